@@ -1,0 +1,59 @@
+"""One error tree; every error a user can meet carries the exit status of `docs/operations.md`.
+
+A docstring is the class's default message. Stages raise these and never let a driver's or a client's own
+exception through: `raise ... from exc`.
+"""
+
+from typing import ClassVar
+
+
+class MedliveError(Exception):
+    """Something went wrong."""
+
+    exit_status: ClassVar[int] = 1
+
+    def __init__(self, message: str | None = None, *, hint: str | None = None) -> None:
+        """`message` defaults to the class's docstring; `hint` tells the user what to do about it."""
+        self.message = message or (type(self).__doc__ or "").strip().splitlines()[0]
+        self.hint = hint
+        super().__init__(self.message)
+
+
+class CheckFailed(MedliveError):
+    """A check found a problem."""
+
+    exit_status = 1
+
+
+class UsageError(MedliveError):
+    """The command or the configuration is wrong."""
+
+    exit_status = 2
+
+
+class ConfigError(UsageError):
+    """The configuration is wrong."""
+
+
+class MissingExtra(UsageError):
+    """A part of medlive that this command needs is not installed."""
+
+
+class ServiceUnavailable(MedliveError):
+    """A service that this command needs is not there."""
+
+    exit_status = 3
+
+
+class DatabaseUnavailable(ServiceUnavailable):
+    """The database cannot be reached."""
+
+
+class EndpointUnavailable(ServiceUnavailable):
+    """The model endpoint cannot be reached."""
+
+
+class BadInput(MedliveError):
+    """An input file cannot be read."""
+
+    exit_status = 2

@@ -1,0 +1,128 @@
+"""An engine answers a request of a typed task; an agent never sees a client.
+
+A request carries the task's name, its instructions (the same for every case, so that an endpoint's prefix
+cache holds) and its inputs as JSON. Text of a thread is only ever inside the inputs: data, never instruction.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Protocol
+
+from medlive.digest import digest_json, digest_text
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """A task's instructions: a file beside its agent, named and pinned by its digest."""
+
+    task: str
+    """`<agent>.<what>`, e.g. "screener.advice"."""
+    text: str
+
+    @property
+    def digest(self) -> str:
+        """The prompt's identity, part of every decision's record."""
+        return digest_text(self.text)
+
+
+class Finish(StrEnum):
+    """Why an engine stopped."""
+
+    STOP = "stop"
+    LENGTH = "length"
+    REFUSAL = "refusal"
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What an answer cost."""
+
+    input_tokens: int = 0
+    cached_tokens: int = 0
+    output_tokens: int = 0
+    cost_usd: float | None = None
+    """None when the model has no price in `models.toml`: unknown, not free."""
+    latency_ms: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One question to an engine. `repair` holds (the raw reply, what was wrong with it) on a second attempt."""
+
+    task: str
+    prompt: Prompt
+    inputs: Mapping[str, Any]
+    schema: Mapping[str, Any]
+    """JSON schema of the reply."""
+    repair: tuple[str, str] | None = None
+
+    def digest(self, engine: "EngineIdentity") -> str:
+        """The key that a stored reply is found by: task, prompt, schema, inputs, repair, engine, model, parameters."""
+        return digest_json(
+            {
+                "task": self.task, "prompt": self.prompt.digest, "schema": self.schema, "inputs": self.inputs,
+                "repair": list(self.repair) if self.repair else None,
+                "engine": engine.engine, "model": engine.model, "parameters": dict(engine.parameters),
+            }
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class EngineIdentity:
+    """Who answers."""
+
+    engine: str
+    """"rules" or "openai"."""
+    model: str
+    """The pinned model id; for the rules engine its own version."""
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def publishable(self) -> bool:
+        """Whether a case made by this engine may be released: the rules engine makes no clinical judgement."""
+        return self.engine != "rules"
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What an engine said, untouched."""
+
+    text: str
+    finish: Finish
+    usage: Usage
+    model: str
+    """The model as the endpoint named it in this reply."""
+
+
+class Engine(Protocol):
+    """Answers requests.
+
+    `answer` raises EndpointUnavailable when no answer could be had after the engine's own retries
+    (dead, rate-limited past patience, a server error, a reply that is no chat completion).
+    """
+
+    @property
+    def identity(self) -> EngineIdentity:
+        """Who answers."""
+        ...
+
+    async def answer(self, request: Request) -> Reply:
+        """The engine's reply to one request."""
+        ...
+
+    async def aclose(self) -> None:
+        """Let go of connections."""
+        ...
+
+
+class ReplyStore(Protocol):
+    """Where replies are kept, so that no reply is paid for twice."""
+
+    async def find(self, request_digest: str) -> Reply | None:
+        """The reply stored under that digest."""
+        ...
+
+    async def keep(self, request_digest: str, request: Request, identity: EngineIdentity, reply: Reply) -> None:
+        """Store a reply, durably, before anybody uses it."""
+        ...

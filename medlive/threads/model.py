@@ -1,0 +1,81 @@
+"""The thread: one discussion as a community showed it, its authors already hashed."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from medlive.digest import digest_json
+
+
+class Role(StrEnum):
+    """Who wrote a message, as the community shows it."""
+
+    PATIENT = "patient"
+    PHYSICIAN = "physician"
+    OTHER = "other"
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message. Its id is its place in the thread: `m0` is the opening."""
+
+    id: str
+    author: str
+    """A keyed hash of the handle, or a role word; never a name."""
+    role: Role
+    verified: bool
+    """True only where the community itself shows the author as a verified physician."""
+    text: str
+    posted_at: datetime | None = None
+    media: tuple[str, ...] = ()
+    """What the message shows besides text: "image", "video", "audio", "file"."""
+
+    @property
+    def is_advice_source(self) -> bool:
+        """Whether advice may be taken from this message (LiveMedBench §3.2.1: verified physicians only)."""
+        return self.verified and self.role is Role.PHYSICIAN
+
+
+@dataclass(frozen=True, slots=True)
+class Thread:
+    """A discussion thread T = (m_1, …, m_k) of a source (LiveMedBench §3.2)."""
+
+    source: str
+    thread_id: str
+    """The source's own id, unique within it."""
+    url: str
+    title: str
+    language: str | None
+    """"en", "zh", or None where the source does not say; filters decide for themselves."""
+    tags: tuple[str, ...]
+    posted_at: datetime | None
+    """None when unknown, which is a state of its own and no date."""
+    messages: tuple[Message, ...] = field(default=())
+
+    def message(self, message_id: str) -> Message | None:
+        """The message of that id, or None."""
+        return next((m for m in self.messages if m.id == message_id), None)
+
+    def advice_messages(self) -> Iterator[Message]:
+        """The messages that advice may be taken from."""
+        return (m for m in self.messages if m.is_advice_source)
+
+    def content(self) -> dict[str, Any]:
+        """What makes a revision: a thread whose content is equal has not changed."""
+        return {
+            "title": self.title,
+            "tags": list(self.tags),
+            "posted_at": self.posted_at.isoformat() if self.posted_at else None,
+            "messages": [
+                {"author": m.author, "role": m.role.value, "verified": m.verified, "text": m.text,
+                 "posted_at": m.posted_at.isoformat() if m.posted_at else None, "media": list(m.media)}
+                for m in self.messages
+            ],
+        }
+
+    @property
+    def digest(self) -> str:
+        """The revision's identity."""
+        return digest_json(self.content())
