@@ -1,0 +1,255 @@
+"""A source: one community, read by one adapter that turns its pages into threads."""
+
+import codecs
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+from urllib.parse import urljoin, urlsplit
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from medlive.errors import ConfigError, MedliveError
+from medlive.threads.model import Thread
+
+Anonymiser = Callable[[str], str]
+"""A raw handle in, what may be kept of it out: a keyed hash, never the handle."""
+
+_ENCODING_NAME = re.compile(
+    r"(?:utf-?(?:8|16)|gb|big5|hz|iso-?8859|latin|windows-|cp\d|shift|euc-|ascii|us-ascii)"
+)
+_META_CHARSET = re.compile(
+    rb"<meta\b[^>]{0,300}?charset\s*=\s*[\"']?\s*([A-Za-z0-9_.:-]{1,40})", re.IGNORECASE
+)
+_HEADER_CHARSET = re.compile(r"charset\s*=\s*[\"']?\s*([A-Za-z0-9_.:-]{1,40})", re.IGNORECASE)
+_BOMS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
+
+
+class LayoutError(MedliveError):
+    """A page fits none of the layouts that its adapter knows."""
+
+    def __init__(self, url: str, looked_for: str, *, found: str | None = None) -> None:
+        """`looked_for` names the markup that should be there; `found` what stands there instead."""
+        self.url = url
+        self.looked_for = looked_for
+        super().__init__(
+            f"{url}: no layout fits: looked for {looked_for}" + (f", found {found}" if found else ""),
+            hint="keep the page and mend the adapter; docs/sources.md says what it reads",
+        )
+
+
+class NotAThread(MedliveError):
+    """A page is whole but shows no discussion."""
+
+
+class IncompleteThread(NotAThread):
+    """The pages given are not the whole of their thread."""
+
+
+@dataclass(frozen=True, slots=True)
+class PageRequest:
+    """A page to ask for: GET, or POST of a form where `form` is not None."""
+
+    url: str
+    form: tuple[tuple[str, str], ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A page as it was received."""
+
+    url: str
+    """The address that answered, after redirects."""
+    body: bytes
+    content_type: str = ""
+    """The Content-Type header as sent; empty when there was none."""
+    status: int = 200
+    form: tuple[tuple[str, str], ...] | None = None
+    """The form that was posted to get it, so that a list can ask for its next page."""
+
+    @property
+    def text(self) -> str:
+        """The body decoded: never fails, never trusts a declaration that the bytes contradict.
+
+        A byte-order mark decides first. Bytes that are valid UTF-8 are UTF-8 whatever was declared (text in
+        another encoding is practically never valid UTF-8). Then the header's charset, the page's own,
+        GB18030, and last UTF-8 or Windows-1252 with replacement characters.
+        """
+        body = self.body
+        for bom, encoding in _BOMS:
+            if body.startswith(bom):
+                return body.decode(encoding, "replace")
+        try:
+            return body.decode("utf-8")
+        except UnicodeDecodeError:
+            pass
+        declared = [name for name in (self._header_charset(), self._meta_charset()) if name]
+        # A page that is UTF-8 but for a few damaged bytes would often decode as GB18030, into nonsense.
+        lenient = body.decode("utf-8", "replace")
+        high_bytes = len(body) - len(body.translate(None, bytes(range(128, 256))))
+        if lenient.count("\ufffd") * 20 < high_bytes:
+            return lenient
+        single_byte = [n for n in declared if n.startswith(("iso8859", "cp125", "latin"))]
+        for name in [n for n in declared if n not in single_byte] + ([] if single_byte else ["gb18030"]):
+            try:
+                return body.decode(name)
+            except (UnicodeDecodeError, LookupError):
+                continue
+        for name in declared:
+            if name != "utf-8":
+                return body.decode(name, "replace")
+        # Neither declared nor strictly decodable: Chinese pages cut in mid-character come out nearly whole
+        # this way.
+        gb = body.decode("gb18030", "replace")
+        return gb if gb.count("\ufffd") * 20 < max(high_bytes, 1) else body.decode("cp1252", "replace")
+
+    def _header_charset(self) -> str | None:
+        match = _HEADER_CHARSET.search(self.content_type)
+        return _codec(match[1]) if match else None
+
+    def _meta_charset(self) -> str | None:
+        match = _META_CHARSET.search(self.body, 0, 4096)
+        return _codec(match[1].decode("ascii")) if match else None
+
+
+def _codec(name: str) -> str | None:
+    """Python's name for a declared text encoding, or None for one that is unknown or no text encoding.
+
+    GB2312 and GBK are read as GB18030, their superset, and ISO-8859-1 as Windows-1252, as browsers do.
+    """
+    name = name.lower()
+    if not _ENCODING_NAME.match(name):
+        return None
+    try:
+        found = codecs.lookup(name).name
+    except LookupError:
+        return None
+    if found in ("gb2312", "gbk", "hz"):
+        return "gb18030"
+    return "cp1252" if found in ("iso8859-1", "ascii") else found
+
+
+@dataclass(frozen=True, slots=True)
+class ListEntry:
+    """One row of a list page."""
+
+    url: str
+    thread_id: str
+    title: str
+    posted_at: datetime | None = None
+    """When the thread was opened, where the list shows it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """What a list page shows, and how to ask for the page after it."""
+
+    entries: tuple[ListEntry, ...]
+    next_page: PageRequest | None = None
+
+
+class SourceSettings(BaseModel):
+    """How one community is harvested; each adapter's file holds its defaults."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    base_url: str
+    """Scheme, host, optional port and path prefix, without a final slash."""
+    boards: tuple[str, ...] = ()
+    """The boards, sections or topics to list, as its paths spell them; empty: the site's whole list."""
+    min_interval_s: float = Field(default=5.0, ge=0)
+    """Least seconds between two requests to one host of this source; a longer Crawl-delay wins."""
+    stop_statuses: frozenset[int] = frozenset({403})
+    """Answers after which the host is left alone for the rest of the run."""
+    verified_labels: tuple[str, ...] = ()
+    """The site's own words for a verified physician, where the site says it in words."""
+
+    @field_validator("base_url")
+    @classmethod
+    def _base_url_is_http(cls, value: str) -> str:
+        parts = urlsplit(value)
+        if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
+            raise ValueError("must be an http or https address without query or fragment")
+        if parts.username or parts.password:
+            raise ValueError("must not hold a user name or password: medlive never logs in")
+        return value.rstrip("/")
+
+
+class Site(Protocol):
+    """What an adapter gives: where a community's lists are, and how its pages are read."""
+
+    @property
+    def name(self) -> str:
+        """The source's name in threads, settings and commands."""
+        ...
+
+    @property
+    def settings(self) -> SourceSettings:
+        """How this community is harvested."""
+        ...
+
+    @property
+    def allowed_hosts(self) -> frozenset[str]:
+        """The community's own hosts; no other host is ever asked."""
+        ...
+
+    def listing_requests(self, base_url: str) -> Sequence[PageRequest]:
+        """The first page of every list to read."""
+        ...
+
+    def parse_listing(self, page: Page) -> Listing:
+        """The threads that a list page shows. Raises LayoutError."""
+        ...
+
+    def next_page(self, page: Page) -> str | None:
+        """The address of a thread's following page, or None on its last."""
+        ...
+
+    def parse_thread(self, pages: Sequence[Page], anonymise: Anonymiser) -> Thread:
+        """The whole thread from all its pages in order.
+
+        Raises LayoutError for markup that does not fit, IncompleteThread for missing pages and NotAThread
+        for a page that is whole but holds no discussion.
+        """
+        ...
+
+
+def host_of(url: str) -> str:
+    """The host of an address in lower case, with any port that is not the scheme's own; "" for none."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        return ""
+    host = (parts.hostname or "").rstrip(".")
+    if port is None or port == {"http": 80, "https": 443}.get(parts.scheme):
+        return host
+    return f"{host}:{port}"
+
+
+def allowed_hosts(site: Site, base_url: str) -> frozenset[str]:
+    """The hosts that a harvest from `base_url` may ask.
+
+    Against the community itself its own hosts; against any other server (a demonstration, a mirror) that
+    server alone, so that no link in its pages leads out to the real community. Raises ConfigError for a base
+    without host.
+    """
+    host = host_of(base_url)
+    if not host:
+        raise ConfigError(f"{base_url!r} is no base address: it names no host")
+    return site.allowed_hosts if host in site.allowed_hosts else frozenset({host})
+
+
+def link(page: Page, href: str | None) -> str | None:
+    """The absolute http(s) address of a link on a page, without fragment; None for any other link."""
+    if not href:
+        return None
+    try:
+        url = urljoin(page.url, href.strip())
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            return None
+        return parts._replace(fragment="").geturl()
+    except ValueError:
+        return None
