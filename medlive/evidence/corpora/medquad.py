@@ -1,0 +1,62 @@
+"""MedQuAD: question-answer pages of the NIH and CDC, as its archive or the unpacked folder of XML files.
+
+Only pairs with an answer are read (three of the twelve collections were published without). The focus is the
+title, the question type the section; the collection's folder and the file name make the id, because the ids
+inside the files repeat between collections.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+from xml.etree.ElementTree import Element
+
+from medlive.evidence.corpora.chunk import Document, Section
+from medlive.evidence.corpora.members import is_tar, members
+from medlive.evidence.corpora.model import Reader, ReadLog
+from medlive.evidence.corpora.xml import UnsafeXml, parse
+
+
+def _sniff(path: Path) -> bool:
+    if path.is_dir():
+        return next(path.rglob("*.xml"), None) is not None
+    return is_tar(path)
+
+
+def _documents(path: Path, log: ReadLog) -> Iterator[Document]:
+    for name, data in members(path, (".xml",), log):
+        try:
+            root = parse(data)
+        except UnsafeXml as exc:
+            log.problem(name, str(exc))
+            continue
+        if root.find(".//QAPair") is None:
+            log.problem(name, f"no <QAPair> under <{root.tag[:40]}>: not a MedQuAD page")
+            continue
+        yield from _pairs(root, name, log)
+
+
+def _pairs(root: Element, name: str, log: ReadLog) -> Iterator[Document]:
+    focus = (root.findtext("Focus") or "").strip()
+    place = PurePosixPath(name)
+    stem = f"{place.parent.name}/{place.stem}" if place.parent.name else place.stem
+    for position, pair in enumerate(root.iter("QAPair"), start=1):
+        question, reply = pair.find("Question"), pair.find("Answer")
+        answer = "" if reply is None else "".join(reply.itertext())
+        if not answer.strip():
+            log.empty += 1
+            continue
+        asked = "" if question is None else (question.text or "").strip()
+        yield Document(
+            id=f"{stem}-{pair.get('pid') or position}",
+            title=focus or asked,
+            sections=(Section("" if question is None else question.get("qtype") or "", answer),),
+            url=root.get("url") or "",
+        )
+
+
+READER = Reader(
+    kind="medquad",
+    about="MedQuAD question-answer pages: the tar archive, or a folder of its XML files",
+    sniff=_sniff,
+    documents=_documents,
+    licence="CC-BY-4.0",
+)

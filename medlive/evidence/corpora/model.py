@@ -1,0 +1,86 @@
+"""What a reader gives: documents; what a corpus gives: passages, and an account of what was left out."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from medlive.evidence.corpora.chunk import Document, passages_of
+from medlive.evidence.passage import Passage
+
+MAX_PROBLEMS_KEPT = 1000
+"""Problems kept with their names; further ones are only counted: a ruined archive must not fill memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A member of a corpus that could not be read, by name and cause."""
+
+    member: str
+    cause: str
+
+
+@dataclass(slots=True)
+class ReadLog:
+    """The account of one reading of a corpus; every member ends in one of its counts or in a passage."""
+
+    problems: list[Problem] = field(default_factory=list)
+    """The first `MAX_PROBLEMS_KEPT` problems."""
+    problem_count: int = 0
+    documents: int = 0
+    """Documents that gave at least one passage."""
+    boilerplate: int = 0
+    """Pieces left out because they hold navigation, link lists or nothing readable."""
+    empty: int = 0
+    """Documents that the source itself published without text."""
+
+    def problem(self, member: str, cause: str) -> None:
+        """Count a problem, and keep it while there is room."""
+        self.problem_count += 1
+        if len(self.problems) < MAX_PROBLEMS_KEPT:
+            self.problems.append(Problem(member[:300], cause[:300]))
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """A kind of corpus: how it is recognised and how its documents are read.
+
+    `documents` yields in an order of its own; digests and search results do not depend on it. It reports what
+    it cannot read to the log and raises BadInput only when nothing at all can be read.
+    """
+
+    kind: str
+    about: str
+    """One line for people who choose a kind."""
+    sniff: Callable[[Path], bool]
+    documents: Callable[[Path, ReadLog], Iterator[Document]]
+    licence: str
+    """The licence of the kind's published data; "unstated" where the kind does not settle it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Corpus:
+    """A named source of evidence on disk; reading it twice gives the same passages."""
+
+    name: str
+    """Letters, digits, `-`, `_` and `.`; the first part of every passage id."""
+    path: Path
+    reader: Reader
+    licence: str
+
+    @property
+    def kind(self) -> str:
+        """The reader's kind."""
+        return self.reader.kind
+
+    def passages(self, log: ReadLog) -> Iterator[Passage]:
+        """The corpus cut into passages; what is left out is counted in `log`."""
+        for document in self.reader.documents(self.path, log):
+            found = 0
+            for passage in passages_of(document, corpus=self.name, licence=self.licence):
+                if passage is None:
+                    log.boilerplate += 1
+                    continue
+                found += 1
+                yield passage
+            if found:
+                log.documents += 1

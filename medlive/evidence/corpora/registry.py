@@ -1,0 +1,61 @@
+"""The kinds of corpora medlive reads; a new kind is one file and one entry here."""
+
+import re
+from pathlib import Path
+
+from medlive.errors import BadInput, UsageError
+from medlive.evidence.corpora import folder, jsonl, medquad, pubmedqa
+from medlive.evidence.corpora.model import Corpus, Reader
+from medlive.evidence.corpora.text import slug
+
+READERS: tuple[Reader, ...] = (pubmedqa.READER, jsonl.READER, medquad.READER, folder.READER)
+"""In the order in which they are asked whether a path is theirs: the most particular first."""
+
+_NAME = re.compile(r"[A-Za-z0-9\u4e00-\u9fff][\w.-]{0,63}")
+
+
+def open_corpus(
+    path: Path | str, kind: str | None = None, name: str | None = None, licence: str | None = None
+) -> Corpus:
+    """The corpus at a path; its kind is recognised when not given, its name defaults to the path's own.
+
+    Nothing is read yet. `name` is 1-64 letters, digits, `-`, `_`, `.`; `licence` overrides the kind's.
+    Raises BadInput when there is nothing at the path or no kind knows it, UsageError for an unknown kind or
+    an impossible name.
+    """
+    place = Path(path)
+    if not place.exists():
+        raise BadInput(f"there is no {place}")
+    reader = _named(kind) if kind is not None else _recognised(place)
+    chosen = name if name is not None else _default_name(place, reader)
+    if not _NAME.fullmatch(chosen):
+        raise UsageError(f"{chosen!r} is no corpus name", hint="1-64 letters, digits, - _ .")
+    return Corpus(name=chosen, path=place, reader=reader, licence=licence or reader.licence)
+
+
+def _named(kind: str) -> Reader:
+    for reader in READERS:
+        if reader.kind == kind:
+            return reader
+    raise UsageError(f"{kind!r} is no kind of corpus", hint=_kinds())
+
+
+def _recognised(path: Path) -> Reader:
+    try:
+        for reader in READERS:
+            if reader.sniff(path):
+                return reader
+    except OSError as exc:
+        raise BadInput(f"{path} cannot be read: {exc.strerror}") from exc
+    raise BadInput(f"{path} is no corpus that medlive recognises", hint=_kinds())
+
+
+def _kinds() -> str:
+    return "; ".join(f"{reader.kind}: {reader.about}" for reader in READERS)
+
+
+def _default_name(path: Path, reader: Reader) -> str:
+    """The kind's name where it is one published data set, else the path's first part."""
+    if reader.licence != "unstated":
+        return reader.kind
+    return slug(path.resolve().name.split(".")[0]).replace("/", "-").lstrip("-._") or reader.kind
