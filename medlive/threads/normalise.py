@@ -1,0 +1,204 @@
+"""Text as medlive keeps it, text as it is compared, and the language it is written in.
+
+Nothing clinical is repaired: damaged decimals, misspelt drugs and lost commas stay as they are shown.
+"""
+
+import re
+import unicodedata
+from typing import Final, Literal
+
+from medlive.threads.quantities import Quantity, numbers, numbers_missing
+from medlive.threads.sentences import Sentence, sentences
+
+__all__ = [
+    "Language",
+    "Quantity",
+    "Sentence",
+    "contains_quote",
+    "dominant_language",
+    "fold",
+    "normalise",
+    "numbers",
+    "numbers_missing",
+    "sentences",
+    "strip_unstorable",
+]
+
+Language = Literal["en", "zh", "other", "unknown"]
+
+_SURROGATE: Final = re.compile(r"[\ud800-\udfff]")
+_UNSTORABLE: Final = re.compile(r"[\x00\ud800-\udfff]")
+_LINE_END: Final = re.compile(r"\r\n?|[\x0b\x0c\x85\u2028\u2029]")
+_INVISIBLE: Final = re.compile(
+    r"[\x00-\x08\x0e-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]"
+)
+_BLANKS: Final = re.compile(
+    r"[ \t\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000]{2,}|[\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000]"
+)
+_AROUND_LINE: Final = re.compile(r"[ \t]*\n[ \t]*")
+_MANY_LINES: Final = re.compile(r"\n{3,}")
+
+_NON_ASCII: Final = re.compile(r"[^\x00-\x7f\u3400-\u9fff]+")
+_QUOTES: Final = str.maketrans("‘’‚′“”„″‐‑‒–—―−", "''''\"\"\"\"-------")
+_HAN_CLASS: Final = r"\u2e80-\u30ff\u3400-\u9fff\uf900-\ufaff。，！？；：、“”‘’（）"
+_SPACE: Final = re.compile(r"\s+")
+_HAN_SPACE: Final = re.compile(rf"(?<=[{_HAN_CLASS}]) | (?=[{_HAN_CLASS}])")
+
+_HAN: Final = re.compile(r"[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
+_KANA: Final = re.compile(r"[\u3041-\u309f\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff]")
+_HANGUL: Final = re.compile(r"[\u1100-\u11ff\u3131-\u318e\uac00-\ud7af]")
+_OTHER_SCRIPT: Final = re.compile(r"[\u0370-\u1cff\ua4d0-\uabff\ufb1d-\ufdff\ufe70-\ufefe]+")
+_LATIN_WORD: Final = re.compile(r"[A-Za-z\u00c0-\u024f\u1e00-\u1eff]+(?:['’][A-Za-z]+)?")
+_MARKED: Final = re.compile(r"[\u00c0-\u024f\u1e00-\u1eff]")
+_SAMPLE: Final = 50_000
+_ENGLISH_TEXT: Final = (
+    "the a an and or of to in is are was were be been it its this that these those i my me mine you "
+    "your he his she her we our they their with for on at by from as but not no have has had do does "
+    "did can could would should will may might what which who when where why how if so about after "
+    "before because there any some very just since also than then am im i'm i've it's don't can't "
+    "doesn't"
+)
+_ENGLISH: Final = frozenset(_ENGLISH_TEXT.split())
+_FOREIGN_TEXT: Final = (
+    "el la los las un una unos de del que y en es por con para su se lo como más pero mi tengo desde "
+    "hace est le les des une et du je ne pas pour avec sur dans mon ma mes depuis der die das und ist "
+    "ich nicht mit ein eine zu auf für habe seit mein meine den dem von il lo gli che di è per non "
+    "sono ho mio mia da nel della um uma os não em com meu minha tenho há het een van en ik niet met "
+    "voor op heb zijn dat ve bir bu için ile çok benim saya dan yang tidak untuk dengan ini itu sudah "
+    "jest się nie na mam od czy și să nu am este"
+)
+_FOREIGN: Final = frozenset(_FOREIGN_TEXT.split()) - {
+    "an",
+    "am",
+    "do",
+    "me",
+    "no",
+    "so",
+    "was",
+    "as",
+    "a",
+    "i",
+    "die",
+    "on",
+    "in",
+}
+
+
+def strip_unstorable(text: str) -> str:
+    """The text without what PostgreSQL cannot hold (NUL, lone surrogates); surrogate pairs are joined."""
+    if not _UNSTORABLE.search(text):
+        return text
+    if _SURROGATE.search(text):
+        text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "ignore")
+    return text.replace("\x00", "")
+
+
+def normalise(text: str) -> str:
+    """The text in NFC without control, zero-width and bidi characters, with `\\n` line ends, single spaces.
+
+    Idempotent. Tabs that stand alone stay; at most one empty line in a row; no space at line ends.
+    """
+    text = strip_unstorable(text)
+    text = _LINE_END.sub("\n", text)
+    text = _INVISIBLE.sub("", text)
+    text = unicodedata.normalize("NFC", text)
+    text = _BLANKS.sub(" ", text)
+    text = _AROUND_LINE.sub("\n", text)
+    return _MANY_LINES.sub("\n\n", text).strip()
+
+
+def _narrow(match: re.Match[str]) -> str:
+    out = []
+    for char in match.group():
+        if (decimal := unicodedata.decimal(char, None)) is not None:
+            out.append(str(decimal))
+            continue
+        plain = unicodedata.normalize("NFKC", char)
+        # ², ½, ① and ㎡ would turn into other numbers: they stay.
+        changed = unicodedata.category(char) == "No" or any(c.isdigit() for c in plain)
+        out.append(char if changed else plain)
+    return "".join(out)
+
+
+def fold(text: str) -> str:
+    """The text for matching quotes: half width, lower case, straight quotes and dashes, single spaces (none
+    beside Chinese characters). Numbers keep their value: 10² stays apart from 102."""
+    text = _INVISIBLE.sub("", strip_unstorable(text).replace("\x85", " "))
+    text = _NON_ASCII.sub(_narrow, unicodedata.normalize("NFC", text).translate(_QUOTES))
+    text = _SPACE.sub(" ", text.casefold()).strip()
+    return _HAN_SPACE.sub("", text)
+
+
+def contains_quote(quote: str, source: str) -> bool:
+    """Whether the quote stands in the source once both are folded, and cuts through no number or Latin word.
+
+    "5 mg" is not found in "15 mg", nor "effective" in "ineffective". An empty quote is in nothing.
+    """
+    needle = fold(quote)
+    if not needle:
+        return False
+    hay = fold(source)
+    at = hay.find(needle)
+    while at >= 0:
+        if _whole(hay, at, at + len(needle)):
+            return True
+        at = hay.find(needle, at + 1)
+    return False
+
+
+def _whole(hay: str, start: int, end: int) -> bool:
+    """Whether the span is cut out of `hay` between words and between numbers."""
+
+    def joins(left: str, right: str) -> bool:
+        if not (left.isascii() and right.isascii() and left.isalnum() and right.isalnum()):
+            return False
+        return left.isdigit() or right.isalpha()  # "infection2. Fever" is two items run together
+
+    if start and joins(hay[start - 1], hay[start]):
+        return False
+    if start > 1 and hay[start].isdigit() and hay[start - 1] in ".," and hay[start - 2].isdigit():
+        return False
+    if end < len(hay):
+        if joins(hay[end - 1], hay[end]):
+            return False
+        if hay[end - 1].isdigit() and hay[end] in ".,^²³" and hay[end + 1 : end + 2].isdigit():
+            return False
+        if hay[end - 1].isdigit() and hay[end] in "⁰¹²³⁴⁵⁶⁷⁸⁹½¼¾":
+            return False
+    return True
+
+
+def dominant_language(text: str) -> Language:
+    """The language most of the text is in, by script and function words; Chinese covers both scripts.
+
+    "unknown" where there are no letters, or Latin words of which none tells. Reads the first 50,000
+    characters.
+    """
+    sample = text[:_SAMPLE]
+    han, kana = len(_HAN.findall(sample)), len(_KANA.findall(sample))
+    hangul = len(_HANGUL.findall(sample))
+    words = [w.lower().replace("’", "'") for w in _LATIN_WORD.findall(sample)]
+    other = sum(len(run) for run in _OTHER_SCRIPT.findall(sample)) + hangul * 2
+    latin = sum(len(w) for w in words)
+    if han + kana + other + latin == 0:
+        return "unknown"
+    # A Chinese word is about 1.6 characters, a word of other scripts about 5 letters.
+    chinese, foreign, western = han / 1.6, (other + kana * 2) / 5, float(len(words))
+    if kana > 0.15 * (han + kana):
+        return "other" if han + kana > western else _latin_language(words)
+    if foreign > max(chinese, western):
+        return "other"
+    if chinese >= western:
+        return "zh"
+    return _latin_language(words)
+
+
+def _latin_language(words: list[str]) -> Language:
+    english = sum(w in _ENGLISH for w in words)
+    foreign = sum(w in _FOREIGN for w in words)
+    marked = sum(bool(_MARKED.search(w)) for w in words)
+    if foreign + marked > english:
+        return "other"
+    if english:
+        return "en" if english * 12 >= len(words) or len(words) < 12 else "unknown"
+    return "unknown"
