@@ -61,9 +61,14 @@ class Request:
         """The key that a stored reply is found by: task, prompt, schema, inputs, repair, engine, model, parameters."""
         return digest_json(
             {
-                "task": self.task, "prompt": self.prompt.digest, "schema": self.schema, "inputs": self.inputs,
+                "task": self.task,
+                "prompt": self.prompt.digest,
+                "schema": self.schema,
+                "inputs": self.inputs,
                 "repair": list(self.repair) if self.repair else None,
-                "engine": engine.engine, "model": engine.model, "parameters": dict(engine.parameters),
+                "engine": engine.engine,
+                "model": engine.model,
+                "parameters": dict(engine.parameters),
             }
         )
 
@@ -123,6 +128,8 @@ class ReplyStore(Protocol):
         """The reply stored under that digest."""
         ...
 
-    async def keep(self, request_digest: str, request: Request, identity: EngineIdentity, reply: Reply) -> None:
+    async def keep(
+        self, request_digest: str, request: Request, identity: EngineIdentity, reply: Reply
+    ) -> None:
         """Store a reply, durably, before anybody uses it."""
         ...

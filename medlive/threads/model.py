@@ -69,8 +69,14 @@ class Thread:
             "tags": list(self.tags),
             "posted_at": self.posted_at.isoformat() if self.posted_at else None,
             "messages": [
-                {"author": m.author, "role": m.role.value, "verified": m.verified, "text": m.text,
-                 "posted_at": m.posted_at.isoformat() if m.posted_at else None, "media": list(m.media)}
+                {
+                    "author": m.author,
+                    "role": m.role.value,
+                    "verified": m.verified,
+                    "text": m.text,
+                    "posted_at": m.posted_at.isoformat() if m.posted_at else None,
+                    "media": list(m.media),
+                }
                 for m in self.messages
             ],
         }
