@@ -110,7 +110,8 @@ def clean(text: str) -> str:
 
 def parse(source: Page | str) -> LexborHTMLParser:
     """The tree of a page or of a fragment of markup."""
-    return LexborHTMLParser(clean(source.text if isinstance(source, Page) else source))
+    # A decoded page cannot hold a lone surrogate, which the parser refuses; a string out of JSON can.
+    return LexborHTMLParser(source.text if isinstance(source, Page) else clean(source))
 
 
 def readable(

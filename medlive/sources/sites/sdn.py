@@ -112,7 +112,8 @@ class Sdn:
         labels = [line(label) for label in heading.css("span.label")]
         title = readable(heading, skip_classes=["label", "label-append"]).text
         breadcrumbs = tree.css_first(".p-breadcrumbs")
-        boards = [line(n) for n in breadcrumbs.css("[itemprop=name]")] if breadcrumbs is not None else []
+        names = [line(n) for n in breadcrumbs.css("[itemprop=name]")] if breadcrumbs is not None else []
+        boards = [name for name in names if name.lower() not in ("home", "forums")]
         opener = next(iter(posts.values()))
         return Thread(
             source=self.name,
@@ -120,7 +121,7 @@ class Sdn:
             url=_canonical(page, tree) or page.url,
             title=" ".join(title.split()),
             language="en",
-            tags=tuple(dict.fromkeys(t for t in (*boards[1:], *labels) if t)),
+            tags=tuple(dict.fromkeys(t for t in (*boards, *labels) if t)),
             posted_at=opener.posted_at,
             messages=tuple(
                 self._message(n, post, post.author == opener.author, anonymise)
@@ -154,10 +155,16 @@ def read_posts(page: Page) -> tuple[Post, ...]:
 def _posts(page: Page, tree: LexborHTMLParser) -> list[Post]:
     if "thread_view" not in _template(tree):
         raise LayoutError(page.url, "html#XF of template thread_view", found=_template(tree) or None)
+    # The highlighted solution of a question repeats one of its posts.
     posts = []
     taken: set[int] = set()
+    repeats = {
+        node.mem_id
+        for solution in tree.css('[id*="solutionHighlight"]')
+        for node in (solution, *solution.css("article.message--post"), *solution.css(_POST_MARKS))
+    }
     for article in tree.css("article.message--post"):
-        if _is_repeat(article):
+        if article.mem_id in repeats:
             continue
         taken.add(article.mem_id)
         posts.append(_post(page, article))
@@ -166,18 +173,13 @@ def _posts(page: Page, tree: LexborHTMLParser) -> list[Post]:
     # A post that lost its class would make a thread with a hole: every mark of a post must lie in one we
     # took.
     for mark in tree.css(_POST_MARKS):
-        if mark.mem_id in taken or _is_repeat(mark):
+        if mark.mem_id in taken or mark.mem_id in repeats:
             continue
         if not any(outer.mem_id in taken for outer in ancestors(mark)):
             raise LayoutError(
                 page.url, "article.message--post around every post", found=f"<{mark.tag}> outside"
             )
     return posts
-
-
-def _is_repeat(node: LexborNode) -> bool:
-    """Whether an element belongs to the highlighted solution, which repeats a post."""
-    return any("solutionHighlight" in (outer.attributes.get("id") or "") for outer in ancestors(node))
 
 
 def _post(page: Page, article: LexborNode) -> Post:

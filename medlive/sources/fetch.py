@@ -1,0 +1,441 @@
+"""Pages over HTTP, asked for politely and read within limits; no other module of a stage touches the network."""
+
+import asyncio
+import ipaddress
+import random
+import socket
+import zlib
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC
+from email.utils import parsedate_to_datetime
+from types import TracebackType
+from typing import Self
+from urllib.parse import urljoin, urlsplit
+
+import httpx2
+
+from medlive.clock import now
+from medlive.errors import ConfigError
+from medlive.sources.fetched import (
+    PRODUCT,
+    Blocked,
+    Fetched,
+    FetchError,
+    FetchFailed,
+    FetchPolicy,
+    FetchReason,
+    FetchSettings,
+    HostRefused,
+    RobotsDenied,
+)
+from medlive.sources.robots import Robots, RobotsState, read_robots
+from medlive.sources.source import host_of
+
+__all__ = [
+    "Blocked",
+    "FetchError",
+    "FetchFailed",
+    "FetchPolicy",
+    "FetchReason",
+    "FetchSettings",
+    "Fetched",
+    "Fetcher",
+    "HostRefused",
+    "RobotsDenied",
+]
+
+_KEPT_HEADERS = ("content-type", "content-language", "etag", "last-modified", "date")
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+
+
+@dataclass(slots=True)
+class _Host:
+    """What a run knows of one host."""
+
+    slots: asyncio.Semaphore
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    robots_turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    next_at: float = 0.0
+    """The event loop's time before which no request starts."""
+    robots: Robots | None = None
+    blocked: str | None = None
+    blocked_status: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    status: int
+    headers: httpx2.Headers
+    body: bytes
+    elapsed_ms: int
+
+
+class Fetcher:
+    """Fetches pages for one run; an asynchronous context manager.
+
+    Robots rules, blocks, rates and cookies are remembered for as long as it is open. Safe for concurrent
+    tasks.
+    """
+
+    def __init__(self, settings: FetchSettings, *, seed: int | None = None) -> None:
+        """`seed` fixes the random part of the waits."""
+        self._settings = settings
+        self._random = random.Random(seed)
+        self._hosts: dict[str, _Host] = {}
+        self.retries: Counter[FetchReason] = Counter()
+        """Attempts repeated in this run, by reason."""
+        self.requests = 0
+        """Requests sent in this run, robots.txt and repeated ones included."""
+        self._client = httpx2.AsyncClient(
+            transport=_GuardedTransport(settings.allow_loopback),
+            headers={
+                "User-Agent": settings.user_agent,
+                "Accept": "text/html,application/xhtml+xml,application/json;q=0.9",
+                "Accept-Encoding": "gzip",
+            },
+            timeout=httpx2.Timeout(settings.attempt_timeout_s),
+            follow_redirects=False,
+            trust_env=False,
+        )
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._client.aclose()
+
+    @property
+    def robots(self) -> tuple[Robots, ...]:
+        """The rules of every host asked in this run, to be stored with it."""
+        return tuple(host.robots for host in self._hosts.values() if host.robots is not None)
+
+    async def fetch(
+        self,
+        url: str,
+        policy: FetchPolicy,
+        *,
+        form: tuple[tuple[str, str], ...] | None = None,
+        etag: str | None = None,
+        last_modified: str | None = None,
+    ) -> Fetched:
+        """The page at an address, or at the one it redirects to.
+
+        With `form` the page is posted to, and no redirect is followed. `etag` and `last_modified` make the
+        request conditional: when the page is unchanged, `not_modified` is true. Raises HostRefused,
+        RobotsDenied, Blocked and FetchFailed.
+        """
+        conditions = {"If-None-Match": etag, "If-Modified-Since": last_modified}
+        headers = {name: value for name, value in conditions.items() if value}
+        for _ in range(self._settings.max_redirects + 1):
+            host = self._admit(url, policy)
+            robots = await self._robots(url, host, policy)
+            if not robots.allows(url, PRODUCT):
+                raise RobotsDenied(url, robots.detail or "robots.txt does not allow it")
+            answer = await self._ask(url, host, policy, headers=headers, form=form)
+            if answer.status not in _REDIRECTS:
+                return _accepted(url, answer, conditional=bool(headers))
+            url = _redirected(url, answer, posted=form is not None)
+        raise FetchFailed(url, FetchReason.REDIRECT, f"more than {self._settings.max_redirects} redirects")
+
+    def _admit(self, url: str, policy: FetchPolicy) -> _Host:
+        """The host of an address that may be asked. Raises HostRefused, Blocked and ConfigError."""
+        parts = urlsplit(url)
+        name = host_of(url)
+        if parts.scheme not in ("http", "https") or not name or parts.username or parts.password:
+            raise HostRefused(url, "not a plain http or https address")
+        if name not in policy.allowed_hosts:
+            raise HostRefused(url, f"host {name} is not one of this source's: {sorted(policy.allowed_hosts)}")
+        if self._settings.contact is None and not _is_loopback_name(parts.hostname or ""):
+            raise ConfigError(
+                "fetching from a community needs a contact address in the User-Agent",
+                hint="set the contact of the fetch settings to an e-mail or web address of yours",
+            )
+        host = self._hosts.get(f"{parts.scheme}://{name}")
+        if host is None:
+            host = _Host(asyncio.Semaphore(self._settings.concurrency_per_host))
+            self._hosts[f"{parts.scheme}://{name}"] = host
+        if host.blocked is not None:
+            raise Blocked(url, host.blocked, status=host.blocked_status)
+        return host
+
+    async def _robots(self, url: str, host: _Host, policy: FetchPolicy) -> Robots:
+        """The rules of a host, fetched once a run; unreadable rules forbid everything."""
+        async with host.robots_turn:
+            if host.robots is not None:
+                return host.robots
+            name = host_of(url)
+            address = urljoin(url, "/robots.txt")
+            try:
+                for _ in range(self._settings.max_redirects + 1):
+                    at = self._admit(address, policy)
+                    answer = await self._ask(address, at, policy, headers={}, form=None, any_type=True)
+                    if answer.status not in _REDIRECTS:
+                        host.robots = read_robots(name, answer.status, answer.body, now())
+                        break
+                    address = _redirected(address, answer, posted=False)
+                else:
+                    raise FetchFailed(address, FetchReason.REDIRECT, "too many redirects")
+            except Blocked:
+                raise
+            except FetchError as error:
+                detail = f"robots.txt could not be read: {error.message}"
+                host.robots = Robots(name, RobotsState.UNREADABLE, now(), None, detail=detail)
+            return host.robots
+
+    async def _ask(
+        self,
+        url: str,
+        host: _Host,
+        policy: FetchPolicy,
+        *,
+        headers: Mapping[str, str],
+        form: tuple[tuple[str, str], ...] | None,
+        any_type: bool = False,
+    ) -> _Answer:
+        """One answer, after as many attempts as each reason is given. Raises FetchFailed and Blocked."""
+        failures: Counter[FetchReason] = Counter()
+        while True:
+            answer: _Answer | None = None
+            async with host.slots:
+                await self._wait_for_turn(url, host, policy)
+                try:
+                    answer = await self._attempt(url, headers, form, any_type)
+                    failure = _temporary_failure(url, answer)
+                except FetchFailed as error:
+                    failure = error
+            if answer is not None:
+                _stop_if_blocked(url, host, answer, policy)
+                if failure is None:
+                    return answer
+            assert failure is not None
+            failures[failure.reason] += 1
+            self._heed_retry_after(host, answer)
+            if failures[failure.reason] > self._settings.retries.get(failure.reason, 0):
+                raise failure
+            self.retries[failure.reason] += 1
+            longest = min(
+                self._settings.max_backoff_s, self._settings.backoff_s * 2 ** (failures.total() - 1)
+            )
+            await asyncio.sleep(longest * self._random.uniform(0.5, 1.0))
+
+    async def _wait_for_turn(self, url: str, host: _Host, policy: FetchPolicy) -> None:
+        """Wait until this host may be asked again, and take the turn."""
+        loop = asyncio.get_running_loop()
+        async with host.turn:
+            if host.blocked is not None:
+                raise Blocked(url, host.blocked, status=host.blocked_status)
+            interval = policy.min_interval_s
+            if host.robots is not None:
+                interval = max(interval, host.robots.interval_s(PRODUCT))
+            wait = host.next_at - loop.time()
+            if wait > max(self._settings.max_retry_after_s, interval):
+                raise FetchFailed(
+                    url, FetchReason.RATE_LIMITED, f"the host asked to be left alone for another {wait:.0f} s"
+                )
+            if wait > 0:
+                await asyncio.sleep(wait)
+            host.next_at = loop.time() + interval
+
+    def _heed_retry_after(self, host: _Host, answer: _Answer | None) -> None:
+        """Ask a host no earlier than it said."""
+        seconds = _retry_after_s(answer.headers.get("retry-after")) if answer is not None else None
+        if seconds is not None:
+            host.next_at = max(host.next_at, asyncio.get_running_loop().time() + seconds)
+
+    async def _attempt(
+        self, url: str, headers: Mapping[str, str], form: tuple[tuple[str, str], ...] | None, any_type: bool
+    ) -> _Answer:
+        """One request and its answer, within the limits of time and size. Raises FetchFailed."""
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+        self.requests += 1
+        try:
+            async with asyncio.timeout(self._settings.attempt_timeout_s):
+                method = "GET" if form is None else "POST"
+                data = None if form is None else dict(form)
+                async with self._client.stream(method, url, headers=dict(headers), data=data) as response:
+                    body = b""
+                    if 200 <= response.status_code < 300:
+                        if not any_type:
+                            self._check_type(url, response.headers.get("content-type", ""))
+                        body = await self._read(url, response)
+        except (TimeoutError, httpx2.TimeoutException) as error:
+            limit = self._settings.attempt_timeout_s
+            raise FetchFailed(url, FetchReason.TIMEOUT, f"no whole answer within {limit:g} s") from error
+        except httpx2.TransportError as error:
+            message = str(error) or type(error).__name__
+            raise FetchFailed(url, FetchReason.CONNECTION, message) from error
+        except (httpx2.InvalidURL, UnicodeError) as error:
+            raise HostRefused(url, f"not a usable address: {error}") from error
+        return _Answer(response.status_code, response.headers, body, round((loop.time() - started) * 1000))
+
+    def _check_type(self, url: str, content_type: str) -> None:
+        kind = content_type.partition(";")[0].strip().lower()
+        if kind and kind not in self._settings.content_types:
+            raise FetchFailed(url, FetchReason.CONTENT_TYPE, f"content type {kind} is no page")
+
+    async def _read(self, url: str, response: httpx2.Response) -> bytes:
+        """The body, decompressed here so that the limit holds within every chunk of a compression bomb."""
+        limit = self._settings.max_body_bytes
+        encoding = response.headers.get("content-encoding", "identity").strip().lower()
+        if encoding not in ("", "identity", "gzip", "x-gzip"):
+            raise FetchFailed(url, FetchReason.ENCODING, f"content encoding {encoding} was not asked for")
+        body = bytearray()
+        chunks = response.aiter_raw(65536)
+        async for chunk in _gunzipped(url, chunks, limit) if "gzip" in encoding else chunks:
+            body += chunk
+            if len(body) > limit:
+                raise FetchFailed(url, FetchReason.TOO_LARGE, f"the body is over {limit} bytes")
+        return bytes(body)
+
+
+async def _gunzipped(url: str, chunks: AsyncIterator[bytes], limit: int) -> AsyncIterator[bytes]:
+    """The decompressed chunks of a gzip stream, none longer than `limit` + 1 bytes."""
+    unpack = zlib.decompressobj(31)
+    started = False
+    try:
+        async for packed in chunks:
+            while packed:
+                if unpack.eof:
+                    unpack = zlib.decompressobj(31)
+                started = True
+                yield unpack.decompress(packed, limit + 1)
+                packed = unpack.unused_data if unpack.eof else unpack.unconsumed_tail
+    except zlib.error as error:
+        raise FetchFailed(url, FetchReason.ENCODING, f"broken gzip: {error}") from error
+    if started and not unpack.eof:
+        raise FetchFailed(url, FetchReason.CONNECTION, "the compressed body ends early")
+
+
+def _accepted(url: str, answer: _Answer, *, conditional: bool) -> Fetched:
+    """The page in a final answer. Raises FetchFailed for a status that brings none."""
+    status = answer.status
+    unchanged = status == 304 and conditional
+    if status in (404, 410):
+        raise FetchFailed(url, FetchReason.NOT_FOUND, f"status {status}", status=status)
+    if not (200 <= status < 300 or unchanged):
+        raise FetchFailed(url, FetchReason.HTTP_STATUS, f"status {status}", status=status)
+    kept = {name: answer.headers[name] for name in _KEPT_HEADERS if name in answer.headers}
+    return Fetched(url, status, kept, answer.body, now(), answer.elapsed_ms, unchanged)
+
+
+def _redirected(url: str, answer: _Answer, *, posted: bool) -> str:
+    """Where a redirect leads. Raises FetchFailed for one that must not be followed."""
+    location = answer.headers.get("location")
+    if not location or posted:
+        cause = "a form was redirected" if posted else "a redirect without a location"
+        raise FetchFailed(url, FetchReason.REDIRECT, cause, status=answer.status)
+    try:
+        target = urljoin(url, location)
+        parts = urlsplit(target)
+    except ValueError as error:
+        raise FetchFailed(url, FetchReason.REDIRECT, f"a redirect to no address: {error}") from error
+    if urlsplit(url).scheme == "https" and parts.scheme == "http":
+        raise FetchFailed(url, FetchReason.REDIRECT, "a redirect from https to http", status=answer.status)
+    return parts._replace(fragment="").geturl()
+
+
+def _temporary_failure(url: str, answer: _Answer) -> FetchFailed | None:
+    """The failure that another attempt may mend, or None."""
+    status = answer.status
+    if status == 429:
+        return FetchFailed(url, FetchReason.RATE_LIMITED, "asked too often (429)", status=status)
+    if status >= 500 or status == 408:
+        return FetchFailed(url, FetchReason.SERVER_ERROR, f"status {status}", status=status)
+    return None
+
+
+def _stop_if_blocked(url: str, host: _Host, answer: _Answer, policy: FetchPolicy) -> None:
+    """Leave a host alone that turns medlive away. Raises Blocked."""
+    challenged = answer.headers.get("cf-mitigated", "").lower() == "challenge"
+    if answer.status in policy.stop_statuses or challenged:
+        cause = "a challenge that is not for programs" if challenged else f"status {answer.status}"
+        host.blocked = f"the host turned medlive away with {cause}; it is not asked again in this run"
+        host.blocked_status = answer.status
+        raise Blocked(url, host.blocked, status=answer.status)
+
+
+def _retry_after_s(value: str | None) -> float | None:
+    """The seconds that a Retry-After header asks for, as a number or by a date; None for none."""
+    if not value:
+        return None
+    value = value.strip()
+    if value.isascii() and value.isdigit() and len(value) < 10:
+        return float(value)
+    try:
+        moment = parsedate_to_datetime(value)
+    except (ValueError, OverflowError):
+        return None
+    moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+    return max(0.0, (moment - now()).total_seconds())
+
+
+def _is_loopback_name(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+class _GuardedTransport(httpx2.AsyncBaseTransport):
+    """Connects only to addresses that it has looked at.
+
+    A host's name is resolved once per request, every address is checked, and the connection is made to the
+    checked address itself: a name that changes its answer in between (DNS rebinding) cannot lead into a
+    private network.
+    """
+
+    def __init__(self, allow_loopback: bool) -> None:
+        self._allow_loopback = allow_loopback
+        # One pool a host: pools share connections by address, and two hosts may stand behind one.
+        self._pools: dict[tuple[str, str, int | None], httpx2.AsyncHTTPTransport] = {}
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        url = request.url
+        address = await self._checked_address(
+            str(url), url.host, url.port or (443 if url.scheme == "https" else 80)
+        )
+        key = (url.scheme, url.host, url.port)
+        pool = self._pools.get(key)
+        if pool is None:
+            pool = self._pools[key] = httpx2.AsyncHTTPTransport(trust_env=False)
+        pinned = httpx2.Request(
+            request.method,
+            url.copy_with(host=address),
+            headers=request.headers,
+            stream=request.stream,
+            extensions={**request.extensions, "sni_hostname": url.host},
+        )
+        return await pool.handle_async_request(pinned)
+
+    async def _checked_address(self, url: str, host: str, port: int) -> str:
+        """One address of a host, all of whose addresses may be asked. Raises HostRefused."""
+        loop = asyncio.get_running_loop()
+        try:
+            found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        except OSError as error:
+            raise httpx2.ConnectError(f"{host} has no address: {error}") from error
+        addresses = [str(entry[4][0]) for entry in found]
+        for address in addresses:
+            if not self._may_ask(address):
+                raise HostRefused(url, f"{host} leads to {address}, which is no public address")
+        return addresses[0]
+
+    def _may_ask(self, address: str) -> bool:
+        ip = ipaddress.ip_address(address.partition("%")[0])
+        inner = getattr(ip, "ipv4_mapped", None) or getattr(ip, "sixtofour", None)
+        if inner is not None:
+            ip = inner
+        if ip.is_loopback:
+            return self._allow_loopback
+        return ip.is_global and not ip.is_multicast
+
+    async def aclose(self) -> None:
+        for pool in self._pools.values():
+            await pool.aclose()

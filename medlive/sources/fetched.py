@@ -1,0 +1,128 @@
+"""What is fetched and how politely: settings, the fetched page, and why one was not fetched."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from medlive import __version__
+from medlive.errors import MedliveError
+
+PRODUCT = "medlive"
+"""The name by which a robots.txt addresses this program."""
+
+
+class FetchReason(StrEnum):
+    """Why a page could not be had; retries are bounded for each by itself."""
+
+    TIMEOUT = "timeout"
+    CONNECTION = "connection"
+    SERVER_ERROR = "server_error"
+    RATE_LIMITED = "rate_limited"
+    NOT_FOUND = "not_found"
+    HTTP_STATUS = "http_status"
+    TOO_LARGE = "too_large"
+    CONTENT_TYPE = "content_type"
+    ENCODING = "encoding"
+    REDIRECT = "redirect"
+
+
+class FetchError(MedliveError):
+    """A page was not fetched."""
+
+    def __init__(self, url: str, message: str) -> None:
+        self.url = url
+        super().__init__(f"{url}: {message}")
+
+
+class RobotsDenied(FetchError):
+    """The host's robots.txt does not let this page be fetched, or could not be read."""
+
+
+class HostRefused(FetchError):
+    """The address is none that this source may ask."""
+
+
+class Blocked(FetchError):
+    """The host turned medlive away, and is left alone for the rest of the run."""
+
+    def __init__(self, url: str, message: str, *, status: int | None) -> None:
+        self.status = status
+        super().__init__(url, message)
+
+
+class FetchFailed(FetchError):
+    """The page could not be had."""
+
+    def __init__(self, url: str, reason: FetchReason, message: str, *, status: int | None = None) -> None:
+        self.reason = reason
+        self.status = status
+        super().__init__(url, message)
+
+
+class FetchSettings(BaseModel):
+    """How politely and within what limits pages are fetched, whatever the source."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    contact: str | None = Field(default=None, pattern=r"^[\x21-\x7e]{3,200}$")
+    """The operator's e-mail or web address for the User-Agent; any host beyond this machine needs it."""
+    allow_loopback: bool = False
+    """Whether this machine's own addresses may be asked, as the demonstration and tests do."""
+    concurrency_per_host: int = Field(default=1, ge=1, le=2)
+    attempt_timeout_s: float = Field(default=60.0, gt=0)
+    """Most seconds for one attempt, from the connection to the last byte."""
+    max_body_bytes: int = Field(default=8 * 1024 * 1024, gt=0)
+    """Most bytes of a body, counted after decompression."""
+    max_redirects: int = Field(default=5, ge=0)
+    retries: Mapping[FetchReason, int] = {
+        FetchReason.TIMEOUT: 2,
+        FetchReason.CONNECTION: 2,
+        FetchReason.SERVER_ERROR: 3,
+        FetchReason.RATE_LIMITED: 2,
+    }
+    """Attempts after the first, for each reason; a reason not named is not retried."""
+    backoff_s: float = Field(default=2.0, ge=0)
+    """The first wait before another attempt; it doubles each time, and half of it is random."""
+    max_backoff_s: float = Field(default=120.0, ge=0)
+    max_retry_after_s: float = Field(default=600.0, ge=0)
+    """The longest Retry-After that is waited for; after a longer one the host is not asked until then."""
+    content_types: tuple[str, ...] = ("text/html", "application/xhtml+xml", "application/json", "text/plain")
+
+    @property
+    def user_agent(self) -> str:
+        """The honest name that every request carries."""
+        return f"{PRODUCT}/{__version__}" + (f" (+{self.contact})" if self.contact else "")
+
+
+@dataclass(frozen=True, slots=True)
+class FetchPolicy:
+    """What one source adds to the settings."""
+
+    allowed_hosts: frozenset[str]
+    """Hosts, with a port where it is not the scheme's own; every address and redirect must lead to one."""
+    min_interval_s: float = 5.0
+    stop_statuses: frozenset[int] = frozenset({403})
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """A page as it was answered."""
+
+    url: str
+    """The address that answered, after redirects."""
+    status: int
+    headers: Mapping[str, str]
+    """Lower-case names: content-type, content-language, etag, last-modified, date, as far as sent."""
+    body: bytes
+    """Decompressed; empty when not modified."""
+    fetched_at: datetime
+    elapsed_ms: int
+    not_modified: bool = False
+
+    @property
+    def content_type(self) -> str:
+        """The Content-Type header; "" when there was none."""
+        return self.headers.get("content-type", "")
