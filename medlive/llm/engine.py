@@ -48,7 +48,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One question to an engine. `repair` holds (the raw reply, what was wrong with it) on a second attempt."""
+    """One question to an engine."""
 
     task: str
     prompt: Prompt
@@ -56,9 +56,12 @@ class Request:
     schema: Mapping[str, Any]
     """JSON schema of the reply."""
     repair: tuple[str, str] | None = None
+    """On a second attempt: the raw reply and what was wrong with it."""
+    round: int = 0
+    """Raised when a stored reply turned out unusable, so that the next run asks afresh for that reply alone."""
 
     def digest(self, engine: "EngineIdentity") -> str:
-        """The key that a stored reply is found by: task, prompt, schema, inputs, repair, engine, model, parameters."""
+        """The key that a stored reply is found by: all that the answer depends on."""
         return digest_json(
             {
                 "task": self.task,
@@ -66,6 +69,7 @@ class Request:
                 "schema": self.schema,
                 "inputs": self.inputs,
                 "repair": list(self.repair) if self.repair else None,
+                "round": self.round,
                 "engine": engine.engine,
                 "model": engine.model,
                 "parameters": dict(engine.parameters),
@@ -85,7 +89,7 @@ class EngineIdentity:
 
     @property
     def publishable(self) -> bool:
-        """Whether a case made by this engine may be released: the rules engine makes no clinical judgement."""
+        """Whether a case made by this engine may be released: rules make no clinical judgement."""
         return self.engine != "rules"
 
 

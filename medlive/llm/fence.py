@@ -1,8 +1,9 @@
 """How a request becomes messages: instructions first, hostile text last, fenced as data.
 
-The system message is the prompt file and nothing else, so that everything before the inputs is the same for
-every case. The inputs are canonical JSON between two fences; inside JSON a newline and a quote are escaped, and
-`<` and `>` are written as \\u003c and \\u003e, so no text of a thread can close the fence or open another.
+The system message is the prompt file and nothing else, so that everything before the inputs is the same
+for every case. The inputs are canonical JSON between two fences; inside JSON a newline and a quote are
+escaped, and `<` and `>` are written as \\u003c and \\u003e, so no text of a thread can close the fence or
+open another.
 """
 
 import json
@@ -41,7 +42,7 @@ def render(request: Request) -> list[dict[str, str]]:
 
 
 def read_inputs(messages: list[Mapping[str, Any]]) -> dict[str, Any] | None:
-    """The inputs that `render` fenced, or None when the messages hold none: how a server finds a task's inputs."""
+    """The inputs that `render` fenced, or None when there are none: how a server finds a task's inputs."""
     for message in messages:
         content = message.get("content")
         if message.get("role") == "user" and isinstance(content, str) and content.startswith(OPEN):
