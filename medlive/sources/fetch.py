@@ -1,4 +1,4 @@
-"""Pages over HTTP, asked for politely and read within limits; no other module of a stage touches the network."""
+"""Pages over HTTP, asked for politely and read within limits: the one place where a stage does I/O."""
 
 import asyncio
 import ipaddress

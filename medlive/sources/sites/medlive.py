@@ -1,0 +1,289 @@
+"""Medlive (医脉通): case articles, their outcome and the comments below."""
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from urllib.parse import parse_qsl, urlencode, urlsplit
+
+from selectolax.lexbor import LexborHTMLParser, LexborNode
+
+from medlive.sources.dates import CHINA, shown_date, stated_moment
+from medlive.sources.markup import Readable, ancestors, clean, line, parse, readable, required
+from medlive.sources.source import (
+    Anonymiser,
+    IncompleteThread,
+    LayoutError,
+    ListEntry,
+    Listing,
+    NotAThread,
+    Page,
+    PageRequest,
+    SourceSettings,
+    link,
+)
+from medlive.threads.model import Message, Role, Thread
+
+DEFAULTS = SourceSettings(
+    base_url="https://www.medlive.cn",
+    boards=("case",),
+    min_interval_s=10.0,
+    stop_statuses=frozenset({403, 429}),
+    verified_labels=("认证医师", "认证医生", "医师认证", "医生认证", "已认证医师"),
+)
+
+PAGE_SIZE = 20
+"""Rows asked for in one list request."""
+
+_SHOW_PATH = re.compile(r"/show-(\d+_\d+)\.html?(?:[?#]|$)")
+_TOPIC_PATH = re.compile(r"/topic/(\d+)(?:[/?#]|$)")
+_LAST_SEGMENT = re.compile(r"/([^/?#]*\d[^/?#]*?)(?:\.s?html?)?/?(?:[?#]|$)")
+_LIST_PATH = re.compile(r"/new(?:/articlelist)?/?\Z")
+_HEAD = (".title_cms", ".info_cms", ".content_body", ".case_result", ".inc_c")
+_MAX_STRAY_TEXT = 40
+
+
+@dataclass(frozen=True, slots=True)
+class _Person:
+    handle: str
+    address: str
+    """Where the person's link leads: the same person under it all over the page."""
+    marked: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    person: _Person
+    content: Readable
+    posted_at: datetime | None
+
+
+class Medlive:
+    """The adapter of www.medlive.cn and its older case and news hosts."""
+
+    name = "medlive"
+    allowed_hosts = frozenset({"www.medlive.cn", "case.medlive.cn", "news.medlive.cn"})
+
+    def __init__(self, settings: SourceSettings = DEFAULTS) -> None:
+        self.settings = settings
+
+    def listing_requests(self, base_url: str) -> Sequence[PageRequest]:
+        """The front page of each branch, which carries the token that its list request repeats."""
+        query = [urlencode({"branch": board}) for board in self.settings.boards]
+        return [PageRequest(f"{base_url}/new/?{branch}") for branch in query]
+
+    def parse_listing(self, page: Page) -> Listing:
+        """The rows of a list answer; a front page has none and leads to the first. Raises LayoutError."""
+        if page.form is None:
+            return Listing((), _first_list(page))
+        try:
+            answer = json.loads(page.text, strict=False)
+        except (ValueError, RecursionError) as error:
+            raise LayoutError(page.url, "a JSON answer") from error
+        data = answer.get("data") if isinstance(answer, dict) else None
+        rows = data.get("data") if isinstance(data, dict) else None
+        if not isinstance(rows, list):
+            raise LayoutError(page.url, "data.data[] in the JSON answer")
+        entries = tuple(filter(None, (_row(page, row) for row in rows)))
+        if rows and not entries:
+            raise LayoutError(page.url, "title and url in data.data[]")
+        return Listing(entries, _next_list(page, len(rows)))
+
+    def next_page(self, page: Page) -> str | None:
+        """A case has one page."""
+        return None
+
+    def parse_thread(self, pages: Sequence[Page], anonymise: Anonymiser) -> Thread:
+        """The case, its outcome and the comments. The case as presented is the asking side.
+
+        Raises LayoutError, and NotAThread for an article without an outcome and without comments.
+        """
+        if len(pages) != 1:
+            raise IncompleteThread(f"a case has one page, {len(pages)} were given")
+        page = pages[0]
+        tree = parse(page)
+        title = line(required(page, tree, [".title_cms > span", ".title_cms", "#content h1"]))
+        body = required(page, tree, [".content_body"])
+        case = readable(body, skip_classes=["case_result", "inc_c"])
+        if not title or not (case.text or case.media):
+            raise LayoutError(page.url, "text in .title_cms and .content_body")
+        _check_strays(page, tree, body)
+        comments = list(self._comments(page, tree))
+        result = tree.css_first(".case_result")
+        if result is None and not comments:
+            raise NotAThread(f"{page.url}: an article without an outcome and without comments")
+        author = self._author(page, tree)
+        posted_at = _article_date(tree)
+        entries = [_Entry(author, case, posted_at)]
+        if result is not None:
+            outcome = readable(result)
+            if not outcome.text:
+                raise LayoutError(page.url, "text in .case_result")
+            entries.append(_Entry(author, outcome, None))
+        entries += comments
+        marked = {entry.person.address for entry in entries if entry.person.marked and entry.person.address}
+        return Thread(
+            source=self.name,
+            thread_id=_thread_id(page.url) or _no_id(page),
+            url=page.url,
+            title=title,
+            language="zh",
+            tags=tuple(dict.fromkeys(filter(None, map(line, tree.css(".tag_cms a"))))),
+            posted_at=posted_at,
+            messages=tuple(_message(n, entry, marked, anonymise) for n, entry in enumerate(entries)),
+        )
+
+    def _author(self, page: Page, tree: LexborHTMLParser) -> _Person:
+        return self._person(page, required(page, tree, [".info_cms a.color_888", "a.color_888"]))
+
+    def _comments(self, page: Page, tree: LexborHTMLParser) -> Iterator[_Entry]:
+        """Every comment and the replies below it, in page order. Raises LayoutError."""
+        taken: set[int] = set()
+        for area in tree.css(".inc_c"):
+            items = [node for node in area.iter() if node.tag == "dl"]
+            stated = area.attributes.get("data-count") or ""
+            if stated.isascii() and stated.isdigit() and int(stated) != len(items):
+                raise LayoutError(page.url, f"{stated} .inc_c > dl", found=str(len(items)))
+            for item in items:
+                taken |= {item.mem_id, *(node.mem_id for node in item.css(".com_user, .com_user_say, dl"))}
+                yield from self._comment(page, item)
+        for node in tree.css(".com_user, .com_user_say, dl"):
+            looks = node.tag != "dl" or (node.css_first("dd > a") and node.css_first("dd > span"))
+            if looks and node.mem_id not in taken:
+                raise LayoutError(page.url, ".inc_c > dl around every comment")
+
+    def _comment(self, page: Page, item: LexborNode) -> Iterator[_Entry]:
+        parts = [node for node in item.iter() if node.tag == "dd"]
+        anchor = next((n for n in parts[0].iter() if n.tag == "a"), None) if parts else None
+        classes = (parts[1].attributes.get("class") or "").split() if len(parts) > 1 else ["com_return"]
+        if anchor is None or "com_return" in classes:
+            raise LayoutError(page.url, ".inc_c > dl with a user's link in dd 1 and text in dd 2")
+        shown = next((n for n in parts[0].iter() if n.tag == "span" and _date(n)), None)
+        said = readable(parts[1], skip_classes=["com_return"])
+        if not (said.text or said.media):
+            raise LayoutError(page.url, "text in .inc_c > dl > dd 2")
+        yield _Entry(self._person(page, anchor), said, _date(shown) if shown is not None else None)
+        users, replies = item.css(".com_user"), item.css(".com_user_say")
+        if len(users) != len(replies):
+            raise LayoutError(page.url, "a .com_user for every .com_user_say")
+        for user, reply in zip(users, replies, strict=True):
+            said = readable(reply)
+            if not (said.text or said.media):
+                raise LayoutError(page.url, "text in .com_user_say")
+            yield _Entry(self._person(page, user), said, None)
+
+    def _person(self, page: Page, anchor: LexborNode) -> _Person:
+        """A person by their link, and whether the site's mark of a certified physician follows it."""
+        handle = line(anchor)
+        if not handle:
+            raise LayoutError(page.url, "a name in a user's link")
+        marked = False
+        beside = anchor.next
+        while beside is not None and beside.tag != "a" and not marked:
+            if beside.is_element_node:
+                marked = any(
+                    self._is_mark(node) for node in (beside, *beside.css("[title], [alt], i, em, span"))
+                )
+            beside = beside.next
+        return _Person(handle, link(page, anchor.attributes.get("href")) or "", marked)
+
+    def _is_mark(self, node: LexborNode) -> bool:
+        shown = (node.attributes.get("title"), node.attributes.get("alt"), node.text())
+        return any((text or "").strip() in self.settings.verified_labels for text in shown)
+
+
+def _message(position: int, entry: _Entry, marked: set[str], anonymise: Anonymiser) -> Message:
+    certified = entry.person.marked or entry.person.address in marked
+    verified = position > 0 and certified
+    return Message(
+        id=f"m{position}",
+        author=anonymise(entry.person.handle),
+        role=Role.PATIENT if position == 0 else Role.PHYSICIAN if verified else Role.OTHER,
+        verified=verified,
+        text=entry.content.text,
+        posted_at=entry.posted_at,
+        media=entry.content.media,
+    )
+
+
+def _check_strays(page: Page, tree: LexborHTMLParser, body: LexborNode) -> None:
+    """No unknown block with text stands between the case and the comments. Raises LayoutError."""
+    known = {node.mem_id for selector in _HEAD for node in tree.css(selector)}
+    beside = body.next
+    while beside is not None:
+        if beside.is_element_node and beside.mem_id not in known:
+            if any(beside.css_first(selector) is not None for selector in _HEAD):
+                return
+            if len(readable(beside).text) > _MAX_STRAY_TEXT:
+                raise LayoutError(
+                    page.url, ".case_result or .inc_c after .content_body", found=f"<{beside.tag}>"
+                )
+        beside = beside.next
+
+
+def _first_list(page: Page) -> PageRequest:
+    """The first list request of a front page, with the token that the page gives every visitor."""
+    parts = urlsplit(page.url)
+    if not _LIST_PATH.search(parts.path):
+        raise LayoutError(page.url, "the front page /new/")
+    token = parse(page).css_first('meta[name="csrf-token"]')
+    form = (
+        ("branch", dict(parse_qsl(parts.query)).get("branch", "")),
+        ("page", "1"),
+        ("size", str(PAGE_SIZE)),
+        ("_token", (token.attributes.get("content") or "") if token is not None else ""),
+    )
+    path = _LIST_PATH.sub("/new/articlelist", parts.path)
+    return PageRequest(parts._replace(path=path, query="", fragment="").geturl(), form)
+
+
+def _next_list(page: Page, rows: int) -> PageRequest | None:
+    """The list request after this one; an answer of fewer rows than asked for is the last."""
+    asked = dict(page.form or ())
+    if rows < PAGE_SIZE:
+        return None
+    asked["page"] = str(int(asked.get("page", "1")) + 1)
+    return PageRequest(page.url, tuple(asked.items()))
+
+
+def _row(page: Page, row: Any) -> ListEntry | None:
+    """A row of a list answer; None for one without an address of its own, such as an advertisement."""
+    if not isinstance(row, dict):
+        return None
+    address, title = row.get("url"), row.get("title")
+    url = link(page, clean(address)) if isinstance(address, str) else None
+    thread_id = _thread_id(url) if url is not None else None
+    if url is None or thread_id is None or not isinstance(title, str):
+        return None
+    body = parse(title).body
+    return ListEntry(url, thread_id, line(body), stated_moment(row.get("inputtime"), CHINA))
+
+
+def _article_date(tree: LexborHTMLParser) -> datetime | None:
+    """The date in the article's head, not in its comments."""
+    for node in tree.css("span.date_time, .info_cms span"):
+        if any("inc_c" in (outer.attributes.get("class") or "").split() for outer in ancestors(node)):
+            continue
+        if (moment := _date(node)) is not None:
+            return moment
+    return None
+
+
+def _date(node: LexborNode) -> datetime | None:
+    return shown_date(line(node), CHINA)
+
+
+def _thread_id(url: str) -> str | None:
+    path = urlsplit(url).path
+    if found := _SHOW_PATH.search(path):
+        return f"show-{found[1]}"
+    if found := _TOPIC_PATH.search(path):
+        return f"topic-{found[1]}"
+    found = _LAST_SEGMENT.search(path)
+    return found[1] if found else None
+
+
+def _no_id(page: Page) -> str:
+    raise LayoutError(page.url, "a case's number in the address")
