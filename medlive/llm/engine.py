@@ -58,7 +58,7 @@ class Request:
     repair: tuple[str, str] | None = None
     """On a second attempt: the raw reply and what was wrong with it."""
     round: int = 0
-    """Raised when a stored reply turned out unusable, so that the next run asks afresh for that reply alone."""
+    """Raised when a stored reply was unusable, so that the next run asks afresh for that one alone."""
 
     def digest(self, engine: "EngineIdentity") -> str:
         """The key that a stored reply is found by: all that the answer depends on."""

@@ -32,12 +32,8 @@ def render(request: Request) -> list[dict[str, str]]:
     if request.repair:
         raw, problem = request.repair
         messages.append({"role": "assistant", "content": raw})
-        messages.append(
-            {
-                "role": "user",
-                "content": f"That reply cannot be used: {problem}\nReply again, with JSON of the schema only.",
-            }
-        )
+        again = f"That reply cannot be used: {problem}\nReply again, with JSON of the schema only."
+        messages.append({"role": "user", "content": again})
     return messages
 
 

@@ -1,0 +1,194 @@
+"""An agent asks an engine for a typed reply, gives it one chance to mend it, and keeps account of each call."""
+
+import asyncio
+import json
+import re
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, Protocol, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from medlive.curation.model import Call, CallOutcome, Reason
+from medlive.errors import EndpointUnavailable
+from medlive.llm.budget import BudgetSpent
+from medlive.llm.engine import EngineIdentity, Finish, Prompt, Reply, Request
+from medlive.llm.prompts import load_prompt
+
+R = TypeVar("R", bound=BaseModel)
+
+MAX_ROUNDS = 50
+"""How often a stored unusable reply is stepped over: a bound against a store that only ever returns such."""
+
+_FENCE = re.compile(r"\A\s*```[a-zA-Z]*\s*\n(.*)\n\s*```\s*\Z", re.DOTALL)
+_CONTROL = re.compile("[\x00\ud800-\udfff]")
+
+
+class Respondent(Protocol):
+    """An engine with a memory: says of each reply whether it was stored before."""
+
+    @property
+    def identity(self) -> EngineIdentity:
+        """Who answers."""
+        ...
+
+    async def answer_or_replay(self, request: Request) -> tuple[Reply, bool]:
+        """The reply, and True when it was replayed and nothing was paid."""
+        ...
+
+
+class AgentFailure(Exception):
+    """An agent could not do its work: a failure of ours, never a verdict about a thread."""
+
+    def __init__(self, reason: Reason, detail: str) -> None:
+        """`reason` is one of the failure reasons; `detail` names the task and the cause."""
+        self.reason = reason
+        self.detail = detail
+        super().__init__(f"{reason}: {detail}")
+
+
+T = TypeVar("T")
+
+
+async def ask_all(questions: Iterable[Awaitable[T]]) -> list[T]:
+    """All answers, in order. When one fails the others still finish, so that what was paid is on record; then
+    the first failure is raised."""
+    answers = await asyncio.gather(*questions, return_exceptions=True)
+    for answer in answers:
+        if isinstance(answer, BaseException):
+            raise answer
+    return [answer for answer in answers if not isinstance(answer, BaseException)]
+
+
+class Agent:
+    """Asks one engine on behalf of one role and appends every call to a journal."""
+
+    def __init__(self, respondent: Respondent, journal: list[Call]) -> None:
+        """`journal` is shared by the agents of one thread, in the order of their replies."""
+        self._respondent = respondent
+        self._journal = journal
+
+    @property
+    def identity(self) -> EngineIdentity:
+        """Who answers for this role."""
+        return self._respondent.identity
+
+    async def ask(
+        self,
+        package: str,
+        task: str,
+        inputs: Mapping[str, Any],
+        reply_type: type[R],
+        check: Callable[[R], str | None] = lambda _: None,
+    ) -> R:
+        """A reply of `reply_type` for which `check` finds no fault.
+
+        `check` returns what is wrong with a reply that fits its schema (an id that was not given, a quote that
+        is in no passage), or None. An unusable reply is returned to the engine once, with the fault named. When
+        the repair is unusable as well and both replies came out of the store, a new round asks afresh, so that
+        a run which resumes pays for the unusable reply again and for nothing else.
+
+        Raises AgentFailure.
+        """
+        prompt = load_prompt(package, task)
+        schema = reply_type.model_json_schema()
+        for round_ in range(MAX_ROUNDS):
+            request = Request(task, prompt, inputs, schema, round=round_)
+            fresh = False
+            for attempt in (1, 2):
+                reply, replayed = await self._call(request, prompt, attempt)
+                fresh = fresh or not replayed
+                outcome, parsed, problem = _judge(reply, reply_type, check)
+                self._note(request, prompt, attempt, outcome, problem, replayed)
+                if parsed is not None:
+                    return parsed
+                if outcome is not CallOutcome.INVALID:
+                    break
+                request = Request(task, prompt, inputs, schema, repair=(reply.text, problem), round=round_)
+            if fresh:
+                raise AgentFailure(_REASONS[outcome], f"{task}: {problem}")
+        raise AgentFailure(Reason.INVALID_REPLY, f"{task}: {MAX_ROUNDS} stored replies are unusable")
+
+    async def _call(self, request: Request, prompt: Prompt, attempt: int) -> tuple[Reply, bool]:
+        try:
+            return await self._respondent.answer_or_replay(request)
+        except EndpointUnavailable as exc:
+            self._note(request, prompt, attempt, CallOutcome.UNAVAILABLE, exc.message, False)
+            raise AgentFailure(Reason.ENDPOINT_UNAVAILABLE, f"{request.task}: {exc.message}") from exc
+        except BudgetSpent as exc:
+            self._note(request, prompt, attempt, CallOutcome.OVER_BUDGET, exc.message, False)
+            raise AgentFailure(Reason.BUDGET_SPENT, f"{request.task}: {exc.message}") from exc
+
+    def _note(
+        self,
+        request: Request,
+        prompt: Prompt,
+        attempt: int,
+        outcome: CallOutcome,
+        problem: str,
+        replayed: bool,
+    ) -> None:
+        identity = self.identity
+        self._journal.append(
+            Call(
+                task=request.task,
+                prompt_digest=prompt.digest,
+                engine=identity.engine,
+                model=identity.model,
+                request_digest=request.digest(identity),
+                attempt=attempt,
+                outcome=outcome,
+                problem=problem,
+                replayed=replayed,
+            )
+        )
+
+
+_REASONS = {
+    CallOutcome.INVALID: Reason.INVALID_REPLY,
+    CallOutcome.REFUSED: Reason.REFUSED,
+    CallOutcome.TRUNCATED: Reason.TRUNCATED,
+}
+
+
+def _judge(
+    reply: Reply, reply_type: type[R], check: Callable[[R], str | None]
+) -> tuple[CallOutcome, R | None, str]:
+    if reply.finish is Finish.REFUSAL:
+        return CallOutcome.REFUSED, None, "the engine refused"
+    if reply.finish is Finish.LENGTH:
+        return CallOutcome.TRUNCATED, None, "the reply was cut at the token limit"
+    try:
+        parsed = reply_type.model_validate(read_json(reply.text))
+    except ValidationError as exc:
+        first = exc.errors(include_url=False, include_input=False)[0]
+        where = ".".join(str(part) for part in first["loc"]) or "the reply"
+        return CallOutcome.INVALID, None, f"{where}: {first['msg']} ({exc.error_count()} faults)"
+    except ValueError as exc:
+        return CallOutcome.INVALID, None, f"not JSON: {exc}"
+    problem = check(parsed)
+    if problem:
+        return CallOutcome.INVALID, None, problem
+    return CallOutcome.OK, parsed, ""
+
+
+def read_json(text: str) -> Any:
+    """The JSON value of a reply that is JSON and nothing else, a Markdown code fence around it allowed.
+
+    NUL and lone surrogates are taken out of strings, since no database row can hold them. Raises ValueError.
+    """
+    match = _FENCE.match(text)
+    try:
+        value = json.loads(match.group(1) if match else text)
+    except RecursionError as exc:
+        raise ValueError("nested too deeply") from exc
+    return _storable(value)
+
+
+def _storable(value: Any) -> Any:
+    if isinstance(value, str):
+        return _CONTROL.sub("", value)
+    if isinstance(value, list):
+        return [_storable(item) for item in value]
+    if isinstance(value, dict):
+        return {_storable(key): _storable(item) for key, item in value.items()}
+    return value

@@ -1,0 +1,98 @@
+"""The Controller: every element is supported by the thread, or the case is discarded; then N and A are written.
+
+Source: LiveMedBench §3.2.3; docs/method.md §1. The checks in code come first and bind whatever engine answers.
+"""
+
+from collections.abc import Sequence
+
+from medlive.curation.agent import Agent
+from medlive.curation.model import CaseText, Check, ControllerCheck, Element, Kind, Side
+from medlive.curation.screener import TITLE
+from medlive.curation.tasks import SupportReply, WriteReply
+from medlive.threads.model import Thread
+from medlive.threads.normalise import contains_quote
+from medlive.threads.quantities import numbers_missing
+
+PACKAGE = "medlive.curation"
+
+
+def check_in_code(thread: Thread, elements: Sequence[Element]) -> tuple[ControllerCheck, ...]:
+    """For each element: its quote stands in its message, and every number it states stands in the thread."""
+    whole = "\n".join([thread.title, *(m.text for m in thread.messages)])
+    checks = []
+    for element in elements:
+        source = _text_of(thread, element.message_id)
+        found = source is not None and contains_quote(element.quote, source)
+        checks.append(
+            ControllerCheck(Check.QUOTE_IN_THREAD, element.id, found, "" if found else element.quote[:200])
+        )
+        missing = numbers_missing(element.statement, whole)
+        checks.append(ControllerCheck(Check.NUMBERS_IN_THREAD, element.id, not missing, ", ".join(missing)[:200]))
+    return tuple(checks)
+
+
+async def check_by_engine(
+    thread: Thread, language: str, elements: Sequence[Element], agent: Agent
+) -> tuple[ControllerCheck, ...]:
+    """For each element: its statement says no more than its quote. Raises AgentFailure."""
+    wanted = [e.id for e in elements]
+
+    def check(reply: SupportReply) -> str | None:
+        given = [v.id for v in reply.verdicts]
+        return None if sorted(given) == sorted(wanted) else "one verdict for each element, no more, no fewer"
+
+    inputs = {
+        "language": language,
+        "elements": [
+            {"id": e.id, "statement": e.statement, "quote": e.quote, "context": _context(thread, e)}
+            for e in elements
+        ],
+    }
+    reply = await agent.ask(PACKAGE, "controller.support", inputs, SupportReply, check)
+    verdicts = {v.id: v for v in reply.verdicts}
+    return tuple(ControllerCheck(Check.SAYS_NO_MORE, i, verdicts[i].supported, verdicts[i].reason) for i in wanted)
+
+
+async def write(
+    language: str, elements: Sequence[Element], agent: Agent
+) -> tuple[CaseText, tuple[ControllerCheck, ...]]:
+    """N and A written from the elements, and whether they state only the elements' numbers.
+
+    Raises AgentFailure.
+    """
+    narrative = [e for e in elements if e.side is Side.NARRATIVE]
+    advice = [e for e in elements if e.side is Side.ADVICE]
+    query = next(e for e in elements if e.side is Side.QUERY)
+    inputs = {
+        "language": language,
+        "query": query.statement,
+        "narrative": [{"id": e.id, "statement": e.statement} for e in narrative],
+        "advice": [{"id": e.id, "kind": e.kind.value, "statement": e.statement} for e in advice],
+    }
+    reply = await agent.ask(PACKAGE, "controller.write", inputs, WriteReply)
+    text = CaseText(reply.narrative, query.statement, reply.advice)
+    checks = []
+    for subject, written, sources in (
+        ("narrative", text.narrative, [*narrative, query]),
+        ("advice", text.advice, advice),
+    ):
+        stated = "\n".join(f"{e.statement}\n{e.quote}" for e in sources)
+        missing = numbers_missing(written, stated)
+        checks.append(ControllerCheck(Check.NUMBERS_IN_ELEMENTS, subject, not missing, ", ".join(missing)[:200]))
+    return text, tuple(checks)
+
+
+def _text_of(thread: Thread, message_id: str) -> str | None:
+    if message_id == TITLE:
+        return thread.title
+    message = thread.message(message_id)
+    return message.text if message else None
+
+
+def _context(thread: Thread, element: Element) -> str:
+    """What an element may lean on besides its quote: a question its own thread, an answer the turn before."""
+    if element.kind is Kind.QUESTION:
+        return "\n".join([thread.title, *(m.text for m in thread.messages if m.role.value == "patient")])[:4000]
+    ids = [m.id for m in thread.messages]
+    at = ids.index(element.message_id) if element.message_id in ids else 0
+    return thread.messages[at - 1].text[-1000:] if at > 0 else ""
