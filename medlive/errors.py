@@ -53,6 +53,22 @@ class EndpointUnavailable(ServiceUnavailable):
     """The model endpoint cannot be reached."""
 
 
+class EvidenceUnavailable(ServiceUnavailable):
+    """The evidence index cannot be used."""
+
+
+class IndexMissing(EvidenceUnavailable):
+    """There is no evidence index."""
+
+
+class IndexCorrupt(EvidenceUnavailable):
+    """The evidence index is damaged."""
+
+
+class IndexOutdated(EvidenceUnavailable):
+    """The evidence index was built by another version of medlive or of the libraries it searches with."""
+
+
 class BadInput(MedliveError):
     """An input file cannot be read."""
 
