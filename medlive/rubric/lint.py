@@ -1,0 +1,152 @@
+"""The rubric linter: what a criterion must be, checked in code (docs/method.md §1, Rubric)."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from medlive.rubric.model import Axis, Criterion
+
+MIN_CRITERIA = 2
+MAX_CRITERIA = 19
+NEAR_DUPLICATE = 0.8
+"""Jaccard similarity of two criteria's words (Chinese: character pairs) from which they count as one."""
+
+
+class Fault(StrEnum):
+    """What is wrong with a rubric or with one of its criteria."""
+
+    TOO_FEW = "too_few"
+    TOO_MANY = "too_many"
+    NO_POSITIVE = "no_positive"
+    ZERO_POINTS = "zero_points"
+    POLARITY = "polarity"
+    LIFE_CRITICAL = "life_critical"
+    DUPLICATE = "duplicate"
+    NOT_STANDALONE = "not_standalone"
+    TWO_FACTS = "two_facts"
+    LANGUAGE = "language"
+    UNKNOWN_ADVICE = "unknown_advice"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A fault; `criterion` is the id it concerns, or None for the rubric as a whole."""
+
+    fault: Fault
+    criterion: str | None
+    detail: str
+
+
+_CJK = re.compile(r"[\u3400-\u9fff]")
+_LATIN = re.compile(r"[A-Za-z]")
+_LEAN_EN = re.compile(
+    r"\b(?:the|this|that) (?:doctor|physician|thread|post|poster|forum|reply|original answer|reference answer)\b"
+    r"|\bas (?:mentioned|stated|described|noted) (?:above|below|earlier|in the)\b"
+    r"|\bsame as (?:above|the)\b",
+    re.IGNORECASE,
+)
+_LEAN_ZH = re.compile(
+    r"(?:该|这位|那位|上述|本)(?:医生|大夫|医师|帖|回复|回答)|医生(?:说|认为|建议|指出|回复)|如上所述|同上|原帖|楼主"
+)
+_VERB_EN = (
+    r"(?:recommend|state|advise|mention|suggest|explain|ask|identif(?:y|ie)|warn|describe|note|list|discourage|"
+    r"encourage|refer|urge|instruct|clarif(?:y|ie))s?"
+)
+_TWO_EN = re.compile(rf"\b(?:and|as well as)\b (?:also |then )?{_VERB_EN}\b|;\s+\w+", re.IGNORECASE)
+_TWO_ZH = re.compile(
+    r"[，,；;。]?(?:并且?|以及|同时|还)(?:建议|说明|指出|提到|告知|解释|询问|提醒|警告|推荐)|[；;]"
+)
+_FAILS = re.compile(
+    r"^\W*(?:fails? to|omits?|neglects?|incorrectly|wrongly|does not (?:mention|advise|recommend|state|warn)"
+    r"|未能|没有(?:提到|建议|说明|告知|指出)|遗漏|错误地|忽视)",
+    re.IGNORECASE,
+)
+_GOOD = re.compile(
+    r"^\W*(?:advises? against|warns? (?:against|that)|correctly|appropriately|正确|恰当)", re.IGNORECASE
+)
+_CRITICAL = re.compile(
+    r"emergenc|immediate|urgent|ambulance|911|999|life[- ]threat|fatal|death|suicid|overdose|anaphyla|contraindicat"
+    r"|must not|never|call (?:for )?help|resuscitat|sepsis|stroke|heart attack|myocardial"
+    r"|急诊|急救|立即|马上|尽快就医|120|危及生命|致命|死亡|自杀|过量|禁用|禁忌|休克|心梗|卒中|抢救",
+    re.IGNORECASE,
+)
+
+
+def lint(language: str, criteria: Sequence[Criterion], advice_ids: frozenset[str]) -> tuple[Finding, ...]:
+    """Every fault of a rubric in `language` ("en" or "zh"); an empty tuple when there is none."""
+    findings: list[Finding] = []
+    if len(criteria) < MIN_CRITERIA:
+        findings.append(Finding(Fault.TOO_FEW, None, f"{len(criteria)} criteria, at least {MIN_CRITERIA}"))
+    if len(criteria) > MAX_CRITERIA:
+        findings.append(Finding(Fault.TOO_MANY, None, f"{len(criteria)} criteria, at most {MAX_CRITERIA}"))
+    if not any(c.points > 0 for c in criteria):
+        findings.append(Finding(Fault.NO_POSITIVE, None, "no criterion earns points"))
+    for criterion in criteria:
+        findings += _lint_one(language, criterion, advice_ids)
+    seen: list[tuple[Criterion, frozenset[str]]] = []
+    for criterion in criteria:
+        words = _shingles(criterion.criterion)
+        for earlier, others in seen:
+            if (earlier.points > 0) == (criterion.points > 0) and _similar(words, others):
+                findings.append(Finding(Fault.DUPLICATE, criterion.id, f"says what {earlier.id} says"))
+                break
+        seen.append((criterion, words))
+    return tuple(findings)
+
+
+def repair(
+    language: str, criteria: Sequence[Criterion], advice_ids: frozenset[str]
+) -> tuple[tuple[Criterion, ...], tuple[Finding, ...]]:
+    """The criteria without the faulty ones, cut to the most weighty 19, and the faults that still remain."""
+    faulty = {f.criterion for f in lint(language, criteria, advice_ids)}
+    kept = [c for c in criteria if c.id not in faulty]
+    if len(kept) > MAX_CRITERIA:
+        heaviest = sorted(kept, key=lambda c: (-abs(c.points), c.position))[:MAX_CRITERIA]
+        kept = sorted(heaviest, key=lambda c: c.position)
+    renumbered = tuple(
+        Criterion(f"c{i}", i, c.criterion, c.axis, c.points, c.advice_id) for i, c in enumerate(kept, 1)
+    )
+    return renumbered, lint(language, renumbered, advice_ids)
+
+
+def _lint_one(language: str, c: Criterion, advice_ids: frozenset[str]) -> list[Finding]:
+    text, found = c.criterion, []
+
+    def fault(kind: Fault, detail: str) -> None:
+        found.append(Finding(kind, c.id, detail))
+
+    if c.points == 0:
+        fault(Fault.ZERO_POINTS, "points are never 0")
+    if c.points > 0 and _FAILS.search(text):
+        fault(Fault.POLARITY, "describes an error and earns points")
+    if c.points < 0 and _GOOD.search(text):
+        fault(Fault.POLARITY, "describes what is right and costs points")
+    if abs(c.points) == 10 and c.axis is not Axis.SAFETY and not _CRITICAL.search(text):
+        fault(Fault.LIFE_CRITICAL, "10 points are for what decides over life")
+    if match := _LEAN_EN.search(text) or _LEAN_ZH.search(text):
+        fault(Fault.NOT_STANDALONE, f"leans on {match.group()!r}")
+    if match := _TWO_EN.search(text) or _TWO_ZH.search(text):
+        fault(Fault.TWO_FACTS, f"joins two facts at {match.group().strip()!r}")
+    if not _in_language(text, language):
+        fault(Fault.LANGUAGE, f"is not in the case's language ({language})")
+    if c.advice_id not in advice_ids:
+        fault(Fault.UNKNOWN_ADVICE, f"{c.advice_id!r} is no advice element of the case")
+    return found
+
+
+def _in_language(text: str, language: str) -> bool:
+    han, latin = len(_CJK.findall(text)), len(_LATIN.findall(text))
+    return han >= 2 if language == "zh" else latin > 0 and han * 4 <= latin
+
+
+def _shingles(text: str) -> frozenset[str]:
+    folded = text.casefold()
+    if len(_CJK.findall(folded)) * 2 > len(folded):
+        chars = re.sub(r"\W", "", folded)
+        return frozenset(chars[i : i + 2] for i in range(max(1, len(chars) - 1)))
+    return frozenset(re.findall(r"\w+", folded))
+
+
+def _similar(a: frozenset[str], b: frozenset[str]) -> bool:
+    return bool(a | b) and len(a & b) / len(a | b) >= NEAR_DUPLICATE
