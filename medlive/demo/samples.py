@@ -1,0 +1,117 @@
+"""The consultations and evidence written for this project, and what is expected of each consultation."""
+
+from collections.abc import Iterator
+from datetime import datetime
+from importlib.resources import as_file, files
+from pathlib import Path
+from typing import Literal
+from urllib.parse import urlsplit
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, ValidationError
+
+from medlive.errors import BadInput
+from medlive.threads.model import Role
+
+Site = Literal["icliniq", "sdn", "dxy", "medlive"]
+SITES: tuple[Site, ...] = ("icliniq", "sdn", "dxy", "medlive")
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class SampleMessage(_Record):
+    """One message as its site shows it; every person is invented."""
+
+    author: str
+    role: Role
+    verified: bool
+    posted_at: AwareDatetime | None
+    """None where the site shows no time for a message."""
+    text: str
+    media: tuple[Literal["image"], ...] = ()
+    specialty: str | None = None
+    """iCliniq: the specialty under the doctor's name."""
+    status: str | None = None
+    """SDN: the status that the site itself confirms ("Attending Physician", "Medical Student", …)."""
+    title: str | None = None
+    """DXY: the doctor's professional title (主任医师, 主治医师, …)."""
+    department: str | None = None
+    """DXY: the doctor's department."""
+    hospital: str | None = None
+    """DXY: the doctor's hospital."""
+    certification: str | None = None
+    """Medlive: the label of the certification mark beside the author, None without a mark."""
+    placement: Literal["opening", "comment", "reply"] | None = None
+    """Medlive: where in the page the message stands; a reply belongs to the comment before it."""
+
+
+class Expectation(_Record):
+    """How a careful reader would have the pipeline treat the thread, and why."""
+
+    outcome: Literal["kept", "rejected"]
+    stage: Literal["filters", "screener", "validator", "controller"] | None = None
+    """None when kept."""
+    reason: str | None = None
+    """The reason in that stage's own words; None when kept."""
+    why: str
+    """One sentence for people."""
+    duplicate_of: str | None = None
+    """`<site>/<thread id>` of the twin: either of the two may be the one that stays."""
+
+
+class SampleThread(_Record):
+    """A thread in the import format, with what its site's page needs besides."""
+
+    site: Site
+    source: Site
+    thread_id: str
+    url: str
+    """Under an `.example` host; `path` is what the demo's server answers to."""
+    board: str
+    """iCliniq: topic · SDN: `<slug>.<node>` · DXY: section · Medlive: branch."""
+    section: str | None = None
+    """The board's name as people read it; iCliniq has none."""
+    disease: str | None = None
+    """DXY: the disease that the asker chose."""
+    charset: Literal["utf-8", "gb18030"] = "utf-8"
+    """The encoding of the thread's page."""
+    title: str
+    language: str | None
+    tags: tuple[str, ...]
+    posted_at: AwareDatetime | None
+    messages: tuple[SampleMessage, ...]
+    expect: Expectation
+
+    @property
+    def path(self) -> str:
+        """The path of the thread's page, from the site's base URL on."""
+        return urlsplit(self.url).path
+
+    @property
+    def last_post(self) -> datetime | None:
+        """The latest moment that a message carries, None when none carries any."""
+        return max((m.posted_at for m in self.messages if m.posted_at), default=self.posted_at)
+
+
+def load_sample_threads() -> list[SampleThread]:
+    """All sample threads, by site in the order of `SITES`, in their files' order.
+
+    Raises BadInput with file and line when a data file was damaged.
+    """
+    return [thread for site in SITES for thread in _read(site)]
+
+
+def _read(site: Site) -> Iterator[SampleThread]:
+    path = files("medlive.demo") / "data" / "threads" / f"{site}.jsonl"
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+        try:
+            yield SampleThread.model_validate_json(line)
+        except ValidationError as exc:
+            raise BadInput(f"{site}.jsonl, line {number}: {exc}") from exc
+
+
+def sample_evidence_path() -> Path:
+    """The file of evidence passages (JSON Lines) that belongs to the sample threads."""
+    with as_file(files("medlive.demo") / "data" / "evidence.jsonl") as path:
+        return path
