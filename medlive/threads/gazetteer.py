@@ -1,0 +1,123 @@
+"""Short lists that redaction needs: Chinese surnames, cities, and words that only look like names.
+
+Written for this project from general knowledge. Provinces, municipalities and countries are left out on
+purpose, since only places finer than those identify a person.
+"""
+
+from typing import Final
+
+_COMMON_SURNAMES = (
+    "王李张刘陈杨黄赵吴周徐孙朱胡郭何罗梁宋郑韩唐冯董萧程曹袁邓许傅沈曾彭吕苏卢蒋蔡贾丁魏薛叶阎闫余潘"
+    "杜戴夏钟汪姜范姚谭廖邹熊陆郝孔崔邱秦侯邵孟雷钱汤尹黎乔贺赖龚庞樊殷俞翁芦邢岳耿柳莫裴翟詹葛柴鲍覃"
+    "霍尚柯阮涂聂焦祁牛蒲甘窦阳蓝宁褚佘卓梅滕鄂靳缪匡娄戚冉楚盛骆璩仇栾宣臧鞠倪凌喻牟桑茅肖揭"
+)
+SURNAMES: Final = frozenset(_COMMON_SURNAMES)
+"""Surnames that are rarely the end of another word before a title."""
+
+_AMBIGUOUS_SURNAMES = (
+    "马林田石谢金白毛江史顾龙万段易常武文方高任于向关时安全成华明平严单应连管查过计包花水左边古祝项余"
+    "戈申车侍路师辛温季鲁韦符洪米曲甄房伍伏游巫苗覃屈黎章柏岑束荣邬阙隆纪席司斯诸丛亓占冼康解艾欧"
+)
+RARE_SURNAMES: Final = frozenset(_AMBIGUOUS_SURNAMES) - SURNAMES
+"""Surnames that are common words too: taken only where nothing but a mark or a greeting stands before."""
+
+COMPOUND_SURNAMES: Final = (
+    "欧阳", "上官", "司马", "诸葛", "司徒", "夏侯", "皇甫", "尉迟", "公孙", "慕容", "令狐", "东方",
+    "端木", "长孙",
+)  # fmt: skip
+
+NOT_GIVEN: Final = frozenset(
+    "的了我你他她您是在有不很到去看找请问和与给让说叫把被就都也还又再没想要能会可以对从向等及或但这那"
+    "个些位谢医院科室级末围上下前后里中内外年月日时分点号多少大小老好吗呢吧啊么什何谁哪怎为因所而且如"
+    "果天今昨明早晚午夜开刀药吃打针来回诊治疗病症检查出住做用见管床主任副专家教授值班责当"
+)
+"""Characters that given names do not hold, or that make another word of what stands before a title."""
+
+NOT_BEFORE_TITLE: Final = frozenset(
+    "副原正老科院内外找问请该各本个位的这那女男好名看见军中西村总些何哪谁每同经由据按听跟让叫是有无没"
+    "多当我你他她您们前后两一二三四五六七八九十几数上下新旧小大邻家全区病治疗急门住诊校厂县乡镇市省代"
+    "值班主管求喊盼故但而且等与及或可能会都也还又再就才只最更很太真谢和向对为给从到去来在把被"
+)
+
+_CITIES = """
+石家庄 唐山 秦皇岛 邯郸 邢台 保定 张家口 承德 沧州 廊坊 衡水 太原 大同 阳泉 长治 晋城 朔州 晋中 运城
+忻州 临汾 吕梁 呼和浩特 包头 乌海 赤峰 通辽 鄂尔多斯 呼伦贝尔 巴彦淖尔 乌兰察布 沈阳 大连 鞍山 抚顺
+本溪 丹东 锦州 营口 阜新 辽阳 盘锦 铁岭 葫芦岛 长春 吉林市 四平 辽源 白山市 松原 白城 延边 哈尔滨
+齐齐哈尔 鸡西 鹤岗 双鸭山 大庆 伊春 佳木斯 七台河 牡丹江 黑河市 绥化 南京 无锡 徐州 常州 苏州 南通
+连云港 淮安 盐城 扬州 镇江 泰州 宿迁 杭州 宁波 温州 嘉兴 湖州 绍兴 金华 衢州 舟山 台州 丽水市 合肥 芜湖
+蚌埠 淮南 马鞍山 淮北 铜陵 安庆 黄山市 滁州 阜阳 宿州 六安 亳州 池州 宣城 福州 厦门 莆田 三明市 泉州
+漳州 南平市 龙岩 宁德 南昌 景德镇 萍乡 九江 新余 鹰潭 赣州 吉安 宜春 抚州 上饶 济南 青岛 淄博 枣庄 东营
+烟台 潍坊 济宁 泰安 威海 日照市 临沂 德州市 聊城 滨州 菏泽 郑州 开封 洛阳 平顶山 安阳 鹤壁 新乡 焦作
+濮阳 许昌 漯河 三门峡 南阳 商丘 信阳 周口 驻马店 武汉 黄石 十堰 宜昌 襄阳 鄂州 荆门 孝感 荆州 黄冈 咸宁
+随州 恩施 长沙 株洲 湘潭 衡阳 邵阳 岳阳 常德 张家界 益阳 郴州 永州 怀化 娄底 湘西 广州 韶关 深圳 珠海
+汕头 佛山 江门 湛江 茂名 肇庆 惠州 梅州 汕尾 河源 阳江 清远 东莞 中山市 潮州 揭阳 云浮 南宁 柳州 桂林
+梧州 北海市 防城港 钦州 贵港 玉林 百色 贺州 河池 来宾市 崇左 海口 三亚 成都 自贡 攀枝花 泸州 德阳 绵阳
+广元 遂宁 内江 乐山 南充 眉山 宜宾 广安 达州 雅安 巴中 资阳 贵阳 六盘水 遵义 安顺 毕节 铜仁 昆明 曲靖
+玉溪 保山市 昭通 丽江 普洱 临沧 大理市 西双版纳 拉萨 日喀则 西安 铜川 宝鸡 咸阳 渭南 延安 汉中 榆林
+安康市 商洛 兰州 嘉峪关 金昌 白银市 天水 武威 张掖 平凉 酒泉 庆阳 定西 陇南 西宁 海东 银川 石嘴山 吴忠
+固原 中卫 乌鲁木齐 克拉玛依 吐鲁番 哈密 喀什 和田市 阿克苏 石河子 昆山 义乌 常熟 张家港 江阴 晋江 慈溪
+浦东 海淀 朝阳区 丰台 通州 昌平 徐汇 闵行 台北 高雄 台中 台南
+"""
+_DOUBTFUL_CITIES_ZH_TEXT = (
+    "大同 天水 保定 通州 昌平 宜春 普洱 平凉 固原 定西 海东 广安 长治 运城 娄底 高雄 东营 中卫 四平 信阳 安庆"
+)
+DOUBTFUL_CITIES_ZH: Final = frozenset(_DOUBTFUL_CITIES_ZH_TEXT.split())
+"""Cities that also arise inside other words (医保定点, 不大同时): taken with 市 or after a word of place."""
+CITIES_ZH: Final = tuple(sorted(_CITIES.split(), key=len, reverse=True))
+
+_HOSPITALS = """
+协和医院 华西医院 湘雅 同济医院 瑞金医院 华山医院 齐鲁医院 301医院 302医院 309医院 307医院 仁济医院
+西京医院 唐都医院 安贞医院 阜外医院 天坛医院 宣武医院 积水潭医院 友谊医院 朝阳医院 世纪坛医院 地坛医院
+佑安医院 同仁医院 盛京医院 邵逸夫医院 鼓楼医院 南方医院 珠江医院 西南医院 新桥医院 大坪医院 长海医院
+长征医院 解放军总医院 浙一医院 浙二医院 孙逸仙纪念医院 金银潭医院 雷神山 火神山 方舱医院
+"""
+HOSPITALS_ZH: Final = tuple(sorted(_HOSPITALS.split(), key=len, reverse=True))
+
+PROVINCES_ZH: Final = (
+    "北京 上海 天津 重庆 河北 山西 辽宁 吉林 黑龙江 江苏 浙江 安徽 福建 江西 山东 河南 湖北 "
+    "湖南 广东 海南 四川 贵州 云南 陕西 甘肃 青海 台湾 内蒙古 广西 西藏 宁夏 新疆 香港 澳门"
+)
+
+_CITIES_EN = """
+Mumbai|Delhi|New Delhi|Bangalore|Bengaluru|Hyderabad|Chennai|Kolkata|Pune|Ahmedabad|Jaipur|Lucknow|
+Kanpur|Nagpur|Indore|Bhopal|Patna|Vadodara|Surat|Ludhiana|Agra|Nashik|Coimbatore|Kochi|Cochin|
+Trivandrum|Mysore|Visakhapatnam|Vijayawada|Guwahati|Chandigarh|Amritsar|Noida|Gurgaon|Madurai|Mangalore|
+Karachi|Lahore|Islamabad|Rawalpindi|Peshawar|Dhaka|Chittagong|Colombo|Kathmandu|London|Manchester|
+Birmingham|Liverpool|Leeds|Glasgow|Edinburgh|Bristol|Sheffield|Cardiff|Belfast|Dublin|New York City|
+Los Angeles|Chicago|Houston|Philadelphia|San Antonio|San Diego|Dallas|San Jose|Austin|Fort Worth|
+Columbus|Charlotte|San Francisco|Indianapolis|Seattle|Denver|Boston|Detroit|Nashville|Memphis|Portland|
+Oklahoma City|Las Vegas|Baltimore|Milwaukee|Albuquerque|Sacramento|Kansas City|Atlanta|Miami|Oakland|
+Minneapolis|Tulsa|Tampa|New Orleans|Cleveland|Pittsburgh|Cincinnati|St\\. Louis|Orlando|Phoenix|
+Brooklyn|Manhattan|Toronto|Montreal|Vancouver|Calgary|Edmonton|Ottawa|Winnipeg|Sydney|Melbourne|
+Brisbane|Perth|Adelaide|Auckland|Wellington|Johannesburg|Cape Town|Durban|Pretoria|Nairobi|Lagos|Abuja|
+Accra|Cairo|Alexandria|Dubai|Abu Dhabi|Sharjah|Riyadh|Jeddah|Doha|Muscat|Tehran|Baghdad|Istanbul|Ankara|
+Manila|Cebu|Quezon City|Jakarta|Surabaya|Kuala Lumpur|Penang|Bangkok|Hanoi|Ho Chi Minh City|Wuhan|
+Guangzhou|Shenzhen|Tokyo|Osaka|Seoul|Paris|Berlin|Munich|Madrid|Barcelona|Rome|Milan|Athens|Moscow|
+Amsterdam|Brussels|Vienna|Zurich|Stockholm|Oslo|Copenhagen|Helsinki|Warsaw
+"""
+CITIES_EN: Final = _CITIES_EN.replace("\n", "").strip()
+
+_NOT_NAMES = """
+throat pain people rather ran wil fever cough healthcare throughout head back chest stomach if with
+a an and are as at be but by can could did do does for from get go good great had has have he hello
+help here hi his how i if in is it its just let like may me more my need no not now of ok on one or our
+please regards said say says see she should so some still sure take tell than thank thanks that the
+their them then there these they this to told too up very want was we welcome well were what when where
+which who why will with would yes yet you your again advance also always any doctor doctors doc dr sir
+madam maam mam miss friend friends dear team all everyone everybody patient patients user member sister
+brother bro folks guys group both specialist physician surgeon expert nurse mom mum dad mother father
+male female man woman boy girl student teacher diabetic pregnant asthmatic married single hypertensive
+allergic worried scared sorry fine sick ill healthy concerned suffering having taking feeling using
+getting looking planning trying indian american british chinese african asian australian canadian
+muslim hindu christian caucasian pakistani english based first last since during before after about
+recently currently basically really only already never ever because monday tuesday wednesday thursday
+friday saturday sunday january february march april may june july august september october november
+december covid hiv aids std bp mri ct ecg ekg iv er icu gp ob gyn md mbbs phd prescribed gave advised
+suggested asked recommended thinks thought checked ordered visit visited appointment office google
+reddy's reddys pepper scholl strange house online whether while for consultation consult wants found
+put saw examined started kept says believes diagnosed felt mentioned explained referred sent did does
+doesn't didn't seems cannot can't won't wouldn't will regarding today yesterday tomorrow tonight hope
+unfortunately however until til till unless name age years year old yrs yr months kg cm height weight
+hospital clinic medicine medical health india usa uk
+"""
+NOT_NAMES_EN: Final = frozenset(_NOT_NAMES.split())
