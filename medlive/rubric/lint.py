@@ -66,7 +66,8 @@ _GOOD = re.compile(
     r"^\W*(?:advises? against|warns? (?:against|that)|correctly|appropriately|正确|恰当)", re.IGNORECASE
 )
 _CRITICAL = re.compile(
-    r"emergenc|immediate|urgent|ambulance|911|999|life[- ]threat|fatal|death|suicid|overdose|anaphyla|contraindicat"
+    r"emergenc|immediate|urgent|ambulance|911|999|life[- ]threat|fatal|death|suicid|overdose|anaphyla"
+    r"|contraindicat"
     r"|must not|never|call (?:for )?help|resuscitat|sepsis|stroke|heart attack|myocardial"
     r"|急诊|急救|立即|马上|尽快就医|120|危及生命|致命|死亡|自杀|过量|禁用|禁忌|休克|心梗|卒中|抢救",
     re.IGNORECASE,

@@ -1,0 +1,256 @@
+"""Settings: read once from `config/*.toml` and the environment, frozen, each value with its origin."""
+
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import platformdirs
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
+
+from medlive.errors import ConfigError
+
+CONFIG_FILES = ("medlive.toml", "sources.toml", "models.toml")
+_PREFIX = "MEDLIVE_"
+_PLAIN = ("HOME", "DATABASE_URL", "CONFIG")
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Price(_Section):
+    """US dollars per million tokens."""
+
+    input: Annotated[float, Field(ge=0)]
+    cached: Annotated[float, Field(ge=0)] | None = None
+    """None: cached tokens cost what others do."""
+    output: Annotated[float, Field(ge=0)]
+
+
+class RoleSettings(_Section):
+    """Who answers for a role."""
+
+    engine: Literal["rules", "openai"] = "rules"
+    base_url: str | None = None
+    model: str | None = None
+    api_key_env: str | None = None
+    """The environment variable that holds the key; None for an endpoint that wants none."""
+    concurrency: Annotated[int, Field(ge=1, le=1024)] = 32
+    timeout_s: Annotated[float, Field(gt=0)] = 120.0
+    max_retries: Annotated[int, Field(ge=0, le=20)] = 5
+    parameters: dict[str, Any] = Field(default_factory=dict)
+    price: Price | None = None
+
+    @model_validator(mode="after")
+    def _complete(self) -> "RoleSettings":
+        if self.engine == "openai" and not (self.base_url and self.model):
+            raise ValueError('engine "openai" needs base_url and model')
+        return self
+
+
+class Roles(_Section):
+    """The five roles that an engine plays."""
+
+    screener: RoleSettings = RoleSettings()
+    validator: RoleSettings = RoleSettings()
+    controller: RoleSettings = RoleSettings()
+    rubric: RoleSettings = RoleSettings()
+    grader: RoleSettings = RoleSettings()
+
+
+class CurationSection(_Section):
+    """How threads are curated (docs/method.md §1)."""
+
+    concurrency: Annotated[int, Field(ge=1, le=1024)] = 16
+    sufficiency: Annotated[float, Field(ge=0, lt=1)] = 0.5
+    alignment: Annotated[float, Field(ge=0, lt=1)] = 0.5
+    top_k: Annotated[int, Field(ge=1, le=50)] = 8
+    confirm_veto: bool = True
+    max_attempts: Annotated[int, Field(ge=1, le=100)] = 3
+
+
+class BudgetSection(_Section):
+    """What one run may spend; None: no limit."""
+
+    max_usd: Annotated[float, Field(gt=0)] | None = None
+    max_calls: Annotated[int, Field(gt=0)] | None = None
+    max_tokens: Annotated[int, Field(gt=0)] | None = None
+
+
+class CodebookSection(_Section):
+    """Code lists beside the shipped terms."""
+
+    paths: tuple[Path, ...] = ()
+
+
+class ReleaseSection(_Section):
+    """What a release needs."""
+
+    minimum_cases: Annotated[int, Field(ge=0)] = 1
+
+
+class HarvestSection(_Section):
+    """How sites are asked."""
+
+    contact: str | None = None
+    interval_s: Annotated[float, Field(ge=0)] = 5.0
+    allow_loopback: bool = False
+
+
+class SourceSection(_Section):
+    """One community."""
+
+    base_url: str
+    options: dict[str, Any] = Field(default_factory=dict)
+    """Site options of docs/sources.md (boards, statuses), handed to the adapter."""
+
+
+class Settings(_Section):
+    """Everything that can be set. `home` is where state lives: database, indexes, snapshots, runs."""
+
+    home: Path
+    database_url: SecretStr | None = None
+    """None: the embedded PostgreSQL under `home`."""
+    filters: dict[str, Any] = Field(default_factory=dict)
+    """Fields of `medlive.filters.FilterSettings`."""
+    curation: CurationSection = CurationSection()
+    budget: BudgetSection = BudgetSection()
+    codebooks: CodebookSection = CodebookSection()
+    release: ReleaseSection = ReleaseSection()
+    harvest: HarvestSection = HarvestSection()
+    sources: dict[str, SourceSection] = Field(default_factory=dict)
+    roles: Roles = Roles()
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """The settings and where each came from."""
+
+    settings: Settings
+    origins: Mapping[str, str]
+    """Dotted key → a file's name, an environment variable's name, or "default"."""
+
+
+def default_home() -> Path:
+    """The user's data folder; for root a system folder, since PostgreSQL's own user must be able to reach it."""
+    if hasattr(os, "geteuid") and os.geteuid() == 0:
+        return Path("/var/lib/medlive")
+    return Path(platformdirs.user_data_dir("medlive"))
+
+
+def config_folder(environment: Mapping[str, str]) -> Path:
+    """MEDLIVE_CONFIG, else `./config` when it holds medlive.toml, else the files shipped with the package.
+
+    Raises ConfigError when MEDLIVE_CONFIG names no folder.
+    """
+    if named := environment.get("MEDLIVE_CONFIG"):
+        if not Path(named).is_dir():
+            raise ConfigError(f"MEDLIVE_CONFIG names {named}, which is no folder")
+        return Path(named)
+    here = Path("config")
+    if (here / "medlive.toml").is_file():
+        return here
+    shipped = Path(str(files("medlive"))) / "_config"
+    return shipped if shipped.is_dir() else Path(str(files("medlive"))).parent / "config"
+
+
+def load_settings(environment: Mapping[str, str] | None = None) -> Loaded:
+    """The effective settings. Raises ConfigError naming the file or the variable, the key and the fault."""
+    env = os.environ if environment is None else environment
+    folder = config_folder(env)
+    values: dict[str, Any] = {}
+    origins: dict[str, str] = {}
+    for name in CONFIG_FILES:
+        path = folder / name
+        if not path.is_file():
+            continue
+        try:
+            table = tomllib.loads(path.read_text(encoding="utf-8"))
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as exc:
+            raise ConfigError(f"{path} cannot be read: {exc}") from exc
+        _merge(values, table, str(path), origins, ())
+    values["home"] = env.get("MEDLIVE_HOME") or str(default_home())
+    origins["home"] = "MEDLIVE_HOME" if env.get("MEDLIVE_HOME") else "default"
+    if url := env.get("MEDLIVE_DATABASE_URL"):
+        values["database_url"] = url
+        origins["database_url"] = "MEDLIVE_DATABASE_URL"
+    for key, text in env.items():
+        if key.startswith(_PREFIX) and "__" in key and key[len(_PREFIX) :] not in _PLAIN:
+            path_parts = tuple(part.lower() for part in key[len(_PREFIX) :].split("__"))
+            _set(values, path_parts, _parsed(text), key)
+            origins[".".join(path_parts)] = key
+    try:
+        settings = Settings.model_validate(values)
+    except ValidationError as exc:
+        first = exc.errors(include_url=False, include_input=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        origin = origins.get(where) or next((o for k, o in origins.items() if k.startswith(where)), str(folder))
+        raise ConfigError(f"{origin}: {where}: {first['msg']}") from exc
+    home = settings.home.expanduser().absolute()
+    return Loaded(settings.model_copy(update={"home": home}), origins)
+
+
+def describe(loaded: Loaded) -> list[tuple[str, Any, str]]:
+    """(dotted key, value, origin) of every setting, secrets masked."""
+    rows: list[tuple[str, Any, str]] = []
+
+    def walk(value: Any, path: tuple[str, ...]) -> None:
+        if isinstance(value, dict) and value:
+            for key in value:
+                walk(value[key], (*path, str(key)))
+            return
+        name = ".".join(path)
+        rows.append((name, value, loaded.origins.get(name, "default")))
+
+    dumped = loaded.settings.model_dump(mode="json", exclude={"database_url"})
+    if loaded.settings.database_url is not None:
+        dumped["database_url"] = mask_url(loaded.settings.database_url.get_secret_value())
+    else:
+        dumped["database_url"] = f"embedded, under {loaded.settings.home}"
+    walk(dumped, ())
+    return sorted(rows, key=lambda row: row[0])
+
+
+def mask_url(url: str) -> str:
+    """A database URL without its password."""
+    scheme, sep, rest = url.partition("://")
+    credentials, at, host = rest.rpartition("@")
+    if not (sep and at):
+        return url
+    user, colon, _ = credentials.partition(":")
+    return f"{scheme}://{user}{':***' if colon else ''}@{host}"
+
+
+def _merge(
+    into: dict[str, Any], table: Mapping[str, Any], origin: str, origins: dict[str, str], path: tuple[str, ...]
+) -> None:
+    for key, value in table.items():
+        here = (*path, key)
+        if isinstance(value, dict):
+            below = into.setdefault(key, {})
+            if isinstance(below, dict):
+                _merge(below, value, origin, origins, here)
+                continue
+        into[key] = value
+        origins[".".join(here)] = origin
+
+
+def _set(values: dict[str, Any], path: tuple[str, ...], value: Any, variable: str) -> None:
+    for part in path[:-1]:
+        below = values.setdefault(part, {})
+        if not isinstance(below, dict):
+            raise ConfigError(f"{variable}: {part} is a value and has no keys")
+        values = below
+    values[path[-1]] = value
+
+
+def _parsed(text: str) -> Any:
+    """A variable's text as TOML would read it, and as text where TOML cannot."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
