@@ -1,4 +1,4 @@
-"""Moments from the dates that communities show."""
+"""Moments, always in UTC, from the dates that communities show."""
 
 import re
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
@@ -25,7 +25,7 @@ _DAY_FIRST = re.compile(r"(?<!\d)(\d{1,2})(?:st|nd|rd|th)?\s+([A-Za-z]{3,9})\.?,
 
 
 def shown_date(text: str, zone: tzinfo) -> datetime | None:
-    """The first date in a text, aware, or None.
+    """The first date in a text, in UTC, or None.
 
     Reads ISO 8601, `2025-03-01 08:00` (also with `/`, `.` or `年月日`), `Jul 06, 2018` and `06 July 2018`.
     A time without offset is taken in `zone`. A date without a time names a day: midnight UTC of that day,
@@ -38,7 +38,7 @@ def shown_date(text: str, zone: tzinfo) -> datetime | None:
         except (ValueError, OverflowError):
             continue
         if moment is not None and _FIRST_YEAR <= moment.year <= _LAST_YEAR:
-            return moment
+            return moment.astimezone(UTC)
     return None
 
 
@@ -47,9 +47,7 @@ def _moment(match: re.Match[str], zone: tzinfo) -> datetime | None:
         year, month, day, hour, minute, second, offset = match.groups()
         if hour is None:
             return datetime(int(year), int(month), int(day), tzinfo=UTC)
-        local = datetime(
-            int(year), int(month), int(day), int(hour), int(minute), int(second or 0), tzinfo=zone
-        )
+        local = datetime(int(year), int(month), int(day), int(hour), int(minute), int(second or 0), tzinfo=zone)
         if offset is None:
             return local
         return datetime.fromisoformat(local.replace(tzinfo=None).isoformat() + offset)

@@ -142,9 +142,9 @@ async def harvest(
 ) -> AsyncIterator[HarvestEvent]:
     """Read a community's lists, newest first, and every thread that they show.
 
-    Threads that were opened before `since` (aware) are skipped, and a list ends at the first page whose threads are
-    all older. `limit` is the most threads to ask for. `known` answers for a thread's id what is stored of it.
-    A page that fails is an event and the harvest goes on; a host that blocks ends the source.
+    Threads that were opened before `since` (aware) are skipped, and a list ends at the first page whose
+    threads are all older. `limit` is the most threads to ask for. `known` answers for a thread's id what is
+    stored of it. A page that fails is an event and the harvest goes on; a host that blocks ends the source.
     """
     policy = FetchPolicy(
         allowed_hosts=allowed_hosts(site, base_url),
@@ -268,7 +268,11 @@ class _Run:
             yield FetchedPage(PageKind.THREAD, page, fetched, entry.thread_id)
             first = first or fetched
             pages.append(page)
-            url = self._site.next_page(page)
+            try:
+                url = self._site.next_page(page)
+            except LayoutError as error:
+                yield HarvestProblem(page.url, ProblemKind.LAYOUT, error.message, entry.thread_id)
+                return
         assert first is not None
         yield self._read_thread(entry, pages, first)
 

@@ -92,6 +92,7 @@ _DECORATION = frozenset(["smilie", "emoji", "avatar", "icon", "reaction-sprite",
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
 _SPACES = re.compile(r"[^\S\n]+")
 _AROUND_NEWLINE = re.compile(r" ?\n ?")
+_END = re.compile(r"</html", re.IGNORECASE)
 _NEWLINES = re.compile(r"\n{3,}")
 
 
@@ -109,9 +110,17 @@ def clean(text: str) -> str:
 
 
 def parse(source: Page | str) -> LexborHTMLParser:
-    """The tree of a page or of a fragment of markup."""
+    """The tree of a page or of a fragment of markup.
+
+    Raises LayoutError for a page that does not reach its end: what a parser mends of it would be half a page.
+    """
+    if isinstance(source, Page):
+        text = source.text
+        if _END.search(text) is None:
+            raise LayoutError(source.url, "</html> at the page's end")
+        return LexborHTMLParser(text)
     # A decoded page cannot hold a lone surrogate, which the parser refuses; a string out of JSON can.
-    return LexborHTMLParser(source.text if isinstance(source, Page) else clean(source))
+    return LexborHTMLParser(clean(source))
 
 
 def readable(
@@ -129,9 +138,7 @@ def readable(
     silent = _SILENT | frozenset(skip_tags)
     out: list[str] = []
     media: dict[str, None] = {}
-    silent_tag = (
-        ""  # while inside a skipped element: its tag, and how deeply tags of that name are nested in it
-    )
+    silent_tag = ""  # while inside a skipped element: its tag, and how deeply tags of that name are nested in it
     depth = 0
     pre = 0
     for match in _TOKEN.finditer(node.html or ""):

@@ -42,7 +42,7 @@ _TOPIC_PATH = re.compile(r"/topic/(\d+)(?:[/?#]|$)")
 _LAST_SEGMENT = re.compile(r"/([^/?#]*\d[^/?#]*?)(?:\.s?html?)?/?(?:[?#]|$)")
 _LIST_PATH = re.compile(r"/new(?:/articlelist)?/?\Z")
 _HEAD = (".title_cms", ".info_cms", ".content_body", ".case_result", ".inc_c")
-_MAX_STRAY_TEXT = 40
+_MAX_STRAY_TEXT = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,9 +183,7 @@ class Medlive:
         beside = anchor.next
         while beside is not None and beside.tag != "a" and not marked:
             if beside.is_element_node:
-                marked = any(
-                    self._is_mark(node) for node in (beside, *beside.css("[title], [alt], i, em, span"))
-                )
+                marked = any(self._is_mark(node) for node in (beside, *beside.css("[title], [alt], i, em, span")))
             beside = beside.next
         return _Person(handle, link(page, anchor.attributes.get("href")) or "", marked)
 
@@ -217,9 +215,7 @@ def _check_strays(page: Page, tree: LexborHTMLParser, body: LexborNode) -> None:
             if any(beside.css_first(selector) is not None for selector in _HEAD):
                 return
             if len(readable(beside).text) > _MAX_STRAY_TEXT:
-                raise LayoutError(
-                    page.url, ".case_result or .inc_c after .content_body", found=f"<{beside.tag}>"
-                )
+                raise LayoutError(page.url, ".case_result or .inc_c after .content_body", found=f"<{beside.tag}>")
         beside = beside.next
 
 

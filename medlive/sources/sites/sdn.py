@@ -35,6 +35,7 @@ DEFAULTS = SourceSettings(
 
 _THREAD_PATH = re.compile(r"threads/(?:[^/?#]*\.)?(\d+)(?:[/?#]|$)")
 _PAGE_PATH = re.compile(r"/page-(\d{1,6})(?:[/?#]|$)")
+_NUMBER = re.compile(r"#(\d[\d.,\s]{0,9})")
 # What XenForo puts into a post that its author did not write: quotations, link previews, "Click to
 # expand...".
 _NOT_WRITTEN = ("bbCodeBlock--quote", "bbCodeBlock--unfurl", "bbCodeBlock-expandLink", "js-extraPhrases")
@@ -49,6 +50,8 @@ class Post:
     author: str
     status: str | None
     """SDN's own field "current status", as shown."""
+    number: int | None
+    """Its place in the thread, counted from 1, where the page shows it."""
     posted_at: datetime | None
     text: str
     media: tuple[str, ...]
@@ -107,6 +110,9 @@ class Sdn:
         posts: dict[str, Post] = {}
         for page, tree in zip(pages, trees, strict=True):
             posts |= {post.post_id: post for post in _posts(page, tree)}
+        for position, post in enumerate(posts.values(), start=1):
+            if post.number is not None and post.number != position:
+                raise IncompleteThread(f"{pages[0].url}: post #{post.number} stands where #{position} was due")
         page, tree = pages[0], trees[0]
         heading = required(page, tree, ["h1.p-title-value"])
         labels = [line(label) for label in heading.css("span.label")]
@@ -176,9 +182,7 @@ def _posts(page: Page, tree: LexborHTMLParser) -> list[Post]:
         if mark.mem_id in taken or mark.mem_id in repeats:
             continue
         if not any(outer.mem_id in taken for outer in ancestors(mark)):
-            raise LayoutError(
-                page.url, "article.message--post around every post", found=f"<{mark.tag}> outside"
-            )
+            raise LayoutError(page.url, "article.message--post around every post", found=f"<{mark.tag}> outside")
     return posts
 
 
@@ -197,10 +201,13 @@ def _post(page: Page, article: LexborNode) -> Post:
         for item in article.css(".message-attachments .file, .message-attachments .attachmentList > li")
     ]
     status = line(article.css_first("[data-field=current_status] li"))
+    numbers = map(_NUMBER.fullmatch, map(line, article.css(".message-attribution a")))
+    number = next((found for found in numbers if found), None)
     return Post(
         post_id=post_id,
         author=clean(author),
         status=status or None,
+        number=int(re.sub(r"\D", "", number[1])) if number else None,
         posted_at=_time(article, ".message-attribution-main time, .message-attribution time"),
         text=written.text,
         media=tuple(dict.fromkeys((*written.media, *attached))),
@@ -238,9 +245,7 @@ def _thread_id(page: Page, tree: LexborHTMLParser) -> str:
         return key[7:]
     found = _THREAD_PATH.search(_canonical(page, tree) or "") or _THREAD_PATH.search(page.url)
     if found is None:
-        raise LayoutError(
-            page.url, "a thread's number in html[data-content-key], link[rel=canonical] or address"
-        )
+        raise LayoutError(page.url, "a thread's number in html[data-content-key], link[rel=canonical] or address")
     return found[1]
 
 

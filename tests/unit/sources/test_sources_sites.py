@@ -1,0 +1,390 @@
+"""Each site's pages give the thread that a reader sees, and a damaged page gives it too or a typed error."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from medlive.sources.registry import SITES, build_site
+from medlive.sources.source import IncompleteThread, LayoutError, NotAThread, Page, PageRequest
+from medlive.threads.model import Role, Thread
+
+PAGES = Path(__file__).parents[2] / "pages"
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A thread's saved pages and what a reader sees in them."""
+
+    site: str
+    files: tuple[str, ...]
+    urls: tuple[str, ...]
+    roles: str
+    """One letter a message: p asker, V verified physician, o other."""
+
+    def pages(self) -> list[Page]:
+        return [
+            Page(url, (PAGES / self.site / name).read_bytes(), "text/html")
+            for name, url in zip(self.files, self.urls, strict=True)
+        ]
+
+
+SDN_URL = "https://forums.studentdoctor.net/threads/furosemide-stopped-working.77001/"
+ICLINIQ_URL = "https://www.icliniq.com/qa/heel-pain/my-heel-hurts-every-morning"
+DXY_URL = "https://dxy.com/question/33001"
+MEDLIVE_URL = "https://www.medlive.cn/case/show-140001_53.html"
+SAMPLES = [
+    Sample("icliniq", ("detail_2020.html",), (ICLINIQ_URL,), "pVpV"),
+    Sample("icliniq", ("detail_jsonld.html",), ("https://www.icliniq.com/qa/anemia/iron-with-tea",), "pV"),
+    Sample("sdn", ("thread_page1.html", "thread_page2.html"), (SDN_URL, SDN_URL + "page-2"), "pVopV"),
+    Sample("dxy", ("question_state.html",), (DXY_URL,), "pVpV"),
+    Sample("dxy", ("question_markup.html",), (DXY_URL,), "pVpV"),
+    Sample("medlive", ("case.html",), (MEDLIVE_URL,), "pVVVo"),
+    Sample("medlive", ("case_gbk.html",), (MEDLIVE_URL,), "pVVVo"),
+]
+IDS = [f"{s.site}-{s.files[0].removesuffix('.html')}" for s in SAMPLES]
+
+
+def read(site: str, pages: list[Page]) -> Thread:
+    return build_site(site).parse_thread(pages, lambda handle: f"h:{handle}")
+
+
+def essence(thread: Thread) -> list[tuple[str, str, str, bool]]:
+    return [(m.id, m.author, m.role.value, m.verified) for m in thread.messages]
+
+
+def said(thread: Thread) -> list[tuple[str, str]]:
+    return [(m.text, m.role.value) for m in thread.messages]
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=IDS)
+def test_roles_and_verified_marks_are_those_that_the_page_shows(sample: Sample) -> None:
+    thread = read(sample.site, sample.pages())
+    letters = {Role.PATIENT: "p", Role.PHYSICIAN: "V", Role.OTHER: "o"}
+    assert "".join(letters[m.role] for m in thread.messages) == sample.roles
+    assert [m.verified for m in thread.messages] == [letter == "V" for letter in sample.roles]
+    assert [m.id for m in thread.messages] == [f"m{n}" for n in range(len(sample.roles))]
+    assert all(m.author.startswith("h:") for m in thread.messages), "every handle goes through the anonymiser"
+    assert all(m.posted_at is None or m.posted_at.tzinfo is UTC for m in thread.messages)
+
+
+def test_icliniq_keeps_the_sites_phrases_and_drops_the_label() -> None:
+    thread = read("icliniq", SAMPLES[0].pages())
+    assert thread.thread_id == "heel-pain/my-heel-hurts-every-morning"
+    assert thread.title == "My heel hurts every morning. What should I do?"
+    assert (thread.language, thread.tags) == ("en", ("heel pain",))
+    assert thread.posted_at == datetime(2018, 7, 6, tzinfo=UTC)
+    first, answer, follow_up, _ = thread.messages
+    assert first.text == (
+        "Hello doctor,\n\nI am 44 and for 3 weeks the first steps of the day hurt under my left heel.\n"
+        "It eases after ten minutes of walking. I stand all day at work & took ibuprofen 400 mg twice."
+    )
+    assert first.media == ("image",)
+    assert answer.text.startswith("Hello, Welcome to icliniq.com.\n\nPain with the first steps")
+    assert "\nIce for 10 minutes in the evening." in answer.text
+    assert answer.author == "h:Dr. Nila Sample"
+    assert answer.media == (), "the doctor's portrait is no medium of the answer"
+    assert follow_up.text == "Thank you doctor. May I go on running meanwhile?"
+
+
+def test_icliniq_reads_a_page_that_only_states_its_question_as_data() -> None:
+    thread = read("icliniq", SAMPLES[1].pages())
+    assert thread.messages[0].text == "Hi doctor, my ferritin is 9 ng/mL.\n\nMay I take the tablet with tea?"
+    assert thread.posted_at == datetime(2024, 2, 11, 4, 0, tzinfo=UTC)
+    assert thread.messages[1].author == "h:Dr. Omar Sample"
+
+
+def test_icliniq_takes_no_excerpt_for_a_message() -> None:
+    page = SAMPLES[1].pages()[0]
+    cut = Page(page.url, page.body.replace(b"as tannins bind iron.", "as tannins…".encode()), "text/html")
+    with pytest.raises(LayoutError, match="articleConDiv"):
+        read("icliniq", [cut])
+
+
+def test_sdn_drops_quotes_signatures_and_smilies() -> None:
+    thread = read("sdn", SAMPLES[2].pages())
+    assert (thread.thread_id, thread.title) == ("77001", "Furosemide stopped working")
+    assert thread.url == SDN_URL
+    assert thread.tags == ("Internal Medicine", "Case")
+    assert thread.posted_at == datetime(2025, 3, 2, 3, 10, tzinfo=UTC)
+    opening, advice, *_ = thread.messages
+    assert opening.media == ()
+    assert advice.text == (
+        "Check adherence and salt first.\n"
+        "Then give metolazone 2.5 mg once, 30 minutes before the furosemide, and recheck potassium the next day."
+    )
+    assert advice.media == ("image",)
+    assert not any("signature" in m.text for m in thread.messages)
+
+
+def test_sdn_counts_the_statuses_that_the_settings_name() -> None:
+    pages = SAMPLES[2].pages()
+    only_attendings = build_site("sdn", {"verified_labels": ["Attending"]}).parse_thread(pages, str)
+    assert [m.verified for m in only_attendings.messages] == [False, True, False, False, False]
+    aspiring = Page(pages[1].url, pages[1].body.replace(b"<li>Fellow</li>", b"<li>Fellowship Applicant</li>"))
+    assert not read("sdn", [pages[0], aspiring]).messages[4].verified
+
+
+def test_sdn_wants_every_page_of_a_thread() -> None:
+    first, second = SAMPLES[2].pages()
+    with pytest.raises(IncompleteThread, match="page-2"):
+        read("sdn", [first])
+    with pytest.raises(IncompleteThread, match="is page 2"):
+        read("sdn", [second])
+    with pytest.raises(IncompleteThread):
+        read("sdn", [])
+    assert build_site("sdn").next_page(first) == SDN_URL + "page-2"
+    assert build_site("sdn").next_page(second) is None
+
+
+def test_sdn_notices_a_post_that_is_missing() -> None:
+    first, second = SAMPLES[2].pages()
+    start = first.body.index(
+        b'<article class="message message--post js-post js-inlineModContainer" data-author="IMprof"'
+    )
+    end = first.body.index(b'<article class="message message--post', start + 1)
+    with pytest.raises(IncompleteThread, match="#3"):
+        read("sdn", [Page(first.url, first.body[:start] + first.body[end:]), second])
+
+
+def test_sdn_reads_the_solution_of_a_question_once() -> None:
+    first, second = SAMPLES[2].pages()
+    post = re.search(
+        rb'<article class="message message--post.*?</article>\s*</div>.*?</article>', first.body, re.S
+    )
+    assert post is not None
+    repeated = b'<div id="js-solutionHighlightBlock">' + post[0] + b"</div>"
+    body = first.body.replace(b'<div class="block-body', repeated + b'<div class="block-body')
+    assert said(read("sdn", [Page(first.url, body), second])) == said(read("sdn", [first, second]))
+
+
+def test_dxy_reads_state_and_markup_alike() -> None:
+    by_state, by_markup = read("dxy", SAMPLES[3].pages()), read("dxy", SAMPLES[4].pages())
+    assert said(by_state) == said(by_markup)
+    assert essence(by_state) == essence(by_markup)
+    assert by_state.title == by_markup.title == "早上血压偏高，需要加药吗？"
+    assert by_state.tags == ("高血压", "心血管内科")
+    assert by_state.posted_at == datetime(2025, 3, 1, 0, 5, tzinfo=UTC)
+    assert by_markup.posted_at == datetime(2025, 3, 1, tzinfo=UTC)
+    assert by_state.messages[1].posted_at == datetime(2025, 3, 1, 2, 10, tzinfo=UTC)
+    assert by_state.messages[0].media == ("image",)
+    assert by_state.messages[0].text == "我父亲68岁，早上血压160/95mmHg，\n\n正在吃氨氯地平5mg，每天一次。"
+
+
+def test_dxy_doctor_without_a_hospital_is_not_verified() -> None:
+    page = SAMPLES[3].pages()[0]
+    body = page.body.replace("样例市人民医院".encode(), b"")
+    assert [m.role for m in read("dxy", [Page(page.url, body)]).messages] == [
+        Role.PATIENT, Role.OTHER, Role.PATIENT, Role.OTHER,
+    ]  # fmt: skip
+
+
+def test_dxy_state_with_a_turn_less_than_the_page_is_refused() -> None:
+    page = SAMPLES[3].pages()[0]
+    body = re.sub(rb',\{"type":2,"content":"[^"]*"\}', b"", page.body)
+    assert body != page.body
+    with pytest.raises(LayoutError, match="4 turns"):
+        read("dxy", [Page(page.url, body)])
+
+
+def test_dxy_without_a_doctor_is_no_thread() -> None:
+    page = SAMPLES[3].pages()[0]
+    with pytest.raises(NotAThread, match="no doctor"):
+        read("dxy", [Page(page.url, re.sub(rb'"type":[12]', b'"type":0', page.body))])
+
+
+def test_medlive_marks_only_whom_the_page_marks() -> None:
+    thread = read("medlive", SAMPLES[5].pages())
+    assert said(thread) == said(read("medlive", SAMPLES[6].pages())), "GBK bytes give the same thread"
+    assert thread.thread_id == "show-140001_53"
+    assert thread.tags == ("感染科",)
+    assert thread.posted_at == datetime(2025, 3, 1, 0, 0, tzinfo=UTC)
+    assert thread.messages[0].media == ("image",)
+    assert thread.messages[3].author == thread.messages[0].author == "h:夜班的灯"
+    assert thread.messages[4].posted_at == datetime(2025, 3, 2, 2, 30, tzinfo=UTC)
+
+
+def test_medlive_mark_counts_for_the_nearest_person_only() -> None:
+    page = SAMPLES[5].pages()[0]
+    unmarked = page.body.replace('<i class="icon_rz" title="认证医师"></i>'.encode(), b"")
+    thread = read("medlive", [Page(page.url, unmarked)])
+    assert not any(m.verified for m in thread.messages)
+    claimed = page.body.replace("学习了".encode(), "我是认证医师，学习了".encode())
+    assert not read("medlive", [Page(page.url, claimed)]).messages[4].verified, "words in a text prove nothing"
+
+
+def test_medlive_article_without_discussion_is_no_thread() -> None:
+    page = SAMPLES[5].pages()[0]
+    body = re.sub(rb'<div class="case_result">.*?</div>\s*<div class="inc_c".*?</div><div class="footer">',
+                  b'<div class="footer">', page.body, flags=re.S)  # fmt: skip
+    assert body != page.body
+    with pytest.raises(NotAThread):
+        read("medlive", [Page(page.url, body)])
+
+
+def listing_page(site: str, name: str, url: str) -> Page:
+    return Page(url, (PAGES / site / name).read_bytes(), "text/html")
+
+
+@pytest.mark.parametrize("era", ["list_2020.html", "list_2019.html", "list_2018.html"])
+def test_icliniq_lists_of_every_era(era: str) -> None:
+    listing = build_site("icliniq").parse_listing(
+        listing_page("icliniq", era, "https://www.icliniq.com/qa?page=1")
+    )
+    assert listing.entries[0].url == ICLINIQ_URL
+    assert listing.entries[0].title == "My heel hurts every morning. What should I do?"
+    if era == "list_2020.html":
+        assert [e.thread_id for e in listing.entries][1:] == ["anemia/can-i-take-iron-with-tea"]
+        assert listing.next_page == PageRequest("https://www.icliniq.com/qa?page=2")
+    else:
+        assert (len(listing.entries), listing.next_page) == (1, None)
+
+
+def test_sdn_list_has_titles_without_labels_and_opening_dates() -> None:
+    url = "https://forums.studentdoctor.net/forums/internal-medicine.41/?order=post_date&direction=desc"
+    listing = build_site("sdn").parse_listing(listing_page("sdn", "list.html", url))
+    assert [(e.thread_id, e.title) for e in listing.entries] == [
+        ("9", "Read this first"),
+        ("77001", "Furosemide stopped working"),
+    ]
+    assert listing.entries[1].posted_at == datetime(2025, 3, 2, 3, 10, tzinfo=UTC)
+    assert listing.next_page is not None
+    assert listing.next_page.url.endswith("/forums/internal-medicine.41/page-2?order=post_date&direction=desc")
+
+
+def test_dxy_list() -> None:
+    listing = build_site("dxy").parse_listing(
+        listing_page("dxy", "list.html", "https://dxy.com/questions/neike?page_index=1")
+    )
+    assert [(e.thread_id, e.title) for e in listing.entries] == [
+        ("33001", "早上血压偏高，需要加药吗？"),
+        ("33002", "体检发现尿酸高"),
+    ]
+    assert listing.next_page == PageRequest("https://dxy.com/questions/neike?page_index=2")
+
+
+def test_medlive_list_repeats_the_front_pages_token() -> None:
+    site = build_site("medlive")
+    (start,) = site.listing_requests("https://www.medlive.cn")
+    front = site.parse_listing(listing_page("medlive", "front.html", start.url))
+    assert front.entries == ()
+    assert front.next_page == PageRequest(
+        "https://www.medlive.cn/new/articlelist",
+        (("branch", "case"), ("page", "1"), ("size", "20"), ("_token", "tok&1")),
+    )
+    body = (PAGES / "medlive" / "articlelist.json").read_bytes()
+    page = Page(front.next_page.url, body, "application/json", 200, front.next_page.form)
+    listing = site.parse_listing(page)
+    assert [(e.thread_id, e.title) for e in listing.entries] == [
+        ("show-140001_53", "反复发热伴皮疹一例"),
+        ("show-140002_53", "胸痛一例"),
+    ]
+    assert [e.posted_at for e in listing.entries] == [
+        datetime(2025, 3, 1, tzinfo=UTC),
+        datetime(2025, 2, 28, tzinfo=UTC),
+    ]
+    assert listing.next_page is None, "fewer rows than asked for are the last"
+    row = '{"title": "又一例", "url": "/case/show-9_9.html", "inputtime": null}'
+    full = f'{{"data": {{"data": [{",".join([row] * 20)}]}}}}'.encode()
+    following = site.parse_listing(Page(page.url, full, "application/json", 200, page.form)).next_page
+    assert following is not None
+    assert dict(following.form or ())["page"] == "2"
+
+
+@pytest.mark.parametrize("name", sorted(SITES))
+@pytest.mark.parametrize(
+    "body", [b"", b"<html></html>", b"\x00\xff\xfe", b"{}", b"<html><p>Log in to read</html>"]
+)
+def test_a_page_of_something_else_is_a_layout_error(name: str, body: bytes) -> None:
+    site = build_site(name)
+    urls = {"icliniq": ICLINIQ_URL, "sdn": SDN_URL, "dxy": DXY_URL, "medlive": MEDLIVE_URL}
+    with pytest.raises(LayoutError):
+        site.parse_thread([Page(urls[name], body)], str)
+    with pytest.raises(LayoutError):
+        site.parse_listing(Page(urls[name], body, form=() if name == "medlive" else None))
+
+
+def outcome(sample: Sample, pages: list[Page]) -> Thread | None:
+    """The thread, or None for a typed error; anything else fails the test."""
+    try:
+        return read(sample.site, pages)
+    except (LayoutError, NotAThread):
+        return None
+
+
+def class_renames(body: bytes) -> Iterator[tuple[str, bytes]]:
+    """The page with each class renamed, everywhere and at each single place."""
+    names = sorted({name for value in re.findall(rb'class="([^"]*)"', body) for name in value.split()})
+    for name in names:
+        places = list(re.finditer(rb'class="[^"]*?(?<![\w-])(' + re.escape(name) + rb")(?![\w-])", body))
+        yield (
+            f"{name.decode()} everywhere",
+            re.sub(rb'(class="[^"]*?(?<![\w-]))' + re.escape(name) + rb"(?![\w-])", rb"\1zz", body),
+        )
+        for n, place in enumerate(places):
+            yield f"{name.decode()} at {n}", body[: place.start(1)] + b"zz" + body[place.end(1) :]
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=IDS)
+def test_a_renamed_class_never_gives_half_a_thread(sample: Sample) -> None:
+    pages = sample.pages()
+    whole = said(read(sample.site, pages))
+    for index, page in enumerate(pages):
+        for what, body in class_renames(page.body):
+            thread = outcome(
+                sample, [*pages[:index], Page(page.url, body, page.content_type), *pages[index + 1 :]]
+            )
+            if thread is None:
+                continue
+            texts = [text for text, _ in said(thread)]
+            # Lost decoration may let a quotation or an attribute through, but no message is missing or cut.
+            assert len(texts) == len(whole), what
+            assert all(kept in got for (kept, _), got in zip(whole, texts, strict=True)), what
+            assert all(
+                not got.verified or role == "physician"
+                for got, (_, role) in zip(thread.messages, whole, strict=True)
+            ), f"{what}: a mark appeared that the page does not show"
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=IDS)
+def test_a_page_cut_anywhere_is_refused(sample: Sample) -> None:
+    pages = sample.pages()
+    last = pages[-1]
+    end = last.body.rindex(b"</html")
+    for at in range(0, end + 1, max(1, end // 150)):
+        with pytest.raises((LayoutError, NotAThread)):
+            read(sample.site, [*pages[:-1], Page(last.url, last.body[:at], last.content_type)])
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=IDS)
+def test_a_script_cut_anywhere_gives_the_thread_or_an_error(sample: Sample) -> None:
+    pages = sample.pages()
+    whole = said(read(sample.site, pages))
+    for script in re.finditer(rb"(<script[^>]*>)(.*?)(</script>)", pages[0].body, re.S):
+        start, end = script.span(2)
+        for at in range(start, end, max(1, (end - start) // 60)):
+            body = pages[0].body[:at] + pages[0].body[end:]
+            thread = outcome(sample, [Page(pages[0].url, body, "text/html"), *pages[1:]])
+            assert thread is None or said(thread) == whole
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=IDS)
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_flipped_bytes_never_crash(sample: Sample, data: st.DataObject) -> None:
+    pages = sample.pages()
+    body = bytearray(pages[0].body)
+    for _ in range(data.draw(st.integers(1, 8))):
+        body[data.draw(st.integers(0, len(body) - 1))] = data.draw(st.integers(0, 255))
+    flipped = Page(pages[0].url, bytes(body), "text/html")
+    thread = outcome(sample, [flipped, *pages[1:]])
+    if thread is not None:
+        assert thread.messages
+        for message in thread.messages:
+            message.text.encode("utf-8")
+            assert "\x00" not in message.text
