@@ -1,0 +1,43 @@
+# medlive: `make demo` and `make test` do all their own set-up; `make help` lists the rest.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+export PYTHONDONTWRITEBYTECODE := 1
+DEMO_HOME ?= $(CURDIR)/.medlive/demo
+
+.PHONY: help setup demo test check bench clean
+
+help: ## what there is to do
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 18
+
+$(VENV)/.service: pyproject.toml constraints.txt deploy/setup.sh
+	@PYTHON="$(PYTHON)" deploy/setup.sh $(VENV) service
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.service
+	@PYTHON="$(PYTHON)" deploy/setup.sh $(VENV) dev
+	@touch $@
+
+setup: $(VENV)/.dev ## a virtual environment with everything the tests need
+
+demo: $(VENV)/.service ## the whole loop once, on sample communities served from this machine
+	@$(BIN)/medlive demo
+
+test: $(VENV)/.dev ## every test, with a PostgreSQL of its own
+	@$(BIN)/python -m pytest -q
+
+check: $(VENV)/.dev ## ruff, mypy strict, import contracts, migrations against the model
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	@$(BIN)/python -m medlive.db.migrate
+
+bench: $(VENV)/.dev ## every benchmark; each prints a ratio against a peer or a limit
+	@for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
+
+clean: ## stop the demo's database and remove what was made here
+	-@test -x $(BIN)/medlive && MEDLIVE_HOME="$(DEMO_HOME)" $(BIN)/medlive db stop
+	rm -rf $(VENV) .medlive

@@ -1,0 +1,109 @@
+"""Work as jobs in PostgreSQL, by Procrastinate: deferred with the rows they concern, run until none is left.
+
+One job curates one thread revision. A job is idempotent: it looks first whether its revision is decided. A
+process that is killed leaves its jobs "doing"; the next run takes them over once the dead worker's heartbeat is
+older than STALLED_AFTER_S.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+import procrastinate
+from procrastinate import exceptions
+from procrastinate.jobs import Job, Status
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from medlive.clock import now
+from medlive.errors import DatabaseUnavailable
+
+QUEUE = "curation"
+CURATE = "medlive.curate_revision"
+HEARTBEAT_S = 2.0
+STALLED_AFTER_S = 10.0
+
+Work = Callable[[int], Awaitable[None]]
+
+_blueprint = procrastinate.Blueprint()
+
+
+@_blueprint.task(name="curate_revision", queue=QUEUE, pass_context=True)
+async def _curate_revision(context: procrastinate.JobContext, *, revision: int) -> None:
+    await context.additional_context["work"](revision)
+
+
+def open_app(url: str) -> procrastinate.App:
+    """The job queue of a database. `url` is SQLAlchemy's; Procrastinate wants it without the driver's name."""
+    conninfo = url.replace("postgresql+psycopg://", "postgresql://", 1)
+    app = procrastinate.App(connector=procrastinate.PsycopgConnector(conninfo=conninfo, min_size=1, max_size=8))
+    app.add_tasks_from(_blueprint, namespace="medlive")
+    logging.getLogger("procrastinate").setLevel(logging.ERROR)
+    return app
+
+
+async def defer_revisions(app: procrastinate.App, session: AsyncSession, revisions: Sequence[int]) -> int:
+    """Defer a job for each revision in the session's own transaction; how many were not queued already."""
+    deferred = 0
+    raw = await (await session.connection()).get_raw_connection()
+    for revision in revisions:
+        task = app.configure_task(
+            f"{CURATE}",
+            queue=QUEUE,
+            queueing_lock=f"curate:{revision}",
+            connection=raw.driver_connection,
+        )
+        try:
+            # A duplicate lock aborts the transaction it happens in, so each job has a savepoint of its own.
+            async with session.begin_nested():
+                await task.defer_async(revision=revision)
+        except exceptions.AlreadyEnqueued:
+            continue
+        deferred += 1
+    return deferred
+
+
+async def run_until_drained(
+    app: procrastinate.App,
+    work: Work,
+    *,
+    concurrency: int,
+    on_wait: Callable[[int], None] = lambda _: None,
+) -> None:
+    """Run jobs in this process until the queue is empty, taking over those of workers that died.
+
+    `on_wait` is told how many jobs other live workers still hold. Raises DatabaseUnavailable.
+    """
+    try:
+        while True:
+            await _take_over(app)
+            await app.run_worker_async(
+                queues=[QUEUE],
+                concurrency=concurrency,
+                wait=False,
+                listen_notify=False,
+                install_signal_handlers=False,
+                delete_jobs="successful",
+                update_heartbeat_interval=HEARTBEAT_S,
+                stalled_worker_timeout=STALLED_AFTER_S,
+                additional_context={"work": work},
+            )
+            waiting = await _jobs(app, Status.DOING)
+            if not waiting and not await _jobs(app, Status.TODO):
+                return
+            if waiting:
+                on_wait(len(waiting))
+                await asyncio.sleep(0.5)
+    except exceptions.ConnectorException as exc:
+        raise DatabaseUnavailable("the job queue cannot be reached") from exc
+
+
+async def _take_over(app: procrastinate.App) -> None:
+    stalled = await app.job_manager.get_stalled_jobs(queue=QUEUE, seconds_since_heartbeat=STALLED_AFTER_S)
+    for job in stalled:
+        await app.job_manager.retry_job(job, retry_at=now())
+
+
+async def _jobs(app: procrastinate.App, status: Status) -> Sequence[Job]:
+    found: Any = await app.job_manager.list_jobs_async(queue=QUEUE, status=status.value)
+    return list(found)
