@@ -27,7 +27,7 @@ except ImportError as exc:
     ) from exc
 
 MAX_TERM = 64
-"""Letters of the longest term; longer ones are noise (a pasted key, base64) and are left out."""
+"""Bytes of the longest Latin term; longer ones are noise (a pasted key, base64) and are left out."""
 
 _HAN_RUN = re.compile(f"[{HAN}]+")
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
@@ -43,7 +43,7 @@ class Analyzer:
             tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.simple())
             .filter(tantivy.Filter.lowercase())
             .filter(tantivy.Filter.ascii_fold())
-            .filter(tantivy.Filter.remove_long(MAX_TERM * 4))
+            .filter(tantivy.Filter.remove_long(MAX_TERM + 1))
             .filter(tantivy.Filter.stopword("english"))
             .filter(tantivy.Filter.custom_stopword(sorted(stop)))
             .filter(tantivy.Filter.stemmer("english"))
@@ -77,7 +77,7 @@ class Analyzer:
             end = run.end()
         if end < len(text):
             found += self._latin.analyze(text[end:])
-        return [term for term in found if len(term) <= MAX_TERM]
+        return found
 
     def chinese_terms(self, run: str) -> list[str]:
         """The terms of a run of Chinese characters: its words, and the dictionary words inside long ones."""
@@ -103,9 +103,7 @@ def chinese_names() -> tuple[list[str], list[str]]:
     return lists["[whole]"], lists["[parts]"]
 
 
-def _terms_of_names(
-    whole: list[str], parts: list[str], words: Callable[[str], list[str]]
-) -> dict[str, list[str]]:
+def _terms_of_names(whole: list[str], parts: list[str], words: Callable[[str], list[str]]) -> dict[str, list[str]]:
     """Each name's terms, itself last: 盐酸二甲双胍 is found by 二甲双胍 too, never by a splinter."""
     names = {*whole, *parts}
     longest = max(map(len, names))

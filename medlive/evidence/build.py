@@ -53,8 +53,8 @@ class Progress:
     """How far a build has come."""
 
     stage: Literal["reading", "read", "indexing", "built", "unchanged"]
-    """`read`: one corpus is read, `problems` holds the first of what could not be; `built` and `unchanged` end
-    the build."""
+    """`read`: one corpus is read, `problems` holds the first of what could not be; `built` and `unchanged`
+    end the build."""
     corpus: str | None
     passages: int
     """Passages of the corpus (while reading) or of the index so far."""
@@ -96,8 +96,8 @@ def build_index(
 def open_index(path: Path) -> BM25Retriever:
     """The retriever over the index at `path`.
 
-    Checked on the way: the manifest, the presence and size of every file, and that text is still cut as it was
-    when the index was built. Raises IndexMissing, IndexCorrupt or IndexOutdated, each with what to do.
+    Checked on the way: the manifest, the presence and size of every file, and that text is still cut as
+    it was when the index was built. Raises IndexMissing, IndexCorrupt or IndexOutdated, each with what to do.
     """
     manifest = read_manifest(path)
     try:
@@ -210,9 +210,7 @@ def _read(corpus: Corpus, spool: Path, report: Callable[[Progress], None]) -> _R
             if len(survey) % _EVERY == 0:
                 report(Progress("reading", corpus.name, len(survey)))
     for identity in survey.ambiguous_ids:
-        log.problem(
-            identity, "the source gives this id to different texts; each is kept under an id of its own"
-        )
+        log.problem(identity, "the source gives this id to different texts; each is kept under an id of its own")
     if not len(survey):
         first = f"; first problem: {log.problems[0].member}: {log.problems[0].cause}" if log.problems else ""
         raise BadInput(f"{corpus.path} gave no passage ({log.problem_count} problems{first})")
@@ -371,9 +369,7 @@ def _alone(out: Path) -> Iterator[None]:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as exc:
-            raise ServiceUnavailable(
-                f"another process is building {out}", hint="wait until it has ended"
-            ) from exc
+            raise ServiceUnavailable(f"another process is building {out}", hint="wait until it has ended") from exc
         yield
 
 

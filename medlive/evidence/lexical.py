@@ -1,7 +1,7 @@
 """BM25 on disk: finds passages by the words they share with a query, weighted by rarity.
 
-Tantivy scores with k1 = 1.2 and b = 0.75 (fixed in the library). A passage has two fields, the head (title and
-section) and the body (the text); a term's scores in both are added, the head's times `HEAD_BOOST`.
+Tantivy scores with k1 = 1.2 and b = 0.75 (fixed in the library). A passage has two fields, the head (title
+and section) and the body (the text); a term's scores in both are added, the head's times `HEAD_BOOST`.
 """
 
 import asyncio
@@ -125,9 +125,7 @@ class BM25Retriever:
         """Which index this is."""
         return self._identity
 
-    async def search(
-        self, queries: Sequence[str], *, k: int, not_after: date | None = None
-    ) -> list[list[Hit]]:
+    async def search(self, queries: Sequence[str], *, k: int, not_after: date | None = None) -> list[list[Hit]]:
         """For each query its k best hits (1 ≤ k ≤ 1000), best first; equal scores are ordered by passage id.
 
         A query is plain text, whatever it holds; one without a word of the index has no hits. Passages
@@ -158,12 +156,17 @@ class BM25Retriever:
             limit *= 4
         last = scores[min(k, len(scores)) - 1] if scores else 0.0
         found = [
-            _Found(score, self._store.get(int(ordinal)))
+            _Found(score, self._passage(ordinal))
             for score, ordinal in zip(scores, ordinals, strict=True)
             if score >= last
         ]
         found.sort(key=lambda f: (-f.score, f.passage.id))
         return [Hit(f.passage, f.score, rank) for rank, f in enumerate(found[:k], start=1)]
+
+    def _passage(self, ordinal: float | None) -> Passage:
+        if ordinal is None:
+            raise IndexCorrupt("the evidence index holds a document without its passage's number")
+        return self._store.get(int(ordinal))
 
     def _query(self, text: str, not_after: date | None) -> Any | None:
         """The engine's query, built term by term; None when no term is in the index."""

@@ -116,6 +116,4 @@ def _format_version(text: bytes) -> int | None:
 
 
 def _other_format(place: Path, version: int) -> IndexOutdated:
-    return IndexOutdated(
-        f"{place} has format {version}, this medlive reads format {FORMAT_VERSION}", hint=HINT
-    )
+    return IndexOutdated(f"{place} has format {version}, this medlive reads format {FORMAT_VERSION}", hint=HINT)

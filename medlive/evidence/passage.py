@@ -59,9 +59,7 @@ class Retriever(Protocol):
         """Which index this is."""
         ...
 
-    async def search(
-        self, queries: Sequence[str], *, k: int, not_after: date | None = None
-    ) -> list[list[Hit]]:
+    async def search(self, queries: Sequence[str], *, k: int, not_after: date | None = None) -> list[list[Hit]]:
         """For each query its k best hits, best first; none published after `not_after`
         (undated passages stay: their corpus is dated by its build)."""
         ...

@@ -1,7 +1,7 @@
 """What one reading of a corpus showed: its digest, and which of its passages are worth keeping.
 
-The decisions rest on the whole corpus and not on the order of its files: the same passages are kept, under the
-same ids, however they are shuffled.
+The decisions rest on the whole corpus and not on the order of its files: the same passages are kept, under
+the same ids, however they are shuffled.
 """
 
 import hashlib
@@ -10,10 +10,9 @@ from dataclasses import replace
 
 from medlive.digest import digest_bytes
 from medlive.evidence.passage import Passage
-from medlive.evidence.store import to_line
 
 REPEATED_IN = 20
-"""A later piece of a section whose text stands under at least so many titles is the publisher's, not the page's.
+"""A later piece of a section whose text stands under this many titles is the publisher's, not the page's.
 (A first piece is kept: "inherited in an autosomal recessive pattern" is the statement its title asks for.)"""
 
 
@@ -35,8 +34,12 @@ class Survey:
         """Take note of a passage."""
         content = _content(passage)
         # The corpus's name is no content: the same files under another name have the same digest.
-        unnamed = replace(passage, id=passage.id.split(":", 1)[1], corpus="")
-        self._lines.append(hashlib.sha256(to_line(unnamed)).digest())
+        unnamed = passage.id.split(":", 1)[1]
+        fields = (unnamed, passage.title, passage.section, passage.text, passage.language)
+        dated = "" if passage.published is None else passage.published.isoformat()
+        # No field holds a NUL: the readers take control characters out.
+        line = "\0".join((*fields, dated, passage.url, passage.licence))
+        self._lines.append(hashlib.sha256(line.encode()).digest())
         if self._content_of.setdefault(passage.id, content) != content:
             self._ambiguous.add(passage.id)
         self._smallest[content] = min(self._smallest.get(content, passage.id), passage.id)
@@ -60,8 +63,8 @@ class Survey:
     def kept(self, passage: Passage) -> Passage | None:
         """The passage as it is to be stored, or None when it is a repetition or the publisher's boilerplate.
 
-        Of passages with one title, section and text the one with the smallest id is kept; an id that the source
-        gave to different texts gets a mark of its text.
+        Of passages with one title, section and text the one with the smallest id is kept; an id that the
+        source gave to different texts gets a mark of its text.
         """
         content = _content(passage)
         if self._smallest[content] != passage.id:
@@ -78,8 +81,8 @@ def _is_later_piece(passage: Passage) -> bool:
 
 
 def _content(passage: Passage) -> bytes:
-    return _hash(passage.digest)
+    return _hash(f"{passage.title}\0{passage.section}\0{passage.text}")
 
 
 def _hash(text: str) -> bytes:
-    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+    return hashlib.blake2b(text.encode(), digest_size=16).digest()

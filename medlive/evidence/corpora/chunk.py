@@ -14,6 +14,7 @@ LIMIT = {"zh": 500, "ja": 500}
 DEFAULT_LIMIT = 1200
 _SENTENCE_END = re.compile(r"[.!?][\"')\]”’]{0,3}\s+|[。！？；][\"”’）」]{0,3}|\n")
 _CLAUSE_END = re.compile(r"[，、；：,;:]|\s")
+_QUESTION_ALONE = re.compile(r"[^.!?。！？\n]*[?？]\s*")
 _WORD = re.compile(r"\w")
 _ITEM = re.compile(r"(?m)^[-•*▪·] ")
 
@@ -26,7 +27,9 @@ _BOILERPLATE = re.compile(
             (?:address|provide|may|can|offer|include|are|might)
       | (?:this\ (?:site|website)|we)\ uses?\ cookies | please\ enable\ (?:javascript|cookies)
       | (?:404|403|error|page)\b.{0,20}not\ (?:be\ )?found | access\ denied | all\ rights\ reserved\W*$
-      | skip\ to\ (?:main\ )?content | table\ of\ contents\W*$ | (?:click|tap)\ here\b[^.]{0,80}\W*$
+      | how\ (?:can|do|might)\ (?:i|you)\ (?:find|get|learn)\ (?:additional|more)\b
+      | to\ (?:view|see|search)\ (?:the|a)\ (?:list|contact|current)\b
+      | frequently\ asked\ que+stions[^.?!]{0,80}$ | skip\ to\ (?:main\ )?content | table\ of\ contents\W*$ | (?:click|tap)\ here\b[^.]{0,80}\W*$
       | 版权所有 | (?:页面|网页)(?:不存在|无法|未找到) | 请(?:先)?登录 | 点击(?:查看|下载|这里)[^。]{0,30}$
       | 本(?:网)?站使用\s*cookie
     )"""
@@ -83,7 +86,9 @@ def passages_of(document: Document, *, corpus: str, licence: str) -> Iterator[Pa
 
 
 def is_boilerplate(text: str) -> bool:
-    """Whether a piece says nothing by itself: no words, a notice, or a list of links to other pages."""
+    """Whether a piece says nothing by itself: no words, a notice, a bare question, a list of links."""
+    if len(text) <= 300 and _QUESTION_ALONE.fullmatch(text):
+        return True
     return not _WORD.search(text) or _BOILERPLATE.search(text[:300]) is not None
 
 

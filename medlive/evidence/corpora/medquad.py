@@ -29,7 +29,10 @@ def _documents(path: Path, log: ReadLog) -> Iterator[Document]:
             log.problem(name, str(exc))
             continue
         if root.find(".//QAPair") is None:
-            log.problem(name, f"no <QAPair> under <{root.tag[:40]}>: not a MedQuAD page")
+            if root.tag == "Document":
+                log.empty += 1
+            else:
+                log.problem(name, f"no <QAPair> under <{root.tag[:40]}>: not a MedQuAD page")
             continue
         yield from _pairs(root, name, log)
 

@@ -83,9 +83,7 @@ def _tar(path: Path, suffixes: tuple[str, ...], log: ReadLog) -> Iterator[tuple[
                 elif (handle := tar.extractfile(member)) is not None:
                     yield name, handle.read()
     except _DAMAGE as exc:
-        log.problem(
-            path.name, f"the archive is damaged or too large from here on: {exc or type(exc).__name__}"
-        )
+        log.problem(path.name, f"the archive is damaged or too large from here on: {exc or type(exc).__name__}")
 
 
 def _unpacked(path: Path) -> IO[bytes]:
