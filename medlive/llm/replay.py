@@ -1,22 +1,18 @@
-"""No reply is paid for twice: a stored one is found by its request's digest, a new one is kept before it is used."""
+"""No reply is paid for twice: a stored one is found by its request's digest, a new one is kept before use."""
 
 import asyncio
 import json
 import os
+import sys
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, BinaryIO, Final, Self
 
 from medlive.digest import canonical_json
-from medlive.errors import BadInput, UsageError
+from medlive.errors import BadInput, MedliveError, UsageError
 from medlive.llm.budget import Budget
 from medlive.llm.engine import Engine, EngineIdentity, Finish, Reply, ReplyStore, Request, Usage
-
-try:
-    import fcntl
-except ImportError:  # not on Windows; there two runs in one folder are the user's care
-    fcntl = None  # type: ignore[assignment]
 
 FILE_NAME: Final = "replies.jsonl"
 
@@ -132,7 +128,7 @@ class FileReplyStore:
         return _reply(json.loads(self._file.read(length)))
 
     async def keep(self, request_digest: str, request: Request, identity: EngineIdentity, reply: Reply) -> None:
-        """Append a reply; raises BadInput when the disk does not take it."""
+        """Append a reply; raises MedliveError when the disk does not take it."""
         record = {
             "request": request_digest,
             "task": request.task,
@@ -147,10 +143,10 @@ class FileReplyStore:
         try:
             written = self._file.write(line)
         except OSError as error:
-            raise BadInput(f"{self.path} cannot be written: {error.strerror}") from error
+            raise MedliveError(f"{self.path} cannot be written: {error.strerror}") from error
         if written != len(line):
             self._file.truncate(start)
-            raise BadInput(f"{self.path} cannot be written: the disk took only a part of a line")
+            raise MedliveError(f"{self.path} cannot be written: the disk took only a part of a line")
         self._places[request_digest] = (start, len(line))
 
     def close(self) -> None:
@@ -160,8 +156,10 @@ class FileReplyStore:
             self._file.close()
 
     def _lock(self) -> None:
-        if fcntl is None:
+        if sys.platform == "win32":  # no flock there: two runs in one folder are the user's care
             return
+        import fcntl
+
         try:
             fcntl.flock(self._file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
