@@ -143,9 +143,11 @@ class Fetcher:
 
     def _admit(self, url: str, policy: FetchPolicy) -> _Host:
         """The host of an address that may be asked. Raises HostRefused, Blocked and ConfigError."""
-        parts = urlsplit(url)
         name = host_of(url)
-        if parts.scheme not in ("http", "https") or not name or parts.username or parts.password:
+        if not name:
+            raise HostRefused(url, "not an address with a host")
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or parts.username or parts.password:
             raise HostRefused(url, "not a plain http or https address")
         if name not in policy.allowed_hosts:
             raise HostRefused(url, f"host {name} is not one of this source's: {sorted(policy.allowed_hosts)}")
@@ -217,9 +219,7 @@ class Fetcher:
             if failures[failure.reason] > self._settings.retries.get(failure.reason, 0):
                 raise failure
             self.retries[failure.reason] += 1
-            longest = min(
-                self._settings.max_backoff_s, self._settings.backoff_s * 2 ** (failures.total() - 1)
-            )
+            longest = min(self._settings.max_backoff_s, self._settings.backoff_s * 2 ** (failures.total() - 1))
             await asyncio.sleep(longest * self._random.uniform(0.5, 1.0))
 
     async def _wait_for_turn(self, url: str, host: _Host, policy: FetchPolicy) -> None:

@@ -1,0 +1,372 @@
+"""The fetcher against a real local server: polite, bounded, and out of private networks."""
+
+import asyncio
+import gzip
+import itertools
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from medlive.errors import ConfigError
+from medlive.sources.fetch import (
+    Blocked,
+    Fetcher,
+    FetchFailed,
+    FetchPolicy,
+    FetchReason,
+    FetchSettings,
+    HostRefused,
+    RobotsDenied,
+)
+from medlive.sources.robots import RobotsState
+from medlive.sources.source import host_of
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+PAGE = "<html><p>a page</p></html>"
+
+
+@dataclass
+class Community:
+    """A server whose answers a test sets, and what it was asked."""
+
+    robots: Handler
+    pages: dict[str, Handler] = field(default_factory=dict)
+    asked: list[tuple[str, float]] = field(default_factory=list)
+    headers: list[dict[str, str]] = field(default_factory=list)
+    base: str = ""
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        self.asked.append((request.path_qs, time.monotonic()))
+        self.headers.append(dict(request.headers))
+        if request.path == "/robots.txt":
+            return await self.robots(request)
+        handler = self.pages.get(request.path)
+        return await handler(request) if handler else web.Response(text=PAGE, content_type="text/html")
+
+    def policy(self, **changes: Any) -> FetchPolicy:
+        return FetchPolicy(**{"allowed_hosts": frozenset({host_of(self.base)}), "min_interval_s": 0.0, **changes})
+
+    def paths(self) -> list[str]:
+        return [path for path, _ in self.asked if path != "/robots.txt"]
+
+
+def text(body: str, status: int = 200, **headers: str) -> Handler:
+    async def answer(request: web.Request) -> web.Response:
+        return web.Response(text=body, status=status, content_type="text/html", headers=headers)
+
+    return answer
+
+
+def robots(body: str, status: int = 200) -> Handler:
+    async def answer(request: web.Request) -> web.Response:
+        return web.Response(text=body, status=status)
+
+    return answer
+
+
+@pytest.fixture
+async def community() -> AsyncIterator[Community]:
+    served = Community(robots=robots("User-agent: *\nAllow: /\n"))
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", served.answer)
+    async with TestServer(app) as server:
+        served.base = f"http://127.0.0.1:{server.port}"
+        yield served
+
+
+def quick(**changes: Any) -> FetchSettings:
+    return FetchSettings(**{"allow_loopback": True, "backoff_s": 0.001, "attempt_timeout_s": 2.0, **changes})
+
+
+async def failure(fetcher: Fetcher, url: str, policy: FetchPolicy) -> FetchFailed:
+    with pytest.raises(FetchFailed) as caught:
+        await fetcher.fetch(url, policy)
+    return caught.value
+
+
+async def test_a_page_comes_with_an_honest_name_and_robots_is_asked_once(community: Community) -> None:
+    community.pages["/a"] = text(PAGE, ETag='"v1"')
+    async with Fetcher(quick(contact="ops@example.org")) as fetcher:
+        for _ in range(3):
+            got = await fetcher.fetch(community.base + "/a", community.policy())
+    assert (got.status, got.body, got.not_modified) == (200, PAGE.encode(), False)
+    assert got.headers["etag"] == '"v1"'
+    assert got.content_type.startswith("text/html")
+    assert got.fetched_at.tzinfo is not None
+    assert [path for path, _ in community.asked].count("/robots.txt") == 1
+    assert community.asked[0][0] == "/robots.txt"
+    agents = {h["User-Agent"] for h in community.headers}
+    assert len(agents) == 1
+    assert next(iter(agents)).startswith("medlive/")
+    assert "ops@example.org" in next(iter(agents))
+
+
+async def test_robots_rules_are_obeyed_with_wildcards(community: Community) -> None:
+    community.robots = robots("User-agent: medlive\nDisallow: /*/private$\nDisallow: /x?\n")
+    async with Fetcher(quick()) as fetcher:
+        await fetcher.fetch(community.base + "/a/private/more", community.policy())
+        for denied in ("/a/private", "/x?y=1"):
+            with pytest.raises(RobotsDenied):
+                await fetcher.fetch(community.base + denied, community.policy())
+        assert [r.state for r in fetcher.robots] == [RobotsState.RULES]
+    assert community.paths() == ["/a/private/more"]
+
+
+@pytest.mark.parametrize("status", [401, 500, 503, 418])
+async def test_unreadable_robots_forbid_everything(community: Community, status: int) -> None:
+    community.robots = robots("", status)
+    async with Fetcher(quick(retries={})) as fetcher:
+        for _ in range(2):
+            with pytest.raises(RobotsDenied, match=r"robots\.txt"):
+                await fetcher.fetch(community.base + "/a", community.policy())
+        assert [r.state for r in fetcher.robots] == [RobotsState.UNREADABLE]
+    assert community.paths() == []
+    assert len(community.asked) == 1
+
+
+@pytest.mark.parametrize("status", [404, 410])
+async def test_absent_robots_allow_everything(community: Community, status: int) -> None:
+    community.robots = robots("", status)
+    async with Fetcher(quick()) as fetcher:
+        await fetcher.fetch(community.base + "/a", community.policy())
+        assert [r.state for r in fetcher.robots] == [RobotsState.ABSENT]
+
+
+async def test_requests_keep_the_longest_interval_asked_for(community: Community) -> None:
+    community.robots = robots("User-agent: *\nCrawl-delay: 0.2\n")
+    async with Fetcher(quick(concurrency_per_host=2)) as fetcher:
+        await asyncio.gather(*(fetcher.fetch(f"{community.base}/{n}", community.policy()) for n in range(4)))
+    moments = [moment for _, moment in community.asked if _ != "/robots.txt"]
+    gaps = [later - earlier for earlier, later in itertools.pairwise(moments)]
+    assert min(gaps) >= 0.15, gaps
+    community.asked.clear()
+    community.robots = robots("")
+    async with Fetcher(quick()) as fetcher:
+        for n in range(2):
+            await fetcher.fetch(f"{community.base}/{n}", community.policy(min_interval_s=0.2))
+    moments = [moment for _, moment in community.asked]
+    assert moments[2] - moments[0] >= 0.3, "robots.txt takes its turn as well"
+
+
+async def test_no_more_than_the_allowed_requests_at_a_time(community: Community) -> None:
+    running, most = 0, 0
+
+    async def slow(request: web.Request) -> web.Response:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await asyncio.sleep(0.05)
+        running -= 1
+        return web.Response(text=PAGE, content_type="text/html")
+
+    community.pages["/s"] = slow
+    for allowed in (1, 2):
+        most = 0
+        async with Fetcher(quick(concurrency_per_host=allowed)) as fetcher:
+            url, policy = community.base + "/s", community.policy()
+            await asyncio.gather(*(fetcher.fetch(url, policy) for _ in range(5)))
+        assert most == allowed
+
+
+async def test_temporary_failures_are_retried_within_their_own_bound(community: Community) -> None:
+    answers = iter([503, 500, 200])
+
+    async def flaky(request: web.Request) -> web.Response:
+        return web.Response(text=PAGE, status=next(answers), content_type="text/html")
+
+    community.pages["/flaky"] = flaky
+    community.pages["/dead"] = text("", 503)
+    community.pages["/gone"] = text("", 404)
+    async with Fetcher(quick(retries={FetchReason.SERVER_ERROR: 2})) as fetcher:
+        assert (await fetcher.fetch(community.base + "/flaky", community.policy())).status == 200
+        assert fetcher.retries == {FetchReason.SERVER_ERROR: 2}
+        error = await failure(fetcher, community.base + "/dead", community.policy())
+        assert (error.reason, error.status) == (FetchReason.SERVER_ERROR, 503)
+        error = await failure(fetcher, community.base + "/gone", community.policy())
+        assert (error.reason, error.status) == (FetchReason.NOT_FOUND, 404)
+    assert community.paths() == ["/flaky"] * 3 + ["/dead"] * 3 + ["/gone"]
+
+
+async def test_retry_after_is_waited_for_or_respected_without_asking(community: Community) -> None:
+    answers = iter([text("", 429, **{"Retry-After": "1"}), text(PAGE)])
+
+    async def limited(request: web.Request) -> web.StreamResponse:
+        return await next(answers)(request)
+
+    community.pages["/limited"] = limited
+    community.pages["/long"] = text("", 503, **{"Retry-After": "9999"})
+    async with Fetcher(quick(max_retry_after_s=5)) as fetcher:
+        await fetcher.fetch(community.base + "/limited", community.policy())
+        first, second = [moment for path, moment in community.asked if path == "/limited"]
+        assert second - first >= 0.95
+        for path in ("/long", "/other"):
+            error = await failure(fetcher, community.base + path, community.policy())
+            assert error.reason is FetchReason.RATE_LIMITED
+    assert community.paths()[2:] == ["/long"], "neither a retry nor another page while the host wants rest"
+
+
+@pytest.mark.parametrize("answer", [text("", 403), text("", 503, **{"cf-mitigated": "challenge"})])
+async def test_the_first_block_ends_the_host(community: Community, answer: Handler) -> None:
+    community.pages["/b"] = answer
+    async with Fetcher(quick()) as fetcher:
+        for path in ("/b", "/b", "/other"):
+            with pytest.raises(Blocked):
+                await fetcher.fetch(community.base + path, community.policy())
+    assert community.paths() == ["/b"]
+
+
+async def test_a_source_may_count_429_as_a_block(community: Community) -> None:
+    community.pages["/b"] = text("", 429)
+    async with Fetcher(quick()) as fetcher:
+        with pytest.raises(Blocked):
+            await fetcher.fetch(community.base + "/b", community.policy(stop_statuses=frozenset({403, 429})))
+    assert community.paths() == ["/b"]
+
+
+async def test_conditional_requests(community: Community) -> None:
+    async def page(request: web.Request) -> web.Response:
+        same = request.headers.get("If-None-Match") == '"v1"'
+        return web.Response(status=304 if same else 200, text=None if same else PAGE, content_type="text/html")
+
+    community.pages["/c"] = page
+    async with Fetcher(quick()) as fetcher:
+        unchanged = await fetcher.fetch(community.base + "/c", community.policy(), etag='"v1"')
+        changed = await fetcher.fetch(community.base + "/c", community.policy(), etag='"v0"')
+    assert (unchanged.not_modified, unchanged.status, unchanged.body) == (True, 304, b"")
+    assert (changed.not_modified, changed.body) == (False, PAGE.encode())
+
+
+async def test_redirects_stay_with_the_source_and_end(community: Community) -> None:
+    community.pages["/r"] = text("", 302, Location="/a")
+    community.pages["/away"] = text("", 302, Location="http://example.com/a")
+    community.pages["/file"] = text("", 302, Location="file:///etc/passwd")
+    community.pages["/loop"] = text("", 301, Location="/loop")
+    async with Fetcher(quick()) as fetcher:
+        assert (await fetcher.fetch(community.base + "/r", community.policy())).url == community.base + "/a"
+        for path in ("/away", "/file"):
+            with pytest.raises(HostRefused):
+                await fetcher.fetch(community.base + path, community.policy())
+        error = await failure(fetcher, community.base + "/loop", community.policy())
+        assert error.reason is FetchReason.REDIRECT
+        with pytest.raises(FetchFailed, match="form"):
+            await fetcher.fetch(community.base + "/r", community.policy(), form=(("a", "b"),))
+    assert community.paths().count("/loop") == 6
+
+
+async def test_hosts_beyond_the_list_and_private_addresses_are_refused(community: Community) -> None:
+    async with Fetcher(quick(contact="ops@example.org")) as fetcher:
+        for url in ("http://example.com/", "ftp://127.0.0.1/", "http://user:pw@127.0.0.1/", "http://[::1", "x"):
+            with pytest.raises(HostRefused):
+                await fetcher.fetch(url, community.policy())
+        for private in ("10.0.0.1", "192.168.1.1", "169.254.169.254", "0.0.0.0", "[::ffff:10.0.0.1]", "[fd00::1]"):
+            with pytest.raises(RobotsDenied, match="no public address"):
+                await fetcher.fetch(f"http://{private}/", FetchPolicy(frozenset({private.strip("[]")}), 0.0))
+        assert {r.state for r in fetcher.robots} == {RobotsState.UNREADABLE}
+    async with Fetcher(FetchSettings(backoff_s=0.0)) as fetcher:
+        with pytest.raises(RobotsDenied, match="no public address"):
+            await fetcher.fetch(community.base + "/a", community.policy())
+        by_name = community.base.replace("127.0.0.1", "localhost")
+        with pytest.raises(RobotsDenied, match="no public address"):
+            await fetcher.fetch(by_name + "/a", FetchPolicy(frozenset({host_of(by_name)}), 0.0))
+        with pytest.raises(ConfigError, match="contact"):
+            await fetcher.fetch("http://example.com/", FetchPolicy(frozenset({"example.com"})))
+    assert community.asked == []
+
+
+async def test_bodies_are_cut_off_at_their_limits(community: Community) -> None:
+    bomb = gzip.compress(b"<p>" + b"0" * 50_000_000)
+
+    async def packed(request: web.Request) -> web.Response:
+        return web.Response(body=bomb, headers={"Content-Encoding": "gzip", "Content-Type": "text/html"})
+
+    async def honest(request: web.Request) -> web.Response:
+        body = gzip.compress(PAGE.encode()) + gzip.compress(b"<!-- second member -->")
+        return web.Response(body=body, headers={"Content-Encoding": "gzip", "Content-Type": "text/html"})
+
+    async def cut(request: web.Request) -> web.Response:
+        body = gzip.compress(PAGE.encode() * 50)[:-12]
+        return web.Response(body=body, headers={"Content-Encoding": "gzip", "Content-Type": "text/html"})
+
+    async def rubbish(request: web.Request) -> web.Response:
+        return web.Response(body=b"no gzip", headers={"Content-Encoding": "gzip", "Content-Type": "text/html"})
+
+    async def brotli(request: web.Request) -> web.Response:
+        return web.Response(body=b"x", headers={"Content-Encoding": "br", "Content-Type": "text/html"})
+
+    async def endless(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": "text/html"})
+        await response.prepare(request)
+        for _ in range(200):
+            await response.write(b"x" * 65536)
+        return response
+
+    async def drip(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": "text/html"})
+        await response.prepare(request)
+        for _ in range(100):
+            await response.write(b"x")
+            await asyncio.sleep(0.05)
+        return response
+
+    async def pdf(request: web.Request) -> web.Response:
+        return web.Response(body=b"%PDF", content_type="application/pdf")
+
+    handlers = {"/bomb": packed, "/honest": honest, "/cut": cut, "/rubbish": rubbish, "/br": brotli,
+                "/endless": endless, "/drip": drip, "/pdf": pdf}  # fmt: skip
+    community.pages.update(handlers)
+    expected = {
+        "/bomb": FetchReason.TOO_LARGE,
+        "/endless": FetchReason.TOO_LARGE,
+        "/cut": FetchReason.CONNECTION,
+        "/rubbish": FetchReason.ENCODING,
+        "/br": FetchReason.ENCODING,
+        "/drip": FetchReason.TIMEOUT,
+        "/pdf": FetchReason.CONTENT_TYPE,
+    }
+    async with Fetcher(quick(max_body_bytes=1_000_000, attempt_timeout_s=0.6, retries={})) as fetcher:
+        got = await fetcher.fetch(community.base + "/honest", community.policy())
+        assert got.body == PAGE.encode() + b"<!-- second member -->"
+        for path, reason in expected.items():
+            error = await failure(fetcher, community.base + path, community.policy())
+            assert error.reason is reason, path
+
+
+async def test_a_closed_port_and_a_broken_answer_are_connection_failures(community: Community) -> None:
+    async def broken(request: web.Request) -> web.StreamResponse:
+        assert request.transport is not None
+        request.transport.close()
+        return web.Response()
+
+    community.pages["/broken"] = broken
+    async with Fetcher(quick(retries={FetchReason.CONNECTION: 1})) as fetcher:
+        error = await failure(fetcher, community.base + "/broken", community.policy())
+        assert error.reason is FetchReason.CONNECTION
+        assert fetcher.retries == {FetchReason.CONNECTION: 1}
+        with pytest.raises(RobotsDenied, match="could not be read"):
+            await fetcher.fetch("http://127.0.0.1:9/", FetchPolicy(frozenset({"127.0.0.1:9"}), 0.0))
+
+
+async def test_forms_are_posted_and_cookies_of_the_run_kept(community: Community) -> None:
+    seen: dict[str, str] = {}
+
+    async def front(request: web.Request) -> web.Response:
+        response = web.Response(text=PAGE, content_type="text/html")
+        response.set_cookie("session", "s1")
+        return response
+
+    async def listing(request: web.Request) -> web.Response:
+        seen.update(
+            {k: str(v) for k, v in (await request.post()).items()}, cookie=request.cookies.get("session", "")
+        )
+        return web.json_response({})
+
+    community.pages.update({"/front": front, "/list": listing})
+    async with Fetcher(quick()) as fetcher:
+        await fetcher.fetch(community.base + "/front", community.policy())
+        await fetcher.fetch(community.base + "/list", community.policy(), form=(("branch", "病例"), ("page", "1")))
+    assert seen == {"branch": "病例", "page": "1", "cookie": "s1"}
