@@ -1,0 +1,212 @@
+"""The sample communities answer over real HTTP as well-behaved sites do."""
+
+import json
+from collections.abc import AsyncIterator
+from datetime import timedelta
+
+import aiohttp
+import pytest
+from selectolax.lexbor import LexborHTMLParser
+
+from medlive.clock import now
+from medlive.demo.communities import Communities, load_sample_threads, serve_communities
+from medlive.demo.samples import SITES, SampleThread
+
+THREADS = load_sample_threads()
+
+
+@pytest.fixture
+async def communities() -> AsyncIterator[Communities]:
+    async with serve_communities(THREADS) as running:
+        yield running
+
+
+@pytest.fixture
+async def client() -> AsyncIterator[aiohttp.ClientSession]:
+    async with aiohttp.ClientSession() as session:
+        yield session
+
+
+async def _text(client: aiohttp.ClientSession, url: str) -> str:
+    async with client.get(url) as response:
+        assert response.status == 200, url
+        return await response.text()
+
+
+async def _shown(client: aiohttp.ClientSession, base: str, thread: SampleThread) -> str:
+    """All that the thread's pages show a visitor, white space removed."""
+    pages = []
+    url: str | None = base + thread.path
+    while url is not None:
+        async with client.get(url) as response:
+            assert response.status == 200
+            tree = LexborHTMLParser((await response.read()).decode(thread.charset))
+        pages.append(tree.text())
+        following = tree.css_first("a.pageNav-jump--next")
+        url = base + (following.attributes["href"] or "") if following is not None else None
+    return "".join("".join(pages).split())
+
+
+async def test_every_thread_is_shown_whole(communities: Communities, client: aiohttp.ClientSession) -> None:
+    for thread in THREADS:
+        shown = await _shown(client, communities.base_urls[thread.site], thread)
+        assert "".join(thread.title.split()) in shown
+        for message in thread.messages:
+            for line in message.text.split("\n"):
+                assert "".join(line.split()) in shown, (thread.thread_id, line[:80])
+
+
+async def test_lists_lead_to_every_thread_in_pages_of_ten(
+    communities: Communities, client: aiohttp.ClientSession
+) -> None:
+    found: list[str] = []
+    base = communities.base_urls["icliniq"]
+    url: str | None = f"{base}/qa?page=1"
+    while url is not None:
+        tree = LexborHTMLParser(await _text(client, url))
+        rows = [str(a.attributes["href"]) for a in tree.css(".card-title a")]
+        following = tree.css_first("a[rel=next]")
+        assert len(rows) == 10 or following is None
+        found += rows
+        url = base + str(following.attributes["href"]) if following is not None else None
+    assert sorted(found) == sorted(t.path for t in THREADS if t.site == "icliniq")
+    dated = {t.path: t.posted_at for t in THREADS if t.posted_at}
+    moments = [dated[path] for path in found if path in dated]
+    assert moments == sorted(moments, reverse=True)
+
+
+async def test_a_page_held_already_is_not_sent_again(
+    communities: Communities, client: aiohttp.ClientSession
+) -> None:
+    thread = next(t for t in THREADS if t.site == "dxy")
+    url = communities.base_urls["dxy"] + thread.path
+    async with client.get(url) as first:
+        tag, modified = first.headers["ETag"], first.headers["Last-Modified"]
+    for headers in ({"If-None-Match": tag}, {"If-Modified-Since": modified}):
+        async with client.get(url, headers=headers) as again:
+            assert (again.status, await again.read()) == (304, b"")
+            assert again.headers["ETag"] == tag
+    async with client.get(url, headers={"If-None-Match": '"other"', "If-Modified-Since": modified}) as again:
+        assert again.status == 200
+
+
+async def test_no_page_claims_to_have_changed_in_the_future(
+    communities: Communities, client: aiohttp.ClientSession
+) -> None:
+    thread = next(t for t in THREADS if t.expect.reason == "posted_future")
+    async with client.get(communities.base_urls[thread.site] + thread.path) as response:
+        assert "Last-Modified" not in response.headers
+
+
+async def test_an_edited_thread_changes_its_validators(client: aiohttp.ClientSession) -> None:
+    thread = next(t for t in THREADS if t.site == "icliniq" and t.expect.outcome == "kept")
+    edited = thread.model_copy(update={"title": thread.title + " (edited)"})
+    async with serve_communities([thread]) as running:
+        url = running.base_urls["icliniq"] + thread.path
+        async with client.get(url) as before:
+            tag = before.headers["ETag"]
+    async with serve_communities([edited]) as running:
+        url = running.base_urls["icliniq"] + thread.path
+        async with client.get(url, headers={"If-None-Match": tag}) as after:
+            assert after.status == 200
+
+
+async def test_what_people_wrote_is_never_markup(client: aiohttp.ClientSession) -> None:
+    hostile = "</script><script>alert(1)</script> \"a\" & 'b' < 5 <img src=x onerror=1> ]]> \u202e\U0001f600"
+    for site in SITES:
+        # SDN's third post on quotes the one before, so a long thread shows the text in a quotation too.
+        thread = max((t for t in THREADS if t.site == site), key=lambda t: len(t.messages))
+        messages = tuple(m.model_copy(update={"text": hostile, "author": hostile}) for m in thread.messages)
+        thread = thread.model_copy(update={"title": hostile, "messages": messages})
+        async with serve_communities([thread]) as running:
+            html = await _text(client, running.base_urls[site] + thread.path)
+            tree = LexborHTMLParser(html)
+            assert [s for s in tree.css("script") if "alert(1)" in s.text() and "$$data" not in s.text()] == []
+            assert tree.css("[onerror]") == []
+            assert "".join(hostile.split()) in await _shown(client, running.base_urls[site], thread)
+
+
+async def test_the_page_state_of_dxy_is_json(communities: Communities, client: aiohttp.ClientSession) -> None:
+    thread = next(t for t in THREADS if t.site == "dxy")
+    tree = LexborHTMLParser(await _text(client, communities.base_urls["dxy"] + thread.path))
+    script = next(s.text() for s in tree.css("script"))
+    state = json.loads(script.removeprefix("window.$$data=").rstrip(";"))
+    assert [bool(turn["type"]) for turn in state["questionDialog"]] == [
+        m.role != "patient" for m in thread.messages
+    ]
+
+
+async def test_old_pages_are_gb18030_and_say_so_in_their_head_only(
+    communities: Communities, client: aiohttp.ClientSession
+) -> None:
+    old = [t for t in THREADS if t.charset == "gb18030"]
+    assert old
+    for thread in old:
+        async with client.get(communities.base_urls["medlive"] + thread.path) as response:
+            body = await response.read()
+            assert response.headers["Content-Type"] == "text/html"
+        assert b"charset=gb18030" in body
+        assert thread.title in body.decode("gb18030")
+        with pytest.raises(UnicodeDecodeError):
+            body.decode("utf-8")
+
+
+async def test_medlives_list_wants_the_token_of_its_front_page(
+    communities: Communities, client: aiohttp.ClientSession
+) -> None:
+    base = communities.base_urls["medlive"]
+    form = {"branch": "case", "page": "1", "size": "5", "_token": ""}
+    async with client.post(f"{base}/new/articlelist", data=form) as refused:
+        assert refused.status == 403
+    token = LexborHTMLParser(await _text(client, f"{base}/new/")).css_first("meta[name=csrf-token]")
+    assert token is not None
+    form["_token"] = str(token.attributes["content"])
+    urls: list[str] = []
+    for page in range(1, 100):
+        async with client.post(f"{base}/new/articlelist", data={**form, "page": str(page)}) as answer:
+            rows = (await answer.json())["data"]["data"]
+        urls += [row["url"] for row in rows]
+        if len(rows) < 5:
+            break
+    assert sorted(urls) == sorted(t.path for t in THREADS if t.site == "medlive" and t.board == "case")
+
+
+@pytest.mark.parametrize(
+    ("site", "path"),
+    [
+        ("icliniq", "/qa?page=99"),
+        ("icliniq", "/qa?page=x"),
+        ("icliniq", "/qa/no-such-topic"),
+        ("sdn", "/forums/nowhere.1/"),
+        ("sdn", "/threads/gone.9/"),
+        ("dxy", "/questions/neike?page_index=0"),
+        ("dxy", "/question/1"),
+        ("medlive", "/case/show-1_1.html"),
+    ],
+)
+async def test_what_is_not_there_is_404(
+    communities: Communities, client: aiohttp.ClientSession, site: str, path: str
+) -> None:
+    async with client.get(communities.base_urls[site] + path) as response:
+        assert response.status == 404
+
+
+async def test_each_site_has_its_own_host_and_robots(
+    communities: Communities, client: aiohttp.ClientSession
+) -> None:
+    assert len(set(communities.base_urls.values())) == len(SITES)
+    for base in communities.base_urls.values():
+        assert base.startswith("http://127.0.0.1:")
+        assert "Disallow: /user/" in await _text(client, f"{base}/robots.txt")
+
+
+async def test_the_server_is_gone_when_the_block_ends(client: aiohttp.ClientSession) -> None:
+    async with serve_communities(THREADS) as running:
+        base = running.base_urls["sdn"]
+    with pytest.raises(aiohttp.ClientConnectorError):
+        await client.get(f"{base}/robots.txt")
+
+
+def test_no_sample_lies_further_ahead_than_the_one_that_must() -> None:
+    ahead = [t for t in THREADS if t.posted_at and t.posted_at > now() + timedelta(days=1)]
+    assert [t.expect.reason for t in ahead] == ["posted_future"]
