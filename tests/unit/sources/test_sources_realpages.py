@@ -56,8 +56,10 @@ def test_every_standard_xenforo_post_is_read_and_other_skins_are_refused() -> No
             stated = truth["publish_date"]
             assert abs((posts[0].posted_at.date() - posts[0].posted_at.date().fromisoformat(stated)).days) <= 1
         body = words("\n".join(post.text for post in posts))
-        # The hand-checked text often names each post's author and date as well: those count for recall only.
+        # The hand-checked text often holds each post's author, its date and what it quotes: what the adapter
+        # leaves out on purpose counts for recall only.
         around = "\n".join(f"{post.author} {post.posted_at:%b %d, %Y %B %-d}" for post in posts if post.posted_at)
+        around += "\n".join(quote.text(separator=" ") for quote in parse(page).css(".bbCodeBlock--quote"))
         main = words(truth["main_content"])
         recall = (main & (body + words(around))).total() / main.total()
         precision = (main & body).total() / max(1, body.total())
@@ -69,7 +71,7 @@ def test_every_standard_xenforo_post_is_read_and_other_skins_are_refused() -> No
     )
     print(f"{len(recalls)} pages of standard posts, {refused} refused")
     assert (len(recalls), refused) == (18, 5)
-    assert sum(recalls) / len(recalls) > 0.94
+    assert sum(recalls) / len(recalls) > 0.98
     assert sum(precisions) / len(precisions) > 0.97
 
 
