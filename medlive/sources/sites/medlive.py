@@ -52,6 +52,12 @@ class _Person:
     """Where the person's link leads: the same person under it all over the page."""
     marked: bool
 
+    def is_same(self, other: "_Person") -> bool:
+        """By the link where both have one, else by the name."""
+        if self.address and other.address:
+            return self.address == other.address
+        return self.handle == other.handle
+
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
@@ -116,13 +122,15 @@ class Medlive:
             raise NotAThread(f"{page.url}: an article without an outcome and without comments")
         author = self._author(page, tree)
         posted_at = _article_date(tree)
-        entries = [_Entry(author, case, posted_at)]
+        entries = [_Entry(author, case, posted_at), *comments]
+        # In the discussion the author goes on asking; what they settle on stands in the outcome.
+        asking = {n for n, entry in enumerate(entries) if author.is_same(entry.person)}
         if result is not None:
             outcome = readable(result)
             if not outcome.text:
                 raise LayoutError(page.url, "text in .case_result")
-            entries.append(_Entry(author, outcome, None))
-        entries += comments
+            entries.insert(1, _Entry(author, outcome, None))
+            asking = {0} | {n + 1 for n in asking if n}
         marked = {entry.person.address for entry in entries if entry.person.marked and entry.person.address}
         return Thread(
             source=self.name,
@@ -132,7 +140,7 @@ class Medlive:
             language="zh",
             tags=tuple(dict.fromkeys(filter(None, map(line, tree.css(".tag_cms a"))))),
             posted_at=posted_at,
-            messages=tuple(_message(n, entry, marked, anonymise) for n, entry in enumerate(entries)),
+            messages=tuple(_message(n, entry, n in asking, marked, anonymise) for n, entry in enumerate(entries)),
         )
 
     def _author(self, page: Page, tree: LexborHTMLParser) -> _Person:
@@ -192,13 +200,12 @@ class Medlive:
         return any((text or "").strip() in self.settings.verified_labels for text in shown)
 
 
-def _message(position: int, entry: _Entry, marked: set[str], anonymise: Anonymiser) -> Message:
-    certified = entry.person.marked or entry.person.address in marked
-    verified = position > 0 and certified
+def _message(position: int, entry: _Entry, asks: bool, marked: set[str], anonymise: Anonymiser) -> Message:
+    verified = not asks and (entry.person.marked or entry.person.address in marked)
     return Message(
         id=f"m{position}",
         author=anonymise(entry.person.handle),
-        role=Role.PATIENT if position == 0 else Role.PHYSICIAN if verified else Role.OTHER,
+        role=Role.PATIENT if asks else Role.PHYSICIAN if verified else Role.OTHER,
         verified=verified,
         text=entry.content.text,
         posted_at=entry.posted_at,

@@ -44,8 +44,8 @@ SAMPLES = [
     Sample("sdn", ("thread_page1.html", "thread_page2.html"), (SDN_URL, SDN_URL + "page-2"), "pVopV"),
     Sample("dxy", ("question_state.html",), (DXY_URL,), "pVpV"),
     Sample("dxy", ("question_markup.html",), (DXY_URL,), "pVpV"),
-    Sample("medlive", ("case.html",), (MEDLIVE_URL,), "pVVVo"),
-    Sample("medlive", ("case_gbk.html",), (MEDLIVE_URL,), "pVVVo"),
+    Sample("medlive", ("case.html",), (MEDLIVE_URL,), "pVVpo"),
+    Sample("medlive", ("case_gbk.html",), (MEDLIVE_URL,), "pVVpo"),
 ]
 IDS = [f"{s.site}-{s.files[0].removesuffix('.html')}" for s in SAMPLES]
 
