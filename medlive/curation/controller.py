@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 from medlive.curation.agent import Agent
 from medlive.curation.model import CaseText, Check, ControllerCheck, Element, Kind, Side
-from medlive.curation.screener import TITLE
+from medlive.curation.screener import TITLE, shown_messages
 from medlive.curation.tasks import SupportReply, WriteReply
-from medlive.threads.model import Thread
+from medlive.threads.model import Role, Thread
 from medlive.threads.normalise import contains_quote
 from medlive.threads.quantities import numbers_missing
 
@@ -91,8 +91,9 @@ def _text_of(thread: Thread, message_id: str) -> str | None:
 
 def _context(thread: Thread, element: Element) -> str:
     """What an element may lean on besides its quote: a question its own thread, an answer the turn before."""
+    shown = shown_messages(thread)
     if element.kind is Kind.QUESTION:
-        return "\n".join([thread.title, *(m.text for m in thread.messages if m.role.value == "patient")])[:4000]
-    ids = [m.id for m in thread.messages]
-    at = ids.index(element.message_id) if element.message_id in ids else 0
-    return thread.messages[at - 1].text[-1000:] if at > 0 else ""
+        told = (m.text for m in shown if m.role is Role.PATIENT)
+        return "\n".join([thread.title, *told])[:4000]
+    at = next((i for i, m in enumerate(shown) if m.id == element.message_id), 0)
+    return shown[at - 1].text[-1000:] if at > 0 else ""

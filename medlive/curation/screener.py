@@ -11,22 +11,23 @@ from typing import Any
 from medlive.curation.agent import Agent
 from medlive.curation.model import Element, Kind, Side
 from medlive.curation.tasks import AdviceReply, NarrativeReply, QueryReply
-from medlive.threads.model import Role, Thread
+from medlive.threads.model import Message, Role, Thread
 
 PACKAGE = "medlive.curation"
 TITLE = "title"
 
 
+def shown_messages(thread: Thread) -> tuple[Message, ...]:
+    """The messages an engine may see: patients' and verified physicians', nobody else's."""
+    return tuple(m for m in thread.messages if m.role is Role.PATIENT or m.is_advice_source)
+
+
 def inputs_of(thread: Thread, language: str) -> dict[str, Any]:
-    """What the Screener's engine sees of a thread: patients and verified physicians, nobody else."""
+    """What the Screener's engine sees of a thread."""
     return {
         "language": language,
         "title": thread.title,
-        "messages": [
-            {"id": m.id, "role": m.role.value, "text": m.text}
-            for m in thread.messages
-            if m.role is Role.PATIENT or m.is_advice_source
-        ],
+        "messages": [{"id": m.id, "role": m.role.value, "text": m.text} for m in shown_messages(thread)],
     }
 
 
