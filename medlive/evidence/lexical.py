@@ -20,7 +20,9 @@ from medlive.evidence.passage import Hit, IndexIdentity, Passage
 from medlive.evidence.store import PassageStore
 
 RETRIEVER = "bm25"
-HEAD_BOOST = 0.5
+HEAD_BOOST = 0.75
+"""Measured: on the Cystic Fibrosis collection nDCG@10 is 0.446 without the head, 0.51-0.52 from 0.5 to 1, 0.476 at
+2; on sentences of real advice more than 1 lets one word of a title outweigh the rest of the sentence."""
 MAX_QUERY_CHARS = 8000
 """Only the beginning of a longer query is looked at."""
 MAX_QUERY_TERMS = 64

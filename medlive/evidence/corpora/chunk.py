@@ -29,7 +29,8 @@ _BOILERPLATE = re.compile(
       | (?:404|403|error|page)\b.{0,20}not\ (?:be\ )?found | access\ denied | all\ rights\ reserved\W*$
       | how\ (?:can|do|might)\ (?:i|you)\ (?:find|get|learn)\ (?:additional|more)\b
       | to\ (?:view|see|search)\ (?:the|a)\ (?:list|contact|current)\b
-      | frequently\ asked\ que+stions[^.?!]{0,80}$ | skip\ to\ (?:main\ )?content | table\ of\ contents\W*$ | (?:click|tap)\ here\b[^.]{0,80}\W*$
+      | frequently\ asked\ que+stions[^.?!]{0,80}$
+      | skip\ to\ (?:main\ )?content | table\ of\ contents\W*$ | (?:click|tap)\ here\b[^.]{0,80}\W*$
       | 版权所有 | (?:页面|网页)(?:不存在|无法|未找到) | 请(?:先)?登录 | 点击(?:查看|下载|这里)[^。]{0,30}$
       | 本(?:网)?站使用\s*cookie
     )"""

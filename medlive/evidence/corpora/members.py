@@ -134,6 +134,6 @@ class _Bounded:
             self._pending, self._last = self._last + self._pending, b""
             self._position = position
         while self._position < position:
-            if not self.read(min(1 << 20, position - self._position)):
+            if not self.read(min(1 << 20, MAX_MEMBER, position - self._position)):
                 break
         return self._position
