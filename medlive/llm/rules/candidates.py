@@ -1,0 +1,78 @@
+"""Two sample models for evaluation: what they are is in their answers, and neither knows any medicine.
+
+`sample-generic` gives every question the same careful advice; `sample-evidence` copies the sentences of
+retrieved passages that share most words with the question. They exist so that a table has two rows to compare.
+"""
+
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
+
+from medlive.llm.rules.text import Language, bigrams, language_of, plain, sentences, stem, words
+
+Search = Callable[[str], Awaitable[Sequence[str]]]
+"""Passages' texts for a question, best first."""
+
+MODELS: Final = ("sample-generic", "sample-evidence")
+
+_GENERIC: Final[dict[Language, str]] = {
+    "en": (
+        "This is a standard answer that does not look at the details of the question.\n"
+        "The cause cannot be told for certain from a description alone. Please see a physician, who can take the "
+        "full history, examine you and decide which tests are needed. Until then rest, drink enough, do not "
+        "start, stop or change any prescription medicine on your own, and write down how the symptoms develop. "
+        "Go to an emergency department at once if you have severe or sudden pain, trouble breathing, chest pain, "
+        "confusion, fainting, weakness on one side, heavy bleeding, or a high fever that does not fall."
+    ),
+    "zh": (
+        "这是一段标准回答，没有针对问题的细节。\n"
+        "仅凭文字描述不能确定病因。建议到医院就诊，由医师了解完整病史、进行体格检查，并决定需要哪些检查。在此之前注意休息，"
+        "适量饮水，不要自行开始、停止或更改处方药，并记录症状的变化。如果出现剧烈或突发的疼痛、呼吸困难、胸痛、意识不清、"
+        "晕厥、一侧肢体无力、大量出血或持续高热，请立即到急诊就诊。"
+    ),
+}
+_PREFACE: Final[dict[Language, str]] = {
+    "en": "These sentences were copied from literature because they share words with the question:\n",
+    "zh": "以下句子因与问题用词相近而摘自文献：\n",
+}
+_LONGEST: Final = 5
+"""Sentences in an extractive answer."""
+_EVERYDAY_TEXT: Final = (
+    "a an the and or but if of in on at to for from with by is are was were be been am do does did has have had "
+    "i me my you your he she it its his her they them this that these those there what which who when why how "
+    "can could should would may might will shall not no any some all so as than then about also patient please "
+    "doctor help year old day week month know want get take"
+)
+_EVERYDAY: Final = frozenset(map(stem, _EVERYDAY_TEXT.split()))
+_STOP_ZH: Final = re.compile(r"[的了吗呢吧啊是我你您他她有在和与就都也不会要能可以什么怎么请问患者医生这那个一]")
+
+
+def generic_answer(question: str) -> str:
+    """The same careful advice for every question, in the question's language."""
+    return _GENERIC[language_of(None, question)]
+
+
+def evidence_answer(question: str, passages: Sequence[str]) -> str:
+    """The passages' sentences nearest to the question, verbatim; the generic answer where none is near."""
+    language = language_of(None, question)
+    wanted = _terms(question)
+    scored: list[tuple[float, int, str]] = []
+    seen: set[str] = set()
+    for rank, passage in enumerate(passages):
+        for one in sentences(passage, language_of(None, passage)):
+            text = " ".join(one.text.split())
+            terms = _terms(text)
+            shared = len(terms & wanted)
+            if shared < 2 or text in seen or len(text) > 500 or text.endswith(("?", "？")):
+                continue
+            seen.add(text)
+            scored.append((shared / (len(terms) + 8) - 0.01 * rank, len(scored), text))
+    if not scored:
+        return generic_answer(question)
+    best = sorted(scored, key=lambda item: (-item[0], item[1]))[:_LONGEST]
+    return _PREFACE[language] + "\n".join(text for _, _, text in sorted(best, key=lambda item: item[1]))
+
+
+def _terms(text: str) -> set[str]:
+    found = {stem(word) for word in words(text[:20_000])} - _EVERYDAY
+    return found | bigrams(plain(text[:20_000]), _STOP_ZH)

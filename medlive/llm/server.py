@@ -1,0 +1,235 @@
+"""Serves an engine as an OpenAI-compatible endpoint, so that the real client is exercised over real HTTP.
+
+A typed task is known by its JSON schema's name, or by the first line of its prompt (`# Task: <name>`); its inputs
+are read from the fence. Two sample candidates answer plain questions. What is served is named honestly: every
+model id begins with "rules" or "sample", and an OpenAIEngine that is given a "rules" model counts as the rules
+engine.
+"""
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+from aiohttp import web
+
+from medlive.errors import EndpointUnavailable, MedliveError, ServiceUnavailable
+from medlive.llm.engine import Engine, Finish, Prompt, Reply, Request, Usage
+from medlive.llm.fence import read_inputs
+from medlive.llm.rules.candidates import MODELS, Search, evidence_answer, generic_answer
+
+MAX_REQUEST_BYTES: Final = 32 * 1024 * 1024
+RULES: Final = "rules"
+Faults = Callable[[int], int | None]
+"""The status to fail the nth chat request with, counted from 1, or None to answer it."""
+
+_TASK_LINE: Final = "# Task: "
+_FINISH: Final = {Finish.STOP: "stop", Finish.LENGTH: "length", Finish.REFUSAL: "content_filter"}
+
+
+class _ServedError(Exception):
+    """An error that the client is told in OpenAI's words."""
+
+    def __init__(self, status: int, code: str, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+        kind = "invalid_request_error" if status < 500 else "server_error"
+        self.body = {"error": {"message": message, "type": kind, "param": None, "code": code}}
+
+
+class _Server:
+    """The handlers, and what they share."""
+
+    def __init__(self, engine: Engine, latency_ms: float, faults: Faults | None, search: Search | None) -> None:
+        self._engine = engine
+        self._latency_s = latency_ms / 1000
+        self._faults = faults
+        self._search = search
+        self._asked = 0
+        model = engine.identity.model
+        self._model = model if model.startswith(RULES) else f"{RULES}-{model}"
+
+    async def health(self, _: web.Request) -> web.Response:
+        return web.json_response({"status": "ok", "engine": self._engine.identity.engine})
+
+    async def models(self, _: web.Request) -> web.Response:
+        names = dict.fromkeys((RULES, self._model, *MODELS))
+        data = [{"id": name, "object": "model", "created": 0, "owned_by": "medlive"} for name in names]
+        return web.json_response({"object": "list", "data": data})
+
+    async def chat(self, http: web.Request) -> web.Response:
+        started = time.perf_counter()
+        self._asked += 1
+        number = self._asked
+        try:
+            if self._faults is not None and (failure := self._faults(number)) is not None:
+                raise _ServedError(failure, "injected_fault", "This failure was asked for.")
+            body = await _read(http)
+            reply = await self._reply(body)
+            answer = _completion(number, reply, body["messages"])
+            status = 200
+        except _ServedError as error:
+            status, answer = error.status, error.body
+        except EndpointUnavailable as error:
+            status, answer = 503, _ServedError(503, "unavailable", error.message).body
+        except MedliveError as error:
+            status, answer = 400, _ServedError(400, "bad_request", error.message).body
+        # The latency is that of the whole answer: the engine's own time is part of it.
+        if (rest := self._latency_s - (time.perf_counter() - started)) > 0:
+            await asyncio.sleep(rest)
+        # ASCII only: a lone surrogate of a hostile text has no UTF-8 form.
+        return web.Response(
+            body=json.dumps(answer, separators=(",", ":")).encode("ascii"),
+            status=status,
+            content_type="application/json",
+        )
+
+    async def _reply(self, body: Mapping[str, Any]) -> Reply:
+        model, messages = body["model"], body["messages"]
+        if model in MODELS:
+            return await self._candidate(model, messages)
+        if model not in (RULES, self._model):
+            raise _ServedError(404, "model_not_found", f"The model {model!r} does not exist.")
+        task = _task(body.get("response_format"), messages)
+        if task is None:
+            raise _ServedError(
+                400, "unknown_task", "No task: give a json_schema named after one, or one of medlive's prompts."
+            )
+        inputs = read_inputs(messages)
+        if inputs is None:
+            raise _ServedError(400, "no_inputs", f"The request for {task} holds no inputs between the fences.")
+        prompt = Prompt(task, _content(messages, "system"))
+        try:
+            reply = await self._engine.answer(Request(task, prompt, inputs, {}))
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            # The inputs came over the wire and may lack what the task reads.
+            raise _ServedError(400, "bad_inputs", f"The inputs of {task} cannot be used: {error!r}") from error
+        return Reply(reply.text, reply.finish, reply.usage, self._model)
+
+    async def _candidate(self, model: str, messages: list[Mapping[str, Any]]) -> Reply:
+        question = _content(messages, "user")
+        if not question.strip():
+            raise _ServedError(400, "no_question", "The last user message holds no text.")
+        if model == "sample-evidence" and self._search is not None:
+            text = evidence_answer(question, await self._search(question))
+        else:
+            text = generic_answer(question)
+        return Reply(text, Finish.STOP, Usage(), model)
+
+
+async def _read(http: web.Request) -> dict[str, Any]:
+    """The body of a chat request, as far as it is used checked."""
+    try:
+        body = json.loads(await http.read())
+    except (ValueError, RecursionError) as error:
+        raise _ServedError(400, "bad_json", f"The body is no JSON: {error}") from error
+    except web.HTTPRequestEntityTooLarge as error:
+        raise _ServedError(413, "too_large", f"The body is over {MAX_REQUEST_BYTES} bytes.") from error
+    if not isinstance(body, dict) or not isinstance(body.get("model"), str):
+        raise _ServedError(400, "bad_request", "The body is no object with a model.")
+    messages = body.get("messages")
+    if not isinstance(messages, list) or not messages or not all(isinstance(m, dict) for m in messages):
+        raise _ServedError(400, "bad_request", "The body holds no list of messages.")
+    if body.get("stream"):
+        raise _ServedError(400, "no_streaming", "This endpoint does not stream.")
+    return body
+
+
+def _task(response_format: object, messages: list[Mapping[str, Any]]) -> str | None:
+    """The task's name with its dot, from the schema's name or the prompt's first line."""
+    if isinstance(response_format, dict):
+        schema = response_format.get("json_schema")
+        name = schema.get("name") if isinstance(schema, dict) else None
+        if isinstance(name, str) and "_" in name:
+            return name.replace("_", ".", 1)
+    first = _content(messages, "system").partition("\n")[0]
+    return first.removeprefix(_TASK_LINE).strip() if first.startswith(_TASK_LINE) else None
+
+
+def _content(messages: list[Mapping[str, Any]], role: str) -> str:
+    """The text of the last message of a role, "" where it has none."""
+    for message in reversed(messages):
+        if message.get("role") == role:
+            content = message.get("content")
+            return content if isinstance(content, str) else ""
+    return ""
+
+
+def _completion(number: int, reply: Reply, messages: list[Mapping[str, Any]]) -> dict[str, Any]:
+    """A chat completion; tokens are estimated as a fourth of the bytes, since nothing here has a tokeniser."""
+    asked = sum(_tokens(m["content"]) for m in messages if isinstance(m.get("content"), str))
+    answered = _tokens(reply.text)
+    return {
+        "id": f"chatcmpl-{number}",
+        "object": "chat.completion",
+        "created": int(time.time()),
+        "model": reply.model,
+        "choices": [
+            {
+                "index": 0,
+                "finish_reason": _FINISH[reply.finish],
+                "message": {"role": "assistant", "content": reply.text, "refusal": None},
+            }
+        ],
+        "usage": {
+            "prompt_tokens": asked,
+            "completion_tokens": answered,
+            "total_tokens": asked + answered,
+        },
+    }
+
+
+def _tokens(text: str) -> int:
+    return -(-len(text.encode("utf-8", "surrogatepass")) // 4)
+
+
+def build_app(
+    engine: Engine, *, latency_ms: float = 0, faults: Faults | None = None, search: Search | None = None
+) -> web.Application:
+    """The application with `/v1/chat/completions`, `/v1/models` and `/health`; it does not close the engine."""
+    server = _Server(engine, latency_ms, faults, search)
+    app = web.Application(client_max_size=MAX_REQUEST_BYTES)
+    app.router.add_post("/v1/chat/completions", server.chat)
+    app.router.add_get("/v1/models", server.models)
+    app.router.add_get("/health", server.health)
+    return app
+
+
+@asynccontextmanager
+async def serve(
+    engine_factory: Callable[[], Engine],
+    host: str = "127.0.0.1",
+    port: int = 0,
+    *,
+    latency_ms: float = 0,
+    faults: Faults | None = None,
+    search: Search | None = None,
+) -> AsyncIterator[str]:
+    """Serve an engine while the context lasts; yields the base URL, `http://host:port/v1`.
+
+    `port` 0 takes a free one; `latency_ms` is the least time an answer takes; `search` gives `sample-evidence`
+    its passages. Raises ServiceUnavailable when the address is taken.
+    """
+    engine = engine_factory()
+    runner = web.AppRunner(
+        build_app(engine, latency_ms=latency_ms, faults=faults, search=search),
+        access_log=None,
+        shutdown_timeout=2.0,
+    )
+    try:
+        await runner.setup()
+        try:
+            site = web.TCPSite(runner, host, port)
+            await site.start()
+        except OSError as error:
+            raise ServiceUnavailable(
+                f"Cannot listen on {host}:{port}: {error.strerror or error}", hint="Choose another port."
+            ) from error
+        bound = runner.addresses[0]
+        shown = f"[{bound[0]}]" if ":" in bound[0] else bound[0]
+        yield f"http://{shown}:{bound[1]}/v1"
+    finally:
+        await runner.cleanup()
+        await engine.aclose()
