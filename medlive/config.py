@@ -93,22 +93,6 @@ class ReleaseSection(_Section):
     minimum_cases: Annotated[int, Field(ge=0)] = 1
 
 
-class HarvestSection(_Section):
-    """How sites are asked."""
-
-    contact: str | None = None
-    interval_s: Annotated[float, Field(ge=0)] = 5.0
-    allow_loopback: bool = False
-
-
-class SourceSection(_Section):
-    """One community."""
-
-    base_url: str
-    options: dict[str, Any] = Field(default_factory=dict)
-    """Site options of docs/sources.md (boards, statuses), handed to the adapter."""
-
-
 class Settings(_Section):
     """Everything that can be set. `home` is where state lives: database, indexes, snapshots, runs."""
 
@@ -121,8 +105,10 @@ class Settings(_Section):
     budget: BudgetSection = BudgetSection()
     codebooks: CodebookSection = CodebookSection()
     release: ReleaseSection = ReleaseSection()
-    harvest: HarvestSection = HarvestSection()
-    sources: dict[str, SourceSection] = Field(default_factory=dict)
+    harvest: dict[str, Any] = Field(default_factory=dict)
+    """Fields of `medlive.sources.fetched.FetchSettings`."""
+    sources: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    """Community → fields of `medlive.sources.source.SourceSettings` that differ from its adapter's."""
     roles: Roles = Roles()
 
 

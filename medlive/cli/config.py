@@ -1,0 +1,25 @@
+"""`medlive config`: what is set, and where each value comes from."""
+
+import typer
+
+from medlive.cli.output import JsonOption, print_json, print_table
+from medlive.config import config_folder, describe, load_settings
+
+app = typer.Typer(no_args_is_help=True)
+
+
+@app.callback()
+def group() -> None:
+    """The effective settings and where each comes from."""
+
+
+@app.command()
+def show(as_json: JsonOption = False) -> None:
+    """Print every setting with its origin; a database's password is masked, keys are only named."""
+    import os
+
+    rows = describe(load_settings())
+    if as_json:
+        print_json({key: {"value": value, "origin": origin} for key, value, origin in rows})
+        return
+    print_table(["setting", "value", "origin"], rows, title=f"Settings (files in {config_folder(os.environ)})")

@@ -1,0 +1,75 @@
+"""The command line: one file per noun, imported when its command is used."""
+
+import importlib
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+# Command → (module, help). A module is imported when its command is run or its own help is asked for, so that
+# `medlive --help` answers at once and a missing extra troubles only the commands that need it.
+COMMANDS: dict[str, tuple[str, str]] = {
+    "demo": ("medlive.cli.demo", "The whole loop once, on sample communities served from this machine."),
+    "db": ("medlive.cli.db", "The database: start, stop, url, upgrade, check."),
+    "import": ("medlive.cli.imports", "Import threads from JSON Lines files."),
+    "source": ("medlive.cli.source", "The communities: list them, check what a page yields."),
+    "harvest": ("medlive.cli.harvest", "Fetch new threads of the communities."),
+    "evidence": ("medlive.cli.evidence", "The medical evidence: build an index, list it, search it."),
+    "curate": ("medlive.cli.curate", "Filter and curate the threads that wait."),
+    "thread": ("medlive.cli.thread", "Every decision about a thread, down to the sentence it rests on."),
+    "status": ("medlive.cli.status", "Where the threads are, what failed, what it cost."),
+    "snapshot": ("medlive.cli.snapshot", "Frozen snapshots: freeze, list, show, verify."),
+    "eval": ("medlive.cli.evaluation", "Evaluate a model: run, grade, score, report, import, export."),
+    "llm": ("medlive.cli.llm", "Serve the rules engine as an OpenAI-compatible endpoint."),
+    "config": ("medlive.cli.config", "The effective settings and where each comes from."),
+}
+
+
+_EPILOG = (
+    "Exit status: 0 done; 1 a check found a problem; 2 wrong use or configuration; 3 a service is missing. "
+    "--debug anywhere shows the trace of an error."
+)
+
+
+def build(arguments: Sequence[str]) -> typer.Typer:
+    """The command line for these arguments: of the command they name all, of the others the help line."""
+    wanted = next((a for a in arguments if not a.startswith("-")), None)
+    app = typer.Typer(
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+        add_completion=False,
+        no_args_is_help=True,
+        help="medlive: a weekly, checksummed benchmark of real clinical questions.",
+        epilog=_EPILOG,
+    )
+    app.callback()(_root)
+    for name, (module, text) in COMMANDS.items():
+        if name != wanted:
+            app.command(name, help=text)(_elsewhere)
+            continue
+        found = importlib.import_module(module)
+        if hasattr(found, "app"):
+            app.add_typer(found.app, name=name, help=text)
+        else:
+            app.command(name, help=found.command.__doc__)(found.command)
+    return app
+
+
+def _elsewhere() -> None:
+    """Stands for a command that these arguments do not name."""
+
+
+def _version(value: bool) -> None:
+    if value:
+        from medlive import __version__
+
+        typer.echo(f"medlive {__version__}")
+        raise typer.Exit
+
+
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """medlive: a weekly, checksummed benchmark of real clinical questions."""

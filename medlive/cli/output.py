@@ -1,0 +1,89 @@
+"""How commands speak: results to stdout (a table, or JSON), progress and remarks to stderr."""
+
+import asyncio
+import json
+import sys
+from collections.abc import Coroutine, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Annotated, Any, Protocol, TypeVar
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+T = TypeVar("T")
+
+JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+
+stderr = Console(stderr=True, highlight=False)
+
+
+def wait_for(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine to its end."""
+    return asyncio.run(work)
+
+
+def print_json(value: Any) -> None:
+    """A result for machines: one JSON document on stdout."""
+    json.dump(value, sys.stdout, ensure_ascii=False, indent=2, default=str)
+    sys.stdout.write("\n")
+
+
+def say(text: str) -> None:
+    """A remark on stderr."""
+    stderr.print(Text(text))
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, title: str | None = None) -> None:
+    """A table for people on stdout; numbers stand right. A cell's text is never read as markup."""
+    rows = [list(row) for row in rows]
+    numeric = [
+        bool(rows) and all(isinstance(row[i], int | float) or row[i] is None for row in rows)
+        for i in range(len(columns))
+    ]
+    table = Table(title=title, title_justify="left", show_edge=False, pad_edge=False)
+    for name, right in zip(columns, numeric, strict=True):
+        table.add_column(name, justify="right" if right else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(Text("–" if cell is None else str(cell)) for cell in row))
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console = Console(highlight=False, width=160)
+    console.print(table)
+
+
+class Tick(Protocol):
+    """Tells how far a work has come."""
+
+    def __call__(self, done: int, total: int | None = None) -> None:
+        """`done` of `total` steps; None: unknown."""
+
+
+@contextmanager
+def progress(what: str) -> Iterator[Tick]:
+    """A progress line on stderr; on no terminal a line when the work begins and one when it ends."""
+    if not stderr.is_terminal:
+        last = [0]
+
+        def count(done: int, total: int | None = None) -> None:
+            last[0] = done
+
+        yield count
+        stderr.print(Text(f"{what}: {last[0]}"))
+        return
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=stderr, transient=False) as bar:
+        task = bar.add_task(what, total=None)
+
+        def tick(done: int, total: int | None = None) -> None:
+            bar.update(task, completed=done, total=total)
+
+        yield tick
