@@ -1,0 +1,276 @@
+"""The schema's way: upgrades under an advisory lock, and a check that schema and model agree.
+
+Alembic's migrations lie in `migrations/`. Procrastinate keeps tables of its own: its whole schema is applied
+once, and from then on each of its packaged migrations that the recorded one does not include, so that a newer
+release of it needs no migration of ours.
+"""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from alembic import command
+from alembic.autogenerate import compare_metadata
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection, create_engine, exc, text
+from sqlalchemy.pool import NullPool
+
+from medlive.db.session import connect_arguments, is_unavailable, parse_url, unavailable
+from medlive.db.tables import Base
+from medlive.errors import ConfigError, DatabaseUnavailable
+
+_LOCK = 0x6D65646C  # "medl"
+_LOCK_WAIT = "5min"
+_QUEUE = "procrastinate"
+
+IMMUTABLE = (
+    "thread_revisions",
+    "prompts",
+    "replies",
+    "curations",
+    "agent_calls",
+    "elements",
+    "requirements",
+    "passages",
+    "claim_verdicts",
+    "claim_evidence",
+    "controller_checks",
+    "case_revisions",
+    "criteria",
+)
+"""Tables whose rows are only ever added; triggers refuse the rest."""
+
+TRIGGERS = frozenset(
+    {(table, f"{table}_{what}") for table in IMMUTABLE for what in ("immutable", "not_truncated")}
+    | {(t, f"{t}_{w}") for t in ("snapshots", "snapshot_members") for w in ("frozen", "not_truncated")}
+)
+"""(table, trigger) of every trigger that must be there."""
+
+
+def upgrade(url: str) -> bool:
+    """Whether anything had to be done to bring the schema to its newest state.
+
+    One process at a time does it; another waits up to five minutes for it. Raises DatabaseUnavailable, and
+    ConfigError when the database is newer than this program.
+    """
+    with _connected(url) as connection:
+        if _is_newest(connection):
+            return False
+        connection.execute(text(f"SET lock_timeout = '{_LOCK_WAIT}'"))
+        connection.execute(text("SELECT pg_advisory_lock(:key)"), {"key": _LOCK})
+        connection.commit()
+        try:
+            if _is_newest(connection):
+                return False
+            _refuse_newer(connection)
+            command.upgrade(_config(connection), "head")
+            _upgrade_queue(connection)
+        finally:
+            connection.rollback()
+            connection.execute(text("SELECT pg_advisory_unlock(:key)"), {"key": _LOCK})
+            connection.commit()
+        return True
+
+
+def current(url: str) -> str | None:
+    """The revision of the database's schema; None when it has none yet."""
+    with _connected(url) as connection:
+        return _revision(connection)
+
+
+def head() -> str:
+    """The newest revision that this program knows."""
+    found = _scripts().get_current_head()
+    if found is None:
+        raise ConfigError(f"there are no migrations in {_folder()}")
+    return found
+
+
+def check(url: str) -> list[str]:
+    """What differs between the database and what this program expects; empty when all is well.
+
+    Tables, columns, types, defaults, comments, keys, CHECKs, indexes, triggers, and Procrastinate's version.
+    """
+    with _connected(url) as connection:
+        revision = _revision(connection)
+        if revision != head():
+            return [f"the schema is at revision {revision}, the program at {head()}"]
+        context = MigrationContext.configure(
+            connection,
+            opts={"include_name": include_name, "compare_type": True, "compare_server_default": True},
+        )
+        found = [_told(difference) for difference in compare_metadata(context, Base.metadata)]
+        found += _differing_definitions(connection)
+        found += _missing_triggers(connection)
+        if _queue_migration(connection) != _newest_queue_migration():
+            found.append("Procrastinate's tables are not at the installed version")
+        return found
+
+
+def include_name(name: str | None, type_: str, parent_names: Any) -> bool:
+    """Whether alembic should look at an object: all but Procrastinate's own."""
+    return type_ != "table" or not (name or "").startswith(f"{_QUEUE}_")
+
+
+@contextmanager
+def _connected(url: str) -> Iterator[Connection]:
+    parsed = parse_url(url)
+    engine = create_engine(parsed, poolclass=NullPool, connect_args=connect_arguments())
+    try:
+        with engine.connect() as connection:
+            yield connection
+    except exc.DBAPIError as error:
+        if is_unavailable(error):
+            raise unavailable(parsed, error) from error
+        if getattr(error.orig, "sqlstate", None) == "55P03":
+            raise DatabaseUnavailable(
+                "another process holds a lock that the upgrade needs", hint="try again when it has finished"
+            ) from error
+        raise
+    finally:
+        engine.dispose()
+
+
+def _folder() -> Path:
+    """`migrations/` beside the package in a checkout, or the copy inside an installed one."""
+    package = Path(str(resources.files("medlive")))
+    for folder in (package / "_migrations", package.parent / "migrations"):
+        if (folder / "env.py").is_file():
+            return folder
+    raise ConfigError("the migrations are not installed with medlive")
+
+
+def _config(connection: Connection | None = None) -> Config:
+    config = Config()
+    config.set_main_option("script_location", str(_folder()).replace("%", "%%"))
+    config.attributes["connection"] = connection
+    return config
+
+
+def _scripts() -> ScriptDirectory:
+    return ScriptDirectory.from_config(_config())
+
+
+def _revision(connection: Connection) -> str | None:
+    found = MigrationContext.configure(connection).get_current_revision()
+    connection.rollback()
+    return found
+
+
+def _is_newest(connection: Connection) -> bool:
+    return _revision(connection) == head() and _queue_migration(connection) == _newest_queue_migration()
+
+
+def _refuse_newer(connection: Connection) -> None:
+    revision = _revision(connection)
+    if revision is not None and revision not in {s.revision for s in _scripts().walk_revisions()}:
+        raise ConfigError(
+            f"the database is at revision {revision}, which this medlive does not know",
+            hint="it was upgraded by a newer medlive: install that one",
+        )
+
+
+# --- Procrastinate ---------------------------------------------------------------------------------------
+
+
+def _newest_queue_migration() -> str:
+    folder = resources.files("procrastinate.sql").joinpath("migrations")
+    return max(entry.name for entry in folder.iterdir() if entry.name.endswith(".sql"))
+
+
+def _queue_migration(connection: Connection) -> str | None:
+    if connection.scalar(text("SELECT to_regclass('components')")) is None:
+        return None
+    query = text("SELECT migration FROM components WHERE name = :name")
+    found: str | None = connection.scalar(query, {"name": _QUEUE})
+    connection.rollback()
+    return found
+
+
+def _upgrade_queue(connection: Connection) -> None:
+    """Apply the whole schema, or the migrations after the recorded one; each batch as one transaction."""
+    applied = _queue_migration(connection)
+    newest = _newest_queue_migration()
+    sql = resources.files("procrastinate.sql")
+    if applied is None:
+        scripts = [sql.joinpath("schema.sql")]
+    else:
+        folder = sql.joinpath("migrations")
+        names = sorted(e.name for e in folder.iterdir() if e.name.endswith(".sql"))
+        scripts = [folder.joinpath(name) for name in names if name > applied]
+    for script in scripts:
+        # The driver's own cursor: the text holds percent signs and many statements.
+        connection.connection.cursor().execute(script.read_text(encoding="utf-8"))
+    connection.execute(
+        text(
+            "INSERT INTO components (name, migration) VALUES (:name, :newest) "
+            "ON CONFLICT (name) DO UPDATE SET migration = greatest(components.migration, excluded.migration)"
+        ),
+        {"name": _QUEUE, "newest": newest},
+    )
+    connection.commit()
+
+
+# --- the check -------------------------------------------------------------------------------------------
+
+_CONSTRAINTS = text(
+    "SELECT c.relname AS owner, o.conname AS name, pg_get_constraintdef(o.oid) AS definition "
+    "FROM pg_constraint o JOIN pg_class c ON c.oid = o.conrelid "
+    "WHERE c.relnamespace = to_regnamespace(:schema) AND o.contype <> 'n' AND c.relname = ANY(:tables)"
+)
+_INDEXES = text(
+    "SELECT tablename AS owner, indexname AS name, indexdef AS definition "
+    "FROM pg_indexes WHERE schemaname = :schema AND tablename = ANY(:tables)"
+)
+_TRIGGERS_PRESENT = text(
+    "SELECT c.relname, t.tgname FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid "
+    "WHERE c.relnamespace = to_regnamespace(:schema) AND NOT t.tgisinternal AND t.tgenabled <> 'D'"
+)
+_ASIDE = "medlive_expected"
+
+
+def _differing_definitions(connection: Connection) -> list[str]:
+    """Constraints and indexes whose definition differs from what the model makes.
+
+    Alembic does not compare CHECKs. The model's tables are made aside and PostgreSQL is asked for both, so
+    that its own spelling is compared with its own spelling; then they are undone.
+    """
+    schema = connection.scalar(text("SELECT current_schema()"))
+    try:
+        connection.execute(text(f"CREATE SCHEMA {_ASIDE}"))
+        Base.metadata.create_all(
+            connection.execution_options(schema_translate_map={None: _ASIDE}), checkfirst=False
+        )
+        found = []
+        for query in (_CONSTRAINTS, _INDEXES):
+            actual, expected = (_definitions(connection, query, s) for s in (schema, _ASIDE))
+            for key in sorted(actual.keys() | expected.keys()):
+                if actual.get(key) != expected.get(key):
+                    found.append(f"{key[0]}: {key[1]} is {actual.get(key)}, the model says {expected.get(key)}")
+        return found
+    finally:
+        connection.rollback()
+
+
+def _definitions(connection: Connection, query: Any, schema: str | None) -> dict[tuple[str, str], str]:
+    rows = connection.execute(query, {"schema": schema, "tables": list(Base.metadata.tables)})
+    return {(r.owner, r.name): re.sub(rf"\b{schema}\.", "", r.definition) for r in rows}
+
+
+def _missing_triggers(connection: Connection) -> list[str]:
+    schema = connection.scalar(text("SELECT current_schema()"))
+    present = {tuple(row) for row in connection.execute(_TRIGGERS_PRESENT, {"schema": schema})}
+    connection.rollback()
+    return [f"{table}: trigger {name} is missing or off" for table, name in sorted(TRIGGERS - present)]
+
+
+def _told(difference: Any) -> str:
+    """Alembic's account of a difference in one line."""
+    if isinstance(difference, list):
+        return "; ".join(_told(part) for part in difference)
+    return " ".join(str(getattr(part, "name", part)) for part in difference if part is not None)

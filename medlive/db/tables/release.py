@@ -1,0 +1,216 @@
+"""Tables of what goes out: cases and their rubrics, snapshots, evaluation runs, and the program's own runs."""
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from sqlalchemy import (
+    CheckConstraint,
+    ForeignKey,
+    ForeignKeyConstraint,
+    Identity,
+    Index,
+    SmallInteger,
+    UniqueConstraint,
+)
+from sqlalchemy.orm import Mapped, mapped_column
+
+from medlive.db.tables.base import Base, enum_column, is_digest, now_column, one_of
+from medlive.db.tables.intake import RUN_ENDS, RunOutcome
+from medlive.rubric.model import SPECIALTIES, UNKNOWN_SPECIALTY, Axis, Theme
+
+_WEEK = r"^\d{4}\.W(0[1-9]|[1-4]\d|5[0-3])$"
+
+
+class CaseStatus(StrEnum):
+    """Whether a case may enter the next snapshot."""
+
+    READY = "ready"
+    HELD = "held"
+    WITHDRAWN = "withdrawn"
+
+
+class SnapshotState(StrEnum):
+    """Whether a snapshot may still change."""
+
+    BUILDING = "building"
+    FROZEN = "frozen"
+
+
+class CaseRow(Base):
+    """A benchmark case, whatever its wording is at present."""
+
+    __tablename__ = "cases"
+    __table_args__ = (
+        one_of("status", CaseStatus),
+        CheckConstraint("id ~ '^ml-[0-9a-f]{12,}$'", name="id_form"),
+        CheckConstraint("(status = 'ready') = (status_reason IS NULL)", name="status_has_reason"),
+        {"comment": "Cases made from threads"},
+    )
+
+    id: Mapped[str] = mapped_column(primary_key=True, comment="A keyed hash that tells nothing of the thread")
+    thread_id: Mapped[int] = mapped_column(ForeignKey("threads.id"), unique=True, comment="The thread")
+    status: Mapped[CaseStatus] = enum_column(CaseStatus, comment="ready, held or withdrawn")
+    status_reason: Mapped[str | None] = mapped_column(comment="Why it is held or withdrawn; NULL when ready")
+    created_at: Mapped[datetime] = now_column("When the case was first made")
+
+
+class CaseRevisionRow(Base):
+    """A case's content as it once was."""
+
+    __tablename__ = "case_revisions"
+    __table_args__ = (
+        one_of("theme", Theme),
+        one_of("specialty", (*SPECIALTIES, UNKNOWN_SPECIALTY)),
+        one_of("language", ("en", "zh")),
+        is_digest("content_digest"),
+        CheckConstraint("revision >= 1", name="revision_positive"),
+        CheckConstraint("narrative <> '' AND query <> '' AND advice <> ''", name="text_not_empty"),
+        CheckConstraint("publishable = (unpublishable_reason IS NULL)", name="unpublishable_has_reason"),
+        Index(None, "curation_id"),
+        {"comment": "The content of cases, one row for each state; rows are never changed"},
+    )
+
+    case_id: Mapped[str] = mapped_column(ForeignKey("cases.id"), primary_key=True, comment="The case")
+    revision: Mapped[int] = mapped_column(primary_key=True, comment="Its place among the revisions, from 1")
+    curation_id: Mapped[int] = mapped_column(ForeignKey("curations.id"), comment="The decision it came from")
+    language: Mapped[str] = mapped_column(comment="en or zh")
+    source: Mapped[str] = mapped_column(ForeignKey("sources.name"), comment="The community")
+    posted_at: Mapped[datetime] = mapped_column(comment="When the thread was opened")
+    specialty: Mapped[str] = mapped_column(comment="One of the closed list, or unknown")
+    theme: Mapped[Theme] = enum_column(Theme, comment="What the case chiefly tests")
+    narrative: Mapped[str] = mapped_column(comment="N")
+    query: Mapped[str] = mapped_column(comment="Q")
+    advice: Mapped[str] = mapped_column(comment="A")
+    publishable: Mapped[bool] = mapped_column(comment="Whether it may be released")
+    unpublishable_reason: Mapped[str | None] = mapped_column(comment="Why not; NULL when it may")
+    content_digest: Mapped[str] = mapped_column(comment="The digest of all above and of the criteria")
+    created_at: Mapped[datetime] = now_column("When this content was made")
+
+
+class CriterionRow(Base):
+    """A rubric criterion of a case revision."""
+
+    __tablename__ = "criteria"
+    __table_args__ = (
+        ForeignKeyConstraint(["case_id", "revision"], ["case_revisions.case_id", "case_revisions.revision"]),
+        UniqueConstraint("case_id", "revision", "position"),
+        one_of("axis", Axis),
+        CheckConstraint("points BETWEEN -10 AND 10 AND points <> 0", name="points_range"),
+        CheckConstraint("criterion <> ''", name="criterion_not_empty"),
+        {"comment": "The weighted criteria of case revisions; rows are never changed"},
+    )
+
+    case_id: Mapped[str] = mapped_column(primary_key=True, comment="The case")
+    revision: Mapped[int] = mapped_column(primary_key=True, comment="The case's revision")
+    criterion_id: Mapped[str] = mapped_column(primary_key=True, comment="c1, c2, … within the case revision")
+    position: Mapped[int] = mapped_column(SmallInteger, comment="Its place in the rubric")
+    criterion: Mapped[str] = mapped_column(comment="What is met or not met")
+    axis: Mapped[Axis] = enum_column(Axis, comment="What it measures")
+    points: Mapped[int] = mapped_column(SmallInteger, comment="Its weight; the sign is the polarity")
+    advice_id: Mapped[str] = mapped_column(comment="The advice element it came from")
+
+
+class SnapshotRow(Base):
+    """A weekly release."""
+
+    __tablename__ = "snapshots"
+    __table_args__ = (
+        one_of("state", SnapshotState),
+        is_digest("manifest_digest"),
+        CheckConstraint(f"version ~ '{_WEEK}'", name="version_form"),
+        CheckConstraint("parent < version", name="parent_is_earlier"),
+        CheckConstraint(
+            "(state = 'frozen') = (num_nonnulls(frozen_at, manifest, manifest_digest, cases, criteria, "
+            "publishable, why_not, path) = 8)",
+            name="frozen_is_whole",
+        ),
+        CheckConstraint("cases >= 0 AND criteria >= 0", name="counts_not_negative"),
+        CheckConstraint("publishable = (jsonb_array_length(why_not) = 0)", name="unpublishable_has_reason"),
+        {"comment": "Snapshots; a frozen one and its members cannot be changed or deleted"},
+    )
+
+    version: Mapped[str] = mapped_column(primary_key=True, comment="The ISO week, YYYY.WNN")
+    parent: Mapped[str | None] = mapped_column(
+        ForeignKey("snapshots.version"), comment="The snapshot before; NULL for the first"
+    )
+    state: Mapped[SnapshotState] = enum_column(SnapshotState, comment="building or frozen")
+    created_at: Mapped[datetime] = now_column("When it was begun")
+    frozen_at: Mapped[datetime | None] = mapped_column(comment="When it was frozen")
+    manifest: Mapped[dict[str, Any] | None] = mapped_column(comment="The manifest as written")
+    manifest_digest: Mapped[str | None] = mapped_column(comment="The digest of manifest.json's bytes")
+    cases: Mapped[int | None] = mapped_column(comment="How many cases it holds")
+    criteria: Mapped[int | None] = mapped_column(comment="How many criteria it holds")
+    publishable: Mapped[bool | None] = mapped_column(comment="Whether it may be released")
+    why_not: Mapped[list[Any] | None] = mapped_column(comment="The reasons why it may not; empty when it may")
+    path: Mapped[str | None] = mapped_column(comment="Where its folder was written")
+
+
+class SnapshotMemberRow(Base):
+    """A case revision in a snapshot."""
+
+    __tablename__ = "snapshot_members"
+    __table_args__ = (
+        ForeignKeyConstraint(["case_id", "revision"], ["case_revisions.case_id", "case_revisions.revision"]),
+        CheckConstraint("first_release <= version", name="released_before"),
+        Index(None, "case_id"),
+        {"comment": "The case revisions of snapshots"},
+    )
+
+    version: Mapped[str] = mapped_column(ForeignKey("snapshots.version"), primary_key=True, comment="The snapshot")
+    case_id: Mapped[str] = mapped_column(primary_key=True, comment="The case")
+    revision: Mapped[int] = mapped_column(comment="The case's revision")
+    first_release: Mapped[str] = mapped_column(
+        ForeignKey("snapshots.version"), comment="The first snapshot that held the case"
+    )
+
+
+class EvaluationRunRow(Base):
+    """A model's evaluation, as its run folder tells it."""
+
+    __tablename__ = "evaluation_runs"
+    __table_args__ = (
+        is_digest("run_digest"),
+        {"comment": "Evaluations that were recorded; the run folder is the log"},
+    )
+
+    id: Mapped[int] = mapped_column(Identity(always=True), primary_key=True, comment="The record's number")
+    run_digest: Mapped[str] = mapped_column(unique=True, comment="The digest of the run")
+    snapshot_version: Mapped[str] = mapped_column(comment="The snapshot evaluated on, ours or another's")
+    model: Mapped[str] = mapped_column(comment="The model evaluated")
+    grader: Mapped[str] = mapped_column(comment="The grader")
+    path: Mapped[str] = mapped_column(comment="The run folder")
+    scores: Mapped[dict[str, Any]] = mapped_column(comment="The scores with their metric's name")
+    created_at: Mapped[datetime] = now_column("When it was recorded")
+
+
+class PipelineRunRow(Base):
+    """One command that changed something."""
+
+    __tablename__ = "pipeline_runs"
+    __table_args__ = (
+        one_of("outcome", RunOutcome),
+        CheckConstraint(f"iso_week ~ '{_WEEK}'", name="iso_week_form"),
+        CheckConstraint(RUN_ENDS, name="ends_when_not_running"),
+        {"comment": "The program's own runs: which code with which settings did what"},
+    )
+
+    id: Mapped[int] = mapped_column(Identity(always=True), primary_key=True, comment="The run's number")
+    command: Mapped[str] = mapped_column(comment="The command")
+    iso_week: Mapped[str | None] = mapped_column(comment="The ISO week it worked for; NULL: none")
+    code_version: Mapped[str] = mapped_column(comment="medlive's version")
+    settings: Mapped[dict[str, Any]] = mapped_column(comment="The effective settings, without secrets")
+    started_at: Mapped[datetime] = now_column("When it began")
+    finished_at: Mapped[datetime | None] = mapped_column(comment="When it ended; NULL while it runs")
+    outcome: Mapped[RunOutcome] = enum_column(RunOutcome, comment="running, done or failed")
+    counts: Mapped[dict[str, Any]] = mapped_column(server_default="{}", comment="What happened")
+
+
+class ComponentRow(Base):
+    """How far a library's own tables have been brought."""
+
+    __tablename__ = "components"
+    __table_args__ = ({"comment": "Libraries that keep tables here, and how far their schema has come"},)
+
+    name: Mapped[str] = mapped_column(primary_key=True, comment="The library")
+    migration: Mapped[str] = mapped_column(comment="The last of its migrations that is applied")

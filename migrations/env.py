@@ -1,0 +1,28 @@
+"""Runs migrations on the connection that `medlive.db.migrate` hands over, holding its advisory lock."""
+
+from alembic import context
+from sqlalchemy import text
+
+from medlive.db.migrate import include_name
+from medlive.db.tables import Base
+
+
+def run() -> None:
+    """Each migration in a transaction of its own, none waiting long for a lock nor working without end."""
+    connection = context.config.attributes["connection"]
+    connection.execute(text("SET lock_timeout = '10s'"))
+    connection.execute(text("SET statement_timeout = '15min'"))
+    connection.commit()
+    context.configure(
+        connection=connection,
+        target_metadata=Base.metadata,
+        transaction_per_migration=True,
+        include_name=include_name,
+        compare_type=True,
+        compare_server_default=True,
+    )
+    with context.begin_transaction():
+        context.run_migrations()
+
+
+run()
