@@ -1,0 +1,36 @@
+"""`medlive llm`: the rules engine as an OpenAI-compatible endpoint."""
+
+from typing import Annotated
+
+import typer
+
+from medlive.cli.output import say, wait_for
+from medlive.config import load_settings
+
+app = typer.Typer(no_args_is_help=True)
+
+
+@app.callback()
+def group() -> None:
+    """The rules engine as an OpenAI-compatible endpoint."""
+
+
+@app.command()
+def serve(
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 picks a free one.")] = 8088,
+    latency_ms: Annotated[
+        float, typer.Option("--latency-ms", min=0, help="Wait this long before each answer, for benchmarks.")
+    ] = 0.0,
+) -> None:
+    """Serve the rules engine and the sample models at /v1/chat/completions until stopped."""
+    from medlive.service.endpoint import serve_rules
+
+    async def run() -> None:
+        import asyncio
+
+        async with serve_rules(load_settings().settings, host=host, port=port, latency_ms=latency_ms) as url:
+            say(f"serving rules, sample-generic and sample-evidence at {url} (stop with Ctrl-C)")
+            await asyncio.Event().wait()
+
+    wait_for(run())
