@@ -259,8 +259,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m medlive.demo.communities", description=__doc__)
     parser.add_argument("--port", type=int, default=8800, help="first of four ports (default 8800)")
     logging.basicConfig(level=logging.INFO, format="%(message)s")
+    first_port = parser.parse_args().port
+    if not 1 <= first_port <= 65_532:
+        parser.error("--port must be from 1 to 65532")
     try:
-        asyncio.run(_serve_until_stopped(parser.parse_args().port))
+        asyncio.run(_serve_until_stopped(first_port))
+    except OSError as exc:
+        parser.exit(3, f"{parser.prog}: {exc}\n")
     except KeyboardInterrupt:
         logging.info("stopped")
 
