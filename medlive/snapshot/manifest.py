@@ -1,0 +1,104 @@
+"""The manifest: what a snapshot holds, how it was made, and the digest of each of its files."""
+
+import json
+from datetime import datetime
+from typing import Annotated, Literal
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints
+
+Hex = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+Digest = Annotated[str, StringConstraints(pattern=r"^sha256:[0-9a-f]{64}$")]
+Version = Annotated[str, StringConstraints(pattern=r"^[0-9]{4}\.W[0-9]{2}$")]
+Guid = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$")]
+Count = Annotated[int, Field(ge=0)]
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class FileEntry(_Frozen):
+    """One file: `rows` is None where a file has no rows."""
+
+    size: Count
+    sha256: Hex
+    rows: Count | None = None
+
+
+class EngineUse(_Frozen):
+    """Which engine and model did a role's work."""
+
+    role: str
+    engine: str
+    """"rules" or "openai"."""
+    model: str
+
+
+class EvidenceUse(_Frozen):
+    """The evidence that verdicts rest on."""
+
+    retriever: str
+    index_digest: str
+    corpora: dict[str, str]
+    """Corpus name → corpus digest."""
+    passages: Count
+
+
+class Provenance(_Frozen):
+    """How the cases were made: code, engines, prompts, evidence, thresholds."""
+
+    code_version: str
+    engines: tuple[EngineUse, ...]
+    prompts: dict[str, Digest]
+    """Task name → prompt digest."""
+    evidence: tuple[EvidenceUse, ...]
+    """One entry for each index that a case of this snapshot was judged by."""
+    thresholds: dict[str, bool | int | float | str]
+
+
+class Counts(_Frozen):
+    """How many cases and criteria, and how the cases (the criteria, by axis) divide."""
+
+    cases: Count
+    criteria: Count
+    by_language: dict[str, Count]
+    by_source: dict[str, Count]
+    by_theme: dict[str, Count]
+    by_specialty: dict[str, Count]
+    by_axis: dict[str, Count]
+    by_month: dict[str, Count]
+
+
+class Manifest(_Frozen):
+    """`manifest.json`."""
+
+    format: Literal["medlive-snapshot"] = "medlive-snapshot"
+    format_version: Literal[1] = 1
+    version: Version
+    created_at: AwareDatetime
+    parent: Version | None
+    publishable: bool
+    why_not: tuple[str, ...]
+    """Why it may not be published; empty exactly when it may."""
+    counts: Counts
+    provenance: Provenance
+    writers: dict[str, str]
+    """Format → the library and version that wrote it, for files that are derived and not canonical."""
+    canary: Guid
+    """A text that holds this GUID was copied from the snapshot."""
+    files: dict[str, FileEntry]
+    """Every file of the folder but this one, SHA256SUMS and its signature."""
+
+    def text(self) -> str:
+        """The manifest as its file holds it: JSON, two spaces, keys in order, one line end."""
+        return pretty_json(self.model_dump(mode="json"))
+
+
+def moment_text(moment: datetime) -> str:
+    """A moment as `2026-11-21T02:40:31Z`, whole seconds."""
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def pretty_json(value: object) -> str:
+    """JSON for people: two spaces, keys sorted, UTF-8 kept, a line end."""
+    return json.dumps(value, ensure_ascii=False, sort_keys=True, indent=2, allow_nan=False) + "\n"

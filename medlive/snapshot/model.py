@@ -1,0 +1,188 @@
+"""The snapshot's rows: a frozen case and its criteria, as every file of a snapshot spells them."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, timedelta
+from typing import Any, Final
+
+from medlive.digest import canonical_json
+
+VERSION = re.compile(r"(?P<year>\d{4})\.W(?P<week>\d{2})")
+"""A snapshot's version: an ISO week, `2026.W47`."""
+
+CASE_ID: Final = re.compile(r"[^\s/\\\x00-\x1f\x7f]{1,200}")
+"""What may be an id: no space, slash or control character, since ids become file names and anchors."""
+
+
+def week_end(version: str) -> date | None:
+    """The Sunday of a version's ISO week, or None where the text names no week."""
+    match = VERSION.fullmatch(version)
+    if match is None:
+        return None
+    try:
+        return date.fromisocalendar(int(match["year"]), int(match["week"]), 7)
+    except ValueError:
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotCriterion:
+    """One criterion of a frozen case."""
+
+    criterion_id: str
+    """Unique in the snapshot."""
+    case_id: str
+    revision: int
+    position: int
+    """From 1, in the order of the rubric."""
+    criterion: str
+    axis: str
+    """One of `medlive.rubric.model.Axis`."""
+    points: int
+    """In [-10, 10], never 0."""
+
+    def row(self) -> dict[str, Any]:
+        """The criterion as a row of `data/criteria.jsonl`."""
+        return {
+            "criterion_id": self.criterion_id,
+            "case_id": self.case_id,
+            "revision": self.revision,
+            "position": self.position,
+            "criterion": self.criterion,
+            "axis": self.axis,
+            "points": self.points,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotCase:
+    """One revision of a case, frozen with its rubric."""
+
+    case_id: str
+    revision: int
+    first_release: str
+    """The version that first held this case."""
+    language: str
+    """"en" or "zh"."""
+    source: str
+    posted_at: date
+    """The day, in UTC: the hour would help nobody but who looks for the thread. A datetime is cut to its day."""
+    specialty: str
+    theme: str
+    narrative: str
+    query: str
+    advice: str
+    criteria: tuple[SnapshotCriterion, ...] = field(default=())
+    """In the order of their positions."""
+
+    def __post_init__(self) -> None:
+        if isinstance(self.posted_at, datetime):
+            moment = self.posted_at
+            day = moment.astimezone(UTC).date() if moment.tzinfo else moment.date()
+            object.__setattr__(self, "posted_at", day)
+
+    def row(self) -> dict[str, Any]:
+        """The case as a row of `data/cases.jsonl`, its criteria left out."""
+        return {
+            "case_id": self.case_id,
+            "revision": self.revision,
+            "first_release": self.first_release,
+            "language": self.language,
+            "source": self.source,
+            "posted_at": self.posted_at.isoformat(),
+            "specialty": self.specialty,
+            "theme": self.theme,
+            "narrative": self.narrative,
+            "query": self.query,
+            "advice": self.advice,
+        }
+
+    def record(self) -> dict[str, Any]:
+        """The case as one nested record: its row, and under `criteria` the criteria's rows."""
+        return {**self.row(), "criteria": [c.row() for c in self.criteria]}
+
+
+CASE_FIELDS: Final[Mapping[str, type]] = {
+    "case_id": str,
+    "revision": int,
+    "first_release": str,
+    "language": str,
+    "source": str,
+    "posted_at": str,
+    "specialty": str,
+    "theme": str,
+    "narrative": str,
+    "query": str,
+    "advice": str,
+}
+"""Columns of cases, in order, with the type of their JSON value."""
+
+CRITERION_FIELDS: Final[Mapping[str, type]] = {
+    "criterion_id": str,
+    "case_id": str,
+    "revision": int,
+    "position": int,
+    "criterion": str,
+    "axis": str,
+    "points": int,
+}
+"""Columns of criteria, in order, with the type of their JSON value."""
+
+
+def row_fault(row: object, fields: Mapping[str, type]) -> str | None:
+    """What keeps a parsed JSON value from being a row of these columns, or None when nothing does."""
+    if not isinstance(row, dict):
+        return f"an object was expected, a {type(row).__name__} came"
+    if missing := [name for name in fields if name not in row]:
+        return f"without {', '.join(missing)}"
+    if extra := sorted(str(name) for name in row if name not in fields):
+        return f"unknown fields {', '.join(extra)}"
+    for name, kind in fields.items():
+        if type(row[name]) is not kind:
+            return f"{name} should be {kind.__name__}, is {type(row[name]).__name__}"
+    return None
+
+
+def case_from_rows(row: Mapping[str, Any], criteria: Sequence[Mapping[str, Any]]) -> SnapshotCase:
+    """A case from rows in which `row_fault` found nothing. Raises ValueError for a date that is none."""
+    return SnapshotCase(
+        **{**row, "posted_at": date.fromisoformat(row["posted_at"])},
+        criteria=tuple(SnapshotCriterion(**c) for c in sorted(criteria, key=lambda c: c["position"])),
+    )
+
+
+def livemedbench_record(row: Mapping[str, Any], criteria: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """A case in LiveMedBench's format, from its row and its criteria's rows."""
+    return {
+        "case_id": row["case_id"],
+        "post_time": f"{row['posted_at']}T00:00:00",
+        "narrative": row["narrative"],
+        "core_request": row["query"],
+        "doctor_advice": row["advice"],
+        "rubric_items": [{"criterion": c["criterion"], "points": c["points"], "axe": c["axis"]} for c in criteria],
+    }
+
+
+def livemedbench_piece(number: int, row: Mapping[str, Any], criteria: Sequence[Mapping[str, Any]]) -> bytes:
+    """The bytes of `livemedbench.json` that the case at that place, from 0, adds."""
+    before = b",\n" if number else b"[\n"
+    return before + canonical_json(livemedbench_record(row, criteria)).encode("utf-8")
+
+
+def livemedbench_end() -> bytes:
+    """The bytes that close `livemedbench.json`."""
+    return b"\n]\n"
+
+
+def line(row: Mapping[str, Any]) -> bytes:
+    """A row as one line of canonical JSON Lines. Raises ValueError for text that UTF-8 cannot hold."""
+    return canonical_json(dict(row)).encode("utf-8") + b"\n"
+
+
+def last_day(version: str) -> date:
+    """The last day a case of that version may be posted on: its Sunday, and a day more for time zones."""
+    end = week_end(version)
+    if end is None:
+        raise ValueError(f"{version!r} is no ISO week of the form YYYY.WNN")
+    return end + timedelta(days=1)
