@@ -1,0 +1,296 @@
+"""Threads and their revisions: saved as they come in, loaded as they were."""
+
+from collections.abc import AsyncIterator, Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from sqlalchemy import and_, exists, func, insert, select
+from sqlalchemy.dialects.postgresql import insert as upsert
+from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.orm import aliased
+from sqlalchemy.sql.elements import ColumnElement
+
+from medlive.db.tables import FilterResultRow, SourceKind, SourceRow, ThreadRevisionRow, ThreadRow
+from medlive.errors import BadInput, MedliveError
+from medlive.threads.model import Message, Role, Thread
+
+_BATCH = 500
+_LONGEST_ID = 500
+
+
+@dataclass(frozen=True, slots=True)
+class SavedThread:
+    """Where a thread lies now."""
+
+    thread_pk: int
+    revision_pk: int
+    """The revision with this content, an earlier one when the content went back to what it was."""
+    status: Literal["new", "revised", "unchanged"]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredThread:
+    """A revision as it is stored."""
+
+    revision_pk: int
+    thread: Thread
+    posted_at_assumed: bool
+    """Whether the thread's `posted_at` was given for want of a date."""
+
+
+async def save_thread(
+    session: AsyncSession,
+    thread: Thread,
+    *,
+    assumed_posted_at: bool = False,
+    import_run_id: int | None = None,
+    fetch_id: int | None = None,
+) -> SavedThread:
+    """Save one thread; see `save_threads`."""
+    saved = await save_threads(
+        session,
+        [thread],
+        assumed_posted_at=[assumed_posted_at],
+        import_run_id=import_run_id,
+        fetch_ids=None if fetch_id is None else [fetch_id],
+    )
+    return saved[0]
+
+
+async def save_threads(
+    session: AsyncSession,
+    threads: Sequence[Thread],
+    *,
+    assumed_posted_at: Sequence[bool] | None = None,
+    import_run_id: int | None = None,
+    fetch_ids: Sequence[int | None] | None = None,
+) -> list[SavedThread]:
+    """Save threads in few statements; the answers are in their order.
+
+    A content that a thread has had before is unchanged, so that the same file imported twice adds nothing,
+    even when it holds several states of a thread. Dates are kept in UTC. Two processes that save the same
+    thread take turns. Raises BadInput for a thread that `check_storable` refuses, before anything is saved.
+    """
+    assumed = list(assumed_posted_at or [False] * len(threads))
+    fetches = list(fetch_ids or [None] * len(threads))
+    ready = []
+    for thread in threads:
+        check_storable(thread)
+        ready.append(_in_utc(thread))
+    saved: list[SavedThread] = []
+    kind = SourceKind.FILE if fetch_ids is None else SourceKind.SITE
+    await ensure_sources(session, {t.source for t in ready}, kind)
+    for start in range(0, len(ready), _BATCH):
+        part = slice(start, start + _BATCH)
+        saved += await _save_batch(session, ready[part], assumed[part], import_run_id, fetches[part])
+    return saved
+
+
+def check_storable(thread: Thread) -> None:
+    """Raise BadInput when the thread's own identity cannot be kept: no source, an id that is missing or longer
+    than 500 characters, or a date without a zone."""
+    if not 1 <= len(thread.source) <= 200:
+        raise BadInput(f"the source's name has {len(thread.source)} characters; 1 to 200 are allowed")
+    if not 1 <= len(thread.thread_id) <= _LONGEST_ID:
+        raise BadInput(f"the thread's id has {len(thread.thread_id)} characters; 1 to {_LONGEST_ID} are allowed")
+    for moment in (thread.posted_at, *(m.posted_at for m in thread.messages)):
+        if moment is not None and moment.tzinfo is None:
+            raise BadInput(f"thread {thread.thread_id!r} has a date without a zone: {moment.isoformat()}")
+
+
+async def ensure_sources(session: AsyncSession, names: Iterable[str], kind: SourceKind) -> None:
+    """Make the rows of sources that are not known yet; a source that was imported and is now harvested
+    becomes a site."""
+    values = [{"name": name, "kind": kind} for name in sorted(set(names))]
+    if not values:
+        return
+    statement = upsert(SourceRow).values(values)
+    if kind is SourceKind.SITE:
+        statement = statement.on_conflict_do_update(
+            index_elements=["name"], set_={"kind": kind}, where=SourceRow.kind != kind
+        )
+    else:
+        statement = statement.on_conflict_do_nothing()
+    await session.execute(statement)
+
+
+async def load_thread(session: AsyncSession, revision_pk: int) -> Thread:
+    """The thread as that revision was. Raises MedliveError when there is none."""
+    return (await load_stored(session, revision_pk)).thread
+
+
+async def load_stored(session: AsyncSession, revision_pk: int) -> StoredThread:
+    """The revision with what is known of it besides its content. Raises MedliveError when there is none."""
+    async for stored in _stored(session, ThreadRevisionRow.id == revision_pk):
+        return stored
+    raise MedliveError(f"there is no thread revision {revision_pk}")
+
+
+async def load_threads(session: AsyncSession, revision_pks: Sequence[int]) -> list[StoredThread]:
+    """The revisions that exist among those named, in the order of their numbers."""
+    return [s async for s in _stored(session, ThreadRevisionRow.id.in_(revision_pks))]
+
+
+async def pending_revisions(session: AsyncSession, *, chain_digest: str, limit: int | None = None) -> list[int]:
+    """The latest revisions that this filter chain has not judged, oldest first."""
+    judged = exists().where(
+        FilterResultRow.revision_id == ThreadRevisionRow.id, FilterResultRow.chain_digest == chain_digest
+    )
+    query = select(ThreadRevisionRow.id).where(is_latest(), ~judged).order_by(ThreadRevisionRow.id).limit(limit)
+    return list(await session.scalars(query))
+
+
+async def iter_corpus_for_dedupe(session: AsyncSession, *, chain_digest: str) -> AsyncIterator[StoredThread]:
+    """The latest revisions that passed this filter chain, oldest first, streamed: what a new thread may be a
+    duplicate of."""
+    passed = exists().where(
+        FilterResultRow.revision_id == ThreadRevisionRow.id,
+        FilterResultRow.chain_digest == chain_digest,
+        FilterResultRow.passed,
+    )
+    async for stored in _stored(session, and_(is_latest(), passed)):
+        yield stored
+
+
+def is_latest() -> ColumnElement[bool]:
+    """The condition that a `ThreadRevisionRow` is its thread's latest."""
+    later = aliased(ThreadRevisionRow)
+    return ~exists().where(
+        later.thread_id == ThreadRevisionRow.thread_id, later.revision > ThreadRevisionRow.revision
+    )
+
+
+async def _stored(session: AsyncSession, condition: ColumnElement[bool]) -> AsyncIterator[StoredThread]:
+    row = ThreadRevisionRow
+    query = (
+        select(
+            row.id,
+            ThreadRow.source,
+            ThreadRow.thread_id.label("source_id"),
+            ThreadRow.url,
+            row.title,
+            row.language,
+            row.tags,
+            row.posted_at,
+            row.posted_at_assumed,
+            row.messages,
+        )
+        .join(ThreadRow, ThreadRow.id == row.thread_id)
+        .where(condition)
+        .order_by(row.id)
+    )
+    async for found in await session.stream(query, execution_options={"yield_per": _BATCH}):
+        thread = Thread(
+            source=found.source,
+            thread_id=found.source_id,
+            url=found.url,
+            title=found.title,
+            language=found.language,
+            tags=tuple(found.tags),
+            posted_at=found.posted_at,
+            messages=tuple(_message(m) for m in found.messages),
+        )
+        yield StoredThread(found.id, thread, found.posted_at_assumed)
+
+
+async def _save_batch(
+    session: AsyncSession,
+    threads: Sequence[Thread],
+    assumed: Sequence[bool],
+    import_run_id: int | None,
+    fetch_ids: Sequence[int | None],
+) -> list[SavedThread]:
+    keys = [(t.source, t.thread_id) for t in threads]
+    urls = dict(zip(keys, (t.url for t in threads), strict=True))
+    # The rows are locked here, in one order for everybody: who comes second waits, and sees what was added.
+    statement = upsert(ThreadRow).values(
+        [{"source": s, "thread_id": i, "url": url} for (s, i), url in sorted(urls.items())]
+    )
+    statement = statement.on_conflict_do_update(
+        index_elements=["source", "thread_id"],
+        set_={"url": statement.excluded.url, "last_seen_at": func.greatest(func.now(), ThreadRow.last_seen_at)},
+    )
+    returned = await session.execute(statement.returning(ThreadRow.id, ThreadRow.source, ThreadRow.thread_id))
+    pks = {(source, thread_id): pk for pk, source, thread_id in returned}
+
+    row = ThreadRevisionRow
+    known: dict[int, dict[str, int]] = {}
+    latest: dict[int, int] = {}
+    found = await session.execute(
+        select(row.thread_id, row.digest, row.id, row.revision).where(row.thread_id.in_(pks.values()))
+    )
+    for thread_pk, digest, revision_pk, revision in found:
+        known.setdefault(thread_pk, {})[digest] = revision_pk
+        latest[thread_pk] = max(latest.get(thread_pk, 0), revision)
+
+    rows: list[dict[str, Any]] = []
+    plan: list[tuple[int, str, Literal["new", "revised", "unchanged"]]] = []
+    for thread, key, is_assumed, fetch_id in zip(threads, keys, assumed, fetch_ids, strict=True):
+        thread_pk, digest = pks[key], thread.digest
+        seen = known.setdefault(thread_pk, {})
+        if digest in seen:
+            plan.append((thread_pk, digest, "unchanged"))
+            continue
+        seen[digest] = 0
+        latest[thread_pk] = latest.get(thread_pk, 0) + 1
+        plan.append((thread_pk, digest, "new" if latest[thread_pk] == 1 else "revised"))
+        rows.append(
+            {
+                "thread_id": thread_pk,
+                "revision": latest[thread_pk],
+                "digest": digest,
+                "title": thread.title,
+                "language": thread.language,
+                "tags": list(thread.tags),
+                "posted_at": thread.posted_at,
+                "posted_at_assumed": is_assumed and thread.posted_at is not None,
+                "messages": [_message_json(m) for m in thread.messages],
+                "fetch_id": fetch_id,
+                "import_run_id": import_run_id if fetch_id is None else None,
+            }
+        )
+    if rows:
+        added = await session.execute(insert(row).returning(row.id, row.thread_id, row.digest), rows)
+        for revision_pk, thread_pk, digest in added:
+            known[thread_pk][digest] = revision_pk
+    return [SavedThread(pk, known[pk][digest], status) for pk, digest, status in plan]
+
+
+def _in_utc(thread: Thread) -> Thread:
+    """The same thread with its dates in UTC, so that one moment told in two zones is one content."""
+    return replace(
+        thread,
+        posted_at=_utc(thread.posted_at),
+        messages=tuple(
+            m if m.posted_at is None else replace(m, posted_at=_utc(m.posted_at)) for m in thread.messages
+        ),
+    )
+
+
+def _utc(moment: datetime | None) -> datetime | None:
+    return None if moment is None else moment.astimezone(UTC)
+
+
+def _message_json(message: Message) -> dict[str, Any]:
+    return {
+        "id": message.id,
+        "author": message.author,
+        "role": message.role.value,
+        "verified": message.verified,
+        "text": message.text,
+        "posted_at": message.posted_at.isoformat() if message.posted_at else None,
+        "media": list(message.media),
+    }
+
+
+def _message(value: dict[str, Any]) -> Message:
+    return Message(
+        id=value["id"],
+        author=value["author"],
+        role=Role(value["role"]),
+        verified=value["verified"],
+        text=value["text"],
+        posted_at=datetime.fromisoformat(value["posted_at"]) if value["posted_at"] else None,
+        media=tuple(value["media"]),
+    )
