@@ -214,15 +214,17 @@ def _message(position: int, entry: _Entry, asks: bool, marked: set[str], anonymi
 
 
 def _check_strays(page: Page, tree: LexborHTMLParser, body: LexborNode) -> None:
-    """No unknown block with text stands between the case and the comments. Raises LayoutError."""
+    """Between the case and the last known block below it stands no unknown text. Raises LayoutError."""
     known = {node.mem_id for selector in _HEAD for node in tree.css(selector)}
+    stray: LexborNode | None = None
     beside = body.next
     while beside is not None:
-        if beside.is_element_node and beside.mem_id not in known:
-            if any(beside.css_first(selector) is not None for selector in _HEAD):
-                return
-            if len(readable(beside).text) > _MAX_STRAY_TEXT:
-                raise LayoutError(page.url, ".case_result or .inc_c after .content_body", found=f"<{beside.tag}>")
+        if beside.is_element_node:
+            if beside.mem_id in known or any(beside.css_first(selector) is not None for selector in _HEAD):
+                if stray is not None:
+                    raise LayoutError(page.url, ".case_result after .content_body", found=f"<{stray.tag}>")
+            elif stray is None and len(readable(beside).text) > _MAX_STRAY_TEXT:
+                stray = beside
         beside = beside.next
 
 

@@ -2,8 +2,9 @@
 
 import asyncio
 import gzip
-import itertools
+import ssl
 import time
+import tracemalloc
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -140,17 +141,22 @@ async def test_absent_robots_allow_everything(community: Community, status: int)
 async def test_requests_keep_the_longest_interval_asked_for(community: Community) -> None:
     community.robots = robots("User-agent: *\nCrawl-delay: 0.2\n")
     async with Fetcher(quick(concurrency_per_host=2)) as fetcher:
+        started = time.monotonic()
         await asyncio.gather(*(fetcher.fetch(f"{community.base}/{n}", community.policy()) for n in range(4)))
-    moments = [moment for _, moment in community.asked if _ != "/robots.txt"]
-    gaps = [later - earlier for earlier, later in itertools.pairwise(moments)]
-    assert min(gaps) >= 0.15, gaps
+    assert community.asked[-1][1] - started >= 0.6, "four pages have three pauses between them"
     community.asked.clear()
-    community.robots = robots("")
+    community.robots = robots("User-agent: *\nRequest-rate: 1/10s\nCrawl-delay: 0.01\n")
     async with Fetcher(quick()) as fetcher:
+        await fetcher.fetch(f"{community.base}/0", community.policy(min_interval_s=0.2))
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(fetcher.fetch(f"{community.base}/1", community.policy()), 0.5)
+    community.robots = robots("")
+    community.asked.clear()
+    async with Fetcher(quick()) as fetcher:
+        started = time.monotonic()
         for n in range(2):
             await fetcher.fetch(f"{community.base}/{n}", community.policy(min_interval_s=0.2))
-    moments = [moment for _, moment in community.asked]
-    assert moments[2] - moments[0] >= 0.3, "robots.txt takes its turn as well"
+    assert community.asked[-1][1] - started >= 0.4, "robots.txt takes its turn as well"
 
 
 async def test_no_more_than_the_allowed_requests_at_a_time(community: Community) -> None:
@@ -278,6 +284,18 @@ async def test_hosts_beyond_the_list_and_private_addresses_are_refused(community
     assert community.asked == []
 
 
+async def test_a_pinned_connection_still_names_its_host_to_tls() -> None:
+    named: list[str | None] = []
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.sni_callback = lambda _socket, name, _context: named.append(name)
+    server = await asyncio.start_server(lambda _reader, writer: writer.close(), "127.0.0.1", 0, ssl=context)
+    port = server.sockets[0].getsockname()[1]
+    async with server, Fetcher(quick(retries={})) as fetcher:
+        with pytest.raises(RobotsDenied):
+            await fetcher.fetch(f"https://localhost:{port}/", FetchPolicy(frozenset({f"localhost:{port}"}), 0.0))
+    assert named == ["localhost"], "the name, not the address that the connection was pinned to"
+
+
 async def test_bodies_are_cut_off_at_their_limits(community: Community) -> None:
     bomb = gzip.compress(b"<p>" + b"0" * 50_000_000)
 
@@ -331,6 +349,11 @@ async def test_bodies_are_cut_off_at_their_limits(community: Community) -> None:
     async with Fetcher(quick(max_body_bytes=1_000_000, attempt_timeout_s=0.6, retries={})) as fetcher:
         got = await fetcher.fetch(community.base + "/honest", community.policy())
         assert got.body == PAGE.encode() + b"<!-- second member -->"
+        tracemalloc.start()
+        error = await failure(fetcher, community.base + "/bomb", community.policy())
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak < 10_000_000, "the limit holds inside a chunk, not only after it is unpacked"
         for path, reason in expected.items():
             error = await failure(fetcher, community.base + path, community.policy())
             assert error.reason is reason, path

@@ -182,6 +182,7 @@ async def test_a_pager_in_a_circle_ends(served: Communities) -> None:
     served.answers[thread + "page-2"] = served.answers[thread]
     events = await run(served, "sdn")
     assert served.asked.count(board + "page-2") == 1
+    assert served.asked.count(thread + "page-2") == 1
     assert any(isinstance(e, HarvestProblem) and e.kind is ProblemKind.INCOMPLETE for e in events)
 
 

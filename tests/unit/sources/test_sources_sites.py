@@ -218,6 +218,29 @@ def test_medlive_mark_counts_for_the_nearest_person_only() -> None:
     assert not read("medlive", [Page(page.url, claimed)]).messages[4].verified, "words in a text prove nothing"
 
 
+def test_medlive_comment_outside_the_comments_is_refused() -> None:
+    page = SAMPLES[5].pages()[0]
+    moved = '<dl><dt></dt><dd><a href="/user/9">九</a><span>2025-03-03 08:00</span></dd><dd>同意</dd></dl>'
+    body = page.body.replace(b'<div class="footer">', f'<section>{moved}</section><div class="footer">'.encode())
+    with pytest.raises(LayoutError, match="around every comment"):
+        read("medlive", [Page(page.url, body)])
+
+
+def test_medlive_footers_are_no_comments() -> None:
+    page = SAMPLES[5].pages()[0]
+    body = page.body.replace(
+        "版权所有".encode(), "版权所有，未经书面许可不得转载本站的任何内容，违者必究。".encode()
+    )
+    assert len(read("medlive", [Page(page.url, body)]).messages) == 5
+
+
+def test_medlive_mark_belongs_to_the_link_that_it_follows() -> None:
+    page = SAMPLES[5].pages()[0]
+    other = '<a href="/user/3">路过的人</a><a href="/user/8">被回复的人</a><i title="认证医师"></i>'
+    body = page.body.replace('<a href="/user/3">路过的人</a>'.encode(), other.encode())
+    assert not read("medlive", [Page(page.url, body)]).messages[4].verified
+
+
 def test_medlive_article_without_discussion_is_no_thread() -> None:
     page = SAMPLES[5].pages()[0]
     body = re.sub(rb'<div class="case_result">.*?</div>\s*<div class="inc_c".*?</div><div class="footer">',
