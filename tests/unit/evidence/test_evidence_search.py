@@ -174,6 +174,15 @@ def test_nothing_younger_than_the_day_is_shown_and_undated_stays(
     assert any(h.passage.published is None for h in hits)
 
 
+async def test_a_passage_of_the_very_day_is_shown(retriever: BM25Retriever) -> None:
+    [on_the_day], [day_before] = [
+        (await retriever.search(["gout colchicine dose"], k=9, not_after=day))
+        for day in (date(2001, 12, 31), date(2001, 12, 30))
+    ]
+    dated = {h.passage.published for h in on_the_day} - {h.passage.published for h in day_before}
+    assert dated == {date(2001, 12, 31)}
+
+
 async def test_the_day_filter_does_not_change_the_scores_of_what_stays(retriever: BM25Retriever) -> None:
     [every] = await retriever.search(["gout relapse weeks"], k=20)
     [undated] = await retriever.search(["gout relapse weeks"], k=20, not_after=date(1990, 1, 1))
@@ -193,6 +202,18 @@ async def test_equal_scores_are_ordered_by_id_even_past_k(tmp_path: Path) -> Non
     [hits] = await small.search(["fever"], k=5)
     assert [h.passage.id for h in hits] == [f"sample:p{n:03d}:-.1" for n in range(5)]
     assert len({h.score for h in hits}) == 1
+
+
+async def test_a_long_query_is_cut_and_keeps_its_rarest_terms(tmp_path: Path) -> None:
+    words = [f"word{n}x" for n in range(70)]
+    lines: list[dict[str, object]] = [{"id": w, "title": "", "text": f"fever {w}"} for w in words]
+    small = index_of(tmp_path, [*lines, {"id": "only", "title": "", "text": "fever"}])
+    [common] = await small.search(["fever"], k=100)
+    [long] = await small.search(["fever " + " ".join(words)], k=100)
+    assert len(common) == 71
+    assert len(long) == 64
+    [cut] = await small.search(["nothing " * 1000 + "fever"], k=100)
+    assert cut == []
 
 
 async def test_searches_at_once_give_what_one_gives(retriever: BM25Retriever) -> None:
