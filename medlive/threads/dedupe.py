@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from medlive.digest import digest_text
+from medlive.threads.model import Role, Thread
 from medlive.threads.normalise import dominant_language, fold
 
 _WORD: Final = re.compile(r"[a-z0-9]+(?:'[a-z]+)?")
@@ -75,6 +76,12 @@ def jaccard(first: Shingles, second: Shingles) -> float:
         return 0.0
     common = np.intersect1d(first, second, assume_unique=True).size
     return float(common / (first.size + second.size - common))
+
+
+def patient_text(thread: Thread) -> str:
+    """What makes two threads the same question: the patient's messages, an opening that is doubled taken once."""
+    texts = [m.text for m in thread.messages if m.role is Role.PATIENT]
+    return "\n".join(dict.fromkeys(texts))
 
 
 class DuplicateIndex:

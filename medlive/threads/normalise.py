@@ -177,13 +177,15 @@ def dominant_language(text: str) -> Language:
     sample = text[:_SAMPLE]
     han, kana = len(_HAN.findall(sample)), len(_KANA.findall(sample))
     hangul = len(_HANGUL.findall(sample))
-    words = [w.lower().replace("’", "'") for w in _LATIN_WORD.findall(sample)]
+    found = _LATIN_WORD.findall(sample)
     other = sum(len(run) for run in _OTHER_SCRIPT.findall(sample)) + hangul * 2
-    latin = sum(len(w) for w in words)
-    if han + kana + other + latin == 0:
+    if han + kana + other + len(found) == 0:
         return "unknown"
+    words = [w.lower().replace("’", "'") for w in found]
+    # Abbreviations such as ALT and CT belong to a Chinese text as much as to an English one.
+    western = float(sum(not w.isupper() for w in found) or (0 if han else len(found)))
     # A Chinese word is about 1.6 characters, a word of other scripts about 5 letters.
-    chinese, foreign, western = han / 1.6, (other + kana * 2) / 5, float(len(words))
+    chinese, foreign = han / 1.6, (other + kana * 2) / 5
     if kana > 0.15 * (han + kana):
         return "other" if han + kana > western else _latin_language(words)
     if foreign > max(chinese, western):
@@ -197,7 +199,7 @@ def _latin_language(words: list[str]) -> Language:
     english = sum(w in _ENGLISH for w in words)
     foreign = sum(w in _FOREIGN for w in words)
     marked = sum(bool(_MARKED.search(w)) for w in words)
-    if foreign + marked > english:
+    if foreign + marked > max(1, english):
         return "other"
     if english:
         return "en" if english * 12 >= len(words) or len(words) < 12 else "unknown"

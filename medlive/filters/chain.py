@@ -1,0 +1,52 @@
+"""The filter chain: every rule on every thread, the first failure in order decides."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from medlive.digest import digest_json
+from medlive.filters.codebooks import Codebook
+from medlive.filters.rules import RULES, Subject
+from medlive.filters.settings import FilterSettings
+from medlive.filters.verdict import FilterVerdict
+from medlive.threads.dedupe import Match
+from medlive.threads.model import Thread
+
+_RULES_VERSION = 1
+"""Raised when a rule's meaning changes, so that stored verdicts of the old rules can be told apart."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChainResult:
+    """The verdicts of all rules on one thread, in the chain's order."""
+
+    verdicts: tuple[FilterVerdict, ...]
+    rejected_by: FilterVerdict | None
+    """The first verdict that did not pass; None where the thread goes on."""
+
+    @property
+    def passed(self) -> bool:
+        """Whether every rule passed."""
+        return self.rejected_by is None
+
+
+class FilterChain:
+    """The rules under one set of settings and one code book."""
+
+    def __init__(self, settings: FilterSettings, codebook: Codebook) -> None:
+        self.settings = settings
+        self.codebook = codebook
+        self.digest = digest_json(
+            {
+                "rules": [rule.__name__ for rule in RULES],
+                "version": _RULES_VERSION,
+                "settings": settings.model_dump(mode="json"),
+                "codebook": codebook.digest,
+            }
+        )
+        """What a stored verdict names: rules, settings and code book."""
+
+    def judge(self, thread: Thread, *, duplicate_of: Match | None, now: datetime) -> ChainResult:
+        """The verdict of each rule. `now` is aware; `duplicate_of` comes from the index of texts held so far."""
+        subject = Subject(thread, self.settings, self.codebook, duplicate_of, now)
+        verdicts = tuple(rule(subject) for rule in RULES)
+        return ChainResult(verdicts, next((v for v in verdicts if not v.passed), None))

@@ -1,0 +1,154 @@
+"""Code-book terms (ICD, ICF, ICHI) found in a text by one automaton pass.
+
+A thread with no such term is no clinical discussion (LiveMedBench, post filters). medlive ships a small list of
+its own; WHO's official files and other lists are read beside it.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from medlive.digest import digest_json
+from medlive.errors import MissingExtra
+from medlive.filters.codebook_files import Term, clean_term, read_terms
+
+_WIDE: Final = re.compile(r"[！-～]")
+_WIDE_TABLE: Final = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)}
+_TRADITIONAL: Final = str.maketrans(
+    "頭腦喉嚨嗽發燒熱疼腫脹癢瘡癌癥瘤氣喘胸悶鼻塞過敏鹽鈉藥劑針檢驗術療診斷脈動靜臟腎膽囊腸胃腹瀉嘔噁膚濕疹癬"
+    "風關節腰頸椎間盤損傷骨鬆壓糖尿血管貧細胞體溫腺瘻瘺經懷孕產婦陰道內膜異宮頸卵巢乳房癲癇憂鬱慮強躁狂癡顫麻痺眼視"
+    "網膜聽齒齦潰瘍蛀舌乾渴暈眩飢餓減輕無乏夢鳴緊張複雜預種苗醫護點滴輸氧導試",
+    "头脑喉咙嗽发烧热疼肿胀痒疮癌症瘤气喘胸闷鼻塞过敏盐钠药剂针检验术疗诊断脉动静脏肾胆囊肠胃腹泻呕恶肤湿疹癣"
+    "风关节腰颈椎间盘损伤骨松压糖尿血管贫细胞体温腺瘘瘘经怀孕产妇阴道内膜异宫颈卵巢乳房癫痫忧郁虑强躁狂痴颤麻痹眼视"
+    "网膜听齿龈溃疡蛀舌干渴晕眩饥饿减轻无乏梦鸣紧张复杂预种苗医护点滴输氧导试",
+)
+
+
+class TermHit(NamedTuple):
+    """A term in a text: `start` and `end` are places in that text."""
+
+    term: str
+    """As the code book has it, in lower case."""
+    code: str
+    """`ICD-10:R05`; `ICHI:` where the list gives no code."""
+    start: int
+    end: int
+
+
+def _flat(text: str) -> str:
+    """Lower case, half width and simplified, every character staying in its place."""
+    lower = text.lower()
+    if len(lower) != len(text):
+        lower = "".join(low if len(low := c.lower()) == 1 else c for c in text)
+    if lower.isascii():
+        return lower
+    if _WIDE.search(lower):
+        lower = lower.translate(_WIDE_TABLE).lower()
+    return lower.translate(_TRADITIONAL)
+
+
+def _is_latin(char: str) -> bool:
+    return char.isalnum() and ord(char) < 0x250
+
+
+class Codebook:
+    """Terms with their codes; immutable once built, and picklable by its sources alone."""
+
+    def __init__(self, terms: Iterable[Term], *, stop: frozenset[str] = frozenset()) -> None:
+        """The first code of a term stands where two lists have it; a term of the stop list is left out."""
+        try:
+            import ahocorasick
+        except ImportError as exc:
+            raise MissingExtra("medlive[service] is needed for code books (pyahocorasick)") from exc
+        held: dict[str, str] = {}
+        for term in terms:
+            flat = _flat(term.term)
+            if flat and flat not in stop:
+                held.setdefault(flat, f"{term.system}:{term.code}")
+        self._terms = held
+        automaton: Any = ahocorasick.Automaton()
+        for flat in held:
+            automaton.add_word(flat, flat)
+        if held:
+            automaton.make_automaton()
+        self._automaton = automaton
+        self._digest = digest_json(sorted(held.items()))
+
+    def __len__(self) -> int:
+        return len(self._terms)
+
+    @property
+    def digest(self) -> str:
+        """The digest of all terms and codes."""
+        return self._digest
+
+    def _whole(self, flat: str, start: int, end: int) -> bool:
+        """Whether a match cuts no Latin word; a plural s may follow."""
+        if _is_latin(flat[start]) and start and _is_latin(flat[start - 1]):
+            return False
+        if not _is_latin(flat[end - 1]) or end == len(flat) or not _is_latin(flat[end]):
+            return True
+        return flat[end] == "s" and flat[end - 1] != "s" and (end + 1 == len(flat) or not _is_latin(flat[end + 1]))
+
+    def find(self, text: str) -> list[TermHit]:
+        """The terms of a text from left to right, at each place the longest, none overlapping."""
+        if not self._terms:
+            return []
+        flat = _flat(text)
+        spans = [
+            (end + 1 - len(term), end + 1, term)
+            for end, term in self._automaton.iter(flat)
+            if self._whole(flat, end + 1 - len(term), end + 1)
+        ]
+        spans.sort(key=lambda s: (s[0], -s[1]))
+        hits: list[TermHit] = []
+        reached = 0
+        for start, end, term in spans:
+            if start >= reached:
+                hits.append(TermHit(term, self._terms[term], start, end))
+                reached = end
+        return hits
+
+    def first(self, text: str) -> TermHit | None:
+        """Some term of the text, the first that ends, or None: what a filter needs, without reading on."""
+        if not self._terms:
+            return None
+        flat = _flat(text)
+        for end, term in self._automaton.iter(flat):
+            if self._whole(flat, end + 1 - len(term), end + 1):
+                return TermHit(term, self._terms[term], end + 1 - len(term), end + 1)
+        return None
+
+
+def _lines(name: str) -> list[str]:
+    text = (files("medlive.filters") / "data" / name).read_text(encoding="utf-8")
+    return [line for line in text.splitlines() if line and not line.startswith("#")]
+
+
+@cache
+def stop_words() -> frozenset[str]:
+    """Everyday words that count as no term, whatever list holds them."""
+    return frozenset(_flat(line.strip()) for name in ("stop_en.txt", "stop_zh.txt") for line in _lines(name))
+
+
+@cache
+def shipped_terms() -> tuple[Term, ...]:
+    """The terms that medlive ships, English and Chinese."""
+    found = []
+    for name in ("terms_en.txt", "terms_zh.txt"):
+        for line in _lines(name):
+            system, code, term = line.split("\t")
+            found.append(Term(system, code, clean_term(term)))
+    return tuple(found)
+
+
+def load_codebook(paths: Sequence[Path] = ()) -> Codebook:
+    """The shipped terms and those of the given files, less the stop words; shipped codes stand first.
+
+    Errors: BadInput for a file in no known shape, MissingExtra without the extra `service`.
+    """
+    extra = (term for path in paths for term in read_terms(path))
+    return Codebook((*shipped_terms(), *extra), stop=stop_words())

@@ -1,0 +1,310 @@
+"""The filter rules: each looks at one thing and gives one verdict.
+
+A rule is a function from a `Subject` to a verdict, named after what it keeps out and entered once in `RULES`,
+whose order decides which failure is the thread's reason. The docstring says what passes.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import cached_property
+from typing import Final
+
+from medlive.filters.codebooks import Codebook
+from medlive.filters.lexicon import unsafe_phrase
+from medlive.filters.settings import FilterSettings
+from medlive.filters.verdict import EvidenceValue, FilterReason, FilterVerdict
+from medlive.threads.dedupe import Match
+from medlive.threads.deidentify import IdentifierKind, find_identifiers
+from medlive.threads.model import Role, Thread
+from medlive.threads.normalise import Language, dominant_language
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A thread and what the rules need beside it."""
+
+    thread: Thread
+    settings: FilterSettings
+    codebook: Codebook
+    duplicate_of: Match | None
+    now: datetime
+
+    @cached_property
+    def patient_text(self) -> str:
+        """The patient's messages, at most the longest thread's length."""
+        texts = (m.text for m in self.thread.messages if m.role is Role.PATIENT)
+        return "\n".join(texts)[: self.settings.max_characters]
+
+    @cached_property
+    def advice_text(self) -> str:
+        """The messages that advice may be taken from."""
+        return "\n".join(m.text for m in self.thread.advice_messages())[: self.settings.max_characters]
+
+    @cached_property
+    def whole_text(self) -> str:
+        """Title and all messages."""
+        texts = "\n".join((self.thread.title, *(m.text for m in self.thread.messages)))
+        return texts[: self.settings.max_characters]
+
+    @cached_property
+    def language(self) -> Language:
+        """The language of the patient's text, else of the title, else as the source declares it."""
+        for text in (self.patient_text, f"{self.thread.title} {self.patient_text}"):
+            if (found := dominant_language(text)) != "unknown":
+                return found
+        declared = self.thread.language
+        return "en" if declared == "en" else "zh" if declared == "zh" else "unknown"
+
+
+Rule = Callable[[Subject], FilterVerdict]
+
+
+def _passed(rule: str, **evidence: EvidenceValue) -> FilterVerdict:
+    return FilterVerdict(rule, True, None, evidence)
+
+
+def _failed(rule: str, reason: FilterReason, **evidence: EvidenceValue) -> FilterVerdict:
+    return FilterVerdict(rule, False, reason, evidence)
+
+
+def empty_thread(subject: Subject) -> FilterVerdict:
+    """The thread has messages, and the patient says something in one."""
+    if not subject.thread.messages:
+        return _failed("empty_thread", FilterReason.EMPTY_THREAD, detail="no messages")
+    if not re.search(r"\w", subject.patient_text):
+        return _failed("empty_thread", FilterReason.EMPTY_THREAD, detail="no text by the patient")
+    return _passed("empty_thread")
+
+
+def too_long(subject: Subject) -> FilterVerdict:
+    """Title and messages together are no longer than the limit."""
+    length = len(subject.thread.title) + sum(len(m.text) for m in subject.thread.messages)
+    limit = subject.settings.max_characters
+    if length > limit:
+        return _failed("too_long", FilterReason.TOO_LONG, characters=length, limit=limit)
+    return _passed("too_long", characters=length)
+
+
+def posted_before(subject: Subject) -> FilterVerdict:
+    """The thread is dated, not before the first day and not after now."""
+    posted = subject.thread.posted_at
+    if posted is None:
+        return _failed("posted_before", FilterReason.POSTED_UNKNOWN)
+    moment = posted.astimezone(UTC)
+    if moment > subject.now + timedelta(hours=subject.settings.future_tolerance_hours):
+        return _failed("posted_before", FilterReason.POSTED_IN_FUTURE, posted_at=moment.isoformat())
+    if moment.date() < subject.settings.posted_before:
+        return _failed("posted_before", FilterReason.POSTED_BEFORE, posted_at=moment.isoformat())
+    return _passed("posted_before", posted_at=moment.isoformat())
+
+
+def _slug(text: str) -> str:
+    """Board and tag names as one spelling: `Pre-Medical [ MD ]` and `pre-medical-md.10` → `pre medical md`."""
+    return " ".join(re.sub(r"\.\d+$", "", text.strip().lower()).replace("-", " ").replace("_", " ").split())
+
+
+def not_clinical(subject: Subject) -> FilterVerdict:
+    """No tag, board or URL section is one that holds no clinical questions."""
+    sections = {_slug(s) for s in subject.settings.non_clinical_sections}
+    path = re.sub(r"^[a-z]+://[^/]*", "", subject.thread.url.lower()).split("?")[0].split("#")[0]
+    # The last part of a path is the thread's own title.
+    parts = [p for p in path.split("/") if p]
+    boards = parts[:-1] if parts and not re.fullmatch(r"page-\d+", parts[-1]) else parts[:-2]
+    for name in (*subject.thread.tags, *boards):
+        slug = re.sub(r"\s*\[.*?\]\s*", " ", _slug(name)).strip()
+        if slug in sections or _slug(name) in sections:
+            return _failed("not_clinical", FilterReason.NOT_CLINICAL, section=name[:100])
+        long = next((s for s in sections if " " in s and f" {s} " in f" {slug} "), None)
+        if long:
+            return _failed("not_clinical", FilterReason.NOT_CLINICAL, section=name[:100])
+    return _passed("not_clinical")
+
+
+_SHOWN_EN: Final = re.compile(
+    r"\(?attachments? (?:was |were |has been |have been )?removed"
+    r"|\b(?:photo|picture|pic|image|video|attachment|screenshot)s? (?:is |are |was |were )?"
+    r"(?:attached|enclosed|uploaded|below|above|here)\b"
+    r"|\b(?:attach(?:ed|ing)|enclos(?:ed|ing)|upload(?:ed|ing)|post(?:ed|ing)|sending|sent"
+    r"|includ(?:ed|ing)|see|find)"
+    r" (?:you |here |herewith |below )?(?:the |a |an |my |some |few |all |all my |these |two |three "
+    r"|\d )?(?:\w+ ){0,2}"
+    r"(?:photo|picture|pic|image|video|attachment|screenshot)s?\b"
+    r"|\b(?:attached|enclosed|uploaded) (?:the |a |an |my |all |all my |all the |herewith |here )?(?:\w+ ){0,2}"
+    r"(?:report|reports|x-?rays?|scans?|mri|results?|file|files|document|documents)\b"
+    r"|\b(?:report|reports|x-?ray|x-?rays|scan|scans|results?)(?: is| are| have been"
+    r"| has been)? (?:attached|enclosed)\b"
+    r"|\b(?:please |kindly |pls )?(?:see|find|check|view|look at) (?:the |my )?(?:attached|enclosed)\b"
+    r"|\bas (?:shown|seen) in the (?:photo|picture|image|pic|attachment)",
+    re.IGNORECASE,
+)
+_SHOWN_ZH: Final = re.compile(
+    "(?:如|见|看|详见|参见|附)(?:上|下|附)?图(?!像检查)|(?:上传|发|传|附)(?:了|的|过|给您|给你|您"
+    "|一下|一张|几张|过来|上来|过去|上去|去)*"
+    "(?:照片|图片|相片|片子|胶片|报告单|化验单|检查单|视频)|(?:照片|图片|相片|片子|报告单|化验单"
+    "|检查单|报告|视频)"
+    "(?:已|都|也|全|我|在)*(?:上传|传上|发您|发给您|发给你|发过去|发上|见附件|附上|在下面|在上面|如下图)"
+    r"|您?看(?:一?下)?(?:我的?|我发的)?(?:照片|图片)|语音(?:回复|已|消息)|\[(?:图片|语音|视频|照片)\]"
+    r"|【(?:图片|语音|视频)】"
+    "|点击(?:播放|查看)(?:语音|图片)|暂不支持(?:查看|播放)"
+)
+
+
+def not_text_only(subject: Subject) -> FilterVerdict:
+    """Nothing beyond text is needed: no image, video or audio is shown or referred to."""
+    shown = next((m.media[0] for m in subject.thread.messages if {"image", "video", "audio"} & set(m.media)), None)
+    if shown is not None:
+        return _failed("not_text_only", FilterReason.NOT_TEXT_ONLY, media=shown)
+    pattern = _SHOWN_ZH if subject.language == "zh" else _SHOWN_EN
+    if said := pattern.search(subject.whole_text):
+        return _failed("not_text_only", FilterReason.NOT_TEXT_ONLY, says=said.group()[:80])
+    return _passed("not_text_only")
+
+
+_SPACE: Final = re.compile(r"\s+")
+_NO_LETTER: Final = re.compile(r"[\W_]+")
+
+
+def non_alphanumeric(subject: Subject) -> FilterVerdict:
+    """Less than the set share of the non-space characters is neither letter nor digit (Chinese characters are)."""
+    visible = _SPACE.sub("", subject.whole_text)
+    share = 1 - len(_NO_LETTER.sub("", visible)) / len(visible) if visible else 1.0
+    if share >= subject.settings.non_alphanumeric_share:
+        return _failed("non_alphanumeric", FilterReason.NON_ALPHANUMERIC, share=round(share, 4))
+    return _passed("non_alphanumeric", share=round(share, 4))
+
+
+def language(subject: Subject) -> FilterVerdict:
+    """The patient writes English or Chinese, and the physician answers in the same language."""
+    asked = subject.language
+    if asked not in subject.settings.languages:
+        return _failed("language", FilterReason.LANGUAGE, asked=asked)
+    answered = dominant_language(subject.advice_text)
+    if answered not in (asked, "unknown"):
+        return _failed("language", FilterReason.LANGUAGE, asked=asked, answered=answered)
+    return _passed("language", asked=asked)
+
+
+def no_codebook_term(subject: Subject) -> FilterVerdict:
+    """The thread holds a term of the code book."""
+    hit = subject.codebook.first(subject.whole_text)
+    if hit is None:
+        return _failed("no_codebook_term", FilterReason.NO_CODEBOOK_TERM)
+    return _passed("no_codebook_term", term=hit.term, code=hit.code)
+
+
+def duplicate(subject: Subject) -> FilterVerdict:
+    """The patient's text repeats no earlier one."""
+    match = subject.duplicate_of
+    if match is not None:
+        kind = "exact" if match.exact else "near"
+        similarity = round(match.similarity, 4)
+        return _failed("duplicate", FilterReason.DUPLICATE, of=match.key, kind=kind, similarity=similarity)
+    return _passed("duplicate")
+
+
+_COURTESY_EN: Final = re.compile(
+    r"\b(?:hi|hello|hey|dear|good (?:morning|evening|afternoon|day)|welcome(?: back)?(?: to [\w.]+)?|greetings"
+    r"|thanks?(?: you)?(?: for (?:your |the )?(?:query|question|asking|writing|consulting|posting"
+    r"|using [\w.]+)\w*)?"
+    r"|regards|sincerely|take care|good luck|best wishes|wish you (?:good|all the) \w+|hope (?:this"
+    r"|it|that) helps\w*"
+    r"|(?:glad|happy|here) to help(?: you)?|let me know|sir|madam|doctor|dr|friend|user|patient"
+    r"|for (?:further|more) \w+ consult .{0,60}?online\s*-*>*|<link>)\b",
+    re.IGNORECASE,
+)
+_COURTESY_ZH: Final = re.compile(
+    "你好|您好|不客气|不用客气|谢谢|感谢|没关系|好的|嗯+|哦+|祝(?:你|您)?.{0,8}?(?:健康|愉快|顺利"
+    "|康复|好运)|祝好|再见|早日康复|多保重"
+    "|病情资料我已详细阅读|根据(?:你|您)(?:现有|提供)的资料|语音回复|欢迎(?:咨询|关注)|请点击"
+    "|以上是对.{0,40}?问题的建议"
+    "|希望(?:对|能)(?:你|您)?.{0,4}帮助|朋友|亲|患者|医生|是的?|没有|收到|可以|对"
+)
+
+
+def no_verified_reply(subject: Subject) -> FilterVerdict:
+    """A verified physician replies, and says more than courtesies."""
+    replies = list(subject.thread.advice_messages())
+    if not replies:
+        return _failed("no_verified_reply", FilterReason.NO_VERIFIED_REPLY, detail="no verified physician replies")
+    best = 0
+    for message in replies:
+        text = message.text[: subject.settings.max_characters]
+        if re.search(r"[\u4e00-\u9fff]", text):
+            best = max(best, len(_NO_LETTER.sub("", _COURTESY_ZH.sub(" ", text))))
+        else:
+            best = max(best, 2 * len(re.findall(r"[^\W\d_]{2,}", _COURTESY_EN.sub(" ", text))))
+        if best >= 4:
+            return _passed("no_verified_reply", replies=len(replies))
+    return _failed(
+        "verified_reply", FilterReason.NO_VERIFIED_REPLY, detail="courtesies only", replies=len(replies)
+    )
+
+
+def unsafe_content(subject: Subject) -> FilterVerdict:
+    """Nobody is vilified and nothing asks how to do harm."""
+    phrase = unsafe_phrase(subject.whole_text)
+    if phrase is not None:
+        return _failed("unsafe_content", FilterReason.UNSAFE_CONTENT, kind=phrase.kind, says=phrase.text[:80])
+    return _passed("unsafe_content")
+
+
+_PERSONAL: Final = frozenset(
+    (IdentifierKind.NAME, IdentifierKind.PHONE, IdentifierKind.EMAIL, IdentifierKind.ID_NUMBER,
+     IdentifierKind.DATE_OF_BIRTH, IdentifierKind.RECORD_NUMBER, IdentifierKind.MESSENGER)
+)  # fmt: skip
+_PERSONAL_HINT: Final = re.compile(
+    r"\d{5}|\d{3}[ -]\d{3,4}|@|\bname\b|\bi am [A-Z]|\bI'm [A-Z]|我叫|姓名|名叫|联系人|出生|生日"
+    r"|\bborn\b|\bdob\b|birth",
+    re.IGNORECASE,
+)
+_INTRODUCED: Final = re.compile(
+    r"(?:name(?: is|['’]s)?|i am|i['’]m|我叫|本人叫|名叫|名字是|姓名|联系人)[\s:：=是为-]*$", re.IGNORECASE
+)
+
+
+def reidentification_risk(subject: Subject) -> FilterVerdict:
+    """The patient's text holds fewer kinds of direct identifiers than make a person easy to find.
+
+    Counted: the patient's own name, telephone, e-mail, messenger, identity and record numbers, date of birth; a
+    place finer than a province counts beside one of these. A physician's name does not count.
+    """
+    text = f"{subject.thread.title}\n{subject.patient_text}"
+    if not _PERSONAL_HINT.search(text):
+        return _passed("reidentification_risk", kinds=0)
+    plans = subject.language if subject.language in ("en", "zh") else None
+    kinds: set[str] = set()
+    places = False
+    for found in find_identifiers(text, plans):
+        if found.kind is IdentifierKind.PLACE:
+            places = True
+        elif found.kind is not IdentifierKind.NAME:
+            kinds |= {found.kind.value} if found.kind in _PERSONAL else set()
+        elif _INTRODUCED.search(text[max(0, found.start - 16) : found.start]):
+            kinds.add(found.kind.value)
+    if kinds and places:
+        kinds.add(IdentifierKind.PLACE.value)
+    evidence = ", ".join(sorted(kinds))
+    if len(kinds) >= subject.settings.identifier_kinds:
+        return _failed(
+            "reidentification_risk", FilterReason.REIDENTIFICATION_RISK, kinds=len(kinds), found=evidence
+        )
+    return _passed("reidentification_risk", kinds=len(kinds))
+
+
+RULES: Final[tuple[Rule, ...]] = (
+    empty_thread,
+    too_long,
+    posted_before,
+    not_clinical,
+    not_text_only,
+    non_alphanumeric,
+    language,
+    no_codebook_term,
+    duplicate,
+    no_verified_reply,
+    unsafe_content,
+    reidentification_risk,
+)
+"""Every rule under the method's name, in the order in which the first failure decides."""
