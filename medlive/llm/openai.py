@@ -123,8 +123,8 @@ class OpenAIEngine:
         endpoint = _host(base_url)
         if endpoint is None:
             raise ConfigError(
-                f"The base_url of model {model!r} is no http(s) address",
-                hint="Write it like https://host/v1 in config/models.toml.",
+                f"The base_url of model {model!r} is no http(s) address without user and password",
+                hint="Write it like https://host/v1 in config/models.toml; a key is named by its variable.",
             )
         self._parameters = dict(parameters or {})
         if taken := _OURS & self._parameters.keys():
@@ -141,6 +141,7 @@ class OpenAIEngine:
             raise ConfigError(f"The key of model {model!r} holds characters that no key has")
         self._endpoint = endpoint
         self._timeout_s = timeout_s
+        self._late = f"no answer within {timeout_s:g} s"
         self._max_retries = max_retries
         self._mode = JsonMode(json_mode)
         self._price = price
@@ -242,13 +243,16 @@ class OpenAIEngine:
             try:
                 async with asyncio.timeout(self._timeout_s):
                     raw = await self._post(content)
-            except (TimeoutError, APITimeoutError):
-                raise _TroubleError(f"no answer within {self._timeout_s:g} s") from None
+            except TimeoutError:
+                raise _TroubleError(self._late) from None
             except APIStatusError as error:
                 filtered = self._status(error)
                 return Reply(filtered, Finish.REFUSAL, Usage(latency_ms=_since(started)), self._model)
             except APIConnectionError as error:
-                raise _TroubleError(f"no connection: {error.__cause__ or error}") from None
+                # The transport calls a refused connection a timeout as well; its cause tells them apart.
+                cause = error.__cause__ or error
+                late = isinstance(error, APITimeoutError) and not isinstance(cause, httpx2.ConnectTimeout)
+                raise _TroubleError(self._late if late else f"no connection: {cause}") from None
             except (OpenAIError, httpx2.HTTPError, aiohttp.ClientError, OSError) as error:
                 raise _TroubleError(f"the connection broke: {error or type(error).__name__}") from None
             return self._read(raw, _since(started))
@@ -353,13 +357,13 @@ class OpenAIEngine:
 
 
 def _host(base_url: str) -> str | None:
-    """Host and port of an http(s) address, without user or password; None where it is none."""
+    """Host and port of an http(s) address; None where it is none, or holds a user or a password."""
     try:
         parts = urlsplit(base_url)
         port = parts.port
     except ValueError:
         return None
-    if parts.scheme not in {"http", "https"} or not parts.hostname:
+    if parts.scheme not in {"http", "https"} or not parts.hostname or "@" in parts.netloc:
         return None
     return parts.hostname + (f":{port}" if port else "")
 

@@ -1,0 +1,6 @@
+"""Lets these tests import what tests share, `tests/support`."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
