@@ -1,0 +1,63 @@
+"""Loading and the gates."""
+
+from dataclasses import replace
+from datetime import date
+
+import pytest
+
+from medlive.errors import BadInput, CheckFailed
+from medlive.snapshot.gates import Gate, release_hits, screen
+from medlive.snapshot.load import load_snapshot
+from medlive.threads.deidentify import find_identifiers
+from tests.unit.snapshot.conftest import PROVENANCE, Freeze, make_case
+
+
+def test_what_was_frozen_is_loaded(freeze: Freeze) -> None:
+    snapshot = load_snapshot(freeze(9).path)
+    assert list(snapshot) == [make_case(i) for i in range(9)]
+    assert snapshot.version == "2026.W47"
+    assert len(snapshot.filter(language="zh")) == 4
+    assert {c.posted_at.month for c in snapshot.filter(posted_from=date(2025, 6, 1))} == {6, 7, 8, 9}
+    assert len(snapshot.filter(posted_before=date(2025, 6, 1))) == 5
+    assert len(snapshot.filter(first_release_after="2026.W46")) == 0
+    assert snapshot.case("c004").criteria[1].points == -8
+    assert snapshot.to_records()[0]["criteria"][0]["criterion_id"] == "c000.1"
+
+
+def test_a_changed_snapshot_is_refused_unless_asked_for(freeze: Freeze) -> None:
+    path = freeze(3).path
+    (path / "README.md").write_text("x")
+    with pytest.raises(CheckFailed, match=r"README\.md"):
+        load_snapshot(path)
+    assert len(load_snapshot(path, verify=False)) == 3
+    (path / "data/cases.jsonl").write_text("{}\n")
+    with pytest.raises(BadInput, match=r"cases\.jsonl:1"):
+        load_snapshot(path, verify=False)
+    with pytest.raises(BadInput, match="no snapshot"):
+        load_snapshot(path / "data")
+
+
+def test_a_gate_keeps_a_case_out_and_says_why_without_quoting() -> None:
+    cases = [
+        make_case(0),
+        make_case(2, advice="Call me on +44 20 7946 0958 or write to jane@example.org"),
+        make_case(4, query="What\x00?"),
+        replace(make_case(6), criteria=()),
+        make_case(8),
+    ]
+    screened = screen(cases, find_identifiers, lambda c: ["vague"] if c.case_id == "c008" else [])
+    assert [c.case_id for c in screened] == ["c000"]
+    found = {(h.case_id, h.gate) for h in screened.hits}
+    assert ("c002", Gate.IDENTIFIERS) in found
+    assert ("c004", Gate.TEXT) in found
+    assert ("c006", Gate.RUBRIC) in found
+    assert ("c008", Gate.RUBRIC) in found
+    assert not any("7946" in h.detail or "jane" in h.detail for h in screened.hits)
+
+
+def test_a_release_of_the_rules_engine_or_of_too_few_cases_is_not_publishable() -> None:
+    assert release_hits(PROVENANCE, 10, 10) == []
+    rules = PROVENANCE.engines[0].model_copy(update={"engine": "rules"})
+    poor = PROVENANCE.model_copy(update={"engines": (rules,), "evidence": ()})
+    gates = [h.gate for h in release_hits(poor, 9, 10)]
+    assert gates == [Gate.ENGINE, Gate.PROVENANCE, Gate.MINIMUM]
