@@ -33,10 +33,19 @@ class SavedThread:
 class StoredThread:
     """A revision as it is stored."""
 
+    thread_pk: int
     revision_pk: int
     thread: Thread
     posted_at_assumed: bool
     """Whether the thread's `posted_at` was given for want of a date."""
+
+
+@dataclass(frozen=True, slots=True)
+class PendingRevision:
+    """A revision that waits for a filter chain."""
+
+    thread_pk: int
+    revision_pk: int
 
 
 async def save_thread(
@@ -115,42 +124,44 @@ async def ensure_sources(session: AsyncSession, names: Iterable[str], kind: Sour
     await session.execute(statement)
 
 
-async def load_thread(session: AsyncSession, revision_pk: int) -> Thread:
+async def load_thread(session: AsyncSession, revision_pk: int) -> StoredThread:
     """The thread as that revision was. Raises MedliveError when there is none."""
-    return (await load_stored(session, revision_pk)).thread
-
-
-async def load_stored(session: AsyncSession, revision_pk: int) -> StoredThread:
-    """The revision with what is known of it besides its content. Raises MedliveError when there is none."""
     async for stored in _stored(session, ThreadRevisionRow.id == revision_pk):
         return stored
     raise MedliveError(f"there is no thread revision {revision_pk}")
 
 
-async def load_threads(session: AsyncSession, revision_pks: Sequence[int]) -> list[StoredThread]:
-    """The revisions that exist among those named, in the order of their numbers."""
-    return [s async for s in _stored(session, ThreadRevisionRow.id.in_(revision_pks))]
+async def load_threads(session: AsyncSession, revision_pks: Sequence[int]) -> dict[int, Thread]:
+    """Revision → thread, for those that exist among the ones named."""
+    return {s.revision_pk: s.thread async for s in _stored(session, ThreadRevisionRow.id.in_(revision_pks))}
 
 
-async def pending_revisions(session: AsyncSession, *, chain_digest: str, limit: int | None = None) -> list[int]:
+async def pending_revisions(
+    session: AsyncSession, *, chain_digest: str, limit: int | None = None
+) -> list[PendingRevision]:
     """The latest revisions that this filter chain has not judged, oldest first."""
     judged = exists().where(
         FilterResultRow.revision_id == ThreadRevisionRow.id, FilterResultRow.chain_digest == chain_digest
     )
-    query = select(ThreadRevisionRow.id).where(is_latest(), ~judged).order_by(ThreadRevisionRow.id).limit(limit)
-    return list(await session.scalars(query))
+    query = (
+        select(ThreadRevisionRow.thread_id, ThreadRevisionRow.id)
+        .where(is_latest(), ~judged)
+        .order_by(ThreadRevisionRow.id)
+        .limit(limit)
+    )
+    return [PendingRevision(thread_pk, pk) for thread_pk, pk in await session.execute(query)]
 
 
-async def iter_corpus_for_dedupe(session: AsyncSession, *, chain_digest: str) -> AsyncIterator[StoredThread]:
-    """The latest revisions that passed this filter chain, oldest first, streamed: what a new thread may be a
-    duplicate of."""
+async def iter_corpus_for_dedupe(session: AsyncSession, chain_digest: str) -> AsyncIterator[tuple[int, Thread]]:
+    """(thread's number, thread) of the latest revisions that passed this filter chain, oldest first, streamed:
+    what a new thread may be a duplicate of."""
     passed = exists().where(
         FilterResultRow.revision_id == ThreadRevisionRow.id,
         FilterResultRow.chain_digest == chain_digest,
         FilterResultRow.passed,
     )
     async for stored in _stored(session, and_(is_latest(), passed)):
-        yield stored
+        yield stored.thread_pk, stored.thread
 
 
 def is_latest() -> ColumnElement[bool]:
@@ -166,6 +177,7 @@ async def _stored(session: AsyncSession, condition: ColumnElement[bool]) -> Asyn
     query = (
         select(
             row.id,
+            ThreadRow.id.label("thread_pk"),
             ThreadRow.source,
             ThreadRow.thread_id.label("source_id"),
             ThreadRow.url,
@@ -191,7 +203,7 @@ async def _stored(session: AsyncSession, condition: ColumnElement[bool]) -> Asyn
             posted_at=found.posted_at,
             messages=tuple(_message(m) for m in found.messages),
         )
-        yield StoredThread(found.id, thread, found.posted_at_assumed)
+        yield StoredThread(found.thread_pk, found.id, thread, found.posted_at_assumed)
 
 
 async def _save_batch(

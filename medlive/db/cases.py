@@ -1,0 +1,235 @@
+"""Cases and their rubrics: one case a thread, one revision a wording."""
+
+import hashlib
+import hmac
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from sqlalchemy import exists, insert, select, update
+from sqlalchemy.dialects.postgresql import insert as upsert
+from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.orm import aliased
+from sqlalchemy.sql.elements import ColumnElement
+
+from medlive.curation.model import CaseText
+from medlive.db.tables import CaseRevisionRow, CaseRow, CaseStatus, CriterionRow, ThreadRow
+from medlive.digest import digest_json
+from medlive.errors import MedliveError, UsageError
+from medlive.rubric.model import Criterion, Rubric
+
+_BATCH = 500
+_MADE_BY_RULES = "an agent was the rules engine, which makes no clinical judgement"
+
+
+@dataclass(frozen=True, slots=True)
+class SavedCase:
+    """Where a case lies now."""
+
+    case_id: str
+    revision: int
+    status: Literal["new", "revised", "unchanged"]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredCase:
+    """The latest revision of a case, with its rubric."""
+
+    case_id: str
+    revision: int
+    curation_id: int
+    language: str
+    source: str
+    posted_at: datetime
+    text: CaseText
+    rubric: Rubric
+    publishable: bool
+    unpublishable_reason: str | None
+
+
+def case_id_of(source: str, thread_id: str, key: bytes) -> str:
+    """A thread's case id: the same for ever under this instance's key, and telling nothing without it."""
+    message = digest_json([source, thread_id]).encode()
+    return "ml-" + hmac.new(key, message, hashlib.sha256).hexdigest()[:16]
+
+
+async def save_case(
+    session: AsyncSession,
+    *,
+    thread_pk: int,
+    curation_id: int,
+    language: str,
+    source: str,
+    posted_at: datetime | None,
+    rubric: Rubric,
+    text: CaseText,
+    key: bytes,
+    publishable: bool,
+    unpublishable_reason: str | None = None,
+    held: str | None = None,
+) -> SavedCase:
+    """Save the case that a thread made, as a new revision unless its content is the latest one's.
+
+    `key` is the instance's own, for the id. `held` says why the case waits for a person; None makes it ready. A
+    withdrawn case stays withdrawn. `unpublishable_reason` defaults to the rules engine's part in it. Raises
+    MedliveError for a thread without a date: the filters let none pass.
+    """
+    if posted_at is None:
+        raise MedliveError(f"thread {thread_pk} has no date, and a case must have one")
+    posted_at = posted_at.astimezone(UTC)
+    thread = (
+        await session.execute(select(ThreadRow.source, ThreadRow.thread_id).where(ThreadRow.id == thread_pk))
+    ).one()
+    case_id = case_id_of(thread.source, thread.thread_id, key)
+    status = CaseStatus.READY if held is None else CaseStatus.HELD
+    statement = upsert(CaseRow).values(id=case_id, thread_id=thread_pk, status=status, status_reason=held)
+    # The row is locked here, changed or not, so that two savers of one case take turns.
+    await session.execute(
+        statement.on_conflict_do_update(index_elements=["id"], set_={"thread_id": statement.excluded.thread_id})
+    )
+    await session.execute(
+        update(CaseRow)
+        .where(CaseRow.id == case_id, CaseRow.status != CaseStatus.WITHDRAWN)
+        .values(status=status, status_reason=held)
+    )
+    digest = digest_json(_content(language, source, posted_at, rubric, text))
+    row = CaseRevisionRow
+    latest = (
+        await session.execute(
+            select(row.revision, row.content_digest, row.publishable)
+            .where(row.case_id == case_id)
+            .order_by(row.revision.desc())
+            .limit(1)
+        )
+    ).first()
+    if latest is not None and latest.content_digest == digest and latest.publishable == publishable:
+        return SavedCase(case_id, latest.revision, "unchanged")
+    revision = 1 if latest is None else latest.revision + 1
+    await session.execute(
+        insert(row).values(
+            case_id=case_id,
+            revision=revision,
+            curation_id=curation_id,
+            language=language,
+            source=source,
+            posted_at=posted_at,
+            specialty=rubric.specialty,
+            theme=rubric.theme,
+            narrative=text.narrative,
+            query=text.query,
+            advice=text.advice,
+            publishable=publishable,
+            unpublishable_reason=None if publishable else unpublishable_reason or _MADE_BY_RULES,
+            content_digest=digest,
+        )
+    )
+    if rubric.criteria:
+        await session.execute(
+            insert(CriterionRow),
+            [
+                {
+                    "case_id": case_id,
+                    "revision": revision,
+                    "criterion_id": c.id,
+                    "position": c.position,
+                    "criterion": c.criterion,
+                    "axis": c.axis,
+                    "points": c.points,
+                    "advice_id": c.advice_id,
+                }
+                for c in rubric.criteria
+            ],
+        )
+    return SavedCase(case_id, revision, "new" if revision == 1 else "revised")
+
+
+async def withdraw_case(session: AsyncSession, case_id: str, reason: str) -> None:
+    """Keep a case out of every later snapshot; frozen ones stay as they are. Raises UsageError for no case."""
+    statement = update(CaseRow).where(CaseRow.id == case_id).returning(CaseRow.id)
+    done = await session.scalar(statement.values(status=CaseStatus.WITHDRAWN, status_reason=reason))
+    if done is None:
+        raise UsageError(f"there is no case {case_id}")
+
+
+async def hold_case_of_thread(session: AsyncSession, thread_pk: int, reason: str) -> str | None:
+    """Take a thread's ready case back until a person looks; its id, or None when it had none that was ready."""
+    held: str | None = await session.scalar(
+        update(CaseRow)
+        .where(CaseRow.thread_id == thread_pk, CaseRow.status == CaseStatus.READY)
+        .values(status=CaseStatus.HELD, status_reason=reason)
+        .returning(CaseRow.id)
+    )
+    return held
+
+
+async def withdrawal_reasons(session: AsyncSession) -> dict[str, str]:
+    """Case id → why it is held or withdrawn, of all that are."""
+    query = select(CaseRow.id, CaseRow.status_reason).where(CaseRow.status != CaseStatus.READY)
+    return {case_id: reason or "" for case_id, reason in await session.execute(query)}
+
+
+async def iter_ready_cases(session: AsyncSession) -> AsyncIterator[StoredCase]:
+    """The latest revision of every ready case, by id, streamed."""
+    row = CaseRevisionRow
+    query = (
+        select(row)
+        .join(CaseRow, CaseRow.id == row.case_id)
+        .where(CaseRow.status == CaseStatus.READY, is_latest_case())
+        .order_by(row.case_id)
+    )
+    stream = await session.stream_scalars(query, execution_options={"yield_per": _BATCH})
+    async for rows in stream.partitions():
+        criteria = await criteria_of(session, {r.case_id: r.revision for r in rows})
+        for r in rows:
+            yield StoredCase(
+                case_id=r.case_id,
+                revision=r.revision,
+                curation_id=r.curation_id,
+                language=r.language,
+                source=r.source,
+                posted_at=r.posted_at,
+                text=CaseText(r.narrative, r.query, r.advice),
+                rubric=Rubric(r.theme, r.specialty, tuple(criteria.get(r.case_id, ()))),
+                publishable=r.publishable,
+                unpublishable_reason=r.unpublishable_reason,
+            )
+
+
+def is_latest_case() -> ColumnElement[bool]:
+    """The condition that a `CaseRevisionRow` is its case's latest."""
+    later = aliased(CaseRevisionRow)
+    return ~exists().where(later.case_id == CaseRevisionRow.case_id, later.revision > CaseRevisionRow.revision)
+
+
+async def criteria_of(session: AsyncSession, revisions: Mapping[str, int]) -> dict[str, list[Criterion]]:
+    """Case id → criteria in their order, of one revision of each case."""
+    query = (
+        select(CriterionRow)
+        .where(CriterionRow.case_id.in_(revisions))
+        .order_by(CriterionRow.case_id, CriterionRow.position)
+    )
+    found: dict[str, list[Criterion]] = {}
+    for c in await session.scalars(query):
+        if revisions[c.case_id] == c.revision:
+            found.setdefault(c.case_id, []).append(
+                Criterion(c.criterion_id, c.position, c.criterion, c.axis, c.points, c.advice_id)
+            )
+    return found
+
+
+def _content(language: str, source: str, posted_at: datetime, rubric: Rubric, text: CaseText) -> dict[str, Any]:
+    """What makes a revision: a case whose content is equal has not changed."""
+    return {
+        "language": language,
+        "source": source,
+        "posted_at": posted_at.isoformat(),
+        "theme": rubric.theme.value,
+        "specialty": rubric.specialty,
+        "narrative": text.narrative,
+        "query": text.query,
+        "advice": text.advice,
+        "criteria": [
+            [c.id, c.position, c.criterion, c.axis.value, c.points, c.advice_id] for c in rubric.criteria
+        ],
+    }

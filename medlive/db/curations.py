@@ -1,0 +1,392 @@
+"""Decisions about threads: stored whole, part by part, and loaded as they were."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+from sqlalchemy import exists, func, insert, select
+from sqlalchemy.dialects.postgresql import insert as upsert
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from medlive.curation.model import (
+    Call,
+    CallOutcome,
+    CaseText,
+    ClaimVerdict,
+    ControllerCheck,
+    Curation,
+    Element,
+    Outcome,
+    Requirement,
+    Thresholds,
+)
+from medlive.db.tables import (
+    AgentCallRow,
+    ClaimEvidenceRow,
+    ClaimVerdictRow,
+    ControllerCheckRow,
+    CurationRow,
+    ElementRow,
+    EvidenceIndexRow,
+    FilterResultRow,
+    PassageRow,
+    ReplyRow,
+    RequirementRow,
+    ThreadRevisionRow,
+)
+from medlive.db.threads import is_latest
+from medlive.digest import digest_json
+from medlive.errors import MedliveError
+from medlive.evidence.passage import Hit, IndexIdentity, Passage
+
+_UNANSWERED = (CallOutcome.UNAVAILABLE, CallOutcome.OVER_BUDGET)
+
+
+async def save_curation(
+    session: AsyncSession,
+    revision_pk: int,
+    pipeline_digest: str,
+    curation: Curation,
+    *,
+    started_at: datetime,
+    finished_at: datetime,
+) -> int:
+    """Store a decision with every part of it; its number.
+
+    A revision is decided once under a pipeline: when another process has decided it in the meantime, nothing is
+    stored and that decision's number is returned. After a failure comes the next attempt. Raises MedliveError
+    when an answered call's reply is not in the reply store: nobody could look it up.
+    """
+    # Whoever decides the same revision at this moment waits here.
+    await session.execute(
+        select(ThreadRevisionRow.id).where(ThreadRevisionRow.id == revision_pk).with_for_update()
+    )
+    row = CurationRow
+    latest = (
+        await session.execute(
+            select(row.id, row.attempt, row.outcome)
+            .where(row.revision_id == revision_pk, row.pipeline_digest == pipeline_digest)
+            .order_by(row.attempt.desc())
+            .limit(1)
+        )
+    ).first()
+    if latest is not None and latest.outcome is not Outcome.FAILED:
+        decided: int = latest.id
+        return decided
+    await _check_replies(session, curation.calls)
+    await _save_index(session, curation.index)
+    text = curation.text
+    inserted = await session.execute(
+        insert(row)
+        .values(
+            revision_id=revision_pk,
+            pipeline_digest=pipeline_digest,
+            attempt=1 if latest is None else latest.attempt + 1,
+            outcome=curation.outcome,
+            stage=curation.stage,
+            reason=curation.reason,
+            detail=curation.detail,
+            threshold_sufficiency=curation.thresholds.sufficiency,
+            threshold_alignment=curation.thresholds.alignment,
+            query_category=curation.query_category,
+            s_cc=curation.s_cc,
+            s_inf=curation.s_inf,
+            s_align=curation.s_align,
+            index_digest=curation.index.index_digest if curation.index else None,
+            narrative=text.narrative if text else None,
+            query=text.query if text else None,
+            advice=text.advice if text else None,
+            engines=dict(curation.engines),
+            started_at=started_at,
+            finished_at=finished_at,
+        )
+        .returning(row.id)
+    )
+    curation_id: int = inserted.scalar_one()
+    await _save_parts(session, curation_id, curation)
+    return curation_id
+
+
+async def latest_outcome(session: AsyncSession, revision_pk: int, pipeline_digest: str) -> Outcome | None:
+    """The outcome of the latest attempt; None when there was none."""
+    row = CurationRow
+    outcome: Outcome | None = await session.scalar(
+        select(row.outcome)
+        .where(row.revision_id == revision_pk, row.pipeline_digest == pipeline_digest)
+        .order_by(row.attempt.desc())
+        .limit(1)
+    )
+    return outcome
+
+
+async def undecided_revisions(session: AsyncSession, chain_digest: str, pipeline_digest: str) -> list[int]:
+    """The latest revisions that passed this filter chain and that this pipeline has not tried, oldest first."""
+    tried = exists().where(
+        CurationRow.revision_id == ThreadRevisionRow.id, CurationRow.pipeline_digest == pipeline_digest
+    )
+    query = (
+        select(ThreadRevisionRow.id)
+        .join(FilterResultRow, FilterResultRow.revision_id == ThreadRevisionRow.id)
+        .where(FilterResultRow.chain_digest == chain_digest, FilterResultRow.passed, is_latest(), ~tried)
+        .order_by(ThreadRevisionRow.id)
+    )
+    return list(await session.scalars(query))
+
+
+async def failed_revisions(
+    session: AsyncSession, pipeline_digest: str, *, max_attempts: int | None = None
+) -> list[int]:
+    """The latest revisions whose every attempt under this pipeline failed, fewer than `max_attempts` of them
+    (None: however many), oldest first."""
+    row = CurationRow
+    query = (
+        select(row.revision_id)
+        .join(ThreadRevisionRow, ThreadRevisionRow.id == row.revision_id)
+        .where(row.pipeline_digest == pipeline_digest, is_latest())
+        .group_by(row.revision_id)
+        .having(func.bool_and(row.outcome == Outcome.FAILED))
+        .order_by(row.revision_id)
+    )
+    if max_attempts is not None:
+        query = query.having(func.count() < max_attempts)
+    return list(await session.scalars(query))
+
+
+async def load_curation(session: AsyncSession, curation_id: int) -> Curation:
+    """A decision as it was stored. Raises MedliveError when there is none of that number."""
+    found = await session.get(CurationRow, curation_id)
+    if found is None:
+        raise MedliveError(f"there is no curation {curation_id}")
+    index = None
+    if found.index_digest is not None:
+        i = await session.get_one(EvidenceIndexRow, found.index_digest)
+        index = IndexIdentity(i.retriever, i.digest, dict(i.corpora), i.passages)
+    text = None
+    if found.narrative is not None and found.query is not None and found.advice is not None:
+        text = CaseText(found.narrative, found.query, found.advice)
+    return Curation(
+        outcome=found.outcome,
+        stage=found.stage,
+        reason=found.reason,
+        detail=found.detail,
+        thresholds=Thresholds(found.threshold_sufficiency, found.threshold_alignment),
+        elements=tuple(
+            Element(e.element_id, e.side, e.kind, e.message_id, e.quote, e.statement)
+            for e in await _parts(session, ElementRow, curation_id)
+        ),
+        query_category=found.query_category,
+        s_cc=found.s_cc,
+        s_inf=found.s_inf,
+        s_align=found.s_align,
+        requirements=tuple(
+            Requirement(r.requirement, r.present, tuple(r.element_ids))
+            for r in await _parts(session, RequirementRow, curation_id)
+        ),
+        claims=await _load_claims(session, curation_id),
+        index=index,
+        checks=tuple(
+            ControllerCheck(c.check_name, c.subject, c.passed, c.detail)
+            for c in await _parts(session, ControllerCheckRow, curation_id)
+        ),
+        text=text,
+        calls=tuple(
+            Call(
+                c.task, c.prompt_digest, c.engine, c.model, c.request_digest, c.attempt, c.outcome,
+                c.problem, c.replayed,
+            )
+            for c in await _parts(session, AgentCallRow, curation_id)
+        ),
+        engines=found.engines,
+    )  # fmt: skip
+
+
+async def _check_replies(session: AsyncSession, calls: Sequence[Call]) -> None:
+    wanted = {c.request_digest for c in calls if c.outcome not in _UNANSWERED}
+    if not wanted:
+        return
+    query = select(ReplyRow.request_digest).where(ReplyRow.request_digest.in_(wanted))
+    missing = wanted - set(await session.scalars(query))
+    if missing:
+        raise MedliveError(
+            f"{len(missing)} replies that a decision rests on are not stored, among them {min(missing)}"
+        )
+
+
+async def _save_index(session: AsyncSession, index: IndexIdentity | None) -> None:
+    if index is None:
+        return
+    statement = upsert(EvidenceIndexRow).values(
+        digest=index.index_digest,
+        retriever=index.retriever,
+        corpora=dict(index.corpora),
+        passages=index.passages,
+    )
+    await session.execute(statement.on_conflict_do_nothing())
+
+
+async def _save_parts(session: AsyncSession, curation_id: int, curation: Curation) -> None:
+    """One statement for each kind of part that there is."""
+    passages: dict[str, dict[str, Any]] = {}
+    claims: list[dict[str, Any]] = []
+    evidence: list[dict[str, Any]] = []
+    for position, claim in enumerate(curation.claims, start=1):
+        claims.append(
+            {
+                "curation_id": curation_id,
+                "element_id": claim.element_id,
+                "position": position,
+                "verdict": claim.verdict,
+                "value": Decimal(str(claim.verdict.value_of)),
+                "quote": claim.quote,
+                "reason": claim.reason,
+                "overturned": claim.overturned,
+            }
+        )
+        evidence += _evidence_rows(curation_id, claim, passages)
+    calls = [
+        {
+            "curation_id": curation_id,
+            "position": position,
+            "task": call.task,
+            "prompt_digest": call.prompt_digest,
+            "engine": call.engine,
+            "model": call.model,
+            "request_digest": call.request_digest,
+            "reply_digest": None if call.outcome in _UNANSWERED else call.request_digest,
+            "attempt": call.attempt,
+            "outcome": call.outcome,
+            "problem": call.problem,
+            "replayed": call.replayed,
+        }
+        for position, call in enumerate(curation.calls, start=1)
+    ]
+    elements = [
+        {
+            "curation_id": curation_id,
+            "element_id": element.id,
+            "position": position,
+            "side": element.side,
+            "kind": element.kind,
+            "message_id": element.message_id,
+            "quote": element.quote,
+            "statement": element.statement,
+        }
+        for position, element in enumerate(curation.elements, start=1)
+    ]
+    requirements = [
+        {
+            "curation_id": curation_id,
+            "position": position,
+            "requirement": item.requirement,
+            "present": item.present,
+            "element_ids": list(item.element_ids),
+        }
+        for position, item in enumerate(curation.requirements, start=1)
+    ]
+    checks = [
+        {
+            "curation_id": curation_id,
+            "position": position,
+            "check_name": check.check,
+            "subject": check.subject,
+            "passed": check.passed,
+            "detail": check.detail,
+        }
+        for position, check in enumerate(curation.checks, start=1)
+    ]
+    for table, rows in (
+        (ElementRow, elements),
+        (RequirementRow, requirements),
+        (ClaimVerdictRow, claims),
+        (ControllerCheckRow, checks),
+        (AgentCallRow, calls),
+    ):
+        if rows:
+            await session.execute(insert(table), rows)
+    if passages:
+        ordered = [passages[key] for key in sorted(passages)]
+        await session.execute(upsert(PassageRow).on_conflict_do_nothing(), ordered)
+        await session.execute(insert(ClaimEvidenceRow), evidence)
+
+
+def _evidence_rows(
+    curation_id: int, claim: ClaimVerdict, passages: dict[str, dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """The rows of a claim's hits; their passages are added to `passages`.
+
+    Raises MedliveError when the claim cites a passage that was not retrieved for it.
+    """
+    places = {passage_id: place for place, passage_id in enumerate(claim.passage_ids, start=1)}
+    rows = []
+    for position, hit in enumerate(claim.hits, start=1):
+        values = _passage_values(hit.passage)
+        key = digest_json({**values, "published": str(values["published"])})
+        passages[key] = {"key": key, **values}
+        rows.append(
+            {
+                "curation_id": curation_id,
+                "element_id": claim.element_id,
+                "position": position,
+                "passage_key": key,
+                "rank": hit.rank,
+                "score": hit.score,
+                "cited_as": places.pop(hit.passage.id, None),
+            }
+        )
+    if places:
+        raise MedliveError(
+            f"claim {claim.element_id} cites passages that were not retrieved: " + ", ".join(sorted(places))
+        )
+    return rows
+
+
+def _passage_values(passage: Passage) -> dict[str, Any]:
+    return {
+        "digest": passage.digest,
+        "passage_id": passage.id,
+        "corpus": passage.corpus,
+        "title": passage.title,
+        "section": passage.section,
+        "text": passage.text,
+        "language": passage.language,
+        "published": passage.published,
+        "url": passage.url,
+        "licence": passage.licence,
+    }
+
+
+async def _parts(session: AsyncSession, table: Any, curation_id: int) -> Sequence[Any]:
+    query = select(table).where(table.curation_id == curation_id).order_by(table.position)
+    return (await session.scalars(query)).all()
+
+
+async def _load_claims(session: AsyncSession, curation_id: int) -> tuple[ClaimVerdict, ...]:
+    evidence = ClaimEvidenceRow
+    query = (
+        select(evidence, PassageRow)
+        .join(PassageRow, PassageRow.key == evidence.passage_key)
+        .where(evidence.curation_id == curation_id)
+        .order_by(evidence.element_id, evidence.position)
+    )
+    hits: dict[str, list[Hit]] = {}
+    cited: dict[str, list[tuple[int, str]]] = {}
+    for row, p in await session.execute(query):
+        passage = Passage(
+            p.passage_id, p.corpus, p.title, p.section, p.text, p.language, p.published, p.url, p.licence
+        )
+        hits.setdefault(row.element_id, []).append(Hit(passage, row.score, row.rank))
+        if row.cited_as is not None:
+            cited.setdefault(row.element_id, []).append((row.cited_as, p.passage_id))
+    return tuple(
+        ClaimVerdict(
+            element_id=claim.element_id,
+            verdict=claim.verdict,
+            hits=tuple(hits.get(claim.element_id, ())),
+            passage_ids=tuple(i for _, i in sorted(cited.get(claim.element_id, ()))),
+            quote=claim.quote,
+            reason=claim.reason,
+            overturned=claim.overturned,
+        )
+        for claim in await _parts(session, ClaimVerdictRow, curation_id)
+    )
