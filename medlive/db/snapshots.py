@@ -183,7 +183,7 @@ async def first_releases(session: AsyncSession, case_ids: Sequence[str]) -> dict
         .where(SnapshotRow.state == SnapshotState.FROZEN, member.case_id.in_(case_ids))
         .group_by(member.case_id)
     )
-    return {case_id: version for case_id, version in await session.execute(query)}
+    return {row[0]: row[1] for row in await session.execute(query)}
 
 
 async def load_members(session: AsyncSession, version: str) -> AsyncIterator[SnapshotCase]:

@@ -1,7 +1,5 @@
 """The tables."""
 
-# ruff: noqa: E501 - constraints on one line each, as PostgreSQL is given them
-
 import sqlalchemy as sa
 from alembic import op
 from sqlalchemy.dialects import postgresql
@@ -460,8 +458,21 @@ def upgrade() -> None:
             comment="The body, gzip; NULL when not modified, failed, or let go by retention",
         ),
         sa.Column("error", sa.Text(), nullable=True, comment="Why it failed"),
+        sa.Column(
+            "pages_read",
+            sa.Integer(),
+            nullable=True,
+            comment="On a first page: of how many pages its thread was read and saved; NULL: it was not",
+        ),
+        sa.CheckConstraint(
+            "(kind = 'listing') = (thread_id IS NULL)", name=op.f("ck_fetches_thread_page_has_thread")
+        ),
         sa.CheckConstraint("body_digest ~ '^sha256:[0-9a-f]{64}$'", name=op.f("ck_fetches_body_digest_is_digest")),
         sa.CheckConstraint("kind IN ('listing', 'thread')", name=op.f("ck_fetches_kind_known")),
+        sa.CheckConstraint(
+            "pages_read IS NULL OR (kind = 'thread' AND page_number = 1 AND pages_read >= 1)",
+            name=op.f("ck_fetches_read_whole"),
+        ),
         sa.CheckConstraint("body IS NULL OR body_digest IS NOT NULL", name=op.f("ck_fetches_body_has_digest")),
         sa.CheckConstraint("elapsed_ms >= 0", name=op.f("ck_fetches_elapsed_not_negative")),
         sa.CheckConstraint("page_number >= 1", name=op.f("ck_fetches_page_number_positive")),

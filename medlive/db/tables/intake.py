@@ -91,6 +91,10 @@ class FetchRow(Base):
         CheckConstraint("elapsed_ms >= 0", name="elapsed_not_negative"),
         CheckConstraint("body IS NULL OR body_digest IS NOT NULL", name="body_has_digest"),
         CheckConstraint("page_number >= 1", name="page_number_positive"),
+        CheckConstraint(
+            "pages_read IS NULL OR (kind = 'thread' AND page_number = 1 AND pages_read >= 1)", name="read_whole"
+        ),
+        CheckConstraint("(kind = 'listing') = (thread_id IS NULL)", name="thread_page_has_thread"),
         Index(None, "run_id"),
         Index("ix_fetches_thread_id_latest", "source", "thread_id", "id"),
         {"comment": "Every page that was asked for, with its bytes"},
@@ -114,6 +118,9 @@ class FetchRow(Base):
         LargeBinary, comment="The body, gzip; NULL when not modified, failed, or let go by retention"
     )
     error: Mapped[str | None] = mapped_column(comment="Why it failed")
+    pages_read: Mapped[int | None] = mapped_column(
+        comment="On a first page: of how many pages its thread was read and saved; NULL: it was not"
+    )
 
 
 class ImportRunRow(Base):
