@@ -1,0 +1,1 @@
+"""The offline engine: typed tasks answered by deterministic, extractive rules, with no clinical judgement."""

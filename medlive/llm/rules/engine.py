@@ -1,0 +1,44 @@
+"""The offline engine: typed tasks answered by deterministic rules over the task's own inputs.
+
+It extracts and compares words; it makes no clinical judgement, and whatever it answered is never published.
+"""
+
+import json
+from collections.abc import Callable
+from typing import Any, Final
+
+from medlive.errors import UsageError
+from medlive.llm.engine import EngineIdentity, Finish, Reply, Request, Usage
+from medlive.llm.rules import controller, screener, validator
+
+VERSION: Final = "1"
+
+ANSWERS: Final[dict[str, Callable[[dict[str, Any]], dict[str, Any]]]] = {
+    **screener.ANSWERS,
+    **validator.ANSWERS,
+    **controller.ANSWERS,
+}
+"""Task name → what answers it."""
+
+
+class RulesEngine:
+    """Answers each task that has rules; no key, no network, no cost, the same answer every time."""
+
+    @property
+    def identity(self) -> EngineIdentity:
+        """ "rules" at this version."""
+        return EngineIdentity("rules", f"rules-{VERSION}")
+
+    async def answer(self, request: Request) -> Reply:
+        """The reply as JSON. Raises UsageError for a task without rules."""
+        rule = ANSWERS.get(request.task)
+        if rule is None:
+            raise UsageError(f"The rules engine has no rules for the task {request.task!r}.")
+        text = json.dumps(rule(dict(request.inputs)), ensure_ascii=False)
+        given = len(request.prompt.text) + len(json.dumps(dict(request.inputs), ensure_ascii=False))
+        # Four characters a token: good enough to try budgets out without a model.
+        usage = Usage(input_tokens=given // 4, output_tokens=len(text) // 4, cost_usd=0.0)
+        return Reply(text, Finish.STOP, usage, self.identity.model)
+
+    async def aclose(self) -> None:
+        """Nothing is held."""

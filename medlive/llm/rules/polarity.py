@@ -1,0 +1,156 @@
+"""For and against, and for whom: what a sentence orders or forbids, about which objects, in which patients."""
+
+import re
+from typing import Final
+
+from medlive.llm.rules import lexicon_en, lexicon_zh
+from medlive.llm.rules.text import plain
+
+AGAINST: Final = re.compile(
+    r"\b(?:(?:should|must|can|could|may|do|does|did|shall|will|would|ought) ?(?:not|never)(?: be| ever| usually| generally)?|don't|doesn't|shouldn't|can't|mustn't|won't|cannot|never|avoid(?:ed|ing|s)?|"
+    r"contraindicat\w+|not (?:be )?(?:recommended|advis\w+|safe|used|use|given|indicated|effective|work|help|suitable|appropriate|needed|prescribed|taken)|unsafe|harmful|dangerous|"
+    r"stop(?:ped)? (?:taking|using)|refrain|discontinu\w+|must be stopped|should be stopped|be (?:stopped|avoided)|no (?:role|benefit|evidence)|ineffective|against (?:the )?us(?:e|ing))\b"
+    r"|不(?:能|可|宜|应|要|得|建议|推荐|适合|可以|需要?|必|用|会|起)|禁(?:用|忌|止|服)|忌|避免|慎用|勿|停用|停止|无效|没有(?:作用|效果|用)|不能(?:治|缩短)|严禁|切忌|切勿|有害|危险"
+)
+"""Orders against, or denies an effect."""
+FOR: Final = re.compile(
+    r"\b(?:take|takes|taking|use|uses|using|give|giving|start|continue|increase|double|raise|recommend(?:ed|s)?|advis(?:e|ed|able)|suggest(?:ed)?|should|can|may|must|safe(?:ly)?|effective|cure[sd]?|"
+    r"treat(?:s|ed)?|prescribed?|tolerate|fine|helps?|prevents?|works?|add|try|apply|be (?:used|taken|given|started|continued|increased|doubled))\b"
+    r"|可以|可用|建议|推荐|首选|应该?|使用|服用|口服|继续|加(?:倍|量|到|用)|给(?:予)?|安全|有效|能(?:治|用|吃|喝|够)|治愈|没关系|吃|用|喝|打"
+)
+"""Orders for, allows, or claims an effect."""
+LIMITED: Final = re.compile(
+    r"\b(?:more than|longer than|over \d|exceed\w*|unless|without (?:asking|talking|consult\w*|a doctor)|until|too (?:much|many)|at the same time|together with|along with|before (?:talking|asking)|except|only if|suddenly|abruptly|on your own|if you (?:have|are|take)\b(?! (?:pregnan|under)))"
+    r"|超过|过量|除非|直到|同时|突然|自行|擅自|长期"
+)
+"""Limits an order to an amount, a time or a company: no order against the thing itself."""
+
+_CLASSES: Final[tuple[tuple[str, str], ...]] = (
+    ("nsaid", r"\b(?:nsaids?|ibuprofen|naproxen|diclofenac|indomethacin|ketoprofen|ketorolac|etoricoxib|celecoxib|meloxicam|piroxicam|anti-inflammator\w+)\b|布洛芬|双氯芬酸|萘普生|吲哚美辛|塞来昔布|洛索洛芬|非甾体|消炎止痛"),
+    ("aspirin", r"\b(?:aspirin|acetylsalicylic|salicylates?)\b|阿司匹林|水杨酸"),
+    ("antibiotic", r"\b(?:antibiotics?|amoxicillin|azithromycin|augmentin|cef\w+|cephal\w+|doxycycline|ciprofloxacin|levofloxacin|clarithromycin|penicillin|antimicrobial\w*)\b|抗生素|抗菌药|头孢|阿莫西林|阿奇霉素|青霉素|左氧氟沙星|克拉霉素|消炎药"),
+    ("metformin", r"\bmetformin\b|二甲双胍"),
+    ("ace", r"\b(?:ace inhibitors?|lisinopril|enalapril|ramipril|perindopril|captopril)\b|普利"),
+    ("arb", r"\b(?:losartan|valsartan|telmisartan|candesartan|olmesartan|angiotensin receptor)\b|沙坦"),
+    ("betablocker", r"\b(?:beta[- ]?blockers?|propranolol|atenolol|metoprolol|bisoprolol|nebivolol)\b|洛尔"),
+    ("statin", r"\b(?:statins?|\w+vastatin)\b|他汀"),
+    ("steroid", r"\b(?:cortico)?steroids?\b|\b(?:prednis\w+|dexamethasone|hydrocortisone)\b|激素|泼尼松|地塞米松"),
+    ("retinoid", r"\b(?:isotretinoin|accutane|retinoids?|acitretin|tretinoin)\b|维[Aa]酸|异维"),
+    ("tetracycline", r"\b(?:tetracyclines?|doxycycline|minocycline)\b|四环素|多西环素|米诺环素"),
+    ("fluoroquinolone", r"\b(?:fluoroquinolones?|\w+floxacin)\b|沙星"),
+    ("warfarin", r"\b(?:warfarin|coumadin)\b|华法林"),
+    ("alcohol", r"\b(?:alcohol\w*|drinking alcohol|beer|wine|liquor|spirits)\b|喝酒|饮酒|酒精|白酒|啤酒|[喝饮][^，。]{0,6}酒"),
+    ("smoking", r"\b(?:smok\w+|cigarettes?|tobacco)\b|吸烟|抽烟"),
+    ("codeine", r"\b(?:codeine|opioids?|tramadol|morphine)\b|可待因|曲马多|阿片"),
+    ("decongestant", r"\b(?:pseudoephedrine|phenylephrine|decongestants?)\b|伪麻"),
+    ("benzodiazepine", r"\b(?:benzodiazepines?|diazepam|alprazolam|clonazepam|lorazepam)\b|地西泮|阿普唑仑|安定"),
+    ("estrogen", r"\b(?:o?estrogens?|estradiol|combined (?:pill|contracepti\w+)|hormone (?:replacement )?therapy)\b|雌激素|短效避孕药"),
+    ("valproate", r"\bvalpro\w+\b|丙戊酸"),
+    ("methotrexate", r"\bmethotrexate\b|甲氨蝶呤"),
+    ("paracetamol", r"\b(?:paracetamol|acetaminophen|tylenol)\b|对乙酰氨基酚|扑热息痛"),
+    ("coughmedicine", r"\b(?:cough (?:medicines?|syrups?)|cold medicines?|dextromethorphan)\b|止咳药"),
+    ("honey", r"\bhoney\b|蜂蜜"),
+    ("laxative", r"\blaxatives?\b|泻药"),
+    ("antidiarrheal", r"\b(?:loperamide|imodium|antidiarrh\w+)\b|洛哌丁胺|止泻药"),
+    ("vaccine", r"\b(?:vaccines?|vaccinat\w+|immuni[sz]ation)\b|疫苗"),
+    ("insulin", r"\binsulin\b|胰岛素"),
+    ("lithium", r"\blithium\b|碳酸锂"),
+    ("triptan", r"\b\w+triptan\b|曲普坦"),
+    ("nitrate", r"\b(?:nitrates?|nitroglycerin)\b|硝酸甘油"),
+    ("sildenafil", r"\b(?:sildenafil|viagra|tadalafil|cialis)\b|西地那非|他达拉非"),
+)  # fmt: skip
+CLASSES: Final = tuple((name, re.compile(pattern)) for name, pattern in _CLASSES)
+"""Objects that go by several names: a word list, taken from pharmacological class names."""
+
+_CONDITIONS: Final[tuple[tuple[str, str], ...]] = (
+    ("pregnancy", r"\b(?:pregnan\w+|trimester|expecting a baby|weeks? pregnant|unborn|fetus)\b|怀孕|孕[妇期早中晚]|妊娠|胎儿"),
+    ("breastfeeding", r"\b(?:breast[- ]?feed\w*|lactat\w+|nursing (?:mother|a baby))\b|哺乳|母乳|喂奶"),
+    ("child", r"\b(?:child(?:ren)?|infants?|bab(?:y|ies)|toddlers?|teen(?:ager)?s?|adolescents?|under (?:the age of )?\d{1,2}|younger than|kids?|my (?:\w+ )?(?:son|daughter|baby|child)|(?:\b[1-9]|1[0-5])[- ]?(?:years?|months?)[- ]old)\b|儿童|小儿|孩子|宝宝|患儿|婴儿|幼儿|儿子|女儿|青少年"),
+    ("viral", r"\b(?:flu|influenza|chicken ?pox|varicella|viral (?:infection|illness)\w*|viruses?|viral)\b|流感|水痘|病毒"),
+    ("cold", r"\b(?:common cold|colds?|upper respiratory|runny nose|sneez\w+)\b|感冒|上呼吸道"),
+    ("kidney", r"\b(?:kidney|renal|egfr|gfr|creatinine|nephropathy|dialysis|ckd)\b|肾|eGFR|egfr|肌酐|透析"),
+    ("liver", r"\b(?:liver|hepatic|cirrhosis|hepatitis)\b|肝"),
+    ("heartfailure", r"\b(?:heart failure|cardiac failure)\b|心衰|心力衰竭"),
+    ("asthma", r"\basthma\w*\b|哮喘"),
+    ("ulcer", r"\b(?:ulcers?|gi bleed\w*|stomach bleeding)\b|溃疡|消化道出血"),
+    ("bleeding", r"\b(?:bleeding disorder|h(?:a)?emophilia|blood thinners?|anticoagula\w+)\b|抗凝|血友病"),
+    ("diabetes", r"\bdiabet\w+\b|糖尿病"),
+    ("hypertension", r"\b(?:hypertensi\w+|high blood pressure)\b|高血压"),
+    ("glaucoma", r"\bglaucoma\b|青光眼"),
+    ("gout", r"\bgout\b|痛风"),
+    ("dengue", r"\bdengue\b|登革"),
+    ("epilepsy", r"\b(?:epilep\w+|seizures?)\b|癫痫"),
+    ("elderly", r"\b(?:elderly|older (?:adults?|people)|over (?:the age of )?(?:65|70|75))\b|老年人"),
+    ("allergy", r"\ballerg(?:y|ic) to\b|过敏者"),
+    ("bronchitis", r"\bbronchitis\b|支气管炎"),
+    ("heartdisease", r"\b(?:heart (?:disease|attack)|coronary|angina)\b|冠心病|心梗"),
+    ("stroke", r"\bstroke\b|中风|脑梗"),
+    ("hiv", r"\bhiv\b|艾滋"),
+    ("cancer", r"\b(?:cancer|chemotherapy|tumou?rs?)\b|癌|肿瘤|化疗"),
+    ("surgery", r"\b(?:before|after) (?:\w+ )?surgery\b|术前|术后"),
+    ("baby", r"\b(?:infants?|newborns?|under (?:1|one) year|babies)\b|婴儿|新生儿"),
+    ("porphyria", r"\bporphyria\b|卟啉"),
+    ("myasthenia", r"\bmyasthenia\b|肌无力"),
+)  # fmt: skip
+CONDITIONS: Final = tuple((name, re.compile(pattern)) for name, pattern in _CONDITIONS)
+_DENIAL: Final = re.compile(
+    r"\b(?:no|not|never|without|denies|don't|doesn't|isn't|negative for|neither|nor)\b[^,.;]*|(?:没有?|无|不是|否认|未)[^，。；]*"
+)
+_EGFR_LIMIT: Final = re.compile(
+    r"(?:egfr|gfr|clearance)[^.。]{0,40}?(?:below|under|less than|<|lower than|低于|小于|＜|不足)[^0-9.。]{0,12}(\d{1,3})"
+)
+_EGFR_VALUE: Final = re.compile(r"(?:egfr|gfr|clearance)[^0-9.。]{0,20}(\d{1,3})")
+_NEGATED_IN_CLAUSE: Final = re.compile(
+    r"\b(?:not|never|avoid\w*|stop\w*|don't|shouldn't|cannot|can't|no|instead of|rather than|discontinue\w*|hold|without|contraindicat\w+|switch from|replace\w*|away from)\b|不|禁|避免|停|忌|勿|别|代替|换掉"
+)
+
+
+def objects(text: str) -> set[str]:
+    """What a text speaks of that can be ordered or forbidden: classes and single drug names."""
+    folded = plain(text)
+    found = {name for name, pattern in CLASSES if pattern.search(folded)}
+    found |= {w for w in re.findall(r"[a-z]{4,}", folded) if lexicon_en.is_drug(w)}
+    if not found:
+        found |= set(lexicon_zh.DRUG.findall(text)[:10])
+    return found
+
+
+def conditions(text: str, *, told: bool = False) -> set[str]:
+    """The conditions that a text names; in a patient's story (`told`) what is denied does not count."""
+    folded = plain(text)
+    if told:
+        folded = _DENIAL.sub(" ", folded)
+    return {name for name, pattern in CONDITIONS if pattern.search(folded)}
+
+
+def clauses_of(sentence: str) -> list[str]:
+    """A sentence's clauses, cut where polarity may change."""
+    return [
+        c
+        for c in re.split(
+            r"[,;:，；：]|\b(?:but|although|however|whereas|while|instead)\b|但是?|而是|不过", sentence
+        )
+        if c.strip()
+    ]
+
+
+def ordered(text: str, thing: str) -> bool | None:
+    """Whether a claim orders or allows `thing` (True), forbids it (False), or does neither plainly (None)."""
+    pattern = dict(CLASSES).get(thing)
+    for clause in clauses_of(plain(text)):
+        if not (pattern.search(clause) if pattern else thing in clause):
+            continue
+        if _NEGATED_IN_CLAUSE.search(clause):
+            return False
+        if FOR.search(clause):
+            return True
+    return None
+
+
+def limits_met(sentence: str, story: str) -> bool:
+    """Whether a kidney-function limit that a sentence names is met by the value that the story gives."""
+    limit = _EGFR_LIMIT.search(plain(sentence))
+    if limit is None:
+        return True
+    value = _EGFR_VALUE.search(plain(story))
+    return value is not None and int(value.group(1)) < int(limit.group(1))

@@ -1,0 +1,180 @@
+"""Sentences and clauses of a hostile text: every piece is a verbatim substring, and every scan is linear."""
+
+import re
+import unicodedata
+from collections.abc import Iterator
+from typing import Final, Literal, NamedTuple
+
+Language = Literal["en", "zh"]
+
+READ: Final = 60_000
+"""Characters of one message that are read; what a person tells a physician is far shorter."""
+LONGEST: Final = 700
+"""Characters of the longest piece; a longer run without a stop is cut at a comma or a space."""
+
+_ABBREVIATION: Final = re.compile(
+    r"(?:^|[\s(])(?:dr|mr|mrs|ms|prof|st|vs|e\.g|i\.e|approx|no|fig|inj|tab|cap|wt|ht|temp|b\.i\.d|t\.i\.d|"
+    r"mg|ml|mcg|yrs?|hrs?|mins?)$",
+    re.IGNORECASE,
+)
+_EN_STOP: Final = re.compile(r"[.!?]+[\"'”’)\]]*|…+|[\r\n\v\f\x85\u2028\u2029]+")
+_ZH_STOP: Final = re.compile(
+    r"[。！？；!?;…]+[”’」』）)\"]*|(?<=[一-鿿）)])\.(?=\s|$|[一-鿿])|[\r\n\v\f\x85\u2028\u2029]+"
+)
+_EN_MARKER: Final = re.compile(r"(?:(?<=[\s:;.,])|^)\(?\d{1,2}(?:[.)]|\s?-(?=\s?[a-zA-Z]))(?=\s?[a-zA-Z])")
+_ZH_MARKER: Final = re.compile(r"(?<![\d.年月\-/~])[(（]?\d{1,2}[、.．)），,](?=\s?[一-鿿])")
+_BULLET: Final = re.compile(r"^(?:[\s\-*•·●>#:：,，、.。;；)）]+|\(?\d{1,2}[.)、．](?!\d)\s*)+")
+_HAN: Final = re.compile(r"[一-鿿]")
+_LATIN: Final = re.compile(r"[A-Za-z]")
+_SPACE: Final = re.compile(r"\s+")
+
+
+class Piece(NamedTuple):
+    """A stretch of a text: `source[start:end] == text`, without surrounding space."""
+
+    start: int
+    end: int
+    text: str
+
+
+def piece(source: str, start: int, end: int) -> Piece | None:
+    """The stretch without surrounding space; None where nothing is left."""
+    while start < end and source[start].isspace():
+        start += 1
+    while end > start and source[end - 1].isspace():
+        end -= 1
+    return Piece(start, end, source[start:end]) if start < end else None
+
+
+def language_of(declared: object, text: str) -> Language:
+    """The language rules are chosen by: as declared, else by which script prevails."""
+    if declared in ("en", "zh"):
+        return "zh" if declared == "zh" else "en"
+    sample = text[:4000]
+    return "zh" if len(_HAN.findall(sample)) * 2 > len(_LATIN.findall(sample)) else "en"
+
+
+def _ends_english(text: str, start: int, end: int) -> bool:
+    stop = text[start]
+    if stop not in ".!?…" or end >= len(text):
+        return True
+    following = text[end]
+    if stop == "…" or end - start > 1 or stop in "!?":
+        return True
+    before = text[max(0, start - 12) : start]
+    if following.isspace():
+        rest = text[end : end + 6].lstrip()
+        if before[-1:].isdigit() and rest[:1].isdigit():
+            return False  # "30. 4" may be a damaged decimal
+        return not _ABBREVIATION.search(before) or (before[-1:] in "gls" and rest[:1].isupper())
+    # Glued sentences: "treatment.Bronchoscopy".
+    return following.isupper() and bool(re.search(r"[a-z]{2}$|\)$", before))
+
+
+def sentences(text: str, language: Language) -> list[Piece]:
+    """The sentences of a text in order, numbered list items apart, none longer than LONGEST."""
+    text = text[:READ]
+    cuts: set[int] = {len(text)}
+    if language == "zh":
+        cuts.update(m.end() for m in _ZH_STOP.finditer(text))
+        cuts.update(m.start() for m in _ZH_MARKER.finditer(text))
+    else:
+        markers = {m.start(): m.end() for m in _EN_MARKER.finditer(text)}
+        inside = set(markers.values())
+        cuts.update(markers)
+        cuts.update(
+            m.end()
+            for m in _EN_STOP.finditer(text)
+            if m.end() not in inside and _ends_english(text, m.start(), m.end())
+        )
+    found: list[Piece] = []
+    start = 0
+    for cut in sorted(cuts):
+        for low, high in _bounded(text, start, cut):
+            if (found_piece := piece(text, low, high)) is not None:
+                found.append(found_piece)
+        start = cut
+    return found
+
+
+def _bounded(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+    while end - start > LONGEST:
+        window = text[start + LONGEST // 2 : start + LONGEST]
+        at = max(window.rfind(c) for c in ",，、; ")
+        cut = start + LONGEST // 2 + at + 1 if at >= 0 else start + LONGEST
+        yield start, cut
+        start = cut
+    yield start, end
+
+
+_COMMA: Final = re.compile(r"[，,]|(?<=[一-鿿\d）)])[ \t　]+(?=[一-鿿\d])|(?<=[一-鿿])[ \t　]+(?=[A-Z])")
+
+
+def clauses(source: str, sentence: Piece) -> list[Piece]:
+    """A Chinese sentence's clauses, cut at commas and at the spaces that stand for them."""
+    found: list[Piece] = []
+    start = sentence.start
+    for match in _COMMA.finditer(source, sentence.start, sentence.end):
+        before, after = source[max(0, match.start() - 1)], source[match.end() : match.end() + 1]
+        if match.group() == "," and before.isdigit() and after.isdigit():
+            continue  # 1,000
+        if (one := piece(source, start, match.end())) is not None:
+            found.append(one)
+        start = match.end()
+    if (one := piece(source, start, sentence.end)) is not None:
+        found.append(one)
+    return found
+
+
+def unmarked(source: str, one: Piece) -> Piece | None:
+    """The piece without a leading bullet or list number."""
+    match = _BULLET.match(one.text)
+    return piece(source, one.start + match.end(), one.end) if match else one
+
+
+def plain(text: str) -> str:
+    """The text in half width, lower case, without control characters, its space collapsed."""
+    folded = unicodedata.normalize("NFKC", text).lower().replace("’", "'")
+    return _SPACE.sub(" ", "".join(c if c.isprintable() or c.isspace() else " " for c in folded)).strip()
+
+
+def statement(quote: str) -> str:
+    """The quote as a statement: space collapsed, loose ends trimmed; no word is added or lost."""
+    cleaned = "".join(c for c in quote if c.isprintable() or c.isspace())
+    cleaned = _SPACE.sub(" ", cleaned).strip(" \t,，、;；:：-–*•>")
+    return cleaned[:1].upper() + cleaned[1:] if cleaned[:1].isascii() else cleaned
+
+
+_WORD: Final = re.compile(r"[a-z][a-z'-]*[a-z]|[a-z]|\d+(?:\.\d+)?")
+
+
+def stem(word: str) -> str:
+    """An English word without its commonest endings, enough to match forms of one word."""
+    if word.endswith("'s"):
+        word = word[:-2]
+    for ending, put, least in (
+        ("ies", "y", 5), ("sses", "ss", 5), ("ches", "ch", 6), ("shes", "sh", 6), ("xes", "x", 5),
+        ("ing", "", 6), ("ed", "", 5), ("s", "", 4),
+    ):  # fmt: skip
+        if word.endswith(ending) and len(word) >= least and not word.endswith(("ss", "us", "is")):
+            word = word[: -len(ending)] + put
+            break
+    if len(word) > 4 and word[-1] == word[-2] and word[-1] in "bdgmnprt":
+        word = word[:-1]
+    return word[:-1] if len(word) > 4 and word.endswith("e") else word
+
+
+def words(text: str) -> list[str]:
+    """The English words and numbers of a text, in lower case."""
+    return _WORD.findall(plain(text))
+
+
+_RUN: Final = re.compile(r"[一-鿿]+")
+
+
+def bigrams(text: str, stop: re.Pattern[str]) -> set[str]:
+    """The pairs of neighbouring Chinese characters, after the stop words are cut out."""
+    found: set[str] = set()
+    for run in _RUN.findall(stop.sub(" ", text)):
+        found.update(run[i : i + 2] for i in range(len(run) - 1))
+    return found

@@ -1,0 +1,66 @@
+"""The Validator's tasks by rules: is it a clinical request, is enough told, does the evidence stand behind it."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from medlive.llm.rules import language_en as en
+from medlive.llm.rules import language_zh as zh
+from medlive.llm.rules import lexicon_en, lexicon_zh
+from medlive.llm.rules.alignment import align, goes_against
+from medlive.llm.rules.checklist import category_of, checklist
+from medlive.llm.rules.question import chinese_asks, english_question
+from medlive.llm.rules.text import language_of
+
+
+def query(inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """S_cc: {category, meaningful, reason}."""
+    text = str(inputs.get("query") or "")[:4000]
+    language = language_of(inputs.get("language"), text)
+    patterns = zh if language == "zh" else en
+    reason = ""
+    if patterns.NONCLINICAL.search(text):
+        reason = "Not a clinical request: social, illegal, about an examination or a career."
+    elif patterns.INJECTION.search(text):
+        reason = "Speaks to a program, asks nothing clinical."
+    elif patterns.LOGISTIC.search(text) and not patterns.DEMAND.search(patterns.LOGISTIC.sub(" ", text)):
+        reason = "Asks for a service, not for clinical knowledge."
+    elif language == "zh":
+        if not lexicon_zh.CLINICAL.search(text) and not lexicon_zh.DRUG.search(text):
+            reason = "Names no symptom, finding, drug or condition."
+        elif not (chinese_asks(text) or zh.QUESTION.search(text) or zh.DEMAND.search(text)):
+            reason = "Asks nothing."
+    elif not lexicon_en.specific_words(text):
+        reason = "Names no symptom, finding, drug or condition."
+    elif not (english_question(text) or "?" in text or en.REQUEST.search(text)):
+        reason = "Asks nothing."
+    if reason:
+        return {"category": "nonclinical", "meaningful": False, "reason": reason}
+    return {
+        "category": category_of(text, language),
+        "meaningful": True,
+        "reason": "Names a clinical matter and asks about it.",
+    }
+
+
+def sufficiency(inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """The checklist: {items: [{requirement, present, element_ids}]}."""
+    text = str(inputs.get("query") or "")[:4000]
+    narrative = [
+        (str(e.get("id") or ""), str(e.get("statement") or "")[:2000])
+        for e in list(inputs.get("narrative") or ())[:200]
+    ]
+    language = language_of(inputs.get("language"), text + " ".join(s for _, s in narrative[:5]))
+    return {
+        "items": [
+            {"requirement": name, "present": bool(ids), "element_ids": list(ids)}
+            for name, ids in checklist(language, text, narrative)
+        ]
+    }
+
+
+ANSWERS: Final[dict[str, Callable[[dict[str, Any]], dict[str, Any]]]] = {
+    "validator.query": query,
+    "validator.sufficiency": sufficiency,
+    "validator.alignment": align,
+    "validator.veto": goes_against,
+}
