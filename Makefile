@@ -4,7 +4,6 @@ SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-export PYTHONDONTWRITEBYTECODE := 1
 DEMO_HOME ?= $(CURDIR)/.medlive/demo
 
 .PHONY: help setup demo test check bench clean

@@ -13,7 +13,7 @@ fi
 
 if command -v uv >/dev/null 2>&1; then
   [ -x "$venv/bin/python" ] || uv venv --quiet --python "$python" "$venv"
-  install() { uv pip install --quiet --python "$venv/bin/python" "$@"; }
+  install() { uv pip install --quiet --compile-bytecode --python "$venv/bin/python" "$@"; }
 else
   if [ ! -x "$venv/bin/python" ]; then
     "$python" -m venv "$venv" || {

@@ -1,15 +1,14 @@
 """The only place that picks implementations: which database, engines, index and filter chain a run uses."""
 
 import os
-import secrets
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
+
+from pydantic import ValidationError
 
 from medlive.config import RoleSettings, Settings
 from medlive.curation.chain import CurationSettings
 from medlive.curation.model import Thresholds
-from medlive.db.migrate import upgrade
 from medlive.db.replies import PostgresReplyStore
 from medlive.db.session import Database
 from medlive.digest import digest_json
@@ -18,10 +17,10 @@ from medlive.evidence.build import open_index
 from medlive.evidence.passage import Retriever
 from medlive.filters.chain import FilterChain
 from medlive.filters.codebooks import load_codebook
-from medlive.filters.rules import FilterSettings
+from medlive.filters.settings import FilterSettings
 from medlive.llm.budget import Budget
 from medlive.llm.engine import Engine, ReplyStore
-from medlive.llm.openai import OpenAIEngine
+from medlive.llm.openai import OpenAIEngine, Price
 from medlive.llm.prompts import load_prompt
 from medlive.llm.replay import ReplayEngine
 from medlive.llm.rules.engine import RulesEngine
@@ -38,47 +37,6 @@ PROMPTS = {
 }  # fmt: skip
 
 
-def database_url(settings: Settings) -> str:
-    """The configured server's URL, or the embedded one's, started when it is not running."""
-    if settings.database_url is not None:
-        url = settings.database_url.get_secret_value()
-        if not url.startswith(("postgresql://", "postgresql+psycopg://", "postgres://")):
-            raise ConfigError("MEDLIVE_DATABASE_URL is no PostgreSQL URL (postgresql://user@host/name)")
-        return "postgresql+psycopg://" + url.split("://", 1)[1]
-    from medlive.db import embedded
-
-    return embedded.start(settings.home)
-
-
-@asynccontextmanager
-async def open_database(settings: Settings) -> AsyncIterator[Database]:
-    """The database, migrated to this version's schema. Raises DatabaseUnavailable."""
-    url = database_url(settings)
-    upgrade(url)
-    database = Database.connect(url)
-    try:
-        yield database
-    finally:
-        await database.aclose()
-
-
-def handle_key(settings: Settings) -> bytes:
-    """This instance's key for hashing authors' handles: made once, readable by its owner alone."""
-    path = settings.home / "handle.key"
-    if not path.exists():
-        settings.home.mkdir(parents=True, exist_ok=True)
-        descriptor = None
-        try:
-            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            os.write(descriptor, secrets.token_hex(32).encode())
-        except FileExistsError:
-            pass  # another process made it in between: its key is the key
-        finally:
-            if descriptor is not None:
-                os.close(descriptor)
-    return path.read_bytes()
-
-
 def open_retriever(settings: Settings) -> Retriever:
     """The evidence index. Raises a typed error that says how to build one."""
     return open_index(index_path(settings))
@@ -93,7 +51,8 @@ def build_engine(role: str, settings: RoleSettings) -> Engine:
         key = os.environ.get(settings.api_key_env, "")
         if not key:
             raise ConfigError(f"roles.{role}: the variable {settings.api_key_env} is not set")
-    assert settings.base_url and settings.model  # the settings' own validator
+    assert settings.base_url is not None
+    assert settings.model is not None
     price = settings.price
     return OpenAIEngine(
         model=settings.model,
@@ -103,7 +62,7 @@ def build_engine(role: str, settings: RoleSettings) -> Engine:
         timeout_s=settings.timeout_s,
         max_retries=settings.max_retries,
         concurrency=settings.concurrency,
-        price=price and (price.input, price.input if price.cached is None else price.cached, price.output),
+        price=price and Price(price.input, price.output, price.cached),
     )
 
 
@@ -156,5 +115,10 @@ def build_pipeline(settings: Settings, database: Database, *, exhaustive: bool =
 
 
 def build_filters(settings: Settings) -> FilterChain:
-    """The filter chain with its code book."""
-    return FilterChain(FilterSettings.model_validate(settings.filters), load_codebook(settings.codebooks.paths))
+    """The filter chain with its code book. Raises ConfigError for a setting it does not know."""
+    try:
+        filters = FilterSettings.model_validate(settings.filters)
+    except ValidationError as exc:
+        first = exc.errors(include_url=False, include_input=False)[0]
+        raise ConfigError(f"filters.{'.'.join(map(str, first['loc']))}: {first['msg']}") from exc
+    return FilterChain(filters, load_codebook(settings.codebooks.paths))

@@ -18,7 +18,7 @@ KEPT = [t for t in THREADS if t.expect.outcome == "kept"]
 FILTER_REASONS = {
     "posted_before",
     "posted_unknown",
-    "posted_future",
+    "posted_in_future",
     "not_clinical",
     "not_text_only",
     "non_alphanumeric",
@@ -28,7 +28,7 @@ FILTER_REASONS = {
     "no_verified_reply",
     "unsafe_content",
     "reidentification_risk",
-    "empty",
+    "empty_thread",
 }
 AGENT_REASONS = {
     "screener": {Reason.NO_NARRATIVE, Reason.NO_QUERY, Reason.NO_ADVICE},
@@ -95,7 +95,7 @@ def test_dates_are_of_autumn_2026_unless_the_date_is_the_point() -> None:
         elif thread.expect.reason == "posted_before":
             assert thread.posted_at is not None
             assert thread.posted_at.year < 2023
-        elif thread.expect.reason == "posted_future":
+        elif thread.expect.reason == "posted_in_future":
             assert thread.posted_at is not None
             assert thread.posted_at.year >= 2040
         else:

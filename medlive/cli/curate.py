@@ -1,0 +1,66 @@
+"""`medlive curate`: filter and curate the threads that wait."""
+
+from typing import Annotated, Any
+
+import typer
+
+from medlive.cli.output import JsonOption, print_json, print_table, progress, say, wait_for
+from medlive.config import load_settings
+from medlive.errors import CheckFailed
+
+
+def command(
+    limit: Annotated[int | None, typer.Option("--limit", min=1, help="Judge at most so many new threads.")] = None,
+    retry_failed: Annotated[
+        bool, typer.Option("--retry-failed", help="Retry what failed however often it failed before.")
+    ] = False,
+    again: Annotated[
+        bool,
+        typer.Option(
+            "--again", help="Decide anew, under the present engines and evidence, what was decided under others."
+        ),
+    ] = False,
+    exhaustive: Annotated[
+        bool, typer.Option("--exhaustive", help="Compute all of S_cc, S_inf and S_align even when one fails.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Filter and curate the threads that wait, and retry what failed.
+
+    What was interrupted continues; no reply of an engine is paid for twice.
+    """
+    from medlive.service.runs import run_curation
+
+    settings = load_settings().settings
+
+    async def run() -> dict[str, Any]:
+        with progress("filtered") as filtered, progress("curated") as curated:
+            return await run_curation(
+                settings,
+                limit=limit,
+                retry_failed=retry_failed,
+                again=again,
+                exhaustive=exhaustive,
+                on_filtered=filtered,
+                on_curated=curated,
+                on_wait=lambda n: say(f"{n} threads are with another worker; waiting for it or its heartbeat"),
+            )
+
+    done = wait_for(run())
+    if as_json:
+        print_json(done)
+    else:
+        print_table(["stage", "outcome", "reason", "threads"], done["funnel"], title="All threads so far")
+        say(
+            f"this run: {done['passed']} passed the filters, {done['rejected']} did not; "
+            + (", ".join(f"{n} {outcome}" for outcome, n in done["outcomes"].items()) or "nothing to curate")
+            + f"; {done['calls']} calls, {done['replayed']} of them replayed"
+        )
+    for fault in done["faults"]:
+        say(fault)
+    if done["faults"]:
+        raise CheckFailed(
+            f"{len(done['faults'])} threads met a fault of medlive itself", hint="medlive curate tries them again"
+        )
+    if failed := done["outcomes"].get("failed"):
+        say(f"{failed} threads failed for want of a usable reply; the next medlive curate tries them again")

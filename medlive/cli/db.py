@@ -1,0 +1,74 @@
+"""`medlive db`: the database."""
+
+from typing import Annotated
+
+import typer
+
+from medlive.cli.output import JsonOption, print_json, print_table, say
+from medlive.config import load_settings, mask_url
+from medlive.errors import CheckFailed, UsageError
+
+app = typer.Typer(no_args_is_help=True)
+
+
+@app.command()
+def start() -> None:
+    """Start the embedded PostgreSQL when it is not running, bring it up to this version, print its URL."""
+    from medlive.db.migrate import upgrade as migrate
+    from medlive.service.database import database_url
+
+    url = database_url(load_settings().settings)
+    migrate(url)
+    print(mask_url(url))
+
+
+@app.command()
+def stop() -> None:
+    """Stop the embedded PostgreSQL; a second process that still uses it loses its connection."""
+    from medlive.db import embedded
+
+    settings = load_settings().settings
+    if settings.database_url is not None:
+        raise UsageError("MEDLIVE_DATABASE_URL names a server of yours; medlive stops only its embedded one")
+    say("stopped" if embedded.stop(settings.home) else "it was not running")
+
+
+@app.command()
+def url(
+    password: Annotated[
+        bool, typer.Option("--show-password", help="Print the URL with its password, for another program.")
+    ] = False,
+) -> None:
+    """Print the database's URL; starts the embedded PostgreSQL when it is not running."""
+    from medlive.service.database import database_url
+
+    found = database_url(load_settings().settings)
+    print(found if password else mask_url(found))
+
+
+@app.command()
+def upgrade() -> None:
+    """Bring the schema up to this version; does nothing when it is there already."""
+    from medlive.db.migrate import head
+    from medlive.db.migrate import upgrade as migrate
+    from medlive.service.database import database_url
+
+    changed = migrate(database_url(load_settings().settings))
+    say(f"upgraded to {head()}" if changed else f"already at {head()}")
+
+
+@app.command()
+def check(as_json: JsonOption = False) -> None:
+    """Compare the schema with the model; exit status 1 when they differ."""
+    from medlive.db.migrate import check as differences
+    from medlive.service.database import database_url
+
+    found = differences(database_url(load_settings().settings))
+    if as_json:
+        print_json({"differences": found})
+    elif found:
+        print_table(["difference"], [[f] for f in found])
+    else:
+        say("schema and model agree")
+    if found:
+        raise CheckFailed(f"{len(found)} differences between schema and model", hint="medlive db upgrade")

@@ -1,0 +1,155 @@
+"""Curates queued revisions: loads a thread, calls the stages, stores everything that was decided."""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import procrastinate
+
+from medlive.clock import now
+from medlive.config import Settings
+from medlive.curation.agent import Agent, AgentFailure
+from medlive.curation.chain import curate
+from medlive.curation.model import Call, Curation, Outcome, Reason, Side, Stage
+from medlive.db.cases import save_case
+from medlive.db.curations import failed_revisions, latest_outcome, save_curation, undecided_revisions
+from medlive.db.session import Database
+from medlive.db.threads import load_thread
+from medlive.rubric.write import WrittenRubric, write_rubric
+from medlive.service.database import handle_key
+from medlive.service.jobs import defer_revisions, run_until_drained
+from medlive.service.wiring import Pipeline
+from medlive.threads.prepare import deidentified, normalised, thread_language
+
+
+@dataclass(slots=True)
+class Curated:
+    """What a run of `medlive curate` did."""
+
+    outcomes: Counter[str] = field(default_factory=Counter)
+    """Outcome → threads."""
+    calls: int = 0
+    replayed: int = 0
+    faults: list[str] = field(default_factory=list)
+    """Faults of medlive itself, a line each; their threads stay queued."""
+
+    @property
+    def threads(self) -> int:
+        """Threads that were decided or failed."""
+        return sum(self.outcomes.values())
+
+
+async def queue_failed(
+    database: Database, app: procrastinate.App, pipeline: Pipeline, *, max_attempts: int | None
+) -> int:
+    """Queue again what failed under this pipeline fewer than `max_attempts` times (None: however often)."""
+    async with database.begin() as session:
+        revisions = await failed_revisions(session, pipeline.digest, max_attempts=max_attempts)
+        return await defer_revisions(app, session, revisions)
+
+
+async def queue_undecided(
+    database: Database, app: procrastinate.App, chain_digest: str, pipeline: Pipeline
+) -> int:
+    """Queue every revision that passed the filters and that this very pipeline has not decided."""
+    async with database.begin() as session:
+        revisions = await undecided_revisions(session, chain_digest, pipeline.digest)
+        return await defer_revisions(app, session, revisions)
+
+
+async def curate_queued(
+    database: Database,
+    app: procrastinate.App,
+    pipeline: Pipeline,
+    settings: Settings,
+    *,
+    tick: Callable[[int], None] = lambda _: None,
+    on_wait: Callable[[int], None] = lambda _: None,
+) -> Curated:
+    """Run the queue until it is empty, several threads at once; what happened."""
+    done = Curated()
+    key = handle_key(settings)
+
+    async def work(revision: int) -> None:
+        try:
+            curation = await curate_revision(database, pipeline, revision, key)
+        except Exception as exc:
+            done.faults.append(f"revision {revision}: {type(exc).__name__}: {exc}")
+            raise
+        if curation is not None:
+            done.outcomes[curation.outcome.value] += 1
+            done.calls += len(curation.calls)
+            done.replayed += sum(c.replayed for c in curation.calls)
+            tick(done.threads)
+
+    await run_until_drained(app, work, concurrency=settings.curation.concurrency, on_wait=on_wait)
+    return done
+
+
+async def curate_revision(database: Database, pipeline: Pipeline, revision: int, key: bytes) -> Curation | None:
+    """Curate one revision and store the decision with the case it made; None when it was decided before."""
+    async with database.begin() as session:
+        if await latest_outcome(session, revision, pipeline.digest) not in (None, Outcome.FAILED):
+            return None
+        stored = await load_thread(session, revision)
+    started = now()
+    raw = normalised(stored.thread)
+    language = thread_language(raw)
+    thread = deidentified(raw, language)
+    curation = await curate(
+        thread, language, pipeline.respondents, pipeline.retriever, pipeline.curation, run_date=started.date()
+    )
+    rubric: WrittenRubric | None = None
+    if curation.outcome is Outcome.KEPT:
+        curation, rubric = await _with_rubric(curation, language, pipeline)
+    async with database.begin() as session:
+        curation_id = await save_curation(
+            session, revision, pipeline.digest, curation, started_at=started, finished_at=now()
+        )
+        if rubric is not None and curation.text is not None:
+            await save_case(
+                session,
+                thread_pk=stored.thread_pk,
+                curation_id=curation_id,
+                language=language,
+                source=thread.source,
+                posted_at=thread.posted_at,
+                rubric=rubric.rubric,
+                text=curation.text,
+                key=key,
+                publishable=curation.publishable,
+                held=curation.detail if curation.outcome is Outcome.HELD else None,
+            )
+    return curation
+
+
+async def _with_rubric(
+    curation: Curation, language: str, pipeline: Pipeline
+) -> tuple[Curation, WrittenRubric | None]:
+    """A kept curation with its rubric: held when the linter still objects, failed when none could be had."""
+    journal: list[Call] = []
+    agent = Agent(pipeline.respondents["rubric"], journal)
+    identity = agent.identity
+    engines = {
+        **curation.engines,
+        "rubric": {
+            "engine": identity.engine,
+            "model": identity.model,
+            "parameters": dict(identity.parameters),
+        },
+    }
+    assert curation.text is not None
+    written: WrittenRubric | None = None
+    try:
+        written = await write_rubric(language, curation.text, curation.side(Side.ADVICE), agent)
+    except AgentFailure as failure:
+        curation = replace(
+            curation, outcome=Outcome.FAILED, stage=Stage.RUBRIC, reason=failure.reason, detail=failure.detail
+        )
+    curation = replace(curation, calls=curation.calls + tuple(journal), engines=engines)
+    if written is not None and written.remaining:
+        told = "; ".join(f"{f.criterion or 'rubric'}: {f.fault.value}: {f.detail}" for f in written.remaining)
+        curation = replace(
+            curation, outcome=Outcome.HELD, stage=Stage.RUBRIC, reason=Reason.RUBRIC_LINT, detail=told[:2000]
+        )
+    return curation, written

@@ -1,0 +1,77 @@
+"""Imports thread files: good lines are stored in batches, bad ones become rows with their line and reason."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+
+from medlive.db.imports import begin_import, finish_import, save_problems
+from medlive.db.session import Database
+from medlive.db.threads import save_threads
+from medlive.errors import BadInput, MedliveError
+from medlive.sources.files import ImportedThread, ImportProblem, Note, read_threads
+
+BATCH = 500
+
+
+@dataclass(slots=True)
+class Imported:
+    """What an import of one file did."""
+
+    file: Path
+    counts: Counter[str] = field(default_factory=Counter)
+    """"new", "revised", "unchanged", "problems", and how often each note was made."""
+    problems: list[ImportProblem] = field(default_factory=list)
+
+
+async def import_file(
+    database: Database,
+    path: Path,
+    *,
+    assume_posted_at: datetime | None,
+    handle_key: bytes,
+    tick: Callable[[int], None] = lambda _: None,
+) -> Imported:
+    """Import a JSON Lines file; what came of it. Raises BadInput when the file cannot be read at all."""
+    if not await asyncio.to_thread(path.is_file):
+        raise BadInput(f"{path} is no file")
+    done = Imported(path)
+    async with database.begin() as session:
+        run = await begin_import(session, str(path), assumed_posted_at=assume_posted_at)
+    try:
+        batch: list[ImportedThread] = []
+        for item in read_threads(path, assume_posted_at=assume_posted_at, handle_key=handle_key):
+            if isinstance(item, ImportProblem):
+                done.problems.append(item)
+                done.counts["problems"] += 1
+                continue
+            batch.append(item)
+            if len(batch) >= BATCH:
+                await _save(database, run, batch, done)
+                tick(sum(done.counts[k] for k in ("new", "revised", "unchanged")))
+                batch = []
+        await _save(database, run, batch, done)
+    except MedliveError as exc:
+        async with database.begin() as session:
+            await finish_import(session, run, counts=dict(done.counts), problem=exc.message)
+        raise
+    async with database.begin() as session:
+        await save_problems(session, run, str(path), done.problems)
+        await finish_import(session, run, counts=dict(done.counts), problem=None)
+    return done
+
+
+async def _save(database: Database, run: int, batch: Sequence[ImportedThread], done: Imported) -> None:
+    if not batch:
+        return
+    async with database.begin() as session:
+        saved = await save_threads(
+            session,
+            [item.thread for item in batch],
+            assumed_posted_at=[Note.DATE_ASSUMED in item.notes for item in batch],
+            import_run_id=run,
+        )
+    done.counts.update(s.status for s in saved)
+    done.counts.update(note.value for item in batch for note in item.notes)

@@ -1,0 +1,60 @@
+"""What the commands start: whole runs, each a row with its counts."""
+
+from collections.abc import Callable
+from typing import Any
+
+from medlive import __version__
+from medlive.config import Settings
+from medlive.db.funnel import funnel
+from medlive.db.runs import begin_run, finish_run
+from medlive.service.curating import curate_queued, queue_failed, queue_undecided
+from medlive.service.database import open_database
+from medlive.service.filtering import filter_pending
+from medlive.service.jobs import open_app
+from medlive.service.wiring import build_filters, build_pipeline
+
+Tick = Callable[[int], None]
+
+
+async def run_curation(
+    settings: Settings,
+    *,
+    limit: int | None = None,
+    retry_failed: bool = False,
+    again: bool = False,
+    exhaustive: bool = False,
+    on_filtered: Tick = lambda _: None,
+    on_curated: Tick = lambda _: None,
+    on_wait: Tick = lambda _: None,
+) -> dict[str, Any]:
+    """Filter what is new, queue what failed (with `again` all that this pipeline has not decided), and work the
+    queue off; the run's counts and the funnel over all threads."""
+    async with open_database(settings) as database:
+        chain = build_filters(settings)
+        pipeline = build_pipeline(settings, database, exhaustive=exhaustive)
+        try:
+            async with database.begin() as session:
+                run = await begin_run(
+                    session, "curate", code_version=__version__, settings={"pipeline": pipeline.digest}
+                )
+            async with open_app(database.url).open_async() as app:
+                filtered = await filter_pending(database, app, chain, limit=limit, tick=on_filtered)
+                attempts = None if retry_failed else settings.curation.max_attempts
+                await queue_failed(database, app, pipeline, max_attempts=attempts)
+                if again:
+                    await queue_undecided(database, app, chain.digest, pipeline)
+                done = await curate_queued(database, app, pipeline, settings, tick=on_curated, on_wait=on_wait)
+            counts = {
+                "passed": filtered.passed,
+                "rejected": filtered.rejected,
+                "outcomes": dict(done.outcomes),
+                "calls": done.calls,
+                "replayed": done.replayed,
+            }
+            async with database.begin() as session:
+                problem = f"{len(done.faults)} faults, the first: {done.faults[0]}" if done.faults else None
+                await finish_run(session, run, counts=counts, problem=problem)
+                rows = await funnel(session)
+        finally:
+            await pipeline.aclose()
+    return {**counts, "faults": done.faults, "funnel": [list(row) for row in rows]}
