@@ -43,8 +43,7 @@ async def start_harvest(session: AsyncSession, source: str, iso_week: str) -> in
             "starts": HarvestRunRow.starts + 1,
         },
     )
-    run_id = await session.scalar(statement.returning(HarvestRunRow.id))
-    assert run_id is not None
+    run_id: int = (await session.execute(statement.returning(HarvestRunRow.id))).scalar_one()
     return run_id
 
 
@@ -145,7 +144,10 @@ async def load_body(session: AsyncSession, fetch_id: int) -> bytes | None:
 
 
 async def quarantine(session: AsyncSession, source: str, reason: str | None) -> None:
-    """Leave a source out of harvests from now on, or with None take it in again. Raises UsageError for no source."""
+    """Leave a source out of harvests from now on, or with None take it in again.
+
+    Raises UsageError when there is no such source.
+    """
     done = await session.scalar(
         update(SourceRow)
         .where(SourceRow.name == source)
