@@ -1,0 +1,252 @@
+"""LiveMedBench's files: benchmark, responses and grades, read as found and written as it writes them."""
+
+import json
+import math
+import re
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final
+
+from medlive.digest import digest_file
+from medlive.errors import BadInput
+from medlive.evaluation.model import (
+    Answer,
+    AnswerState,
+    CaseSet,
+    EvaluationCase,
+    EvaluationCriterion,
+    Grade,
+)
+
+_HAN: Final = re.compile("[\u4e00-\u9fff]")
+_UNSAFE: Final = re.compile(r"[^\w.+@=-]")
+FAILED_PREFIX: Final = "ERROR:"
+"""How the published script writes an answer that it could not get."""
+
+
+def read_json(path: Path) -> Any:
+    """The JSON of a file. Raises BadInput, naming file and place."""
+    try:
+        data = path.read_bytes()
+    except OSError as exc:
+        raise BadInput(f"{path} cannot be read: {exc.strerror or exc}") from exc
+    try:
+        return json.loads(data.decode("utf-8-sig"))
+    except (ValueError, RecursionError) as exc:
+        raise BadInput(f"{path} is no JSON: {str(exc)[:200]}") from exc
+
+
+def month_of(post_time: object) -> str | None:
+    """The month of a posting time as the published script reads it, or None where it calls it unknown."""
+    if not isinstance(post_time, str) or not post_time:
+        return None
+    try:
+        moment = datetime.fromisoformat(post_time.replace("Z", "+00:00"))
+    except ValueError:
+        return None
+    return moment.strftime("%Y-%m")
+
+
+def number(value: object) -> float | None:
+    """A finite number, or None: text, truth values, NaN and infinities are no weights."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        return float(value) if math.isfinite(value) else None
+    except OverflowError:
+        return None
+
+
+def read_cases(path: Path) -> CaseSet:
+    """The cases of a benchmark file.
+
+    What cannot be read is left out and said in `notes`: an entry that is no object or has no id, an id that came
+    before (the later one counts, as published), a rubric item without text or with points that are no number.
+    Raises BadInput when the file is no list of cases.
+    """
+    data = read_json(path)
+    if not isinstance(data, list):
+        raise BadInput(f"{path} holds no list of cases but a {type(data).__name__}")
+    notes: list[str] = []
+    cases: dict[str, EvaluationCase] = {}
+    for place, entry in enumerate(data, start=1):
+        if not isinstance(entry, dict) or entry.get("case_id") in (None, ""):
+            notes.append(f"entry {place}: no object with a case_id; left out")
+            continue
+        case = _case(entry, notes)
+        if case.case_id in cases:
+            notes.append(f"case {case.case_id!r}: given more than once; the last one counts")
+        cases[case.case_id] = case
+    if not cases:
+        raise BadInput(f"{path} holds no case" + (f" ({notes[0]})" if notes else ""))
+    return CaseSet(
+        tuple(cases.values()), "livemedbench", path.name, digest_file(path.read_bytes()), None, tuple(notes)
+    )
+
+
+def _text(entry: Mapping[str, Any], name: str, notes: list[str]) -> str:
+    value = entry.get(name)
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        notes.append(f"case {entry['case_id']!r}: {name} is no text; read as none")
+        return ""
+    return value
+
+
+def _case(entry: Mapping[str, Any], notes: list[str]) -> EvaluationCase:
+    case_id = str(entry["case_id"])
+    items = entry.get("rubric_items")
+    if not isinstance(items, list):
+        if items is not None:
+            notes.append(f"case {case_id!r}: rubric_items is no list; read as none")
+        items = []
+    criteria = []
+    for place, item in enumerate(items, start=1):
+        where = f"case {case_id!r}, rubric item {place}"
+        if not isinstance(item, dict) or not isinstance(item.get("criterion"), str) or not item["criterion"]:
+            notes.append(f"{where}: no criterion; left out")
+            continue
+        points = number(item.get("points", 0))
+        if points is None:
+            notes.append(f"{where}: points {item.get('points')!r} are no number; left out")
+            continue
+        axis = item.get("axe", item.get("axis"))
+        criteria.append(
+            EvaluationCriterion(
+                f"rubric_{place}", item["criterion"], points, axis if isinstance(axis, str) else None
+            )
+        )
+    narrative, query = _text(entry, "narrative", notes), _text(entry, "core_request", notes)
+    post_time = _text(entry, "post_time", notes)
+    return EvaluationCase(
+        case_id=case_id,
+        language="zh" if _HAN.search(narrative + query) else "en",
+        narrative=narrative,
+        query=query,
+        advice=_text(entry, "doctor_advice", notes),
+        criteria=tuple(criteria),
+        post_time=post_time,
+        month=month_of(post_time),
+    )
+
+
+def read_responses(path: Path, model: str) -> tuple[list[Answer], list[str]]:
+    """The answers of a responses file, a list or an object by id, and what was odd in it.
+
+    An answer that begins with "ERROR:" and was not finished is `failed`, one without text `empty`, and one that
+    ended by length or by a filter is `truncated` or `refused`. The last of two for one id counts.
+    """
+    data = read_json(path)
+    if isinstance(data, dict):
+        entries = [(v.get("case_id") or k, v) for k, v in data.items() if isinstance(v, dict)]
+    elif isinstance(data, list):
+        entries = [(v.get("case_id"), v) for v in data if isinstance(v, dict)]
+    else:
+        raise BadInput(f"{path} holds neither a list nor an object of responses")
+    notes = [] if len(entries) == len(data) else [f"{len(data) - len(entries)} entries are no objects; left out"]
+    answers: dict[str, Answer] = {}
+    for case_id, entry in entries:
+        if case_id is None:
+            notes.append("a response without a case_id; left out")
+            continue
+        if str(case_id) in answers:
+            notes.append(f"case {case_id!r}: answered more than once; the last one counts")
+        text = entry.get("model_response") or entry.get("response") or ""
+        text = text if isinstance(text, str) else json.dumps(text, ensure_ascii=False)
+        finish = str(entry.get("finish_reason") or "unknown")
+        failed = finish == "error" or (finish == "unknown" and text.startswith(FAILED_PREFIX))
+        answers[str(case_id)] = Answer(
+            case_id=str(case_id),
+            state=AnswerState.FAILED if failed else state_of(text, finish),
+            response="" if failed else text,
+            finish_reason=finish,
+            model=model,
+            reason=text[:500] if failed else "",
+        )
+    return list(answers.values()), notes
+
+
+def state_of(text: str, finish_reason: str) -> AnswerState:
+    """The state of an answer that an endpoint gave."""
+    if finish_reason in ("content_filter", "refusal"):
+        return AnswerState.REFUSED
+    if not text.strip():
+        return AnswerState.EMPTY
+    return AnswerState.TRUNCATED if finish_reason == "length" else AnswerState.OK
+
+
+def read_grades(path: Path) -> list[dict[str, Any]]:
+    """The entries of a grades file, unread: `published_table` counts them as the published script does.
+
+    Raises BadInput when the file is no list of objects.
+    """
+    data = read_json(path)
+    if not isinstance(data, list) or not all(isinstance(entry, dict) for entry in data):
+        raise BadInput(f"{path} holds no list of gradings")
+    return data
+
+
+def case_entry(case: EvaluationCase) -> dict[str, Any]:
+    """A case as an entry of the benchmark file."""
+    items = [
+        {"criterion": c.criterion, "points": _plain(c.points)} | ({"axe": c.axis} if c.axis else {})
+        for c in case.criteria
+    ]
+    return {
+        "case_id": case.case_id,
+        "post_time": case.post_time,
+        "narrative": case.narrative,
+        "core_request": case.query,
+        "doctor_advice": case.advice,
+        "rubric_items": items,
+    }
+
+
+def response_entry(case: EvaluationCase, answer: Answer) -> dict[str, Any]:
+    """An answer as an entry of a responses file; a failed one as the published script writes it."""
+    failed = answer.state is AnswerState.FAILED
+    return {
+        "case_id": case.case_id,
+        "post_time": case.post_time,
+        "narrative": case.narrative,
+        "core_request": case.query,
+        "model_response": f"{FAILED_PREFIX} {answer.reason}" if failed else answer.response,
+        "finish_reason": "error" if failed else answer.finish_reason,
+        "doctor_advice": case.advice,
+    }
+
+
+def grade_entry(case: EvaluationCase, grades: Mapping[str, Grade]) -> dict[str, Any]:
+    """A case's grades as an entry of a grades file; what is ungraded is left out, since the format has no word
+    for it (the published script would have written 0)."""
+    evaluations = {}
+    for place, criterion in enumerate(case.criteria, start=1):
+        grade = grades.get(criterion.id)
+        if grade is None or grade.met is None:
+            continue
+        points, score = _plain(criterion.points), int(grade.met)
+        evaluations[f"rubric_{place}"] = {
+            "criterion": criterion.criterion,
+            "points": points,
+            **({"axe": criterion.axis} if criterion.axis else {}),
+            "score": score,
+            "weighted_score": points * score,
+        }
+    return {"case_id": case.case_id, "evaluations": evaluations}
+
+
+def write_list(path: Path, entries: Iterable[Mapping[str, Any]]) -> None:
+    """Entries as a JSON list, indented by two as LiveMedBench's files are."""
+    text = json.dumps(list(entries), ensure_ascii=False, indent=2)
+    path.write_bytes((text + "\n").encode("utf-8", "backslashreplace"))
+
+
+def file_stem(model: str) -> str:
+    """A model's name as a part of a file's name."""
+    return _UNSAFE.sub("_", model)[:120] or "model"
+
+
+def _plain(points: float) -> int | float:
+    return int(points) if points.is_integer() else points

@@ -1,0 +1,108 @@
+"""An append-only log in JSON Lines: one writer at a time, a torn last line mended, nothing ever rewritten."""
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any, Final
+
+from medlive.digest import canonical_json
+from medlive.errors import BadInput
+from medlive.snapshot.lock import exclusive
+
+MOST_LINE: Final = 256 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """The objects of a log, and the lines that hold none: (number, why)."""
+
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    damaged: list[tuple[int, str]] = field(default_factory=list)
+
+
+def read_log(path: Path) -> Lines:
+    """Everything a log holds; an unreadable line is reported and the others stand. No file is an empty log.
+
+    A last line without an end that is no whole object is a write under way or cut off, and no damage.
+    """
+    lines = Lines()
+    if not path.exists():
+        return lines
+    try:
+        with path.open("rb") as handle:
+            for number, data in enumerate(iter(lambda: handle.readline(MOST_LINE), b""), start=1):
+                _read(data, number, lines)
+    except OSError as exc:
+        raise BadInput(f"{path} cannot be read: {exc.strerror or exc}") from exc
+    return lines
+
+
+def _read(data: bytes, number: int, lines: Lines) -> None:
+    try:
+        row = json.loads(data.decode("utf-8"))
+    except (ValueError, RecursionError) as exc:
+        if data.endswith(b"\n"):
+            lines.damaged.append((number, str(exc)[:120]))
+        return
+    if isinstance(row, dict):
+        lines.rows.append(row)
+    else:
+        lines.damaged.append((number, f"a {type(row).__name__} and no object"))
+
+
+class LogWriter:
+    """Appends rows to a log that this process holds."""
+
+    def __init__(self, handle: IO[bytes]) -> None:
+        """`handle` is open for appending, its last line whole."""
+        self._handle = handle
+
+    def add(self, row: Mapping[str, Any]) -> None:
+        """One row more, handed to the system whole before this returns: a kill loses no row that was added.
+
+        A lone surrogate is written as its JSON escape, so the row comes back as it was.
+        """
+        self._handle.write(canonical_json(dict(row)).encode("utf-8", "backslashreplace") + b"\n")
+        self._handle.flush()
+
+
+@contextmanager
+def open_log(path: Path) -> Iterator[LogWriter]:
+    """Hold a log for writing. Raises Locked when another process does.
+
+    A last line that a kill cut off is taken away; one that is whole but for its end gets it.
+    """
+    with exclusive(path) as handle:
+        _mend(handle)
+        try:
+            yield LogWriter(handle)
+        finally:
+            handle.flush()
+            os.fsync(handle.fileno())
+
+
+def _mend(handle: IO[bytes]) -> None:
+    size = handle.seek(0, os.SEEK_END)
+    start, tail = size, b""
+    while start > 0 and b"\n" not in tail:
+        step = min(65_536, start)
+        start -= step
+        handle.seek(start)
+        tail = handle.read(step) + tail
+    cut = tail.rfind(b"\n") + 1
+    last = tail[cut:]
+    if not last:
+        return
+    try:
+        whole = isinstance(json.loads(last.decode("utf-8")), dict)
+    except (ValueError, RecursionError):
+        whole = False
+    if whole:
+        handle.seek(0, os.SEEK_END)
+        handle.write(b"\n")
+    else:
+        handle.truncate(size - len(last))
+        handle.seek(0, os.SEEK_END)

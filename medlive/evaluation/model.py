@@ -1,0 +1,190 @@
+"""What evaluation works on: cases from a snapshot or from LiveMedBench's file, answers, and grades."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from typing import Any, Self
+
+from medlive.digest import digest_json, digest_text
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationCriterion:
+    """One criterion to grade by."""
+
+    id: str
+    """Unique within its case."""
+    criterion: str
+    points: float
+    """Finite; negative where meeting it is an error."""
+    axis: str | None = None
+    """None where the file names none."""
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationCase:
+    """A case as a model is asked about it and graded on it."""
+
+    case_id: str
+    language: str
+    """"en" or "zh"."""
+    narrative: str
+    query: str
+    advice: str
+    criteria: tuple[EvaluationCriterion, ...]
+    post_time: str
+    """As the file spells it; "" when it does not say."""
+    month: str | None
+    """`YYYY-MM`, None where `post_time` cannot be read."""
+    source: str | None = None
+    theme: str | None = None
+    specialty: str | None = None
+    first_release: str | None = None
+
+    @property
+    def question(self) -> str:
+        """What the grader sees of the question: narrative, an empty line, query."""
+        return f"{self.narrative}\n\n{self.query}".strip()
+
+    @property
+    def positive_points(self) -> float:
+        """The most points an answer can have: Σ_{w_k>0} w_k."""
+        return sum(c.points for c in self.criteria if c.points > 0)
+
+    def row(self) -> dict[str, Any]:
+        """The case as JSON."""
+        return asdict(self)
+
+    @classmethod
+    def from_row(cls, row: Mapping[str, Any]) -> Self:
+        """The case from its JSON. Raises TypeError or KeyError for what is none."""
+        criteria = tuple(EvaluationCriterion(**c) for c in row["criteria"])
+        return cls(**{**row, "criteria": criteria})
+
+
+@dataclass(frozen=True, slots=True)
+class CaseSet:
+    """The cases of an evaluation and where they came from."""
+
+    cases: tuple[EvaluationCase, ...]
+    origin: str
+    """"snapshot" or "livemedbench"."""
+    name: str
+    """The snapshot's version, or the file's name."""
+    digest: str
+    """The digest of SHA256SUMS, or of the file."""
+    publishable: bool | None
+    """None where the file does not say."""
+    notes: tuple[str, ...] = ()
+    """What was odd in the file and how it was read, a line each."""
+
+    def __len__(self) -> int:
+        return len(self.cases)
+
+
+class AnswerState(StrEnum):
+    """What came of asking the model."""
+
+    OK = "ok"
+    TRUNCATED = "truncated"
+    """Cut at the token limit; graded as far as it goes."""
+    REFUSED = "refused"
+    """The model or its filter declined; what text there is is graded."""
+    EMPTY = "empty"
+    FAILED = "failed"
+    """No answer could be had: ours to retry, never the model's zero."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A model's answer to a case, as a line of `responses.jsonl`."""
+
+    case_id: str
+    state: AnswerState
+    response: str
+    finish_reason: str
+    model: str
+    """The model as the endpoint named it; "" when it did not answer."""
+    reason: str = ""
+    """Why it failed."""
+    usage: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def gradable(self) -> bool:
+        """Whether there is text to grade; otherwise the case is unanswered."""
+        return self.state not in (AnswerState.FAILED, AnswerState.EMPTY) and bool(self.response.strip())
+
+    @property
+    def digest(self) -> str:
+        """The digest of the answer's text."""
+        return digest_text(self.response)
+
+    def row(self) -> dict[str, Any]:
+        """The answer as JSON."""
+        return asdict(self)
+
+    @classmethod
+    def from_row(cls, row: Mapping[str, Any]) -> Self:
+        """The answer from its JSON. Raises TypeError, KeyError or ValueError for what is none."""
+        known = {name: row[name] for name in _ANSWER_FIELDS if name in row}
+        return cls(**{**known, "state": AnswerState(row["state"])})
+
+
+_ANSWER_FIELDS = ("case_id", "state", "response", "finish_reason", "model", "reason", "usage")
+
+
+class Mode(StrEnum):
+    """How many criteria a call grades."""
+
+    CRITERION = "criterion"
+    RUBRIC = "rubric"
+
+
+@dataclass(frozen=True, slots=True)
+class Grade:
+    """The verdict on one criterion, as a line of `grades.jsonl`."""
+
+    case_id: str
+    criterion_id: str
+    key: str
+    """The digest of all that the verdict rests on; see `grade_key`."""
+    met: bool | None
+    """None is ungraded: neither met nor unmet, with its reason."""
+    quote: str
+    reasoning: str
+    reason: str
+    """Why it is ungraded, else ""."""
+    raw: str
+    """What the grader said, cut at 20,000 characters."""
+    grader: str
+    """The model as the reply names it; "" where no reply came."""
+    engine: str
+    model: str
+    """The pinned model that was asked."""
+    mode: Mode
+    prompt: str
+    """The prompt's digest."""
+    judge: str
+    """The digest of engine, model, parameters, mode and prompt: what makes two graders one."""
+    usage: Mapping[str, Any] = field(default_factory=dict)
+    """The call's cost; in rubric mode on the first criterion of the call alone."""
+
+    def row(self) -> dict[str, Any]:
+        """The grade as JSON."""
+        return asdict(self)
+
+    @classmethod
+    def from_row(cls, row: Mapping[str, Any]) -> Self:
+        """The grade from its JSON. Raises TypeError, KeyError or ValueError for what is none."""
+        grade = cls(**{**row, "mode": Mode(row["mode"])})
+        if grade.met is not None and not isinstance(grade.met, bool):
+            raise ValueError("met is neither true, false nor null")
+        return grade
+
+
+def grade_key(case: EvaluationCase, criterion: EvaluationCriterion, answer: Answer, judge: str) -> str:
+    """What a verdict rests on: question, answer, criterion and judge (`Grade.judge`).
+
+    A criterion that was edited has another key and is graded again alone; its points are not part of it.
+    """
+    return digest_json([case.language, digest_text(case.question), answer.digest, criterion.criterion, judge])

@@ -1,0 +1,54 @@
+"""Many calls at once, a bounded number of them under way, and an end when the endpoint is dead."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Final, TypeVar
+
+from medlive.errors import EndpointUnavailable
+
+T = TypeVar("T")
+
+PATIENCE: Final = 20
+"""This many failures in a row, or as many as there are calls at once if that is more, and the endpoint is dead."""
+
+
+class Health:
+    """Counts failures in a row; whoever asks an endpoint tells it."""
+
+    def __init__(self, concurrency: int) -> None:
+        """`concurrency` is how many calls may fail together by one hiccup."""
+        self._limit = max(PATIENCE, 2 * concurrency)
+        self._failures = 0
+
+    def good(self) -> None:
+        """A reply came."""
+        self._failures = 0
+
+    def bad(self, cause: EndpointUnavailable) -> None:
+        """No reply came. Raises `cause` anew when that has become the rule."""
+        self._failures += 1
+        if self._failures >= self._limit:
+            raise EndpointUnavailable(
+                f"{self._failures} calls in a row failed, the last: {cause.message}",
+                hint="what was answered is kept; run this again when the endpoint is back",
+            ) from cause
+
+
+async def for_each(items: Iterable[T], work: Callable[[T], Awaitable[None]], concurrency: int) -> None:
+    """Do `work` on every item, at most `concurrency` at a time, taking items as workers get free.
+
+    The first exception ends the others and is raised as it is.
+    """
+    source = iter(items)
+
+    async def worker() -> None:
+        for item in source:
+            await work(item)
+
+    tasks = [asyncio.create_task(worker()) for _ in range(max(1, concurrency))]
+    try:
+        await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
