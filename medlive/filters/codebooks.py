@@ -15,16 +15,22 @@ from medlive.digest import digest_json
 from medlive.errors import MissingExtra
 from medlive.filters.codebook_files import Term, clean_term, read_terms
 
-_WIDE: Final = re.compile(r"[！-～]")
+_WIDE: Final = re.compile(r"[０-９Ａ-Ｚａ-ｚ－]")
 _WIDE_TABLE: Final = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)}
-_TRADITIONAL: Final = str.maketrans(
-    "頭腦喉嚨嗽發燒熱疼腫脹癢瘡癌癥瘤氣喘胸悶鼻塞過敏鹽鈉藥劑針檢驗術療診斷脈動靜臟腎膽囊腸胃腹瀉嘔噁膚濕疹癬"
-    "風關節腰頸椎間盤損傷骨鬆壓糖尿血管貧細胞體溫腺瘻瘺經懷孕產婦陰道內膜異宮頸卵巢乳房癲癇憂鬱慮強躁狂癡顫麻痺眼視"
-    "網膜聽齒齦潰瘍蛀舌乾渴暈眩飢餓減輕無乏夢鳴緊張複雜預種苗醫護點滴輸氧導試",
-    "头脑喉咙嗽发烧热疼肿胀痒疮癌症瘤气喘胸闷鼻塞过敏盐钠药剂针检验术疗诊断脉动静脏肾胆囊肠胃腹泻呕恶肤湿疹癣"
-    "风关节腰颈椎间盘损伤骨松压糖尿血管贫细胞体温腺瘘瘘经怀孕产妇阴道内膜异宫颈卵巢乳房癫痫忧郁虑强躁狂痴颤麻痹眼视"
-    "网膜听齿龈溃疡蛀舌干渴晕眩饥饿减轻无乏梦鸣紧张复杂预种苗医护点滴输氧导试",
+_SIMPLIFIED: Final = (
+    "头脑咙发烧热肿胀痒疮症气闷过盐钠药剂针检验术疗诊断脉动静脏肾胆肠泻呕恶肤湿癣风关节颈间盘损伤松压"
+    "贫细体温瘘瘘经怀产妇阴内异宫癫痫忧郁虑强痴颤痹视网听齿龈溃疡干晕饥饿减轻无梦鸣紧张复杂预种医护点"
+    "输导试"
 )
+_TRADITIONAL: Final = (
+    "頭腦嚨發燒熱腫脹癢瘡癥氣悶過鹽鈉藥劑針檢驗術療診斷脈動靜臟腎膽腸瀉嘔噁膚濕癬風關節頸間盤損傷鬆壓"
+    "貧細體溫瘻瘺經懷產婦陰內異宮癲癇憂鬱慮強癡顫痺視網聽齒齦潰瘍乾暈飢餓減輕無夢鳴緊張複雜預種醫護點"
+    "輸導試"
+)
+_TO_SIMPLIFIED: Final = str.maketrans(_TRADITIONAL, _SIMPLIFIED)
+_TO_TRADITIONAL: Final = str.maketrans(_SIMPLIFIED, _TRADITIONAL)
+"""The characters of clinical terms that differ; where one simplified character has several traditional ones, the
+one that clinical words use."""
 
 
 class TermHit(NamedTuple):
@@ -39,7 +45,7 @@ class TermHit(NamedTuple):
 
 
 def _flat(text: str) -> str:
-    """Lower case, half width and simplified, every character staying in its place."""
+    """Lower case and half width, every character staying in its place."""
     lower = text.lower()
     if len(lower) != len(text):
         lower = "".join(low if len(low := c.lower()) == 1 else c for c in text)
@@ -47,7 +53,7 @@ def _flat(text: str) -> str:
         return lower
     if _WIDE.search(lower):
         lower = lower.translate(_WIDE_TABLE).lower()
-    return lower.translate(_TRADITIONAL)
+    return lower
 
 
 def _is_latin(char: str) -> bool:
@@ -65,13 +71,16 @@ class Codebook:
             raise MissingExtra("medlive[service] is needed for code books (pyahocorasick)") from exc
         held: dict[str, str] = {}
         for term in terms:
-            flat = _flat(term.term)
+            flat = _flat(term.term).translate(_TO_SIMPLIFIED)
             if flat and flat not in stop:
                 held.setdefault(flat, f"{term.system}:{term.code}")
         self._terms = held
         automaton: Any = ahocorasick.Automaton()
         for flat in held:
             automaton.add_word(flat, flat)
+            if not flat.isascii():
+                # The same term as a writer of traditional characters has it.
+                automaton.add_word(flat.translate(_TO_TRADITIONAL), flat)
         if held:
             automaton.make_automaton()
         self._automaton = automaton

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Final
 
 from medlive.filters.codebooks import Codebook
@@ -47,6 +47,11 @@ class Subject:
         """Title and all messages."""
         texts = "\n".join((self.thread.title, *(m.text for m in self.thread.messages)))
         return texts[: self.settings.max_characters]
+
+    @cached_property
+    def lower(self) -> str:
+        """The whole text in lower case, for cheap looks before a pattern is tried."""
+        return self.whole_text.lower()
 
     @cached_property
     def language(self) -> Language:
@@ -105,19 +110,24 @@ def _slug(text: str) -> str:
     return " ".join(re.sub(r"\.\d+$", "", text.strip().lower()).replace("-", " ").replace("_", " ").split())
 
 
+@lru_cache(maxsize=8)
+def _sections(names: tuple[str, ...]) -> tuple[frozenset[str], tuple[str, ...]]:
+    """The sections as slugs, and those of several words, which count inside a longer name too."""
+    slugs = frozenset(map(_slug, names))
+    return slugs, tuple(sorted(s for s in slugs if " " in s))
+
+
 def not_clinical(subject: Subject) -> FilterVerdict:
     """No tag, board or URL section is one that holds no clinical questions."""
-    sections = {_slug(s) for s in subject.settings.non_clinical_sections}
+    sections, phrases = _sections(subject.settings.non_clinical_sections)
     path = re.sub(r"^[a-z]+://[^/]*", "", subject.thread.url.lower()).split("?")[0].split("#")[0]
     # The last part of a path is the thread's own title.
     parts = [p for p in path.split("/") if p]
     boards = parts[:-1] if parts and not re.fullmatch(r"page-\d+", parts[-1]) else parts[:-2]
     for name in (*subject.thread.tags, *boards):
-        slug = re.sub(r"\s*\[.*?\]\s*", " ", _slug(name)).strip()
-        if slug in sections or _slug(name) in sections:
-            return _failed("not_clinical", FilterReason.NOT_CLINICAL, section=name[:100])
-        long = next((s for s in sections if " " in s and f" {s} " in f" {slug} "), None)
-        if long:
+        slug = _slug(name)
+        plain = re.sub(r"\s*\[.*?\]\s*", " ", slug).strip()
+        if slug in sections or plain in sections or any(f" {p} " in f" {plain} " for p in phrases):
             return _failed("not_clinical", FilterReason.NOT_CLINICAL, section=name[:100])
     return _passed("not_clinical")
 
@@ -137,7 +147,6 @@ _SHOWN_EN: Final = re.compile(
     r"| has been)? (?:attached|enclosed)\b"
     r"|\b(?:please |kindly |pls )?(?:see|find|check|view|look at) (?:the |my )?(?:attached|enclosed)\b"
     r"|\bas (?:shown|seen) in the (?:photo|picture|image|pic|attachment)",
-    re.IGNORECASE,
 )
 _SHOWN_ZH: Final = re.compile(
     "(?:如|见|看|详见|参见|附)(?:上|下|附)?图(?!像检查)|(?:上传|发|传|附)(?:了|的|过|给您|给你|您"
@@ -151,25 +160,30 @@ _SHOWN_ZH: Final = re.compile(
 )
 
 
+_SHOWN_EN_HINTS: Final = ("attach", "enclos", "upload", "photo", "pic", "image", "video", "screenshot")
+_SHOWN_ZH_HINTS: Final = ("图", "片", "单", "报告", "语音", "视频", "播放")
+
+
 def not_text_only(subject: Subject) -> FilterVerdict:
     """Nothing beyond text is needed: no image, video or audio is shown or referred to."""
     shown = next((m.media[0] for m in subject.thread.messages if {"image", "video", "audio"} & set(m.media)), None)
     if shown is not None:
         return _failed("not_text_only", FilterReason.NOT_TEXT_ONLY, media=shown)
-    pattern = _SHOWN_ZH if subject.language == "zh" else _SHOWN_EN
-    if said := pattern.search(subject.whole_text):
+    hints, pattern = (_SHOWN_ZH_HINTS, _SHOWN_ZH) if subject.language == "zh" else (_SHOWN_EN_HINTS, _SHOWN_EN)
+    if any(h in subject.lower for h in hints) and (said := pattern.search(subject.lower)):
         return _failed("not_text_only", FilterReason.NOT_TEXT_ONLY, says=said.group()[:80])
     return _passed("not_text_only")
 
 
-_SPACE: Final = re.compile(r"\s+")
+_HAN: Final = re.compile(r"[\u4e00-\u9fff]")
+_WORD: Final = re.compile(r"[^\W\d_]{2,}")
 _NO_LETTER: Final = re.compile(r"[\W_]+")
 
 
 def non_alphanumeric(subject: Subject) -> FilterVerdict:
     """Less than the set share of the non-space characters is neither letter nor digit (Chinese characters are)."""
-    visible = _SPACE.sub("", subject.whole_text)
-    share = 1 - len(_NO_LETTER.sub("", visible)) / len(visible) if visible else 1.0
+    visible = sum(map(len, subject.whole_text.split()))
+    share = 1 - sum(map(str.isalnum, subject.whole_text)) / visible if visible else 1.0
     if share >= subject.settings.non_alphanumeric_share:
         return _failed("non_alphanumeric", FilterReason.NON_ALPHANUMERIC, share=round(share, 4))
     return _passed("non_alphanumeric", share=round(share, 4))
@@ -212,7 +226,6 @@ _COURTESY_EN: Final = re.compile(
     r"|it|that) helps\w*"
     r"|(?:glad|happy|here) to help(?: you)?|let me know|sir|madam|doctor|dr|friend|user|patient"
     r"|for (?:further|more) \w+ consult .{0,60}?online\s*-*>*|<link>)\b",
-    re.IGNORECASE,
 )
 _COURTESY_ZH: Final = re.compile(
     "你好|您好|不客气|不用客气|谢谢|感谢|没关系|好的|嗯+|哦+|祝(?:你|您)?.{0,8}?(?:健康|愉快|顺利"
@@ -223,28 +236,28 @@ _COURTESY_ZH: Final = re.compile(
 )
 
 
+def _has_substance(text: str) -> bool:
+    """Whether more than courtesies are said: two words, or four Chinese characters."""
+    if _HAN.search(text):
+        return len(_NO_LETTER.sub("", _COURTESY_ZH.sub(" ", text))) >= 4
+    return len(_WORD.findall(_COURTESY_EN.sub(" ", text.lower()))) >= 2
+
+
 def no_verified_reply(subject: Subject) -> FilterVerdict:
     """A verified physician replies, and says more than courtesies."""
     replies = list(subject.thread.advice_messages())
     if not replies:
         return _failed("no_verified_reply", FilterReason.NO_VERIFIED_REPLY, detail="no verified physician replies")
-    best = 0
     for message in replies:
-        text = message.text[: subject.settings.max_characters]
-        if re.search(r"[\u4e00-\u9fff]", text):
-            best = max(best, len(_NO_LETTER.sub("", _COURTESY_ZH.sub(" ", text))))
-        else:
-            best = max(best, 2 * len(re.findall(r"[^\W\d_]{2,}", _COURTESY_EN.sub(" ", text))))
-        if best >= 4:
+        # Most answers show their substance at once; only the others are read whole.
+        if _has_substance(message.text[:120]) or _has_substance(message.text[: subject.settings.max_characters]):
             return _passed("no_verified_reply", replies=len(replies))
-    return _failed(
-        "verified_reply", FilterReason.NO_VERIFIED_REPLY, detail="courtesies only", replies=len(replies)
-    )
+    return _failed("no_verified_reply", FilterReason.NO_VERIFIED_REPLY, detail="courtesies only")
 
 
 def unsafe_content(subject: Subject) -> FilterVerdict:
     """Nobody is vilified and nothing asks how to do harm."""
-    phrase = unsafe_phrase(subject.whole_text)
+    phrase = unsafe_phrase(subject.lower)
     if phrase is not None:
         return _failed("unsafe_content", FilterReason.UNSAFE_CONTENT, kind=phrase.kind, says=phrase.text[:80])
     return _passed("unsafe_content")
@@ -254,11 +267,21 @@ _PERSONAL: Final = frozenset(
     (IdentifierKind.NAME, IdentifierKind.PHONE, IdentifierKind.EMAIL, IdentifierKind.ID_NUMBER,
      IdentifierKind.DATE_OF_BIRTH, IdentifierKind.RECORD_NUMBER, IdentifierKind.MESSENGER)
 )  # fmt: skip
-_PERSONAL_HINT: Final = re.compile(
-    r"\d{5}|\d{3}[ -]\d{3,4}|@|\bname\b|\bi am [A-Z]|\bI'm [A-Z]|我叫|姓名|名叫|联系人|出生|生日"
-    r"|\bborn\b|\bdob\b|birth",
-    re.IGNORECASE,
-)
+_PERSONAL_HINTS: Final = (
+    "@", "name", "我叫", "姓名", "名叫", "联系人", "出生", "生日", "生于", "born", "dob", "birth",
+    "微信", "qq", "whatsapp",
+)  # fmt: skip
+_LONG_NUMBER: Final = re.compile(r"\d{5}|\d{3}[ )-]{1,2}\d{3}")
+_I_AM: Final = re.compile(r"\bI(?: am|'m|’m) [A-Z][a-z]")
+
+
+def _may_identify(text: str, lower: str) -> bool:
+    """Whether a closer look for identifiers is worth its time."""
+    if any(hint in lower for hint in _PERSONAL_HINTS) or _LONG_NUMBER.search(text):
+        return True
+    return ("I am " in text or "I'm " in text or "I’m " in text) and bool(_I_AM.search(text))
+
+
 _INTRODUCED: Final = re.compile(
     r"(?:name(?: is|['’]s)?|i am|i['’]m|我叫|本人叫|名叫|名字是|姓名|联系人)[\s:：=是为-]*$", re.IGNORECASE
 )
@@ -271,7 +294,7 @@ def reidentification_risk(subject: Subject) -> FilterVerdict:
     place finer than a province counts beside one of these. A physician's name does not count.
     """
     text = f"{subject.thread.title}\n{subject.patient_text}"
-    if not _PERSONAL_HINT.search(text):
+    if not _may_identify(text, subject.lower):
         return _passed("reidentification_risk", kinds=0)
     plans = subject.language if subject.language in ("en", "zh") else None
     kinds: set[str] = set()

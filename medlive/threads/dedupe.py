@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 
 from medlive.digest import digest_text
 from medlive.threads.model import Role, Thread
-from medlive.threads.normalise import dominant_language, fold
+from medlive.threads.normalise import fold
 
 _WORD: Final = re.compile(r"[a-z0-9]+(?:'[a-z]+)?")
+_HAN: Final = re.compile(r"[\u3400-\u9fff]+")
 _NOT_TEXT: Final = re.compile(r"[\W_]+")
 _PERMUTATIONS: Final = 128
 _BANDS: Final = 32
@@ -46,7 +47,10 @@ def _combine(units: Shingles, size: int) -> Shingles:
     for place in range(min(size, units.size)):
         mixed = (mixed ^ (units[place : place + count] * _MIX[place])) * _MIX[0]
         mixed ^= mixed >> np.uint64(29)
-    return np.unique(mixed)
+    mixed.sort()
+    keep = np.ones(count, dtype=bool)
+    np.not_equal(mixed[1:], mixed[:-1], out=keep[1:])
+    return mixed[keep]
 
 
 def shingles(text: str) -> Shingles:
@@ -54,20 +58,24 @@ def shingles(text: str) -> Shingles:
 
     A text shorter than one shingle is one shingle; an empty one has none.
     """
-    folded = fold(text[:_LONGEST])
-    if dominant_language(text) == "zh":
+    return _of_folded(fold(text[:_LONGEST]))
+
+
+def _of_folded(folded: str) -> Shingles:
+    words = _WORD.findall(folded)
+    if not folded.isascii() and sum(map(len, _HAN.findall(folded))) > 2 * len(words):
         letters = _NOT_TEXT.sub("", folded)
         points = np.frombuffer(letters.encode("utf-32-le", "replace"), dtype="<u4").astype(np.uint64)
         return _combine(points, 4)
-    words = _WORD.findall(folded) or _NOT_TEXT.sub(" ", folded).split()
-    hashes = np.array([zlib.crc32(w.encode("utf-8", "replace")) for w in words], dtype=np.uint64)
-    return _combine(hashes, 3)
+    words = words or _NOT_TEXT.sub(" ", folded).split()
+    return _combine(np.array([zlib.crc32(w.encode("utf-8", "replace")) for w in words], dtype=np.uint64), 3)
 
 
 @lru_cache(maxsize=16)
 def _prepared(text: str) -> tuple[str, Shingles]:
     """The exact digest and the shingles; kept, because a text is looked up and then added."""
-    return digest_text(fold(text)), shingles(text)
+    folded = fold(text)
+    return digest_text(folded), _of_folded(folded[:_LONGEST])
 
 
 def jaccard(first: Shingles, second: Shingles) -> float:

@@ -44,13 +44,15 @@ _HAN_CLASS: Final = r"\u2e80-\u30ff\u3400-\u9fff\uf900-\ufaff。，！？；：�
 _SPACE: Final = re.compile(r"\s+")
 _HAN_SPACE: Final = re.compile(rf"(?<=[{_HAN_CLASS}]) | (?=[{_HAN_CLASS}])")
 
-_HAN: Final = re.compile(r"[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
-_KANA: Final = re.compile(r"[\u3041-\u309f\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff]")
-_HANGUL: Final = re.compile(r"[\u1100-\u11ff\u3131-\u318e\uac00-\ud7af]")
+_HAN: Final = re.compile(r"[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]+")
+_KANA: Final = re.compile(r"[\u3041-\u309f\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff]+")
+_HANGUL: Final = re.compile(r"[\u1100-\u11ff\u3131-\u318e\uac00-\ud7af]+")
 _OTHER_SCRIPT: Final = re.compile(r"[\u0370-\u1cff\ua4d0-\uabff\ufb1d-\ufdff\ufe70-\ufefe]+")
+_UNUSUAL: Final = re.compile(r"[\u0370-\u1cff\u3041-\u30ff\u3131-\u318e\u31f0-\u31ff\ua4d0-\ud7af\ufb1d-\ufefe]")
 _LATIN_WORD: Final = re.compile(r"[A-Za-z\u00c0-\u024f\u1e00-\u1eff]+(?:['’][A-Za-z]+)?")
+_ASCII_WORD: Final = re.compile(r"[a-z]+(?:'[a-z]+)?")
 _MARKED: Final = re.compile(r"[\u00c0-\u024f\u1e00-\u1eff]")
-_SAMPLE: Final = 50_000
+_SAMPLE: Final = 20_000
 _ENGLISH_TEXT: Final = (
     "the a an and or of to in is are was were be been it its this that these those i my me mine you "
     "your he his she her we our they their with for on at by from as but not no have has had do does "
@@ -171,14 +173,19 @@ def _whole(hay: str, start: int, end: int) -> bool:
 def dominant_language(text: str) -> Language:
     """The language most of the text is in, by script and function words; Chinese covers both scripts.
 
-    "unknown" where there are no letters, or Latin words of which none tells. Reads the first 50,000
+    "unknown" where there are no letters, or Latin words of which none tells. Reads the first 20,000
     characters.
     """
     sample = text[:_SAMPLE]
-    han, kana = len(_HAN.findall(sample)), len(_KANA.findall(sample))
-    hangul = len(_HANGUL.findall(sample))
+    if sample.isascii():
+        words = _ASCII_WORD.findall(sample.lower())
+        return _latin_language(words) if words else "unknown"
     found = _LATIN_WORD.findall(sample)
-    other = sum(len(run) for run in _OTHER_SCRIPT.findall(sample)) + hangul * 2
+    han = sum(map(len, _HAN.findall(sample)))
+    kana = other = 0
+    if _UNUSUAL.search(sample):
+        kana, hangul = (sum(map(len, p.findall(sample))) for p in (_KANA, _HANGUL))
+        other = sum(map(len, _OTHER_SCRIPT.findall(sample))) + hangul * 2
     if han + kana + other + len(found) == 0:
         return "unknown"
     words = [w.lower().replace("’", "'") for w in found]
@@ -198,9 +205,7 @@ def dominant_language(text: str) -> Language:
 def _latin_language(words: list[str]) -> Language:
     english = sum(w in _ENGLISH for w in words)
     foreign = sum(w in _FOREIGN for w in words)
-    marked = sum(bool(_MARKED.search(w)) for w in words)
+    marked = sum(not w.isascii() and bool(_MARKED.search(w)) for w in words)
     if foreign + marked > max(1, english):
         return "other"
-    if english:
-        return "en" if english * 12 >= len(words) or len(words) < 12 else "unknown"
-    return "unknown"
+    return "en" if english * 12 >= min(len(words), 12) else "unknown"
