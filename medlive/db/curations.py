@@ -120,11 +120,14 @@ async def latest_outcome(session: AsyncSession, revision_pk: int, pipeline_diges
     return outcome
 
 
-async def undecided_revisions(session: AsyncSession, chain_digest: str, pipeline_digest: str) -> list[int]:
-    """The latest revisions that passed this filter chain and that this pipeline has not tried, oldest first."""
-    tried = exists().where(
-        CurationRow.revision_id == ThreadRevisionRow.id, CurationRow.pipeline_digest == pipeline_digest
-    )
+async def untried_revisions(
+    session: AsyncSession, chain_digest: str, pipeline_digest: str | None = None
+) -> list[int]:
+    """The latest revisions that passed this filter chain and that this pipeline (None: any) has not tried,
+    oldest first."""
+    tried = exists().where(CurationRow.revision_id == ThreadRevisionRow.id)
+    if pipeline_digest is not None:
+        tried = tried.where(CurationRow.pipeline_digest == pipeline_digest)
     query = (
         select(ThreadRevisionRow.id)
         .join(FilterResultRow, FilterResultRow.revision_id == ThreadRevisionRow.id)

@@ -12,7 +12,7 @@ from medlive.curation.agent import Agent, AgentFailure
 from medlive.curation.chain import curate
 from medlive.curation.model import Call, Curation, Outcome, Reason, Side, Stage
 from medlive.db.cases import save_case
-from medlive.db.curations import failed_revisions, latest_outcome, save_curation, undecided_revisions
+from medlive.db.curations import failed_revisions, latest_outcome, save_curation, untried_revisions
 from medlive.db.session import Database
 from medlive.db.threads import load_thread
 from medlive.rubric.write import WrittenRubric, write_rubric
@@ -48,13 +48,16 @@ async def queue_failed(
         return await defer_revisions(app, session, revisions)
 
 
-async def queue_undecided(
-    database: Database, app: procrastinate.App, chain_digest: str, pipeline: Pipeline
+async def queue_untried(
+    database: Database, app: procrastinate.App, chain_digest: str, pipeline: Pipeline | None
 ) -> int:
-    """Queue every revision that passed the filters and that this very pipeline has not decided."""
+    """Queue what passed the filters and was never tried, under this pipeline (None: under any).
+
+    Every passed thread was queued when it passed; this finds those whose job was lost to a fault.
+    """
     async with database.begin() as session:
-        revisions = await undecided_revisions(session, chain_digest, pipeline.digest)
-        return await defer_revisions(app, session, revisions)
+        digest = pipeline.digest if pipeline else None
+        return await defer_revisions(app, session, await untried_revisions(session, chain_digest, digest))
 
 
 async def curate_queued(

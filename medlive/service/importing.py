@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
-from medlive.db.imports import begin_import, finish_import, save_problems
+from medlive.db.runs import finish_import, save_problems, start_import
 from medlive.db.session import Database
 from medlive.db.threads import save_threads
 from medlive.errors import BadInput, MedliveError
@@ -39,7 +39,7 @@ async def import_file(
         raise BadInput(f"{path} is no file")
     done = Imported(path)
     async with database.begin() as session:
-        run = await begin_import(session, str(path), assumed_posted_at=assume_posted_at)
+        run = await start_import(session, str(path), assumed_posted_at=assume_posted_at)
     try:
         batch: list[ImportedThread] = []
         for item in read_threads(path, assume_posted_at=assume_posted_at, handle_key=handle_key):
@@ -55,11 +55,11 @@ async def import_file(
         await _save(database, run, batch, done)
     except MedliveError as exc:
         async with database.begin() as session:
-            await finish_import(session, run, counts=dict(done.counts), problem=exc.message)
+            await finish_import(session, run, done.counts, problem=exc.message)
         raise
     async with database.begin() as session:
         await save_problems(session, run, str(path), done.problems)
-        await finish_import(session, run, counts=dict(done.counts), problem=None)
+        await finish_import(session, run, done.counts)
     return done
 
 

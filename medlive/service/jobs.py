@@ -16,10 +16,11 @@ from procrastinate.jobs import Job, Status
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive.clock import now
+from medlive.db.session import Database
 from medlive.errors import DatabaseUnavailable
 
 QUEUE = "curation"
-CURATE = "medlive.curate_revision"
+CURATE = "medlive:curate_revision"
 HEARTBEAT_S = 2.0
 STALLED_AFTER_S = 10.0
 
@@ -33,12 +34,13 @@ async def _curate_revision(context: procrastinate.JobContext, *, revision: int) 
     await context.additional_context["work"](revision)
 
 
-def open_app(url: str) -> procrastinate.App:
-    """The job queue of a database. `url` is SQLAlchemy's; Procrastinate wants it without the driver's name."""
-    conninfo = url.replace("postgresql+psycopg://", "postgresql://", 1)
-    app = procrastinate.App(connector=procrastinate.PsycopgConnector(conninfo=conninfo, min_size=1, max_size=8))
+def open_app(database: Database) -> procrastinate.App:
+    """The job queue of a database, with connections of its own; open it with `open_async()`."""
+    url = database.engine.url.set(drivername="postgresql").render_as_string(hide_password=False)
+    app = procrastinate.App(connector=procrastinate.PsycopgConnector(conninfo=url, min_size=1, max_size=8))
     app.add_tasks_from(_blueprint, namespace="medlive")
-    logging.getLogger("procrastinate").setLevel(logging.ERROR)
+    # What a job raises is told by `curate_queued`, once and with its thread.
+    logging.getLogger("procrastinate").setLevel(logging.CRITICAL)
     return app
 
 
@@ -48,7 +50,7 @@ async def defer_revisions(app: procrastinate.App, session: AsyncSession, revisio
     raw = await (await session.connection()).get_raw_connection()
     for revision in revisions:
         task = app.configure_task(
-            f"{CURATE}",
+            CURATE,
             queue=QUEUE,
             queueing_lock=f"curate:{revision}",
             connection=raw.driver_connection,

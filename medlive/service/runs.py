@@ -3,11 +3,10 @@
 from collections.abc import Callable
 from typing import Any
 
-from medlive import __version__
 from medlive.config import Settings
 from medlive.db.funnel import funnel
-from medlive.db.runs import begin_run, finish_run
-from medlive.service.curating import curate_queued, queue_failed, queue_undecided
+from medlive.db.runs import finish_run, start_run
+from medlive.service.curating import curate_queued, queue_failed, queue_untried
 from medlive.service.database import open_database
 from medlive.service.filtering import filter_pending
 from medlive.service.jobs import open_app
@@ -34,15 +33,12 @@ async def run_curation(
         pipeline = build_pipeline(settings, database, exhaustive=exhaustive)
         try:
             async with database.begin() as session:
-                run = await begin_run(
-                    session, "curate", code_version=__version__, settings={"pipeline": pipeline.digest}
-                )
-            async with open_app(database.url).open_async() as app:
+                run = await start_run(session, "curate", {"pipeline": pipeline.digest, "filters": chain.digest})
+            async with open_app(database).open_async() as app:
                 filtered = await filter_pending(database, app, chain, limit=limit, tick=on_filtered)
                 attempts = None if retry_failed else settings.curation.max_attempts
                 await queue_failed(database, app, pipeline, max_attempts=attempts)
-                if again:
-                    await queue_undecided(database, app, chain.digest, pipeline)
+                await queue_untried(database, app, chain.digest, pipeline if again else None)
                 done = await curate_queued(database, app, pipeline, settings, tick=on_curated, on_wait=on_wait)
             counts = {
                 "passed": filtered.passed,
@@ -52,9 +48,8 @@ async def run_curation(
                 "replayed": done.replayed,
             }
             async with database.begin() as session:
-                problem = f"{len(done.faults)} faults, the first: {done.faults[0]}" if done.faults else None
-                await finish_run(session, run, counts=counts, problem=problem)
+                await finish_run(session, run, {**counts, "faults": done.faults}, failed=bool(done.faults))
                 rows = await funnel(session)
         finally:
             await pipeline.aclose()
-    return {**counts, "faults": done.faults, "funnel": [list(row) for row in rows]}
+    return {**counts, "faults": done.faults, "funnel": [[r.stage, r.outcome, r.reason, r.count] for r in rows]}
