@@ -62,7 +62,7 @@ def build_engine(role: str, settings: RoleSettings) -> Engine:
         timeout_s=settings.timeout_s,
         max_retries=settings.max_retries,
         concurrency=settings.concurrency,
-        price=price and Price(price.input, price.output, price.cached),
+        price=Price(price.input, price.output, price.cached) if price else None,
     )
 
 
