@@ -138,7 +138,7 @@ _SHOWN_EN: Final = re.compile(
     r"(?:attached|enclosed|uploaded|below|above|here)\b"
     r"|\b(?:attach(?:ed|ing)|enclos(?:ed|ing)|upload(?:ed|ing)|post(?:ed|ing)|sending|sent"
     r"|includ(?:ed|ing)|see|find)"
-    r" (?:you |here |herewith |below )?(?:the |a |an |my |some |few |all |all my |these |two |three "
+    r" (?:here |herewith |below )?(?:the |a |an |my |some |few |all |all my |these |two |three "
     r"|\d )?(?:\w+ ){0,2}"
     r"(?:photo|picture|pic|image|video|attachment|screenshot)s?\b"
     r"|\b(?:attached|enclosed|uploaded) (?:the |a |an |my |all |all my |all the |herewith |here )?(?:\w+ ){0,2}"

@@ -69,21 +69,9 @@ _FOREIGN_TEXT: Final = (
     "voor op heb zijn dat ve bir bu için ile çok benim saya dan yang tidak untuk dengan ini itu sudah "
     "jest się nie na mam od czy și să nu am este"
 )
-_FOREIGN: Final = frozenset(_FOREIGN_TEXT.split()) - {
-    "an",
-    "am",
-    "do",
-    "me",
-    "no",
-    "so",
-    "was",
-    "as",
-    "a",
-    "i",
-    "die",
-    "on",
-    "in",
-}
+_SHARED_TEXT: Final = "an am do me no so was as a i die on in non per met den van mi con"
+_FOREIGN: Final = frozenset(_FOREIGN_TEXT.split()) - frozenset(_SHARED_TEXT.split())
+_ADDRESS: Final = re.compile(r"https?://\S+")
 
 
 def strip_unstorable(text: str) -> str:
@@ -177,6 +165,8 @@ def dominant_language(text: str) -> Language:
     characters.
     """
     sample = text[:_SAMPLE]
+    if "://" in sample:
+        sample = _ADDRESS.sub(" ", sample)
     if sample.isascii():
         words = _ASCII_WORD.findall(sample.lower())
         return _latin_language(words) if words else "unknown"
