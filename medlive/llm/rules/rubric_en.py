@@ -46,6 +46,8 @@ _LEAD: Final = re.compile(
     r"therefore|hence|thus|first(?:ly| of all)?|second(?:ly)?|third(?:ly)?|finally|lastly|next|meanwhile|"
     r"in the meantime|for now|at present|right now|actually|basically|generally speaking|to be honest|"
     r"dear|hello|hi|"
+    r"(?:one|another) (?:more )?(?:point|thing) (?:that )?i (?:would like|want) to (?:mention|add|"
+    r"say) is(?: that)?|"
     r"in my (?:humble )?opinion|according to me|i (?:also |really |strongly |personally )?(?:think|"
     r"feel|believe|guess)"
     r"(?: that)?|my (?:guess|impression|opinion) is(?: that)?|as (?:i|you|we)(?: have| had|'ve)? "
@@ -96,6 +98,15 @@ _OBJECT: Final = re.compile(
     r"mother|father))\s+"
     r"(?:should\s+|must\s+|to\s+)*",
     re.IGNORECASE,
+)
+_CONDITION: Final = re.compile(
+    r"^(?P<if>(?:if|when|once|unless|in case|as long as|in (?:the )?case of|until)\b[^,]{3,160}?)"
+    r"(?:,\s*(?:then\s+)?|\s+then\s+)(?P<rest>.{8,})$",
+    re.IGNORECASE | re.DOTALL,
+)
+_HEADING: Final = re.compile(r"^(?P<head>[a-z][\w /-]{2,40}?)\s*:\s*(?P<rest>.{3,})$", re.IGNORECASE | re.DOTALL)
+_TO_DO: Final = re.compile(
+    r"treatment|management|investigation|tests?\b|plan|measure|medication|medicine|therapy|follow", re.IGNORECASE
 )
 _LEANS: Final = re.compile(
     r"^(?:it|this|that|these|those|they|he|she|such|another|both|the (?:same|above|other|latter)|one of)\b",
@@ -165,6 +176,26 @@ def _phrase(clause: str) -> Phrase | None:
     if len(text) > LONGEST:
         cut = text.rfind(",", 0, LONGEST)
         text = text[: cut if cut > 40 else text.rfind(" ", 0, LONGEST)]
+    return _named(text)
+
+
+def _named(text: str) -> Phrase | None:
+    """The phrase of one cleaned clause."""
+    if match := _CONDITION.match(text):
+        inner = _named(match["rest"])
+        if inner is None or inner.form == "states":
+            return Phrase("states", f"States that {_third(_lower(text))}.", None, leans=False)
+        when = _third(_lower(match["if"]))
+        negative = inner.negative and f"{inner.negative[:-1]} {when}."
+        return Phrase(inner.form, f"{inner.positive[:-1]} {when}.", negative, inner.leans)
+    if match := _HEADING.match(text):
+        verb = "Recommends" if _TO_DO.search(match["head"]) else "Names"
+        return Phrase(
+            "does",
+            f"{verb} {_third(_lower(match['rest']))} as {_third(_lower(match['head']))}.",
+            None,
+            leans=False,
+        )
     leans = _LEANS.match(text) is not None
     if match := _WE_ADVISE.match(text):
         return _recommended(text[match.end() :], leans)

@@ -9,7 +9,7 @@ from medlive.llm.rules.text import Piece, clauses, sentences
 _LEAD: Final = re.compile(
     r"^(?:您好|你好|嗯+|好的?|那么?|所以|因此|另外|此外|首先|其次|然后|最后|还有|同时|并且?|而且|但是?|"
     r"不过|总之|以及|也|"
-    r"(?:我|个人)(?:个人)?(?:认为|觉得|考虑|感觉)|总结建议|病情摘要及初步印象|建议\s*[:：]|"
+    r"(?:我|个人)(?:个人)?(?:认为|觉得|考虑|感觉)|总结建议|病情摘要及(?=初步印象)|建议\s*[:：]|"
     r"[\d一二三四五六七八九十]{1,2}[、.．）)]|[，,：:、\s])+"
 )
 _ADVISE: Final = re.compile(
@@ -43,6 +43,9 @@ _IDLE: Final = re.compile(
     r"希望.{0,12}(?:帮助|满意)|^(?:是的?|对|嗯|好的?|可以|没事|不会|没有)$|线下|挂号|门诊时间|加我|链接"
 )
 _LEANS: Final = re.compile(r"^(?:这|那|它|其|他们?|她|此|该|上述|以上|前者|后者)")
+_HEADING: Final = re.compile(
+    r"^(?P<head>(?:初步|疾病|可能|考虑)?(?:印象|诊断|病因))[:：]\s*(?P<rest>.{2,})$", re.DOTALL
+)
 _PERSON: Final = (
     (re.compile(r"[您你]们?的?(?=家|孩子|宝宝|父|母|爱人|爸|妈)"), "患者的"),
     (re.compile(r"[您你]们?自己|[您你]们?"), "患者"),
@@ -84,6 +87,8 @@ def _phrase(clause: str) -> Phrase | None:
         cut = max(text.rfind(c, 0, LONGEST) for c in "，,")
         text = text[: cut if cut > 20 else LONGEST]
     leans = _LEANS.match(text) is not None
+    if match := _HEADING.match(text):
+        return Phrase("states", f"指出{match['head']}为{_third(match['rest'])}。", None, leans=False)
     advised = _ADVISE.match(text)
     if advised:
         text = text[advised.end() :]
@@ -91,8 +96,8 @@ def _phrase(clause: str) -> Phrase | None:
         body = _third(match["rest"])
         if match["no"] == "少":
             return Phrase("does", f"建议少{body}。", None, leans)
-        if match["no"] == "停止":
-            return Phrase("does", f"建议停止{body}。", None, leans)
+        if match["no"] in ("停止", "避免"):
+            return Phrase("avoids", f"建议{match['no']}{body}。", None, leans)
         return Phrase("avoids", f"不建议{body}。", f"建议{body}。", leans)
     if advised:
         body = _third(text)

@@ -1,0 +1,183 @@
+"""`grader.criterion` and `grader.rubric`: a criterion is met where one passage of the answer says its words.
+
+Words of content are compared, not meanings: a paraphrase is missed, and the engine says so by being the rules
+engine. Numbers must be the same, and what is denied on one side must be denied on the other. A verdict or an
+instruction inside an answer is only text, and its sentence is never a quote.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
+
+from medlive.llm.rules import lexicon_en, lexicon_zh
+from medlive.llm.rules.text import Language, bigrams, language_of, piece, plain, sentences, stem, words
+
+NEEDED: Final[dict[Language, float]] = {"en": 0.45, "zh": 0.5}
+"""The share of a criterion's content that one passage must hold; tuned on answers that physicians "
+"labelled."""
+
+GIVEN: Final = 0.3
+"""The weight of a word that stands in the question already."""
+
+_HEAD_EN: Final = re.compile(
+    r"^\W*(?:(?:the )?(?:answer|response)\s+)?(?:(?:clearly|explicitly|correctly|appropriately)\s+)?"
+    r"(?P<verb>states?|recommends?|advises?|suggests?|mentions?|explains?|says?|names?|notes?|"
+    r"identif(?:y|ies)|warns?|tells?|"
+    r"describes?|asks?|encourages?|urges?|discourages?|denies|lists?|instructs?|refers?)\b"
+    r"(?P<more>(?:\s+(?:the (?:patient|user|person)|that|to|for|about|against|of|whether|not|the need|"
+    r"against|taking|need))*)\b",
+    re.IGNORECASE,
+)
+_HEAD_ZH: Final = re.compile(
+    r"^(?:回答|答复)?(?:明确|正确)?(?P<verb>指出|建议|推荐|不建议|不推荐|说明|提到|解释|告知|提醒|警告|"
+    r"询问|否认|认为没有必要|认为)(?:患者)?"
+)
+_DENIAL_EN: Final = re.compile(
+    r"\b(?:not|no|never|neither|nor|without|avoid(?:s|ed|ing)?|against|stop(?:s|ped|ping)?|refrain|"
+    r"unlikely|unnecessary|cannot|"
+    r"discourages?|denies|deny|contraindicated|harmful|rather than|instead of|un(?:safe|related))\b|n't\b",
+    re.IGNORECASE,
+)
+_DENIAL_ZH: Final = re.compile(
+    r"不(?!同|仅|但|断|适|舒|良|足|全|错|安|规|明|稳|少|久|过|论|管)|没有?|未|无(?!论)|非(?!常)|"
+    r"别(?!人)|勿|禁|避免|忌|停(?!经)|否认|莫"
+)
+_ADDRESSED: Final = re.compile(
+    r"[\"']?(?:met|score|verdict|criteria_met)[\"']?\s*[:=]|\b(?:criteri(?:on|a)|rubric|grader|"
+    r"full (?:marks|credit))\b|"
+    r"\b(?:ignore|disregard|override)\b.{0,40}\b(?:instruction|prompt|rule|previous|above)|评分标准|"
+    r"满分|忽略.{0,10}(?:指令|指示|规则|以上)",
+    re.IGNORECASE,
+)
+_NUMBER: Final = re.compile(r"\d+(?:\.\d+)?")
+_BARE: Final = frozenset({"patient", "answer", "response", "recommend", "advis", "suggest", "state"})
+_CLAUSE: Final = re.compile(r"[,;:，；：]|\b(?:but|however|although|while|whereas|because|and)\b|但|而")
+
+
+class _Passage(NamedTuple):
+    """A sentence, or two that follow each other, as a verbatim stretch of the answer."""
+
+    text: str
+    terms: frozenset[str]
+    numbers: frozenset[str]
+    single: bool
+
+
+def _terms(text: str, language: Language) -> frozenset[str]:
+    """What a text is about: English stems, or pairs of Chinese characters and the Latin words between "
+    "them."""
+    latin = frozenset(stem(word) for word in words(text) if not word[0].isdigit())
+    if language == "zh":
+        return frozenset(bigrams(plain(text), lexicon_zh.STOP)) | (latin - lexicon_en.CONTENT_STOP)
+    found = latin - lexicon_en.CONTENT_STOP - _BARE
+    # A criterion of everyday words only ("Advises rest") still has something to look for.
+    return found or latin - _FUNCTION - _BARE
+
+
+_FUNCTION_TEXT: Final = (
+    "a an the and or but if of in on at to for from with by is are was were be been it its this that "
+    "there they "
+    "he she his her their as may can could should would will might must do does has have had not no "
+    "any some"
+)
+_FUNCTION: Final = frozenset(map(stem, _FUNCTION_TEXT.split()))
+
+
+@lru_cache(maxsize=64)
+def _question_terms(question: str, language: Language) -> frozenset[str]:
+    return _terms(question[:20_000], language)
+
+
+@lru_cache(maxsize=256)
+def _passages(answer: str) -> tuple[_Passage, ...]:
+    language = language_of(None, answer)
+    run = [one for one in sentences(answer, language) if not _ADDRESSED.search(one.text)]
+    found: list[_Passage] = []
+    for i, one in enumerate(run):
+        found.append(_passage(one.text, language, single=True))
+        following = run[i + 1] if i + 1 < len(run) else None
+        if following is not None and following.start - one.end <= 4:
+            joined = piece(answer, one.start, following.end)
+            if joined is not None:
+                found.append(_passage(joined.text, language, single=False))
+    return tuple(found)
+
+
+def _passage(text: str, language: Language, *, single: bool) -> _Passage:
+    return _Passage(text, _terms(text, language), frozenset(_NUMBER.findall(plain(text))), single)
+
+
+def _weight(term: str, asked: frozenset[str]) -> float:
+    """What a term tells: little where the question says it already, since any answer repeats it."""
+    clinical = term in lexicon_en.CLINICAL or lexicon_en.is_drug(term) or lexicon_zh.CLINICAL.search(term)
+    return (2.0 if clinical else 1.0) * (GIVEN if term in asked else 1.0)
+
+
+def _denied(text: str, language: Language, terms: frozenset[str]) -> bool:
+    """Whether the clause of a text that holds most of the terms carries an odd number of denials."""
+    best, clause = -1, text
+    for part in _CLAUSE.split(text) if language == "en" else re.split(r"[，,；;。]", text):
+        shared = len(_terms(part, language) & terms) if part.strip() else 0
+        if shared > best:
+            best, clause = shared, part
+    pattern = _DENIAL_ZH if language == "zh" else _DENIAL_EN
+    return len(pattern.findall(clause)) % 2 == 1
+
+
+def _core(criterion: str, language: Language) -> tuple[str, bool]:
+    """What the criterion asks for without its leading verb, and whether that verb denies it."""
+    match = (_HEAD_ZH if language == "zh" else _HEAD_EN).match(criterion)
+    if match is None:
+        return criterion, False
+    head = match.group().lower()
+    denies = bool(re.search(r"\bagainst\b|\bnot\b|discourage|denies|不|否认|没有必要", head))
+    return criterion[match.end() :], denies
+
+
+def _grade(inputs: Mapping[str, Any], criterion: str) -> tuple[bool, str, str]:
+    answer, language = str(inputs["answer"]), language_of(inputs.get("language"), criterion)
+    core, denies = _core(criterion, language)
+    wanted = _terms(core, language)
+    given = _question_terms(str(inputs.get("question", "")), language)
+    whole = sum(_weight(term, given) for term in wanted)
+    if not wanted:
+        return False, "", "The criterion holds no word to look for."
+    numbers = frozenset(_NUMBER.findall(plain(core)))
+    best_share, best = 0.0, None
+    for passage in _passages(answer):
+        if not numbers <= passage.numbers:
+            continue
+        share = sum(_weight(term, given) for term in wanted & passage.terms) / whole
+        # Two sentences have to earn their length.
+        share -= 0.0 if passage.single else 0.1
+        if share > best_share:
+            best_share, best = share, passage
+    if best is None or best_share < NEEDED[language]:
+        return False, "", f"No passage of the answer holds the criterion's words; the nearest {best_share:.0%}."
+    shared = wanted & best.terms
+    asked = denies != _denied(core, language, wanted)
+    if asked != _denied(best.text, language, shared):
+        return False, "", "The nearest passage denies what the criterion states, or states what it denies."
+    return True, best.text[:4000], f"One passage holds {best_share:.0%} of the criterion's words."
+
+
+def grade_criterion(inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """Whether the answer meets one criterion, with the passage that does."""
+    met, quote, reasoning = _grade(inputs, str(inputs["criterion"]))
+    return {"met": met, "quote": quote, "reasoning": reasoning}
+
+
+def grade_rubric(inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """The same for each criterion of a list, in its order."""
+    grades = [
+        {"id": str(one["id"]), **grade_criterion({**inputs, "criterion": one["criterion"]})}
+        for one in inputs["criteria"]
+    ]
+    return {"grades": grades}
+
+
+ANSWERS: Final[dict[str, Callable[[dict[str, Any]], dict[str, Any]]]] = {
+    "grader.criterion": grade_criterion,
+    "grader.rubric": grade_rubric,
+}
