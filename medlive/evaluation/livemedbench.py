@@ -80,9 +80,7 @@ def read_cases(path: Path) -> CaseSet:
         cases[case.case_id] = case
     if not cases:
         raise BadInput(f"{path} holds no case" + (f" ({notes[0]})" if notes else ""))
-    return CaseSet(
-        tuple(cases.values()), "livemedbench", path.name, digest_file(path.read_bytes()), None, tuple(notes)
-    )
+    return CaseSet(tuple(cases.values()), "livemedbench", path.name, digest_file(path), None, tuple(notes))
 
 
 def _text(entry: Mapping[str, Any], name: str, notes: list[str]) -> str:

@@ -1,0 +1,82 @@
+"""A case's score and what the ungraded could make of it (LiveMedBench, equation 1; docs/method.md §2)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from medlive.evaluation.model import Answer, AnswerState, EvaluationCase
+
+
+class Metric(StrEnum):
+    """Which score a table prints."""
+
+    PAPER = "paper"
+    """Equation 1: clipped to [0, 1] by case, then averaged over the cases that are wholly graded."""
+    PUBLISHED = "published"
+    """The published code: not clipped by case; the mean is. What is ungraded or unanswered counts nothing."""
+
+
+class CaseState(StrEnum):
+    """How a case stands."""
+
+    SCORED = "scored"
+    PARTLY_GRADED = "partly_graded"
+    """At least one criterion is ungraded: no point score, only bounds."""
+    UNANSWERED = "unanswered"
+    UNSCORABLE = "unscorable"
+    """No criterion has positive points: equation 1 divides by nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class CaseScore:
+    """One case's score under one metric, with the least and the most that the ungraded could make it."""
+
+    case: EvaluationCase
+    state: CaseState
+    answer: AnswerState | None
+    """None where there is no answer on record."""
+    met: Mapping[str, bool | None]
+    """Criterion id → met, not met, or None for ungraded; empty when unanswered."""
+    score: float | None
+    """None unless scored (paper)."""
+    low: float
+    high: float
+
+    @property
+    def ungraded(self) -> int:
+        """How many criteria are ungraded."""
+        return sum(1 for met in self.met.values() if met is None)
+
+
+def case_score(
+    case: EvaluationCase, answer: Answer | None, met: Mapping[str, bool | None], metric: Metric
+) -> CaseScore:
+    """The score of a case from its verdicts; a criterion that `met` does not name is ungraded."""
+    most = case.positive_points
+    state = answer.state if answer else None
+    clip = _clip if metric is Metric.PAPER else _keep
+    if answer is None or not answer.gradable:
+        least = clip(sum(c.points for c in case.criteria if c.points < 0) / most) if most > 0 else 0.0
+        best = 1.0 if most > 0 else 0.0
+        point = None if metric is Metric.PAPER else 0.0
+        return CaseScore(case, CaseState.UNANSWERED, state, {}, point, least, best)
+    known = {c.id: met.get(c.id) for c in case.criteria}
+    if most <= 0:
+        point = None if metric is Metric.PAPER else 0.0
+        return CaseScore(case, CaseState.UNSCORABLE, state, known, point, 0.0, 0.0)
+    sure = sum(c.points for c in case.criteria if known[c.id])
+    loss = sum(c.points for c in case.criteria if known[c.id] is None and c.points < 0)
+    gain = sum(c.points for c in case.criteria if known[c.id] is None and c.points > 0)
+    low, high = clip((sure + loss) / most), clip((sure + gain) / most)
+    if None in known.values():
+        point = None if metric is Metric.PAPER else sure / most
+        return CaseScore(case, CaseState.PARTLY_GRADED, state, known, point, low, high)
+    return CaseScore(case, CaseState.SCORED, state, known, clip(sure / most), low, high)
+
+
+def _clip(score: float) -> float:
+    return max(0.0, min(1.0, score))
+
+
+def _keep(score: float) -> float:
+    return score
