@@ -84,9 +84,9 @@ def start(home: Path) -> str:
     MissingExtra without the wheel and DatabaseUnavailable, with the server's own words, when it cannot start.
     """
     place = _place(home)
-    _make_folder(place)
+    _make_folder(home, place)
     with _locked(place):
-        for attempt in range(3):
+        for _ in range(3):
             postmaster = _postmaster(place.data)
             if postmaster is None:
                 binaries = _binaries(place)
@@ -95,11 +95,9 @@ def start(home: Path) -> str:
                 _clear_remains(place)
                 _run_server(place, binaries)
                 postmaster = _postmaster(place.data)
-            # A server that dies between two looks is started again; the third time it is reported.
-            if postmaster is not None and (postmaster.ready or attempt == 2):
-                _ensure_database(place, postmaster)
+            # One that is dying at this moment still looks alive, and is started again.
+            if postmaster is not None and _ensure_database(place, postmaster):
                 return _url(postmaster)
-            time.sleep(0.5)
     raise _cannot_start(place, "the server stopped as soon as it had started")
 
 
@@ -185,25 +183,26 @@ def _reachable(folder: Path, user: pwd.struct_passwd) -> bool:
     for parent in folder.parents:
         try:
             info = parent.stat()
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             continue
         if not (info.st_mode & stat.S_IXOTH or (info.st_uid == user.pw_uid and info.st_mode & stat.S_IXUSR)):
             return False
     return True
 
 
-def _make_folder(place: _Place) -> None:
-    try:
-        missing = [p for p in (place.folder, *place.folder.parents) if not p.exists()]
-        place.folder.mkdir(parents=True, exist_ok=True)
-        if place.user is not None:
-            for made in missing:  # only what was made here, and whatever the umask
-                made.chmod(0o711)
-    except OSError as exc:
-        raise DatabaseUnavailable(
-            f"the database's folder {place.folder} cannot be made: {exc.strerror}",
-            hint="set MEDLIVE_HOME to a folder that you may write to",
-        ) from exc
+def _make_folder(home: Path, place: _Place) -> None:
+    for folder in (home, place.folder):
+        try:
+            missing = [p for p in (folder, *folder.parents) if not os.path.lexists(p)]
+            folder.mkdir(parents=True, exist_ok=True)
+            if place.user is not None:
+                for made in missing:  # only what was made here, and whatever the umask
+                    made.chmod(0o711)
+        except OSError as exc:
+            raise DatabaseUnavailable(
+                f"the database's folder {folder} cannot be made: {exc.strerror}",
+                hint="set MEDLIVE_HOME to a folder that you may write to",
+            ) from exc
 
 
 @contextmanager
@@ -327,7 +326,6 @@ def _run(place: _Place, command: Sequence[str | Path]) -> "subprocess.CompletedP
 class _Postmaster:
     pid: int
     socket_folder: str
-    ready: bool
 
 
 def _postmaster(data: Path) -> _Postmaster | None:
@@ -347,7 +345,7 @@ def _postmaster(data: Path) -> _Postmaster | None:
     pid = int(lines[0])
     if pid not in _processes_in(data, only=pid):
         return None
-    return _Postmaster(pid, lines[4].strip(), len(lines) > 7 and lines[7].strip() == "ready")
+    return _Postmaster(pid, lines[4].strip())
 
 
 def _processes_in(data: Path, *, only: int | None = None) -> set[int]:
@@ -451,8 +449,8 @@ def _socket_folder(place: _Place) -> Path:
     return folder
 
 
-def _ensure_database(place: _Place, postmaster: _Postmaster) -> None:
-    """Make the database once; connecting also shows that the server answers."""
+def _ensure_database(place: _Place, postmaster: _Postmaster) -> bool:
+    """Whether the server answers; the database is made when it is not there. False when the server is gone."""
     try:
         import psycopg
     except ImportError as exc:
@@ -472,10 +470,12 @@ def _ensure_database(place: _Place, postmaster: _Postmaster) -> None:
                 query = "SELECT 1 FROM pg_database WHERE datname = %s"
                 if connection.execute(query, (DATABASE,)).fetchone() is None:
                     connection.execute(f"CREATE DATABASE {DATABASE}")
-            return
+            return True
         except psycopg.OperationalError as exc:
-            # It recovers after a crash, or stops at this moment.
-            if time.monotonic() > deadline or _postmaster(place.data) is None:
+            if _postmaster(place.data) is None:
+                return False
+            # Until then it recovers from a crash, or is at its last connection.
+            if time.monotonic() > deadline:
                 raise _cannot_start(place, str(exc).strip()) from exc
             time.sleep(0.2)
 

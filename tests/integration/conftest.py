@@ -1,0 +1,60 @@
+"""A real PostgreSQL for the tests: one server a run, one cloned database a test."""
+
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from itertools import count
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from medlive.db import embedded
+from medlive.db.migrate import upgrade
+from medlive.db.session import Database
+
+_NUMBERS = count(1)
+
+
+@pytest.fixture(scope="session")
+def database_server() -> Iterator[str]:
+    """The URL of a server that lives as long as the tests; its database holds the newest schema and no rows."""
+    home = Path(tempfile.mkdtemp(prefix="medlive-test-"))
+    home.chmod(0o755)  # root's server runs as another user, who must get in
+    try:
+        url = embedded.start(home)
+        with psycopg.connect(plain(url), autocommit=True) as connection:
+            # Nothing here outlives the machine.
+            for setting in ("fsync", "full_page_writes", "synchronous_commit"):
+                connection.execute(f"ALTER SYSTEM SET {setting} = off")
+            connection.execute("SELECT pg_reload_conf()")
+        upgrade(url)
+        yield url
+    finally:
+        embedded.stop(home)
+        shutil.rmtree(home, ignore_errors=True)
+
+
+@pytest.fixture
+def database_url(database_server: str) -> Iterator[str]:
+    """The URL of a database of this test's own."""
+    name = f"test_{next(_NUMBERS)}"
+    admin = plain(database_server).replace("/medlive?", "/postgres?")
+    with psycopg.connect(admin, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name} TEMPLATE medlive")
+    yield database_server.replace("/medlive?", f"/{name}?")
+    with psycopg.connect(admin, autocommit=True) as connection:
+        connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@pytest.fixture
+async def database(database_url: str) -> AsyncIterator[Database]:
+    """The test's own database, migrated and empty."""
+    database = Database.connect(database_url)
+    yield database
+    await database.aclose()
+
+
+def plain(url: str) -> str:
+    """The URL as psycopg itself reads it."""
+    return url.replace("postgresql+psycopg://", "postgresql://")

@@ -1,0 +1,173 @@
+"""The embedded server: started once, shared, killed, started again, by root and by others."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from medlive.db import embedded
+from medlive.errors import DatabaseUnavailable, MissingExtra
+
+START = "import sys, pathlib; from medlive.db import embedded; print(embedded.start(pathlib.Path(sys.argv[1])))"
+
+
+@pytest.fixture
+def home() -> Iterator[Path]:
+    folder = Path(tempfile.mkdtemp(prefix="medlive-home-"))
+    folder.chmod(0o755)
+    yield folder
+    embedded.stop(folder)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def query(url: str, sql: str) -> object:
+    with psycopg.connect(url.replace("+psycopg", ""), autocommit=True) as connection:
+        cursor = connection.execute(sql)
+        row = cursor.fetchone() if cursor.description else None
+        return row[0] if row else None
+
+
+def test_a_server_starts_answers_is_reused_and_stops(home: Path) -> None:
+    assert not embedded.status(home).running
+    assert embedded.stop(home) is False
+    url = embedded.start(home)
+    first = embedded.status(home)
+    assert first.running
+    assert first.url == url
+    assert query(url, "SELECT current_database()") == "medlive"
+    assert query(url, "SHOW listen_addresses") == ""
+    assert embedded.start(home) == url
+    assert embedded.status(home).pid == first.pid
+    assert (first.data.stat().st_mode & 0o077) == 0
+    assert embedded.stop(home) is True
+    assert not embedded.status(home).running
+
+
+def test_two_processes_that_start_at_once_share_one_server(home: Path) -> None:
+    started = [
+        subprocess.Popen([sys.executable, "-c", START, str(home)], stdout=subprocess.PIPE, text=True)
+        for _ in range(3)
+    ]
+    urls = {process.communicate(timeout=60)[0] for process in started}
+    assert [process.returncode for process in started] == [0, 0, 0]
+    assert len(urls) == 1
+    assert embedded.status(home).running
+
+
+def test_the_server_outlives_a_kill_of_the_process_that_started_it(home: Path) -> None:
+    script = START + "; sys.stdout.flush(); import time; time.sleep(20)"
+    with subprocess.Popen([sys.executable, "-c", script, str(home)], stdout=subprocess.PIPE, text=True) as starter:
+        assert starter.stdout is not None
+        url = starter.stdout.readline().strip()
+        pid = embedded.status(home).pid
+        query(url, "CREATE TABLE kept AS SELECT 41 + 1 AS n")
+        starter.kill()
+    assert embedded.start(home) == url
+    assert embedded.status(home).pid == pid
+    assert query(url, "SELECT n FROM kept") == 42
+
+
+def test_a_killed_server_is_started_again_with_its_data(home: Path) -> None:
+    url = embedded.start(home)
+    query(url, "CREATE TABLE kept AS SELECT 42 AS n")
+    pid = embedded.status(home).pid
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+    assert embedded.start(home) == url
+    assert embedded.status(home).pid != pid
+    assert query(url, "SELECT n FROM kept") == 42
+
+
+def test_a_pid_file_whose_number_went_to_another_process_is_no_server(home: Path) -> None:
+    embedded.start(home)
+    data = embedded.status(home).data
+    lines = (data / "postmaster.pid").read_text().splitlines()
+    embedded.stop(home)
+    lines[0] = str(os.getpid())
+    (data / "postmaster.pid").write_text("\n".join(lines) + "\n")
+    assert not embedded.status(home).running
+    assert query(embedded.start(home), "SELECT 1") == 1
+
+
+def test_a_killed_initdb_leaves_nothing_that_hinders(home: Path) -> None:
+    half = home / "postgresql" / "data.new"
+    half.mkdir(parents=True)
+    for folder in (home / "postgresql", half):
+        folder.chmod(0o755)
+    (half / "PG_VERSION").write_text("18\n")
+    assert query(embedded.start(home), "SELECT 1") == 1
+
+
+def test_long_and_odd_paths_get_a_short_socket(home: Path) -> None:
+    deep = home / ("it's a long " + "x" * 90) / "中文"
+    try:
+        url = embedded.start(deep)
+        assert query(url, "SELECT 1") == 1
+    finally:
+        embedded.stop(deep)
+
+
+def test_a_home_that_cannot_be_made_is_told(home: Path) -> None:
+    (home / "file").write_text("")
+    with pytest.raises(DatabaseUnavailable) as caught:
+        embedded.start(home / "file" / "home")
+    assert caught.value.hint
+    assert "file" in caught.value.message
+
+
+def test_without_the_wheel_the_extra_is_named(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(embedded, "_WHEEL", "a_wheel_that_is_not_there")
+    with pytest.raises(MissingExtra) as caught:
+        embedded.start(home)
+    assert "medlive[service]" in (caught.value.hint or "")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_a_normal_user_has_a_server_of_their_own(home: Path) -> None:
+    # Everything is imported before the change of user: the interpreter may lie where others cannot read.
+    script = f"""
+import os, sys, psycopg, psutil, encodings.idna, pathlib
+from medlive.db import embedded
+os.setgroups([]); os.setgid(65534); os.setuid(65534)
+home = pathlib.Path({str(home / "nobodys")!r})
+url = embedded.start(home)
+with psycopg.connect(url.replace("+psycopg", "")) as c:
+    assert c.execute("SELECT 1").fetchone() == (1,)
+assert (home / "postgresql" / "data").stat().st_uid == 65534
+print(embedded.stop(home))
+"""
+    home.chmod(0o777)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == "True", done.stderr
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root's server runs as another user")
+def test_root_opens_no_folder_for_its_server(home: Path) -> None:
+    closed = home / "closed"
+    closed.mkdir(mode=0o700)
+    inside = closed / "home"
+    url = embedded.start(inside)
+    data = embedded.status(inside).data
+    try:
+        assert query(url, "SELECT 1") == 1
+        assert (closed.stat().st_mode & 0o777) == 0o700
+        assert data.is_relative_to("/var/lib/medlive")
+        assert embedded.start(inside) == url
+    finally:
+        embedded.stop(inside)
+        shutil.rmtree(data.parent)
+
+
+def test_a_warm_start_is_quick(home: Path) -> None:
+    embedded.start(home)
+    begun = time.perf_counter()
+    embedded.start(home)
+    assert time.perf_counter() - begun < 2
