@@ -27,7 +27,7 @@ from medlive.rubric.lint import lint
 from medlive.rubric.model import Axis, Criterion
 from medlive.service.paths import snapshots_path
 from medlive.snapshot.diff import diff_rows
-from medlive.snapshot.freeze import SnapshotMeta, folder_name, write_snapshot
+from medlive.snapshot.freeze import SnapshotMeta, write_snapshot
 from medlive.snapshot.gates import GateHit, release_hits, screen, standard_scanner
 from medlive.snapshot.manifest import Manifest
 from medlive.snapshot.model import SnapshotCase, week_end
@@ -101,13 +101,6 @@ async def freeze(database: Database, settings: Settings, week: str | None = None
             why_not=written.manifest.why_not,
         )
     return _as_frozen(frozen, written.manifest, kept_out, already=False)
-
-
-def find_folder(settings: Settings, version_or_path: str) -> Path:
-    """A snapshot's folder by its version or its path; the path is not checked."""
-    if week_end(version_or_path) is not None:
-        return snapshots_path(settings) / folder_name(version_or_path)
-    return Path(version_or_path)
 
 
 def lint_case(case: SnapshotCase) -> Iterable[str]:

@@ -1,12 +1,11 @@
 """The only place that picks implementations: which database, engines, index and filter chain a run uses."""
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pydantic import ValidationError
 
-from medlive.config import RoleSettings, Settings
+from medlive.config import Settings
 from medlive.curation.chain import CurationSettings
 from medlive.curation.model import Thresholds
 from medlive.db.replies import PostgresReplyStore
@@ -19,11 +18,10 @@ from medlive.filters.chain import FilterChain
 from medlive.filters.codebooks import load_codebook
 from medlive.filters.settings import FilterSettings
 from medlive.llm.budget import Budget
-from medlive.llm.engine import Engine, ReplyStore
-from medlive.llm.openai import OpenAIEngine, Price
+from medlive.llm.engine import ReplyStore
 from medlive.llm.prompts import load_prompt
 from medlive.llm.replay import ReplayEngine
-from medlive.llm.rules.engine import RulesEngine
+from medlive.service.endpoints import build_engine
 from medlive.service.paths import index_path
 
 CURATION_ROLES = ("screener", "validator", "controller", "rubric")
@@ -40,30 +38,6 @@ PROMPTS = {
 def open_retriever(settings: Settings) -> Retriever:
     """The evidence index. Raises a typed error that says how to build one."""
     return open_index(index_path(settings))
-
-
-def build_engine(role: str, settings: RoleSettings) -> Engine:
-    """The engine of a role. Raises ConfigError when its key's variable is not set."""
-    if settings.engine == "rules":
-        return RulesEngine()
-    key = ""
-    if settings.api_key_env:
-        key = os.environ.get(settings.api_key_env, "")
-        if not key:
-            raise ConfigError(f"roles.{role}: the variable {settings.api_key_env} is not set")
-    assert settings.base_url is not None
-    assert settings.model is not None
-    price = settings.price
-    return OpenAIEngine(
-        model=settings.model,
-        base_url=settings.base_url,
-        api_key=key,
-        parameters=settings.parameters,
-        timeout_s=settings.timeout_s,
-        max_retries=settings.max_retries,
-        concurrency=settings.concurrency,
-        price=Price(price.input, price.output, price.cached) if price else None,
-    )
 
 
 @dataclass(frozen=True, slots=True)

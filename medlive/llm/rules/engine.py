@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from medlive.errors import UsageError
 from medlive.llm.engine import EngineIdentity, Finish, Reply, Request, Usage
-from medlive.llm.rules import controller, screener, validator
+from medlive.llm.rules import controller, grader, rubric, screener, validator
 
 VERSION: Final = "1"
 
@@ -17,6 +17,8 @@ ANSWERS: Final[dict[str, Callable[[dict[str, Any]], dict[str, Any]]]] = {
     **screener.ANSWERS,
     **validator.ANSWERS,
     **controller.ANSWERS,
+    **rubric.ANSWERS,
+    **grader.ANSWERS,
 }
 """Task name → what answers it."""
 

@@ -1,0 +1,138 @@
+"""`medlive snapshot`: frozen snapshots."""
+
+from typing import Annotated
+
+import typer
+
+from medlive.cli.output import JsonOption, print_json, print_table, say, wait_for
+from medlive.config import load_settings
+from medlive.errors import BadInput, CheckFailed
+
+app = typer.Typer(no_args_is_help=True)
+
+PathArgument = Annotated[str, typer.Argument(help="A snapshot's folder, or the version of one frozen here.")]
+
+
+@app.command()
+def freeze(
+    week: Annotated[
+        str | None, typer.Option("--week", metavar="YYYY.WNN", help="The ISO week; default: the present one.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Freeze the cases that are ready into the week's snapshot and write its folder."""
+    from medlive.service.database import open_database
+    from medlive.service.freezing import Frozen
+    from medlive.service.freezing import freeze as freeze_week
+
+    settings = load_settings().settings
+
+    async def run() -> Frozen:
+        async with open_database(settings) as database:
+            return await freeze_week(database, settings, week)
+
+    done = wait_for(run())
+    if as_json:
+        print_json(
+            {
+                "version": done.version, "path": done.path, "cases": done.cases, "criteria": done.criteria,
+                "publishable": done.publishable, "why_not": done.why_not, "already_frozen": done.already,
+                "kept_out": [{"case_id": h.case_id, "gate": h.gate.value, "detail": h.detail} for h in done.kept_out],
+            }
+        )  # fmt: skip
+        return
+    verb = "was frozen already" if done.already else "frozen"
+    print(f"{done.version} {verb}: {done.cases} cases, {done.criteria} criteria, in {done.path}")
+    for reason in done.why_not:
+        say(f"not publishable: {reason}")
+    for hit in done.kept_out:
+        say(f"kept out: {hit.case_id}: {hit.gate.value}: {hit.detail}")
+
+
+@app.command("list")
+def list_(as_json: JsonOption = False) -> None:
+    """List the snapshots that were frozen here, newest first."""
+    from medlive.db.snapshots import SnapshotInfo, list_snapshots
+    from medlive.service.database import open_database
+
+    settings = load_settings().settings
+
+    async def run() -> list[SnapshotInfo]:
+        async with open_database(settings) as database, database.begin() as session:
+            return await list_snapshots(session)
+
+    rows = [
+        {"version": s.version, "state": s.state.value, "cases": s.cases, "criteria": s.criteria,
+         "publishable": s.publishable, "parent": s.parent, "path": s.path}
+        for s in wait_for(run())
+    ]  # fmt: skip
+    if as_json:
+        print_json(rows)
+    else:
+        columns = ["version", "state", "cases", "criteria", "publishable", "parent", "path"]
+        print_table(columns, [list(row.values()) for row in rows])
+
+
+@app.command()
+def show(path: PathArgument, as_json: JsonOption = False) -> None:
+    """Show what a snapshot holds and how it was made, from its manifest."""
+    from medlive.service.paths import snapshot_folder
+    from medlive.snapshot.load import load_snapshot
+
+    snapshot = load_snapshot(snapshot_folder(load_settings().settings, path))
+    manifest = snapshot.manifest
+    if as_json:
+        print_json(manifest.model_dump(mode="json"))
+        return
+    counts = manifest.counts.model_dump()
+    print_table(
+        ["what", "value", "count"],
+        [["cases", None, counts["cases"]], ["criteria", None, counts["criteria"]]]
+        + [
+            [kind.removeprefix("by_"), value, n]
+            for kind in counts
+            if kind.startswith("by_")
+            for value, n in counts[kind].items()
+        ],
+        title=f"medlive {manifest.version}, made {manifest.created_at:%Y-%m-%d}"
+        + ("" if manifest.publishable else ", NOT PUBLISHABLE"),
+    )
+    for reason in manifest.why_not:
+        say(f"not publishable: {reason}")
+
+
+@app.command()
+def verify(path: PathArgument, as_json: JsonOption = False) -> None:
+    """Verify a snapshot from its files alone; exit status 1 when a step fails."""
+    from medlive.service.paths import snapshot_folder
+    from medlive.snapshot.verify import verify_snapshot
+
+    folder = snapshot_folder(load_settings().settings, path)
+    if not folder.exists():
+        raise BadInput(f"{folder} is not there")
+    report = verify_snapshot(folder)
+    if as_json:
+        print_json(
+            {
+                "path": report.path, "ok": report.ok, "complete": report.complete,
+                "steps": [
+                    {"number": s.number, "name": s.name, "state": s.state.value, "why": s.why, "faults": s.faults,
+                     "findings": [{"file": f.file, "expected": f.expected, "got": f.got} for f in s.findings]}
+                    for s in report.steps
+                ],
+            }
+        )  # fmt: skip
+    else:
+        print_table(
+            ["step", "what", "state", "finding"],
+            [
+                [
+                    s.number, s.name, s.state.value,
+                    "; ".join(map(str, s.findings)) or s.why or None,
+                ]
+                for s in report.steps
+            ],
+        )  # fmt: skip
+    if not report.ok:
+        raise CheckFailed(f"{folder.name} does not verify")
+    say(f"{folder.name} verifies" + ("" if report.complete else ", but steps were skipped"))

@@ -1,0 +1,76 @@
+"""The engines that evaluation asks: an endpoint named on the command line, or the configured grader."""
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from medlive.config import Price, RoleSettings
+from medlive.errors import ConfigError, UsageError
+from medlive.llm.engine import Engine
+from medlive.llm.openai import OpenAIEngine
+from medlive.llm.openai import Price as EnginePrice
+from medlive.llm.rules.engine import RulesEngine
+
+DEFAULT_KEY_VARIABLE = "OPENAI_API_KEY"
+
+
+def open_endpoint(
+    model: str,
+    base_url: str,
+    *,
+    api_key_env: str | None,
+    parameters: Mapping[str, Any],
+    concurrency: int,
+    timeout_s: float = 120.0,
+    max_retries: int = 5,
+    price: Price | None = None,
+) -> OpenAIEngine:
+    """A model at an OpenAI-compatible endpoint.
+
+    The key is read from `api_key_env`; None reads OPENAI_API_KEY where it is set and sends no key where it is
+    not. Raises ConfigError when a named variable is not set.
+    """
+    key = os.environ.get(api_key_env or DEFAULT_KEY_VARIABLE, "")
+    if api_key_env and not key:
+        raise ConfigError(f"the variable {api_key_env} is not set")
+    return OpenAIEngine(
+        model=model,
+        base_url=base_url,
+        api_key=key,
+        parameters=parameters,
+        timeout_s=timeout_s,
+        max_retries=max_retries,
+        concurrency=concurrency,
+        price=EnginePrice(price.input, price.output, price.cached) if price else None,
+    )
+
+
+def build_engine(role: str, settings: RoleSettings) -> Engine:
+    """The engine of a role. Raises ConfigError when its key's variable is not set."""
+    if settings.engine == "rules":
+        return RulesEngine()
+    if settings.base_url is None or settings.model is None:
+        raise ConfigError(f'roles.{role}: engine "openai" needs base_url and model')
+    return open_endpoint(
+        settings.model,
+        settings.base_url,
+        api_key_env=settings.api_key_env,
+        parameters=settings.parameters,
+        concurrency=settings.concurrency,
+        timeout_s=settings.timeout_s,
+        max_retries=settings.max_retries,
+        price=settings.price,
+    )
+
+
+def grader_engine(
+    settings: RoleSettings, *, model: str | None, base_url: str | None, api_key_env: str | None, concurrency: int
+) -> Engine:
+    """The grader: the endpoint that is named, or the configured role. Raises UsageError for half a name."""
+    if (model is None) != (base_url is None):
+        raise UsageError("--grader and --base-url belong together; without both the configured grader is used")
+    if model is not None and base_url is not None:
+        return open_endpoint(
+            model, base_url, api_key_env=api_key_env, parameters={"temperature": 0.0}, concurrency=concurrency
+        )
+    return build_engine("grader", settings)
