@@ -86,12 +86,17 @@ _BLOCK = frozenset(
         "ul",
     ]
 )
+_INVISIBLE = frozenset(["script", "style", "noscript", "template"])
+# Elements that need no end tag: leaving it out does not nest them.
+_SELF_CLOSING = _VOID | {"dd", "dt", "li", "option", "p", "tbody", "td", "tfoot", "th", "thead", "tr"}
 _MEDIA = {"img": "image", "picture": "image", "video": "video", "audio": "audio", "iframe": "video",
           "object": "file", "embed": "file"}  # fmt: skip
 _DECORATION = frozenset(["smilie", "emoji", "avatar", "icon", "reaction-sprite", "bbCodeSpoiler-button"])
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
 _SPACES = re.compile(r"[^\S\n]+")
 _AROUND_NEWLINE = re.compile(r" ?\n ?")
+_MAX_DEPTH = 512
+_TAG_NAME = re.compile(r"<(/?)([a-zA-Z][a-zA-Z0-9]*)")
 _END = re.compile(r"</html", re.IGNORECASE)
 _NEWLINES = re.compile(r"\n{3,}")
 
@@ -112,15 +117,38 @@ def clean(text: str) -> str:
 def parse(source: Page | str) -> LexborHTMLParser:
     """The tree of a page or of a fragment of markup.
 
-    Raises LayoutError for a page that does not reach its end: what a parser mends of it would be half a page.
+    Raises LayoutError for a page that does not reach its end (what a parser mends of it would be half a page), and
+    for markup nested so deeply that parsing it would take quadratic time.
     """
     if isinstance(source, Page):
-        text = source.text
+        text, url = source.text, source.url
         if _END.search(text) is None:
-            raise LayoutError(source.url, "</html> at the page's end")
-        return LexborHTMLParser(text)
-    # A decoded page cannot hold a lone surrogate, which the parser refuses; a string out of JSON can.
-    return LexborHTMLParser(clean(source))
+            raise LayoutError(url, "</html> at the page's end")
+    else:
+        # A decoded page cannot hold a lone surrogate, which the parser refuses; a string out of JSON can.
+        text, url = clean(source), "a fragment of markup"
+    if _is_too_deep(text):
+        raise LayoutError(url, f"markup nested less than {_MAX_DEPTH} deep")
+    return LexborHTMLParser(text)
+
+
+def _is_too_deep(text: str) -> bool:
+    """Whether elements are nested beyond any page for people; browsers stop at the same depth."""
+    # Tags opened and not closed so far, void elements included: an upper bound that counting finds quickly.
+    bound = 0
+    for start in range(0, len(text), 8192):
+        bound += text.count("<", start, start + 8192) - 2 * text.count("</", start, start + 8192)
+        if bound > 4 * _MAX_DEPTH:
+            break
+    else:
+        return False
+    depth = 0
+    for closing, tag in _TAG_NAME.findall(text):
+        if tag.lower() not in _SELF_CLOSING:
+            depth = max(0, depth - 1) if closing else depth + 1
+            if depth > _MAX_DEPTH:
+                return True
+    return False
 
 
 def readable(
@@ -155,7 +183,8 @@ def readable(
                 depth += -1 if closing else 1
                 if depth == 0:
                     silent_tag = ""
-                    out.append("\n" if tag in _BLOCK else " ")
+                    if tag not in _INVISIBLE:
+                        out.append("\n" if tag in _BLOCK else " ")
             continue
         if closing:
             if tag in _BLOCK:

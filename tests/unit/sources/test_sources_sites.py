@@ -228,9 +228,7 @@ def test_medlive_comment_outside_the_comments_is_refused() -> None:
 
 def test_medlive_footers_are_no_comments() -> None:
     page = SAMPLES[5].pages()[0]
-    body = page.body.replace(
-        "版权所有".encode(), "版权所有，未经书面许可不得转载本站的任何内容，违者必究。".encode()
-    )
+    body = page.body.replace("版权所有".encode(), "版权所有，未经书面许可不得转载本站的任何内容。".encode())
     assert len(read("medlive", [Page(page.url, body)]).messages) == 5
 
 

@@ -1,0 +1,199 @@
+"""Decoding, dates, readable text and structured data, and what hostile pages do to them."""
+
+import json
+import time
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from medlive.sources.dates import CHINA, INDIA, shown_date, stated_moment
+from medlive.sources.markup import parse, readable
+from medlive.sources.registry import SITES, build_site
+from medlive.sources.source import LayoutError, NotAThread, Page, host_of, link
+from medlive.sources.structured import discussions
+
+CHINESE = "<html><p>患者女，32岁，反复发热十天，体温最高39.5℃。建议查血常规。</p></html>"
+
+
+@pytest.mark.parametrize(
+    ("body", "content_type"),
+    [
+        (CHINESE.encode(), ""),
+        (CHINESE.encode(), "text/html; charset=gb2312"),
+        (CHINESE.encode("utf-8-sig"), "text/html; charset=iso-8859-1"),
+        (CHINESE.encode("gb18030"), ""),
+        (CHINESE.encode("gb18030"), "text/html; charset=utf-8"),
+        (CHINESE.encode("gb18030"), "text/html;charset=GBK"),
+        (CHINESE.encode("utf-16"), "text/html"),
+        ("<html><meta charset=big5><p>患者女，體溫最高39.5度。</p></html>".encode("big5"), ""),
+    ],
+)
+def test_text_survives_wrong_and_missing_declarations(body: bytes, content_type: str) -> None:
+    text = Page("https://x/", body, content_type).text
+    assert "患者女" in text
+    assert "最高39.5" in text
+    assert "\ufffd" not in text
+
+
+def test_a_few_damaged_bytes_do_not_turn_a_page_into_another_encoding() -> None:
+    body = CHINESE.replace("</p>", "血" * 100 + "</p>").encode()
+    damaged = body[:60] + b"\xff" + body[60:]
+    text = Page("https://x/", damaged, "text/html; charset=utf-8").text
+    assert text.count("\ufffd") <= 4
+    assert "血" * 50 in text
+    latin = "<p>Sjögren, café au lait</p>".encode("cp1252")
+    assert "Sjögren" in Page("https://x/", latin, "text/html; charset=ISO-8859-1").text
+
+
+@given(st.binary(max_size=400), st.sampled_from(["", "x; charset=gbk", "x; charset=base64", "charset=\x00"]))
+def test_every_body_decodes_to_text_that_can_be_stored(body: bytes, content_type: str) -> None:
+    Page("https://x/", body, content_type).text.encode("utf-8")
+
+
+@given(st.text(alphabet=st.characters(codec="utf-8"), max_size=300))
+def test_utf8_is_read_as_utf8_whatever_was_declared(text: str) -> None:
+    body = text.encode()
+    if not body.startswith((b"\xff\xfe", b"\xfe\xff", b"\xef\xbb\xbf")):
+        assert Page("https://x/", body, "text/html; charset=gbk").text == text
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("published on Jul 06, 2018 and last reviewed on: Jul 18, 2023", datetime(2018, 7, 6, tzinfo=UTC)),
+        ("06 July 2018", datetime(2018, 7, 6, tzinfo=UTC)),
+        ("2025-03-01 08:00", datetime(2025, 3, 1, 0, 0, tzinfo=UTC)),
+        ("发表于 2025年3月1日 08:00:30", datetime(2025, 3, 1, 0, 0, 30, tzinfo=UTC)),
+        ("2025/3/1", datetime(2025, 3, 1, tzinfo=UTC)),
+        ("2025-03-01T08:00:00-0500", datetime(2025, 3, 1, 13, 0, tzinfo=UTC)),
+        ("2025-03-01T08:00:00.123Z", datetime(2025, 3, 1, 8, 0, tzinfo=UTC)),
+        ("2025-02-30, really 2025-03-02", None),
+        ("12:33 AM", None),
+        ("call 2345-67-89", None),
+        ("0001-01-01", None),
+        ("Zzz 06, 2018", None),
+        ("", None),
+    ],
+)
+def test_shown_dates(text: str, expected: datetime | None) -> None:
+    assert shown_date(text, CHINA) == expected
+
+
+def test_stated_moments() -> None:
+    moment = datetime(2025, 3, 1, tzinfo=UTC)
+    seconds = int(moment.timestamp())
+    for value in (seconds, str(seconds), seconds * 1000, "2025-03-01 05:30:00"):
+        assert stated_moment(value, INDIA) == moment
+    for value in (None, True, -1, 10**30, float("nan"), float("inf"), "9" * 5000, [], {}, "soon"):
+        assert stated_moment(value, INDIA) is None
+
+
+@given(st.text(max_size=200), st.sampled_from([CHINA, INDIA, UTC]))
+def test_no_text_breaks_a_date(text: str, zone: object) -> None:
+    moment = shown_date(text, zone)  # type: ignore[arg-type]
+    assert moment is None or moment.tzinfo is UTC
+
+
+def test_readable_text() -> None:
+    body = parse(
+        "<p>one  two<br>three</p><div>four<script>no()</script><b>five</b></div>"
+        "<table><tr><td>6</td><td>7</td></tr></table>"
+        "<p class='x q'>quoted <i>a</i><p class=q>b</p></p><ul><li>8<li>9</ul><pre>a\n  b</pre>"
+        "<p title='1 > 0'>a &lt; b &amp; c</p><img src=a.jpg><img class=smilie src=b.jpg><video src=c></video>"
+        "<!-- <p>hidden</p> -->\u200bend"
+    ).body
+    assert body is not None
+    got = readable(body, skip_classes=["q"])
+    assert got.text == "one two\nthree\n\nfourfive\n\n6 7\n\n8\n\n9\n\na\nb\n\na < b & c\nend"
+    assert got.media == ("image", "video")
+
+
+@given(st.text(max_size=200))
+def test_readable_text_of_anything_can_be_stored(text: str) -> None:
+    body = parse(f"<p>{text}</p>").body
+    assert body is not None
+    got = readable(body).text
+    got.encode("utf-8")
+    assert "\x00" not in got
+    assert "\n\n\n" not in got
+
+
+HOSTILE = {
+    "deep": b"<div>" * 100_000,
+    "deep quotes": b'<blockquote class="bbCodeBlock--quote">' * 100_000,
+    "open quotes": b'<a href="' * 100_000,
+    "angle brackets": b"<" * 1_000_000,
+    "comments": b"<!--" * 300_000,
+    "digits": b"2025-" * 300_000,
+    "labels": b"Patient " * 200_000,
+    "long state": b"<script>window.$$data={" + b'"a":{' * 200_000 + b"</script>",
+    "huge number": b"<script>window.$$data={\"questionDialog\":[" + b"9" * 500_000 + b"]}</script>",
+    "deep json-ld": b'<script type="application/ld+json">' + b"[" * 200_000 + b"</script>",
+    "zero bytes": b"\x00" * 1_000_000,
+}  # fmt: skip
+SHELLS = {
+    "icliniq": (b'<html><h1>t</h1><div class="articleConDiv"><div class="qContent">', "https://x/qa/a/b"),
+    "sdn": (
+        b'<html id="XF" data-template="thread_view"><h1 class="p-title-value">t</h1>'
+        b'<article class="message message--post" id="js-post-1" data-author="a">'
+        b'<div class="message-userContent"><div class="bbWrapper">',
+        "https://x/threads/a.1/",
+    ),
+    "dxy": (
+        b'<html><div class="question-detail-dialogs"><div class="theme-dark"><div class="dialog-content">',
+        "https://x/question/1",
+    ),
+    "medlive": (b'<html><div class="title_cms">t</div><div class="content_body">', "https://x/case/show-1_1.html"),
+}
+
+
+@pytest.mark.parametrize("name", sorted(SITES))
+@pytest.mark.parametrize("kind", sorted(HOSTILE))
+def test_a_hostile_page_is_read_or_refused_in_time(name: str, kind: str) -> None:
+    opening, url = SHELLS[name]
+    page = Page(url, opening + HOSTILE[kind] + b"</html>", "text/html")
+    site = build_site(name)
+    started = time.process_time()
+    for read in (lambda p: site.parse_thread([p], str), site.parse_listing, site.next_page):
+        try:
+            read(page)
+        except (LayoutError, NotAThread):
+            continue
+    assert time.process_time() - started < 8, "no text makes a parser take quadratic time"
+
+
+def test_structured_data_in_its_usual_wrappers() -> None:
+    question = {
+        "@type": ["Question"],
+        "name": "T",
+        "text": "a &amp; b<br>c",
+        "author": [{"name": "Q"}],
+        "dateCreated": "2025-03-01",
+        "suggestedAnswer": [{"@type": "Answer", "text": "yes", "author": "R"}, {"text": "cut off…"}, 7],
+        "keywords": "one, two",
+    }
+    graph = {"@context": "https://schema.org", "@graph": [{"@type": "WebPage", "mainEntity": question}, None]}
+    markup = (
+        f'<html><script type="application/ld+json">/* x */ no json</script>'
+        f'<script type="application/ld+json"><!-- {json.dumps(graph)} --></script></html>'
+    )
+    (found,) = discussions(parse(markup))
+    assert (found.kind, found.title, found.keywords) == ("Question", "T", ("one", "two"))
+    assert (found.opening.author, found.opening.text) == ("Q", "a & b\nc")
+    assert [(r.author, r.text, r.excerpt) for r in found.replies] == [
+        ("R", "yes", False),
+        (None, "cut off…", True),
+    ]
+    assert not found.whole
+
+
+def test_addresses() -> None:
+    page = Page("https://Forum.example:443/a/b?x=1", b"")
+    assert link(page, " ../c#top ") == "https://Forum.example:443/c"
+    for bad in (None, "", "javascript:alert(1)", "mailto:a@b", "data:text/html,x", "http://[::1", "http://"):
+        assert link(page, bad) is None, bad
+    assert host_of("https://Forum.Example:443/") == "forum.example"
+    assert host_of("http://forum.example.:8080/") == "forum.example:8080"
+    assert host_of("http://x:99999/") == host_of("nowhere") == ""
