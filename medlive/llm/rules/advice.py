@@ -61,7 +61,7 @@ def _cut_off(source: str, last: str) -> bool:
 
 
 def _english_kind(text: str) -> str | None:
-    if en.PLAN.search(text):
+    if en.PLAN.search(text) and not (en.JUDGED.search(text) and not en.ORDER.search(text)):
         return "plan"
     return "assessment" if en.ASSESSMENT.search(text) else None
 
@@ -81,7 +81,7 @@ def _english_advice(said: Said) -> list[Advice]:
         kind = _english_kind(text)
         if kind is None or not clinical or en.FRAGMENT_START.match(text):
             continue
-        if re.match(r"^(?:if|when|unless|in case)\b[^,]*$", text, re.IGNORECASE) and not en.PLAN.search(text):
+        if en.BARE_CONDITION.match(text) and not en.MAIN_CLAUSE.search(text):
             continue
         weight = len(set(lexicon_en.specific_words(text))) * 1.0 + (1.0 if kind == "plan" else 0.0)
         found.append(Advice(said.id, text, statement(text), kind, min(weight, 6.0)))
@@ -103,6 +103,7 @@ def _chinese_zone_pieces(said: Said) -> list[tuple[str, Piece]]:
             if (
                 whole is not None
                 and len(zone.value.text) <= 40
+                and zh.DISEASE.search(zone.value.text)
                 and "患者" not in zone.value.text
                 and not zone.value.text.endswith(("？", "?"))
             ):
@@ -166,9 +167,9 @@ def _chinese_advice(said: Said) -> list[Advice]:
             plan = zh.PLAN.search(text) is not None
             if label:
                 kind = "plan" if label == "药品" else "assessment"
-            elif plan:
+            elif plan and (zh.ORDER.search(text) or not zh.JUDGED.search(text)):
                 kind = "plan"
-            elif zh.ASSESSMENT.search(text):
+            elif zh.ASSESSMENT.search(text) or plan:
                 kind = "assessment"
             else:
                 continue

@@ -12,7 +12,8 @@ from typing import Final, NamedTuple
 from medlive.llm.rules import lexicon_en, lexicon_zh
 from medlive.llm.rules.text import Language, bigrams
 
-MOST: Final = 14
+_DANGERS: Final = 2
+"""Danger signs that join the checklist: the first two that the chief complaint names."""
 _I: Final = re.IGNORECASE
 
 
@@ -32,14 +33,20 @@ def _item(en: str, zh: str, found_en: str, found_zh: str) -> Item:
 _NUM: Final = r"(?:\d+(?:\.\d+)?|an?|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|few|couple of|several|many|some|half an?)"
 _SPAN: Final = r"(?:years?|yrs?|months?|weeks?|wks?|days?|hours?|hrs?|minutes?|nights?)"
 
-WHO: Final = _item(
-    "Who the patient is: age or sex",
-    "患者是谁：年龄或性别",
-    r"\b\d{1,3}[\s-]*(?:years?|yrs?|y/?o|months?|weeks?|days?)[\s-]*(?:old|of age)\b|\b(?:age[d]?|aged)[\s:]*(?:is\s)?\d|\b\d{1,3}\s?(?:f|m|yo|yom|yof)\b|\bi(?:'m| am)\s(?:an?\s)?(?:\w+\s){0,2}"
-    r"(?:\d{1,2}\b(?!\s?(?:weeks?|months?|kg|lbs?|cm|mg))|male|female|man|woman|girl|guy|boy|lady|pregnant)|\b(?:my|our) (?:\w+ ){0,3}(?:son|daughter|baby|child|infant|toddler|wife|husband|mother|father|mom|mum|dad|grand\w+|boyfriend|girlfriend|sister|brother|aunt|uncle|boy|girl)\b|"
-    r"\bi (?:turned|am) \d{2}\b|\b(?:male|female),|\bin (?:my|his|her) (?:\w+ )?(?:twenties|thirties|forties|fifties|sixties|seventies|[2-9]0'?s)\b|"
-    r"\b(?:my (?:last )?(?:periods?|menstrua\w+|penis|testicles?|vagina\w*|prostate|pregnancy)|i (?:am|was) pregnant|years? old|patient is an?)\b",
-    r"\d+\s?(?:岁|周岁|个?月大)|[一二三四五六七八九十两]+岁|男[，,性孩。]|女[，,性孩。]|性别|(?:我|我家|患者|孩子).{0,4}[男女]|儿子|女儿|妈|爸|父亲|母亲|爷爷|奶奶|外婆|外公|老公|老婆|妻子|丈夫|宝宝|孩子|小孩|姐|弟|妹|老人|怀孕|月经|例假|孕\d|白带|爱人|姥",
+AGE: Final = _item(
+    "The patient's age",
+    "患者的年龄",
+    r"\b\d{1,3}[\s-]*(?:years?|yrs?|y/?o|months?|weeks?|days?)[\s,-]*(?:old|of age)\b|\bage[d]?[\s:=-]*(?:is\s|of\s)?\d|\b\d{1,3}\s?(?:f|m|yo|yom|yof|y)\b|\b\d{2}[- ]?(?:years?|yrs?)[- ](?:male|female|man|woman)|"
+    r"\bi(?:'m| am)\s(?:an?\s)?(?:\w+\s){0,2}\d{1,2}\b(?!\s?(?:weeks?|months?|kg|lbs?|cm|mg|days?|feet|ft))|\b(?:he|she|who|baby|son|daughter) is (?:only |just |about )?\d{1,2}\b(?!\s?(?:kg|lbs?|cm|feet))|\bin (?:my|his|her) (?:\w+ )?(?:twenties|thirties|forties|fifties|sixties|seventies|[2-9]0'?s)\b|"
+    r"\bi turned \d{2}\b|\bat the age of \d|\b(?:newborn|infant)\b|\b(?:one|two|three|four|five|six|seven|eight|nine|ten)[ -](?:years?|months?|weeks?)[ -]old\b",
+    r"\d+\s?(?:岁|周岁|个?月大)|[一二三四五六七八九十两]+(?:岁|周岁|个多?月大)|年龄\D{0,3}\d|新生儿|\d{2}年生|(?:[男女]|宝宝|孩子)[，, ]?\d{1,2}(?:\D|$)",
+)
+SEX: Final = _item(
+    "The patient's sex",
+    "患者的性别",
+    r"\b(?:male|female|man|woman|girl|guy|boy|lady|gentleman|\d{1,3}\s?(?:f|m)|pregnan\w+|periods?|menstrua\w+|vagin\w+|penis|penile|testic\w+|prostate|uter\w+|ovar\w+|erecti\w+|ejaculat\w+|sperm|semen|breastfeed\w*|menopause|hysterectomy|vasectomy|"
+    r"he|she|his|her|him|son|daughter|wife|husband|mother|father|mom|mum|dad|grand(?:mother|father|ma|pa|son|daughter)|boyfriend|girlfriend|sister|brother|aunt|uncle)\b",
+    r"男|女|儿子|爸|妈|父亲|母亲|爷爷|奶奶|外婆|外公|姥|老公|老婆|妻子|丈夫|姐|妹|哥|弟|怀孕[^情]|孕|月经|例假|白带|子宫|卵巢|阴道|睾丸|前列腺|阴茎|婆婆|公公|他|她",
 )
 TIME: Final = _item(
     "When it began or how long it has lasted",
@@ -57,12 +64,19 @@ CHARACTER: Final = _item(
     r"[左右]侧?|两侧|上[腹肢]|下[腹肢]|后[背脑]|前[额胸]|中间|周围|部位|隐痛|刺痛|胀痛|绞痛|酸痛|钝痛|跳痛|灼|闷|麻木|剧烈|厉害|轻微|轻度|中度|重度|严重|有点|明显|偶尔|持续|阵发|一阵|间断|干咳|白[痰色]|黄[痰色]|绿|红|黑|水样|稀|硬|软|大小|肿|针扎|发[紧胀酸沉]|低烧|高烧|\d+(?:\.\d+)?[度℃]|很[痛疼痒晕]|特别",
 )
 COURSE: Final = _item(
-    "How it went on: frequency, change, what brings it on or eases it",
-    "经过：频率、变化、诱因或缓解因素",
-    r"\b(?:worse|worsen\w*|better|improv\w+|increas\w+|decreas\w+|reliev\w+|eases?|eased|come[s]? and go(?:es)?|comes? back|came back|return\w*|recur\w*|again|when(?:ever)? i|when (?:he|she|it)|while|after (?:eating|meals?|food|taking|i|having|a|the|exercise|sex|walking|running|waking|stopping)|before (?:eating|bed|my)|"
-    r"at night|in the (?:morning|evening|night)|during|times? (?:a|per|in a) (?:day|week|month)|once (?:a|in|every)|twice|daily|every (?:day|night|time|few|morning|other|\d)|frequent\w*|often|sometimes|occasional\w*|always|all the time|constant\w*|persist\w*|still|gone|went away|go(?:es)? away|disappear\w*|"
-    r"spread\w*|progress\w*|gradual\w*|sudden\w*|start(?:ed|s)|began|begins|got|getting|became|becom\w+|only when|triggers?|triggered|no (?:improvement|change|relief|effect)|not (?:improv\w+|help\w*|work\w*)|did(?:n't| not) (?:help|work))\b",
-    r"加重|减轻|缓解|好转|变[得好差]|越来越|反复|又|时[好有]|一会|每[天次晚周月年隔]|经常|偶尔|有时|总是|一直|持续|频繁|[一二三四五六七八九十两几\d]+次|饭[前后]|餐[前后]|晚上|夜[里间]|早[上晨]|运动|活动|劳累|受凉|吃[了完]|之后|以后|后[，就又]|没有?(?:效果|用|好|改善)|不见好|复发|消失|好了|还是|开始|突然|逐渐|仍|依然|断断续续|平时|见好|有效",
+    "How it went on: how often, how it changed",
+    "经过：频率和变化",
+    r"\b(?:worse|worsen\w*|better|improv\w+|increas\w+|decreas\w+|com(?:e|es|ing) and go(?:es|ing)?|comes? back|came back|return\w*|recur\w*|relaps\w*|again|times? (?:a|per|in a|an) (?:day|week|month|hour)|once (?:a|in|every)|twice|daily|every (?:day|night|time|few|morning|other|\d)|frequent\w*|often|sometimes|"
+    r"occasional\w*|always|all the time|constant\w*|continu\w*|persist\w*|still|gone|went away|go(?:es)? away|disappear\w*|spread\w*|progress\w*|gradual\w*|sudden\w*|(?:started|began) (?:to|as|with|getting|having)|got|getting|became|becom\w+|no (?:improvement|change)|on and off|off and on|stable|the same|subsid\w*|"
+    r"heal\w*|stopped|settled)\b",
+    r"加重|减轻|好转|变[得好差]|越来越|反复|每[天次晚周月年隔]|经常|偶尔|有时|总是|一直|持续|频繁|[一二三四五六七八九十两几\d]+次|不见好|复发|消失|好了|逐渐|仍|依然|断断续续|见好|时好时坏|一阵|突然|又开始|又[发烧疼痛咳]|好[多些点]",
+)
+MODIFIERS: Final = _item(
+    "What brings it on, makes it worse or eases it",
+    "诱因、加重或缓解的因素",
+    r"\b(?:reliev\w+|relief|eases?|eased|when(?:ever)? (?:i|he|she|it|we|my|lying|sitting|standing|walking|eating|sleeping)|while|after (?:eating|meals?|food|taking|i|having|a|an|the|my|he|she|exercise|sex|walking|running|waking|stopping|surgery|using|drinking)|before (?:eating|bed|my|meals?)|at night|in the (?:morning|evening|night)|"
+    r"during|only when|triggers?|triggered|due to|because|caused by|lying|sitting|standing|bending|climbing|walking|exercise|exertion|stress|cold (?:air|weather)|spicy|(?:did(?:n't| not)|does(?:n't| not)) (?:help|work)|helps?|helped|worked|no (?:relief|effect|use)|with (?:food|movement|meals))\b",
+    r"缓解|饭[前后]|餐[前后]|晚上|夜[里间]|早[上晨]|午后|运动|活动|走路|爬楼|劳累|受凉|着凉|淋雨|熬夜|生气|吃[了完]|之后|以后|[过了]后|没有?(?:效果|用|改善)|有效|不管用|平躺|躺|坐|站|弯腰|按|压|说话|深呼吸|空腹|天[冷热]|睡|因为",
 )
 ASSOCIATED: Final = _item(
     "Other symptoms, present or expressly absent",
@@ -80,8 +94,8 @@ HISTORY: Final = _item(
     r"做了|术后|住院",
 )
 TREATED: Final = _item(
-    "What has been taken or tried, or what examinations showed",
-    "已用的药物、治疗或检查结果",
+    "What has been taken or tried, or that nothing was",
+    "已用的药物或治疗，或未用药",
     r"$^",
     r"$^",
 )
@@ -299,7 +313,7 @@ def _symptoms(statement: str, language: Language) -> set[str]:
 
 
 def _associated(narrative: Narrative, language: Language) -> tuple[str, ...]:
-    """The elements that make at least three different symptoms known, or two of which one is denied."""
+    """The elements that make at least four different symptoms known, or three of which one is denied."""
     seen: set[str] = set()
     ids: list[str] = []
     denied = False
@@ -309,7 +323,7 @@ def _associated(narrative: Narrative, language: Language) -> tuple[str, ...]:
             ids.append(i)
             seen |= found
             denied = denied or (_NEGATIVE_EN if language == "en" else _NEGATIVE_ZH).search(s) is not None
-    return tuple(ids[:20]) if len(seen) >= 3 or (denied and len(seen) >= 2) else ()
+    return tuple(ids[:20]) if len(seen) >= 4 or (denied and len(seen) >= 3) else ()
 
 
 def _drug_names(text: str, language: Language) -> set[str]:
@@ -374,55 +388,46 @@ def checklist(language: Language, query: str, narrative: Narrative) -> list[tupl
     asks_result = (_ASK_RESULT_ZH if chinese else _ASK_RESULT_EN).search(query) is not None
     asks_risk = (_ASK_RISK_ZH if chinese else _ASK_RISK_EN).search(query) is not None
     condition = about or _complaint(told, language)
-    items = [mark(WHO), mark(CONDITION, condition), mark(TIME)]
+    associated = mark(ASSOCIATED, _associated(told, language))
+    treated = mark(TREATED, _treated(told, language))
+    items = [mark(AGE), mark(SEX), mark(CONDITION, condition), mark(TIME)]
+    everything = " ".join(s for _, s in told)[:20_000]
     if asks_drug:
         names = _drug_names(query, language)
         naming = tuple(i for i, s in told if names & _drug_names(s, language))[:20]
-        taken_for = tuple(
-            i
-            for i, s in told
-            if (
-                set(lexicon_en.specific_words(s)) - {*map(str, lexicon_en.DRUGS)}
-                if not chinese
-                else lexicon_zh.CLINICAL.search(s)
-            )
-        )[:20]
         items += [
             mark(NAMED_DRUG, naming),
-            mark(WHY_DRUG, taken_for),
+            mark(WHY_DRUG, _reasons(told, language)),
             mark(DOSE),
             mark(HISTORY),
-            mark(ASSOCIATED, _associated(told, language)),
+            associated,
             mark(COURSE),
         ]
-    elif asks_result and (TESTS.found_zh if chinese else TESTS.found_en).search(
-        " ".join(s for _, s in told)[:20_000]
-    ):
-        items += [
-            mark(TESTS),
-            mark(ASSOCIATED, _associated(told, language)),
-            mark(COURSE),
-            mark(HISTORY),
-            mark(TREATED, _treated(told, language)),
-            mark(AIM),
-        ]
-    elif asks_risk and (EXPOSURE.found_zh if chinese else EXPOSURE.found_en).search(
-        " ".join(s for _, s in told)[:20_000]
-    ):
-        items += [
-            mark(EXPOSURE),
-            mark(CHARACTER),
-            mark(ASSOCIATED, _associated(told, language)),
-            mark(COURSE),
-            mark(HISTORY),
-            mark(TREATED, _treated(told, language)),
-        ]
+    elif asks_result and (TESTS.found_zh if chinese else TESTS.found_en).search(everything):
+        items += [mark(TESTS), associated, mark(COURSE), mark(HISTORY), treated, mark(AIM)]
+    elif asks_risk and (EXPOSURE.found_zh if chinese else EXPOSURE.found_en).search(everything):
+        items += [mark(EXPOSURE), mark(CHARACTER), associated, mark(COURSE), mark(HISTORY), treated, mark(TESTS)]
     else:
         items += [
-            mark(CHARACTER), mark(COURSE), mark(ASSOCIATED, _associated(told, language)), mark(HISTORY), mark(TREATED, _treated(told, language)),
-        ]  # fmt: skip
-    whole = query + " " + " ".join(s for _, s in told)
-    for danger in DANGERS:
-        if len(items) < MOST and (danger.trigger_zh if chinese else danger.trigger_en).search(whole[:40_000]):
-            items.append(mark(danger.item))
-    return items
+            mark(CHARACTER),
+            mark(COURSE),
+            mark(MODIFIERS),
+            associated,
+            mark(HISTORY),
+            treated,
+            mark(TESTS),
+        ]
+    chief = query + " " + " ".join(s for _, s in told[:3])
+    dangers = [
+        mark(d.item) for d in DANGERS if (d.trigger_zh if chinese else d.trigger_en).search(chief[:6000])
+    ]
+    return items + dangers[:_DANGERS]
+
+
+def _reasons(narrative: Narrative, language: Language) -> tuple[str, ...]:
+    """The elements that name a symptom or a condition: what a drug may be for."""
+    if language == "zh":
+        return tuple(i for i, s in narrative if lexicon_zh.CLINICAL.search(lexicon_zh.DRUG.sub("", s)))[:20]
+    return tuple(
+        i for i, s in narrative if any(not lexicon_en.is_drug(w) for w in lexicon_en.specific_words(s))
+    )[:20]

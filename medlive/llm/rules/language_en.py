@@ -9,9 +9,9 @@ def _any(*patterns: str) -> re.Pattern[str]:
 
 
 GREETING: Final = re.compile(
-    r"^(?:(?:hi|hello|hey|hellow|dear|respected|greetings|good\s(?:day|morning|evening|afternoon|night)|namaste|welcome)"
+    r"^(?:(?:hi|hello|hey|hellow|dear|respected|greetings|good\s(?:day|morning|evening|afternoon|night)|namaste|welcome)\b"
     r"(?:\s(?:there|all|to|and|dr|doc|doctors?|sir|madam|mam|maam|ma'am|everyone|colleagues|friend|user|patient|mr|ms|mrs|"
-    r"the|a|ask|service|icliniq(?:\.com)?|chatdoctor|healthcaremagic|healthcare|magic|forum|[‘'\"]?ask\sa\sdoctor['’\"]?)\b)*"
+    r"icliniq(?:\.com)?|chatdoctor|healthcaremagic|healthcare\smagic|forum|(?:the\s)?[‘'\"]?ask\sa\sdoctor['’\"]?(?:\sservice)?)\b)*"
     r"\s?[,.!:;\-–]*\s*)+",
     re.IGNORECASE,
 )
@@ -57,16 +57,23 @@ INJECTION: Final = _any(
 _AUX: Final = r"(?:is|are|am|was|were|can|could|should|shall|do|does|did|will|would|has|have|had|may|might|must|isn't|aren't|don't|doesn't|won't|couldn't|shouldn't|wouldn't)"
 _SUBJECT: Final = (
     r"(?:i|it|this|that|these|those|there|the|my|he|she|we|you|they|his|her|our|your|their|any|a|an|such|both|one|taking|"
-    r"having|eating|using|someone|anyone|people|women|men|not|[a-z]{4,})"
+    r"having|eating|using|someone|anyone|people|women|men)"
+)
+_OPENING: Final = (
+    r"^(?:(?:if|when|since|as|because|given|after|with|for|apart|regarding|in|once)\b[^,?]{3,160},\s*)?"
+    r"(?:(?:and|or|but|so|also|then|now|please|doctor|sir|hi|hello|secondly|firstly|lastly|finally|ok|well|anyway|q\d?|question)\b[\s,:.]*)*"
+    r"(?:(?:for|at|in|from|on|to|by|of|with|about|after|until)\s)?"
 )
 INTERROGATIVE: Final = re.compile(
-    rf"^(?:(?:if|when|since|as|because|given|after|with|for|apart|regarding|in)\b[^,?]{{3,160}},\s*)?"
-    rf"(?:(?:and|or|but|so|also|then|now|please|doctor|sir|hi|hello|secondly|firstly|lastly|finally|ok|well|anyway|q\d?|question)\b[\s,:.]*)*"
-    rf"(?:(?:for|at|in|from|on|to|by|of|with|about|after|until)\s)?"
-    rf"(?:what(?:'s|s)?|why|how|when|where|which|who|whom|whose|{_AUX}\s{_SUBJECT})\b",
+    rf"{_OPENING}(?:what(?:'s|s)?|why|how|when|where|which|who|whom|whose|{_AUX}\s(?:{_SUBJECT}|[a-z]{{4,}}))\b",
     re.IGNORECASE,
 )
-"""A sentence built as a question, whatever its last mark."""
+INVERTED: Final = re.compile(
+    rf"{_OPENING}(?:(?:what|why|how|when|where|which|who|whom|whose)\s(?:\w+\s)?{_AUX}\s{_SUBJECT}|what\s(?:is|are|was|were|causes?|could|can|should|would|about|if|to)|"
+    rf"how\s(?:to|long|much|many|often|soon|about|come)|why\s{_AUX}|why not|(?:is|are|can|could|should|do|does|did|will|would|may|shall|am)\s{_SUBJECT})\b",
+    re.IGNORECASE,
+)
+"""A question even where the question mark is missing: verb before subject."""
 INNER_QUESTION: Final = re.compile(
     rf"(?:[,;:.\-–]\s?|\b(?:and|but|so|or)\s)(?:(?:please |doctor,? |then |also |so |and )*)(?P<q>(?:what(?:'s)?|why|how|when should|where|which|who|"
     rf"(?:is|are|can|could|should|does|do|did|will|would|may|am) (?:i|it|this|that|these|there|the|my|he|she|we|they|you|any)\b)[^?]{{3,400}}\?)",
@@ -84,7 +91,7 @@ REQUEST: Final = _any(
     r"\b(?:wondering|curious|wonder) (?:if|whether|what|how|why|about)\b",
     r"\bnot sure (?:if|whether|what) (?:i|this|it|to)\b",
     r"\b(?:your|any) (?:advice|opinion|thoughts|suggestions?|recommendations?)\b",
-    r"\bmy questions? (?:is|are)\b",
+    r"\bgive (?:me|us) (?:some |your |an? )?(?:advice|suggestions?|opinion|solution)", r"\bmy questions? (?:is|are)\b",
     r"\bdo you think\b",
     r"\badvi[sc]e (?:on|about|regarding)\b",
     r"\b(?:worried|afraid|concerned) (?:if|whether)\b",
@@ -100,11 +107,11 @@ DEMAND: Final = _any(
     r"\bsafe\b|\bside effects?\b|\brisks?\b|\bharm",
     r"\bhow (?:long|much|many|often|soon|to|can|do|should)\b",
     r"\btests?\b|\bscan\b|\bsurgery\b",
-    r"\bnormal\b|\bserious\b|\bchances?\b|\bsymptoms?\b|\bsign of\b|\bmean\b",
+    r"\bnormal\b|\burgent\b|\bserious\b|\bchances?\b|\bsymptoms?\b|\bsign of\b|\bmean\b",
 )
 """What makes a question a medical demand."""
 LOGISTIC: Final = _any(
-    r"\bappointments?\b",
+    r"\b(?:book|get|need|want|give|fix|make|schedule|arrange|have|take|send)\b[^.?]{0,25}\bappointments?\b|\bappointment (?:with you|number|slot)",
     r"\bbook(?:ing)?\b[^.]{0,20}\b(?:slot|visit|me|an?)\b",
     r"\b(?:fees?|price|cost|charges|insurance|refund|coupon)\b",
     r"\b(?:phone|contact|whatsapp|mobile) (?:number|no|details)\b",
@@ -213,6 +220,9 @@ BOILERPLATE: Final = _any(
     r"\b(?:i|we) (?:cannot|can't|could not|do not) (?:find|see|open|view|read|advise|comment|prescribe|diagnose|say)\b[^.]*\b(?:message|attach|image|report|question|online|without|here)",
     r"\b(?:send|upload|attach|share|provide|post)\b[^.]{0,40}\b(?:me|reports?|images?|pictures?|photos?|details|scan|x-?ray|us)\b",
     r"\bplease (?:answer|reply|tell|mention|elaborate|describe|clarify|specify|let|get back)\b",
+    r"\bconsult your (?:specialist )?doctor\b[^.]*\bdiscuss with him\b|\btake (?:the )?(?:treatment|medicines?) with (?:his )?consent|\bafter their consent",
+    r"\b(?:the |these |any one of the )?following(?: (?:medicines?|measures|investigations?|tests?|things|steps|tips|details|points))?[.:]?$|\bthe below\b[^.]{0,20}$",
+    r"\bi (?:have|need|want|would like) to (?:see|know|examine|look)\b|\blet (?:him|her) see\b|\bbring (?:the |your )?(?:x-?rays?|reports?|films?)\b",
     r"\b(?:the )?front desk\b|\bbooking page\b|\bgive you the slot\b|\bfees\b",
 )
 RESTATE: Final = _any(
@@ -221,6 +231,7 @@ RESTATE: Final = _any(
     r"^(?:so )?your (?:query|question|concern|problem) (?:is|was|about)\b",
     r"^i (?:understand|see|note|read|know|appreciate|feel)\b",
     r"^(?:it is|it's) (?:good|nice|great|understandable|sad|natural)\b",
+    r"^(?:(?:at present|currently|now),? )?you are (?:taking|using|on|already|currently)\b",
     r"^(?:you are|you're) (?:a )?\d+",
     r"^(?:you have|you had|you've) (?:been|had|a history|undergone|taken)\b(?![^.]*\b(?:likely|probably|may|should|must)\b)",
 )
@@ -234,7 +245,7 @@ REASSURE: Final = re.compile(
 )
 PLAN: Final = _any(
     r"\b(?:should|must|need(?:s)? to|have to|has to|ought to|required to|advi[sc]e[sd]?|suggest(?:ed)?|recommend(?:ed|s)?|better to|had better|consider|try|can (?:be |also )?"
-    r"(?:take|use|apply|try|give|do|go|start|have|add|continue|get|stop|undergo|eat|drink|treated|managed|used|taken|given|increased|reduced|started))\b",
+    r"(?:take|use|apply|try|give|do|go|start|have|add|continue|get|stop|undergo|eat|drink|switch|change|opt|wait|treated|managed|used|taken|given|increased|reduced|started))\b",
     r"^(?:(?:please|kindly|also|then|first|firstly|next|meanwhile|and|so|instead|afterwards|for now|in the meantime|at present|now|rather|initially|otherwise|always|just|simply|only)\b[\s,]*)*"
     r"(?:take|use|apply|avoid|stop|start|continue|get|do|go|have|keep|eat|drink|try|give|increase|decrease|reduce|maintain|wash|clean|rest|consult|see|visit|meet|contact|call|follow|"
     r"check|repeat|undergo|add|switch|change|limit|exercise|gargle|rinse|massage|put|wear|quit|monitor|measure|hold|restart|raise|lose|sleep|elevate|refrain|abstain|cut|practi[cs]e|"
@@ -252,6 +263,21 @@ ASSESSMENT: Final = _any(
     r"due to|because of|caused? by|causes?|result of|secondary to|related to|associated|suffering from|diagnos(?:is|ed|tic)|chance|chances|risk|common|rare|normal|abnormal|"
     r"sign of|known|effect|effects|means?|typical|usually|often|generally|is|are|was|has|have|takes?|fits?|explains?|leads?|increases?|reduces?|raises?|lowers?|helps?|prevents?|improves?|resolves?|settles?)\b",
 )
+JUDGED: Final = re.compile(
+    r"\b(?:may|might|could|can) (?:be|have|cause|lead|also be)\b|\b(?:likely|possib\w+|probab\w+|suggestive|suggests|due to|caused by|is an?|are usually|diagnosis|chances?)\b",
+    re.IGNORECASE,
+)
+ORDER: Final = re.compile(
+    r"\b(?:should|must|need to|have to|advi[sc]e[sd]?|suggest (?:you|to|that|taking|doing)|i (?:would )?(?:suggest|recommend|advise)|recommend(?:ed)?|better to|try|you can|can (?:be )?(?:take|taken|use|used|apply|given))\b|"
+    r"^(?:please |also |then )*(?:take|use|apply|avoid|stop|start|continue|get|do|go|keep|eat|drink|try|give|reduce|rest|consult|see|visit|check|repeat|do not|don't|never)\b",
+    re.IGNORECASE,
+)
+BARE_CONDITION: Final = re.compile(r"^(?:if|when|unless|in case)\b[^,]*$", re.IGNORECASE)
+MAIN_CLAUSE: Final = re.compile(
+    r"\bthen\b|\b(?:you|he|she|it|they) (?:can|may|should|could|need|must|will|would|have to|has to)\b|\b(?:take|go to|consult|see|visit|get|do|use|stop|start|is|are)\b.*\b(?:take|go|consult|see|visit|get|do|use|stop|start|is|are)\b",
+    re.IGNORECASE,
+)
+"""What a condition leads to, in text that has lost its commas."""
 HEADING: Final = re.compile(r":\s*(?:\d{1,2}[.)])?\s*$")
 LIST_HEADING: Final = re.compile(
     r"\b(?:investigations?|tests?|diagnosis|diagnoses|treatment|plan|measures?|causes?|medications?|tips|steps|following|options|advice|suggestions?)\b[^.]{0,40}:\s*$",
@@ -264,5 +290,5 @@ UNFINISHED: Final = re.compile(
 )
 """An end that is none: the text was cut off."""
 FRAGMENT_START: Final = re.compile(
-    r"^(?:which|that is|because|as well as|such as|than|whereas|who|whose|etc)\b", re.IGNORECASE
+    r"^(?:which|that is|because|as well as|such as|than|whereas|who|whose|etc|they are|these are|all these|this rarely|either of these|it is also|can be|by this)\b", re.IGNORECASE
 )

@@ -24,7 +24,7 @@ jaundice pallor dehydration dehydrated obese obesity overweight underweight crav
 symptoms irritation inflamed inflammation infected infection contagious allergic allergy allergies
 drowsy drowsiness restless restlessness irritable irritability stress incontinence hiccups gag choke choking
 taste smell thirst thirsty flush flare flareup scar pigmentation peeling dry dryness crack discoloration
-injury injured fall fell fracture fractured broken sprain sprained bitten bite burnt strain tear tore torn
+height growth puberty tall sex sexually i-pill rogaine proscar sleepy injury injured fall fell fracture fractured broken sprain sprained bitten bite burnt strain tear tore torn
 """
 _BODY: Final = """
 head scalp face forehead eye eyes ear ears nose nostril sinus mouth lip lips tongue tooth teeth gum gums jaw
@@ -154,7 +154,7 @@ CLINICAL: Final = frozenset(
 VAGUE: Final = frozenset(
     stem(w)
     for w in (
-        "cut fall fell fit hair weight sleep rest back face hand hands head heart cold period test tests dry "
+        "cut fall fell fit sex height growth tall sleepy hair weight sleep rest back face hand hands head heart cold period test tests dry "
         "taste smell movement stress temperature gas shot drug drugs medicine medicines medication condition "
         "treatment treat treatments treated symptom symptoms problem disease therapy diagnosis diagnosed "
         "procedure surgery operation tear broken exposure drops cast patch crown filling delivery exercise diet "
@@ -162,7 +162,7 @@ VAGUE: Final = frozenset(
     ).split()
 )
 _SUFFIX: Final = re.compile(
-    r"[a-z]{3,}(?:itis|osis|emia|aemia|uria|algia|pathy|ectomy|otomy|ostomy|oscopy|plasty|oma|plegia|paresis|"
+    r"[a-z]{3,}(?:itis|osis|emia|aemia|uria|algia|pathy|ectomy|otomy|ostomy|oscopy|plasty|oma|plasia|lasia|plegia|paresis|"
     r"trophy|penia|rrhea|rrhoea|megaly|sclerosis|graphy|opathy|cele|phobia|dynia|thorax|lysis)"
 )
 _NOT_SUFFIX: Final = frozenset(

@@ -11,7 +11,7 @@ from medlive.llm.rules.text import Language, Piece, bigrams, clauses, piece, pla
 from medlive.llm.rules.thread import Conversation, Said, Zone, zones
 
 MOST: Final = 60
-_GROUP: Final = 48
+_GROUP: Final = 80
 """Characters that clauses of one Chinese sentence are gathered to."""
 
 
@@ -86,7 +86,7 @@ def _chinese_free(source: str, value: Piece) -> list[Piece]:
         stated, _ = split_chinese(source, bare)
         group: list[Piece] = []
         for clause in stated:
-            if zh.SMALLTALK.search(clause.text) or zh.BARE.match(clause.text):
+            if zh.SMALLTALK.search(clause.text) or zh.BARE.match(clause.text) or clause.text.endswith(("？", "?")):
                 found += _joined(source, group)
                 group = []
                 continue

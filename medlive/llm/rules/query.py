@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 from medlive.llm.rules import language_en as en
 from medlive.llm.rules import language_zh as zh
 from medlive.llm.rules import lexicon_en, lexicon_zh
-from medlive.llm.rules.narrative import narrative_facts, strip_lead
+from medlive.llm.rules.narrative import Fact, narrative_facts, strip_lead
 from medlive.llm.rules.question import chinese_asks, english_question, question_start, split_chinese
 from medlive.llm.rules.text import bigrams, piece, plain, sentences, statement
 from medlive.llm.rules.thread import Conversation, zones
@@ -28,18 +28,24 @@ def _usable(text: str) -> bool:
     return 0 < len(text) <= 1200 and not any("\ud800" <= c <= "\udfff" for c in text)
 
 
+_DEICTIC_ZH: Final = re.compile(r"这[个种些样](?:症状|情况|病|样|问题)?|我这|^(?:那|这)|^我?(?:该|应该)")
+
+
 def _english_score(text: str, answered: set[str], place: int) -> tuple[float, bool]:
     """How much an English question asks something medical, and whether it needs its case to be understood."""
-    if en.LOGISTIC.search(text) or en.INJECTION.search(text) or en.SMALLTALK.match(text):
+    if en.LOGISTIC.search(text) or en.INJECTION.search(text):
         return -1.0, False
+    if en.SMALLTALK.match(text):
+        return 0.4, True
     clinical = lexicon_en.clinical_words(text)
     specific = set(lexicon_en.specific_words(text))
     demand = len({m.group().lower() for m in en.DEMAND.finditer(text)})
-    asks = 1.5 if en.INTERROGATIVE.match(text) or question_start(text) or text.endswith("?") else 1.0
-    if not clinical and not demand and not en.REQUEST.search(text):
+    interrogative = bool(en.INVERTED.match(text) or question_start(text) or text.endswith("?"))
+    if not clinical and not demand and not (interrogative or en.REQUEST.search(text)):
         return 0.5, True
-    score = asks + min(len(set(clinical)), 3) * 0.5 + min(len(specific), 3) * 0.5 + min(demand, 3) * 0.7
-    score += min(len(answered & set(lexicon_en.content_words(text))), 4) * 0.3 - min(place, 10) * 0.05
+    score = (2.2 if interrogative else 1.0) + min(len(set(clinical)), 3) * 0.5 + min(len(specific), 3) * 0.5
+    score += min(demand, 2 if interrogative else 1) * 0.7
+    score += min(len(answered & set(lexicon_en.content_words(text))), 4) * 0.3 - min(place, 10) * 0.15
     return score, not specific
 
 
@@ -51,8 +57,9 @@ def _chinese_score(text: str, answered: set[str], place: int) -> tuple[float, bo
     if not clinical and not demand:
         return 0.5, True
     score = 1.5 + min(len(clinical), 3) * 0.8 + min(demand, 3) * 0.7
-    score += min(len(answered & bigrams(text, lexicon_zh.STOP)), 4) * 0.2 - min(place, 12) * 0.1
-    return score, not clinical or zh.DEICTIC.match(text) is not None
+    score += min(len(answered & bigrams(text, lexicon_zh.STOP)), 4) * 0.2 - min(place, 12) * 0.3
+    deictic = len(clinical) < 2 or zh.DEICTIC.match(text) is not None or _DEICTIC_ZH.search(text) is not None
+    return score, deictic
 
 
 def _english_candidates(thread: Conversation, answered: set[str]) -> list[Asked]:
@@ -123,31 +130,43 @@ def _title_question(thread: Conversation) -> Asked | None:
     if not asks or not _usable(asks[-1].text):
         return None
     quote = title if len(title) <= 300 else asks[-1].text
-    shared = set(lexicon_en.content_words(quote)) & set(lexicon_en.content_words(told))
+    named = set(lexicon_en.specific_words(quote))
+    shared = named & set(lexicon_en.clinical_words(told))
     score, deictic = _english_score(quote, set(), 0)
-    return Asked("title", quote, statement(quote), score, deictic) if shared else None
+    consistent = len(shared) * 2 >= len(named) and shared
+    return Asked("title", quote, statement(quote), score, deictic) if consistent else None
 
 
-def _complaint(thread: Conversation) -> str | None:
+def _complaint(thread: Conversation, asked: Asked) -> str | None:
     """The patient's main complaint in own words: what a deictic question is about."""
     facts = narrative_facts(thread)
     best: tuple[float, str] | None = None
-    for i, fact in enumerate(facts[:12]):
+    before = _fact_before(thread, facts, asked)
+    for i, fact in enumerate(facts[:14]):
+        if fact.statement[:4] in ("患病多久", "怀孕情况", "过敏史：", "既往病史", "用药情况", "问：") or len(fact.statement) > 400:
+            continue
         if thread.language == "zh":
-            if "：" in fact.statement[:8]:
-                continue
             score = len(set(lexicon_zh.CLINICAL.findall(fact.statement))) - len(fact.statement) / 60
         else:
+            clinical = set(lexicon_en.clinical_words(fact.statement))
             specific = set(lexicon_en.specific_words(fact.statement))
-            score = len(specific) * 1.0 - len(fact.statement) / 120
-            if re.search(
-                r"\b(?:suffer|diagnos|pain|problem|since|for (?:the )?(?:last|past))", plain(fact.statement)
-            ):
+            score = len(specific) * 0.7 + len(clinical) * 0.4 - len(fact.statement) / 100
+            if re.search(r"\b(?:suffer|diagnos|pain|problem|since|for (?:the )?(?:last|past))", plain(fact.statement)):
                 score += 1
-        score -= i * 0.25
-        if (best is None or score > best[0]) and len(fact.statement) <= 400:
+            if re.match(r"^i(?:'m| am) (?:an? )?\d+", plain(fact.statement)) and len(specific) < 2:
+                score -= 2
+        score += (1.0 if fact.quote == before else 0.0) - i * 0.2
+        if best is None or score > best[0]:
             best = (score, fact.statement)
     return best[1] if best else None
+
+
+def _fact_before(thread: Conversation, facts: list[Fact], asked: Asked) -> str | None:
+    """The quote of the fact that stands last before the question in its message."""
+    text = next((m.text for m in thread.messages if m.id == asked.message_id), "")
+    at = text.find(asked.quote)
+    before = [f.quote for f in facts if f.message_id == asked.message_id and 0 <= text.find(f.quote) < at]
+    return before[-1] if before else None
 
 
 def find_query(thread: Conversation) -> Asked | None:
@@ -169,7 +188,7 @@ def find_query(thread: Conversation) -> Asked | None:
 
 def _framed(thread: Conversation, asked: Asked) -> Asked | None:
     """A question like "What should I do?" joined to the complaint it is about, in a fixed frame."""
-    about = _complaint(thread)
+    about = _complaint(thread, asked)
     if about is None:
         return asked if asked.score >= _LEAST else None
     if plain(about) in plain(asked.question) or plain(asked.question) in plain(about):

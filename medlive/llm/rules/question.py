@@ -10,20 +10,11 @@ from medlive.llm.rules.text import Piece, clauses
 def english_question(text: str) -> bool:
     """Whether an English sentence asks, by its build; a question mark alone makes no question."""
     stripped = text.strip()
-    if en.INTERROGATIVE.match(stripped):
-        # "When I wake up I feel dizzy." and "How I wish" tell; inversion or a question mark asks.
-        opener = re.match(r"^(?:when|where|how|which|who|since|while)\b", stripped, re.IGNORECASE)
-        return (
-            not opener
-            or stripped.endswith("?")
-            or bool(
-                re.match(
-                    r"^\w+ (?:\w+ )?(?:is|are|can|could|should|do|does|did|will|would|long|much|many|to)\b",
-                    stripped,
-                    re.IGNORECASE,
-                )
-            )
-        )
+    if stripped.endswith("?") and en.INTERROGATIVE.match(stripped):
+        return True
+    if en.INVERTED.match(stripped):
+        # "When I wake up I feel dizzy." tells; so does "What happens is that my heart races."
+        return not re.match(r"^what (?:is|was) (?:happening|more|worse|strange|odd)", stripped, re.IGNORECASE)
     if en.REQUEST.search(stripped):
         return True
     if stripped.endswith("?"):
@@ -37,7 +28,7 @@ def english_question(text: str) -> bool:
 
 def question_start(text: str) -> int:
     """Where the asking part of a mixed sentence begins; 0 when the whole sentence asks."""
-    if en.INTERROGATIVE.match(text):
+    if en.INVERTED.match(text) or (en.INTERROGATIVE.match(text) and text.rstrip().endswith("?")):
         return 0
     match = en.INNER_QUESTION.search(text)
     return match.start("q") if match else 0

@@ -21,8 +21,8 @@ _EN_STOP: Final = re.compile(r"[.!?]+[\"'”’)\]]*|…+|[\r\n\v\f\x85\u2028\u2
 _ZH_STOP: Final = re.compile(
     r"[。！？；!?;…]+[”’」』）)\"]*|(?<=[一-鿿）)])\.(?=\s|$|[一-鿿])|[\r\n\v\f\x85\u2028\u2029]+"
 )
-_EN_MARKER: Final = re.compile(r"(?:(?<=[\s:;.,])|^)\(?\d{1,2}(?:[.)]|\s?-(?=\s?[a-zA-Z]))(?=\s?[a-zA-Z])")
-_ZH_MARKER: Final = re.compile(r"(?<![\d.年月\-/~])[(（]?\d{1,2}[、.．)），,](?=\s?[一-鿿])")
+_EN_MARKER: Final = re.compile(r"(?:(?<=[\s:;.,])|^)\(?(\d{1,2})(?:[.)]|\s?-(?=\s?[a-zA-Z]))(?=\s?[a-zA-Z])")
+_ZH_MARKER: Final = re.compile(r"(?<![\d.年月\-/~：:第])[(（]?(\d{1,2})[、.．)），,](?=\s?[一-鿿])")
 _BULLET: Final = re.compile(r"^(?:[\s\-*•·●>#:：,，、.。;；)）]+|\(?\d{1,2}[.)、．](?!\d)\s*)+")
 _HAN: Final = re.compile(r"[一-鿿]")
 _LATIN: Final = re.compile(r"[A-Za-z]")
@@ -71,15 +71,40 @@ def _ends_english(text: str, start: int, end: int) -> bool:
     return following.isupper() and bool(re.search(r"[a-z]{2}$|\)$", before))
 
 
+def _markers(text: str, pattern: re.Pattern[str], stops: str) -> dict[int, int]:
+    """List markers, start → end: at a line's start, after a stop, or continuing a count ("… 1. x 2. y")."""
+    found: dict[int, int] = {}
+    pending: re.Match[str] | None = None
+    expected = 0
+    for match in pattern.finditer(text):
+        number = int(match.group(1))
+        at = match.start()
+        while at > 0 and text[at - 1] in " \t　":
+            at -= 1
+        opens = at == 0 or text[at - 1] in "\r\n" or (text[at - 1] in stops and number <= 20)
+        if number == expected and expected > 1:
+            if pending is not None:
+                found[pending.start()] = pending.end()
+                pending = None
+            found[match.start()] = match.end()
+            expected += 1
+        elif opens and number <= 20:
+            found[match.start()] = match.end()
+            pending, expected = None, number + 1
+        elif number == 1:
+            pending, expected = match, 2
+    return found
+
+
 def sentences(text: str, language: Language) -> list[Piece]:
     """The sentences of a text in order, numbered list items apart, none longer than LONGEST."""
     text = text[:READ]
     cuts: set[int] = {len(text)}
     if language == "zh":
         cuts.update(m.end() for m in _ZH_STOP.finditer(text))
-        cuts.update(m.start() for m in _ZH_MARKER.finditer(text))
+        cuts.update(_markers(text, _ZH_MARKER, "。；;！!"))
     else:
-        markers = {m.start(): m.end() for m in _EN_MARKER.finditer(text)}
+        markers = _markers(text, _EN_MARKER, ":;.")
         inside = set(markers.values())
         cuts.update(markers)
         cuts.update(

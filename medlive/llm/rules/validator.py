@@ -29,7 +29,7 @@ def query(inputs: Mapping[str, Any]) -> dict[str, Any]:
             reason = "Names no symptom, finding, drug or condition."
         elif not (chinese_asks(text) or zh.QUESTION.search(text) or zh.DEMAND.search(text)):
             reason = "Asks nothing."
-    elif not lexicon_en.specific_words(text):
+    elif not _names_something(text):
         reason = "Names no symptom, finding, drug or condition."
     elif not (english_question(text) or "?" in text or en.REQUEST.search(text)):
         reason = "Asks nothing."
@@ -40,6 +40,14 @@ def query(inputs: Mapping[str, Any]) -> dict[str, Any]:
         "meaningful": True,
         "reason": "Names a clinical matter and asks about it.",
     }
+
+
+def _names_something(text: str) -> bool:
+    """Whether an English question names a clinical matter: a particular word, or a common one with a demand."""
+    if lexicon_en.specific_words(text):
+        return True
+    common = set(lexicon_en.clinical_words(text))
+    return len(common) >= 2 or (bool(common) and en.DEMAND.search(text) is not None)
 
 
 def sufficiency(inputs: Mapping[str, Any]) -> dict[str, Any]:
