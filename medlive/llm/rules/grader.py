@@ -50,6 +50,8 @@ _ADDRESSED: Final = re.compile(
     r"满分|忽略.{0,10}(?:指令|指示|规则|以上)",
     re.IGNORECASE,
 )
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
+"""A lone one: no reply can hold it, so nothing is quoted from its sentence."""
 _NUMBER: Final = re.compile(r"\d+(?:\.\d+)?")
 _BARE: Final = frozenset({"patient", "answer", "response", "recommend", "advis", "suggest", "state"})
 _CLAUSE: Final = re.compile(r"[,;:，；：]|\b(?:but|however|although|while|whereas|because|and)\b|但|而")
@@ -92,7 +94,11 @@ def _question_terms(question: str, language: Language) -> frozenset[str]:
 @lru_cache(maxsize=256)
 def _passages(answer: str) -> tuple[_Passage, ...]:
     language = language_of(None, answer)
-    run = [one for one in sentences(answer, language) if not _ADDRESSED.search(one.text)]
+    run = [
+        one
+        for one in sentences(answer, language)
+        if not _ADDRESSED.search(one.text) and not _SURROGATE.search(one.text)
+    ]
     found: list[_Passage] = []
     for i, one in enumerate(run):
         found.append(_passage(one.text, language, single=True))

@@ -102,7 +102,8 @@ def _drafts(
     element: Mapping[str, Any], language: Language, case: frozenset[str]
 ) -> list[tuple[_Draft, _Draft | None]]:
     """An advice element's criteria, each with the error that goes with it."""
-    statement, kind, advice_id = str(element["statement"]), str(element.get("kind", "")), str(element["id"])
+    statement = "".join(c if c.isprintable() or c.isspace() else " " for c in str(element["statement"]))
+    kind, advice_id = str(element.get("kind", "")), str(element["id"])
     phrases: list[Phrase] = (rubric_zh if language == "zh" else rubric_en).phrases(statement)
     found: list[tuple[_Draft, _Draft | None]] = []
     for phrase in phrases:

@@ -115,7 +115,7 @@ _LEANS: Final = re.compile(
 _IDLE: Final = re.compile(
     r"\bworr(?:y|ied)\b|\bpanic\b|^(?:yes|no|ok|sure|take care|get well|best wishes|"
     r"thank)\b[^,]{0,30}$|\brevert\b|"
-    r"\b(?:this|our) (?:site|platform|forum)\b",
+    r"\b(?:this|the|our|your) (?:site|platform|forum|thread|post|poster|reply)\b",
     re.IGNORECASE,
 )
 _DOCTOR: Final = (
@@ -261,11 +261,11 @@ def _lower(text: str) -> str:
 
 def _third(text: str) -> str:
     """The clause about the patient instead of to them, without the doctor."""
+    for pattern, put in _DOCTOR:
+        text = pattern.sub(put, text)
     text = re.sub(r"\byourself\b", "themselves", text, flags=re.IGNORECASE)
     text = re.sub(r"\byours?\b", "the patient's", text, flags=re.IGNORECASE)
     text = _YOU.sub(_you, text)
-    for pattern, put in _DOCTOR:
-        text = pattern.sub(put, text)
     return text.strip(" .,:;-–")
 
 
