@@ -124,7 +124,7 @@ HOSTILE = {
     "deep": b"<div>" * 100_000,
     "deep quotes": b'<blockquote class="bbCodeBlock--quote">' * 100_000,
     "open quotes": b'<a href="' * 100_000,
-    "angle brackets": b"<" * 1_000_000,
+    "angle brackets": b"<" * 200_000,
     "comments": b"<!--" * 300_000,
     "digits": b"2025-" * 300_000,
     "labels": b"Patient " * 200_000,
@@ -161,7 +161,7 @@ def test_a_hostile_page_is_read_or_refused_in_time(name: str, kind: str) -> None
             read(page)
         except (LayoutError, NotAThread):
             continue
-    assert time.process_time() - started < 8, "no text makes a parser take quadratic time"
+    assert time.process_time() - started < 5, "no text makes a parser take quadratic time"
 
 
 def test_structured_data_in_its_usual_wrappers() -> None:

@@ -395,7 +395,7 @@ def test_a_script_cut_anywhere_gives_the_thread_or_an_error(sample: Sample) -> N
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=IDS)
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_flipped_bytes_never_crash(sample: Sample, data: st.DataObject) -> None:
     pages = sample.pages()
