@@ -211,9 +211,7 @@ def score_runs(
     means = {label: e[0].mean for label, e in zip(labels, estimates, strict=True)}
     standings = {s.name: s for s in tie_groups({k: v for k, v in means.items() if v is not None}, comparisons)}
     models = [
-        ModelScore(
-            run.label, run, overall, standings.get(run.label), _rates(run, cases), slices, _axes(cases), cases
-        )
+        ModelScore(run.label, run, overall, standings.get(run.label), _rates(cases), slices, _axes(cases), cases)
         for run, cases, (overall, slices) in zip(runs, scored, estimates, strict=True)
     ]
     models.sort(key=lambda m: (m.overall.mean is None, -(m.overall.mean or 0.0), m.label))

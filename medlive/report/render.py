@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections.abc import Iterable
 from html import escape
 from importlib.resources import files
 from pathlib import Path
@@ -16,9 +17,13 @@ from medlive.report.tables import scores_csv, scores_json
 MOST_CASES: Final = 500
 """How many cases the page shows one by one; the page says so when there are more."""
 
+_NUMBER: Final = ' class="n"'
+
 _METRIC_TEXT: Final = {
     Metric.PAPER: "paper score: clipped to [0, 1] by case, mean over the cases that are wholly graded",
-    Metric.PUBLISHED: "published-code score: not clipped by case, the mean is; ungraded and unanswered count nothing",
+    Metric.PUBLISHED: (
+        "published-code score: not clipped by case, the mean is; what is ungraded or unanswered counts nothing"
+    ),
 }
 
 
@@ -84,16 +89,30 @@ def _share(count: int, of: int) -> str:
 
 def _head(table: ScoreTable) -> str:
     warnings = "".join(f"<li>{_t(warning)}</li>" for warning in table.warnings)
-    box = (
-        f'<div class="warn" role="note"><strong>Read with care</strong><ul>{warnings}</ul></div>\n'
-        if warnings
-        else ""
-    )
+    box = f'<div class="warn" role="note"><strong>Read with care</strong><ul>{warnings}</ul></div>\n'
     return (
-        f"{box}<p>Metric: {_t(_METRIC_TEXT[table.metric])}. Intervals: 95 %, bootstrap over cases, {table.draws} draws, "
-        f"seed {table.seed}. Groups: ties at 5 % after Holm's correction. Bounds: the least and the most that ungraded "
-        f"criteria and unanswered cases could make the score. Grey: fewer than {FEW} cases.</p>\n"
+        f"{box if warnings else ''}<p>Metric: {_t(_METRIC_TEXT[table.metric])}. Intervals: 95 %, bootstrap over "
+        f"cases, {table.draws} draws, seed {table.seed}. Groups: ties at 5 % after Holm's correction. Bounds: the "
+        "least and the most that ungraded criteria and unanswered cases could make the score. Grey: fewer than "
+        f"{FEW} cases.</p>\n"
     )
+
+
+def _section(title: str, heads: str, rows: Iterable[str], caption: str = "") -> str:
+    """A heading and a table; `heads` and `rows` are HTML, `title` and `caption` text."""
+    said = f"<caption>{_t(caption)}</caption>" if caption else ""
+    return (
+        f'<h2>{_t(title)}</h2>\n<div class="scroll"><table>{said}<thead><tr>{heads}</tr></thead>\n'
+        f"<tbody>{''.join(rows)}</tbody></table></div>\n"
+    )
+
+
+def _heads(names: Iterable[str], kind: str = "") -> str:
+    return "".join(f"<th{kind}>{_t(name)}</th>" for name in names)
+
+
+def _cells(values: Iterable[str]) -> str:
+    return "".join(f"<td{_NUMBER}>{_t(value)}</td>" for value in values)
 
 
 def _bar(estimate: Estimate) -> str:
@@ -104,11 +123,9 @@ def _bar(estimate: Estimate) -> str:
         return f"{100 * max(0.0, min(1.0, value)):.2f}"
 
     low, high = estimate.low, estimate.high
-    span = (
-        f'<line class="span" x1="{x(low)}" x2="{x(high)}" y1="5" y2="5"/>'
-        if low is not None and high is not None
-        else ""
-    )
+    span = ""
+    if low is not None and high is not None:
+        span = f'<line class="span" x1="{x(low)}" x2="{x(high)}" y1="5" y2="5"/>'
     width = f"{max(0.0, float(x(estimate.most)) - float(x(estimate.least))):.2f}"
     return (
         f'<svg class="bar" viewBox="0 0 100 10" preserveAspectRatio="none" role="img" '
@@ -125,40 +142,33 @@ def _figures(estimate: Estimate) -> str:
     )
 
 
-_FIGURE_HEADS: Final = (
-    '<th class="n">score</th><th class="n">95 % interval</th><th class="n">bounds</th><th class="n">n</th>'
-)
+_FIGURE_HEADS: Final = _heads(("score", "95 % interval", "bounds", "n"), _NUMBER)
 
 
 def _ranking(table: ScoreTable) -> str:
     rows = []
     for model in table.models:
         info, grader, standing = model.run.run.info, model.run.grader, model.standing
-        rank = "–"
+        group, rank = "–", "–"
         if standing:
-            best, worst = standing.rank_best, standing.rank_worst
+            group, best, worst = str(standing.group), standing.rank_best, standing.rank_worst
             rank = str(best) if best == worst else f"{best} to {worst}"
         judged = "not graded" if grader is None else f"{grader.model} ({grader.mode})"
         flag = ' <span class="open">not publishable</span>' if _unpublishable(model) else ""
+        about = (info.cases.name, info.template.name, judged)
         rows.append(
-            f'<tr{_few(model.overall)}><td class="n">{standing.group if standing else "–"}</td><td class="n">{rank}</td>'
-            f"<td>{_t(model.label)}{flag}</td><td>{_bar(model.overall)}</td>{_figures(model.overall)}"
-            f"<td>{_t(info.cases.name)}</td><td>{_t(info.template.name)}</td><td>{_t(judged)}</td></tr>\n"
+            f"<tr{_few(model.overall)}>{_cells((group, rank))}<td>{_t(model.label)}{flag}</td>"
+            f"<td>{_bar(model.overall)}</td>{_figures(model.overall)}"
+            f"{''.join(f'<td>{_t(text)}</td>' for text in about)}</tr>\n"
         )
-    return (
-        '<h2>Ranking</h2>\n<div class="scroll"><table><thead><tr><th class="n">group</th><th class="n">rank</th>'
-        f"<th>model</th><th></th>{_FIGURE_HEADS}<th>cases</th><th>prompt</th><th>grader</th></tr></thead>\n<tbody>"
-        f"{''.join(rows)}</tbody></table></div>\n"
-    )
+    heads = _heads(("group", "rank"), _NUMBER) + _heads(("model", "")) + _FIGURE_HEADS
+    return _section("Ranking", heads + _heads(("cases", "prompt", "grader")), rows)
 
 
 def _unpublishable(model: ModelScore) -> bool:
     info, grader = model.run.run.info, model.run.grader
-    return (
-        info.cases.publishable is False
-        or info.engine == "rules"
-        or (grader is not None and grader.engine == "rules")
-    )
+    ruled = info.engine == "rules" or (grader is not None and grader.engine == "rules")
+    return ruled or info.cases.publishable is False
 
 
 def _few(estimate: Estimate) -> str:
@@ -168,35 +178,26 @@ def _few(estimate: Estimate) -> str:
 def _comparisons(table: ScoreTable) -> str:
     if not table.comparisons:
         return ""
-    rows = "".join(
-        f'<tr><td>{_t(c.first)}</td><td>{_t(c.second)}</td><td class="n">{_f(c.difference)}</td>'
-        f'<td class="n">{_f(c.low)} to {_f(c.high)}</td><td class="n">{c.p_holm:.4f}</td><td class="n">{c.n}</td></tr>\n'
+    rows = [
+        f"<tr><td>{_t(c.first)}</td><td>{_t(c.second)}</td>"
+        + _cells((_f(c.difference), f"{_f(c.low)} to {_f(c.high)}", f"{c.p_holm:.4f}", str(c.n)))
+        + "</tr>\n"
         for c in table.comparisons
-    )
-    return (
-        '<h2>Pairs</h2>\n<div class="scroll"><table><caption>Difference of the first to the second on the cases that '
-        f"both are scored on; {table.common} are common to all</caption><thead><tr><th>first</th><th>second</th>"
-        '<th class="n">difference</th><th class="n">95 % interval</th><th class="n">p (Holm)</th><th class="n">n</th>'
-        f"</tr></thead>\n<tbody>{rows}</tbody></table></div>\n"
-    )
+    ]
+    heads = _heads(("first", "second")) + _heads(("difference", "95 % interval", "p (Holm)", "n"), _NUMBER)
+    caption = f"First less second, on the cases that both are scored on; {table.common} are common to all"
+    return _section("Pairs", heads, rows, caption)
 
 
 def _rates(table: ScoreTable) -> str:
     rows = []
     for model in table.models:
         r = model.rates
-        cells = (
-            _share(r.ungraded, r.criteria),
-            *(_share(x, r.cases) for x in (r.partly_graded, r.unanswered, r.truncated, r.refused, r.unscorable)),
-        )
-        rows.append(
-            f"<tr><td>{_t(model.label)}</td>{''.join(f'<td class=n>{cell}</td>' for cell in cells)}</tr>\n"
-        )
-    heads = ("criteria ungraded", "cases partly graded", "unanswered", "truncated", "refused", "unscorable")
-    return (
-        '<h2>What is missing</h2>\n<div class="scroll"><table><thead><tr><th>model</th>'
-        f"{''.join(f'<th class=n>{h}</th>' for h in heads)}</tr></thead>\n<tbody>{''.join(rows)}</tbody></table></div>\n"
-    )
+        counts = (r.partly_graded, r.unanswered, r.truncated, r.refused, r.unscorable)
+        cells = (_share(r.ungraded, r.criteria), *(_share(x, r.cases) for x in counts))
+        rows.append(f"<tr><td>{_t(model.label)}</td>{_cells(cells)}</tr>\n")
+    names = ("criteria ungraded", "cases partly graded", "unanswered", "truncated", "refused", "unscorable")
+    return _section("What is missing", _heads(("model",)) + _heads(names, _NUMBER), rows)
 
 
 def _axes(table: ScoreTable) -> str:
@@ -205,36 +206,28 @@ def _axes(table: ScoreTable) -> str:
         return ""
     rows = []
     for model in table.models:
-        found = {a.axis: a for a in model.axes}
-        cells = [found.get(axis) for axis in axes]
-        shown = (_share(a.errors, a.n) if a else "–" for a in cells)
-        rows.append(
-            f"<tr><td>{_t(model.label)}</td>{''.join(f'<td class=n>{cell}</td>' for cell in shown)}</tr>\n"
-        )
-    return (
-        '<h2>Errors by axis</h2>\n<div class="scroll"><table><caption>A positive criterion unmet or a negative one '
-        f"met, of the graded</caption><thead><tr><th>model</th>{''.join(f'<th class=n>{_t(a)}</th>' for a in axes)}"
-        f"</tr></thead>\n<tbody>{''.join(rows)}</tbody></table></div>\n"
-    )
+        found = {a.axis: _share(a.errors, a.n) for a in model.axes}
+        cells = _cells(found.get(axis, "–") for axis in axes)
+        rows.append(f"<tr><td>{_t(model.label)}</td>{cells}</tr>\n")
+    caption = "A positive criterion unmet or a negative one met, of the graded"
+    return _section("Errors by axis", _heads(("model",)) + _heads(axes, _NUMBER), rows, caption)
 
 
 def _slices(table: ScoreTable, kind: str) -> str:
-    values = sorted({s.value for model in table.models for s in model.slices if s.kind == kind})
-    if not values:
+    found = [
+        (s.value, place, model.label, s.estimate)
+        for place, model in enumerate(table.models)
+        for s in model.slices
+        if s.kind == kind
+    ]
+    if not found:
         return ""
-    rows = []
-    for value in values:
-        for model in table.models:
-            for s in model.slices:
-                if (s.kind, s.value) == (kind, value):
-                    rows.append(
-                        f"<tr{_few(s.estimate)}><td>{_t(value)}</td><td>{_t(model.label)}</td>"
-                        f"<td>{_bar(s.estimate)}</td>{_figures(s.estimate)}</tr>\n"
-                    )
-    return (
-        f'<h2>By {_t(kind)}</h2>\n<div class="scroll"><table><thead><tr><th>{_t(kind)}</th><th>model</th><th></th>'
-        f"{_FIGURE_HEADS}</tr></thead>\n<tbody>{''.join(rows)}</tbody></table></div>\n"
-    )
+    rows = [
+        f"<tr{_few(estimate)}><td>{_t(value)}</td><td>{_t(label)}</td>"
+        f"<td>{_bar(estimate)}</td>{_figures(estimate)}</tr>\n"
+        for value, _, label, estimate in sorted(found, key=lambda row: row[:2])
+    ]
+    return _section(f"By {kind}", _heads((kind, "model", "")) + _FIGURE_HEADS, rows)
 
 
 def _cases(table: ScoreTable, most: int) -> str:
@@ -255,7 +248,8 @@ def _case(case_id: str, scores: list[tuple[ModelScore, CaseScore]]) -> str:
     lang = "zh" if case.language == "zh" else "en"
     answers = "".join(_answer(model, score, lang) for model, score in scores)
     return (
-        f'<details id="case-{_t(case_id)}"><summary><strong>{_t(case_id)}</strong> <span class="soft">{about}</span> '
+        f'<details id="case-{_t(case_id)}"><summary><strong>{_t(case_id)}</strong> '
+        f'<span class="soft">{about}</span> '
         f'{marks}</summary>\n<div lang="{lang}"><h3>Narrative</h3><p class="text">{_t(case.narrative)}</p>'
         f'<h3>Question</h3><p class="text">{_t(case.query)}</p><h3>Physicians\' advice</h3>'
         f'<p class="text">{_t(case.advice)}</p></div>\n{answers}</details>\n'
