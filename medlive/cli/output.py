@@ -33,7 +33,7 @@ def print_json(value: Any) -> None:
 
 def say(text: str) -> None:
     """A remark on stderr."""
-    stderr.print(Text(text))
+    stderr.print(Text(text), soft_wrap=True)
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, title: str | None = None) -> None:

@@ -37,7 +37,10 @@ def freeze(
             {
                 "version": done.version, "path": done.path, "cases": done.cases, "criteria": done.criteria,
                 "publishable": done.publishable, "why_not": done.why_not, "already_frozen": done.already,
-                "kept_out": [{"case_id": h.case_id, "gate": h.gate.value, "detail": h.detail} for h in done.kept_out],
+                "kept_out": [
+                    {"case_id": h.case_id, "gate": h.gate.value, "detail": h.detail}
+                    for h in done.kept_out
+                ],
             }
         )  # fmt: skip
         return

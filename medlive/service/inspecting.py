@@ -1,0 +1,77 @@
+"""Every decision about a thread, down to the sentence it rests on."""
+
+from dataclasses import asdict
+from typing import Any
+
+from sqlalchemy import select
+
+from medlive.config import Settings
+from medlive.db.cases import criteria_of
+from medlive.db.curations import load_curation
+from medlive.db.tables import (
+    CaseRevisionRow,
+    CaseRow,
+    CurationRow,
+    FilterVerdictRow,
+    ThreadRevisionRow,
+    ThreadRow,
+)
+from medlive.db.threads import load_thread
+from medlive.errors import UsageError
+from medlive.service.database import open_database
+from medlive.threads.prepare import deidentified, normalised, thread_language
+
+
+async def inspect_thread(settings: Settings, source: str, thread_id: str) -> dict[str, Any]:
+    """The thread (without identifiers), its filter verdicts, its latest curation and its case, as JSON values.
+
+    Raises UsageError when there is no such thread.
+    """
+    async with open_database(settings) as database, database.begin() as session:
+        revision = await session.scalar(
+            select(ThreadRevisionRow.id)
+            .join(ThreadRow, ThreadRow.id == ThreadRevisionRow.thread_id)
+            .where(ThreadRow.source == source, ThreadRow.thread_id == thread_id)
+            .order_by(ThreadRevisionRow.revision.desc())
+            .limit(1)
+        )
+        if revision is None:
+            raise UsageError(f"there is no thread {source}/{thread_id}")
+        stored = await load_thread(session, revision)
+        verdicts = await session.scalars(
+            select(FilterVerdictRow)
+            .where(FilterVerdictRow.revision_id == revision)
+            .order_by(FilterVerdictRow.chain_digest, FilterVerdictRow.position)
+        )
+        filters = [
+            {"rule": v.rule, "passed": v.passed, "reason": v.reason, "evidence": v.evidence} for v in verdicts
+        ]
+        curation_id = await session.scalar(
+            select(CurationRow.id)
+            .where(CurationRow.revision_id == revision)
+            .order_by(CurationRow.id.desc())
+            .limit(1)
+        )
+        curation = await load_curation(session, curation_id) if curation_id is not None else None
+        case = await session.scalar(
+            select(CaseRevisionRow)
+            .join(CaseRow, CaseRow.id == CaseRevisionRow.case_id)
+            .where(CaseRow.thread_id == stored.thread_pk)
+            .order_by(CaseRevisionRow.revision.desc())
+            .limit(1)
+        )
+        criteria = (await criteria_of(session, {case.case_id: case.revision}))[case.case_id] if case else []
+    raw = normalised(stored.thread)
+    shown = deidentified(raw, thread_language(raw))
+    return {
+        "thread": {"source": source, "thread_id": thread_id, "url": shown.url, **shown.content()},
+        "filters": filters,
+        "curation": asdict(curation) if curation else None,
+        "case": case
+        and {
+            "case_id": case.case_id, "revision": case.revision, "theme": case.theme.value,
+            "specialty": case.specialty, "narrative": case.narrative, "query": case.query, "advice": case.advice,
+            "publishable": case.publishable,
+        },
+        "criteria": [asdict(c) for c in criteria],
+    }  # fmt: skip
