@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import resources
+from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
@@ -193,25 +194,29 @@ def _queue_migration(connection: Connection) -> str | None:
 
 
 def _upgrade_queue(connection: Connection) -> None:
-    """Apply the whole schema, or the migrations after the recorded one; each batch as one transaction."""
+    """Apply the whole schema, or the migrations after the recorded one, each in a transaction of its own: a
+    value that one adds to an enum can be used only after its commit."""
     applied = _queue_migration(connection)
-    newest = _newest_queue_migration()
     sql = resources.files("procrastinate.sql")
     if applied is None:
-        scripts = [sql.joinpath("schema.sql")]
-    else:
-        folder = sql.joinpath("migrations")
-        names = sorted(e.name for e in folder.iterdir() if e.name.endswith(".sql"))
-        scripts = [folder.joinpath(name) for name in names if name > applied]
-    for script in scripts:
-        # The driver's own cursor: the text holds percent signs and many statements.
-        connection.connection.cursor().execute(script.read_text(encoding="utf-8"))
+        _apply_queue(connection, sql.joinpath("schema.sql"), _newest_queue_migration())
+        return
+    folder = sql.joinpath("migrations")
+    for name in sorted(e.name for e in folder.iterdir() if e.name.endswith(".sql")):
+        if name > applied:
+            _apply_queue(connection, folder.joinpath(name), name)
+
+
+def _apply_queue(connection: Connection, script: Traversable, migration: str) -> None:
+    # Many statements at once, in which a percent sign is one.
+    connection.execution_options(no_parameters=True).exec_driver_sql(script.read_text(encoding="utf-8"))
+    connection.execution_options(no_parameters=False)
     connection.execute(
         text(
-            "INSERT INTO components (name, migration) VALUES (:name, :newest) "
-            "ON CONFLICT (name) DO UPDATE SET migration = greatest(components.migration, excluded.migration)"
+            "INSERT INTO components (name, migration) VALUES (:name, :migration) "
+            "ON CONFLICT (name) DO UPDATE SET migration = excluded.migration"
         ),
-        {"name": _QUEUE, "newest": newest},
+        {"name": _QUEUE, "migration": migration},
     )
     connection.commit()
 

@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,13 +18,23 @@ from medlive.errors import DatabaseUnavailable, MissingExtra
 START = "import sys, pathlib; from medlive.db import embedded; print(embedded.start(pathlib.Path(sys.argv[1])))"
 
 
-@pytest.fixture
-def home() -> Iterator[Path]:
+def folders() -> Iterator[Path]:
     folder = Path(tempfile.mkdtemp(prefix="medlive-home-"))
     folder.chmod(0o755)
     yield folder
     embedded.stop(folder)
     shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def home() -> Iterator[Path]:
+    """One cluster for the tests that may share it."""
+    yield from folders()
+
+
+@pytest.fixture
+def empty_home() -> Iterator[Path]:
+    yield from folders()
 
 
 def query(url: str, sql: str) -> object:
@@ -36,6 +45,7 @@ def query(url: str, sql: str) -> object:
 
 
 def test_a_server_starts_answers_is_reused_and_stops(home: Path) -> None:
+    embedded.stop(home)
     assert not embedded.status(home).running
     assert embedded.stop(home) is False
     url = embedded.start(home)
@@ -51,15 +61,15 @@ def test_a_server_starts_answers_is_reused_and_stops(home: Path) -> None:
     assert not embedded.status(home).running
 
 
-def test_two_processes_that_start_at_once_share_one_server(home: Path) -> None:
+def test_two_processes_that_start_at_once_share_one_server(empty_home: Path) -> None:
     started = [
-        subprocess.Popen([sys.executable, "-c", START, str(home)], stdout=subprocess.PIPE, text=True)
+        subprocess.Popen([sys.executable, "-c", START, str(empty_home)], stdout=subprocess.PIPE, text=True)
         for _ in range(3)
     ]
     urls = {process.communicate(timeout=60)[0] for process in started}
     assert [process.returncode for process in started] == [0, 0, 0]
     assert len(urls) == 1
-    assert embedded.status(home).running
+    assert embedded.status(empty_home).running
 
 
 def test_the_server_outlives_a_kill_of_the_process_that_started_it(home: Path) -> None:
@@ -77,13 +87,13 @@ def test_the_server_outlives_a_kill_of_the_process_that_started_it(home: Path) -
 
 def test_a_killed_server_is_started_again_with_its_data(home: Path) -> None:
     url = embedded.start(home)
-    query(url, "CREATE TABLE kept AS SELECT 42 AS n")
+    query(url, "CREATE TABLE kept_too AS SELECT 42 AS n")
     pid = embedded.status(home).pid
     assert pid is not None
     os.kill(pid, signal.SIGKILL)
     assert embedded.start(home) == url
     assert embedded.status(home).pid != pid
-    assert query(url, "SELECT n FROM kept") == 42
+    assert query(url, "SELECT n FROM kept_too") == 42
 
 
 def test_a_pid_file_whose_number_went_to_another_process_is_no_server(home: Path) -> None:
@@ -97,17 +107,17 @@ def test_a_pid_file_whose_number_went_to_another_process_is_no_server(home: Path
     assert query(embedded.start(home), "SELECT 1") == 1
 
 
-def test_a_killed_initdb_leaves_nothing_that_hinders(home: Path) -> None:
-    half = home / "postgresql" / "data.new"
+def test_a_killed_initdb_leaves_nothing_that_hinders(empty_home: Path) -> None:
+    half = empty_home / "postgresql" / "data.new"
     half.mkdir(parents=True)
-    for folder in (home / "postgresql", half):
+    for folder in (empty_home / "postgresql", half):
         folder.chmod(0o755)
     (half / "PG_VERSION").write_text("18\n")
-    assert query(embedded.start(home), "SELECT 1") == 1
+    assert query(embedded.start(empty_home), "SELECT 1") == 1
 
 
-def test_long_and_odd_paths_get_a_short_socket(home: Path) -> None:
-    deep = home / ("it's a long " + "x" * 90) / "中文"
+def test_long_and_odd_paths_get_a_short_socket(empty_home: Path) -> None:
+    deep = empty_home / ("it's a long " + "x" * 90) / "中文"
     try:
         url = embedded.start(deep)
         assert query(url, "SELECT 1") == 1
@@ -115,43 +125,43 @@ def test_long_and_odd_paths_get_a_short_socket(home: Path) -> None:
         embedded.stop(deep)
 
 
-def test_a_home_that_cannot_be_made_is_told(home: Path) -> None:
-    (home / "file").write_text("")
+def test_a_home_that_cannot_be_made_is_told(empty_home: Path) -> None:
+    (empty_home / "file").write_text("")
     with pytest.raises(DatabaseUnavailable) as caught:
-        embedded.start(home / "file" / "home")
+        embedded.start(empty_home / "file" / "home")
     assert caught.value.hint
     assert "file" in caught.value.message
 
 
-def test_without_the_wheel_the_extra_is_named(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_wheel_the_extra_is_named(empty_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(embedded, "_WHEEL", "a_wheel_that_is_not_there")
     with pytest.raises(MissingExtra) as caught:
-        embedded.start(home)
+        embedded.start(empty_home)
     assert "medlive[service]" in (caught.value.hint or "")
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
-def test_a_normal_user_has_a_server_of_their_own(home: Path) -> None:
+def test_a_normal_user_has_a_server_of_their_own(empty_home: Path) -> None:
     # Everything is imported before the change of user: the interpreter may lie where others cannot read.
     script = f"""
 import os, sys, psycopg, psutil, encodings.idna, pathlib
 from medlive.db import embedded
 os.setgroups([]); os.setgid(65534); os.setuid(65534)
-home = pathlib.Path({str(home / "nobodys")!r})
+home = pathlib.Path({str(empty_home / "nobodys")!r})
 url = embedded.start(home)
 with psycopg.connect(url.replace("+psycopg", "")) as c:
     assert c.execute("SELECT 1").fetchone() == (1,)
 assert (home / "postgresql" / "data").stat().st_uid == 65534
 print(embedded.stop(home))
 """
-    home.chmod(0o777)
+    empty_home.chmod(0o777)
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert done.stdout.strip() == "True", done.stderr
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root's server runs as another user")
-def test_root_opens_no_folder_for_its_server(home: Path) -> None:
-    closed = home / "closed"
+def test_root_opens_no_folder_for_its_server(empty_home: Path) -> None:
+    closed = empty_home / "closed"
     closed.mkdir(mode=0o700)
     inside = closed / "home"
     url = embedded.start(inside)
@@ -164,10 +174,3 @@ def test_root_opens_no_folder_for_its_server(home: Path) -> None:
     finally:
         embedded.stop(inside)
         shutil.rmtree(data.parent)
-
-
-def test_a_warm_start_is_quick(home: Path) -> None:
-    embedded.start(home)
-    begun = time.perf_counter()
-    embedded.start(home)
-    assert time.perf_counter() - begun < 2

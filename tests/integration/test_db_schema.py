@@ -1,0 +1,166 @@
+"""The schema: reached by migrations, equal to the model, upgraded once, and refusing what must not be."""
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import psycopg
+import pytest
+from sqlalchemy import text
+
+from medlive.db import migrate
+from medlive.db.session import Database
+from medlive.db.tables import Base
+from medlive.errors import ConfigError, DatabaseUnavailable
+
+
+def execute(url: str, *statements: str) -> None:
+    with psycopg.connect(url.replace("+psycopg", ""), autocommit=True) as connection:
+        for statement in statements:
+            connection.execute(statement)  # type: ignore[call-overload]
+
+
+@pytest.fixture
+def empty_url(database_url: str) -> str:
+    execute(database_url, "DROP SCHEMA public CASCADE", "CREATE SCHEMA public")
+    return database_url
+
+
+def test_an_empty_database_is_brought_to_the_model_once(empty_url: str) -> None:
+    assert migrate.current(empty_url) is None
+    assert migrate.check(empty_url) == [f"the schema is at revision None, the program at {migrate.head()}"]
+    assert migrate.upgrade(empty_url) is True
+    assert migrate.current(empty_url) == migrate.head()
+    assert migrate.check(empty_url) == []
+    assert migrate.upgrade(empty_url) is False
+
+
+def test_several_processes_may_upgrade_at_once(empty_url: str) -> None:
+    with ThreadPoolExecutor(4) as pool:
+        done = list(pool.map(migrate.upgrade, [empty_url] * 4))
+    assert sorted(done) == [False, False, False, True]
+    assert migrate.check(empty_url) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ("ALTER TABLE criteria DROP CONSTRAINT ck_criteria_points_range", "ck_criteria_points_range"),
+        (
+            "ALTER TABLE curations DROP CONSTRAINT ck_curations_s_inf_range, "
+            "ADD CONSTRAINT ck_curations_s_inf_range CHECK (s_inf BETWEEN 0 AND 2)",
+            "ck_curations_s_inf_range",
+        ),
+        ("ALTER TABLE threads ADD COLUMN extra int", "extra"),
+        ("ALTER TABLE threads ALTER COLUMN url DROP NOT NULL", "url"),
+        ("ALTER TABLE replies ALTER COLUMN latency_ms TYPE int", "latency_ms"),
+        ("COMMENT ON COLUMN threads.url IS 'else'", "url"),
+        ("DROP TRIGGER replies_immutable ON replies", "replies_immutable"),
+        ("ALTER TABLE snapshots DISABLE TRIGGER snapshots_frozen", "snapshots_frozen"),
+        ("DROP INDEX uq_curations_decided", "uq_curations_decided"),
+        ("UPDATE components SET migration = '00'", "Procrastinate"),
+    ],
+)
+def test_the_check_tells_what_differs(database_url: str, change: str, told: str) -> None:
+    execute(database_url, change)
+    assert any(told in line for line in migrate.check(database_url))
+
+
+def test_a_newer_schema_is_not_touched(database_url: str) -> None:
+    execute(database_url, "UPDATE alembic_version SET version_num = '9999'")
+    with pytest.raises(ConfigError, match="9999"):
+        migrate.upgrade(database_url)
+
+
+def test_later_migrations_of_the_queue_are_applied(database_url: str) -> None:
+    # As if the installed release were the next one: what its last migration made is not there yet.
+    trigger = "procrastinate_trigger_status_events_update_v1"
+    execute(
+        database_url,
+        f"DROP TRIGGER {trigger} ON procrastinate_jobs",
+        "UPDATE components SET migration = '03.04.00_01_pre_add_retry_failed_job_procedure.sql'",
+    )
+    assert migrate.upgrade(database_url) is True
+    assert migrate.check(database_url) == []
+    with psycopg.connect(database_url.replace("+psycopg", "")) as connection:
+        query = "SELECT count(*) FROM pg_trigger WHERE tgname = %s"
+        assert connection.execute(query, (trigger,)).fetchone() == (1,)
+
+
+def test_every_table_and_column_explains_itself() -> None:
+    for table in Base.metadata.tables.values():
+        assert table.comment, table.name
+        for column in table.columns:
+            assert column.comment, f"{table.name}.{column.name}"
+
+
+def test_every_moment_has_a_zone() -> None:
+    for table in Base.metadata.tables.values():
+        for column in table.columns:
+            if column.type.python_type.__name__ == "datetime":
+                assert getattr(column.type, "timezone", False), f"{table.name}.{column.name}"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://u:hunter2@127.0.0.1:1/x",
+        "postgresql+psycopg://u:hunter2@/x?host=/nowhere",
+    ],
+)
+async def test_an_absent_database_is_told_without_its_password(url: str) -> None:
+    database = Database.connect(url)
+    with pytest.raises(DatabaseUnavailable) as caught:
+        async with database.begin() as session:
+            await session.execute(text("SELECT 1"))
+    await database.aclose()
+    assert "127.0.0.1" in caught.value.message or "/nowhere" in caught.value.message
+    assert "hunter2" not in caught.value.message + (caught.value.hint or "")
+    with pytest.raises(DatabaseUnavailable) as again:
+        migrate.upgrade(url)
+    assert "hunter2" not in again.value.message
+
+
+@pytest.mark.parametrize("url", ["", "sqlite:///x", "mysql://u:hunter2@h/x", "postgresql://u:hunter2@h:port/x"])
+def test_a_url_of_something_else_is_refused(url: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        Database.connect(url)
+    assert "hunter2" not in caught.value.message
+
+
+async def test_sessions_commit_whole_or_not_at_all_and_wait_their_turn(database: Database) -> None:
+    async def add(name: str) -> None:
+        async with database.begin() as session:
+            await session.execute(text("INSERT INTO sources (name, kind) VALUES (:name, 'file')"), {"name": name})
+            await asyncio.sleep(0.01)
+
+    await asyncio.gather(*(add(f"s{i}") for i in range(64)))
+
+    async def fail() -> None:
+        async with database.begin() as session:
+            await session.execute(text("DELETE FROM sources"))
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        await fail()
+    async with database.begin() as session:
+        assert await session.scalar(text("SELECT count(*) FROM sources")) == 64
+        assert str(await session.scalar(text("SHOW timezone"))) == "UTC"
+        assert (
+            await session.scalar(text("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"))
+            <= 16
+        )
+
+
+async def test_a_server_that_lets_go_of_its_clients_is_met_again(database: Database) -> None:
+    async with database.begin() as session:
+        await session.execute(text("SELECT 1"))
+    with pytest.raises(DatabaseUnavailable):
+        async with database.begin() as session:
+            await session.execute(text("SELECT pg_terminate_backend(pg_backend_pid())"))
+    async with database.begin() as session:
+        assert await session.scalar(text("SELECT 1")) == 1
+
+
+def test_migrations_are_found_beside_the_package() -> None:
+    assert (Path(migrate.__file__).parents[2] / "migrations" / "env.py").is_file()
