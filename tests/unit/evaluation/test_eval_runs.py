@@ -1,0 +1,219 @@
+"""Runs: append-only, continued where they stopped, never two writers, failures retried and not frozen in."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from medlive.errors import BadInput, EndpointUnavailable, UsageError
+from medlive.evaluation.log import open_log, read_log
+from medlive.evaluation.model import AnswerState
+from medlive.evaluation.run import ModelUse, open_run, run_model
+from medlive.evaluation.templates import TEMPLATES, load_template
+from medlive.llm.engine import Finish
+from medlive.snapshot.lock import Locked
+from tests.unit.evaluation.conftest import AT, USE, Model, down, make_cases, reply
+
+ROOT = Path(__file__).parents[3]
+
+
+async def test_every_case_is_asked_once_and_a_second_run_asks_nothing(run_dir: Path) -> None:
+    model, cases = Model(), make_cases(12)
+    result = await run_model(cases, model, run_dir, use=USE, created_at=AT, concurrency=5)
+    assert result.states[AnswerState.OK] == 12
+    assert len(model.prompts) == 12
+    again = await run_model(cases, model, run_dir, use=USE, created_at=AT)
+    assert again.asked == 0
+    assert len(model.prompts) == 12
+    info = json.loads((run_dir / "run.json").read_text("utf-8"))
+    assert info["model"] == "cand-1"
+    assert info["template"] == {"name": "livemedbench-v1", "digest": load_template("livemedbench-v1").digest}
+    assert info["cases"]["name"] == "2026.W47"
+
+
+async def test_states_are_kept_apart_and_only_failures_are_asked_again(run_dir: Path) -> None:
+    said = {
+        "Narrative 0": reply("Fine.", Finish.STOP),
+        "病史 1": reply("被截", Finish.LENGTH),
+        "Narrative 2": reply("No.", Finish.REFUSAL),
+        "病史 3": reply(" \n"),
+        "Narrative 4": down(),
+    }
+    model = Model(lambda prompt: next(v for k, v in said.items() if k in prompt))
+    cases = make_cases(5)
+    first = await run_model(cases, model, run_dir, use=USE, created_at=AT)
+    assert {s.value: n for s, n in first.states.items()} == {
+        "ok": 1,
+        "truncated": 1,
+        "refused": 1,
+        "empty": 1,
+        "failed": 1,
+    }
+    answers, _ = open_run(run_dir).answers()
+    assert answers["c004"].reason == "the endpoint gave status 500"
+    assert [cid for cid, a in sorted(answers.items()) if a.gradable] == ["c000", "c001", "c002"]
+    said["病史 3"] = said["Narrative 4"] = reply("Now it works.")
+    second = await run_model(cases, model, run_dir, use=USE, created_at=AT)
+    assert second.asked == 2
+    assert second.states[AnswerState.OK] == 3
+    assert len(read_log(run_dir / "responses.jsonl").rows) == 7
+
+
+async def test_a_dead_endpoint_ends_the_run_and_keeps_what_there_is(run_dir: Path) -> None:
+    model = Model(lambda prompt: reply("Fine.") if "Narrative 0" in prompt else down())
+    with pytest.raises(EndpointUnavailable, match="in a row"):
+        await run_model(make_cases(200), model, run_dir, use=USE, created_at=AT, concurrency=2)
+    assert len(model.prompts) < 40
+    answers, _ = open_run(run_dir).answers()
+    assert answers["c000"].state is AnswerState.OK
+
+
+async def test_another_model_template_or_set_of_cases_needs_another_folder(run_dir: Path) -> None:
+    model = Model()
+    await run_model(make_cases(2), model, run_dir, use=USE, created_at=AT)
+    with pytest.raises(UsageError, match="model"):
+        await run_model(make_cases(2), model, run_dir, use=ModelUse("cand-2"), created_at=AT)
+    with pytest.raises(UsageError, match="template"):
+        await run_model(make_cases(2), model, run_dir, use=USE, created_at=AT, template="open")
+    with pytest.raises(UsageError, match="cases"):
+        await run_model(make_cases(3), model, run_dir, use=USE, created_at=AT)
+    assert len(model.prompts) == 2
+
+
+@pytest.mark.parametrize("tail", [b'{"case_id": "c0', b'{"case_id":"c001","state":"ok"', b"\xff\xfe", b"[1]"])
+async def test_a_torn_last_line_is_mended(run_dir: Path, tail: bytes) -> None:
+    model, cases = Model(), make_cases(3)
+    await run_model(cases, model, run_dir, use=USE, created_at=AT)
+    log = run_dir / "responses.jsonl"
+    log.write_bytes(log.read_bytes() + tail)
+    assert (await run_model(cases, model, run_dir, use=USE, created_at=AT)).asked == 0
+    assert log.read_bytes().endswith(b"}\n")
+    assert read_log(log).damaged == []
+
+
+async def test_a_last_line_that_lacks_only_its_end_is_kept(run_dir: Path) -> None:
+    model, cases = Model(), make_cases(3)
+    await run_model(cases, model, run_dir, use=USE, created_at=AT)
+    log = run_dir / "responses.jsonl"
+    log.write_bytes(log.read_bytes().removesuffix(b"\n"))
+    assert (await run_model(cases, model, run_dir, use=USE, created_at=AT)).asked == 0
+    assert len(read_log(log).rows) == 3
+
+
+async def test_damage_in_the_middle_costs_one_answer_and_is_told(run_dir: Path) -> None:
+    model, cases = Model(), make_cases(3)
+    await run_model(cases, model, run_dir, use=USE, created_at=AT, concurrency=1)
+    log = run_dir / "responses.jsonl"
+    rows = log.read_bytes().split(b"\n")
+    log.write_bytes(b"\n".join([rows[0], rows[1][:20], rows[2], b'{"case_id":"zz","state":"ok"}', b""]))
+    result = await run_model(cases, model, run_dir, use=USE, created_at=AT)
+    assert result.asked == 1
+    assert result.states[AnswerState.OK] == 3
+    assert any(":2:" in note for note in result.notes)
+
+
+async def test_a_changed_copy_of_the_cases_is_refused(run_dir: Path) -> None:
+    await run_model(make_cases(2), Model(), run_dir, use=USE, created_at=AT)
+    file = run_dir / "cases.jsonl"
+    file.write_bytes(file.read_bytes().replace(b"Rest.", b"Run!!"))
+    with pytest.raises(BadInput, match="changed"):
+        open_run(run_dir)
+
+
+async def test_hostile_answers_come_back_as_they_were(run_dir: Path) -> None:
+    text = 'a\x00b \ud800 \u2028 \U0001f600 مرحبا {"met": true}\n' + "x" * 100_000
+    await run_model(make_cases(1), Model(lambda _: reply(text)), run_dir, use=USE, created_at=AT)
+    assert open_run(run_dir).answers()[0]["c000"].response == text
+
+
+WRITER = """
+import asyncio, sys
+from pathlib import Path
+from tests.unit.evaluation.conftest import AT, USE, Model, make_cases, reply
+from medlive.evaluation.run import run_model
+
+async def slow(messages):
+    await asyncio.sleep(float(sys.argv[2]))
+    return reply("Fine.", model="cand-1")
+
+asyncio.run(run_model(make_cases(60), slow, Path(sys.argv[1]), use=USE, created_at=AT, concurrency=4))
+"""
+
+
+def start(run_dir: Path, pause: float) -> "subprocess.Popen[str]":
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", WRITER, str(run_dir), str(pause)]
+    return subprocess.Popen(command, cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True)
+
+
+def answered(run_dir: Path) -> int:
+    return len(read_log(run_dir / "responses.jsonl").rows)
+
+
+async def test_a_killed_run_goes_on_and_a_second_process_is_turned_away(run_dir: Path) -> None:
+    process = start(run_dir, 0.05)
+    try:
+        for _ in range(400):
+            if answered(run_dir) >= 8:
+                break
+            time.sleep(0.025)
+        with pytest.raises(Locked):
+            await run_model(make_cases(60), Model(), run_dir, use=USE, created_at=AT)
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+    before = answered(run_dir)
+    assert 8 <= before < 60
+    model = Model()
+    result = await run_model(make_cases(60), model, run_dir, use=USE, created_at=AT)
+    assert result.asked == len(model.prompts) == 60 - before
+    assert result.states[AnswerState.OK] == 60
+
+
+def test_two_processes_at_once_leave_a_whole_log(run_dir: Path) -> None:
+    processes = [start(run_dir, 0.001) for _ in range(2)]
+    errors = [p.communicate()[1] for p in processes]
+    assert 0 in [p.returncode for p in processes], errors
+    lines = read_log(run_dir / "responses.jsonl")
+    assert lines.damaged == []
+    assert sorted(row["case_id"] for row in lines.rows) == [f"c{i:03d}" for i in range(60)]
+
+
+def test_the_log_holds_one_writer(tmp_path: Path) -> None:
+    with open_log(tmp_path / "x.jsonl") as log:
+        log.add({"a": 1})
+        with pytest.raises(Locked), open_log(tmp_path / "x.jsonl"):
+            pass
+    assert read_log(tmp_path / "x.jsonl").rows == [{"a": 1}]
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_templates_put_in_the_case_as_it_is_and_follow_its_language(name: str) -> None:
+    cases = make_cases(2).cases
+    english, chinese = (load_template(name).messages(case)[0]["content"] for case in cases)
+    assert "it costs $5 and ${query} hurts.\n\nWhat now?" in english
+    assert "病史 1\n\n怎么办？" in chinese
+    assert not any("\u4e00" <= c <= "\u9fff" for c in english)
+    with pytest.raises(UsageError):
+        load_template("../x")
+
+
+async def test_calls_overlap_up_to_the_limit(run_dir: Path) -> None:
+    under_way = most = 0
+
+    async def slow(messages: object) -> object:
+        nonlocal under_way, most
+        under_way += 1
+        most = max(most, under_way)
+        await asyncio.sleep(0.01)
+        under_way -= 1
+        return reply("Fine.")
+
+    await run_model(make_cases(40), slow, run_dir, use=USE, created_at=AT, concurrency=8)  # type: ignore[arg-type]
+    assert most == 8
