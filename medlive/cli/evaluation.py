@@ -173,17 +173,17 @@ def score(
     if format_ == "tsv":
         print(table.tsv(), end="")
     elif format_ == "json":
-        from medlive.report.tables import score_json
+        from medlive.report.tables import scores_json
 
-        print_json(score_json(table))
+        print_json(scores_json(table))
     elif format_ == "table":
         print_scores(table)
     else:
         raise UsageError(f"--format {format_}: choose table, tsv or json")
 
 
-def print_scores(table: Any) -> None:
-    """The score table for people, its warnings on stderr."""
+def print_scores(table: Any, *, warnings: bool = True) -> None:
+    """The score table for people; its warnings go to stderr."""
     print_table(
         ["model", "score %", "95 % interval", "n", "bounds %", "tie group", "unanswered", "ungraded criteria"],
         [
@@ -196,7 +196,7 @@ def print_scores(table: Any) -> None:
         ],
         title=f"{table.metric.value} metric, {table.common} common cases, bootstrap of {table.draws} draws",
     )  # fmt: skip
-    for warning in table.warnings:
+    for warning in table.warnings if warnings else ():
         say(warning)
 
 

@@ -1,0 +1,25 @@
+"""Records evaluations in the database, beside their own run folders."""
+
+from dataclasses import asdict
+
+from medlive.config import Settings
+from medlive.db.evaluations import record_evaluation
+from medlive.digest import digest_json
+from medlive.evaluation.score import ScoreTable
+from medlive.service.database import open_database
+
+
+async def record(settings: Settings, table: ScoreTable) -> None:
+    """Record every run of a score table; a run scored again is brought up to date."""
+    async with open_database(settings) as database, database.begin() as session:
+        for model in table.models:
+            run, grader = model.run.run, model.run.grader
+            await record_evaluation(
+                session,
+                run_digest=digest_json(run.info.model_dump(mode="json")),
+                snapshot_version=run.info.cases.name,
+                model=run.info.model,
+                grader=grader.model if grader else "none",
+                path=str(run.path),
+                scores={"metric": table.metric.value, "overall": asdict(model.overall)},
+            )
