@@ -17,8 +17,10 @@ from medlive.llm.rules.text import Language, bigrams, language_of, plain, senten
 
 _PASSAGES: Final = 10
 _LONGEST_PASSAGE: Final = 8000
-_ENOUGH: Final = 0.5
+_ENOUGH: Final = 0.55
 """Share of the claim's weight that one sentence must hold to support it."""
+_TERMS: Final = 3
+"""Content words that a claim must have, and share with the sentence, before it can be supported."""
 
 
 class _Passage(NamedTuple):
@@ -89,26 +91,45 @@ def _weight(word: str) -> float:
     return 0.8
 
 
+def _primary(acts: set[str]) -> str | None:
+    """What kind of statement a claim chiefly is: the first of _ACTS that it shows."""
+    return next((name for name, _ in _ACTS if name in acts), None)
+
+
+def _diagnoses(claim: str) -> bool:
+    """Whether a claim says what this patient has, which no passage can say."""
+    return _YOU_HAVE.search(plain(claim)) is not None
+
+
+_YOU_HAVE: Final = re.compile(
+    r"\byou (?:are|were|may be|might be|could be) (?:probably |most likely |likely )?(?:suffering|having|developing|infected)\b|\byou (?:probably |likely |most likely |may |might )?"
+    r"(?:have|had)\b(?! to)|\byour? (?:symptoms?|history|condition|problem|case)\b|\b(?:probable|differential|provisional) (?:diagnosis|causes?)|\bit (?:seems|looks|sounds|appears)\b|考虑(?:是|为)?|初步印象|您?的?(?:症状|情况)"
+)
+
+
 def _english_support(case: _Case) -> tuple[str, str, float] | None:
-    """(passage id, sentence, share) of the sentence that shares most with the claim, where it is enough."""
+    """(passage id, sentence, share) of the sentence that says most of what the claim says, where it is enough."""
     claim = set(lexicon_en.content_words(case.claim))
     total = sum(_weight(w) for w in claim)
     specific = set(lexicon_en.specific_words(case.claim))
-    if total < 2.0 or not specific:
+    if len(claim) < _TERMS or len(specific) < 2:
         return None
-    acts, against = _acts(case.claim), AGAINST.search(plain(case.claim)) is not None
+    story = set(lexicon_en.specific_words(case.story))
+    primary, against = _primary(_acts(case.claim)), AGAINST.search(plain(case.claim)) is not None
+    beyond = story - claim if _diagnoses(case.claim) else set()
     best: tuple[str, str, float] | None = None
     for passage in case.passages:
         topic = set(lexicon_en.content_words(passage.title))
         for line in _lines(passage):
             content = set(lexicon_en.content_words(line))
             shared = claim & content
-            by_title = (claim & topic & specific) - shared
-            clinical = shared & specific
-            if len(shared) < 2 or len(clinical) + len(by_title) < 2 or not clinical:
+            if len(shared) < _TERMS or len(shared & specific) < 2 or not story & (content | topic):
                 continue
-            share = (sum(_weight(w) for w in shared) + 0.6 * sum(_weight(w) for w in by_title)) / total
-            if share < _ENOUGH or not (acts & _acts(line)):
+            if _diagnoses(case.claim) and not beyond & content:
+                continue  # the passage must tie the diagnosis to something that this patient reports
+            by_title = (claim & topic & specific) - shared
+            share = (sum(_weight(w) for w in shared) + 0.5 * sum(_weight(w) for w in by_title)) / total
+            if share < _ENOUGH or (primary is not None and primary not in _acts(line)):
                 continue
             if (AGAINST.search(plain(line)) is not None) != against and share < 0.85:
                 continue
@@ -119,36 +140,34 @@ def _english_support(case: _Case) -> tuple[str, str, float] | None:
 
 def _chinese_support(case: _Case) -> tuple[str, str, float] | None:
     claim = bigrams(case.claim, lexicon_zh.STOP)
-    glossed = [
-        (spelling, english.split())
-        for spelling, english in lexicon_zh.GLOSSARY
-        if any(s in case.claim for s in spelling.split("|"))
-    ]
-    acts, against = _acts(case.claim), AGAINST.search(plain(case.claim)) is not None
-    covered = sum(max(len(s) for s in spelling.split("|") if s in case.claim) for spelling, _ in glossed)
+    story = bigrams(case.story, lexicon_zh.STOP)
+    glossed = lexicon_zh.glosses(case.claim)
+    told = {word for _, english in lexicon_zh.glosses(case.story) for word in english}
+    covered = sum(len(spelling) for spelling, _ in glossed)
     length = max(1, len(re.findall(r"[一-鿿A-Za-z]", lexicon_zh.STOP.sub("", case.claim))))
+    primary, against = _primary(_acts(case.claim)), AGAINST.search(plain(case.claim)) is not None
     best: tuple[str, str, float] | None = None
     for passage in case.passages:
         english = language_of(None, passage.text) == "en"
+        if english and (len(glossed) < 2 or covered / length < _ENOUGH):
+            continue
+        about = bigrams(passage.title, lexicon_zh.STOP)
         for line in _lines(passage):
             if english:
-                if len(glossed) < 2 or covered / length < _ENOUGH:
-                    continue
-                known = set(re.findall(r"[a-z0-9-]+", plain(line + " " + passage.title)))
-                within = set(re.findall(r"[a-z0-9-]+", plain(line)))
-                hit = [g for g in glossed if known & set(g[1])]
-                if len(hit) < 2 or not any(within & set(g[1]) for g in glossed) or len(hit) < len(glossed) * 0.7:
+                inside = set(re.findall(r"[a-z0-9-]+", plain(line)))
+                hit = [g for g in glossed if inside & set(g[1])]
+                if len(hit) < 2 or not told & (inside | set(re.findall(r"[a-z0-9-]+", plain(passage.title)))):
                     continue
                 share = len(hit) / len(glossed)
             else:
-                shared = claim & (bigrams(line, lexicon_zh.STOP) | bigrams(passage.title, lexicon_zh.STOP))
-                inside = claim & bigrams(line, lexicon_zh.STOP)
-                if len(claim) < 2 or len(inside) < 2 or not lexicon_zh.CLINICAL.search(line):
+                held = bigrams(line, lexicon_zh.STOP)
+                inside_zh = claim & held
+                if len(inside_zh) < 2 or not lexicon_zh.CLINICAL.search(line) or not story & (held | about):
                     continue
-                share = len(shared) / len(claim)
-                if share < _ENOUGH:
+                share = (len(inside_zh) + 0.5 * len((claim & about) - held)) / len(claim)
+                if len(inside_zh) < 4 and share < 0.75:
                     continue
-            if not (acts & _acts(line)):
+            if share < (0.7 if english else _ENOUGH) or (primary is not None and primary not in _acts(line)):
                 continue
             if (AGAINST.search(plain(line)) is not None) != against and share < 0.9:
                 continue
@@ -164,8 +183,17 @@ class _Clash(NamedTuple):
 
 
 def _speaks_against(clause: str, thing: str) -> bool:
-    pattern = dict(CLASSES).get(thing)
-    return bool(pattern.search(clause) if pattern else thing in clause) and AGAINST.search(clause) is not None
+    """Whether the clause's prohibition is about the thing, not about something else in its company."""
+    pattern = _PATTERNS.get(thing)
+    at = pattern.search(clause) if pattern else re.search(re.escape(thing), clause)
+    against = AGAINST.search(clause)
+    if at is None or against is None:
+        return False
+    between = clause[against.end() : at.start()]
+    return not re.search(r"\b(?:with|while|during|taking|who take|people on|because of|due to)\b|同服|合用", between)
+
+
+_PATTERNS: Final = dict(CLASSES)
 
 
 def _contradiction(case: _Case) -> _Clash | None:
@@ -187,7 +215,7 @@ def _contradiction(case: _Case) -> _Clash | None:
                 if not any(_speaks_against(c, thing) for c in clauses_of(folded)):
                     continue
                 own = needed - _themselves(thing)
-                if own and own <= patient | {"viral"} and own & patient and not LIMITED.search(folded):
+                if own and own <= patient and not LIMITED.search(folded):
                     return _Clash(
                         passage.id, line, f"The passage advises against {thing} in {', '.join(sorted(own))}."
                     )

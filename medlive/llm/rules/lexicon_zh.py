@@ -161,6 +161,16 @@ B超|超声|彩超=ultrasound
 """(Chinese spellings joined by |, English words joined by a space): enough to look a claim up in English text."""
 
 
+def glosses(text: str) -> list[tuple[str, list[str]]]:
+    """(the spelling found, its English words) for each term of the glossary that the text holds."""
+    found = []
+    for spelling, english in GLOSSARY:
+        held = max((s for s in spelling.split("|") if s in text), key=len, default="")
+        if held:
+            found.append((held, english.split()))
+    return found
+
+
 def clinical_words(text: str) -> list[str]:
     """The clinical words of a Chinese text, in order."""
     return CLINICAL.findall(text)

@@ -8,9 +8,9 @@ from medlive.llm.rules.text import plain
 
 AGAINST: Final = re.compile(
     r"\b(?:(?:should|must|can|could|may|do|does|did|shall|will|would|ought) ?(?:not|never)(?: be| ever| usually| generally)?|don't|doesn't|shouldn't|can't|mustn't|won't|cannot|never|avoid(?:ed|ing|s)?|"
-    r"contraindicat\w+|not (?:be )?(?:recommended|advis\w+|safe|used|use|given|indicated|effective|work|help|suitable|appropriate|needed|prescribed|taken)|unsafe|harmful|dangerous|"
+    r"contraindicat\w+|not (?:be )?(?:recommended|advis\w+|safe|used|use|given|indicated|effective|work|help|suitable|appropriate|prescribed|taken)|unsafe|harmful|dangerous|"
     r"stop(?:ped)? (?:taking|using)|refrain|discontinu\w+|must be stopped|should be stopped|be (?:stopped|avoided)|no (?:role|benefit|evidence)|ineffective|against (?:the )?us(?:e|ing))\b"
-    r"|不(?:能|可|宜|应|要|得|建议|推荐|适合|可以|需要?|必|用|会|起)|禁(?:用|忌|止|服)|忌|避免|慎用|勿|停用|停止|无效|没有(?:作用|效果|用)|不能(?:治|缩短)|严禁|切忌|切勿|有害|危险"
+    r"|不(?:能|可|宜|应|要|得|建议|推荐|适合|可以|会|起)|禁(?:用|忌|止|服)|忌|避免|慎用|勿|停用|停止|无效|没有(?:作用|效果|用)|不能(?:治|缩短)|严禁|切忌|切勿|有害|危险"
 )
 """Orders against, or denies an effect."""
 FOR: Final = re.compile(
@@ -115,12 +115,36 @@ def objects(text: str) -> set[str]:
     return found
 
 
+_ILL: Final = {
+    "kidney": re.compile(
+        r"\b(?:(?:kidney|renal) (?:disease|failure|impairment|insufficiency|problems?|damage|function (?:is )?(?:low|reduced|impaired))|ckd|nephropathy|dialysis|(?:egfr|gfr|clearance)\D{0,12}[1-5]?\d\b(?!\d))|"
+        r"肾(?:功能)?(?:不全|衰竭?|下降|损害|病|炎)|透析|尿毒症|(?:egfr|gfr)\D{0,6}[1-5]?\d(?!\d)"
+    ),
+    "liver": re.compile(r"\b(?:liver (?:disease|failure|damage)|cirrhosis|hepatitis)\b|肝(?:硬化|衰竭?|炎|功能(?:异常|不全|损害))|[乙丙甲]肝"),
+}
+"""What in a patient's story counts as the disease, where passages name only the organ."""
+_NOT_SURE: Final = re.compile(
+    r"\b(?:normal|negative|fine|probably|might|maybe|possibly|suspect\w*|worried|afraid|scared|could (?:i|it|this)|is it|am i|ruled out|mother|father|brother|sister|family)\b|正常|阴性|怀疑|担心|害怕|会不会|是不是|是否|排除|家族|[父母]亲(?:有|患)"
+)
+_YEARS: Final = re.compile(r"\b(\d{1,3})[ -]?(?:years?|yrs?|y/?o)\b|(\d{1,3})\s?岁")
+
+
 def conditions(text: str, *, told: bool = False) -> set[str]:
-    """The conditions that a text names; in a patient's story (`told`) what is denied does not count."""
+    """The conditions that a text names.
+
+    In a patient's story (`told`) only what is affirmed counts: nothing denied, normal, feared or a relative's.
+    """
     folded = plain(text)
-    if told:
-        folded = _DENIAL.sub(" ", folded)
-    return {name for name, pattern in CONDITIONS if pattern.search(folded)}
+    if not told:
+        return {name for name, pattern in CONDITIONS if pattern.search(folded)}
+    kept = " ; ".join(
+        _DENIAL.sub(" ", c) for c in re.split(r"[,.;!?，。；！？](?!\d)", folded) if not _NOT_SURE.search(c)
+    )
+    found = {name for name, pattern in CONDITIONS if _ILL.get(name, pattern).search(kept)}
+    ages = [int(a or b) for a, b in _YEARS.findall(folded)]
+    if ages and min(ages) >= 18:
+        found -= {"child", "baby"}
+    return found
 
 
 def clauses_of(sentence: str) -> list[str]:
@@ -149,8 +173,8 @@ def ordered(text: str, thing: str) -> bool | None:
 
 def limits_met(sentence: str, story: str) -> bool:
     """Whether a kidney-function limit that a sentence names is met by the value that the story gives."""
-    limit = _EGFR_LIMIT.search(plain(sentence))
+    limit = _EGFR_LIMIT.search(plain(sentence)) or _EGFR_VALUE.search(plain(sentence))
     if limit is None:
         return True
     value = _EGFR_VALUE.search(plain(story))
-    return value is not None and int(value.group(1)) < int(limit.group(1))
+    return value is not None and int(value.group(1)) <= int(limit.group(1))
