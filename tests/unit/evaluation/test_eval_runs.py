@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -162,7 +161,7 @@ async def test_a_killed_run_goes_on_and_a_second_process_is_turned_away(run_dir:
         for _ in range(400):
             if answered(run_dir) >= 8:
                 break
-            time.sleep(0.025)
+            await asyncio.sleep(0.025)
         with pytest.raises(Locked):
             await run_model(make_cases(60), Model(), run_dir, use=USE, created_at=AT)
     finally:

@@ -1,5 +1,6 @@
 """Reading a grader's reply: right or not at all."""
 
+import contextlib
 import json
 
 import pytest
@@ -87,18 +88,14 @@ def test_whatever_is_cut_off_the_end_is_never_read_as_the_other_verdict(
     whole = json.dumps({"met": met, "quote": "Take one tablet" if met else "", "reasoning": reasoning})
     text = before.replace("{", "(").replace("[", "(") + " " + whole
     text = text[: len(text) - cut] if cut else text
-    try:
+    with contextlib.suppress(Unreadable):
         assert read_criterion(text, ANSWER).met is met
-    except Unreadable:
-        pass
 
 
 @given(st.text(max_size=300))
 def test_any_text_is_read_or_refused(text: str) -> None:
-    try:
+    with contextlib.suppress(Unreadable):
         assert isinstance(read_criterion(text, text), Verdict)
-    except Unreadable:
-        pass
 
 
 def test_a_quote_must_stand_in_the_answer() -> None:
