@@ -84,7 +84,6 @@ def command(as_json: JsonOption = False) -> None:
     for run in paths["runs"]:
         print(f"run       {run}")
     print(f"report    {done.report}")
-    print(
-        f"Inspect   MEDLIVE_HOME={settings.home} medlive status | thread show SOURCE/ID | snapshot show {frozen.version}"
-    )
+    inspect = f"MEDLIVE_HOME={settings.home} medlive"
+    print(f"inspect   {inspect} status; {inspect} thread show SOURCE/ID")
     print(f"Done in {time.perf_counter() - started:.1f} s.")

@@ -62,7 +62,7 @@ def demo_settings(settings: Settings) -> Settings:
 
 
 async def run_demo(settings: Settings, say: Callable[[str], None]) -> Demo:
-    """Run the loop; `say` is told each stage as it begins. Raises CheckFailed when the snapshot does not verify."""
+    """Run the loop; `say` is told each stage as it begins. Raises CheckFailed when the snapshot fails."""
     done = Demo()
     settings = demo_settings(settings)
     was_running = embedded.status(settings.home).running

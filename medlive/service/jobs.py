@@ -47,7 +47,8 @@ def open_app(database: Database) -> procrastinate.App:
 async def defer_revisions(app: procrastinate.App, session: AsyncSession, revisions: Sequence[int]) -> int:
     """Defer a job for each revision in the session's own transaction; how many were not queued already."""
     deferred = 0
-    raw = await (await session.connection()).get_raw_connection()
+    connection = await session.connection()
+    raw = await connection.get_raw_connection()
     for revision in revisions:
         task = app.configure_task(
             CURATE,
@@ -57,7 +58,7 @@ async def defer_revisions(app: procrastinate.App, session: AsyncSession, revisio
         )
         try:
             # A duplicate lock aborts the transaction it happens in, so each job has a savepoint of its own.
-            async with session.begin_nested():
+            async with connection.begin_nested():
                 await task.defer_async(revision=revision)
         except exceptions.AlreadyEnqueued:
             continue
