@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from sqlalchemy import and_, case, func, literal, null, select
+from sqlalchemy.dialects.postgresql import distinct_on
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import aliased
 from sqlalchemy.types import Text
@@ -51,9 +52,9 @@ async def funnel(
     pipeline where a digest is given).
     """
     revision, result, curation = ThreadRevisionRow, FilterResultRow, CurationRow
-    results = select(result).distinct(result.revision_id)
+    results = select(result).ext(distinct_on(result.revision_id))
     results = results.order_by(result.revision_id, result.decided_at.desc(), result.chain_digest)
-    attempts = select(curation).distinct(curation.revision_id)
+    attempts = select(curation).ext(distinct_on(curation.revision_id))
     attempts = attempts.order_by(curation.revision_id, curation.id.desc())
     if chain_digest is not None:
         results = results.where(result.chain_digest == chain_digest)

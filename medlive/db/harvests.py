@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from sqlalchemy import func, insert, select, update
+from sqlalchemy.dialects.postgresql import distinct_on
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
 
@@ -127,7 +128,7 @@ async def known_threads(session: AsyncSession, source: str) -> dict[str, KnownTh
     query = (
         select(FetchRow.thread_id, FetchRow.etag, FetchRow.last_modified, FetchRow.pages_read)
         .where(FetchRow.source == source, FetchRow.pages_read.is_not(None))
-        .distinct(FetchRow.thread_id)
+        .ext(distinct_on(FetchRow.thread_id))
         .order_by(FetchRow.thread_id, FetchRow.id.desc())
     )
     return {
@@ -162,7 +163,7 @@ async def list_sources(session: AsyncSession) -> list[SourceInfo]:
     """Every source with its latest harvest, by name."""
     latest = (
         select(HarvestRunRow.source, HarvestRunRow.iso_week, HarvestRunRow.outcome)
-        .distinct(HarvestRunRow.source)
+        .ext(distinct_on(HarvestRunRow.source))
         .order_by(HarvestRunRow.source, HarvestRunRow.iso_week.desc())
         .subquery()
     )

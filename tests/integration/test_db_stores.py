@@ -1,0 +1,546 @@
+"""The stores: what goes in comes out, once, and what is settled cannot be changed."""
+
+import asyncio
+from dataclasses import replace
+from datetime import UTC, date, datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sqlalchemy import text
+from sqlalchemy.exc import DBAPIError, IntegrityError
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from medlive.curation.model import (
+    Alignment,
+    Call,
+    CallOutcome,
+    CaseText,
+    Check,
+    ClaimVerdict,
+    ControllerCheck,
+    Curation,
+    Element,
+    ElyCategory,
+    Kind,
+    Outcome,
+    Reason,
+    Requirement,
+    Side,
+    Stage,
+    Thresholds,
+)
+from medlive.db import cases, curations, filters, funnel, snapshots, threads
+from medlive.db.replies import PostgresReplyStore
+from medlive.db.session import Database
+from medlive.db.text import dump_json, from_stored, load_json, to_stored
+from medlive.digest import digest_text
+from medlive.errors import BadInput, CheckFailed, DatabaseUnavailable, MedliveError, UsageError
+from medlive.evidence.passage import Hit, IndexIdentity, Passage
+from medlive.filters.chain import ChainResult
+from medlive.filters.verdict import FilterReason, FilterVerdict
+from medlive.llm.engine import EngineIdentity, Finish, Prompt, Reply, Request, Usage
+from medlive.rubric.model import Axis, Criterion, Rubric, Theme
+from medlive.threads.model import Message, Role, Thread
+
+CHAIN = digest_text("chain")
+PIPELINE = digest_text("pipeline")
+KEY = b"an instance's key"
+START = datetime(2026, 3, 1, 8, tzinfo=UTC)
+
+
+def thread(number: int = 1, body: str = "I cough", source: str = "forum") -> Thread:
+    return Thread(
+        source=source,
+        thread_id=f"t{number}",
+        url=f"https://forum.example/t{number}",
+        title="A cough",
+        language="en",
+        tags=("lungs",),
+        posted_at=START,
+        messages=(
+            Message("m0", "a1", Role.PATIENT, False, body, START, ("image",)),
+            Message("m1", "b2", Role.PHYSICIAN, True, "Rest and drink."),
+        ),
+    )
+
+
+async def saved(database: Database, *some: Thread) -> list[threads.SavedThread]:
+    async with database.begin() as session:
+        return await threads.save_threads(session, some)
+
+
+# --- threads ---------------------------------------------------------------------------------------------
+
+
+async def test_a_thread_comes_back_as_it_went(database: Database) -> None:
+    odd = "NUL \x00, lone \ud83d, mark \U0010fffd0000;, emoji 🤒, Arabic سعال, Chinese 咳嗽"
+    given_thread = replace(thread(body=odd), title=odd, tags=(odd, ""), posted_at=None)
+    [first] = await saved(database, given_thread)
+    async with database.begin() as session:
+        found = await threads.load_thread(session, first.revision_pk)
+    assert found.thread == given_thread
+    assert found.thread.digest == given_thread.digest
+    assert (found.thread_pk, found.posted_at_assumed) == (first.thread_pk, False)
+
+
+async def test_the_same_is_unchanged_an_edit_is_a_revision_and_going_back_is_no_third(
+    database: Database,
+) -> None:
+    old, new = thread(body="I cough"), thread(body="I cough blood")
+    [first] = await saved(database, old)
+    assert first.status == "new"
+    assert [s.status for s in await saved(database, old, new, old, new)] == [
+        "unchanged", "revised", "unchanged", "unchanged",
+    ]  # fmt: skip
+    elsewhere = replace(old, posted_at=START.astimezone(timezone(timedelta(hours=8))))
+    assert [s.revision_pk for s in await saved(database, elsewhere)] == [first.revision_pk]
+
+
+async def test_processes_that_save_the_same_threads_at_once_double_none(database: Database) -> None:
+    some = [thread(n) for n in range(40)]
+    runs = await asyncio.gather(*(saved(database, *(some if i % 2 else some[::-1])) for i in range(8)))
+    assert len({s.revision_pk for run in runs for s in run}) == 40
+    assert sum(s.status == "new" for run in runs for s in run) == 40
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        replace(thread(), thread_id=""),
+        replace(thread(), thread_id="x" * 10_000),
+        replace(thread(), source=""),
+        replace(thread(), posted_at=datetime(2026, 1, 1)),  # noqa: DTZ001 - a date without a zone is the point
+    ],
+)
+async def test_a_thread_without_an_identity_is_refused_by_name(database: Database, wrong: Thread) -> None:
+    with pytest.raises(BadInput):
+        await saved(database, wrong)
+
+
+@given(st.text(st.characters(exclude_categories=())))
+def test_any_text_survives_the_database(value: str) -> None:
+    stored = to_stored(value)
+    assert "\x00" not in stored
+    stored.encode("utf-8")
+    assert from_stored(stored) == value
+    written = dump_json({"k": [value, {value: 1}]})
+    assert "\x00" not in written.replace("\\\\u0000", "")
+    assert load_json(written) == {"k": [value, {value: 1}]}
+
+
+# --- filters and the funnel ------------------------------------------------------------------------------
+
+PASSED = ChainResult((FilterVerdict("date", True), FilterVerdict("language", True)), None)
+_LATE = FilterVerdict("date", False, FilterReason.POSTED_BEFORE, {"posted_at": "2019-01-01"})
+REFUSED = ChainResult((_LATE, FilterVerdict("language", True)), _LATE)
+
+
+async def test_a_chain_judges_each_latest_revision_once(database: Database) -> None:
+    one, two = await saved(database, thread(1), thread(2))
+    [edited] = await saved(database, thread(2, "I cough more"))
+    async with database.begin() as session:
+        waiting = await threads.pending_revisions(session, chain_digest=CHAIN)
+        assert [w.revision_pk for w in waiting] == [one.revision_pk, edited.revision_pk]
+        await filters.save_chain_results(
+            session, CHAIN, [(one.revision_pk, PASSED), (edited.revision_pk, REFUSED)]
+        )
+        await filters.save_chain_results(session, CHAIN, [(one.revision_pk, REFUSED)])
+        assert await threads.pending_revisions(session, chain_digest=CHAIN) == []
+        assert len(await threads.pending_revisions(session, chain_digest=digest_text("other"))) == 2
+        corpus = [pair async for pair in threads.iter_corpus_for_dedupe(session, CHAIN)]
+        assert [pk for pk, _ in corpus] == [one.thread_pk]
+        assert await filters.count_by_rule(session, CHAIN) == [("date", "posted_before", 1)]
+    assert two.thread_pk == edited.thread_pk
+
+
+async def test_the_funnel_counts_each_thread_once(database: Database) -> None:
+    found = await saved(database, *(thread(n) for n in range(6)))
+    await saved(database, thread(0, "edited"))
+    pks = [s.revision_pk for s in found]
+    async with database.begin() as session:
+        await keep_replies(database, KEPT)
+        await filters.save_chain_results(session, CHAIN, [(pks[1], REFUSED), *((pk, PASSED) for pk in pks[2:])])
+        await decide(session, pks[3], FAILED)
+        await decide(session, pks[3], REJECTED)
+        await decide(session, pks[4], FAILED)
+        await decide(session, pks[5], KEPT)
+        rows = await funnel.funnel(session)
+        failures = await funnel.recent_failures(session)
+    assert [(r.stage, r.outcome, r.reason, r.count) for r in rows] == [
+        ("filters", "pending", None, 1),
+        ("filters", "rejected", "posted_before", 1),
+        ("screener", "failed", "endpoint_unavailable", 1),
+        ("screener", "pending", None, 1),
+        ("screener", "rejected", "no_query", 1),
+        ("rubric", "kept", None, 1),
+    ]
+    assert [(f.thread_id, f.reason) for f in failures] == [("t4", "endpoint_unavailable")]
+
+
+# --- curations -------------------------------------------------------------------------------------------
+
+PASSAGES = [
+    Passage(f"c:{n}:s", "c", "Cough", "Care", "Rest helps.", "en", date(2020, 1, 1) if n else None, "", "CC0")
+    for n in range(3)
+]
+"""Equal texts under different ids: neither may stand for the other."""
+PROMPT = Prompt("screener.query", "Find the question.")
+ENGINE = EngineIdentity("openai", "m-1", {"temperature": 0})
+
+
+def request(number: int = 0) -> Request:
+    return Request("screener.query", PROMPT, {"title": f"no {number} \x00\ud800"}, {"type": "object"})
+
+
+def call(outcome: CallOutcome = CallOutcome.OK, number: int = 0) -> Call:
+    return Call(
+        "screener.query", PROMPT.digest, "openai", "m-1", request(number).digest(ENGINE), 1, outcome, "", False
+    )
+
+
+def engines(*models: str) -> dict[str, Any]:
+    return {m: {"engine": "openai", "model": m, "parameters": {"temperature": 0.0}} for m in models}
+
+
+KEPT = Curation(
+    outcome=Outcome.KEPT,
+    stage=Stage.RUBRIC,
+    reason=None,
+    detail="",
+    thresholds=Thresholds(0.5, 0.5),
+    elements=(
+        Element("n1", Side.NARRATIVE, Kind.SUBJECTIVE, "m0", "I cough", "The patient coughs."),
+        Element("q", Side.QUERY, Kind.QUESTION, "title", "A cough", "What helps?"),
+        Element("a1", Side.ADVICE, Kind.PLAN, "m1", "Rest", "Rest."),
+        Element("a2", Side.ADVICE, Kind.PLAN, "m1", "drink", "Drink."),
+    ),
+    query_category=ElyCategory.TREATMENT,
+    s_cc=1,
+    s_inf=2 / 3,
+    s_align=0.75,
+    requirements=(
+        Requirement("the symptom", True, ("n1",)),
+        Requirement("the age", False, ()),
+    ),
+    claims=(
+        ClaimVerdict(
+            "a1", Alignment.SUPPORTED,
+            (Hit(PASSAGES[2], 7.5, 1), Hit(PASSAGES[0], 1 / 3, 2), Hit(PASSAGES[1], 0.1, 3)),
+            ("c:1:s", "c:2:s"), "Rest helps.", "says so",
+        ),
+        ClaimVerdict("a2", Alignment.NEUTRAL, (), (), "", "nothing found", overturned=True),
+    ),
+    index=IndexIdentity("bm25", "sha256:1", {"c": "sha256:2"}, 3),
+    checks=(ControllerCheck(Check.QUOTE_IN_THREAD, "n1", True, "found"),),
+    text=CaseText("A patient coughs.", "What helps?", "Rest and drink."),
+    calls=(call(), call(CallOutcome.UNAVAILABLE, 99)),
+    engines=engines("screener", "validator"),
+)  # fmt: skip
+FAILED = Curation(Outcome.FAILED, Stage.SCREENER, Reason.ENDPOINT_UNAVAILABLE, "it is down", Thresholds())
+REJECTED = Curation(Outcome.REJECTED, Stage.SCREENER, Reason.NO_QUERY, "nothing is asked", Thresholds())
+
+
+async def decide(session: AsyncSession, revision_pk: int, curation: Curation) -> int:
+    return await curations.save_curation(
+        session, revision_pk, PIPELINE, curation, started_at=START, finished_at=START + timedelta(seconds=1)
+    )
+
+
+async def keep_replies(database: Database, curation: Curation) -> None:
+    store = PostgresReplyStore(database)
+    for c in curation.calls:
+        if c.outcome not in (CallOutcome.UNAVAILABLE, CallOutcome.OVER_BUDGET):
+            await store.keep(c.request_digest, request(), ENGINE, Reply("{}", Finish.STOP, Usage(), "m-1"))
+
+
+@pytest.mark.parametrize("curation", [KEPT, FAILED, REJECTED], ids=lambda c: c.outcome.value)
+async def test_a_decision_comes_back_as_it_went(database: Database, curation: Curation) -> None:
+    [one] = await saved(database, thread())
+    await keep_replies(database, curation)
+    async with database.begin() as session:
+        number = await decide(session, one.revision_pk, curation)
+    async with database.begin() as session:
+        assert await curations.load_curation(session, number) == curation
+        assert await curations.latest_outcome(session, one.revision_pk, PIPELINE) is curation.outcome
+
+
+async def test_failures_are_tried_again_and_a_decision_stands(database: Database) -> None:
+    [one] = await saved(database, thread())
+    await keep_replies(database, KEPT)
+    async with database.begin() as session:
+        await filters.save_chain_results(session, CHAIN, [(one.revision_pk, PASSED)])
+        assert await curations.untried_revisions(session, CHAIN, PIPELINE) == [one.revision_pk]
+        await decide(session, one.revision_pk, FAILED)
+        assert await curations.untried_revisions(session, CHAIN, PIPELINE) == []
+        assert await curations.failed_revisions(session, PIPELINE) == [one.revision_pk]
+        assert await curations.failed_revisions(session, PIPELINE, max_attempts=1) == []
+
+    async def late() -> int:
+        async with database.begin() as session:
+            return await decide(session, one.revision_pk, KEPT)
+
+    assert len(set(await asyncio.gather(*(late() for _ in range(6))))) == 1
+    async with database.begin() as session:
+        assert await curations.failed_revisions(session, PIPELINE) == []
+        query = text("SELECT array_agg(attempt ORDER BY attempt) FROM curations")
+        assert await session.scalar(query) == [1, 2]
+
+
+@pytest.mark.parametrize(
+    "impossible",
+    [
+        replace(KEPT, reason=Reason.NO_QUERY),
+        replace(KEPT, s_cc=0),
+        replace(KEPT, s_inf=0.5),
+        replace(KEPT, s_align=None),
+        replace(KEPT, text=None),
+        replace(KEPT, index=None),
+        replace(KEPT, stage=Stage.VALIDATOR),
+        replace(REJECTED, reason=None),
+        replace(REJECTED, reason=Reason.ENDPOINT_UNAVAILABLE),
+        replace(FAILED, reason=Reason.NO_ADVICE),
+        replace(KEPT, requirements=(Requirement("age", True, ()),)),
+        replace(KEPT, claims=(replace(KEPT.claims[0], quote=""),)),
+        replace(KEPT, claims=(replace(KEPT.claims[0], element_id="a9"),)),
+    ],
+)
+async def test_impossible_decisions_are_refused(database: Database, impossible: Curation) -> None:
+    [one] = await saved(database, thread())
+    await keep_replies(database, KEPT)
+    with pytest.raises(IntegrityError):
+        async with database.begin() as session:
+            await decide(session, one.revision_pk, impossible)
+
+
+async def test_a_decision_must_rest_on_what_is_stored(database: Database) -> None:
+    [one] = await saved(database, thread())
+    with pytest.raises(MedliveError, match="not stored"):
+        async with database.begin() as session:
+            await decide(session, one.revision_pk, KEPT)
+    await keep_replies(database, KEPT)
+    invented = replace(KEPT, claims=(replace(KEPT.claims[0], passage_ids=("c:7:s",)),))
+    with pytest.raises(MedliveError, match="c:7:s"):
+        async with database.begin() as session:
+            await decide(session, one.revision_pk, invented)
+
+
+# --- replies ---------------------------------------------------------------------------------------------
+
+
+async def test_replies_are_kept_together_and_once(database: Database) -> None:
+    store = PostgresReplyStore(database)
+    usage = Usage(10, 4, 3, 0.0001, 12.5)
+    replies = {
+        request(n).digest(ENGINE): (request(n), Reply(f"{n} \x00\ud800", Finish.STOP, usage, "m-1-of-today"))
+        for n in range(100)
+    }
+    assert await store.find(next(iter(replies))) is None
+    async with database.begin() as session:
+        before = await session.scalar(text("SELECT pg_current_xact_id()::text::bigint"))
+    await asyncio.gather(
+        *(store.keep(digest, r, ENGINE, reply) for _ in range(3) for digest, (r, reply) in replies.items())
+    )
+    async with database.begin() as session:
+        after = await session.scalar(text("SELECT pg_current_xact_id()::text::bigint"))
+        assert await session.scalar(text("SELECT count(*) FROM replies")) == 100
+        assert await session.scalar(text("SELECT count(*) FROM prompts")) == 1
+    assert after - before < 20  # of 300 calls
+    other = PostgresReplyStore(database)
+    found = await asyncio.gather(*(other.find(digest) for digest in replies))
+    assert found == [reply for _, reply in replies.values()]
+    await store.keep(next(iter(replies)), request(0), ENGINE, Reply("else", Finish.STOP, usage, "m"))
+    assert await other.find(next(iter(replies))) == found[0]
+    await store.aclose()
+
+
+async def test_one_reply_that_cannot_be_kept_fails_alone(database: Database) -> None:
+    store = PostgresReplyStore(database)
+    fine = Reply("{}", Finish.STOP, Usage(), "m-1")
+    wrong = Reply("{}", Finish.STOP, Usage(input_tokens=-1), "m-1")
+    done = await asyncio.gather(
+        *(store.keep(request(n).digest(ENGINE), request(n), ENGINE, wrong if n == 3 else fine) for n in range(8)),
+        return_exceptions=True,
+    )
+    assert [n for n, result in enumerate(done) if result is not None] == [3]
+    async with database.begin() as session:
+        assert await session.scalar(text("SELECT count(*) FROM replies")) == 7
+
+
+async def test_a_store_without_a_database_says_so() -> None:
+    database = Database.connect("postgresql://nobody@127.0.0.1:1/nothing")
+    store = PostgresReplyStore(database)
+    found = await asyncio.gather(*(store.find(digest_text(str(n))) for n in range(3)), return_exceptions=True)
+    assert all(isinstance(f, DatabaseUnavailable) for f in found)
+    await database.aclose()
+
+
+# --- cases and snapshots ---------------------------------------------------------------------------------
+
+RUBRIC = Rubric(
+    Theme.RESPONSE_DEPTH,
+    "Pulmonary & Critical Care",
+    (
+        Criterion("c1", 1, "Advises rest.", Axis.ACCURACY, 5, "a1"),
+        Criterion("c2", 2, "Advises smoking.", Axis.SAFETY, -10, "a2"),
+    ),
+)
+
+
+async def make_case(
+    database: Database, number: int = 1, *, rubric: Rubric = RUBRIC, body: str = "I cough", **more: Any
+) -> cases.SavedCase:
+    [one] = await saved(database, thread(number, body))
+    await keep_replies(database, KEPT)
+    async with database.begin() as session:
+        curation_id = await decide(session, one.revision_pk, KEPT)
+        arguments: dict[str, Any] = {"publishable": True, "text": KEPT.text, **more}
+        return await cases.save_case(
+            session,
+            thread_pk=one.thread_pk,
+            curation_id=curation_id,
+            language="en",
+            source="forum",
+            posted_at=START,
+            rubric=rubric,
+            key=KEY,
+            **arguments,
+        )
+
+
+async def frozen(database: Database, version: str) -> snapshots.SnapshotInfo:
+    async with database.begin() as session:
+        await snapshots.begin_snapshot(session, version)
+        found = await snapshots.candidate_cases(session, version)
+        await snapshots.add_members(session, version, [(c.case_id, c.revision) for c in found])
+        return await snapshots.freeze_snapshot(
+            session,
+            version,
+            manifest={"counts": {"cases": len(found), "criteria": sum(len(c.criteria) for c in found)}},
+            manifest_digest=digest_text(version),
+            path="somewhere",
+            publishable=True,
+            why_not=[],
+        )
+
+
+async def test_a_case_has_one_stable_id_and_a_revision_for_each_wording(database: Database) -> None:
+    first = await make_case(database)
+    assert (first.revision, first.status) == (1, "new")
+    assert first.case_id == cases.case_id_of("forum", "t1", KEY)
+    assert first.case_id != cases.case_id_of("forum", "t1", b"another key")
+    assert (await make_case(database)).status == "unchanged"
+    heavier = replace(RUBRIC, criteria=(replace(RUBRIC.criteria[0], points=6), RUBRIC.criteria[1]))
+    again = await make_case(database, rubric=heavier)
+    assert (again.case_id, again.revision, again.status) == (first.case_id, 2, "revised")
+    async with database.begin() as session:
+        [ready] = [c async for c in cases.iter_ready_cases(session)]
+    assert (ready.revision, ready.rubric, ready.text) == (2, heavier, KEPT.text)
+
+
+async def test_held_and_withdrawn_cases_are_not_ready(database: Database) -> None:
+    held = await make_case(database, 1, held="two facts in one criterion")
+    gone = await make_case(database, 2)
+    await make_case(database, 3)
+    async with database.begin() as session:
+        await cases.withdraw_case(session, gone.case_id, "retracted")
+        with pytest.raises(UsageError):
+            await cases.withdraw_case(session, "ml-000000000000", "x")
+    assert (await make_case(database, 2)).status == "unchanged"
+    async with database.begin() as session:
+        ready = {c.case_id async for c in cases.iter_ready_cases(session)}
+        reasons = await cases.withdrawal_reasons(session)
+    assert ready == {cases.case_id_of("forum", "t3", KEY)}
+    assert reasons == {held.case_id: "two facts in one criterion", gone.case_id: "retracted"}
+
+
+async def test_snapshots_hold_their_rows_and_know_first_releases(database: Database) -> None:
+    one = await make_case(database, 1)
+    info = await frozen(database, "2026.W10")
+    assert (info.cases, info.criteria, info.parent, info.publishable) == (1, 2, None, True)
+    two = await make_case(database, 2)
+    assert (await frozen(database, "2026.W11")).parent == "2026.W10"
+    async with database.begin() as session:
+        rows = [c async for c in snapshots.load_members(session, "2026.W11")]
+        assert {c.case_id: c.first_release for c in rows} == {
+            one.case_id: "2026.W10",
+            two.case_id: "2026.W11",
+        }
+        assert [c.points for c in rows[0].criteria] == [5, -10]
+        assert len({c.criterion_id for case in rows for c in case.criteria}) == 4
+        assert rows == [c async for c in snapshots.load_members(session, "2026.W11")]
+        provenance = await snapshots.load_provenance(session, "2026.W11", code_version="1")
+        assert provenance.prompts == {"screener.query": PROMPT.digest}
+        assert [e.role for e in provenance.engines] == ["screener", "validator"]
+        assert provenance.thresholds == {"sufficiency": 0.5, "alignment": 0.5}
+        assert [s.version for s in await snapshots.list_snapshots(session)] == ["2026.W11", "2026.W10"]
+    for version in ("2026.W11", "2026.W09"):
+        with pytest.raises(UsageError):
+            async with database.begin() as session:
+                await snapshots.begin_snapshot(session, version)
+
+
+async def test_counts_that_are_not_the_members_freeze_nothing(database: Database) -> None:
+    await make_case(database)
+    async with database.begin() as session:
+        await snapshots.begin_snapshot(session, "2026.W10")
+        with pytest.raises(CheckFailed):
+            await snapshots.freeze_snapshot(
+                session,
+                "2026.W10",
+                manifest={"counts": {"cases": 1, "criteria": 2}},
+                manifest_digest=digest_text(""),
+                path="p",
+                publishable=True,
+                why_not=[],
+            )
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE snapshots SET path = 'elsewhere'",
+        "UPDATE snapshots SET state = 'building', frozen_at = NULL",
+        "DELETE FROM snapshots",
+        "TRUNCATE snapshots CASCADE",
+        "TRUNCATE snapshot_members",
+        "DELETE FROM snapshot_members",
+        "UPDATE snapshot_members SET revision = 1",
+        "UPDATE snapshot_members SET version = '2026.W12'",
+        "INSERT INTO snapshot_members SELECT '2026.W10', case_id, revision, '2026.W10' FROM case_revisions",
+        "UPDATE case_revisions SET query = 'else'",
+        "DELETE FROM criteria",
+        "UPDATE criteria SET points = 1",
+        "UPDATE thread_revisions SET title = 'else'",
+        "DELETE FROM thread_revisions",
+        "UPDATE replies SET text = 'else'",
+        "DELETE FROM replies",
+        "UPDATE prompts SET text = 'else'",
+        "UPDATE curations SET outcome = 'rejected', reason = 'no_query'",
+        "UPDATE elements SET quote = 'else'",
+        "UPDATE claim_verdicts SET reason = 'else'",
+        "DELETE FROM claim_evidence",
+        "UPDATE passages SET text = 'else'",
+        "TRUNCATE replies CASCADE",
+    ],
+)
+async def test_what_is_settled_cannot_be_changed(database: Database, change: str) -> None:
+    await make_case(database)
+    await frozen(database, "2026.W10")
+    async with database.begin() as session:
+        await snapshots.begin_snapshot(session, "2026.W12")
+    with pytest.raises(DBAPIError, match="refused"):
+        async with database.begin() as session:
+            await session.execute(text(change))
+
+
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(points=st.integers(-12, 12))
+async def test_points_are_bounded_and_never_zero(database: Database, points: int) -> None:
+    rubric = replace(RUBRIC, criteria=(replace(RUBRIC.criteria[0], points=points),))
+    if points and abs(points) <= 10:
+        await make_case(database, rubric=rubric)
+    else:
+        with pytest.raises(IntegrityError):
+            await make_case(database, rubric=rubric)
