@@ -8,6 +8,7 @@ drugs stay.
 import hashlib
 import hmac
 import re
+from bisect import bisect_left
 from collections.abc import Iterator
 from enum import StrEnum
 from functools import lru_cache
@@ -142,6 +143,7 @@ _PLACE: Final = re.compile(
     r"|\b(?P<street>\d{1,5}\s(?:[A-Z][a-z]+\s){1,3}(?:Street|St|Road|Rd|Avenue|Ave|Lane|Drive|Boulevard|Blvd))\b"
 )
 _PHONE_REGIONS: Final = {"zh": ("CN", "TW", "HK"), "en": ("US", "IN", "GB", "PK", "AU")}
+_ROUNDS: Final = 8
 
 
 def keyed_handle(handle: str, key: bytes) -> str:
@@ -285,18 +287,29 @@ def find_identifiers(text: str, language: str | None) -> list[Identifier]:
     Needs the extra `service` only where a text holds long numbers.
     """
     found = sorted(_candidates(text, language), key=lambda c: (c[1] - c[2], c[1]))
-    taken: list[Identifier] = []
+    taken: list[Identifier] = []  # in order of place
+    starts: list[int] = []
     for kind, start, end in found:
-        if end > start and not any(start < t.end and t.start < end for t in taken):
-            taken.append(Identifier(kind, start, end, text[start:end]))
-    return sorted(taken, key=lambda i: i.start)
+        at = bisect_left(starts, end)
+        if end > start and (at == 0 or taken[at - 1].end <= start):
+            taken.insert(at, Identifier(kind, start, end, text[start:end]))
+            starts.insert(at, start)
+    return taken
 
 
 def redact(text: str, language: str | None) -> str:
-    """The text with each identifier replaced by its kind in brackets: [name], [phone], [place], …"""
-    parts: list[str] = []
-    at = 0
-    for identifier in find_identifiers(text, language):
-        parts += [text[at : identifier.start], f"[{identifier.kind.value}]"]
-        at = identifier.end
-    return "".join([*parts, text[at:]])
+    """The text with each identifier replaced by its kind in brackets: [name], [phone], [place], …
+
+    What only shows once its neighbour is gone ("Dr. SmithDr. Jones") is replaced too.
+    """
+    for _ in range(_ROUNDS):
+        found = find_identifiers(text, language)
+        if not found:
+            break
+        parts: list[str] = []
+        at = 0
+        for identifier in found:
+            parts += [text[at : identifier.start], f"[{identifier.kind.value}]"]
+            at = identifier.end
+        text = "".join([*parts, text[at:]])
+    return text

@@ -1,0 +1,96 @@
+"""Handles are hashed; identifiers of people go, clinical words stay."""
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from medlive.threads.deidentify import find_identifiers, keyed_handle, redact
+
+
+def test_a_handle_is_keyed_and_stable() -> None:
+    first = keyed_handle("jane_doe", b"key")
+    assert first == keyed_handle("jane_doe", b"key") != keyed_handle("jane_doe", b"other")
+    assert first.startswith("u_")
+    assert "jane" not in first
+    assert keyed_handle(first, b"key") == first
+    assert [keyed_handle(r, b"key") for r in ("asker", "physician")] == ["asker", "physician"]
+    with pytest.raises(ValueError, match="key"):
+        keyed_handle("jane", b"")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Dr. Anil Kumar told me", "Dr. [name] told me"),
+        ("My name is Rahul and I cough", "My name is [name] and I cough"),
+        ("I am Priya, 27 years old", "I am [name], 27 years old"),
+        ("Thanks,\nJohn Smith", "Thanks,\n[name]"),
+        ("mail a.b+c@x-y.co.uk or www.example.com/q?x=1.", "mail [email] or [url]."),
+        ("call +44 20 7946 0958 or (415) 555-2671", "call [phone] or [phone]"),
+        ("DOB: 12/03/1980, MRN: 00123456", "DOB: [date of birth], MRN: [record number]"),
+        ("SSN 536-90-4399, ask @some_one", "SSN [id number], ask [handle]"),
+        ("seen at Apollo Hospital in Mumbai", "seen at [place] in [place]"),
+        ("张大夫您好，我叫王小明，男", "[name]大夫您好，我叫[name]，男"),
+        ("谢谢李医生，电话13812345678", "谢谢[name]医生，电话[phone]"),
+        ("微信：abc_12345，QQ 1234567", "微信：[wechat/qq]，QQ [wechat/qq]"),
+        ("身份证11010519491231002X，住院号：A0012345", "身份证[id number]，住院号：[record number]"),
+        ("我在灌云县人民医院看的", "我在[place]看的"),
+        ("北京大学肿瘤医院，住在杭州市西湖区", "[place]，住在[place]"),
+        ("坐G1234次高铁，出生日期：1985年3月2日", "坐[record number]次高铁，出生日期：[date of birth]"),
+    ],
+)
+def test_identifiers_are_replaced_by_their_kind(text: str, expected: str) -> None:
+    assert redact(text, None) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Crohn's disease, Parkinson disease, Hashimoto thyroiditis, Down syndrome, Lou Gehrig disease",
+        "Dr said it is fine. Hi Doctor, thank you Doctor. I am Diabetic, 24 years old",
+        "WBC 5600 7800, 120/80 98 97 96, FSH 4.5 E2 123456, dose 500 mg 1000 mg 1500 mg",
+        "Glasgow coma scale 15, General Hospital, the clinic, Emergency Hospital",
+        "白血病，高血压，黄体酮，马应龙，安宫牛黄丸，何杰金淋巴瘤，帕金森",
+        "主治医生、全科医生、地方医生、当时医生说，和医生交流，请医生看看，健康医生，老主任，科主任",
+        "病区，心前区，疫区，省人民医院，市医院，武汉肺炎，哈密瓜，医保定点",
+        "2020-03-21 2020年3月21日 体温37.5 血压120/80",
+    ],
+)
+def test_clinical_words_and_values_stay(text: str) -> None:
+    assert redact(text, None) == text
+
+
+_PIECES = st.sampled_from(
+    [
+        "Dr. Smith",
+        "王医生",
+        "13812345678",
+        "a@b.com",
+        "我叫李雷",
+        "@me_too",
+        "5 mg",
+        "。",
+        " ",
+        "\n",
+        "Hi Anna,",
+        "DOB: 1/2/1980",
+        "北京协和医院",
+        "www.a.com",
+    ]
+)
+
+
+@given(st.lists(_PIECES, max_size=10).map("".join))
+def test_redacting_is_idempotent_and_spans_are_exact(text: str) -> None:
+    found = find_identifiers(text, "en")
+    assert all(text[i.start : i.end] == i.text for i in found)
+    assert all(a.end <= b.start for a, b in pairwise(found))
+    once = redact(text, "en")
+    assert redact(once, "en") == once
+
+
+@given(st.text(max_size=150))
+def test_no_text_breaks_it(text: str) -> None:
+    redact(text, None)
