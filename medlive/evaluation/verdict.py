@@ -14,7 +14,7 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from medlive.evaluation.tasks import GradeReply, RubricGradeItem
-from medlive.threads.normalise import contains_quote, fold
+from medlive.threads.normalise import contains_quote, fold, strip_unstorable
 
 MOST_REPLY: Final = 400_000
 _MOST_OBJECTS: Final = 300
@@ -48,7 +48,7 @@ def read_criterion(text: str, answer: str) -> Verdict:
         value = value[0]
     if not isinstance(value, dict):
         raise Unreadable("the reply is no JSON object")
-    fields = {"quote": "", "reasoning": ""} | {k: v for k, v in value.items() if k not in _HARMLESS}
+    fields = _fields(value, _HARMLESS)
     try:
         reply = GradeReply.model_validate(fields)
     except ValidationError as exc:
@@ -74,9 +74,7 @@ def read_rubric(text: str, ids: Sequence[str], answer: str) -> dict[str, Verdict
         if given in found:
             found[given] = "the reply grades it more than once"
             continue
-        fields = {"quote": "", "reasoning": ""} | {
-            k: v for k, v in item.items() if k == "id" or k not in _HARMLESS
-        }
+        fields = _fields(item, _HARMLESS - {"id"})
         try:
             graded = RubricGradeItem.model_validate(fields)
             found[given] = _certain(Verdict(graded.met, graded.quote, graded.reasoning), answer)
@@ -85,6 +83,12 @@ def read_rubric(text: str, ids: Sequence[str], answer: str) -> dict[str, Verdict
         except Unreadable as exc:
             found[given] = str(exc)
     return {given: found.get(given, "the reply does not grade it") for given in ids}
+
+
+def _fields(value: dict[str, Any], without: frozenset[str]) -> dict[str, Any]:
+    """An entry's fields: a quote or reasoning that it lacks is "", and texts hold no lone surrogate or NUL."""
+    given = {k: strip_unstorable(v) if isinstance(v, str) else v for k, v in value.items() if k not in without}
+    return {"quote": "", "reasoning": ""} | given
 
 
 def _first(exc: ValidationError) -> str:

@@ -23,6 +23,7 @@ RIGHT = [
     ("a list of one", f"[{FALSE}]", False),
     ("the question repeated", '{"question": "Is \\"it\\" said?", "met": false, "reasoning": "no"}', False),
     ("no quote needed when unmet", '{"met": false}', False),
+    ("half a character", '{"met": false, "reasoning": "a \\ud800 b \\u0000"}', False),
     ("a fence that is never closed", f"```json\n{TRUE}", True),
     ("spaces and line ends", f"\n\n  {TRUE}  \n", True),
     ("a quote of other width and case", '{"met": true, "quote": "ＳＴＯＰ  if you feel  DIZZY"}', True),
