@@ -81,7 +81,9 @@ def _markers(text: str, pattern: re.Pattern[str], stops: str) -> dict[int, int]:
         at = match.start()
         while at > 0 and text[at - 1] in " \t　":
             at -= 1
-        opens = at == 0 or text[at - 1] in "\r\n" or (text[at - 1] in stops and number <= 20)
+        # "4.18." is one number and a stop, not the 18th item after a 4.
+        decimal = at == match.start() and at > 1 and text[at - 1] == "." and text[at - 2].isdigit()
+        opens = at == 0 or text[at - 1] in "\r\n" or (text[at - 1] in stops and number <= 20 and not decimal)
         if number == expected and expected > 1:
             if pending is not None:
                 found[pending.start()] = pending.end()
