@@ -19,6 +19,8 @@ _HAN: Final = re.compile(r"[一-鿿]")
 _FUNCTION: Final = frozenset(
     "a an the is are was were be been to of in on at for and or that this it i he she they".split()
 )
+_FRAME: Final = re.compile(r"(?:About|关于)\s*[\"“](.+)[\"”]\s*[:：]\s*(.+)", re.DOTALL)
+"""A question with the complaint it is about; see `query`."""
 _FRAME_WORDS: Final = frozenset(("about", "asked", "the", "patient"))
 _FRAME_HAN: Final = frozenset("关于问答：")
 
@@ -29,6 +31,8 @@ def _unsupported(statement: str, quote: str, context: str) -> str:
     wider = source + " " + plain(context)
     if said == source:
         return ""
+    if (frame := _FRAME.match(statement.strip())) and all(plain(part) in wider for part in frame.groups()):
+        return ""  # both parts stand in the thread word for word, negations and numbers included
     numbers = set(_NUMBER.findall(said)) - set(_NUMBER.findall(wider))
     if numbers:
         return f"Numbers that the quote does not hold: {', '.join(sorted(numbers)[:5])}."
