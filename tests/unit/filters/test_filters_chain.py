@@ -1,0 +1,184 @@
+"""Each rule keeps out what it is named after, and nothing beside it."""
+
+import json
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from medlive.filters.chain import FilterChain
+from medlive.filters.codebooks import load_codebook
+from medlive.filters.rules import RULES
+from medlive.filters.settings import FilterSettings
+from medlive.filters.verdict import FilterReason, FilterVerdict
+from medlive.threads.dedupe import Match
+from medlive.threads.model import Message, Role, Thread
+
+NOW = datetime(2025, 6, 1, tzinfo=UTC)
+CHAIN = FilterChain(FilterSettings(), load_codebook())
+REPLY = "This looks like a viral cough. Drink enough, and see a physician if the fever stays over three days."
+ASK = "I have had a dry cough and a fever of 38.5 °C since Monday. Should I take an antibiotic?"
+
+
+def thread(ask: str = ASK, reply: str = REPLY, **changes: object) -> Thread:
+    made = Thread(
+        source="test",
+        thread_id="1",
+        url="https://forum.example/threads/cough-and-fever.12/",
+        title="Cough and fever",
+        language="en",
+        tags=("cough",),
+        posted_at=datetime(2025, 3, 1, tzinfo=UTC),
+        messages=(
+            Message("m0", "u_0", Role.PATIENT, False, ask),
+            Message("m1", "u_1", Role.PHYSICIAN, True, reply),
+        ),
+    )
+    return replace(made, **changes)  # type: ignore[arg-type]
+
+
+def reason(subject: Thread, duplicate_of: Match | None = None) -> FilterReason | None:
+    rejected = CHAIN.judge(subject, duplicate_of=duplicate_of, now=NOW).rejected_by
+    return rejected.reason if rejected else None
+
+
+def test_a_clinical_thread_passes_every_rule_in_both_languages() -> None:
+    result = CHAIN.judge(thread(), duplicate_of=None, now=NOW)
+    assert result.passed
+    assert [v.rule for v in result.verdicts] == [rule.__name__ for rule in RULES]
+    chinese = thread(
+        "咳嗽三天，体温38.5度，需要吃抗生素吗？",
+        "考虑病毒感染，多喝水，三天不退烧到医院看。",
+        title="咳嗽",
+        language="zh",
+    )
+    assert reason(chinese) is None
+
+
+def _with(text: str, *, role: Role = Role.PATIENT, verified: bool = False, media: tuple[str, ...] = ()) -> Message:
+    return Message("m9", "u_9", role, verified, text, None, media)
+
+
+@pytest.mark.parametrize(
+    ("subject", "expected"),
+    [
+        (thread(messages=()), FilterReason.EMPTY_THREAD),
+        (thread(" \n"), FilterReason.EMPTY_THREAD),
+        (thread(ASK + " and a cough" * 20_000), FilterReason.TOO_LONG),
+        (thread(posted_at=None), FilterReason.POSTED_UNKNOWN),
+        (thread(posted_at=datetime(2022, 12, 31, tzinfo=UTC)), FilterReason.POSTED_BEFORE),
+        (thread(posted_at=NOW + timedelta(days=3)), FilterReason.POSTED_IN_FUTURE),
+        (thread(tags=("Pre-Medical [ MD ]",)), FilterReason.NOT_CLINICAL),
+        (thread(tags=("求职招聘",)), FilterReason.NOT_CLINICAL),
+        (thread(url="https://x.example/forums/pre-medical-md.10/t.5/"), FilterReason.NOT_CLINICAL),
+        (thread(messages=(_with(ASK, media=("image",)), thread().messages[1])), FilterReason.NOT_TEXT_ONLY),
+        (thread(ASK + " (Attachment removed to protect the patient's identity.)"), FilterReason.NOT_TEXT_ONLY),
+        (thread(ASK + " I have attached my reports."), FilterReason.NOT_TEXT_ONLY),
+        (thread("咳嗽三天，检查结果如图，怎么办？", "考虑肺炎，要住院治疗。"), FilterReason.NOT_TEXT_ONLY),
+        (thread("cough " + "!?*=" * 200), FilterReason.NON_ALPHANUMERIC),
+        (thread("Tengo tos y fiebre desde hace tres días, ¿qué puedo tomar para la tos?"), FilterReason.LANGUAGE),
+        (thread(ASK, "考虑病毒感染，多喝水，三天不退烧到医院看。"), FilterReason.LANGUAGE),
+        (
+            thread("Where can I park my car?", "Behind the house.", title="Parking", tags=()),
+            FilterReason.NO_CODEBOOK_TERM,
+        ),
+        (thread(messages=(thread().messages[0], _with(REPLY, role=Role.OTHER))), FilterReason.NO_VERIFIED_REPLY),
+        (
+            thread(messages=(thread().messages[0], _with(REPLY, role=Role.PHYSICIAN))),
+            FilterReason.NO_VERIFIED_REPLY,
+        ),
+        (thread(ASK, "Hello, thanks for your query. Regards, take care."), FilterReason.NO_VERIFIED_REPLY),
+        (thread("咳嗽三天怎么办？", "您好，谢谢您的咨询！祝早日康复"), FilterReason.NO_VERIFIED_REPLY),
+        (thread("I hate all immigrants, they gave me a cough"), FilterReason.UNSAFE_CONTENT),
+        (thread("How do I make meth at home without a cough?"), FilterReason.UNSAFE_CONTENT),
+        (thread("怎么制作冰毒不会咳嗽？", "考虑病毒感染，多喝水。"), FilterReason.UNSAFE_CONTENT),
+        (thread(ASK + " My name is Anna Smith, DOB: 12/03/1980."), FilterReason.REIDENTIFICATION_RISK),
+        (
+            thread("我叫王小明，电话13812345678，咳嗽怎么办？", "考虑病毒感染，多喝水。"),
+            FilterReason.REIDENTIFICATION_RISK,
+        ),
+    ],
+)
+def test_what_a_rule_keeps_out(subject: Thread, expected: FilterReason) -> None:
+    assert reason(subject) is expected
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        "I took cough pills to kill the bacteria, and my mother has mental retardation. How to treat poison ivy?",
+        "I feel suicidal and depressed, my doctor Dr. Smith gave me sertraline. What else can I do?",
+        "My chest x-ray was normal and the picture is confusing: cough, no fever. What can it be?",
+        "In March I had a cough, I am Indian, 24 years old, BP 120/80, WBC 5600. Is it serious?",
+    ],
+)
+def test_what_no_rule_may_keep_out(ask: str) -> None:
+    assert reason(thread(ask)) is None
+
+
+def test_a_duplicate_names_what_it_repeats() -> None:
+    result = CHAIN.judge(thread(), duplicate_of=Match("a:1", 0.91, False), now=NOW)
+    assert result.rejected_by == FilterVerdict(
+        "duplicate", False, FilterReason.DUPLICATE, {"of": "a:1", "kind": "near", "similarity": 0.91}
+    )
+
+
+def test_every_rule_is_evaluated_and_the_first_failure_decides() -> None:
+    bad = thread("Where can I park?", "ok", title="Parking", tags=("careers",), posted_at=None)
+    result = CHAIN.judge(bad, duplicate_of=Match("a:1", 1.0, True), now=NOW)
+    failed = [v.reason for v in result.verdicts if not v.passed]
+    assert len(result.verdicts) == len(RULES)
+    assert failed == [
+        FilterReason.POSTED_UNKNOWN,
+        FilterReason.NOT_CLINICAL,
+        FilterReason.NO_CODEBOOK_TERM,
+        FilterReason.DUPLICATE,
+        FilterReason.NO_VERIFIED_REPLY,
+    ]
+    assert result.rejected_by is not None
+    assert result.rejected_by.reason is FilterReason.POSTED_UNKNOWN
+
+
+def test_evidence_of_a_risk_names_no_person() -> None:
+    result = CHAIN.judge(thread(ASK + " My name is Anna Smith, DOB: 12/03/1980."), duplicate_of=None, now=NOW)
+    assert result.rejected_by is not None
+    told = json.dumps(dict(result.rejected_by.evidence))
+    assert "Anna" not in told
+    assert "1980" not in told
+    assert result.rejected_by.evidence["found"] == "date of birth, name"
+
+
+def test_the_digest_names_settings_and_codebook() -> None:
+    other = FilterChain(FilterSettings(max_characters=150_000), CHAIN.codebook)
+    assert CHAIN.digest == FilterChain(FilterSettings(), CHAIN.codebook).digest != other.digest
+
+
+@given(st.text(st.characters(exclude_categories=()), max_size=200), st.text(max_size=100))
+def test_no_text_breaks_the_chain_and_evidence_is_json(ask: str, reply: str) -> None:
+    result = CHAIN.judge(thread(ask, reply), duplicate_of=None, now=NOW)
+    json.dumps([dict(v.evidence) for v in result.verdicts])
+    assert all(v.passed is (v.reason is None) for v in result.verdicts)
+
+
+def test_a_verdict_without_its_reason_cannot_be_made() -> None:
+    with pytest.raises(ValueError, match="reason"):
+        FilterVerdict("language", False)
+
+
+def test_real_threads_are_mostly_clinical() -> None:
+    folder = Path(__file__).resolve().parents[4] / "shared" / "realdata" / "threads"
+    if not folder.is_dir():
+        pytest.skip("no real threads beside this checkout (shared/realdata)")
+    from medlive.sources.files import ImportedThread, read_threads
+
+    for name, least in (("icliniq.threads.jsonl", 0.9), ("haodf.threads.jsonl", 0.8)):
+        read = read_threads(folder / name, assume_posted_at=NOW - timedelta(days=60), handle_key=b"k")
+        results = [
+            CHAIN.judge(item.thread, duplicate_of=None, now=NOW)
+            for item in read
+            if isinstance(item, ImportedThread)
+        ]
+        assert sum(r.passed for r in results) > least * len(results)
