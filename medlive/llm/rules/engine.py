@@ -5,13 +5,24 @@ It extracts and compares words; it makes no clinical judgement, and whatever it 
 
 import json
 from collections.abc import Callable
+from importlib.resources import files
 from typing import Any, Final
 
+from medlive.digest import digest_bytes, digest_json
 from medlive.errors import UsageError
 from medlive.llm.engine import EngineIdentity, Finish, Reply, Request, Usage
 from medlive.llm.rules import controller, grader, rubric, screener, validator
 
-VERSION: Final = "1"
+
+def _version() -> str:
+    """Eight digits of the rules' own source and word lists: other rules are another engine."""
+    here = files(__package__)
+    folders = [here, here / "data"]
+    found = sorted((f.name, f.read_bytes()) for d in folders for f in d.iterdir() if f.is_file())
+    return digest_json([[name, digest_bytes(data)] for name, data in found])[7:15]
+
+
+VERSION: Final = _version()
 
 ANSWERS: Final[dict[str, Callable[[dict[str, Any]], dict[str, Any]]]] = {
     **screener.ANSWERS,
