@@ -290,6 +290,15 @@ async def test_no_more_than_the_agreed_calls_are_under_way() -> None:
         assert endpoint.most_under_way == 5
 
 
+async def test_waiting_for_a_turn_is_not_waiting_for_the_endpoint() -> None:
+    async with bad_endpoint([slow(0.1, ok(GOOD))]) as endpoint:
+        asker = engine(endpoint.url, concurrency=2, timeout_s=0.5, max_retries=0)
+        replies = await asyncio.gather(*(asker.answer(REQUEST) for _ in range(20)))
+        await asker.aclose()
+        assert endpoint.asked == 20
+        assert max(reply.usage.latency_ms for reply in replies) < 500
+
+
 async def test_a_candidate_is_asked_plainly() -> None:
     async with bad_endpoint([ok("Rest.")]) as endpoint:
         asker = engine(endpoint.url)
@@ -362,4 +371,6 @@ def test_every_reply_has_a_schema_that_strict_mode_accepts(reply: type[BaseModel
 @given(st.sampled_from(["title", "description", "default", "minLength", "properties", "$defs"]))
 def test_a_property_may_be_named_like_a_keyword(name: str) -> None:
     schema = {"type": "object", "properties": {name: {"type": "string", "title": "T"}}}
-    assert strict_schema(schema)["properties"] == {name: {"type": "string"}}
+    strict = strict_schema(schema)
+    assert strict["properties"] == {name: {"type": "string"}}
+    assert (strict["additionalProperties"], strict["required"]) == (False, [name])
