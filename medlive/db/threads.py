@@ -5,13 +5,14 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from sqlalchemy import and_, exists, func, insert, select
+from sqlalchemy import and_, exists, select, text
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import aliased
 from sqlalchemy.sql.elements import ColumnElement
 
 from medlive.db.tables import FilterResultRow, SourceKind, SourceRow, ThreadRevisionRow, ThreadRow
+from medlive.db.text import dump_json, to_stored
 from medlive.errors import BadInput, MedliveError
 from medlive.threads.model import Message, Role, Thread
 
@@ -46,6 +47,38 @@ class PendingRevision:
 
     thread_pk: int
     revision_pk: int
+
+
+# One statement's text whatever the number of rows: writing out thousands of parameters took most of the time.
+_UPSERT_THREADS = text(
+    "INSERT INTO threads (source, thread_id, url) "
+    "SELECT * FROM unnest(CAST(:sources AS text[]), CAST(:ids AS text[]), CAST(:urls AS text[])) "
+    "ON CONFLICT (source, thread_id) DO UPDATE "
+    "SET url = excluded.url, last_seen_at = greatest(now(), threads.last_seen_at) "
+    "RETURNING id, source, thread_id"
+)
+_REVISION_COLUMNS = {
+    "thread_id": "int",
+    "revision": "int",
+    "digest": "text",
+    "title": "text",
+    "language": "text",
+    "tags": "text",
+    "posted_at": "timestamptz",
+    "posted_at_assumed": "bool",
+    "messages": "text",
+    "fetch_id": "int",
+    "import_run_id": "int",
+}
+_INSERT_REVISIONS = text(
+    f"INSERT INTO thread_revisions ({', '.join(_REVISION_COLUMNS)}) "
+    "SELECT thread_id, revision, digest, title, language, "
+    "ARRAY(SELECT jsonb_array_elements_text(CAST(tags AS jsonb))), posted_at, posted_at_assumed, "
+    "CAST(messages AS jsonb), fetch_id, import_run_id "
+    f"FROM unnest({', '.join(f'CAST(:{name} AS {kind}[])' for name, kind in _REVISION_COLUMNS.items())}) "
+    f"AS given ({', '.join(_REVISION_COLUMNS)}) "
+    "RETURNING id, thread_id, digest"
+)
 
 
 async def save_thread(
@@ -213,17 +246,18 @@ async def _save_batch(
     import_run_id: int | None,
     fetch_ids: Sequence[int | None],
 ) -> list[SavedThread]:
-    keys = [(t.source, t.thread_id) for t in threads]
-    urls = dict(zip(keys, (t.url for t in threads), strict=True))
+    # As the columns hold them: a key is compared with what comes back.
+    keys = [(to_stored(t.source), to_stored(t.thread_id)) for t in threads]
+    urls = sorted(dict(zip(keys, (to_stored(t.url) for t in threads), strict=True)).items())
     # The rows are locked here, in one order for everybody: who comes second waits, and sees what was added.
-    statement = upsert(ThreadRow).values(
-        [{"source": s, "thread_id": i, "url": url} for (s, i), url in sorted(urls.items())]
+    returned = await session.execute(
+        _UPSERT_THREADS,
+        {
+            "sources": [source for (source, _), _ in urls],
+            "ids": [thread_id for (_, thread_id), _ in urls],
+            "urls": [url for _, url in urls],
+        },
     )
-    statement = statement.on_conflict_do_update(
-        index_elements=["source", "thread_id"],
-        set_={"url": statement.excluded.url, "last_seen_at": func.greatest(func.now(), ThreadRow.last_seen_at)},
-    )
-    returned = await session.execute(statement.returning(ThreadRow.id, ThreadRow.source, ThreadRow.thread_id))
     pks = {(source, thread_id): pk for pk, source, thread_id in returned}
 
     row = ThreadRevisionRow
@@ -236,7 +270,7 @@ async def _save_batch(
         known.setdefault(thread_pk, {})[digest] = revision_pk
         latest[thread_pk] = max(latest.get(thread_pk, 0), revision)
 
-    rows: list[dict[str, Any]] = []
+    rows: list[tuple[Any, ...]] = []
     plan: list[tuple[int, str, Literal["new", "revised", "unchanged"]]] = []
     for thread, key, is_assumed, fetch_id in zip(threads, keys, assumed, fetch_ids, strict=True):
         thread_pk, digest = pks[key], thread.digest
@@ -248,23 +282,23 @@ async def _save_batch(
         latest[thread_pk] = latest.get(thread_pk, 0) + 1
         plan.append((thread_pk, digest, "new" if latest[thread_pk] == 1 else "revised"))
         rows.append(
-            {
-                "thread_id": thread_pk,
-                "revision": latest[thread_pk],
-                "digest": digest,
-                "title": thread.title,
-                "language": thread.language,
-                "tags": list(thread.tags),
-                "posted_at": thread.posted_at,
-                "posted_at_assumed": is_assumed and thread.posted_at is not None,
-                "messages": [_message_json(m) for m in thread.messages],
-                "fetch_id": fetch_id,
-                "import_run_id": import_run_id if fetch_id is None else None,
-            }
+            (
+                thread_pk,
+                latest[thread_pk],
+                digest,
+                to_stored(thread.title),
+                None if thread.language is None else to_stored(thread.language),
+                dump_json(thread.tags),
+                thread.posted_at,
+                is_assumed and thread.posted_at is not None,
+                dump_json([_message_json(m) for m in thread.messages]),
+                fetch_id,
+                import_run_id if fetch_id is None else None,
+            )
         )
     if rows:
-        added = await session.execute(insert(row).returning(row.id, row.thread_id, row.digest), rows)
-        for revision_pk, thread_pk, digest in added:
+        columns = dict(zip(_REVISION_COLUMNS, map(list, zip(*rows, strict=True)), strict=True))
+        for revision_pk, thread_pk, digest in await session.execute(_INSERT_REVISIONS, columns):
             known[thread_pk][digest] = revision_pk
     return [SavedThread(pk, known[pk][digest], status) for pk, digest, status in plan]
 
