@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import procrastinate
 
@@ -11,13 +12,13 @@ from medlive.config import Settings
 from medlive.curation.agent import Agent, AgentFailure
 from medlive.curation.chain import curate
 from medlive.curation.model import Call, Curation, Outcome, Reason, Side, Stage
-from medlive.db.cases import save_case
+from medlive.db.cases import hold_case_of_thread, save_case
 from medlive.db.curations import failed_revisions, latest_outcome, save_curation, untried_revisions
 from medlive.db.session import Database
 from medlive.db.threads import load_thread
 from medlive.rubric.write import WrittenRubric, write_rubric
 from medlive.service.database import handle_key
-from medlive.service.jobs import defer_revisions, run_until_drained
+from medlive.service.jobs import Work, defer_revisions, run_until_drained
 from medlive.service.wiring import Pipeline
 from medlive.threads.prepare import deidentified, normalised, thread_language
 
@@ -37,6 +38,22 @@ class Curated:
     def threads(self) -> int:
         """Threads that were decided or failed."""
         return sum(self.outcomes.values())
+
+    def add(self, other: "Curated") -> None:
+        """Count what another run did as well."""
+        self.outcomes += other.outcomes
+        self.calls += other.calls
+        self.replayed += other.replayed
+        self.faults += other.faults
+
+    def as_json(self) -> dict[str, Any]:
+        """The counts as a run's row keeps them."""
+        return {
+            "outcomes": dict(self.outcomes),
+            "calls": self.calls,
+            "replayed": self.replayed,
+            "faults": list(self.faults),
+        }
 
 
 async def queue_failed(
@@ -71,6 +88,20 @@ async def curate_queued(
 ) -> Curated:
     """Run the queue until it is empty, several threads at once; what happened."""
     done = Curated()
+    work = curation_work(database, pipeline, settings, done, tick=tick)
+    await run_until_drained(app, work, concurrency=settings.curation.concurrency, on_wait=on_wait)
+    return done
+
+
+def curation_work(
+    database: Database,
+    pipeline: Pipeline,
+    settings: Settings,
+    done: Curated,
+    *,
+    tick: Callable[[int], None] = lambda _: None,
+) -> Work:
+    """What a job of the queue does: curate its revision and count it in `done`."""
     key = handle_key(settings)
 
     async def work(revision: int) -> None:
@@ -85,8 +116,7 @@ async def curate_queued(
             done.replayed += sum(c.replayed for c in curation.calls)
             tick(done.threads)
 
-    await run_until_drained(app, work, concurrency=settings.curation.concurrency, on_wait=on_wait)
-    return done
+    return work
 
 
 async def curate_revision(database: Database, pipeline: Pipeline, revision: int, key: bytes) -> Curation | None:
@@ -123,6 +153,10 @@ async def curate_revision(database: Database, pipeline: Pipeline, revision: int,
                 publishable=curation.publishable,
                 held=curation.detail if curation.outcome is Outcome.HELD else None,
             )
+        elif curation.outcome is Outcome.REJECTED:
+            # An edited thread, or other engines: what was a case is none until a person says otherwise.
+            told = f"decided anew: {curation.reason}: {curation.detail}"[:1000]
+            await hold_case_of_thread(session, stored.thread_pk, told)
     return curation
 
 
