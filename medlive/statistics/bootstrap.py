@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -17,15 +18,28 @@ _CHUNK: Final = 16_000_000
 def weight_chunks(clusters: int, draws: int, seed: int) -> Iterator[Floats]:
     """Rows of resampling weights, (some draws x clusters), `draws` rows in all: how often a draw, with
     replacement, takes each cluster. The rows depend on the seed alone and not on how they are cut."""
+    if clusters * draws <= _CHUNK:
+        yield _kept(clusters, draws, seed)
+        return
     rng = np.random.default_rng(seed)
     step = max(1, _CHUNK // max(1, clusters))
     for start in range(0, draws, step):
-        rows = min(step, draws - start)
-        out = np.empty((rows, clusters))
-        for row in range(rows):
-            taken = rng.integers(0, clusters, size=clusters)
-            out[row] = np.bincount(taken, minlength=clusters)
-        yield out
+        yield _rows(rng, min(step, draws - start), clusters)
+
+
+@lru_cache(maxsize=1)
+def _kept(clusters: int, draws: int, seed: int) -> Floats:
+    """The one matrix of a table, made once for its models, slices and pairs."""
+    weights = _rows(np.random.default_rng(seed), draws, clusters)
+    weights.flags.writeable = False
+    return weights
+
+
+def _rows(rng: np.random.Generator, rows: int, clusters: int) -> Floats:
+    out = np.empty((rows, clusters))
+    for row in range(rows):
+        out[row] = np.bincount(rng.integers(0, clusters, size=clusters), minlength=clusters)
+    return out
 
 
 def bootstrap_means(
