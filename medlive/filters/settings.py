@@ -32,17 +32,29 @@ class FilterSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    posted_before: date = Field(date(2023, 1, 1), description="A thread posted before this day does not pass.")
-    future_tolerance_hours: int = Field(24, ge=0, le=72, description="How far ahead a community's clock may be.")
-    max_characters: int = Field(200_000, ge=1_000, description="Longest thread: title and all messages.")
+    posted_before: date = Field(
+        default=date(2023, 1, 1), description="A thread posted before this day does not pass."
+    )
+    future_tolerance_hours: int = Field(
+        default=24, ge=0, le=72, description="How far ahead a community's clock may be."
+    )
+    max_characters: int = Field(default=200_000, ge=1_000, description="Longest thread: title and all messages.")
     non_alphanumeric_share: float = Field(
-        0.5, gt=0, le=1, description="From this share of the non-space characters on a thread does not pass."
+        default=0.5,
+        gt=0,
+        le=1,
+        description="From this share of the non-space characters on a thread does not pass.",
     )
     languages: tuple[Literal["en", "zh"], ...] = ("en", "zh")
     non_clinical_sections: tuple[str, ...] = Field(
-        NON_CLINICAL_SECTIONS, description="Tags, boards and URL sections that hold no clinical questions."
+        default=NON_CLINICAL_SECTIONS, description="Tags, boards and URL sections that hold no clinical questions."
     )
     identifier_kinds: int = Field(
-        2, ge=1, le=8, description="Kinds of direct identifiers in the patient's text from which a case is a risk."
+        default=2,
+        ge=1,
+        le=8,
+        description="Kinds of direct identifiers in the patient's text from which a case is a risk.",
     )
-    duplicate_similarity: float = Field(0.8, gt=0, le=1, description="Jaccard similarity of a near duplicate.")
+    duplicate_similarity: float = Field(
+        default=0.8, gt=0, le=1, description="Jaccard similarity of a near duplicate."
+    )

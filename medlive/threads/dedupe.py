@@ -12,7 +12,7 @@ from medlive.digest import digest_text
 from medlive.threads.model import Role, Thread
 from medlive.threads.normalise import fold
 
-_WORD: Final = re.compile(r"[a-z0-9]+(?:'[a-z]+)?")
+_WORD: Final = re.compile(rb"[a-z0-9]+(?:'[a-z]+)?")
 _HAN: Final = re.compile(r"[\u3400-\u9fff]+")
 _NOT_TEXT: Final = re.compile(r"[\W_]+")
 _PERMUTATIONS: Final = 128
@@ -62,20 +62,33 @@ def shingles(text: str) -> Shingles:
 
 
 def _of_folded(folded: str) -> Shingles:
-    words = _WORD.findall(folded)
-    if not folded.isascii() and sum(map(len, _HAN.findall(folded))) > 2 * len(words):
+    raw = folded.encode("utf-8", "replace")
+    words = _WORD.findall(raw)
+    if len(raw) > len(folded) and sum(map(len, _HAN.findall(folded))) > 2 * len(words):
         letters = _NOT_TEXT.sub("", folded)
         points = np.frombuffer(letters.encode("utf-32-le", "replace"), dtype="<u4").astype(np.uint64)
         return _combine(points, 4)
-    words = words or _NOT_TEXT.sub(" ", folded).split()
-    return _combine(np.array([zlib.crc32(w.encode("utf-8", "replace")) for w in words], dtype=np.uint64), 3)
+    words = words or _NOT_TEXT.sub(" ", folded).encode("utf-8", "replace").split()
+    return _combine(np.array([zlib.crc32(w) for w in words], dtype=np.uint64), 3)
 
 
 @lru_cache(maxsize=16)
-def _prepared(text: str) -> tuple[str, Shingles]:
-    """The exact digest and the shingles; kept, because a text is looked up and then added."""
+def _folded(text: str) -> tuple[str, str]:
+    """The text folded, and its exact digest."""
     folded = fold(text)
-    return digest_text(folded), _of_folded(folded[:_LONGEST])
+    return folded, digest_text(folded)
+
+
+@lru_cache(maxsize=16)
+def _prepared(folded: str) -> tuple[Shingles, Any]:
+    """The shingles and their MinHash; kept, because a text is looked up and then added."""
+    from rensa import RMinHash  # the extra `service`
+
+    grams = _of_folded(folded[:_LONGEST])
+    minhash = RMinHash(num_perm=_PERMUTATIONS, seed=1)
+    raw = grams.tobytes()
+    minhash.update([raw[i : i + 8] for i in range(0, len(raw), 8)])
+    return grams, minhash
 
 
 def jaccard(first: Shingles, second: Shingles) -> float:
@@ -118,19 +131,20 @@ class DuplicateIndex:
 
     def add(self, key: str, text: str) -> None:
         """Hold the text under its key; a key that is held already gets the new text."""
-        digest, grams = _prepared(text)
+        folded, digest = _folded(text)
         if self._digest_of.get(key) == digest:
             return
         if key in self._numbers:
             self._forget(key)
+        grams, minhash = _prepared(folded)
         number = len(self._keys)
         self._numbers[key] = number
         self._keys.append(key)
         self._shingles.append(grams)
         self._digest_of[key] = digest
-        self._digests.setdefault(digest, set()).add(key)
         if grams.size:
-            self._lsh.insert(number, self._minhash(grams))
+            self._digests.setdefault(digest, set()).add(key)
+            self._lsh.insert(number, minhash)
 
     def _forget(self, key: str) -> None:
         number = self._numbers.pop(key)
@@ -139,27 +153,19 @@ class DuplicateIndex:
         self._keys[number] = None
         self._shingles[number] = np.empty(0, dtype=np.uint64)
         digest = self._digest_of.pop(key)
-        self._digests[digest].discard(key)
-
-    @staticmethod
-    def _minhash(grams: Shingles) -> Any:
-        from rensa import RMinHash
-
-        minhash = RMinHash(num_perm=_PERMUTATIONS, seed=1)
-        raw = grams.tobytes()
-        minhash.update([raw[i : i + 8] for i in range(0, len(raw), 8)])
-        return minhash
+        self._digests.get(digest, set()).discard(key)
 
     def find(self, text: str, *, ignore: str | None = None) -> Match | None:
         """The held text that this one repeats, or None; the key `ignore` (its own) does not count."""
-        digest, grams = _prepared(text)
-        if grams.size == 0:
-            return None
+        folded, digest = _folded(text)
         same = sorted(k for k in self._digests.get(digest, ()) if k != ignore)
         if same:
             return Match(same[0], 1.0, True)
+        grams, minhash = _prepared(folded)
+        if grams.size == 0:
+            return None
         best: Match | None = None
-        for number in self._lsh.query(self._minhash(grams)):
+        for number in self._lsh.query(minhash):
             key = self._keys[number]
             if key is None or key == ignore:
                 continue

@@ -38,8 +38,10 @@ _BLANKS: Final = re.compile(
 _AROUND_LINE: Final = re.compile(r"[ \t]*\n[ \t]*")
 _MANY_LINES: Final = re.compile(r"\n{3,}")
 
-_NON_ASCII: Final = re.compile(r"[^\x00-\x7f\u3400-\u9fff]+")
-_QUOTES: Final = str.maketrans("‘’‚′“”„″‐‑‒–—―−", "''''\"\"\"\"-------")
+_NON_ASCII: Final = re.compile(r"[^\x00-\x7f\u3001-\u302f\u3400-\u9fff]+")
+_STRAIGHT: Final = str.maketrans("‘’‚′“”„″‐‑‒–—―−", "''''\"\"\"\"-------")
+_NARROW: Final = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)} | _STRAIGHT | {0x3000: 0x20}
+"""Half width for the full-width ASCII characters, straight quotes and dashes."""
 _HAN_CLASS: Final = r"\u2e80-\u30ff\u3400-\u9fff\uf900-\ufaff。，！？；：、“”‘’（）"
 _SPACE: Final = re.compile(r"\s+")
 _HAN_SPACE: Final = re.compile(rf"(?<=[{_HAN_CLASS}]) | (?=[{_HAN_CLASS}])")
@@ -114,9 +116,9 @@ def fold(text: str) -> str:
     """The text for matching quotes: half width, lower case, straight quotes and dashes, single spaces (none
     beside Chinese characters). Numbers keep their value: 10² stays apart from 102."""
     text = _INVISIBLE.sub("", strip_unstorable(text).replace("\x85", " "))
-    text = _NON_ASCII.sub(_narrow, unicodedata.normalize("NFC", text).translate(_QUOTES))
+    text = _NON_ASCII.sub(_narrow, unicodedata.normalize("NFC", text).translate(_NARROW))
     text = _SPACE.sub(" ", text.casefold()).strip()
-    return _HAN_SPACE.sub("", text)
+    return text if text.isascii() else _HAN_SPACE.sub("", text)
 
 
 def contains_quote(quote: str, source: str) -> bool:
