@@ -26,6 +26,8 @@ STALLED_AFTER_S = 10.0
 
 Work = Callable[[int], Awaitable[None]]
 
+_LOST = "the job queue cannot be reached"
+
 _blueprint = procrastinate.Blueprint()
 
 
@@ -80,17 +82,7 @@ async def run_until_drained(
     try:
         while True:
             await _take_over(app)
-            await app.run_worker_async(
-                queues=[QUEUE],
-                concurrency=concurrency,
-                wait=False,
-                listen_notify=False,
-                install_signal_handlers=False,
-                delete_jobs="successful",
-                update_heartbeat_interval=HEARTBEAT_S,
-                stalled_worker_timeout=STALLED_AFTER_S,
-                additional_context={"work": work},
-            )
+            await _run(app, work, concurrency, wait=False)
             waiting = await _jobs(app, Status.DOING)
             if not waiting and not await _jobs(app, Status.TODO):
                 return
@@ -98,7 +90,48 @@ async def run_until_drained(
                 on_wait(len(waiting))
                 await asyncio.sleep(0.5)
     except exceptions.ConnectorException as exc:
-        raise DatabaseUnavailable("the job queue cannot be reached") from exc
+        raise DatabaseUnavailable(_LOST) from exc
+
+
+async def run_until_stopped(app: procrastinate.App, work: Work, *, concurrency: int, stop: asyncio.Event) -> None:
+    """Run jobs as they come until `stop` is set, taking over those of workers that died.
+
+    Jobs that have begun are finished first. Raises DatabaseUnavailable, also when the queue is lost meanwhile.
+    """
+    worker = asyncio.create_task(_run(app, work, concurrency, wait=True))
+    others = [asyncio.create_task(stop.wait()), asyncio.create_task(_keep_taking_over(app))]
+    try:
+        await asyncio.wait([worker, *others], return_when=asyncio.FIRST_COMPLETED)
+        if not stop.is_set():
+            # Only a lost database ends the worker or the taking over; what was begun is left to heartbeats.
+            raise DatabaseUnavailable(_LOST) from next(
+                (t.exception() for t in (worker, *others) if t.done() and not t.cancelled()), None
+            )
+    finally:
+        for task in (worker, *others):
+            task.cancel()
+        # Procrastinate takes the cancellation as a wish: it fetches no more and finishes what it runs.
+        await asyncio.gather(worker, *others, return_exceptions=True)
+
+
+async def _run(app: procrastinate.App, work: Work, concurrency: int, *, wait: bool) -> None:
+    await app.run_worker_async(
+        queues=[QUEUE],
+        concurrency=concurrency,
+        wait=wait,
+        listen_notify=wait,
+        install_signal_handlers=False,
+        delete_jobs="successful",
+        update_heartbeat_interval=HEARTBEAT_S,
+        stalled_worker_timeout=STALLED_AFTER_S,
+        additional_context={"work": work},
+    )
+
+
+async def _keep_taking_over(app: procrastinate.App) -> None:
+    while True:
+        await _take_over(app)
+        await asyncio.sleep(STALLED_AFTER_S)
 
 
 async def _take_over(app: procrastinate.App) -> None:

@@ -1,0 +1,42 @@
+"""`medlive worker`: curate what is queued until stopped."""
+
+from typing import Any
+
+from medlive.cli.output import JsonOption, print_json, say, wait_for
+from medlive.config import load_settings
+from medlive.errors import CheckFailed
+
+
+def command(as_json: JsonOption = False) -> None:
+    """Curate what is queued, by this process or another, until stopped by SIGTERM or SIGINT.
+
+    A thread that has begun is finished first; what a worker that was killed had begun is taken over. A budget
+    in config/medlive.toml holds for the worker's life.
+    """
+    from medlive.service.curating import Curated
+    from medlive.service.work import run_worker, stopped_by_signals
+
+    settings = load_settings().settings
+
+    def report(recent: Curated) -> None:
+        outcomes = ", ".join(f"{n} {outcome}" for outcome, n in sorted(recent.outcomes.items()))
+        say(f"{outcomes or 'nothing decided'}; {recent.calls} calls, {recent.replayed} of them replayed")
+        for fault in recent.faults:
+            say(fault)
+
+    async def run() -> dict[str, Any]:
+        with stopped_by_signals() as stop:
+            return await run_worker(
+                settings, stop, report=report, ready=lambda: say("waiting for threads (stop with Ctrl-C)")
+            )
+
+    done = wait_for(run())
+    if as_json:
+        print_json(done)
+    else:
+        threads = sum(done["outcomes"].values())
+        say(f"stopped after {threads} threads and {done['calls']} calls")
+    if done["faults"]:
+        raise CheckFailed(
+            f"{len(done['faults'])} threads met a fault of medlive itself", hint="medlive curate tries them again"
+        )
