@@ -181,3 +181,11 @@ def test_changes_name_what_was_added_revised_and_withdrawn() -> None:
 
 def test_provenance_is_kept_whole(freeze: Freeze) -> None:
     assert freeze(2).manifest.provenance == PROVENANCE
+
+
+def test_a_moment_is_cut_to_its_day_in_utc() -> None:
+    late = datetime(2025, 3, 1, 2, 30, tzinfo=timezone(timedelta(hours=8)))
+    case = make_case(0, posted_at=late)
+    assert case.posted_at == date(2025, 2, 28)
+    assert case.row()["posted_at"] == "2025-02-28"
+    assert make_case(0, posted_at=datetime(2025, 3, 1, 23, 30)).posted_at == date(2025, 3, 1)  # noqa: DTZ001

@@ -254,3 +254,16 @@ def test_what_is_no_snapshot_fails_without_a_crash(
     elif what == "a link":
         path.symlink_to(copied(2))
     assert not verify_snapshot(path).ok
+
+
+@pytest.mark.parametrize("name", sorted(set(REQUIRED) - {"manifest.json"}))
+def test_a_forger_who_mends_only_one_of_the_two_lists_of_digests_is_caught(
+    copied: Callable[[int], Path], name: str
+) -> None:
+    path = copied(3)
+    data = (path / name).read_bytes()
+    (path / name).write_bytes(data[:-2] + b" " + data[-1:])
+    (path / SUMS).write_text("".join(f"{sha256(path / n)}  {n}\n" for n in sorted(REQUIRED)))
+    report = verify_snapshot(path)
+    assert 5 in failed(report)
+    assert 3 not in failed(report)
