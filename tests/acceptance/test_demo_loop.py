@@ -1,0 +1,179 @@
+"""`medlive demo` does the whole loop, does it once, and decides each sample as a careful reader would."""
+
+import hashlib
+import json
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.instance import Done, Instance
+
+from medlive.demo.samples import SampleThread
+
+TABLES = (
+    "threads", "thread_revisions", "filter_results", "curations", "cases", "case_revisions", "criteria",
+    "snapshots", "snapshot_members", "replies", "evaluation_runs",
+)  # fmt: skip
+KEPT_SHARE = 0.85
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """The demo run twice in one home, and what was there after each run."""
+
+    instance: Instance
+    first: Done
+    second: Done
+    rows: tuple[dict[str, int], dict[str, int]]
+    files: tuple[dict[str, str], dict[str, str]]
+    """The snapshot's files with their digests."""
+
+    @property
+    def snapshot(self) -> Path:
+        return Path(self.first.json["paths"]["snapshot"])
+
+
+@pytest.fixture(scope="module")
+def loop(home: Path, server: str) -> Loop:
+    """The demo, run twice; its database is the server's own `medlive`."""
+    instance = Instance(home, server)
+    demo = Instance(home, None)
+    first = demo.run("demo", "--json")
+    seen = _rows(instance), _files(Path(first.json["paths"]["snapshot"]))
+    second = demo.run("demo", "--json")
+    return Loop(
+        instance,
+        first,
+        second,
+        (seen[0], _rows(instance)),
+        (seen[1], _files(Path(second.json["paths"]["snapshot"]))),
+    )
+
+
+def _rows(instance: Instance) -> dict[str, int]:
+    return {table: instance.one(f"SELECT count(*) FROM {table}") for table in TABLES}
+
+
+def _files(folder: Path) -> dict[str, str]:
+    return {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+def test_every_sample_is_harvested_once_and_stands_in_the_funnel(loop: Loop, samples: list[SampleThread]) -> None:
+    told = loop.first.json
+    assert sum(h["new"] for h in told["harvest"].values()) == len(samples)
+    assert sum(row[3] for row in told["funnel"]) == len(samples)
+    assert set(loop.instance.places()) == {f"{t.site}/{t.thread_id}" for t in samples}
+    outcomes = {row[1] for row in told["funnel"]}
+    assert outcomes == {"kept", "rejected"}, told["funnel"]
+
+
+def test_the_samples_are_decided_as_a_careful_reader_would(loop: Loop, samples: list[SampleThread]) -> None:
+    places = loop.instance.places()
+    twins = {f"{t.site}/{t.thread_id}": t.expect.duplicate_of for t in samples if t.expect.duplicate_of}
+    # Either of two twins may be the one that stays: where it is the other one, their places are exchanged.
+    for copy, original in twins.items():
+        if places[copy][:3] != ("rejected", "filters", "duplicate") and places[original][2] == "duplicate":
+            places[copy], places[original] = places[original], places[copy]
+    table = []
+    lost, wrong, elsewhere = [], [], []
+    for thread in samples:
+        name, expect = f"{thread.site}/{thread.thread_id}", thread.expect
+        outcome, stage, reason, detail = places[name]
+        if outcome == expect.outcome and (outcome == "kept" or (stage, reason) == (expect.stage, expect.reason)):
+            continue
+        table.append(
+            f"{name[-60:]}: expected {expect.outcome} {expect.stage} {expect.reason}; "
+            f"got {outcome} {stage} {reason}: {detail[:120]}"
+        )
+        if expect.outcome == "kept":
+            lost.append(name)
+        elif outcome != "rejected":
+            wrong.append(name)
+        elif expect.stage == "filters":
+            elsewhere.append(name)
+    report = "\n".join(table)
+    print(report)
+    assert not wrong, f"kept, and must not be: {wrong}\n{report}"
+    assert not elsewhere, f"not rejected by the rule that it breaks: {elsewhere}\n{report}"
+    expected = sum(t.expect.outcome == "kept" for t in samples)
+    assert len(lost) <= (1 - KEPT_SHARE) * expected, f"{len(lost)} of {expected} honest cases lost\n{report}"
+
+
+def test_thread_show_tells_what_the_database_holds(loop: Loop, samples: list[SampleThread]) -> None:
+    places = loop.instance.places()
+    kept = next(name for name, place in places.items() if place[0] == "kept")
+    told: dict[str, Any] = loop.instance.run("thread", "show", kept, "--json").json
+    assert told["curation"]["outcome"] == "kept"
+    assert told["case"]["narrative"]
+    assert told["case"]["advice"]
+    assert told["case"]["publishable"] is False
+    assert len(told["criteria"]) >= 2
+    quoted = {m["text"] for m in told["thread"]["messages"]}
+    assert all(any(e["quote"] in text for text in quoted) for e in told["curation"]["elements"])
+    filtered = next(name for name, place in places.items() if place[1] == "filters")
+    told = loop.instance.run("thread", "show", filtered, "--json").json
+    assert told["curation"] is None
+    assert next(v["reason"] for v in told["filters"] if not v["passed"]) == places[filtered][2]
+
+
+def test_the_snapshot_verifies_from_its_files_alone(loop: Loop, tmp_path: Path) -> None:
+    # A consumer has no database: the copy is verified with one that cannot be reached.
+    consumer = Instance(tmp_path, "postgresql://nobody@127.0.0.1:9/none")
+    copy = tmp_path / loop.snapshot.name
+    shutil.copytree(loop.snapshot, copy)
+    told = consumer.run("snapshot", "verify", copy, "--json").json
+    assert told["ok"]
+    assert told["complete"]
+    outside = subprocess.run(["sha256sum", "-c", "SHA256SUMS"], cwd=copy, capture_output=True, text=True)
+    assert outside.returncode == 0, outside.stdout
+    covered = {line.split("  ", 1)[1] for line in (copy / "SHA256SUMS").read_text().splitlines()}
+    assert covered == set(_files(copy)) - {"SHA256SUMS"}
+    cases = [json.loads(line) for line in (copy / "data" / "cases.jsonl").read_text().splitlines()]
+    assert len(cases) == loop.first.json["snapshot"]["cases"] > 0
+    changed = copy / "data" / "cases.jsonl"
+    changed.write_bytes(changed.read_bytes().replace(b"a", b"e", 1))
+    assert consumer.run("snapshot", "verify", copy, status=1).err.strip()
+
+
+def test_two_models_are_scored_and_the_one_with_evidence_is_better(loop: Loop) -> None:
+    told = loop.first.json
+    models = {m["model"]: m for m in told["scores"]["models"]}
+    assert set(models) == {"sample-evidence", "sample-generic"}
+    assert told["scores"]["common_cases"] == told["snapshot"]["cases"]
+    overall = {name: m["overall"]["mean"] for name, m in models.items()}
+    assert overall["sample-evidence"] > overall["sample-generic"]
+    report = Path(told["paths"]["report"]).read_text(encoding="utf-8")
+    assert "sample-evidence" in report
+    assert "sample-generic" in report
+    recorded = loop.instance.rows("SELECT model FROM evaluation_runs ORDER BY model")
+    assert recorded == [("sample-evidence",), ("sample-generic",)]
+
+
+def test_no_link_author_or_handle_is_in_the_snapshot(loop: Loop, samples: list[SampleThread]) -> None:
+    text = "\n".join(
+        path.read_text(encoding="utf-8") for path in loop.snapshot.rglob("*") if path.suffix in (".json", ".jsonl")
+    )
+    cases = (loop.snapshot / "data" / "cases.jsonl").read_text(encoding="utf-8")
+    assert not [t.url for t in samples if t.url in text]
+    # A short handle may be an ordinary word.
+    handles = {m.author for t in samples for m in t.messages if len(m.author) >= 6}
+    assert not [handle for handle in handles if handle in cases]
+
+
+def test_a_second_run_adds_nothing_and_pays_nothing(loop: Loop) -> None:
+    first, second = loop.first.json, loop.second.json
+    assert second["new_threads"] == 0
+    assert loop.rows[0] == loop.rows[1]
+    assert second["funnel"] == first["funnel"]
+    assert second["calls"] == second["replayed"]
+    assert first["calls"] > 0
+    assert second["snapshot"] == {**first["snapshot"], "already_frozen": True}
+    assert loop.files[0] == loop.files[1]
+    assert second["scores"]["models"] == first["scores"]["models"]
