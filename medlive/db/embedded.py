@@ -21,7 +21,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
@@ -107,11 +107,16 @@ def stop(home: Path) -> bool:
     if _postmaster(place.data) is None:
         return False
     with _locked(place):
-        if _postmaster(place.data) is None:
+        postmaster = _postmaster(place.data)
+        if postmaster is None:
             return False
         done = _run(place, [_binaries(place) / "pg_ctl", "stop", "-w", "-m", "fast", "-D", place.data])
         if done.returncode != 0:
             raise DatabaseUnavailable(f"the embedded PostgreSQL did not stop: {_last_line(done.stderr)}")
+        if Path(postmaster.socket_folder) != place.data:
+            # Made for the socket alone; one that another process put something into stays.
+            with suppress(OSError):
+                Path(postmaster.socket_folder).rmdir()
     return True
 
 

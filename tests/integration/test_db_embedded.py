@@ -8,6 +8,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import unquote
 
 import psycopg
 import pytest
@@ -121,8 +122,12 @@ def test_long_and_odd_paths_get_a_short_socket(empty_home: Path) -> None:
     try:
         url = embedded.start(deep)
         assert query(url, "SELECT 1") == 1
+        sockets = Path(unquote(url.rpartition("host=")[2]))
+        assert sockets.parent == Path("/tmp")
+        assert (sockets.stat().st_mode & 0o777) == 0o700
     finally:
         embedded.stop(deep)
+    assert not sockets.exists()
 
 
 def test_a_home_that_cannot_be_made_is_told(empty_home: Path) -> None:
