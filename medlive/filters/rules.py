@@ -114,7 +114,7 @@ def _slug(text: str) -> str:
 def _sections(names: tuple[str, ...]) -> tuple[frozenset[str], tuple[str, ...]]:
     """The sections as slugs, and those of several words, which count inside a longer name too."""
     slugs = frozenset(map(_slug, names))
-    return slugs, tuple(sorted(s for s in slugs if " " in s))
+    return slugs, tuple(f" {s} " for s in sorted(slugs) if " " in s)
 
 
 def not_clinical(subject: Subject) -> FilterVerdict:
@@ -127,7 +127,7 @@ def not_clinical(subject: Subject) -> FilterVerdict:
     for name in (*subject.thread.tags, *boards):
         slug = _slug(name)
         plain = re.sub(r"\s*\[.*?\]\s*", " ", slug).strip()
-        if slug in sections or plain in sections or any(f" {p} " in f" {plain} " for p in phrases):
+        if slug in sections or plain in sections or any(map(f" {plain} ".__contains__, phrases)):
             return _failed("not_clinical", FilterReason.NOT_CLINICAL, section=name[:100])
     return _passed("not_clinical")
 
@@ -170,7 +170,7 @@ def not_text_only(subject: Subject) -> FilterVerdict:
     if shown is not None:
         return _failed("not_text_only", FilterReason.NOT_TEXT_ONLY, media=shown)
     hints, pattern = (_SHOWN_ZH_HINTS, _SHOWN_ZH) if subject.language == "zh" else (_SHOWN_EN_HINTS, _SHOWN_EN)
-    if any(h in subject.lower for h in hints) and (said := pattern.search(subject.lower)):
+    if any(map(subject.lower.__contains__, hints)) and (said := pattern.search(subject.lower)):
         return _failed("not_text_only", FilterReason.NOT_TEXT_ONLY, says=said.group()[:80])
     return _passed("not_text_only")
 
@@ -277,7 +277,7 @@ _I_AM: Final = re.compile(r"\bI(?: am|'m|’m) [A-Z][a-z]")
 
 def _may_identify(text: str, lower: str) -> bool:
     """Whether a closer look for identifiers is worth its time."""
-    if any(hint in lower for hint in _PERSONAL_HINTS) or _LONG_NUMBER.search(text):
+    if any(map(lower.__contains__, _PERSONAL_HINTS)) or _LONG_NUMBER.search(text):
         return True
     return ("I am " in text or "I'm " in text or "I’m " in text) and bool(_I_AM.search(text))
 

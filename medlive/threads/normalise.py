@@ -195,8 +195,8 @@ def dominant_language(text: str) -> Language:
 
 
 def _latin_language(words: list[str]) -> Language:
-    english = sum(w in _ENGLISH for w in words)
-    foreign = sum(w in _FOREIGN for w in words)
+    english = sum(map(_ENGLISH.__contains__, words))
+    foreign = sum(map(_FOREIGN.__contains__, words))
     marked = sum(not w.isascii() and bool(_MARKED.search(w)) for w in words)
     if foreign + marked > max(1, english):
         return "other"
