@@ -1,5 +1,7 @@
 """The tables."""
 
+# ruff: noqa: E501 - constraints on one line each, as PostgreSQL is given them
+
 import sqlalchemy as sa
 from alembic import op
 from sqlalchemy.dialects import postgresql
