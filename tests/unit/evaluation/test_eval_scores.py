@@ -148,13 +148,14 @@ async def test_scores_carry_n_interval_bounds_slices_and_axis_errors(tmp_path: P
         errors = {a.axis: a for a in model.axes}
         assert set(errors) == {"Accuracy", "Safety", "Completeness"}
         assert all(a.n == 24 for a in errors.values())
-        wrong = sum(
-            g.met is (k.points < 0)
-            for c in model.run.run.cases
-            for k in c.criteria
-            if k.axis == "Safety" and (g := model.run.grades[c.case_id][k.id])
-        )
-        assert errors["Safety"].errors == wrong
+        for axis in errors:
+            wrong = sum(
+                model.run.grades[c.case_id][k.id].met is (k.points < 0)
+                for c in model.run.run.cases
+                for k in c.criteria
+                if k.axis == axis
+            )
+            assert errors[axis].errors == wrong
     again = score_runs(runs, draws=300, seed=3)
     assert again.models[0].overall == best.overall
     assert again.tsv() == table.tsv()
