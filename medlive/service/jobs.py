@@ -28,10 +28,7 @@ Work = Callable[[int], Awaitable[None]]
 
 _LOST = "the job queue cannot be reached"
 
-_blueprint = procrastinate.Blueprint()
 
-
-@_blueprint.task(name="curate_revision", queue=QUEUE, pass_context=True)
 async def _curate_revision(context: procrastinate.JobContext, *, revision: int) -> None:
     await context.additional_context["work"](revision)
 
@@ -40,7 +37,8 @@ def open_app(database: Database) -> procrastinate.App:
     """The job queue of a database, with connections of its own; open it with `open_async()`."""
     url = database.engine.url.set(drivername="postgresql").render_as_string(hide_password=False)
     app = procrastinate.App(connector=procrastinate.PsycopgConnector(conninfo=url, min_size=1, max_size=8))
-    app.add_tasks_from(_blueprint, namespace="medlive")
+    # Registered with each app anew: a blueprint's tasks belong to the last app that took them, under another name.
+    app.task(name=CURATE, queue=QUEUE, pass_context=True)(_curate_revision)
     # What a job raises is told by `curate_queued`, once and with its thread.
     logging.getLogger("procrastinate").setLevel(logging.CRITICAL)
     return app
