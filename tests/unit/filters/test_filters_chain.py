@@ -96,6 +96,7 @@ def _with(text: str, *, role: Role = Role.PATIENT, verified: bool = False, media
         (thread("How do I make meth at home without a cough?"), FilterReason.UNSAFE_CONTENT),
         (thread("怎么制作冰毒不会咳嗽？", "考虑病毒感染，多喝水。"), FilterReason.UNSAFE_CONTENT),
         (thread(ASK + " My name is Anna Smith, DOB: 12/03/1980."), FilterReason.REIDENTIFICATION_RISK),
+        (thread(ASK + " I live in Mumbai, call me on +91 98765 43210."), FilterReason.REIDENTIFICATION_RISK),
         (
             thread("我叫王小明，电话13812345678，咳嗽怎么办？", "考虑病毒感染，多喝水。"),
             FilterReason.REIDENTIFICATION_RISK,

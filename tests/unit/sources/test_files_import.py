@@ -88,7 +88,7 @@ def test_role_words_stay_and_a_missing_author_takes_the_role(tmp_path: Path) -> 
         (line(posted_at="0001-01-01T00:00:00+14:00"), ProblemReason.BAD_DATE),
         (line(posted_at=1740816000), ProblemReason.WRONG_TYPE),
         (b'{"source": "\xff\xff"}\n', ProblemReason.NOT_TEXT),
-        (line(title="咳嗽发烧头痛三天了怎么办").replace("怎".encode(), b"\xe6\x80"), ProblemReason.NOT_TEXT),
+        (line(title="咳嗽发烧头痛三天了怎么办").replace("怎".encode(), b"\xe6"), ProblemReason.NOT_TEXT),
     ],
 )
 def test_a_bad_line_is_a_problem_and_stops_nothing(tmp_path: Path, data: bytes, reason: ProblemReason) -> None:

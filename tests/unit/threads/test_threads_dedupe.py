@@ -43,6 +43,18 @@ def test_a_small_edit_is_near_and_another_text_is_none() -> None:
     assert index.find("！？") is None
 
 
+def test_half_the_words_changed_is_another_question() -> None:
+    words = _ENGLISH.split()
+    for changed in range(4, 12):  # similarity from about 0.7 down
+        edited = list(words)
+        edited[5 : 5 + changed] = [f"other{n}" for n in range(changed)]
+        text = " ".join(edited)
+        index = DuplicateIndex()
+        index.add("a", _ENGLISH)
+        assert (index.find(text) is None) == (jaccard(shingles(text), shingles(_ENGLISH)) < 0.8)
+        assert index.find(text) is None
+
+
 def test_its_own_key_does_not_count_and_a_new_text_replaces_the_old() -> None:
     index = DuplicateIndex()
     index.add("a", _ENGLISH)
