@@ -79,7 +79,9 @@ def _english_advice(said: Said) -> list[Advice]:
             continue
         clinical = lexicon_en.clinical_words(text)
         kind = _english_kind(text)
-        if kind is None or not clinical or en.FRAGMENT_START.match(text):
+        if kind is None or en.FRAGMENT_START.match(text):
+            continue
+        if not clinical and not (kind == "plan" and en.ORDER.search(text) and len(text.split()) >= 5):
             continue
         if en.BARE_CONDITION.match(text) and not en.MAIN_CLAUSE.search(text):
             continue

@@ -9,15 +9,20 @@ from medlive.llm.rules.text import Language, language_of, plain, stem
 _NEGATION_EN: Final = re.compile(r"\b(?:no|not|never|without|none|cannot|denies|nor|neither|\w+n't)\b")
 _NEGATION_ZH: Final = re.compile(r"没有?|不|无|未|否|勿|别|禁|非")
 _SURE: Final = re.compile(
-    r"\b(?:definitely|certainly|confirmed|proven|always|must|surely|clearly|undoubtedly|diagnosed)\b|肯定|确诊|一定|必须|绝对|必然|证实"
+    r"\b(?:definitely|certainly|confirmed|proven|always|must|surely|clearly|undoubtedly|"
+    r"diagnosed)\b|肯定|确诊|一定|必须|绝对|必然|证实"
 )
 _HEDGE: Final = re.compile(
-    r"\b(?:may|might|could|possib\w+|probab\w+|likely|suspect\w*|perhaps|maybe|seems?|appears?|think|unlikely)\b|可能|考虑|也许|疑似|大概|似乎|怀疑|估计|好像|不排除"
+    r"\b(?:may|might|could|possib\w+|probab\w+|likely|suspect\w*|perhaps|maybe|seems?|appears?|"
+    r"think|unlikely)\b|可能|考虑|也许|疑似|大概|似乎|怀疑|估计|好像|不排除"
 )
 _NUMBER: Final = re.compile(r"\d+(?:[.,]\d+)*")
 _HAN: Final = re.compile(r"[一-鿿]")
 _FUNCTION: Final = frozenset(
-    "a an the is are was were be been to of in on at for and or that this it i he she they".split()
+    (
+        *("a", "an", "the", "is", "are", "was", "were", "be", "been", "to", "of", "in", "on", "at", "for"),
+        *("and", "or", "that", "this", "it", "i", "he", "she", "they"),
+    )
 )
 _FRAME: Final = re.compile(r"(?:About|关于)\s*[\"“](.+)[\"”]\s*[:：]\s*(.+)", re.DOTALL)
 """A question with the complaint it is about; see `query`."""

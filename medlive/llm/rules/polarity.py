@@ -7,44 +7,74 @@ from medlive.llm.rules import lexicon_en, lexicon_zh
 from medlive.llm.rules.text import plain
 
 AGAINST: Final = re.compile(
-    r"\b(?:(?:should|must|can|could|may|do|does|did|shall|will|would|ought) ?(?:not|never)(?: be| ever| usually| generally)?|don't|doesn't|shouldn't|can't|mustn't|won't|cannot|never|avoid(?:ed|ing|s)?|"
-    r"contraindicat\w+|not (?:be )?(?:recommended|advis\w+|safe|used|use|given|indicated|effective|work|help|suitable|appropriate|prescribed|taken)|unsafe|harmful|dangerous|"
-    r"stop(?:ped)? (?:taking|using)|refrain|discontinu\w+|must be stopped|should be stopped|be (?:stopped|avoided)|no (?:role|benefit|evidence)|ineffective|against (?:the )?us(?:e|ing))\b"
-    r"|不(?:能|可|宜|应|要|得|建议|推荐|适合|可以|会|起)|禁(?:用|忌|止|服)|忌|避免|慎用|勿|停用|停止|无效|没有(?:作用|效果|用)|不能(?:治|缩短)|严禁|切忌|切勿|有害|危险"
+    r"\b(?:(?:should|must|can|could|may|do|does|did|shall|will|would|ought) ?(?:not|never)(?: be| "
+    r"ever| usually| generally)?|don't|doesn't|shouldn't|can't|mustn't|won't|cannot|never|"
+    r"avoid(?:ed|ing|s)?|"
+    r"contraindicat\w+|not (?:be )?(?:recommended|advis\w+|safe|used|use|given|indicated|effective|"
+    r"work|help|suitable|appropriate|prescribed|taken)|unsafe|harmful|dangerous|"
+    r"stop(?:ped)? (?:taking|using)|refrain|discontinu\w+|must be stopped|should be stopped|be "
+    r"(?:stopped|avoided)|no (?:role|benefit|evidence)|ineffective|against (?:the )?us(?:e|ing))\b"
+    r"|不(?:能|可|宜|应|要|得|建议|推荐|适合|可以|会|起)|禁(?:用|忌|止|服)|忌|避免|慎用|勿|停用|"
+    r"停止|无效|没有(?:作用|效果|用)|不能(?:治|缩短)|严禁|切忌|切勿|有害|危险"
 )
 """Orders against, or denies an effect."""
 FOR: Final = re.compile(
-    r"\b(?:take|takes|taking|use|uses|using|give|giving|start|continue|increase|double|raise|recommend(?:ed|s)?|advis(?:e|ed|able)|suggest(?:ed)?|should|can|may|must|safe(?:ly)?|effective|cure[sd]?|"
-    r"treat(?:s|ed)?|prescribed?|tolerate|fine|helps?|prevents?|works?|add|try|apply|be (?:used|taken|given|started|continued|increased|doubled))\b"
-    r"|可以|可用|建议|推荐|首选|应该?|使用|服用|口服|继续|加(?:倍|量|到|用)|给(?:予)?|安全|有效|能(?:治|用|吃|喝|够)|治愈|没关系|吃|用|喝|打"
+    r"\b(?:take|takes|taking|use|uses|using|give|giving|start|continue|increase|double|raise|"
+    r"recommend(?:ed|s)?|advis(?:e|ed|able)|suggest(?:ed)?|should|can|may|must|safe(?:ly)?|"
+    r"effective|cure[sd]?|"
+    r"treat(?:s|ed)?|prescribed?|tolerate|fine|helps?|prevents?|works?|add|try|apply|be (?:used|"
+    r"taken|given|started|continued|increased|doubled))\b"
+    r"|可以|可用|建议|推荐|首选|应该?|使用|服用|口服|继续|加(?:倍|量|到|用)|给(?:予)?|安全|有效|"
+    r"能(?:治|用|吃|喝|够)|治愈|没关系|吃|用|喝|打"
 )
 """Orders for, allows, or claims an effect."""
+EFFICACY: Final = re.compile(
+    r"\b(?:do|does|did|will|would|can)(?: not|n't) (?:work|help|cure|fight|treat|kill|shorten|"
+    r"prevent|affect|relieve)|\b(?:cannot|ineffective|not effective|no (?:role|benefit|effect))\b"
+    r"|无效|不能治|没有(?:作用|效果|用)|不起"
+)
+"""Denies that a thing works, which harms nobody whom it is not given for."""
 LIMITED: Final = re.compile(
-    r"\b(?:more than|longer than|over \d|exceed\w*|unless|without (?:asking|talking|consult\w*|a doctor)|until|too (?:much|many)|at the same time|together with|along with|before (?:talking|asking)|except|only if|suddenly|abruptly|on your own|if you (?:have|are|take)\b(?! (?:pregnan|under)))"
+    r"\b(?:more than|longer than|over \d|exceed\w*|unless|without (?:asking|talking|consult\w*|a "
+    r"doctor)|until|too (?:much|many)|at the same time|together with|along with|before (?:talking|"
+    r"asking)|except|only if|suddenly|abruptly|on your own|if you (?:have|are|take)\b(?! "
+    r"(?:pregnan|under)))"
     r"|超过|过量|除非|直到|同时|突然|自行|擅自|长期"
 )
 """Limits an order to an amount, a time or a company: no order against the thing itself."""
 
 _CLASSES: Final[tuple[tuple[str, str], ...]] = (
-    ("nsaid", r"\b(?:nsaids?|ibuprofen|naproxen|diclofenac|indomethacin|ketoprofen|ketorolac|etoricoxib|celecoxib|meloxicam|piroxicam|anti-inflammator\w+)\b|布洛芬|双氯芬酸|萘普生|吲哚美辛|塞来昔布|洛索洛芬|非甾体|消炎止痛"),
+    ("nsaid",
+        r"\b(?:nsaids?|ibuprofen|naproxen|diclofenac|indomethacin|ketoprofen|ketorolac|etoricoxib|"
+        r"celecoxib|meloxicam|piroxicam|anti-inflammator\w+)\b|布洛芬|双氯芬酸|萘普生|吲哚美辛|"
+        r"塞来昔布|洛索洛芬|非甾体|消炎止痛"),
     ("aspirin", r"\b(?:aspirin|acetylsalicylic|salicylates?)\b|阿司匹林|水杨酸"),
-    ("antibiotic", r"\b(?:antibiotics?|amoxicillin|azithromycin|augmentin|cef\w+|cephal\w+|doxycycline|ciprofloxacin|levofloxacin|clarithromycin|penicillin|antimicrobial\w*)\b|抗生素|抗菌药|头孢|阿莫西林|阿奇霉素|青霉素|左氧氟沙星|克拉霉素|消炎药"),
+    ("antibiotic",
+        r"\b(?:antibiotics?|amoxicillin|azithromycin|augmentin|cef\w+|cephal\w+|doxycycline|"
+        r"ciprofloxacin|levofloxacin|clarithromycin|penicillin|antimicrobial\w*)\b|抗生素|抗菌药|头孢|"
+        r"阿莫西林|阿奇霉素|青霉素|左氧氟沙星|克拉霉素|消炎药"),
     ("metformin", r"\bmetformin\b|二甲双胍"),
     ("ace", r"\b(?:ace inhibitors?|lisinopril|enalapril|ramipril|perindopril|captopril)\b|普利"),
     ("arb", r"\b(?:losartan|valsartan|telmisartan|candesartan|olmesartan|angiotensin receptor)\b|沙坦"),
     ("betablocker", r"\b(?:beta[- ]?blockers?|propranolol|atenolol|metoprolol|bisoprolol|nebivolol)\b|洛尔"),
     ("statin", r"\b(?:statins?|\w+vastatin)\b|他汀"),
-    ("steroid", r"\b(?:cortico)?steroids?\b|\b(?:prednis\w+|dexamethasone|hydrocortisone)\b|激素|泼尼松|地塞米松"),
+    ("steroid",
+        r"\b(?:cortico)?steroids?\b|\b(?:prednis\w+|dexamethasone|hydrocortisone)\b|激素|泼尼松|"
+        r"地塞米松"),
     ("retinoid", r"\b(?:isotretinoin|accutane|retinoids?|acitretin|tretinoin)\b|维[Aa]酸|异维"),
     ("tetracycline", r"\b(?:tetracyclines?|doxycycline|minocycline)\b|四环素|多西环素|米诺环素"),
     ("fluoroquinolone", r"\b(?:fluoroquinolones?|\w+floxacin)\b|沙星"),
     ("warfarin", r"\b(?:warfarin|coumadin)\b|华法林"),
-    ("alcohol", r"\b(?:alcohol\w*|drinking alcohol|beer|wine|liquor|spirits)\b|喝酒|饮酒|酒精|白酒|啤酒|[喝饮][^，。]{0,6}酒"),
+    ("alcohol",
+        r"\b(?:alcohol\w*|drinking alcohol|beer|wine|liquor|spirits)\b|喝酒|饮酒|酒精|白酒|啤酒|"
+        r"[喝饮][^，。]{0,6}酒"),
     ("smoking", r"\b(?:smok\w+|cigarettes?|tobacco)\b|吸烟|抽烟"),
     ("codeine", r"\b(?:codeine|opioids?|tramadol|morphine)\b|可待因|曲马多|阿片"),
     ("decongestant", r"\b(?:pseudoephedrine|phenylephrine|decongestants?)\b|伪麻"),
     ("benzodiazepine", r"\b(?:benzodiazepines?|diazepam|alprazolam|clonazepam|lorazepam)\b|地西泮|阿普唑仑|安定"),
-    ("estrogen", r"\b(?:o?estrogens?|estradiol|combined (?:pill|contracepti\w+)|hormone (?:replacement )?therapy)\b|雌激素|短效避孕药"),
+    ("estrogen",
+        r"\b(?:o?estrogens?|estradiol|combined (?:pill|contracepti\w+)|hormone (?:replacement "
+        r")?therapy)\b|雌激素|短效避孕药"),
     ("valproate", r"\bvalpro\w+\b|丙戊酸"),
     ("methotrexate", r"\bmethotrexate\b|甲氨蝶呤"),
     ("paracetamol", r"\b(?:paracetamol|acetaminophen|tylenol)\b|对乙酰氨基酚|扑热息痛"),
@@ -63,10 +93,17 @@ CLASSES: Final = tuple((name, re.compile(pattern)) for name, pattern in _CLASSES
 """Objects that go by several names: a word list, taken from pharmacological class names."""
 
 _CONDITIONS: Final[tuple[tuple[str, str], ...]] = (
-    ("pregnancy", r"\b(?:pregnan\w+|trimester|expecting a baby|weeks? pregnant|unborn|fetus)\b|怀孕|孕[妇期早中晚]|妊娠|胎儿"),
+    ("pregnancy",
+        r"\b(?:pregnan\w+|trimester|expecting a baby|weeks? pregnant|unborn|fetus)\b|怀孕|"
+        r"孕[妇期早中晚]|妊娠|胎儿"),
     ("breastfeeding", r"\b(?:breast[- ]?feed\w*|lactat\w+|nursing (?:mother|a baby))\b|哺乳|母乳|喂奶"),
-    ("child", r"\b(?:child(?:ren)?|infants?|bab(?:y|ies)|toddlers?|teen(?:ager)?s?|adolescents?|under (?:the age of )?\d{1,2}|younger than|kids?|my (?:\w+ )?(?:son|daughter|baby|child)|(?:\b[1-9]|1[0-5])[- ]?(?:years?|months?)[- ]old)\b|儿童|小儿|孩子|宝宝|患儿|婴儿|幼儿|儿子|女儿|青少年"),
-    ("viral", r"\b(?:flu|influenza|chicken ?pox|varicella|viral (?:infection|illness)\w*|viruses?|viral)\b|流感|水痘|病毒"),
+    ("child",
+        r"\b(?:child(?:ren)?|infants?|bab(?:y|ies)|toddlers?|teen(?:ager)?s?|adolescents?|under (?:the "
+        r"age of )?\d{1,2}|younger than|kids?|my (?:\w+ )?(?:son|daughter|baby|child)|(?:\b[1-9]|"
+        r"1[0-5])[- ]?(?:years?|months?)[- ]old)\b|儿童|小儿|孩子|宝宝|患儿|婴儿|幼儿|儿子|女儿|青少年"),
+    ("viral",
+        r"\b(?:flu|influenza|chicken ?pox|varicella|viral (?:infection|illness)\w*|viruses?|viral)\b|"
+        r"流感|水痘|病毒"),
     ("cold", r"\b(?:common cold|colds?|upper respiratory|runny nose|sneez\w+)\b|感冒|上呼吸道"),
     ("kidney", r"\b(?:kidney|renal|egfr|gfr|creatinine|nephropathy|dialysis|ckd)\b|肾|eGFR|egfr|肌酐|透析"),
     ("liver", r"\b(?:liver|hepatic|cirrhosis|hepatitis)\b|肝"),
@@ -94,14 +131,44 @@ _CONDITIONS: Final[tuple[tuple[str, str], ...]] = (
 )  # fmt: skip
 CONDITIONS: Final = tuple((name, re.compile(pattern)) for name, pattern in _CONDITIONS)
 _DENIAL: Final = re.compile(
-    r"\b(?:no|not|never|without|denies|don't|doesn't|isn't|negative for|neither|nor)\b[^,.;]*|(?:没有?|无|不是|否认|未)[^，。；]*"
+    r"\b(?:no|not|never|without|denies|don't|doesn't|isn't|negative for|neither|nor)\b[^,.;]*|"
+    r"(?:没有?|无|不是|否认|未)[^，。；]*"
 )
-_EGFR_LIMIT: Final = re.compile(
-    r"(?:egfr|gfr|clearance)[^.。]{0,40}?(?:below|under|less than|<|lower than|低于|小于|＜|不足)[^0-9.。]{0,12}(\d{1,3})"
+_LAB: Final = (
+    r"(?P<lab>egfr|gfr|creatinine clearance|potassium|sodium|creatinine|platelets?|inr|"
+    r"ha?emoglobin|tsh|glucose|hba1c|lithium level|qtc|血钾|血钠|肌酐|血小板|血红蛋白|血糖|钾)"
 )
-_EGFR_VALUE: Final = re.compile(r"(?:egfr|gfr|clearance)[^0-9.。]{0,20}(\d{1,3})")
+_BELOW: Final = r"below|under|less than|lower than|<|低于|小于|＜|不足|少于"
+_ABOVE: Final = r"above|over|more than|higher than|greater than|exceeds?|>|高于|大于|超过|＞"
+_LAB_LIMITS: Final = (
+    re.compile(
+        rf"{_LAB}[^.。;；\d]{{0,24}}?(?:(?P<below>{_BELOW})|"
+        rf"(?P<above>{_ABOVE}))[^.。;；\d]{{0,12}}(?P<n>\d{{1,6}}(?:\.\d{{1,6}})?)"
+    ),
+    re.compile(
+        rf"(?:(?P<below>{_BELOW})|"
+        rf"(?P<above>{_ABOVE}))[^.。;；\d]{{0,6}}{_LAB}[^.。;；\d]{{0,6}}(?P<n>\d{{1,6}}(?:\.\d{{1,6}})?)"
+    ),
+    re.compile(rf"{_LAB}(?: level)?(?: of| is| at|为|是)?\s?(?P<n>\d{{1,6}}(?:\.\d{{1,6}})?)"),
+)
+_LAB_VALUE: Final = re.compile(rf"{_LAB}[^\d.,;。，；]{{0,20}}(?P<n>\d{{1,6}}(?:\.\d{{1,6}})?)")
+_SAME_LAB: Final = {
+    "gfr": "egfr",
+    "creatinine clearance": "egfr",
+    "血钾": "potassium",
+    "钾": "potassium",
+    "血钠": "sodium",
+    "肌酐": "creatinine",
+    "血小板": "platelet",
+    "platelets": "platelet",
+    "血红蛋白": "hemoglobin",
+    "haemoglobin": "hemoglobin",
+    "血糖": "glucose",
+}
 _NEGATED_IN_CLAUSE: Final = re.compile(
-    r"\b(?:not|never|avoid\w*|stop\w*|don't|shouldn't|cannot|can't|no|instead of|rather than|discontinue\w*|hold|without|contraindicat\w+|switch from|replace\w*|away from)\b|不|禁|避免|停|忌|勿|别|代替|换掉"
+    r"\b(?:not|never|avoid\w*|stop\w*|don't|shouldn't|cannot|can't|no|instead of|rather than|"
+    r"discontinue\w*|hold|without|contraindicat\w+|switch from|replace\w*|away from)\b|不|禁|避免|"
+    r"停|忌|勿|别|代替|换掉"
 )
 
 
@@ -117,14 +184,22 @@ def objects(text: str) -> set[str]:
 
 _ILL: Final = {
     "kidney": re.compile(
-        r"\b(?:(?:kidney|renal) (?:disease|failure|impairment|insufficiency|problems?|damage|function (?:is )?(?:low|reduced|impaired))|ckd|nephropathy|dialysis|(?:egfr|gfr|clearance)\D{0,12}[1-5]?\d\b(?!\d))|"
+        r"\b(?:(?:kidney|renal) (?:disease|failure|impairment|insufficiency|problems?|damage|"
+        r"function (?:is )?(?:low|reduced|impaired))|ckd|nephropathy|dialysis|(?:egfr|gfr|"
+        r"clearance)\D{0,12}[1-5]?\d\b(?!\d))|"
         r"肾(?:功能)?(?:不全|衰竭?|下降|损害|病|炎)|透析|尿毒症|(?:egfr|gfr)\D{0,6}[1-5]?\d(?!\d)"
     ),
-    "liver": re.compile(r"\b(?:liver (?:disease|failure|damage)|cirrhosis|hepatitis)\b|肝(?:硬化|衰竭?|炎|功能(?:异常|不全|损害))|[乙丙甲]肝"),
+    "liver": re.compile(
+        r"\b(?:liver (?:disease|failure|damage)|cirrhosis|hepatitis)\b|肝(?:硬化|衰竭?|炎|功能(?:异常|"
+        r"不全|损害))|[乙丙甲]肝"
+    ),
 }
 """What in a patient's story counts as the disease, where passages name only the organ."""
 _NOT_SURE: Final = re.compile(
-    r"\b(?:normal|negative|fine|probably|might|maybe|possibly|suspect\w*|worried|afraid|scared|could (?:i|it|this)|is it|am i|ruled out|mother|father|brother|sister|family)\b|正常|阴性|怀疑|担心|害怕|会不会|是不是|是否|排除|家族|[父母]亲(?:有|患)"
+    r"\b(?:normal|negative|fine|probably|think|thought|might|maybe|possibly|suspect\w*|worried|"
+    r"afraid|scared|could (?:i|it|this)|is it|am i|ruled out|mother|father|brother|sister|"
+    r"family)\b|正常|阴性|以为|可能|考虑|怀疑|担心|害怕|会不会|是不是|是否|排除|家族|[父母]亲(?:有|"
+    r"患)"
 )
 _YEARS: Final = re.compile(r"\b(\d{1,3})[ -]?(?:years?|yrs?|y/?o)\b|(\d{1,3})\s?岁")
 
@@ -171,10 +246,34 @@ def ordered(text: str, thing: str) -> bool | None:
     return None
 
 
-def limits_met(sentence: str, story: str) -> bool:
-    """Whether a kidney-function limit that a sentence names is met by the value that the story gives."""
-    limit = _EGFR_LIMIT.search(plain(sentence)) or _EGFR_VALUE.search(plain(sentence))
+def lab_values(story: str) -> list[tuple[str, float]]:
+    """(laboratory, value) for each value that a patient's story gives."""
+    return [(_lab(m["lab"]), float(m["n"])) for m in _LAB_VALUE.finditer(plain(story))][:100]
+
+
+def limit_met(folded: str, values: list[tuple[str, float]]) -> bool | None:
+    """Whether the laboratory limit that a sentence names is met by a patient's values.
+
+    None when the sentence names no limit; False also when the patient gives no such value.
+    """
+    limit = next((m for pattern in _LAB_LIMITS if (m := pattern.search(folded))), None)
     if limit is None:
-        return True
-    value = _EGFR_VALUE.search(plain(story))
-    return value is not None and int(value.group(1)) <= int(limit.group(1))
+        return None
+    groups = limit.groupdict()
+    bound, lab = float(groups["n"]), _lab(groups["lab"])
+    for name, number in values:
+        if name != lab:
+            continue
+        if groups.get("below"):
+            met = number < bound
+        elif groups.get("above"):
+            met = number > bound
+        else:
+            met = number == bound
+        if met:
+            return True
+    return False
+
+
+def _lab(name: str) -> str:
+    return _SAME_LAB.get(name, name)

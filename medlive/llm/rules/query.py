@@ -12,6 +12,9 @@ from medlive.llm.rules.text import bigrams, piece, plain, sentences, statement
 from medlive.llm.rules.thread import Conversation, zones
 
 _LEAST: Final = 2.0
+"""Score from which a question asks something medical."""
+_ASKED_ANYWAY: Final = 1.2
+"""Score of a question that is no clinical one but plainly asked: the Validator is to see and reject it."""
 
 
 class Asked(NamedTuple):
@@ -33,7 +36,11 @@ _DEICTIC_ZH: Final = re.compile(r"这[个种些样](?:症状|情况|病|样|问�
 
 def _english_score(text: str, answered: set[str], place: int) -> tuple[float, bool]:
     """How much an English question asks something medical, and whether it needs its case to be understood."""
-    if en.LOGISTIC.search(text) or en.INJECTION.search(text):
+    if en.INJECTION.search(text):
+        return -1.0, False
+    if en.NONCLINICAL.search(text):
+        return _ASKED_ANYWAY, False
+    if en.LOGISTIC.search(text):
         return -1.0, False
     if en.SMALLTALK.match(text):
         return 0.4, True
@@ -45,19 +52,25 @@ def _english_score(text: str, answered: set[str], place: int) -> tuple[float, bo
         return 0.5, True
     score = (2.2 if interrogative else 1.0) + min(len(set(clinical)), 3) * 0.5 + min(len(specific), 3) * 0.5
     score += min(demand, 2 if interrogative else 1) * 0.7
-    score += min(len(answered & set(lexicon_en.content_words(text))), 4) * 0.3 - min(place, 10) * 0.15
+    score += min(len(answered & set(lexicon_en.content_words(text))), 4) * 0.3
+    score -= (0.5 if place else 0.0) + min(place, 10) * 0.1 + len(text) / 400
     return score, not specific
 
 
 def _chinese_score(text: str, answered: set[str], place: int) -> tuple[float, bool]:
-    if zh.LOGISTIC.search(text) or zh.INJECTION.search(text):
+    if zh.INJECTION.search(text):
+        return -1.0, False
+    if zh.NONCLINICAL.search(text):
+        return _ASKED_ANYWAY, False
+    if zh.LOGISTIC.search(text):
         return -1.0, False
     clinical = set(lexicon_zh.CLINICAL.findall(text))
     demand = len({m.group() for m in zh.DEMAND.finditer(text)})
     if not clinical and not demand:
         return 0.5, True
     score = 1.5 + min(len(clinical), 3) * 0.8 + min(demand, 3) * 0.7
-    score += min(len(answered & bigrams(text, lexicon_zh.STOP)), 4) * 0.2 - min(place, 12) * 0.3
+    score += min(len(answered & bigrams(text, lexicon_zh.STOP)), 4) * 0.2
+    score -= (1.2 if place else 0.0) + min(place, 12) * 0.15
     deictic = len(clinical) < 2 or zh.DEICTIC.match(text) is not None or _DEICTIC_ZH.search(text) is not None
     return score, deictic
 
@@ -126,7 +139,7 @@ def _title_question(thread: Conversation) -> Asked | None:
         shared = bigrams(title, lexicon_zh.STOP) & bigrams(told, lexicon_zh.STOP)
         score, deictic = _chinese_score(title, set(), 0)
         return Asked("title", title, statement(title), score, deictic) if shared else None
-    asks = [s for s in sentences(title, "en") if english_question(s.text)]
+    asks = [s for s in sentences(title, "en") if english_question(s.text) and not en.SMALLTALK.match(s.text)]
     if not asks or not _usable(asks[-1].text):
         return None
     quote = title if len(title) <= 300 else asks[-1].text
@@ -143,7 +156,10 @@ def _complaint(thread: Conversation, asked: Asked) -> str | None:
     best: tuple[float, str] | None = None
     before = _fact_before(thread, facts, asked)
     for i, fact in enumerate(facts[:14]):
-        if fact.statement[:4] in ("患病多久", "怀孕情况", "过敏史：", "既往病史", "用药情况", "问：") or len(fact.statement) > 400:
+        if (
+            fact.statement[:4] in ("患病多久", "怀孕情况", "过敏史：", "既往病史", "用药情况", "问：")
+            or len(fact.statement) > 400
+        ):
             continue
         if thread.language == "zh":
             score = len(set(lexicon_zh.CLINICAL.findall(fact.statement))) - len(fact.statement) / 60
@@ -151,7 +167,9 @@ def _complaint(thread: Conversation, asked: Asked) -> str | None:
             clinical = set(lexicon_en.clinical_words(fact.statement))
             specific = set(lexicon_en.specific_words(fact.statement))
             score = len(specific) * 0.7 + len(clinical) * 0.4 - len(fact.statement) / 100
-            if re.search(r"\b(?:suffer|diagnos|pain|problem|since|for (?:the )?(?:last|past))", plain(fact.statement)):
+            if re.search(
+                r"\b(?:suffer|diagnos|pain|problem|since|for (?:the )?(?:last|past))", plain(fact.statement)
+            ):
                 score += 1
             if re.match(r"^i(?:'m| am) (?:an? )?\d+", plain(fact.statement)) and len(specific) < 2:
                 score -= 2
