@@ -224,18 +224,20 @@ def import_(
     as_json: JsonOption = False,
 ) -> None:
     """Make a run folder of answers, and gradings, that were made with LiveMedBench's scripts."""
-    from medlive.evaluation.cases import load_cases
-    from medlive.evaluation.exchange import import_run
+    from medlive.evaluation.imports import import_run
     from medlive.service.paths import snapshot_folder
 
-    case_set = load_cases(snapshot_folder(load_settings().settings, cases))
-    _tell_answers(import_run(out, case_set, responses, grades, model, now()), as_json)
+    folder = snapshot_folder(load_settings().settings, cases)
+    done = import_run(folder, responses, out, model=model, created_at=now(), grades=grades)
+    for note in done.notes:
+        say(note)
+    _tell_answers(done.run, as_json)
 
 
 @app.command()
 def export(run_dir: RunArgument, out: Annotated[Path, typer.Option("--out", help="The folder to write.")]) -> None:
     """Write a run as LiveMedBench's responses and evaluation_results files."""
-    from medlive.evaluation.exchange import export_run
+    from medlive.evaluation.imports import export_run
 
     for path in export_run(run_dir, out):
         print(path)

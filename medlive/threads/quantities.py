@@ -86,9 +86,7 @@ _START: Final = re.compile(
     r"|\b(?:once|twice|thrice|half|zero|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|thir|fif|"
     r"twenty|forty|sixty|seventy|eighty|ninety|jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)"
 )
-_LIST_MARKER: Final = re.compile(
-    r"(?:^|\n)[ \t]*[(（]?\d{1,2}(?:[.、)](?!\s?\d)|[,，](?=[一-鿿]))", re.MULTILINE
-)
+_LIST_MARKER: Final = re.compile(r"(?:^|\n)[ \t]*[(（]?\d{1,2}(?:[.、)](?!\s?\d)|[,，](?=[一-鿿]))", re.MULTILINE)
 
 _SUPERSCRIPTS: Final = {"⁰": "0", "¹": "1", "²": "2", "³": "3", "⁴": "4", "⁵": "5", "⁶": "6", "⁷": "7",
                         "⁸": "8",                        "⁹": "9", "⁻": "-"}  # fmt: skip
@@ -212,9 +210,7 @@ def _one_number(text: str, at: int) -> tuple[str, int] | None:
         value, end = _canonical(match.group()), match.end()
         if power := _POWER.match(text, end):
             return (
-                f"{value}x10^{int(power.group(1))}"
-                if "10" in power.group()
-                else f"{value}^{int(power.group(1))}",
+                f"{value}x10^{int(power.group(1))}" if "10" in power.group() else f"{value}^{int(power.group(1))}",
                 (power.end()),
             )
         if (many := _MULTIPLIER.match(text, end)) and not (
@@ -235,9 +231,7 @@ def _han_token(text: str, at: int) -> _Token | None:
     if match is None or _HAN_NOT.match(text, at):
         return None
     numeral, end = match.group(), match.end()
-    if (clock := re.compile(r"个?半(?=[年月天周小钟])|(?=[年天月周]半)").match(text, end)) and len(
-        numeral
-    ) <= 3:
+    if (clock := re.compile(r"个?半(?=[年月天周小钟])|(?=[年天月周]半)").match(text, end)) and len(numeral) <= 3:
         value = _han_value(numeral)
         unit, unit_end = read_unit(text, clock.end())
         if value and unit:
@@ -421,11 +415,7 @@ def _word_token(text: str, at: int) -> _Token | None:
     if word is None:
         return None
     tens, ones = word.group("tens"), word.group("ones")
-    value = (
-        _WORD_VALUE[word.group("word")]
-        if not tens
-        else _WORD_VALUE[tens] + (_WORD_VALUE[ones] if ones else 0)
-    )
+    value = _WORD_VALUE[word.group("word")] if not tens else _WORD_VALUE[tens] + (_WORD_VALUE[ones] if ones else 0)
     joined = re.compile(r"\s(?:to|or)\s").match(text, word.end())
     if joined and (second := _WORD_NUMBER.match(text, joined.end())) and second.group("word"):
         unit, end = read_unit(text, second.end())
@@ -522,9 +512,7 @@ class _Stated:
                 return True
             return len(value) - len(digits) > 1 and Quantity(digits, None) in self.exact
         if unit == "date":
-            return (
-                any(_date_within(value, other) for other in self.dates) or Quantity(value, None) in self.exact
-            )
+            return any(_date_within(value, other) for other in self.dates) or Quantity(value, None) in self.exact
         if unit in ("deg", "°c", "°f"):
             others = ("°c", "°f") if unit == "deg" else ("deg",)
             return any(Quantity(value, other) in self.exact for other in others)
@@ -560,11 +548,7 @@ def numbers_missing(statement: str, source: str) -> list[str]:
         if token.parts_suffice and token.parts and all(stated.holds(part) for part in token.parts):
             continue
         letter = re.search(r"(?<![a-z0-9])([a-z])[ -]$", plain[max(0, token.start - 3) : token.start])
-        if (
-            letter
-            and token.quantity
-            and stated.holds(Quantity(letter.group(1) + token.quantity.value, "name"))
-        ):
+        if letter and token.quantity and stated.holds(Quantity(letter.group(1) + token.quantity.value, "name")):
             continue
         missing.append(plain[token.start : token.end].strip())
     return missing

@@ -74,11 +74,7 @@ def _ends_sentence(text: str, match: re.Match[str]) -> bool:
         if last.lower() in _ABBREVIATIONS:
             # "8 a.m. I woke" and "10 mg. Then": an abbreviation that may also end a sentence.
             return last.lower() not in _NEVER_LAST and rest[:1].isupper()
-        if (
-            len(last) == 1
-            and last.isupper()
-            and re.search(r"(?:Dr|Mr|Mrs|Ms|Prof|[A-Z])\.?\s?[A-Z]$", before)
-        ):
+        if len(last) == 1 and last.isupper() and re.search(r"(?:Dr|Mr|Mrs|Ms|Prof|[A-Z])\.?\s?[A-Z]$", before):
             return False  # an initial of a name
         return not (last[-1:].isdigit() and rest[:1].isdigit())  # "30. 4" may be a damaged decimal
     # Glued sentences, "treatment.Bronchoscopy": a longer lower-cased word, then a capital.
@@ -99,9 +95,7 @@ def sentences(text: str, language: str | None) -> list[Sentence]:
     else:
         markers = _markers(text)
         inside = set(markers.values())
-        ends = [
-            m.end() for m in _ENGLISH_STOP.finditer(text) if m.end() not in inside and _ends_sentence(text, m)
-        ]
+        ends = [m.end() for m in _ENGLISH_STOP.finditer(text) if m.end() not in inside and _ends_sentence(text, m)]
         cuts = sorted({*ends, *markers})
     for cut in (*cuts, len(text)):
         if sentence := _trimmed(text, start, cut):

@@ -117,9 +117,7 @@ def read_unit(text: str, at: int) -> tuple[str | None, int]:
             spelled = per.group("latin") or per.group("han")
             count = re.match(r"\d*", spelled)
             digits = count.group() if count else ""
-            denominator = (
-                digits + UNITS[spelled[len(digits) :]] + ("^2" if per.group().endswith("^2") else "")
-            )
+            denominator = digits + UNITS[spelled[len(digits) :]] + ("^2" if per.group().endswith("^2") else "")
         unit, end = f"{unit}/{denominator}", per.end()
         if unit.count("/") > 3:
             break

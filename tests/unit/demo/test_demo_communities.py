@@ -93,7 +93,7 @@ async def test_a_page_held_already_is_not_sent_again(
 async def test_no_page_claims_to_have_changed_in_the_future(
     communities: Communities, client: aiohttp.ClientSession
 ) -> None:
-    thread = next(t for t in THREADS if t.expect.reason == "posted_future")
+    thread = next(t for t in THREADS if t.expect.reason == "posted_in_future")
     async with client.get(communities.base_urls[thread.site] + thread.path) as response:
         assert "Last-Modified" not in response.headers
 
@@ -209,4 +209,4 @@ async def test_the_server_is_gone_when_the_block_ends(client: aiohttp.ClientSess
 
 def test_no_sample_lies_further_ahead_than_the_one_that_must() -> None:
     ahead = [t for t in THREADS if t.posted_at and t.posted_at > now() + timedelta(days=1)]
-    assert [t.expect.reason for t in ahead] == ["posted_future"]
+    assert [t.expect.reason for t in ahead] == ["posted_in_future"]
