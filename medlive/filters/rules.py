@@ -252,7 +252,7 @@ def no_verified_reply(subject: Subject) -> FilterVerdict:
         # Most answers show their substance at once; only the others are read whole.
         if _has_substance(message.text[:120]) or _has_substance(message.text[: subject.settings.max_characters]):
             return _passed("no_verified_reply", replies=len(replies))
-    return _failed("no_verified_reply", FilterReason.NO_VERIFIED_REPLY, detail="courtesies only")
+    return _failed("no_verified_reply", FilterReason.NO_VERIFIED_REPLY, detail="courtesies or a single word only")
 
 
 def unsafe_content(subject: Subject) -> FilterVerdict:
