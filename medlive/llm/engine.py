@@ -132,8 +132,6 @@ class ReplyStore(Protocol):
         """The reply stored under that digest."""
         ...
 
-    async def keep(
-        self, request_digest: str, request: Request, identity: EngineIdentity, reply: Reply
-    ) -> None:
+    async def keep(self, request_digest: str, request: Request, identity: EngineIdentity, reply: Reply) -> None:
         """Store a reply, durably, before anybody uses it."""
         ...
