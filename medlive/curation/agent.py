@@ -4,6 +4,7 @@ import asyncio
 import json
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import cache
 from typing import Any, Protocol, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -90,7 +91,7 @@ class Agent:
         Raises AgentFailure.
         """
         prompt = load_prompt(package, task)
-        schema = reply_type.model_json_schema()
+        schema = _schema(reply_type)
         for round_ in range(MAX_ROUNDS):
             request = Request(task, prompt, inputs, schema, round=round_)
             fresh = False
@@ -141,6 +142,12 @@ class Agent:
                 replayed=replayed,
             )
         )
+
+
+@cache
+def _schema(reply_type: type[BaseModel]) -> Mapping[str, Any]:
+    """A reply's schema, made once: it costs more than all else about a call."""
+    return reply_type.model_json_schema()
 
 
 _REASONS = {

@@ -14,6 +14,7 @@ from sqlalchemy.orm import aliased
 from sqlalchemy.sql.elements import ColumnElement
 
 from medlive.curation.model import CaseText
+from medlive.db.bulk import insert_rows
 from medlive.db.tables import CaseRevisionRow, CaseRow, CaseStatus, CriterionRow, ThreadRow
 from medlive.digest import digest_json
 from medlive.errors import MedliveError, UsageError
@@ -124,23 +125,23 @@ async def save_case(
             content_digest=digest,
         )
     )
-    if rubric.criteria:
-        await session.execute(
-            insert(CriterionRow),
-            [
-                {
-                    "case_id": case_id,
-                    "revision": revision,
-                    "criterion_id": c.id,
-                    "position": c.position,
-                    "criterion": c.criterion,
-                    "axis": c.axis,
-                    "points": c.points,
-                    "advice_id": c.advice_id,
-                }
-                for c in rubric.criteria
-            ],
-        )
+    await insert_rows(
+        session,
+        CriterionRow,
+        [
+            {
+                "case_id": case_id,
+                "revision": revision,
+                "criterion_id": c.id,
+                "position": c.position,
+                "criterion": c.criterion,
+                "axis": c.axis,
+                "points": c.points,
+                "advice_id": c.advice_id,
+            }
+            for c in rubric.criteria
+        ],
+    )
     return SavedCase(case_id, revision, "new" if revision == 1 else "revised")
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from datetime import datetime
 from decimal import Decimal
+from functools import lru_cache
 from typing import Any
 
 from sqlalchemy import exists, func, insert, select
@@ -21,8 +22,10 @@ from medlive.curation.model import (
     Requirement,
     Thresholds,
 )
+from medlive.db.bulk import insert_rows
 from medlive.db.tables import (
     AgentCallRow,
+    Base,
     ClaimEvidenceRow,
     ClaimVerdictRow,
     ControllerCheckRow,
@@ -140,19 +143,25 @@ async def untried_revisions(
 async def failed_revisions(
     session: AsyncSession, pipeline_digest: str, *, max_attempts: int | None = None
 ) -> list[int]:
-    """The latest revisions whose every attempt under this pipeline failed, fewer than `max_attempts` of them
-    (None: however many), oldest first."""
+    """The latest revisions whose every attempt under this pipeline failed, or under every other where this one
+    has not tried them; oldest first.
+
+    Only those with fewer than `max_attempts` attempts under this pipeline that got a reply (None: however many):
+    an endpoint that is away, or a budget that is spent, says nothing about a thread.
+    """
     row = CurationRow
+    failed, here = func.bool_and(row.outcome == Outcome.FAILED), row.pipeline_digest == pipeline_digest
     query = (
         select(row.revision_id)
         .join(ThreadRevisionRow, ThreadRevisionRow.id == row.revision_id)
-        .where(row.pipeline_digest == pipeline_digest, is_latest())
+        .where(is_latest())
         .group_by(row.revision_id)
-        .having(func.bool_and(row.outcome == Outcome.FAILED))
+        .having(func.coalesce(failed.filter(here), failed))
         .order_by(row.revision_id)
     )
     if max_attempts is not None:
-        query = query.having(func.count() < max_attempts)
+        replied = row.reason.not_in((Reason.ENDPOINT_UNAVAILABLE, Reason.BUDGET_SPENT))
+        query = query.having(func.count().filter(here, replied) < max_attempts)
     return list(await session.scalars(query))
 
 
@@ -298,19 +307,21 @@ async def _save_parts(session: AsyncSession, curation_id: int, curation: Curatio
         }
         for position, check in enumerate(curation.checks, start=1)
     ]
-    for table, rows in (
+    parts: tuple[tuple[type[Base], list[dict[str, Any]]], ...] = (
         (ElementRow, elements),
         (RequirementRow, requirements),
         (ClaimVerdictRow, claims),
         (ControllerCheckRow, checks),
         (AgentCallRow, calls),
-    ):
-        if rows:
-            await session.execute(insert(table), rows)
+    )
+    for table, rows in parts:
+        await insert_rows(session, table, rows)
     if passages:
-        ordered = [passages[key] for key in sorted(passages)]
-        await session.execute(upsert(PassageRow).on_conflict_do_nothing(), ordered)
-        await session.execute(insert(ClaimEvidenceRow), evidence)
+        known = set(await session.scalars(select(PassageRow.key).where(PassageRow.key.in_(passages))))
+        # In one order for everybody, so that two processes never wait for each other crosswise.
+        new = [passages[key] for key in sorted(passages.keys() - known)]
+        await insert_rows(session, PassageRow, new, skip_known=True)
+        await insert_rows(session, ClaimEvidenceRow, evidence)
 
 
 def _evidence_rows(
@@ -323,9 +334,9 @@ def _evidence_rows(
     places = {passage_id: place for place, passage_id in enumerate(claim.passage_ids, start=1)}
     rows = []
     for position, hit in enumerate(claim.hits, start=1):
-        values = _passage_values(hit.passage)
-        key = digest_json({**values, "published": str(values["published"])})
-        passages[key] = {"key": key, **values}
+        values = _passage_row(hit.passage)
+        key = values["key"]
+        passages[key] = values
         rows.append(
             {
                 "curation_id": curation_id,
@@ -344,8 +355,10 @@ def _evidence_rows(
     return rows
 
 
-def _passage_values(passage: Passage) -> dict[str, Any]:
-    return {
+@lru_cache(maxsize=8192)
+def _passage_row(passage: Passage) -> dict[str, Any]:
+    """The row of a passage, whose key is made from all of it; kept, because claims share passages."""
+    values = {
         "digest": passage.digest,
         "passage_id": passage.id,
         "corpus": passage.corpus,
@@ -357,6 +370,7 @@ def _passage_values(passage: Passage) -> dict[str, Any]:
         "url": passage.url,
         "licence": passage.licence,
     }
+    return {"key": digest_json({**values, "published": str(values["published"])}), **values}
 
 
 async def _parts(session: AsyncSession, table: Any, curation_id: int) -> Sequence[Any]:

