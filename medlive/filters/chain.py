@@ -11,7 +11,7 @@ from medlive.filters.verdict import FilterVerdict
 from medlive.threads.dedupe import Match
 from medlive.threads.model import Thread
 
-_RULES_VERSION = 1
+_RULES_VERSION = 2
 """Raised when a rule's meaning changes, so that stored verdicts of the old rules can be told apart."""
 
 

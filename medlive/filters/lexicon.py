@@ -24,6 +24,9 @@ _HATE_EN: Final = re.compile(
     rf"|\b(?:all|those|these|fucking|dirty|filthy)\s{_GROUP}\s(?:are|r)\s(?:all\s)?(?:\w+\s)?"
     r"(?:animals|vermin|subhuman|inferior|parasites|rats|cockroaches|scum|filth|trash|disgusting"
     r"|thieves|criminals|terrorists)\b"
+    # Whatever the group: people who are said to be less than people.
+    r"|\b(?:those|these|such)\s(?:\w+\s)?people\b[^.!?\n]{0,60}\b(?:subhumans?|savages|scum|too stupid to live)\b"
+    r"|\bsubhuman\s(?:savages?|animals?|scum|filth|vermin|trash)\b"
     rf"|\bi\s(?:hate|despise)\s(?:all\s)?(?:the\s|those\s|these\s|fucking\s)?{_GROUP}\b"
     r"|\byou(?:'re| are)?\s(?:a\s|an\s)?(?:stupid\s|fucking\s|dumb\s|filthy\s)?(?:retard|tranny|whore"
     r"|slut|bitch)\b",
@@ -71,8 +74,8 @@ _ZH_HINTS: Final = (
 )
 _HATE_HINTS: Final = (
     "nigg n1gg faggot f@gg kike wetback raghead sandn towelhead gook pakis untermen exterminat deport "
-    "lynch vermin subhuman inferior parasites rats cockroach scum filth animals thieves criminals "
-    "terrorist trash disgusting kill&all kill&the kill&those kill&these gas&the gas&all hang&all hang&the "
+    "lynch vermin subhuman savages too&stupid inferior parasites rats cockroach scum filth animals thieves "
+    "criminals terrorist trash disgusting kill&all kill&the kill&those kill&these gas&the gas&all hang&all hang&the "
     "burn&all burn&the i&hate i&despise retard tranny whore slut bitch"
 )
 _HARM_HINTS: Final = (

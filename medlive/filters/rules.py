@@ -117,8 +117,21 @@ def _sections(names: tuple[str, ...]) -> tuple[frozenset[str], tuple[str, ...]]:
     return slugs, tuple(f" {s} " for s in sorted(slugs) if " " in s)
 
 
+# Four lettered options in a row, and a word that says what they are: an examination item, no patient.
+_EXAM_OPTIONS: Final = re.compile(
+    r"\bA ?[).．、:：][^\n]{1,150}?\bB ?[).．、:：][^\n]{1,150}?\bC ?[).．、:：][^\n]{1,150}?\bD ?[).．、:：]"
+    r"|(?:^|\n)\s*A ?[).．、:：].{1,150}\n\s*B ?[).．、:：].{1,150}\n\s*C ?[).．、:：].{1,150}\n\s*D ?[).．、:：]"
+    r"|A[.．、].{1,80}?B[.．、].{1,80}?C[.．、].{1,80}?D[.．、]"
+)
+_EXAM_WORDS: Final = re.compile(
+    r"\b(?:exams?|practice question|question bank|qbank|uworld|shelf|usmle|comlex|mcq|answer key"
+    r"|which of the following)\b"
+    r"|考试|真题|模拟题|考点|正确答案|选择题|下列哪"
+)
+
+
 def not_clinical(subject: Subject) -> FilterVerdict:
-    """No tag, board or URL section is one that holds no clinical questions."""
+    """No tag, board or URL section is one that holds no clinical questions, and the opening is no exam item."""
     sections, phrases = _sections(subject.settings.non_clinical_sections)
     path = re.sub(r"^[a-z]+://[^/]*", "", subject.thread.url.lower()).split("?")[0].split("#")[0]
     # The last part of a path is the thread's own title.
@@ -129,6 +142,8 @@ def not_clinical(subject: Subject) -> FilterVerdict:
         plain = re.sub(r"\s*\[.*?\]\s*", " ", slug).strip()
         if slug in sections or plain in sections or any(map(f" {plain} ".__contains__, phrases)):
             return _failed("not_clinical", FilterReason.NOT_CLINICAL, section=name[:100])
+    if (item := _EXAM_OPTIONS.search(subject.patient_text)) and _EXAM_WORDS.search(subject.lower):
+        return _failed("not_clinical", FilterReason.NOT_CLINICAL, exam_item=item.group()[:100])
     return _passed("not_clinical")
 
 
