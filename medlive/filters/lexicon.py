@@ -75,7 +75,8 @@ _ZH_HINTS: Final = (
 _HATE_HINTS: Final = (
     "nigg n1gg faggot f@gg kike wetback raghead sandn towelhead gook pakis untermen exterminat deport "
     "lynch vermin subhuman savages too&stupid inferior parasites rats cockroach scum filth animals thieves "
-    "criminals terrorist trash disgusting kill&all kill&the kill&those kill&these gas&the gas&all hang&all hang&the "
+    "criminals terrorist trash disgusting kill&all kill&the kill&those kill&these gas&the "
+    "gas&all hang&all hang&the "
     "burn&all burn&the i&hate i&despise retard tranny whore slut bitch"
 )
 _HARM_HINTS: Final = (
