@@ -150,8 +150,8 @@ def screen(cases: Iterable[SnapshotCase], scan: Scanner, lint: Linter) -> Screen
 def release_hits(provenance: Provenance, cases: int, minimum: int) -> list[GateHit]:
     """Every reason why a release of that many cases may not be published."""
     hits: list[GateHit] = []
-    for role in sorted({e.role for e in provenance.engines if e.engine == "rules"}):
-        detail = f"the {role} was the rules engine, which makes no clinical judgement"
+    if by_rules := sorted({e.role for e in provenance.engines if e.engine == "rules"}):
+        detail = f"the rules engine, which makes no clinical judgement, was {', '.join(by_rules)}"
         hits.append(GateHit(Gate.ENGINE, None, detail))
     for name, value in (
         ("engines", provenance.engines),
