@@ -6,7 +6,7 @@ import typer
 
 from medlive.cli.output import JsonOption, print_json, print_table, progress, say, wait_for
 from medlive.config import load_settings
-from medlive.errors import CheckFailed
+from medlive.errors import CheckFailed, EndpointUnavailable
 
 
 def command(
@@ -27,8 +27,10 @@ def command(
 ) -> None:
     """Filter and curate the threads that wait, and retry what failed.
 
-    What was interrupted continues; no reply of an engine is paid for twice.
+    What was interrupted continues; no reply of an engine is paid for twice. Exit status 3 when a model endpoint
+    gave no answer to some.
     """
+    from medlive.curation.model import Reason
     from medlive.service.runs import run_curation
 
     settings = load_settings().settings
@@ -61,6 +63,11 @@ def command(
     if done["faults"]:
         raise CheckFailed(
             f"{len(done['faults'])} threads met a fault of medlive itself", hint="medlive curate tries them again"
+        )
+    if unanswered := done["failures"].get(Reason.ENDPOINT_UNAVAILABLE):
+        raise EndpointUnavailable(
+            f"{unanswered} threads failed because a model endpoint gave no answer",
+            hint="medlive status shows what it said; the next medlive curate tries them again",
         )
     if failed := done["outcomes"].get("failed"):
         say(f"{failed} threads failed for want of a usable reply; the next medlive curate tries them again")

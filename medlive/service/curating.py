@@ -29,6 +29,8 @@ class Curated:
 
     outcomes: Counter[str] = field(default_factory=Counter)
     """Outcome → threads."""
+    failures: Counter[str] = field(default_factory=Counter)
+    """Reason → threads that failed for it."""
     calls: int = 0
     replayed: int = 0
     faults: list[str] = field(default_factory=list)
@@ -42,6 +44,7 @@ class Curated:
     def add(self, other: "Curated") -> None:
         """Count what another run did as well."""
         self.outcomes += other.outcomes
+        self.failures += other.failures
         self.calls += other.calls
         self.replayed += other.replayed
         self.faults += other.faults
@@ -50,6 +53,7 @@ class Curated:
         """The counts as a run's row keeps them."""
         return {
             "outcomes": dict(self.outcomes),
+            "failures": dict(self.failures),
             "calls": self.calls,
             "replayed": self.replayed,
             "faults": list(self.faults),
@@ -59,7 +63,7 @@ class Curated:
 async def queue_failed(
     database: Database, app: procrastinate.App, pipeline: Pipeline, *, max_attempts: int | None
 ) -> int:
-    """Queue again what failed under this pipeline fewer than `max_attempts` times (None: however often)."""
+    """Queue again what failed; with `max_attempts` not what failed so often at replies of this pipeline."""
     async with database.begin() as session:
         revisions = await failed_revisions(session, pipeline.digest, max_attempts=max_attempts)
         return await defer_revisions(app, session, revisions)
@@ -112,6 +116,8 @@ def curation_work(
             raise
         if curation is not None:
             done.outcomes[curation.outcome.value] += 1
+            if curation.outcome is Outcome.FAILED:
+                done.failures[str(curation.reason)] += 1
             done.calls += len(curation.calls)
             done.replayed += sum(c.replayed for c in curation.calls)
             tick(done.threads)

@@ -40,16 +40,10 @@ async def run_curation(
                 await queue_failed(database, app, pipeline, max_attempts=attempts)
                 await queue_untried(database, app, chain.digest, pipeline if again else None)
                 done = await curate_queued(database, app, pipeline, settings, tick=on_curated, on_wait=on_wait)
-            counts = {
-                "passed": filtered.passed,
-                "rejected": filtered.rejected,
-                "outcomes": dict(done.outcomes),
-                "calls": done.calls,
-                "replayed": done.replayed,
-            }
+            counts = {"passed": filtered.passed, "rejected": filtered.rejected, **done.as_json()}
             async with database.begin() as session:
-                await finish_run(session, run, {**counts, "faults": done.faults}, failed=bool(done.faults))
+                await finish_run(session, run, counts, failed=bool(done.faults))
                 rows = await funnel(session)
         finally:
             await pipeline.aclose()
-    return {**counts, "faults": done.faults, "funnel": [[r.stage, r.outcome, r.reason, r.count] for r in rows]}
+    return {**counts, "funnel": [[r.stage, r.outcome, r.reason, r.count] for r in rows]}

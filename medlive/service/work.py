@@ -90,6 +90,7 @@ async def run_worker(
 def _difference(total: Curated, told: Curated) -> Curated:
     return Curated(
         total.outcomes - told.outcomes,
+        total.failures - told.failures,
         total.calls - told.calls,
         total.replayed - told.replayed,
         total.faults[len(told.faults) :],
