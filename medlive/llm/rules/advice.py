@@ -175,7 +175,7 @@ def _chinese_advice(said: Said) -> list[Advice]:
                 kind = "assessment"
             else:
                 continue
-            if not clinical and not (plan and len(text) >= 8):
+            if not clinical and not (plan and (len(text) >= 8 or zh.ORDER.search(text))):
                 continue
             if zh.UNFINISHED.search(text) and said.text.rstrip().endswith(text):
                 continue

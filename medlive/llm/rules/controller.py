@@ -55,9 +55,22 @@ def _unsupported(statement: str, quote: str, context: str) -> str:
         return "The statement negates otherwise than its quote."
     if _SURE.search(said) and not _SURE.search(wider):
         return "The statement is surer than its quote."
-    if _HEDGE.search(source) and not _HEDGE.search(said) and _covers(source, said):
+    if not _HEDGE.search(said) and _drops_doubt(said, source):
         return "The statement leaves out the quote's doubt."
     return ""
+
+
+def _drops_doubt(said: str, source: str) -> bool:
+    """Whether the statement tells what its quote only supposes: a doubted clause's words without the doubt."""
+    for clause in re.split(r"[,;.!?，。；！？]", source):
+        if _HEDGE.search(clause):
+            content = set(re.findall(r"[a-z]{4,}", _HEDGE.sub(" ", clause))) | set(
+                _HAN.findall(_HEDGE.sub(" ", clause))
+            )
+            told = set(re.findall(r"[a-z]{4,}", said)) | set(_HAN.findall(said))
+            if content and len(content & told) * 2 >= len(content):
+                return True
+    return False
 
 
 def _covers(part: str, whole: str) -> bool:
@@ -91,7 +104,7 @@ def support(inputs: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _sentence(text: str, language: Language) -> str:
-    text = re.sub(r"\s+", " ", text).strip()
+    text = re.sub(r"[\s\ud800-\udfff]+", " ", text).strip()
     if not text:
         return ""
     if language == "zh":

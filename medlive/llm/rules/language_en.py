@@ -302,7 +302,8 @@ PLAN: Final = _any(
     r"suggest(?:ed)?|recommend(?:ed|s)?|better to|had better|consider|try|can (?:be |also )?"
     r"(?:take|use|apply|try|give|do|go|start|have|add|continue|get|stop|undergo|eat|drink|switch|"
     r"change|opt|wait|treated|managed|used|taken|given|increased|reduced|started))\b",
-    r"^(?:(?:please|kindly|also|then|first|firstly|next|meanwhile|and|so|instead|afterwards|for "
+    r"(?:^|[,;]\s|\bthen\s)(?:(?:please|kindly|also|then|first|firstly|next|meanwhile|and|so|"
+    r"instead|afterwards|for "
     r"now|in the meantime|at present|now|rather|initially|otherwise|always|just|simply|"
     r"only)\b[\s,]*)*"
     r"(?:take|use|apply|avoid|stop|start|continue|get|do|go|have|keep|eat|drink|try|give|increase|"
@@ -343,7 +344,8 @@ ORDER: Final = re.compile(
     r"\b(?:should|must|need to|have to|advi[sc]e[sd]?|suggest (?:you|to|that|taking|doing)|i "
     r"(?:would )?(?:suggest|recommend|advise)|recommend(?:ed)?|better to|try|you can|can (?:be "
     r")?(?:take|taken|use|used|apply|given))\b|"
-    r"^(?:please |also |then )*(?:take|use|apply|avoid|stop|start|continue|get|do|go|keep|eat|"
+    r"(?:^|[,;]\s|\bthen\s)(?:please |also |then )*(?:take|use|apply|avoid|stop|start|continue|get|"
+    r"do|go|keep|eat|"
     r"drink|try|give|reduce|rest|consult|see|visit|check|repeat|do not|don't|never)\b",
     re.IGNORECASE,
 )

@@ -37,8 +37,8 @@ kidneys bladder ureter urethra prostate penis penile foreskin frenulum testicle 
 vagina vaginal vulva labia uterus uterine cervix cervical ovary ovaries ovarian endometrium pelvis pelvic
 hip hips thigh leg legs knee knees calf ankle foot feet heel toe toes skin muscle muscles joint joints bone
 bones tendon ligament nerve nerves brain artery vein veins vessel lymph node nodes thyroid gland glands
-pituitary adrenal bowel disc vertebra cartilage meniscus esophagus airway placenta fetus foetus baby embryo
-womb
+pituitary adrenal bowel disc vertebra cartilage meniscus esophagus airway placenta toenail fingernail eyelid
+eyebrow forearm earlobe armpit buttock shin fetus foetus baby embryo womb
 """
 _CONDITIONS: Final = """
 disease disorder syndrome condition diagnosis diagnosed cancer tumor tumour carcinoma lymphoma leukemia

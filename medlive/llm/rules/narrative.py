@@ -11,6 +11,7 @@ from medlive.llm.rules.text import Language, Piece, bigrams, clauses, piece, pla
 from medlive.llm.rules.thread import Conversation, Said, Zone, zones
 
 MOST: Final = 60
+_ASKED: Final = 'Asked "'
 _GROUP: Final = 80
 """Characters that clauses of one Chinese sentence are gathered to."""
 
@@ -226,7 +227,8 @@ def narrative_facts(thread: Conversation) -> list[Fact]:
                 facts.append(joined)
         before = None
     if language == "en" and not any(
-        en.PERSON.search(f.statement) or en.MEASURE.search(f.statement) for f in facts
+        f.statement.startswith(_ASKED) or en.PERSON.search(f.statement) or en.MEASURE.search(f.statement)
+        for f in facts
     ):
         return []
     return facts[:MOST]

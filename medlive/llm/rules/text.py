@@ -167,7 +167,7 @@ def plain(text: str) -> str:
 
 def statement(quote: str) -> str:
     """The quote as a statement: space collapsed, loose ends trimmed; no word is added or lost."""
-    cleaned = "".join(c for c in quote if c.isprintable() or c.isspace())
+    cleaned = "".join(c if c.isprintable() else " " for c in quote)
     cleaned = _SPACE.sub(" ", cleaned).strip(" \t,，、;；:：-–*•>")
     return cleaned[:1].upper() + cleaned[1:] if cleaned[:1].isascii() else cleaned
 

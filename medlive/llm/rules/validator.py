@@ -11,6 +11,9 @@ from medlive.llm.rules.checklist import category_of, checklist
 from medlive.llm.rules.question import chinese_asks, english_question
 from medlive.llm.rules.text import language_of
 
+_STATEMENT: Final = 700
+"""Characters of a narrative element that are read; the Screener's own are no longer."""
+
 
 def query(inputs: Mapping[str, Any]) -> dict[str, Any]:
     """S_cc: {category, meaningful, reason}."""
@@ -54,7 +57,7 @@ def sufficiency(inputs: Mapping[str, Any]) -> dict[str, Any]:
     """The checklist: {items: [{requirement, present, element_ids}]}."""
     text = str(inputs.get("query") or "")[:4000]
     narrative = [
-        (str(e.get("id") or ""), str(e.get("statement") or "")[:2000])
+        (str(e.get("id") or ""), str(e.get("statement") or "")[:_STATEMENT])
         for e in list(inputs.get("narrative") or ())[:200]
     ]
     language = language_of(inputs.get("language"), text + " ".join(s for _, s in narrative[:5]))

@@ -1,0 +1,200 @@
+"""What holds for the rules' answers on any text whatever: shape, verbatim quotes, whose words, sameness, time."""
+
+import asyncio
+import json
+import time
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from medlive.curation import tasks
+from medlive.errors import UsageError
+from medlive.llm.engine import Finish, Prompt, Request
+from medlive.llm.rules import controller, screener, validator
+from medlive.llm.rules.engine import RulesEngine
+from medlive.llm.rules.text import LONGEST, sentences
+
+REPLIES = {
+    "screener.narrative": tasks.NarrativeReply,
+    "screener.query": tasks.QueryReply,
+    "screener.advice": tasks.AdviceReply,
+    "validator.query": tasks.ComplaintReply,
+    "validator.sufficiency": tasks.SufficiencyReply,
+    "validator.alignment": tasks.AlignmentReply,
+    "validator.veto": tasks.VetoReply,
+    "controller.support": tasks.SupportReply,
+    "controller.write": tasks.WriteReply,
+}
+ANSWERS = {**screener.ANSWERS, **validator.ANSWERS, **controller.ANSWERS}
+
+# Sentences that the rules have something to say about, so that random text is not always nothing.
+SEEDS = (
+    *("Hello doctor,", "I have had a sharp pain in my left knee for 3 weeks.", "No fever.", "What should I do?"),
+    *("Please advise.", "Take ibuprofen 400 mg twice daily.", "If it swells, see a doctor.", "My knee hurts?"),
+    *("Sorry, I meant the right knee.", "1. rest 2. ice", "investigations to be done:1. mri. 2. esr.", "yes"),
+    *("Do you have fever?", "疾病：肺炎", "病情描述：发烧三天，最高38.5度，不咳嗽", "请问怎么办？", "没有"),
+    *("过敏史：无（2020-03-25填写）", "建议口服布洛芬，一天三次。", "体温怎样的", "刚才说错了，是左腿疼"),
+    *("考虑是感冒引起的。", "感谢您的信任", "\u202e", "😀", "\x00", "\ud800", "١٢٣", "()[]{}", "\n"),
+)
+TEXT = st.one_of(
+    st.text(max_size=300),
+    st.text(st.characters(), max_size=80),
+    st.lists(st.one_of(st.sampled_from(SEEDS), st.text(max_size=12)), max_size=14).map(" ".join),
+    st.lists(st.sampled_from(SEEDS), max_size=14).map("".join),
+)
+LANGUAGE = st.sampled_from(("en", "zh", None))
+
+
+@st.composite
+def threads(draw: st.DrawFn) -> dict[str, Any]:
+    said = draw(st.lists(st.tuples(st.sampled_from(("patient", "physician", "other")), TEXT), max_size=6))
+    return {
+        "language": draw(LANGUAGE),
+        "title": draw(TEXT),
+        "messages": [{"id": f"m{i}", "role": role, "text": text} for i, (role, text) in enumerate(said)],
+    }
+
+
+def ask(task: str, inputs: dict[str, Any]) -> Any:
+    """The answer, checked against the shape that the agents demand, as they read it: out of JSON."""
+    return REPLIES[task].model_validate_json(json.dumps(ANSWERS[task](inputs)))
+
+
+@settings(max_examples=120, deadline=None)
+@given(threads())
+def test_every_quote_stands_in_the_message_it_names(thread: dict[str, Any]) -> None:
+    texts = {m["id"]: m for m in thread["messages"]}
+    for task, role in (("screener.narrative", "patient"), ("screener.advice", "physician")):
+        for item in ask(task, thread).elements:
+            assert texts[item.message_id]["role"] == role
+            assert item.quote in texts[item.message_id]["text"]
+    found = ask("screener.query", thread).query
+    if found is not None:
+        if found.message_id == "title":
+            assert found.quote in thread["title"]
+        else:
+            assert texts[found.message_id]["role"] == "patient"
+            assert found.quote in texts[found.message_id]["text"]
+
+
+@settings(max_examples=60, deadline=None)
+@given(LANGUAGE, TEXT, st.lists(TEXT, max_size=5), TEXT, st.lists(st.tuples(TEXT, TEXT), max_size=3))
+def test_verdicts_cite_what_they_were_given(
+    language: str | None, query: str, told: list[str], claim: str, found: list[tuple[str, str]]
+) -> None:
+    narrative = [{"id": f"n{i}", "statement": s} for i, s in enumerate(told)]
+    ask("validator.query", {"language": language, "query": query})
+    for item in ask("validator.sufficiency", {"language": language, "query": query, "narrative": narrative}).items:
+        assert item.present == bool(item.element_ids)
+        assert set(item.element_ids) <= {e["id"] for e in narrative}
+    inputs = {
+        "language": language,
+        "query": query,
+        "narrative": narrative,
+        "claim": {"id": "a1", "statement": claim},
+        "passages": [{"id": f"p{i}", "title": title, "text": text} for i, (title, text) in enumerate(found)],
+    }
+    passages = {p["id"]: p["text"] for p in inputs["passages"]}
+    first, second = ask("validator.alignment", inputs), ask("validator.veto", inputs)
+    for reply, decided in ((first, first.verdict != "neutral"), (second, second.goes_against)):
+        assert bool(reply.passage_ids) == bool(reply.quote) == decided
+        assert all(reply.quote in passages[pid] for pid in reply.passage_ids)
+
+
+@settings(max_examples=50, deadline=None)
+@given(LANGUAGE, st.lists(st.tuples(TEXT, TEXT, TEXT), max_size=6))
+def test_the_controller_answers_for_each_element_once(language: str | None, given_: list[tuple[str, ...]]) -> None:
+    elements = [{"id": f"n{i}", "statement": s, "quote": q, "context": c} for i, (s, q, c) in enumerate(given_)]
+    verdicts = ask("controller.support", {"language": language, "elements": elements}).verdicts
+    assert [v.id for v in verdicts] == [e["id"] for e in elements]
+
+
+@settings(max_examples=60, deadline=None)
+@given(threads())
+def test_what_the_screener_says_the_controller_supports(thread: dict[str, Any]) -> None:
+    """Extraction adds nothing, so the Controller's own check must agree, the message before as context."""
+    before = {m["id"]: thread["messages"][i - 1]["text"] if i else "" for i, m in enumerate(thread["messages"])}
+    items = [*ask("screener.narrative", thread).elements, *ask("screener.advice", thread).elements]
+    elements = [
+        {"id": str(i), "statement": e.statement, "quote": e.quote, "context": before[e.message_id]}
+        for i, e in enumerate(items)
+    ]
+    for verdict in ask("controller.support", {"language": thread["language"], "elements": elements}).verdicts:
+        assert verdict.supported, (elements[int(verdict.id)], verdict.reason)
+
+
+@settings(max_examples=30, deadline=None)
+@given(threads())
+def test_the_same_thread_gets_the_same_answer(thread: dict[str, Any]) -> None:
+    for rule in screener.ANSWERS.values():
+        assert rule(thread) == rule(json.loads(json.dumps(thread)))
+
+
+@given(TEXT, st.sampled_from(("en", "zh")))
+def test_sentences_are_slices_in_order_that_lose_nothing(text: str, language: Any) -> None:
+    found = sentences(text, language)
+    at = 0
+    for one in found:
+        assert one.text == text[one.start : one.end]
+        assert len(one.text) <= LONGEST
+        assert one.start >= at
+        assert not text[at : one.start].strip()
+        at = one.end
+    assert not text[at:].strip()
+
+
+@pytest.mark.parametrize(
+    ("language", "unit"),
+    [
+        ("en", "1"),
+        ("en", "1. a "),
+        ("en", "consult a "),
+        ("en", "eGFR below "),
+        ("zh", "发烧吗？"),
+        ("zh", "您好，"),
+    ],
+)
+def test_five_megabytes_take_seconds_not_minutes(language: str, unit: str) -> None:
+    text = unit * (5_000_000 // len(unit))
+    thread = {
+        "language": language,
+        "title": text[:400],
+        "messages": [{"id": "m0", "role": r, "text": text} for r in ("patient", "physician")],
+    }
+    began = time.process_time()
+    for task in screener.ANSWERS:
+        ask(task, thread)
+    ask(
+        "validator.sufficiency",
+        {
+            "language": language,
+            "query": text[:2000],
+            "narrative": [{"id": "n1", "statement": text[:2000]}] * 20,
+        },
+    )
+    # Quadratic behaviour on one of these took minutes; the bound only tells the two apart.
+    assert time.process_time() - began < 15
+
+
+def request(task: str, inputs: dict[str, Any]) -> Request:
+    return Request(task=task, prompt=Prompt(task, "Do it."), inputs=inputs, schema={})
+
+
+def test_the_engine_answers_as_json_at_no_cost_and_is_not_publishable() -> None:
+    engine = RulesEngine()
+    reply = asyncio.run(
+        engine.answer(request("validator.query", {"language": "en", "query": "Is a rash normal?"}))
+    )
+    assert json.loads(reply.text)["meaningful"] is True
+    assert reply.finish is Finish.STOP
+    assert reply.usage.cost_usd == 0.0
+    assert engine.identity.engine == "rules"
+    assert reply.model == engine.identity.model
+    assert not engine.identity.publishable
+
+
+def test_a_task_without_rules_is_wrong_use() -> None:
+    with pytest.raises(UsageError, match="no rules"):
+        asyncio.run(RulesEngine().answer(request("screener.poetry", {})))
