@@ -46,6 +46,7 @@ from medlive.threads.model import Message, Role, Thread
 
 CHAIN = digest_text("chain")
 PIPELINE = digest_text("pipeline")
+OTHER_PIPELINE = digest_text("another pipeline")
 KEY = b"an instance's key"
 START = datetime(2026, 3, 1, 8, tzinfo=UTC)
 
@@ -238,7 +239,7 @@ KEPT = Curation(
     calls=(call(), call(CallOutcome.UNAVAILABLE, 99)),
     engines=engines("screener", "validator"),
 )  # fmt: skip
-FAILED = Curation(Outcome.FAILED, Stage.SCREENER, Reason.ENDPOINT_UNAVAILABLE, "it is down", Thresholds())
+FAILED = Curation(Outcome.FAILED, Stage.SCREENER, Reason.INVALID_REPLY, "it is no JSON", Thresholds())
 REJECTED = Curation(Outcome.REJECTED, Stage.SCREENER, Reason.NO_QUERY, "nothing is asked", Thresholds())
 
 
@@ -276,6 +277,8 @@ async def test_failures_are_tried_again_and_a_decision_stands(database: Database
         assert await curations.untried_revisions(session, CHAIN, PIPELINE) == []
         assert await curations.failed_revisions(session, PIPELINE) == [one.revision_pk]
         assert await curations.failed_revisions(session, PIPELINE, max_attempts=1) == []
+        # Another pipeline has tried nothing yet, so that it takes over what this one failed at.
+        assert await curations.failed_revisions(session, OTHER_PIPELINE, max_attempts=1) == [one.revision_pk]
 
     async def late() -> int:
         async with database.begin() as session:
