@@ -146,7 +146,7 @@ class Agent:
 
 @cache
 def _schema(reply_type: type[BaseModel]) -> Mapping[str, Any]:
-    """A reply's schema, made once: it costs more than all else about a call."""
+    """A reply's schema, made once: pydantic takes longer to make it than a call takes to prepare."""
     return reply_type.model_json_schema()
 
 

@@ -1,14 +1,15 @@
 """Many rows of one table in one statement of constant text."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
 from decimal import Decimal
 from enum import Enum
 from functools import cache
 from typing import Any
 
-from sqlalchemy import TextClause, text
+from sqlalchemy import ARRAY, ColumnElement, Text, TextClause, any_, bindparam, text
 from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.orm import InstrumentedAttribute
 
 from medlive.db.tables import Base
 from medlive.db.text import dump_json
@@ -20,11 +21,17 @@ async def insert_rows(
     """Insert rows in their order; each has the same columns as the first. None is NULL, in JSON columns too.
 
     `skip_known` leaves out rows that a key of the table holds already. The rows travel as one JSON parameter,
-    which PostgreSQL reads by the table's own types: a fifth of the time of a statement per row.
+    which PostgreSQL reads by the table's own types: one round trip, and one statement to prepare, for all of them.
     """
     if rows:
         statement = _statement(table, tuple(rows[0]), skip_known)
         await session.execute(statement, {"rows": dump_json([{k: _plain(v) for k, v in r.items()} for r in rows])})
+
+
+def is_one_of(column: InstrumentedAttribute[str], values: Iterable[str]) -> ColumnElement[bool]:
+    """The condition that a text column holds one of the values, as one array parameter: `in_` writes a new
+    statement for each number of values, which neither SQLAlchemy nor PostgreSQL has prepared."""
+    return column == any_(bindparam(None, list(values), type_=ARRAY(Text)))
 
 
 @cache

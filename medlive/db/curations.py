@@ -19,10 +19,11 @@ from medlive.curation.model import (
     Curation,
     Element,
     Outcome,
+    Reason,
     Requirement,
     Thresholds,
 )
-from medlive.db.bulk import insert_rows
+from medlive.db.bulk import insert_rows, is_one_of
 from medlive.db.tables import (
     AgentCallRow,
     Base,
@@ -217,7 +218,7 @@ async def _check_replies(session: AsyncSession, calls: Sequence[Call]) -> None:
     wanted = {c.request_digest for c in calls if c.outcome not in _UNANSWERED}
     if not wanted:
         return
-    query = select(ReplyRow.request_digest).where(ReplyRow.request_digest.in_(wanted))
+    query = select(ReplyRow.request_digest).where(is_one_of(ReplyRow.request_digest, wanted))
     missing = wanted - set(await session.scalars(query))
     if missing:
         raise MedliveError(
@@ -317,7 +318,7 @@ async def _save_parts(session: AsyncSession, curation_id: int, curation: Curatio
     for table, rows in parts:
         await insert_rows(session, table, rows)
     if passages:
-        known = set(await session.scalars(select(PassageRow.key).where(PassageRow.key.in_(passages))))
+        known = set(await session.scalars(select(PassageRow.key).where(is_one_of(PassageRow.key, passages))))
         # In one order for everybody, so that two processes never wait for each other crosswise.
         new = [passages[key] for key in sorted(passages.keys() - known)]
         await insert_rows(session, PassageRow, new, skip_known=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from sqlalchemy import select
 
 from medlive.db.batching import Batcher
-from medlive.db.bulk import insert_rows
+from medlive.db.bulk import insert_rows, is_one_of
 from medlive.db.session import Database
 from medlive.db.tables import PromptRow, ReplyRow
 from medlive.digest import digest_json
@@ -60,7 +60,7 @@ class PostgresReplyStore:
             row.output_tokens,
             row.cost_usd,
             row.latency_ms,
-        ).where(row.request_digest.in_(digests))
+        ).where(is_one_of(row.request_digest, digests))
         async with self._db.begin() as session:
             found = {
                 r.request_digest: Reply(
