@@ -91,7 +91,10 @@ INVERTED: Final = re.compile(
 )
 """A question even where the question mark is missing: verb before subject."""
 INNER_QUESTION: Final = re.compile(
-    r"(?:[,;:.\-–]\s?|\b(?:and|but|so|or)\s)(?:(?:please |doctor,? |then |also |so |and "
+    r"(?:[,;:.\-–]\s?|\b(?:and|but|so|or)\s|"
+    r"\s(?=(?:what|how) (?:do|should|can|could|would) (?:i|we)\b|should (?:i|we)\b|is (?:it|this) "
+    r"(?:normal|safe|serious)\b))"
+    r"(?:(?:please |doctor,? |then |also |so |and "
     r")*)(?P<q>(?:what(?:'s)?|why|how|when should|where|which|who|"
     r"(?:is|are|can|could|should|does|do|did|will|would|may|am) (?:i|it|this|that|these|there|the|"
     r"my|he|she|we|they|you|any)\b)[^?]{3,400}\?)",
@@ -298,7 +301,8 @@ REASSURE: Final = re.compile(
     re.IGNORECASE,
 )
 PLAN: Final = _any(
-    r"\b(?:should|must|need(?:s)? to|have to|has to|ought to|required to|advi[sc]e[sd]?|"
+    r"\b(?:should|must|needs? (?:to|an?|the|some|urgent|further)|have to|has to|ought to|required "
+    r"to|advi[sc]e[sd]?|"
     r"suggest(?:ed)?|recommend(?:ed|s)?|better to|had better|consider|try|can (?:be |also )?"
     r"(?:take|use|apply|try|give|do|go|start|have|add|continue|get|stop|undergo|eat|drink|switch|"
     r"change|opt|wait|treated|managed|used|taken|given|increased|reduced|started))\b",

@@ -28,7 +28,7 @@ class Asked(NamedTuple):
 
 
 def _usable(text: str) -> bool:
-    return 0 < len(text) <= 1200 and not any("\ud800" <= c <= "\udfff" for c in text)
+    return 2 <= sum(c.isalpha() for c in text) <= 1200 and not any("\ud800" <= c <= "\udfff" for c in text)
 
 
 _DEICTIC_ZH: Final = re.compile(r"这[个种些样](?:症状|情况|病|样|问题)?|我这|^(?:那|这)|^我?(?:该|应该)")
@@ -68,7 +68,7 @@ def _chinese_score(text: str, answered: set[str], place: int) -> tuple[float, bo
     demand = len({m.group() for m in zh.DEMAND.finditer(text)})
     if not clinical and not demand:
         return 0.5, True
-    score = 1.5 + min(len(clinical), 3) * 0.8 + min(demand, 3) * 0.7
+    score = 1.5 + min(len(clinical), 2) * 0.8 + min(demand, 3) * 0.7
     score += min(len(answered & bigrams(text, lexicon_zh.STOP)), 4) * 0.2
     score -= (1.2 if place else 0.0) + min(place, 12) * 0.15
     deictic = len(clinical) < 2 or zh.DEICTIC.match(text) is not None or _DEICTIC_ZH.search(text) is not None

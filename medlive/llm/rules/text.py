@@ -23,6 +23,7 @@ _ZH_STOP: Final = re.compile(
 )
 _EN_MARKER: Final = re.compile(r"(?:(?<=[\s:;.,])|^)\(?(\d{1,2})(?:[.)]|\s?-(?=\s?[a-zA-Z]))(?=\s?[a-zA-Z])")
 _ZH_MARKER: Final = re.compile(r"(?<![\d.年月\-/~：:第])[(（]?(\d{1,2})[、.．)），,](?=\s?[一-鿿])")
+_EN_BULLET: Final = re.compile(r"(?<=[\s.:;,])[-*•](?=\s[A-Z])")
 _BULLET: Final = re.compile(r"^(?:[\s\-*•·●>#:：,，、.。;；)）]+|\(?\d{1,2}[.)、．](?!\d)\s*)+")
 _HAN: Final = re.compile(r"[一-鿿]")
 _LATIN: Final = re.compile(r"[A-Za-z]")
@@ -109,6 +110,7 @@ def sentences(text: str, language: Language) -> list[Piece]:
         markers = _markers(text, _EN_MARKER, ":;.")
         inside = set(markers.values())
         cuts.update(markers)
+        cuts.update(m.start() for m in _EN_BULLET.finditer(text))
         cuts.update(
             m.end()
             for m in _EN_STOP.finditer(text)
