@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, m
 
 from medlive.errors import ConfigError
 
-CONFIG_FILES = ("medlive.toml", "sources.toml", "models.toml")
+CONFIG_FILES = ("medlive.toml", "sources.toml", "models.toml", "schedule.toml")
 _PREFIX = "MEDLIVE_"
 _PLAIN = ("HOME", "DATABASE_URL", "CONFIG")
 
@@ -93,6 +93,22 @@ class ReleaseSection(_Section):
     minimum_cases: Annotated[int, Field(ge=0)] = 1
 
 
+class WeeklyTime(_Section):
+    """A time of each ISO week, in UTC."""
+
+    weekday: Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
+    hour: Annotated[int, Field(ge=0, le=23)]
+
+
+class ScheduleSection(_Section):
+    """When the scheduler takes each step of a week."""
+
+    harvest: WeeklyTime = WeeklyTime(weekday="mon", hour=3)
+    queue: WeeklyTime = WeeklyTime(weekday="tue", hour=3)
+    """Filters what is new, and queues it with what failed before."""
+    freeze: WeeklyTime = WeeklyTime(weekday="sun", hour=18)
+
+
 class Settings(_Section):
     """Everything that can be set. `home` is where state lives: database, indexes, snapshots, runs."""
 
@@ -110,6 +126,7 @@ class Settings(_Section):
     sources: dict[str, dict[str, Any]] = Field(default_factory=dict)
     """Community → fields of `medlive.sources.source.SourceSettings` that differ from its adapter's."""
     roles: Roles = Roles()
+    schedule: ScheduleSection = ScheduleSection()
 
 
 @dataclass(frozen=True, slots=True)

@@ -159,6 +159,13 @@ async def quarantine(session: AsyncSession, source: str, reason: str | None) -> 
         raise UsageError(f"there is no source {source}")
 
 
+async def harvest_outcomes(session: AsyncSession, iso_week: str) -> dict[str, RunOutcome]:
+    """Source → how its harvest of that week stands, for those that were begun."""
+    row = HarvestRunRow
+    query = select(row.source, row.outcome).where(row.iso_week == iso_week)
+    return {source: outcome for source, outcome in (await session.execute(query)).tuples()}
+
+
 async def list_sources(session: AsyncSession) -> list[SourceInfo]:
     """Every source with its latest harvest, by name."""
     latest = (

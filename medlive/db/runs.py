@@ -93,6 +93,13 @@ async def finish_run(
     )
 
 
+async def latest_runs(session: AsyncSession, iso_week: str) -> dict[str, tuple[RunOutcome, datetime | None]]:
+    """Command → the outcome and the end of its latest run for that week."""
+    row = PipelineRunRow
+    query = select(row.command, row.outcome, row.finished_at).where(row.iso_week == iso_week).order_by(row.id)
+    return {command: (outcome, end) for command, outcome, end in await session.execute(query)}
+
+
 async def load_problems(session: AsyncSession, run_id: int) -> list[ImportProblemRow]:
     """The lines of an import that became no thread, in the file's order."""
     query = select(ImportProblemRow).where(ImportProblemRow.run_id == run_id).order_by(ImportProblemRow.line)
