@@ -1,0 +1,169 @@
+"""The read-only web: whether the database answers, where the threads stand, and the frozen snapshots' files.
+
+Text that came from a community or an engine is only ever shown escaped, and no page runs a script.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager
+from functools import lru_cache
+from html import escape
+from pathlib import Path
+from typing import Any, Final
+
+from aiohttp import ETag, hdrs, web
+from sqlalchemy import text
+
+from medlive import __version__
+from medlive.db.funnel import funnel
+from medlive.db.session import Database
+from medlive.db.snapshots import SnapshotInfo, find_snapshot, list_snapshots
+from medlive.db.tables import SnapshotState
+from medlive.digest import digest_file
+from medlive.errors import DatabaseUnavailable, ServiceUnavailable
+from medlive.snapshot.freeze import folder_name
+from medlive.snapshot.model import week_end
+
+DATABASE: Final = web.AppKey("database", Database)
+SNAPSHOTS: Final = web.AppKey("snapshots", Path)
+_DIGEST: Final = "medlive_digest"
+_HEADERS: Final = {
+    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+}
+_PAGE: Final = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
+<title>medlive</title><style>
+body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 50rem; margin: 2rem auto; padding: 0 1rem }}
+table {{ border-collapse: collapse }} th, td {{ text-align: left; padding: .2rem 1rem .2rem 0 }}
+td.number {{ text-align: right }}
+</style></head><body><h1>medlive</h1>{body}<p>medlive {version}</p></body></html>
+"""
+
+
+def build_app(database: Database, snapshots: Path) -> web.Application:
+    """The application; `snapshots` is the folder of frozen snapshots, `database` stays its owner's."""
+    app = web.Application(middlewares=[_unavailable])
+    app[DATABASE], app[SNAPSHOTS] = database, snapshots
+    app.router.add_get("/health", _health)
+    app.router.add_get("/", _status)
+    app.router.add_get("/snapshots/{version}/{file}", _file)
+    app.on_response_prepare.append(_finish)
+    return app
+
+
+@asynccontextmanager
+async def serve_web(database: Database, snapshots: Path, host: str, port: int) -> AsyncIterator[str]:
+    """Serve while the context lasts; yields the address. `port` 0 takes a free one.
+
+    Raises ServiceUnavailable when the address is taken.
+    """
+    runner = web.AppRunner(build_app(database, snapshots), access_log=None, shutdown_timeout=2.0)
+    try:
+        await runner.setup()
+        try:
+            await web.TCPSite(runner, host, port).start()
+        except OSError as error:
+            raise ServiceUnavailable(
+                f"cannot listen on {host}:{port}: {error.strerror or error}", hint="choose another port"
+            ) from error
+        bound = runner.addresses[0]
+        shown = f"[{bound[0]}]" if ":" in bound[0] else bound[0]
+        yield f"http://{shown}:{bound[1]}"
+    finally:
+        await runner.cleanup()
+
+
+@web.middleware
+async def _unavailable(request: web.Request, handler: Any) -> web.StreamResponse:
+    """A database that is away is status 503, without its address."""
+    try:
+        answer: web.StreamResponse = await handler(request)
+    except DatabaseUnavailable:
+        return web.Response(status=503, text="the database cannot be reached\n", headers={"Retry-After": "10"})
+    return answer
+
+
+async def _finish(request: web.Request, response: web.StreamResponse) -> None:
+    response.headers.update(_HEADERS)
+    if (digest := request.get(_DIGEST)) is not None and response.status in {200, 206, 304}:
+        # Here, since FileResponse sets an ETag of its own from the file's time.
+        response.etag = ETag(digest)
+        response.headers[hdrs.CACHE_CONTROL] = "public, max-age=31536000, immutable"
+
+
+async def _health(request: web.Request) -> web.Response:
+    try:
+        async with asyncio.timeout(5), request.app[DATABASE].begin() as session:
+            await session.execute(text("SELECT 1"))
+    except (DatabaseUnavailable, TimeoutError):
+        return web.json_response({"status": "unavailable", "database": "unreachable"}, status=503)
+    return web.json_response({"status": "ok", "database": "ok", "version": __version__})
+
+
+async def _status(request: web.Request) -> web.Response:
+    async with request.app[DATABASE].begin() as session:
+        rows = await funnel(session)
+        snapshots = await list_snapshots(session)
+    places = [(r.stage, r.outcome, r.reason, r.count) for r in rows]
+    body = "<h2>Threads</h2>" + _table(("stage", "outcome", "reason", "threads"), places)
+    body += "<h2>Snapshots</h2>"
+    frozen = [s for s in snapshots if s.state is SnapshotState.FROZEN]
+    body += "".join(_snapshot(s, _files(request.app[SNAPSHOTS], s.version)) for s in frozen) or "<p>None yet.</p>"
+    page = _PAGE.format(body=body, version=escape(__version__))
+    return web.Response(text=page, content_type="text/html", headers={hdrs.CACHE_CONTROL: "no-store"})
+
+
+def _snapshot(info: SnapshotInfo, files: Iterable[str]) -> str:
+    mark = (
+        "" if info.publishable else " <strong>Not publishable:</strong> " + escape("; ".join(info.why_not or ()))
+    )
+    links = " · ".join(f'<a href="/snapshots/{escape(info.version)}/{escape(f)}">{escape(f)}</a>' for f in files)
+    counts = f"{info.cases} cases, {info.criteria} criteria."
+    return f"<h3>{escape(info.version)}</h3><p>{counts}{mark}</p><p>{links or 'Its files are not here.'}</p>"
+
+
+def _table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    head = "".join(f"<th>{escape(column)}</th>" for column in columns)
+    body = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in rows)
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, int):
+        return f'<td class="number">{value}</td>'
+    return f"<td>{'–' if value is None else escape(str(value))}</td>"
+
+
+def _files(snapshots: Path, version: str) -> list[str]:
+    """The names of the plain files in a snapshot's folder; a link is none, wherever it leads."""
+    folder = snapshots / folder_name(version)
+    if not folder.is_dir():
+        return []
+    return sorted(p.name for p in folder.iterdir() if p.is_file() and not p.is_symlink())
+
+
+async def _file(request: web.Request) -> web.StreamResponse:
+    version, name = request.match_info["version"], request.match_info["file"]
+    if week_end(version) is None:
+        raise web.HTTPNotFound
+    async with request.app[DATABASE].begin() as session:
+        info = await find_snapshot(session, version)
+    snapshots = request.app[SNAPSHOTS]
+    # A name is looked for among those that are there and never made into a path before it is found.
+    if info is None or info.state is not SnapshotState.FROZEN or name not in _files(snapshots, version):
+        raise web.HTTPNotFound
+    path = snapshots / folder_name(version) / name
+    stat = path.stat()
+    digest = await asyncio.to_thread(_digest, path, stat.st_mtime_ns, stat.st_size)
+    request[_DIGEST] = digest
+    if any(tag.value in (digest, "*") for tag in request.if_none_match or ()):
+        return web.Response(status=304)
+    return web.FileResponse(path)
+
+
+@lru_cache(maxsize=1024)
+def _digest(path: Path, mtime_ns: int, size: int) -> str:
+    """A file's SHA-256, worked out again when the file is another."""
+    return digest_file(path).removeprefix("sha256:")
