@@ -160,6 +160,13 @@ _LITTLE: Final = re.compile(
     r"\b(?:rare(?:ly)?|unlikely|low(?:er)? (?:risk|chance)|(?:risk|chance)s? (?:is|are) (?:very "
     r")?(?:low|less|small|minimal)|is (?:very )?low|uncommon|no (?:risk|chance))\b"
 )
+_METHOD: Final = re.compile(
+    r"\b(?:participants?|recruit\w*|sample size|this study|the study|we (?:aimed|assessed|"
+    r"investigated|examined|compared|studied|included|conducted)|"
+    r"(?:patients|subjects) were (?:screened|randomi[sz]ed|enrolled|included)|questionnaires?|not "
+    r"(?:yet )?been (?:evaluated|studied|used)|review of the literature|remains? unclear)\b"
+)
+"""What a study did or left open, which supports nothing."""
 _TITLE_WORDS: Final = frozenset(("demo", "guidelin", "evidenc", "overview", "outlook", "complication"))
 
 
@@ -182,6 +189,8 @@ def _english_support(case: _Case) -> tuple[str, str, float] | None:
         for line in _lines(passage):
             content = set(lexicon_en.content_words(line))
             shared = claim & content
+            if len(shared) >= _TERMS and _METHOD.search(plain(line)):
+                continue
             if len(shared) < _TERMS or len(shared & specific) < 2 or not told & (content | topic):
                 continue
             if _diagnoses(case.claim) and not beyond & content:
