@@ -46,6 +46,14 @@ _LEAN_EN = re.compile(
     r"|\bsame as (?:above|the)\b",
     re.IGNORECASE,
 )
+# Somebody speaking or spoken to: what stands alone has neither ("type I" and "grade I" are no speaker).
+_SPEAKER_EN = re.compile(
+    r"\bi(?:'m|'ve|'d|'ll)\b|\bi (?:do|will|would|could|can|cannot|am|have|had|was|think|suggest|feel|believe|hope"
+    r"|want|need|advise|recommend|say|see|agree|guess|know|understand|personally)\b"
+    r"|\b(?:my|myself|you|your|yours|yourself)\b",
+    re.IGNORECASE,
+)
+_SPEAKER_ZH = re.compile(r"我(?!国)|您|你")
 _LEAN_ZH = re.compile(
     r"(?:该|这位|那位|上述|本)(?:医生|大夫|医师|帖|回复|回答)|医生(?:说|认为|建议|指出|回复)|如上所述|同上|原帖|楼主"
 )
@@ -125,7 +133,9 @@ def _lint_one(language: str, c: Criterion, advice_ids: frozenset[str]) -> list[F
         fault(Fault.POLARITY, "describes what is right and costs points")
     if abs(c.points) == 10 and c.axis is not Axis.SAFETY and not _CRITICAL.search(text):
         fault(Fault.LIFE_CRITICAL, "10 points are for what decides over life")
-    if match := _LEAN_EN.search(text) or _LEAN_ZH.search(text):
+    if match := (
+        _LEAN_EN.search(text) or _LEAN_ZH.search(text) or _SPEAKER_EN.search(text) or _SPEAKER_ZH.search(text)
+    ):
         fault(Fault.NOT_STANDALONE, f"leans on {match.group()!r}")
     if match := _TWO_EN.search(text) or _TWO_ZH.search(text):
         fault(Fault.TWO_FACTS, f"joins two facts at {match.group().strip()!r}")

@@ -44,6 +44,9 @@ ONE_FAULT = [
     ("en", criterion("Recommends drinking more water.", 10), Fault.LIFE_CRITICAL),
     ("en", criterion("Agrees with what the doctor says about rest."), Fault.NOT_STANDALONE),
     ("zh", criterion("与该医生的回复一致。"), Fault.NOT_STANDALONE),
+    ("en", criterion("States that on personal ground i do not think it is viral."), Fault.NOT_STANDALONE),
+    ("en", criterion("Advises to keep your leg raised."), Fault.NOT_STANDALONE),
+    ("zh", criterion("说明我考虑是病毒感染。"), Fault.NOT_STANDALONE),
     ("en", criterion("States that rest helps and recommends a chest X-ray."), Fault.TWO_FACTS),
     ("zh", criterion("建议多休息，并且建议复查胸片。"), Fault.TWO_FACTS),
     ("zh", criterion("Recommends rest."), Fault.LANGUAGE),
@@ -67,6 +70,10 @@ def test_the_same_said_twice_counts_once_but_the_opposite_polarity_is_another() 
     assert faults("en", *GOOD_EN, twin) == {(Fault.DUPLICATE, "c4")}
     opposite = criterion("States that lisinopril can cause a dry cough.", -5, Axis.ACCURACY, 4)
     assert faults("en", *GOOD_EN, opposite) == set()
+
+
+def test_a_numeral_is_no_speaker() -> None:
+    assert faults("en", *GOOD_EN, criterion("States that it is a type I allergy of grade I.", number=4)) == set()
 
 
 def test_too_few_too_many_and_nothing_to_earn() -> None:
