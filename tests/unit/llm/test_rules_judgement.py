@@ -153,6 +153,11 @@ class TestEvidence:
         passage = "Metformin must not be used when the eGFR is below 30."
         assert verdict("You can double metformin.", passage, told)[0] == expected
 
+    def test_a_limit_not_reached_spares_a_patient_with_the_same_disease(self) -> None:
+        told = ("I have chronic kidney disease and my eGFR is 45.",)
+        passage = "In kidney disease metformin must not be used when the eGFR is below 30."
+        assert verdict("You can continue metformin.", passage, told) == ("neutral", False)
+
     def test_what_stands_beside_the_forbidden_is_not_forbidden(self) -> None:
         passage = "Salt substitutes should be avoided with spironolactone in kidney disease."
         told = ("I have chronic kidney disease.",)

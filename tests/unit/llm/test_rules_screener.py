@@ -63,6 +63,9 @@ class TestNarrative:
     def test_a_number_at_a_sentence_end_is_no_list_marker(self) -> None:
         assert facts(("p", "The platelet count was 90 to 1. I also bruise easily."))[0].endswith("90 to 1.")
 
+    def test_a_control_character_never_joins_two_numbers(self) -> None:
+        assert facts(("p", "My pain is 1\x1b0 of ten in the knee.")) == ["My pain is 1 0 of ten in the knee."]
+
     def test_what_is_taken_back_is_gone(self) -> None:
         found = facts(
             ("p", "My creatinine is 4.1 mg/dL. I have itching at night."),
