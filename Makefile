@@ -32,7 +32,7 @@ check: $(VENV)/.dev ## ruff, mypy strict, import contracts, migrations against t
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	@$(BIN)/python -m medlive.db.migrate
+	@deploy/check_migrations.sh $(BIN)/medlive
 
 bench: $(VENV)/.dev ## every benchmark; each prints a ratio against a peer or a limit
 	@for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
