@@ -163,7 +163,7 @@ async def harvest_outcomes(session: AsyncSession, iso_week: str) -> dict[str, Ru
     """Source → how its harvest of that week stands, for those that were begun."""
     row = HarvestRunRow
     query = select(row.source, row.outcome).where(row.iso_week == iso_week)
-    return dict((await session.execute(query)).tuples().all())
+    return {row.source: row.outcome for row in await session.execute(query)}
 
 
 async def list_sources(session: AsyncSession) -> list[SourceInfo]:

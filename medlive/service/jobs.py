@@ -13,6 +13,7 @@ from typing import Any
 import procrastinate
 from procrastinate import exceptions
 from procrastinate.jobs import Job, Status
+from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive.clock import now
@@ -26,6 +27,11 @@ STALLED_AFTER_S = 10.0
 
 Work = Callable[[int], Awaitable[None]]
 
+# Procrastinate's queueing lock holds while a job waits, and no longer.
+_QUEUED = (
+    "SELECT CAST(args ->> 'revision' AS bigint) FROM procrastinate_jobs "
+    "WHERE queue_name = :queue AND status IN ('todo', 'doing')"
+)
 _LOST = "the job queue cannot be reached"
 
 
@@ -45,11 +51,17 @@ def open_app(database: Database) -> procrastinate.App:
 
 
 async def defer_revisions(app: procrastinate.App, session: AsyncSession, revisions: Sequence[int]) -> int:
-    """Defer a job for each revision in the session's own transaction; how many were not queued already."""
+    """Defer a job for each revision in the session's own transaction; how many were not queued already.
+
+    One that a worker has under way counts as queued: a second job would pay for the same replies again.
+    """
     deferred = 0
     connection = await session.connection()
+    queued = set(await session.scalars(text(_QUEUED), {"queue": QUEUE}))
     raw = await connection.get_raw_connection()
     for revision in revisions:
+        if revision in queued:
+            continue
         task = app.configure_task(
             CURATE,
             queue=QUEUE,

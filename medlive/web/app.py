@@ -11,7 +11,7 @@ from html import escape
 from pathlib import Path
 from typing import Any, Final
 
-from aiohttp import ETag, hdrs, web
+from aiohttp import hdrs, web
 from sqlalchemy import text
 
 from medlive import __version__
@@ -26,7 +26,6 @@ from medlive.snapshot.model import week_end
 
 DATABASE: Final = web.AppKey("database", Database)
 SNAPSHOTS: Final = web.AppKey("snapshots", Path)
-_DIGEST: Final = "medlive_digest"
 _HEADERS: Final = {
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
@@ -87,10 +86,9 @@ async def _unavailable(request: web.Request, handler: Any) -> web.StreamResponse
 
 async def _finish(request: web.Request, response: web.StreamResponse) -> None:
     response.headers.update(_HEADERS)
-    if (digest := request.get(_DIGEST)) is not None and response.status in {200, 206, 304}:
+    if isinstance(response, _FrozenFile) and response.status in {200, 206}:
         # Here, since FileResponse sets an ETag of its own from the file's time.
-        response.etag = ETag(digest)
-        response.headers[hdrs.CACHE_CONTROL] = "public, max-age=31536000, immutable"
+        response.headers.update(_lasting(response.digest))
 
 
 async def _health(request: web.Request) -> web.Response:
@@ -157,10 +155,21 @@ async def _file(request: web.Request) -> web.StreamResponse:
     path = snapshots / folder_name(version) / name
     stat = path.stat()
     digest = await asyncio.to_thread(_digest, path, stat.st_mtime_ns, stat.st_size)
-    request[_DIGEST] = digest
     if any(tag.value in (digest, "*") for tag in request.if_none_match or ()):
-        return web.Response(status=304)
-    return web.FileResponse(path)
+        return web.Response(status=304, headers=_lasting(digest))
+    return _FrozenFile(path, digest)
+
+
+class _FrozenFile(web.FileResponse):
+    """A file that never changes, with its SHA-256."""
+
+    def __init__(self, path: Path, digest: str) -> None:
+        super().__init__(path)
+        self.digest = digest
+
+
+def _lasting(digest: str) -> dict[str, str]:
+    return {hdrs.ETAG: f'"{digest}"', hdrs.CACHE_CONTROL: "public, max-age=31536000, immutable"}
 
 
 @lru_cache(maxsize=1024)

@@ -1,0 +1,144 @@
+"""The worker and the scheduler as services run them: processes that share a queue and end when told."""
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+import psycopg
+import pytest
+from support.instance import Instance, write_lines
+from support.threads import as_import
+
+from medlive.clock import iso_week
+from medlive.config import Settings, load_settings
+from medlive.demo.samples import load_sample_threads
+from medlive.service.schedule import State, run_scheduler
+
+NewInstance = Callable[..., Instance]
+MONDAY = datetime(2026, 11, 16, tzinfo=UTC)
+WEEK, NEXT = iso_week(MONDAY), iso_week(MONDAY + timedelta(days=7))
+
+
+def _wait(instance: Instance, query: str, wanted: object, limit_s: float = 60) -> None:
+    limit = time.monotonic() + limit_s
+    while (found := instance.one(query)) != wanted:
+        assert time.monotonic() < limit, f"{query}: {found}, not {wanted}"
+        time.sleep(0.2)
+
+
+def _import(instance: Instance, count: int) -> None:
+    kept = [t for t in load_sample_threads() if t.expect.outcome == "kept"][:count]
+    lines = write_lines(instance.home / "threads.jsonl", map(as_import, kept))
+    assert instance.here("import", lines, "--json").json[0]["new"] == count
+
+
+def _settings(instance: Instance, **environment: str) -> Settings:
+    return load_settings({**instance.environment(), **environment}).settings
+
+
+async def _take(settings: Settings, moment: datetime, *, once: bool = True) -> list[tuple[str, str, str]]:
+    taken = await run_scheduler(settings, asyncio.Event(), lambda _: None, once=once, clock=lambda: moment)
+    return [(t.iso_week, t.command.removeprefix("scheduler "), t.state.value) for t in taken]
+
+
+def test_workers_take_what_the_scheduler_queues_and_end_when_told(new_instance: NewInstance) -> None:
+    instance = new_instance()
+    workers = [instance.start("worker", "--json") for _ in range(2)]
+    _wait(instance, "SELECT count(*) FROM pipeline_runs WHERE command = 'worker'", 2)
+    _import(instance, 12)
+    asyncio.run(_take(_settings(instance), MONDAY + timedelta(days=1, hours=3)))
+    _wait(instance, "SELECT count(*) FROM curations", 12)
+    _wait(instance, "SELECT count(*) FROM procrastinate_jobs WHERE status IN ('todo', 'doing')", 0)
+    for process, number in zip(workers, (signal.SIGTERM, signal.SIGINT), strict=True):
+        os.kill(process.pid, number)
+    done = [instance.finish(process, limit_s=30) for process in workers]
+    assert [d.status for d in done] == [0, 0]
+    assert sum(sum(d.json["outcomes"].values()) for d in done) == 12
+    assert instance.rows("SELECT DISTINCT outcome FROM pipeline_runs WHERE command = 'worker'") == [("done",)]
+
+
+def test_a_worker_takes_over_from_one_that_was_killed(new_instance: NewInstance) -> None:
+    instance = new_instance()
+    _import(instance, 3)
+    asyncio.run(_take(_settings(instance), MONDAY + timedelta(days=1, hours=3)))
+    # What a worker that was killed leaves: a job under way, its worker's heartbeat long ago.
+    with psycopg.connect(str(instance.url).replace("+psycopg", ""), autocommit=True) as connection:
+        connection.execute("INSERT INTO procrastinate_workers (last_heartbeat) VALUES (now() - interval '1 hour')")
+        connection.execute(
+            "UPDATE procrastinate_jobs SET status = 'doing', "
+            "worker_id = (SELECT max(id) FROM procrastinate_workers)"
+        )
+    worker = instance.start("worker")
+    _wait(instance, "SELECT count(*) FROM curations", 3)
+    os.kill(worker.pid, signal.SIGTERM)
+    assert instance.finish(worker, limit_s=30).status == 0
+
+
+async def test_each_step_is_taken_once_and_what_was_missed_is_caught_up(new_instance: NewInstance) -> None:
+    instance = new_instance()
+    await asyncio.to_thread(_import, instance, 4)
+    settings = _settings(instance)
+    sources = ("icliniq", "sdn", "dxy", "medlive")
+    assert await _take(settings, MONDAY + timedelta(hours=2, minutes=59)) == []
+    # No contact address: skipped and said, no crash.
+    assert await _take(settings, MONDAY + timedelta(hours=3)) == [
+        (WEEK, f"harvest {s}", "skipped") for s in sources
+    ]
+    later = MONDAY + timedelta(days=3)
+    assert (await _take(settings, later))[-1] == (WEEK, "queue", "done")
+    assert "queue" not in {command for _, command, _ in await _take(settings, later)}
+    await asyncio.to_thread(instance.here, "curate", "--json")
+    # Away on Sunday: the week is frozen in the next one, and once.
+    late = MONDAY + timedelta(days=7, hours=1)
+    assert await _take(settings, late) == [(WEEK, "freeze", "done")]
+    assert await _take(settings, late) == []
+    assert instance.rows("SELECT version, state FROM snapshots") == [(WEEK, "frozen")]
+    assert (await _take(settings, MONDAY + timedelta(days=13, hours=18)))[-1] == (NEXT, "freeze", "done")
+
+
+async def test_a_step_that_fails_is_told_and_waits_before_it_is_tried_again(new_instance: NewInstance) -> None:
+    instance = new_instance()
+    (instance.home / "evidence").rename(instance.home / "elsewhere")
+    settings, moment = _settings(instance), datetime.now(UTC)
+    if moment.weekday() == 0:
+        moment += timedelta(days=1)
+    if moment.weekday() == 6:
+        moment -= timedelta(days=1)
+    failed = [(iso_week(moment), "queue", State.FAILED.value)]
+    assert (await _take(settings, moment))[4:] == failed
+    assert (await _take(settings, moment))[4:] == failed  # asked for by hand: at once
+    stop = asyncio.Event()
+    running = asyncio.create_task(run_scheduler(settings, stop, lambda _: None, clock=lambda: moment, wake_s=0.05))
+    await asyncio.sleep(1.5)
+    stop.set()
+    assert [t.command for t in await running if t.state is not State.SKIPPED] == []
+    done = await asyncio.to_thread(instance.run, "scheduler", "--once", status=None)
+    assert done.status in (0, 1)
+    assert "contact address" in done.err
+
+
+async def test_one_scheduler_works_and_others_say_that_they_wait(new_instance: NewInstance) -> None:
+    instance = new_instance()
+    settings, said, stop = _settings(instance), list[str](), asyncio.Event()
+    first = asyncio.create_task(run_scheduler(settings, stop, lambda _: None, clock=lambda: MONDAY, wake_s=0.05))
+    locks = (
+        "SELECT count(*) FROM pg_locks JOIN pg_database d ON d.oid = database "
+        "WHERE locktype = 'advisory' AND granted AND datname = current_database()"
+    )
+    await asyncio.to_thread(_wait, instance, locks, 1)
+    with pytest.raises(Exception, match="another scheduler is active"):
+        await _take(settings, MONDAY)
+    second_stop = asyncio.Event()
+    second = asyncio.create_task(
+        run_scheduler(settings, second_stop, said.append, clock=lambda: MONDAY + timedelta(hours=3), wake_s=0.05)
+    )
+    await asyncio.sleep(1)
+    assert said == ["another scheduler is active; waiting for its place"]
+    stop.set()
+    await first
+    await asyncio.sleep(1)
+    second_stop.set()
+    assert [t.state for t in await second] == [State.SKIPPED] * 4
