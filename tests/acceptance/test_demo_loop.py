@@ -109,7 +109,7 @@ def test_the_samples_are_decided_as_a_careful_reader_would(loop: Loop, samples: 
 def test_thread_show_tells_what_the_database_holds(loop: Loop, samples: list[SampleThread]) -> None:
     places = loop.instance.places()
     kept = next(name for name, place in places.items() if place[0] == "kept")
-    told: dict[str, Any] = loop.instance.run("thread", "show", kept, "--json").json
+    told: dict[str, Any] = loop.instance.here("thread", "show", kept, "--json").json
     assert told["curation"]["outcome"] == "kept"
     assert told["case"]["narrative"]
     assert told["case"]["advice"]
@@ -118,7 +118,7 @@ def test_thread_show_tells_what_the_database_holds(loop: Loop, samples: list[Sam
     quoted = {m["text"] for m in told["thread"]["messages"]}
     assert all(any(e["quote"] in text for text in quoted) for e in told["curation"]["elements"])
     filtered = next(name for name, place in places.items() if place[1] == "filters")
-    told = loop.instance.run("thread", "show", filtered, "--json").json
+    told = loop.instance.here("thread", "show", filtered, "--json").json
     assert told["curation"] is None
     assert next(v["reason"] for v in told["filters"] if not v["passed"]) == places[filtered][2]
 
@@ -128,7 +128,7 @@ def test_the_snapshot_verifies_from_its_files_alone(loop: Loop, tmp_path: Path) 
     consumer = Instance(tmp_path, "postgresql://nobody@127.0.0.1:9/none")
     copy = tmp_path / loop.snapshot.name
     shutil.copytree(loop.snapshot, copy)
-    told = consumer.run("snapshot", "verify", copy, "--json").json
+    told = consumer.here("snapshot", "verify", copy, "--json").json
     assert told["ok"]
     assert told["complete"]
     outside = subprocess.run(["sha256sum", "-c", "SHA256SUMS"], cwd=copy, capture_output=True, text=True)
@@ -139,7 +139,7 @@ def test_the_snapshot_verifies_from_its_files_alone(loop: Loop, tmp_path: Path) 
     assert len(cases) == loop.first.json["snapshot"]["cases"] > 0
     changed = copy / "data" / "cases.jsonl"
     changed.write_bytes(changed.read_bytes().replace(b"a", b"e", 1))
-    assert consumer.run("snapshot", "verify", copy, status=1).err.strip()
+    assert consumer.here("snapshot", "verify", copy, status=1).err.strip()
 
 
 def test_two_models_are_scored_and_the_one_with_evidence_is_better(loop: Loop) -> None:

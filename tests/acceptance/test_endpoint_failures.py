@@ -38,7 +38,7 @@ def instance(new_instance: NewInstance, samples: list[SampleThread], tmp_path: P
 
 
 def _point(instance: Instance, url: str) -> None:
-    write_models(Path(instance.settings["MEDLIVE_CONFIG"]), url, max_retries=1, timeout_s=1.0)
+    write_models(Path(instance.settings["MEDLIVE_CONFIG"]), url, max_retries=1, timeout_s=0.5)
 
 
 async def _do(instance: Instance, *arguments: str, status: int | None = 0) -> Done:
@@ -82,7 +82,7 @@ NO_ANSWER: dict[str, Step] = {
     "rate limit without end": fails(429, "slow down", "rate_limit_exceeded", Retry_After="1"),
     "a page of HTML": raw(b"<html><body>Bad gateway</body></html>", "text/html"),
     "bytes that are no JSON": raw(b"\x00\xff{{{", "application/json"),
-    "too slow": slow(3.0, ok("{}")),
+    "too slow": slow(1.5, ok("{}")),
 }
 
 

@@ -28,7 +28,7 @@ def _ready(
     instance = new_instance(MEDLIVE_CONFIG=str(config), MEDLIVE_CURATION__CONCURRENCY=str(concurrency))
     chosen = [samples[i * len(samples) // THREADS] for i in range(THREADS)]
     lines = write_lines(instance.home / "threads.jsonl", map(as_import, chosen))
-    (told,) = instance.run("import", lines, "--json").json
+    (told,) = instance.here("import", lines, "--json").json
     assert told["new"] == THREADS
     return instance
 
@@ -80,7 +80,7 @@ async def _until_paid(instance: Instance, process: "subprocess.Popen[str]", repl
 
 
 async def _run(instance: Instance, *arguments: str) -> Any:
-    return (await asyncio.to_thread(instance.run, *arguments)).json
+    return (await asyncio.to_thread(instance.here, *arguments)).json
 
 
 async def test_a_killed_run_goes_on_with_the_same_cases_and_pays_nothing_twice(
