@@ -216,21 +216,22 @@ async def compare(url: str, home: Path, arguments: argparse.Namespace) -> bool:
     chain_length = sum(lengths := await chains(of_run)) / len(threads)
     waves = math.ceil(len(threads) / arguments.concurrency)
     limit = chain_length * arguments.latency_ms / 1000 * waves
-    peer = await bare(url, of_run, done.calls, arguments.concurrency)
+    # A claim that several threads share is asked for once: the others are handed its reply.
+    asked = done.calls - done.replayed
+    peer = await bare(url, of_run, asked, arguments.concurrency)
     ratio = best.wall_s / limit
-    print(
-        f"{len(threads)} threads ({dict(done.outcomes)}), {done.calls} calls, {done.replayed} of them shared or replayed"
-    )
+    print(f"{len(threads)} threads ({dict(done.outcomes)}), {done.calls} calls, {asked} of them over HTTP")
     print(f"chain of calls a thread: {chain_length:.2f} on average, {max(lengths)} at most; {waves} waves")
     print(
-        f"limit {limit:.2f} s; best of {len(runs)} runs {best.wall_s:.2f} s; ratio {ratio:.2f} (target {TARGET})"
+        f"limit {limit:.2f} s; best of {len(runs)} runs {best.wall_s:.2f} s; ratio {ratio:.2f} "
+        f"(target {TARGET}: {'reached' if ratio <= TARGET else 'missed'})"
     )
-    print(f"own CPU {best.cpu_s * 1000 / done.calls:.2f} ms a call, {done.calls / best.wall_s:.0f} calls/s")
     print(
-        f"bare aiohttp, {arguments.concurrency} at once: {peer.wall_s:.2f} s, "
-        f"{done.calls / peer.wall_s:.0f} calls/s, {peer.cpu_s * 1000 / done.calls:.2f} CPU ms a call; "
-        f"that alone is {peer.wall_s / limit:.2f} of the limit, and curating takes "
-        f"{best.wall_s / peer.wall_s:.2f} of it"
+        f"own CPU {best.cpu_s * 1000 / done.calls:.2f} ms a call, {best.cpu_s * 1000 / asked:.2f} ms a call over HTTP"
+    )
+    print(
+        f"bare aiohttp, the calls over HTTP, {arguments.concurrency} at once: {peer.wall_s:.2f} s, "
+        f"{peer.cpu_s * 1000 / asked:.2f} CPU ms a call; curating takes {best.wall_s / peer.wall_s:.2f} of that"
     )
     return set(done.outcomes) == {"kept"}
 
