@@ -227,7 +227,8 @@ async def compare(url: str, home: Path, arguments: argparse.Namespace) -> bool:
         f"(target {TARGET}: {'reached' if ratio <= TARGET else 'missed'})"
     )
     print(
-        f"own CPU {best.cpu_s * 1000 / done.calls:.2f} ms a call, {best.cpu_s * 1000 / asked:.2f} ms a call over HTTP"
+        f"own CPU {best.cpu_s * 1000 / done.calls:.2f} ms a call, "
+        f"{best.cpu_s * 1000 / asked:.2f} ms a call over HTTP"
     )
     print(
         f"bare aiohttp, the calls over HTTP, {arguments.concurrency} at once: {peer.wall_s:.2f} s, "
