@@ -11,6 +11,8 @@ from medlive.llm.rules.question import chinese_asks, english_question, question_
 from medlive.llm.rules.text import bigrams, piece, plain, sentences, statement
 from medlive.llm.rules.thread import Conversation, zones
 
+_BARE: Final = 3
+"""Words up to which a question that points back is no question by itself."""
 _LEAST: Final = 2.0
 """Score from which a question asks something medical."""
 _ASKED_ANYWAY: Final = 1.2
@@ -146,7 +148,11 @@ def _title_question(thread: Conversation) -> Asked | None:
     named = set(lexicon_en.specific_words(quote))
     shared = named & set(lexicon_en.clinical_words(told))
     score, deictic = _english_score(quote, set(), 0)
-    consistent = len(shared) * 2 >= len(named) and shared
+    words = set(lexicon_en.content_words(quote))
+    told_words = words & set(lexicon_en.content_words(told))
+    consistent = (len(shared) * 2 >= len(named) and shared) or (
+        len(told_words) >= 2 and len(told_words) >= 0.6 * len(words)
+    )
     return Asked("title", quote, statement(quote), score, deictic) if consistent else None
 
 
@@ -199,6 +205,10 @@ def find_query(thread: Conversation) -> Asked | None:
             best = title
     if best is None or best.score < 1.0:
         return None
+    if best.deictic and len(plain(best.question).split()) <= _BARE and thread.language == "en":
+        title = _title_question(thread)
+        if title is not None and not title.deictic and title.score > 0:
+            best = title  # "Why?" says less than a title that asks the whole of it
     if not best.deictic:
         return best
     return _framed(thread, best)

@@ -17,6 +17,12 @@ _ABBREVIATION: Final = re.compile(
     r"mg|ml|mcg|yrs?|hrs?|mins?)$",
     re.IGNORECASE,
 )
+_SPECIES: Final = re.compile(
+    r"(?:pylori|coli|aureus|epidermidis|pyogenes|pneumoniae|agalactiae|diff(?:icile)?|perfringens|tetani|albicans|"
+    r"influenzae|tuberculosis|leprae|avium|faecalis|faecium|aeruginosa|jejuni|typhi|vaginalis|trachomatis|gondii|"
+    r"gonorrhoeae|meningitidis|burgdorferi|acnes|vulgaris|lamblia|histolytica|falciparum|vivax|scabiei)\b",
+    re.IGNORECASE,
+)
 _EN_STOP: Final = re.compile(r"[.!?]+[\"'”’)\]]*|…+|[\r\n\v\f\x85\u2028\u2029]+")
 _ZH_STOP: Final = re.compile(
     r"[。！？；!?;…]+[”’」』）)\"]*|(?<=[一-鿿）)])\.(?=\s|$|[一-鿿])|[\r\n\v\f\x85\u2028\u2029]+"
@@ -64,7 +70,9 @@ def _ends_english(text: str, start: int, end: int) -> bool:
         return True
     before = text[max(0, start - 12) : start]
     if following.isspace():
-        rest = text[end : end + 6].lstrip()
+        rest = text[end : end + 24].lstrip()
+        if re.search(r"(?:^|\W)[A-Za-z]$", before) and _SPECIES.match(rest):
+            return False  # "h. pylori" is one name; cut, its second half would lose an "if" before it
         if before[-1:].isdigit() and rest[:1].isdigit():
             return False  # "30. 4" may be a damaged decimal
         return not _ABBREVIATION.search(before) or (before[-1:] in "gls" and rest[:1].isupper())

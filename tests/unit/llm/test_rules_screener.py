@@ -235,3 +235,31 @@ class TestAdvice:
     def test_template_before_real_advice(self) -> None:
         text = "感谢您的信任，病情资料我已详细阅读。根据您现有的资料，建议：完善胸部CT检查"
         assert orders(text, "zh") == ["完善胸部CT检查"]
+
+
+def test_a_species_name_is_not_cut_so_that_its_condition_stays() -> None:
+    reply = (
+        "If the tablets do not help then it could be h. pylori infection that causes the pain. Avoid spicy food."
+    )
+    thread = {
+        "language": "en",
+        "title": "Stomach pain",
+        "messages": [
+            {"id": "m0", "role": "patient", "text": "I have had stomach pain for 2 weeks. What is it?"},
+            {"id": "m1", "role": "physician", "text": reply},
+        ],
+    }
+    quotes = [e["quote"] for e in advice(thread)["elements"]]
+    assert not [q for q in quotes if q.lower().startswith("pylori")]
+    assert [q for q in quotes if "h. pylori" in q and q.lower().startswith("if the tablets")]
+
+
+def test_a_bare_why_gives_way_to_a_title_that_asks_the_whole() -> None:
+    thread = {
+        "language": "en",
+        "title": "why do i feel sleepy and tired the whole day?",
+        "messages": [
+            {"id": "m0", "role": "patient", "text": "I feel sleepy and tired for a month. I snore at night. Why?"}
+        ],
+    }
+    assert query(thread)["query"]["message_id"] == "title"
