@@ -25,7 +25,7 @@ demo: $(VENV)/.service ## the whole loop once, on sample communities served from
 	@$(BIN)/medlive demo
 
 test: $(VENV)/.dev ## every test, with a PostgreSQL of its own
-	@$(BIN)/python -m pytest -q
+	@$(BIN)/python -m pytest -q -n auto --maxprocesses=4 --dist loadfile
 
 check: $(VENV)/.dev ## ruff, mypy strict, import contracts, migrations against the model
 	$(BIN)/ruff check .

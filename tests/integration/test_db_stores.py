@@ -172,12 +172,12 @@ async def test_the_funnel_counts_each_thread_once(database: Database) -> None:
     assert [(r.stage, r.outcome, r.reason, r.count) for r in rows] == [
         ("filters", "pending", None, 1),
         ("filters", "rejected", "posted_before", 1),
-        ("screener", "failed", "endpoint_unavailable", 1),
+        ("screener", "failed", "invalid_reply", 1),
         ("screener", "pending", None, 1),
         ("screener", "rejected", "no_query", 1),
         ("rubric", "kept", None, 1),
     ]
-    assert [(f.thread_id, f.reason) for f in failures] == [("t4", "endpoint_unavailable")]
+    assert [(f.thread_id, f.reason) for f in failures] == [("t4", "invalid_reply")]
 
 
 # --- curations -------------------------------------------------------------------------------------------
