@@ -52,7 +52,8 @@ def _english_score(text: str, answered: set[str], place: int) -> tuple[float, bo
     interrogative = bool(en.INVERTED.match(text) or question_start(text) or text.endswith("?"))
     if not clinical and not demand and not (interrogative or en.REQUEST.search(text)):
         return 0.5, True
-    score = (2.2 if interrogative else 1.0) + min(len(set(clinical)), 3) * 0.5 + min(len(specific), 3) * 0.5
+    asked = 2.2 if interrogative else 1.5 if en.REQUEST.search(text) else 1.0
+    score = asked + min(len(set(clinical)), 3) * 0.5 + min(len(specific), 3) * 0.5
     score += min(demand, 2 if interrogative else 1) * 0.7
     score += min(len(answered & set(lexicon_en.content_words(text))), 4) * 0.3
     score -= (0.5 if place else 0.0) + min(place, 10) * 0.1 + len(text) / 400
