@@ -11,6 +11,7 @@ import re
 import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from medlive.threads.units import HAN_UNIT, PER, PER_WORDS, RATES, UNIT, UNITS, read_unit
@@ -519,6 +520,12 @@ class _Stated:
         return False
 
 
+@lru_cache(maxsize=32)
+def _stated(source: str) -> _Stated:
+    # A thread is asked about once for each of its elements.
+    return _Stated(source)
+
+
 def _date_parts(value: str) -> tuple[str, str, str]:
     year, _, rest = ("-", "", value[2:]) if value.startswith("--") else value.partition("-")
     month, _, day = rest.partition("-")
@@ -540,7 +547,7 @@ def numbers_missing(statement: str, source: str) -> list[str]:
     tokens = list(_tokens(plain))
     if not tokens:
         return []
-    stated = _Stated(source)
+    stated = _stated(source)
     missing: list[str] = []
     for token in tokens:
         if token.article or (token.quantity is not None and stated.holds(token.quantity)):
