@@ -93,7 +93,8 @@ _BIRTH: Final = re.compile(
 )
 _NAME_WORD: Final = r"[A-Z][a-z]+(?:['’-][A-Z]?[a-z]+)?"
 _TITLED: Final = re.compile(
-    r"\b(?:Dr|DR|dr|Drs|Doctor|Prof|Professor|Mr|Mrs|Ms)\b\.?[ ]{0,2}"
+    # A capital after a small letter begins a word too: "treated by Dr. SmithDr. Jones".
+    r"(?:\b|(?<=[a-z])(?=[A-Z]))(?:Dr|DR|dr|Drs|Doctor|Prof|Professor|Mr|Mrs|Ms)\b\.?[ ]{0,2}"
     rf"(?P<name>(?:[A-Z]\.?[ ]){{0,2}}{_NAME_WORD}(?:[ ](?:[A-Z]\.?[ ])?{_NAME_WORD}){{0,2}})"
 )
 _TITLED_LOWER: Final = re.compile(r"\b(?:dr|prof|mr|mrs)\.\s?(?P<name>[a-z][a-z'’]{2,})(?=[\s.,!?;:)]|$)")
@@ -143,7 +144,7 @@ _PLACE: Final = re.compile(
     r"|\b(?P<street>\d{1,5}\s(?:[A-Z][a-z]+\s){1,3}(?:Street|St|Road|Rd|Avenue|Ave|Lane|Drive|Boulevard|Blvd))\b"
 )
 _PHONE_REGIONS: Final = {"zh": ("CN", "TW", "HK"), "en": ("US", "IN", "GB", "PK", "AU")}
-_ROUNDS: Final = 8
+_ROUNDS: Final = 64
 
 
 def keyed_handle(handle: str, key: bytes) -> str:

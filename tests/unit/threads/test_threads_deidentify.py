@@ -91,6 +91,12 @@ def test_redacting_is_idempotent_and_spans_are_exact(text: str) -> None:
     assert redact(once, "en") == once
 
 
+def test_names_run_together_are_all_found_at_once() -> None:
+    glued = "Dr. Smith" * 40
+    assert [i.text for i in find_identifiers(glued, "en")] == ["Smith"] * 40
+    assert "Smith" not in redact(glued, "en")
+
+
 @given(st.text(max_size=150))
 def test_no_text_breaks_it(text: str) -> None:
     redact(text, None)
