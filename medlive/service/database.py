@@ -2,13 +2,15 @@
 
 import os
 import secrets
+import tempfile
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 from medlive.config import Settings
 from medlive.db import embedded
 from medlive.db.migrate import upgrade
 from medlive.db.session import Database, parse_url
+from medlive.errors import ConfigError
 
 
 def database_url(settings: Settings) -> str:
@@ -31,17 +33,23 @@ async def open_database(settings: Settings) -> AsyncIterator[Database]:
 
 
 def handle_key(settings: Settings) -> bytes:
-    """This instance's key for hashing authors' handles: made once, readable by its owner alone."""
+    """This instance's key for hashing authors' handles: made once, readable by its owner alone.
+
+    Raises ConfigError for a file that holds no key: with an empty one, handles could be guessed back.
+    """
     path = settings.home / "handle.key"
     if not path.exists():
         settings.home.mkdir(parents=True, exist_ok=True)
-        descriptor = None
+        # Written whole before it gets its name, so that neither a kill nor a second process sees half a key.
+        descriptor, draft = tempfile.mkstemp(prefix=".handle.key.", dir=settings.home)
         try:
-            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            os.write(descriptor, secrets.token_hex(32).encode())
-        except FileExistsError:
-            pass  # another process made it in between: its key is the key
+            with os.fdopen(descriptor, "w") as file:
+                file.write(secrets.token_hex(32))
+            with suppress(FileExistsError):  # another process was first: its key is the key
+                os.link(draft, path)
         finally:
-            if descriptor is not None:
-                os.close(descriptor)
-    return path.read_bytes()
+            os.unlink(draft)
+    key = path.read_bytes()
+    if len(key) < 32:
+        raise ConfigError(f"{path} holds no key", hint="restore it from a backup: a new key changes every handle")
+    return key
