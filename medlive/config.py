@@ -182,7 +182,8 @@ def load_settings(environment: Mapping[str, str] | None = None) -> Loaded:
         values["database_url"] = url
         origins["database_url"] = "MEDLIVE_DATABASE_URL"
     for key, text in env.items():
-        if key.startswith(_PREFIX) and "__" in key and key[len(_PREFIX) :] not in _PLAIN:
+        # An empty variable is an unset one, as Compose writes those that the user left out.
+        if text and key.startswith(_PREFIX) and "__" in key and key[len(_PREFIX) :] not in _PLAIN:
             path_parts = tuple(part.lower() for part in key[len(_PREFIX) :].split("__"))
             _set(values, path_parts, _parsed(text), key)
             origins[".".join(path_parts)] = key
