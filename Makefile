@@ -19,6 +19,10 @@ $(VENV)/.dev: $(VENV)/.service
 	@PYTHON="$(PYTHON)" deploy/setup.sh $(VENV) dev
 	@touch $@
 
+$(VENV)/.bench: $(VENV)/.dev
+	@PYTHON="$(PYTHON)" deploy/setup.sh $(VENV) bench
+	@touch $@
+
 setup: $(VENV)/.dev ## a virtual environment with everything the tests need
 
 demo: $(VENV)/.service ## the whole loop once, on sample communities served from this machine
@@ -34,7 +38,7 @@ check: $(VENV)/.dev ## ruff, mypy strict, import contracts, migrations against t
 	$(BIN)/lint-imports
 	@deploy/check_migrations.sh $(BIN)/medlive
 
-bench: $(VENV)/.dev ## every benchmark; each prints a ratio against a peer or a limit
+bench: $(VENV)/.bench ## every benchmark; each prints a ratio against a peer or a limit
 	@for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
 
 clean: ## stop the demo's database and remove what was made here

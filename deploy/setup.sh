@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Make the virtual environment $1 and install medlive into it with what $2 needs: "service" or "dev".
+# Make the virtual environment $1 and install medlive into it with what $2 needs: "service", "dev" or "bench".
 # Uses uv when it is there, else venv and pip; the versions are those of constraints.txt.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -29,5 +29,6 @@ echo "Installing medlive[$what] into $venv (a minute or two the first time)…" 
 case $what in
   service) install -c constraints.txt -e '.[service]' ;;
   dev) install -c constraints.txt -e '.[service,dev]' ;;
-  *) echo "setup.sh: $what is neither service nor dev" >&2; exit 2 ;;
+  bench) install -c constraints.txt -e '.[service,dev,bench]' ;;
+  *) echo "setup.sh: $what is none of service, dev and bench" >&2; exit 2 ;;
 esac
