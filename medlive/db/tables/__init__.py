@@ -16,6 +16,7 @@ from medlive.db.tables.decisions import (
     ReplyRow,
     RequirementRow,
 )
+from medlive.db.tables.duplicates import BandRow, BandSchemeRow
 from medlive.db.tables.intake import (
     FetchRow,
     HarvestRunRow,
@@ -42,6 +43,8 @@ from medlive.db.tables.release import (
 
 __all__ = [
     "AgentCallRow",
+    "BandRow",
+    "BandSchemeRow",
     "Base",
     "CaseRevisionRow",
     "CaseRow",
