@@ -327,6 +327,7 @@ def _message_json(message: Message) -> dict[str, Any]:
         "text": message.text,
         "posted_at": message.posted_at.isoformat() if message.posted_at else None,
         "media": list(message.media),
+        **({"verified_by": message.verified_by} if message.verified_by is not None else {}),
     }
 
 
@@ -339,4 +340,5 @@ def _message(value: dict[str, Any]) -> Message:
         text=value["text"],
         posted_at=datetime.fromisoformat(value["posted_at"]) if value["posted_at"] else None,
         media=tuple(value["media"]),
+        verified_by=value.get("verified_by"),
     )

@@ -89,10 +89,10 @@ def icliniq_thread(thread: SampleThread) -> str:
     )
 
 
-def _xenforo_time(moment: datetime | None) -> str:
+def _xenforo_time(moment: datetime | None, css: str = "u-dt") -> str:
     if moment is None:
         return ""
-    return f'<time class="u-dt" datetime="{moment.strftime("%Y-%m-%dT%H:%M:%S%z")}">{moment:%Y-%m-%d}</time>'
+    return f'<time class="{css}" datetime="{moment.strftime("%Y-%m-%dT%H:%M:%S%z")}">{moment:%Y-%m-%d}</time>'
 
 
 def _xenforo_paging(path: str, page: int, last: int, query: str = "") -> str:
@@ -114,7 +114,8 @@ def sdn_list(board: str, threads: Sequence[SampleThread], page: int, last: int, 
         f'data-author="{escape(t.messages[0].author)}">\n<div class="structItem-title">'
         f'<a href="{escape(t.path)}" data-tp-primary="on">{escape(t.title)}</a></div>\n'
         f'<ul class="structItem-parts"><li class="structItem-startDate">'
-        f"{_xenforo_time(t.posted_at)}</li></ul></div>"
+        f"{_xenforo_time(t.posted_at)}</li></ul>"
+        f"<div>{_xenforo_time(t.last_post, 'structItem-latestDate u-dt')}</div></div>"
         for t in threads
     )
     path = f"/forums/{board}/"

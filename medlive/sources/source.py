@@ -137,6 +137,8 @@ class ListEntry:
     title: str
     posted_at: datetime | None = None
     """When the thread was opened, where the list shows it."""
+    last_post_at: datetime | None = None
+    """The latest activity that the list shows for the thread, its opening included; None where it shows none."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,11 @@ class Message:
     posted_at: datetime | None = None
     media: tuple[str, ...] = ()
     """What the message shows besides text: "image", "video", "audio", "file"."""
+    verified_by: str | None = None
+    """The words by which the community shows a verified author, such as "Attending Physician"; never a name.
+
+    None for an unverified author, and where the words were not kept (imports, threads stored before they were).
+    """
 
     @property
     def is_advice_source(self) -> bool:
@@ -76,6 +81,8 @@ class Thread:
                     "text": m.text,
                     "posted_at": m.posted_at.isoformat() if m.posted_at else None,
                     "media": list(m.media),
+                    # Left out when absent, so that revisions from before it was kept have the digest they had.
+                    **({"verified_by": m.verified_by} if m.verified_by is not None else {}),
                 }
                 for m in self.messages
             ],

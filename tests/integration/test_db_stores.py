@@ -62,7 +62,7 @@ def thread(number: int = 1, body: str = "I cough", source: str = "forum") -> Thr
         posted_at=START,
         messages=(
             Message("m0", "a1", Role.PATIENT, False, body, START, ("image",)),
-            Message("m1", "b2", Role.PHYSICIAN, True, "Rest and drink."),
+            Message("m1", "b2", Role.PHYSICIAN, True, "Rest and drink.", verified_by="Attending Physician"),
         ),
     )
 

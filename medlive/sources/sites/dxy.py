@@ -147,6 +147,7 @@ def _message(
         text=turn.content.text,
         posted_at=turn.posted_at or (asked_at if position == 0 else None),
         media=turn.content.media,
+        verified_by=f"{doctor.title}, {doctor.hospital}" if verified else None,
     )
 
 

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
@@ -34,6 +35,17 @@ _BLOCKS = ("qContent", "answerDiv")
 # Text beside the known blocks that is longer than this is a message whose block was renamed, not a caption.
 _MAX_STRAY_LINE, _MAX_STRAY_TEXT = 200, 600
 _ASKER = "asker"
+_TITLE = re.compile(r"\A(?:Dr|Prof|Doctor|Professor)\b\.?", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class _Turn:
+    """A block of the page."""
+
+    doctor: str | None
+    """The answering doctor's name; None for the patient."""
+    content: Readable
+    specialty: str = ""
 
 
 class Icliniq:
@@ -84,24 +96,11 @@ class Icliniq:
             turns = _turns(page, container, stated)
         elif stated is not None and stated.whole and all(reply.author for reply in stated.replies):
             title = stated.title
-            turns = [(None, Readable(stated.opening.text, ()))]
-            turns += [(reply.author, Readable(reply.text, ())) for reply in stated.replies]
+            turns = [_Turn(None, Readable(stated.opening.text, ()))]
+            turns += [_Turn(reply.author, Readable(reply.text, ())) for reply in stated.replies]
         else:
             raise LayoutError(page.url, "div.articleConDiv or a whole JSON-LD QAPage")
         posted_at = _published(tree, stated)
-        messages = []
-        for position, (doctor, content) in enumerate(turns):
-            messages.append(
-                Message(
-                    id=f"m{position}",
-                    author=anonymise(doctor or _ASKER),
-                    role=Role.PATIENT if doctor is None else Role.PHYSICIAN,
-                    verified=doctor is not None,
-                    text=content.text,
-                    posted_at=posted_at if position == 0 else None,
-                    media=content.media,
-                )
-            )
         return Thread(
             source=self.name,
             thread_id=thread_id,
@@ -110,21 +109,40 @@ class Icliniq:
             language="en",
             tags=(thread_id.partition("/")[0].replace("-", " "),),
             posted_at=posted_at,
-            messages=tuple(messages),
+            messages=tuple(_message(n, turn, posted_at, anonymise) for n, turn in enumerate(turns)),
         )
 
 
-def _turns(page: Page, container: LexborNode, stated: Discussion | None) -> list[tuple[str | None, Readable]]:
-    """Each block's doctor (None: the patient) and content, in page order. Raises LayoutError."""
+def _message(position: int, turn: _Turn, asked_at: datetime | None, anonymise: Anonymiser) -> Message:
+    """One block; who answers on iCliniq is one of its doctors, shown by a specialty or by a doctor's title."""
+    proof = None
+    if turn.doctor is not None:
+        title = _TITLE.match(turn.doctor)
+        proof = turn.specialty or (title[0] if title else None)
+    return Message(
+        id=f"m{position}",
+        author=anonymise(turn.doctor or _ASKER),
+        role=Role.PATIENT if turn.doctor is None else Role.PHYSICIAN,
+        verified=turn.doctor is not None,
+        text=turn.content.text,
+        posted_at=asked_at if position == 0 else None,
+        media=turn.content.media,
+        verified_by=proof,
+    )
+
+
+def _turns(page: Page, container: LexborNode, stated: Discussion | None) -> list[_Turn]:
+    """Each block in page order. Raises LayoutError."""
     names = list(dict.fromkeys(filter(None, map(line, container.css(".doctor-name")))))
-    turns: list[tuple[str | None, Readable]] = []
+    specialties = list(dict.fromkeys(filter(None, map(line, container.css(".doctor-spec")))))
+    turns: list[_Turn] = []
     for block in container.css("div.qContent, div.answerDiv"):
         if "qContent" in (block.attributes.get("class") or "").split():
             asked = readable(block)
             asked = Readable(_LABEL.sub("", asked.text), asked.media)
             if not asked.text and not asked.media:
                 raise LayoutError(page.url, "text in div.qContent")
-            turns.append((None, asked))
+            turns.append(_Turn(None, asked))
             continue
         body = block.css_first(".ansExtCon")
         answer = readable(body) if body is not None else None
@@ -134,10 +152,13 @@ def _turns(page: Page, container: LexborNode, stated: Discussion | None) -> list
         doctor = line(block.css_first(".doctor-name")) or (names[0] if len(names) == 1 else "")
         if not doctor:
             raise LayoutError(page.url, "p.doctor-name of every div.answerDiv")
-        turns.append((doctor, answer))
-    if not turns or turns[0][0] is not None:
+        specialty = line(block.css_first(".doctor-spec")) or (
+            specialties[0] if len(specialties) == len(names) == 1 else ""
+        )
+        turns.append(_Turn(doctor, answer, specialty))
+    if not turns or turns[0].doctor is not None:
         raise LayoutError(page.url, "div.qContent before any div.answerDiv")
-    answers = sum(doctor is not None for doctor, _ in turns)
+    answers = sum(turn.doctor is not None for turn in turns)
     if not answers:
         raise LayoutError(page.url, "div.answerDiv")
     if stated is not None and len(stated.replies) > answers:

@@ -50,7 +50,8 @@ class _Person:
     handle: str
     address: str
     """Where the person's link leads: the same person under it all over the page."""
-    marked: bool
+    mark: str | None
+    """The site's mark of a certified physician beside the link, in its words."""
 
     def is_same(self, other: "_Person") -> bool:
         """By the link where both have one, else by the name."""
@@ -131,7 +132,7 @@ class Medlive:
                 raise LayoutError(page.url, "text in .case_result")
             entries.insert(1, _Entry(author, outcome, None))
             asking = {0} | {n + 1 for n in asking if n}
-        marked = {entry.person.address for entry in entries if entry.person.marked and entry.person.address}
+        marks = {e.person.address: e.person.mark for e in entries if e.person.mark and e.person.address}
         return Thread(
             source=self.name,
             thread_id=_thread_id(page.url) or _no_id(page),
@@ -140,7 +141,7 @@ class Medlive:
             language="zh",
             tags=tuple(dict.fromkeys(filter(None, map(line, tree.css(".tag_cms a"))))),
             posted_at=posted_at,
-            messages=tuple(_message(n, entry, n in asking, marked, anonymise) for n, entry in enumerate(entries)),
+            messages=tuple(_message(n, entry, n in asking, marks, anonymise) for n, entry in enumerate(entries)),
         )
 
     def _author(self, page: Page, tree: LexborHTMLParser) -> _Person:
@@ -187,29 +188,33 @@ class Medlive:
         handle = line(anchor)
         if not handle:
             raise LayoutError(page.url, "a name in a user's link")
-        marked = False
+        mark = None
         beside = anchor.next
-        while beside is not None and beside.tag != "a" and not marked:
+        while beside is not None and beside.tag != "a" and mark is None:
             if beside.is_element_node:
-                marked = any(self._is_mark(node) for node in (beside, *beside.css("[title], [alt], i, em, span")))
+                nodes = (beside, *beside.css("[title], [alt], i, em, span"))
+                mark = next(filter(None, map(self._mark, nodes)), None)
             beside = beside.next
-        return _Person(handle, link(page, anchor.attributes.get("href")) or "", marked)
+        return _Person(handle, link(page, anchor.attributes.get("href")) or "", mark)
 
-    def _is_mark(self, node: LexborNode) -> bool:
+    def _mark(self, node: LexborNode) -> str | None:
+        """The label of a certified physician that an element shows."""
         shown = (node.attributes.get("title"), node.attributes.get("alt"), node.text())
-        return any((text or "").strip() in self.settings.verified_labels for text in shown)
+        labels = ((text or "").strip() for text in shown)
+        return next((label for label in labels if label in self.settings.verified_labels), None)
 
 
-def _message(position: int, entry: _Entry, asks: bool, marked: set[str], anonymise: Anonymiser) -> Message:
-    verified = not asks and (entry.person.marked or entry.person.address in marked)
+def _message(position: int, entry: _Entry, asks: bool, marks: dict[str, str], anonymise: Anonymiser) -> Message:
+    proof = None if asks else entry.person.mark or marks.get(entry.person.address)
     return Message(
         id=f"m{position}",
         author=anonymise(entry.person.handle),
-        role=Role.PATIENT if asks else Role.PHYSICIAN if verified else Role.OTHER,
-        verified=verified,
+        role=Role.PATIENT if asks else Role.PHYSICIAN if proof else Role.OTHER,
+        verified=proof is not None,
         text=entry.content.text,
         posted_at=entry.posted_at,
         media=entry.content.media,
+        verified_by=proof,
     )
 
 

@@ -67,8 +67,8 @@ class Sdn:
         self.settings = settings
 
     def listing_requests(self, base_url: str) -> Sequence[PageRequest]:
-        """Each board, newest thread first."""
-        order = "?order=post_date&direction=desc"
+        """Each board in the order of its threads' last posts, so that late replies are seen."""
+        order = "?order=last_post_date&direction=desc"
         return [PageRequest(f"{base_url}/forums/{board}/{order}") for board in self.settings.boards]
 
     def parse_listing(self, page: Page) -> Listing:
@@ -84,7 +84,10 @@ class Sdn:
             found = _THREAD_PATH.search(url or "")
             if url is None or found is None:
                 raise LayoutError(page.url, ".structItem-title a to /threads/<slug>.<id>/")
-            entries.append(ListEntry(url, found[1], line(anchor), _time(row, ".structItem-startDate time")))
+            opened = _time(row, ".structItem-startDate time")
+            entries.append(
+                ListEntry(url, found[1], line(anchor), opened, _time(row, "time.structItem-latestDate"))
+            )
         if not entries and "forum_view" not in _template(tree):
             raise LayoutError(page.url, ".structItem--thread")
         if not entries and tree.css_first(".structItemContainer .structItem") is not None:
@@ -145,6 +148,7 @@ class Sdn:
             text=post.text,
             posted_at=post.posted_at,
             media=post.media,
+            verified_by=post.status if verified else None,
         )
 
     def _is_physician(self, status: str | None) -> bool:

@@ -116,7 +116,7 @@ async def test_a_failing_page_ends_nothing(served: Communities) -> None:
     problems = {(e.url.removeprefix(served.base), e.kind) for e in events if isinstance(e, HarvestProblem)}
     assert problems == {
         ("/sdn/threads/read-this-first.9/", ProblemKind.FETCH),
-        ("/sdn/forums/internal-medicine.41/page-2?order=post_date&direction=desc", ProblemKind.FETCH),
+        ("/sdn/forums/internal-medicine.41/page-2?order=last_post_date&direction=desc", ProblemKind.FETCH),
     }
     assert sum(isinstance(e, HarvestedThread) for e in events) == 1
 

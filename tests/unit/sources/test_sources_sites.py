@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -26,6 +26,8 @@ class Sample:
     urls: tuple[str, ...]
     roles: str
     """One letter a message: p asker, V verified physician, o other."""
+    proofs: tuple[str, ...]
+    """The site's words for each verified physician in turn."""
 
     def pages(self) -> list[Page]:
         return [
@@ -39,13 +41,21 @@ ICLINIQ_URL = "https://www.icliniq.com/qa/heel-pain/my-heel-hurts-every-morning"
 DXY_URL = "https://dxy.com/question/33001"
 MEDLIVE_URL = "https://www.medlive.cn/case/show-140001_53.html"
 SAMPLES = [
-    Sample("icliniq", ("detail_2020.html",), (ICLINIQ_URL,), "pVpV"),
-    Sample("icliniq", ("detail_jsonld.html",), ("https://www.icliniq.com/qa/anemia/iron-with-tea",), "pV"),
-    Sample("sdn", ("thread_page1.html", "thread_page2.html"), (SDN_URL, SDN_URL + "page-2"), "pVopV"),
-    Sample("dxy", ("question_state.html",), (DXY_URL,), "pVpV"),
-    Sample("dxy", ("question_markup.html",), (DXY_URL,), "pVpV"),
-    Sample("medlive", ("case.html",), (MEDLIVE_URL,), "pVVpo"),
-    Sample("medlive", ("case_gbk.html",), (MEDLIVE_URL,), "pVVpo"),
+    Sample("icliniq", ("detail_2020.html",), (ICLINIQ_URL,), "pVpV", ("Orthopedician", "Orthopedician")),
+    Sample(
+        "icliniq", ("detail_jsonld.html",), ("https://www.icliniq.com/qa/anemia/iron-with-tea",), "pV", ("Dr.",)
+    ),
+    Sample(
+        "sdn",
+        ("thread_page1.html", "thread_page2.html"),
+        (SDN_URL, SDN_URL + "page-2"),
+        "pVopV",
+        ("Attending Physician", "Fellow"),
+    ),
+    Sample("dxy", ("question_state.html",), (DXY_URL,), "pVpV", ("主治医师, 样例市人民医院",) * 2),
+    Sample("dxy", ("question_markup.html",), (DXY_URL,), "pVpV", ("主治医师, 样例市人民医院",) * 2),
+    Sample("medlive", ("case.html",), (MEDLIVE_URL,), "pVVpo", ("认证医师",) * 2),
+    Sample("medlive", ("case_gbk.html",), (MEDLIVE_URL,), "pVVpo", ("认证医师",) * 2),
 ]
 IDS = [f"{s.site}-{s.files[0].removesuffix('.html')}" for s in SAMPLES]
 
@@ -70,6 +80,8 @@ def test_roles_and_verified_marks_are_those_that_the_page_shows(sample: Sample) 
     assert [m.verified for m in thread.messages] == [letter == "V" for letter in sample.roles]
     assert [m.id for m in thread.messages] == [f"m{n}" for n in range(len(sample.roles))]
     assert all(m.author.startswith("h:") for m in thread.messages), "every handle goes through the anonymiser"
+    assert [m.verified_by for m in thread.messages if m.verified] == list(sample.proofs)
+    assert not any(m.verified_by for m in thread.messages if not m.verified), "no proof without a verified author"
     assert all(m.posted_at is None or m.posted_at.tzinfo is UTC for m in thread.messages)
 
 
@@ -267,15 +279,18 @@ def test_icliniq_lists_of_every_era(era: str) -> None:
 
 
 def test_sdn_list_has_titles_without_labels_and_opening_dates() -> None:
-    url = "https://forums.studentdoctor.net/forums/internal-medicine.41/?order=post_date&direction=desc"
+    url = "https://forums.studentdoctor.net/forums/internal-medicine.41/?order=last_post_date&direction=desc"
     listing = build_site("sdn").parse_listing(listing_page("sdn", "list.html", url))
     assert [(e.thread_id, e.title) for e in listing.entries] == [
         ("9", "Read this first"),
         ("77001", "Furosemide stopped working"),
     ]
     assert listing.entries[1].posted_at == datetime(2025, 3, 2, 3, 10, tzinfo=UTC)
+    assert [e.last_post_at for e in listing.entries] == [None, datetime(2025, 3, 3, 12, 0, tzinfo=UTC)]
     assert listing.next_page is not None
-    assert listing.next_page.url.endswith("/forums/internal-medicine.41/page-2?order=post_date&direction=desc")
+    assert listing.next_page.url.endswith(
+        "/forums/internal-medicine.41/page-2?order=last_post_date&direction=desc"
+    )
 
 
 def test_dxy_list() -> None:
@@ -409,3 +424,12 @@ def test_flipped_bytes_never_crash(sample: Sample, data: st.DataObject) -> None:
         for message in thread.messages:
             message.text.encode("utf-8")
             assert "\x00" not in message.text
+
+
+def test_a_message_without_words_of_proof_has_the_content_it_always_had() -> None:
+    thread = read("sdn", SAMPLES[2].pages())
+    told = [message.get("verified_by") for message in thread.content()["messages"]]
+    assert told == [None, "Attending Physician", None, None, "Fellow"]
+    bare = replace(thread, messages=tuple(replace(m, verified_by=None) for m in thread.messages))
+    assert not any("verified_by" in message for message in bare.content()["messages"])
+    assert bare.digest != thread.digest
