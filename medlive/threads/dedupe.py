@@ -1,28 +1,47 @@
-"""Exact and near duplicates of texts, across sources and against earlier cases."""
+"""Exact and near duplicates of texts, across sources and against earlier cases.
+
+A text is sketched once: the digest of its folded text, its shingles, and the keys of its MinHash's bands. Texts
+that share a band are compared exactly; where the bands of many texts are kept is the business of others.
+"""
 
 import re
 import zlib
-from functools import lru_cache
-from typing import Any, Final, NamedTuple
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import accumulate
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from medlive.digest import digest_text
+from medlive.digest import digest_json, digest_text
 from medlive.threads.model import Role, Thread
 from medlive.threads.normalise import fold
 
 _WORD: Final = re.compile(rb"[a-z0-9]+(?:'[a-z]+)?")
 _HAN: Final = re.compile(r"[\u3400-\u9fff]+")
 _NOT_TEXT: Final = re.compile(r"[\W_]+")
-_PERMUTATIONS: Final = 128
-_BANDS: Final = 32
-"""32 bands of 4 rows: a pair of similarity 0.8 meets in a band with probability above 0.9999, one of 0.5 with
-0.87 (and is then refused by the exact check)."""
+BANDS: Final = 20
+_ROWS: Final = 5
+"""20 bands of 5 rows: a pair of similarity 0.8 meets in a band with probability 0.9996, one of 0.5 with 0.47 (and
+is then refused by the exact comparison), one of 0.2 with 0.006."""
+_SEED: Final = 1
 _LONGEST: Final = 200_000
 """Characters of a text that shingles are taken from; a longer text's exact digest still covers all of it."""
 _MIX: Final = tuple(
-    np.uint64(m) for m in (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0xD6E8FEB86659FD93)
+    np.uint64(m)
+    for m in (
+        0x9E3779B97F4A7C15,
+        0xC2B2AE3D27D4EB4F,
+        0x165667B19E3779F9,
+        0xD6E8FEB86659FD93,
+        0xFF51AFD7ED558CCD,
+    )
+)
+_SAMPLES: Final = (
+    "My knee has hurt since Monday; it is swollen, warm, and I cannot bend it. Should I rest it or see a doctor?",
+    "我母亲六十五岁，高血压十年，最近一周头晕乏力，早上血压一百六十，请问要做哪些检查？",
 )
 
 Shingles = NDArray[np.uint64]
@@ -36,6 +55,21 @@ class Match(NamedTuple):
     """Exact Jaccard similarity of the shingle sets, 0 to 1."""
     exact: bool
     """Whether the folded texts are equal."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sketch:
+    """What is compared of a text."""
+
+    digest: str
+    """The digest of the folded text."""
+    shingles: Shingles
+    """Sorted, distinct; empty for a text without words."""
+    bands: tuple[int, ...]
+    """Signed 64-bit keys: one of the whole folded text, then one a band; none for a text without shingles.
+
+    Texts that share one may be near. The first is there because boilerplate may be in every band of a text.
+    """
 
 
 def _combine(units: Shingles, size: int) -> Shingles:
@@ -72,23 +106,54 @@ def _of_folded(folded: str) -> Shingles:
     return _combine(np.array([zlib.crc32(w) for w in words], dtype=np.uint64), 3)
 
 
-@lru_cache(maxsize=16)
-def _folded(text: str) -> tuple[str, str]:
-    """The text folded, and its exact digest."""
-    folded = fold(text)
-    return folded, digest_text(folded)
+def sketch(text: str) -> Sketch:
+    """The sketch of one text; see `sketches`."""
+    return sketches([text])[0]
 
 
-@lru_cache(maxsize=16)
-def _prepared(folded: str) -> tuple[Shingles, Any]:
-    """The shingles and their MinHash; kept, because a text is looked up and then added."""
+def sketches(texts: Sequence[str]) -> list[Sketch]:
+    """The sketch of each text: the same in every process, on every machine, as long as `scheme` is the same."""
+    folded = [fold(text) for text in texts]
+    grams = [_of_folded(text[:_LONGEST]) for text in folded]
+    made = []
+    for text, found, bands in zip(folded, grams, _bands(grams), strict=True):
+        digest = digest_text(text)
+        made.append(Sketch(digest, found, (_whole(digest), *bands) if bands else ()))
+    return made
+
+
+def _whole(digest: str) -> int:
+    """The key of a whole text: the first 64 bits of its digest."""
+    return int.from_bytes(bytes.fromhex(digest.removeprefix("sha256:")[:16]), signed=True)
+
+
+def _bands(grams: Sequence[Shingles]) -> list[tuple[int, ...]]:
     from rensa import RMinHash  # the extra `service`
 
-    grams = _of_folded(folded[:_LONGEST])
-    minhash = RMinHash(num_perm=_PERMUTATIONS, seed=1)
-    raw = grams.tobytes()
-    minhash.update([raw[i : i + 8] for i in range(0, len(raw), 8)])
-    return grams, minhash
+    full = [g for g in grams if g.size]
+    if not full:
+        return [()] * len(grams)
+    matrix = RMinHash.digest_matrix_from_flat_token_hashes(
+        np.concatenate(full), list(accumulate((g.size for g in full), initial=0)), BANDS * _ROWS, _SEED
+    )
+    minima = np.array(matrix.to_rows(), dtype=np.uint64).reshape(len(full), BANDS, _ROWS)
+    keys = np.broadcast_to(np.arange(BANDS, dtype=np.uint64), (len(full), BANDS)) * _MIX[1]
+    for row in range(_ROWS):
+        keys = (keys ^ (minima[:, :, row] * _MIX[row])) * _MIX[0]
+        keys ^= keys >> np.uint64(29)
+    rows = iter(keys.view(np.int64).tolist())
+    return [tuple(next(rows)) if g.size else () for g in grams]
+
+
+@cache
+def scheme() -> str:
+    """The name of the way in which bands are made: those of two schemes cannot be compared.
+
+    It holds a digest of what comes out for two fixed texts, so that a library that answers differently has another
+    scheme, whatever version it bears.
+    """
+    made = digest_json([list(s.bands) for s in sketches(_SAMPLES)])
+    return f"minhash/{BANDS}x{_ROWS}/{made.removeprefix('sha256:')[:16]}"
 
 
 def jaccard(first: Shingles, second: Shingles) -> float:
@@ -106,72 +171,55 @@ def patient_text(thread: Thread) -> str:
 
 
 class DuplicateIndex:
-    """Texts by key, asked which of them a new text repeats.
+    """Sketches by key in memory, asked which of them a new text repeats.
 
     The answer depends on the texts held and not on the order they came in: an exact match before a near one,
-    then the highest similarity, then the smallest key.
+    then the highest similarity, then the smallest key (numbers by their value).
     """
 
     def __init__(self, threshold: float = 0.8) -> None:
         """`threshold`: least Jaccard similarity of a near duplicate, above 0 and at most 1."""
         if not 0 < threshold <= 1:
             raise ValueError("threshold must be above 0 and at most 1")
-        from rensa import RMinHashLSH  # the extra `service`
-
         self._threshold = threshold
-        self._lsh: Any = RMinHashLSH(threshold=threshold, num_perm=_PERMUTATIONS, num_bands=_BANDS)
-        self._numbers: dict[str, int] = {}
-        self._keys: list[str | None] = []
-        self._shingles: list[Shingles] = []
-        self._digests: dict[str, set[str]] = {}
-        self._digest_of: dict[str, str] = {}
+        self._held: dict[str, Sketch] = {}
+        self._keys_of: dict[int, set[str]] = {}
 
     def __len__(self) -> int:
-        return len(self._numbers)
+        return len(self._held)
 
-    def add(self, key: str, text: str) -> None:
-        """Hold the text under its key; a key that is held already gets the new text."""
-        folded, digest = _folded(text)
-        if self._digest_of.get(key) == digest:
-            return
-        if key in self._numbers:
-            self._forget(key)
-        grams, minhash = _prepared(folded)
-        number = len(self._keys)
-        self._numbers[key] = number
-        self._keys.append(key)
-        self._shingles.append(grams)
-        self._digest_of[key] = digest
-        if grams.size:
-            self._digests.setdefault(digest, set()).add(key)
-            self._lsh.insert(number, minhash)
+    def __contains__(self, key: str) -> bool:
+        return key in self._held
 
-    def _forget(self, key: str) -> None:
-        number = self._numbers.pop(key)
-        if self._shingles[number].size:
-            self._lsh.remove(number)
-        self._keys[number] = None
-        self._shingles[number] = np.empty(0, dtype=np.uint64)
-        digest = self._digest_of.pop(key)
-        self._digests.get(digest, set()).discard(key)
+    def add(self, key: str, held: Sketch) -> None:
+        """Hold a text's sketch under its key; a key that is held already gets the new one."""
+        if (before := self._held.get(key)) is not None:
+            for band in before.bands:
+                self._keys_of[band].discard(key)
+        self._held[key] = held
+        for band in held.bands:
+            self._keys_of.setdefault(band, set()).add(key)
 
-    def find(self, text: str, *, ignore: str | None = None) -> Match | None:
+    def find(self, asked: Sketch, *, ignore: str | None = None) -> Match | None:
         """The held text that this one repeats, or None; the key `ignore` (its own) does not count."""
-        folded, digest = _folded(text)
-        same = sorted(k for k in self._digests.get(digest, ()) if k != ignore)
-        if same:
-            return Match(same[0], 1.0, True)
-        grams, minhash = _prepared(folded)
-        if grams.size == 0:
+        near: set[str] = set()
+        for band in asked.bands:
+            near |= self._keys_of.get(band, set())
+        found = [match for key in near if key != ignore and (match := self._compare(asked, key)) is not None]
+        return min(found, key=lambda m: (not m.exact, -m.similarity, _ordered(m.key)), default=None)
+
+    def _compare(self, asked: Sketch, key: str) -> Match | None:
+        held = self._held[key]
+        if held.digest == asked.digest:
+            return Match(key, 1.0, True)
+        # The sizes alone bound the similarity, and are cheap to compare.
+        smaller, larger = sorted((asked.shingles.size, held.shingles.size))
+        if smaller / larger < self._threshold:
             return None
-        best: Match | None = None
-        for number in self._lsh.query(minhash):
-            key = self._keys[number]
-            if key is None or key == ignore:
-                continue
-            similarity = jaccard(grams, self._shingles[number])
-            if similarity >= self._threshold and (
-                best is None or (-similarity, key) < (-best.similarity, best.key)
-            ):
-                best = Match(key, similarity, False)
-        return best
+        similarity = jaccard(asked.shingles, held.shingles)
+        return Match(key, similarity, False) if similarity >= self._threshold else None
+
+
+def _ordered(key: str) -> tuple[int, str]:
+    """Digits by their value, so that 9 comes before 10."""
+    return len(key) if key.isdecimal() else 0, key

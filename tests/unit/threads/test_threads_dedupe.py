@@ -1,11 +1,15 @@
 """Exact and near duplicates, whatever order the texts came in."""
 
+import os
 import random
+import subprocess
+import sys
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from medlive.threads.dedupe import DuplicateIndex, jaccard, patient_text, shingles
+from medlive.threads.dedupe import BANDS, DuplicateIndex, jaccard, patient_text, scheme, shingles, sketch, sketches
 from medlive.threads.model import Message, Role, Thread
 
 _ENGLISH = (
@@ -20,27 +24,27 @@ _CHINESE = (
 
 def test_case_width_and_space_make_no_other_text() -> None:
     index = DuplicateIndex()
-    index.add("a", _ENGLISH)
-    match = index.find(_ENGLISH.upper().replace(" ", "\n "))
+    index.add("a", sketch(_ENGLISH))
+    match = index.find(sketch(_ENGLISH.upper().replace(" ", "\n ")))
     assert match is not None
     assert (match.key, match.exact, match.similarity) == ("a", True, 1.0)
 
 
 def test_a_small_edit_is_near_and_another_text_is_none() -> None:
     index = DuplicateIndex()
-    index.add("en", _ENGLISH)
-    index.add("zh", _CHINESE)
-    near = index.find(_ENGLISH.replace("five days", "six days"))
+    index.add("en", sketch(_ENGLISH))
+    index.add("zh", sketch(_CHINESE))
+    near = index.find(sketch(_ENGLISH.replace("five days", "six days")))
     assert near is not None
     assert near.key == "en"
     assert not near.exact
     assert 0.8 <= near.similarity < 1
-    chinese = index.find(_CHINESE + "谢谢")
+    chinese = index.find(sketch(_CHINESE + "谢谢"))
     assert chinese is not None
     assert chinese.key == "zh"
-    assert index.find("My knee hurts after running and I would like to know what to do about it") is None
-    assert index.find("") is None
-    assert index.find("！？") is None
+    assert index.find(sketch("My knee hurts after running and I would like to know what to do about it")) is None
+    assert index.find(sketch("")) is None
+    assert index.find(sketch("！？")) is None
 
 
 def test_half_the_words_changed_is_another_question() -> None:
@@ -50,17 +54,17 @@ def test_half_the_words_changed_is_another_question() -> None:
         edited[5 : 5 + changed] = [f"other{n}" for n in range(changed)]
         text = " ".join(edited)
         index = DuplicateIndex()
-        index.add("a", _ENGLISH)
-        assert (index.find(text) is None) == (jaccard(shingles(text), shingles(_ENGLISH)) < 0.8)
-        assert index.find(text) is None
+        index.add("a", sketch(_ENGLISH))
+        assert (index.find(sketch(text)) is None) == (jaccard(shingles(text), shingles(_ENGLISH)) < 0.8)
+        assert index.find(sketch(text)) is None
 
 
 def test_its_own_key_does_not_count_and_a_new_text_replaces_the_old() -> None:
     index = DuplicateIndex()
-    index.add("a", _ENGLISH)
-    assert index.find(_ENGLISH, ignore="a") is None
-    index.add("a", _CHINESE)
-    assert index.find(_ENGLISH) is None
+    index.add("a", sketch(_ENGLISH))
+    assert index.find(sketch(_ENGLISH), ignore="a") is None
+    index.add("a", sketch(_CHINESE))
+    assert index.find(sketch(_ENGLISH)) is None
     assert len(index) == 1
 
 
@@ -74,8 +78,8 @@ def test_the_answer_does_not_depend_on_the_order(seed: int) -> None:
     random.Random(seed).shuffle(order)
     index = DuplicateIndex()
     for key in order:
-        index.add(key, texts[key])
-    exact, near = index.find(_ENGLISH), index.find(_ENGLISH + " please help")
+        index.add(key, sketch(texts[key]))
+    exact, near = index.find(sketch(_ENGLISH)), index.find(sketch(_ENGLISH + " please help"))
     assert exact is not None
     assert near is not None
     assert (exact.key, exact.exact, near.key) == ("k0", True, "k0")
@@ -112,12 +116,12 @@ def test_recall_of_near_duplicates_over_many_texts() -> None:
     texts = [" ".join(rng.choices(words, k=80)) for _ in range(200)]
     index = DuplicateIndex()
     for number, text in enumerate(texts):
-        index.add(str(number), text)
+        index.add(str(number), sketch(text))
     found = 0
     for number, text in enumerate(texts):
         edited = text.split()
         edited[40] = "swollen"  # 3 of 78 shingles change: similarity about 0.93
-        match = index.find(" ".join(edited))
+        match = index.find(sketch(" ".join(edited)))
         found += match is not None and match.key == str(number)
     assert found >= 196
 
@@ -128,3 +132,84 @@ def test_a_doubled_opening_counts_once() -> None:
     once = Thread("s", "1", "", "", "en", (), None, (opening, reply))
     twice = Thread("s", "2", "", "", "en", (), None, (opening, opening, reply))
     assert patient_text(once) == patient_text(twice) == _ENGLISH
+
+
+def test_the_smallest_number_is_named_first() -> None:
+    index = DuplicateIndex()
+    for key in ("10", "9", "11"):
+        index.add(key, sketch(_ENGLISH))
+    match = index.find(sketch(_ENGLISH))
+    assert match is not None
+    assert match.key == "9"
+
+
+@given(st.lists(st.text(st.characters(exclude_categories=()), max_size=60), max_size=6))
+def test_a_text_has_one_sketch_in_whatever_company(texts: list[str]) -> None:
+    for text, found in zip(texts, sketches(texts), strict=True):
+        alone = sketch(text)
+        assert (found.digest, found.bands) == (alone.digest, alone.bands)
+        assert found.shingles.tolist() == alone.shingles.tolist() == shingles(text).tolist()
+        assert len(found.bands) == (BANDS + 1 if found.shingles.size else 0)
+        assert all(-(2**63) <= band < 2**63 for band in found.bands)
+
+
+def _edited(words: list[str], rng: random.Random) -> list[str]:
+    """The units with some replaced, put in or left out, here and there."""
+    edited = list(words)
+    for _ in range(rng.randint(1, max(1, len(words) // 12))):
+        at = rng.randrange(len(edited))
+        edited[at : at + rng.randint(0, 1)] = [rng.choice(words) for _ in range(rng.randint(0, 2))]
+    return edited
+
+
+@pytest.mark.parametrize("join", [" ", ""], ids=["words", "characters"])
+def test_random_edits_that_stay_near_are_met(join: str) -> None:
+    rng = random.Random(11)
+    units = [f"w{n}" for n in range(400)] if join else [chr(0x4E00 + n) for n in range(400)]
+    near = met = 0
+    for _ in range(600):
+        text = rng.choices(units, k=rng.randint(20, 120))
+        first, second = sketches([join.join(text), join.join(_edited(text, rng))])
+        if jaccard(first.shingles, second.shingles) >= 0.8:
+            near += 1
+            met += not set(first.bands).isdisjoint(second.bands)
+    assert near > 100
+    assert met >= 0.98 * near
+
+
+def test_far_texts_seldom_meet() -> None:
+    rng = random.Random(12)
+    drawn = sketches([" ".join(f"w{rng.randrange(2000)}" for _ in range(60)) for _ in range(500)])
+    keys = [band for s in drawn for band in s.bands]
+    assert len(set(keys)) == len(keys)
+
+
+def test_full_width_is_the_same_text_and_another_script_is_another() -> None:
+    wide = "".join(chr(ord(c) + 0xFEE0) if "!" <= c <= "~" else c for c in _ENGLISH)
+    assert sketch(wide).bands == sketch(_ENGLISH).bands
+    traditional = (
+        "我媽媽今年六十五歲，高血壓十年，最近一週頭暈乏力，早上起床血壓一百六十，請問需要去醫院做哪些檢查"
+    )
+    assert sketch(traditional).digest != sketch(_CHINESE).digest
+    index = DuplicateIndex()
+    index.add("simplified", sketch(_CHINESE))
+    assert index.find(sketch(traditional)) is None
+
+
+def test_sketches_are_the_same_in_every_process() -> None:
+    # What is stored was made by another process, on another day: these values may change only with the scheme.
+    assert scheme() == "minhash/20x5/adc14f0d8068537d"
+    assert sketch("I have a cough.").bands[:3] == (-270957968337961512, -4086395423725348182, 4323155311823203386)
+    program = "from medlive.threads.dedupe import scheme; print(scheme())"
+    environment = {**os.environ, "PYTHONHASHSEED": "12345", "OMP_NUM_THREADS": "1", "RAYON_NUM_THREADS": "1"}
+    made = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
+    )
+    assert made.stdout.strip() == scheme()
+
+
+@pytest.mark.parametrize("text", ["\x00\ud800", "_ _", "\u202e\U0001f600", "a" * 300_000, "痛 " * 150_000])
+def test_strange_texts_have_sketches(text: str) -> None:
+    found = sketch(text)
+    assert bool(found.bands) == bool(found.shingles.size)
+    assert not found.bands or found.bands[0] != found.bands[1]
