@@ -98,14 +98,17 @@ class WeeklyTime(_Section):
 
     weekday: Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
     hour: Annotated[int, Field(ge=0, le=23)]
+    minute: Annotated[int, Field(ge=0, le=59)] = 0
 
 
 class ScheduleSection(_Section):
     """When the scheduler takes each step of a week."""
 
     harvest: WeeklyTime = WeeklyTime(weekday="mon", hour=3)
+    harvest_sources: dict[str, WeeklyTime] = Field(default_factory=dict)
+    """Source → its own time in place of `harvest`."""
     queue: WeeklyTime = WeeklyTime(weekday="tue", hour=3)
-    """Filters what is new, and queues it with what failed before."""
+    """Filters what is new, queues it with what failed before, and drains the queue when no worker does."""
     freeze: WeeklyTime = WeeklyTime(weekday="sun", hour=18)
 
 
