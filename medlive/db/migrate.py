@@ -2,13 +2,14 @@
 
 Alembic's migrations lie in `migrations/`. Procrastinate keeps tables of its own: its whole schema is applied
 once, and from then on each of its packaged migrations that the recorded one does not include, so that a newer
-release of it needs no migration of ours.
+release of it needs no migration of ours. APScheduler keeps one table, which it has no migrations for: it is made
+anew when the library's major version changes, since the scheduler fills it again at its start.
 """
 
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib import resources
+from importlib import metadata, resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,10 @@ from medlive.errors import ConfigError, DatabaseUnavailable
 _LOCK = 0x6D65646C  # "medl"
 _LOCK_WAIT = "5min"
 _QUEUE = "procrastinate"
+_CLOCK = "apscheduler"
+
+JOBS_TABLE = f"{_CLOCK}_jobs"
+"""APScheduler's table."""
 
 IMMUTABLE = (
     "thread_revisions",
@@ -71,6 +76,7 @@ def upgrade(url: str) -> bool:
             _refuse_newer(connection)
             command.upgrade(_config(connection), "head")
             _upgrade_queue(connection)
+            _upgrade_clock(connection)
         finally:
             connection.rollback()
             connection.execute(text("SELECT pg_advisory_unlock(:key)"), {"key": _LOCK})
@@ -95,7 +101,8 @@ def head() -> str:
 def check(url: str) -> list[str]:
     """What differs between the database and what this program expects; empty when all is well.
 
-    Tables, columns, types, defaults, comments, keys, CHECKs, indexes, triggers, and Procrastinate's version.
+    Tables, columns, types, defaults, comments, keys, CHECKs, indexes, triggers, and how far the tables of
+    Procrastinate and of APScheduler are.
     """
     with _connected(url) as connection:
         revision = _revision(connection)
@@ -108,14 +115,16 @@ def check(url: str) -> list[str]:
         found = [_told(difference) for difference in compare_metadata(context, Base.metadata)]
         found += _differing_definitions(connection)
         found += _missing_triggers(connection)
-        if _queue_migration(connection) != _newest_queue_migration():
+        if _applied(connection, _QUEUE) != _newest_queue_migration():
             found.append("Procrastinate's tables are not at the installed version")
+        if not _is_clock_newest(connection):
+            found.append("APScheduler's table is not at the installed version")
         return found
 
 
 def include_name(name: str | None, type_: str, parent_names: Any) -> bool:
-    """Whether alembic should look at an object: all but Procrastinate's own."""
-    return type_ != "table" or not (name or "").startswith(f"{_QUEUE}_")
+    """Whether alembic should look at an object: all but Procrastinate's and APScheduler's own."""
+    return type_ != "table" or not (name or "").startswith((f"{_QUEUE}_", f"{_CLOCK}_"))
 
 
 @contextmanager
@@ -164,7 +173,11 @@ def _revision(connection: Connection) -> str | None:
 
 
 def _is_newest(connection: Connection) -> bool:
-    return _revision(connection) == head() and _queue_migration(connection) == _newest_queue_migration()
+    return (
+        _revision(connection) == head()
+        and _applied(connection, _QUEUE) == _newest_queue_migration()
+        and _is_clock_newest(connection)
+    )
 
 
 def _refuse_newer(connection: Connection) -> None:
@@ -176,7 +189,7 @@ def _refuse_newer(connection: Connection) -> None:
         )
 
 
-# --- Procrastinate ---------------------------------------------------------------------------------------
+# --- the tables of Procrastinate and of APScheduler --------------------------------------------------------
 
 
 def _newest_queue_migration() -> str:
@@ -184,11 +197,11 @@ def _newest_queue_migration() -> str:
     return max(entry.name for entry in folder.iterdir() if entry.name.endswith(".sql"))
 
 
-def _queue_migration(connection: Connection) -> str | None:
+def _applied(connection: Connection, component: str) -> str | None:
     if connection.scalar(text("SELECT to_regclass('components')")) is None:
         return None
     query = text("SELECT migration FROM components WHERE name = :name")
-    found: str | None = connection.scalar(query, {"name": _QUEUE})
+    found: str | None = connection.scalar(query, {"name": component})
     connection.rollback()
     return found
 
@@ -196,7 +209,7 @@ def _queue_migration(connection: Connection) -> str | None:
 def _upgrade_queue(connection: Connection) -> None:
     """Apply the whole schema, or the migrations after the recorded one, each in a transaction of its own: a
     value that one adds to an enum can be used only after its commit."""
-    applied = _queue_migration(connection)
+    applied = _applied(connection, _QUEUE)
     sql = resources.files("procrastinate.sql")
     if applied is None:
         _apply_queue(connection, sql.joinpath("schema.sql"), _newest_queue_migration())
@@ -211,12 +224,35 @@ def _apply_queue(connection: Connection, script: Traversable, migration: str) ->
     # Many statements at once, in which a percent sign is one.
     connection.execution_options(no_parameters=True).exec_driver_sql(script.read_text(encoding="utf-8"))
     connection.execution_options(no_parameters=False)
+    _record(connection, _QUEUE, migration)
+
+
+def _clock_version() -> str:
+    return metadata.version(_CLOCK).partition(".")[0]
+
+
+def _is_clock_newest(connection: Connection) -> bool:
+    there = connection.scalar(text("SELECT to_regclass(:table)"), {"table": JOBS_TABLE})
+    return there is not None and _applied(connection, _CLOCK) == _clock_version()
+
+
+def _upgrade_clock(connection: Connection) -> None:
+    if _is_clock_newest(connection):
+        return
+    from apscheduler.jobstores.sqlalchemy import SQLAlchemyJobStore  # type: ignore[import-untyped]
+
+    connection.execute(text(f"DROP TABLE IF EXISTS {JOBS_TABLE}"))
+    SQLAlchemyJobStore(engine=connection.engine, tablename=JOBS_TABLE).jobs_t.create(connection)
+    _record(connection, _CLOCK, _clock_version())
+
+
+def _record(connection: Connection, component: str, migration: str) -> None:
     connection.execute(
         text(
             "INSERT INTO components (name, migration) VALUES (:name, :migration) "
             "ON CONFLICT (name) DO UPDATE SET migration = excluded.migration"
         ),
-        {"name": _QUEUE, "migration": migration},
+        {"name": component, "migration": migration},
     )
     connection.commit()
 

