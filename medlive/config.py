@@ -93,6 +93,15 @@ class ReleaseSection(_Section):
     minimum_cases: Annotated[int, Field(ge=0)] = 1
 
 
+class ArchiveSection(_Section):
+    """Where pages are kept as they came, and for how long."""
+
+    folder: Path | None = None
+    """None: `archive` under `home`."""
+    keep_days: Annotated[int, Field(ge=1)] | None = None
+    """Days after which a file of raw pages is removed; None: never. Threads stay."""
+
+
 class WeeklyTime(_Section):
     """A time of each ISO week, in UTC."""
 
@@ -124,6 +133,7 @@ class Settings(_Section):
     budget: BudgetSection = BudgetSection()
     codebooks: CodebookSection = CodebookSection()
     release: ReleaseSection = ReleaseSection()
+    archive: ArchiveSection = ArchiveSection()
     harvest: dict[str, Any] = Field(default_factory=dict)
     """Fields of `medlive.sources.fetched.FetchSettings`."""
     sources: dict[str, dict[str, Any]] = Field(default_factory=dict)

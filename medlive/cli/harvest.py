@@ -1,5 +1,7 @@
 """`medlive harvest`: fetch new threads of the communities."""
 
+import asyncio
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
@@ -9,7 +11,7 @@ from medlive.clock import parse_moment
 from medlive.config import load_settings
 from medlive.errors import CheckFailed, UsageError
 
-COLUMNS = ("pages", "new", "revised", "unchanged", "not_modified", "older_than_since")
+COLUMNS = ("pages", "new", "revised", "unchanged", "not_modified", "gone", "older_than_since")
 
 
 def command(
@@ -18,12 +20,17 @@ def command(
         str | None, typer.Option(metavar="DATE", help="Only threads opened on or after this day.")
     ] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Ask for at most so many threads a source.")] = None,
+    again: Annotated[
+        bool, typer.Option("--again", help="Harvest once more although this week's harvest is done.")
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be asked, and ask nothing.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Fetch new and changed threads of the communities, politely, and store them.
 
-    A page that cannot be read is reported and the others go on; exit status 1 when a source had to be given up.
+    Once per source and ISO week: a week that is done is not harvested again, and one that was interrupted goes on
+    where it stood, so that cron may start this as often as it likes. A page that cannot be read is reported and
+    the others go on; exit status 1 when a source was given up or is quarantined, with its reason on stderr.
     """
     from medlive.service.database import open_database
     from medlive.service.harvesting import Harvested, chosen, fetch_settings, harvest_source
@@ -55,38 +62,75 @@ def command(
         )
 
     async def run() -> list[Harvested]:
-        done = []
         async with open_database(settings) as database:
-            for name, overrides in wanted.items():
-                with progress(f"harvest {name}") as tick:
-                    done.append(
-                        await harvest_source(
-                            database, settings, name, overrides, since=moment, limit=limit, tick=tick
-                        )
+            with progress("threads") as tick:
+                total: dict[str, int] = {}
+
+                def ticks(source: str) -> Callable[[int], None]:
+                    def count(threads: int) -> None:
+                        total[source] = threads
+                        tick(sum(total.values()))
+
+                    return count
+
+                # Sources are strangers: one that waits for its host, or fails, must not hold up the others.
+                work = [
+                    harvest_source(
+                        database,
+                        settings,
+                        name,
+                        overrides,
+                        since=moment,
+                        limit=limit,
+                        again=again,
+                        tick=ticks(name),
                     )
-        return done
+                    for name, overrides in wanted.items()
+                ]
+                ended = await asyncio.gather(*work, return_exceptions=True)
+        for one in ended:
+            if isinstance(one, BaseException):
+                raise one
+        return [one for one in ended if isinstance(one, Harvested)]
 
     done = wait_for(run())
     if as_json:
         print_json([_as_json(d) for d in done])
     else:
         print_table(
-            ["source", *COLUMNS, "problems"],
-            [[d.source, *(d.counts[c] for c in COLUMNS), len(d.problems)] for d in done],
+            ["source", *COLUMNS, "304 share", "problems"],
+            [[d.source, *(d.counts[c] for c in COLUMNS), _share(d), len(d.problems)] for d in done],
         )
     for d in done:
         for problem in d.problems[:20]:
             say(f"{d.source}: {problem.kind.value}: {problem.message} ({problem.url})")
-        if d.quarantined:
-            say(f"{d.source}: not asked, it is quarantined: {d.quarantined}")
+        if len(d.problems) > 20:
+            say(f"{d.source}: and {len(d.problems) - 20} problems more, all in the table `fetches`")
+        if d.already_done:
+            say(f"{d.source}: {d.iso_week} was harvested already; --again harvests it once more")
+        if d.limited:
+            say(f"{d.source}: stopped at --limit; without it, the next harvest of {d.iso_week} goes on from here")
     if given_up := [d for d in done if d.failed or d.quarantined]:
-        raise CheckFailed("; ".join(f"{d.source}: {d.failed or d.quarantined}" for d in given_up))
+        told = "; ".join(f"{d.source}: {_given_up(d)}" for d in given_up)
+        raise CheckFailed(told, hint="`medlive source check` says what its threads lack")
+
+
+def _share(d: Any) -> str:
+    return "" if d.not_modified_share is None else f"{d.not_modified_share:.0%}"
+
+
+def _given_up(d: Any) -> str:
+    return f"quarantined: {d.quarantined}" if d.quarantined else str(d.failed)
 
 
 def _as_json(d: Any) -> dict[str, Any]:
     return {
         "source": d.source,
+        "iso_week": d.iso_week,
         "counts": dict(d.counts),
+        "not_modified_share": d.not_modified_share,
+        "already_done": d.already_done,
+        "limited": d.limited,
         "failed": d.failed,
         "quarantined": d.quarantined,
         "problems": [

@@ -1,21 +1,34 @@
-"""Harvests: one run a source and week, every page with its bytes, and what need not be sent again."""
+"""Harvests: one run a source and week, how far its lists were read, the rules it went by and its figures."""
 
-import gzip
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
+from typing import Any
 
-from sqlalchemy import func, insert, select, update
+from sqlalchemy import delete, func, select, text, update
 from sqlalchemy.dialects.postgresql import distinct_on
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from medlive.clock import now
-from medlive.db.tables import FetchRow, HarvestRunRow, RunOutcome, SourceKind, SourceRow
+from medlive.db.bulk import insert_rows
+from medlive.db.frontier import unsettle
+from medlive.db.tables import (
+    FrontierRow,
+    HarvestMeasureRow,
+    HarvestRobotsRow,
+    HarvestRunRow,
+    ListCursorRow,
+    RunOutcome,
+    SourceKind,
+    SourceRow,
+)
 from medlive.db.threads import ensure_sources
-from medlive.digest import digest_bytes
 from medlive.errors import UsageError
-from medlive.sources.harvest import FetchedPage, HarvestProblem, KnownThread, PageKind
+from medlive.sources.drift import Compared, Measure
+from medlive.sources.harvest import Listed, ListState
+from medlive.sources.robots import Robots
+from medlive.sources.source import PageRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,36 +44,67 @@ class SourceInfo:
     last_outcome: RunOutcome | None
 
 
-async def start_harvest(session: AsyncSession, source: str, iso_week: str) -> int:
-    """The number of the source's run of that week, begun or taken up again."""
+@dataclass(frozen=True, slots=True)
+class StartedRun:
+    """A run of this week that is now this process's."""
+
+    run_id: int
+    start: int
+    """How often it was begun or taken up again, from 1."""
+    started_at: datetime
+
+
+async def start_harvest(
+    session: AsyncSession, source: str, iso_week: str, *, again: bool = False
+) -> StartedRun | None:
+    """The source's run of that week, begun or taken up again; None when it is done already.
+
+    With `again` a run that is done is repeated from its lists' beginning.
+    """
     await ensure_sources(session, [source], SourceKind.SITE)
-    statement = upsert(HarvestRunRow).values(source=source, iso_week=iso_week, outcome=RunOutcome.RUNNING)
+    row = HarvestRunRow
+    was_done = await session.scalar(
+        select(row.outcome == RunOutcome.DONE)
+        .where(row.source == source, row.iso_week == iso_week)
+        .with_for_update()
+    )
+    if was_done and not again:
+        return None
+    statement = upsert(row).values(source=source, iso_week=iso_week, outcome=RunOutcome.RUNNING)
     statement = statement.on_conflict_do_update(
         index_elements=["source", "iso_week"],
-        set_={
-            "outcome": RunOutcome.RUNNING,
-            "finished_at": None,
-            "problem": None,
-            "starts": HarvestRunRow.starts + 1,
-        },
+        set_={"outcome": RunOutcome.RUNNING, "finished_at": None, "problem": None, "starts": row.starts + 1},
     )
-    run_id: int = (await session.execute(statement.returning(HarvestRunRow.id))).scalar_one()
-    return run_id
+    found = (await session.execute(statement.returning(row.id, row.starts, row.started_at))).one()
+    if was_done:
+        await session.execute(delete(ListCursorRow).where(ListCursorRow.run_id == found.id))
+        await unsettle(session, found.id)
+    return StartedRun(found.id, found.starts, found.started_at)
 
 
 async def finish_harvest(
-    session: AsyncSession, run_id: int, counts: Mapping[str, int], *, problem: str | None = None
+    session: AsyncSession,
+    run_id: int,
+    counts: Mapping[str, int],
+    *,
+    problem: str | None = None,
+    partial: bool = False,
 ) -> None:
-    """End a run: done, or failed with its problem. A run that was taken up again adds to its counts."""
+    """End a run: done, failed with its problem, or `partial` when it stopped where it was told to.
+
+    A run that was taken up again adds to its counts.
+    """
     before = await session.scalar(select(HarvestRunRow.counts).where(HarvestRunRow.id == run_id))
     if before is None:
         raise UsageError(f"there is no harvest run {run_id}")
     added = {key: before.get(key, 0) + counts.get(key, 0) for key in before | dict(counts)}
+    ended = RunOutcome.PARTIAL if partial else RunOutcome.DONE
+    outcome = ended if problem is None else RunOutcome.FAILED
     await session.execute(
         update(HarvestRunRow)
         .where(HarvestRunRow.id == run_id)
         .values(
-            outcome=RunOutcome.DONE if problem is None else RunOutcome.FAILED,
+            outcome=outcome,
             finished_at=func.now(),
             problem=problem,
             counts=added,
@@ -68,92 +112,181 @@ async def finish_harvest(
     )
 
 
-async def save_page(
-    session: AsyncSession, run_id: int, source: str, event: FetchedPage, *, page_number: int = 1
-) -> int:
-    """Keep a page as it came; its fetch's number. `page_number` is its place in its thread or list."""
-    fetched = event.fetched
-    body = fetched.body if not fetched.not_modified else None
-    added = await session.execute(
-        insert(FetchRow)
-        .values(
-            run_id=run_id,
-            source=source,
-            kind=event.kind,
-            thread_id=event.thread_id,
-            page_number=page_number,
-            url=fetched.url,
-            status=fetched.status,
-            fetched_at=fetched.fetched_at,
-            elapsed_ms=fetched.elapsed_ms,
-            body_digest=None if body is None else digest_bytes(body),
-            content_type=fetched.content_type or None,
-            etag=fetched.headers.get("etag"),
-            last_modified=fetched.headers.get("last-modified"),
-            # Without the time in its header, so that equal bodies are equal bytes.
-            body=None if body is None else gzip.compress(body, compresslevel=6, mtime=0),
+async def save_cursor(session: AsyncSession, run_id: int, listed: Listed) -> None:
+    """How far a list was read: `next_page` is where a run that is taken up goes on.
+
+    A page that is asked for with a form is none to go on with, as forms hold what is valid for a visit.
+    """
+    row = ListCursorRow
+    following = listed.next_page
+    statement = upsert(row).values(
+        run_id=run_id,
+        list_key=listed.list_key,
+        next_url=following.url if following is not None and following.form is None else None,
+        pages=1,
+        newest_at=listed.newest_at,
+        finished_at=func.now() if listed.finished else None,
+    )
+    new = statement.excluded
+    statement = statement.on_conflict_do_update(
+        index_elements=["run_id", "list_key"],
+        set_={
+            "next_url": new.next_url,
+            "pages": row.pages + 1,
+            "newest_at": func.greatest(row.newest_at, new.newest_at),
+            "finished_at": new.finished_at,
+        },
+    )
+    await session.execute(statement)
+
+
+async def list_state(session: AsyncSession, run_id: int, source: str, key: str, overlap: timedelta) -> ListState:
+    """How far this run has read a list, and the moment before which earlier runs saw all activity.
+
+    That moment is the latest activity that a run saw which read the list to its end, less `overlap`: late
+    replies and edits are met again.
+    """
+    row = ListCursorRow
+    own = (
+        await session.execute(
+            select(row.next_url, row.finished_at).where(row.run_id == run_id, row.list_key == key)
         )
-        .returning(FetchRow.id)
-    )
-    fetch_id: int = added.scalar_one()
-    return fetch_id
-
-
-async def save_harvest_problem(session: AsyncSession, run_id: int, source: str, problem: HarvestProblem) -> int:
-    """Keep what was not read, and why; its fetch's number."""
-    added = await session.execute(
-        insert(FetchRow)
-        .values(
-            run_id=run_id,
-            source=source,
-            kind=PageKind.LISTING if problem.thread_id is None else PageKind.THREAD,
-            thread_id=problem.thread_id,
-            url=problem.url,
-            fetched_at=now(),
-            error=f"{problem.kind.value}: {problem.message}",
+    ).one_or_none()
+    seen = await session.scalar(
+        select(func.max(row.newest_at))
+        .join(HarvestRunRow, HarvestRunRow.id == row.run_id)
+        .where(
+            HarvestRunRow.source == source,
+            row.list_key == key,
+            row.run_id != run_id,
+            row.finished_at.is_not(None),
         )
-        .returning(FetchRow.id)
     )
-    fetch_id: int = added.scalar_one()
-    return fetch_id
-
-
-async def mark_read(session: AsyncSession, first_fetch_id: int, page_count: int) -> None:
-    """Note that a thread was read from its pages and saved: only then need an unchanged one not be sent again."""
-    await session.execute(update(FetchRow).where(FetchRow.id == first_fetch_id).values(pages_read=page_count))
-
-
-async def known_threads(session: AsyncSession, source: str) -> dict[str, KnownThread]:
-    """Thread's id at the source → what its last reading was sent with."""
-    query = (
-        select(FetchRow.thread_id, FetchRow.etag, FetchRow.last_modified, FetchRow.pages_read)
-        .where(FetchRow.source == source, FetchRow.pages_read.is_not(None))
-        .ext(distinct_on(FetchRow.thread_id))
-        .order_by(FetchRow.thread_id, FetchRow.id.desc())
+    return ListState(
+        finished=own is not None and own.finished_at is not None,
+        next_page=PageRequest(own.next_url) if own is not None and own.next_url is not None else None,
+        cutoff=None if seen is None else seen - overlap,
     )
-    return {
-        thread_id: KnownThread(etag=etag, last_modified=modified, page_count=pages or 1)
-        for thread_id, etag, modified, pages in await session.execute(query)
-        if thread_id is not None
-    }
 
 
-async def load_body(session: AsyncSession, fetch_id: int) -> bytes | None:
-    """A page's bytes as they came; None when there are none."""
-    body = await session.scalar(select(FetchRow.body).where(FetchRow.id == fetch_id))
-    return None if body is None else gzip.decompress(body)
+async def save_robots(session: AsyncSession, run_id: int, robots: Sequence[Robots]) -> None:
+    """The rules that a run went by."""
+    rows = [
+        {
+            "run_id": run_id,
+            "host": found.host,
+            "fetched_at": found.fetched_at,
+            "state": found.state,
+            "status": found.status,
+            "body": found.body.decode("utf-8", "replace"),
+            "detail": found.detail or None,
+        }
+        for found in robots
+    ]
+    await insert_rows(session, HarvestRobotsRow, rows, skip_known=True)
 
 
-async def quarantine(session: AsyncSession, source: str, reason: str | None) -> None:
-    """Leave a source out of harvests from now on, or with None take it in again.
+async def run_figures(session: AsyncSession, run_id: int) -> tuple[dict[str, tuple[float, int]], Counter[str]]:
+    """Of the threads that a run read, field → (share with it, or mean; over how many); and state or reason of
+    every thread it listed → how many."""
+    fields = await session.execute(
+        text(
+            "SELECT f.key, count(*),"
+            " avg(CASE f.value WHEN 'true' THEN 1 WHEN 'false' THEN 0 ELSE f.value::float END)"
+            " FROM frontier, jsonb_each_text(fields) AS f"
+            " WHERE run_id = :run_id AND state = 'read' GROUP BY f.key"
+        ),
+        {"run_id": run_id},
+    )
+    shares = {key: (float(mean), int(n)) for key, n, mean in fields}
+    row = FrontierRow
+    states = await session.execute(
+        select(row.state, row.reason, func.count()).where(row.run_id == run_id).group_by(row.state, row.reason)
+    )
+    ends: Counter[str] = Counter()
+    for state, reason, count in states:
+        ends[reason or state.value] += count
+    return shares, ends
+
+
+async def save_measures(session: AsyncSession, run_id: int, measures: Sequence[Compared]) -> None:
+    """A run's figures beside the medians they were compared with."""
+    await session.execute(delete(HarvestMeasureRow).where(HarvestMeasureRow.run_id == run_id))
+    rows = [
+        {
+            "run_id": run_id,
+            "measure": m.name,
+            "value": m.value,
+            "n": m.n,
+            "median": m.median,
+            "collapsed": m.collapsed,
+        }
+        for m in measures
+    ]
+    await insert_rows(session, HarvestMeasureRow, rows)
+
+
+async def past_measures(
+    session: AsyncSession, source: str, *, before_run: int, runs: int
+) -> list[dict[str, Measure]]:
+    """The figures of a source's latest other runs that are done, newest first; none from before its figures
+    began anew."""
+    row, run = HarvestMeasureRow, HarvestRunRow
+    latest = (
+        select(run.id)
+        .join(SourceRow, SourceRow.name == run.source)
+        .where(
+            run.source == source,
+            run.id != before_run,
+            run.outcome == RunOutcome.DONE,
+            run.started_at >= func.coalesce(SourceRow.compared_since, run.started_at),
+        )
+        .order_by(run.iso_week.desc())
+        .limit(runs)
+    )
+    found: dict[int, dict[str, Measure]] = {pk: {} for pk in await session.scalars(latest)}
+    query = select(row.run_id, row.measure, row.value, row.n).where(row.run_id.in_(found))
+    for run_id, name, value, n in await session.execute(query):
+        found[run_id][name] = Measure(value, n)
+    return list(found.values())
+
+
+async def latest_measures(session: AsyncSession, source: str) -> tuple[str, list[Compared]] | None:
+    """The ISO week and the figures of the source's latest run that has any."""
+    row, run = HarvestMeasureRow, HarvestRunRow
+    latest = (
+        await session.execute(
+            select(run.id, run.iso_week)
+            .where(run.source == source, select(row.run_id).where(row.run_id == run.id).exists())
+            .order_by(run.iso_week.desc())
+            .limit(1)
+        )
+    ).one_or_none()
+    if latest is None:
+        return None
+    query = select(row).where(row.run_id == latest.id).order_by(row.measure)
+    return latest.iso_week, [
+        Compared(m.measure, m.value, m.n, m.median, m.collapsed) for m in await session.scalars(query)
+    ]
+
+
+async def quarantine(session: AsyncSession, source: str, reason: str) -> None:
+    """Leave a source out of harvests from now on. Raises UsageError when there is no such source."""
+    await _set_source(session, source, quarantined_at=func.now(), quarantine_reason=reason)
+
+
+async def lift_quarantine(session: AsyncSession, source: str, *, compare_anew: bool = False) -> None:
+    """Take a source into harvests again; with `compare_anew` its earlier figures are no measure any more.
 
     Raises UsageError when there is no such source.
     """
+    anew = {"compared_since": func.now()} if compare_anew else {}
+    await _set_source(session, source, quarantined_at=None, quarantine_reason=None, **anew)
+
+
+async def _set_source(session: AsyncSession, source: str, **values: Any) -> None:
     done = await session.scalar(
-        update(SourceRow)
-        .where(SourceRow.name == source)
-        .values(quarantined_at=None if reason is None else func.now(), quarantine_reason=reason)
-        .returning(SourceRow.name)
+        update(SourceRow).where(SourceRow.name == source).values(**values).returning(SourceRow.name)
     )
     if done is None:
         raise UsageError(f"there is no source {source}")

@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from sqlalchemy import URL, exc, make_url
+from sqlalchemy import URL, exc, make_url, text
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, async_sessionmaker, create_async_engine
 
 from medlive.db.text import dump_json, load_json
@@ -116,3 +116,27 @@ class Database:
     async def aclose(self) -> None:
         """Close every connection."""
         await self._engine.dispose()
+
+
+@asynccontextmanager
+async def advisory_lock(database: Database, name: str) -> AsyncIterator[bool]:
+    """Whether this process alone holds the named lock while the block runs; it does not wait for it.
+
+    The lock has a connection of its own, so that the server frees it whichever way its holder ends. Raises
+    DatabaseUnavailable.
+    """
+    try:
+        async with database.engine.connect() as connection:
+            alone = await connection.execution_options(isolation_level="AUTOCOMMIT")
+            try:
+                taken = await alone.scalar(
+                    text("SELECT pg_try_advisory_lock(hashtextextended(:name, 0))"), {"name": name}
+                )
+                yield bool(taken)
+            finally:
+                # Not back to the pool, where the lock would live on.
+                await alone.invalidate()
+    except exc.DBAPIError as error:
+        if is_unavailable(error):
+            raise unavailable(database.engine.url, error) from error
+        raise

@@ -5,12 +5,13 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from sqlalchemy import and_, exists, select, text
+from sqlalchemy import and_, exists, func, select, text, update
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import aliased
 from sqlalchemy.sql.elements import ColumnElement
 
+from medlive.db.bulk import is_one_of
 from medlive.db.tables import FilterResultRow, SourceKind, SourceRow, ThreadRevisionRow, ThreadRow
 from medlive.db.text import dump_json, to_stored
 from medlive.errors import BadInput, MedliveError
@@ -155,6 +156,27 @@ async def ensure_sources(session: AsyncSession, names: Iterable[str], kind: Sour
     else:
         statement = statement.on_conflict_do_nothing()
     await session.execute(statement)
+
+
+async def mark_gone(session: AsyncSession, source: str, thread_ids: Sequence[str]) -> None:
+    """Note that the source no longer has these threads, from now on unless it was noted before."""
+    if thread_ids:
+        await session.execute(
+            update(ThreadRow)
+            .where(ThreadRow.source == source, is_one_of(ThreadRow.thread_id, thread_ids))
+            .where(ThreadRow.gone_at.is_(None))
+            .values(gone_at=func.now())
+        )
+
+
+async def mark_seen(session: AsyncSession, source: str, thread_ids: Sequence[str]) -> None:
+    """Note that the source has these threads now."""
+    if thread_ids:
+        await session.execute(
+            update(ThreadRow)
+            .where(ThreadRow.source == source, is_one_of(ThreadRow.thread_id, thread_ids))
+            .values(gone_at=None, last_seen_at=func.greatest(func.now(), ThreadRow.last_seen_at))
+        )
 
 
 async def load_thread(session: AsyncSession, revision_pk: int) -> StoredThread:

@@ -98,7 +98,7 @@ async def _harvest(settings: Settings, done: Demo) -> None:
             overrides = {"base_url": base_url, "boards": communities.boards[site], "min_interval_s": 0.0}
             if site == "icliniq":
                 overrides["boards"] = ()  # its front list holds every topic
-            done.harvested.append(await harvest_source(database, settings, site, overrides))
+            done.harvested.append(await harvest_source(database, settings, site, overrides, again=True))
 
 
 async def _curate(settings: Settings, done: Demo) -> None:

@@ -1,9 +1,10 @@
-"""Harvests communities: each page and thread is stored as it comes, under one run per source and ISO week."""
+"""Harvests communities: one run per source and ISO week, taken up where a killed one stood, watched for drift."""
 
+import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from pydantic import ValidationError
@@ -11,28 +12,25 @@ from pydantic import ValidationError
 from medlive.clock import iso_week, now
 from medlive.config import Settings
 from medlive.db.harvests import (
+    StartedRun,
     finish_harvest,
-    known_threads,
+    lift_quarantine,
     list_sources,
-    mark_read,
-    save_harvest_problem,
-    save_page,
+    past_measures,
+    quarantine,
+    run_figures,
+    save_measures,
     start_harvest,
 )
-from medlive.db.session import Database
-from medlive.db.threads import save_thread
+from medlive.db.session import Database, advisory_lock
 from medlive.errors import ConfigError, MedliveError, UsageError
 from medlive.service.database import handle_key
+from medlive.service.ledger import PostgresLedger, seal_archives
+from medlive.service.paths import archive_path
+from medlive.sources.drift import HISTORY, Compared, compare, measures, reads_nothing
 from medlive.sources.fetch import Fetcher
 from medlive.sources.fetched import FetchSettings
-from medlive.sources.harvest import (
-    FetchedPage,
-    HarvestedThread,
-    HarvestProblem,
-    HarvestSkipped,
-    PageKind,
-    harvest,
-)
+from medlive.sources.harvest import HarvestEnd, HarvestProblem, ProblemKind, harvest
 from medlive.sources.registry import SITES, build_site
 from medlive.threads.deidentify import keyed_handle
 
@@ -42,13 +40,27 @@ class Harvested:
     """What a harvest of one source did."""
 
     source: str
+    iso_week: str
     counts: Counter[str] = field(default_factory=Counter)
-    """"pages", "new", "revised", "unchanged", and each skip's and problem's name."""
+    """requests, conditional, not_modified, pages, listed, new, revised, unchanged, identifiers, retried, and each
+    skip's and problem's name."""
     problems: list[HarvestProblem] = field(default_factory=list)
     failed: str | None = None
-    """Why the source was given up; None when it was read to its end."""
+    """Why the source was not read to its end; None when it was, or was limited."""
     quarantined: str | None = None
-    """Why it was not asked at all."""
+    """Why it is left out from now on, or was not asked at all."""
+    already_done: bool = False
+    """Whether this week's harvest was done before: nothing was asked."""
+    limited: bool = False
+    """Whether it stopped at the limit: the week is not done."""
+    drift: list[Compared] = field(default_factory=list)
+    """The run's figures beside those of earlier runs."""
+
+    @property
+    def not_modified_share(self) -> float | None:
+        """The share of conditional requests answered with 304; None where there was none."""
+        asked = self.counts["conditional"]
+        return self.counts["not_modified"] / asked if asked else None
 
 
 def fetch_settings(settings: Settings) -> FetchSettings:
@@ -76,64 +88,109 @@ async def harvest_source(
     *,
     since: datetime | None = None,
     limit: int | None = None,
+    again: bool = False,
     tick: Callable[[int], None] = lambda _: None,
 ) -> Harvested:
-    """Harvest one source; what came of it. A page or thread that fails is a problem, not the end."""
-    done = Harvested(source)
+    """Harvest one source for this ISO week; what came of it.
+
+    A page or thread that fails is a problem, not the end. A week that is done is not harvested twice unless
+    `again`. Raises DatabaseUnavailable, ArchiveDamaged and ConfigError; the run can then be taken up.
+    """
+    done = Harvested(source, iso_week(now()))
     site = build_site(source, overrides)
     key = handle_key(settings)
-    async with database.begin() as session:
-        info = next((s for s in await list_sources(session) if s.name == source), None)
-        if info is not None and info.quarantine_reason is not None:
-            done.quarantined = info.quarantine_reason
+    fetching = fetch_settings(settings)
+    folder = archive_path(settings)
+    async with advisory_lock(database, f"harvest {source}") as alone:
+        if not alone:
+            done.failed = "another process is harvesting it"
             return done
-        run = await start_harvest(session, source, iso_week(now()))
-        known = await known_threads(session, source)
-    first_fetch: dict[str, int] = {}
-    page_number: Counter[str | None] = Counter()
-    try:
-        async with Fetcher(fetch_settings(settings)) as fetcher:
-            events = harvest(
-                site,
-                site.settings.base_url,
-                fetcher,
-                anonymise=lambda handle: keyed_handle(handle, key),
-                since=since,
-                limit=limit,
-                known=known.get,
-            )
-            async for event in events:
-                async with database.begin() as session:
-                    if isinstance(event, FetchedPage):
-                        page_number[event.thread_id] += 1
-                        fetch = await save_page(
-                            session, run, source, event, page_number=page_number[event.thread_id]
-                        )
-                        done.counts["pages"] += 1
-                        if event.kind is PageKind.THREAD and event.thread_id is not None:
-                            first_fetch.setdefault(event.thread_id, fetch)
-                    elif isinstance(event, HarvestedThread):
-                        fetch_id = first_fetch.get(event.thread.thread_id)
-                        saved = await save_thread(session, event.thread, fetch_id=fetch_id)
-                        if fetch_id is not None:
-                            await mark_read(session, fetch_id, len(event.pages))
-                        done.counts[saved.status] += 1
-                        tick(sum(done.counts[s] for s in ("new", "revised", "unchanged")))
-                    elif isinstance(event, HarvestSkipped):
-                        done.counts[event.reason.value] += 1
-                    else:
-                        await save_harvest_problem(session, run, source, event)
-                        done.counts[event.kind.value] += 1
-                        done.problems.append(event)
-                        if event.ends_source:
-                            done.failed = event.message
-    except MedliveError as exc:
-        done.failed = exc.message
         async with database.begin() as session:
-            await finish_harvest(session, run, done.counts, problem=exc.message)
-        raise
-    if not done.counts["pages"] and done.problems:
-        done.failed = done.problems[0].message
-    async with database.begin() as session:
-        await finish_harvest(session, run, done.counts, problem=done.failed)
+            info = next((s for s in await list_sources(session) if s.name == source), None)
+            if info is not None and info.quarantine_reason is not None:
+                done.quarantined = info.quarantine_reason
+                return done
+            run = await start_harvest(session, source, done.iso_week, again=again)
+        if run is None:
+            done.already_done = True
+            return done
+        try:
+            await seal_archives(database, folder, source)
+            async with Fetcher(fetching) as fetcher:
+                ledger = PostgresLedger(
+                    database,
+                    run,
+                    source,
+                    done.iso_week,
+                    folder=folder,
+                    operator=fetching.contact,
+                    overlap=timedelta(days=site.settings.overlap_days),
+                    fetcher=fetcher,
+                )
+                telling = asyncio.create_task(_tell(ledger, tick))
+                try:
+                    end = await harvest(
+                        site,
+                        site.settings.base_url,
+                        fetcher,
+                        ledger,
+                        anonymise=lambda handle: keyed_handle(handle, key),
+                        since=since,
+                        limit=limit,
+                        concurrency=fetching.concurrency_per_host,
+                    )
+                finally:
+                    telling.cancel()
+                    await ledger.aclose()
+                    done.counts = ledger.counts + _sent(fetcher)
+                    done.problems = ledger.problems
+        except MedliveError as exc:
+            async with database.begin() as session:
+                await finish_harvest(session, run.run_id, done.counts, problem=exc.message)
+            raise
+        await _finish(database, run, done, end)
     return done
+
+
+async def accept_source(database: Database, source: str, *, compare_anew: bool) -> None:
+    """Take a quarantined source into harvests again. Raises UsageError for one that is not known."""
+    async with database.begin() as session:
+        await lift_quarantine(session, source, compare_anew=compare_anew)
+
+
+async def _finish(database: Database, run: StartedRun, done: Harvested, end: HarvestEnd) -> None:
+    """End the run by how it went and by what its threads had."""
+    done.limited = end is HarvestEnd.LIMITED
+    last = next((p for p in reversed(done.problems) if p.ends_source or p.thread_id is None), None)
+    if end in (HarvestEnd.GIVEN_UP, HarvestEnd.LISTS_MISSING):
+        done.failed = last.message if last is not None else "a list could not be read"
+    async with database.begin() as session:
+        shares, ends = await run_figures(session, run.run_id)
+        if not done.limited:
+            past = await past_measures(session, done.source, before_run=run.run_id, runs=HISTORY)
+            done.drift = compare(measures(shares, ends), past)
+            await save_measures(session, run.run_id, done.drift)
+        fallen = [figure.told for figure in done.drift if figure.collapsed]
+        if end is HarvestEnd.GIVEN_UP and last is not None and last.kind is not ProblemKind.BLOCKED:
+            done.quarantined = f"in {done.iso_week} its pages stopped fitting: {last.message}"
+        elif fallen and not done.failed:
+            done.quarantined = f"in {done.iso_week} its threads changed: {'; '.join(fallen)}"
+        elif end is HarvestEnd.COMPLETE and reads_nothing(ends):
+            done.quarantined = f"in {done.iso_week} no thread fitted a layout"
+        if done.quarantined is not None:
+            await quarantine(session, done.source, done.quarantined)
+        problem = done.failed or done.quarantined
+        await finish_harvest(session, run.run_id, done.counts, problem=problem, partial=done.limited)
+
+
+def _sent(fetcher: Fetcher) -> Counter[str]:
+    """What was asked of the host."""
+    counts = Counter({"requests": fetcher.requests, "conditional": fetcher.conditional})
+    counts.update({f"retried_{reason.value}": n for reason, n in fetcher.retries.items()})
+    return counts
+
+
+async def _tell(ledger: PostgresLedger, tick: Callable[[int], None]) -> None:
+    while True:
+        tick(sum(ledger.counts[s] for s in ("new", "revised", "unchanged", "not_modified")))
+        await asyncio.sleep(0.5)

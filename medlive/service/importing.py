@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
+from medlive.db.identifiers import save_identifiers
 from medlive.db.runs import finish_import, save_problems, start_import
 from medlive.db.session import Database
 from medlive.db.threads import save_threads
@@ -73,5 +74,6 @@ async def _save(database: Database, run: int, batch: Sequence[ImportedThread], d
             assumed_posted_at=[Note.DATE_ASSUMED in item.notes for item in batch],
             import_run_id=run,
         )
+        await save_identifiers(session, saved, [item.thread for item in batch])
     done.counts.update(s.status for s in saved)
     done.counts.update(note.value for item in batch for note in item.notes)

@@ -12,6 +12,11 @@ def index_path(settings: Settings) -> Path:
     return settings.home / "evidence" / "default"
 
 
+def archive_path(settings: Settings) -> Path:
+    """The folder of WARC files."""
+    return settings.archive.folder or settings.home / "archive"
+
+
 def snapshots_path(settings: Settings) -> Path:
     """The folder of frozen snapshots."""
     return settings.home / "snapshots"

@@ -1,17 +1,26 @@
-"""A harvest: from a community's lists to its threads, each event handed over as it comes."""
+"""A harvest: from a community's lists to its threads; whatever is met is handed to a ledger before the next page.
 
-from collections.abc import AsyncIterator, Callable, Sequence
+What was read, what waits and how far each list was followed live in the ledger, so that a harvest that was
+killed goes on where it stood.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Protocol
+from typing import ParamSpec, Protocol, TypeVar
 
+from medlive.clock import now
+from medlive.digest import digest_json
 from medlive.errors import MedliveError
 from medlive.sources.fetched import (
     Blocked,
     Fetched,
     FetchError,
+    FetchFailed,
     FetchPolicy,
+    FetchReason,
     HostRefused,
     RobotsDenied,
 )
@@ -26,13 +35,21 @@ from medlive.sources.source import (
     PageRequest,
     Site,
     allowed_hosts,
+    host_of,
 )
 from medlive.threads.model import Thread
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 MAX_LIST_PAGES = 500
 """Most pages of one list that a run follows: a list that never ends is a trap, not a list."""
 MAX_THREAD_PAGES = 100
 """Most pages of one thread; a longer one is reported and left out, as half of it would be no thread."""
+LAYOUT_STREAK = 5
+"""Threads in a row that fit no layout before the source is left alone: its pages have changed."""
+KNOWN_PAGES = 2
+"""Pages in a row that show known threads only before a list without dates is taken as read."""
 
 
 class PageFetcher(Protocol):
@@ -53,11 +70,27 @@ class PageFetcher(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class KnownThread:
-    """What is stored of a thread's last fetch, so that an unchanged one is not sent again."""
+    """What the ledger holds of a thread that a list shows."""
 
     etag: str | None = None
     last_modified: str | None = None
-    page_count: int = 1
+    page_count: int | None = None
+    """How many pages it had when it was last read; None: it was never read."""
+    handled: bool = False
+    """Whether this run has dealt with it."""
+    taken_down: bool = False
+    """Whether it was erased here and must not come back."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListState:
+    """How far a list was read in this run, and where it may stop."""
+
+    finished: bool = False
+    next_page: PageRequest | None = None
+    """The page to go on with; None: its first."""
+    cutoff: datetime | None = None
+    """Activity before this moment was seen by earlier runs; None: the list was never read to its end."""
 
 
 class PageKind(StrEnum):
@@ -73,6 +106,9 @@ class ProblemKind(StrEnum):
     LAYOUT = "layout"
     NOT_A_THREAD = "not_a_thread"
     INCOMPLETE = "incomplete"
+    FAULT = "fault"
+    """The adapter failed on it in a way that it should not."""
+    GONE = "gone"
     FETCH = "fetch"
     ROBOTS = "robots"
     HOST_REFUSED = "host_refused"
@@ -84,6 +120,22 @@ class SkipReason(StrEnum):
 
     OLDER_THAN_SINCE = "older_than_since"
     NOT_MODIFIED = "not_modified"
+    TAKEN_DOWN = "taken_down"
+    OTHER_HOST = "other_host"
+    """It was met on a host that the source no longer has."""
+
+
+class HarvestEnd(StrEnum):
+    """How a harvest ended."""
+
+    COMPLETE = "complete"
+    """Every list was read to its end and every thread asked for."""
+    LIMITED = "limited"
+    """The limit was reached."""
+    LISTS_MISSING = "lists_missing"
+    """A list could not be read to its end."""
+    GIVEN_UP = "given_up"
+    """The source was left alone: it blocks, or its pages make no sense any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +147,22 @@ class FetchedPage:
     fetched: Fetched
     thread_id: str | None
     """The thread that the page belongs to; None for a list."""
+    number: int = 1
+    """Its place in its thread or list, from 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A list page was read: what it shows is to be kept before any of it is asked for."""
+
+    list_key: str
+    waiting: tuple[ListEntry, ...]
+    """The threads to ask for."""
+    skipped: tuple["HarvestSkipped", ...]
+    next_page: PageRequest | None
+    newest_at: datetime | None
+    """The latest activity on the page that does not lie ahead; None: it shows no date."""
+    finished: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,9 +170,11 @@ class HarvestedThread:
     """A whole thread was read."""
 
     thread: Thread
-    pages: tuple[Page, ...]
-    first: Fetched
-    """The first page's answer: its etag and last_modified make the next harvest's request conditional."""
+    entry: ListEntry
+    page_count: int
+    etag: str | None = None
+    """With last_modified of the first page: what makes the next harvest's request conditional."""
+    last_modified: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,99 +197,235 @@ class HarvestProblem:
     ends_source: bool = False
 
 
-HarvestEvent = FetchedPage | HarvestedThread | HarvestSkipped | HarvestProblem
+HarvestEvent = FetchedPage | Listed | HarvestedThread | HarvestSkipped | HarvestProblem
+
+
+class Ledger(Protocol):
+    """What a harvest remembers beyond its process."""
+
+    async def keep(self, *events: HarvestEvent) -> None:
+        """Returns when the events are kept for good, all or none."""
+        ...
+
+    async def look_up(self, thread_ids: Sequence[str]) -> Mapping[str, KnownThread]:
+        """What is known of threads, for those that are known."""
+        ...
+
+    async def list_state(self, list_key: str) -> ListState:
+        """How far a list was read in this run."""
+        ...
+
+    async def left_over(self) -> Sequence[ListEntry]:
+        """Threads that were listed and not read: by a start of this run that was killed, or failed before."""
+        ...
+
+    async def not_listed(self) -> Sequence[ListEntry]:
+        """Recent threads that no list of this run has shown: they may be gone."""
+        ...
+
+    async def kept_pages(self, thread_id: str) -> Sequence[Page]:
+        """The pages of a waiting thread that this run has kept already, in order."""
+        ...
+
+
+def list_key(request: PageRequest) -> str:
+    """What names a list in the ledger: its first page's address, with a digest of the form where it is posted."""
+    return request.url if request.form is None else f"{request.url} {digest_json([list(f) for f in request.form])}"
 
 
 async def harvest(
     site: Site,
     base_url: str,
     fetcher: PageFetcher,
+    ledger: Ledger,
     *,
     anonymise: Anonymiser,
     since: datetime | None = None,
     limit: int | None = None,
-    known: Callable[[str], KnownThread | None] | None = None,
-) -> AsyncIterator[HarvestEvent]:
-    """Read a community's lists, newest first, and every thread that they show.
+    concurrency: int = 1,
+) -> HarvestEnd:
+    """Read a community's lists, the latest activity first, and every thread that they show.
 
-    Threads that were opened before `since` (aware) are skipped, and a list ends at the first page whose
-    threads are all older. `limit` is the most threads to ask for. `known` answers for a thread's id what is
-    stored of it. A page that fails is an event and the harvest goes on; a host that blocks ends the source.
+    Threads that were opened before `since` (aware) are skipped; a list ends where all of a page is older than
+    `since` or than what earlier runs saw. `limit` is the most threads to ask for, `concurrency` how many at a
+    time. A page that fails is a problem in the ledger and the harvest goes on; a host that blocks, a list that
+    fits no layout and LAYOUT_STREAK threads in a row that fit none end the source. Raises what the ledger raises.
     """
     policy = FetchPolicy(
         allowed_hosts=allowed_hosts(site, base_url),
         min_interval_s=site.settings.min_interval_s,
         stop_statuses=site.settings.stop_statuses,
     )
-    run = _Run(site, fetcher, policy, anonymise, since, known)
-    for first in site.listing_requests(base_url):
-        request: PageRequest | None = first
-        for _ in range(MAX_LIST_PAGES):
-            if request is None:
-                break
-            got = await run.get(request)
-            if isinstance(got, HarvestProblem):
-                yield got
-                if got.ends_source:
-                    return
-                break
-            page, fetched = got
-            yield FetchedPage(PageKind.LISTING, page, fetched, None)
-            listing = run.read_listing(page)
-            if isinstance(listing, HarvestProblem):
-                yield listing
-                break
-            fresh = run.take_new(listing)
-            for entry in fresh:
-                if run.is_old(entry.posted_at):
-                    yield HarvestSkipped(entry.url, entry.thread_id, SkipReason.OLDER_THAN_SINCE)
-                    continue
-                if limit is not None and run.asked >= limit:
-                    return
-                async for event in run.thread(entry):
-                    yield event
-                    if isinstance(event, HarvestProblem) and event.ends_source:
-                        return
-            old_page = bool(listing.entries) and all(run.is_old(e.posted_at) for e in listing.entries)
-            # A page that shows nothing new is the end of a list whose pager always names another page.
-            request = None if old_page or (listing.entries and not fresh) else listing.next_page
+    run = _Run(site, fetcher, ledger, policy, anonymise, since, limit, concurrency)
+    tasks = [asyncio.create_task(run.work()) for _ in range(concurrency)]
+    tasks.append(asyncio.create_task(run.find(base_url)))
+    try:
+        await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    if run.ended:
+        return HarvestEnd.GIVEN_UP
+    if run.limited:
+        return HarvestEnd.LIMITED
+    return HarvestEnd.LISTS_MISSING if run.lists_missing else HarvestEnd.COMPLETE
 
 
 class _Run:
-    """One harvest's memory."""
+    """One harvest: a task that finds threads, and others that read them."""
 
     def __init__(
         self,
         site: Site,
         fetcher: PageFetcher,
+        ledger: Ledger,
         policy: FetchPolicy,
         anonymise: Anonymiser,
         since: datetime | None,
-        known: Callable[[str], KnownThread | None] | None,
+        limit: int | None,
+        concurrency: int,
     ) -> None:
         self._site = site
         self._fetcher = fetcher
+        self._ledger = ledger
         self._policy = policy
         self._anonymise = anonymise
         self._since = since
-        self._known = known
-        self._seen: set[str] = set()
-        self.asked = 0
-        """Threads asked for."""
+        self._limit = limit
+        self._concurrency = concurrency
+        self._queue: asyncio.Queue[tuple[ListEntry, KnownThread | None, bool] | None] = asyncio.Queue(
+            maxsize=2 * concurrency
+        )
+        self._under_way: set[str] = set()
+        self._asked = 0
+        self._layout_streak = 0
+        self.ended = False
+        self.limited = False
+        self.lists_missing = False
 
-    def is_old(self, posted_at: datetime | None) -> bool:
-        return self._since is not None and posted_at is not None and posted_at < self._since
+    async def find(self, base_url: str) -> None:
+        """Hand every thread to read to the workers: left over, listed, and gone from the lists."""
+        await self._ask_for(await self._on_its_hosts(await self._ledger.left_over()), resumed=True)
+        for first in self._site.listing_requests(base_url):
+            if not self._stopped():
+                await self._follow(first)
+        if not self._stopped() and not self.lists_missing and self._since is None:
+            await self._ask_for(await self._on_its_hosts(await self._ledger.not_listed()))
+        for _ in range(self._concurrency):
+            await self._queue.put(None)
 
-    def take_new(self, listing: Listing) -> list[ListEntry]:
-        """The entries not met before in this run."""
-        fresh = []
+    async def work(self) -> None:
+        """Read threads until there are no more."""
+        while (item := await self._queue.get()) is not None:
+            entry, known, resumed = item
+            if not self.ended:
+                await self._read(entry, known, resumed=resumed)
+            self._under_way.discard(entry.thread_id)
+
+    def _stopped(self) -> bool:
+        return self.ended or self.limited
+
+    async def _ask_for(self, entries: Sequence[ListEntry], *, resumed: bool = False) -> None:
+        known = await self._ledger.look_up([entry.thread_id for entry in entries]) if entries else {}
+        for entry in entries:
+            if self._limit is not None and self._asked >= self._limit:
+                self.limited = True
+            if self._stopped():
+                return
+            self._asked += 1
+            self._under_way.add(entry.thread_id)
+            await self._queue.put((entry, known.get(entry.thread_id), resumed))
+
+    async def _on_its_hosts(self, entries: Sequence[ListEntry]) -> list[ListEntry]:
+        """The remembered entries that can be asked for; the source may have moved since they were met."""
+        here = [entry for entry in entries if host_of(entry.url) in self._policy.allowed_hosts]
+        away = [e for e in entries if host_of(e.url) not in self._policy.allowed_hosts]
+        await self._ledger.keep(*(HarvestSkipped(e.url, e.thread_id, SkipReason.OTHER_HOST) for e in away))
+        return here
+
+    async def _follow(self, first: PageRequest) -> None:
+        """Read a list from where this run left it to where it may stop."""
+        key = list_key(first)
+        state = await self._ledger.list_state(key)
+        if state.finished:
+            return
+        request: PageRequest | None = state.next_page or first
+        shown: set[str] = set()
+        known_pages = 0
+        for number in range(1, MAX_LIST_PAGES + 1):
+            if request is None or self._stopped():
+                return
+            got = await self._get(request)
+            if isinstance(got, HarvestProblem):
+                self.lists_missing = True
+                await self._tell(got)
+                return
+            page, fetched = got
+            fetched_page = FetchedPage(PageKind.LISTING, page, fetched, None, number)
+            try:
+                listing = _reading(page.url, self._site.parse_listing, page)
+            except (LayoutError, NotAThread, _ParserFault) as error:
+                self.lists_missing = True
+                problem = HarvestProblem(page.url, _parse_problem(error), error.message, ends_source=True)
+                await self._tell(problem, fetched_page)
+                return
+            known = await self._ledger.look_up([entry.thread_id for entry in listing.entries])
+            ids = {entry.thread_id for entry in listing.entries}
+            undated = all(_activity(entry) is None for entry in listing.entries)
+            all_known = all(i in known and known[i].page_count is not None for i in ids)
+            known_pages = known_pages + 1 if ids and undated and all_known else 0
+            finished = (
+                listing.next_page is None
+                # A page that shows nothing new ends a list whose pager always names another page.
+                or bool(ids and ids <= shown)
+                or bool(ids and all(self._is_behind(entry, state.cutoff) for entry in listing.entries))
+                or known_pages >= KNOWN_PAGES
+                or number == MAX_LIST_PAGES
+            )
+            listed = self._sorted(key, listing, known, shown, state.cutoff, finished=finished)
+            shown |= ids
+            await self._ledger.keep(fetched_page, listed)
+            await self._ask_for(listed.waiting)
+            request = None if finished else listing.next_page
+
+    def _sorted(
+        self,
+        key: str,
+        listing: Listing,
+        known: Mapping[str, KnownThread],
+        shown: set[str],
+        cutoff: datetime | None,
+        *,
+        finished: bool,
+    ) -> Listed:
+        """What a list page asks to be done."""
+        waiting: dict[str, ListEntry] = {}
+        skipped: list[HarvestSkipped] = []
         for entry in listing.entries:
-            if entry.thread_id not in self._seen:
-                self._seen.add(entry.thread_id)
-                fresh.append(entry)
-        return fresh
+            before = known.get(entry.thread_id)
+            if entry.thread_id in shown or entry.thread_id in self._under_way or (before and before.handled):
+                continue
+            if before is not None and before.taken_down:
+                skipped.append(HarvestSkipped(entry.url, entry.thread_id, SkipReason.TAKEN_DOWN))
+            elif self._since is not None and entry.posted_at is not None and entry.posted_at < self._since:
+                skipped.append(HarvestSkipped(entry.url, entry.thread_id, SkipReason.OLDER_THAN_SINCE))
+            elif before is None or before.page_count is None or not _is_before(_activity(entry), cutoff):
+                waiting[entry.thread_id] = entry
+        moment = now()
+        dates = [date for entry in listing.entries if (date := _activity(entry)) is not None and date <= moment]
+        following = None if finished else listing.next_page
+        # Where `since` ends the list before what earlier runs saw, this run must not stand for what lies between.
+        gap = cutoff is not None and self._since is not None and self._since > cutoff
+        newest = None if gap else max(dates, default=None)
+        return Listed(key, tuple(waiting.values()), tuple(skipped), following, newest, finished)
 
-    async def get(
+    def _is_behind(self, entry: ListEntry, cutoff: datetime | None) -> bool:
+        """Whether an entry's activity lies before what this run is to see."""
+        activity = _activity(entry)
+        return _is_before(activity, self._since) or _is_before(activity, cutoff)
+
+    async def _get(
         self, request: PageRequest, thread_id: str | None = None, known: KnownThread | None = None
     ) -> tuple[Page, Fetched] | HarvestProblem:
         try:
@@ -231,76 +437,99 @@ class _Run:
                 last_modified=known.last_modified if known else None,
             )
         except FetchError as error:
-            kind = _fetch_problem(error)
+            kind = _fetch_problem(error, thread_id)
             ends = kind is ProblemKind.BLOCKED
             return HarvestProblem(request.url, kind, error.message, thread_id, ends_source=ends)
         page = Page(fetched.url, fetched.body, fetched.content_type, fetched.status, request.form)
         return page, fetched
 
-    def read_listing(self, page: Page) -> Listing | HarvestProblem:
-        try:
-            return self._site.parse_listing(page)
-        except (LayoutError, NotAThread) as error:
-            return HarvestProblem(page.url, _parse_problem(error), error.message)
-
-    async def thread(self, entry: ListEntry) -> AsyncIterator[HarvestEvent]:
+    async def _read(self, entry: ListEntry, known: KnownThread | None, *, resumed: bool) -> None:
         """All pages of a thread, then the thread or the problem."""
-        self.asked += 1
-        known = self._known(entry.thread_id) if self._known is not None else None
-        if known is not None and known.page_count > 1:
-            known = None  # the first page says nothing about replies on later ones
-        pages: list[Page] = []
+        pages = list(await self._ledger.kept_pages(entry.thread_id)) if resumed else []
+        unchanged = known if known is not None and known.page_count == 1 and not pages else None
         first: Fetched | None = None
-        url: str | None = entry.url
-        while url is not None and _first_visit(url, pages):
-            if len(pages) == MAX_THREAD_PAGES:
-                message = f"the thread has more than {MAX_THREAD_PAGES} pages"
-                yield HarvestProblem(entry.url, ProblemKind.INCOMPLETE, message, entry.thread_id)
-                return
-            got = await self.get(PageRequest(url), entry.thread_id, None if pages else known)
-            if isinstance(got, HarvestProblem):
-                yield got
-                return
-            page, fetched = got
-            if fetched.not_modified:
-                yield HarvestSkipped(entry.url, entry.thread_id, SkipReason.NOT_MODIFIED)
-                return
-            yield FetchedPage(PageKind.THREAD, page, fetched, entry.thread_id)
-            first = first or fetched
-            pages.append(page)
-            try:
-                url = self._site.next_page(page)
-            except LayoutError as error:
-                yield HarvestProblem(page.url, ProblemKind.LAYOUT, error.message, entry.thread_id)
-                return
-        assert first is not None
-        yield self._read_thread(entry, pages, first)
-
-    def _read_thread(self, entry: ListEntry, pages: Sequence[Page], first: Fetched) -> HarvestEvent:
+        new_page: list[FetchedPage] = []
         try:
-            thread = self._site.parse_thread(pages, self._anonymise)
-        except (LayoutError, NotAThread) as error:
-            return HarvestProblem(entry.url, _parse_problem(error), error.message, entry.thread_id)
-        self._seen.add(thread.thread_id)
-        if self.is_old(thread.posted_at):
-            return HarvestSkipped(entry.url, thread.thread_id, SkipReason.OLDER_THAN_SINCE)
-        return HarvestedThread(thread, tuple(pages), first)
+            url = _reading(entry.url, self._site.next_page, pages[-1]) if pages else entry.url
+            while url is not None and all(page.url != url for page in pages):  # a pager may lead in a circle
+                if len(pages) == MAX_THREAD_PAGES:
+                    raise IncompleteThread(f"{entry.url} has more than {MAX_THREAD_PAGES} pages")
+                # Kept before the next one is asked for: a kill loses the page in flight and no other.
+                await self._ledger.keep(*new_page)
+                new_page = []
+                got = await self._get(PageRequest(url), entry.thread_id, None if pages else unchanged)
+                if isinstance(got, HarvestProblem):
+                    await self._tell(got)
+                    return
+                page, fetched = got
+                if fetched.not_modified:
+                    skipped = HarvestSkipped(entry.url, entry.thread_id, SkipReason.NOT_MODIFIED)
+                    await self._ledger.keep(skipped)
+                    return
+                first = first or fetched
+                pages.append(page)
+                new_page = [FetchedPage(PageKind.THREAD, page, fetched, entry.thread_id, len(pages))]
+                url = _reading(page.url, self._site.next_page, page)
+            thread = _reading(entry.url, self._site.parse_thread, pages, self._anonymise)
+        except (LayoutError, NotAThread, _ParserFault) as error:
+            self._layout_streak += not isinstance(error, NotAThread)
+            ends = self._layout_streak >= LAYOUT_STREAK
+            kind = _parse_problem(error)
+            problem = HarvestProblem(entry.url, kind, error.message, entry.thread_id, ends_source=ends)
+            await self._tell(problem, *new_page)
+            return
+        self._layout_streak = 0
+        if _is_before(thread.posted_at, self._since):
+            skipped = HarvestSkipped(entry.url, entry.thread_id, SkipReason.OLDER_THAN_SINCE)
+            await self._ledger.keep(*new_page, skipped)
+            return
+        headers = first.headers if first is not None else {}
+        read = HarvestedThread(thread, entry, len(pages), headers.get("etag"), headers.get("last-modified"))
+        await self._ledger.keep(*new_page, read)
+
+    async def _tell(self, problem: HarvestProblem, *pages: FetchedPage) -> None:
+        if self.ended and problem.kind is ProblemKind.BLOCKED:
+            return  # told before: the host is left alone
+        self.ended = self.ended or problem.ends_source
+        await self._ledger.keep(*pages, problem)
 
 
-def _first_visit(url: str, pages: Sequence[Page]) -> bool:
-    """Whether an address is not among the pages already fetched: a pager may lead in a circle."""
-    return all(page.url != url for page in pages)
+def _activity(entry: ListEntry) -> datetime | None:
+    return entry.last_post_at or entry.posted_at
 
 
-def _fetch_problem(error: FetchError) -> ProblemKind:
+def _is_before(moment: datetime | None, limit: datetime | None) -> bool:
+    return moment is not None and limit is not None and moment < limit
+
+
+def _fetch_problem(error: FetchError, thread_id: str | None) -> ProblemKind:
     if isinstance(error, Blocked):
         return ProblemKind.BLOCKED
     if isinstance(error, RobotsDenied):
         return ProblemKind.ROBOTS
+    if thread_id is not None and isinstance(error, FetchFailed) and error.reason is FetchReason.NOT_FOUND:
+        return ProblemKind.GONE
     return ProblemKind.HOST_REFUSED if isinstance(error, HostRefused) else ProblemKind.FETCH
 
 
+class _ParserFault(MedliveError):
+    """An adapter failed on a page with an error that is none of its own."""
+
+
+def _reading(url: str, parse: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+    """What a parser makes of a page. Raises the parser's own errors, and _ParserFault for any other: one page
+    that no test foresaw must not end an unattended harvest."""
+    try:
+        return parse(*arguments, **named)
+    except MedliveError:
+        raise
+    except Exception as error:
+        raise _ParserFault(f"{url}: the adapter failed: {type(error).__name__}: {error}") from error
+
+
 def _parse_problem(error: MedliveError) -> ProblemKind:
+    if isinstance(error, _ParserFault):
+        return ProblemKind.FAULT
     if isinstance(error, LayoutError):
         return ProblemKind.LAYOUT
     return ProblemKind.INCOMPLETE if isinstance(error, IncompleteThread) else ProblemKind.NOT_A_THREAD

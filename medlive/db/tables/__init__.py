@@ -17,6 +17,15 @@ from medlive.db.tables.decisions import (
     RequirementRow,
 )
 from medlive.db.tables.duplicates import BandRow, BandSchemeRow
+from medlive.db.tables.harvest import (
+    ArchiveRow,
+    FrontierRow,
+    FrontierState,
+    HarvestMeasureRow,
+    HarvestRobotsRow,
+    IdentifierRow,
+    ListCursorRow,
+)
 from medlive.db.tables.intake import (
     FetchRow,
     HarvestRunRow,
@@ -43,6 +52,7 @@ from medlive.db.tables.release import (
 
 __all__ = [
     "AgentCallRow",
+    "ArchiveRow",
     "BandRow",
     "BandSchemeRow",
     "Base",
@@ -61,9 +71,15 @@ __all__ = [
     "FetchRow",
     "FilterResultRow",
     "FilterVerdictRow",
+    "FrontierRow",
+    "FrontierState",
+    "HarvestMeasureRow",
+    "HarvestRobotsRow",
     "HarvestRunRow",
+    "IdentifierRow",
     "ImportProblemRow",
     "ImportRunRow",
+    "ListCursorRow",
     "PassageRow",
     "PipelineRunRow",
     "PromptRow",

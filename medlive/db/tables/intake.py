@@ -4,7 +4,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import ARRAY, CheckConstraint, ForeignKey, Identity, Index, LargeBinary, UniqueConstraint
+from sqlalchemy import ARRAY, BigInteger, CheckConstraint, ForeignKey, Identity, Index, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column
 
 from medlive.db.tables.base import AnyText, Base, enum_column, is_digest, now_column, one_of
@@ -23,6 +23,8 @@ class RunOutcome(StrEnum):
 
     RUNNING = "running"
     DONE = "done"
+    PARTIAL = "partial"
+    """It stopped where it was told to, before its end."""
     FAILED = "failed"
 
 
@@ -50,6 +52,9 @@ class SourceRow(Base):
         comment="Since when it is left out, because its pages stopped making sense; NULL: it is not"
     )
     quarantine_reason: Mapped[str | None] = mapped_column(comment="Why it is left out")
+    compared_since: Mapped[datetime | None] = mapped_column(
+        comment="Runs begun before are not what its figures are compared with; NULL: all are"
+    )
 
 
 class HarvestRunRow(Base):
@@ -89,15 +94,16 @@ class FetchRow(Base):
         CheckConstraint("status IS NOT NULL OR error IS NOT NULL", name="answer_or_error"),
         CheckConstraint("status BETWEEN 100 AND 599", name="status_is_http"),
         CheckConstraint("elapsed_ms >= 0", name="elapsed_not_negative"),
-        CheckConstraint("body IS NULL OR body_digest IS NOT NULL", name="body_has_digest"),
-        CheckConstraint("page_number >= 1", name="page_number_positive"),
         CheckConstraint(
-            "pages_read IS NULL OR (kind = 'thread' AND page_number = 1 AND pages_read >= 1)", name="read_whole"
+            "num_nonnulls(archive_id, archive_offset, archive_length) IN (0, 3)", name="place_is_whole"
         ),
+        CheckConstraint("archive_id IS NULL OR body_digest IS NOT NULL", name="archived_has_digest"),
+        CheckConstraint("page_number >= 1", name="page_number_positive"),
         CheckConstraint("(kind = 'listing') = (thread_id IS NULL)", name="thread_page_has_thread"),
         Index(None, "run_id"),
         Index("ix_fetches_thread_id_latest", "source", "thread_id", "id"),
-        {"comment": "Every page that was asked for, with its bytes"},
+        Index(None, "archive_id"),
+        {"comment": "Every page that was asked for, and where its bytes lie"},
     )
 
     id: Mapped[int] = mapped_column(Identity(always=True), primary_key=True, comment="The fetch's number")
@@ -114,13 +120,13 @@ class FetchRow(Base):
     content_type: Mapped[str | None] = mapped_column(comment="The Content-Type header as sent")
     etag: Mapped[str | None] = mapped_column(comment="The ETag header as sent")
     last_modified: Mapped[str | None] = mapped_column(comment="The Last-Modified header as sent")
-    body: Mapped[bytes | None] = mapped_column(
-        LargeBinary, comment="The body, gzip; NULL when not modified, failed, or let go by retention"
+    form: Mapped[list[Any] | None] = mapped_column(comment="The form that was posted, as pairs; NULL: none was")
+    archive_id: Mapped[int | None] = mapped_column(
+        ForeignKey("archives.id"), comment="The WARC file with its bytes; NULL when there are none, or no longer"
     )
+    archive_offset: Mapped[int | None] = mapped_column(BigInteger, comment="Where its record begins in the file")
+    archive_length: Mapped[int | None] = mapped_column(comment="The record's length in bytes, compressed")
     error: Mapped[str | None] = mapped_column(comment="Why it failed")
-    pages_read: Mapped[int | None] = mapped_column(
-        comment="On a first page: of how many pages its thread was read and saved; NULL: it was not"
-    )
 
 
 class ImportRunRow(Base):
@@ -184,6 +190,9 @@ class ThreadRow(Base):
     url: Mapped[str] = mapped_column(comment="Its address, as last seen")
     first_seen_at: Mapped[datetime] = now_column("When it first came in")
     last_seen_at: Mapped[datetime] = now_column("When it last came in, changed or not")
+    gone_at: Mapped[datetime | None] = mapped_column(
+        comment="When the source answered that it is no longer there; NULL: it is there, as far as known"
+    )
 
 
 class ThreadRevisionRow(Base):

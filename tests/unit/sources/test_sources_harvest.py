@@ -1,29 +1,39 @@
 """A harvest over real HTTP: every page is an event, a failing page ends nothing, a block ends the source."""
 
-from collections.abc import AsyncIterator
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
+from support.ledger import Killed, MemoryLedger
 
+from medlive.clock import now
 from medlive.errors import ConfigError
 from medlive.sources.fetch import Fetcher, FetchSettings
+from medlive.sources.fetched import Fetched, FetchFailed, FetchReason
 from medlive.sources.harvest import (
+    LAYOUT_STREAK,
     FetchedPage,
     HarvestedThread,
+    HarvestEnd,
     HarvestEvent,
     HarvestProblem,
     HarvestSkipped,
     KnownThread,
+    Listed,
+    ListState,
     PageKind,
     ProblemKind,
     SkipReason,
     harvest,
 )
 from medlive.sources.registry import SITES, build_site
-from medlive.sources.source import Site, allowed_hosts
+from medlive.sources.source import ListEntry, Site, allowed_hosts
+from medlive.threads.model import Thread
 
 PAGES = Path(__file__).parents[2] / "pages"
 
@@ -88,13 +98,17 @@ def site_for(name: str) -> Site:
     return build_site(name, {"min_interval_s": 0, **({"boards": boards[name]} if name in boards else {})})
 
 
-async def run(served: Communities, name: str, **options: object) -> list[HarvestEvent]:
+async def run(
+    served: Communities, name: str, ledger: MemoryLedger | None = None, **options: object
+) -> list[HarvestEvent]:
+    """What a harvest told its ledger."""
+    ledger = ledger or MemoryLedger()
     settings = FetchSettings(allow_loopback=True, retries={})
     async with Fetcher(settings) as fetcher:
-        events = harvest(
-            site_for(name), f"{served.base}/{name}", fetcher, anonymise=lambda a: "h" + a, **options  # type: ignore[arg-type]
+        await harvest(
+            site_for(name), f"{served.base}/{name}", fetcher, ledger, anonymise=lambda a: "h" + a, **options  # type: ignore[arg-type]
         )  # fmt: skip
-        return [event async for event in events]
+    return ledger.events
 
 
 @pytest.mark.parametrize(("name", "messages"), [("icliniq", 4), ("sdn", 5), ("dxy", 4), ("medlive", 5)])
@@ -103,12 +117,12 @@ async def test_every_community_gives_its_thread(served: Communities, name: str, 
     (harvested,) = [e for e in events if isinstance(e, HarvestedThread)]
     assert len(harvested.thread.messages) == messages
     assert harvested.thread.source == name
-    assert harvested.first.headers["etag"] == '"same"'
-    assert len(harvested.pages) == (2 if name == "sdn" else 1)
+    assert harvested.etag == '"same"'
+    assert harvested.page_count == (2 if name == "sdn" else 1)
     assert all(m.author.startswith("h") for m in harvested.thread.messages)
     pages = [e for e in events if isinstance(e, FetchedPage)]
     assert all(e.page.body for e in pages), "raw bytes are handed over for keeping"
-    assert [e.kind for e in pages].count(PageKind.THREAD) == len(harvested.pages)
+    assert [e.kind for e in pages].count(PageKind.THREAD) == harvested.page_count
 
 
 async def test_a_failing_page_ends_nothing(served: Communities) -> None:
@@ -138,41 +152,45 @@ async def test_a_layout_that_does_not_fit_is_a_problem_of_that_thread_and_keeps_
     assert not any(isinstance(e, HarvestedThread) for e in events), "one page of two is no thread"
 
 
-async def test_a_block_ends_the_source(served: Communities) -> None:
+async def test_a_block_ends_the_source_and_the_thread_waits(served: Communities) -> None:
     served.answers["/sdn/threads/read-this-first.9/"] = 403
-    events = await run(served, "sdn")
-    last = events[-1]
-    assert isinstance(last, HarvestProblem)
-    assert (last.kind, last.ends_source) == (ProblemKind.BLOCKED, True)
-    assert served.asked[-1] == "/sdn/threads/read-this-first.9/"
+    ledger = MemoryLedger()
+    events = await run(served, "sdn", ledger)
+    blocks = [e for e in events if isinstance(e, HarvestProblem) and e.kind is ProblemKind.BLOCKED]
+    assert [block.ends_source for block in blocks] == [True]
+    assert "9" in ledger.waiting
+    assert not any("furosemide" in path for path in served.asked)
 
 
 async def test_older_threads_are_skipped_and_end_the_list(served: Communities) -> None:
     events = await run(served, "sdn", since=datetime(2020, 1, 1, tzinfo=UTC))
-    (skipped,) = [e for e in events if isinstance(e, HarvestSkipped)]
-    assert (skipped.thread_id, skipped.reason) == ("9", SkipReason.OLDER_THAN_SINCE)
-    events = await run(served, "sdn", since=datetime(2026, 1, 1, tzinfo=UTC))
+    skipped = [s for e in events if isinstance(e, Listed) for s in e.skipped]
+    assert [(s.thread_id, s.reason) for s in skipped] == [("9", SkipReason.OLDER_THAN_SINCE)]
+    before = len(served.asked)
+    events = await run(served, "sdn", since=datetime(2027, 1, 1, tzinfo=UTC))
     assert not any(isinstance(e, HarvestedThread) for e in events)
-    assert "/sdn/forums/internal-medicine.41/page-2" not in served.asked[-2:]
+    assert "/sdn/forums/internal-medicine.41/page-2" not in served.asked[before:]
     events = await run(served, "icliniq", since=datetime(2019, 1, 1, tzinfo=UTC))
-    assert [type(e) for e in events] == [FetchedPage, FetchedPage, HarvestSkipped], "dated by its own page only"
+    assert [type(e) for e in events] == [FetchedPage, Listed, FetchedPage, HarvestSkipped], "dated by its page"
 
 
 async def test_an_unchanged_thread_is_not_sent_again(served: Communities) -> None:
-    known = KnownThread(etag='"same"')
-    events = await run(served, "icliniq", known=lambda thread_id: known)
+    events = await run(served, "icliniq")
+    (harvested,) = [e for e in events if isinstance(e, HarvestedThread)]
+    known = {harvested.entry.thread_id: KnownThread(etag='"same"', page_count=1)}
+    events = await run(served, "icliniq", MemoryLedger(known=known))
     (skipped,) = [e for e in events if isinstance(e, HarvestSkipped)]
     assert skipped.reason is SkipReason.NOT_MODIFIED
-    longer = KnownThread(etag='"same"', page_count=2)
-    events = await run(served, "sdn", known=lambda thread_id: longer)
+    longer = {"77001": KnownThread(etag='"same"', page_count=2)}
+    events = await run(served, "sdn", MemoryLedger(known=longer))
     assert sum(isinstance(e, HarvestedThread) for e in events) == 1, "page 1 says nothing of page 2"
 
 
 async def test_the_limit_counts_threads(served: Communities) -> None:
     events = await run(served, "sdn", limit=1)
     assert not any("77001" in path for path in served.asked)
-    assert [type(e) for e in events] == [FetchedPage, HarvestProblem]
-    assert [type(e) for e in await run(served, "icliniq", limit=0)] == [FetchedPage]
+    assert [type(e) for e in events] == [FetchedPage, Listed, HarvestProblem]
+    assert [type(e) for e in await run(served, "icliniq", limit=0)] == [FetchedPage, Listed]
 
 
 async def test_a_pager_in_a_circle_ends(served: Communities) -> None:
@@ -184,6 +202,152 @@ async def test_a_pager_in_a_circle_ends(served: Communities) -> None:
     assert served.asked.count(board + "page-2") == 1
     assert served.asked.count(thread + "page-2") == 1
     assert any(isinstance(e, HarvestProblem) and e.kind is ProblemKind.INCOMPLETE for e in events)
+
+
+@pytest.mark.parametrize("name", ["sdn", "medlive"])
+async def test_killed_anywhere_it_goes_on_and_loses_only_the_page_in_flight(
+    served: Communities, name: str
+) -> None:
+    body, kind = served.under("sdn/list.html", "sdn")
+    last = body.replace(b"pageNav", b"p").replace(b"page-2", b"page-x").replace(b"77001", b"9")
+    served.answers["/sdn/forums/internal-medicine.41/page-2"] = (last, kind)
+    second = served.answers["/sdn/threads/furosemide-stopped-working.77001/page-2"]
+    served.answers["/sdn/threads/read-this-first.9/"] = second
+    whole = await run(served, name)
+    wanted = {e.thread.digest for e in whole if isinstance(e, HarvestedThread)}
+    assert wanted
+    pages = [path for path in served.asked if path != "/robots.txt"]
+    for kept in range(len(whole)):
+        ledger = MemoryLedger(die_after=kept)
+        served.asked.clear()
+        with pytest.raises(Killed):
+            await run(served, name, ledger)
+        assert len(ledger.events) <= kept
+        ledger.die_after = None
+        await run(served, name, ledger)
+        found = [e.thread.digest for e in ledger.events if isinstance(e, HarvestedThread)]
+        assert set(found) == wanted
+        assert len(found) == len(wanted), "nothing is read twice"
+        again = Counter(path for path in served.asked if path != "/robots.txt") - Counter(pages)
+        assert sum(again.values()) <= 2, "what each of the two tasks had in flight"
+        assert sum(n for path, n in again.items() if "/threads/" in path) <= 1
+
+
+async def test_a_list_is_read_to_where_earlier_runs_saw_it_and_known_threads_there_are_left(
+    served: Communities,
+) -> None:
+    board = "/sdn/forums/internal-medicine.41/"
+    first = f"{served.base}{board}?order=last_post_date&direction=desc"
+    late = datetime(2027, 1, 1, tzinfo=UTC)
+    known = {"77001": KnownThread(page_count=2), "9": KnownThread(page_count=1)}
+    ledger = MemoryLedger(known=known, lists={first: ListState(cutoff=late)})
+    events = await run(served, "sdn", ledger)
+    assert served.asked.count(board) == 1
+    assert board + "page-2" not in served.asked
+    assert not [path for path in served.asked if "/threads/" in path]
+    (listed,) = [e for e in events if isinstance(e, Listed)]
+    assert listed.finished
+    assert listed.next_page is None
+    # One that was never read is asked for however old it is.
+    ledger = MemoryLedger(known={"9": KnownThread(page_count=1)}, lists={first: ListState(cutoff=late)})
+    await run(served, "sdn", ledger)
+    assert [path for path in served.asked if "77001" in path]
+
+
+async def test_what_no_list_shows_is_asked_for_and_may_be_gone(served: Communities) -> None:
+    gone = ListEntry(f"{served.base}/icliniq/qa/heel-pain/gone", "qa/heel-pain/gone", "")
+    there = ListEntry(f"{served.base}/icliniq/qa/heel-pain/my-heel-hurts-every-morning", "there", "")
+    events = await run(served, "icliniq", MemoryLedger(unlisted=[gone, there]))
+    (problem,) = [e for e in events if isinstance(e, HarvestProblem)]
+    assert (problem.kind, problem.thread_id) == (ProblemKind.GONE, gone.thread_id)
+    assert {e.entry.thread_id for e in events if isinstance(e, HarvestedThread)} >= {"there"}
+    limited = await run(served, "icliniq", MemoryLedger(unlisted=[gone]), limit=1)
+    assert not [e for e in limited if isinstance(e, HarvestProblem)], "after the lists, or not at all"
+
+
+async def test_a_thread_that_was_taken_down_is_not_asked_for(served: Communities) -> None:
+    events = await run(served, "sdn", MemoryLedger(known={"77001": KnownThread(page_count=2, taken_down=True)}))
+    assert not any("77001" in path for path in served.asked)
+    skipped = [s for e in events if isinstance(e, Listed) for s in e.skipped]
+    assert [(s.thread_id, s.reason) for s in skipped] == [("77001", SkipReason.TAKEN_DOWN)]
+
+
+async def test_a_list_that_fits_no_layout_ends_the_source_and_its_page_is_kept(served: Communities) -> None:
+    board = "/sdn/forums/internal-medicine.41/"
+    body, kind = served.under("sdn/list.html", "sdn")
+    served.answers[board] = (body.replace(b"structItem", b"sI").replace(b"forum_view", b"other"), kind)
+    events = await run(served, "sdn")
+    assert [type(e) for e in events] == [FetchedPage, HarvestProblem]
+    assert isinstance(events[1], HarvestProblem)
+    assert (events[1].kind, events[1].ends_source) == (ProblemKind.LAYOUT, True)
+
+
+class Broken:
+    """A site whose adapter fails as none should."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._site, name)
+
+    def parse_thread(self, pages: object, anonymise: object) -> Thread:
+        raise ZeroDivisionError("by a page that nobody foresaw")
+
+
+async def test_an_adapter_s_own_fault_is_a_problem_and_its_page_is_kept(served: Communities) -> None:
+    ledger = MemoryLedger()
+    async with Fetcher(FetchSettings(allow_loopback=True, retries={})) as fetcher:
+        end = await harvest(
+            cast(Site, Broken(site_for("icliniq"))), f"{served.base}/icliniq", fetcher, ledger, anonymise=str
+        )
+    assert end is HarvestEnd.COMPLETE
+    assert [type(e) for e in ledger.events] == [FetchedPage, Listed, FetchedPage, HarvestProblem]
+    problem = ledger.events[-1]
+    assert isinstance(problem, HarvestProblem)
+    assert problem.kind is ProblemKind.FAULT
+    assert "ZeroDivisionError" in problem.message
+
+
+async def test_threads_in_a_row_that_fit_no_layout_end_the_source(served: Communities) -> None:
+    body, kind = saved("icliniq/detail_2020.html")
+    rows = "".join(f'<div class="card-title"><a href="/icliniq/qa/t/q-{n}">Q{n}</a></div>' for n in range(12))
+    served.answers["/icliniq/qa"] = (f"<html><body>{rows}</body></html>".encode(), "text/html")
+    for n in range(12):
+        served.answers[f"/icliniq/qa/t/q-{n}"] = (body.replace(b"class=", b"klass="), kind)
+    ledger = MemoryLedger()
+    await run(served, "icliniq", ledger)
+    problems = [e for e in ledger.events if isinstance(e, HarvestProblem)]
+    assert [p.ends_source for p in problems] == [False] * (LAYOUT_STREAK - 1) + [True]
+    assert len(ledger.waiting) == 12 - LAYOUT_STREAK, "the others wait until the parser is mended"
+
+
+async def test_a_list_without_dates_ends_after_pages_of_known_threads(served: Communities) -> None:
+    def page(number: int) -> bytes:
+        rows = f'<div class="card-title"><a href="/icliniq/qa/t/q-{number}">Q{number}</a></div>'
+        pager = f'<a rel="next" href="/icliniq/qa?page={number + 1}">next</a>'
+        return f"<html><body>{rows}{pager}</body></html>".encode()
+
+    asked: list[int] = []
+
+    class Endless:
+        async def fetch(self, url: str, policy: object, **_: object) -> Fetched:
+            if "/qa/t/" in url:
+                raise FetchFailed(url, FetchReason.TIMEOUT, "late")
+            number = int(url.partition("page=")[2] or 1)
+            asked.append(number)
+            return Fetched(url, 200, {"content-type": "text/html"}, page(number), now(), 1)
+
+    known = {f"t/q-{n}": KnownThread(page_count=1) for n in range(4, 400)}
+    ids: set[str] = set()
+
+    class Ids(MemoryLedger):
+        async def look_up(self, thread_ids: Sequence[str]) -> Mapping[str, KnownThread]:
+            ids.update(thread_ids)
+            return {i: known["t/q-4"] for i in thread_ids if int(i.rpartition("-")[2]) >= 4}
+
+    await harvest(site_for("icliniq"), f"{served.base}/icliniq", Endless(), Ids(), anonymise=str)
+    assert asked == [1, 2, 3, 4, 5]
 
 
 @pytest.mark.parametrize("name", sorted(SITES))

@@ -1,0 +1,181 @@
+"""The frontier: every thread that a list showed, and what became of it in the run that listed it last."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import select, text, update
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from medlive.db.bulk import is_one_of
+from medlive.db.tables import FrontierRow, FrontierState
+from medlive.db.text import dump_json
+from medlive.sources.harvest import KnownThread, ProblemKind
+from medlive.sources.source import ListEntry
+
+MAX_ATTEMPTS = 5
+"""Runs in which a thread may fail before it is asked for only when a list shows it anew."""
+RETRIED = (ProblemKind.FETCH, ProblemKind.INCOMPLETE)
+"""Failures that another day may mend; for the others the page is kept, and read again when
+its parser is mended."""
+_OPEN = (FrontierState.WAITING, FrontierState.KNOWN)
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """What became of a thread that was asked for."""
+
+    thread_id: str
+    state: FrontierState
+    reason: str | None = None
+    etag: str | None = None
+    last_modified: str | None = None
+    page_count: int | None = None
+    posted_at: datetime | None = None
+    """When it was opened, as its own page says."""
+    fields: Mapping[str, Any] | None = None
+
+
+_LIST = text(
+    "INSERT INTO frontier AS f (source, thread_id, run_id, first_run_id, url, posted_at, active_at, state, reason,"
+    " attempts, after_fetch)"
+    " SELECT :source, thread_id, :run_id, :run_id, url, posted_at, active_at, state, reason, 0,"
+    " (SELECT coalesce(max(id), 0) FROM fetches)"
+    " FROM json_to_recordset(CAST(:rows AS json)) AS r (thread_id text, url text, posted_at timestamptz,"
+    " active_at timestamptz, state text, reason text)"
+    " ON CONFLICT (source, thread_id) DO UPDATE SET run_id = excluded.run_id, url = excluded.url,"
+    " posted_at = coalesce(excluded.posted_at, f.posted_at),"
+    " active_at = coalesce(excluded.active_at, f.active_at),"
+    " state = excluded.state, reason = excluded.reason, attempts = 0, after_fetch = excluded.after_fetch,"
+    " changed_at = now()"
+)
+_SETTLE = text(
+    "UPDATE frontier f SET state = r.state, reason = r.reason, run_id = :run_id, changed_at = now(),"
+    " attempts = CASE WHEN r.state = 'failed' THEN f.attempts + 1 ELSE 0 END,"
+    " etag = CASE WHEN r.state = 'read' THEN r.etag ELSE f.etag END,"
+    " last_modified = CASE WHEN r.state = 'read' THEN r.last_modified ELSE f.last_modified END,"
+    " page_count = coalesce(r.page_count, f.page_count), fields = coalesce(r.fields, f.fields),"
+    " posted_at = coalesce(r.posted_at, f.posted_at)"
+    " FROM json_to_recordset(CAST(:rows AS json)) AS r (thread_id text, state text, reason text, etag text,"
+    " last_modified text, page_count int, posted_at timestamptz, fields jsonb)"
+    " WHERE f.source = :source AND f.thread_id = r.thread_id"
+)
+# Asked for again: pages of this reading are those fetched from now on, unless this very run began it.
+_TAKE = (
+    "UPDATE frontier SET state = 'waiting', reason = NULL, changed_at = now(), run_id = :run_id, after_fetch ="
+    " CASE WHEN run_id = :run_id AND state = 'waiting' THEN after_fetch"
+    " ELSE (SELECT coalesce(max(id), 0) FROM fetches) END "
+    "WHERE source = :source AND {which} RETURNING thread_id, url, posted_at, active_at"
+)
+_LEFT_OVER = text(
+    _TAKE.format(
+        which="(state = 'waiting' OR (state = 'failed' AND reason = ANY (:retried) AND attempts < :attempts))"
+    )
+)
+_NOT_LISTED = text(
+    _TAKE.format(
+        which="(run_id <> :run_id AND state IN ('read', 'not_modified') OR state = 'known') "
+        "AND coalesce(active_at, posted_at, changed_at) >= :since"
+    )
+)
+
+
+async def save_listed(
+    session: AsyncSession,
+    source: str,
+    run_id: int,
+    entries: Sequence[ListEntry],
+    skipped: Mapping[str, tuple[str, str]] | None = None,
+) -> None:
+    """Threads of a list page: `entries` wait to be read, `skipped` (id → address, reason) are passed over."""
+    rows: list[dict[str, Any]] = [
+        {
+            "thread_id": entry.thread_id,
+            "url": entry.url,
+            "posted_at": _iso(entry.posted_at),
+            "active_at": _iso(entry.last_post_at or entry.posted_at),
+            "state": FrontierState.WAITING.value,
+            "reason": None,
+        }
+        for entry in entries
+    ]
+    rows += [
+        {"thread_id": i, "url": url, "state": FrontierState.SKIPPED.value, "reason": reason}
+        for i, (url, reason) in (skipped or {}).items()
+    ]
+    if rows:
+        await session.execute(_LIST, {"source": source, "run_id": run_id, "rows": dump_json(rows)})
+
+
+async def settle(session: AsyncSession, source: str, run_id: int, settled: Sequence[Settled]) -> None:
+    """What became of threads that were asked for."""
+    rows = [
+        {
+            "thread_id": s.thread_id,
+            "state": s.state.value,
+            "reason": s.reason,
+            "etag": s.etag,
+            "last_modified": s.last_modified,
+            "page_count": s.page_count,
+            "posted_at": _iso(s.posted_at),
+            "fields": None if s.fields is None else dict(s.fields),
+        }
+        for s in settled
+    ]
+    if rows:
+        await session.execute(_SETTLE, {"source": source, "run_id": run_id, "rows": dump_json(rows)})
+
+
+async def look_up(
+    session: AsyncSession, source: str, run_id: int, thread_ids: Sequence[str]
+) -> dict[str, KnownThread]:
+    """Thread → what is known of it, for those that are."""
+    row = FrontierRow
+    query = select(row.thread_id, row.etag, row.last_modified, row.page_count, row.run_id, row.state).where(
+        row.source == source, is_one_of(row.thread_id, thread_ids)
+    )
+    return {
+        found.thread_id: KnownThread(
+            etag=found.etag,
+            last_modified=found.last_modified,
+            page_count=found.page_count,
+            handled=found.run_id == run_id and found.state not in _OPEN,
+        )
+        for found in await session.execute(query)
+    }
+
+
+async def take_left_over(session: AsyncSession, source: str, run_id: int) -> list[ListEntry]:
+    """Threads that wait since an earlier start, and those whose failure another attempt may mend; now this
+    run's."""
+    named = {"source": source, "run_id": run_id, "retried": [k.value for k in RETRIED], "attempts": MAX_ATTEMPTS}
+    return [_entry(found) for found in await session.execute(_LEFT_OVER, named)]
+
+
+async def take_not_listed(session: AsyncSession, source: str, run_id: int, since: datetime) -> list[ListEntry]:
+    """Threads that were read before, were active since then, and that no list of this run has shown; now this
+    run's."""
+    named = {"source": source, "run_id": run_id, "since": since}
+    return [_entry(found) for found in await session.execute(_NOT_LISTED, named)]
+
+
+async def reading_began(session: AsyncSession, source: str, thread_id: str) -> int:
+    """The newest fetch when a waiting thread was listed; its pages have higher numbers."""
+    query = select(FrontierRow.after_fetch).where(FrontierRow.source == source, FrontierRow.thread_id == thread_id)
+    return await session.scalar(query) or 0
+
+
+async def unsettle(session: AsyncSession, run_id: int) -> None:
+    """Take every thread of a run for one that it has not dealt with: the run is repeated."""
+    await session.execute(
+        update(FrontierRow).where(FrontierRow.run_id == run_id).values(state=FrontierState.KNOWN, reason=None)
+    )
+
+
+def _iso(moment: datetime | None) -> str | None:
+    return None if moment is None else moment.isoformat()
+
+
+def _entry(found: Any) -> ListEntry:
+    return ListEntry(found.url, found.thread_id, "", found.posted_at, found.active_at)

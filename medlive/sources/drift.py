@@ -1,0 +1,156 @@
+"""Drift: what a run's threads had, compared with the runs before, so that a site that changed is noticed."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import exp, lgamma, log
+from statistics import median
+from typing import Final
+
+from medlive.threads.model import Role, Thread
+
+HISTORY: Final = 8
+"""Runs before this one that a median is taken over."""
+LEAST_RUNS: Final = 3
+"""Runs that a median needs."""
+LEAST_THREADS: Final = 8
+"""Threads that a run's share needs to be compared, or to be part of a median."""
+CHANCE: Final = 0.001
+"""A share that would arise by chance less often than this, were nothing changed, is a collapse if it is also
+far from its median."""
+_FEWER: Final = 0.5
+"""A share or mean below this part of its median is far from it."""
+_MORE: Final = 0.3
+"""A share of failures this much above its median is far from it."""
+_FAILURES: Final = ("layout", "not_a_thread", "incomplete", "fault")
+"""What a page's markup is at fault for; a network that fails is no drift."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """One figure of a run."""
+
+    value: float
+    """A share from 0 to 1, or a mean."""
+    n: int
+    """Over how many threads."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """A figure beside the median of the runs before."""
+
+    name: str
+    """field:<name> for the share of threads with it, mean:<name>, count:listed, or end:<reason> for the share of
+    listed threads that ended so."""
+    value: float
+    n: int
+    median: float | None
+    """None: fewer than LEAST_RUNS runs to compare with."""
+    collapsed: bool
+
+    @property
+    def told(self) -> str:
+        """The figure in words: which one it is, what it is now, and what it was."""
+        kind, _, what = self.name.partition(":")
+        if self.median is None:
+            before = "nothing to compare with"
+        elif kind in ("field", "end"):
+            before = f"median before: {self.median:.0%}"
+        else:
+            before = f"median before: {self.median:.1f}"
+        if kind == "field":
+            return f"{what} in {self.value:.0%} of {self.n} threads ({before})"
+        if kind == "end":
+            return f"{what} for {self.value:.0%} of {self.n} threads ({before})"
+        if kind == "count":
+            return f"{self.value:.0f} threads {what} ({before})"
+        return f"{self.value:.1f} {what} a thread ({before})"
+
+
+def thread_fields(thread: Thread) -> dict[str, bool | int]:
+    """Which fields a thread has, and how many messages: what drift is measured by."""
+    messages = thread.messages
+    return {
+        "title": bool(thread.title.strip()),
+        "posted_at": thread.posted_at is not None,
+        "tags": bool(thread.tags),
+        "question": any(m.role is Role.PATIENT and m.text.strip() for m in messages),
+        "reply": any(m.role is not Role.PATIENT and m.text.strip() for m in messages),
+        "verified reply": any(m.verified for m in messages),
+        "dated messages": bool(messages) and all(m.posted_at is not None for m in messages),
+        "whole text": bool(messages) and all(m.text.strip() or m.media for m in messages),
+        "media": any(m.media for m in messages),
+        "messages": len(messages),
+    }
+
+
+def measures(fields: Mapping[str, tuple[float, int]], ends: Mapping[str, int]) -> dict[str, Measure]:
+    """A run's figures.
+
+    `fields`: of the threads it read, field → (share or mean, threads), keys as `thread_fields` gives them;
+    `ends`: state or reason → threads, of all that it listed.
+    """
+    found = {
+        f"mean:{name}" if name == "messages" else f"field:{name}": Measure(value, n)
+        for name, (value, n) in fields.items()
+    }
+    listed = sum(ends.values())
+    found["count:listed"] = Measure(float(listed), listed)
+    asked = sum(ends.get(end, 0) for end in ("read", *_FAILURES))
+    if asked:
+        found |= {f"end:{end}": Measure(ends.get(end, 0) / asked, asked) for end in _FAILURES}
+    return found
+
+
+def compare(now: Mapping[str, Measure], before: Sequence[Mapping[str, Measure]]) -> list[Compared]:
+    """Each figure beside the median of the runs before, which are newest first; by name.
+
+    A field that runs before had and this one lacks altogether is compared as well.
+    """
+    names = sorted(set(now) | {name for run in before for name in run if name.startswith("field:")})
+    read = now.get("mean:messages", Measure(0.0, 0)).n
+    return [_compared(name, now.get(name, Measure(0.0, read)), before) for name in names]
+
+
+def reads_nothing(ends: Mapping[str, int]) -> bool:
+    """Whether a run read no thread at all because none fitted a layout."""
+    return not ends.get("read") and bool(ends.get("layout", 0) + ends.get("fault", 0))
+
+
+def _compared(name: str, measure: Measure, before: Sequence[Mapping[str, Measure]]) -> Compared:
+    kind = name.partition(":")[0]
+    past = [
+        run[name].value
+        for run in before[:HISTORY]
+        if name in run and (kind == "count" or run[name].n >= LEAST_THREADS)
+    ]
+    middle = median(past) if len(past) >= LEAST_RUNS else None
+    return Compared(name, measure.value, measure.n, middle, _collapsed(kind, measure, middle))
+
+
+def _collapsed(kind: str, measure: Measure, middle: float | None) -> bool:
+    value, n = measure.value, measure.n
+    if kind == "end":
+        # Without a history too: a source whose threads mostly fail is not read, however new it is.
+        usual = middle if middle is not None else 0.2
+        return (
+            n >= LEAST_THREADS and value > usual + _MORE and _tail(round(value * n), n, max(usual, 0.02)) < CHANCE
+        )
+    if middle is None:
+        return False
+    if kind == "count":
+        return middle >= LEAST_THREADS and value < 0.1 * middle
+    if n < LEAST_THREADS:
+        return False
+    if kind == "mean":
+        return not _FEWER * middle <= value <= 4 * middle
+    return value < _FEWER * middle and _tail(n - round(value * n), n, 1 - min(middle, 0.98)) < CHANCE
+
+
+def _tail(k: int, n: int, p: float) -> float:
+    """The probability of `k` or more of `n`, each with probability `p` strictly between 0 and 1."""
+    terms = (
+        lgamma(n + 1) - lgamma(i + 1) - lgamma(n - i + 1) + i * log(p) + (n - i) * log(1 - p)
+        for i in range(k, n + 1)
+    )
+    return min(1.0, sum(exp(term) for term in terms))
