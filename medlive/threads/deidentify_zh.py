@@ -15,11 +15,57 @@ from medlive.threads.gazetteer import (
     RARE_SURNAMES,
     SURNAMES,
 )
+from medlive.threads.identifiers import View
 
 _TITLE: Final = re.compile("主任|大夫|医生|教授|医师|院长|护士长|护士|老师|先生|女士|小姐|博士|阿姨|专家")
+_HAN_NAME: Final = r"[\u4e00-\u9fff](?:·?[\u4e00-\u9fff]){1,3}"
+_NAME_END: Final = (
+    r"(?=$|[\s,，。.;；、!！?？(（)）【\[0-9:：~～^\-—\"'”’/|a-z]|男|女|今年|来自|[\U0001f300-\U0001faff])"
+)
 _INTRODUCED: Final = re.compile(
-    r"(?:我叫|本人叫|(?:预约|主治|主管|接诊|就诊|推荐)(?:医生|大夫|专家)(?=[:：])|名叫|我的名字(?:是|叫)|姓名(?:是|为)?|患者姓名|病人姓名|联系人|收件人)[\s:：]{0,2}"
-    r"(?P<name>[\u4e00-\u9fff]{2,4})(?=$|[\s,，。.;；、!！(（0-9]|男|女|今年)"
+    r"(?:我(?:的)?(?:大|真|全|小|中文)?名字?(?:是|叫|为)?|我叫|本人叫|本人姓名|名叫|名字(?:是|叫)|大名|小名叫?|乳名|叫做"
+    r"|(?:预约|主治|主管|接诊|就诊|推荐|管床|经治|主刀|手术|报告|审核|送检|签字|申请|责任|随访)(?:医生|大夫|专家|医师|护士)(?:是|叫|[:：])"
+    r"|(?:姓名|患者|病人|患儿|家属|联系人|收件人|签名|签字|签署|陪护人?|监护人|户主|投保人|持卡人|寄给|医生|大夫|医师|护士|代诉人|署名|落款)(?:姓名|签名|签字)?(?:是|为|叫)?[:：]"
+    r"|姓名(?:是|为)?|患者姓名|病人姓名|联系人|收件人|(?:我|他|她|孩子|宝宝|儿子|女儿|先生|老公|老婆)(?:大名|名字)?叫)[\s:：]{0,2}"
+    rf"(?P<name>{_HAN_NAME}?){_NAME_END}"
+)
+_RELATED: Final = re.compile(
+    r"(?:我|俺|咱|他|她|家里?|我家|我们家)(?:的)?(?:(?:大|小|二|三|亲|堂|表|前)?(?:老公|老婆|丈夫|妻子|爱人|媳妇|先生|太太|儿子|女儿|闺女|妈妈|爸爸|母亲|父亲|妈|爸|爷爷|奶奶|外婆|外公|姥姥|姥爷"
+    r"|哥哥?|弟弟?|姐姐?|妹妹?|岳父|岳母|公公|婆婆|姑姑|姑妈|舅舅|舅妈|叔叔|婶婶|姨妈|小姨|大姨|侄子|侄女|外甥女?|孙子|孙女|男朋友|女朋友|男友|女友|未婚夫|未婚妻|朋友|同事|同学|邻居|室友|闺蜜|宝宝|娃|孩子|宝贝))"
+    rf"(?:叫|名叫|名字是|名字叫|，|,)?(?P<name>{_HAN_NAME}?)(?=$|[\s,，。;；、!！?？(（0-9]|男|女|今年|昨天|最近|前天|上周|去年|前年|因为?|得了|患|被|查|确诊|住院|在|有|是|生于|出生|已|刚|目前|现在|从|说|的|于|体检|发烧|咳嗽)"
+)
+_I_AM: Final = re.compile(
+    rf"(?:我是|本人是?|这是|在下|我系)(?:患者|病人|家属|患者家属|孩子妈妈|孩子爸爸)?(?P<name>{_HAN_NAME}?)(?=$|[,，。;；!！\n(（]|[ 　]|男|女|今年|，|[0-9]{{1,2}}岁)"
+)
+_SIGNED: Final = re.compile(
+    rf"(?:敬礼|敬上|此致|祝好|祝您?[\u4e00-\u9fff]{{2,6}}|谢谢(?:您|你|了|大家|医生|大夫)?|感谢|感激不尽|拜托了?|跪求|叩首|不胜感激|多谢|致谢|顺祝商祺)[!！。.～~，, ]{{0,3}}\s*\n+\s*(?:——|—|--|-|～)?\s*(?:患者|家属|病人|您的患者|孩子妈妈)?[:： ]?(?P<thanked>{_HAN_NAME}?)[ \t]*(?=$|\n|\d{{2,4}}[年.-]|敬上|拜上|上$|上\n)"
+    rf"|(?:——|—|--|～)\s*(?:患者|家属|病人)?[:： ]?(?P<dashed>{_HAN_NAME}?)[ \t。]*(?=$|\n)"
+    rf"|(?:\n|^|[。！!，,] ?)(?:患者|家属|病人|学生|晚辈)?[:：]?(?P<humble>{_HAN_NAME}?)(?:敬上|拜上|叩上|谨上|留|上)[。!！]?[ \t]*(?=$|\n)"
+)
+_SIGN_HINTS: Final = (
+    "——",
+    "—",
+    "--",
+    "～",
+    "敬",
+    "拜",
+    "上",
+    "谢",
+    "祝",
+    "此致",
+    "致",
+    "拜托",
+    "跪求",
+    "激",
+    "留",
+)
+_NICKNAME: Final = re.compile(
+    rf"(?<![\u4e00-\u9fff])(?P<child>[\u4e00-\u9fff]{{2,3}})(?:妈妈?|爸爸?|的妈妈|的爸爸)(?=$|[，,。\s!！:：]|您好|你好)"
+    r"|(?P<old>(?:小|老|阿)[王李张刘陈杨黄赵吴周徐孙朱胡郭何罗梁宋郑韩唐冯董萧程曹袁邓许傅沈曾彭吕苏卢蒋蔡贾丁魏薛叶])(?=(?:也|昨|今|是|说|去|得|确诊|住院|查|最近|他|她|，|,|。|$|和我|跟我))"
+)
+_AFTER_ROLE: Final = re.compile(
+    rf"(?:主任|大夫|医生|教授|医师|院长|护士长|护士|专家|主任医师|副主任医师|住院医师|主治医师)[:： ](?P<name>{_HAN_NAME}?)(?=$|[\s,，。;；、!！(（])"
+    rf"|(?P<before>{_HAN_NAME}?)[ ]?[(（](?:副?主任|大夫|医生|教授|医师|副?院长|护士长|主治|患者|病人|住院医)"
 )
 _HAN: Final = re.compile(r"[\u4e00-\u9fff]")
 _SECOND: Final = re.compile("医院|卫生院|卫生所|诊所|医学院|保健院|疾控中心|附院|医大|附属")
@@ -108,8 +154,51 @@ def _open(text: str, start: int) -> bool:
     )
 
 
-def chinese_names(text: str) -> Iterator[tuple[int, int]]:
-    """Spans of names before a title (张大夫 → 张) or after an introduction (我叫…)."""
+_NOT_NAMES: Final = frozenset(
+    "先生 女士 小姐 医生 大夫 患者 病人 家属 本人 宝宝 孩子 老师 同学 朋友 男性 女性 男孩 女孩 男生 女生 新手 农民 工人 学生 孕妇 产妇 白领 司机 护士 教师 初中 高中 大学生 "
+    "高三 高血压 高血糖 高血脂 何时 何故 何种 何处 关节炎 关节痛 阳性 阴性 石膏 温州人 江苏人 安徽人 武汉人 常州人 苏州人 徐州人 金华人 包茎 毛囊炎 单身 单亲 单位 平时 平常 "
+    "谢谢 常年 成年人 成人 万分 向来 应该 易怒 易胖 余下 于是 时常 时间 时候 从小 从事 全身 全部 全家 全职 明天 明年 安全 安排 计划 管理 查出 查体 高度 高烧 高危 马上 "
+    "白癜风 白血病 黄疸 黄体 金葡菌 毛病 水肿 水痘 左侧 左边 左手 左脚 花粉 花了 车祸 师傅 师范 辛苦 温度 温和 鲁莽 洪水 米饭 甲亢 甲状腺 甲减 甲流 房颤 伍仟 苗条 柏油 荣幸 纪念 司机 "
+    "康复 解释 艾滋 欧洲 成都人 方便 方法 段时间 段位 严重 文化 文员 武汉 江西人 湖南人 山东人 程序员 程度 曾经 胡说 胡思 卢氏 焦虑 焦虑症 蓝领 贾第 路人 路过 "
+    "阳了 阳康 阳虚 阴虚 龙年 乐观 余热 汤药 童年 盛夏 雷诺 莫名 莫非 骆驼 柳叶 梅毒 梅雨 单纯 顾客 顾虑 连续 连着 应届 陶瓷 舒服 乔迁 金融 金属 葛根 毕业 祝您 向您 "
+    "明显 全麻 别的 别人 那种 同意 方案 平安 时日 安康 万事 高兴 和平 江湖 向上 幸福 顺利".split()
+)
+
+
+_PARTICLES: Final = frozenset(
+    "的了我你他她您是在有不很到去看找请问和与给让说叫把被就都也还又再没想要能会可以对从向等及或但这那个些吗呢吧啊么什何谁哪怎们"
+)
+_BODY: Final = frozenset(
+    "血压肝胃肾肺病症炎疼痛癌瘤障肿烧咳喘晕吐泻痒疮疹骨腰腿脚手臂胸腹背眼耳鼻牙舌喉颈胳膊侧边脉管胞药疗诊医院岁月日"
+)
+
+_NOT_IN_NAMES: Final = _PARTICLES | _BODY
+_NOT_AFTER_RARE: Final = NOT_GIVEN - frozenset("小明晨")
+
+
+def _named(name: str) -> bool:
+    """Whether these two to four characters can be a person's whole name: a surname before, no function word after."""
+    if name in _NOT_NAMES or name[:2] in _NOT_NAMES or "人" in name[2:]:
+        return False
+    given = name.replace("·", "")
+    if given[:2] in COMPOUND_SURNAMES:
+        return 3 <= len(given) <= 4 and not set(given[2:]) & _NOT_IN_NAMES
+    if given[0] in SURNAMES:
+        return len(given) <= 3 and not set(given[1:]) & _NOT_IN_NAMES
+    return given[0] in RARE_SURNAMES and len(given) <= 3 and not set(given[1:]) & (_NOT_AFTER_RARE | _NOT_IN_NAMES)
+
+
+_ALIAS: Final = re.compile("某+|×+|x+|X+|\\*+")
+_PET_NAME: Final = re.compile(r"([\u4e00-\u9fff])\1|[小大豆糖果乐豆萌][\u4e00-\u9fff]|[\u4e00-\u9fff](?:宝|仔|妞)")
+_NOT_PET_NAMES: Final = frozenset(
+    "宝宝 妈妈 爸爸 爷爷 奶奶 哥哥 姐姐 弟弟 妹妹 大家 大夫 大人 小孩 小宝 大宝 二宝 孩子 姥姥 姑姑 叔叔 舅舅 婆婆 公公 伯伯 小姐 小时 大便 小便 天天 常常 刚刚 慢慢 渐渐 "
+    "偏偏 仅仅 往往 多多 好好 小儿 小心 大概 大约 大小 乐观 大概 大量 小腿 大腿 大脑 小脑 大学 小学 小产 大出 个宝 宝妈 小朋 小朋友 谢谢 看看 问问 试试 天宝 大叔 大姐 大哥 大妈".split()
+)
+
+
+def chinese_names(view: View) -> Iterator[tuple[int, int]]:
+    """Spans of names before a title (张大夫 → 张), after an introduction, a relative or a role, and of signatures."""
+    text = view.text
     for title in _TITLE.finditer(text):
         if (
             text.startswith(("主任医", "主任技"), title.start())
@@ -122,11 +211,110 @@ def chinese_names(text: str) -> Iterator[tuple[int, int]]:
             yield start, title.start()
     for match in _INTRODUCED.finditer(text):
         name = match.group("name")
-        if name[0] in SURNAMES or name[0] in RARE_SURNAMES or name[:2] in COMPOUND_SURNAMES:
+        if (
+            _named(name)
+            or (match.group().startswith(("小名", "乳名", "大名")) and name not in _NOT_PET_NAMES)
+            or ("叫" in match.group()[: -len(name)] and _PET_NAME.fullmatch(name) and name not in _NOT_PET_NAMES)
+        ):
             yield match.span("name")
+    for match in _RELATED.finditer(text):
+        name = match.group("name")
+        if _named(name) and (name[0] in SURNAMES or "叫" in match.group() or len(name) == 3):
+            yield match.span("name")
+        elif "叫" in match.group() and _PET_NAME.fullmatch(name) and name not in _NOT_PET_NAMES:
+            yield match.span("name")
+    for match in _I_AM.finditer(text):
+        name = match.group("name")
+        if _named(name) and (len(name) == 3 or name[0] in SURNAMES):
+            yield match.span("name")
+    if any(map(text.__contains__, _SIGN_HINTS)):
+        for match in _SIGNED.finditer(text):
+            group = match.lastgroup or "thanked"
+            if _named(match.group(group)):
+                yield match.span(group)
+    for match in _NICKNAME.finditer(text):
+        if match.group("old"):
+            yield match.span("old")
+        elif match.group("child") not in _NOT_PET_NAMES and (
+            _PET_NAME.fullmatch(match.group("child")) or _named(match.group("child"))
+        ):
+            yield match.span("child")
+    for match in _AFTER_ROLE.finditer(text):
+        group = match.lastgroup or "name"
+        if _named(match.group(group)):
+            yield match.span(group)
 
 
-def chinese_places(text: str) -> Iterator[tuple[int, int]]:
+_CHAIN: Final = re.compile(
+    rf"(?:(?!{_FUNCTION}|{_WIDE_AREA})[\u4e00-\u9fff]){{1,6}}?(?P<unit>市|区(?!域)|县|旗|镇|乡|街道|村(?!医)|屯|社区|小区|开发区|路(?!上|口)|大街|街|巷|家园|花园|公寓|新村|苑)"
+)
+_FINE: Final = frozenset("镇 乡 街道 村 屯 社区 小区 路 大街 街 巷 家园 花园 公寓 新村 苑".split())
+_DOOR: Final = r"(?:[A-Za-z]?\d{1,5}(?:[-—]\d{1,4}){0,2}|[一二三四五六七八九十]{1,3}|[A-Za-z])(?:号楼|号院|号|弄|栋|幢|座|期|单元|室|组|队|楼|层|户|社|门)"
+_ESTATE: Final = r"(?:路|街|巷|弄|里弄|大道|胡同|小区|花园|家园|公寓|大厦|广场|新村|新城|苑|村|庄|屯|园|湾|府|社区|宿舍|家属院|坊|郡|庭|镇|乡)"
+_ADDRESS: Final = re.compile(
+    rf"{_ESTATE}(?:[\u4e00-\u9fff]{{0,3}}(?:段|支路|[东西南北]路))?(?:{_DOOR}[ ，,]?)+(?:[A-Za-z]?\d{{2,4}}(?:室|房|户)?(?![\d年月日.%]))?"
+)
+_LIVES: Final = re.compile(
+    rf"(?:住在?|家在|家住|居住(?:在|于)|地址(?:是|为|在)?[:：]?|户籍(?:地|所在地)?(?:是|为)?[:：]?|住址(?:是|为)?[:：]?|搬到了?|寄到|邮寄到|送到|籍贯[:：]?|家庭住址[:：]?)\s?(?P<place>(?:(?!{_FUNCTION}|院)[\u4e00-\u9fffA-Za-z0-9]){{2,14}}?(?:小区|花园|家园|公寓|新村|苑|大厦|路|街道|镇|乡|村|屯|庄|胡同|府|湾|宿舍))(?![\u4e00-\u9fff]{{0,1}}医院)"
+)
+_POSTCODE: Final = re.compile(r"(?:邮编|邮政编码)(?:是|为)?[\s:：]{0,2}(?P<code>\d{6})(?!\d)")
+_PROVINCE_BEFORE: Final = re.compile(
+    rf"(?:{_PROVINCE})(?:省|市|自治区|壮族自治区|回族自治区|维吾尔自治区)?[ ，,]?$"
+)
+_ADDRESS_STOP: Final = re.compile(rf"(?:{_FUNCTION}|[住家址：:，,。\s\n是为于叫至])")
+_NOT_ESTATE: Final = frozenset(
+    "一路 走路 上路 迷路 公路 马路 铁路 线路 电路 通路 尿路 胆路 一路上 逛街 上街 农村 全村 本村 我村 同村 自己村 乡村".split()
+)
+_NO_HOSPITAL: Final = "医院|检查|治疗"
+_HOSPITAL_END: Final = re.compile("医院|卫生院|医学院|保健院|疾控中心|附院|附一|附二|医大一院|医大二院")
+
+
+def chinese_places(view: View) -> Iterator[tuple[bool, int, int]]:
+    """Hospitals with a name and places finer than a province, each with whether it is an exact address."""
+    text = view.text
+    for start, end in _named_places(text):
+        fine, at = False, end
+        while text[end - 1] not in "院心" and (chain := _CHAIN.match(text, at)):
+            fine = fine or chain.group("unit") in _FINE
+            at = chain.end()
+        if fine and (province := _PROVINCE_BEFORE.search(text, max(0, start - 10), start)):
+            start = province.start()
+        yield fine, start, at
+    for match in _ADDRESS.finditer(text):
+        start = _estate_start(text, match.start())
+        name = text[start : match.start() + 2]
+        if start < match.start() and name[:2] not in _NOT_ESTATE and name not in _NOT_ESTATE:
+            if province := _PROVINCE_BEFORE.search(text, max(0, start - 10), start):
+                start = province.start()
+            yield True, start, match.start() + len(match.group().rstrip(" ，,"))
+    if "住" in text or "家在" in text or "址" in text or "搬到" in text or "到" in text or "籍" in text:
+        for match in _LIVES.finditer(text):
+            if match.group("place")[-2:] not in _NOT_ESTATE and not _GENERIC_PLACE.fullmatch(match.group("place")):
+                yield True, *match.span("place")
+    if "邮" in text:
+        for match in _POSTCODE.finditer(text):
+            yield True, *match.span("code")
+
+
+_GENERIC_PLACE: Final = re.compile(
+    r"(?:[一二两三四五六七八九十几]楼|老|新|同一?个?|我们?|本|一个|这个|那个|自己|隔壁|别的|农|乡|山|城中|偏远|附近|某|老家|学校|单位|公司|员工|集体)*(?:小区|花园|家园|公寓|新村|苑|大厦|路|街道|镇|乡|村|屯|庄|胡同|府|湾|宿舍)"
+)
+
+
+def _estate_start(text: str, end: int) -> int:
+    """Where the name before a road or an estate begins: after the last word that belongs to no name."""
+    start = end
+    while (
+        start > 0
+        and end - start < 16
+        and (_HAN.match(text[start - 1]) or (text[start - 1].isascii() and text[start - 1].isalnum()))
+        and not _ADDRESS_STOP.match(text[start - 1])
+    ):
+        start -= 1
+    return start
+
+
+def _named_places(text: str) -> Iterator[tuple[int, int]]:
     """Spans of hospitals with a name, and of places finer than a province."""
     if _SECOND.search(text):
         for match in _NAMED_HOSPITAL.finditer(text):

@@ -12,7 +12,7 @@ _HAN: Final = re.compile(r"[\u3400-\u4dbf\u4e00-\u9fff]")
 
 
 class FoundIdentifier(NamedTuple):
-    """Where an identifier stands in a thread: offsets into the text as it was shown, never the words themselves."""
+    """Where an identifier stands in a thread: offsets into the text as it was shown, never the words."""
 
     message: int | None
     """The place of the message in the thread, from 0; None for the title."""

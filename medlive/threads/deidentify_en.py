@@ -1,0 +1,516 @@
+"""English names, places and addresses: found by what introduces them, or by a given name with a surname.
+
+No bare capitalised word is taken, so that eponyms, drugs and genes stay.
+"""
+
+import re
+from typing import Final
+
+from medlive.threads.gazetteer import (
+    CITIES_EN,
+    GIVEN_EN,
+    GIVEN_WORDS_EN,
+    NOT_AFTER_TITLE_EN,
+    NOT_NAMES_EN,
+    SURNAMES_EN,
+)
+from medlive.threads.identifiers import Candidates, IdentifierKind, View
+
+_KNOWN: Final = GIVEN_EN | SURNAMES_EN
+_WORD: Final = re.compile(
+    r"(?:(?:O'|Mc|Mac|De|Van|Von|Al-|El-)?[A-Z][a-z]+(?:['-][A-Z]?[a-z]+)?|[A-Z]{2,}(?![A-Za-z])|[A-Z](?:\.|(?=\s))(?![A-Za-z]))"
+)
+_SMALL_WORD: Final = re.compile(r"[a-z]+(?:['-][a-z]+)?")
+_GAP: Final = re.compile(r"[ \t]{1,2}")
+_POSSESSIVE: Final = re.compile(r"'s?$")
+_AFTER_NAME: Final = frozenset(
+    "disease syndrome sign test score criteria scale virus lymphoma palsy phenomenon thyroiditis tumor tumour hernia fracture "
+    "contracture method procedure maneuver manoeuvre cell cells line classification index ring node nodes reflex".split()
+)
+
+_TITLE: Final = re.compile(
+    r"(?:(?<![a-z])|(?<=[a-z])(?=D))(?:dr|drs|doctor|prof|professor|mr|mrs|ms|miss|nurse|np|sister|pastor|rev|sir|madam|md|pa)(?![a-z'])"
+    r"(?:\.?[ \t]{0,2}|\. ?)(?:\((?:mrs?|ms|miss)\.?\) ?)?"
+)
+_GLUED_TITLE: Final = re.compile(r"(?<=[a-z])(?:Dr|DR)\b\.?[ ]{0,2}")
+_SURE_TITLES: Final = ("dr", "drs", "prof", "professor", "mr", "mrs", "miss", "doctor")
+_MY_NAME: Final = re.compile(
+    r"(?<![a-z])(?:(?:full |first |last |good |real |sur|nick|maiden )?names?(?: of [a-z ]{3,20}?)?(?:(?:'s| is|s| was| are)(?: also)?[\s:]{1,3}"
+    r"|\s?(?:[:：=]|-\s)\s?)(?:mr |mrs |ms |dr )?"
+    r"|(?:patient|pt|signed|author|sender|contact|attn|attention|spouse|mother|father|guardian|requested by|reported by|ref(?:erring)? (?:by|doctor|physician)"
+    r"|referred by|physician|doctor|consultant|surgeon|username)\s?[:：]\s?)"
+)
+_I_AM: Final = re.compile(
+    r"(?<![a-z'])(?:i am|i'm|im|this is|it's|myself|call me|named|called|i go by|known as|it is|we are|wife of|husband of|mother of|father of|son of|daughter of|contact|spoke (?:to|with)"
+    r"|ask for|see|saw|with|by|under|operated by|treated by|from)\s"
+)
+_INTRODUCING: Final = frozenset(
+    ("i am", "i'm", "im", "this is", "it's", "myself", "call me", "i go by", "it is", "we are")
+)
+_NAMING: Final = frozenset(("named", "called", "call me", "i go by", "known as", "myself"))
+_AFTER_I_AM: Final = re.compile(
+    r",?\s(?:from|aged?|\d|a \d|and i|here|\(|mother|father|wife|husband|son of|daughter of|writing|living|working|an? [a-z-]+ (?:by|from))"
+    r"|,\s?\d|,? (?:i am|i'm|im)|,? my (?:age|son|daughter|wife|husband)|\s?\(?\d|[.,!]?\s?(?:male|female|m/|f/)",
+)
+_WHOSE: Final = re.compile(
+    r"(?<![a-z])(?:my|our|his|her|their|the|an?|your)\s(?:[a-z-]{3,12} )??(?P<who>[a-z]+)(?:'s name is|,? (?:named?|called)(?: is)?)?[,:]?\s"
+)
+_RELATIVES: Final = frozenset(
+    "wife husband son daughter brother sister mother father mom mum dad mama papa grandmother grandfather grandma grandpa granny nana friend "
+    "boyfriend girlfriend partner nephew niece cousin aunt auntie uncle baby toddler fiance fiancé fiancee fiancée twin twins kid child boy girl "
+    "stepson stepdaughter stepfather stepmother roommate neighbor neighbour colleague coworker boss bf gf hubby sis bro grandson granddaughter "
+    "surgeon oncologist cardiologist neurologist gp pcp therapist psychiatrist psychologist gynecologist gynaecologist obgyn pediatrician paediatrician midwife "
+    "physio physiotherapist dentist counselor counsellor nurse dermatologist urologist endocrinologist rheumatologist consultant caseworker "
+    "teacher coach landlord manager carer caregiver dietitian nutritionist chiropractor anesthesiologist orthopedist ortho pulmonologist".split()
+)
+_SIGN_OFF: Final = re.compile(
+    r"(?<![a-z])(?:regards|sincerely|thanks|thank you|thankyou|thanx|thx|yours|cheers|wishes|best|love|xx+|xo+|respectfully|warmly|truly|faithfully|gratefully|signed|ty|tia|hugs|blessings"
+    r"|in advance|so much|again|very much|a lot|help|reply|anyone|appreciated|sincerely yours|your time)"
+    r"[ ]?[,!.:;~ )(\r\n-]{1,6}[\s—–~-]{0,6}(?=[a-z])"
+)
+_DASHED: Final = re.compile(r"(?:\n|[.!?]\s{1,3})\s*[-–—~]{1,2}\s?(?=[a-z])")
+_END: Final = re.compile(
+    r"[ \t]*(?:\([^)\n]{1,20}\))?[ \t]*[.!,)]{0,2}(?:\s?[xX]{1,3})?\s*(?:\n|$|[\U0001f300-\U0001faff\u2600-\u27bf❤]|(?=\[))"
+)
+_SMALL_SIGNERS: Final = ("regards", "sincerely", "signed", "love", "wishes", "yours", "cheers")
+_GREETING: Final = re.compile(
+    r"(?<![a-z])(?:hi|hello|dear|hey|hiya|thanks|thank you|good (?:morning|evening|afternoon|day)|greetings|bless you|cheers|@)[ ,]{1,2}(?:again |there )?(?=[a-z])"
+)
+_AFTER_GREETING: Final = re.compile(r"\s?(?:[,!.:;\n]|$| and | for | i | - )")
+_HERE: Final = re.compile(r"(?:^|[\n.!,] ?|\b(?:hi|hello|hey),? )(?P<who>[a-z]+) here\b")
+_PAIR: Final = re.compile(r"(?<![A-Za-z'])[A-Z][a-z]+(?=(?: [A-Z]\.?)? [A-Z][a-z])")
+
+_FACILITY: Final = re.compile(
+    r"(?<![a-z])(?:hospitals?|medical (?:center|centre|college)|clinics?|infirmary|nursing home|health system|healthcare|surgery center|family practice|medical group|hospice|urgent care|health center|health centre)(?![a-z])"
+)
+_FACILITY_HINTS: Final = (
+    "ospital",
+    "linic",
+    "edical ",
+    "nfirmary",
+    "ursing",
+    "ealth",
+    "urgery",
+    "ractice",
+    "ospice",
+    "rgent",
+)
+_BEFORE_FACILITY: Final = re.compile(r"(?:(?:St\.? |Saint )?(?:[A-Z][A-Za-z'.]*|of|and|the|&|for)[ ]){1,6}$")
+_GENERIC_WORDS: Final = (
+    "a an the my our your this that local general university district government govt public private "
+    "emergency community children children's childrens womens women's mental psychiatric eye dental "
+    "skin heart cancer walk-in urgent care pain sleep memory in at to from and of for i hospital "
+    "hospitals clinic clinics medical center centre college nursing home fertility std sexual health family "
+    "state city county teaching military veterans va maternity mayo cleveland free nearest near nearby any "
+    "another other some which is was he she they go went visit gp johns hopkins regional memorial national royal "
+    "healthcare system practice group surgery hospice e rehab rehabilitation diabetes foot wound vein "
+    "allergy asthma anticoagulation inr after before when their your her his dr doctor hospitalist er ed ent obgyn fever covid post "
+    "long warfarin coumadin methadone suboxone travel breast hernia headache migraine spine ortho orthopedic orthopaedic fracture outpatient "
+    "inpatient primary mobile virtual online lifestyle weight loss hair ivf planned parenthood adult pediatric paediatric world "
+    "minute cvs walgreens high tertiary trauma level i'm we you but so then thyroid stroke cardiac renal kidney liver hiv tb vascular specialist"
+)
+_GENERIC_FACILITY: Final = frozenset(_GENERIC_WORDS.split())
+_SOURCE_BEFORE: Final = re.compile(
+    r"(?:according to|says?|website|article|study|guidelines?|reviewed?|published|protocol|diet)[ ,]*(?:the |from |by |at |of )*$"
+)
+_STATES: Final = (
+    "A[LKZR]|C[AOT]|DE|FL|GA|HI|I[DLNA]|K[SY]|LA|M[EDAINSOT]|N[EVHJMYCD]|O[HKR]|PA|RI|S[CD]|T[NX]|UT|V[TA]|W[AVIY]"
+)
+_STATE_NAMES: Final = (
+    "Alabama|Alaska|Arizona|Arkansas|California|Colorado|Connecticut|Delaware|Florida|Georgia|Hawaii|Idaho|Illinois|Indiana|Iowa|Kansas"
+    "|Kentucky|Louisiana|Maine|Maryland|Massachusetts|Michigan|Minnesota|Mississippi|Missouri|Montana|Nebraska|Nevada|New Hampshire"
+    "|New Jersey|New Mexico|North Carolina|North Dakota|Ohio|Oklahoma|Oregon|Pennsylvania|Rhode Island|South Carolina|South Dakota"
+    "|Tennessee|Texas|Utah|Vermont|Virginia|Washington|West Virginia|Wisconsin|Wyoming"
+)
+_TOWN: Final = re.compile(
+    rf"(?<![A-Za-z])(?P<town>[A-Z][a-z]+(?:[ ][A-Z][a-z]+){{0,2}}),\s?(?:(?:{_STATES})(?![A-Za-z])|(?:{_STATE_NAMES})(?![a-z]))(?:\s\d{{5}}(?:-\d{{4}})?(?!\d))?"
+)
+_CITY_WORDS: Final[dict[str, list[str]]] = {}
+for _city in CITIES_EN.replace("\\", "").split("|"):
+    _CITY_WORDS.setdefault(_city.split()[0], []).append(_city)
+_CAPITAL: Final = re.compile(r"(?<![A-Za-z])[A-Z][a-z]+\.?")
+_NOT_CITY_AFTER: Final = re.compile(
+    r"[- ](?:virus|criteria|classification|score|scale|syndrome|consensus|protocol|coma|agreement|brace|cohort|rules?|heart|study|marathon|university|outcome|depression|prognostic|index|equation|[Bb]lues)"
+)
+_SMALL_CITY: Final = re.compile(r"(?<![a-z])(?:in|from|near|at|to) (?P<city>[a-z]+(?: [a-z]+)?)")
+_SMALL_CITIES: Final = frozenset(c.replace("\\", "").lower() for c in CITIES_EN.split("|")) - {
+    "surat",
+    "perth",
+    "phoenix",
+    "orlando",
+    "columbus",
+    "charlotte",
+    "austin",
+    "leeds",
+    "agra",
+    "accra",
+    "nice",
+    "alexandria",
+}
+
+_SUFFIX: Final = (
+    "street|st|road|rd|avenue|ave|av|lane|ln|drive|dr|boulevard|blvd|court|ct|way|place|pl|terrace|ter|circle|cir|highway|hwy|parkway|pkwy"
+    "|square|sq|trail|trl|crescent|cres|close|gardens|grove|row|loop|nagar|colony|marg|layout|sector|alley|turnpike|pike|route|path|mews|heights"
+)
+_SURE_SUFFIX: Final = frozenset(
+    "street road rd avenue ave lane ln boulevard blvd highway hwy parkway pkwy crescent nagar colony marg terrace".split()
+)
+_STREET: Final = re.compile(
+    r"(?<![\d.,/a-z-])(?P<no>\d{1,5}[a-d]?(?:[/-]\d{1,4})?),? (?P<name>(?:(?:n|s|e|w|ne|nw|se|sw|north|south|east|west)\.? )?(?:(?:[a-z]+(?:'s)?|\d{1,3}(?:st|nd|rd|th)|st\.)[ ]){1,3}?)"
+    rf"(?P<suffix>{_SUFFIX})(?![a-z])\.?(?: (?:n|s|e|w|ne|nw|se|sw|north|south|east|west)(?![a-z]))?(?: ?#? ?\d{{1,3}}(?= ?,))?"
+)
+_SUFFIX_HINT: Final = re.compile(rf" (?:{_SUFFIX})(?![a-z])")
+_NOT_STREET: Final = frozenset(
+    "mg ml mcg g kg lb lbs cm mm days day weeks week months month years year yr yrs hours hour hrs minutes minute times time x per a the of in "
+    "my to and or is was percent units unit tablets tablet pills pill stage grade type phase doses dose iu beats bpm am pm old people patients "
+    "other different more times on at for with every each inches inch feet miles steps ct mri scans scan cases children kids stents grams drops puffs "
+    "it that this we i they be but no not so points grams meals cups glasses out from ago".split()
+)
+_UNIT: Final = re.compile(
+    r"(?<![a-z])(?:apt|apartment|unit|suite|ste|flat|room|rm|floor|house|plot|door|h\.?|building|bldg|lot|block|p\.?\s?o\.? ?box|box)\.? ?(?:no\.? ?|number |#)? ?(?P<id>[a-z]?-?\d{1,5}[a-z]?(?:[/-]\d{1,4})?|[a-h]\d{0,3})(?![a-z0-9.%])"
+)
+_UNIT_HINTS: Final = (
+    "apt",
+    "apartment",
+    "unit",
+    "suite",
+    "ste ",
+    "flat",
+    "box",
+    "house",
+    "plot",
+    "door",
+    "bldg",
+    "lot",
+    "block",
+)
+_SURE_UNIT: Final = re.compile(
+    r"(?:apt|apartment|p\.?\s?o\.? ?box|flat (?:no)?|suite|house no|h\.? ?no|plot no|door no|plot)"
+)
+_POSTCODE: Final = re.compile(
+    rf"(?:(?<![A-Za-z])(?:{_STATES}|{_STATE_NAMES}),?\s\d{{5}}(?:-\d{{4}})?(?![\d-]))"
+    r"|(?<![A-Za-z0-9])(?:[A-PR-UWYZ][A-HK-Y]?\d[A-HJKMNPRV-Y\d]? \d[ABD-HJLNP-UW-Z]{2}|[ABCEGHJ-NPRSTVXY]\d[ABCEGHJ-NPRSTV-Z] \d[ABCEGHJ-NPRSTV-Z]\d)(?![A-Za-z0-9])"
+)
+_POSTCODE_LABEL: Final = re.compile(
+    r"(?<![a-z])(?:zip ?code|zip|postal ?code|post ?code|pin ?code|pincode|pin)(?: is| no\.?)?[\s:-]{1,3}(?P<code>\d{5}(?:-\d{4})?|\d{3} ?\d{3}|[a-z]{1,2}\d[a-z\d]? ?\d[a-z]{2})(?![a-z0-9])"
+)
+
+
+def _read_name(view: View, at: int, *, small: bool = False, known: bool = False) -> int:
+    """Where the name that begins at `at` ends, or `at` where none does.
+
+    Without `small` each word has a capital letter; with it the first may be written small, any word where `small`,
+    a listed name where `known`.
+    """
+    text, lower = view.text, view.lower
+    end, begin, count, whole = at, at, 0, 0
+    while count < 4:
+        match = _WORD.match(text, begin)
+        if match is not None:
+            word = lower[match.start() : match.end()].rstrip(".")
+            if _stops(word) or (len(word) == 1 and count == 0 and not _WORD.match(text, match.end() + 1)):
+                break
+            if known and not whole and len(word) > 1 and word not in _KNOWN and word not in GIVEN_WORDS_EN:
+                break
+        else:
+            match = _SMALL_WORD.match(lower, begin)
+            if match is None or not (small or known) or text[begin : begin + 1].isupper():
+                break
+            word = match.group()
+            plain = _POSSESSIVE.sub("", word)
+            first = count == 0
+            if plain not in _KNOWN and not (small and first and not known and len(word) > 1):
+                break
+            if _stops(plain) or plain in NOT_AFTER_TITLE_EN:
+                break
+        stop = match.end()
+        whole += len(word) > 1
+        spelled = text[match.start() : stop]
+        if cut := _POSSESSIVE.search(spelled):
+            if not lower.startswith(tuple(_AFTER_NAME), stop + 1):
+                end = match.start() + cut.start()
+            break
+        end = stop
+        count += 1
+        gap = _GAP.match(text, stop)
+        if gap is None:
+            break
+        begin = gap.end()
+    return end if whole else at
+
+
+def _stops(word: str) -> bool:
+    return word in NOT_NAMES_EN or word in _RELATIVES
+
+
+def _names_after(view: View) -> Candidates:
+    lower, text = view.lower, view.text
+    for match in _TITLE.finditer(lower):
+        title = match.group().strip(" .\t(").split(".")[0].split()[0]
+        at = match.end()
+        if not text[at : at + 1].isalpha() or match.end() == match.start() + len(title):
+            continue
+        if title not in _SURE_TITLES and not text[match.start()].isupper():
+            continue
+        if (
+            title == "dr"
+            and text[at].islower()
+            and _STREET_END.search(lower, max(0, match.start() - 24), match.start())
+        ):
+            continue
+        if title == "doctor" and text[at].islower():
+            continue
+        if title in ("np", "md", "pa", "sister", "nurse", "sir", "madam", "ms") and text[at].islower():
+            continue
+        dotted = "." in match.group() or title == "dr"
+        end = _read_name(view, at, small=dotted and title in ("dr", "mr", "mrs", "prof"), known=False)
+        if (
+            title in ("np", "md", "pa", "sister", "sir", "madam", "nurse", "rev", "pastor")
+            and end > at
+            and lower[at:end].split()[0] not in _KNOWN
+        ):
+            continue
+        if (
+            title == "ms"
+            and end > at
+            and text[match.start() : match.start() + 2] == "MS"
+            and lower[at:end].split()[0] not in _KNOWN
+        ):
+            continue
+        yield IdentifierKind.NAME, at, end
+    for match in _GLUED_TITLE.finditer(text):
+        yield IdentifierKind.NAME, match.end(), _read_name(view, match.end())
+    if "name" in lower or ":" in text or "：" in text:
+        for match in _MY_NAME.finditer(lower):
+            plain = match.group().startswith(
+                ("name", "full", "first", "good", "real", "last", "sur", "nick", "maiden")
+            )
+            mine = plain and lower[max(0, match.start() - 3) : match.start()].strip() in (
+                "my",
+                "her",
+                "his",
+                "is",
+                "",
+            )
+            free = (
+                plain
+                and mine
+                and ":" not in match.group()
+                and "=" not in match.group()
+                and "-" not in match.group()
+            )
+            at = match.end()
+            end = _read_name(view, at, small=free)
+            if end == at:
+                end = _read_name(view, at, known=True)
+            yield IdentifierKind.NAME, at, end
+
+
+_STREET_END: Final = re.compile(r"\d{1,5} [a-z ]{2,18} $")
+
+
+def _introductions(view: View) -> Candidates:
+    lower, text = view.lower, view.text
+    for match in _I_AM.finditer(lower):
+        at, phrase = match.end(), match.group().strip()
+        char = text[at : at + 1]
+        if not char.isalpha():
+            continue
+        if char.isupper():
+            end = _read_name(view, at)
+            if end == at:
+                continue
+            words = lower[at:end].replace(".", " ").split()
+            known = words[0] in _KNOWN or (
+                phrase in _INTRODUCING and words[0] in GIVEN_WORDS_EN and text[at + 1 : at + 2].islower()
+            )
+            if phrase in _NAMING and phrase != "called":
+                known = known or (text[at + 1 : at + 2].islower() and text[end : end + 2] not in ("'s",))
+            if known and (phrase in _INTRODUCING or phrase in _NAMING or len(words) > 1 or words[0] in GIVEN_EN):
+                yield IdentifierKind.NAME, at, end
+            elif phrase in _INTRODUCING and text[at + 1 : at + 2].islower() and _AFTER_I_AM.match(lower, end):
+                yield IdentifierKind.NAME, at, end
+        elif phrase in _INTRODUCING or phrase in _NAMING:
+            yield IdentifierKind.NAME, at, _read_name(view, at, known=True)
+    for match in _WHOSE.finditer(lower):
+        if match.group("who") in _RELATIVES:
+            at = match.end()
+            if text[at : at + 1].isupper() and text[at + 1 : at + 2].islower():
+                end = _read_name(view, at)
+                sure = match.group().startswith(("my", "our", "his", "her", "their", "your"))
+                words = lower[at:end].split()
+                if end > at and (
+                    words[0] in _KNOWN or words[0] in GIVEN_WORDS_EN or (sure and _follows(lower, end))
+                ):
+                    yield IdentifierKind.NAME, at, end
+            else:
+                yield IdentifierKind.NAME, at, _read_name(view, at, known=True)
+
+
+_AFTER_RELATIVE: Final = re.compile(
+    r"[\s,]{1,2}(?:is|was|has|had|who|and|\d|aged?|will|got|started|takes|says|needs|just|also|does|did|can|keeps|\()|[.!?]|'s\b|$|,"
+)
+
+
+def _follows(lower: str, end: int) -> bool:
+    return bool(_AFTER_RELATIVE.match(lower, end))
+
+
+def _signatures(view: View) -> Candidates:
+    lower, text = view.lower, view.text
+    for match in _SIGN_OFF.finditer(lower):
+        at = match.end()
+        newline = "\n" in match.group()
+        title = re.compile(r"(?:dr|prof|mr|mrs|ms|miss)\.? ?").match(lower, at)
+        if title and not text[title.end() : title.end() + 1].islower():
+            at = title.end()
+        word = re.match(r"[a-z]+", match.group())
+        known = not text[at : at + 1].isupper() or not (
+            newline
+            or (word and word.group() in _SMALL_SIGNERS)
+            or match.group().startswith(("thank", "best", "xx"))
+        )
+        end = _read_name(view, at, known=known)
+        if end > at and _END.match(text, end):
+            yield IdentifierKind.NAME, at, end
+    for match in _DASHED.finditer(lower):
+        at = match.end()
+        end = _read_name(view, at, known=not text[at].isupper())
+        if (
+            end > at
+            and _END.match(text, end)
+            and (lower[at:end].split()[0].strip(".") in _KNOWN or end >= len(text.rstrip()) - 2)
+        ):
+            yield IdentifierKind.NAME, at, end
+    for match in _GREETING.finditer(lower):
+        at = match.end()
+        begun = lower[max(0, match.start() - 2) : match.start()].strip()
+        if text[at : at + 1].isupper():
+            end = _read_name(view, at)
+            if end == at or not _AFTER_GREETING.match(lower, end):
+                continue
+            first = lower[at:end].split()[0].strip(".")
+            if (
+                first in _KNOWN
+                or first in GIVEN_WORDS_EN
+                or (
+                    not match.group().startswith("thank")
+                    and begun in ("", ".", "!", "?")
+                    and text[at + 1].islower()
+                )
+            ):
+                yield IdentifierKind.NAME, at, end
+        else:
+            end = _read_name(view, at, known=True)
+            if end > at and _AFTER_GREETING.match(lower, end):
+                yield IdentifierKind.NAME, at, end
+    if " here" in lower:
+        for match in _HERE.finditer(lower):
+            if match.group("who") in GIVEN_EN:
+                yield IdentifierKind.NAME, *match.span("who")
+
+
+def _pairs(view: View) -> Candidates:
+    """A given name and a surname, both listed, both with a capital letter."""
+    for match in _PAIR.finditer(view.text):
+        if match.group().lower() in GIVEN_EN:
+            end = _read_name(view, match.start())
+            words = view.lower[match.start() : end].split()
+            last = words[-1] if words else ""
+            after = view.lower[end : end + 14].lstrip("'s ").split(" ")[0]
+            if len(words) > 1 and last in SURNAMES_EN and after not in _AFTER_NAME:
+                yield IdentifierKind.NAME, match.start(), end
+
+
+def english_names(view: View) -> Candidates:
+    """Names after titles, introductions, greetings and relatives, signatures, and given name with surname."""
+    yield from _names_after(view)
+    yield from _introductions(view)
+    yield from _signatures(view)
+    yield from _pairs(view)
+
+
+def _facilities(view: View) -> Candidates:
+    text, lower = view.text, view.lower
+    for match in _FACILITY.finditer(lower):
+        if not text[match.start()].isupper():
+            continue
+        before = _BEFORE_FACILITY.search(text, max(0, match.start() - 60), match.start())
+        if before is None:
+            continue
+        words = before.group().split()
+        start = before.start()
+        while words and words[0].lower() in _GENERIC_FACILITY:
+            start = text.index(words[0], start) + len(words[0]) + 1
+            words = words[1:]
+        if any(
+            w.lower().strip(".") not in _GENERIC_FACILITY and w.lower() not in NOT_NAMES_EN for w in words
+        ) and not _SOURCE_BEFORE.search(lower, max(0, start - 24), start):
+            yield IdentifierKind.PLACE, start, match.end()
+
+
+def _towns(view: View) -> Candidates:
+    text, lower = view.text, view.lower
+    for match in _CAPITAL.finditer(text):
+        for city in _CITY_WORDS.get(match.group(), _CITY_WORDS.get(match.group().rstrip("."), ())):
+            end = match.start() + len(city)
+            if (
+                text.startswith(city, match.start())
+                and not text[end : end + 1].isalpha()
+                and not _NOT_CITY_AFTER.match(lower, end)
+            ):
+                yield IdentifierKind.PLACE, match.start(), end
+    for match in _TOWN.finditer(text):
+        if match.group("town").split()[0].lower() not in NOT_NAMES_EN:
+            kind = IdentifierKind.ADDRESS if match.group()[-1].isdigit() else IdentifierKind.PLACE
+            yield kind, match.start(), match.end() if kind is IdentifierKind.ADDRESS else match.end("town")
+    for match in _SMALL_CITY.finditer(lower):
+        words = match.group("city").split()
+        for count in (2, 1):
+            name = " ".join(words[:count])
+            if len(words) >= count and name in _SMALL_CITIES:
+                yield IdentifierKind.PLACE, match.start("city"), match.start("city") + len(name)
+                break
+
+
+def _streets(view: View) -> Candidates:
+    text, lower = view.text, view.lower
+    found = False
+    if _SUFFIX_HINT.search(lower):
+        for match in _STREET.finditer(lower):
+            words = match.group("name").split()
+            if any(w in _NOT_STREET for w in words):
+                continue
+            capital = text[match.start("name")].isupper() or words[0][0].isdigit()
+            sure = match.group("suffix") in _SURE_SUFFIX
+            follows = re.match(
+                r"\s?[,#]|\s(?:apt|unit|suite|ste|in\s|near|and\b|zip)|\s?$|[.\n]",
+                lower[match.end() : match.end() + 8],
+            )
+            if (
+                sure
+                or (capital and (text[match.start("suffix")].isupper() or follows))
+                or (match.group("suffix") == "st" and len(match.group("no")) > 1 and follows)
+            ):
+                found = True
+                yield IdentifierKind.ADDRESS, *match.span()
+    if any(map(lower.__contains__, _UNIT_HINTS)):
+        for match in _UNIT.finditer(lower):
+            if _SURE_UNIT.match(match.group()) or (
+                found and not match.group().startswith(("lot", "block", "box", "door", "h"))
+            ):
+                yield IdentifierKind.ADDRESS, *match.span()
+    for match in _POSTCODE.finditer(text):
+        yield IdentifierKind.ADDRESS, *match.span()
+    if "zip" in lower or "code" in lower or "pin" in lower:
+        for match in _POSTCODE_LABEL.finditer(lower):
+            yield IdentifierKind.ADDRESS, *match.span("code")
+
+
+def english_places(view: View) -> Candidates:
+    """Hospitals with a name, towns, streets with a number, flats and postcodes."""
+    if any(map(view.text.__contains__, _FACILITY_HINTS)):
+        yield from _facilities(view)
+    yield from _towns(view)
+    if any(map(str.isdigit, view.text)):
+        yield from _streets(view)

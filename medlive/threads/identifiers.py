@@ -1,0 +1,93 @@
+"""What an identifier is, and the text as the rules read it: plain digits and letters, nothing invisible."""
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterator
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+
+class IdentifierKind(StrEnum):
+    """What an identifier is; the value is the word that stands in for it in redacted text."""
+
+    NAME = "name"
+    PHONE = "phone"
+    EMAIL = "email"
+    URL = "url"
+    HANDLE = "handle"
+    ID_NUMBER = "id number"
+    DATE_OF_BIRTH = "date of birth"
+    PLACE = "place"
+    """A town, a district or a named hospital: finer than a province, coarser than a door."""
+    ADDRESS = "address"
+    """A street and number, a housing estate, a village, a postcode."""
+    RECORD_NUMBER = "record number"
+    MESSENGER = "wechat/qq"
+
+
+class Identifier(NamedTuple):
+    """A stretch of text that names a person or a place: `text == source[start:end]`."""
+
+    kind: IdentifierKind
+    start: int
+    end: int
+    text: str
+
+
+Candidate = tuple[IdentifierKind, int, int]
+"""Kind, start and end in a `View`."""
+Candidates = Iterator[Candidate]
+
+_INVISIBLE: Final = re.compile(
+    r"[\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f\u00ad\u034f\u061c\u115f\u1160\u180b-\u180e\u200b-\u200f\u202a-\u202e"
+    r"\u2060-\u206f\u20e3\u3164\ufe00-\ufe0f\ufeff\ufff9-\ufffb\ud800-\udfff]"
+)
+_WIDE: Final = "".join(map(chr, [*range(0xFF10, 0xFF1A), *range(0xFF21, 0xFF3B), *range(0xFF41, 0xFF5B)]))
+_DIGIT_ROWS: Final = (0x660, 0x6F0, 0x966, 0x9E6, 0xE50, *range(0x1D7CE, 0x1D7FF, 10))
+"""Where the digits of other scripts and of mathematics begin."""
+_FOLDED: Final = {
+    **{c: chr(ord(c) - 0xFEE0) for c in _WIDE + "＠．－＋＿＃（）／"},
+    **{chr(row + n): str(n) for row in _DIGIT_ROWS for n in range(10)},
+    **dict(
+        zip(
+            "‘’ʼ′‐‑‒–−﹣аеорсхуіјѕАЕОРСХВМТКН\u00a0\u2007\u202f\u3000",
+            "''''------aeopcxyijsAEOPCXBMTKH    ",
+            strict=True,
+        )
+    ),
+}
+_FOLD: Final = re.compile(f"[{''.join(map(re.escape, _FOLDED))}]")
+_CIRCLED: Final = re.compile("[⓪①②③④⑤⑥⑦⑧⑨]{7,}")
+_CIRCLED_DIGITS: Final = str.maketrans("⓪①②③④⑤⑥⑦⑧⑨", "0123456789")
+
+
+class View:
+    """A text as the rules read it: `text` folded to plain digits, letters and dashes, `lower` in small letters.
+
+    Both have the same length. `raw(at)` is where the character `at` of them stands in the original.
+    """
+
+    __slots__ = ("_removed", "ascii", "lower", "text")
+
+    def __init__(self, original: str) -> None:
+        text = original
+        self._removed: list[int] = []
+        if _INVISIBLE.search(text):
+            self._removed = [m.start() - before for before, m in enumerate(_INVISIBLE.finditer(text))]
+            text = _INVISIBLE.sub("", text)
+        self.ascii = text.isascii()
+        if not self.ascii:
+            text = _FOLD.sub(lambda m: _FOLDED[m.group()], text)
+            text = _CIRCLED.sub(lambda m: m.group().translate(_CIRCLED_DIGITS), text)
+        self.text = text
+        lower = text.lower()
+        # "İ" has two characters in small letters: such a text keeps its own.
+        self.lower = lower if len(lower) == len(text) else "".join(c.lower()[:1] for c in text)
+
+    def raw(self, at: int) -> int:
+        """The offset in the original of the character at `at`."""
+        return at + bisect_right(self._removed, at) if self._removed else at
+
+    def span(self, start: int, end: int) -> tuple[int, int]:
+        """The span of the original that begins and ends with these characters."""
+        return self.raw(start), self.raw(end - 1) + 1
