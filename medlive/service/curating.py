@@ -89,11 +89,15 @@ async def curate_queued(
     *,
     tick: Callable[[int], None] = lambda _: None,
     on_wait: Callable[[int], None] = lambda _: None,
+    grace_s: float | None = None,
 ) -> Curated:
-    """Run the queue until it is empty, several threads at once; what happened."""
+    """Run the queue until it is empty, several threads at once; what happened.
+
+    `grace_s`: how long what has begun may take when the call is cancelled; None: as long as it needs.
+    """
     done = Curated()
     work = curation_work(database, pipeline, settings, done, tick=tick)
-    await run_until_drained(app, work, concurrency=settings.curation.concurrency, on_wait=on_wait)
+    await run_until_drained(app, work, concurrency=settings.curation.concurrency, on_wait=on_wait, grace_s=grace_s)
     return done
 
 

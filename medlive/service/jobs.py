@@ -84,15 +84,18 @@ async def run_until_drained(
     *,
     concurrency: int,
     on_wait: Callable[[int], None] = lambda _: None,
+    grace_s: float | None = None,
 ) -> None:
     """Run jobs in this process until the queue is empty, taking over those of workers that died.
 
-    `on_wait` is told how many jobs other live workers still hold. Raises DatabaseUnavailable.
+    `on_wait` is told how many jobs other live workers still hold. When the call is cancelled, jobs that have begun
+    are finished first; with `grace_s` they have so many seconds, and are then broken off. Raises
+    DatabaseUnavailable.
     """
     try:
         while True:
             await _take_over(app)
-            await _run(app, work, concurrency, wait=False)
+            await _run(app, work, concurrency, wait=False, grace_s=grace_s)
             waiting = await _jobs(app, Status.DOING)
             if not waiting and not await _jobs(app, Status.TODO):
                 return
@@ -124,7 +127,9 @@ async def run_until_stopped(app: procrastinate.App, work: Work, *, concurrency: 
         await asyncio.gather(worker, *others, return_exceptions=True)
 
 
-async def _run(app: procrastinate.App, work: Work, concurrency: int, *, wait: bool) -> None:
+async def _run(
+    app: procrastinate.App, work: Work, concurrency: int, *, wait: bool, grace_s: float | None = None
+) -> None:
     await app.run_worker_async(
         queues=[QUEUE],
         concurrency=concurrency,
@@ -134,6 +139,7 @@ async def _run(app: procrastinate.App, work: Work, concurrency: int, *, wait: bo
         delete_jobs="successful",
         update_heartbeat_interval=HEARTBEAT_S,
         stalled_worker_timeout=STALLED_AFTER_S,
+        shutdown_graceful_timeout=grace_s,
         additional_context={"work": work},
     )
 

@@ -1,79 +1,41 @@
-"""The weekly steps and when each is due: harvest every source, filter and queue, freeze.
+"""The scheduler: APScheduler says when a step is due, the stored rows say whether it is to be done.
 
-What was done is read from the database, so that a restart repeats nothing and a time that was missed is caught
-up. One scheduler at a time works, held by an advisory lock.
+Each step is one persisted job, which does nothing but announce the step. An announced step is taken in its lane:
+one for each source's harvest, so that a slow community delays no other, and one for the steps that follow each
+other. A lane looks at the rows before each step, so an announcement too many changes nothing. One scheduler at a
+time works, held by an advisory lock.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+import logging
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from datetime import UTC, datetime, timedelta
-from enum import StrEnum
-from functools import partial
-from typing import Any
 
+from apscheduler.events import EVENT_JOB_EXECUTED  # type: ignore[import-untyped]
+from apscheduler.schedulers.asyncio import AsyncIOScheduler  # type: ignore[import-untyped]
+from apscheduler.triggers.cron import CronTrigger  # type: ignore[import-untyped]
 from sqlalchemy import exc, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from medlive.clock import iso_week, now
+from medlive.clock import now
 from medlive.config import Settings, WeeklyTime
-from medlive.db.harvests import harvest_outcomes, list_sources
-from medlive.db.runs import finish_run, latest_runs, start_run
-from medlive.db.session import Database
-from medlive.db.snapshots import find_snapshot
-from medlive.db.tables import RunOutcome, SnapshotState
-from medlive.errors import CheckFailed, DatabaseUnavailable, MedliveError
-from medlive.service.curating import queue_failed, queue_untried
+from medlive.db.session import Database, is_unavailable, unavailable
+from medlive.db.steps import open_job_store
+from medlive.errors import CheckFailed, DatabaseUnavailable
 from medlive.service.database import open_database
-from medlive.service.filtering import filter_pending
-from medlive.service.freezing import freeze
-from medlive.service.harvesting import chosen, fetch_settings, harvest_source
-from medlive.service.jobs import open_app
-from medlive.service.wiring import build_filters, build_pipeline
+from medlive.service.steps import RETRY_AFTER, Standing, StepState, in_order
+from medlive.service.weekly import State, Taken, read_states, step_times, take
 
-WAKE_S = 60.0
-RETRY_AFTER = timedelta(hours=1)
-"""How long a step that failed waits, unless a person asks with `--once`."""
+WAKE_S = 5.0
+"""How often a scheduler looks whether it holds the lock, and one that waits whether it can have it."""
+LOOK_AGAIN = timedelta(minutes=10)
+"""When a step that was due and could not be taken is looked at again."""
 _LOCK = 0x6D65644C  # "medL": one number for every scheduler of this database
-_WEEKDAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+_FOLLOWING = "following"
+"""The lane of every step that is no harvest."""
 
 Say = Callable[[str], None]
-Work = Callable[[], Awaitable[Mapping[str, Any]]]
-
-
-class State(StrEnum):
-    """What became of a step."""
-
-    DONE = "done"
-    FAILED = "failed"
-    SKIPPED = "skipped"
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One thing a week needs: `command` is its name in `pipeline_runs`."""
-
-    command: str
-    iso_week: str
-    work: Work
-
-
-@dataclass(frozen=True, slots=True)
-class Taken:
-    """A step that was taken, or that was due and could not be."""
-
-    command: str
-    iso_week: str
-    state: State
-    detail: str
-
-
-def due_at(week_of: datetime, time: WeeklyTime) -> datetime:
-    """The moment of a weekly time in the ISO week that `week_of` lies in."""
-    day = week_of.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-    monday = day - timedelta(days=day.weekday())
-    return monday + timedelta(days=_WEEKDAYS.index(time.weekday), hours=time.hour)
 
 
 async def run_scheduler(
@@ -88,13 +50,11 @@ async def run_scheduler(
     """Take each step when it is due until `stop` is set, or with `once` take what is due now; what was taken.
 
     A step under way when `stop` comes is broken off; its row stays "running" and the next scheduler begins it
-    again. Raises CheckFailed with `once` while another scheduler works, and DatabaseUnavailable.
+    again. Raises CheckFailed with `once` while another scheduler works, ConfigError, and DatabaseUnavailable.
     """
-    taken: list[Taken] = []
     async with open_database(settings) as database, _lock_connection(database) as connection:
-        working = asyncio.create_task(
-            _work(database, settings, connection, taken, say, once=once, clock=clock, wake_s=wake_s)
-        )
+        runner = _Runner(database, settings, say, clock, again=once)
+        working = asyncio.create_task(_work(runner, connection, once=once, wake_s=wake_s))
         stopping = asyncio.create_task(stop.wait())
         try:
             await asyncio.wait([working, stopping], return_when=asyncio.FIRST_COMPLETED)
@@ -104,150 +64,205 @@ async def run_scheduler(
             working.cancel()
             stopping.cancel()
             await asyncio.gather(working, stopping, return_exceptions=True)
-    return taken
+        return runner.taken
 
 
-async def _work(
-    database: Database,
-    settings: Settings,
-    connection: AsyncConnection,
-    taken: list[Taken],
-    say: Say,
-    *,
-    once: bool,
-    clock: Callable[[], datetime],
-    wake_s: float,
-) -> None:
-    said: set[str] = set()
+async def list_steps(settings: Settings, *, clock: Callable[[], datetime] = now) -> list[StepState]:
+    """How every step stands, and when it is due; nothing is done. Raises ConfigError and DatabaseUnavailable."""
+    async with open_database(settings) as database:
+        return await read_states(database, settings, clock())
+
+
+async def is_active(database: Database) -> bool:
+    """Whether a scheduler works on this database."""
+    query = text(
+        "SELECT count(*) FROM pg_locks l JOIN pg_database d ON d.oid = l.database WHERE datname = current_database() "
+        "AND locktype = 'advisory' AND classid = 0 AND objid = :key AND objsubid = 1 AND granted"
+    )
+    async with database.begin() as session:
+        return bool(await session.scalar(query, {"key": _LOCK}))
+
+
+async def announce() -> None:
+    """What a job does: its end is the announcement, which the scheduler of this process listens to."""
+
+
+async def _work(runner: "_Runner", connection: AsyncConnection, *, once: bool, wake_s: float) -> None:
     while not await _ask(connection, "SELECT pg_try_advisory_lock(:key)"):
         if once:
             raise CheckFailed("another scheduler is active", hint="it takes the steps when they are due")
-        _say_once("another scheduler is active; waiting for its place", said, say)
+        runner.say_once("another scheduler is active; waiting for its place")
         await asyncio.sleep(wake_s)
-    while True:
-        # Whoever lost the connection lost the lock with it, and must not go on beside another.
-        if not await _ask(connection, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND "
-                                      "objid = :key AND pid = pg_backend_pid()"):  # fmt: skip
-            raise DatabaseUnavailable("the scheduler's lock was lost")
-        steps, skipped = await _due(database, settings, clock(), again=once)
-        for skip in skipped:
-            if _say_once(f"{skip.iso_week} {skip.command}: {skip.detail}", said, say):
-                taken.append(skip)
-        for step in steps:
-            taken.append(await _take(database, step))
-            say(f"{step.iso_week} {step.command}: {taken[-1].state.value}: {taken[-1].detail}")
-        if once:
-            return
-        await asyncio.sleep(wake_s)
+    if once:
+        await runner.take_due(lambda step: True)
+        return
+    states = await read_states(runner.database, runner.settings, runner.clock())
+    async with _clock_running(runner, states):
+        while True:
+            # Whoever lost the connection lost the lock with it, and must not go on beside another.
+            if not await _ask(connection, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND "
+                                          "objid = :key AND pid = pg_backend_pid()"):  # fmt: skip
+                raise DatabaseUnavailable("the scheduler's lock was lost")
+            await runner.watch(wake_s)
 
 
-def _say_once(told: str, said: set[str], say: Say) -> bool:
-    if told in said:
-        return False
-    said.add(told)
-    say(told)
-    return True
+class _Runner:
+    """Takes announced steps, each lane's one after another."""
+
+    def __init__(
+        self, database: Database, settings: Settings, say: Say, clock: Callable[[], datetime], *, again: bool
+    ) -> None:
+        self.database = database
+        self.settings = settings
+        self.clock = clock
+        self.taken: list[Taken] = []
+        self.on_open: Callable[[StepState], None] = lambda _: None
+        """Told of each step that a lane leaves undone."""
+        self._say = say
+        self._again = again
+        self._said: set[str] = set()
+        self._lanes: dict[str, asyncio.Task[None]] = {}
+        self._announced: set[str] = set()
+
+    def say_once(self, told: str) -> bool:
+        """Whether this was not said before."""
+        if told in self._said:
+            return False
+        self._said.add(told)
+        self._say(told)
+        return True
+
+    def announce(self, step: str) -> None:
+        """Take a step in its lane as soon as that is free; what is announced twice meanwhile is looked at once."""
+        lane = step if step.startswith("harvest:") else _FOLLOWING
+        self._announced.add(lane)
+        if lane not in self._lanes:
+            self._lanes[lane] = asyncio.create_task(self._run_lane(lane))
+
+    async def watch(self, seconds: float) -> None:
+        """Wait so long, or until a lane breaks. Raises what it raised."""
+        if self._lanes:
+            await asyncio.wait(self._lanes.values(), timeout=seconds, return_when=asyncio.FIRST_EXCEPTION)
+            await asyncio.sleep(0)
+        else:
+            await asyncio.sleep(seconds)
+        for lane, task in list(self._lanes.items()):
+            if task.done():
+                del self._lanes[lane]
+                await task
+
+    async def stop(self) -> None:
+        """Break off what is under way."""
+        for task in self._lanes.values():
+            task.cancel()
+        await asyncio.gather(*self._lanes.values(), return_exceptions=True)
+
+    async def take_due(self, mine: Callable[[StepState], bool]) -> tuple[list[Taken], list[StepState]]:
+        """Take what is due of these steps, looking anew before each; those taken, and those left undone."""
+        tried: set[tuple[str, str]] = set()
+        took: list[Taken] = []
+        while True:
+            harvesting = any(lane != _FOLLOWING for lane in self._lanes)
+            states = [
+                state
+                for state in await read_states(
+                    self.database, self.settings, self.clock(), again=self._again, harvesting=harvesting
+                )
+                if mine(state)
+            ]
+            for state in states:
+                if state.standing is Standing.BLOCKED:
+                    skipped = Taken(state.command, state.week, State.SKIPPED, state.why or "")
+                    if self.say_once(f"{skipped.iso_week} {skipped.command}: {skipped.detail}"):
+                        self.taken.append(skipped)
+            due = [s for s in in_order(states) if (s.name, s.week) not in tried]
+            if not due:
+                return took, [s for s in states if s.standing is not Standing.DONE]
+            tried.add((due[0].name, due[0].week))
+            done = await take(self.database, self.settings, due[0])
+            took.append(done)
+            self.taken.append(done)
+            self._say(f"{done.iso_week} {done.command}: {done.state.value}: {done.detail}")
+
+    async def _run_lane(self, lane: str) -> None:
+        while lane in self._announced:
+            self._announced.discard(lane)
+            took, left = await self.take_due(lambda step: (step.name if step.source else _FOLLOWING) == lane)
+            for state in left:
+                self.on_open(state)
+            if lane != _FOLLOWING and took:
+                # What it brought late is queued, and a freeze that waited for it goes on.
+                self.announce("queue")
+        del self._lanes[lane]
 
 
-async def _due(
-    database: Database, settings: Settings, moment: datetime, *, again: bool
-) -> tuple[list[Step], list[Taken]]:
-    """The steps that are due and not done, in their order, and those that are due and cannot be taken."""
-    week, before = iso_week(moment), iso_week(moment - timedelta(days=7))
-    async with database.begin() as session:
-        runs, earlier = await latest_runs(session, week), await latest_runs(session, before)
-        harvests = await harvest_outcomes(session, week)
-        begun_before = bool(earlier or await harvest_outcomes(session, before))
-        quarantined = {s.name: s.quarantine_reason for s in await list_sources(session) if s.quarantine_reason}
-        frozen = {}
-        for version in (before, week):
-            found = await find_snapshot(session, version)
-            frozen[version] = found is not None and found.state is SnapshotState.FROZEN
+@asynccontextmanager
+async def _clock_running(runner: _Runner, states: Sequence[StepState]) -> AsyncIterator[None]:
+    """APScheduler at work on the stored jobs, brought to the configuration and the rows; lanes end with it."""
+    # What it logs is said here where a person can do something about it.
+    logging.getLogger("apscheduler").setLevel(logging.CRITICAL)
+    store = open_job_store(runner.database)
+    clock = AsyncIOScheduler(
+        timezone=UTC,
+        jobstores={"default": store},
+        job_defaults={"coalesce": True, "misfire_grace_time": None, "max_instances": 1},
+    )
 
-    def waits(command: str, of_week: Mapping[str, tuple[RunOutcome, datetime | None]]) -> bool:
-        outcome, end = of_week.get(command, (None, None))
-        return not again and outcome is RunOutcome.FAILED and end is not None and moment < end + RETRY_AFTER
+    def look_again(state: StepState) -> None:
+        wait = LOOK_AGAIN if state.standing is Standing.BLOCKED else RETRY_AFTER
+        with _as_unavailable(runner.database):
+            _bring_forward(clock, state, state.retry_at or now() + wait)
 
-    steps: list[Step] = []
-    skipped: list[Taken] = []
-    times = settings.schedule
-    # The week before, when this instance had begun it and was away at its end.
-    if begun_before and not frozen[before] and not frozen[week] and not waits("scheduler freeze", earlier):
-        steps.append(Step("scheduler freeze", before, partial(_freeze, database, settings, before)))
-    if moment >= due_at(moment, times.harvest):
-        fetching = fetch_settings(settings)
-        for source, overrides in chosen(settings, []).items():
-            command = f"scheduler harvest {source}"
-            if harvests.get(source) is RunOutcome.DONE or waits(command, runs):
-                continue
-            why = f"quarantined: {quarantined[source]}" if source in quarantined else None
-            if fetching.contact is None and not fetching.allow_loopback:
-                why = "a harvest needs a contact address: set MEDLIVE_HARVEST__CONTACT=you@example.org"
-            if why is not None:
-                skipped.append(Taken(command, week, State.SKIPPED, why))
-                continue
-            steps.append(Step(command, week, partial(_harvest, database, settings, source, overrides)))
-    # What a harvest brings late is queued after it.
-    queued = _done("scheduler queue", runs) and not any(s.command.startswith("scheduler harvest") for s in steps)
-    if moment >= due_at(moment, times.queue) and not queued and not waits("scheduler queue", runs):
-        steps.append(Step("scheduler queue", week, partial(_queue, database, settings)))
-    if moment >= due_at(moment, times.freeze) and not frozen[week] and not waits("scheduler freeze", runs):
-        steps.append(Step("scheduler freeze", week, partial(_freeze, database, settings, week)))
-    return steps, skipped
-
-
-def _done(command: str, runs: Mapping[str, tuple[RunOutcome, datetime | None]]) -> bool:
-    return command in runs and runs[command][0] is RunOutcome.DONE
-
-
-async def _take(database: Database, step: Step) -> Taken:
-    """Take a step under a row of its own; what goes wrong is in the row and is told, and the next step follows."""
-    async with database.begin() as session:
-        run = await start_run(session, step.command, {}, iso_week=step.iso_week)
-    counts: Mapping[str, Any] = {}
-    problem: str | None = None
+    runner.on_open = look_again
+    clock.add_listener(lambda event: runner.announce(event.job_id), EVENT_JOB_EXECUTED)
     try:
-        counts = await step.work()
-    except DatabaseUnavailable:
-        raise
-    except MedliveError as error:
-        problem = error.message
-    except Exception as error:
-        problem = f"a fault of medlive itself: {type(error).__name__}: {error}"
-    if problem is not None:
-        counts = {"problem": problem}
-    async with database.begin() as session:
-        await finish_run(session, run, counts, failed=problem is not None)
-    told = problem or ", ".join(f"{key} {value}" for key, value in counts.items()) or "nothing new"
-    return Taken(step.command, step.iso_week, State.DONE if problem is None else State.FAILED, told)
-
-
-async def _harvest(
-    database: Database, settings: Settings, source: str, overrides: Mapping[str, Any]
-) -> Mapping[str, Any]:
-    done = await harvest_source(database, settings, source, overrides)
-    if done.failed or done.quarantined:
-        raise CheckFailed(done.failed or f"quarantined: {done.quarantined}")
-    return dict(done.counts)
-
-
-async def _queue(database: Database, settings: Settings) -> Mapping[str, Any]:
-    chain = build_filters(settings)
-    pipeline = build_pipeline(settings, database)
-    try:
-        async with open_app(database).open_async() as app:
-            filtered = await filter_pending(database, app, chain)
-            attempts = settings.curation.max_attempts
-            failed = await queue_failed(database, app, pipeline, max_attempts=attempts)
-            lost = await queue_untried(database, app, chain.digest, None)
+        with _as_unavailable(runner.database):
+            clock.start(paused=True)
+            arrange(clock, step_times(runner.settings), states)
+            clock.resume()
+        yield
     finally:
-        await pipeline.aclose()
-    return {"passed": filtered.passed, "rejected": filtered.rejected, "queued_again": failed + lost}
+        if clock.running:
+            clock.shutdown(wait=False)
+            await asyncio.sleep(0)  # it ends in the loop's next round
+        store.engine.dispose()
+        await runner.stop()
 
 
-async def _freeze(database: Database, settings: Settings, week: str) -> Mapping[str, Any]:
-    done = await freeze(database, settings, week)
-    return {"cases": done.cases, "criteria": done.criteria, "kept_out": len(done.kept_out)}
+def arrange(clock: AsyncIOScheduler, times: Mapping[str, WeeklyTime], states: Sequence[StepState]) -> None:
+    """Give each step its job and no other, at its configured time; what is open by the rows is due at once.
+
+    A job that is there with the same time keeps its next run, so that one that was missed is caught up.
+    """
+    there = {job.id: job for job in clock.get_jobs()}  # what cannot be read is removed by this
+    for name in there.keys() - times.keys():
+        clock.remove_job(name)
+    for name, time in times.items():
+        trigger = CronTrigger(day_of_week=time.weekday, hour=time.hour, minute=time.minute, timezone=UTC)
+        if name not in there:
+            clock.add_job(announce, trigger, id=name, name=name, replace_existing=True)
+        elif str(there[name].trigger) != str(trigger):
+            clock.reschedule_job(name, trigger=trigger)
+    for state in states:
+        if state.standing is not Standing.DONE:
+            _bring_forward(clock, state, state.retry_at or now())
+
+
+def _bring_forward(clock: AsyncIOScheduler, state: StepState, moment: datetime) -> None:
+    job = clock.get_job(state.name)
+    if job is not None and job.next_run_time > moment:
+        clock.modify_job(state.name, next_run_time=moment)
+
+
+@contextmanager
+def _as_unavailable(database: Database) -> Iterator[None]:
+    """APScheduler's store lets SQLAlchemy's errors through."""
+    try:
+        yield
+    except exc.DBAPIError as error:
+        if is_unavailable(error):
+            raise unavailable(database.engine.url, error) from error
+        raise
 
 
 @asynccontextmanager

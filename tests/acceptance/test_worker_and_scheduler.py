@@ -63,10 +63,12 @@ def test_workers_take_what_the_scheduler_queues_and_end_when_told(new_instance: 
 def test_a_worker_takes_over_from_one_that_was_killed(new_instance: NewInstance) -> None:
     instance = new_instance()
     _import(instance, 3)
-    asyncio.run(_take(_settings(instance), MONDAY + timedelta(days=1, hours=3)))
-    # What a worker that was killed leaves: a job under way, its worker's heartbeat long ago.
     with psycopg.connect(str(instance.url).replace("+psycopg", ""), autocommit=True) as connection:
-        connection.execute("INSERT INTO procrastinate_workers (last_heartbeat) VALUES (now() - interval '1 hour')")
+        # While a worker lives, the scheduler leaves to it what it queues.
+        connection.execute("INSERT INTO procrastinate_workers (last_heartbeat) VALUES (now() + interval '1 hour')")
+        asyncio.run(_take(_settings(instance), MONDAY + timedelta(days=1, hours=3)))
+        # What a worker that was killed leaves: a job under way, its heartbeat long ago.
+        connection.execute("UPDATE procrastinate_workers SET last_heartbeat = now() - interval '1 hour'")
         connection.execute(
             "UPDATE procrastinate_jobs SET status = 'doing', "
             "worker_id = (SELECT max(id) FROM procrastinate_workers)"
@@ -82,15 +84,17 @@ async def test_each_step_is_taken_once_and_what_was_missed_is_caught_up(new_inst
     await asyncio.to_thread(_import, instance, 4)
     settings = _settings(instance)
     sources = ("icliniq", "sdn", "dxy", "medlive")
-    assert await _take(settings, MONDAY + timedelta(hours=2, minutes=59)) == []
-    # No contact address: skipped and said, no crash.
-    assert await _take(settings, MONDAY + timedelta(hours=3)) == [
+    assert await _take(settings, MONDAY + timedelta(hours=7, minutes=59)) == []
+    # Each at its own time. No contact address: skipped and said, no crash.
+    assert await _take(settings, MONDAY + timedelta(hours=8)) == [(WEEK, "harvest sdn", "skipped")]
+    assert await _take(settings, MONDAY + timedelta(hours=21)) == [
         (WEEK, f"harvest {s}", "skipped") for s in sources
     ]
     later = MONDAY + timedelta(days=3)
     assert (await _take(settings, later))[-1] == (WEEK, "queue", "done")
     assert "queue" not in {command for _, command, _ in await _take(settings, later)}
-    await asyncio.to_thread(instance.here, "curate", "--json")
+    # No worker lives, so the scheduler drained the queue itself.
+    assert instance.one("SELECT count(*) FROM curations") == 4
     # Away on Sunday: the week is frozen in the next one, and once.
     late = MONDAY + timedelta(days=7, hours=1)
     assert await _take(settings, late) == [(WEEK, "freeze", "done")]
@@ -133,7 +137,7 @@ async def test_one_scheduler_works_and_others_say_that_they_wait(new_instance: N
         await _take(settings, MONDAY)
     second_stop = asyncio.Event()
     second = asyncio.create_task(
-        run_scheduler(settings, second_stop, said.append, clock=lambda: MONDAY + timedelta(hours=3), wake_s=0.05)
+        run_scheduler(settings, second_stop, said.append, clock=lambda: MONDAY + timedelta(hours=21), wake_s=0.05)
     )
     await asyncio.sleep(1)
     assert said == ["another scheduler is active; waiting for its place"]
