@@ -5,7 +5,7 @@ filter results' business, so that chains share the bands, and a band that an edi
 comparison. A look-up reads a bounded number of rows, however many threads there are.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from sqlalchemy import delete, exists, func, select, text, update
@@ -27,6 +27,7 @@ _SAVE = text(
     "INSERT INTO bands (key, thread_id) "
     "SELECT * FROM unnest(CAST(:keys AS bigint[]), CAST(:threads AS int[])) ON CONFLICT DO NOTHING"
 )
+# The result is asked for as a value: with EXISTS the planner may read every result first.
 _CANDIDATES = text(
     """
     WITH met AS MATERIALIZED (
@@ -40,9 +41,9 @@ _CANDIDATES = text(
         FROM (SELECT DISTINCT thread_id FROM met) AS met
         CROSS JOIN LATERAL (
             SELECT revision.id FROM thread_revisions AS revision
-            WHERE revision.thread_id = met.thread_id AND EXISTS (
-                SELECT FROM filter_results AS result
-                WHERE result.revision_id = revision.id AND result.chain_digest = :chain AND result.passed
+            WHERE revision.thread_id = met.thread_id AND (
+                SELECT result.passed FROM filter_results AS result
+                WHERE result.revision_id = revision.id AND result.chain_digest = :chain
             )
             ORDER BY revision.revision DESC LIMIT 1
         ) AS latest
@@ -70,8 +71,8 @@ async def save_bands(session: AsyncSession, bands: Sequence[tuple[int, Sequence[
     """Add the bands of accepted texts: pairs of thread's number and keys. What is held already stays."""
     rows = sorted({(key, thread_pk) for thread_pk, keys in bands for key in keys})
     if rows:
-        keys, threads = map(list, zip(*rows, strict=True))
-        await session.execute(_SAVE, {"keys": keys, "threads": threads})
+        keys, threads = zip(*rows, strict=True)
+        await session.execute(_SAVE, {"keys": _array(keys), "threads": _array(threads)})
 
 
 async def find_candidates(
@@ -82,12 +83,25 @@ async def find_candidates(
     rows = [(place, key) for place, keys in enumerate(texts) for key in keys]
     if not rows:
         return []
-    places, keys = map(list, zip(*rows, strict=True))
+    places, keys = zip(*rows, strict=True)
+    # Thousands of index look-ups look dear enough to the planner to compile the statement, which takes longer.
+    await session.execute(text("SET LOCAL jit = off"))
     found = await session.execute(
         _CANDIDATES,
-        {"places": places, "keys": keys, "chain": chain_digest, "newest": NEWEST, "candidates": CANDIDATES},
+        {
+            "places": _array(places),
+            "keys": _array(keys),
+            "chain": chain_digest,
+            "newest": NEWEST,
+            "candidates": CANDIDATES,
+        },
     )
     return [PendingRevision(thread_pk, revision_pk) for thread_pk, revision_pk in found]
+
+
+def _array(values: Iterable[int]) -> str:
+    """Integers as PostgreSQL writes an array of them: the driver takes longer over thousands than the look-up."""
+    return "{" + ",".join(map(str, values)) + "}"
 
 
 async def unfilled_after(session: AsyncSession, scheme: str) -> int | None:
