@@ -1,13 +1,15 @@
 """`medlive source`: the communities, and what a page of one yields."""
 
+from dataclasses import asdict
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from medlive.cli.output import JsonOption, print_json, print_table, wait_for
+from medlive.cli.output import JsonOption, print_json, print_table, say, wait_for
 from medlive.config import load_settings
-from medlive.errors import BadInput, CheckFailed
+from medlive.errors import BadInput, CheckFailed, UsageError
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -31,14 +33,103 @@ def list_(as_json: JsonOption = False) -> None:
 
 @app.command()
 def check(
-    source: Annotated[str, typer.Argument(help="The community.")],
-    url: Annotated[str, typer.Option("--url", help="The address of a thread.")],
+    source: Annotated[str | None, typer.Argument(help="The community; default: all that were harvested.")] = None,
+    url: Annotated[str | None, typer.Option("--url", help="Check this page instead: a thread's address.")] = None,
     file: Annotated[
-        Path | None, typer.Option("--file", help="Read this saved page instead of fetching it.")
+        Path | None, typer.Option("--file", help="With --url: read this saved page instead of fetching it.")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show what one page yields, field by field; exit status 1 with a typed reason when it is no thread."""
+    """Show how the communities fare, or with --url what one page yields, field by field.
+
+    Without --url: of each community's last harvest the share of threads with each field and the reasons of
+    failures, beside the median of the harvests before. Exit status 1 when one is quarantined, failed or stale,
+    with what fell and when; with --url, when the page is no thread, with a typed reason.
+    """
+    if url is not None:
+        if source is None:
+            raise UsageError("--url needs the community", hint="medlive source check SOURCE --url URL")
+        _check_page(source, url, file, as_json=as_json)
+    elif file is not None:
+        raise UsageError("--file needs --url, the address that the page was saved from")
+    else:
+        _check_health(source, as_json=as_json)
+
+
+def _check_health(source: str | None, *, as_json: bool) -> None:
+    from medlive.service.database import open_database
+    from medlive.service.harvesting import chosen
+    from medlive.service.source_health import SourceHealth, source_health
+
+    settings = load_settings().settings
+    chosen(settings, [source] if source else [])
+
+    async def run() -> list[SourceHealth]:
+        async with open_database(settings) as database:
+            return await source_health(database, source)
+
+    found = wait_for(run())
+    if as_json:
+        print_json([{**asdict(one), "faults": one.faults} for one in found])
+    elif not found:
+        say("no community was harvested yet; `medlive harvest` does")
+    else:
+        print_table(
+            ["source", "last week", "outcome", "read to its end", "faults"],
+            [
+                [o.info.name, o.info.last_run, o.info.last_outcome, _day(o.last_done_at), len(o.faults)]
+                for o in found
+            ],
+        )
+        for one in found:
+            figures = [f for f in one.figures if f.collapsed or not f.name.startswith("end:") or f.value]
+            if figures:
+                print_table(
+                    ["figure", "now", "median before", "threads", ""],
+                    [
+                        [f.name, round(f.value, 3), None if f.median is None else round(f.median, 3), f.n,
+                         "collapsed" if f.collapsed else ""]
+                        for f in figures
+                    ],
+                    title=f"{one.info.name}, {one.week}",
+                )  # fmt: skip
+    if faults := [f"{one.info.name}: {fault}" for one in found for fault in one.faults]:
+        raise CheckFailed(
+            "; ".join(faults),
+            hint="look at a page with --url; mend the adapter, `medlive source reparse`, `medlive source lift`",
+        )
+
+
+def _day(moment: datetime | None) -> str:
+    return "never" if moment is None else f"{moment:%Y-%m-%d %H:%M}"
+
+
+@app.command()
+def lift(
+    source: Annotated[str, typer.Argument(help="The quarantined community.")],
+    accept: Annotated[
+        bool,
+        typer.Option("--accept", help="Its pages changed for good: compare with harvests from now on only."),
+    ] = False,
+) -> None:
+    """Take a quarantined community into harvests again; the next one goes on where the last one stood."""
+    from medlive.service.database import open_database
+    from medlive.service.harvesting import chosen, lift_source
+
+    settings = load_settings().settings
+    chosen(settings, [source])
+
+    async def run() -> str | None:
+        async with open_database(settings) as database:
+            return await lift_source(database, source, compare_anew=accept)
+
+    reason = wait_for(run())
+    say(
+        f"{source} was not quarantined" if reason is None else f"{source} is harvested again; it was out: {reason}"
+    )
+
+
+def _check_page(source: str, url: str, file: Path | None, *, as_json: bool) -> None:
     from medlive.service.harvesting import chosen
     from medlive.service.page_check import check_page
     from medlive.sources.source import LayoutError, NotAThread

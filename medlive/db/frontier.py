@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import select, text, update
@@ -38,13 +38,14 @@ class Settled:
 
 
 _LIST = text(
-    "INSERT INTO frontier AS f (source, thread_id, run_id, first_run_id, url, posted_at, active_at, state, reason,"
-    " attempts, after_fetch)"
-    " SELECT :source, thread_id, :run_id, :run_id, url, posted_at, active_at, state, reason, 0,"
+    "INSERT INTO frontier AS f (source, thread_id, run_id, first_run_id, list_key, url, posted_at, active_at,"
+    " state, reason, attempts, after_fetch)"
+    " SELECT :source, thread_id, :run_id, :run_id, :list_key, url, posted_at, active_at, state, reason, 0,"
     " (SELECT coalesce(max(id), 0) FROM fetches)"
     " FROM json_to_recordset(CAST(:rows AS json)) AS r (thread_id text, url text, posted_at timestamptz,"
     " active_at timestamptz, state text, reason text)"
     " ON CONFLICT (source, thread_id) DO UPDATE SET run_id = excluded.run_id, url = excluded.url,"
+    " list_key = excluded.list_key,"
     " posted_at = coalesce(excluded.posted_at, f.posted_at),"
     " active_at = coalesce(excluded.active_at, f.active_at),"
     " state = excluded.state, reason = excluded.reason, attempts = 0, after_fetch = excluded.after_fetch,"
@@ -75,8 +76,12 @@ _LEFT_OVER = text(
 )
 _NOT_LISTED = text(
     _TAKE.format(
-        which="(run_id <> :run_id AND state IN ('read', 'not_modified') OR state = 'known') "
-        "AND coalesce(active_at, posted_at, changed_at) >= :since"
+        which="(run_id <> :run_id AND state IN ('read', 'not_modified') OR state = 'known') AND CASE"
+        # Where the list shows dates, this run has read it down to what earlier ones saw, less the overlap.
+        " WHEN active_at IS NULL THEN changed_at >= now() - CAST(:overlap AS interval)"
+        " ELSE active_at >= (SELECT max(c.newest_at) FROM list_cursors c JOIN harvest_runs h ON h.id = c.run_id"
+        " WHERE c.list_key = frontier.list_key AND h.source = :source AND c.run_id <> :run_id"
+        " AND c.finished_at IS NOT NULL) - CAST(:overlap AS interval) END"
     )
 )
 
@@ -85,6 +90,7 @@ async def save_listed(
     session: AsyncSession,
     source: str,
     run_id: int,
+    list_key: str,
     entries: Sequence[ListEntry],
     skipped: Mapping[str, tuple[str, str]] | None = None,
 ) -> None:
@@ -105,7 +111,8 @@ async def save_listed(
         for i, (url, reason) in (skipped or {}).items()
     ]
     if rows:
-        await session.execute(_LIST, {"source": source, "run_id": run_id, "rows": dump_json(rows)})
+        named = {"source": source, "run_id": run_id, "list_key": list_key, "rows": dump_json(rows)}
+        await session.execute(_LIST, named)
 
 
 async def settle(session: AsyncSession, source: str, run_id: int, settled: Sequence[Settled]) -> None:
@@ -153,10 +160,13 @@ async def take_left_over(session: AsyncSession, source: str, run_id: int) -> lis
     return [_entry(found) for found in await session.execute(_LEFT_OVER, named)]
 
 
-async def take_not_listed(session: AsyncSession, source: str, run_id: int, since: datetime) -> list[ListEntry]:
-    """Threads that were read before, were active since then, and that no list of this run has shown; now this
-    run's."""
-    named = {"source": source, "run_id": run_id, "since": since}
+async def take_not_listed(session: AsyncSession, source: str, run_id: int, overlap: timedelta) -> list[ListEntry]:
+    """Threads that were read before and that a list of this run should have shown and did not; now this run's.
+
+    A list is read down to the latest activity of earlier runs less `overlap`; where lists show no dates, what was
+    read within `overlap` counts.
+    """
+    named = {"source": source, "run_id": run_id, "overlap": overlap}
     return [_entry(found) for found in await session.execute(_NOT_LISTED, named)]
 
 

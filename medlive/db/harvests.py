@@ -299,6 +299,32 @@ async def harvest_outcomes(session: AsyncSession, iso_week: str) -> dict[str, Ru
     return {row.source: row.outcome for row in await session.execute(query)}
 
 
+@dataclass(frozen=True, slots=True)
+class HarvestTimes:
+    """When a source was harvested."""
+
+    first_started_at: datetime | None
+    last_done_at: datetime | None
+    """When a harvest last ended well; None: none did."""
+    last_problem: str | None
+    """The problem of the latest run; None: it has none."""
+
+
+async def harvest_times(session: AsyncSession, source: str) -> HarvestTimes:
+    """When a source was harvested first, and last to its end."""
+    run = HarvestRunRow
+    first, done = (
+        await session.execute(
+            select(
+                func.min(run.started_at),
+                func.max(run.finished_at).filter(run.outcome == RunOutcome.DONE),
+            ).where(run.source == source)
+        )
+    ).one()
+    latest = select(run.problem).where(run.source == source).order_by(run.iso_week.desc()).limit(1)
+    return HarvestTimes(first, done, await session.scalar(latest))
+
+
 async def list_sources(session: AsyncSession) -> list[SourceInfo]:
     """Every source with its latest harvest, by name."""
     latest = (

@@ -8,27 +8,28 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from medlive.db.bulk import insert_rows
 from medlive.db.tables import IdentifierRow
 from medlive.db.threads import SavedThread
-from medlive.threads.model import Thread
-from medlive.threads.prepare import thread_identifiers
+from medlive.threads.prepare import FoundIdentifier
 
 
-async def save_identifiers(session: AsyncSession, saved: Sequence[SavedThread], threads: Sequence[Thread]) -> int:
-    """Find and keep the identifiers of what is new or revised; how many there are."""
+async def save_identifiers(
+    session: AsyncSession, saved: Sequence[SavedThread], found: Sequence[Sequence[FoundIdentifier]]
+) -> int:
+    """Keep the identifiers of threads that are new or revised; how many there are."""
     rows = []
     met: set[int] = set()
-    for one, thread in zip(saved, threads, strict=True):
+    for one, identifiers in zip(saved, found, strict=True):
         if one.status == "unchanged" or one.revision_pk in met:
             continue
         met.add(one.revision_pk)
         rows += [
             {
                 "revision_id": one.revision_pk,
-                "message": 0 if found.message is None else found.message + 1,
-                "start_at": found.start,
-                "end_at": found.end,
-                "kind": found.kind.value,
+                "message": 0 if i.message is None else i.message + 1,
+                "start_at": i.start,
+                "end_at": i.end,
+                "kind": i.kind.value,
             }
-            for found in thread_identifiers(thread)
+            for i in identifiers
         ]
     await insert_rows(session, IdentifierRow, rows, skip_known=True)
     return len(rows)

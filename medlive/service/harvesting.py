@@ -152,10 +152,15 @@ async def harvest_source(
     return done
 
 
-async def accept_source(database: Database, source: str, *, compare_anew: bool) -> None:
-    """Take a quarantined source into harvests again. Raises UsageError for one that is not known."""
+async def lift_source(database: Database, source: str, *, compare_anew: bool) -> str | None:
+    """Take a source into harvests again; why it was left out, or None when it was not.
+
+    Raises UsageError for one that was never harvested.
+    """
     async with database.begin() as session:
+        info = next((s for s in await list_sources(session) if s.name == source), None)
         await lift_quarantine(session, source, compare_anew=compare_anew)
+        return info.quarantine_reason if info is not None else None
 
 
 async def _finish(database: Database, run: StartedRun, done: Harvested, end: HarvestEnd) -> None:

@@ -13,6 +13,7 @@ from medlive.db.session import Database
 from medlive.db.threads import save_threads
 from medlive.errors import BadInput, MedliveError
 from medlive.sources.files import ImportedThread, ImportProblem, Note, read_threads
+from medlive.threads.prepare import thread_identifiers
 
 BATCH = 500
 
@@ -74,6 +75,10 @@ async def _save(database: Database, run: int, batch: Sequence[ImportedThread], d
             assumed_posted_at=[Note.DATE_ASSUMED in item.notes for item in batch],
             import_run_id=run,
         )
-        await save_identifiers(session, saved, [item.thread for item in batch])
+        found = [
+            () if one.status == "unchanged" else thread_identifiers(item.thread)
+            for one, item in zip(saved, batch, strict=True)
+        ]
+        await save_identifiers(session, saved, found)
     done.counts.update(s.status for s in saved)
     done.counts.update(note.value for item in batch for note in item.notes)

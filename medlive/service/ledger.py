@@ -14,7 +14,6 @@ from pathlib import Path
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive import __version__
-from medlive.clock import now
 from medlive.db.archives import grow_archive, list_archives, mark_sealed, start_archive
 from medlive.db.batching import Batcher
 from medlive.db.fetches import kept_pages, save_failed_fetches, save_pages
@@ -32,7 +31,7 @@ from medlive.db.identifiers import save_identifiers
 from medlive.db.session import Database
 from medlive.db.tables import FrontierState
 from medlive.db.threads import check_storable, mark_gone, mark_seen, save_threads
-from medlive.errors import BadInput
+from medlive.errors import MedliveError
 from medlive.sources.archive import ArchivedPage, ArchiveWriter, Place, read_page, seal
 from medlive.sources.drift import thread_fields
 from medlive.sources.fetch import Fetcher
@@ -49,6 +48,7 @@ from medlive.sources.harvest import (
     SkipReason,
 )
 from medlive.sources.source import ListEntry, Page
+from medlive.threads.prepare import FoundIdentifier, thread_identifiers
 
 SOFTWARE = f"medlive/{__version__}"
 
@@ -90,6 +90,7 @@ class PostgresLedger:
         self._writer: ArchiveWriter | None = None
         self._archive_id = 0
         self._first_fetch: dict[str, int] = {}
+        self._identifiers: dict[str, tuple[FoundIdentifier, ...]] = {}
         self._robots_kept = 0
         self.counts: Counter[str] = Counter()
         """pages, listed, new, revised, unchanged, identifiers, and each skip's and problem's name."""
@@ -98,7 +99,7 @@ class PostgresLedger:
     async def keep(self, *events: HarvestEvent) -> None:
         """See `medlive.sources.harvest.Ledger`."""
         if events:
-            await self._batcher(tuple(self._storable(event) for event in events))
+            await self._batcher(tuple(self._prepared(event) for event in events))
 
     async def look_up(self, thread_ids: Sequence[str]) -> Mapping[str, KnownThread]:
         """See `medlive.sources.harvest.Ledger`."""
@@ -118,7 +119,7 @@ class PostgresLedger:
     async def not_listed(self) -> Sequence[ListEntry]:
         """See `medlive.sources.harvest.Ledger`."""
         async with self._database.begin() as session:
-            return await take_not_listed(session, self._source, self._run.run_id, now() - self._overlap)
+            return await take_not_listed(session, self._source, self._run.run_id, self._overlap)
 
     async def kept_pages(self, thread_id: str) -> Sequence[Page]:
         """See `medlive.sources.harvest.Ledger`."""
@@ -138,13 +139,18 @@ class PostgresLedger:
             async with self._database.begin() as session:
                 await mark_sealed(session, self._archive_id)
 
-    def _storable(self, event: HarvestEvent) -> HarvestEvent:
-        """The event; a thread whose identity cannot be kept becomes the problem that it is."""
+    def _prepared(self, event: HarvestEvent) -> HarvestEvent:
+        """The event, a thread's identifiers found; one that cannot be kept becomes the problem that it is.
+
+        Here and not where it is stored, so that one thread's fault stays its own.
+        """
         if isinstance(event, HarvestedThread):
             try:
                 check_storable(event.thread)
-            except BadInput as error:
-                return HarvestProblem(event.entry.url, ProblemKind.FAULT, error.message, event.entry.thread_id)
+                self._identifiers[event.entry.thread_id] = thread_identifiers(event.thread)
+            except Exception as error:
+                told = error.message if isinstance(error, MedliveError) else f"{type(error).__name__}: {error}"
+                return HarvestProblem(event.entry.url, ProblemKind.FAULT, told, event.entry.thread_id)
         return event
 
     async def _keep_all(self, groups: Sequence[tuple[HarvestEvent, ...]]) -> Sequence[None]:
@@ -167,6 +173,7 @@ class PostgresLedger:
         for event in events:
             if isinstance(event, HarvestedThread):
                 self._first_fetch.pop(event.entry.thread_id, None)
+                self._identifiers.pop(event.entry.thread_id, None)
         return [None] * len(groups)
 
     async def _archive(self, pages: Sequence[FetchedPage]) -> list[Place]:
@@ -215,7 +222,7 @@ class PostgresLedger:
 
     async def _keep_listed(self, session: AsyncSession, listed: Listed, counts: Counter[str]) -> None:
         skipped = {s.thread_id: (s.url, s.reason.value) for s in listed.skipped}
-        await save_listed(session, self._source, self._run.run_id, listed.waiting, skipped)
+        await save_listed(session, self._source, self._run.run_id, listed.list_key, listed.waiting, skipped)
         await save_cursor(session, self._run.run_id, listed)
         counts["listed"] += len(listed.waiting)
         counts.update(s.reason.value for s in listed.skipped)
@@ -228,7 +235,8 @@ class PostgresLedger:
             threads = [event.thread for event in read]
             fetches = [self._first_fetch.get(event.entry.thread_id) for event in read]
             saved = await save_threads(session, threads, fetch_ids=fetches)
-            counts["identifiers"] += await save_identifiers(session, saved, threads)
+            found = [self._identifiers[event.entry.thread_id] for event in read]
+            counts["identifiers"] += await save_identifiers(session, saved, found)
             counts.update(one.status for one in saved)
         problems = [event for event in events if isinstance(event, HarvestProblem)]
         await save_failed_fetches(session, self._run.run_id, self._source, problems)

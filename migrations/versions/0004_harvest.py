@@ -4,8 +4,6 @@ Raw pages leave the database for WARC files. What earlier fetches held of them i
 harvested a real community.
 """
 
-
-
 import sqlalchemy as sa
 from alembic import op
 from sqlalchemy.dialects import postgresql
@@ -54,6 +52,7 @@ def upgrade() -> None:
         sa.Column("source", sa.Text(), nullable=False, comment="The community"),
         sa.Column("thread_id", sa.Text(), nullable=False, comment="The source's own id"),
         sa.Column("run_id", sa.Integer(), nullable=False, comment="The run that listed it last"),
+        sa.Column("list_key", sa.Text(), nullable=True, comment="The list that showed it last; NULL: none yet"),
         sa.Column("url", sa.Text(), nullable=False, comment="Its address, as the list has it"),
         sa.Column(
             "posted_at",

@@ -104,6 +104,12 @@ class Instance:
         with psycopg.connect(self.url.replace("postgresql+psycopg://", "postgresql://")) as connection:
             return connection.execute(query.encode(), parameters).fetchall()
 
+    def change(self, statement: str, parameters: Sequence[object] = ()) -> None:
+        """Change this instance's database behind the program's back."""
+        assert self.url is not None
+        with psycopg.connect(self.url.replace("postgresql+psycopg://", "postgresql://")) as connection:
+            connection.execute(statement.encode(), parameters)
+
     def one(self, query: str) -> Any:
         """The single value that a query finds."""
         ((value,),) = self.rows(query)

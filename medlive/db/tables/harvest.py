@@ -43,6 +43,7 @@ class FrontierRow(Base):
     source: Mapped[str] = mapped_column(ForeignKey("sources.name"), primary_key=True, comment="The community")
     thread_id: Mapped[str] = mapped_column(primary_key=True, comment="The source's own id")
     run_id: Mapped[int] = mapped_column(ForeignKey("harvest_runs.id"), comment="The run that listed it last")
+    list_key: Mapped[str | None] = mapped_column(comment="The list that showed it last; NULL: none yet")
     url: Mapped[str] = mapped_column(comment="Its address, as the list has it")
     posted_at: Mapped[datetime | None] = mapped_column(comment="When it was opened; NULL: no list says so")
     active_at: Mapped[datetime | None] = mapped_column(comment="Its latest activity, as the list has it")
@@ -97,6 +98,9 @@ class ArchiveRow(Base):
     created_at: Mapped[datetime] = now_column("When it was begun")
     sealed_at: Mapped[datetime | None] = mapped_column(comment="Since when it does not grow; NULL: being written")
     removed_at: Mapped[datetime | None] = mapped_column(comment="When retention or a takedown removed the file")
+    unswept_at: Mapped[datetime | None] = mapped_column(
+        comment="Since when it holds pages of a takedown that no fetch names any more; NULL: none"
+    )
 
 
 class HarvestRobotsRow(Base):

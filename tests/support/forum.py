@@ -1,0 +1,121 @@
+"""A forum of one board in SDN's page shapes, whose threads can be edited between harvests."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+
+from aiohttp import web
+
+from medlive.demo import pages
+from medlive.demo.samples import Expectation, SampleMessage, SampleThread
+from medlive.digest import digest_bytes
+from medlive.threads.model import Role
+
+BOARD = "internal-medicine-and-im-subspecialties.41"
+START = datetime(2026, 10, 1, 8, tzinfo=UTC)
+
+
+def thread(number: int, *, posts: int = 3, posted_at: datetime | None = None) -> SampleThread:
+    """A thread of that many posts, the second by an attending."""
+    opened = posted_at or START + timedelta(hours=number)
+    messages = [
+        SampleMessage(
+            author="asker" if place == 0 else f"doc{place % 5}",
+            role=Role.PATIENT if place == 0 else Role.PHYSICIAN if place % 5 == 1 else Role.OTHER,
+            verified=place > 0 and place % 5 == 1,
+            posted_at=opened + timedelta(minutes=place),
+            text=f"Post {place} of thread {number}: lisinopril {10 + place} mg and a cough that stays.",
+            status="Attending Physician" if place % 5 == 1 else None,
+        )
+        for place in range(posts)
+    ]
+    return SampleThread(
+        site="sdn",
+        source="sdn",
+        thread_id=str(5000 + number),
+        url=f"https://forum.example/threads/cough-{number}.{5000 + number}/",
+        board=BOARD,
+        section="Internal Medicine",
+        title=f"Cough number {number}",
+        language="en",
+        tags=("Internal Medicine",),
+        posted_at=opened,
+        messages=tuple(messages),
+        expect=Expectation(outcome="kept", why="it is not curated"),
+    )
+
+
+@dataclass
+class Forum:
+    """The forum's present state, and what it was asked."""
+
+    threads: dict[str, SampleThread] = field(default_factory=dict)
+    change: Callable[[str, str], str] = lambda path, page: page
+    """What becomes of a page before it is sent, by its path."""
+    statuses: dict[str, int] = field(default_factory=dict)
+    """Path → the status that answers instead of the page."""
+    delay_s: float = 0.0
+    asked: list[str] = field(default_factory=list)
+    not_modified: int = 0
+    sent: dict[str, str] = field(default_factory=dict)
+    """Digest of each body that was sent → its path."""
+    url: str = ""
+
+    def add(self, *threads: SampleThread) -> None:
+        """Put threads up, or the new state of threads that are up."""
+        self.threads |= {t.thread_id: t for t in threads}
+
+    def answers(self) -> web.Application:
+        """The forum as an application."""
+        app = web.Application()
+        app.router.add_get("/robots.txt", self._robots)
+        app.router.add_get("/{path:.*}", self._page)
+        return app
+
+    async def _robots(self, request: web.Request) -> web.Response:
+        return web.Response(text="User-agent: *\nAllow: /\n")
+
+    async def _page(self, request: web.Request) -> web.Response:
+        path = request.path
+        self.asked.append(path)
+        await asyncio.sleep(self.delay_s)
+        if path in self.statuses:
+            return web.Response(status=self.statuses[path])
+        found = self._render(path, request.query_string)
+        if found is None:
+            return web.Response(status=404)
+        body = self.change(path, found).encode()
+        tag = f'"{digest_bytes(body)[7:23]}"'
+        if request.headers.get("If-None-Match") == tag:
+            self.not_modified += 1
+            return web.Response(status=304, headers={"ETag": tag})
+        self.sent[digest_bytes(body)] = path
+        return web.Response(body=body, headers={"ETag": tag, "Content-Type": "text/html; charset=utf-8"})
+
+    def _render(self, path: str, query: str) -> str | None:
+        base, _, page_text = path.partition("/page-")
+        number = int(page_text or 1)
+        if base.rstrip("/") == f"/forums/{BOARD}":
+            ranked = sorted(self.threads.values(), key=lambda t: (t.last_post or START, t.thread_id), reverse=True)
+            size, last = pages.ROWS_PER_PAGE, max(1, -(-len(ranked) // pages.ROWS_PER_PAGE))
+            rows = ranked[(number - 1) * size : number * size]
+            return pages.sdn_list(BOARD, rows, number, last, f"?{query}" if query else "")
+        found = next((t for t in self.threads.values() if t.path.rstrip("/") == base.rstrip("/")), None)
+        if found is None:
+            return None
+        return pages.sdn_thread(found, number, max(1, -(-len(found.messages) // pages.POSTS_PER_PAGE)))
+
+
+@asynccontextmanager
+async def serve_forum(forum: Forum) -> AsyncIterator[Forum]:
+    """The forum on a loopback port while the block runs."""
+    runner = web.AppRunner(forum.answers(), access_log=None, shutdown_timeout=0.2)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        forum.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+        yield forum
+    finally:
+        await runner.cleanup()
