@@ -1,83 +1,239 @@
 """Harvests, imports, runs and evaluations: recorded, taken up again, found again."""
 
-from datetime import UTC, datetime
+from collections import Counter
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import text
 
-from medlive.db import evaluations, harvests, runs
-from medlive.db.session import Database
-from medlive.db.tables import RunOutcome, SourceKind
+from medlive.db import archives, evaluations, fetches, frontier, harvests, runs
+from medlive.db.session import Database, advisory_lock
+from medlive.db.tables import FrontierState, RunOutcome, SourceKind
 from medlive.digest import digest_text
 from medlive.errors import UsageError
+from medlive.sources.archive import Place
+from medlive.sources.drift import Compared, Measure
 from medlive.sources.fetched import Fetched
 from medlive.sources.files import ImportProblem, ProblemReason
-from medlive.sources.harvest import FetchedPage, HarvestProblem, KnownThread, PageKind, ProblemKind
-from medlive.sources.source import Page
+from medlive.sources.harvest import FetchedPage, KnownThread, Listed, ListState, PageKind
+from medlive.sources.source import ListEntry, Page, PageRequest
 
-URL = "https://forum.example/t/1"
-
-
-def page(body: bytes = b"<html>\x00\xff", *, etag: str = '"1"', thread_id: str | None = "1") -> FetchedPage:
-    fetched = Fetched(
-        url=URL,
-        status=200,
-        headers={"etag": etag, "content-type": "text/html"},
-        body=body,
-        fetched_at=datetime(2026, 3, 1, tzinfo=UTC),
-        elapsed_ms=12,
-    )
-    kind = PageKind.LISTING if thread_id is None else PageKind.THREAD
-    return FetchedPage(kind, Page(URL, body), fetched, thread_id)
+SOURCE = "forum"
+WEEK = timedelta(days=7)
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
-async def test_a_page_is_kept_and_known_once_its_thread_was_read(database: Database) -> None:
+def entry(number: int, *, active: datetime | None = NOON) -> ListEntry:
+    return ListEntry(f"https://forum.example/t/{number}", str(number), "", None, active)
+
+
+def page(number: int, *, body: bytes = b"<html>\x00\xff", place: int = 1) -> FetchedPage:
+    url = f"https://forum.example/t/{number}?page={place}"
+    headers = {"etag": '"1"', "content-type": "text/html"}
+    fetched = Fetched(url, 200, headers, body, NOON, 12)
+    return FetchedPage(PageKind.THREAD, Page(url, body), fetched, str(number), place)
+
+
+async def start(database: Database, week: str, *, again: bool = False) -> harvests.StartedRun:
     async with database.begin() as session:
-        run = await harvests.start_harvest(session, "forum", "2026.W10")
-        await harvests.save_page(session, run, "forum", page(thread_id=None))
-        first = await harvests.save_page(session, run, "forum", page())
-        await harvests.save_page(session, run, "forum", page(b"2"), page_number=2)
-        assert await harvests.known_threads(session, "forum") == {}
-        await harvests.mark_read(session, first, 2)
-        unread = await harvests.save_page(session, run, "forum", page(etag='"2"'))
-        assert await harvests.known_threads(session, "forum") == {"1": KnownThread('"1"', None, 2)}
-        await harvests.mark_read(session, unread, 1)
-        assert await harvests.known_threads(session, "forum") == {"1": KnownThread('"2"', None, 1)}
-        assert await harvests.load_body(session, first) == b"<html>\x00\xff"
-        assert await harvests.known_threads(session, "elsewhere") == {}
+        run = await harvests.start_harvest(session, SOURCE, week, again=again)
+    assert run is not None
+    return run
 
 
-async def test_a_week_has_one_run_that_is_taken_up_again(database: Database) -> None:
+async def finish(database: Database, run: harvests.StartedRun, **how: Any) -> None:
     async with database.begin() as session:
-        run = await harvests.start_harvest(session, "forum", "2026.W10")
-        problem = HarvestProblem(URL, ProblemKind.BLOCKED, "403", "1", ends_source=True)
-        await harvests.save_harvest_problem(session, run, "forum", problem)
-        await harvests.finish_harvest(session, run, {"threads": 2}, problem="blocked")
+        await harvests.finish_harvest(session, run.run_id, {"pages": 1}, **how)
+
+
+async def listed(database: Database, run: harvests.StartedRun, *entries: ListEntry, finished: bool = True) -> None:
+    newest = max((e.last_post_at for e in entries if e.last_post_at), default=None)
+    following = None if finished else PageRequest("https://forum.example/?page=2")
+    event = Listed("list", entries, (), following, newest, finished)
+    async with database.begin() as session:
+        await frontier.save_listed(session, SOURCE, run.run_id, "list", entries)
+        await harvests.save_cursor(session, run.run_id, event)
+
+
+async def settle(database: Database, run: harvests.StartedRun, *settled: frontier.Settled) -> None:
+    async with database.begin() as session:
+        await frontier.settle(session, SOURCE, run.run_id, settled)
+
+
+def read(number: int, **values: Any) -> frontier.Settled:
+    fields = {"title": True, "messages": 3}
+    return frontier.Settled(str(number), FrontierState.READ, page_count=1, fields=fields, **values)
+
+
+async def test_a_week_has_one_run_that_is_taken_up_until_it_is_done(database: Database) -> None:
+    run = await start(database, "2026.W10")
+    await finish(database, run, problem="blocked")
+    async with database.begin() as session:
         [source] = await harvests.list_sources(session)
-        assert (source.kind, source.last_run, source.last_outcome) == (
-            SourceKind.SITE,
-            "2026.W10",
-            RunOutcome.FAILED,
-        )
-        assert await harvests.start_harvest(session, "forum", "2026.W10") == run
-        await harvests.finish_harvest(session, run, {"threads": 3, "pages": 1})
-        row = (await session.execute(text("SELECT counts, starts, outcome, problem FROM harvest_runs"))).one()
-        assert tuple(row) == ({"threads": 5, "pages": 1}, 2, "done", None)
-        assert await harvests.start_harvest(session, "forum", "2026.W11") != run
-
-
-async def test_a_source_is_quarantined_with_its_reason(database: Database) -> None:
+    assert (source.kind, source.last_run, source.last_outcome) == (SourceKind.SITE, "2026.W10", RunOutcome.FAILED)
+    again = await start(database, "2026.W10")
+    assert (again.run_id, again.start) == (run.run_id, 2)
+    await finish(database, again, partial=True)
+    third = await start(database, "2026.W10")
+    await finish(database, third)
     async with database.begin() as session:
-        await harvests.start_harvest(session, "forum", "2026.W10")
-        await harvests.quarantine(session, "forum", "its layout changed")
+        assert await harvests.start_harvest(session, SOURCE, "2026.W10") is None
+        row = (await session.execute(text("SELECT counts, starts, outcome, problem FROM harvest_runs"))).one()
+    assert tuple(row) == ({"pages": 3}, 3, "done", None)
+    assert (await start(database, "2026.W11")).run_id != run.run_id
+
+
+async def test_a_run_that_is_repeated_has_dealt_with_nothing_and_keeps_what_it_knows(database: Database) -> None:
+    run = await start(database, "2026.W10")
+    await listed(database, run, entry(1))
+    await settle(database, run, read(1, etag='"x"'))
+    await finish(database, run)
+    async with database.begin() as session:
+        known = await frontier.look_up(session, SOURCE, run.run_id, ["1", "2"])
+    assert known == {"1": KnownThread('"x"', None, 1, handled=True)}
+    again = await start(database, "2026.W10", again=True)
+    assert again.run_id == run.run_id
+    async with database.begin() as session:
+        known = await frontier.look_up(session, SOURCE, run.run_id, ["1", "2"])
+        assert known == {"1": KnownThread('"x"', None, 1, handled=False)}
+        assert await frontier.take_left_over(session, SOURCE, run.run_id) == []
+        state = await harvests.list_state(session, run.run_id, SOURCE, "list", WEEK)
+    assert state == ListState()
+
+
+async def test_what_waits_or_failed_by_chance_is_left_over_and_nothing_else(database: Database) -> None:
+    run = await start(database, "2026.W10")
+    await listed(database, run, *map(entry, range(1, 7)), finished=False)
+    failed = [(2, "fetch"), (3, "layout"), (4, "incomplete")]
+    for number, reason in failed:
+        await settle(database, run, frontier.Settled(str(number), FrontierState.FAILED, reason=reason))
+    await settle(database, run, read(5), frontier.Settled("6", FrontierState.GONE))
+    await finish(database, run, problem="killed")
+    later = await start(database, "2026.W11")
+    async with database.begin() as session:
+        found = await frontier.take_left_over(session, SOURCE, later.run_id)
+    assert {e.thread_id for e in found} == {"1", "2", "4"}
+    for attempt in range(frontier.MAX_ATTEMPTS):
+        await settle(database, later, frontier.Settled("2", FrontierState.FAILED, reason="fetch"))
+        async with database.begin() as session:
+            found = await frontier.take_left_over(session, SOURCE, later.run_id)
+        # It failed once in the week before.
+        assert ("2" in {e.thread_id for e in found}) == (attempt + 2 < frontier.MAX_ATTEMPTS)
+    await listed(database, later, entry(2))
+    async with database.begin() as session:
+        assert "2" in {e.thread_id for e in await frontier.take_left_over(session, SOURCE, later.run_id)}
+
+
+async def test_pages_of_a_reading_are_found_again_and_those_of_an_earlier_one_are_not(database: Database) -> None:
+    async def keep(run: harvests.StartedRun, *pages: FetchedPage) -> None:
+        async with database.begin() as session:
+            number = await archives.start_archive(session, run.run_id, f"{run.run_id}-{pages[0].number}", 0)
+            places = [Place(100 * n, 50) for n in range(len(pages))]
+            await fetches.save_pages(session, run.run_id, SOURCE, pages, number, places)
+
+    async def kept(*, this_reading: bool) -> list[int]:
+        async with database.begin() as session:
+            after = await frontier.reading_began(session, SOURCE, "1") if this_reading else 0
+            found = await fetches.kept_pages(session, SOURCE, "1", after_fetch=after)
+            return [page.page_number for page in found]
+
+    run = await start(database, "2026.W10")
+    await listed(database, run, entry(1))
+    assert await kept(this_reading=True) == []
+    await keep(run, page(1), page(1, place=2))
+    assert await kept(this_reading=True) == [1, 2]
+    later = await start(database, "2026.W11")
+    await listed(database, later, entry(1))
+    assert await kept(this_reading=True) == []
+    assert await kept(this_reading=False) == [1, 2]
+    await keep(later, page(1))
+    assert await kept(this_reading=False) == [1], "the latest reading has one page so far"
+
+
+async def test_a_list_stops_where_finished_runs_saw_it_and_goes_on_where_this_one_stood(
+    database: Database,
+) -> None:
+    async def state(run: harvests.StartedRun) -> ListState:
+        async with database.begin() as session:
+            return await harvests.list_state(session, run.run_id, SOURCE, "list", WEEK)
+
+    run = await start(database, "2026.W10")
+    assert await state(run) == ListState()
+    await listed(database, run, entry(1), finished=False)
+    assert await state(run) == ListState(next_page=PageRequest("https://forum.example/?page=2"))
+    other = await start(database, "2026.W11")
+    assert (await state(other)).cutoff is None, "a list that was not read to its end says nothing"
+    await listed(database, run, entry(2, active=NOON - WEEK))
+    assert (await state(run)).finished
+    assert await state(other) == ListState(cutoff=NOON - WEEK)
+
+
+async def test_what_a_list_should_have_shown_is_asked_for(database: Database) -> None:
+    run = await start(database, "2026.W10")
+    old, undated = NOON - 2 * WEEK, entry(4, active=None)
+    await listed(database, run, entry(1), entry(2), entry(3, active=old), undated)
+    await settle(database, run, *(read(n) for n in (1, 2, 3, 4)))
+    async with database.begin() as session:
+        assert await frontier.take_not_listed(session, SOURCE, run.run_id, WEEK) == [], "this run has listed them"
+    later = await start(database, "2026.W11")
+    await listed(database, later, entry(1))
+    async with database.begin() as session:
+        found = await frontier.take_not_listed(session, SOURCE, later.run_id, WEEK)
+        assert {e.thread_id for e in found} == {"2", "4"}
+        assert await frontier.take_not_listed(session, SOURCE, later.run_id, WEEK) == []
+
+
+async def test_a_source_is_quarantined_with_its_reason_and_lifted(database: Database) -> None:
+    run = await start(database, "2026.W10")
+    shown = [Compared("field:title", 1.0, 20, None, collapsed=False)]
+    async with database.begin() as session:
+        await harvests.save_measures(session, run.run_id, shown)
+    await finish(database, run)
+    async with database.begin() as session:
+        await harvests.quarantine(session, SOURCE, "its layout changed")
         [source] = await harvests.list_sources(session)
         assert source.quarantine_reason == "its layout changed"
         assert source.quarantined_at is not None
-        await harvests.quarantine(session, "forum", None)
+    later = await start(database, "2026.W11")
+    async with database.begin() as session:
+        past = await harvests.past_measures(session, SOURCE, before_run=later.run_id, runs=8)
+        assert past == [{"field:title": Measure(1.0, 20)}]
+        assert await harvests.latest_measures(session, SOURCE) == ("2026.W10", shown)
+        await harvests.lift_quarantine(session, SOURCE)
         assert (await harvests.list_sources(session))[0].quarantined_at is None
-        with pytest.raises(UsageError):
-            await harvests.quarantine(session, "elsewhere", "x")
+        assert await harvests.past_measures(session, SOURCE, before_run=later.run_id, runs=8)
+        await harvests.lift_quarantine(session, SOURCE, compare_anew=True)
+        assert not await harvests.past_measures(session, SOURCE, before_run=later.run_id, runs=8)
+        for change in (
+            harvests.quarantine(session, "elsewhere", "x"),
+            harvests.lift_quarantine(session, "elsewhere"),
+        ):
+            with pytest.raises(UsageError):
+                await change
+
+
+async def test_a_run_s_figures_are_those_of_what_it_read(database: Database) -> None:
+    run = await start(database, "2026.W10")
+    await listed(database, run, *map(entry, range(1, 6)))
+    await settle(database, run, read(1), frontier.Settled("3", FrontierState.FAILED, reason="layout"))
+    bare = frontier.Settled("2", FrontierState.READ, page_count=2, fields={"title": False, "messages": 6})
+    await settle(database, run, bare, frontier.Settled("4", FrontierState.NOT_MODIFIED))
+    async with database.begin() as session:
+        fields, ends = await harvests.run_figures(session, run.run_id)
+    assert fields == {"title": (0.5, 2), "messages": (4.5, 2)}
+    assert ends == Counter({"read": 2, "layout": 1, "not_modified": 1, "waiting": 1})
+
+
+async def test_a_lock_is_one_process_s_at_a_time_and_ends_with_it(database: Database) -> None:
+    async with advisory_lock(database, "harvest forum") as first:
+        assert first
+        async with advisory_lock(database, "harvest forum") as second, advisory_lock(database, "other") as other:
+            assert not second
+            assert other
+    async with advisory_lock(database, "harvest forum") as free:
+        assert free
 
 
 async def test_imports_and_their_bad_lines_are_recorded(database: Database, tmp_path: Path) -> None:
