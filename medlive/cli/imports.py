@@ -56,7 +56,7 @@ def command(
             ]
         )  # fmt: skip
     else:
-        columns = ("new", "revised", "unchanged", "problems")
+        columns = ("new", "revised", "unchanged", "taken_down", "problems")
         print_table(["file", *columns], [[d.file.name, *(d.counts[c] for c in columns)] for d in done])
     for d in done:
         for problem in d.problems[:SHOWN_PROBLEMS]:

@@ -10,6 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive.db.bulk import is_one_of
 from medlive.db.tables import FrontierRow, FrontierState
+from medlive.db.takedowns import taken_down_ids
 from medlive.db.text import dump_json
 from medlive.sources.harvest import KnownThread, ProblemKind
 from medlive.sources.source import ListEntry
@@ -142,7 +143,7 @@ async def look_up(
     query = select(row.thread_id, row.etag, row.last_modified, row.page_count, row.run_id, row.state).where(
         row.source == source, is_one_of(row.thread_id, thread_ids)
     )
-    return {
+    known = {
         found.thread_id: KnownThread(
             etag=found.etag,
             last_modified=found.last_modified,
@@ -151,6 +152,7 @@ async def look_up(
         )
         for found in await session.execute(query)
     }
+    return known | {i: KnownThread(taken_down=True) for i in await taken_down_ids(session, source, thread_ids)}
 
 
 async def take_left_over(session: AsyncSession, source: str, run_id: int) -> list[ListEntry]:

@@ -54,6 +54,7 @@ IMMUTABLE = (
 TRIGGERS = frozenset(
     {(table, f"{table}_{what}") for table in IMMUTABLE for what in ("immutable", "not_truncated")}
     | {(t, f"{t}_{w}") for t in ("snapshots", "snapshot_members") for w in ("frozen", "not_truncated")}
+    | {("takedowns", f"takedowns_{what}") for what in ("noted", "kept", "not_truncated")}
 )
 """(table, trigger) of every trigger that must be there."""
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from medlive.db.identifiers import save_identifiers
 from medlive.db.runs import finish_import, save_problems, start_import
 from medlive.db.session import Database
+from medlive.db.takedowns import TAKEN_DOWN, keep_out
 from medlive.db.threads import save_threads
 from medlive.errors import BadInput, MedliveError
 from medlive.sources.files import ImportedThread, ImportProblem, Note, read_threads
@@ -24,7 +25,7 @@ class Imported:
 
     file: Path
     counts: Counter[str] = field(default_factory=Counter)
-    """"new", "revised", "unchanged", "problems", and how often each note was made."""
+    """"new", "revised", "unchanged", "taken_down", "problems", and how often each note was made."""
     problems: list[ImportProblem] = field(default_factory=list)
 
 
@@ -69,6 +70,11 @@ async def _save(database: Database, run: int, batch: Sequence[ImportedThread], d
     if not batch:
         return
     async with database.begin() as session:
+        erased = await keep_out(session, [item.thread for item in batch])
+        if erased:
+            done.counts[TAKEN_DOWN] += len(batch)
+            batch = [item for item in batch if (item.thread.source, item.thread.thread_id) not in erased]
+            done.counts[TAKEN_DOWN] -= len(batch)
         saved = await save_threads(
             session,
             [item.thread for item in batch],

@@ -155,7 +155,7 @@ class PostgresLedger:
 
     async def _keep_all(self, groups: Sequence[tuple[HarvestEvent, ...]]) -> Sequence[None]:
         events = [event for group in groups for event in group]
-        pages = [event for event in events if isinstance(event, FetchedPage)]
+        pages = [e for g in groups if not _shows_taken_down(g) for e in g if isinstance(e, FetchedPage)]
         places = await self._archive(pages) if pages else []
         counts: Counter[str] = Counter()
         robots = self._fetcher.robots
@@ -221,7 +221,11 @@ class PostgresLedger:
                 self._first_fetch[event.thread_id] = fetch_id
 
     async def _keep_listed(self, session: AsyncSession, listed: Listed, counts: Counter[str]) -> None:
-        skipped = {s.thread_id: (s.url, s.reason.value) for s in listed.skipped}
+        skipped = {
+            s.thread_id: (s.url, s.reason.value)
+            for s in listed.skipped
+            if s.reason is not SkipReason.TAKEN_DOWN  # its address may hold its title
+        }
         await save_listed(session, self._source, self._run.run_id, listed.list_key, listed.waiting, skipped)
         await save_cursor(session, self._run.run_id, listed)
         counts["listed"] += len(listed.waiting)
@@ -249,6 +253,17 @@ class PostgresLedger:
         await mark_gone(session, self._source, gone)
         there = [s.thread_id for s in settled if s.state is FrontierState.NOT_MODIFIED]
         await mark_seen(session, self._source, there + [event.thread.thread_id for event in read])
+
+
+def _shows_taken_down(events: Sequence[HarvestEvent]) -> bool:
+    """Whether a list page that is kept with these events shows a thread that was taken down: its bytes would
+    bring back what was erased."""
+    return any(
+        skipped.reason is SkipReason.TAKEN_DOWN
+        for event in events
+        if isinstance(event, Listed)
+        for skipped in event.skipped
+    )
 
 
 def stored_page(path: Path, place: Place) -> Page:

@@ -364,10 +364,10 @@ class _Run:
             page, fetched = got
             fetched_page = FetchedPage(PageKind.LISTING, page, fetched, None, number)
             try:
-                listing = _reading(page.url, self._site.parse_listing, page)
-            except (LayoutError, NotAThread, _ParserFault) as error:
+                listing = reading(page.url, self._site.parse_listing, page)
+            except (LayoutError, NotAThread, ParserFault) as error:
                 self.lists_missing = True
-                problem = HarvestProblem(page.url, _parse_problem(error), error.message, ends_source=True)
+                problem = HarvestProblem(page.url, parse_problem(error), error.message, ends_source=True)
                 await self._tell(problem, fetched_page)
                 return
             known = await self._ledger.look_up([entry.thread_id for entry in listing.entries])
@@ -404,11 +404,13 @@ class _Run:
         skipped: list[HarvestSkipped] = []
         for entry in listing.entries:
             before = known.get(entry.thread_id)
+            if before is not None and before.taken_down:
+                # Told each time: a page that shows such a thread is not kept.
+                skipped.append(HarvestSkipped(entry.url, entry.thread_id, SkipReason.TAKEN_DOWN))
+                continue
             if entry.thread_id in shown or entry.thread_id in self._under_way or (before and before.handled):
                 continue
-            if before is not None and before.taken_down:
-                skipped.append(HarvestSkipped(entry.url, entry.thread_id, SkipReason.TAKEN_DOWN))
-            elif self._since is not None and entry.posted_at is not None and entry.posted_at < self._since:
+            if self._since is not None and entry.posted_at is not None and entry.posted_at < self._since:
                 skipped.append(HarvestSkipped(entry.url, entry.thread_id, SkipReason.OLDER_THAN_SINCE))
             elif before is None or before.page_count is None or not _is_before(_activity(entry), cutoff):
                 waiting[entry.thread_id] = entry
@@ -450,7 +452,7 @@ class _Run:
         first: Fetched | None = None
         new_page: list[FetchedPage] = []
         try:
-            url = _reading(entry.url, self._site.next_page, pages[-1]) if pages else entry.url
+            url = reading(entry.url, self._site.next_page, pages[-1]) if pages else entry.url
             while url is not None and all(page.url != url for page in pages):  # a pager may lead in a circle
                 if len(pages) == MAX_THREAD_PAGES:
                     raise IncompleteThread(f"{entry.url} has more than {MAX_THREAD_PAGES} pages")
@@ -469,12 +471,12 @@ class _Run:
                 first = first or fetched
                 pages.append(page)
                 new_page = [FetchedPage(PageKind.THREAD, page, fetched, entry.thread_id, len(pages))]
-                url = _reading(page.url, self._site.next_page, page)
-            thread = _reading(entry.url, self._site.parse_thread, pages, self._anonymise)
-        except (LayoutError, NotAThread, _ParserFault) as error:
+                url = reading(page.url, self._site.next_page, page)
+            thread = reading(entry.url, self._site.parse_thread, pages, self._anonymise)
+        except (LayoutError, NotAThread, ParserFault) as error:
             self._layout_streak += not isinstance(error, NotAThread)
             ends = self._layout_streak >= LAYOUT_STREAK
-            kind = _parse_problem(error)
+            kind = parse_problem(error)
             problem = HarvestProblem(entry.url, kind, error.message, entry.thread_id, ends_source=ends)
             await self._tell(problem, *new_page)
             return
@@ -512,23 +514,23 @@ def _fetch_problem(error: FetchError, thread_id: str | None) -> ProblemKind:
     return ProblemKind.HOST_REFUSED if isinstance(error, HostRefused) else ProblemKind.FETCH
 
 
-class _ParserFault(MedliveError):
+class ParserFault(MedliveError):
     """An adapter failed on a page with an error that is none of its own."""
 
 
-def _reading(url: str, parse: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
-    """What a parser makes of a page. Raises the parser's own errors, and _ParserFault for any other: one page
+def reading(url: str, parse: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+    """What a parser makes of a page. Raises the parser's own errors, and ParserFault for any other: one page
     that no test foresaw must not end an unattended harvest."""
     try:
         return parse(*arguments, **named)
     except MedliveError:
         raise
     except Exception as error:
-        raise _ParserFault(f"{url}: the adapter failed: {type(error).__name__}: {error}") from error
+        raise ParserFault(f"{url}: the adapter failed: {type(error).__name__}: {error}") from error
 
 
-def _parse_problem(error: MedliveError) -> ProblemKind:
-    if isinstance(error, _ParserFault):
+def parse_problem(error: MedliveError) -> ProblemKind:
+    if isinstance(error, ParserFault):
         return ProblemKind.FAULT
     if isinstance(error, LayoutError):
         return ProblemKind.LAYOUT

@@ -49,6 +49,7 @@ from medlive.db.tables.release import (
     SnapshotRow,
     SnapshotState,
 )
+from medlive.db.tables.takedowns import TakedownRow
 
 __all__ = [
     "AgentCallRow",
@@ -91,6 +92,7 @@ __all__ = [
     "SnapshotState",
     "SourceKind",
     "SourceRow",
+    "TakedownRow",
     "ThreadRevisionRow",
     "ThreadRow",
 ]
