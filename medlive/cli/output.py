@@ -37,7 +37,8 @@ def say(text: str) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, title: str | None = None) -> None:
-    """A table for people on stdout; numbers stand right. A cell's text is never read as markup."""
+    """A table for people on stdout; numbers stand right. A cell's text is never read as markup; a `Text` keeps its
+    style."""
     rows = [list(row) for row in rows]
     numeric = [
         bool(rows) and all(isinstance(row[i], int | float) or row[i] is None for row in rows)
@@ -47,7 +48,9 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, title:
     for name, right in zip(columns, numeric, strict=True):
         table.add_column(name, justify="right" if right else "left", overflow="fold")
     for row in rows:
-        table.add_row(*(Text("–" if cell is None else str(cell)) for cell in row))
+        table.add_row(
+            *(cell if isinstance(cell, Text) else Text("–" if cell is None else str(cell)) for cell in row)
+        )
     console = Console(highlight=False)
     if not console.is_terminal:
         console = Console(highlight=False, width=160)

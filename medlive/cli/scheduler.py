@@ -6,23 +6,36 @@ from typing import Annotated
 import typer
 
 from medlive.cli.output import JsonOption, print_json, say, wait_for
+from medlive.cli.steps import print_steps
 from medlive.config import load_settings
 from medlive.errors import CheckFailed
 
 
 def command(
     once: Annotated[bool, typer.Option("--once", help="Do what is due now, and exit.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what is due now and when each step is due next, and do nothing.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Harvest each source, filter and queue, and freeze, once a week at the times of config/schedule.toml.
+    """Harvest each source, queue and drain, and freeze, once a week at the times of config/schedule.toml.
 
-    What was missed is caught up; what failed is tried again after an hour. One scheduler works at a time,
-    others wait for its place. Curating what is queued is `medlive worker`.
+    What was missed is caught up once; what failed is tried again after an hour. Any number may be started: one
+    works, the others wait for its place. What is queued is curated here when no `medlive worker` runs.
     """
-    from medlive.service.schedule import State, Taken, run_scheduler
+    from medlive.service.schedule import list_steps, run_scheduler
+    from medlive.service.status import step_as_json
+    from medlive.service.weekly import State, Taken
     from medlive.service.work import stopped_by_signals
 
     settings = load_settings().settings
+    if dry_run:
+        steps = [step_as_json(state) for state in wait_for(list_steps(settings))]
+        if as_json:
+            print_json(steps)
+        else:
+            print_steps(steps)
+        return
 
     async def run() -> list[Taken]:
         with stopped_by_signals() as stop:

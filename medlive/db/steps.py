@@ -23,6 +23,8 @@ from medlive.db.tables import (
 SCHEDULER = "scheduler"
 """The first word of a step's command in `pipeline_runs`."""
 CURATE = "curate"
+SCHEDULER_LOCK = 0x6D65644C
+""" "medL": the advisory lock that the one scheduler of a database holds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +138,16 @@ async def queue_state(session: AsyncSession, queue: str, *, alive_within: timede
         {"within": alive_within},
     )
     return int(jobs or 0), int(workers or 0)
+
+
+async def is_scheduler_active(session: AsyncSession) -> bool:
+    """Whether a scheduler works on this database."""
+    query = text(
+        "SELECT count(*) FROM pg_locks l JOIN pg_database d ON d.oid = l.database "
+        "WHERE datname = current_database() AND locktype = 'advisory' AND granted "
+        "AND classid = 0 AND objid = :key AND objsubid = 1"
+    )
+    return bool(await session.scalar(query, {"key": SCHEDULER_LOCK}))
 
 
 def open_job_store(database: Database) -> Any:

@@ -21,7 +21,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from medlive.clock import now
 from medlive.config import Settings, WeeklyTime
 from medlive.db.session import Database, is_unavailable, unavailable
-from medlive.db.steps import open_job_store
+from medlive.db.steps import SCHEDULER_LOCK, open_job_store
 from medlive.errors import CheckFailed, DatabaseUnavailable
 from medlive.service.database import open_database
 from medlive.service.steps import RETRY_AFTER, Standing, StepState, in_order
@@ -31,7 +31,6 @@ WAKE_S = 5.0
 """How often a scheduler looks whether it holds the lock, and one that waits whether it can have it."""
 LOOK_AGAIN = timedelta(minutes=10)
 """When a step that was due and could not be taken is looked at again."""
-_LOCK = 0x6D65644C  # "medL": one number for every scheduler of this database
 _FOLLOWING = "following"
 """The lane of every step that is no harvest."""
 
@@ -71,16 +70,6 @@ async def list_steps(settings: Settings, *, clock: Callable[[], datetime] = now)
     """How every step stands, and when it is due; nothing is done. Raises ConfigError and DatabaseUnavailable."""
     async with open_database(settings) as database:
         return await read_states(database, settings, clock())
-
-
-async def is_active(database: Database) -> bool:
-    """Whether a scheduler works on this database."""
-    query = text(
-        "SELECT count(*) FROM pg_locks l JOIN pg_database d ON d.oid = l.database WHERE datname = current_database() "
-        "AND locktype = 'advisory' AND classid = 0 AND objid = :key AND objsubid = 1 AND granted"
-    )
-    async with database.begin() as session:
-        return bool(await session.scalar(query, {"key": _LOCK}))
 
 
 async def announce() -> None:
@@ -279,6 +268,6 @@ async def _lock_connection(database: Database) -> AsyncIterator[AsyncConnection]
 
 async def _ask(connection: AsyncConnection, question: str) -> bool:
     try:
-        return bool(await connection.scalar(text(question), {"key": _LOCK}))
+        return bool(await connection.scalar(text(question), {"key": SCHEDULER_LOCK}))
     except exc.DBAPIError as error:
         raise DatabaseUnavailable("the scheduler's connection was lost") from error

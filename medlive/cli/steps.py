@@ -1,0 +1,51 @@
+"""The table of the weekly steps, as `medlive status` and `medlive scheduler --dry-run` print it."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from rich.text import Text
+
+from medlive.cli.output import print_table
+
+COUNTS_WIDTH = 60
+
+
+def print_steps(steps: Sequence[Mapping[str, Any]]) -> None:
+    """A row for each step; what is overdue or has failed stands in red."""
+    print_table(
+        ["step", "last run (UTC)", "outcome", "counts", "due (UTC)", "now"],
+        [_row(step) for step in steps],
+        title="Steps",
+    )
+
+
+def _row(step: Mapping[str, Any]) -> list[Any]:
+    last = step["last"] or {}
+    failed = last.get("outcome") == "failed"
+    told = str(last.get("in_short") or "")
+    return [
+        step["step"],
+        _told(last.get("started_at")),
+        _red(last.get("outcome"), failed),
+        told if len(told) <= COUNTS_WIDTH else f"{told[: COUNTS_WIDTH - 1]}…",
+        _red(_told(step["due"]), step["overdue"]),
+        _red(_standing(step), step["overdue"]),
+    ]
+
+
+def _standing(step: Mapping[str, Any]) -> str:
+    standing = "overdue" if step["overdue"] else str(step["standing"])
+    if step["why"]:
+        return f"{standing}: {step['why']}"
+    if step["retry_at"]:
+        return f"{standing} at {_told(step['retry_at'])}"
+    return standing if standing != "done" or step["last"] else "not due yet"
+
+
+def _told(moment: datetime | None) -> str | None:
+    return None if moment is None else f"{moment:%a %Y-%m-%d %H:%M}"
+
+
+def _red(value: Any, red: bool) -> Any:
+    return Text(str(value), style="bold red") if red else value
