@@ -259,7 +259,7 @@ async def recall(database: Database, name: str, given: Sequence[Thread]) -> floa
     true = met & pairs.keys()
     share = len(true) / max(1, len(pairs))
     print(
-        f"{name}: {len(threads)} distinct texts, {len(pairs)} pairs of similarity {THRESHOLD} and more by brute force"
+        f"{name}: {len(threads)} distinct texts, {len(pairs)} pairs from similarity {THRESHOLD} on by brute force"
     )
     print(
         f"  recall of pairs {share:.4f}, of texts that repeat another {len(told & repeated) / len(repeated):.4f}, "

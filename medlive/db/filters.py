@@ -2,13 +2,38 @@
 
 from collections.abc import Sequence
 
-from sqlalchemy import func, select
-from sqlalchemy.dialects.postgresql import insert as upsert
+from sqlalchemy import func, select, text
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from medlive.db.tables import FilterResultRow, FilterVerdictRow, ThreadRevisionRow
+from medlive.db.tables import FilterVerdictRow, ThreadRevisionRow
+from medlive.db.text import dump_json, to_stored
 from medlive.db.threads import is_latest
 from medlive.filters.chain import ChainResult
+
+# One statement's text whatever the number of rows: there are a dozen verdicts a thread.
+_INSERT_RESULTS = text(
+    "INSERT INTO filter_results (revision_id, chain_digest, passed, rejected_by, reason) "
+    "SELECT revision_id, :chain, passed, rule, reason FROM unnest(CAST(:revisions AS int[]), "
+    "CAST(:passed AS bool[]), CAST(:rules AS text[]), CAST(:reasons AS text[])) "
+    "AS given (revision_id, passed, rule, reason) ON CONFLICT DO NOTHING RETURNING revision_id"
+)
+_VERDICT_COLUMNS = {
+    "revision_id": "int",
+    "chain_digest": "text",
+    "rule": "text",
+    "position": "smallint",
+    "passed": "bool",
+    "reason": "text",
+    "evidence": "jsonb",
+}
+_INSERT_VERDICTS = text(
+    f"INSERT INTO filter_verdicts ({', '.join(_VERDICT_COLUMNS)}) "
+    "SELECT revision_id, chain_digest, rule, position, passed, reason, CAST(evidence AS jsonb) FROM unnest("
+    + ", ".join(
+        f"CAST(:{name} AS {'text' if kind == 'jsonb' else kind}[])" for name, kind in _VERDICT_COLUMNS.items()
+    )
+    + f") AS given ({', '.join(_VERDICT_COLUMNS)})"
+)
 
 
 async def save_chain_results(
@@ -20,40 +45,39 @@ async def save_chain_results(
     """
     if not results:
         return
-    statement = (
-        upsert(FilterResultRow)
-        .values(
-            [
-                {
-                    "revision_id": revision_pk,
-                    "chain_digest": chain_digest,
-                    "passed": result.rejected_by is None,
-                    "rejected_by": result.rejected_by.rule if result.rejected_by else None,
-                    "reason": str(result.rejected_by.reason) if result.rejected_by else None,
-                }
-                for revision_pk, result in sorted(results, key=lambda pair: pair[0])
-            ]
+    rows = [
+        (
+            revision_pk,
+            result.rejected_by is None,
+            to_stored(result.rejected_by.rule) if result.rejected_by else None,
+            str(result.rejected_by.reason) if result.rejected_by else None,
         )
-        .on_conflict_do_nothing()
-        .returning(FilterResultRow.revision_id)
+        for revision_pk, result in sorted(results, key=lambda pair: pair[0])
+    ]
+    revisions, passed, rules, reasons = map(list, zip(*rows, strict=True))
+    added = set(
+        await session.scalars(
+            _INSERT_RESULTS,
+            {"revisions": revisions, "chain": chain_digest, "passed": passed, "rules": rules, "reasons": reasons},
+        )
     )
-    added = set(await session.scalars(statement))
     verdicts = [
-        {
-            "revision_id": revision_pk,
-            "chain_digest": chain_digest,
-            "rule": verdict.rule,
-            "position": position,
-            "passed": verdict.passed,
-            "reason": None if verdict.reason is None else str(verdict.reason),
-            "evidence": dict(verdict.evidence),
-        }
+        (
+            revision_pk,
+            chain_digest,
+            to_stored(verdict.rule),
+            position,
+            verdict.passed,
+            None if verdict.reason is None else str(verdict.reason),
+            dump_json(dict(verdict.evidence)),
+        )
         for revision_pk, result in results
         if revision_pk in added
         for position, verdict in enumerate(result.verdicts, start=1)
     ]
     if verdicts:
-        await session.execute(upsert(FilterVerdictRow), verdicts)
+        columns = dict(zip(_VERDICT_COLUMNS, map(list, zip(*verdicts, strict=True)), strict=True))
+        await session.execute(_INSERT_VERDICTS, columns)
 
 
 async def count_by_rule(session: AsyncSession, chain_digest: str) -> list[tuple[str, str, int]]:

@@ -14,7 +14,7 @@ import procrastinate
 from procrastinate import exceptions
 from procrastinate.jobs import Job, Status
 from sqlalchemy import text
-from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
 
 from medlive.clock import now
 from medlive.db.session import Database
@@ -55,27 +55,31 @@ async def defer_revisions(app: procrastinate.App, session: AsyncSession, revisio
 
     One that a worker has under way counts as queued: a second job would pay for the same replies again.
     """
-    deferred = 0
     connection = await session.connection()
     queued = set(await session.scalars(text(_QUEUED), {"queue": QUEUE}))
+    jobs = [
+        app.configure_task(CURATE, queue=QUEUE, queueing_lock=f"curate:{revision}").make_new_job(revision=revision)
+        for revision in dict.fromkeys(revisions)
+        if revision not in queued
+    ]
+    if await _defer(app, connection, jobs):
+        return len(jobs)
+    # Another process queued some of them meanwhile.
+    return sum([await _defer(app, connection, [job]) for job in jobs])
+
+
+async def _defer(app: procrastinate.App, connection: AsyncConnection, jobs: list[Job]) -> bool:
+    """Whether these jobs could be deferred, all or none."""
+    if not jobs:
+        return True
     raw = await connection.get_raw_connection()
-    for revision in revisions:
-        if revision in queued:
-            continue
-        task = app.configure_task(
-            CURATE,
-            queue=QUEUE,
-            queueing_lock=f"curate:{revision}",
-            connection=raw.driver_connection,
-        )
-        try:
-            # A duplicate lock aborts the transaction it happens in, so each job has a savepoint of its own.
-            async with connection.begin_nested():
-                await task.defer_async(revision=revision)
-        except exceptions.AlreadyEnqueued:
-            continue
-        deferred += 1
-    return deferred
+    try:
+        # A duplicate lock aborts the transaction it happens in, so there is a savepoint around them.
+        async with connection.begin_nested():
+            await app.job_manager.batch_defer_jobs_async(jobs, connection=raw.driver_connection)
+    except exceptions.AlreadyEnqueued:
+        return False
+    return True
 
 
 async def run_until_drained(
