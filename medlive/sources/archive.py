@@ -13,7 +13,7 @@ import os
 import re
 import zlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from http import HTTPStatus
 from pathlib import Path
@@ -163,6 +163,36 @@ def read_page(path: Path, place: Place) -> ArchivedPage:
     if following is None or following.id != record.request_id:
         raise ArchiveDamaged(path, f"the form of the page at offset {place.offset} is missing")
     return ArchivedPage(page.url, page.status, page.headers, page.body, page.fetched_at, following.form())
+
+
+def pages(path: Path, size: int | None = None) -> Iterator[tuple[Place, ArchivedPage]]:
+    """Every page of a file in order, with its place; with `size` those of its first bytes alone.
+
+    Each is checked against its own digests, and one is held at a time. Raises ArchiveDamaged, also for a file
+    that is shorter than `size`.
+    """
+    end = 0
+    held: tuple[Place, ArchivedPage, str | None] | None = None
+    try:
+        with path.open("rb") as file:
+            for record in () if size == 0 else _records(path, file, 0):
+                end = record.offset + record.length
+                if held is not None:
+                    place, page, request_id = held
+                    if request_id is not None and record.id == request_id:
+                        page = replace(page, form=record.form())
+                    yield place, page
+                    held = None
+                if record.kind == "response":
+                    held = Place(record.offset, record.length), record.page(), record.request_id
+                if size is not None and end >= size:
+                    break
+    except OSError as error:
+        raise ArchiveDamaged(path, f"cannot be read: {error}") from error
+    if held is not None:
+        yield held[0], held[1]
+    if size is not None and end != size:
+        raise ArchiveDamaged(path, f"its records end at {end} bytes, {size} were written")
 
 
 def seal(path: Path, size: int) -> None:
@@ -321,13 +351,14 @@ def _parsed(path: Path, offset: int, member: bytes, content: bytes) -> _Record:
         raise ArchiveDamaged(path, f"no record at offset {offset}: {error}") from error
     head_end = block.find(b"\r\n\r\n") + 4
     record = _Record(path, offset, member, raw.rec_headers, block, head_end if head_end > 3 else len(block))
-    block_digest = raw.rec_headers.get_header("WARC-Block-Digest")
-    payload_digest = raw.rec_headers.get_header("WARC-Payload-Digest")
-    whole = len(block) == declared and content.endswith(b"\r\n\r\n")
-    if not whole or block_digest is None or block_digest != _digest(block):
+    if len(block) != declared:
+        raise ArchiveDamaged(path, f"the record at offset {offset} is cut off")
+    if record.kind == "warcinfo":
+        whole = raw.rec_headers.get_header("WARC-Block-Digest") == _digest(block)
+    else:
+        whole = raw.rec_headers.get_header("WARC-Payload-Digest") == _digest(block[record.head_length :])
+    if not whole:
         raise ArchiveDamaged(path, f"the record at offset {offset} does not match its digest")
-    if record.kind != "warcinfo" and payload_digest != _digest(block[record.head_length :]):
-        raise ArchiveDamaged(path, f"the page at offset {offset} does not match its digest")
     return record
 
 
@@ -385,13 +416,13 @@ def _member(
 ) -> bytes:
     """One record as a gzip member without time or name, so that equal records are equal bytes."""
     block = head + body
-    digests = {"WARC-Block-Digest": _digest(block)}
-    if payload_digest is not None:
-        digests["WARC-Payload-Digest"] = payload_digest
+    # One digest a record: the page's own, and for the first record, which has none, the block's. The heads are
+    # under the CRC-32 of their gzip member.
+    digest = ("WARC-Payload-Digest", payload_digest) if payload_digest else ("WARC-Block-Digest", _digest(block))
     plain = io.BytesIO()
     writer = WARCWriter(plain, gzip=False, warc_version=_VERSION)
     # No address: with one, the HTTP head would be read again and its non-ASCII values rewritten.
-    headers = StatusAndHeaders("", [("WARC-Type", kind), *about.items(), *digests.items()], protocol=_VERSION)
+    headers = StatusAndHeaders("", [("WARC-Type", kind), *about.items(), digest], protocol=_VERSION)
     record = writer.create_warc_record(
         "",
         kind,
