@@ -3,16 +3,25 @@
 import html
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from medlive.sources.source import LayoutError, Page, PageRequest, link
 
-# The parser's output is well formed: attribute values stand in double quotes, text has no bare "<". The three
-# alternatives start differently, so the expression is linear.
-_TOKEN = re.compile(r"<!--.*?-->|<(/?)([a-zA-Z][^\s/>]*)((?:[^>\"]|\"[^\"]*\")*)>|([^<]+)|<", re.DOTALL)
+# The parser's output is well formed: neither text nor an attribute's value holds a bare "<" or ">". What stands
+# in scripts and their like is written out as it is, so that it is one token with their start tag. No alternative
+# looks further than it takes, so the expression is linear.
+_TOKEN = re.compile(
+    "(<!--.*?-->"
+    + "".join(
+        rf"|<{name}\b[^>]*>.*?(?=</{name}>|\Z)" for name in ("script", "style", "iframe", "noembed", "noframes")
+    )
+    + "|<[^>]*>)",
+    re.DOTALL,
+)
+_TAG = re.compile(r"<(/?)([a-zA-Z][^\s/>]*)([^>]*)>")
 _ATTRIBUTE = re.compile(r"([^\s=\"]+)=\"([^\"]*)\"")
 _VOID = frozenset(
     [
@@ -88,21 +97,26 @@ _BLOCK = frozenset(
 )
 _INVISIBLE = frozenset(["script", "style", "noscript", "template"])
 # Elements that need no end tag: leaving it out does not nest them.
-_SELF_CLOSING = _VOID | {"dd", "dt", "li", "option", "p", "tbody", "td", "tfoot", "th", "thead", "tr"}
+_SELF_CLOSING = {
+    name.encode()
+    for name in _VOID | {"dd", "dt", "li", "option", "p", "tbody", "td", "tfoot", "th", "thead", "tr"}
+}
 _MEDIA = {"img": "image", "picture": "image", "video": "video", "audio": "audio", "iframe": "video",
           "object": "file", "embed": "file"}  # fmt: skip
 _DECORATION = frozenset(["smilie", "emoji", "avatar", "icon", "reaction-sprite", "bbCodeSpoiler-button"])
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
-_SPACES = re.compile(r"[^\S\n]+")
-_AROUND_NEWLINE = re.compile(r" ?\n ?")
 _MAX_DEPTH = 512
-_TAG_NAME = re.compile(r"<(/?)([a-zA-Z][a-zA-Z0-9]*)")
-_END = re.compile(r"</html", re.IGNORECASE)
+_FEW_TAGS = 4 * _MAX_DEPTH
+_SHORT_TAG, _MOST_KNOWN = 200, 4096
+MAX_BYTES = 8 * 2**20
+"""Most bytes of one page's markup; the fetcher cuts bodies off at the same size."""
+_TAG_NAME = re.compile(rb"<(/?)([a-zA-Z][a-zA-Z0-9]*)")
+_TAIL = 200
+_END = re.compile(rb"</html", re.IGNORECASE)
 _NEWLINES = re.compile(r"\n{3,}")
 
 
-@dataclass(frozen=True, slots=True)
-class Readable:
+class Readable(NamedTuple):
     """What a visitor reads in a piece of a page, and the kinds of media that it shows."""
 
     text: str
@@ -111,6 +125,8 @@ class Readable:
 
 def clean(text: str) -> str:
     """A text that any store can hold: control characters are dropped, lone surrogates become U+FFFD."""
+    if text.isprintable():
+        return text
     return _CONTROL.sub(lambda m: "\ufffd" if m[0] >= "\ud800" else "", text)
 
 
@@ -118,32 +134,36 @@ def parse(source: Page | str) -> LexborHTMLParser:
     """The tree of a page or of a fragment of markup.
 
     Raises LayoutError for a page that does not reach its end (what a parser mends of it would be half a page), and
-    for markup nested so deeply that parsing it would take quadratic time.
+    for one that is too large, or nested so deeply that parsing it would take quadratic time.
     """
     if isinstance(source, Page):
-        text, url = source.text, source.url
-        if _END.search(text) is None:
+        markup, url = source.utf8, source.url
+        if markup.rfind(b"</html", -_TAIL) < 0 and _END.search(markup) is None:
             raise LayoutError(url, "</html> at the page's end")
     else:
         # A decoded page cannot hold a lone surrogate, which the parser refuses; a string out of JSON can.
-        text, url = clean(source), "a fragment of markup"
-    if _is_too_deep(text):
+        markup, url = clean(source).encode("utf-8"), "a fragment of markup"
+    if len(markup) > MAX_BYTES:
+        raise LayoutError(url, f"at most {MAX_BYTES} bytes of markup", found=str(len(markup)))
+    if _is_too_deep(markup):
         raise LayoutError(url, f"markup nested less than {_MAX_DEPTH} deep")
-    return LexborHTMLParser(text)
+    return LexborHTMLParser(markup)
 
 
-def _is_too_deep(text: str) -> bool:
+def _is_too_deep(markup: bytes) -> bool:
     """Whether elements are nested beyond any page for people; browsers stop at the same depth."""
+    if markup.count(b"<") <= _FEW_TAGS:
+        return False
     # Tags opened and not closed so far, void elements included: an upper bound that counting finds quickly.
     bound = 0
-    for start in range(0, len(text), 8192):
-        bound += text.count("<", start, start + 8192) - 2 * text.count("</", start, start + 8192)
-        if bound > 4 * _MAX_DEPTH:
+    for start in range(0, len(markup), 8192):
+        bound += markup.count(b"<", start, start + 8192) - 2 * markup.count(b"</", start, start + 8192)
+        if bound > _FEW_TAGS:
             break
     else:
         return False
     depth = 0
-    for closing, tag in _TAG_NAME.findall(text):
+    for closing, tag in _TAG_NAME.findall(markup):
         if tag.lower() not in _SELF_CLOSING:
             depth = max(0, depth - 1) if closing else depth + 1
             if depth > _MAX_DEPTH:
@@ -151,64 +171,89 @@ def _is_too_deep(text: str) -> bool:
     return False
 
 
-def readable(
-    node: LexborNode,
-    *,
-    skip_classes: Iterable[str] = (),
-    skip_tags: Iterable[str] = (),
-) -> Readable:
-    """The text of an element and its media, without anything inside an element of a skipped class or tag.
+class _Tag(NamedTuple):
+    """What a tag does to the text around it."""
+
+    name: str
+    closing: bool
+    gap: str
+    """The white space that stands for it."""
+    plain: bool
+    """It does nothing else."""
+    classes: frozenset[str] = frozenset()
+    media: str | None = None
+    silent: bool = False
+    """Its element's content is not read."""
+
+
+_known_tags: dict[str, _Tag] = {}
+"""Short tags as they were read, since the same few come again and again."""
+
+
+def _tag(token: str) -> _Tag:
+    match = _TAG.match(token)
+    if match is None:
+        return _Tag("", True, "", True)
+    name = match[2].lower()
+    if match[1]:
+        tag = _Tag(name, True, "\n" if name in _BLOCK else "", name != "pre")
+    else:
+        named = dict(_ATTRIBUTE.findall(match[3]))
+        classes = frozenset(named.get("class", "").split())
+        shows = name in _MEDIA and not classes & _DECORATION and not _is_spacer(named)
+        gap = "\n" if name == "br" or name in _BLOCK else " " if name in ("td", "th") else ""
+        silent = name in _SILENT
+        plain = not (classes or shows or silent or name == "pre")
+        tag = _Tag(name, False, gap, plain, classes, _MEDIA[name] if shows else None, silent)
+    if len(token) <= _SHORT_TAG and len(_known_tags) < _MOST_KNOWN:
+        _known_tags[token] = tag
+    return tag
+
+
+def readable(node: LexborNode, *, skip_classes: frozenset[str] = frozenset()) -> Readable:
+    """The text of an element and its media, without anything inside an element of a skipped class.
 
     Blocks and line breaks become newlines (at most two in a row), other runs of white space one space.
     Pictures that decorate (smilies, avatars, icons) are no media.
     """
-    skipped = frozenset(skip_classes)
-    silent = _SILENT | frozenset(skip_tags)
+    markup = node.html or ""
+    if "<pre" not in markup:
+        markup = markup.replace("\n", " ")
     out: list[str] = []
     media: dict[str, None] = {}
-    silent_tag = ""  # while inside a skipped element: its tag, and how deeply tags of that name are nested in it
+    silent = ""  # while inside a skipped element: its tag, and how deeply tags of that name are nested in it
     depth = 0
     pre = 0
-    for match in _TOKEN.finditer(node.html or ""):
-        closing, tag, attributes, text = match.groups()
-        if text is not None:
-            if not silent_tag:
-                out.append(html.unescape(text) if pre else html.unescape(text).replace("\n", " "))
-            continue
-        if tag is None:
-            continue
-        tag = tag.lower()
-        if silent_tag:
-            if tag == silent_tag and tag not in _VOID:
-                depth += -1 if closing else 1
+    known = _known_tags.get
+    # Text and tags by turns.
+    pieces = iter(_TOKEN.split(markup))
+    out.append(next(pieces))
+    for token, text in zip(pieces, pieces, strict=True):
+        tag = known(token) or _tag(token)
+        if silent:
+            if tag.name == silent:
+                depth += -1 if tag.closing else 1
                 if depth == 0:
-                    silent_tag = ""
-                    if tag not in _INVISIBLE:
-                        out.append("\n" if tag in _BLOCK else " ")
-            continue
-        if closing:
-            if tag in _BLOCK:
-                out.append("\n")
-                pre -= tag == "pre"
-            continue
-        named = dict(_ATTRIBUTE.findall(attributes)) if attributes else {}
-        classes = frozenset(named.get("class", "").split())
-        if classes & skipped:
-            if tag not in _VOID:
-                silent_tag, depth = tag, 1
-            continue
-        if tag in _MEDIA and not classes & _DECORATION and not _is_spacer(named):
-            media[_MEDIA[tag]] = None
-        if tag in silent:
-            if tag not in _VOID:
-                silent_tag, depth = tag, 1
-            continue
-        if tag == "br" or tag in _BLOCK:
-            out.append("\n")
-            pre += tag == "pre"
-        elif tag in ("td", "th"):
-            out.append(" ")
-    return Readable(tidy("".join(out)), tuple(media))
+                    silent = ""
+                    out.append(tag.gap or ("" if tag.name in _INVISIBLE else " "))
+        elif tag.plain:
+            out.append(tag.gap)
+        elif tag.closing:
+            out.append(tag.gap)
+            pre -= 1
+        else:
+            skipped = not skip_classes.isdisjoint(tag.classes)
+            if tag.media is not None and not skipped:
+                media[tag.media] = None
+            if not (skipped or tag.silent):
+                out.append(tag.gap)
+                pre += tag.name == "pre"
+            elif tag.name not in _VOID:
+                silent, depth = tag.name, 1
+        if text and not silent:
+            out.append(text if pre else text.replace("\n", " "))
+    text = "".join(out)
+    return Readable(tidy(html.unescape(text) if "&" in text else text), tuple(media))
 
 
 def _is_spacer(attributes: dict[str, str]) -> bool:
@@ -220,13 +265,21 @@ def _is_spacer(attributes: dict[str, str]) -> bool:
 
 def tidy(text: str) -> str:
     """White space as a reader sees it: single spaces, at most one empty line, none at the ends."""
-    text = _SPACES.sub(" ", clean(text).replace("\u200b", "").replace("\ufeff", ""))
-    return _NEWLINES.sub("\n\n", _AROUND_NEWLINE.sub("\n", text)).strip()
+    lines = [" ".join(part.split()) for part in text.split("\n")]
+    if not all(map(str.isprintable, lines)):
+        # Zero-width and control characters are none of the white space that is split at, but may hide it.
+        text = clean(text).replace("\u200b", "").replace("\ufeff", "")
+        lines = [" ".join(part.split()) for part in text.split("\n")]
+    text = "\n".join(lines)
+    return (_NEWLINES.sub("\n\n", text) if "\n\n\n" in text else text).strip()
 
 
 def line(node: LexborNode | None) -> str:
     """The text of an element on one line; "" when there is no element."""
-    return " ".join(clean(node.text(separator=" ")).split()) if node is not None else ""
+    if node is None:
+        return ""
+    text = " ".join(node.text(separator=" ").split())
+    return text if text.isprintable() else " ".join(clean(text).split())
 
 
 def required(page: Page, scope: LexborHTMLParser | LexborNode, selectors: Iterable[str]) -> LexborNode:

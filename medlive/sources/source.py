@@ -2,16 +2,19 @@
 
 import codecs
 import re
+import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 from urllib.parse import urljoin, urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from medlive.errors import ConfigError, MedliveError
 from medlive.threads.model import Thread
+
+_T = TypeVar("_T")
 
 Anonymiser = Callable[[str], str]
 """A raw handle in, what may be kept of it out: a keyed hash, never the handle."""
@@ -21,7 +24,9 @@ _ENCODING_NAME = re.compile(
 )
 _META_CHARSET = re.compile(rb"<meta\b[^>]{0,300}?charset\s*=\s*[\"']?\s*([A-Za-z0-9_.:-]{1,40})", re.IGNORECASE)
 _HEADER_CHARSET = re.compile(r"charset\s*=\s*[\"']?\s*([A-Za-z0-9_.:-]{1,40})", re.IGNORECASE)
+_ABSOLUTE = re.compile(r"https?://[^/?#]+/", re.IGNORECASE)
 _BOMS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
+_BOM_BYTES = tuple(bom for bom, _ in _BOMS)
 
 
 class LayoutError(MedliveError):
@@ -53,7 +58,7 @@ class PageRequest:
     form: tuple[tuple[str, str], ...] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class Page:
     """A page as it was received."""
 
@@ -65,6 +70,19 @@ class Page:
     status: int = 200
     form: tuple[tuple[str, str], ...] | None = None
     """The form that was posted to get it, so that a list can ask for its next page."""
+
+    @property
+    def utf8(self) -> bytes:
+        """The text's bytes in UTF-8: the body itself where it is valid as it stands."""
+        body = self.body
+        if not body.startswith(_BOM_BYTES):
+            try:
+                body.decode("utf-8")
+            except UnicodeDecodeError:
+                pass
+            else:
+                return body
+        return self.text.encode("utf-8")
 
     @property
     def text(self) -> str:
@@ -109,6 +127,22 @@ class Page:
     def _meta_charset(self) -> str | None:
         match = _META_CHARSET.search(self.body, 0, 4096)
         return _codec(match[1].decode("ascii")) if match else None
+
+
+class Memo(Generic[_T]):
+    """What was read of each page, for as long as the page itself is held: none is parsed twice."""
+
+    def __init__(self) -> None:
+        self._read: dict[int, tuple[weakref.ref[Page], _T]] = {}
+
+    def get(self, page: Page, read: Callable[[Page], _T]) -> _T:
+        """What `read` gives for the page, from the first time that it was asked."""
+        place = id(page)
+        held = self._read.get(place)
+        if held is None:
+            forget = weakref.ref(page, lambda _: self._read.pop(place, None))
+            held = self._read[place] = (forget, read(page))
+        return held[1]
 
 
 def _codec(name: str) -> str | None:
@@ -160,6 +194,8 @@ class SourceSettings(BaseModel):
     """The boards, sections or topics to list, as its paths spell them; empty: the site's whole list."""
     min_interval_s: float = Field(default=5.0, ge=0)
     """Least seconds between two requests to one host of this source; a longer Crawl-delay wins."""
+    overlap_days: int = Field(default=14, ge=0)
+    """Days before the latest activity of the last harvest that are read again, for late replies and edits."""
     stop_statuses: frozenset[int] = frozenset({403})
     """Answers after which the host is left alone for the rest of the run."""
     verified_labels: tuple[str, ...] = ()
@@ -246,10 +282,11 @@ def link(page: Page, href: str | None) -> str | None:
     if not href:
         return None
     try:
-        url = urljoin(page.url, href.strip())
+        href = href.strip()
+        url = href if _ABSOLUTE.match(href) else urljoin(page.url, href)
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             return None
-        return parts._replace(fragment="").geturl()
+        return url if url.startswith("http") and "#" not in url else parts._replace(fragment="").geturl()
     except ValueError:
         return None

@@ -215,7 +215,7 @@ def _turns_of_markup(page: Page, tree: LexborHTMLParser) -> list[_Turn]:
         if len(themes) != 1 or not (read.text or read.media):
             raise LayoutError(page.url, ".theme-white or .theme-dark around a .dialog-content with content")
         turns.append(_Turn("theme-white" in themes, read, None))
-    stray = readable(area, skip_classes=["dialog-content"])
+    stray = readable(area, skip_classes=frozenset(["dialog-content"]))
     if len(area.css(".theme-white, .theme-dark")) > len(bubbles) or any(
         len(text) > _MAX_STRAY_LINE for text in stray.text.split("\n")
     ):

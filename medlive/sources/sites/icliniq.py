@@ -31,7 +31,7 @@ _QUESTION_PATH = re.compile(r"/qa/(?!speciali[tz]ies/)([^/?#]+)/([^/?#]+)/?(?:[?
 _LABEL = re.compile(r"\A\s*Patient\W{0,2}s?\s+(?:Query|Question)\b\s*:?\s*", re.IGNORECASE)
 _ANY_LABEL = re.compile(r"\bPatient\W{0,2}s?\s+(?:Query|Question)\b", re.IGNORECASE)
 _PUBLISHED = re.compile(r"\bpublished\s+on\s*:?\s*([^\n]{6,40})", re.IGNORECASE)
-_BLOCKS = ("qContent", "answerDiv")
+_BLOCKS = frozenset(["qContent", "answerDiv"])
 # Text beside the known blocks that is longer than this is a message whose block was renamed, not a caption.
 _MAX_STRAY_LINE, _MAX_STRAY_TEXT = 200, 600
 _ASKER = "asker"

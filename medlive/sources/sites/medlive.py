@@ -113,7 +113,7 @@ class Medlive:
         tree = parse(page)
         title = line(required(page, tree, [".title_cms > span", ".title_cms", "#content h1"]))
         body = required(page, tree, [".content_body"])
-        case = readable(body, skip_classes=["case_result", "inc_c"])
+        case = readable(body, skip_classes=frozenset(["case_result", "inc_c"]))
         if not title or not (case.text or case.media):
             raise LayoutError(page.url, "text in .title_cms and .content_body")
         _check_strays(page, tree, body)
@@ -170,7 +170,7 @@ class Medlive:
         if anchor is None or "com_return" in classes:
             raise LayoutError(page.url, ".inc_c > dl with a user's link in dd 1 and text in dd 2")
         shown = next((n for n in parts[0].iter() if n.tag == "span" and _date(n)), None)
-        said = readable(parts[1], skip_classes=["com_return"])
+        said = readable(parts[1], skip_classes=frozenset(["com_return"]))
         if not (said.text or said.media):
             raise LayoutError(page.url, "text in .inc_c > dl > dd 2")
         yield _Entry(self._person(page, anchor), said, _date(shown) if shown is not None else None)

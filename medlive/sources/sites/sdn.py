@@ -1,20 +1,22 @@
 """Student Doctor Network: a XenForo 2 forum, read post by post."""
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from typing import NamedTuple
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from medlive.sources.dates import shown_date
-from medlive.sources.markup import ancestors, clean, line, parse, readable, required
+from medlive.sources.markup import clean, line, parse, readable, required
 from medlive.sources.source import (
     Anonymiser,
     IncompleteThread,
     LayoutError,
     ListEntry,
     Listing,
+    Memo,
     Page,
     PageRequest,
     SourceSettings,
@@ -35,15 +37,26 @@ DEFAULTS = SourceSettings(
 
 _THREAD_PATH = re.compile(r"threads/(?:[^/?#]*\.)?(\d+)(?:[/?#]|$)")
 _PAGE_PATH = re.compile(r"/page-(\d{1,6})(?:[/?#]|$)")
-_NUMBER = re.compile(r"#(\d[\d.,\s]{0,9})")
+_NUMBER = re.compile(r"(?:^|\x1f)\s*#(\d[\d.,\s]{0,9}?)\s*(?:\x1f|$)")
+_NO_DIGIT = re.compile(r"\D")
+_FIRST_WORD = re.compile(r"[a-z]+")
 # What XenForo puts into a post that its author did not write: quotations, link previews, "Click to
 # expand...".
-_NOT_WRITTEN = ("bbCodeBlock--quote", "bbCodeBlock--unfurl", "bbCodeBlock-expandLink", "js-extraPhrases")
-_POST_MARKS = '[data-content^="post-"], [id^="js-post-"], .message-userContent'
+_NOT_WRITTEN = frozenset(
+    ["bbCodeBlock--quote", "bbCodeBlock--unfurl", "bbCodeBlock-expandLink", "js-extraPhrases"]
+)
+# One query for everything that is read of the posts of a page: a query for each post and field takes several
+# times as long as parsing the page does.
+_PARTS = (
+    "article.message--post, .message-userContent, .message-userContent .bbWrapper, .message-attribution, "
+    ".message-attribution time, "
+    '.message-attachments, [data-field=current_status] li, [data-content^="post-"], [id^="js-post-"]'
+)
+_LABELS = frozenset(["label", "label-append"])
+_FOLLOWING = "a.pageNav-jump--next, a.pageNavSimple-el--next"
 
 
-@dataclass(frozen=True, slots=True)
-class Post:
+class Post(NamedTuple):
     """One post as its page shows it, its author not yet hashed."""
 
     post_id: str
@@ -57,6 +70,33 @@ class Post:
     media: tuple[str, ...]
 
 
+class ThreadPage(NamedTuple):
+    """What one page of a thread shows."""
+
+    url: str
+    """The thread's own address, where the page states it."""
+    thread_id: str
+    number: int
+    """Its place among the thread's pages, counted from 1."""
+    following: str | None
+    """The address of the next page; None on the last."""
+    title: str
+    tags: tuple[str, ...]
+    posts: tuple[Post, ...]
+
+
+@dataclass(slots=True)
+class _Parts:
+    """A post's element and what `_PARTS` found in it, the first of each kind."""
+
+    article: LexborNode
+    body: LexborNode | None = None
+    attribution: LexborNode | None = None
+    time: LexborNode | None = None
+    status: LexborNode | None = None
+    attachments: list[LexborNode] = field(default_factory=list)
+
+
 class Sdn:
     """The adapter of forums.studentdoctor.net, layout XenForo 2.0 to 2.3."""
 
@@ -65,6 +105,8 @@ class Sdn:
 
     def __init__(self, settings: SourceSettings = DEFAULTS) -> None:
         self.settings = settings
+        self._verified = frozenset(label.lower() for label in settings.verified_labels)
+        self._pages = Memo[ThreadPage]()
 
     def listing_requests(self, base_url: str) -> Sequence[PageRequest]:
         """Each board in the order of its threads' last posts, so that late replies are seen."""
@@ -84,151 +126,218 @@ class Sdn:
             found = _THREAD_PATH.search(url or "")
             if url is None or found is None:
                 raise LayoutError(page.url, ".structItem-title a to /threads/<slug>.<id>/")
-            opened = _time(row, ".structItem-startDate time")
-            entries.append(
-                ListEntry(url, found[1], line(anchor), opened, _time(row, "time.structItem-latestDate"))
-            )
-        if not entries and "forum_view" not in _template(tree):
-            raise LayoutError(page.url, ".structItem--thread")
+            opened = _moment(row.css_first(".structItem-startDate time"))
+            active = _moment(row.css_first("time.structItem-latestDate"))
+            entries.append(ListEntry(url, found[1], line(anchor), opened, active))
+        template = _template(tree)
+        # A thread lists similar threads below its posts, and is no list.
+        if "thread_view" in template or (not entries and "forum_view" not in template):
+            raise LayoutError(page.url, ".structItem--thread", found=template or None)
         if not entries and tree.css_first(".structItemContainer .structItem") is not None:
             raise LayoutError(page.url, ".structItem--thread", found=".structItem of another kind")
-        following = _next_url(page, tree)
+        following = _next_url(page, tree, _page_number(page, tree))
         return Listing(tuple(entries), PageRequest(following) if following else None)
 
     def next_page(self, page: Page) -> str | None:
-        """The thread's following page."""
-        return _next_url(page, parse(page))
+        """The thread's following page. Raises LayoutError for a page whose posts cannot be read."""
+        return self._read(page).following
 
     def parse_thread(self, pages: Sequence[Page], anonymise: Anonymiser) -> Thread:
         """The whole thread. The opener asks: only other people's posts can be verified advice."""
         if not pages:
             raise IncompleteThread("no page of the thread was given")
-        trees = [parse(page) for page in pages]
-        for position, (page, tree) in enumerate(zip(pages, trees, strict=True), start=1):
-            number = _page_number(page, tree)
-            if number != position:
-                raise IncompleteThread(f"{page.url} is page {number} of its thread where {position} was due")
-        if (missing := _next_url(pages[-1], trees[-1])) is not None:
-            raise IncompleteThread(f"{pages[-1].url} is followed by {missing}, which was not given")
-        posts: dict[str, Post] = {}
-        for page, tree in zip(pages, trees, strict=True):
-            posts |= {post.post_id: post for post in _posts(page, tree)}
-        for position, post in enumerate(posts.values(), start=1):
+        shown = [self._read(page) for page in pages]
+        first, last = shown[0], shown[-1]
+        for position, (page, read) in enumerate(zip(pages, shown, strict=True), start=1):
+            if read.number != position:
+                raise IncompleteThread(f"{page.url} is page {read.number} of its thread where {position} was due")
+            if read.thread_id != first.thread_id:
+                raise IncompleteThread(f"{page.url} is a page of thread {read.thread_id}, not {first.thread_id}")
+        if last.following is not None:
+            raise IncompleteThread(f"{pages[-1].url} is followed by {last.following}, which was not given")
+        posts = list({post.post_id: post for read in shown for post in read.posts}.values())
+        for position, post in enumerate(posts, start=1):
             if post.number is not None and post.number != position:
                 raise IncompleteThread(f"{pages[0].url}: post #{post.number} stands where #{position} was due")
-        page, tree = pages[0], trees[0]
-        heading = required(page, tree, ["h1.p-title-value"])
-        labels = [line(label) for label in heading.css("span.label")]
-        title = readable(heading, skip_classes=["label", "label-append"]).text
-        breadcrumbs = tree.css_first(".p-breadcrumbs")
-        names = [line(n) for n in breadcrumbs.css("[itemprop=name]")] if breadcrumbs is not None else []
-        boards = [name for name in names if name.lower() not in ("home", "forums")]
-        opener = next(iter(posts.values()))
+        opener = posts[0]
+        # Few people write many posts: each handle is hashed once, each status judged once.
+        hashed = {author: anonymise(author) for author in dict.fromkeys(post.author for post in posts)}
+        physicians = {status: self._is_physician(status) for status in {post.status for post in posts}}
         return Thread(
             source=self.name,
-            thread_id=_thread_id(page, tree),
-            url=_canonical(page, tree) or page.url,
-            title=" ".join(title.split()),
+            thread_id=first.thread_id,
+            url=first.url,
+            title=first.title,
             language="en",
-            tags=tuple(dict.fromkeys(t for t in (*boards, *labels) if t)),
+            tags=first.tags,
             posted_at=opener.posted_at,
             messages=tuple(
-                self._message(n, post, post.author == opener.author, anonymise)
-                for n, post in enumerate(posts.values())
+                _message(n, post, post.author == opener.author, hashed[post.author], physicians)
+                for n, post in enumerate(posts)
             ),
         )
 
-    def _message(self, position: int, post: Post, asks: bool, anonymise: Anonymiser) -> Message:
-        verified = not asks and self._is_physician(post.status)
-        return Message(
-            id=f"m{position}",
-            author=anonymise(post.author),
-            role=Role.PATIENT if asks else Role.PHYSICIAN if verified else Role.OTHER,
-            verified=verified,
-            text=post.text,
-            posted_at=post.posted_at,
-            media=post.media,
-            verified_by=post.status if verified else None,
-        )
+    def _read(self, page: Page) -> ThreadPage:
+        """A page is asked for its successor, then read: it is parsed once."""
+        return self._pages.get(page, read_page)
 
     def _is_physician(self, status: str | None) -> bool:
         """Whether the first word of SDN's status is a physician's ("Fellowship applicant" is none)."""
-        words = re.findall(r"[a-z]+", (status or "").lower())
-        return bool(words) and words[0] in {label.lower() for label in self.settings.verified_labels}
+        word = _FIRST_WORD.search(status.lower()) if status else None
+        return word is not None and word[0] in self._verified
 
 
-def read_posts(page: Page) -> tuple[Post, ...]:
-    """The posts of one page of a thread, in page order. Raises LayoutError."""
-    return tuple(_posts(page, parse(page)))
-
-
-def _posts(page: Page, tree: LexborHTMLParser) -> list[Post]:
-    if "thread_view" not in _template(tree):
-        raise LayoutError(page.url, "html#XF of template thread_view", found=_template(tree) or None)
-    # The highlighted solution of a question repeats one of its posts.
-    posts = []
-    taken: set[int] = set()
-    repeats = {
-        node.mem_id
-        for solution in tree.css('[id*="solutionHighlight"]')
-        for node in (solution, *solution.css("article.message--post"), *solution.css(_POST_MARKS))
-    }
-    for article in tree.css("article.message--post"):
-        if article.mem_id in repeats:
-            continue
-        taken.add(article.mem_id)
-        posts.append(_post(page, article))
-    if not posts:
-        raise LayoutError(page.url, "article.message--post")
-    # A post that lost its class would make a thread with a hole: every mark of a post must lie in one we
-    # took.
-    for mark in tree.css(_POST_MARKS):
-        if mark.mem_id in taken or mark.mem_id in repeats:
-            continue
-        if not any(outer.mem_id in taken for outer in ancestors(mark)):
-            raise LayoutError(page.url, "article.message--post around every post", found=f"<{mark.tag}> outside")
-    return posts
-
-
-def _post(page: Page, article: LexborNode) -> Post:
-    attributes = article.attributes
-    post_id = (attributes.get("data-content") or attributes.get("id") or "").rpartition("post-")[2]
-    if not post_id.isdigit():
-        raise LayoutError(page.url, 'article.message--post with data-content or id "…post-<number>"')
-    author = attributes.get("data-author") or line(article.css_first(".message-name"))
-    if not author:
-        raise LayoutError(page.url, ".message-name", found=f"post {post_id} without an author")
-    body = required(page, article, [".message-userContent .bbWrapper", ".message-body .bbWrapper"])
-    written = readable(body, skip_classes=_NOT_WRITTEN)
-    attached = [
-        "image" if item.css_first("img") is not None else "file"
-        for item in article.css(".message-attachments .file, .message-attachments .attachmentList > li")
-    ]
-    status = line(article.css_first("[data-field=current_status] li"))
-    numbers = map(_NUMBER.fullmatch, map(line, article.css(".message-attribution a")))
-    number = next((found for found in numbers if found), None)
-    return Post(
-        post_id=post_id,
-        author=clean(author),
-        status=status or None,
-        number=int(re.sub(r"\D", "", number[1])) if number else None,
-        posted_at=_time(article, ".message-attribution-main time, .message-attribution time"),
-        text=written.text,
-        media=tuple(dict.fromkeys((*written.media, *attached))),
+def _message(position: int, post: Post, asks: bool, author: str, physicians: Mapping[str | None, bool]) -> Message:
+    verified = physicians[post.status] and not asks
+    return Message(
+        f"m{position}",
+        author,
+        Role.PATIENT if asks else Role.PHYSICIAN if verified else Role.OTHER,
+        verified,
+        post.text,
+        post.posted_at,
+        post.media,
+        post.status if verified else None,
     )
 
 
-def _time(scope: LexborNode, selector: str) -> datetime | None:
+def read_page(page: Page) -> ThreadPage:
+    """What one page of a thread shows. Raises LayoutError."""
+    tree = parse(page)
+    template = _template(tree)
+    if "thread_view" not in template:
+        raise LayoutError(page.url, "html#XF of template thread_view", found=template or None)
+    posts = _posts(page, tree)
+    heading = required(page, tree, ["h1.p-title-value"])
+    labels = [line(label) for label in heading.css("span.label")]
+    title = readable(heading, skip_classes=_LABELS).text
+    breadcrumbs = tree.css_first(".p-breadcrumbs")
+    names = [line(n) for n in breadcrumbs.css("[itemprop=name]")] if breadcrumbs is not None else []
+    boards = [name for name in names if name.lower() not in ("home", "forums")]
+    canonical = _canonical(page, tree)
+    thread_id = _thread_id(page, tree, canonical)
+    number = _page_number(page, tree)
+    return ThreadPage(
+        url=canonical or page.url,
+        thread_id=thread_id,
+        number=number,
+        following=_next_url(page, tree, number),
+        title=" ".join(title.split()),
+        tags=tuple(dict.fromkeys(t for t in (*boards, *labels) if t)),
+        posts=posts,
+    )
+
+
+def _posts(page: Page, tree: LexborHTMLParser) -> tuple[Post, ...]:
+    """The posts in page order. Raises LayoutError."""
+    repeats: set[int] = set()
+    if b"olutionHighlight" in page.body:
+        # The highlighted solution of a question repeats one of its posts.
+        solutions = tree.css('[id*="solutionHighlight"]')
+        repeats = {node.mem_id for solution in solutions for node in (solution, *solution.css(_PARTS))}
+    groups: list[list[LexborNode]] = []
+    last = 0
+    for node in tree.css(_PARTS):
+        # An element stands in the answer once for every selector that it fits.
+        if (place := node.mem_id) == last or place in repeats:
+            continue
+        last = place
+        if node.tag == "article" and "message--post" in (node.attrs.get("class") or "").split():
+            groups.append([node])
+        elif groups:
+            groups[-1].append(node)
+        elif _is_mark(node):
+            raise _outside(page, node)
+    if not groups:
+        raise LayoutError(page.url, "article.message--post")
+    return tuple(_post(page, _parts(page, group)) for group in groups)
+
+
+def _parts(page: Page, group: list[LexborNode]) -> _Parts:
+    """A post and the parts that stand in it, of a group that begins with its element. Raises LayoutError.
+
+    A post that lost its class would make a thread with a hole: every mark of a post must lie in one.
+    """
+    article = group[0]
+    place = article.mem_id
+    # In page order everything between an element's start and something inside it is inside it too.
+    while len(group) > 1:
+        outer = group[-1].parent
+        while outer is not None and outer.mem_id != place:
+            outer = outer.parent
+        if outer is not None:
+            break
+        if _is_mark(stray := group.pop()):
+            raise _outside(page, stray)
+    parts = _Parts(article)
+    for node in group[1:]:
+        tag = node.tag
+        if tag == "time":
+            parts.time = parts.time or node
+        elif tag == "li":
+            parts.status = parts.status or node
+        elif "bbWrapper" in (shown := node.attrs.get("class") or ""):
+            parts.body = parts.body or node
+        elif "message-attribution" in shown:
+            parts.attribution = parts.attribution or node
+        elif "message-attachments" in shown:
+            parts.attachments.append(node)
+    return parts
+
+
+def _is_mark(node: LexborNode) -> bool:
+    """Whether an element can only stand in a post."""
+    attributes = node.attributes
+    return (
+        "message-userContent" in (attributes.get("class") or "").split()
+        or (attributes.get("data-content") or "").startswith("post-")
+        or (attributes.get("id") or "").startswith("js-post-")
+    )
+
+
+def _outside(page: Page, node: LexborNode) -> LayoutError:
+    return LayoutError(page.url, "article.message--post around every post", found=f"<{node.tag}> outside")
+
+
+def _post(page: Page, parts: _Parts) -> Post:
+    article = parts.article
+    attributes = article.attributes
+    post_id = (attributes.get("data-content") or attributes.get("id") or "").rpartition("post-")[2]
+    if not (post_id.isascii() and post_id.isdigit()):
+        raise LayoutError(page.url, 'article.message--post with data-content or id "…post-<number>"')
+    author = clean(attributes.get("data-author") or line(article.css_first(".message-name")))
+    if not author:
+        raise LayoutError(page.url, ".message-name", found=f"post {post_id} without an author")
+    body = parts.body or article.css_first(".message-body .bbWrapper")
+    if body is None:
+        raise LayoutError(page.url, ".message-userContent .bbWrapper or .message-body .bbWrapper")
+    written = readable(body, skip_classes=_NOT_WRITTEN)
+    number = _NUMBER.search(parts.attribution.text(separator="\x1f")) if parts.attribution else None
+    media = written.media
+    if parts.attachments:
+        items = [item for part in parts.attachments for item in (part.html or "").split("<li")[1:]]
+        media = tuple(dict.fromkeys((*media, *("image" if "<img" in item else "file" for item in items))))
+    return Post(
+        post_id,
+        author,
+        line(parts.status) or None,
+        int(_NO_DIGIT.sub("", number[1])) if number else None,
+        _moment(parts.time),
+        written.text,
+        media,
+    )
+
+
+def _moment(shown: LexborNode | None) -> datetime | None:
     """The moment in a `time` element's `datetime`; `data-time` changed its meaning between releases."""
-    shown = scope.css_first(selector)
-    stated = shown.attributes.get("datetime") if shown is not None else None
+    stated = shown.attrs.get("datetime") if shown is not None else None
     return shown_date(stated, UTC) if stated else None
 
 
 def _template(tree: LexborHTMLParser) -> str:
     """XenForo's name for the kind of page, from the attribute or the class that repeats it, or ""."""
-    root = tree.css_first("html#XF")
-    if root is None:
+    root = tree.root
+    if root is None or root.attributes.get("id") != "XF":
         return ""
     stated = root.attributes.get("data-template")
     classes = (root.attributes.get("class") or "").split()
@@ -237,17 +346,17 @@ def _template(tree: LexborHTMLParser) -> str:
 
 def _canonical(page: Page, tree: LexborHTMLParser) -> str | None:
     """The thread's own address, without the page number."""
-    stated = tree.css_first("link[rel=canonical]")
+    stated = tree.head.css_first("link[rel=canonical]") if tree.head else None
     url = link(page, stated.attributes.get("href")) if stated is not None else None
     return _PAGE_PATH.sub("/", url) if url and _THREAD_PATH.search(url) else None
 
 
-def _thread_id(page: Page, tree: LexborHTMLParser) -> str:
-    root = tree.css_first("html#XF")
+def _thread_id(page: Page, tree: LexborHTMLParser, canonical: str | None) -> str:
+    root = tree.root
     key = (root.attributes.get("data-content-key") or "") if root is not None else ""
     if key.startswith("thread-") and key[7:].isdigit():
         return key[7:]
-    found = _THREAD_PATH.search(_canonical(page, tree) or "") or _THREAD_PATH.search(page.url)
+    found = _THREAD_PATH.search(canonical or "") or _THREAD_PATH.search(page.url)
     if found is None:
         raise LayoutError(page.url, "a thread's number in html[data-content-key], link[rel=canonical] or address")
     return found[1]
@@ -255,22 +364,29 @@ def _thread_id(page: Page, tree: LexborHTMLParser) -> str:
 
 def _page_number(page: Page, tree: LexborHTMLParser) -> int:
     current = line(tree.css_first(".pageNav-page--current"))
-    if current.isascii() and current.isdigit():
+    if current.isascii() and current.isdigit() and len(current) < 8:
         return int(current)
     in_address = _PAGE_PATH.search(page.url)
     return int(in_address[1]) if in_address else 1
 
 
-def _next_url(page: Page, tree: LexborHTMLParser) -> str | None:
-    for selector in ("a.pageNav-jump--next", "a.pageNavSimple-el--next", "link[rel=next]"):
-        following = tree.css_first(selector)
-        if following is not None:
-            return link(page, following.attributes.get("href"))
+def _next_url(page: Page, tree: LexborHTMLParser, number: int) -> str | None:
+    """The address of the page after page `number`, of a thread or of a list. Raises LayoutError."""
+    head = tree.head
+    following = head.css_first("link[rel=next]") if head else None
+    if following is None and b"pageNav" in page.body:
+        following = tree.css_first(_FOLLOWING)
+    if following is not None:
+        url = link(page, following.attributes.get("href"))
+        if url is None:
+            raise LayoutError(page.url, f"an address in {_FOLLOWING}")
+        return url
     # The pager may lose its class: the page after the one it marks as current is still named in it.
-    number = _page_number(page, tree) + 1
-    for anchor in tree.css(f'.pageNav a[href*="/page-{number}"]'):
+    if f"/page-{number + 1}".encode() not in page.body:
+        return None
+    for anchor in tree.css(f'.pageNav a[href*="/page-{number + 1}"]'):
         url = link(page, anchor.attributes.get("href"))
         found = _PAGE_PATH.search(url or "")
-        if found is not None and int(found[1]) == number:
+        if found is not None and int(found[1]) == number + 1:
             return url
     return None

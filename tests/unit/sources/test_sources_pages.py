@@ -105,7 +105,7 @@ def test_readable_text() -> None:
         "<!-- <p>hidden</p> -->\u200bend"
     ).body
     assert body is not None
-    got = readable(body, skip_classes=["q"])
+    got = readable(body, skip_classes=frozenset(["q"]))
     assert got.text == "one two\nthree\n\nfourfive\n\n6 7\n\n8\n\n9\n\na\nb\n\na < b & c\nend"
     assert got.media == ("image", "video")
 

@@ -11,7 +11,7 @@ import pytest
 
 from medlive.sources.markup import parse
 from medlive.sources.registry import build_site
-from medlive.sources.sites.sdn import read_posts
+from medlive.sources.sites.sdn import read_page
 from medlive.sources.source import IncompleteThread, LayoutError, Page
 from medlive.sources.structured import discussions
 
@@ -44,10 +44,10 @@ def test_every_standard_xenforo_post_is_read_and_other_skins_are_refused() -> No
         expected = marked_posts(page)
         if not expected:
             with pytest.raises(LayoutError):
-                read_posts(page)
+                read_page(page)
             refused += 1
             continue
-        posts = read_posts(page)
+        posts = read_page(page).posts
         assert len(posts) == expected, page.url
         assert all(post.posted_at is not None and post.author for post in posts), page.url
         if truth["author"] and "/page-" not in page.url:
