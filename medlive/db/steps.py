@@ -8,6 +8,7 @@ from typing import Any
 from sqlalchemy import create_engine, func, or_, select, text
 from sqlalchemy.dialects.postgresql import distinct_on
 from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.pool import NullPool
 
 from medlive.db.migrate import JOBS_TABLE
 from medlive.db.session import Database, connect_arguments
@@ -151,10 +152,13 @@ async def is_scheduler_active(session: AsyncSession) -> bool:
 
 
 def open_job_store(database: Database) -> Any:
-    """APScheduler's store of jobs in this database, over a connection of its own; it is not asyncio's."""
+    """APScheduler's store of jobs in this database, over connections of its own, which are not asyncio's.
+
+    It asks seldom: each question opens a connection, so that none is found dead a week later.
+    """
     from apscheduler.jobstores.sqlalchemy import SQLAlchemyJobStore  # type: ignore[import-untyped]
 
-    engine = create_engine(database.engine.url, pool_size=1, pool_pre_ping=True, connect_args=connect_arguments())
+    engine = create_engine(database.engine.url, poolclass=NullPool, connect_args=connect_arguments())
     return SQLAlchemyJobStore(engine=engine, tablename=JOBS_TABLE)
 
 

@@ -188,14 +188,7 @@ class _Runner:
 @asynccontextmanager
 async def _clock_running(runner: _Runner, states: Sequence[StepState]) -> AsyncIterator[None]:
     """APScheduler at work on the stored jobs, brought to the configuration and the rows; lanes end with it."""
-    # What it logs is said here where a person can do something about it.
-    logging.getLogger("apscheduler").setLevel(logging.CRITICAL)
-    store = open_job_store(runner.database)
-    clock = AsyncIOScheduler(
-        timezone=UTC,
-        jobstores={"default": store},
-        job_defaults={"coalesce": True, "misfire_grace_time": None, "max_instances": 1},
-    )
+    clock = open_clock(runner.database, runner.announce)
 
     def look_again(state: StepState) -> None:
         wait = LOOK_AGAIN if state.standing is Standing.BLOCKED else RETRY_AFTER
@@ -203,7 +196,6 @@ async def _clock_running(runner: _Runner, states: Sequence[StepState]) -> AsyncI
             _bring_forward(clock, state, state.retry_at or now() + wait)
 
     runner.on_open = look_again
-    clock.add_listener(lambda event: runner.announce(event.job_id), EVENT_JOB_EXECUTED)
     try:
         with _as_unavailable(runner.database):
             clock.start(paused=True)
@@ -214,8 +206,21 @@ async def _clock_running(runner: _Runner, states: Sequence[StepState]) -> AsyncI
         if clock.running:
             clock.shutdown(wait=False)
             await asyncio.sleep(0)  # it ends in the loop's next round
-        store.engine.dispose()
         await runner.stop()
+
+
+def open_clock(database: Database, on_due: Callable[[str], None]) -> AsyncIOScheduler:
+    """APScheduler on the jobs stored in this database, not started; `on_due` is told the step of each job."""
+    # What it logs is said here where a person can do something about it.
+    logging.getLogger("apscheduler").setLevel(logging.CRITICAL)
+    clock = AsyncIOScheduler(
+        timezone=UTC,
+        jobstores={"default": open_job_store(database)},
+        # What was missed is due once, however often and however long ago.
+        job_defaults={"coalesce": True, "misfire_grace_time": None, "max_instances": 1},
+    )
+    clock.add_listener(lambda event: on_due(event.job_id), EVENT_JOB_EXECUTED)
+    return clock
 
 
 def arrange(clock: AsyncIOScheduler, times: Mapping[str, WeeklyTime], states: Sequence[StepState]) -> None:

@@ -132,9 +132,9 @@ def _state(
     attempt = history.latest.get(command)
     # A harvest brings everything since the last one, so one that was missed is caught up as the present week's.
     week = present if name.startswith(_HARVEST) else slot_week
-    done, expected, latest, since = _facts(name, slot, slot_week, present, history)
+    facts = _facts(name, time, slot_week, present, history)
     standing, retry_at, why = Standing.DONE, None, None
-    if not done and expected:
+    if facts.expected and not facts.is_done(slot_week):
         standing = Standing.DUE
         if attempt is not None and attempt.week == week and attempt.outcome is RunOutcome.FAILED:
             retry_at = (attempt.finished_at or attempt.started_at) + RETRY_AFTER
@@ -143,6 +143,7 @@ def _state(
         if blocked is not None:
             standing, why = Standing.BLOCKED, blocked
     is_open = standing is not Standing.DONE
+    missed = min(_first_missed(time, facts, slot), slot)
     return StepState(
         name=name,
         week=week,
@@ -150,68 +151,76 @@ def _state(
         standing=standing,
         why=why,
         retry_at=retry_at if standing is Standing.RETRY else None,
-        next_at=slot if is_open else slot + WEEK,
-        overdue=is_open and since is not None and moment > max(slot, since) + OVERDUE_AFTER,
-        latest=latest,
+        next_at=missed if is_open else slot + WEEK,
+        overdue=is_open and facts.since is not None and moment > max(missed, facts.since) + OVERDUE_AFTER,
+        latest=facts.latest,
     )
 
 
-def _facts(
-    name: str, slot: datetime, slot_week: str, present: str, history: History
-) -> tuple[bool, bool, Run | None, datetime | None]:
-    """Whether a step is done for its slot, whether it is expected at all, its latest run, and since when a delay
-    counts: not before anything was harvested here, and never where only files are imported."""
-    first_harvests = [h.first_at for h in history.harvests.values()]
-    since = min(first_harvests) if first_harvests else None
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    """What the rows say of a step."""
+
+    done_week: str | None
+    """The latest week that it is done for."""
+    expected: bool
+    """Whether it is to be done at all."""
+    latest: Run | None
+    since: datetime | None
+    """Since when a delay counts: since anything was harvested here; never where only files are imported."""
+    reopened: bool = False
+    """Whether something came after it that it should have met."""
+
+    def is_done(self, week: str) -> bool:
+        return not self.reopened and self.done_week is not None and self.done_week >= week
+
+
+def _first_missed(time: WeeklyTime, facts: _Facts, slot: datetime) -> datetime:
+    """The first weekly time that nothing was done for."""
+    if facts.done_week is not None:
+        year, week = facts.done_week.split(".W")
+        return due_at(datetime.fromisocalendar(int(year), int(week), 1).replace(tzinfo=UTC), time) + WEEK
+    if facts.since is not None:
+        first = due_at(facts.since, time)
+        return first if first >= facts.since else first + WEEK
+    return slot
+
+
+def _facts(name: str, time: WeeklyTime, slot_week: str, present: str, history: History) -> _Facts:
+    since = min((h.first_at for h in history.harvests.values()), default=None)
     # A week before the present one is caught up only where something was done in it or before it.
     begun = slot_week == present or any(week <= slot_week for week in history.weeks)
     command = f"{SCHEDULER} {name.replace(':', ' ')}"
+    own, own_done = history.latest.get(command), history.done.get(command)
     if name.startswith(_HARVEST):
         known = history.harvests.get(name.removeprefix(_HARVEST))
-        done = known is not None and known.done_week is not None and known.done_week >= slot_week
-        begun = slot_week == present or known is not None
         if known is None:
-            return done, begun, history.latest.get(command), None
-        return done, begun, known.latest, known.first_at
+            return _Facts(None, slot_week == present, own, None)
+        return _Facts(known.done_week, True, known.latest, known.first_at)
     if name == QUEUE:
-        runs = [r for r in (history.latest.get(command), history.latest.get(CURATE)) if r is not None]
-        return _is_queued(command, slot, slot_week, history), begun, _newest(runs), since
+        by_hand = history.done.get(CURATE)
+        latest = _newest(own, history.latest.get(CURATE))
+        ended = _newest(own_done, by_hand)
+        weeks = [own_done.week] if own_done is not None and own_done.week is not None else []
+        if by_hand is not None:
+            weeks.append(iso_week(latest_slot(by_hand.started_at, time)))
+        reopened = ended is not None and any(
+            h.done_at is not None and h.done_at > ended.started_at and (h.done_week or "") <= slot_week
+            for h in history.harvests.values()
+        )
+        return _Facts(max(weeks, default=None), begun, latest, since, reopened)
     if name == FREEZE:
-        done = history.frozen_week is not None and history.frozen_week >= slot_week
-        if not done and slot_week != present:
+        if slot_week != present:
             # What nothing was done for since the last snapshot needs none.
             begun = any((history.frozen_week or "") < week <= slot_week for week in history.weeks)
-        runs = [r for r in (history.latest.get(command), _frozen_by_hand(history)) if r is not None]
-        return done, begun, _newest(runs), since
-    ended = history.done.get(command)
-    done = ended is not None and ended.week is not None and ended.week >= slot_week
-    return done, begun, history.latest.get(command), since
+        frozen = None
+        if history.frozen_at is not None:
+            frozen = Run(history.frozen_week, RunOutcome.DONE, history.frozen_at, history.frozen_at, {})
+        # The scheduler's own row ends after the snapshot is frozen, and has the counts.
+        is_own = own is not None and (frozen is None or (own.finished_at or own.started_at) >= frozen.started_at)
+        return _Facts(history.frozen_week, begun, own if is_own else frozen, since)
+    return _Facts(own_done.week if own_done else None, begun, own, since)
 
 
-def _is_queued(command: str, slot: datetime, slot_week: str, history: History) -> bool:
-    """Whether the slot's queueing is done, by the scheduler or by `medlive curate`; not when a harvest that it
-    should have met ended after it."""
-    by_step, by_hand = history.done.get(command), history.done.get(CURATE)
-    runs = [by_step] if by_step is not None and by_step.week is not None and by_step.week >= slot_week else []
-    if by_hand is not None and by_hand.started_at >= slot:
-        runs.append(by_hand)
-    newest = _newest(runs)
-    if newest is None:
-        return False
-    return not any(
-        h.done_at is not None
-        and h.done_week is not None
-        and h.done_week <= slot_week
-        and h.done_at > newest.started_at
-        for h in history.harvests.values()
-    )
-
-
-def _frozen_by_hand(history: History) -> Run | None:
-    if history.frozen_at is None:
-        return None
-    return Run(history.frozen_week, RunOutcome.DONE, history.frozen_at, history.frozen_at, {})
-
-
-def _newest(runs: list[Run]) -> Run | None:
-    return max(runs, key=lambda run: run.started_at, default=None)
+def _newest(*runs: Run | None) -> Run | None:
+    return max((r for r in runs if r is not None), key=lambda run: run.started_at, default=None)

@@ -1,0 +1,245 @@
+"""What is due, from a moment, the times and the rows; no database and no clock."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from medlive.clock import iso_week
+from medlive.config import ScheduleSection, WeeklyTime
+from medlive.db.steps import HarvestHistory, History, Run
+from medlive.db.tables import RunOutcome
+from medlive.errors import ConfigError
+from medlive.service.steps import (
+    RETRY_AFTER,
+    WEEK,
+    Standing,
+    StepState,
+    due_at,
+    in_order,
+    latest_slot,
+    survey,
+    weekly_times,
+)
+
+SCHEDULE = ScheduleSection(harvest_sources={"b": WeeklyTime(weekday="fri", hour=7, minute=30)})
+TIMES = weekly_times(SCHEDULE, {"a": None, "b": None})
+EMPTY = History({}, {}, {}, None, None, frozenset(), {})
+MONDAY = datetime(2026, 11, 16, tzinfo=UTC)
+MOMENTS = st.integers(0, 20 * 365 * 86_400).map(lambda s: datetime(2020, 1, 1, tzinfo=UTC) + timedelta(seconds=s))
+WEEKLY = st.builds(
+    WeeklyTime,
+    weekday=st.sampled_from(["mon", "tue", "wed", "thu", "fri", "sat", "sun"]),
+    hour=st.integers(0, 23),
+    minute=st.integers(0, 59),
+)
+
+
+def run(week: str | None, at: datetime, outcome: RunOutcome = RunOutcome.DONE) -> Run:
+    return Run(week, outcome, at, None if outcome is RunOutcome.RUNNING else at + timedelta(minutes=1), {})
+
+
+def harvested(at: datetime, *, first: datetime | None = None) -> HarvestHistory:
+    return HarvestHistory(first or at, run(iso_week(at), at), iso_week(at), at + timedelta(minutes=1))
+
+
+def states(moment: datetime, history: History = EMPTY) -> Mapping[str, StepState]:
+    return {state.name: state for state in survey(TIMES, history, moment)}
+
+
+def due(moment: datetime, history: History = EMPTY) -> list[tuple[str, str]]:
+    return [(s.week, s.name) for s in in_order(survey(TIMES, history, moment))]
+
+
+def test_each_source_has_its_own_time_and_the_others_the_common_one() -> None:
+    assert list(TIMES) == ["harvest:a", "harvest:b", "queue", "freeze"]
+    assert due(MONDAY + timedelta(hours=2, minutes=59)) == []
+    assert due(MONDAY + timedelta(hours=3)) == [("2026.W47", "harvest:a")]
+    friday = MONDAY + timedelta(days=4, hours=7, minutes=30)
+    assert due(friday - timedelta(seconds=1)) == [("2026.W47", "harvest:a"), ("2026.W47", "queue")]
+    assert ("2026.W47", "harvest:b") in due(friday)
+
+
+def test_a_time_for_a_source_that_is_not_there_is_told() -> None:
+    with pytest.raises(ConfigError, match=r"harvest_sources\.b"):
+        weekly_times(SCHEDULE, {"a": None})
+
+
+@pytest.mark.parametrize(
+    ("before", "week", "after"),
+    [
+        (datetime(2026, 11, 22, 23, 59, 59, tzinfo=UTC), "2026.W47", "2026.W48"),
+        (datetime(2027, 1, 3, 23, 59, 59, tzinfo=UTC), "2026.W53", "2027.W01"),
+        (datetime(2025, 12, 28, 23, 59, 59, tzinfo=UTC), "2025.W52", "2026.W01"),
+    ],
+)
+def test_the_week_ends_on_sunday_at_midnight_utc(before: datetime, week: str, after: str) -> None:
+    schedule = ScheduleSection(
+        harvest=WeeklyTime(weekday="mon", hour=0), freeze=WeeklyTime(weekday="sun", hour=23)
+    )
+    times = weekly_times(schedule, {"a": None})
+    known = replace(EMPTY, weeks=frozenset({week}))
+
+    def at(moment: datetime) -> dict[str, StepState]:
+        return {s.name: s for s in survey(times, known, moment)}
+
+    last, first = at(before), at(before + timedelta(seconds=1))
+    assert (last["harvest:a"].week, last["freeze"].week) == (week, week)
+    # The new week's harvest, and the freeze that the old one has not had.
+    assert (first["harvest:a"].week, first["freeze"].week) == (after, week)
+    assert first["harvest:a"].slot == before + timedelta(seconds=1)
+    assert first["freeze"].slot == last["freeze"].slot
+    # Berlin's clocks or Chicago's make no difference.
+    assert due_at(before.astimezone(), schedule.freeze) == last["freeze"].slot
+
+
+@given(MOMENTS, WEEKLY)
+def test_a_slot_is_the_one_weekly_time_of_the_last_seven_days(moment: datetime, time: WeeklyTime) -> None:
+    slot = latest_slot(moment, time)
+    assert moment - WEEK < slot <= moment
+    assert (slot.weekday(), slot.hour, slot.minute, slot.second) == (
+        ["mon", "tue", "wed", "thu", "fri", "sat", "sun"].index(time.weekday), time.hour, time.minute, 0,
+    )  # fmt: skip
+
+
+@given(st.lists(st.integers(1, 24 * 40), min_size=1, max_size=60))
+def test_no_week_is_done_twice_and_none_that_was_seen_is_left_out(gaps: list[int]) -> None:
+    """A machine that is on at any hours: what is due is done at once, and the rows are what remains of it."""
+    history, moment = EMPTY, MONDAY
+    taken: list[tuple[str, str]] = []
+    for gap in gaps:
+        moment += timedelta(hours=gap)
+        for _ in range(10):
+            steps = in_order(survey(TIMES, history, moment))
+            if not steps:
+                break
+            step = steps[0]
+            taken.append((step.name, step.week))
+            history = _after(history, step, moment)
+        assert in_order(survey(TIMES, history, moment)) == []
+        assert {s.standing for s in survey(TIMES, history, moment)} == {Standing.DONE}
+    assert len(taken) == len(set(taken)) or _repeats(taken) == {"queue"}
+
+
+def _repeats(taken: list[tuple[str, str]]) -> set[str]:
+    return {name for name, week in taken if taken.count((name, week)) > 1}
+
+
+def _after(history: History, step: StepState, moment: datetime) -> History:
+    history = replace(history, weeks=history.weeks | {step.week})
+    if step.source is not None:
+        first = history.harvests[step.source].first_at if step.source in history.harvests else moment
+        return replace(history, harvests={**history.harvests, step.source: harvested(moment, first=first)})
+    if step.name == "freeze":
+        return replace(history, frozen_week=step.week, frozen_at=moment)
+    ended = run(step.week, moment + timedelta(minutes=2))
+    return replace(
+        history, latest={**history.latest, step.command: ended}, done={**history.done, step.command: ended}
+    )
+
+
+def test_weeks_that_were_missed_are_caught_up_once() -> None:
+    history = EMPTY
+    for hours in (3, 27, 103.5):
+        moment = MONDAY + timedelta(hours=hours)
+        for step in in_order(survey(TIMES, history, moment)):
+            history = _after(history, step, moment)
+    # Away from Friday for three weeks; back on a Monday before anything of that week is due.
+    back = MONDAY + 4 * WEEK + timedelta(hours=1)
+    assert due(back, history) == [
+        ("2026.W50", "queue"),
+        ("2026.W50", "freeze"),
+        ("2026.W51", "harvest:a"),
+        ("2026.W51", "harvest:b"),
+    ]
+    for step in in_order(survey(TIMES, history, back)):
+        history = _after(history, step, back)
+    # The harvest that caught up is that week's; its threads are queued at the week's own time.
+    assert due(back + timedelta(hours=3), history) == []
+    assert due(back + timedelta(days=2), history) == [("2026.W51", "queue")]
+
+
+def test_nothing_is_caught_up_where_nothing_was_done() -> None:
+    assert due(MONDAY + timedelta(hours=1)) == []
+    # Two weeks in which nothing happened need no snapshot between them.
+    idle = replace(EMPTY, frozen_week="2026.W44", weeks=frozenset({"2026.W43", "2026.W44"}))
+    assert states(MONDAY, idle)["freeze"].standing is Standing.DONE
+    assert states(MONDAY, replace(idle, weeks=frozenset({"2026.W45"})))["freeze"].week == "2026.W46"
+    assert states(MONDAY, replace(idle, weeks=frozenset({"2026.W45"})))["freeze"].standing is Standing.DUE
+
+
+def test_what_failed_waits_an_hour_and_what_was_killed_does_not() -> None:
+    moment = MONDAY + timedelta(hours=4)
+    command = "scheduler harvest a"
+    failed = replace(EMPTY, latest={command: run("2026.W47", moment, RunOutcome.FAILED)})
+    state = states(moment, failed)["harvest:a"]
+    assert (state.standing, state.retry_at) == (Standing.RETRY, moment + timedelta(minutes=1) + RETRY_AFTER)
+    assert due(moment + timedelta(minutes=60), failed) == []
+    assert due(moment + timedelta(minutes=61), failed) == [("2026.W47", "harvest:a")]
+    assert [s.name for s in in_order(survey(TIMES, failed, moment, again=True))] == ["harvest:a"]
+    killed = replace(EMPTY, latest={command: run("2026.W47", moment, RunOutcome.RUNNING)})
+    assert due(moment, killed) == [("2026.W47", "harvest:a")]
+    # Last week's failure delays nothing in this one.
+    midnight = MONDAY + WEEK
+    times = weekly_times(ScheduleSection(harvest=WeeklyTime(weekday="mon", hour=0)), {"a": None})
+    late = replace(EMPTY, latest={command: run("2026.W47", midnight - timedelta(minutes=9), RunOutcome.FAILED)})
+    assert [(s.week, s.name) for s in in_order(survey(times, late, midnight))] == [("2026.W48", "harvest:a")]
+
+
+def test_a_blocked_step_is_not_due_and_says_why() -> None:
+    state = survey(TIMES, EMPTY, MONDAY + timedelta(hours=4), blocked={"harvest:a": "quarantined: no posts"})[0]
+    assert (state.standing, state.why) == (Standing.BLOCKED, "quarantined: no posts")
+
+
+def test_a_harvest_that_ends_after_the_queueing_is_queued_too() -> None:
+    tuesday = MONDAY + timedelta(days=1, hours=3)
+    queued = run("2026.W47", tuesday)
+    history = replace(EMPTY, latest={"scheduler queue": queued}, done={"scheduler queue": queued})
+    assert "queue" not in dict(map(reversed, due(tuesday, history)))
+    late = replace(history, harvests={"a": harvested(tuesday + timedelta(hours=5))})
+    assert ("2026.W47", "queue") in due(tuesday + timedelta(hours=6), late)
+    # The next week's harvest waits for the next week's queueing.
+    ahead = replace(
+        history,
+        weeks=frozenset({"2026.W47"}),
+        frozen_week="2026.W47",
+        harvests={"a": harvested(MONDAY + WEEK + timedelta(hours=3))},
+    )
+    assert due(MONDAY + WEEK + timedelta(hours=4), ahead) == []
+    assert ("2026.W48", "queue") in due(tuesday + WEEK, ahead)
+
+
+def test_what_a_person_or_cron_did_counts() -> None:
+    tuesday = MONDAY + timedelta(days=1, hours=3)
+    by_hand = run(None, tuesday + timedelta(minutes=10))
+    history = replace(EMPTY, latest={"curate": by_hand}, done={"curate": by_hand})
+    assert states(tuesday + timedelta(hours=1), history)["queue"].standing is Standing.DONE
+    early = run(None, tuesday - timedelta(minutes=10))
+    assert states(tuesday, replace(EMPTY, done={"curate": early}))["queue"].standing is Standing.DUE
+    frozen = replace(EMPTY, frozen_week="2026.W47", frozen_at=tuesday)
+    assert states(MONDAY + timedelta(days=6, hours=20), frozen)["freeze"].standing is Standing.DONE
+
+
+def test_overdue_is_a_day_after_the_first_time_that_was_missed_and_only_where_something_was_harvested() -> None:
+    start = MONDAY + timedelta(hours=3)
+    history = replace(EMPTY, harvests={"a": harvested(start)}, weeks=frozenset({"2026.W47"}))
+    for days, expected in [
+        (0.9, set()),
+        (1.9, set()),
+        (2.1, {"queue"}),
+        (6.9, {"queue"}),
+        (7.9, {"queue", "freeze"}),
+        (8.1, {"queue", "freeze", "harvest:a"}),
+        # A second missed time begins no new day of grace.
+        (14.01, {"queue", "freeze", "harvest:a"}),
+        (40, {"queue", "freeze", "harvest:a"}),
+    ]:
+        found = states(start + timedelta(days=days), history)
+        assert {name for name, state in found.items() if state.overdue} == expected, days
+    assert found["harvest:a"].next_at == start + WEEK
+    # Imports alone, or a source that was never harvested: due, never overdue.
+    assert not any(s.overdue for s in states(start + timedelta(days=40)).values())
+    assert not found["harvest:b"].overdue
