@@ -22,6 +22,7 @@ _ROLE_WORDS: Final = frozenset(("asker", "patient", "doctor", "physician", "othe
 _LATIN: Final = re.compile(r"[A-Za-z]{3}")
 _HAN: Final = re.compile(r"[\u3400-\u9fff]")
 _BETWEEN: Final = re.compile(r"[ \t,，、.#-]{0,3}|,? ?(?:in|near) ")
+_CODE: Final = re.compile(r"[ ,-]{1,3}(?:\d{6}|\d{5}(?:-\d{4})?)(?!\d)")
 _WHERE: Final = (IdentifierKind.PLACE, IdentifierKind.ADDRESS)
 _ROUNDS: Final = 64
 
@@ -40,8 +41,8 @@ def keyed_handle(handle: str, key: bytes) -> str:
 
 
 def _candidates(view: View, language: str | None) -> Candidates:
-    yield from net_addresses(view)
     yield from numeric_identifiers(view, language)
+    yield from net_addresses(view)
     if view.ascii or _LATIN.search(view.text):
         yield from english_names(view)
         yield from english_places(view)
@@ -76,7 +77,10 @@ def _joined(found: list[Candidate], text: str) -> list[Candidate]:
                 joined[-1] = (IdentifierKind.ADDRESS, begun, end)
                 continue
         joined.append((kind, start, end))
-    return joined
+    return [
+        (kind, start, code.end() if kind is IdentifierKind.ADDRESS and (code := _CODE.match(text, end)) else end)
+        for kind, start, end in joined
+    ]
 
 
 def find_identifiers(text: str, language: str | None) -> list[Identifier]:

@@ -6,6 +6,7 @@ No bare capitalised word is taken, so that eponyms, drugs and genes stay.
 import re
 from typing import Final
 
+from medlive.threads.anchors import anchor
 from medlive.threads.gazetteer import (
     CITIES_EN,
     GIVEN_EN,
@@ -17,10 +18,12 @@ from medlive.threads.gazetteer import (
 from medlive.threads.identifiers import Candidates, IdentifierKind, View
 
 _KNOWN: Final = GIVEN_EN | SURNAMES_EN
+_CAP: Final = "[A-ZÀ-ÖØ-Þ]"
+_LOW: Final = "[a-zß-öø-ÿāăąćčďđēėęěğīıłńňőřśşšţťūůűźżž]"
 _WORD: Final = re.compile(
-    r"(?:(?:O'|Mc|Mac|De|Van|Von|Al-|El-)?[A-Z][a-z]+(?:['-][A-Z]?[a-z]+)?|[A-Z]{2,}(?![A-Za-z])|[A-Z](?:\.|(?=\s))(?![A-Za-z]))"
+    rf"(?:(?:O'|Mc|Mac|De|Van|Von|Al-|El-)?{_CAP}{_LOW}+(?:['-]{_CAP}?{_LOW}+)*|[A-Z]{{2,}}(?![A-Za-z])|[A-Z](?:\.|(?=\s))(?![A-Za-z]))"
 )
-_SMALL_WORD: Final = re.compile(r"[a-z]+(?:['-][a-z]+)?")
+_SMALL_WORD: Final = re.compile(rf"{_LOW}+(?:['-]{_LOW}+)?")
 _GAP: Final = re.compile(r"[ \t]{1,2}")
 _POSSESSIVE: Final = re.compile(r"'s?$")
 _AFTER_NAME: Final = frozenset(
@@ -32,10 +35,20 @@ _TITLE: Final = re.compile(
     r"(?:(?<![a-z])|(?<=[a-z])(?=D))(?:dr|drs|doctor|prof|professor|mr|mrs|ms|miss|nurse|np|sister|pastor|rev|sir|madam|md|pa)(?![a-z'])"
     r"(?:\.?[ \t]{0,2}|\. ?)(?:\((?:mrs?|ms|miss)\.?\) ?)?"
 )
+_TITLE_AT: Final = anchor("title", (
+    "dr", "drs", "doctor", "prof", "professor", "mr", "mrs", "ms", "miss", "nurse", "np", "sister", "pastor", "rev", "sir", "madam", "md", "pa",
+))  # fmt: skip
+_GLUED_AT: Final = anchor("glued title", ("dr",), anywhere=True)
 _GLUED_TITLE: Final = re.compile(r"(?<=[a-z])(?:Dr|DR)\b\.?[ ]{0,2}")
 _SURE_TITLES: Final = ("dr", "drs", "prof", "professor", "mr", "mrs", "miss", "doctor")
+_MY_NAME_AT: Final = anchor("my name", ["name", *(
+    word + mark
+    for word in ("patient", "pt", "signed", "author", "sender", "contact", "attn", "attention", "spouse", "mother", "father", "guardian", "requested by", "reported by",
+                 "ref by", "referred by", "referring physician", "referring doctor", "ref doctor", "physician", "doctor", "consultant", "surgeon", "username")
+    for mark in (":", " :", "：")
+)], anywhere=True)  # fmt: skip
 _MY_NAME: Final = re.compile(
-    r"(?<![a-z])(?:(?:full |first |last |good |real |sur|nick|maiden )?names?(?: of [a-z ]{3,20}?)?(?:(?:'s| is|s| was| are)(?: also)?[\s:]{1,3}"
+    r"(?:names?(?: of [a-z ]{3,20}?)?(?:(?:'s| is|s| was| are)(?: also)?[\s:]{1,3}"
     r"|\s?(?:[:：=]|-\s)\s?)(?:mr |mrs |ms |dr )?"
     r"|(?:patient|pt|signed|author|sender|contact|attn|attention|spouse|mother|father|guardian|requested by|reported by|ref(?:erring)? (?:by|doctor|physician)"
     r"|referred by|physician|doctor|consultant|surgeon|username)\s?[:：]\s?)"
@@ -44,6 +57,10 @@ _I_AM: Final = re.compile(
     r"(?<![a-z'])(?:i am|i'm|im|this is|it's|myself|call me|named|called|i go by|known as|it is|we are|wife of|husband of|mother of|father of|son of|daughter of|contact|spoke (?:to|with)"
     r"|ask for|see|saw|with|by|under|operated by|treated by|from)\s"
 )
+_I_AM_AT: Final = anchor("i am", (
+    "i am", "i'm", "im", "this is", "it's", "myself", "call me", "named", "called", "i go by", "known as", "it is", "we are", "wife of", "husband of",
+    "mother of", "father of", "son of", "daughter of", "contact", "spoke to", "spoke with", "ask for", "see", "saw", "with", "by", "under", "from",
+))  # fmt: skip
 _INTRODUCING: Final = frozenset(
     ("i am", "i'm", "im", "this is", "it's", "myself", "call me", "i go by", "it is", "we are")
 )
@@ -52,9 +69,8 @@ _AFTER_I_AM: Final = re.compile(
     r",?\s(?:from|aged?|\d|a \d|and i|here|\(|mother|father|wife|husband|son of|daughter of|writing|living|working|an? [a-z-]+ (?:by|from))"
     r"|,\s?\d|,? (?:i am|i'm|im)|,? my (?:age|son|daughter|wife|husband)|\s?\(?\d|[.,!]?\s?(?:male|female|m/|f/)",
 )
-_WHOSE: Final = re.compile(
-    r"(?<![a-z])(?:my|our|his|her|their|the|an?|your)\s(?:[a-z-]{3,12} )??(?P<who>[a-z]+)(?:'s name is|,? (?:named?|called)(?: is)?)?[,:]?\s"
-)
+_WHOSE: Final = re.compile(r"(?<![a-z])(?P<who>[a-zé]+)(?:'s name is|,? (?:named?|called)(?: is)?)?[,:]?\s")
+_BEFORE_RELATIVE: Final = re.compile(r"(?<![a-z])(?:my|our|his|her|their|your)\s(?:[a-z-]{3,12} )?$")
 _RELATIVES: Final = frozenset(
     "wife husband son daughter brother sister mother father mom mum dad mama papa grandmother grandfather grandma grandpa granny nana friend "
     "boyfriend girlfriend partner nephew niece cousin aunt auntie uncle baby toddler fiance fiancé fiancee fiancée twin twins kid child boy girl "
@@ -63,38 +79,40 @@ _RELATIVES: Final = frozenset(
     "physio physiotherapist dentist counselor counsellor nurse dermatologist urologist endocrinologist rheumatologist consultant caseworker "
     "teacher coach landlord manager carer caregiver dietitian nutritionist chiropractor anesthesiologist orthopedist ortho pulmonologist".split()
 )
+_RELATIVE_AT: Final = anchor("relative", _RELATIVES)
+_SIGN_OFF_AT: Final = anchor("sign off", (
+    "regards", "sincerely", "thanks", "thank you", "thankyou", "thanx", "thx", "yours", "cheers", "wishes", "best", "love", "xx", "xo", "respectfully",
+    "warmly", "truly", "faithfully", "gratefully", "signed", "ty", "tia", "hugs", "blessings", "in advance", "so much", "again", "very much", "a lot",
+    "help", "reply", "anyone", "appreciated", "your time",
+))  # fmt: skip
 _SIGN_OFF: Final = re.compile(
     r"(?<![a-z])(?:regards|sincerely|thanks|thank you|thankyou|thanx|thx|yours|cheers|wishes|best|love|xx+|xo+|respectfully|warmly|truly|faithfully|gratefully|signed|ty|tia|hugs|blessings"
     r"|in advance|so much|again|very much|a lot|help|reply|anyone|appreciated|sincerely yours|your time)"
     r"[ ]?[,!.:;~ )(\r\n-]{1,6}[\s—–~-]{0,6}(?=[a-z])"
 )
+_DASHED_AT: Final = anchor("dashed", ("\n-", "\n -", " -", "–", "—", "~"))
 _DASHED: Final = re.compile(r"(?:\n|[.!?]\s{1,3})\s*[-–—~]{1,2}\s?(?=[a-z])")
+_TITLED: Final = re.compile(r"(?:dr|prof|mr|mrs|ms|miss)\.? ?")
 _END: Final = re.compile(
     r"[ \t]*(?:\([^)\n]{1,20}\))?[ \t]*[.!,)]{0,2}(?:\s?[xX]{1,3})?\s*(?:\n|$|[\U0001f300-\U0001faff\u2600-\u27bf❤]|(?=\[))"
 )
 _SMALL_SIGNERS: Final = ("regards", "sincerely", "signed", "love", "wishes", "yours", "cheers")
+_GREETING_AT: Final = anchor("greeting", (
+    "hi", "hello", "dear", "hey", "hiya", "thanks", "thank you", "good morning", "good evening", "good afternoon", "good day", "greetings", "bless you", "cheers", "@",
+))  # fmt: skip
 _GREETING: Final = re.compile(
     r"(?<![a-z])(?:hi|hello|dear|hey|hiya|thanks|thank you|good (?:morning|evening|afternoon|day)|greetings|bless you|cheers|@)[ ,]{1,2}(?:again |there )?(?=[a-z])"
 )
 _AFTER_GREETING: Final = re.compile(r"\s?(?:[,!.:;\n]|$| and | for | i | - )")
 _HERE: Final = re.compile(r"(?:^|[\n.!,] ?|\b(?:hi|hello|hey),? )(?P<who>[a-z]+) here\b")
-_PAIR: Final = re.compile(r"(?<![A-Za-z'])[A-Z][a-z]+(?=(?: [A-Z]\.?)? [A-Z][a-z])")
 
 _FACILITY: Final = re.compile(
     r"(?<![a-z])(?:hospitals?|medical (?:center|centre|college)|clinics?|infirmary|nursing home|health system|healthcare|surgery center|family practice|medical group|hospice|urgent care|health center|health centre)(?![a-z])"
 )
-_FACILITY_HINTS: Final = (
-    "ospital",
-    "linic",
-    "edical ",
-    "nfirmary",
-    "ursing",
-    "ealth",
-    "urgery",
-    "ractice",
-    "ospice",
-    "rgent",
-)
+_FACILITY_AT: Final = anchor("facility", (
+    "hospital", "medical center", "medical centre", "medical college", "medical group", "clinic", "infirmary", "nursing home", "health system", "healthcare",
+    "surgery center", "family practice", "hospice", "urgent care", "health center", "health centre",
+))  # fmt: skip
 _BEFORE_FACILITY: Final = re.compile(r"(?:(?:St\.? |Saint )?(?:[A-Z][A-Za-z'.]*|of|and|the|&|for)[ ]){1,6}$")
 _GENERIC_WORDS: Final = (
     "a an the my our your this that local general university district government govt public private "
@@ -122,17 +140,18 @@ _STATE_NAMES: Final = (
     "|New Jersey|New Mexico|North Carolina|North Dakota|Ohio|Oklahoma|Oregon|Pennsylvania|Rhode Island|South Carolina|South Dakota"
     "|Tennessee|Texas|Utah|Vermont|Virginia|Washington|West Virginia|Wisconsin|Wyoming"
 )
-_TOWN: Final = re.compile(
-    rf"(?<![A-Za-z])(?P<town>[A-Z][a-z]+(?:[ ][A-Z][a-z]+){{0,2}}),\s?(?:(?:{_STATES})(?![A-Za-z])|(?:{_STATE_NAMES})(?![a-z]))(?:\s\d{{5}}(?:-\d{{4}})?(?!\d))?"
+_STATE_AFTER: Final = re.compile(
+    rf",\s?(?:(?:{_STATES})(?![A-Za-z])|(?:{_STATE_NAMES})(?![a-z]))(?:\s\d{{5}}(?:-\d{{4}})?(?!\d))?"
 )
+_TOWN_BEFORE: Final = re.compile(r"(?<![A-Za-z])[A-Z][a-z]+(?: [A-Z][a-z]+){0,2}$")
+_BEFORE_CITY: Final = re.compile(r"(?<![a-z])(?:in|from|near|at|to)\s$")
 _CITY_WORDS: Final[dict[str, list[str]]] = {}
 for _city in CITIES_EN.replace("\\", "").split("|"):
-    _CITY_WORDS.setdefault(_city.split()[0], []).append(_city)
-_CAPITAL: Final = re.compile(r"(?<![A-Za-z])[A-Z][a-z]+\.?")
+    _CITY_WORDS.setdefault(_city.split()[0].rstrip("."), []).append(_city)
+_CAPITAL: Final = re.compile(r"(?<![A-Za-z])[A-Z][a-z]+")
 _NOT_CITY_AFTER: Final = re.compile(
     r"[- ](?:virus|criteria|classification|score|scale|syndrome|consensus|protocol|coma|agreement|brace|cohort|rules?|heart|study|marathon|university|outcome|depression|prognostic|index|equation|[Bb]lues)"
 )
-_SMALL_CITY: Final = re.compile(r"(?<![a-z])(?:in|from|near|at|to) (?P<city>[a-z]+(?: [a-z]+)?)")
 _SMALL_CITIES: Final = frozenset(c.replace("\\", "").lower() for c in CITIES_EN.split("|")) - {
     "surat",
     "perth",
@@ -148,6 +167,9 @@ _SMALL_CITIES: Final = frozenset(c.replace("\\", "").lower() for c in CITIES_EN.
     "alexandria",
 }
 
+_SMALL_CITY_AT: Final = anchor("small city", _SMALL_CITIES)
+_SMALL_CITY: Final = re.compile(rf"(?:{'|'.join(sorted(_SMALL_CITIES, key=len, reverse=True))})(?![a-z])")
+
 _SUFFIX: Final = (
     "street|st|road|rd|avenue|ave|av|lane|ln|drive|dr|boulevard|blvd|court|ct|way|place|pl|terrace|ter|circle|cir|highway|hwy|parkway|pkwy"
     "|square|sq|trail|trl|crescent|cres|close|gardens|grove|row|loop|nagar|colony|marg|layout|sector|alley|turnpike|pike|route|path|mews|heights"
@@ -159,7 +181,7 @@ _STREET: Final = re.compile(
     r"(?<![\d.,/a-z-])(?P<no>\d{1,5}[a-d]?(?:[/-]\d{1,4})?),? (?P<name>(?:(?:n|s|e|w|ne|nw|se|sw|north|south|east|west)\.? )?(?:(?:[a-z]+(?:'s)?|\d{1,3}(?:st|nd|rd|th)|st\.)[ ]){1,3}?)"
     rf"(?P<suffix>{_SUFFIX})(?![a-z])\.?(?: (?:n|s|e|w|ne|nw|se|sw|north|south|east|west)(?![a-z]))?(?: ?#? ?\d{{1,3}}(?= ?,))?"
 )
-_SUFFIX_HINT: Final = re.compile(rf" (?:{_SUFFIX})(?![a-z])")
+_SUFFIX_AT: Final = anchor("street", _SUFFIX.split("|"))
 _NOT_STREET: Final = frozenset(
     "mg ml mcg g kg lb lbs cm mm days day weeks week months month years year yr yrs hours hour hrs minutes minute times time x per a the of in "
     "my to and or is was percent units unit tablets tablet pills pill stage grade type phase doses dose iu beats bpm am pm old people patients "
@@ -169,21 +191,12 @@ _NOT_STREET: Final = frozenset(
 _UNIT: Final = re.compile(
     r"(?<![a-z])(?:apt|apartment|unit|suite|ste|flat|room|rm|floor|house|plot|door|h\.?|building|bldg|lot|block|p\.?\s?o\.? ?box|box)\.? ?(?:no\.? ?|number |#)? ?(?P<id>[a-z]?-?\d{1,5}[a-z]?(?:[/-]\d{1,4})?|[a-h]\d{0,3})(?![a-z0-9.%])"
 )
-_UNIT_HINTS: Final = (
-    "apt",
-    "apartment",
-    "unit",
-    "suite",
-    "ste ",
-    "flat",
-    "box",
-    "house",
-    "plot",
-    "door",
-    "bldg",
-    "lot",
-    "block",
-)
+_UNIT_AT: Final = anchor("unit", (
+    "apt", "apartment", "unit", "suite", "ste", "flat", "room", "rm", "floor", "house", "plot", "door", "h.", "h no", "building", "bldg", "lot", "block",
+    "po box", "p.o", "p o ", "box",
+))  # fmt: skip
+_POSTCODE_END: Final = re.compile(r" [0-9](?:[0-9]{4}|[A-Z]{2}|[A-Z][0-9])")
+_POSTCODE_AT: Final = anchor("postcode", ("zip", "postal", "post code", "postcode", "pin"))
 _SURE_UNIT: Final = re.compile(
     r"(?:apt|apartment|p\.?\s?o\.? ?box|flat (?:no)?|suite|house no|h\.? ?no|plot no|door no|plot)"
 )
@@ -207,7 +220,7 @@ def _read_name(view: View, at: int, *, small: bool = False, known: bool = False)
     while count < 4:
         match = _WORD.match(text, begin)
         if match is not None:
-            word = lower[match.start() : match.end()].rstrip(".")
+            word = _POSSESSIVE.sub("", lower[match.start() : match.end()].rstrip("."))
             if _stops(word) or (len(word) == 1 and count == 0 and not _WORD.match(text, match.end() + 1)):
                 break
             if known and not whole and len(word) > 1 and word not in _KNOWN and word not in GIVEN_WORDS_EN:
@@ -245,7 +258,7 @@ def _stops(word: str) -> bool:
 
 def _names_after(view: View) -> Candidates:
     lower, text = view.lower, view.text
-    for match in _TITLE.finditer(lower):
+    for match in view.matches(_TITLE_AT, _TITLE):
         title = match.group().strip(" .\t(").split(".")[0].split()[0]
         at = match.end()
         if not text[at : at + 1].isalpha() or match.end() == match.start() + len(title):
@@ -278,40 +291,24 @@ def _names_after(view: View) -> Candidates:
         ):
             continue
         yield IdentifierKind.NAME, at, end
-    for match in _GLUED_TITLE.finditer(text):
-        yield IdentifierKind.NAME, match.end(), _read_name(view, match.end())
-    if "name" in lower or ":" in text or "：" in text:
-        for match in _MY_NAME.finditer(lower):
-            plain = match.group().startswith(
-                ("name", "full", "first", "good", "real", "last", "sur", "nick", "maiden")
-            )
-            mine = plain and lower[max(0, match.start() - 3) : match.start()].strip() in (
-                "my",
-                "her",
-                "his",
-                "is",
-                "",
-            )
-            free = (
-                plain
-                and mine
-                and ":" not in match.group()
-                and "=" not in match.group()
-                and "-" not in match.group()
-            )
-            at = match.end()
-            end = _read_name(view, at, small=free)
-            if end == at:
-                end = _read_name(view, at, known=True)
-            yield IdentifierKind.NAME, at, end
+    for at in view.at(_GLUED_AT):
+        if glued := _GLUED_TITLE.match(text, at):
+            yield IdentifierKind.NAME, glued.end(), _read_name(view, glued.end())
+    for match in view.matches(_MY_NAME_AT, _MY_NAME):
+        free = match.group().startswith("name") and not set(match.group()) & set(":：=-")
+        mine = _MINE.search(lower, max(0, match.start() - 14), match.start())
+        at = match.end()
+        end = _read_name(view, at, small=bool(free and mine))
+        yield IdentifierKind.NAME, at, end if end > at else _read_name(view, at, known=True)
 
 
-_STREET_END: Final = re.compile(r"\d{1,5} [a-z ]{2,18} $")
+_MINE: Final = re.compile(r"(?:(?<![a-z])(?:my|his|her)\s(?:(?:full|first|last|good|real|nick) ?)?|(?:^|\n)\s*)$")
+_STREET_END: Final = re.compile(r"(?<![\d.])\d{1,5} [a-z]+ $")
 
 
 def _introductions(view: View) -> Candidates:
     lower, text = view.lower, view.text
-    for match in _I_AM.finditer(lower):
+    for match in view.matches(_I_AM_AT, _I_AM):
         at, phrase = match.end(), match.group().strip()
         char = text[at : at + 1]
         if not char.isalpha():
@@ -332,15 +329,17 @@ def _introductions(view: View) -> Candidates:
                 yield IdentifierKind.NAME, at, end
         elif phrase in _INTRODUCING or phrase in _NAMING:
             yield IdentifierKind.NAME, at, _read_name(view, at, known=True)
-    for match in _WHOSE.finditer(lower):
+    for match in view.matches(_RELATIVE_AT, _WHOSE):
         if match.group("who") in _RELATIVES:
             at = match.end()
             if text[at : at + 1].isupper() and text[at + 1 : at + 2].islower():
                 end = _read_name(view, at)
-                sure = match.group().startswith(("my", "our", "his", "her", "their", "your"))
+                sure = _BEFORE_RELATIVE.search(lower, max(0, match.start() - 20), match.start())
                 words = lower[at:end].split()
                 if end > at and (
-                    words[0] in _KNOWN or words[0] in GIVEN_WORDS_EN or (sure and _follows(lower, end))
+                    words[0] in _KNOWN
+                    or words[0] in GIVEN_WORDS_EN
+                    or (sure and (len(words) > 1 or _follows(lower, end)))
                 ):
                     yield IdentifierKind.NAME, at, end
             else:
@@ -358,10 +357,10 @@ def _follows(lower: str, end: int) -> bool:
 
 def _signatures(view: View) -> Candidates:
     lower, text = view.lower, view.text
-    for match in _SIGN_OFF.finditer(lower):
+    for match in view.matches(_SIGN_OFF_AT, _SIGN_OFF):
         at = match.end()
         newline = "\n" in match.group()
-        title = re.compile(r"(?:dr|prof|mr|mrs|ms|miss)\.? ?").match(lower, at)
+        title = _TITLED.match(lower, at)
         if title and not text[title.end() : title.end() + 1].islower():
             at = title.end()
         word = re.match(r"[a-z]+", match.group())
@@ -373,7 +372,7 @@ def _signatures(view: View) -> Candidates:
         end = _read_name(view, at, known=known)
         if end > at and _END.match(text, end):
             yield IdentifierKind.NAME, at, end
-    for match in _DASHED.finditer(lower):
+    for match in view.around(_DASHED_AT, _DASHED, 4, 3):
         at = match.end()
         end = _read_name(view, at, known=not text[at].isupper())
         if (
@@ -382,7 +381,7 @@ def _signatures(view: View) -> Candidates:
             and (lower[at:end].split()[0].strip(".") in _KNOWN or end >= len(text.rstrip()) - 2)
         ):
             yield IdentifierKind.NAME, at, end
-    for match in _GREETING.finditer(lower):
+    for match in view.matches(_GREETING_AT, _GREETING):
         at = match.end()
         begun = lower[max(0, match.start() - 2) : match.start()].strip()
         if text[at : at + 1].isupper():
@@ -410,29 +409,16 @@ def _signatures(view: View) -> Candidates:
                 yield IdentifierKind.NAME, *match.span("who")
 
 
-def _pairs(view: View) -> Candidates:
-    """A given name and a surname, both listed, both with a capital letter."""
-    for match in _PAIR.finditer(view.text):
-        if match.group().lower() in GIVEN_EN:
-            end = _read_name(view, match.start())
-            words = view.lower[match.start() : end].split()
-            last = words[-1] if words else ""
-            after = view.lower[end : end + 14].lstrip("'s ").split(" ")[0]
-            if len(words) > 1 and last in SURNAMES_EN and after not in _AFTER_NAME:
-                yield IdentifierKind.NAME, match.start(), end
-
-
 def english_names(view: View) -> Candidates:
     """Names after titles, introductions, greetings and relatives, signatures, and given name with surname."""
     yield from _names_after(view)
     yield from _introductions(view)
     yield from _signatures(view)
-    yield from _pairs(view)
 
 
 def _facilities(view: View) -> Candidates:
     text, lower = view.text, view.lower
-    for match in _FACILITY.finditer(lower):
+    for match in view.matches(_FACILITY_AT, _FACILITY):
         if not text[match.start()].isupper():
             continue
         before = _BEFORE_FACILITY.search(text, max(0, match.start() - 60), match.start())
@@ -449,35 +435,49 @@ def _facilities(view: View) -> Candidates:
             yield IdentifierKind.PLACE, start, match.end()
 
 
-def _towns(view: View) -> Candidates:
+def _pair(view: View, at: int) -> Candidates:
+    """A given name and a surname, both listed, both with a capital letter."""
+    end = _read_name(view, at)
+    words = view.lower[at:end].split()
+    after = view.lower[end : end + 16].lstrip("'s ").split(" ")[0]
+    if len(words) > 1 and words[-1] in SURNAMES_EN and after not in _AFTER_NAME:
+        yield IdentifierKind.NAME, at, end
+
+
+def _capitals(view: View) -> Candidates:
+    """Full names and towns: one pass over the words with a capital letter."""
     text, lower = view.text, view.lower
     for match in _CAPITAL.finditer(text):
-        for city in _CITY_WORDS.get(match.group(), _CITY_WORDS.get(match.group().rstrip("."), ())):
-            end = match.start() + len(city)
+        word, at = match.group(), match.start()
+        if text[match.end() : match.end() + 1] == " " and word.lower() in GIVEN_EN:
+            yield from _pair(view, at)
+        for city in _CITY_WORDS.get(word, ()):
+            end = at + len(city)
             if (
-                text.startswith(city, match.start())
+                text.startswith(city, at)
                 and not text[end : end + 1].isalpha()
                 and not _NOT_CITY_AFTER.match(lower, end)
             ):
-                yield IdentifierKind.PLACE, match.start(), end
-    for match in _TOWN.finditer(text):
-        if match.group("town").split()[0].lower() not in NOT_NAMES_EN:
-            kind = IdentifierKind.ADDRESS if match.group()[-1].isdigit() else IdentifierKind.PLACE
-            yield kind, match.start(), match.end() if kind is IdentifierKind.ADDRESS else match.end("town")
-    for match in _SMALL_CITY.finditer(lower):
-        words = match.group("city").split()
-        for count in (2, 1):
-            name = " ".join(words[:count])
-            if len(words) >= count and name in _SMALL_CITIES:
-                yield IdentifierKind.PLACE, match.start("city"), match.start("city") + len(name)
-                break
+                yield IdentifierKind.PLACE, at, end
+    for match in _STATE_AFTER.finditer(text):
+        town = _TOWN_BEFORE.search(text, max(0, match.start() - 40), match.start())
+        if town and town.group().split()[0].lower() not in NOT_NAMES_EN:
+            exact = match.group()[-1].isdigit()
+            yield (
+                IdentifierKind.ADDRESS if exact else IdentifierKind.PLACE,
+                town.start(),
+                match.end() if exact else town.end(),
+            )
+    for at in view.at(_SMALL_CITY_AT):
+        if _BEFORE_CITY.search(lower, max(0, at - 6), at) and (city_match := _SMALL_CITY.match(lower, at)):
+            yield IdentifierKind.PLACE, *city_match.span()
 
 
 def _streets(view: View) -> Candidates:
     text, lower = view.text, view.lower
     found = False
-    if _SUFFIX_HINT.search(lower):
-        for match in _STREET.finditer(lower):
+    if view.at(_SUFFIX_AT):
+        for match in view.around(_SUFFIX_AT, _STREET, 48, 32):
             words = match.group("name").split()
             if any(w in _NOT_STREET for w in words):
                 continue
@@ -494,23 +494,21 @@ def _streets(view: View) -> Candidates:
             ):
                 found = True
                 yield IdentifierKind.ADDRESS, *match.span()
-    if any(map(lower.__contains__, _UNIT_HINTS)):
-        for match in _UNIT.finditer(lower):
-            if _SURE_UNIT.match(match.group()) or (
-                found and not match.group().startswith(("lot", "block", "box", "door", "h"))
-            ):
-                yield IdentifierKind.ADDRESS, *match.span()
-    for match in _POSTCODE.finditer(text):
-        yield IdentifierKind.ADDRESS, *match.span()
-    if "zip" in lower or "code" in lower or "pin" in lower:
-        for match in _POSTCODE_LABEL.finditer(lower):
-            yield IdentifierKind.ADDRESS, *match.span("code")
+    for match in view.matches(_UNIT_AT, _UNIT):
+        if _SURE_UNIT.match(match.group()) or (
+            found and not match.group().startswith(("lot", "block", "box", "door", "h"))
+        ):
+            yield IdentifierKind.ADDRESS, *match.span()
+    for match in _POSTCODE_END.finditer(text):
+        if code := _POSTCODE.search(text, max(0, match.start() - 18), match.end()):
+            yield IdentifierKind.ADDRESS, *code.span()
+    for match in view.matches(_POSTCODE_AT, _POSTCODE_LABEL):
+        yield IdentifierKind.ADDRESS, *match.span("code")
 
 
 def english_places(view: View) -> Candidates:
     """Hospitals with a name, towns, streets with a number, flats and postcodes."""
-    if any(map(view.text.__contains__, _FACILITY_HINTS)):
-        yield from _facilities(view)
-    yield from _towns(view)
+    yield from _facilities(view)
+    yield from _capitals(view)
     if any(map(str.isdigit, view.text)):
         yield from _streets(view)

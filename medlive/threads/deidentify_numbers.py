@@ -7,6 +7,7 @@ import re
 from functools import lru_cache
 from typing import Final
 
+from medlive.threads.anchors import anchor
 from medlive.threads.identifiers import Candidate, Candidates, IdentifierKind, View
 
 _EMAIL: Final = re.compile(
@@ -14,7 +15,7 @@ _EMAIL: Final = re.compile(
 )
 _DOT: Final = r"\s?(?:\.|[(\[{]\s?(?:dot|\.)\s?[)\]}]|(?<=\s)dot(?=\s)|点|。)\s?"
 _SPELLED_EMAIL: Final = re.compile(
-    r"(?<![a-z0-9._%+-])[a-z0-9_%+-][a-z0-9._%+-]{0,63}"
+    r"(?<![a-z0-9._%+-])[a-z0-9_%+-][a-z0-9._%+-]{0,63}(?:\sdot\s[a-z0-9_-]{1,30}){0,2}"
     r"(?:\s?[(\[{<]\s?(?:at|@)\s?[)\]}>]\s?|\sat\s|\s?艾特\s?|\s?@\s?|#)"
     rf"[a-z0-9-]{{2,63}}(?:{_DOT}(?:com|net|org|edu|cn|co|uk|in|gov|info|io|me|ac|example))+(?![a-z0-9])"
 )
@@ -36,34 +37,48 @@ _USER: Final = re.compile(
     r"(?P<user>[a-z0-9_.-]{3,30})(?<![.-])"
     r"|(?:用户名|昵称|网名|账号名|论坛id|id)(?:是|叫|为|:|：)\s{0,2}(?P<nick>[\w.-]{2,20})"
 )
-_USER_HINTS: Final = (
-    "u/",
+_USER_AT: Final = anchor(
     "user",
-    "screen",
-    "handle",
-    "nick",
-    "gamertag",
-    "login",
-    "用户名",
-    "昵称",
-    "网名",
-    "账号名",
-    "id",
+    (
+        "u/",
+        "/u/",
+        "username",
+        "user name",
+        "screenname",
+        "screen name",
+        "userid",
+        "user id",
+        "handle",
+        "nickname",
+        "nick name",
+        "gamertag",
+        "login",
+        "用户名",
+        "昵称",
+        "网名",
+        "账号名",
+        "论坛id",
+        "id是",
+        "id叫",
+        "id为",
+        "id:",
+        "id：",
+    ),
 )
 _NOT_A_NICK: Final = re.compile(r"\d{1,3}|\d+[a-z]{1,3}|(?:not|the|my|a|is|or|in)\b.*")
 
-_MESSENGERS: Final = (
-    "微信", "威信", "薇信", "微心", "v信", "vx", "wx", "wechat", "weixin", "whatsapp", "qq", "扣扣", "企鹅号", "telegram",
-    "skype", "line id", "kakao", "snap", "instagram", "insta", "discord", "抖音", "快手", "小红书", "微博", "加v", "➕v", "+v", "加我v", "tg:",
-    "facebook", "fb:", "twitter",
-)  # fmt: skip
+_MESSENGER_AT: Final = anchor("messenger", (
+    "微信", "威信", "薇信", "微心", "v信", "vx", "v+x", "wx", "wechat", "weixin", "whatsapp", "qq", "扣扣", "企鹅", "telegram",
+    "skype", "line id", "kakao", "snap", "instagram", "insta", "ig", "discord", "抖音", "快手", "小红书", "微博", "加v", "加我v", "➕v", "+v", "tg",
+    "facebook", "fb", "twitter",
+), anywhere=True)  # fmt: skip
 _MESSENGER: Final = re.compile(
     r"(?:(?:微信|威信|薇信|微心|v信|(?<![a-z])(?:v\+?x|wx)(?![a-z])|wechat|weixin|whatsapp|qq|扣扣|企鹅号?|telegram|skype"
     r"|(?<![a-z])(?:line\sid|kakao(?:talk)?|snap(?:chat)?|insta(?:gram)?|ig|discord|facebook|fb|twitter|tg)(?![a-z])"
     r"|抖音|快手|小红书|微博|(?:加我?|➕|\+)v(?![a-z]))"
     r"(?:(?:的)?(?:群号?|同号|号码|号|账号|名|昵称|搜)|\s?(?:id|number|no\.?|handle|account|user ?name|name)(?![a-z]))?"
-    r"(?:[\s:：.=是为叫@搜(（]{1,4}|(?=\d)|(?<=号)|(?<=[信v])(?=[a-z0-9]))(?:(?:is|me at|on|at|me)[\s:@]{1,2})?)"
-    r"(?P<id>[a-z](?:[-_.]?[a-z0-9_])*|live:[a-z0-9_.-]{3,30}|\+?\d[\d -]{3,15}\d|\d[a-z0-9_]{4,19})(?:#\d{4})?"
+    r"(?:[\s:：.=是为叫搜(（]{1,4}|(?=\d)|(?<=号)|(?<=[信v])(?=[a-z0-9]))(?:(?:is|me at|on|at|me)[\s:@]{1,2})?)"
+    r"(?P<id>@?[a-z](?:[-_.]?[a-z0-9_])*|live:[a-z0-9_.-]{3,30}|\+?\d[\d -]{3,15}\d|\d[a-z0-9_]{4,19})(?:#\d{4})?"
 )
 _NO_MESSENGER_ID: Final = frozenset(
     "group groups video call calls messages message msg chat photo photos images image status story post posts page ads "
@@ -73,11 +88,11 @@ _NO_MESSENGER_ID: Final = frozenset(
 )
 
 _SEPARATORS: Final = r"[ .()\-·\t\u2022]"
+_SEPARATING: Final = " .()-·\t\u2022OoIl"
 _RUN: Final = re.compile(
-    rf"(?<![\d,/])(?<!\d\.)(?:\+ ?|00)?\(?\d(?:{_SEPARATORS}{{0,2}}\d|-?[OoIl](?=[OoIl]?[-. ]?\d)){{5,22}}"
+    rf"(?<![\d,/])(?<!\d\.)\(?(?:\+ ?|00)?\(?\d(?:{_SEPARATORS}{{0,2}}\d|-?[OoIl](?=[OoIl]?[-. ]?\d)){{5,22}}"
     r"(?:[- ]?[Xx](?![A-Za-z0-9]))?"
 )
-_LONG: Final = re.compile(r"\d[\dOoIl. ()·•\t-]{5}")
 _LOOKALIKE: Final = str.maketrans("OoIl", "0011")
 _NANP: Final = re.compile(r"(?:\+?1[-. ]{0,2})?\(?[2-9]\d{2}(?:\)[-. ]?|[-. ])\d{3}[-. ]\d{4}|\+?1[2-9]\d{9}")
 _CN_MOBILE: Final = r"1[3-9]\d[- .]{0,2}(?:\d{4}[- .]{0,2}\d{4}|\d{3}[- .]\d{5}|\d{2}[- .]\d{3}[- .]\d{3}|\d{3}[- .]\d{3}[- .]\d{2})"
@@ -106,8 +121,10 @@ _HAN_DIGITS: Final = "零〇○一二三四五六七八九幺壹贰叁肆伍陆�
 _HAN_RUN: Final = re.compile(
     rf"[{_HAN_DIGITS}\d][{_HAN_DIGITS}\d][ -]?[{_HAN_DIGITS}\d](?:[ ，,-]?[{_HAN_DIGITS}\d]){{4,22}}[Xx]?"
 )
+_HAN_DIGITS_3: Final = re.compile(rf"[{_HAN_DIGITS}][ ，,-]?[{_HAN_DIGITS}\d][ ，,-]?[{_HAN_DIGITS}]")
 _HAN_VALUES: Final = str.maketrans(_HAN_DIGITS + "，,", "00012345678911" + "23456789" + "  ")
 _EN_DIGITS: Final = ("zero", "oh", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
+_EN_DIGIT_AT: Final = anchor("digit", _EN_DIGITS)
 _EN_RUN: Final = re.compile(
     r"(?<![a-z])(?:zero|oh|one|two|three|four|five|six|seven|eight|nine|double|triple|[0-9])"
     r"(?:[ ,.-]{1,2}(?:zero|oh|one|two|three|four|five|six|seven|eight|nine|double|triple|[0-9])(?![a-z0-9])){6,18}"
@@ -123,20 +140,25 @@ _ID_ZH: Final = (
     "港澳通行证", "通行证号", "军官证号", "居住证号", "银行卡号", "银行账号", "账号", "身份号码", "身份证号是", "出生证号", "出生证编号", "医师证编号",
 )  # fmt: skip
 _NUMBER_ZH: Final = re.compile(
-    r"(?:号码?|证|护照|条码|条形码|编号|卡)[\s:：.#是为=]{0,4}(?P<id>[A-Za-z]{0,6}-?\d[\dA-Za-z-]{3,24}(?<!-))"
+    r"(?:号码?|证|护照|条码|条形码|编号|卡)[\s:：.#是为=]{0,4}(?P<id>[a-z]{0,6}-?\d[\da-z-]{3,24}(?<!-))"
 )
+_NUMBER_ZH_AT: Final = anchor("number zh", ("号", "证", "护照", "条码", "条形码", "编号", "卡"))
 _RECORD_EN: Final = re.compile(
     r"(?:(?P<label>(?<![a-z])(?:mrn|ssn|npi|mbi|itin|dln?|passport|licen[cs]e|medicare|aadhaar|pan|dea|social security|social|uhid|opd|ipd|crn)"
     r"(?:\s?(?:number|num|no\.?|id|#|card))?|(?<![a-z])(?:number|num|nos?|id|card)(?![a-z])|#)"
     r"(?:\s?\([a-z ]{2,8}\))?"
     r"[\s.:：#=-]{0,4}(?:(?:is|was)[\s:]{1,2})?(?P<id>(?:[a-z]{1,5}[- ]?)?\d[\da-z]*(?:-[\da-z]+)*))"
 )
+_RECORD_AT: Final = anchor("record", (
+    "mrn", "ssn", "npi", "mbi", "itin", "dl", "dln", "passport", "license", "licence", "medicare", "aadhaar", "pan", "dea", "social",
+    "uhid", "opd", "ipd", "crn", "number", "num", "no", "nos", "id", "card", "#",
+))  # fmt: skip
 _SPACED_ID: Final = re.compile(
     r"\d{3}[ .]\d{2}[ .]\d{4}|\d{4}[ -]\d{4}[ -]\d{4}|\d{3}[ -]\d{3}[ -]\d{4}|[1-9][a-z][a-z0-9]\d[ -][a-z][a-z0-9]\d[ -][a-z]{2}\d{2}"
 )
 _ID_WORDS: Final = re.compile(
     r"(?:ssn|social security|social|npi|mbi|itin|dln?|driver'?s?|driving|passport|licen[cs]e|medicare|medicaid|aadhaar|pan|dea|national"
-    r"|tax|citizen|voter|nhs|green|alien|insurance|health card|identity|state)(?:['s]{0,2})"
+    r"|tax|citizen|health|voter|nhs|green|alien|insurance|health card|identity|state)(?:['s]{0,2})"
 )
 _RECORD_WORDS: Final = re.compile(
     r"(?:mrn|record|chart|patient|hospital|policy|member(?:ship)?|subscriber|claim|case|order|accession|booking|reference|ref|registration|reg"
@@ -146,15 +168,15 @@ _RECORD_WORDS: Final = re.compile(
 _RECORD_LABEL: Final = re.compile(
     rf"(?:(?P<id>{_ID_WORDS.pattern})|(?P<record>{_RECORD_WORDS.pattern}))(?:\s(?:card|licen[cs]e|record|security|file|chart|id|registration|account))?\s?$"
 )
-_STRONG_LABELS: Final = frozenset(("mrn", "ssn", "npi", "mbi", "itin", "passport", "aadhaar", "uhid", "dln"))
 _MBI: Final = re.compile(
     r"(?<![a-z0-9])[1-9][ac-hj-km-np-rt-y][ac-hj-km-np-rt-y0-9]\d-?[ac-hj-km-np-rt-y][ac-hj-km-np-rt-y0-9]\d-?[ac-hj-km-np-rt-y]{2}\d{2}(?![a-z0-9])"
 )
 _PAN: Final = re.compile(r"(?<![A-Za-z0-9])[A-Z]{3}[PCHABGJLFT][A-Z]\d{4}[A-Z](?![A-Za-z0-9])")
 _TRIP: Final = re.compile(
-    r"(?:航班|车次|乘坐|乘|坐|高铁|火车|动车|列车)(?:号|的|了|是|[:：\s])?(?P<trip>[A-Za-z]{1,2}\d{2,4})(?![A-Za-z\d])"
-    r"|(?<![A-Za-z])[Ff]light (?:[Nn]o\.? |[Nn]umber )?(?P<flight>[A-Za-z]{2}\s?\d{2,4})(?![A-Za-z\d])"
+    r"(?:航班|车次|乘坐|乘|坐|高铁|火车|动车|列车)(?:号|的|了|是|[:：\s])?(?P<trip>[a-z]{1,2}\d{2,4})(?![a-z\d])"
+    r"|(?<![a-z])flight (?:no\.? |number )?(?P<flight>[a-z]{2}\s?\d{2,4})(?![a-z\d])"
 )
+_TRIP_AT: Final = anchor("trip", ("航班", "车次", "乘坐", "乘", "坐", "高铁", "火车", "动车", "列车", "flight"))
 
 _MONTH: Final = (
     "(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|oct(?:ober)?"
@@ -183,7 +205,12 @@ _BIRTH_ZH: Final = re.compile(
     rf"(?P<date>{_DATE_ZH})"
     rf"|(?P<before>{_DATE_ZH})[，,]?(?:在[\u4e00-\u9fff]{{2,6}})?(?:早产|剖腹产|剖宫产|顺产)?(?:出生(?!体重)|生人|生的|诞生|(?<=[日号月\d])生(?![活病长产理命化意气完孩下]))"
 )
-_BIRTH_ZH_HINTS: Final = ("出生", "生日", "生于", "生人", "生的", "日生", "号生", "月生", "生辰", "诞生")
+_BIRTH_ZH_AT: Final = anchor(
+    "birth zh", ("出生", "生日", "生于", "生人", "生的", "日生", "号生", "月生", "生辰", "诞生", "年生", "月生")
+)
+_BIRTH_AT: Final = anchor(
+    "birth", ("dob", "d.o", "d o b", "d. o", "date of birth", "birthda", "birth da", "bday", "b-day", "born")
+)
 _PROVINCE_CODES: Final = frozenset(
     "11 12 13 14 15 21 22 23 31 32 33 34 35 36 37 41 42 43 44 45 46 50 51 52 53 54 61 62 63 64 65 71 81 82 83".split()
 )
@@ -266,11 +293,37 @@ def _in_plan(written: str, language: str | None) -> bool:
     return False
 
 
+_TOKEN: Final = re.compile("[0-9]+")
+
+
 def _numbers(view: View, language: str | None) -> Candidates:
+    """What the digits are: one pass, and a closer look only where six or more may belong together."""
     text = view.text
-    for match in _RUN.finditer(text):
-        start, end = match.span()
-        if text[end : end + 1] in ("%", "/") and end - start < 12:
+    upto = 0
+    for token in _TOKEN.finditer(text):
+        start, end = token.span()
+        if start < upto:
+            continue
+        after = text[end : end + 1]
+        if after.isalpha() and after.isascii() and (match := _MBI.match(view.lower, start)):
+            yield IdentifierKind.ID_NUMBER, *match.span()
+            upto = match.end()
+            continue
+        if end - start == 4 and start > 4 and after.isupper() and (match := _PAN.match(text, start - 5)):
+            yield IdentifierKind.ID_NUMBER, *match.span()
+            continue
+        if end - start < 7 and (not after or after not in _SEPARATING):
+            continue
+        before = text[max(0, start - 2) : start]
+        if before.endswith(("+", "(")):
+            start -= 2 if before in ("+(", "(+") else 1
+        elif before == "+ ":
+            start -= 2
+        match = _RUN.match(text, start)
+        if match is None:
+            continue
+        start, upto = match.span()
+        if text[upto : upto + 1] in ("%", "/") and upto - start < 12:
             continue
         written = match.group()
         if written.startswith("(") and ")" not in written:
@@ -309,7 +362,7 @@ def _run_kinds(view: View, written: str, start: int, language: str | None) -> Ca
 
 
 def _spelled_numbers(view: View, language: str | None) -> Candidates:
-    if not view.ascii:
+    if not view.ascii and _HAN_DIGITS_3.search(view.text):
         for match in _HAN_RUN.finditer(view.text):
             written = match.group()
             if written.isascii():
@@ -318,7 +371,7 @@ def _spelled_numbers(view: View, language: str | None) -> Candidates:
             label = _PHONE_LABEL.search(view.lower, max(0, match.start() - 24), match.start())
             if kind or label:
                 yield kind or IdentifierKind.PHONE, *match.span()
-    if sum(map(view.lower.__contains__, _EN_DIGITS)) > 2:
+    if len(view.at(_EN_DIGIT_AT)) > 3:
         for match in _EN_RUN.finditer(view.lower):
             if sum(match.group().count(w) for w in _EN_DIGITS) >= 4:
                 yield IdentifierKind.PHONE, *match.span()
@@ -326,24 +379,19 @@ def _spelled_numbers(view: View, language: str | None) -> Candidates:
 
 def _records(view: View) -> Candidates:
     lower, text = view.lower, view.text
-    for match in _RECORD_EN.finditer(lower):
+    for match in view.matches(_RECORD_AT, _RECORD_EN):
         found = _record(match, lower)
         if found is not None:
             yield found
     if not view.ascii:
-        for match in _NUMBER_ZH.finditer(text):
+        for match in view.matches(_NUMBER_ZH_AT, _NUMBER_ZH):
             label = text[max(0, match.start() - 8) : match.start("id")].rstrip(" \t\n:：.#是为=")
             if label.endswith(_ID_ZH):
                 yield IdentifierKind.ID_NUMBER, *match.span("id")
             elif label.endswith(_RECORD_ZH):
                 yield IdentifierKind.RECORD_NUMBER, *match.span("id")
-    for match in _MBI.finditer(lower):
-        yield IdentifierKind.ID_NUMBER, *match.span()
-    for match in _PAN.finditer(text):
-        yield IdentifierKind.ID_NUMBER, *match.span()
-    if "light " in text or any(c in text for c in "坐乘车航铁"):
-        for match in _TRIP.finditer(text):
-            yield IdentifierKind.RECORD_NUMBER, *match.span(match.lastgroup or "trip")
+    for match in view.matches(_TRIP_AT, _TRIP):
+        yield IdentifierKind.RECORD_NUMBER, *match.span(match.lastgroup or "trip")
 
 
 def _record(match: re.Match[str], lower: str) -> Candidate | None:
@@ -371,24 +419,14 @@ def _record(match: re.Match[str], lower: str) -> Candidate | None:
 
 
 def _births(view: View) -> Candidates:
-    lower = view.lower
-    if (
-        "birth" in lower
-        or "born" in lower
-        or "dob" in lower
-        or "d.o.b" in lower
-        or "day" in lower
-        or "d o b" in lower
-    ):
-        for match in _BIRTH_EN.finditer(lower):
-            yield IdentifierKind.DATE_OF_BIRTH, *match.span("date")
-    if not view.ascii and any(map(lower.__contains__, _BIRTH_ZH_HINTS)):
-        for match in _BIRTH_ZH.finditer(lower):
-            yield IdentifierKind.DATE_OF_BIRTH, *match.span(match.lastgroup or "date")
+    for match in view.matches(_BIRTH_AT, _BIRTH_EN):
+        yield IdentifierKind.DATE_OF_BIRTH, *match.span("date")
+    for match in view.around(_BIRTH_ZH_AT, _BIRTH_ZH, 32, 32):
+        yield IdentifierKind.DATE_OF_BIRTH, *match.span(match.lastgroup or "date")
 
 
 def _messengers(view: View) -> Candidates:
-    for match in _MESSENGER.finditer(view.lower):
+    for match in view.matches(_MESSENGER_AT, _MESSENGER):
         written = match.group("id")
         worded = written.isalpha()
         if worded and (len(written) < 5 or written in _NO_MESSENGER_ID):
@@ -417,19 +455,16 @@ def net_addresses(view: View) -> Candidates:
     if "://" in lower or "www." in lower or _TLD.search(lower):
         for match in _URL.finditer(lower):
             yield IdentifierKind.URL, *match.span()
-    if any(map(lower.__contains__, _USER_HINTS)):
-        for match in _USER.finditer(lower):
-            group = match.lastgroup or "user"
-            if not _NOT_A_NICK.fullmatch(match.group(group)):
-                yield IdentifierKind.HANDLE, *match.span(group)
+    for match in view.matches(_USER_AT, _USER):
+        group = match.lastgroup or "user"
+        if not _NOT_A_NICK.fullmatch(match.group(group)):
+            yield IdentifierKind.HANDLE, *match.span(group)
 
 
 def numeric_identifiers(view: View, language: str | None) -> Candidates:
     """Telephones, identity and record numbers, dates of birth, messenger ids; spelled out too."""
-    if any(map(view.lower.__contains__, _MESSENGERS)):
-        yield from _messengers(view)
+    yield from _messengers(view)
     yield from _births(view)
     yield from _records(view)
-    if _LONG.search(view.text):
-        yield from _numbers(view, language)
+    yield from _numbers(view, language)
     yield from _spelled_numbers(view, language)

@@ -1,9 +1,11 @@
 """Chinese names and places, found by what stands around them: a title, an introduction, an office word."""
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterator
 from typing import Final
 
+from medlive.threads.anchors import anchor
 from medlive.threads.gazetteer import (
     CITIES_ZH,
     COMPOUND_SURNAMES,
@@ -17,7 +19,8 @@ from medlive.threads.gazetteer import (
 )
 from medlive.threads.identifiers import View
 
-_TITLE: Final = re.compile("主任|大夫|医生|教授|医师|院长|护士长|护士|老师|先生|女士|小姐|博士|阿姨|专家")
+_TITLES: Final = "主任|大夫|医生|教授|医师|院长|护士长|护士|老师|先生|女士|小姐|博士|阿姨|专家".split("|")
+_TITLE_AT: Final = anchor("title zh", _TITLES)
 _HAN_NAME: Final = r"[\u4e00-\u9fff](?:·?[\u4e00-\u9fff]){1,3}"
 _NAME_END: Final = (
     r"(?=$|[\s,，。.;；、!！?？(（)）【\[0-9:：~～^\-—\"'”’/|a-z]|男|女|今年|来自|[\U0001f300-\U0001faff])"
@@ -32,35 +35,39 @@ _INTRODUCED: Final = re.compile(
 _RELATED: Final = re.compile(
     r"(?:我|俺|咱|他|她|家里?|我家|我们家)(?:的)?(?:(?:大|小|二|三|亲|堂|表|前)?(?:老公|老婆|丈夫|妻子|爱人|媳妇|先生|太太|儿子|女儿|闺女|妈妈|爸爸|母亲|父亲|妈|爸|爷爷|奶奶|外婆|外公|姥姥|姥爷"
     r"|哥哥?|弟弟?|姐姐?|妹妹?|岳父|岳母|公公|婆婆|姑姑|姑妈|舅舅|舅妈|叔叔|婶婶|姨妈|小姨|大姨|侄子|侄女|外甥女?|孙子|孙女|男朋友|女朋友|男友|女友|未婚夫|未婚妻|朋友|同事|同学|邻居|室友|闺蜜|宝宝|娃|孩子|宝贝))"
-    rf"(?:叫|名叫|名字是|名字叫|，|,)?(?P<name>{_HAN_NAME}?)(?=$|[\s,，。;；、!！?？(（0-9]|男|女|今年|昨天|最近|前天|上周|去年|前年|因为?|得了|患|被|查|确诊|住院|在|有|是|生于|出生|已|刚|目前|现在|从|说|的|于|体检|发烧|咳嗽)"
+    rf"(?:叫|名叫|名字是|名字叫|，|,)?(?P<name>{_HAN_NAME}?)(?=$|[\s,，。;；、!！?？(（0-9]|男|女|今年|昨天|最近|前天|上周|去年|前年|因为?|得了|患|被|查|确诊|住院|在|有|是|生于|出生|已|刚|目前|现在|从|说|的|于|也|都|和|体检|发烧|咳嗽)"
 )
 _I_AM: Final = re.compile(
     rf"(?:我是|本人是?|这是|在下|我系)(?:患者|病人|家属|患者家属|孩子妈妈|孩子爸爸)?(?P<name>{_HAN_NAME}?)(?=$|[,，。;；!！\n(（]|[ 　]|男|女|今年|，|[0-9]{{1,2}}岁)"
 )
 _SIGNED: Final = re.compile(
-    rf"(?:敬礼|敬上|此致|祝好|祝您?[\u4e00-\u9fff]{{2,6}}|谢谢(?:您|你|了|大家|医生|大夫)?|感谢|感激不尽|拜托了?|跪求|叩首|不胜感激|多谢|致谢|顺祝商祺)[!！。.～~，, ]{{0,3}}\s*\n+\s*(?:——|—|--|-|～)?\s*(?:患者|家属|病人|您的患者|孩子妈妈)?[:： ]?(?P<thanked>{_HAN_NAME}?)[ \t]*(?=$|\n|\d{{2,4}}[年.-]|敬上|拜上|上$|上\n)"
+    rf"(?:敬礼|敬上|祝好|祝您?[\u4e00-\u9fff]{{2,6}}|谢谢(?:您|你|了|大家|医生|大夫)?|感谢|感激不尽|拜托了?|跪求|叩首|不胜感激|多谢|致谢|顺祝商祺)[!！。.～~，, ]{{0,3}}\s*\n+\s*(?:——|—|--|-|～)?\s*(?:患者|家属|病人|您的患者|孩子妈妈)?[:： ]?(?P<thanked>{_HAN_NAME}?)[ \t]*(?=$|\n|\d{{2,4}}[年.-]|敬上|拜上|上$|上\n)"
     rf"|(?:——|—|--|～)\s*(?:患者|家属|病人)?[:： ]?(?P<dashed>{_HAN_NAME}?)[ \t。]*(?=$|\n)"
     rf"|(?:\n|^|[。！!，,] ?)(?:患者|家属|病人|学生|晚辈)?[:：]?(?P<humble>{_HAN_NAME}?)(?:敬上|拜上|叩上|谨上|留|上)[。!！]?[ \t]*(?=$|\n)"
 )
-_SIGN_HINTS: Final = (
-    "——",
-    "—",
-    "--",
-    "～",
-    "敬",
-    "拜",
-    "上",
-    "谢",
-    "祝",
-    "此致",
-    "致",
-    "拜托",
-    "跪求",
-    "激",
-    "留",
-)
+_SIGNED_AT: Final = anchor("signed zh", (
+    "——", "—", "--", "～", "敬礼", "敬上", "祝好", "祝", "谢谢", "感谢", "感激不尽", "拜托", "跪求", "叩", "不胜感激", "多谢", "致谢", "拜上", "谨上", "上\n", "留\n",
+))  # fmt: skip
+_INTRODUCED_AT: Final = anchor("introduced zh", ["叫", "名字", "姓名", "小名", "大名", "乳名", "我名", *(
+    word + middle + mark
+    for word in ("患者", "病人", "患儿", "家属", "联系人", "收件人", "签名", "签字", "签署", "陪护", "陪护人", "监护人", "户主", "投保人", "持卡人",
+                 "医生", "大夫", "医师", "护士", "专家", "代诉人", "署名", "落款")
+    for middle in ("", "姓名", "签名", "签字", "是", "为") for mark in ":："
+), "寄给", "联系人", "收件人"])  # fmt: skip
+_RELATED_AT: Final = anchor("related zh", (
+    "老公 老婆 丈夫 妻子 爱人 媳妇 先生 太太 儿子 女儿 闺女 妈 爸 母亲 父亲 爷爷 奶奶 外婆 外公 姥姥 姥爷 哥 弟 姐 妹 岳父 岳母 公公 婆婆 姑姑 姑妈 舅舅 舅妈 "
+    "叔叔 婶婶 姨妈 小姨 大姨 侄子 侄女 外甥 孙子 孙女 男朋友 女朋友 男友 女友 未婚夫 未婚妻 朋友 同事 同学 邻居 室友 闺蜜 宝宝 娃 孩子 宝贝"
+).split())  # fmt: skip
+_I_AM_AT: Final = anchor("i am zh", ("我是", "本人", "这是", "在下", "我系"))
+_NICKNAME_AT: Final = anchor("nickname zh", ["妈", "爸", *(
+    before + name for before in "小老阿" for name in "王李张刘陈杨黄赵吴周徐孙朱胡郭何罗梁宋郑韩唐冯董萧程曹袁邓许傅沈曾彭吕苏卢蒋蔡贾丁魏薛叶"
+)])  # fmt: skip
+_AFTER_ROLE_AT: Final = anchor("role zh", [
+    *(role + mark for role in ("主任", "大夫", "医生", "教授", "医师", "院长", "护士长", "护士", "专家") for mark in ":： "),
+    *(mark + role for role in ("主任", "副主任", "大夫", "医生", "教授", "医师", "院长", "副院长", "护士长", "主治", "患者", "病人", "住院医") for mark in "(（"),
+])  # fmt: skip
 _NICKNAME: Final = re.compile(
-    rf"(?<![\u4e00-\u9fff])(?P<child>[\u4e00-\u9fff]{{2,3}})(?:妈妈?|爸爸?|的妈妈|的爸爸)(?=$|[，,。\s!！:：]|您好|你好)"
+    r"(?<![\u4e00-\u9fff])(?P<child>[\u4e00-\u9fff]{2,3})(?:妈妈?|爸爸?|的妈妈|的爸爸)(?=$|[，,。\s!！:：]|您好|你好)"
     r"|(?P<old>(?:小|老|阿)[王李张刘陈杨黄赵吴周徐孙朱胡郭何罗梁宋郑韩唐冯董萧程曹袁邓许傅沈曾彭吕苏卢蒋蔡贾丁魏薛叶])(?=(?:也|昨|今|是|说|去|得|确诊|住院|查|最近|他|她|，|,|。|$|和我|跟我))"
 )
 _AFTER_ROLE: Final = re.compile(
@@ -68,10 +75,9 @@ _AFTER_ROLE: Final = re.compile(
     rf"|(?P<before>{_HAN_NAME}?)[ ]?[(（](?:副?主任|大夫|医生|教授|医师|副?院长|护士长|主治|患者|病人|住院医)"
 )
 _HAN: Final = re.compile(r"[\u4e00-\u9fff]")
-_SECOND: Final = re.compile("医院|卫生院|卫生所|诊所|医学院|保健院|疾控中心|附院|医大|附属")
 _SURE_CITIES: Final = "|".join(c for c in CITIES_ZH if c not in DOUBTFUL_CITIES_ZH)
 _DOUBTFUL: Final = "|".join(sorted(DOUBTFUL_CITIES_ZH))
-_HOSPITAL: Final = re.compile("|".join(HOSPITALS_ZH))
+_HOSPITAL: Final = re.compile(rf"(?:{'|'.join(HOSPITALS_ZH)})(?:[一二三]?医院)?")
 _PROVINCE: Final = "|".join(PROVINCES_ZH.split())
 _FUNCTION: Final = "[的在去到和是有了看做我你他她您说这那个就都没来回从往住所以后给被把对于还也又再能要]"
 _WIDE_AREA: Final = "[病疫灾辖郊城山库矿流行风险危重中高低]"
@@ -79,12 +85,19 @@ _CITY: Final = re.compile(
     rf"(?:{_SURE_CITIES}|(?<=[在住到去回从省自])(?:{_DOUBTFUL})|(?:{_DOUBTFUL})(?=市))市?(?!肺炎|病毒|型|话|菜|瓜)"
     rf"(?:(?:(?!{_FUNCTION}|{_WIDE_AREA})[\u4e00-\u9fff]){{2,3}}?[区县](?!域))?"
 )
+_CITY_AT: Final = anchor("city zh", CITIES_ZH)
+_PROVINCE_AT: Final = anchor("province zh", [*PROVINCES_ZH.split(), "中国"])
+_HOSPITAL_AT: Final = anchor("hospital zh", HOSPITALS_ZH)
+_HOSPITAL_END_AT: Final = anchor("hospital end zh", (
+    "医院", "卫生院", "医学院", "保健院", "疾控中心", "附院", "附一", "附二", "医大一院", "医大二院", "诊所", "医学中心",
+))  # fmt: skip
+_COUNTY_AT: Final = anchor("county zh", ("县", "自治州", "街道", "区", "镇", "乡", "村"))
 _LISTED_HOSPITAL: Final = re.compile(
     r"(?:医院及科室|就诊医院|医院名称|所在医院|(?:^|(?<=\n)))[ \t]?[:：]?[ \t]{0,3}"
     r"(?P<place>[\u4e00-\u9fff0-9()（）]{2,18}?(?:医院|卫生院|诊所|医学中心))(?=[\s,，。北南东西分本]|$)"
 )
 _GENERIC_HOSPITAL: Final = re.compile(
-    "(?:本地|当地|我们|我|的|在|去|这|那|大|小|好|家|个|第一|第二|第三|第[一二三四五六七八九十]+|人民|中心|中医|市|县|区|镇|省|立"
+    "(?:本地|当地|[\u4e00-\u9fff]?地|我们|我|的|在|去|这|那|大|小|好|家|个|第一|第二|第三|第[一二三四五六七八九十]+|人民|中心|中医|市|县|区|镇|省|立"
     "|级|三甲|二甲|妇幼|儿童|妇产|口腔|传染病|专科|综合|公立|私立|社区|附属|医学院|大学|肿瘤|胸科|眼科|正规|定点|保健)*"
     "(?:医院|卫生院|诊所|医学中心)"
 )
@@ -188,7 +201,6 @@ def _named(name: str) -> bool:
     return given[0] in RARE_SURNAMES and len(given) <= 3 and not set(given[1:]) & (_NOT_AFTER_RARE | _NOT_IN_NAMES)
 
 
-_ALIAS: Final = re.compile("某+|×+|x+|X+|\\*+")
 _PET_NAME: Final = re.compile(r"([\u4e00-\u9fff])\1|[小大豆糖果乐豆萌][\u4e00-\u9fff]|[\u4e00-\u9fff](?:宝|仔|妞)")
 _NOT_PET_NAMES: Final = frozenset(
     "宝宝 妈妈 爸爸 爷爷 奶奶 哥哥 姐姐 弟弟 妹妹 大家 大夫 大人 小孩 小宝 大宝 二宝 孩子 姥姥 姑姑 叔叔 舅舅 婆婆 公公 伯伯 小姐 小时 大便 小便 天天 常常 刚刚 慢慢 渐渐 "
@@ -199,17 +211,13 @@ _NOT_PET_NAMES: Final = frozenset(
 def chinese_names(view: View) -> Iterator[tuple[int, int]]:
     """Spans of names before a title (张大夫 → 张), after an introduction, a relative or a role, and of signatures."""
     text = view.text
-    for title in _TITLE.finditer(text):
-        if (
-            text.startswith(("主任医", "主任技"), title.start())
-            and title.start()
-            and text[title.start() - 1] == "副"
-        ):
+    for title in view.at(_TITLE_AT):
+        if text.startswith(("主任医", "主任技"), title) and title and text[title - 1] == "副":
             continue
-        start = _name_before(text, title.start())
+        start = _name_before(text, title)
         if start is not None:
-            yield start, title.start()
-    for match in _INTRODUCED.finditer(text):
+            yield start, title
+    for match in view.around(_INTRODUCED_AT, _INTRODUCED, 5, 24):
         name = match.group("name")
         if (
             _named(name)
@@ -217,36 +225,35 @@ def chinese_names(view: View) -> Iterator[tuple[int, int]]:
             or ("叫" in match.group()[: -len(name)] and _PET_NAME.fullmatch(name) and name not in _NOT_PET_NAMES)
         ):
             yield match.span("name")
-    for match in _RELATED.finditer(text):
+    for match in view.around(_RELATED_AT, _RELATED, 5, 20):
         name = match.group("name")
         if _named(name) and (name[0] in SURNAMES or "叫" in match.group() or len(name) == 3):
             yield match.span("name")
         elif "叫" in match.group() and _PET_NAME.fullmatch(name) and name not in _NOT_PET_NAMES:
             yield match.span("name")
-    for match in _I_AM.finditer(text):
+    for match in view.matches(_I_AM_AT, _I_AM):
         name = match.group("name")
         if _named(name) and (len(name) == 3 or name[0] in SURNAMES):
             yield match.span("name")
-    if any(map(text.__contains__, _SIGN_HINTS)):
-        for match in _SIGNED.finditer(text):
-            group = match.lastgroup or "thanked"
-            if _named(match.group(group)):
-                yield match.span(group)
-    for match in _NICKNAME.finditer(text):
+    for match in view.around(_SIGNED_AT, _SIGNED, 8, 32):
+        group = match.lastgroup or "thanked"
+        if _named(match.group(group)):
+            yield match.span(group)
+    for match in view.around(_NICKNAME_AT, _NICKNAME, 4, 12):
         if match.group("old"):
             yield match.span("old")
         elif match.group("child") not in _NOT_PET_NAMES and (
             _PET_NAME.fullmatch(match.group("child")) or _named(match.group("child"))
         ):
             yield match.span("child")
-    for match in _AFTER_ROLE.finditer(text):
+    for match in view.around(_AFTER_ROLE_AT, _AFTER_ROLE, 6, 20):
         group = match.lastgroup or "name"
         if _named(match.group(group)):
             yield match.span(group)
 
 
 _CHAIN: Final = re.compile(
-    rf"(?:(?!{_FUNCTION}|{_WIDE_AREA})[\u4e00-\u9fff]){{1,6}}?(?P<unit>市|区(?!域)|县|旗|镇|乡|街道|村(?!医)|屯|社区|小区|开发区|路(?!上|口)|大街|街|巷|家园|花园|公寓|新村|苑)"
+    rf"(?:(?!{_FUNCTION})[\u4e00-\u9fff]){{1,6}}?(?P<unit>市|区(?!域)|县|旗|镇|乡|街道|村(?!医)|屯|社区|小区|开发区|路(?!上|口)|大街|街|巷|家园|花园|公寓|新村|苑)"
 )
 _FINE: Final = frozenset("镇 乡 街道 村 屯 社区 小区 路 大街 街 巷 家园 花园 公寓 新村 苑".split())
 _DOOR: Final = r"(?:[A-Za-z]?\d{1,5}(?:[-—]\d{1,4}){0,2}|[一二三四五六七八九十]{1,3}|[A-Za-z])(?:号楼|号院|号|弄|栋|幢|座|期|单元|室|组|队|楼|层|户|社|门)"
@@ -255,8 +262,14 @@ _ADDRESS: Final = re.compile(
     rf"{_ESTATE}(?:[\u4e00-\u9fff]{{0,3}}(?:段|支路|[东西南北]路))?(?:{_DOOR}[ ，,]?)+(?:[A-Za-z]?\d{{2,4}}(?:室|房|户)?(?![\d年月日.%]))?"
 )
 _LIVES: Final = re.compile(
-    rf"(?:住在?|家在|家住|居住(?:在|于)|地址(?:是|为|在)?[:：]?|户籍(?:地|所在地)?(?:是|为)?[:：]?|住址(?:是|为)?[:：]?|搬到了?|寄到|邮寄到|送到|籍贯[:：]?|家庭住址[:：]?)\s?(?P<place>(?:(?!{_FUNCTION}|院)[\u4e00-\u9fffA-Za-z0-9]){{2,14}}?(?:小区|花园|家园|公寓|新村|苑|大厦|路|街道|镇|乡|村|屯|庄|胡同|府|湾|宿舍))(?![\u4e00-\u9fff]{{0,1}}医院)"
+    rf"(?:住在?|老家(?:是|在)|家在|家住|居住(?:在|于)|地址(?:是|为|在)?[:：]?|户籍(?:地|所在地)?(?:是|为)?[:：]?|住址(?:是|为)?[:：]?|搬到了?|寄到|邮寄到|送到|籍贯[:：]?|家庭住址[:：]?)\s?(?P<place>(?:(?!{_FUNCTION}|院)[\u4e00-\u9fffA-Za-z0-9]){{2,14}}?(?:小区|花园|家园|公寓|新村|苑|大厦|路|街道|镇|乡|村|屯|庄|胡同|府|湾|宿舍))(?![\u4e00-\u9fff]{{0,1}}医院)"
 )
+_LIVES_AT: Final = anchor(
+    "lives zh",
+    ("住", "家在", "居住", "地址", "户籍", "搬到", "寄到", "邮寄到", "送到", "籍贯", "家庭住址", "老家"),
+)
+_POSTCODE_AT: Final = anchor("postcode zh", ("邮编", "邮政编码"))
+_ESTATE_AT: Final = anchor("estate zh", _ESTATE.removeprefix("(?:").removesuffix(")").split("|"))
 _POSTCODE: Final = re.compile(r"(?:邮编|邮政编码)(?:是|为)?[\s:：]{0,2}(?P<code>\d{6})(?!\d)")
 _PROVINCE_BEFORE: Final = re.compile(
     rf"(?:{_PROVINCE})(?:省|市|自治区|壮族自治区|回族自治区|维吾尔自治区)?[ ，,]?$"
@@ -265,14 +278,12 @@ _ADDRESS_STOP: Final = re.compile(rf"(?:{_FUNCTION}|[住家址：:，,。\s\n是
 _NOT_ESTATE: Final = frozenset(
     "一路 走路 上路 迷路 公路 马路 铁路 线路 电路 通路 尿路 胆路 一路上 逛街 上街 农村 全村 本村 我村 同村 自己村 乡村".split()
 )
-_NO_HOSPITAL: Final = "医院|检查|治疗"
-_HOSPITAL_END: Final = re.compile("医院|卫生院|医学院|保健院|疾控中心|附院|附一|附二|医大一院|医大二院")
 
 
 def chinese_places(view: View) -> Iterator[tuple[bool, int, int]]:
     """Hospitals with a name and places finer than a province, each with whether it is an exact address."""
     text = view.text
-    for start, end in _named_places(text):
+    for start, end in _named_places(view):
         fine, at = False, end
         while text[end - 1] not in "院心" and (chain := _CHAIN.match(text, at)):
             fine = fine or chain.group("unit") in _FINE
@@ -280,20 +291,18 @@ def chinese_places(view: View) -> Iterator[tuple[bool, int, int]]:
         if fine and (province := _PROVINCE_BEFORE.search(text, max(0, start - 10), start)):
             start = province.start()
         yield fine, start, at
-    for match in _ADDRESS.finditer(text):
+    for match in view.matches(_ESTATE_AT, _ADDRESS):
         start = _estate_start(text, match.start())
         name = text[start : match.start() + 2]
         if start < match.start() and name[:2] not in _NOT_ESTATE and name not in _NOT_ESTATE:
             if province := _PROVINCE_BEFORE.search(text, max(0, start - 10), start):
                 start = province.start()
             yield True, start, match.start() + len(match.group().rstrip(" ，,"))
-    if "住" in text or "家在" in text or "址" in text or "搬到" in text or "到" in text or "籍" in text:
-        for match in _LIVES.finditer(text):
-            if match.group("place")[-2:] not in _NOT_ESTATE and not _GENERIC_PLACE.fullmatch(match.group("place")):
-                yield True, *match.span("place")
-    if "邮" in text:
-        for match in _POSTCODE.finditer(text):
-            yield True, *match.span("code")
+    for match in view.matches(_LIVES_AT, _LIVES):
+        if match.group("place")[-2:] not in _NOT_ESTATE and not _GENERIC_PLACE.fullmatch(match.group("place")):
+            yield True, *match.span("place")
+    for match in view.matches(_POSTCODE_AT, _POSTCODE):
+        yield True, *match.span("code")
 
 
 _GENERIC_PLACE: Final = re.compile(
@@ -314,19 +323,32 @@ def _estate_start(text: str, end: int) -> int:
     return start
 
 
-def _named_places(text: str) -> Iterator[tuple[int, int]]:
+def _named_places(view: View) -> Iterator[tuple[int, int]]:
     """Spans of hospitals with a name, and of places finer than a province."""
-    if _SECOND.search(text):
-        for match in _NAMED_HOSPITAL.finditer(text):
+    lower = view.lower
+    begins = sorted({*view.at(_CITY_AT), *view.at(_PROVINCE_AT)})
+    for at in view.at(_HOSPITAL_END_AT):
+        yield from _hospital(lower, at, begins[bisect_left(begins, at - 18) : bisect_left(begins, at)])
+    for rule, pattern in ((_HOSPITAL_AT, _HOSPITAL), (_CITY_AT, _CITY)):
+        for match in view.matches(rule, pattern):
             yield match.span()
-        for match in _LISTED_HOSPITAL.finditer(text):
-            if not _GENERIC_HOSPITAL.fullmatch(match.group("place")):
-                yield match.span("place")
-    for pattern in (_HOSPITAL, _CITY):
-        for match in pattern.finditer(text):
-            yield match.span()
-    for match in _COUNTY.finditer(text):
+    for match in view.around(_COUNTY_AT, _COUNTY, 4, 8):
         group = match.lastgroup or "county"
         if group == "area" and _NOT_AREA.search(match.group(group)[:-1]):
             continue
         yield match.span(group)
+
+
+def _hospital(lower: str, at: int, begins: list[int]) -> Iterator[tuple[int, int]]:
+    """The span of the hospital whose last word stands at `at`, where it begins with a place or fills a field."""
+    towns = [k - n for k in range(max(3, at - 14), at) if lower[k] in "市县州" for n in (3, 2)]
+    for begin in sorted({*begins, *towns}):
+        match = _NAMED_HOSPITAL.match(lower, begin)
+        if match and match.end() > at and not _GENERIC_HOSPITAL.fullmatch(match.group()):
+            yield match.span()
+            return
+    line = lower.rfind("\n", 0, at) + 1
+    if at - line < 28:
+        for match in _LISTED_HOSPITAL.finditer(lower, line, at + 8):
+            if not _GENERIC_HOSPITAL.fullmatch(match.group("place")):
+                yield match.span("place")

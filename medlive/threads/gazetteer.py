@@ -118,7 +118,7 @@ reddy's reddys pepper scholl strange house online whether while for consultation
 put saw examined started kept says believes diagnosed felt mentioned explained referred sent did does
 doesn't didn't seems cannot can't won't wouldn't will regarding today yesterday tomorrow tonight hope
 unfortunately however until til till unless name age years year old yrs yr months kg cm height weight
-hospital clinic medicine medical health india usa uk
+hospital clinic medicine medical health india usa uk type stage grade rh level phase group class gravida para
 """
 NOT_NAMES_EN: Final = frozenset(_NOT_NAMES.split())
 

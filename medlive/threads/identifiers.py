@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from enum import StrEnum
 from typing import Final, NamedTuple
 
+from medlive.threads.anchors import anchors
+
 
 class IdentifierKind(StrEnum):
     """What an identifier is; the value is the word that stands in for it in redacted text."""
@@ -67,7 +69,7 @@ class View:
     Both have the same length. `raw(at)` is where the character `at` of them stands in the original.
     """
 
-    __slots__ = ("_removed", "ascii", "lower", "text")
+    __slots__ = ("_anchors", "_removed", "ascii", "lower", "text")
 
     def __init__(self, original: str) -> None:
         text = original
@@ -83,6 +85,26 @@ class View:
         lower = text.lower()
         # "İ" has two characters in small letters: such a text keeps its own.
         self.lower = lower if len(lower) == len(text) else "".join(c.lower()[:1] for c in text)
+        self._anchors = anchors(self.lower)
+
+    def at(self, rule: str) -> list[int]:
+        """Where the words of a rule begin."""
+        return self._anchors.get(rule, [])
+
+    def matches(self, rule: str, pattern: re.Pattern[str]) -> Iterator[re.Match[str]]:
+        """The matches of a pattern that begin at the rule's words, in small letters."""
+        for at in self._anchors.get(rule, ()):
+            if match := pattern.match(self.lower, at):
+                yield match
+
+    def around(self, rule: str, pattern: re.Pattern[str], before: int, after: int) -> Iterator[re.Match[str]]:
+        """The matches of a pattern, in small letters, from `before` to `after` characters about the rule's words."""
+        upto = 0
+        for at in self._anchors.get(rule, ()):
+            begin = max(0, upto, at - before)
+            for match in pattern.finditer(self.lower, begin, at + after):
+                upto = match.end()
+                yield match
 
     def raw(self, at: int) -> int:
         """The offset in the original of the character at `at`."""
