@@ -81,8 +81,12 @@ pages = st.builds(
     status=st.integers(100, 999),
     headers=st.dictionaries(header_names, odd_texts, max_size=4),
     body=bodies,
-    fetched_at=st.datetimes(timezones=st.sampled_from([UTC, timezone(timedelta(hours=8))])).filter(
-        lambda moment: 1900 < moment.year < 2200
+    fetched_at=st.builds(
+        lambda micros, hours: (
+            datetime.fromtimestamp(0, timezone(timedelta(hours=hours))) + timedelta(microseconds=micros)
+        ),
+        st.integers(-(10**15), 7 * 10**15),
+        st.integers(-12, 14),
     ),
     form=st.one_of(st.none(), forms),
 )
