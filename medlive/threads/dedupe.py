@@ -29,6 +29,9 @@ is then refused by the exact comparison), one of 0.2 with 0.006."""
 _SEED: Final = 1
 _LONGEST: Final = 200_000
 """Characters of a text that shingles are taken from; a longer text's exact digest still covers all of it."""
+_SHORT: Final = 5_000
+"""Units of a text up to which it is combined together with others."""
+_AT_ONCE: Final = 200
 _MIX: Final = tuple(
     np.uint64(m)
     for m in (
@@ -72,38 +75,82 @@ class Sketch:
     """
 
 
-def _combine(units: Shingles, size: int) -> Shingles:
-    """The sorted distinct hashes of each run of `size` units; one shorter run where there are fewer."""
-    if units.size == 0:
-        return units
-    count = max(1, units.size - size + 1)
-    mixed = np.zeros(count, dtype=np.uint64)
-    for place in range(min(size, units.size)):
-        mixed = (mixed ^ (units[place : place + count] * _MIX[place])) * _MIX[0]
-        mixed ^= mixed >> np.uint64(29)
-    mixed.sort()
-    keep = np.ones(count, dtype=bool)
-    np.not_equal(mixed[1:], mixed[:-1], out=keep[1:])
-    return mixed[keep]
-
-
 def shingles(text: str) -> Shingles:
     """The sorted 64-bit hashes of a text's shingles: 3-grams of words, or 4-grams of characters in Chinese.
 
     A text shorter than one shingle is one shingle; an empty one has none.
     """
-    return _of_folded(fold(text[:_LONGEST]))
+    return _combined(*_units(fold(text[:_LONGEST])))
 
 
-def _of_folded(folded: str) -> Shingles:
+def _units(folded: str) -> tuple[Shingles, int]:
+    """The words or characters of a folded text as numbers, and how many make a shingle."""
     raw = folded.encode("utf-8", "replace")
     words = _WORD.findall(raw)
     if len(raw) > len(folded) and sum(map(len, _HAN.findall(folded))) > 2 * len(words):
         letters = _NOT_TEXT.sub("", folded)
-        points = np.frombuffer(letters.encode("utf-32-le", "replace"), dtype="<u4").astype(np.uint64)
-        return _combine(points, 4)
+        return np.frombuffer(letters.encode("utf-32-le", "replace"), dtype="<u4").astype(np.uint64), 4
     words = words or _NOT_TEXT.sub(" ", folded).encode("utf-8", "replace").split()
-    return _combine(np.array([zlib.crc32(w) for w in words], dtype=np.uint64), 3)
+    return np.array([zlib.crc32(w) for w in words], dtype=np.uint64), 3
+
+
+def _combined(units: Shingles, size: int) -> Shingles:
+    """The sorted distinct hashes of each run of `size` units; one shorter run where there are fewer."""
+    if units.size == 0:
+        return units
+    mixed = _mixed(units, min(size, units.size))
+    mixed.sort()
+    return mixed[_first_of_equals(mixed)]
+
+
+def _all_combined(units: Sequence[Shingles], size: int) -> list[Shingles]:
+    """`_combined` of each, computed at once: the texts are short, and each call of numpy has its price."""
+    run_on = np.concatenate(units)
+    ends = np.cumsum([u.size for u in units])
+    whole = np.ones(run_on.size, dtype=bool)
+    for place in range(1, size):
+        whole[ends - place] = False  # runs that go on into the next text
+    mixed = _mixed(run_on, size)[whole[: run_on.size - size + 1]]
+    stops = ends - (size - 1) * np.arange(1, len(units) + 1)
+    starts = np.concatenate(([0], stops[:-1]))
+    for start, stop in zip(starts.tolist(), stops.tolist(), strict=True):
+        mixed[start:stop].sort()
+    keep = _first_of_equals(mixed)
+    keep[starts] = True
+    kept = mixed[keep]
+    return np.split(kept, np.cumsum(np.add.reduceat(keep, starts, dtype=np.int64))[:-1])
+
+
+def _mixed(units: Shingles, size: int) -> Shingles:
+    count = units.size - size + 1
+    mixed = np.zeros(count, dtype=np.uint64)
+    for place in range(size):
+        mixed = (mixed ^ (units[place : place + count] * _MIX[place])) * _MIX[0]
+        mixed ^= mixed >> np.uint64(29)
+    return mixed
+
+
+def _first_of_equals(ordered: Shingles) -> NDArray[np.bool_]:
+    keep = np.ones(ordered.size, dtype=bool)
+    np.not_equal(ordered[1:], ordered[:-1], out=keep[1:])
+    return keep
+
+
+def _grams(folded: Sequence[str]) -> list[Shingles]:
+    """The shingles of each folded text."""
+    found = [_units(text[:_LONGEST]) for text in folded]
+    together: dict[int, list[int]] = {}
+    grams: list[Shingles] = []
+    for place, (units, size) in enumerate(found):
+        if size <= units.size <= _SHORT:
+            together.setdefault(size, []).append(place)
+            grams.append(units)
+        else:
+            grams.append(_combined(units, size))
+    for size, places in together.items():
+        for place, combined in zip(places, _all_combined([grams[p] for p in places], size), strict=True):
+            grams[place] = combined
+    return grams
 
 
 def sketch(text: str) -> Sketch:
@@ -113,12 +160,13 @@ def sketch(text: str) -> Sketch:
 
 def sketches(texts: Sequence[str]) -> list[Sketch]:
     """The sketch of each text: the same in every process, on every machine, as long as `scheme` is the same."""
-    folded = [fold(text) for text in texts]
-    grams = [_of_folded(text[:_LONGEST]) for text in folded]
     made = []
-    for text, found, bands in zip(folded, grams, _bands(grams), strict=True):
-        digest = digest_text(text)
-        made.append(Sketch(digest, found, (_whole(digest), *bands) if bands else ()))
+    for start in range(0, len(texts), _AT_ONCE):
+        folded = [fold(text) for text in texts[start : start + _AT_ONCE]]
+        grams = _grams(folded)
+        for text, found, bands in zip(folded, grams, _bands(grams), strict=True):
+            digest = digest_text(text)
+            made.append(Sketch(digest, found, (_whole(digest), *bands) if bands else ()))
     return made
 
 
@@ -198,13 +246,17 @@ class DuplicateIndex:
                 self._keys_of[band].discard(key)
         self._held[key] = held
         for band in held.bands:
-            self._keys_of.setdefault(band, set()).add(key)
+            if band in self._keys_of:
+                self._keys_of[band].add(key)
+            else:
+                self._keys_of[band] = {key}
 
     def find(self, asked: Sketch, *, ignore: str | None = None) -> Match | None:
         """The held text that this one repeats, or None; the key `ignore` (its own) does not count."""
         near: set[str] = set()
         for band in asked.bands:
-            near |= self._keys_of.get(band, set())
+            if band in self._keys_of:
+                near |= self._keys_of[band]
         found = [match for key in near if key != ignore and (match := self._compare(asked, key)) is not None]
         return min(found, key=lambda m: (not m.exact, -m.similarity, _ordered(m.key)), default=None)
 
