@@ -15,12 +15,13 @@ def print_steps(steps: Sequence[Mapping[str, Any]]) -> None:
     """A row for each step; what is overdue or has failed stands in red."""
     print_table(
         ["step", "last run (UTC)", "outcome", "counts", "due (UTC)", "now"],
-        [_row(step) for step in steps],
+        [row(step) for step in steps],
         title="Steps",
     )
 
 
-def _row(step: Mapping[str, Any]) -> list[Any]:
+def row(step: Mapping[str, Any]) -> list[Any]:
+    """A step's cells."""
     last = step["last"] or {}
     failed = last.get("outcome") == "failed"
     told = str(last.get("in_short") or "")

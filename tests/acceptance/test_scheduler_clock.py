@@ -1,0 +1,268 @@
+"""APScheduler's part: jobs that outlive a process, what was missed, one active scheduler, and what status says."""
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import psycopg
+import pytest
+from apscheduler.schedulers.asyncio import AsyncIOScheduler
+from rich.text import Text
+from support.instance import Instance
+
+from medlive.cli.steps import row
+from medlive.clock import iso_week
+from medlive.config import Settings, WeeklyTime, load_settings
+from medlive.db.session import Database
+from medlive.service import weekly
+from medlive.service.jobs import defer_revisions, open_app, run_until_drained
+from medlive.service.schedule import arrange, open_clock, run_scheduler
+from medlive.service.steps import weekly_times
+from medlive.service.weekly import State, take
+
+NewInstance = Callable[..., Instance]
+MONDAY = datetime(2026, 11, 16, tzinfo=UTC)
+TUESDAY = MONDAY + timedelta(days=1, hours=4)
+LIMIT_S = 90.0
+
+
+def settings_of(instance: Instance, **environment: str) -> Settings:
+    return load_settings({**instance.environment(), **environment}).settings
+
+
+async def until(found: Callable[[], object]) -> None:
+    limit = time.monotonic() + LIMIT_S
+    while not await asyncio.to_thread(found):
+        assert time.monotonic() < limit
+        await asyncio.sleep(0.1)
+
+
+def execute(instance: Instance, *statements: str) -> None:
+    with psycopg.connect(str(instance.url).replace("+psycopg", ""), autocommit=True) as connection:
+        for statement in statements:
+            connection.execute(statement.encode())
+
+
+@asynccontextmanager
+async def clock_of(instance: Instance, fired: list[str]) -> AsyncIterator[AsyncIOScheduler]:
+    """APScheduler on an instance's stored jobs, paused."""
+    database = Database.connect(str(instance.url))
+    clock = open_clock(database, fired.append)
+    clock.start(paused=True)
+    try:
+        yield clock
+    finally:
+        clock.shutdown(wait=False)
+        await asyncio.sleep(0)
+        await database.aclose()
+
+
+async def test_jobs_outlive_the_process_and_follow_the_configuration(new_instance: NewInstance) -> None:
+    instance, fired = new_instance(), list[str]()
+    schedule = settings_of(instance).schedule.model_copy(update={"harvest_sources": {}})
+    times = weekly_times(schedule, {"sdn": None, "gone": None})
+    async with clock_of(instance, fired) as clock:
+        arrange(clock, times, [])
+        long_ago = datetime.now(UTC) - timedelta(weeks=3, minutes=1)
+        clock.modify_job("queue", next_run_time=long_ago)
+        freeze_before = clock.get_job("freeze").next_run_time
+    # The next process: a source less, another time for the freeze, and a job that cannot be read.
+    execute(instance, "UPDATE apscheduler_jobs SET job_state = 'torn' WHERE id = 'harvest:sdn'")
+    other = schedule.model_copy(update={"freeze": WeeklyTime(weekday="sat", hour=17, minute=45)})
+    async with clock_of(instance, fired) as clock:
+        arrange(clock, weekly_times(other, {"sdn": None}), [])
+        jobs = {job.id: job for job in clock.get_jobs()}
+        assert set(jobs) == {"harvest:sdn", "queue", "freeze"}
+        assert jobs["queue"].next_run_time == long_ago
+        freeze = jobs["freeze"].next_run_time
+        assert freeze != freeze_before
+        assert (freeze.weekday(), freeze.hour, freeze.minute) == (5, 17, 45)
+        assert freeze.utcoffset() == timedelta(0)
+        assert [job.misfire_grace_time for job in jobs.values()] == [None] * 3
+        clock.resume()
+        await until(lambda: fired)
+        await asyncio.sleep(0.3)
+        # Three weeks were missed: announced once, and the next time lies ahead.
+        assert fired == ["queue"]
+        assert clock.get_job("queue").next_run_time > datetime.now(UTC)
+    assert instance.one("SELECT count(*) FROM apscheduler_jobs") == 3
+
+
+async def test_a_step_is_taken_when_its_job_comes_due_and_once(new_instance: NewInstance) -> None:
+    instance = new_instance()
+    settings = settings_of(instance)
+    async with clock_of(instance, []) as clock:
+        arrange(clock, weekly.step_times(settings), [])
+        clock.modify_job("queue", next_run_time=datetime.now(UTC) + timedelta(seconds=1))
+    asked: list[int] = []
+
+    def moment() -> datetime:
+        """Nothing is due when the scheduler starts; what is due later, only its clock can tell it."""
+        asked.append(1)
+        return MONDAY if len(asked) == 1 else TUESDAY
+
+    stop, said = asyncio.Event(), list[str]()
+    running = asyncio.create_task(run_scheduler(settings, stop, said.append, clock=moment, wake_s=0.05))
+    await until(lambda: instance.rows("SELECT 1 FROM pipeline_runs WHERE outcome = 'done'"))
+    stop.set()
+    assert [(t.command, t.state) for t in await running] == [("scheduler queue", State.DONE)]
+    # Another scheduler, or a person, at the same time: nothing is left to do.
+    again = await run_scheduler(settings, asyncio.Event(), said.append, once=True, clock=lambda: TUESDAY)
+    assert [t for t in again if t.state is not State.SKIPPED] == []
+    assert instance.rows("SELECT command, iso_week, outcome FROM pipeline_runs") == [
+        ("scheduler queue", iso_week(MONDAY), "done")
+    ]
+
+
+async def test_the_next_scheduler_takes_over_from_one_that_was_killed(new_instance: NewInstance) -> None:
+    instance = new_instance()
+    settings, said, stop = settings_of(instance), list[str](), asyncio.Event()
+    first = instance.start("scheduler")
+    locked = "SELECT count(*) FROM apscheduler_jobs"
+    await until(lambda: instance.one(locked) == 6)
+    second = asyncio.create_task(
+        run_scheduler(settings, stop, said.append, clock=lambda: TUESDAY + timedelta(days=70), wake_s=0.1)
+    )
+    await until(lambda: said)
+    assert said == ["another scheduler is active; waiting for its place"]
+    assert (await asyncio.to_thread(instance.here, "status", "--json")).json["scheduler_active"] is True
+    os.kill(first.pid, signal.SIGKILL)
+    first.communicate()
+    week = iso_week(TUESDAY + timedelta(days=70))
+    done = f"SELECT 1 FROM pipeline_runs WHERE command = 'scheduler queue' AND iso_week = '{week}'"
+    await until(lambda: instance.rows(done))
+    stop.set()
+    await second
+    assert (await asyncio.to_thread(instance.here, "status", "--json")).json["scheduler_active"] is False
+
+
+async def test_a_step_that_is_broken_off_ends_at_once_and_is_taken_again(
+    new_instance: NewInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    instance = new_instance()
+    begun = asyncio.Event()
+
+    async def endless(database: Database, settings: Settings, week: str) -> tuple[Mapping[str, Any], str | None]:
+        begun.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    settings, stop = settings_of(instance), asyncio.Event()
+    with monkeypatch.context() as patch:
+        patch.setitem(weekly.WORK, "queue", endless)
+        running = asyncio.create_task(
+            run_scheduler(settings, stop, lambda _: None, clock=lambda: TUESDAY, wake_s=30)
+        )
+        await asyncio.wait_for(begun.wait(), LIMIT_S)
+        stop.set()
+        await asyncio.wait_for(running, 20)
+    runs = "SELECT outcome FROM pipeline_runs WHERE command = 'scheduler queue' ORDER BY id"
+    assert instance.rows(runs) == [("running",)]
+    await run_scheduler(settings, asyncio.Event(), lambda _: None, once=True, clock=lambda: TUESDAY)
+    assert instance.rows(runs) == [("running",), ("done",)]
+
+
+async def test_what_a_draining_scheduler_had_begun_is_broken_off_after_its_grace(
+    new_instance: NewInstance,
+) -> None:
+    instance, begun = new_instance(), asyncio.Event()
+    database = Database.connect(str(instance.url))
+
+    async def endless(revision: int) -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    async with open_app(database).open_async() as app:
+        async with database.begin() as session:
+            await defer_revisions(app, session, [1])
+        draining = asyncio.create_task(run_until_drained(app, endless, concurrency=2, grace_s=0.1))
+        await asyncio.wait_for(begun.wait(), LIMIT_S)
+        draining.cancel()
+        await asyncio.wait([draining], timeout=20)
+        assert draining.done()
+    await database.aclose()
+    # It counts as queued no more, so that the next queueing takes its thread again.
+    assert instance.rows("SELECT status::text FROM procrastinate_jobs") == [("aborted",)]
+
+
+async def test_a_freeze_waits_for_workers_but_not_for_ever(new_instance: NewInstance) -> None:
+    instance = new_instance()
+    settings = settings_of(instance)
+    database = Database.connect(str(instance.url))
+    async with open_app(database).open_async() as app, database.begin() as session:
+        await defer_revisions(app, session, [1])
+    execute(instance, "INSERT INTO procrastinate_workers (last_heartbeat) VALUES (now() + interval '1 hour')")
+    sunday = MONDAY + timedelta(days=6, hours=18)
+
+    async def freeze_at(moment: datetime) -> weekly.StepState:
+        return next(s for s in await weekly.read_states(database, settings, moment) if s.name == "freeze")
+
+    waiting = await freeze_at(sunday)
+    assert (waiting.standing.value, waiting.why) == (
+        "blocked",
+        "workers have threads that were queued; it waits until Mon 00:00 UTC",
+    )
+    late = await freeze_at(sunday + timedelta(hours=6))
+    # Past its patience; the scheduler was there in that week, so it is that week's freeze.
+    assert late.standing.value == "done"
+    execute(
+        instance,
+        "INSERT INTO pipeline_runs (command, iso_week, code_version, settings, outcome) "
+        f"VALUES ('scheduler queue', '{iso_week(MONDAY)}', 'x', '{{}}', 'running')",
+    )
+    late = await freeze_at(sunday + timedelta(hours=6))
+    assert (late.standing.value, late.week) == ("due", iso_week(MONDAY))
+    taken = await take(database, settings, late)
+    assert (taken.state, taken.detail.startswith("no case is ready")) == (State.FAILED, True)
+    await database.aclose()
+
+
+def test_status_tells_what_is_overdue_and_who_is_quarantined(new_instance: NewInstance) -> None:
+    instance = new_instance()
+    done = instance.here("status", "--json").json
+    assert (done["problems"], {s["overdue"] for s in done["steps"]}) == ([], {False})
+    assert "not due yet" in instance.here("status").out
+    execute(
+        instance,
+        "INSERT INTO sources (name, kind) VALUES ('sdn', 'site'), ('dxy', 'site')",
+        "INSERT INTO harvest_runs (source, iso_week, started_at, finished_at, outcome, counts) "
+        "VALUES ('sdn', to_char(now() - interval '3 weeks', 'IYYY.\"W\"IW'), now() - interval '3 weeks', "
+        """now() - interval '3 weeks', 'done', '{"pages": 9, "conditional": 8, "not_modified": 6}')""",
+    )
+    overdue = instance.here("status", "--json", status=1)
+    told = overdue.json
+    assert {s["step"] for s in told["steps"] if s["overdue"]} == {"harvest:sdn", "queue", "freeze"}
+    assert [s["not_modified_share"] for s in told["sources"]] == [None, 0.75]
+    (sdn,) = (s for s in told["steps"] if s["step"] == "harvest:sdn")
+    assert (sdn["last"]["outcome"], sdn["last"]["in_short"]) == ("done", "pages 9, conditional 8, not_modified 6")
+    assert "harvest:sdn is overdue since" in overdue.err
+    assert "75%" in instance.here("status", status=1).out
+    execute(instance, "UPDATE sources SET quarantined_at = now(), quarantine_reason = 'author fell to 3%'")
+    lines = instance.here("status", status=1).err.splitlines()
+    assert sum("is quarantined since" in line and "author fell to 3%" in line for line in lines) == 2
+
+
+def test_a_dry_run_lists_every_step_and_does_nothing(new_instance: NewInstance) -> None:
+    instance = new_instance(MEDLIVE_SCHEDULE__HARVEST_SOURCES__SDN__MINUTE="15")
+    steps = instance.here("scheduler", "--dry-run", "--json").json
+    assert [s["step"] for s in steps[4:]] == ["queue", "freeze"]
+    assert [s["due"][14:16] for s in steps if s["step"] == "harvest:sdn"] == ["15"]
+    assert "queue" in instance.here("scheduler", "--dry-run").out
+    assert instance.one("SELECT count(*) FROM pipeline_runs") == 0
+    # A name that is no source stops it before anything is done.
+    time_of = "MEDLIVE_SCHEDULE__HARVEST_SOURCES__NOWHERE__"
+    wrong = Instance(instance.home, instance.url, {f"{time_of}HOUR": "3", f"{time_of}WEEKDAY": "mon"})
+    assert "nowhere" in wrong.here("scheduler", "--once", status=2).err
+
+
+@pytest.mark.parametrize("overdue", [True, False])
+def test_what_is_overdue_is_red(overdue: bool) -> None:
+    step = {"step": "queue", "last": None, "due": MONDAY, "standing": "due", "why": None, "retry_at": None}
+    cells = row({**step, "overdue": overdue})
+    red = {str(cell) for cell in cells if isinstance(cell, Text) and "red" in str(cell.style)}
+    assert red == ({"overdue", "Mon 2026-11-16 00:00"} if overdue else set())
