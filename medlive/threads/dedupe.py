@@ -231,7 +231,7 @@ class DuplicateIndex:
             raise ValueError("threshold must be above 0 and at most 1")
         self._threshold = threshold
         self._held: dict[str, Sketch] = {}
-        self._keys_of: dict[int, set[str]] = {}
+        self._keys_of: dict[int, tuple[str, ...]] = {}
 
     def __len__(self) -> int:
         return len(self._held)
@@ -243,20 +243,16 @@ class DuplicateIndex:
         """Hold a text's sketch under its key; a key that is held already gets the new one."""
         if (before := self._held.get(key)) is not None:
             for band in before.bands:
-                self._keys_of[band].discard(key)
+                self._keys_of[band] = tuple(k for k in self._keys_of[band] if k != key)
         self._held[key] = held
         for band in held.bands:
-            if band in self._keys_of:
-                self._keys_of[band].add(key)
-            else:
-                self._keys_of[band] = {key}
+            self._keys_of[band] = (*self._keys_of.get(band, ()), key)
 
     def find(self, asked: Sketch, *, ignore: str | None = None) -> Match | None:
         """The held text that this one repeats, or None; the key `ignore` (its own) does not count."""
         near: set[str] = set()
         for band in asked.bands:
-            if band in self._keys_of:
-                near |= self._keys_of[band]
+            near.update(self._keys_of.get(band, ()))
         found = [match for key in near if key != ignore and (match := self._compare(asked, key)) is not None]
         return min(found, key=lambda m: (not m.exact, -m.similarity, _ordered(m.key)), default=None)
 
