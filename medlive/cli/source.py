@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from medlive.cli import source_archive
 from medlive.cli.output import JsonOption, print_json, print_table, say, wait_for
 from medlive.config import load_settings
 from medlive.errors import BadInput, CheckFailed, UsageError
@@ -155,3 +156,7 @@ def _check_page(source: str, url: str, file: Path | None, *, as_json: bool) -> N
         ["message", "role", "verified", "text"],
         [[i, m["role"], m["verified"], m["text"][:200]] for i, m in enumerate(found["thread"]["messages"])],
     )
+
+
+for command in (source_archive.reparse, source_archive.warc, source_archive.prune):
+    app.command()(command)

@@ -6,7 +6,7 @@ import typer
 
 from medlive.cli.output import JsonOption, print_json, print_table, wait_for
 from medlive.config import load_settings
-from medlive.errors import UsageError
+from medlive.errors import CheckFailed, UsageError
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -22,12 +22,19 @@ def show(
     as_json: JsonOption = False,
 ) -> None:
     """Show a thread, its filter verdicts, elements with quotes, evidence verdicts, checks, case and rubric."""
-    from medlive.service.inspecting import inspect_thread
+    from medlive.service.inspecting import ThreadTakenDown, inspect_thread
 
     source, slash, thread_id = thread.partition("/")
     if not slash:
         raise UsageError(f"{thread}: give the source and the id, as in icliniq/a1b2")
-    found: dict[str, Any] = wait_for(inspect_thread(load_settings().settings, source, thread_id))
+    try:
+        found: dict[str, Any] = wait_for(inspect_thread(load_settings().settings, source, thread_id))
+    except ThreadTakenDown as gone:
+        if as_json:
+            print_json(
+                {"thread": None, "taken_down": {"at": gone.taken_down_at.isoformat(), "reason": gone.reason}}
+            )
+        raise
     if as_json:
         print_json(found)
         return
@@ -56,6 +63,61 @@ def show(
             ["points", "axis", "criterion", "from"],
             [[c["points"], c["axis"], c["criterion"], c["advice_id"]] for c in found["criteria"]],
             title="Rubric",
+        )
+
+
+@app.command()
+def takedown(
+    source: Annotated[str, typer.Argument(help="The community.")],
+    thread_id: Annotated[str, typer.Argument(help="The thread's id there.")],
+    reason: Annotated[str, typer.Option("--reason", help="Why, for the record that stays.")],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Count what would go; erase nothing.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Erase a thread for good, raw pages and all, and keep it from coming back.
+
+    What cannot be erased is named: a case of it in a frozen snapshot needs a withdrawal. Exit status 1 when
+    something of the thread is left. Doing it again finishes what was interrupted.
+    """
+    from medlive.service.database import open_database
+    from medlive.service.takedown import TakenDown, take_down
+
+    settings = load_settings().settings
+
+    async def run() -> TakenDown:
+        async with open_database(settings) as database:
+            return await take_down(database, settings, source, thread_id, reason, dry_run=dry_run)
+
+    done = wait_for(run())
+    if as_json:
+        print_json(
+            {
+                "source": source,
+                "thread_id": thread_id,
+                "dry_run": dry_run,
+                "erased": dict(done.counts),
+                "files": done.files,
+                "frozen": [{"version": version, "case_id": case_id} for version, case_id in done.frozen],
+                "damaged": [error.message for error in done.damaged],
+            }
+        )
+    else:
+        print_table(
+            ["what", "erased"],
+            sorted(done.counts.items()),
+            title=f"{source}/{thread_id}: "
+            + ("nothing was erased, this is what would be" if dry_run else "taken down"),
+        )
+    left = [
+        f"snapshot {version} holds its case {case_id} and needs a withdrawal" for version, case_id in done.frozen
+    ]
+    left += [f"a file may still hold its pages: {error.message}" for error in done.damaged]
+    if left:
+        raise CheckFailed(
+            f"{source}/{thread_id}: " + "; ".join(left),
+            hint="the case is kept out of every later snapshot"
+            if done.frozen
+            else "restore or remove the file, then `medlive source prune`",
         )
 
 

@@ -52,6 +52,13 @@ async def fetches_in(session: AsyncSession, archive_id: int) -> list[KeptFetch]:
     ]
 
 
+async def digests_in(session: AsyncSession, archive_id: int) -> dict[int, str]:
+    """Offset → the digest of the body that was fetched, of the pages that rows name in a file."""
+    row = FetchRow
+    query = select(row.archive_offset, row.body_digest).where(row.archive_id == archive_id)
+    return {found.archive_offset: found.body_digest for found in await session.execute(query)}
+
+
 async def unswept_archives(session: AsyncSession, source: str) -> list[OldArchive]:
     """A source's files that hold pages of a takedown which no fetch names any more."""
     return await _archives(session, source, ArchiveRow.unswept_at.is_not(None), ArchiveRow.removed_at.is_(None))

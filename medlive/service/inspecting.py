@@ -16,18 +16,31 @@ from medlive.db.tables import (
     ThreadRevisionRow,
     ThreadRow,
 )
+from medlive.db.takedowns import Takedown, find_takedown
 from medlive.db.threads import load_thread
-from medlive.errors import UsageError
+from medlive.errors import MedliveError, UsageError
 from medlive.service.database import open_database
 from medlive.threads.prepare import deidentified, normalised, thread_language
+
+
+class ThreadTakenDown(MedliveError):
+    """The thread was taken down."""
+
+    def __init__(self, takedown: Takedown) -> None:
+        """What is left of it: when and why."""
+        self.taken_down_at, self.reason = takedown.taken_down_at, takedown.reason
+        when = f"{takedown.taken_down_at:%Y-%m-%d %H:%M} UTC"
+        super().__init__(f"{takedown.source}/{takedown.thread_id} was taken down on {when}: {takedown.reason}")
 
 
 async def inspect_thread(settings: Settings, source: str, thread_id: str) -> dict[str, Any]:
     """The thread (without identifiers), its filter verdicts, its latest curation and its case, as JSON values.
 
-    Raises UsageError when there is no such thread.
+    Raises UsageError when there is no such thread, and ThreadTakenDown when it was erased.
     """
     async with open_database(settings) as database, database.begin() as session:
+        if (takedown := await find_takedown(session, source, thread_id)) is not None:
+            raise ThreadTakenDown(takedown)
         revision = await session.scalar(
             select(ThreadRevisionRow.id)
             .join(ThreadRow, ThreadRow.id == ThreadRevisionRow.thread_id)
