@@ -1,11 +1,18 @@
-"""Where the words stand that rules begin at: one pass over a text for all rules together."""
+"""Where the words stand that rules begin at: one pass over a text for all rules together.
 
+Latin words are looked for by one automaton, Chinese ones by their first two characters.
+"""
+
+import re
 from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any, Final
 
-_BEFORE: Final = " \n\t.,:;!?()[]{}<>\"'/-_*~=+&|#@，。：；！？（）、…—～"
+_MARKS: Final = ".'/-@#:+~"
+"""Marks that stand inside words that are looked for; every other mark counts as a space."""
+_SPACED: Final = str.maketrans({c: " " for c in '\n\t\r,;!?()[]{}<>"_*=&|`^$%\\'})
 _SHORT: Final = 5
+_LATIN_RUN: Final = re.compile(r"[!-~][ -~\n\t\r]*")
 _RULES: Final[dict[str, dict[str, int]]] = {}
 """Rule → what is looked for → how many of its last characters are the word."""
 
@@ -13,39 +20,72 @@ _RULES: Final[dict[str, dict[str, int]]] = {}
 def anchor(rule: str, words: Iterable[str], *, anywhere: bool = False) -> str:
     """Say which words, in small letters, a rule begins at; gives the rule's name back.
 
-    A Latin word of fewer than five letters counts only behind a space or a mark, unless `anywhere`.
+    A Latin word of fewer than five letters counts only behind a space, a mark or a Chinese character, unless
+    `anywhere`.
     """
     held = _RULES.setdefault(rule, {})
     for word in words:
         bare = anywhere or len(word) >= _SHORT or not (word.isascii() and word[0].isalnum())
-        held.update({word: len(word)} if bare else {before + word: len(word) for before in _BEFORE})
+        held.update({word: len(word)} if bare else {before + word: len(word) for before in " " + _MARKS})
     _automaton.cache_clear()
+    _pairs.cache_clear()
     return rule
 
 
 @cache
 def _automaton() -> Any:
+    """Word → (size, rule) pairs, for the words of ASCII characters."""
     import ahocorasick
 
-    sizes: dict[str, dict[int, list[str]]] = {}
-    for rule, held in _RULES.items():
-        for word, size in held.items():
-            sizes.setdefault(word, {}).setdefault(size, []).append(rule)
+    held: dict[str, list[tuple[int, str]]] = {}
+    for rule, words in _RULES.items():
+        for word, size in words.items():
+            if word.isascii():
+                held.setdefault(word, []).append((size, rule))
     automaton = ahocorasick.Automaton()
-    for word, rules in sizes.items():
-        automaton.add_word(word, tuple((size, rule) for size, names in rules.items() for rule in names))
+    for word, rules in held.items():
+        automaton.add_word(word, rules)
     automaton.make_automaton()
     return automaton
 
 
-def anchors(lower: str) -> Mapping[str, list[int]]:
+@cache
+def _pairs() -> tuple[re.Pattern[str], dict[str, list[tuple[str, str]]]]:
+    """A pattern for where other words may begin, and first two characters → (word, rule) pairs."""
+    held: dict[str, list[tuple[str, str]]] = {}
+    for rule, words in _RULES.items():
+        for word in words:
+            if not word.isascii():
+                held.setdefault(word[:2], []).append((word, rule))
+    single = "".join(re.escape(k) for k in held if len(k) == 1)
+    firsts = "".join(re.escape(c) for c in sorted({k[0] for k in held if len(k) == 2}))
+    seconds = "".join(re.escape(c) for c in sorted({k[1] for k in held if len(k) == 2}))
+    return re.compile(f"[{single}{firsts}](?:(?<=[{single}])|(?=[{seconds}]))"), held
+
+
+def anchors(lower: str, ascii_only: bool) -> Mapping[str, list[int]]:
     """Where each rule's words begin in a text of small letters; rules without any are left out."""
     found: dict[str, list[int]] = {}
-    # The line end in front gives a word at the very start something to stand behind.
-    for end, hits in _automaton().iter("\n" + lower):
-        for size, rule in hits:
-            if rule in found:
-                found[rule].append(end - size)
-            else:
-                found[rule] = [end - size]
+    if ascii_only:
+        _latin(lower, 0, found)
+        return found
+    for run in _LATIN_RUN.finditer(lower):
+        _latin(run.group(), run.start(), found)
+    pattern, held = _pairs()
+    for match in pattern.finditer(lower):
+        at = match.start()
+        for key in (lower[at], lower[at : at + 2]):
+            for word, rule in held.get(key, ()):
+                if lower.startswith(word, at):
+                    found.setdefault(rule, []).append(at)
     return found
+
+
+def _latin(text: str, start: int, found: dict[str, list[int]]) -> None:
+    # The space in front gives a word at the very start something to stand behind.
+    for end, rules in _automaton().iter(" " + text.translate(_SPACED)):
+        for size, rule in rules:
+            if rule in found:
+                found[rule].append(start + end - size)
+            else:
+                found[rule] = [start + end - size]

@@ -13,11 +13,13 @@ from medlive.threads.gazetteer import (
     GIVEN_WORDS_EN,
     NOT_AFTER_TITLE_EN,
     NOT_NAMES_EN,
+    SURNAME_WORDS_EN,
     SURNAMES_EN,
 )
 from medlive.threads.identifiers import Candidates, IdentifierKind, View
 
 _KNOWN: Final = GIVEN_EN | SURNAMES_EN
+_SMALL_NAMES: Final = (GIVEN_EN | SURNAMES_EN) - SURNAME_WORDS_EN
 _CAP: Final = "[A-ZÀ-ÖØ-Þ]"
 _LOW: Final = "[a-zß-öø-ÿāăąćčďđēėęěğīıłńňőřśşšţťūůűźżž]"
 _WORD: Final = re.compile(
@@ -28,7 +30,7 @@ _GAP: Final = re.compile(r"[ \t]{1,2}")
 _POSSESSIVE: Final = re.compile(r"'s?$")
 _AFTER_NAME: Final = frozenset(
     "disease syndrome sign test score criteria scale virus lymphoma palsy phenomenon thyroiditis tumor tumour hernia fracture "
-    "contracture method procedure maneuver manoeuvre cell cells line classification index ring node nodes reflex".split()
+    "contracture method procedure maneuver manoeuvre cell cells line classification index ring node nodes reflex bottle bottles insole insoles brace sandal sandals clinic stress pepper".split()
 )
 
 _TITLE: Final = re.compile(
@@ -64,7 +66,7 @@ _I_AM_AT: Final = anchor("i am", (
 _INTRODUCING: Final = frozenset(
     ("i am", "i'm", "im", "this is", "it's", "myself", "call me", "i go by", "it is", "we are")
 )
-_NAMING: Final = frozenset(("named", "called", "call me", "i go by", "known as", "myself"))
+_NAMING: Final = frozenset(("named", "called", "call me", "i go by", "myself"))
 _AFTER_I_AM: Final = re.compile(
     r",?\s(?:from|aged?|\d|a \d|and i|here|\(|mother|father|wife|husband|son of|daughter of|writing|living|working|an? [a-z-]+ (?:by|from))"
     r"|,\s?\d|,? (?:i am|i'm|im)|,? my (?:age|son|daughter|wife|husband)|\s?\(?\d|[.,!]?\s?(?:male|female|m/|f/)",
@@ -148,9 +150,9 @@ _BEFORE_CITY: Final = re.compile(r"(?<![a-z])(?:in|from|near|at|to)\s$")
 _CITY_WORDS: Final[dict[str, list[str]]] = {}
 for _city in CITIES_EN.replace("\\", "").split("|"):
     _CITY_WORDS.setdefault(_city.split()[0].rstrip("."), []).append(_city)
-_CAPITAL: Final = re.compile(r"(?<![A-Za-z])[A-Z][a-z]+")
+_CAPITAL: Final = re.compile(r"[A-Z](?<![A-Za-z][A-Z])[a-z]+")
 _NOT_CITY_AFTER: Final = re.compile(
-    r"[- ](?:virus|criteria|classification|score|scale|syndrome|consensus|protocol|coma|agreement|brace|cohort|rules?|heart|study|marathon|university|outcome|depression|prognostic|index|equation|[Bb]lues)"
+    r"[- ](?:virus|criteria|classification|score|scale|syndrome|consensus|protocol|coma|agreement|brace|cohort|rules?|heart|study|marathon|university|outcome|depression|prognostic|index|equation|blues|clinic)"
 )
 _SMALL_CITIES: Final = frozenset(c.replace("\\", "").lower() for c in CITIES_EN.split("|")) - {
     "surat",
@@ -181,6 +183,7 @@ _STREET: Final = re.compile(
     r"(?<![\d.,/a-z-])(?P<no>\d{1,5}[a-d]?(?:[/-]\d{1,4})?),? (?P<name>(?:(?:n|s|e|w|ne|nw|se|sw|north|south|east|west)\.? )?(?:(?:[a-z]+(?:'s)?|\d{1,3}(?:st|nd|rd|th)|st\.)[ ]){1,3}?)"
     rf"(?P<suffix>{_SUFFIX})(?![a-z])\.?(?: (?:n|s|e|w|ne|nw|se|sw|north|south|east|west)(?![a-z]))?(?: ?#? ?\d{{1,3}}(?= ?,))?"
 )
+_DIGIT: Final = re.compile("[0-9]")
 _SUFFIX_AT: Final = anchor("street", _SUFFIX.split("|"))
 _NOT_STREET: Final = frozenset(
     "mg ml mcg g kg lb lbs cm mm days day weeks week months month years year yr yrs hours hour hrs minutes minute times time x per a the of in "
@@ -209,11 +212,11 @@ _POSTCODE_LABEL: Final = re.compile(
 )
 
 
-def _read_name(view: View, at: int, *, small: bool = False, known: bool = False) -> int:
+def _read_name(view: View, at: int, *, small: bool = False, known: bool = False, shouted: bool = False) -> int:
     """Where the name that begins at `at` ends, or `at` where none does.
 
     Without `small` each word has a capital letter; with it the first may be written small, any word where `small`,
-    a listed name where `known`.
+    a listed name where `known`. A word all in capitals is a listed name too, unless `shouted`.
     """
     text, lower = view.text, view.lower
     end, begin, count, whole = at, at, 0, 0
@@ -222,6 +225,13 @@ def _read_name(view: View, at: int, *, small: bool = False, known: bool = False)
         if match is not None:
             word = _POSSESSIVE.sub("", lower[match.start() : match.end()].rstrip("."))
             if _stops(word) or (len(word) == 1 and count == 0 and not _WORD.match(text, match.end() + 1)):
+                break
+            if (
+                match.end() - match.start() > 1
+                and text[match.end() - 1].isupper()
+                and not shouted
+                and word not in _KNOWN
+            ):
                 break
             if known and not whole and len(word) > 1 and word not in _KNOWN and word not in GIVEN_WORDS_EN:
                 break
@@ -232,7 +242,7 @@ def _read_name(view: View, at: int, *, small: bool = False, known: bool = False)
             word = match.group()
             plain = _POSSESSIVE.sub("", word)
             first = count == 0
-            if plain not in _KNOWN and not (small and first and not known and len(word) > 1):
+            if plain not in (GIVEN_EN if first else _SMALL_NAMES) and not (small and first and len(word) > 1):
                 break
             if _stops(plain) or plain in NOT_AFTER_TITLE_EN:
                 break
@@ -271,7 +281,7 @@ def _names_after(view: View) -> Candidates:
             and _STREET_END.search(lower, max(0, match.start() - 24), match.start())
         ):
             continue
-        if title == "doctor" and text[at].islower():
+        if title == "doctor" and (text[at].islower() or "." in match.group()):
             continue
         if title in ("np", "md", "pa", "sister", "nurse", "sir", "madam", "ms") and text[at].islower():
             continue
@@ -295,10 +305,10 @@ def _names_after(view: View) -> Candidates:
         if glued := _GLUED_TITLE.match(text, at):
             yield IdentifierKind.NAME, glued.end(), _read_name(view, glued.end())
     for match in view.matches(_MY_NAME_AT, _MY_NAME):
-        free = match.group().startswith("name") and not set(match.group()) & set(":：=-")
-        mine = _MINE.search(lower, max(0, match.start() - 14), match.start())
+        free = not set(match.group()) & set(":：=-")
+        mine = free and _MINE.search(lower, max(0, match.start() - 14), match.start())
         at = match.end()
-        end = _read_name(view, at, small=bool(free and mine))
+        end = _read_name(view, at, small=bool(mine), shouted=not free) if mine or not free else at
         yield IdentifierKind.NAME, at, end if end > at else _read_name(view, at, known=True)
 
 
@@ -449,7 +459,7 @@ def _capitals(view: View) -> Candidates:
     text, lower = view.text, view.lower
     for match in _CAPITAL.finditer(text):
         word, at = match.group(), match.start()
-        if text[match.end() : match.end() + 1] == " " and word.lower() in GIVEN_EN:
+        if text[match.end() + 1 : match.end() + 2].isupper() and word.lower() in GIVEN_EN:
             yield from _pair(view, at)
         for city in _CITY_WORDS.get(word, ()):
             end = at + len(city)
@@ -469,7 +479,11 @@ def _capitals(view: View) -> Candidates:
                 match.end() if exact else town.end(),
             )
     for at in view.at(_SMALL_CITY_AT):
-        if _BEFORE_CITY.search(lower, max(0, at - 6), at) and (city_match := _SMALL_CITY.match(lower, at)):
+        if (
+            _BEFORE_CITY.search(lower, max(0, at - 6), at)
+            and (city_match := _SMALL_CITY.match(lower, at))
+            and not _NOT_CITY_AFTER.match(lower, city_match.end())
+        ):
             yield IdentifierKind.PLACE, *city_match.span()
 
 
@@ -477,7 +491,7 @@ def _streets(view: View) -> Candidates:
     text, lower = view.text, view.lower
     found = False
     if view.at(_SUFFIX_AT):
-        for match in view.around(_SUFFIX_AT, _STREET, 48, 32):
+        for match in view.around(_SUFFIX_AT, _STREET, 48, 32, needs=_DIGIT):
             words = match.group("name").split()
             if any(w in _NOT_STREET for w in words):
                 continue

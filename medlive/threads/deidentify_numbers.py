@@ -19,7 +19,7 @@ _SPELLED_EMAIL: Final = re.compile(
     r"(?:\s?[(\[{<]\s?(?:at|@)\s?[)\]}>]\s?|\sat\s|\s?艾特\s?|\s?@\s?|#)"
     rf"[a-z0-9-]{{2,63}}(?:{_DOT}(?:com|net|org|edu|cn|co|uk|in|gov|info|io|me|ac|example))+(?![a-z0-9])"
 )
-_SPELLED_HINT: Final = ("(at", "[at", "{at", "( at", "[ at", " at ", "艾特", "@", "<at", "#")
+_SPELLED_HINT: Final = ("(at", "[at", "{at", "( at", "[ at", "艾特", "@ ", " @", "<at", "@")
 _TLD: Final = re.compile(r"\.(?:com|net|org|cn|edu|gov|info|io|xyz|top|vip|co\.[a-z]{2}|example|test|[a-z]{2,4}/)")
 _URL_TAIL: Final = r"[^\s<>\"'，。；！）)】》\u4e00-\u9fff]"
 _URL: Final = re.compile(
@@ -171,7 +171,6 @@ _RECORD_LABEL: Final = re.compile(
 _MBI: Final = re.compile(
     r"(?<![a-z0-9])[1-9][ac-hj-km-np-rt-y][ac-hj-km-np-rt-y0-9]\d-?[ac-hj-km-np-rt-y][ac-hj-km-np-rt-y0-9]\d-?[ac-hj-km-np-rt-y]{2}\d{2}(?![a-z0-9])"
 )
-_PAN: Final = re.compile(r"(?<![A-Za-z0-9])[A-Z]{3}[PCHABGJLFT][A-Z]\d{4}[A-Z](?![A-Za-z0-9])")
 _TRIP: Final = re.compile(
     r"(?:航班|车次|乘坐|乘|坐|高铁|火车|动车|列车)(?:号|的|了|是|[:：\s])?(?P<trip>[a-z]{1,2}\d{2,4})(?![a-z\d])"
     r"|(?<![a-z])flight (?:no\.? |number )?(?P<flight>[a-z]{2}\s?\d{2,4})(?![a-z\d])"
@@ -293,6 +292,7 @@ def _in_plan(written: str, language: str | None) -> bool:
     return False
 
 
+_DIGITS: Final = re.compile(r"[0-9](?:[0-9 .()\-·\t\u2022OoIl]{5,}|[A-Za-z][A-Za-z0-9][0-9]-?[A-Za-z])")
 _TOKEN: Final = re.compile("[0-9]+")
 
 
@@ -300,17 +300,15 @@ def _numbers(view: View, language: str | None) -> Candidates:
     """What the digits are: one pass, and a closer look only where six or more may belong together."""
     text = view.text
     upto = 0
-    for token in _TOKEN.finditer(text):
-        start, end = token.span()
+    for start, end in (
+        (t.start(), t.end()) for row in _DIGITS.finditer(text) for t in _TOKEN.finditer(text, *row.span())
+    ):
         if start < upto:
             continue
         after = text[end : end + 1]
-        if after.isalpha() and after.isascii() and (match := _MBI.match(view.lower, start)):
-            yield IdentifierKind.ID_NUMBER, *match.span()
-            upto = match.end()
-            continue
-        if end - start == 4 and start > 4 and after.isupper() and (match := _PAN.match(text, start - 5)):
-            yield IdentifierKind.ID_NUMBER, *match.span()
+        if after.isalpha() and after.isascii() and (mbi := _MBI.match(view.lower, start)):
+            yield IdentifierKind.ID_NUMBER, *mbi.span()
+            upto = mbi.end()
             continue
         if end - start < 7 and (not after or after not in _SEPARATING):
             continue
@@ -449,10 +447,12 @@ def net_addresses(view: View) -> Candidates:
             yield IdentifierKind.EMAIL, *match.span()
         for match in _HANDLE.finditer(text):
             yield IdentifierKind.HANDLE, *match.span()
-    if ("dot" in lower or "点" in lower or _TLD.search(lower)) and any(map(lower.__contains__, _SPELLED_HINT)):
+    spelled = "dot" in lower or "点" in lower
+    web = "." in text and _TLD.search(lower)
+    if (spelled and " at " in lower) or ((spelled or web) and any(map(lower.__contains__, _SPELLED_HINT))):
         for match in _SPELLED_EMAIL.finditer(lower):
             yield IdentifierKind.EMAIL, *match.span()
-    if "://" in lower or "www." in lower or _TLD.search(lower):
+    if web or "://" in lower or "www." in lower:
         for match in _URL.finditer(lower):
             yield IdentifierKind.URL, *match.span()
     for match in view.matches(_USER_AT, _USER):

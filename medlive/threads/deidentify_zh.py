@@ -82,7 +82,7 @@ _PROVINCE: Final = "|".join(PROVINCES_ZH.split())
 _FUNCTION: Final = "[的在去到和是有了看做我你他她您说这那个就都没来回从往住所以后给被把对于还也又再能要]"
 _WIDE_AREA: Final = "[病疫灾辖郊城山库矿流行风险危重中高低]"
 _CITY: Final = re.compile(
-    rf"(?:{_SURE_CITIES}|(?<=[在住到去回从省自])(?:{_DOUBTFUL})|(?:{_DOUBTFUL})(?=市))市?(?!肺炎|病毒|型|话|菜|瓜)"
+    rf"(?:{_SURE_CITIES}|(?<=[在住到去回从省自])(?:{_DOUBTFUL})|(?:{_DOUBTFUL})(?=市))市?(?!肺炎|病毒|型|话|菜|瓜|西丁|新碱|瑞滨|碱|花碱|地辛|西汀)"
     rf"(?:(?:(?!{_FUNCTION}|{_WIDE_AREA})[\u4e00-\u9fff]){{2,3}}?[区县](?!域))?"
 )
 _CITY_AT: Final = anchor("city zh", CITIES_ZH)
@@ -96,6 +96,7 @@ _LISTED_HOSPITAL: Final = re.compile(
     r"(?:医院及科室|就诊医院|医院名称|所在医院|(?:^|(?<=\n)))[ \t]?[:：]?[ \t]{0,3}"
     r"(?P<place>[\u4e00-\u9fff0-9()（）]{2,18}?(?:医院|卫生院|诊所|医学中心))(?=[\s,，。北南东西分本]|$)"
 )
+_TALK: Final = re.compile(f"{_FUNCTION}|不|没|先|又|最好|建议|治疗|过")
 _GENERIC_HOSPITAL: Final = re.compile(
     "(?:本地|当地|[\u4e00-\u9fff]?地|我们|我|的|在|去|这|那|大|小|好|家|个|第一|第二|第三|第[一二三四五六七八九十]+|人民|中心|中医|市|县|区|镇|省|立"
     "|级|三甲|二甲|妇幼|儿童|妇产|口腔|传染病|专科|综合|公立|私立|社区|附属|医学院|大学|肿瘤|胸科|眼科|正规|定点|保健)*"
@@ -112,7 +113,7 @@ _COUNTY: Final = re.compile(
     r"|(?P<estate>[\u4e00-\u9fff]{2,5}(?:路|街|大道)\d{1,4}(?:号|弄))"
 )
 _NOT_AREA: Final = re.compile(
-    "[病疫肝肾胃心胸背枕腰颈腹颞额顶叶肺脐地郊城山灾社小辖园牧景库矿院中盲特全各风险污染清洁留观重城农乡"
+    "[缘病疫肝肾胃心胸背枕腰颈腹颞额顶叶肺脐地郊城山灾社小辖园牧景库矿院中盲特全各风险污染清洁留观重城农乡"
     "高老东西南北前后左右上下本外市整同每这那哪我你他的个冰牙骨腺淋耳眼鼻口手脚膝踝髋肩肘臀臂腿"
     "隔离功能皮部诊术禁战灰黑白红黄暗亮阴影流行肿块疼痛敏感三角会阴周]"
 )
@@ -349,6 +350,8 @@ def _hospital(lower: str, at: int, begins: list[int]) -> Iterator[tuple[int, int
             return
     line = lower.rfind("\n", 0, at) + 1
     if at - line < 28:
-        for match in _LISTED_HOSPITAL.finditer(lower, line, at + 8):
-            if not _GENERIC_HOSPITAL.fullmatch(match.group("place")):
+        for match in _LISTED_HOSPITAL.finditer(lower, line, at + 9):
+            place = match.group("place")
+            whole = match.end() < at + 9 or match.end() == len(lower)
+            if whole and not _GENERIC_HOSPITAL.fullmatch(place) and not _TALK.search(place):
                 yield match.span("place")

@@ -118,60 +118,65 @@ reddy's reddys pepper scholl strange house online whether while for consultation
 put saw examined started kept says believes diagnosed felt mentioned explained referred sent did does
 doesn't didn't seems cannot can't won't wouldn't will regarding today yesterday tomorrow tonight hope
 unfortunately however until til till unless name age years year old yrs yr months kg cm height weight
-hospital clinic medicine medical health india usa uk type stage grade rh level phase group class gravida para
+hospital clinic medicine medical health india usa uk couldn wouldn didn doesn isn wasn shouldn hasn haven asap most likely type stage grade rh level phase group class gravida para
 """
 NOT_NAMES_EN: Final = frozenset(_NOT_NAMES.split())
 
 _GIVEN = """
-aaron abby abdul abdullah abhishek abigail adam aditi aditya adnan adrian agnes ahmad ahmed aisha ajay akash akshay alan
-albert alejandra alejandro alex alexander alexandra alexis alfred ali alice alicia alisha alison allen allison alyssa amanda
-amber amelia amina amir amit amy ana anand ananya andrea andreas andrew andy angela angelica anil anita anjali ankit
-ankita ann anna anne annette annie anthony antonio anuj anushka april aria ariana arjun arthur arun arvind asha ashish
-ashley ashok asif audrey austin ava ayesha barbara barry beatrice becky belinda ben benjamin bernard beth bethany betty
-beverly bianca bilal bob bonnie brad bradley brandon brenda brendan brent brett brian brianna bridget bruce bryan caitlin
-caleb calvin cameron camila carl carla carlos carmen carol carolina caroline carolyn carrie casey cassandra catherine
-cathy cecilia chad charles charlie charlotte chelsea cheryl chloe chris christina christine christopher cindy claire
-clara claudia clayton cody colin connie connor constance corey courtney craig cristina crystal curtis cynthia daisy dale
-damien dan dana daniel daniela danielle danny darren dave david dawn dean deb debbie deborah debra deepa deepak deepika
-denise dennis derek destiny devin diana diane diego dina divya dmitri dominic don donald donna doris dorothy doug douglas
-duncan dustin dylan eddie edgar edith eduardo edward edwin eileen elaine eleanor elena elias elijah elisa elizabeth ella
-ellen ellie elsa emily emma enrique eric erica erik erika erin ernest esther ethan eugene eva evan evelyn farah farhan
-fatima faye felicia felix fernando fiona florence fran frances francesca francis francisco fred freddie frederick gabriel
-gabriela gail gareth gary gavin gaurav geeta gemma geoff george georgia gerald geraldine gina giovanni gita gladys glen
-glenn gloria gordon graham greg gregory gretchen gustavo hailey hamza hana hannah hannibal hans harish harold harriet
-harry harsh hasan hassan hazel heather hector heidi helen helena henry herbert hilary holly howard hugo hussain ian ibrahim
-imran ines ingrid irene iris isaac isabel isabella isha ishaan ivan jack jackie jackson jacob jacqueline jade jaime jake
-james jamie jan jane janet janice jared jasmine jason javier jay jayden jean jeanette jeff jeffrey jen jenna jennifer
-jenny jeremy jerome jerry jesse jessica jessie jesus jill jim jimmy joan joann joanna joanne joe joel johan johanna john
-johnny jon jonah jonathan jordan jorge jose joseph josephine josh joshua josie joyce juan juanita judith judy julia julian
-julie juliet justin jyoti kabir karan karen karin karthik kate katelyn katherine kathleen kathryn kathy katie katrina kavita
-kavya kayla keith kelly kelsey ken kendra kenneth kenny kerry kevin khalid kim kimberly kiran kirsten kishore komal krishna
-kristen kristin kristina kumar kunal kyle lakshmi lance larry latoya laura lauren laurie lavanya leah lena leo leon leonard
-leroy leslie liam lily linda lindsay lindsey lisa logan lois lola lorenzo loretta lori lorraine louis louise luca lucas
-lucia lucy luis lukas luke lydia lynn mabel mackenzie madeline madison maggie mahesh malik mandy manish manisha manoj
-manuel marc marcia marco marcus margaret maria mariah marian marie marilyn marina mario marion marissa marjorie marlene
-marsha martha martin martina marvin mary maryam mateo mathew matt matteo matthew maureen maurice max maya meena meera megan
-meghan melanie melinda melissa melody mercedes meredith mia michael michaela michele michelle miguel mike mila mildred
-mindy miranda miriam mitchell mohamed mohammad mohammed mohan mohit molly mona monica monique morgan muhammad myra nadia
-nancy naomi natalia natalie natasha nathan nathaniel naveen neeraj neha neil nicholas nick nicola nicolas nicole nikhil
-nikita nina nisha nitin noah noel nora norma norman olga oliver olivia omar oscar pablo pallavi pam pamela patricia patrick
-paul paula pauline pedro peggy penny pete peter phil philip phillip phyllis pooja poonam pradeep prakash pranav prashant
-preeti priya priyanka puja rachel radha rafael rahul raj rajesh rajiv rakesh ralph ram ramesh ramon randy rashid raul
-ravi raymond rebecca reena regina rekha renee reshma ricardo richard rick ricky riley rina rita ritu riya rob robert roberta
-roberto robin rochelle rodney rodrigo roger rohan rohit roland ron ronald ronnie rosa rosalind rosemary rosie ross roxanne
-roy ruben russell ruth ryan sabrina sadia sally sam samantha samir samuel sana sandeep sandra sandy sangeeta sanjay santiago
-santosh sara sarah sasha saul scott sean sebastian seema serena sergio seth shannon sharon shaun shawn sheila shelby shelley
-sherry shirley shivani shreya shweta sidney simon simone simran sneha sofia sonia sonya sophia sophie stacey stacy stan
-stanley stella steph stephanie stephen steve steven stuart sudha suman sumit sunil sunita suresh susan susanna susie suzanne
-swati sylvia tamara tammy tania tanvi tanya tara tariq tasha ted teresa terri terry thelma theo theodore theresa thomas tiffany
-tim timothy tina toby todd tom tommy toni tony tracey tracy travis trevor tricia troy tyler uma umar usha usman valerie
-vanessa varun veronica vicky victor victoria vijay vikas vikram vincent vinod virginia vishal vivek vivian wanda warren
-wayne wendy wesley whitney wilhelm william willie winston xavier yasmin yolanda yusuf yvonne zach zachary zainab zara zoe
+aaron abby abdul abdullah abhishek abigail adam aditi aditya adnan adrian agnes ahmad ahmed aisha ajay akash
+akshay alan albert alejandra alejandro alex alexander alexandra alexis alfred ali alice alicia alisha alison
+allen allison alyssa amanda amelia amina amir amit amy anand ananya andrea andreas andrew andy angela angelica
+anil anita anjali ankit ankita ann anna anne annette annie anthony antonio anuj anushka ariana arjun arthur arun
+arvind asha ashish ashley ashok asif audrey ava ayesha barbara barry beatrice becky belinda ben benjamin bernard
+beth bethany betty beverly bianca bilal bob bonnie brad bradley brandon brenda brendan brent brett brian brianna
+bridget bruce bryan caitlin caleb calvin cameron camila carl carla carlos carmen carolina caroline carolyn
+carrie casey cassandra catherine cathy cecilia chad charles charlie charlotte cheryl chloe chris christina
+christine christopher cindy claire clara claudia clayton cody colin connie connor constance corey courtney craig
+cristina curtis cynthia damien dan dana daniel daniela danielle danny darren dave david deb debbie deborah debra
+deepa deepak deepika denise dennis derek devin diana diane diego dina divya dmitri dominic donald donna doris
+dorothy doug douglas duncan dustin dylan eddie edgar edith eduardo edward edwin eileen elaine eleanor elena
+elias elijah elisa elizabeth ella ellen ellie elsa emily emma enrique eric erica erik erika erin ernest esther
+ethan eugene eva evan evelyn farah farhan fatima faye felicia felix fernando fiona fran frances francesca
+francis francisco fred freddie frederick gabriel gabriela gareth gary gavin gaurav geeta gemma geoff george
+gerald geraldine gina giovanni gita gladys glen glenn gloria gordon graham greg gregory gretchen gustavo hailey
+hamza hana hannah hannibal hans harish harold harriet harry harsh hasan hassan heather hector heidi helen helena
+henry herbert hilary howard hugo hussain ian ibrahim imran ines ingrid irene isaac isabel isabella isha ishaan
+ivan jack jackie jackson jacob jacqueline jade jaime jake james jamie jane janet janice jared jasmine jason
+javier jay jayden jean jeanette jeff jeffrey jen jenna jennifer jenny jeremy jerome jerry jesse jessica jessie
+jill jim jimmy joan joann joanna joanne joe joel johan johanna john johnny jon jonah jonathan jordan jorge jose
+joseph josephine josh joshua josie joyce juan juanita judith judy julia julian julie juliet justin jyoti kabir
+karan karen karin karthik kate katelyn katherine kathleen kathryn kathy katie katrina kavita kavya kayla keith
+kelly kelsey ken kendra kenneth kenny kerry kevin khalid kim kimberly kiran kirsten kishore komal krishna
+kristen kristin kristina kumar kunal kyle lakshmi lance larry latoya laura lauren laurie lavanya leah lena leo
+leon leonard leroy leslie liam lily linda lindsay lindsey lisa lois lola lorenzo loretta lori lorraine louis
+louise luca lucas lucia lucy luis lukas luke lydia lynn mabel mackenzie madeline maggie mahesh malik mandy
+manish manisha manoj manuel marc marcia marco marcus margaret maria mariah marian marie marilyn marina mario
+marion marissa marjorie marlene marsha martha martin martina marvin mary maryam mateo mathew matt matteo matthew
+maureen maurice maya meena meera megan meghan melanie melinda melissa meredith mia michael michaela michele
+michelle miguel mike mila mildred mindy miranda miriam mitchell mohamed mohammad mohammed mohan mohit molly mona
+monica monique morgan muhammad myra nadia nancy naomi natalia natalie natasha nathan nathaniel naveen neeraj
+neha neil nicholas nick nicola nicolas nicole nikhil nikita nina nisha nitin noah noel nora norma norman olga
+oliver olivia omar oscar pablo pallavi pam pamela patricia patrick paul paula pauline pedro peggy pete peter
+phil philip phillip phyllis pooja poonam pradeep prakash pranav prashant preeti priya priyanka puja rachel radha
+rafael rahul raj rajesh rajiv rakesh ralph ramesh ramon randy rashid raul ravi raymond rebecca reena regina
+rekha renee reshma ricardo richard rick ricky riley rina rita ritu riya rob robert roberta roberto rochelle
+rodney rodrigo roger rohan rohit roland ron ronald ronnie rosa rosalind rosemary rosie ross roxanne roy ruben
+russell ruth ryan sabrina sadia sally sam samantha samir samuel sana sandeep sandra sangeeta sanjay santiago
+santosh sara sarah sasha saul scott sean sebastian seema serena sergio seth shannon sharon shaun shawn sheila
+shelby shelley sherry shirley shivani shreya shweta sidney simon simone simran sneha sofia sonia sonya sophia
+sophie stacey stacy stan stanley steph stephanie stephen steve steven stuart sudha suman sumit sunil sunita
+suresh susan susanna susie suzanne swati sylvia tamara tammy tania tanvi tanya tara tariq tasha ted teresa terri
+thelma theo theodore theresa thomas tiffany tim timothy tina toby todd tom tommy toni tony tracey tracy travis
+trevor tricia troy tyler uma umar usha usman valerie vanessa varun veronica vicky victor victoria vijay vikas
+vikram vincent vinod vishal vivek vivian wanda warren wayne wendy wesley whitney wilhelm william willie winston
+xavier yasmin yolanda yusuf yvonne zach zachary zainab zara zoe
 """
 GIVEN_EN: Final = frozenset(_GIVEN.split())
 """Given names that are no everyday word in small letters."""
 
 _GIVEN_WORDS = """
+ana max don jan dale dawn amber crystal daisy hazel holly penny sandy iris melody april destiny ram carol dean jesus may
+sage summer aria frankie robin terry mercedes virginia georgia dallas austin sydney paris florence chelsea madison savannah logan miles chance stella norm gail
 faith grace hope joy rose ruby violet ivy olive summer autumn june may mark bill will rich art drew frank gene grant guy jewel
 lee miles pat pearl ray sky sue ginger heath jade christian chase cliff clay angel bob chip destiny dean dolly eve faye gay
 glen jack jay mason melody norm penny pierce reed sage skip skye star sterling sunny trinity wade ward willow wren zen kit nat
@@ -197,6 +202,14 @@ torres tran tucker turner varma vasquez verma wagner walker wallace wang ward wa
 williams wilson wong wood woods wright wu xu yadav yamamoto yang young yu zhang zhao zhou zhu zimmerman o'brien o'connor o'neill
 """
 SURNAMES_EN: Final = frozenset(_SURNAMES_EN_TEXT.split())
+
+_SURNAME_WORDS = """
+long young brown white black green hall king price rice wood woods hill bell fox gray cox day love baker west reed park walker turner
+mason knight foster cooper tucker ward wells sun ross bryant low tan lam das silva rao chan grant may choi ram ray kay mai lee li shah
+moore short sharp small little best stone banks rivers fields marsh pope church major noble
+"""
+SURNAME_WORDS_EN: Final = frozenset(_SURNAME_WORDS.split())
+"""Surnames that are words too, or too short: never taken in small letters without a title."""
 
 _EVERYDAY = """
 gave told said says asked came ordered wanted thinks thought never just also put has had was is will would can could may

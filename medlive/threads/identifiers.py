@@ -44,6 +44,9 @@ _INVISIBLE: Final = re.compile(
     r"[\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f\u00ad\u034f\u061c\u115f\u1160\u180b-\u180e\u200b-\u200f\u202a-\u202e"
     r"\u2060-\u206f\u20e3\u3164\ufe00-\ufe0f\ufeff\ufff9-\ufffb\ud800-\udfff]"
 )
+_CONTROL: Final = re.compile(r"[\x00-\x08\x0e-\x1f\x7f]")
+_PRINTABLE: Final = "\ufe0f\u20e3\u034f\u3164\u115f\u1160\u180b\ufe00"
+"""Invisible characters that Python holds to be printable."""
 _WIDE: Final = "".join(map(chr, [*range(0xFF10, 0xFF1A), *range(0xFF21, 0xFF3B), *range(0xFF41, 0xFF5B)]))
 _DIGIT_ROWS: Final = (0x660, 0x6F0, 0x966, 0x9E6, 0xE50, *range(0x1D7CE, 0x1D7FF, 10))
 """Where the digits of other scripts and of mathematics begin."""
@@ -63,6 +66,15 @@ _CIRCLED: Final = re.compile("[⓪①②③④⑤⑥⑦⑧⑨]{7,}")
 _CIRCLED_DIGITS: Final = str.maketrans("⓪①②③④⑤⑥⑦⑧⑨", "0123456789")
 
 
+def _may_hide(text: str, ascii_only: bool) -> bool:
+    """Whether the text may hold an invisible character: a quick look that errs to yes."""
+    if ascii_only:
+        return _CONTROL.search(text) is not None
+    return not text.replace("\n", "").replace("\u3000", "").isprintable() or any(
+        map(text.__contains__, _PRINTABLE)
+    )
+
+
 class View:
     """A text as the rules read it: `text` folded to plain digits, letters and dashes, `lower` in small letters.
 
@@ -74,18 +86,22 @@ class View:
     def __init__(self, original: str) -> None:
         text = original
         self._removed: list[int] = []
-        if _INVISIBLE.search(text):
+        self.ascii = text.isascii()
+        if _may_hide(text, self.ascii) and _INVISIBLE.search(text):
             self._removed = [m.start() - before for before, m in enumerate(_INVISIBLE.finditer(text))]
             text = _INVISIBLE.sub("", text)
-        self.ascii = text.isascii()
+            self.ascii = text.isascii()
         if not self.ascii:
-            text = _FOLD.sub(lambda m: _FOLDED[m.group()], text)
-            text = _CIRCLED.sub(lambda m: m.group().translate(_CIRCLED_DIGITS), text)
+            if _FOLD.search(text):
+                text = _FOLD.sub(lambda m: _FOLDED[m.group()], text)
+                self.ascii = text.isascii()
+            if "①" in text:
+                text = _CIRCLED.sub(lambda m: m.group().translate(_CIRCLED_DIGITS), text)
         self.text = text
         lower = text.lower()
         # "İ" has two characters in small letters: such a text keeps its own.
         self.lower = lower if len(lower) == len(text) else "".join(c.lower()[:1] for c in text)
-        self._anchors = anchors(self.lower)
+        self._anchors = anchors(self.lower, self.ascii)
 
     def at(self, rule: str) -> list[int]:
         """Where the words of a rule begin."""
@@ -97,11 +113,18 @@ class View:
             if match := pattern.match(self.lower, at):
                 yield match
 
-    def around(self, rule: str, pattern: re.Pattern[str], before: int, after: int) -> Iterator[re.Match[str]]:
-        """The matches of a pattern, in small letters, from `before` to `after` characters about the rule's words."""
+    def around(
+        self, rule: str, pattern: re.Pattern[str], before: int, after: int, needs: re.Pattern[str] | None = None
+    ) -> Iterator[re.Match[str]]:
+        """The matches of a pattern, in small letters, from `before` to `after` characters about the rule's words.
+
+        Where nothing before the word matches `needs`, none is looked for.
+        """
         upto = 0
         for at in self._anchors.get(rule, ()):
             begin = max(0, upto, at - before)
+            if needs is not None and not needs.search(self.lower, begin, at):
+                continue
             for match in pattern.finditer(self.lower, begin, at + after):
                 upto = match.end()
                 yield match
