@@ -53,11 +53,32 @@ def _candidates(view: View, language: str | None) -> Candidates:
             yield IdentifierKind.ADDRESS if exact else IdentifierKind.PLACE, start, end
 
 
+def _whole_places(candidates: Candidates) -> Candidates:
+    """The candidates, places and addresses that overlap made one."""
+    places: list[Candidate] = []
+    for found in candidates:
+        if found[0] in _WHERE:
+            places.append(found)
+        else:
+            yield found
+    held: Candidate | None = None
+    for kind, start, end in sorted(places, key=lambda c: c[1]):
+        if held is None or start >= held[2]:
+            if held is not None:
+                yield held
+            held = (kind, start, end)
+        else:
+            exact = IdentifierKind.ADDRESS in (kind, held[0])
+            held = (IdentifierKind.ADDRESS if exact else held[0], held[1], max(end, held[2]))
+    if held is not None:
+        yield held
+
+
 def _apart(candidates: Candidates) -> list[Candidate]:
     """The candidates in order, none overlapping another; of two that overlap the longer stands."""
     taken: list[Candidate] = []
     starts: list[int] = []
-    for found in sorted(candidates, key=lambda c: (c[1] - c[2], c[1])):
+    for found in sorted(_whole_places(candidates), key=lambda c: (c[1] - c[2], c[1])):
         _, start, end = found
         at = bisect_left(starts, end)
         if end > start and (at == 0 or taken[at - 1][2] <= start):

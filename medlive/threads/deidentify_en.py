@@ -61,7 +61,7 @@ _I_AM: Final = re.compile(
 )
 _I_AM_AT: Final = anchor("i am", (
     "i am", "i'm", "im", "this is", "it's", "myself", "call me", "named", "called", "i go by", "known as", "it is", "we are", "wife of", "husband of",
-    "mother of", "father of", "son of", "daughter of", "contact", "spoke to", "spoke with", "ask for", "see", "saw", "with", "by", "under", "from",
+    "mother of", "father of", "son of", "daughter of", "spoke to", "spoke with", "ask for",
 ))  # fmt: skip
 _INTRODUCING: Final = frozenset(
     ("i am", "i'm", "im", "this is", "it's", "myself", "call me", "i go by", "it is", "we are")

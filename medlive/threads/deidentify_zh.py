@@ -112,8 +112,9 @@ _COUNTY: Final = re.compile(
     r"|(?:(?<=[在住于省市州])|(?<![\u4e00-\u9fff]))(?P<area>[\u4e00-\u9fff]{2}(?:区|镇(?![静痛定咳])|乡|村(?!医|卫))(?![域别间分]))"
     r"|(?P<estate>[\u4e00-\u9fff]{2,5}(?:路|街|大道)\d{1,4}(?:号|弄))"
 )
+_NOT_COUNTY: Final = re.compile(f"{_FUNCTION}|当地|本地|[小大邻该各]县")
 _NOT_AREA: Final = re.compile(
-    "[缘病疫肝肾胃心胸背枕腰颈腹颞额顶叶肺脐地郊城山灾社小辖园牧景库矿院中盲特全各风险污染清洁留观重城农乡"
+    "[缘建议病疫肝肾胃心胸背枕腰颈腹颞额顶叶肺脐地郊城山灾社小辖园牧景库矿院中盲特全各风险污染清洁留观重城农乡"
     "高老东西南北前后左右上下本外市整同每这那哪我你他的个冰牙骨腺淋耳眼鼻口手脚膝踝髋肩肘臀臂腿"
     "隔离功能皮部诊术禁战灰黑白红黄暗亮阴影流行肿块疼痛敏感三角会阴周]"
 )
@@ -336,6 +337,8 @@ def _named_places(view: View) -> Iterator[tuple[int, int]]:
     for match in view.around(_COUNTY_AT, _COUNTY, 4, 8):
         group = match.lastgroup or "county"
         if group == "area" and _NOT_AREA.search(match.group(group)[:-1]):
+            continue
+        if group == "county" and _NOT_COUNTY.search(match.group(group)):
             continue
         yield match.span(group)
 
