@@ -16,11 +16,11 @@ _NEXT = text(
     " AND body_digest IS NOT NULL ORDER BY thread_id LIMIT :limit"
 )
 _PAGES = text(
-    "SELECT fetch.id, fetch.thread_id, fetch.page_number, fetch.etag, fetch.last_modified, fetch.archive_offset,"
-    " fetch.archive_length, archives.path"
-    " FROM fetches AS fetch LEFT JOIN archives ON archives.id = fetch.archive_id"
-    " WHERE fetch.source = :source AND fetch.thread_id = ANY (:ids) AND fetch.kind = 'thread'"
-    " AND fetch.body_digest IS NOT NULL ORDER BY fetch.thread_id, fetch.id DESC"
+    "SELECT page.id, page.thread_id, page.page_number, page.etag, page.last_modified, page.archive_offset,"
+    " page.archive_length, archives.path"
+    " FROM fetches AS page LEFT JOIN archives ON archives.id = page.archive_id"
+    " WHERE page.source = :source AND page.thread_id = ANY (:ids) AND page.kind = 'thread'"
+    " AND page.body_digest IS NOT NULL ORDER BY page.thread_id, page.id DESC"
 )
 _KNOWN = text(
     "SELECT frontier.thread_id, state, reason, run_id, after_fetch, fields, EXISTS (SELECT FROM threads"

@@ -28,13 +28,12 @@ def sort_key(url: str) -> str:
     if not parts.hostname:
         return quote(url.lower(), safe=_SAFE, errors="replace")
     host = _WWW.sub("", parts.hostname.rstrip("."))
-    is_address = ":" in host or re.fullmatch(r"[\d.]+", host)
-    key = host if is_address else ",".join(reversed(host.split(".")))
+    key = host if ":" in host else ",".join(reversed(host.split(".")))
     if port is not None and port != _DEFAULT_PORTS.get(parts.scheme):
         key += f":{port}"
     path = normpath("/" + _escaped(parts.path).lstrip("/"))
-    query = "&".join(sorted(_escaped(parts.query).split("&"))) if parts.query else ""
-    return f"{key}){path.lower()}{'?' + query.lower() if query else ''}"
+    query = "&".join(sorted(_escaped(parts.query).lower().split("&"))) if parts.query else ""
+    return f"{key}){path.lower()}{'?' + query if query else ''}"
 
 
 def cdxj_line(filename: str, place: Place, page: ArchivedPage) -> str:
