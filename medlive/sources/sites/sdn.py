@@ -48,9 +48,9 @@ _NOT_WRITTEN = frozenset(
 # One query for everything that is read of the posts of a page: a query for each post and field takes several
 # times as long as parsing the page does.
 _PARTS = (
-    "article.message--post, .message-userContent, .message-userContent .bbWrapper, .message-attribution, "
-    ".message-attribution time, "
-    '.message-attachments, [data-field=current_status] li, [data-content^="post-"], [id^="js-post-"]'
+    "article.message--post, .message-userContent, .message-userContent .bbWrapper, header.message-attribution, "
+    ".message-attribution time, section.message-attachments, [data-field=current_status] li, "
+    '[data-content^="post-"]'
 )
 _LABELS = frozenset(["label", "label-append"])
 _FOLLOWING = "a.pageNav-jump--next, a.pageNavSimple-el--next"
@@ -230,30 +230,47 @@ def read_page(page: Page) -> ThreadPage:
 
 def _posts(page: Page, tree: LexborHTMLParser) -> tuple[Post, ...]:
     """The posts in page order. Raises LayoutError."""
-    repeats: set[int] = set()
-    if b"olutionHighlight" in page.body:
-        # The highlighted solution of a question repeats one of its posts.
-        solutions = tree.css('[id*="solutionHighlight"]')
-        repeats = {node.mem_id for solution in solutions for node in (solution, *solution.css(_PARTS))}
     groups: list[list[LexborNode]] = []
     last = 0
+    repeats = _Repeats()
     for node in tree.css(_PARTS):
         # An element stands in the answer once for every selector that it fits.
-        if (place := node.mem_id) == last or place in repeats:
+        if (place := node.mem_id) == last:
             continue
         last = place
         if node.tag == "article" and "message--post" in (node.attrs.get("class") or "").split():
             groups.append([node])
         elif groups:
             groups[-1].append(node)
-        elif _is_mark(node):
+        elif _is_mark(node) and not repeats.hold(node):
             raise _outside(page, node)
+    groups = [group for group in groups if not repeats.hold(group[0])]
     if not groups:
         raise LayoutError(page.url, "article.message--post")
-    return tuple(_post(page, _parts(page, group)) for group in groups)
+    return tuple(_post(page, _parts(page, group, repeats)) for group in groups)
 
 
-def _parts(page: Page, group: list[LexborNode]) -> _Parts:
+class _Repeats:
+    """Where a page shows again what stands elsewhere: the highlighted solution of a question."""
+
+    def __init__(self) -> None:
+        self._outside: set[int] = set()
+
+    def hold(self, node: LexborNode) -> bool:
+        """Whether an element is or stands in such a repeat."""
+        passed = []
+        outer: LexborNode | None = node
+        while outer is not None and outer.mem_id not in self._outside:
+            if "solutionHighlight" in (outer.id or ""):
+                return True
+            passed.append(outer.mem_id)
+            outer = outer.parent
+        # Posts are siblings: what stands around one of them is looked at once.
+        self._outside.update(passed)
+        return False
+
+
+def _parts(page: Page, group: list[LexborNode], repeats: _Repeats) -> _Parts:
     """A post and the parts that stand in it, of a group that begins with its element. Raises LayoutError.
 
     A post that lost its class would make a thread with a hole: every mark of a post must lie in one.
@@ -267,7 +284,7 @@ def _parts(page: Page, group: list[LexborNode]) -> _Parts:
             outer = outer.parent
         if outer is not None:
             break
-        if _is_mark(stray := group.pop()):
+        if _is_mark(stray := group.pop()) and not repeats.hold(stray):
             raise _outside(page, stray)
     parts = _Parts(article)
     for node in group[1:]:
@@ -288,11 +305,9 @@ def _parts(page: Page, group: list[LexborNode]) -> _Parts:
 def _is_mark(node: LexborNode) -> bool:
     """Whether an element can only stand in a post."""
     attributes = node.attributes
-    return (
-        "message-userContent" in (attributes.get("class") or "").split()
-        or (attributes.get("data-content") or "").startswith("post-")
-        or (attributes.get("id") or "").startswith("js-post-")
-    )
+    return "message-userContent" in (attributes.get("class") or "").split() or (
+        attributes.get("data-content") or ""
+    ).startswith("post-")
 
 
 def _outside(page: Page, node: LexborNode) -> LayoutError:
