@@ -34,6 +34,8 @@ class FetchError(MedliveError):
 
     def __init__(self, url: str, message: str) -> None:
         self.url = url
+        self.cause = message
+        """The message without the address."""
         super().__init__(f"{url}: {message}")
 
 
@@ -51,6 +53,10 @@ class Blocked(FetchError):
     def __init__(self, url: str, message: str, *, status: int | None) -> None:
         self.status = status
         super().__init__(url, message)
+
+
+class HostDown(Blocked):
+    """The host failed page after page, and is left alone for the rest of the run."""
 
 
 class FetchFailed(FetchError):
@@ -71,9 +77,11 @@ class FetchSettings(BaseModel):
     """The operator's e-mail or web address for the User-Agent; any host beyond this machine needs it."""
     allow_loopback: bool = False
     """Whether this machine's own addresses may be asked, as the demonstration and tests do."""
-    concurrency_per_host: int = Field(default=1, ge=1, le=2)
+    concurrency_per_host: int = Field(default=1, ge=1, le=16)
     attempt_timeout_s: float = Field(default=60.0, gt=0)
     """Most seconds for one attempt, from the connection to the last byte."""
+    total_timeout_s: float = Field(default=180.0, gt=0)
+    """Most seconds that all attempts and redirects of one page may take together, the waits between not counted."""
     max_body_bytes: int = Field(default=8 * 1024 * 1024, gt=0)
     """Most bytes of a body, counted after decompression."""
     max_redirects: int = Field(default=5, ge=0)
@@ -84,6 +92,15 @@ class FetchSettings(BaseModel):
         FetchReason.RATE_LIMITED: 2,
     }
     """Attempts after the first, for each reason; a reason not named is not retried."""
+    retry_budget: Mapping[FetchReason, int] = {
+        FetchReason.TIMEOUT: 30,
+        FetchReason.CONNECTION: 30,
+        FetchReason.SERVER_ERROR: 60,
+        FetchReason.RATE_LIMITED: 20,
+    }
+    """Attempts after the first in the whole run, for each reason; one not named has no bound but the page's."""
+    max_host_failures: int = Field(default=5, ge=1)
+    """Pages in a row that a host may fail (time-outs, connections, 429 and 5xx) before it is given up."""
     backoff_s: float = Field(default=2.0, ge=0)
     """The first wait before another attempt; it doubles each time, and half of it is random."""
     max_backoff_s: float = Field(default=120.0, ge=0)

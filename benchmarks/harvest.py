@@ -1,0 +1,232 @@
+"""Pages fetched, parsed, archived and stored per second, beside Scrapy doing the same extraction to JSON.
+
+A server of its own process serves a forum of 20-post pages. Both crawl it one after the other with 16 connections
+and no politeness: Scrapy writes each thread's posts (author, time, text, links to the next page followed) as JSON
+lines; medlive parses the whole thread, finds the identifiers of people, writes the page to a WARC file (synced to
+disk) and stores everything in PostgreSQL. Then medlive alone crawls a small and a large forum, and its greatest
+resident memory is compared.
+
+    python benchmarks/harvest.py [--pages 2000] [--memory 1000 20000]
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from aiohttp import web
+
+from medlive.demo import pages
+from medlive.demo.samples import Expectation, SampleMessage, SampleThread, load_sample_threads
+from medlive.threads.model import Role
+
+BOARD = "internal-medicine-and-im-subspecialties.41"
+POSTS = 20
+CONNECTIONS = 16
+TARGET = 1.0
+
+SPIDER = """
+import sys
+import scrapy
+
+class Forum(scrapy.Spider):
+    name = "forum"
+    start_urls = [sys.argv[1]]
+
+    def parse(self, response):
+        for row in response.css(".structItem--thread"):
+            yield response.follow(row.css(".structItem-title a[data-tp-primary=on]")[0], self.thread)
+        yield from response.follow_all(response.css("a.pageNav-jump--next"), self.parse)
+
+    def thread(self, response):
+        yield {
+            "title": response.css("h1.p-title-value::text").get(),
+            "posts": [
+                {
+                    "id": post.attrib["data-content"],
+                    "author": post.attrib["data-author"],
+                    "status": post.css("[data-field=current_status] li::text").get(),
+                    "time": post.css(".message-attribution-main time::attr(datetime)").get(),
+                    "text": " ".join(post.xpath(
+                        ".//div[contains(@class, 'message-userContent')]//div[contains(@class, 'bbWrapper')]"
+                        "//text()[not(ancestor::blockquote)]"
+                    ).getall()),
+                }
+                for post in response.css("article.message--post")
+            ],
+        }
+        yield from response.follow_all(response.css("a.pageNav-jump--next"), self.thread)
+
+from scrapy.crawler import CrawlerProcess
+process = CrawlerProcess({
+    "FEEDS": {sys.argv[2]: {"format": "jsonlines"}}, "DOWNLOAD_DELAY": 0, "ROBOTSTXT_OBEY": False,
+    "CONCURRENT_REQUESTS": int(sys.argv[3]), "CONCURRENT_REQUESTS_PER_DOMAIN": int(sys.argv[3]),
+    "LOG_LEVEL": "ERROR", "TELNETCONSOLE_ENABLED": False,
+})
+crawler = process.create_crawler(Forum)
+process.crawl(crawler)
+process.start()
+stats = crawler.stats.get_stats()
+print(stats["elapsed_time_seconds"], stats["response_received_count"], stats["item_scraped_count"])
+"""
+
+
+def forum(threads: int) -> dict[str, bytes]:
+    """Path → page of a forum of that many threads, a page each."""
+    pages.POSTS_PER_PAGE = POSTS
+    pages.ROWS_PER_PAGE = 50
+    words = [w for t in load_sample_threads() if t.language == "en" for m in t.messages for w in m.text.split()]
+    chance = random.Random(1)
+    start = datetime(2026, 1, 1, tzinfo=UTC)
+    made = []
+    site: dict[str, bytes] = {}
+    for number in range(threads):
+        opened = start + timedelta(minutes=number)
+        first = SampleThread(
+            site="sdn", source="sdn", thread_id=str(10_000 + number), board=BOARD, section="Medicine",
+            url=f"https://forum.example/threads/question-{number}.{10_000 + number}/", title=f"Question {number}",
+            language="en", tags=("Medicine",), posted_at=opened,
+            messages=tuple(
+                SampleMessage(
+                    author=f"user{chance.randrange(5000)}", role=Role.OTHER, verified=False,
+                    posted_at=opened + timedelta(minutes=place),
+                    status="Attending Physician" if place % 3 else None,
+                    text=" ".join(chance.choices(words, k=chance.randint(60, 140))),
+                )
+                for place in range(POSTS)
+            ),
+            expect=Expectation(outcome="kept", why="it is not curated"),
+        )  # fmt: skip
+        made.append(first)
+        site[first.path] = pages.sdn_thread(first, 1, 1).encode()
+    made.reverse()
+    last = -(-threads // pages.ROWS_PER_PAGE)
+    for page in range(1, last + 1):
+        rows = made[(page - 1) * pages.ROWS_PER_PAGE : page * pages.ROWS_PER_PAGE]
+        path = f"/forums/{BOARD}/" + (f"page-{page}" if page > 1 else "")
+        site[path] = pages.sdn_list(BOARD, rows, page, last, "").encode()
+    return site
+
+
+async def serve(threads: int) -> None:
+    """Serve the forum until the process is ended; prints its address and its pages' mean size."""
+    site = forum(threads)
+
+    async def answer(request: web.Request) -> web.Response:
+        if request.path == "/robots.txt":
+            return web.Response(text="User-agent: *\nAllow: /\n")
+        body = site.get(request.path)
+        return web.Response(status=404) if body is None else web.Response(body=body, content_type="text/html")
+
+    app = web.Application()
+    app.router.add_get("/{path:.*}", answer)
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    sizes = [len(body) for path, body in site.items() if path.startswith("/threads/")]
+    print(f"http://127.0.0.1:{runner.addresses[0][1]} {sum(sizes) // len(sizes)} {len(site)}", flush=True)
+    await asyncio.Event().wait()
+
+
+@contextmanager
+def served(threads: int) -> Iterator[tuple[str, int, int]]:
+    """The address of a forum in a process of its own, the mean size of its threads' pages, and how many pages."""
+    with subprocess.Popen(
+        [sys.executable, __file__, "--serve", str(threads)], stdout=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            assert process.stdout is not None
+            url, size, count = process.stdout.readline().split()
+            yield url, int(size), int(count)
+        finally:
+            process.kill()
+
+
+def scrapy(url: str, folder: Path) -> tuple[float, int]:
+    """Seconds that Scrapy crawls, and the items it wrote."""
+    spider = folder / "spider.py"
+    spider.write_text(SPIDER)
+    out = subprocess.run(
+        [sys.executable, str(spider), f"{url}/forums/{BOARD}/", str(folder / "items.jsonl"), str(CONNECTIONS)],
+        capture_output=True, text=True, check=True,
+    ).stdout  # fmt: skip
+    seconds, _, items = out.split()
+    return float(seconds), int(items)
+
+
+def harvest(url: str, home: Path) -> tuple[float, int, float]:
+    """Seconds that medlive harvests, the threads it stored, and its greatest resident memory in MB."""
+    environment = {
+        **os.environ,
+        "MEDLIVE_HOME": str(home),
+        "MEDLIVE_HARVEST__ALLOW_LOOPBACK": "true",
+        "MEDLIVE_HARVEST__CONCURRENCY_PER_HOST": str(CONNECTIONS),
+        "MEDLIVE_SOURCES__SDN__BASE_URL": url,
+        "MEDLIVE_SOURCES__SDN__BOARDS": json.dumps([BOARD]),
+        "MEDLIVE_SOURCES__SDN__MIN_INTERVAL_S": "0",
+    }
+    medlive = [sys.executable, "-m", "medlive"]
+    subprocess.run([*medlive, "db", "upgrade"], env=environment, check=True, capture_output=True)
+    code = (
+        "import resource, sys, time; from medlive.__main__ import run; started = time.perf_counter();"
+        "status = run(['harvest', 'sdn', '--json']);"
+        "print(status, time.perf_counter() - started, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,"
+        " file=sys.stderr)"
+    )
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", code], env=environment, check=True, capture_output=True, text=True
+        )
+    finally:
+        subprocess.run([*medlive, "db", "stop"], env=environment, check=True, capture_output=True)
+    (told,) = json.loads(done.stdout)
+    status, seconds, memory = done.stderr.split()[-3:]
+    if status != "0" or told["problems"]:
+        raise SystemExit(f"the harvest failed: {done.stderr} {told['problems'][:3]}")
+    return float(seconds), told["counts"]["new"], float(memory)
+
+
+def main() -> None:
+    """Print the ratio to Scrapy, and medlive's memory at two sizes."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--pages", type=int, default=2000)
+    parser.add_argument("--memory", type=int, nargs="*", default=[1000, 20_000])
+    parser.add_argument("--serve", type=int, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.serve:
+        asyncio.run(serve(options.serve))
+        return
+    if options.pages:
+        with served(options.pages) as (url, size, count), tempfile.TemporaryDirectory() as folder:
+            Path(folder).chmod(0o755)
+            theirs, items = scrapy(url, Path(folder))
+            ours, threads, _ = harvest(url, Path(folder) / "home")
+        assert items == threads == options.pages, (items, threads)
+        print(
+            f"{options.pages} threads of {POSTS} posts ({size / 1024:.0f} KB each), {count} pages, "
+            f"{CONNECTIONS} connections"
+        )
+        print(f"  Scrapy to JSON lines        {count / theirs:7.0f} pages/s")
+        print(f"  medlive, archived, stored   {count / ours:7.0f} pages/s")
+        print(f"  ratio {theirs / ours:.2f} (target above {TARGET})")
+    peaks = []
+    for threads in options.memory:
+        with served(threads) as (url, _, count), tempfile.TemporaryDirectory() as folder:
+            Path(folder).chmod(0o755)
+            seconds, _, memory = harvest(url, Path(folder) / "home")
+        peaks.append(memory)
+        print(f"  {count:6} pages: greatest resident memory {memory:.0f} MB, {count / seconds:.0f} pages/s")
+    if len(peaks) > 1:
+        print(f"  memory ratio {peaks[-1] / peaks[0]:.2f} (flat is 1)")
+
+
+if __name__ == "__main__":
+    main()
