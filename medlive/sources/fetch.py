@@ -18,6 +18,7 @@ import httpx2
 
 from medlive.clock import now
 from medlive.errors import ConfigError
+from medlive.sources.blockpages import block_page
 from medlive.sources.fetched import (
     PRODUCT,
     Blocked,
@@ -27,6 +28,7 @@ from medlive.sources.fetched import (
     FetchPolicy,
     FetchReason,
     FetchSettings,
+    HostDown,
     HostRefused,
     RobotsDenied,
 )
@@ -42,11 +44,22 @@ __all__ = [
     "FetchSettings",
     "Fetched",
     "Fetcher",
+    "HostDown",
     "HostRefused",
     "RobotsDenied",
 ]
 
 _KEPT_HEADERS = ("content-type", "content-language", "etag", "last-modified", "date")
+_OUTAGES = frozenset(
+    {FetchReason.TIMEOUT, FetchReason.CONNECTION, FetchReason.SERVER_ERROR, FetchReason.RATE_LIMITED}
+)
+"""Failures of a host rather than of a page."""
+_GLANCE_BYTES = 64 * 1024
+"""Most of an error's body that is read, to tell a block page from a failure."""
+_GLANCE_S = 5.0
+_ROBOTS_HOPS = 5
+"""Redirects on the way to a robots.txt (RFC 9309 §2.3.1.2)."""
+_ADDRESS_LIFE_S = 60.0
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
 
@@ -60,8 +73,22 @@ class _Host:
     next_at: float = 0.0
     """The event loop's time before which no request starts."""
     robots: Robots | None = None
-    blocked: str | None = None
-    blocked_status: int | None = None
+    stopped: Blocked | None = None
+    """Why the host is left alone."""
+    failures: int = 0
+    """Pages in a row that it failed."""
+
+    def stop_if_left_alone(self, url: str) -> None:
+        """Raises Blocked, or HostDown, when this host is not to be asked again."""
+        if self.stopped is not None:
+            raise type(self.stopped)(url, self.stopped.cause, status=self.stopped.status)
+
+
+@dataclass(slots=True)
+class _Allowance:
+    """The seconds that are left for a page."""
+
+    left_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +113,10 @@ class Fetcher:
         self._hosts: dict[str, _Host] = {}
         self.retries: Counter[FetchReason] = Counter()
         """Attempts repeated in this run, by reason."""
+        self.conditional = 0
+        """Pages of this run that were asked for with a validator, so that 304 could answer."""
+        self.not_modified = 0
+        """Pages of this run that were answered with 304."""
         self.requests = 0
         """Requests sent in this run, robots.txt and repeated ones included."""
         self._client = httpx2.AsyncClient(
@@ -130,14 +161,18 @@ class Fetcher:
         """
         conditions = {"If-None-Match": etag, "If-Modified-Since": last_modified}
         headers = {name: value for name, value in conditions.items() if value}
+        self.conditional += bool(headers)
+        allowance = _Allowance(self._settings.total_timeout_s)
         for _ in range(self._settings.max_redirects + 1):
             host = self._admit(url, policy)
             robots = await self._robots(url, host, policy)
             if not robots.allows(url, PRODUCT):
                 raise RobotsDenied(url, robots.detail or "robots.txt does not allow it")
-            answer = await self._ask(url, host, policy, headers=headers, form=form)
+            answer = await self._ask(url, host, policy, allowance, headers=headers, form=form)
             if answer.status not in _REDIRECTS:
-                return _accepted(url, answer, conditional=bool(headers))
+                page = _accepted(url, answer, conditional=bool(headers))
+                self.not_modified += page.not_modified
+                return page
             url = _redirected(url, answer, posted=form is not None)
         raise FetchFailed(url, FetchReason.REDIRECT, f"more than {self._settings.max_redirects} redirects")
 
@@ -160,8 +195,7 @@ class Fetcher:
         if host is None:
             host = _Host(asyncio.Semaphore(self._settings.concurrency_per_host))
             self._hosts[f"{parts.scheme}://{name}"] = host
-        if host.blocked is not None:
-            raise Blocked(url, host.blocked, status=host.blocked_status)
+        host.stop_if_left_alone(url)
         return host
 
     async def _robots(self, url: str, host: _Host, policy: FetchPolicy) -> Robots:
@@ -171,21 +205,23 @@ class Fetcher:
                 return host.robots
             name = host_of(url)
             address = urljoin(url, "/robots.txt")
+            allowance = _Allowance(self._settings.total_timeout_s)
             try:
-                for _ in range(self._settings.max_redirects + 1):
+                for _ in range(_ROBOTS_HOPS + 1):
                     at = self._admit(address, policy)
-                    answer = await self._ask(address, at, policy, headers={}, form=None, any_type=True)
+                    answer = await self._ask(address, at, policy, allowance, headers={}, form=None, any_type=True)
                     if answer.status not in _REDIRECTS:
                         host.robots = read_robots(name, answer.status, answer.body, now())
                         break
                     address = _redirected(address, answer, posted=False)
                 else:
                     raise FetchFailed(address, FetchReason.REDIRECT, "too many redirects")
-            except Blocked:
-                raise
             except FetchError as error:
                 detail = f"robots.txt could not be read: {error.message}"
-                host.robots = Robots(name, RobotsState.UNREADABLE, now(), None, detail=detail)
+                status = error.status if isinstance(error, Blocked | FetchFailed) else None
+                host.robots = Robots(name, RobotsState.UNREADABLE, now(), status, detail=detail)
+                if isinstance(error, Blocked):
+                    raise
             return host.robots
 
     async def _ask(
@@ -193,6 +229,7 @@ class Fetcher:
         url: str,
         host: _Host,
         policy: FetchPolicy,
+        allowance: _Allowance,
         *,
         headers: Mapping[str, str],
         form: tuple[tuple[str, str], ...] | None,
@@ -205,29 +242,48 @@ class Fetcher:
             async with host.slots:
                 await self._wait_for_turn(url, host, policy)
                 try:
-                    answer = await self._attempt(url, headers, form, any_type)
+                    answer = await self._attempt(url, allowance, headers, form, any_type)
                     failure = _temporary_failure(url, answer)
                 except FetchFailed as error:
                     failure = error
             if answer is not None:
                 _stop_if_blocked(url, host, answer, policy)
                 if failure is None:
+                    host.failures = 0
                     return answer
             assert failure is not None
             failures[failure.reason] += 1
             self._heed_retry_after(host, answer)
-            if failures[failure.reason] > self._settings.retries.get(failure.reason, 0):
+            if not self._may_retry(failure.reason, failures, allowance):
+                self._count_failure(host, failure)
                 raise failure
             self.retries[failure.reason] += 1
             longest = min(self._settings.max_backoff_s, self._settings.backoff_s * 2 ** (failures.total() - 1))
             await asyncio.sleep(longest * self._random.uniform(0.5, 1.0))
 
+    def _may_retry(self, reason: FetchReason, failures: Counter[FetchReason], allowance: _Allowance) -> bool:
+        """Whether another attempt is within the page's and the run's bounds."""
+        budget = self._settings.retry_budget.get(reason)
+        return (
+            allowance.left_s > 0
+            and failures[reason] <= self._settings.retries.get(reason, 0)
+            and (budget is None or self.retries[reason] < budget)
+        )
+
+    def _count_failure(self, host: _Host, failure: FetchFailed) -> None:
+        """Give a host up that failed too many pages in a row; a failure of the page alone shows it alive."""
+        host.failures = host.failures + 1 if failure.reason in _OUTAGES else 0
+        if host.failures >= self._settings.max_host_failures and host.stopped is None:
+            cause = f"the host failed {host.failures} pages in a row, the last with: {failure.cause}"
+            host.stopped = HostDown(
+                failure.url, f"{cause}; it is not asked again in this run", status=failure.status
+            )
+
     async def _wait_for_turn(self, url: str, host: _Host, policy: FetchPolicy) -> None:
         """Wait until this host may be asked again, and take the turn."""
         loop = asyncio.get_running_loop()
         async with host.turn:
-            if host.blocked is not None:
-                raise Blocked(url, host.blocked, status=host.blocked_status)
+            host.stop_if_left_alone(url)
             interval = policy.min_interval_s
             if host.robots is not None:
                 interval = max(interval, host.robots.interval_s(PRODUCT))
@@ -247,40 +303,61 @@ class Fetcher:
             host.next_at = max(host.next_at, asyncio.get_running_loop().time() + seconds)
 
     async def _attempt(
-        self, url: str, headers: Mapping[str, str], form: tuple[tuple[str, str], ...] | None, any_type: bool
+        self,
+        url: str,
+        allowance: _Allowance,
+        headers: Mapping[str, str],
+        form: tuple[tuple[str, str], ...] | None,
+        any_type: bool,
     ) -> _Answer:
         """One request and its answer, within the limits of time and size. Raises FetchFailed."""
         loop = asyncio.get_running_loop()
         started = loop.time()
+        limit = min(self._settings.attempt_timeout_s, allowance.left_s)
+        if limit <= 0:
+            whole = self._settings.total_timeout_s
+            raise FetchFailed(url, FetchReason.TIMEOUT, f"attempts and redirects took over {whole:g} s in all")
+        address = _parsed(url)
         self.requests += 1
         try:
-            async with asyncio.timeout(self._settings.attempt_timeout_s):
+            async with asyncio.timeout(limit):
                 method = "GET" if form is None else "POST"
                 data = None if form is None else dict(form)
-                async with self._client.stream(method, url, headers=dict(headers), data=data) as response:
+                async with self._client.stream(method, address, headers=headers, data=data) as response:
                     body = b""
                     if 200 <= response.status_code < 300:
                         if not any_type:
                             self._check_type(url, response.headers.get("content-type", ""))
                         body = await self._read(url, response)
+                    elif response.status_code >= 400:
+                        body = await self._glance(url, response, min(_GLANCE_S, limit / 2))
         except (TimeoutError, httpx2.TimeoutException) as error:
-            limit = self._settings.attempt_timeout_s
             raise FetchFailed(url, FetchReason.TIMEOUT, f"no whole answer within {limit:g} s") from error
         except httpx2.TransportError as error:
             message = str(error) or type(error).__name__
             raise FetchFailed(url, FetchReason.CONNECTION, message) from error
         except (httpx2.InvalidURL, UnicodeError) as error:
             raise HostRefused(url, f"not a usable address: {error}") from error
+        finally:
+            allowance.left_s -= loop.time() - started
         return _Answer(response.status_code, response.headers, body, round((loop.time() - started) * 1000))
 
     def _check_type(self, url: str, content_type: str) -> None:
-        kind = content_type.partition(";")[0].strip().lower()
+        kind = content_type.partition(";")[0].partition(",")[0].strip().lower()
         if kind and kind not in self._settings.content_types:
             raise FetchFailed(url, FetchReason.CONTENT_TYPE, f"content type {kind} is no page")
 
-    async def _read(self, url: str, response: httpx2.Response) -> bytes:
+    async def _glance(self, url: str, response: httpx2.Response, seconds: float) -> bytes:
+        """The body of an error; b"" where it is long, late or damaged, since the status alone says enough."""
+        try:
+            async with asyncio.timeout(seconds):
+                return await self._read(url, response, _GLANCE_BYTES)
+        except (FetchFailed, TimeoutError, httpx2.TransportError):
+            return b""
+
+    async def _read(self, url: str, response: httpx2.Response, limit: int | None = None) -> bytes:
         """The body, decompressed here so that the limit holds within every chunk of a compression bomb."""
-        limit = self._settings.max_body_bytes
+        limit = self._settings.max_body_bytes if limit is None else limit
         encoding = response.headers.get("content-encoding", "identity").strip().lower()
         if encoding not in ("", "identity", "gzip", "x-gzip"):
             raise FetchFailed(url, FetchReason.ENCODING, f"content encoding {encoding} was not asked for")
@@ -350,13 +427,26 @@ def _temporary_failure(url: str, answer: _Answer) -> FetchFailed | None:
 
 
 def _stop_if_blocked(url: str, host: _Host, answer: _Answer, policy: FetchPolicy) -> None:
-    """Leave a host alone that turns medlive away. Raises Blocked."""
-    challenged = answer.headers.get("cf-mitigated", "").lower() == "challenge"
-    if answer.status in policy.stop_statuses or challenged:
-        cause = "a challenge that is not for programs" if challenged else f"status {answer.status}"
-        host.blocked = f"the host turned medlive away with {cause}; it is not asked again in this run"
-        host.blocked_status = answer.status
-        raise Blocked(url, host.blocked, status=answer.status)
+    """Leave a host alone that turns medlive away, by status or by a page that says so. Raises Blocked."""
+    cause = block_page(answer.status, answer.headers, answer.body)
+    if cause is None and answer.status in policy.stop_statuses:
+        cause = f"status {answer.status}"
+    if cause is not None:
+        told = f"the host turned medlive away with {cause}; it is not asked again in this run"
+        host.stopped = Blocked(url, told, status=answer.status)
+        raise host.stopped
+
+
+def _parsed(url: str) -> httpx2.URL:
+    """An address as the client reads it. Raises HostRefused where that is another host than was admitted."""
+    try:
+        address = httpx2.URL(url)
+        names = {address.host.lower(), address.raw_host.decode("ascii").lower()}
+    except (httpx2.InvalidURL, ValueError) as error:
+        raise HostRefused(url, f"not a usable address: {error}") from error
+    if (urlsplit(url).hostname or "") not in names or address.userinfo:
+        raise HostRefused(url, f"its host can be read as {address.host} as well")
+    return address
 
 
 def _retry_after_s(value: str | None) -> float | None:
@@ -383,10 +473,21 @@ def _is_loopback_name(host: str) -> bool:
         return False
 
 
+_GLOBAL_UNICAST = ipaddress.IPv6Network("2000::/3")
+_NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
+
+
+def _inner_ipv4(ip: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
+    """The IPv4 address that an IPv6 address leads to by mapping, 6to4 or NAT64; None where it leads to none."""
+    if ip in _NAT64:
+        return ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF)
+    return ip.ipv4_mapped or ip.sixtofour
+
+
 class _GuardedTransport(httpx2.AsyncBaseTransport):
     """Connects only to addresses that it has looked at.
 
-    A host's name is resolved once per request, every address is checked, and the connection is made to the
+    A host's name is resolved once a minute, every address is checked, and the connection is made to the
     checked address itself: a name that changes its answer in between (DNS rebinding) cannot lead into a
     private network.
     """
@@ -395,6 +496,8 @@ class _GuardedTransport(httpx2.AsyncBaseTransport):
         self._allow_loopback = allow_loopback
         # One pool a host: pools share connections by address, and two hosts may stand behind one.
         self._pools: dict[tuple[str, str, int | None], httpx2.AsyncHTTPTransport] = {}
+        self._checked: dict[tuple[str, int], tuple[float, str]] = {}
+        """Until when, in the event loop's time, a name's checked address is used again."""
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         url = request.url
@@ -417,6 +520,9 @@ class _GuardedTransport(httpx2.AsyncBaseTransport):
     async def _checked_address(self, url: str, host: str, port: int) -> str:
         """One address of a host, all of whose addresses may be asked. Raises HostRefused."""
         loop = asyncio.get_running_loop()
+        known = self._checked.get((host, port))
+        if known is not None and known[0] > loop.time():
+            return known[1]
         try:
             found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         except OSError as error:
@@ -425,13 +531,16 @@ class _GuardedTransport(httpx2.AsyncBaseTransport):
         for address in addresses:
             if not self._may_ask(address):
                 raise HostRefused(url, f"{host} leads to {address}, which is no public address")
+        self._checked[host, port] = (loop.time() + _ADDRESS_LIFE_S, addresses[0])
         return addresses[0]
 
     def _may_ask(self, address: str) -> bool:
         ip = ipaddress.ip_address(address.partition("%")[0])
-        inner = getattr(ip, "ipv4_mapped", None) or getattr(ip, "sixtofour", None)
-        if inner is not None:
-            ip = inner
+        if isinstance(ip, ipaddress.IPv6Address) and not ip.is_loopback:
+            inner = _inner_ipv4(ip)
+            if inner is None and ip not in _GLOBAL_UNICAST:
+                return False
+            ip = inner or ip
         if ip.is_loopback:
             return self._allow_loopback
         return ip.is_global and not ip.is_multicast

@@ -81,7 +81,7 @@ class FetchSettings(BaseModel):
     attempt_timeout_s: float = Field(default=60.0, gt=0)
     """Most seconds for one attempt, from the connection to the last byte."""
     total_timeout_s: float = Field(default=180.0, gt=0)
-    """Most seconds that all attempts and redirects of one page may take together, the waits between not counted."""
+    """Most seconds that all attempts and redirects of one page may take together, without the waits between."""
     max_body_bytes: int = Field(default=8 * 1024 * 1024, gt=0)
     """Most bytes of a body, counted after decompression."""
     max_redirects: int = Field(default=5, ge=0)

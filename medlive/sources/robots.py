@@ -1,13 +1,23 @@
 """What a host's robots.txt lets medlive fetch, and how often."""
 
+import codecs
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from math import inf, isnan
 
 from protego import Protego
 
+from medlive.sources.fetched import PRODUCT
+
+_UTF16_BOMS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+
 MAX_BYTES = 512 * 1024
 """Most of a robots.txt that is read (RFC 9309 §2.5 asks for at least this much)."""
+
+
+MAX_INTERVAL_S = 3600.0
+"""The longest pause between requests that is kept; a host that asks for more is not asked at all."""
 
 
 class RobotsState(StrEnum):
@@ -43,23 +53,39 @@ class Robots:
 
     def interval_s(self, product: str) -> float:
         """The least seconds between requests that the host asks for; 0 where it asks for none."""
-        if self.rules is None:
-            return 0.0
-        waits = [float(self.rules.crawl_delay(product) or 0.0)]
-        rate = self.rules.request_rate(product)
-        if rate is not None and rate.requests > 0:
-            waits.append(rate.seconds / rate.requests)
-        return max(waits)
+        return 0.0 if self.rules is None else _interval_s(self.rules, product)
 
 
 def read_robots(host: str, status: int, body: bytes, fetched_at: datetime) -> Robots:
-    """The rules in an answer to `GET /robots.txt`."""
-    if 200 <= status < 300:
-        # A file of another encoding still has ASCII directives; a page of markup has none and allows
-        # everything, as it does for every crawler.
-        rules = Protego.parse(body[:MAX_BYTES].decode("utf-8-sig", "replace").replace("\x00", ""))
-        return Robots(host, RobotsState.RULES, fetched_at, status, body[:MAX_BYTES], rules=rules)
+    """The rules in an answer to `GET /robots.txt`, for the product medlive.
+
+    A page of markup in its place, and a pause that is endless, are taken as a refusal and say so in `detail`.
+    """
     if status in (404, 410):
         return Robots(host, RobotsState.ABSENT, fetched_at, status)
-    detail = f"robots.txt was answered with status {status}"
-    return Robots(host, RobotsState.UNREADABLE, fetched_at, status, detail=detail)
+    if not 200 <= status < 300:
+        detail = f"robots.txt was answered with status {status}"
+        return Robots(host, RobotsState.UNREADABLE, fetched_at, status, detail=detail)
+    kept = body[:MAX_BYTES]
+    if len(body) > MAX_BYTES:
+        # Half a line would be another rule: "Allow: /public" cut to "Allow: /".
+        kept = kept[: max(kept.rfind(b"\n"), kept.rfind(b"\r")) + 1]
+    text = kept.decode("utf-16" if kept.startswith(_UTF16_BOMS) else "utf-8-sig", "replace").replace("\x00", "")
+    if text.lstrip().startswith("<"):
+        detail = "robots.txt was answered with a page of markup"
+        return Robots(host, RobotsState.UNREADABLE, fetched_at, status, kept, detail)
+    rules = Protego.parse(text)
+    pause = _interval_s(rules, PRODUCT)
+    if pause > MAX_INTERVAL_S:
+        detail = f"robots.txt asks for {pause:g} s between requests, which is no rate to read at"
+        return Robots(host, RobotsState.UNREADABLE, fetched_at, status, kept, detail)
+    return Robots(host, RobotsState.RULES, fetched_at, status, kept, rules=rules)
+
+
+def _interval_s(rules: Protego, product: str) -> float:
+    """The least seconds between requests; 0 for none or a negative one, infinity for one that is no number."""
+    waits = [0.0, float(rules.crawl_delay(product) or 0.0)]
+    rate = rules.request_rate(product)
+    if rate is not None and rate.requests > 0:
+        waits.append(rate.seconds / rate.requests)
+    return inf if any(isnan(wait) for wait in waits) else max(waits)

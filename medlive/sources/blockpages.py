@@ -1,0 +1,156 @@
+"""Pages that turn a program away whatever their status: challenges, captchas and firewalls' refusals.
+
+A rule fires on what only such a page has. A thread that talks about captchas, or a page of a site that merely
+stands behind one of these firewalls, is none: the marks must stand in markup or script, not in text, and the
+page must have next to nothing to read.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from selectolax.lexbor import LexborHTMLParser
+
+_HEAD_BYTES = 24 * 1024
+"""Where a mark must stand; such pages are short, or say at once what they are."""
+_MOST_BYTES = 256 * 1024
+"""No challenge is longer."""
+_MOST_TEXT = 1200
+"""Characters to read on a page that turns one away; it explains itself in a few lines."""
+
+_HEADERS: tuple[tuple[str, frozenset[str], str], ...] = (
+    ("cf-mitigated", frozenset({"challenge", "block"}), "a Cloudflare challenge"),
+    ("x-amzn-waf-action", frozenset({"challenge", "captcha"}), "an AWS WAF challenge"),
+)
+
+_MARKS: tuple[tuple[tuple[bytes, ...], str], ...] = (
+    ((b"_cf_chl_opt",), "a Cloudflare challenge"),
+    ((b"cf-error-details", b"Cloudflare Ray ID"), "a Cloudflare block"),
+    ((b"_Incapsula_Resource", b"main-iframe"), "an Imperva challenge"),
+    ((b"sec-if-cpt-container",), "an Akamai challenge"),
+    ((b"bm-verify=",), "an Akamai challenge"),
+    ((b"errors.edgesuite.net",), "an Akamai block"),
+    ((b"captcha-delivery.com", b"dd="), "a DataDome captcha"),
+    ((b"px-captcha",), "a HUMAN captcha"),
+    ((b"gokuProps",), "an AWS WAF challenge"),
+    ((b"sucuri_cloudproxy_js",), "a Sucuri challenge"),
+    ((b"acw_sc__v2",), "an Alibaba Cloud challenge"),
+    ((b"errors.aliyun.com",), "an Alibaba Cloud block"),
+    ((b"_waf_", b"AliyunCaptcha"), "an Alibaba Cloud captcha"),
+    ((b"__jsl_clearance",), "a Jiasule challenge"),
+    ((b"wzws-waf-cgi",), "a 360 challenge"),
+    ((b"safedog.cn",), "a Safedog block"),
+)
+"""Every mark of a rule must stand in the page's markup or scripts."""
+
+_TITLES = frozenset(
+    {
+        "just a moment...",
+        "just a moment…",
+        "attention required! | cloudflare",
+        "access denied",
+        "access to this page has been denied",
+        "access to this page has been denied.",
+        "pardon our interruption",
+        "robot check",
+        "bot check",
+        "are you a robot?",
+        "are you human?",
+        "captcha",
+        "security check",
+        "security verification",
+        "human verification",
+        "verify you are human",
+        "ddos-guard",
+        "request rejected",
+        "sucuri website firewall - access denied",
+        "访问验证",
+        "安全验证",
+        "安全检查",
+        "百度安全验证",
+        "滑动验证",
+        "滑动验证页面",
+        "滑块验证",
+        "人机验证",
+        "人机身份验证",
+        "验证码",
+        "验证码拦截",
+        "访问拦截",
+        "访问被拦截",
+        "请求被拦截",
+        "访问被阻断",
+        "访问受限",
+        "访问被拒绝",
+        "网站防火墙",
+    }
+)
+"""Whole titles, in lower case; a thread's title stands beside its site's name."""
+
+_ANY_STATUS_TITLE = re.compile(rb"<title[^>]{0,200}>([^<]{1,200})</title", re.IGNORECASE)
+_FIREWALL_405 = "405"
+"""The title of Alibaba Cloud's firewall, said with status 405."""
+_REFUSALS = (
+    "request unsuccessful. incapsula incident id",
+    "您的请求被阻断",
+    "由于您访问的url有可能对网站造成安全威胁",
+)
+"""What a page says that has nothing else to read."""
+_REFUSAL_BYTES = tuple(part.encode() for part in ("Incapsula incident ID", "请求被阻断", "安全威胁"))
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    title: str
+    text: str
+
+
+def block_page(status: int, headers: Mapping[str, str], body: bytes) -> str | None:
+    """What turned the program away, in words, or None for every other page.
+
+    `headers` by lower-case names; `body` decompressed, its first part is enough. A page of anything but markup
+    is judged by its headers alone.
+    """
+    for name, values, what in _HEADERS:
+        if headers.get(name, "").strip().lower() in values:
+            return what
+    kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+    if len(body) > _MOST_BYTES or kind not in ("", "text/html", "application/xhtml+xml"):
+        return None
+    head = body[:_HEAD_BYTES]
+    marked = [(marks, what) for marks, what in _MARKS if all(mark in head for mark in marks)]
+    titled = _suspect_title(head, status)
+    refusing = any(part in head for part in _REFUSAL_BYTES)
+    if not (marked or titled or refusing):
+        return None
+    reading = _read(body)
+    if len(reading.text) > _MOST_TEXT:
+        return None
+    for marks, what in marked:
+        if not any(mark.decode() in reading.text for mark in marks):
+            return what
+    if titled:
+        return f"a page titled {reading.title!r}"
+    if any(reading.text.lower().startswith(refusal) for refusal in _REFUSALS):
+        return "a firewall's refusal"
+    return None
+
+
+def _suspect_title(head: bytes, status: int) -> bool:
+    found = _ANY_STATUS_TITLE.search(head)
+    if found is None:
+        return False
+    for encoding in ("utf-8", "gb18030"):
+        title = " ".join(found[1].decode(encoding, "replace").split()).lower()
+        if title in _TITLES or (title == _FIREWALL_405 and status == 405):
+            return True
+    return False
+
+
+def _read(body: bytes) -> _Reading:
+    """A page's title and the text that a visitor reads."""
+    tree = LexborHTMLParser(body.decode("utf-8", "replace"))
+    title = tree.css_first("title")
+    named = " ".join(title.text().split())[:100] if title is not None else ""
+    tree.strip_tags(["script", "style", "noscript", "title"])
+    text = tree.root.text(separator=" ") if tree.root is not None else ""
+    return _Reading(named, " ".join(text.split()))
