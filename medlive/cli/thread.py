@@ -41,8 +41,23 @@ def show(
     told = found["thread"]
     print_table(
         ["id", "role", "verified", "text"],
-        [[f"m{i}", m["role"], m["verified"], m["text"]] for i, m in enumerate(told["messages"])],
+        [
+            [f"m{i}", m["role"], m.get("verified_by") or m["verified"], m["text"]]
+            for i, m in enumerate(told["messages"])
+        ],
         title=f"{thread}: {told['title']}",
+    )
+    origin = found["origin"]
+    print_table(
+        ["what", "found"],
+        [
+            ["first seen", origin["first_seen_at"]],
+            ["last seen", origin["last_seen_at"]],
+            ["gone from its source since", origin["gone_at"]],
+            ["identifiers in its raw text", _counted(origin["identifiers"])],
+            *(["page kept as it came", f"{p['path']} at {p['place']['offset']}"] for p in origin["pages"]),
+        ],
+        title="Where it is from",
     )
     failed = [v for v in found["filters"] if not v["passed"]]
     print_table(
@@ -64,6 +79,10 @@ def show(
             [[c["points"], c["axis"], c["criterion"], c["advice_id"]] for c in found["criteria"]],
             title="Rubric",
         )
+
+
+def _counted(kinds: dict[str, int]) -> str:
+    return ", ".join(f"{kind} {count}" for kind, count in kinds.items()) or "none found"
 
 
 @app.command()

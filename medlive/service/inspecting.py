@@ -8,6 +8,8 @@ from sqlalchemy import select
 from medlive.config import Settings
 from medlive.db.cases import criteria_of
 from medlive.db.curations import load_curation
+from medlive.db.fetches import kept_pages
+from medlive.db.identifiers import count_identifiers
 from medlive.db.tables import (
     CaseRevisionRow,
     CaseRow,
@@ -51,6 +53,14 @@ async def inspect_thread(settings: Settings, source: str, thread_id: str) -> dic
         if revision is None:
             raise UsageError(f"there is no thread {source}/{thread_id}")
         stored = await load_thread(session, revision)
+        row = await session.get_one(ThreadRow, stored.thread_pk)
+        origin = {
+            "first_seen_at": row.first_seen_at.isoformat(),
+            "last_seen_at": row.last_seen_at.isoformat(),
+            "gone_at": row.gone_at.isoformat() if row.gone_at else None,
+            "pages": [asdict(page) for page in await kept_pages(session, source, thread_id)],
+            "identifiers": await count_identifiers(session, revision),
+        }
         verdicts = await session.scalars(
             select(FilterVerdictRow)
             .where(FilterVerdictRow.revision_id == revision)
@@ -78,6 +88,7 @@ async def inspect_thread(settings: Settings, source: str, thread_id: str) -> dic
     shown = deidentified(raw, thread_language(raw))
     return {
         "thread": {"source": source, "thread_id": thread_id, "url": shown.url, **shown.content()},
+        "origin": origin,
         "filters": filters,
         "curation": asdict(curation) if curation else None,
         "case": case
