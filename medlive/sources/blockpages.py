@@ -41,7 +41,7 @@ _MARKS: tuple[tuple[tuple[bytes, ...], str], ...] = (
     ((b"wzws-waf-cgi",), "a 360 challenge"),
     ((b"safedog.cn",), "a Safedog block"),
 )
-"""Every mark of a rule must stand in the page's markup or scripts."""
+"""A rule needs all its marks in the page, and not all of them in its text."""
 
 _TITLES = frozenset(
     {
@@ -126,7 +126,7 @@ def block_page(status: int, headers: Mapping[str, str], body: bytes) -> str | No
     if len(reading.text) > _MOST_TEXT:
         return None
     for marks, what in marked:
-        if not any(mark.decode() in reading.text for mark in marks):
+        if not all(mark.decode() in reading.text for mark in marks):
             return what
     if titled:
         return f"a page titled {reading.title!r}"
