@@ -119,6 +119,8 @@ class ScheduleSection(_Section):
     queue: WeeklyTime = WeeklyTime(weekday="tue", hour=3)
     """Filters what is new, queues it with what failed before, and drains the queue when no worker does."""
     freeze: WeeklyTime = WeeklyTime(weekday="sun", hour=18)
+    retention: WeeklyTime = WeeklyTime(weekday="sun", hour=22)
+    """Removes raw pages older than `archive.keep_days`."""
 
 
 class Settings(_Section):

@@ -166,12 +166,15 @@ def prune(
     """
     from medlive.service.database import open_database
     from medlive.service.retention import apply_retention
+    from medlive.service.weekly import prune_by_hand
 
     settings = load_settings().settings
 
     async def run() -> dict[str, int]:
         async with open_database(settings) as database:
-            return dict(await apply_retention(database, settings, dry_run=dry_run))
+            if dry_run:
+                return dict(await apply_retention(database, settings, dry_run=True))
+            return dict(await prune_by_hand(database, settings))
 
     counts = wait_for(run())
     if as_json:

@@ -23,7 +23,8 @@ from medlive.db.tables import (
 
 SCHEDULER = "scheduler"
 """The first word of a step's command in `pipeline_runs`."""
-CURATE = "curate"
+CURATE, PRUNE = "curate", "source prune"
+"""The commands in `pipeline_runs` that do by hand, or by cron, what a step does."""
 SCHEDULER_LOCK = 0x6D65644C
 """ "medL": the advisory lock that the one scheduler of a database holds."""
 
@@ -59,7 +60,7 @@ class History:
 
     harvests: Mapping[str, HarvestHistory]
     latest: Mapping[str, Run]
-    """Command, as in `pipeline_runs` → its latest run; those of the scheduler, and "curate"."""
+    """Command, as in `pipeline_runs` → its latest run; those of the scheduler, and their likes by hand."""
     done: Mapping[str, Run]
     """The same for the latest run that was done."""
     frozen_week: str | None
@@ -93,7 +94,7 @@ async def load_history(session: AsyncSession) -> History:
         )
         for row in await session.scalars(of_source)
     }
-    own = or_(run.command.startswith(f"{SCHEDULER} "), run.command == CURATE)
+    own = or_(run.command.startswith(f"{SCHEDULER} "), run.command.in_([CURATE, PRUNE]))
     of_command = select(run).ext(distinct_on(run.command)).where(own).order_by(run.command, run.id.desc())
     latest = {row.command: _as_run(row) for row in await session.scalars(of_command)}
     done = {

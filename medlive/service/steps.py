@@ -13,7 +13,7 @@ from typing import Any
 
 from medlive.clock import iso_week
 from medlive.config import ScheduleSection, WeeklyTime
-from medlive.db.steps import CURATE, SCHEDULER, History, Run
+from medlive.db.steps import CURATE, PRUNE, SCHEDULER, History, Run
 from medlive.db.tables import RunOutcome
 from medlive.errors import ConfigError
 
@@ -22,7 +22,9 @@ RETRY_AFTER = timedelta(hours=1)
 """How long a step that failed waits, unless a person asks with `--once`."""
 OVERDUE_AFTER = timedelta(hours=24)
 """How long after its time a step that is not done is overdue: a polite harvest may take most of a day."""
-QUEUE, FREEZE = "queue", "freeze"
+QUEUE, FREEZE, RETENTION = "queue", "freeze", "retention"
+BY_HAND = {QUEUE: CURATE, RETENTION: PRUNE}
+"""Step → the command that does the same by hand or by cron."""
 _HARVEST = "harvest:"
 _WEEKDAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 
@@ -44,7 +46,7 @@ class StepState:
     """One step at a moment: what it is due for, and when next."""
 
     name: str
-    """ "harvest:SOURCE", "queue", "freeze" …; the name of its job too."""
+    """ "harvest:SOURCE", "queue", "freeze" or "retention"; the name of its job too."""
     week: str
     """The ISO week that it is to be done for."""
     slot: datetime
@@ -84,6 +86,7 @@ def weekly_times(schedule: ScheduleSection, sources: Mapping[str, Any]) -> dict[
         **{_HARVEST + source: own.get(source, schedule.harvest) for source in sources},
         QUEUE: schedule.queue,
         FREEZE: schedule.freeze,
+        RETENTION: schedule.retention,
     }
 
 
@@ -197,18 +200,6 @@ def _facts(name: str, time: WeeklyTime, slot_week: str, present: str, history: H
         if known is None:
             return _Facts(None, slot_week == present, own, None)
         return _Facts(known.done_week, True, known.latest, known.first_at)
-    if name == QUEUE:
-        by_hand = history.done.get(CURATE)
-        latest = _newest(own, history.latest.get(CURATE))
-        ended = _newest(own_done, by_hand)
-        weeks = [own_done.week] if own_done is not None and own_done.week is not None else []
-        if by_hand is not None:
-            weeks.append(iso_week(latest_slot(by_hand.started_at, time)))
-        reopened = ended is not None and any(
-            h.done_at is not None and h.done_at > ended.started_at and (h.done_week or "") <= slot_week
-            for h in history.harvests.values()
-        )
-        return _Facts(max(weeks, default=None), begun, latest, since, reopened)
     if name == FREEZE:
         if slot_week != present:
             # What nothing was done for since the last snapshot needs none.
@@ -219,7 +210,21 @@ def _facts(name: str, time: WeeklyTime, slot_week: str, present: str, history: H
         # The scheduler's own row ends after the snapshot is frozen, and has the counts.
         is_own = own is not None and (frozen is None or (own.finished_at or own.started_at) >= frozen.started_at)
         return _Facts(history.frozen_week, begun, own if is_own else frozen, since)
-    return _Facts(own_done.week if own_done else None, begun, own, since)
+    by_hand = history.done.get(BY_HAND[name])
+    weeks = [own_done.week] if own_done is not None and own_done.week is not None else []
+    if by_hand is not None:
+        weeks.append(iso_week(latest_slot(by_hand.started_at, time)))
+    ended = _newest(own_done, by_hand)
+    reopened = (
+        name == QUEUE
+        and ended is not None
+        and any(
+            h.done_at is not None and h.done_at > ended.started_at and (h.done_week or "") <= slot_week
+            for h in history.harvests.values()
+        )
+    )
+    latest = _newest(own, history.latest.get(BY_HAND[name]))
+    return _Facts(max(weeks, default=None), begun, latest, since, reopened)
 
 
 def _newest(*runs: Run | None) -> Run | None:

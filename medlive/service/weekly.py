@@ -1,4 +1,4 @@
-"""The work of each weekly step, under a row of its own: harvest a source, queue and drain, freeze."""
+"""The work of each weekly step, under a row of its own: harvest a source, queue and drain, freeze, let go."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from typing import Any
 from medlive.config import Settings, WeeklyTime
 from medlive.db.runs import finish_run, start_run
 from medlive.db.session import Database
-from medlive.db.steps import load_history, queue_state
+from medlive.db.steps import PRUNE, load_history, queue_state
 from medlive.errors import DatabaseUnavailable, MedliveError
 from medlive.service.curating import Curated, curate_queued, queue_failed, queue_untried
 from medlive.service.filtering import filter_pending
@@ -17,7 +17,8 @@ from medlive.service.freezing import freeze
 from medlive.service.harvesting import chosen, fetch_settings, harvest_source
 from medlive.service.jobs import QUEUE as CURATION_QUEUE
 from medlive.service.jobs import STALLED_AFTER_S, open_app
-from medlive.service.steps import FREEZE, QUEUE, StepState, latest_slot, survey, weekly_times
+from medlive.service.retention import apply_retention
+from medlive.service.steps import FREEZE, QUEUE, RETENTION, StepState, latest_slot, survey, weekly_times
 from medlive.service.wiring import build_filters, build_pipeline
 
 FREEZE_PATIENCE = timedelta(hours=6)
@@ -99,6 +100,16 @@ async def take(database: Database, settings: Settings, step: StepState) -> Taken
     return Taken(step.command, step.week, State.FAILED if problem else State.DONE, problem or in_short(counts))
 
 
+async def prune_by_hand(database: Database, settings: Settings) -> Mapping[str, int]:
+    """What the retention step does, under a row of its own, so that cron's doing it counts; its counts."""
+    async with database.begin() as session:
+        run = await start_run(session, PRUNE, {})
+    counts = await apply_retention(database, settings)
+    async with database.begin() as session:
+        await finish_run(session, run, counts, failed=bool(counts["busy"] or counts["damaged"]))
+    return counts
+
+
 def in_short(counts: Mapping[str, Any]) -> str:
     """A run's counts in a line: those that are not zero, or its problem."""
     if problem := counts.get("problem"):
@@ -155,7 +166,14 @@ async def _freeze(database: Database, settings: Settings, week: str) -> tuple[Ma
     return {**counts, **_told(curated)}, _faults(curated)
 
 
-WORK: dict[str, Work] = {QUEUE: _queue, FREEZE: _freeze}
+async def _retention(database: Database, settings: Settings, week: str) -> tuple[Mapping[str, Any], str | None]:
+    counts = await apply_retention(database, settings)
+    if not counts["busy"] and not counts["damaged"]:
+        return counts, None
+    return counts, f"{counts['busy']} communities are being harvested, {counts['damaged']} files are damaged"
+
+
+WORK: dict[str, Work] = {QUEUE: _queue, FREEZE: _freeze, RETENTION: _retention}
 """The steps that are no harvest; each has its time in `weekly_times`."""
 
 

@@ -77,20 +77,20 @@ async def test_jobs_outlive_the_process_and_follow_the_configuration(new_instanc
     async with clock_of(instance, fired) as clock:
         arrange(clock, weekly_times(other, {"sdn": None}), [])
         jobs = {job.id: job for job in clock.get_jobs()}
-        assert set(jobs) == {"harvest:sdn", "queue", "freeze"}
+        assert set(jobs) == {"harvest:sdn", "queue", "freeze", "retention"}
         assert jobs["queue"].next_run_time == long_ago
         freeze = jobs["freeze"].next_run_time
         assert freeze != freeze_before
         assert (freeze.weekday(), freeze.hour, freeze.minute) == (5, 17, 45)
         assert freeze.utcoffset() == timedelta(0)
-        assert [job.misfire_grace_time for job in jobs.values()] == [None] * 3
+        assert [job.misfire_grace_time for job in jobs.values()] == [None] * 4
         clock.resume()
         await until(lambda: fired)
         await asyncio.sleep(0.3)
         # Three weeks were missed: announced once, and the next time lies ahead.
         assert fired == ["queue"]
         assert clock.get_job("queue").next_run_time > datetime.now(UTC)
-    assert instance.one("SELECT count(*) FROM apscheduler_jobs") == 3
+    assert instance.one("SELECT count(*) FROM apscheduler_jobs") == 4
 
 
 async def test_a_step_is_taken_when_its_job_comes_due_and_once(new_instance: NewInstance) -> None:
@@ -124,7 +124,7 @@ async def test_the_next_scheduler_takes_over_from_one_that_was_killed(new_instan
     settings, said, stop = settings_of(instance), list[str](), asyncio.Event()
     first = instance.start("scheduler")
     locked = "SELECT count(*) FROM apscheduler_jobs"
-    await until(lambda: instance.one(locked) == 6)
+    await until(lambda: instance.one(locked) == 7)
     second = asyncio.create_task(
         run_scheduler(settings, stop, said.append, clock=lambda: TUESDAY + timedelta(days=70), wake_s=0.1)
     )
@@ -236,7 +236,7 @@ def test_status_tells_what_is_overdue_and_who_is_quarantined(new_instance: NewIn
     )
     overdue = instance.here("status", "--json", status=1)
     told = overdue.json
-    assert {s["step"] for s in told["steps"] if s["overdue"]} == {"harvest:sdn", "queue", "freeze"}
+    assert {s["step"] for s in told["steps"] if s["overdue"]} == {"harvest:sdn", "queue", "freeze", "retention"}
     assert [s["not_modified_share"] for s in told["sources"]] == [None, 0.75]
     (sdn,) = (s for s in told["steps"] if s["step"] == "harvest:sdn")
     assert (sdn["last"]["outcome"], sdn["last"]["in_short"]) == ("done", "pages 9, conditional 8, not_modified 6")
@@ -250,7 +250,7 @@ def test_status_tells_what_is_overdue_and_who_is_quarantined(new_instance: NewIn
 def test_a_dry_run_lists_every_step_and_does_nothing(new_instance: NewInstance) -> None:
     instance = new_instance(MEDLIVE_SCHEDULE__HARVEST_SOURCES__SDN__MINUTE="15")
     steps = instance.here("scheduler", "--dry-run", "--json").json
-    assert [s["step"] for s in steps[4:]] == ["queue", "freeze"]
+    assert [s["step"] for s in steps[4:]] == ["queue", "freeze", "retention"]
     assert [s["due"][14:16] for s in steps if s["step"] == "harvest:sdn"] == ["15"]
     assert "queue" in instance.here("scheduler", "--dry-run").out
     assert instance.one("SELECT count(*) FROM pipeline_runs") == 0

@@ -55,7 +55,7 @@ def due(moment: datetime, history: History = EMPTY) -> list[tuple[str, str]]:
 
 
 def test_each_source_has_its_own_time_and_the_others_the_common_one() -> None:
-    assert list(TIMES) == ["harvest:a", "harvest:b", "queue", "freeze"]
+    assert list(TIMES) == ["harvest:a", "harvest:b", "queue", "freeze", "retention"]
     assert due(MONDAY + timedelta(hours=2, minutes=59)) == []
     assert due(MONDAY + timedelta(hours=3)) == [("2026.W47", "harvest:a")]
     friday = MONDAY + timedelta(days=4, hours=7, minutes=30)
@@ -152,6 +152,7 @@ def test_weeks_that_were_missed_are_caught_up_once() -> None:
     assert due(back, history) == [
         ("2026.W50", "queue"),
         ("2026.W50", "freeze"),
+        ("2026.W50", "retention"),
         ("2026.W51", "harvest:a"),
         ("2026.W51", "harvest:b"),
     ]
@@ -208,7 +209,7 @@ def test_a_harvest_that_ends_after_the_queueing_is_queued_too() -> None:
         frozen_week="2026.W47",
         harvests={"a": harvested(MONDAY + WEEK + timedelta(hours=3))},
     )
-    assert due(MONDAY + WEEK + timedelta(hours=4), ahead) == []
+    assert due(MONDAY + WEEK + timedelta(hours=4), ahead) == [("2026.W47", "retention")]
     assert ("2026.W48", "queue") in due(tuesday + WEEK, ahead)
 
 
@@ -219,6 +220,8 @@ def test_what_a_person_or_cron_did_counts() -> None:
     assert states(tuesday + timedelta(hours=1), history)["queue"].standing is Standing.DONE
     early = run(None, tuesday - timedelta(minutes=10))
     assert states(tuesday, replace(EMPTY, done={"curate": early}))["queue"].standing is Standing.DUE
+    pruned = replace(EMPTY, done={"source prune": run(None, MONDAY + timedelta(days=6, hours=22))})
+    assert states(MONDAY + timedelta(days=6, hours=23), pruned)["retention"].standing is Standing.DONE
     frozen = replace(EMPTY, frozen_week="2026.W47", frozen_at=tuesday)
     assert states(MONDAY + timedelta(days=6, hours=20), frozen)["freeze"].standing is Standing.DONE
 
@@ -231,11 +234,12 @@ def test_overdue_is_a_day_after_the_first_time_that_was_missed_and_only_where_so
         (1.9, set()),
         (2.1, {"queue"}),
         (6.9, {"queue"}),
-        (7.9, {"queue", "freeze"}),
-        (8.1, {"queue", "freeze", "harvest:a"}),
+        (7.7, {"queue", "freeze"}),
+        (7.9, {"queue", "freeze", "retention"}),
+        (8.1, {"queue", "freeze", "retention", "harvest:a"}),
         # A second missed time begins no new day of grace.
-        (14.01, {"queue", "freeze", "harvest:a"}),
-        (40, {"queue", "freeze", "harvest:a"}),
+        (14.01, {"queue", "freeze", "retention", "harvest:a"}),
+        (40, {"queue", "freeze", "retention", "harvest:a"}),
     ]:
         found = states(start + timedelta(days=days), history)
         assert {name for name, state in found.items() if state.overdue} == expected, days
