@@ -291,6 +291,19 @@ async def test_two_processes_accept_one_of_each_pair_and_a_kill_loses_nothing(
     assert jobs == sum(of is None for of in expected.values())
 
 
+async def test_a_run_waits_for_the_batch_of_another(database: Database, database_url: str) -> None:
+    await saved(database, mixture(10))
+    async with database.begin() as session:
+        await bands.take_turn(session)
+        waiting = asyncio.create_task(judged(database))
+        while not rows(database_url, "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"):
+            assert not waiting.done()
+            await asyncio.sleep(0.01)
+        assert answers(database_url) == {}
+    await waiting
+    assert answers(database_url) == by_brute_force(mixture(10))
+
+
 # --- bands that were not there, and bands of thousands ---------------------------------------------------
 
 
@@ -322,7 +335,7 @@ async def test_what_was_accepted_before_gets_its_bands(
 
 
 def _many(url: str, count: int, shared: Sequence[int]) -> None:
-    """`count` more accepted threads, each with these bands and some of its own."""
+    """`count` more accepted threads with these bands; the planner is not told of their results."""
     message = json.dumps(
         [
             {
@@ -363,13 +376,13 @@ def _many(url: str, count: int, shared: Sequence[int]) -> None:
         "unnest(%s::bigint[]) AS key ON CONFLICT DO NOTHING",
         list(shared),
     )
-    rows(url, "ANALYZE")
+    rows(url, "ANALYZE bands")
 
 
-def _read(plan: dict[str, Any]) -> int:
+def _rows(plan: dict[str, Any]) -> int:
     """Rows of the table of bands that a plan read."""
     mine = plan["Actual Rows"] * plan["Actual Loops"] if plan.get("Relation Name") == "bands" else 0
-    return round(mine) + sum(map(_read, plan.get("Plans", [])))
+    return round(mine) + sum(map(_rows, plan.get("Plans", [])))
 
 
 async def test_a_band_of_thousands_costs_no_more_and_hides_nothing(database: Database, database_url: str) -> None:
@@ -384,24 +397,27 @@ async def test_a_band_of_thousands_costs_no_more_and_hides_nothing(database: Dat
     assert len(common) > 4
     # Boilerplate in all but two of the bands that the two have in common, and in every band of the other.
     shared = [*common[2:], *set(asked.bands) - set(held.bands), *sketch(written(exact)).bands[1:]]
-    read = []
+    read, pages = [], []
     for count in (300, 1_200):
         _many(database_url, count, shared)
         async with database.begin() as session:
             found = await bands.find_candidates(session, chain().digest, [asked.bands])
             assert 1 in {f.thread_pk for f in found}
             assert len(found) <= bands.CANDIDATES
-            read.append(await _rows_read(session, asked.bands))
+            rows_read, pages_read = await _work(session, asked.bands)
+            read.append(rows_read)
+            pages.append(pages_read)
     assert 0 < read[1] <= bands.NEWEST * len(asked.bands)
     assert read[1] == read[0]
+    assert pages[1] < 1.5 * pages[0]
     await saved(database, [consultation(2, written(near)), replace(consultation(3, written(exact)), source="b")])
     await judged(database)
     found_now = answers(database_url)
     assert (found_now["t002"], found_now["t003"]) == ("t000", "t001")
 
 
-async def _rows_read(session: AsyncSession, keys: Sequence[int]) -> int:
-    """Rows of the table of bands that the look-up's own statement reads for these keys."""
+async def _work(session: AsyncSession, keys: Sequence[int]) -> tuple[int, int]:
+    """(rows of bands, pages of all tables) that the look-up's own statement reads for these keys."""
     values = {
         "places": [0] * len(keys),
         "keys": list(keys),
@@ -409,9 +425,10 @@ async def _rows_read(session: AsyncSession, keys: Sequence[int]) -> int:
         "newest": bands.NEWEST,
         "candidates": bands.CANDIDATES,
     }
-    explain = text("EXPLAIN (ANALYZE, FORMAT JSON) " + bands._CANDIDATES.text)
+    explain = text("EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) " + bands._CANDIDATES.text)
     [plan] = await session.scalar(explain, values)
-    return _read(plan["Plan"])
+    top = plan["Plan"]
+    return _rows(top), top["Shared Hit Blocks"] + top["Shared Read Blocks"]
 
 
 async def test_a_look_up_in_a_great_table_reads_only_what_meets(database: Database, database_url: str) -> None:
@@ -424,4 +441,4 @@ async def test_a_look_up_in_a_great_table_reads_only_what_meets(database: Databa
     rows(database_url, "ANALYZE")
     keys = sketch(written(question(random.Random(6)))).bands
     async with database.begin() as session:
-        assert await _rows_read(session, keys) == len(keys)
+        assert (await _work(session, keys))[0] == len(keys)
