@@ -10,7 +10,7 @@ from typing import Any, Final
 
 _MARKS: Final = ".'/-@#:+~"
 """Marks that stand inside words that are looked for; every other mark counts as a space."""
-_SPACED: Final = str.maketrans({c: " " for c in '\n\t\r,;!?()[]{}<>"_*=&|`^$%\\'})
+_SPACED: Final = str.maketrans(dict.fromkeys('\n\t\r,;!?()[]{}<>"_*=&|`^$%\\', " "))
 _SHORT: Final = 5
 _LATIN_RUN: Final = re.compile(r"[!-~][ -~\n\t\r]*")
 _RULES: Final[dict[str, dict[str, int]]] = {}

@@ -23,44 +23,55 @@ _SMALL_NAMES: Final = (GIVEN_EN | SURNAMES_EN) - SURNAME_WORDS_EN
 _CAP: Final = "[A-ZÀ-ÖØ-Þ]"
 _LOW: Final = "[a-zß-öø-ÿāăąćčďđēėęěğīıłńňőřśşšţťūůűźżž]"
 _WORD: Final = re.compile(
-    rf"(?:(?:O'|Mc|Mac|De|Van|Von|Al-|El-)?{_CAP}{_LOW}+(?:['-]{_CAP}?{_LOW}+)*|[A-Z]{{2,}}(?![A-Za-z])|[A-Z](?:\.|(?=\s))(?![A-Za-z]))"
+    rf"(?:(?:O'|Mc|Mac|De|Van|Von|Al-|El-)?{_CAP}{_LOW}+(?:['-]{_CAP}?{_LOW}+)*|[A-Z]{{2,}}(?![A-Za-z])"
+    r"|[A-Z](?:\.|(?=\s))(?![A-Za-z]))"
 )
 _SMALL_WORD: Final = re.compile(rf"{_LOW}+(?:['-]{_LOW}+)?")
 _GAP: Final = re.compile(r"[ \t]{1,2}")
 _POSSESSIVE: Final = re.compile(r"'s?$")
-_AFTER_NAME: Final = frozenset(
-    "disease syndrome sign test score criteria scale virus lymphoma palsy phenomenon thyroiditis tumor tumour hernia fracture "
-    "contracture method procedure maneuver manoeuvre cell cells line classification index ring node nodes reflex bottle bottles insole insoles brace sandal sandals clinic stress pepper".split()
+_AFTER_NAME_TEXT: Final = (
+    "disease syndrome sign test score criteria scale virus lymphoma palsy phenomenon thyroiditis tumor "
+    "tumour hernia fracture "
+    "contracture method procedure maneuver manoeuvre cell cells line classification index ring node nodes "
+    "reflex bottle bottles insole insoles brace sandal sandals clinic stress pepper"
 )
+_AFTER_NAME: Final = frozenset(_AFTER_NAME_TEXT.split())
 
 _TITLE: Final = re.compile(
-    r"(?:(?<![a-z])|(?<=[a-z])(?=D))(?:dr|drs|doctor|prof|professor|mr|mrs|ms|miss|nurse|np|sister|pastor|rev|sir|madam|md|pa)(?![a-z'])"
+    r"(?:(?<![a-z])|(?<=[a-z])(?=D))(?:dr|drs|doctor|prof|professor|mr|mrs|ms|miss|nurse|np|sister|pastor"
+    r"|rev|sir|madam|md|pa)(?![a-z'])"
     r"(?:\.?[ \t]{0,2}|\. ?)(?:\((?:mrs?|ms|miss)\.?\) ?)?"
 )
 _TITLE_AT: Final = anchor("title", (
-    "dr", "drs", "doctor", "prof", "professor", "mr", "mrs", "ms", "miss", "nurse", "np", "sister", "pastor", "rev", "sir", "madam", "md", "pa",
+    "dr", "drs", "doctor", "prof", "professor", "mr", "mrs", "ms", "miss", "nurse", "np", "sister",
+    "pastor", "rev", "sir", "madam", "md", "pa",
 ))  # fmt: skip
 _GLUED_AT: Final = anchor("glued title", ("dr",), anywhere=True)
 _GLUED_TITLE: Final = re.compile(r"(?<=[a-z])(?:Dr|DR)\b\.?[ ]{0,2}")
 _SURE_TITLES: Final = ("dr", "drs", "prof", "professor", "mr", "mrs", "miss", "doctor")
 _MY_NAME_AT: Final = anchor("my name", ["name", *(
     word + mark
-    for word in ("patient", "pt", "signed", "author", "sender", "contact", "attn", "attention", "spouse", "mother", "father", "guardian", "requested by", "reported by",
-                 "ref by", "referred by", "referring physician", "referring doctor", "ref doctor", "physician", "doctor", "consultant", "surgeon", "username")
+    for word in ("patient", "pt", "signed", "author", "sender", "contact", "attn", "attention", "spouse",
+    "mother", "father", "guardian", "requested by", "reported by",
+                 "ref by", "referred by", "referring physician", "referring doctor", "ref doctor",
+                 "physician", "doctor", "consultant", "surgeon", "username")
     for mark in (":", " :", "：")
 )], anywhere=True)  # fmt: skip
 _MY_NAME: Final = re.compile(
     r"(?:names?(?: of [a-z ]{3,20}?)?(?:(?:'s| is|s| was| are)(?: also)?[\s:]{1,3}"
     r"|\s?(?:[:：=]|-\s)\s?)(?:mr |mrs |ms |dr )?"
-    r"|(?:patient|pt|signed|author|sender|contact|attn|attention|spouse|mother|father|guardian|requested by|reported by|ref(?:erring)? (?:by|doctor|physician)"
+    r"|(?:patient|pt|signed|author|sender|contact|attn|attention|spouse|mother|father|guardian|requested "
+    r"by|reported by|ref(?:erring)? (?:by|doctor|physician)"
     r"|referred by|physician|doctor|consultant|surgeon|username)\s?[:：]\s?)"
 )
 _I_AM: Final = re.compile(
-    r"(?<![a-z'])(?:i am|i'm|im|this is|it's|myself|call me|named|called|i go by|known as|it is|we are|wife of|husband of|mother of|father of|son of|daughter of|contact|spoke (?:to|with)"
+    r"(?<![a-z'])(?:i am|i'm|im|this is|it's|myself|call me|named|called|i go by|known as|it is|we are"
+    r"|wife of|husband of|mother of|father of|son of|daughter of|contact|spoke (?:to|with)"
     r"|ask for|see|saw|with|by|under|operated by|treated by|from)\s"
 )
 _I_AM_AT: Final = anchor("i am", (
-    "i am", "i'm", "im", "this is", "it's", "myself", "call me", "named", "called", "i go by", "known as", "it is", "we are", "wife of", "husband of",
+    "i am", "i'm", "im", "this is", "it's", "myself", "call me", "named", "called", "i go by", "known as",
+    "it is", "we are", "wife of", "husband of",
     "mother of", "father of", "son of", "daughter of", "spoke to", "spoke with", "ask for",
 ))  # fmt: skip
 _INTRODUCING: Final = frozenset(
@@ -68,27 +79,38 @@ _INTRODUCING: Final = frozenset(
 )
 _NAMING: Final = frozenset(("named", "called", "call me", "i go by", "myself"))
 _AFTER_I_AM: Final = re.compile(
-    r",?\s(?:from|aged?|\d|a \d|and i|here|\(|mother|father|wife|husband|son of|daughter of|writing|living|working|an? [a-z-]+ (?:by|from))"
+    r",?\s(?:from|aged?|\d|a \d|and i|here|\(|mother|father|wife|husband|son of|daughter of|writing|living"
+    r"|working|an? [a-z-]+ (?:by|from))"
     r"|,\s?\d|,? (?:i am|i'm|im)|,? my (?:age|son|daughter|wife|husband)|\s?\(?\d|[.,!]?\s?(?:male|female|m/|f/)",
 )
 _WHOSE: Final = re.compile(r"(?<![a-z])(?P<who>[a-zé]+)(?:'s name is|,? (?:named?|called)(?: is)?)?[,:]?\s")
 _BEFORE_RELATIVE: Final = re.compile(r"(?<![a-z])(?:my|our|his|her|their|your)\s(?:[a-z-]{3,12} )?$")
-_RELATIVES: Final = frozenset(
-    "wife husband son daughter brother sister mother father mom mum dad mama papa grandmother grandfather grandma grandpa granny nana friend "
-    "boyfriend girlfriend partner nephew niece cousin aunt auntie uncle baby toddler fiance fiancé fiancee fiancée twin twins kid child boy girl "
-    "stepson stepdaughter stepfather stepmother roommate neighbor neighbour colleague coworker boss bf gf hubby sis bro grandson granddaughter "
-    "surgeon oncologist cardiologist neurologist gp pcp therapist psychiatrist psychologist gynecologist gynaecologist obgyn pediatrician paediatrician midwife "
-    "physio physiotherapist dentist counselor counsellor nurse dermatologist urologist endocrinologist rheumatologist consultant caseworker "
-    "teacher coach landlord manager carer caregiver dietitian nutritionist chiropractor anesthesiologist orthopedist ortho pulmonologist".split()
+_RELATIVES_TEXT: Final = (
+    "wife husband son daughter brother sister mother father mom mum dad mama papa grandmother grandfather "
+    "grandma grandpa granny nana friend "
+    "boyfriend girlfriend partner nephew niece cousin aunt auntie uncle baby toddler fiance fiancé fiancee "
+    "fiancée twin twins kid child boy girl "
+    "stepson stepdaughter stepfather stepmother roommate neighbor neighbour colleague coworker boss bf gf "
+    "hubby sis bro grandson granddaughter "
+    "surgeon oncologist cardiologist neurologist gp pcp therapist psychiatrist psychologist gynecologist "
+    "gynaecologist obgyn pediatrician paediatrician midwife "
+    "physio physiotherapist dentist counselor counsellor nurse dermatologist urologist endocrinologist "
+    "rheumatologist consultant caseworker "
+    "teacher coach landlord manager carer caregiver dietitian nutritionist chiropractor anesthesiologist "
+    "orthopedist ortho pulmonologist"
 )
+_RELATIVES: Final = frozenset(_RELATIVES_TEXT.split())
 _RELATIVE_AT: Final = anchor("relative", _RELATIVES)
 _SIGN_OFF_AT: Final = anchor("sign off", (
-    "regards", "sincerely", "thanks", "thank you", "thankyou", "thanx", "thx", "yours", "cheers", "wishes", "best", "love", "xx", "xo", "respectfully",
-    "warmly", "truly", "faithfully", "gratefully", "signed", "ty", "tia", "hugs", "blessings", "in advance", "so much", "again", "very much", "a lot",
+    "regards", "sincerely", "thanks", "thank you", "thankyou", "thanx", "thx", "yours", "cheers", "wishes",
+    "best", "love", "xx", "xo", "respectfully",
+    "warmly", "truly", "faithfully", "gratefully", "signed", "ty", "tia", "hugs", "blessings",
+    "in advance", "so much", "again", "very much", "a lot",
     "help", "reply", "anyone", "appreciated", "your time",
 ))  # fmt: skip
 _SIGN_OFF: Final = re.compile(
-    r"(?<![a-z])(?:regards|sincerely|thanks|thank you|thankyou|thanx|thx|yours|cheers|wishes|best|love|xx+|xo+|respectfully|warmly|truly|faithfully|gratefully|signed|ty|tia|hugs|blessings"
+    r"(?<![a-z])(?:regards|sincerely|thanks|thank you|thankyou|thanx|thx|yours|cheers|wishes|best|love|xx+"
+    r"|xo+|respectfully|warmly|truly|faithfully|gratefully|signed|ty|tia|hugs|blessings"
     r"|in advance|so much|again|very much|a lot|help|reply|anyone|appreciated|sincerely yours|your time)"
     r"[ ]?[,!.:;~ )(\r\n-]{1,6}[\s—–~-]{0,6}(?=[a-z])"
 )
@@ -96,23 +118,29 @@ _DASHED_AT: Final = anchor("dashed", ("\n-", "\n -", " -", "–", "—", "~"))
 _DASHED: Final = re.compile(r"(?:\n|[.!?]\s{1,3})\s*[-–—~]{1,2}\s?(?=[a-z])")
 _TITLED: Final = re.compile(r"(?:dr|prof|mr|mrs|ms|miss)\.? ?")
 _END: Final = re.compile(
-    r"[ \t]*(?:\([^)\n]{1,20}\))?[ \t]*[.!,)]{0,2}(?:\s?[xX]{1,3})?\s*(?:\n|$|[\U0001f300-\U0001faff\u2600-\u27bf❤]|(?=\[))"
+    r"[ \t]*(?:\([^)\n]{1,20}\))?[ \t]*[.!,)]{0,2}(?:\s?[xX]{1,3})?\s*(?:\n|$"
+    r"|[\U0001f300-\U0001faff\u2600-\u27bf❤]|(?=\[))"
 )
 _SMALL_SIGNERS: Final = ("regards", "sincerely", "signed", "love", "wishes", "yours", "cheers")
 _GREETING_AT: Final = anchor("greeting", (
-    "hi", "hello", "dear", "hey", "hiya", "thanks", "thank you", "good morning", "good evening", "good afternoon", "good day", "greetings", "bless you", "cheers", "@",
+    "hi", "hello", "dear", "hey", "hiya", "thanks", "thank you", "good morning", "good evening",
+    "good afternoon", "good day", "greetings", "bless you", "cheers", "@",
 ))  # fmt: skip
 _GREETING: Final = re.compile(
-    r"(?<![a-z])(?:hi|hello|dear|hey|hiya|thanks|thank you|good (?:morning|evening|afternoon|day)|greetings|bless you|cheers|@)[ ,]{1,2}(?:again |there )?(?=[a-z])"
+    r"(?<![a-z])(?:hi|hello|dear|hey|hiya|thanks|thank you|good (?:morning|evening|afternoon|day)"
+    r"|greetings|bless you|cheers|@)[ ,]{1,2}(?:again |there )?(?=[a-z])"
 )
 _AFTER_GREETING: Final = re.compile(r"\s?(?:[,!.:;\n]|$| and | for | i | - )")
 _HERE: Final = re.compile(r"(?:^|[\n.!,] ?|\b(?:hi|hello|hey),? )(?P<who>[a-z]+) here\b")
 
 _FACILITY: Final = re.compile(
-    r"(?<![a-z])(?:hospitals?|medical (?:center|centre|college)|clinics?|infirmary|nursing home|health system|healthcare|surgery center|family practice|medical group|hospice|urgent care|health center|health centre)(?![a-z])"
+    r"(?<![a-z])(?:hospitals?|medical (?:center|centre|college)|clinics?|infirmary|nursing home|health "
+    r"system|healthcare|surgery center|family practice|medical group|hospice|urgent care|health center"
+    r"|health centre)(?![a-z])"
 )
 _FACILITY_AT: Final = anchor("facility", (
-    "hospital", "medical center", "medical centre", "medical college", "medical group", "clinic", "infirmary", "nursing home", "health system", "healthcare",
+    "hospital", "medical center", "medical centre", "medical college", "medical group", "clinic",
+    "infirmary", "nursing home", "health system", "healthcare",
     "surgery center", "family practice", "hospice", "urgent care", "health center", "health centre",
 ))  # fmt: skip
 _BEFORE_FACILITY: Final = re.compile(r"(?:(?:St\.? |Saint )?(?:[A-Z][A-Za-z'.]*|of|and|the|&|for)[ ]){1,6}$")
@@ -124,22 +152,30 @@ _GENERIC_WORDS: Final = (
     "state city county teaching military veterans va maternity mayo cleveland free nearest near nearby any "
     "another other some which is was he she they go went visit gp johns hopkins regional memorial national royal "
     "healthcare system practice group surgery hospice e rehab rehabilitation diabetes foot wound vein "
-    "allergy asthma anticoagulation inr after before when their your her his dr doctor hospitalist er ed ent obgyn fever covid post "
-    "long warfarin coumadin methadone suboxone travel breast hernia headache migraine spine ortho orthopedic orthopaedic fracture outpatient "
-    "inpatient primary mobile virtual online lifestyle weight loss hair ivf planned parenthood adult pediatric paediatric world "
-    "minute cvs walgreens high tertiary trauma level i'm we you but so then thyroid stroke cardiac renal kidney liver hiv tb vascular specialist"
+    "allergy asthma anticoagulation inr after before when their your her his dr doctor hospitalist er ed "
+    "ent obgyn fever covid post "
+    "long warfarin coumadin methadone suboxone travel breast hernia headache migraine spine ortho "
+    "orthopedic orthopaedic fracture outpatient "
+    "inpatient primary mobile virtual online lifestyle weight loss hair ivf planned parenthood adult "
+    "pediatric paediatric world "
+    "minute cvs walgreens high tertiary trauma level i'm we you but so then thyroid stroke cardiac renal "
+    "kidney liver hiv tb vascular specialist"
 )
 _GENERIC_FACILITY: Final = frozenset(_GENERIC_WORDS.split())
 _SOURCE_BEFORE: Final = re.compile(
-    r"(?:according to|says?|website|article|study|guidelines?|reviewed?|published|protocol|diet)[ ,]*(?:the |from |by |at |of )*$"
+    r"(?:according to|says?|website|article|study|guidelines?|reviewed?|published|protocol|diet)[ "
+    r",]*(?:the |from |by |at |of )*$"
 )
 _STATES: Final = (
     "A[LKZR]|C[AOT]|DE|FL|GA|HI|I[DLNA]|K[SY]|LA|M[EDAINSOT]|N[EVHJMYCD]|O[HKR]|PA|RI|S[CD]|T[NX]|UT|V[TA]|W[AVIY]"
 )
 _STATE_NAMES: Final = (
-    "Alabama|Alaska|Arizona|Arkansas|California|Colorado|Connecticut|Delaware|Florida|Georgia|Hawaii|Idaho|Illinois|Indiana|Iowa|Kansas"
-    "|Kentucky|Louisiana|Maine|Maryland|Massachusetts|Michigan|Minnesota|Mississippi|Missouri|Montana|Nebraska|Nevada|New Hampshire"
-    "|New Jersey|New Mexico|North Carolina|North Dakota|Ohio|Oklahoma|Oregon|Pennsylvania|Rhode Island|South Carolina|South Dakota"
+    "Alabama|Alaska|Arizona|Arkansas|California|Colorado|Connecticut|Delaware|Florida|Georgia|Hawaii|Idaho"
+    "|Illinois|Indiana|Iowa|Kansas"
+    "|Kentucky|Louisiana|Maine|Maryland|Massachusetts|Michigan|Minnesota|Mississippi|Missouri|Montana"
+    "|Nebraska|Nevada|New Hampshire"
+    "|New Jersey|New Mexico|North Carolina|North Dakota|Ohio|Oklahoma|Oregon|Pennsylvania|Rhode Island"
+    "|South Carolina|South Dakota"
     "|Tennessee|Texas|Utah|Vermont|Virginia|Washington|West Virginia|Wisconsin|Wyoming"
 )
 _STATE_AFTER: Final = re.compile(
@@ -152,7 +188,9 @@ for _city in CITIES_EN.replace("\\", "").split("|"):
     _CITY_WORDS.setdefault(_city.split()[0].rstrip("."), []).append(_city)
 _CAPITAL: Final = re.compile(r"[A-Z](?<![A-Za-z][A-Z])[a-z]+")
 _NOT_CITY_AFTER: Final = re.compile(
-    r"[- ](?:virus|criteria|classification|score|scale|syndrome|consensus|protocol|coma|agreement|brace|cohort|rules?|heart|study|marathon|university|outcome|depression|prognostic|index|equation|blues|clinic)"
+    r"[- ](?:virus|criteria|classification|score|scale|syndrome|consensus|protocol|coma|agreement|brace"
+    r"|cohort|rules?|heart|study|marathon|university|outcome|depression|prognostic|index|equation|blues"
+    r"|clinic)"
 )
 _SMALL_CITIES: Final = frozenset(c.replace("\\", "").lower() for c in CITIES_EN.split("|")) - {
     "surat",
@@ -173,29 +211,41 @@ _SMALL_CITY_AT: Final = anchor("small city", _SMALL_CITIES)
 _SMALL_CITY: Final = re.compile(rf"(?:{'|'.join(sorted(_SMALL_CITIES, key=len, reverse=True))})(?![a-z])")
 
 _SUFFIX: Final = (
-    "street|st|road|rd|avenue|ave|av|lane|ln|drive|dr|boulevard|blvd|court|ct|way|place|pl|terrace|ter|circle|cir|highway|hwy|parkway|pkwy"
-    "|square|sq|trail|trl|crescent|cres|close|gardens|grove|row|loop|nagar|colony|marg|layout|sector|alley|turnpike|pike|route|path|mews|heights"
+    "street|st|road|rd|avenue|ave|av|lane|ln|drive|dr|boulevard|blvd|court|ct|way|place|pl|terrace|ter"
+    "|circle|cir|highway|hwy|parkway|pkwy"
+    "|square|sq|trail|trl|crescent|cres|close|gardens|grove|row|loop|nagar|colony|marg|layout|sector|alley"
+    "|turnpike|pike|route|path|mews|heights"
 )
-_SURE_SUFFIX: Final = frozenset(
-    "street road rd avenue ave lane ln boulevard blvd highway hwy parkway pkwy crescent nagar colony marg terrace".split()
+_SURE_SUFFIX_TEXT: Final = (
+    "street road rd avenue ave lane ln boulevard blvd highway hwy parkway pkwy crescent nagar colony marg terrace"
 )
+_SURE_SUFFIX: Final = frozenset(_SURE_SUFFIX_TEXT.split())
 _STREET: Final = re.compile(
-    r"(?<![\d.,/a-z-])(?P<no>\d{1,5}[a-d]?(?:[/-]\d{1,4})?),? (?P<name>(?:(?:n|s|e|w|ne|nw|se|sw|north|south|east|west)\.? )?(?:(?:[a-z]+(?:'s)?|\d{1,3}(?:st|nd|rd|th)|st\.)[ ]){1,3}?)"
-    rf"(?P<suffix>{_SUFFIX})(?![a-z])\.?(?: (?:n|s|e|w|ne|nw|se|sw|north|south|east|west)(?![a-z]))?(?: ?#? ?\d{{1,3}}(?= ?,))?"
+    r"(?<![\d.,/a-z-])(?P<no>\d{1,5}[a-d]?(?:[/-]\d{1,4})?),? (?P<name>(?:(?:n|s|e|w|ne|nw|se|sw|north"
+    r"|south|east|west)\.? )?(?:(?:[a-z]+(?:'s)?|\d{1,3}(?:st|nd|rd|th)|st\.)[ ]){1,3}?)"
+    rf"(?P<suffix>{_SUFFIX})(?![a-z])\.?(?: (?:n|s|e|w|ne|nw|se|sw|north|south|east|west)(?![a-z]))?(?: "
+    r"?#? ?\d{1,3}(?= ?,))?"
 )
 _DIGIT: Final = re.compile("[0-9]")
 _SUFFIX_AT: Final = anchor("street", _SUFFIX.split("|"))
-_NOT_STREET: Final = frozenset(
-    "mg ml mcg g kg lb lbs cm mm days day weeks week months month years year yr yrs hours hour hrs minutes minute times time x per a the of in "
-    "my to and or is was percent units unit tablets tablet pills pill stage grade type phase doses dose iu beats bpm am pm old people patients "
-    "other different more times on at for with every each inches inch feet miles steps ct mri scans scan cases children kids stents grams drops puffs "
-    "it that this we i they be but no not so points grams meals cups glasses out from ago".split()
+_NOT_STREET_TEXT: Final = (
+    "mg ml mcg g kg lb lbs cm mm days day weeks week months month years year yr yrs hours hour hrs minutes "
+    "minute times time x per a the of in "
+    "my to and or is was percent units unit tablets tablet pills pill stage grade type phase doses dose iu "
+    "beats bpm am pm old people patients "
+    "other different more times on at for with every each inches inch feet miles steps ct mri scans scan "
+    "cases children kids stents grams drops puffs "
+    "it that this we i they be but no not so points grams meals cups glasses out from ago"
 )
+_NOT_STREET: Final = frozenset(_NOT_STREET_TEXT.split())
 _UNIT: Final = re.compile(
-    r"(?<![a-z])(?:apt|apartment|unit|suite|ste|flat|room|rm|floor|house|plot|door|h\.?|building|bldg|lot|block|p\.?\s?o\.? ?box|box)\.? ?(?:no\.? ?|number |#)? ?(?P<id>[a-z]?-?\d{1,5}[a-z]?(?:[/-]\d{1,4})?|[a-h]\d{0,3})(?![a-z0-9.%])"
+    r"(?<![a-z])(?:apt|apartment|unit|suite|ste|flat|room|rm|floor|house|plot|door|h\.?|building|bldg|lot"
+    r"|block|p\.?\s?o\.? ?box|box)\.? ?(?:no\.? ?|number |#)? "
+    r"?(?P<id>[a-z]?-?\d{1,5}[a-z]?(?:[/-]\d{1,4})?|[a-h]\d{0,3})(?![a-z0-9.%])"
 )
 _UNIT_AT: Final = anchor("unit", (
-    "apt", "apartment", "unit", "suite", "ste", "flat", "room", "rm", "floor", "house", "plot", "door", "h.", "h no", "building", "bldg", "lot", "block",
+    "apt", "apartment", "unit", "suite", "ste", "flat", "room", "rm", "floor", "house", "plot", "door",
+    "h.", "h no", "building", "bldg", "lot", "block",
     "po box", "p.o", "p o ", "box",
 ))  # fmt: skip
 _POSTCODE_END: Final = re.compile(r" [0-9](?:[0-9]{4}|[A-Z]{2}|[A-Z][0-9])")
@@ -205,10 +255,13 @@ _SURE_UNIT: Final = re.compile(
 )
 _POSTCODE: Final = re.compile(
     rf"(?:(?<![A-Za-z])(?:{_STATES}|{_STATE_NAMES}),?\s\d{{5}}(?:-\d{{4}})?(?![\d-]))"
-    r"|(?<![A-Za-z0-9])(?:[A-PR-UWYZ][A-HK-Y]?\d[A-HJKMNPRV-Y\d]? \d[ABD-HJLNP-UW-Z]{2}|[ABCEGHJ-NPRSTVXY]\d[ABCEGHJ-NPRSTV-Z] \d[ABCEGHJ-NPRSTV-Z]\d)(?![A-Za-z0-9])"
+    r"|(?<![A-Za-z0-9])(?:[A-PR-UWYZ][A-HK-Y]?\d[A-HJKMNPRV-Y\d]? \d[ABD-HJLNP-UW-Z]{2}"
+    r"|[ABCEGHJ-NPRSTVXY]\d[ABCEGHJ-NPRSTV-Z] \d[ABCEGHJ-NPRSTV-Z]\d)(?![A-Za-z0-9])"
 )
 _POSTCODE_LABEL: Final = re.compile(
-    r"(?<![a-z])(?:zip ?code|zip|postal ?code|post ?code|pin ?code|pincode|pin)(?: is| no\.?)?[\s:-]{1,3}(?P<code>\d{5}(?:-\d{4})?|\d{3} ?\d{3}|[a-z]{1,2}\d[a-z\d]? ?\d[a-z]{2})(?![a-z0-9])"
+    r"(?<![a-z])(?:zip ?code|zip|postal ?code|post ?code|pin ?code|pincode|pin)(?: is| "
+    r"no\.?)?[\s:-]{1,3}(?P<code>\d{5}(?:-\d{4})?|\d{3} ?\d{3}|[a-z]{1,2}\d[a-z\d]? "
+    r"?\d[a-z]{2})(?![a-z0-9])"
 )
 
 
@@ -333,9 +386,9 @@ def _introductions(view: View) -> Candidates:
             )
             if phrase in _NAMING and phrase != "called":
                 known = known or (text[at + 1 : at + 2].islower() and text[end : end + 2] not in ("'s",))
-            if known and (phrase in _INTRODUCING or phrase in _NAMING or len(words) > 1 or words[0] in GIVEN_EN):
-                yield IdentifierKind.NAME, at, end
-            elif phrase in _INTRODUCING and text[at + 1 : at + 2].islower() and _AFTER_I_AM.match(lower, end):
+            if (
+                known and (phrase in _INTRODUCING or phrase in _NAMING or len(words) > 1 or words[0] in GIVEN_EN)
+            ) or (phrase in _INTRODUCING and text[at + 1 : at + 2].islower() and _AFTER_I_AM.match(lower, end)):
                 yield IdentifierKind.NAME, at, end
         elif phrase in _INTRODUCING or phrase in _NAMING:
             yield IdentifierKind.NAME, at, _read_name(view, at, known=True)
@@ -357,7 +410,8 @@ def _introductions(view: View) -> Candidates:
 
 
 _AFTER_RELATIVE: Final = re.compile(
-    r"[\s,]{1,2}(?:is|was|has|had|who|and|\d|aged?|will|got|started|takes|says|needs|just|also|does|did|can|keeps|\()|[.!?]|'s\b|$|,"
+    r"[\s,]{1,2}(?:is|was|has|had|who|and|\d|aged?|will|got|started|takes|says|needs|just|also|does|did"
+    r"|can|keeps|\()|[.!?]|'s\b|$|,"
 )
 
 

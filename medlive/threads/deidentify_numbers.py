@@ -25,7 +25,8 @@ _URL_TAIL: Final = r"[^\s<>\"'，。；！）)】》\u4e00-\u9fff]"
 _URL: Final = re.compile(
     rf"(?:https?|hxxps?)://{_URL_TAIL}+(?<![.,;:!?\]])|(?<![a-z0-9])www\.{_URL_TAIL}+(?<![.,;:!?\]])"
     r"|(?<![a-z0-9@._-])[a-z0-9][a-z0-9-]{0,40}(?:\.[a-z0-9-]{2,40}){0,2}"
-    rf"\.(?:(?:com|net|org|cn|edu|gov|info|io|xyz|top|vip|co\.uk|co\.in|example|test)(?![a-z0-9])|[a-z]{{2,4}}(?=/[a-z0-9]))"
+    r"\.(?:(?:com|net|org|cn|edu|gov|info|io|xyz|top|vip|co\.uk|co\.in|example|test)(?![a-z0-9])"
+    r"|[a-z]{2,4}(?=/[a-z0-9]))"
     rf"(?:[/?:]{_URL_TAIL}*(?<![.,;:!?\]]))?"
 )
 _HANDLE: Final = re.compile(
@@ -68,24 +69,33 @@ _USER_AT: Final = anchor(
 _NOT_A_NICK: Final = re.compile(r"\d{1,3}|\d+[a-z]{1,3}|(?:not|the|my|a|is|or|in)\b.*")
 
 _MESSENGER_AT: Final = anchor("messenger", (
-    "微信", "威信", "薇信", "微心", "v信", "vx", "v+x", "wx", "wechat", "weixin", "whatsapp", "qq", "扣扣", "企鹅", "telegram",
-    "skype", "line id", "kakao", "snap", "instagram", "insta", "ig", "discord", "抖音", "快手", "小红书", "微博", "加v", "加我v", "➕v", "+v", "tg",
+    "微信", "威信", "薇信", "微心", "v信", "vx", "v+x", "wx", "wechat", "weixin", "whatsapp", "qq", "扣扣",
+    "企鹅", "telegram",
+    "skype", "line id", "kakao", "snap", "instagram", "insta", "ig", "discord", "抖音", "快手", "小红书",
+    "微博", "加v", "加我v", "➕v", "+v", "tg",
     "facebook", "fb", "twitter",
 ), anywhere=True)  # fmt: skip
 _MESSENGER: Final = re.compile(
-    r"(?:(?:微信|威信|薇信|微心|v信|(?<![a-z])(?:v\+?x|wx)(?![a-z])|wechat|weixin|whatsapp|qq|扣扣|企鹅号?|telegram|skype"
-    r"|(?<![a-z])(?:line\sid|kakao(?:talk)?|snap(?:chat)?|insta(?:gram)?|ig|discord|facebook|fb|twitter|tg)(?![a-z])"
+    r"(?:(?:微信|威信|薇信|微心|v信|(?<![a-z])(?:v\+?x|wx)(?![a-z])|wechat|weixin|whatsapp|qq|扣扣|企鹅号?"
+    r"|telegram|skype"
+    r"|(?<![a-z])(?:line\sid|kakao(?:talk)?|snap(?:chat)?|insta(?:gram)?|ig|discord|facebook|fb|twitter"
+    r"|tg)(?![a-z])"
     r"|抖音|快手|小红书|微博|(?:加我?|➕|\+)v(?![a-z]))"
-    r"(?:(?:的)?(?:群号?|同号|号码|号|账号|名|昵称|搜)|\s?(?:id|number|no\.?|handle|account|user ?name|name)(?![a-z]))?"
+    r"(?:(?:的)?(?:群号?|同号|号码|号|账号|名|昵称|搜)|\s?(?:id|number|no\.?|handle|account|user ?name"
+    r"|name)(?![a-z]))?"
     r"(?:[\s:：.=是为叫搜(（]{1,4}|(?=\d)|(?<=号)|(?<=[信v])(?=[a-z0-9]))(?:(?:is|me at|on|at|me)[\s:@]{1,2})?)"
     r"(?P<id>@?[a-z](?:[-_.]?[a-z0-9_])*|live:[a-z0-9_.-]{3,30}|\+?\d[\d -]{3,15}\d|\d[a-z0-9_]{4,19})(?:#\d{4})?"
 )
-_NO_MESSENGER_ID: Final = frozenset(
-    "group groups video call calls messages message msg chat photo photos images image status story post posts page ads "
-    "app support official article account accounts people user users and but for with from that this about because "
-    "number please thanks have has had said says shows showed told friends friend doctor medical online forum live "
-    "they there here where when would could should will also".split()
+_NO_MESSENGER_ID_TEXT: Final = (
+    "group groups video call calls messages message msg chat photo photos images image status story post "
+    "posts page ads "
+    "app support official article account accounts people user users and but for with from that this about "
+    "because "
+    "number please thanks have has had said says shows showed told friends friend doctor medical online "
+    "forum live "
+    "they there here where when would could should will also"
 )
+_NO_MESSENGER_ID: Final = frozenset(_NO_MESSENGER_ID_TEXT.split())
 
 _SEPARATORS: Final = r"[ .()\-·\t\u2022]"
 _SEPARATING: Final = " .()-·\t\u2022OoIl"
@@ -95,7 +105,10 @@ _RUN: Final = re.compile(
 )
 _LOOKALIKE: Final = str.maketrans("OoIl", "0011")
 _NANP: Final = re.compile(r"(?:\+?1[-. ]{0,2})?\(?[2-9]\d{2}(?:\)[-. ]?|[-. ])\d{3}[-. ]\d{4}|\+?1[2-9]\d{9}")
-_CN_MOBILE: Final = r"1[3-9]\d[- .]{0,2}(?:\d{4}[- .]{0,2}\d{4}|\d{3}[- .]\d{5}|\d{2}[- .]\d{3}[- .]\d{3}|\d{3}[- .]\d{3}[- .]\d{2})"
+_CN_MOBILE: Final = (
+    r"1[3-9]\d[- .]{0,2}(?:\d{4}[- .]{0,2}\d{4}|\d{3}[- .]\d{5}|\d{2}[- .]\d{3}[- .]\d{3}|\d{3}[- "
+    r".]\d{3}[- .]\d{2})"
+)
 _CN_PHONE: Final = re.compile(
     rf"(?:(?:\+|00)?86[- ]{{0,2}})?(?:{_CN_MOBILE}|[48]00[- ]?\d{{3,4}}[- ]?\d{{3,4}})"
     r"|(?:(?:\+|00)86[- ]?)?\(?0\d{2,3}\)?[- ]{1,2}\d{3,4}[- ]?\d{4}|0(?:10|2\d)\d{8}"
@@ -106,7 +119,8 @@ _NATIONAL: Final = re.compile(
     r"|[6-9]\d{4}[- ]?\d{5}|09\d{2}-?\d{3}-?\d{3}|03\d{2}[- ]\d{7}|\(0\d{2,4}\) ?\d{3,4}[- ]?\d{3,4}"
 )
 _PHONE_LABEL: Final = re.compile(
-    r"(?:phone|tel|telephone|cell|mobile|mob|call|text|fax|contact|ring|whats ?app|number|reach me|hotline|ph|sms|dial|msg"
+    r"(?:phone|tel|telephone|cell|mobile|mob|call|text|fax|contact|ring|whats ?app|number|reach me|hotline"
+    r"|ph|sms|dial|msg"
     r"|电话|手机|号码|热线|联系|致电|拨打|座机|传真|短信|联系方式)"
     r"[^\d\n。，！？]{0,16}$"
 )
@@ -127,49 +141,63 @@ _EN_DIGITS: Final = ("zero", "oh", "one", "two", "three", "four", "five", "six",
 _EN_DIGIT_AT: Final = anchor("digit", _EN_DIGITS)
 _EN_RUN: Final = re.compile(
     r"(?<![a-z])(?:zero|oh|one|two|three|four|five|six|seven|eight|nine|double|triple|[0-9])"
-    r"(?:[ ,.-]{1,2}(?:zero|oh|one|two|three|four|five|six|seven|eight|nine|double|triple|[0-9])(?![a-z0-9])){6,18}"
+    r"(?:[ ,.-]{1,2}(?:zero|oh|one|two|three|four|five|six|seven|eight|nine|double|triple"
+    r"|[0-9])(?![a-z0-9])){6,18}"
 )
 
 _RECORD_ZH: Final = (
-    "住院号", "病历号", "病历本号", "门诊号", "病案号", "登记号", "就诊卡号", "诊疗卡号", "就诊号", "挂号单号", "影像号", "检查号", "标本号", "条码号",
-    "条形码", "条码", "订单号", "单号", "编号", "流水号", "病理号", "CT号", "ct号", "片号", "X光号", "申请单号", "样本号", "检验号", "超声号",
-    "保单号", "住院号码", "病历号码", "磁卡号", "卡号", "门诊号码", "报告号", "取号", "预约号", "快递号", "运单号", "档案号", "床号牌",
+    "住院号", "病历号", "病历本号", "门诊号", "病案号", "登记号", "就诊卡号", "诊疗卡号", "就诊号",
+    "挂号单号", "影像号", "检查号", "标本号", "条码号",
+    "条形码", "条码", "订单号", "单号", "编号", "流水号", "病理号", "CT号", "ct号", "片号", "X光号",
+    "申请单号", "样本号", "检验号", "超声号",
+    "保单号", "住院号码", "病历号码", "磁卡号", "卡号", "门诊号码", "报告号", "取号", "预约号", "快递号",
+    "运单号", "档案号", "床号牌",
 )  # fmt: skip
 _ID_ZH: Final = (
-    "身份证", "身份证号", "身份证号码", "证件号", "证件号码", "护照", "护照号", "护照号码", "社保号", "社保卡号", "社会保障号", "医保号", "医保卡号", "驾照号", "驾驶证号",
-    "港澳通行证", "通行证号", "军官证号", "居住证号", "银行卡号", "银行账号", "账号", "身份号码", "身份证号是", "出生证号", "出生证编号", "医师证编号",
+    "身份证", "身份证号", "身份证号码", "证件号", "证件号码", "护照", "护照号", "护照号码", "社保号",
+    "社保卡号", "社会保障号", "医保号", "医保卡号", "驾照号", "驾驶证号",
+    "港澳通行证", "通行证号", "军官证号", "居住证号", "银行卡号", "银行账号", "账号", "身份号码",
+    "身份证号是", "出生证号", "出生证编号", "医师证编号",
 )  # fmt: skip
 _NUMBER_ZH: Final = re.compile(
     r"(?:号码?|证|护照|条码|条形码|编号|卡)[\s:：.#是为=]{0,4}(?P<id>[a-z]{0,6}-?\d[\da-z-]{3,24}(?<!-))"
 )
 _NUMBER_ZH_AT: Final = anchor("number zh", ("号", "证", "护照", "条码", "条形码", "编号", "卡"))
 _RECORD_EN: Final = re.compile(
-    r"(?:(?P<label>(?<![a-z])(?:mrn|ssn|npi|mbi|itin|dln?|passport|licen[cs]e|medicare|aadhaar|pan|dea|social security|social|uhid|opd|ipd|crn)"
+    r"(?:(?P<label>(?<![a-z])(?:mrn|ssn|npi|mbi|itin|dln?|passport|licen[cs]e|medicare|aadhaar|pan|dea"
+    r"|social security|social|uhid|opd|ipd|crn)"
     r"(?:\s?(?:number|num|no\.?|id|#|card))?|(?<![a-z])(?:number|num|nos?|id|card)(?![a-z])|#)"
     r"(?:\s?\([a-z ]{2,8}\))?"
     r"[\s.:：#=-]{0,4}(?:(?:is|was)[\s:]{1,2})?(?P<id>(?:[a-z]{1,5}[- ]?)?\d[\da-z]*(?:-[\da-z]+)*))"
 )
 _RECORD_AT: Final = anchor("record", (
-    "mrn", "ssn", "npi", "mbi", "itin", "dl", "dln", "passport", "license", "licence", "medicare", "aadhaar", "pan", "dea", "social",
+    "mrn", "ssn", "npi", "mbi", "itin", "dl", "dln", "passport", "license", "licence", "medicare",
+    "aadhaar", "pan", "dea", "social",
     "uhid", "opd", "ipd", "crn", "number", "num", "no", "nos", "id", "card", "#",
 ))  # fmt: skip
 _SPACED_ID: Final = re.compile(
-    r"\d{3}[ .]\d{2}[ .]\d{4}|\d{4}[ -]\d{4}[ -]\d{4}|\d{3}[ -]\d{3}[ -]\d{4}|[1-9][a-z][a-z0-9]\d[ -][a-z][a-z0-9]\d[ -][a-z]{2}\d{2}"
+    r"\d{3}[ .]\d{2}[ .]\d{4}|\d{4}[ -]\d{4}[ -]\d{4}|\d{3}[ -]\d{3}[ -]\d{4}|[1-9][a-z][a-z0-9]\d[ "
+    r"-][a-z][a-z0-9]\d[ -][a-z]{2}\d{2}"
 )
 _ID_WORDS: Final = re.compile(
-    r"(?:ssn|social security|social|npi|mbi|itin|dln?|driver'?s?|driving|passport|licen[cs]e|medicare|medicaid|aadhaar|pan|dea|national"
+    r"(?:ssn|social security|social|npi|mbi|itin|dln?|driver'?s?|driving|passport|licen[cs]e|medicare"
+    r"|medicaid|aadhaar|pan|dea|national"
     r"|tax|citizen|health|voter|nhs|green|alien|insurance|health card|identity|state)(?:['s]{0,2})"
 )
 _RECORD_WORDS: Final = re.compile(
-    r"(?:mrn|record|chart|patient|hospital|policy|member(?:ship)?|subscriber|claim|case|order|accession|booking|reference|ref|registration|reg"
-    r"|account|acct|specimen|report|lab|sample|admission|visit|encounter|group|uhid|opd|ipd|crn|file|ticket|appointment|invoice|tracking|"
+    r"(?:mrn|record|chart|patient|hospital|policy|member(?:ship)?|subscriber|claim|case|order|accession"
+    r"|booking|reference|ref|registration|reg"
+    r"|account|acct|specimen|report|lab|sample|admission|visit|encounter|group|uhid|opd|ipd|crn|file"
+    r"|ticket|appointment|invoice|tracking|"
     r"prescription|rx|confirmation|requisition|barcode|serial|device|implant|medical|plan)"
 )
 _RECORD_LABEL: Final = re.compile(
-    rf"(?:(?P<id>{_ID_WORDS.pattern})|(?P<record>{_RECORD_WORDS.pattern}))(?:\s(?:card|licen[cs]e|record|security|file|chart|id|registration|account))?\s?$"
+    rf"(?:(?P<id>{_ID_WORDS.pattern})|(?P<record>{_RECORD_WORDS.pattern}))(?:\s(?:card|licen[cs]e|record"
+    r"|security|file|chart|id|registration|account))?\s?$"
 )
 _MBI: Final = re.compile(
-    r"(?<![a-z0-9])[1-9][ac-hj-km-np-rt-y][ac-hj-km-np-rt-y0-9]\d-?[ac-hj-km-np-rt-y][ac-hj-km-np-rt-y0-9]\d-?[ac-hj-km-np-rt-y]{2}\d{2}(?![a-z0-9])"
+    r"(?<![a-z0-9])[1-9][ac-hj-km-np-rt-y][ac-hj-km-np-rt-y0-9]\d-?[ac-hj-km-np-rt-y][ac-hj-km-np-rt-y0-9]"
+    r"\d-?[ac-hj-km-np-rt-y]{2}\d{2}(?![a-z0-9])"
 )
 _TRIP: Final = re.compile(
     r"(?:航班|车次|乘坐|乘|坐|高铁|火车|动车|列车)(?:号|的|了|是|[:：\s])?(?P<trip>[a-z]{1,2}\d{2,4})(?![a-z\d])"
@@ -185,24 +213,30 @@ _DATE_EN: Final = (
     r"(?:\d{1,4}\s?[-/.]\s?\d{1,2}\s?[-/.]\s?\d{1,4}|\d{1,2} \d{1,2} \d{2,4}"
     rf"|\d{{1,2}}(?:st|nd|rd|th)?(?: of)?[ /-]?{_MONTH}(?:(?:,| of)?[ /-]{{0,2}}'?\d{{2,4}})?"
     rf"|\d{{4}}[ /-]{_MONTH}[ /-]\d{{1,2}}"
-    rf"|{_MONTH}[ /-]?\d{{1,2}}(?:st|nd|rd|th)?(?:,? ?[ /-]'?\d{{2,4}}|(?!\d))|{_MONTH}[ ,/-]{{1,2}}\d{{4}}|(?:19|20)\d{{6}}|\d{{1,2}}/\d{{4}}"
+    rf"|{_MONTH}[ /-]?\d{{1,2}}(?:st|nd|rd|th)?(?:,? ?[ /-]'?\d{{2,4}}|(?!\d))|{_MONTH}[ "
+    r",/-]{1,2}\d{4}|(?:19|20)\d{6}|\d{1,2}/\d{4}"
     r"|\d{1,2}/\d{1,2}(?![\d/]))"
 )
 _BIRTH_EN: Final = re.compile(
-    r"(?<![a-z])(?:d[.\s]?o[.\s]?b\.?|date of birth|birth ?da(?:te|y)|bday|b-day|born)(?![a-z])(?:\s?\([a-z/ ]{2,12}\))?"
+    r"(?<![a-z])(?:d[.\s]?o[.\s]?b\.?|date of birth|birth ?da(?:te|y)|bday|b-day"
+    r"|born)(?![a-z])(?:\s?\([a-z/ ]{2,12}\))?"
     rf"[\s:：=,.-]{{0,4}}(?:(?:is|was|on|in|the|it's|falls on|being)\s+){{0,3}}(?P<date>{_DATE_EN})(?![a-z\d])"
 )
 _HAN_NUMBER: Final = "[一二三四五六七八九十廿]"
 _DATE_ZH: Final = (
-    r"(?:\d{2,4}\s?年\s?\d{1,2}\s?月(?:份|\s?初?\d{1,2}\s?[日号]?)?|(?:19|20)\d{2}\s?[-/.、]\s?\d{1,2}(?:\s?[-/.、]\s?\d{1,2}(?!\d))?"
+    r"(?:\d{2,4}\s?年\s?\d{1,2}\s?月(?:份|\s?初?\d{1,2}\s?[日号]?)?|(?:19"
+    r"|20)\d{2}\s?[-/.、]\s?\d{1,2}(?:\s?[-/.、]\s?\d{1,2}(?!\d))?"
     r"|(?:19|20)\d{6}(?!\d)|(?:19|20)\d{4}(?!\d)|\d{1,2}月初?\d{1,2}[日号]?|\d{2}[-/.]\d{1,2}[-/.]\d{1,2}(?!\d)"
-    rf"|[{_HAN_DIGITS}]{{2,4}}年(?:农历|阳历|阴历)?(?:{_HAN_NUMBER}{{1,2}}|正|冬|腊)月(?:初?{_HAN_NUMBER}{{1,3}}[日号]?)?"
+    rf"|[{_HAN_DIGITS}]{{2,4}}年(?:农历|阳历|阴历)?(?:{_HAN_NUMBER}{{1,2}}|正|冬"
+    rf"|腊)月(?:初?{_HAN_NUMBER}{{1,3}}[日号]?)?"
     rf"|(?:{_HAN_NUMBER}{{1,2}}|正|冬|腊)月初?{_HAN_NUMBER}{{1,3}}[日号]?)"
 )
 _BIRTH_ZH: Final = re.compile(
-    r"(?:出生(?:日期|年月日?|时间|于|在|是|:|：|\s)|出生|(?<!过)生日|生于|生辰)(?:是|为|在)?[\s:：]{0,3}(?:(?:阳历|农历|公历|阴历|身份证上)(?:是)?)?"
+    r"(?:出生(?:日期|年月日?|时间|于|在|是|:|：|\s)|出生|(?<!过)生日|生于|生辰)(?:是|为"
+    r"|在)?[\s:：]{0,3}(?:(?:阳历|农历|公历|阴历|身份证上)(?:是)?)?"
     rf"(?P<date>{_DATE_ZH})"
-    rf"|(?P<before>{_DATE_ZH})[，,]?(?:在[\u4e00-\u9fff]{{2,6}})?(?:早产|剖腹产|剖宫产|顺产)?(?:出生(?!体重)|生人|生的|诞生|(?<=[日号月\d])生(?![活病长产理命化意气完孩下]))"
+    rf"|(?P<before>{_DATE_ZH})[，,]?(?:在[\u4e00-\u9fff]{{2,6}})?(?:早产|剖腹产|剖宫产"
+    r"|顺产)?(?:出生(?!体重)|生人|生的|诞生|(?<=[日号月\d])生(?![活病长产理命化意气完孩下]))"
 )
 _BIRTH_ZH_AT: Final = anchor(
     "birth zh", ("出生", "生日", "生于", "生人", "生的", "日生", "号生", "月生", "生辰", "诞生", "年生", "月生")
@@ -210,9 +244,10 @@ _BIRTH_ZH_AT: Final = anchor(
 _BIRTH_AT: Final = anchor(
     "birth", ("dob", "d.o", "d o b", "d. o", "date of birth", "birthda", "birth da", "bday", "b-day", "born")
 )
-_PROVINCE_CODES: Final = frozenset(
-    "11 12 13 14 15 21 22 23 31 32 33 34 35 36 37 41 42 43 44 45 46 50 51 52 53 54 61 62 63 64 65 71 81 82 83".split()
+_PROVINCE_CODES_TEXT: Final = (
+    "11 12 13 14 15 21 22 23 31 32 33 34 35 36 37 41 42 43 44 45 46 50 51 52 53 54 61 62 63 64 65 71 81 82 83"
 )
+_PROVINCE_CODES: Final = frozenset(_PROVINCE_CODES_TEXT.split())
 _WEIGHTS: Final = (7, 9, 10, 5, 8, 4, 2, 1, 6, 3, 7, 9, 10, 5, 8, 4, 2)
 
 

@@ -118,7 +118,8 @@ reddy's reddys pepper scholl strange house online whether while for consultation
 put saw examined started kept says believes diagnosed felt mentioned explained referred sent did does
 doesn't didn't seems cannot can't won't wouldn't will regarding today yesterday tomorrow tonight hope
 unfortunately however until til till unless name age years year old yrs yr months kg cm height weight
-hospital clinic medicine medical health india usa uk couldn wouldn didn doesn isn wasn shouldn hasn haven asap most likely type stage grade rh level phase group class gravida para
+hospital clinic medicine medical health india usa uk couldn wouldn didn doesn isn wasn shouldn hasn haven
+asap most likely type stage grade rh level phase group class gravida para
 """
 NOT_NAMES_EN: Final = frozenset(_NOT_NAMES.split())
 
@@ -175,55 +176,89 @@ GIVEN_EN: Final = frozenset(_GIVEN.split())
 """Given names that are no everyday word in small letters."""
 
 _GIVEN_WORDS = """
-ana max don jan dale dawn amber crystal daisy hazel holly penny sandy iris melody april destiny ram carol dean jesus may
-sage summer aria frankie robin terry mercedes virginia georgia dallas austin sydney paris florence chelsea madison savannah logan miles chance stella norm gail
-faith grace hope joy rose ruby violet ivy olive summer autumn june may mark bill will rich art drew frank gene grant guy jewel
-lee miles pat pearl ray sky sue ginger heath jade christian chase cliff clay angel bob chip destiny dean dolly eve faye gay
-glen jack jay mason melody norm penny pierce reed sage skip skye star sterling sunny trinity wade ward willow wren zen kit nat
+ana max don jan dale dawn amber crystal daisy hazel holly penny sandy iris melody april destiny ram carol
+dean jesus may
+sage summer aria frankie robin terry mercedes virginia georgia dallas austin sydney paris florence chelsea
+madison savannah logan miles chance stella norm gail
+faith grace hope joy rose ruby violet ivy olive summer autumn june may mark bill will rich art drew frank
+gene grant guy jewel
+lee miles pat pearl ray sky sue ginger heath jade christian chase cliff clay angel bob chip destiny dean
+dolly eve faye gay
+glen jack jay mason melody norm penny pierce reed sage skip skye star sterling sunny trinity wade ward
+willow wren zen kit nat
 """
 GIVEN_WORDS_EN: Final = frozenset(_GIVEN_WORDS.split())
 """Given names that are words too: taken only with a capital letter, after an introduction."""
 
 _SURNAMES_EN_TEXT = """
-adams agarwal ahmed alexander ali allen alvarez andersen anderson andrews armstrong arora bailey baker banerjee barnes bell bennett
-bhatt bhattacharya brooks brown bryant butler campbell carter castillo castro chan chandra chang chatterjee chaudhary chavez
-chen cheng choi chopra chowdhury clark clarke coleman collins cooper cox cruz das davies davis desai diaz dixon doe dubey
-edwards ellis evans fernandes fernandez fischer fisher flores foster fox garcia gibson goldberg gomez gonzales gonzalez
-gordon graham gray green griffin gupta gutierrez hall hamilton harris harrison hayes henderson henry hernandez hill hoffman
-hossain howard huang hughes hussain hussein hwang iyer jackson jain james jenkins jensen jimenez johnson jones jordan joshi
-kapoor kaur kelly kennedy khan kim king klein knight kowalski kumar lam lambert larsen lee lewis li lin liu long lopez
-malhotra malik marshall martin martinez mason matthews mcdonald mehta mendoza menon meyer miller mishra mitchell mohammed moore
-morales moreno morgan morris mukherjee muller murphy murray myers nair nelson nguyen nielsen novak obrien ortiz owens pandey
-park parker patel patil patterson perera perez perry peterson pham phillips pillai powell prasad price qureshi ramirez
-ramos rao reddy reed reyes reynolds rice richardson rivera roberts robinson rodriguez rogers romero ross rossi roy ruiz
-russell ryan sanchez sanders santos saxena schmidt schneider schultz scott shah shaikh sharma shaw shen siddiqui silva
-simmons singh sinha smith srinivasan stevens stewart subramanian sullivan sun sweeney tan tanaka taylor thakur thomas thompson
-torres tran tucker turner varma vasquez verma wagner walker wallace wang ward washington watson weber webb wells west white
-williams wilson wong wood woods wright wu xu yadav yamamoto yang young yu zhang zhao zhou zhu zimmerman o'brien o'connor o'neill
+adams agarwal ahmed alexander ali allen alvarez andersen anderson andrews armstrong arora bailey baker
+banerjee barnes bell bennett
+bhatt bhattacharya brooks brown bryant butler campbell carter castillo castro chan chandra chang chatterjee
+chaudhary chavez
+chen cheng choi chopra chowdhury clark clarke coleman collins cooper cox cruz das davies davis desai diaz
+dixon doe dubey
+edwards ellis evans fernandes fernandez fischer fisher flores foster fox garcia gibson goldberg gomez
+gonzales gonzalez
+gordon graham gray green griffin gupta gutierrez hall hamilton harris harrison hayes henderson henry
+hernandez hill hoffman
+hossain howard huang hughes hussain hussein hwang iyer jackson jain james jenkins jensen jimenez johnson
+jones jordan joshi
+kapoor kaur kelly kennedy khan kim king klein knight kowalski kumar lam lambert larsen lee lewis li lin liu
+long lopez
+malhotra malik marshall martin martinez mason matthews mcdonald mehta mendoza menon meyer miller mishra
+mitchell mohammed moore
+morales moreno morgan morris mukherjee muller murphy murray myers nair nelson nguyen nielsen novak obrien
+ortiz owens pandey
+park parker patel patil patterson perera perez perry peterson pham phillips pillai powell prasad price
+qureshi ramirez
+ramos rao reddy reed reyes reynolds rice richardson rivera roberts robinson rodriguez rogers romero ross
+rossi roy ruiz
+russell ryan sanchez sanders santos saxena schmidt schneider schultz scott shah shaikh sharma shaw shen
+siddiqui silva
+simmons singh sinha smith srinivasan stevens stewart subramanian sullivan sun sweeney tan tanaka taylor
+thakur thomas thompson
+torres tran tucker turner varma vasquez verma wagner walker wallace wang ward washington watson weber webb
+wells west white
+williams wilson wong wood woods wright wu xu yadav yamamoto yang young yu zhang zhao zhou zhu zimmerman
+o'brien o'connor o'neill
 """
 SURNAMES_EN: Final = frozenset(_SURNAMES_EN_TEXT.split())
 
 _SURNAME_WORDS = """
-long young brown white black green hall king price rice wood woods hill bell fox gray cox day love baker west reed park walker turner
-mason knight foster cooper tucker ward wells sun ross bryant low tan lam das silva rao chan grant may choi ram ray kay mai lee li shah
+long young brown white black green hall king price rice wood woods hill bell fox gray cox day love baker
+west reed park walker turner
+mason knight foster cooper tucker ward wells sun ross bryant low tan lam das silva rao chan grant may choi
+ram ray kay mai lee li shah
 moore short sharp small little best stone banks rivers fields marsh pope church major noble
 """
 SURNAME_WORDS_EN: Final = frozenset(_SURNAME_WORDS.split())
 """Surnames that are words too, or too short: never taken in small letters without a title."""
 
 _EVERYDAY = """
-gave told said says asked came ordered wanted thinks thought never just also put has had was is will would can could may
-prescribed suggested advised recommended diagnosed checked examined looked saw called sent did does do didn't doesn't
-isn't won't wasn't visit visits appointment office about at in on to for from and or but so if then again back today
-yesterday next first second regular own new old other another good bad best same who what when where which that this these
-those my your his her our their i you he she we they it its one two three some any every each all no not yet still only
-google shopping hopping house strange pepper a an the as by with without before after because since until than practitioner
-nurse nurses assistant of please pls plz thanks thank sir madam i'm i've hello hi reading scan result results report reports
-mri scans test tests line lines room time times day days week weeks month months year years out up down over under off
-keeps kept keep tried try tries seems seemed seem mentioned explained referred confirmed insists insisted agreed refused
-refuses wants needs need believes feel feels felt knows knew know let lets started start stopped stop took take takes took
-increased reduced changed switched added removed made make makes did done gives giving give telling tell tells saying say
-think see seen sees should shall must might here there how why now later soon ever always often sometimes really very too
+gave told said says asked came ordered wanted thinks thought never just also put has had was is will would
+can could may
+prescribed suggested advised recommended diagnosed checked examined looked saw called sent did does do
+didn't doesn't
+isn't won't wasn't visit visits appointment office about at in on to for from and or but so if then again
+back today
+yesterday next first second regular own new old other another good bad best same who what when where which
+that this these
+those my your his her our their i you he she we they it its one two three some any every each all no not
+yet still only
+google shopping hopping house strange pepper a an the as by with without before after because since until
+than practitioner
+nurse nurses assistant of please pls plz thanks thank sir madam i'm i've hello hi reading scan result
+results report reports
+mri scans test tests line lines room time times day days week weeks month months year years out up down
+over under off
+keeps kept keep tried try tries seems seemed seem mentioned explained referred confirmed insists insisted
+agreed refused
+refuses wants needs need believes feel feels felt knows knew know let lets started start stopped stop took
+take takes took
+increased reduced changed switched added removed made make makes did done gives giving give telling tell
+tells saying say
+think see seen sees should shall must might here there how why now later soon ever always often sometimes
+really very too
 """
 NOT_AFTER_TITLE_EN: Final = frozenset(_EVERYDAY.split())
 """Words that follow "dr" written small without being a name."""
