@@ -4,7 +4,6 @@ import codecs
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from math import inf, isnan
 
 from protego import Protego
 
@@ -83,9 +82,9 @@ def read_robots(host: str, status: int, body: bytes, fetched_at: datetime) -> Ro
 
 
 def _interval_s(rules: Protego, product: str) -> float:
-    """The least seconds between requests; 0 for none or a negative one, infinity for one that is no number."""
+    """The least seconds between requests; 0 for none, and for one that is negative or no number."""
     waits = [0.0, float(rules.crawl_delay(product) or 0.0)]
     rate = rules.request_rate(product)
     if rate is not None and rate.requests > 0:
         waits.append(rate.seconds / rate.requests)
-    return inf if any(isnan(wait) for wait in waits) else max(waits)
+    return max(waits)
