@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from sqlalchemy import and_, exists, func, select, text, update
+from sqlalchemy import exists, func, select, text, update
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import aliased
@@ -192,18 +192,6 @@ async def pending_revisions(
         .limit(limit)
     )
     return [PendingRevision(thread_pk, pk) for thread_pk, pk in await session.execute(query)]
-
-
-async def iter_corpus_for_dedupe(session: AsyncSession, chain_digest: str) -> AsyncIterator[tuple[int, Thread]]:
-    """(thread's number, thread) of the latest revisions that passed this filter chain, oldest first, streamed:
-    what a new thread may be a duplicate of."""
-    passed = exists().where(
-        FilterResultRow.revision_id == ThreadRevisionRow.id,
-        FilterResultRow.chain_digest == chain_digest,
-        FilterResultRow.passed,
-    )
-    async for stored in _stored(session, and_(is_latest(), passed)):
-        yield stored.thread_pk, stored.thread
 
 
 def is_latest() -> ColumnElement[bool]:

@@ -31,7 +31,7 @@ from medlive.curation.model import (
     Stage,
     Thresholds,
 )
-from medlive.db import cases, curations, filters, funnel, snapshots, threads
+from medlive.db import bands, cases, curations, filters, funnel, snapshots, threads
 from medlive.db.replies import PostgresReplyStore
 from medlive.db.session import Database
 from medlive.db.text import dump_json, from_stored, load_json, to_stored
@@ -150,8 +150,11 @@ async def test_a_chain_judges_each_latest_revision_once(database: Database) -> N
         await filters.save_chain_results(session, CHAIN, [(one.revision_pk, REFUSED)])
         assert await threads.pending_revisions(session, chain_digest=CHAIN) == []
         assert len(await threads.pending_revisions(session, chain_digest=digest_text("other"))) == 2
-        corpus = [pair async for pair in threads.iter_corpus_for_dedupe(session, CHAIN)]
-        assert [pk for pk, _ in corpus] == [one.thread_pk]
+        assert await bands.find_candidates(session, CHAIN, [[7]]) == []
+        await bands.save_bands(session, [(one.thread_pk, [7, 8]), (two.thread_pk, [7])])
+        # The second's latest revision did not pass, nor did its first.
+        passing = await bands.find_candidates(session, CHAIN, [[7], [9, 8], []])
+        assert passing == [threads.PendingRevision(one.thread_pk, one.revision_pk)]
         assert await filters.count_by_rule(session, CHAIN) == [("date", "posted_before", 1)]
     assert two.thread_pk == edited.thread_pk
 
