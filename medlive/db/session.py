@@ -1,7 +1,7 @@
 """The database as the service sees it: one pool, sessions that commit as a whole, errors without secrets."""
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 from sqlalchemy import URL, exc, make_url, text
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, async_sessionmaker, create_async_engine
@@ -134,6 +134,9 @@ async def advisory_lock(database: Database, name: str) -> AsyncIterator[bool]:
                 )
                 yield bool(taken)
             finally:
+                # At once, for whoever takes it next; the server does it by itself when the connection is lost.
+                with suppress(exc.DBAPIError):
+                    await alone.scalar(text("SELECT pg_advisory_unlock_all()"))
                 # Not back to the pool, where the lock would live on.
                 await alone.invalidate()
     except exc.DBAPIError as error:

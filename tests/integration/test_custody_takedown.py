@@ -1,0 +1,333 @@
+"""A takedown: nothing of the thread is left, nothing else is touched, and it does not come back."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import text
+from sqlalchemy.exc import DBAPIError
+from support.custody import harvest, samples, settings_of, traces_in_files, traces_in_tables, words_of
+from support.threads import as_import
+
+from medlive.config import Settings
+from medlive.db.harvests import quarantine
+from medlive.db.migrate import IMMUTABLE
+from medlive.db.replies import PostgresReplyStore
+from medlive.db.session import Database, advisory_lock
+from medlive.db.tables import Base
+from medlive.db.takedowns import find_takedown
+from medlive.demo.samples import SampleThread, sample_evidence_path
+from medlive.errors import CheckFailed, UsageError
+from medlive.evidence.build import build_index
+from medlive.evidence.corpora.registry import open_corpus
+from medlive.llm.engine import EngineIdentity, Finish, Prompt, Reply, Request, Usage
+from medlive.service import custody
+from medlive.service.database import handle_key
+from medlive.service.freezing import freeze
+from medlive.service.importing import import_file
+from medlive.service.inspecting import ThreadTakenDown, inspect_thread
+from medlive.service.paths import archive_path, index_path
+from medlive.service.retention import apply_retention
+from medlive.service.runs import run_curation
+from medlive.service.takedown import take_down
+from medlive.sources.archive import pages, verify
+
+ERASED, KEPT, REJECTED = "1402038", "1402075", "1402519"
+
+
+@pytest.fixture
+def settings(database_url: str, tmp_path: Path) -> Settings:
+    """This test's instance."""
+    return settings_of(database_url, tmp_path)
+
+
+@pytest.fixture
+async def curated(database: Database, settings: Settings) -> dict[str, SampleThread]:
+    """Three threads harvested and curated; two of them made cases."""
+    threads = samples(ERASED, KEPT, REJECTED)
+    await asyncio.to_thread(
+        build_index, [open_corpus(sample_evidence_path(), name="samples")], index_path(settings)
+    )
+    await harvest(database, settings, threads)
+    assert (await run_curation(settings))["outcomes"] == {"kept": 2, "rejected": 1}
+    return {t.thread_id: t for t in threads}
+
+
+async def rows(database: Database, sql: str, **values: Any) -> list[Any]:
+    async with database.begin() as session:
+        return [tuple(row) for row in await session.execute(text(sql), values)]
+
+
+async def own_words(database: Database, thread: SampleThread) -> list[str]:
+    """Words of a thread that are no words of the evidence."""
+    words = words_of(thread)
+    evidence = {word for table, word in await traces_in_tables(database, words) if table == "passages"}
+    assert len(evidence) * 4 < len(words)
+    return [word for word in words if word not in evidence]
+
+
+async def everything(database: Database) -> dict[str, list[str]]:
+    """Every row of every table, as text."""
+    tables = await rows(database, "SELECT tablename FROM pg_tables WHERE schemaname = 'public' ORDER BY 1")
+    return {
+        name: sorted(row for (row,) in await rows(database, f'SELECT CAST(t AS text) FROM "{name}" AS t'))
+        for (name,) in tables
+    }
+
+
+async def test_no_byte_of_a_thread_is_left_and_it_does_not_come_back(
+    database: Database, settings: Settings, curated: dict[str, SampleThread], tmp_path: Path
+) -> None:
+    folder, gone = archive_path(settings), curated[ERASED]
+    words = await own_words(database, gone)
+    others = {i: words_of(t) for i, t in curated.items() if i != ERASED}
+    # Its address stands in messages too, and in a line that could not be imported.
+    url = (await rows(database, "SELECT url FROM threads WHERE thread_id = :i", i=ERASED))[0][0]
+    async with database.begin() as session:
+        await quarantine(session, "sdn", f"{url}: no layout fits")
+    bad = json.dumps({"source": "sdn", "thread_id": ERASED, "title": gone.title})[:-1]
+    (tmp_path / "bad.jsonl").write_text(bad + "\n")
+    key = handle_key(settings)
+    await import_file(database, tmp_path / "bad.jsonl", assume_posted_at=None, handle_key=key)
+    assert traces_in_files(folder, words)
+    told = {table for table, _ in await traces_in_tables(database, words)}
+    assert told >= {"threads", "thread_revisions", "frontier", "fetches", "replies", "elements", "curations",
+                    "case_revisions", "sources", "import_problems"}  # fmt: skip
+
+    before = await everything(database)
+    planned = await take_down(database, settings, "sdn", ERASED, "the author asked", dry_run=True)
+    assert await everything(database) == before
+    done = await take_down(database, settings, "sdn", ERASED, "the author asked")
+    assert (done.counts, done.frozen, done.damaged) == (planned.counts, [], [])
+    assert done.counts["case_revisions"] == done.counts["threads"] == done.counts["fetches"] == 1
+    assert traces_in_files(folder, words) == []
+    assert await traces_in_tables(database, words) == set()
+    for other, theirs in others.items():
+        shared = set(theirs) & set(words)
+        assert set(traces_in_files(folder, theirs)) > shared, other
+
+    # The other threads' pages lie where the rows say, and whole.
+    (path,) = [p for p in folder.rglob("*") if p.is_file()]
+    assert verify(path) == 1 + len(list(pages(path)))
+    places = await rows(database, "SELECT archive_offset FROM fetches WHERE archive_id IS NOT NULL ORDER BY 1")
+    assert [(place.offset,) for place, _ in pages(path)] == places
+
+    # Neither a harvest nor an import brings it back, and no page that shows it is kept.
+    async with database.begin() as session:
+        await session.execute(text("UPDATE sources SET quarantined_at = NULL, quarantine_reason = NULL"))
+    again = await harvest(database, settings, list(curated.values()))
+    assert again.counts["taken_down"] >= 1
+    (tmp_path / "in.jsonl").write_text("".join(json.dumps(as_import(t)) + "\n" for t in curated.values()))
+    imported = await import_file(database, tmp_path / "in.jsonl", assume_posted_at=None, handle_key=key)
+    assert (imported.counts["taken_down"], imported.counts["problems"]) == (1, 0)
+    assert traces_in_files(folder, words) == []
+    assert await traces_in_tables(database, words) == set()
+
+    # Once more changes nothing, and what is left says when and why.
+    assert not (await take_down(database, settings, "sdn", ERASED, "another reason")).counts
+    with pytest.raises(ThreadTakenDown, match="the author asked"):
+        await inspect_thread(settings, "sdn", ERASED)
+    frozen = await freeze(database, settings)
+    assert frozen.cases == 1
+
+
+async def test_what_a_frozen_snapshot_holds_is_named_and_kept_out_of_later_ones(
+    database: Database, settings: Settings, curated: dict[str, SampleThread]
+) -> None:
+    frozen = await freeze(database, settings)
+    assert frozen.cases == 2
+    words = await own_words(database, curated[ERASED])
+    held = {w for table, w in await traces_in_tables(database, words) if table in ("case_revisions", "criteria")}
+    done = await take_down(database, settings, "sdn", ERASED, "a court's order")
+    [(version, case_id)] = done.frozen
+    assert version == frozen.version
+    assert traces_in_files(archive_path(settings), words) == []
+    left = await traces_in_tables(database, words)
+    # Only the case that was published still has words of it.
+    assert {table for table, _ in left} <= {"case_revisions", "criteria"}
+    assert {w for _, w in left} <= held
+    assert await rows(database, "SELECT status, status_reason FROM cases WHERE id = :i", i=case_id) == [
+        ("withdrawn", "taken_down")
+    ]
+    assert await rows(database, "SELECT title, messages FROM thread_revisions WHERE messages = '[]'") == [("", [])]
+    # What is left empty is no obstacle for a later run, and makes no case.
+    run = await run_curation(settings)
+    assert run["faults"] == []
+    later = await freeze(database, settings, "2026.W52")
+    assert later.cases == 1
+
+
+async def test_only_the_rows_of_the_thread_may_go_and_only_with_its_takedown(
+    database: Database, curated: dict[str, SampleThread]
+) -> None:
+    async def attempt(*statements: str, **values: Any) -> None:
+        async with database.begin() as session:
+            for statement in statements:
+                await session.execute(text(statement), values)
+
+    down = f"INSERT INTO takedowns (source, thread_id, reason) VALUES ('sdn', '{ERASED}', 'x')"
+    counts = {table: (await rows(database, f"SELECT count(*) FROM {table}"))[0][0] for table in IMMUTABLE}
+    assert all(counts.values()), counts
+    other = (await rows(database, "SELECT id FROM threads WHERE thread_id = :i", i=KEPT))[0][0]
+    theirs = f"SELECT id FROM thread_revisions WHERE thread_id = {other}"
+    decisions = f"SELECT id FROM curations WHERE revision_id IN ({theirs})"
+    cases = f"SELECT id FROM cases WHERE thread_id = {other}"
+    where = {
+        "thread_revisions": f"id IN ({theirs})",
+        "curations": f"id IN ({decisions})",
+        "case_revisions": f"case_id IN ({cases})",
+        "criteria": f"case_id IN ({cases})",
+        "prompts": "true",
+        "passages": "true",
+        "replies": f"request_digest IN (SELECT reply_digest FROM agent_calls WHERE curation_id IN ({decisions}))",
+    }
+    for table in IMMUTABLE:
+        which = where.get(table, f"curation_id IN ({decisions})")
+        column = next(c.name for c in Base.metadata.tables[table].columns if c.identity is None)
+        for refused in (
+            [f"DELETE FROM {table}"],
+            [f"UPDATE {table} SET {column} = {column}"],
+            [down, f"DELETE FROM {table} WHERE {which}"],
+            [down, f"UPDATE {table} SET {column} = {column} WHERE {which}"],
+            [down, f"UPDATE {table} SET {column} = {column}"],
+            [down, f"TRUNCATE {table} CASCADE"],
+        ):
+            with pytest.raises(DBAPIError, match="refused"):
+                await attempt(*refused)
+    ours = f"thread_id = (SELECT id FROM threads WHERE thread_id = '{ERASED}')"
+    half = "title = 'else', tags = '{}', messages = '[]', fetch_id = NULL, import_run_id = NULL"
+    emptied = "title = '', tags = '{}', messages = '[]', fetch_id = NULL, import_run_id = NULL"
+    for refused in (
+        # Emptied as a whole or not at all, and nothing else with it.
+        [down, f"UPDATE thread_revisions SET title = '' WHERE {ours}"],
+        [down, f"UPDATE thread_revisions SET {emptied}, posted_at = now() WHERE {ours}"],
+        [down, f"UPDATE thread_revisions SET {half} WHERE {ours}"],
+        [down, "DELETE FROM takedowns"],
+        [down, "UPDATE takedowns SET thread_id = 'else'"],
+        [down, "UPDATE takedowns SET reason = 'else'"],
+        [down, "TRUNCATE takedowns"],
+    ):
+        with pytest.raises(DBAPIError, match="refused"):
+            await attempt(*refused)
+    # A takedown that is done lets nothing through any more.
+    await attempt(down)
+    with pytest.raises(DBAPIError, match="refused"):
+        await attempt(f"DELETE FROM thread_revisions WHERE {ours}")
+    with pytest.raises(DBAPIError, match="refused"):
+        await attempt("UPDATE takedowns SET erased_in = 0", f"UPDATE thread_revisions SET title = '' WHERE {ours}")
+    after = {table: (await rows(database, f"SELECT count(*) FROM {table}"))[0][0] for table in IMMUTABLE}
+    assert after == counts
+
+
+@pytest.mark.parametrize("when", ["before the rows change", "before the old file goes"])
+async def test_what_a_kill_leaves_is_finished(
+    database: Database, settings: Settings, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    threads = samples(ERASED, KEPT)
+    words, folder = words_of(threads[0]) + words_of(threads[1]), archive_path(settings)
+    gone = next(t for t in threads if t.thread_id == ERASED)
+    await harvest(database, settings, threads)
+
+    class Killed(Exception):
+        pass
+
+    async def killed(*_: Any) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patched:
+        if when == "before the rows change":
+            patched.setattr(custody, "replace_archive", killed)
+        else:
+            patched.setattr(Path, "unlink", _no_unlink(Killed))
+        with pytest.raises(Killed):
+            await take_down(database, settings, "sdn", ERASED, "asked")
+    assert len([p for p in folder.rglob("*") if p.is_file()]) == 2
+    assert traces_in_files(folder, words_of(gone))
+    if when == "before the rows change":
+        counts = await apply_retention(database, settings)
+        assert (counts["swept"], counts["damaged"], counts["foreign"]) == (1, 0, 0)
+    else:
+        await take_down(database, settings, "sdn", ERASED, "asked")
+    assert len([p for p in folder.rglob("*") if p.is_file()]) == 1
+    assert traces_in_files(folder, words_of(gone)) == []
+    assert traces_in_files(folder, words)
+    assert not any((await apply_retention(database, settings)).values())
+
+
+def _no_unlink(error: type[Exception]) -> Any:
+    def unlink(path: Path, missing_ok: bool = False) -> None:
+        if path.exists():
+            raise error
+
+    return unlink
+
+
+async def test_a_takedown_goes_not_beside_who_brings_the_thread_in(database: Database, settings: Settings) -> None:
+    await harvest(database, settings, samples(ERASED))
+    async with advisory_lock(database, "harvest sdn") as alone:
+        assert alone
+        with pytest.raises(CheckFailed, match="harvested at this moment"):
+            await take_down(database, settings, "sdn", ERASED, "asked")
+    (revision,) = (await rows(database, "SELECT id FROM thread_revisions"))[0]
+    async with database.begin() as session:
+        await session.execute(text("INSERT INTO procrastinate_workers DEFAULT VALUES"))
+        await session.execute(
+            text(
+                "INSERT INTO procrastinate_jobs (queue_name, task_name, args, status, worker_id)"
+                " SELECT 'curation', 'medlive:curate_revision',"
+                " jsonb_build_object('revision', CAST(:r AS int)), 'doing', id"
+                " FROM procrastinate_workers"
+            ),
+            {"r": revision},
+        )
+    with pytest.raises(CheckFailed, match="curated at this moment"):
+        await take_down(database, settings, "sdn", ERASED, "asked")
+    async with database.begin() as session:
+        assert await find_takedown(session, "sdn", ERASED) is None
+        await session.execute(
+            text("UPDATE procrastinate_workers SET last_heartbeat = now() - interval '1 minute'")
+        )
+    done = await take_down(database, settings, "sdn", ERASED, "asked")
+    assert done.counts["threads"] == 1
+    for source, reason in (("elsewhere", "asked"), ("sdn", "  "), ("sdn", "x" * 2001)):
+        with pytest.raises(UsageError):
+            await take_down(database, settings, source, ERASED, reason)
+
+
+async def test_a_thread_that_was_never_met_is_kept_out(database: Database, settings: Settings) -> None:
+    await harvest(database, settings, samples(KEPT))
+    done = await take_down(database, settings, "sdn", ERASED, "asked beforehand")
+    assert not done.counts
+    again = await harvest(database, settings, samples(ERASED, KEPT))
+    assert again.counts["taken_down"] >= 1
+    assert await rows(database, "SELECT thread_id FROM threads") == [(KEPT,)]
+    assert traces_in_files(archive_path(settings), words_of(samples(ERASED)[0])) == []
+
+
+async def test_replies_of_an_attempt_that_was_cut_off_go_as_well(database: Database, settings: Settings) -> None:
+    await harvest(database, settings, samples(ERASED, KEPT))
+    texts = dict(await rows(database, "SELECT threads.thread_id, messages -> 0 ->> 'text' FROM thread_revisions "
+                            "JOIN threads ON threads.id = thread_revisions.thread_id"))  # fmt: skip
+    statement = "A statement in words of its own that no message of the thread has."
+    store = PostgresReplyStore(database)
+    engine = EngineIdentity("openai", "m", {})
+
+    def of(thread_id: str) -> dict[str, Any]:
+        return {"messages": [{"id": "m0", "text": texts[thread_id]}]}
+
+    asked: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
+        "first": ("screener.narrative", of(ERASED), {"elements": [statement]}),
+        "second": ("validator.alignment", {"claim": statement}, {}),
+        "others": ("screener.narrative", of(KEPT), {}),
+    }
+    for name, (task, inputs, answer) in asked.items():
+        request = Request(task, Prompt(task, name), inputs, {"type": "object"})
+        reply = Reply(json.dumps(answer), Finish.STOP, Usage(), "m")
+        await store.keep(request.digest(engine), request, engine, reply)
+    done = await take_down(database, settings, "sdn", ERASED, "asked")
+    assert done.counts["replies"] == 2
+    assert [t for (t,) in await rows(database, "SELECT inputs -> 'messages' -> 0 ->> 'text' FROM replies")] == [
+        texts[KEPT]
+    ]

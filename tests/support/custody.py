@@ -1,0 +1,72 @@
+"""An instance whose raw pages can be looked into: harvested from samples, and searched to the last byte."""
+
+import gzip
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import SecretStr
+from sqlalchemy import text
+
+from medlive.config import Settings
+from medlive.db.session import Database
+from medlive.demo.communities import serve_communities
+from medlive.demo.samples import SampleThread, load_sample_threads
+from medlive.service.harvesting import Harvested, harvest_source
+
+
+def settings_of(database_url: str, home: Path, **more: Any) -> Settings:
+    """The settings of an instance of its own."""
+    url, fetching = SecretStr(database_url), {"allow_loopback": True, "backoff_s": 0.01}
+    return Settings(home=home, database_url=url, harvest=fetching, **more)
+
+
+def samples(*thread_ids: str, site: str = "sdn") -> list[SampleThread]:
+    """The sample threads of those ids; all of the site when none is named."""
+    return [t for t in load_sample_threads() if t.site == site and (not thread_ids or t.thread_id in thread_ids)]
+
+
+async def harvest(
+    database: Database, settings: Settings, threads: Sequence[SampleThread], site: str = "sdn"
+) -> Harvested:
+    """Harvest a community that has these threads."""
+    async with serve_communities(threads) as communities:
+        overrides = {
+            "base_url": communities.base_urls[site],
+            "boards": communities.boards[site],
+            "min_interval_s": 0.0,
+        }
+        return await harvest_source(database, settings, site, overrides, again=True)
+
+
+def words_of(thread: SampleThread) -> list[str]:
+    """Words by which any trace of a thread is found: of its title, its address, its authors and its messages."""
+    slug = thread.path.strip("/").split("/")[-1]
+    authors = [m.author for m in thread.messages if len(m.author) >= 6]
+    lines = [line for m in thread.messages for line in m.text.replace('"', "\n").splitlines()]
+    pieces = [line[i : i + 40] for line in lines for i in range(0, max(1, len(line) - 20), 20)]
+    return [thread.title, slug, *authors, *(p for p in pieces if len(p) >= 30)]
+
+
+def traces_in_files(folder: Path, words: Iterable[str]) -> list[str]:
+    """Which of these words the records in a folder's WARC files hold."""
+    bodies = b"\n".join(gzip.decompress(path.read_bytes()) for path in folder.rglob("*") if path.is_file())
+    return [word for word in words if word.encode() in bodies]
+
+
+async def traces_in_tables(database: Database, words: Iterable[str]) -> set[tuple[str, str]]:
+    """(table, word) for every column of text, of JSON or of arrays that holds one of these words."""
+    words = list(words)
+    found: set[tuple[str, str]] = set()
+    async with database.begin() as session:
+        columns = await session.execute(
+            text(
+                "SELECT table_name, column_name FROM information_schema.columns WHERE table_schema = 'public'"
+                " AND data_type IN ('text', 'jsonb', 'json', 'ARRAY', 'character varying', 'bytea')"
+            )
+        )
+        for table, column in columns.all():
+            held = await session.scalars(text(f'SELECT CAST("{column}" AS text) FROM "{table}"'))
+            whole = "\n".join(value for value in held if value)
+            found |= {(table, word) for word in words if word in whole}
+    return found
