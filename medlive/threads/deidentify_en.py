@@ -55,7 +55,7 @@ _MY_NAME_AT: Final = anchor("my name", ["name", *(
     "mother", "father", "guardian", "requested by", "reported by",
                  "ref by", "referred by", "referring physician", "referring doctor", "ref doctor",
                  "physician", "doctor", "consultant", "surgeon", "username")
-    for mark in (":", " :", "：")
+    for mark in (":", " :")
 )], anywhere=True)  # fmt: skip
 _MY_NAME: Final = re.compile(
     r"(?:names?(?: of [a-z ]{3,20}?)?(?:(?:'s| is|s| was| are)(?: also)?[\s:]{1,3}"
@@ -88,7 +88,7 @@ _BEFORE_RELATIVE: Final = re.compile(r"(?<![a-z])(?:my|our|his|her|their|your)\s
 _RELATIVES_TEXT: Final = (
     "wife husband son daughter brother sister mother father mom mum dad mama papa grandmother grandfather "
     "grandma grandpa granny nana friend "
-    "boyfriend girlfriend partner nephew niece cousin aunt auntie uncle baby toddler fiance fiancé fiancee "
+    "boyfriend girlfriend partner nephew niece cousin aunt auntie uncle baby toddler fiance  fiancee "
     "fiancée twin twins kid child boy girl "
     "stepson stepdaughter stepfather stepmother roommate neighbor neighbour colleague coworker boss bf gf "
     "hubby sis bro grandson granddaughter "

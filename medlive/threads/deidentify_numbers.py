@@ -58,12 +58,7 @@ _USER_AT: Final = anchor(
         "昵称",
         "网名",
         "账号名",
-        "论坛id",
-        "id是",
-        "id叫",
-        "id为",
-        "id:",
-        "id：",
+        "id",
     ),
 )
 _NOT_A_NICK: Final = re.compile(r"\d{1,3}|\d+[a-z]{1,3}|(?:not|the|my|a|is|or|in)\b.*")

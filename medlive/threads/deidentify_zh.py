@@ -94,7 +94,8 @@ _RELATED_AT: Final = anchor("related zh", ["老公", "老婆", "丈夫", "妻子
 "宝贝"])  # fmt: skip
 _I_AM_AT: Final = anchor("i am zh", ("我是", "本人", "这是", "在下", "我系"))
 _NICKNAME_AT: Final = anchor("nickname zh", ["妈", "爸", *(
-    before + name for before in "小老阿" for name in "王李张刘陈杨黄赵吴周徐孙朱胡郭何罗梁宋郑韩唐冯董萧程曹袁邓许傅沈曾彭"
+    before + name for before in "小老阿" for name in "王李张刘陈杨黄赵吴周徐孙朱胡郭何罗梁宋郑韩"
+    "唐冯董萧程曹袁邓许傅沈曾彭"
     "吕苏卢蒋蔡贾丁魏薛叶"
 )])  # fmt: skip
 _AFTER_ROLE_AT: Final = anchor("role zh", [

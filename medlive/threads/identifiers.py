@@ -48,10 +48,10 @@ _CONTROL: Final = re.compile(r"[\x00-\x08\x0e-\x1f\x7f]")
 _PRINTABLE: Final = "\ufe0f\u20e3\u034f\u3164\u115f\u1160\u180b\ufe00"
 """Invisible characters that Python holds to be printable."""
 _WIDE: Final = "".join(map(chr, [*range(0xFF10, 0xFF1A), *range(0xFF21, 0xFF3B), *range(0xFF41, 0xFF5B)]))
-_DIGIT_ROWS: Final = (0x660, 0x6F0, 0x966, 0x9E6, 0xE50, *range(0x1D7CE, 0x1D7FF, 10))
-"""Where the digits of other scripts and of mathematics begin."""
+_DIGIT_ROWS: Final = (0x660, 0x6F0, 0x966, 0x9E6, 0xE50)
+"""Where the digits of other scripts begin."""
 _FOLDED: Final = {
-    **{c: chr(ord(c) - 0xFEE0) for c in _WIDE + "＠．－＋＿＃（）／"},
+    **{c: chr(ord(c) - 0xFEE0) for c in _WIDE + "＠．－＋＿＃／"},
     **{chr(row + n): str(n) for row in _DIGIT_ROWS for n in range(10)},
     **dict(
         zip(
@@ -62,6 +62,8 @@ _FOLDED: Final = {
     ),
 }
 _FOLD: Final = re.compile(f"[{''.join(map(re.escape, _FOLDED))}]")
+_ASTRAL: Final = re.compile("[\U0001d7ce-\U0001d7ff]")
+"""The digits of mathematics, apart because they would make the other class slow."""
 _CIRCLED: Final = re.compile("[⓪①②③④⑤⑥⑦⑧⑨]{7,}")
 _CIRCLED_DIGITS: Final = str.maketrans("⓪①②③④⑤⑥⑦⑧⑨", "0123456789")
 
@@ -94,6 +96,9 @@ class View:
         if not self.ascii:
             if _FOLD.search(text):
                 text = _FOLD.sub(lambda m: _FOLDED[m.group()], text)
+                self.ascii = text.isascii()
+            if _ASTRAL.search(text):
+                text = _ASTRAL.sub(lambda m: str((ord(m.group()) - 0x1D7CE) % 10), text)
                 self.ascii = text.isascii()
             if "①" in text:
                 text = _CIRCLED.sub(lambda m: m.group().translate(_CIRCLED_DIGITS), text)
