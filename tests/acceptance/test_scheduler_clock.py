@@ -13,6 +13,7 @@ import psycopg
 import pytest
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
 from rich.text import Text
+from support.forum import BOARD, Forum, serve_forum, thread
 from support.instance import Instance
 
 from medlive.cli.steps import row
@@ -220,6 +221,48 @@ async def test_a_freeze_waits_for_workers_but_not_for_ever(new_instance: NewInst
     taken = await take(database, settings, late)
     assert (taken.state, taken.detail.startswith("no case is ready")) == (State.FAILED, True)
     await database.aclose()
+
+
+async def test_a_week_is_harvested_queued_and_not_harvested_again(new_instance: NewInstance) -> None:
+    forum = Forum()
+    forum.add(*(thread(n, posts=2) for n in range(4)))
+    async with serve_forum(forum):
+        # Everything is due from the week's first moment; the other sources are quarantined.
+        names = ("SDN", "ICLINIQ", "DXY", "MEDLIVE")
+        early = {f"MEDLIVE_SCHEDULE__HARVEST_SOURCES__{name}__HOUR": "0" for name in names}
+        instance = new_instance(
+            MEDLIVE_HARVEST__ALLOW_LOOPBACK="true",
+            MEDLIVE_HARVEST__BACKOFF_S="0.01",
+            MEDLIVE_SOURCES__SDN__BASE_URL=forum.url,
+            MEDLIVE_SOURCES__SDN__BOARDS=f'["{BOARD}"]',
+            MEDLIVE_SOURCES__SDN__MIN_INTERVAL_S="0",
+            MEDLIVE_SCHEDULE__QUEUE__WEEKDAY="mon",
+            MEDLIVE_SCHEDULE__QUEUE__HOUR="0",
+            **early,
+        )
+        execute(
+            instance,
+            "INSERT INTO sources (name, kind, quarantined_at, quarantine_reason) "
+            "SELECT name, 'site', now(), 'no dates' FROM unnest(ARRAY['icliniq', 'dxy', 'medlive']) AS t (name)",
+        )
+        settings = settings_of(instance)
+        first = await run_scheduler(settings, asyncio.Event(), lambda _: None, once=True)
+        told = {t.command.removeprefix("scheduler "): t.state for t in first}
+        assert {told[f"harvest {name}"] for name in ("icliniq", "dxy", "medlive")} == {State.SKIPPED}
+        assert "quarantined: no dates" in {t.detail for t in first}
+        assert (told["harvest sdn"], told["queue"]) == (State.DONE, State.DONE)
+        asked = len(forum.asked)
+        again = await run_scheduler(settings, asyncio.Event(), lambda _: None, once=True)
+        assert {t.command for t in again} & {"scheduler harvest sdn", "scheduler queue"} == set()
+        assert len(forum.asked) == asked
+    ((week, counts),) = instance.rows(
+        "SELECT iso_week, counts FROM pipeline_runs WHERE command = 'scheduler harvest sdn'"
+    )
+    assert (week, counts["new"]) == (instance.one("SELECT iso_week FROM harvest_runs WHERE source = 'sdn'"), 4)
+    ((passed, rejected),) = instance.rows(
+        "SELECT counts -> 'passed', counts -> 'rejected' FROM pipeline_runs WHERE command = 'scheduler queue'"
+    )
+    assert passed + rejected == 4
 
 
 def test_status_tells_what_is_overdue_and_who_is_quarantined(new_instance: NewInstance) -> None:
