@@ -280,7 +280,8 @@ def unsafe_content(subject: Subject) -> FilterVerdict:
 
 _PERSONAL: Final = frozenset(
     (IdentifierKind.NAME, IdentifierKind.PHONE, IdentifierKind.EMAIL, IdentifierKind.ID_NUMBER,
-     IdentifierKind.DATE_OF_BIRTH, IdentifierKind.RECORD_NUMBER, IdentifierKind.MESSENGER)
+     IdentifierKind.DATE_OF_BIRTH, IdentifierKind.RECORD_NUMBER, IdentifierKind.MESSENGER,
+     IdentifierKind.ADDRESS)
 )  # fmt: skip
 _PERSONAL_HINTS: Final = (
     "@", "name", "我叫", "姓名", "名叫", "联系人", "出生", "生日", "生于", "born", "dob", "birth",

@@ -359,14 +359,22 @@ def _names_after(view: View) -> Candidates:
             yield IdentifierKind.NAME, glued.end(), _read_name(view, glued.end())
     for match in view.matches(_MY_NAME_AT, _MY_NAME):
         free = not set(match.group()) & set(":：=-")
-        mine = free and _MINE.search(lower, max(0, match.start() - 14), match.start())
+        mine = free and (
+            _MINE.search(lower, max(0, match.start() - 14), match.start())
+            or (match.group().startswith(("name's", "name is")) and _line_begins(lower, match.start()))
+        )
         at = match.end()
         end = _read_name(view, at, small=bool(mine), shouted=not free) if mine or not free else at
         yield IdentifierKind.NAME, at, end if end > at else _read_name(view, at, known=True)
 
 
-_MINE: Final = re.compile(r"(?:(?<![a-z])(?:my|his|her)\s(?:(?:full|first|last|good|real|nick) ?)?|(?:^|\n)\s*)$")
+_MINE: Final = re.compile(r"(?<![a-z])(?:my|his|her)\s(?:(?:full|first|last|good|real|nick) ?)?$")
 _STREET_END: Final = re.compile(r"(?<![\d.])\d{1,5} [a-z]+ $")
+
+
+def _line_begins(lower: str, at: int) -> bool:
+    """Whether the text or a line of it begins at `at`."""
+    return at == 0 or lower[at - 1] == "\n"
 
 
 def _introductions(view: View) -> Candidates:

@@ -71,9 +71,9 @@ _MESSENGER_AT: Final = anchor("messenger", (
     "facebook", "fb", "twitter",
 ), anywhere=True)  # fmt: skip
 _MESSENGER: Final = re.compile(
-    r"(?:(?:微信|威信|薇信|微心|v信|(?<![a-z])(?:v\+?x|wx)(?![a-z])|wechat|weixin|whatsapp|qq|扣扣|企鹅号?"
+    r"(?:(?:微信|威信|薇信|微心|v信|(?<![a-z0-9])(?:v\+?x|wx)(?![a-z])|wechat|weixin|whatsapp|qq|扣扣|企鹅号?"
     r"|telegram|skype"
-    r"|(?<![a-z])(?:line\sid|kakao(?:talk)?|snap(?:chat)?|insta(?:gram)?|ig|discord|facebook|fb|twitter"
+    r"|(?<![a-z0-9])(?:line\sid|kakao(?:talk)?|snap(?:chat)?|insta(?:gram)?|ig|discord|facebook|fb|twitter"
     r"|tg)(?![a-z])"
     r"|抖音|快手|小红书|微博|(?:加我?|➕|\+)v(?![a-z]))"
     r"(?:(?:的)?(?:群号?|同号|号码|号|账号|名|昵称|搜)|\s?(?:id|number|no\.?|handle|account|user ?name"
@@ -353,10 +353,19 @@ def _numbers(view: View, language: str | None) -> Candidates:
         start, upto = match.span()
         if text[upto : upto + 1] in ("%", "/") and upto - start < 12:
             continue
+        if _hexadecimal(text, start, upto):
+            continue
         written = match.group()
         if written.startswith("(") and ")" not in written:
             start, written = start + 1, written[1:]
         yield from _run_kinds(view, written, start, language)
+
+
+def _hexadecimal(text: str, start: int, end: int) -> bool:
+    """Whether letters stand on both sides, as in a digest: what stands in a word is no number."""
+    if start == 0 or end >= len(text):
+        return False
+    return all(c.isascii() and c.isalpha() for c in (text[start - 1], text[end]))
 
 
 def _run_kinds(view: View, written: str, start: int, language: str | None) -> Candidates:

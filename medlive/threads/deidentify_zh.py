@@ -120,7 +120,7 @@ _SURE_CITIES: Final = "|".join(c for c in CITIES_ZH if c not in DOUBTFUL_CITIES_
 _DOUBTFUL: Final = "|".join(sorted(DOUBTFUL_CITIES_ZH))
 _HOSPITAL: Final = re.compile(rf"(?:{'|'.join(HOSPITALS_ZH)})(?:[一二三]?医院)?")
 _PROVINCE: Final = "|".join(PROVINCES_ZH.split())
-_FUNCTION: Final = "[的在去到和是有了看做我你他她您说这那个就都没来回从往住所以后给被把对于还也又再能要]"
+_FUNCTION: Final = "[的在去到和及与是有了看做我你他她您说这那个就都没来回从往住所以后给被把对于还也又再能要]"
 _WIDE_AREA: Final = "[病疫灾辖郊城山库矿流行风险危重中高低]"
 _CITY: Final = re.compile(
     rf"(?:{_SURE_CITIES}|(?<=[在住到去回从省自])(?:{_DOUBTFUL})|(?:{_DOUBTFUL})(?=市))市?(?!肺炎|病毒|型"
@@ -317,7 +317,7 @@ def chinese_names(view: View) -> Iterator[tuple[int, int]]:
 
 
 _CHAIN: Final = re.compile(
-    rf"(?:(?!{_FUNCTION})[\u4e00-\u9fff]){{1,6}}?(?P<unit>市|区(?!域)|县|旗|镇|乡|街道|村(?!医)|屯|社区"
+    rf"(?:(?!{_FUNCTION})[\u4e00-\u9fff]){{1,6}}?(?P<unit>市|(?<!地)区(?!域)|县|旗|镇|乡|街道|村(?!医)|屯|社区"
     r"|小区|开发区|路(?!上|口)|大街|街|巷|家园|花园|公寓|新村|苑)"
 )
 _FINE_TEXT: Final = "镇 乡 街道 村 屯 社区 小区 路 大街 街 巷 家园 花园 公寓 新村 苑"
