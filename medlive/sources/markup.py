@@ -110,6 +110,11 @@ _FEW_TAGS = 4 * _MAX_DEPTH
 _SHORT_TAG, _MOST_KNOWN = 200, 4096
 MAX_BYTES = 8 * 2**20
 """Most bytes of one page's markup; the fetcher cuts bodies off at the same size."""
+_SMALL, _LONG_TAG, _MAX_ATTRIBUTES = 2**17, 4096, 2000
+_WHOLE_TAG = re.compile(rb"<[a-zA-Z](?:[^>\"']++|\"[^\"]*+\"|'[^']*+')*+(?:[\"'][^>]*+)?")
+# As the parser reads values: one without quotes goes on to the next space whatever it holds.
+_VALUE = re.compile(rb"(?<=[^\s/=])=\s*+(?:\"[^\"]*+\"=*+|'[^']*+'=*+|[^\s>\"'][^\s>]*+)")
+_BETWEEN = re.compile(rb"[\s/\"']+")
 _TAG_NAME = re.compile(rb"<(/?)([a-zA-Z][a-zA-Z0-9]*)")
 _TAIL = 200
 _END = re.compile(rb"</html", re.IGNORECASE)
@@ -147,6 +152,8 @@ def parse(source: Page | str) -> LexborHTMLParser:
         raise LayoutError(url, f"at most {MAX_BYTES} bytes of markup", found=str(len(markup)))
     if _is_too_deep(markup):
         raise LayoutError(url, f"markup nested less than {_MAX_DEPTH} deep")
+    if len(markup) > _SMALL and _is_crowded(markup):
+        raise LayoutError(url, f"at most {_MAX_ATTRIBUTES} attributes in a tag")
     return LexborHTMLParser(markup)
 
 
@@ -167,6 +174,20 @@ def _is_too_deep(markup: bytes) -> bool:
         if tag.lower() not in _SELF_CLOSING:
             depth = max(0, depth - 1) if closing else depth + 1
             if depth > _MAX_DEPTH:
+                return True
+    return False
+
+
+def _is_crowded(markup: bytes) -> bool:
+    """Whether a tag has more attributes than any page for people.
+
+    The parser compares each with all before it. A small page cannot hold enough of them to matter.
+    """
+    for tag in _WHOLE_TAG.finditer(markup):
+        start, end = tag.span()
+        if end - start > _LONG_TAG:
+            names, values = _VALUE.subn(b"", markup[start:end])
+            if values + len(_BETWEEN.findall(names)) > _MAX_ATTRIBUTES:
                 return True
     return False
 

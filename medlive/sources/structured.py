@@ -97,14 +97,12 @@ def _kind(value: dict[str, Any]) -> Literal["Question", "DiscussionForumPosting"
 def _discussion(entry: dict[str, Any]) -> Discussion:
     kind = _kind(entry)
     assert kind is not None
-    replies: list[Posting] = []
+    replies: dict[Posting, None] = {}
     for key in ("acceptedAnswer", "suggestedAnswer", "comment"):
         listed = entry.get(key)
         for item in listed if isinstance(listed, list) else [listed]:
             if isinstance(item, dict):
-                posting = _posting(item)
-                if posting not in replies:
-                    replies.append(posting)
+                replies[_posting(item)] = None
     keywords = entry.get("keywords")
     if isinstance(keywords, str):
         keywords = keywords.split(",")
