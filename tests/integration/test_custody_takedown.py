@@ -9,6 +9,7 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 from support.custody import harvest, samples, settings_of, traces_in_files, traces_in_tables, words_of
+from support.forum import BOARD, Forum, serve_forum, thread
 from support.threads import as_import
 
 from medlive.config import Settings
@@ -26,6 +27,7 @@ from medlive.llm.engine import EngineIdentity, Finish, Prompt, Reply, Request, U
 from medlive.service import custody
 from medlive.service.database import handle_key
 from medlive.service.freezing import freeze
+from medlive.service.harvesting import harvest_source
 from medlive.service.importing import import_file
 from medlive.service.inspecting import ThreadTakenDown, inspect_thread
 from medlive.service.paths import archive_path, index_path
@@ -58,6 +60,13 @@ async def curated(database: Database, settings: Settings) -> dict[str, SampleThr
 async def rows(database: Database, sql: str, **values: Any) -> list[Any]:
     async with database.begin() as session:
         return [tuple(row) for row in await session.execute(text(sql), values)]
+
+
+async def attempt(database: Database, *statements: str) -> None:
+    """Several statements in one transaction."""
+    async with database.begin() as session:
+        for statement in statements:
+            await session.execute(text(statement))
 
 
 async def own_words(database: Database, thread: SampleThread) -> list[str]:
@@ -143,6 +152,10 @@ async def test_what_a_frozen_snapshot_holds_is_named_and_kept_out_of_later_ones(
     done = await take_down(database, settings, "sdn", ERASED, "a court's order")
     [(version, case_id)] = done.frozen
     assert version == frozen.version
+    for table in ("criteria", "case_revisions"):
+        change = f"DELETE FROM {table} WHERE case_id = '{case_id}'"
+        with pytest.raises(DBAPIError, match="refused"):
+            await attempt(database, "UPDATE takedowns SET counts = counts", change)
     assert traces_in_files(archive_path(settings), words) == []
     left = await traces_in_tables(database, words)
     # Only the case that was published still has words of it.
@@ -162,11 +175,6 @@ async def test_what_a_frozen_snapshot_holds_is_named_and_kept_out_of_later_ones(
 async def test_only_the_rows_of_the_thread_may_go_and_only_with_its_takedown(
     database: Database, curated: dict[str, SampleThread]
 ) -> None:
-    async def attempt(*statements: str, **values: Any) -> None:
-        async with database.begin() as session:
-            for statement in statements:
-                await session.execute(text(statement), values)
-
     down = f"INSERT INTO takedowns (source, thread_id, reason) VALUES ('sdn', '{ERASED}', 'x')"
     counts = {table: (await rows(database, f"SELECT count(*) FROM {table}"))[0][0] for table in IMMUTABLE}
     assert all(counts.values()), counts
@@ -195,7 +203,7 @@ async def test_only_the_rows_of_the_thread_may_go_and_only_with_its_takedown(
             [down, f"TRUNCATE {table} CASCADE"],
         ):
             with pytest.raises(DBAPIError, match="refused"):
-                await attempt(*refused)
+                await attempt(database, *refused)
     ours = f"thread_id = (SELECT id FROM threads WHERE thread_id = '{ERASED}')"
     half = "title = 'else', tags = '{}', messages = '[]', fetch_id = NULL, import_run_id = NULL"
     emptied = "title = '', tags = '{}', messages = '[]', fetch_id = NULL, import_run_id = NULL"
@@ -210,13 +218,15 @@ async def test_only_the_rows_of_the_thread_may_go_and_only_with_its_takedown(
         [down, "TRUNCATE takedowns"],
     ):
         with pytest.raises(DBAPIError, match="refused"):
-            await attempt(*refused)
+            await attempt(database, *refused)
     # A takedown that is done lets nothing through any more.
-    await attempt(down)
+    await attempt(database, down)
     with pytest.raises(DBAPIError, match="refused"):
-        await attempt(f"DELETE FROM thread_revisions WHERE {ours}")
+        await attempt(database, f"DELETE FROM thread_revisions WHERE {ours}")
     with pytest.raises(DBAPIError, match="refused"):
-        await attempt("UPDATE takedowns SET erased_in = 0", f"UPDATE thread_revisions SET title = '' WHERE {ours}")
+        await attempt(
+            database, "UPDATE takedowns SET erased_in = 0", f"UPDATE thread_revisions SET title = '' WHERE {ours}"
+        )
     after = {table: (await rows(database, f"SELECT count(*) FROM {table}"))[0][0] for table in IMMUTABLE}
     assert after == counts
 
@@ -294,6 +304,25 @@ async def test_a_takedown_goes_not_beside_who_brings_the_thread_in(database: Dat
     for source, reason in (("elsewhere", "asked"), ("sdn", "  "), ("sdn", "x" * 2001)):
         with pytest.raises(UsageError):
             await take_down(database, settings, source, ERASED, reason)
+
+
+async def test_pages_of_other_threads_that_link_to_it_lose_their_bytes_and_nothing_else(
+    database: Database, settings: Settings
+) -> None:
+    forum = Forum()
+    forum.add(*(thread(number) for number in (1, 11, 2, 3)))
+    similar = '<aside><a href="/threads/cough-1.5001/latest">Another title</a></aside></body>'
+    forum.change = lambda path, page: page.replace("</body>", similar) if "5002" in path else page
+    async with serve_forum(forum):
+        overrides = {"base_url": forum.url, "boards": (BOARD,), "min_interval_s": 0.0}
+        await harvest_source(database, settings, "sdn", overrides)
+    done = await take_down(database, settings, "sdn", "5001", "asked")
+    # The list and the page of 5002; 5011, whose address begins alike, is another thread.
+    assert done.counts["pages_showing_it"] == 2
+    bytes_here = "SELECT thread_id, archive_id IS NOT NULL FROM fetches WHERE kind = 'thread' ORDER BY 1"
+    assert await rows(database, bytes_here) == [("5002", False), ("5003", True), ("5011", True)]
+    assert await rows(database, "SELECT count(*) FROM thread_revisions") == [(3,)]
+    assert traces_in_files(archive_path(settings), ["cough-1.5001"]) == []
 
 
 async def test_a_thread_that_was_never_met_is_kept_out(database: Database, settings: Settings) -> None:
