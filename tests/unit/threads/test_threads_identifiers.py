@@ -106,6 +106,21 @@ def test_every_identity_number_is_found(before: str, number: str, after: str) ->
     assert found_kinds(f"{before} {number} {after}", number) == {IdentifierKind.ID_NUMBER}
 
 
+@pytest.mark.parametrize("order", range(100, 122))
+def test_a_check_character_alone_makes_an_identity_number(order: int) -> None:
+    """No region 99 exists: with the right last character it is found all the same, with a wrong one it is not."""
+    number = chinese_id(f"99000019900512{order}")
+    wrong = number[:17] + ("1" if number[17] != "1" else "2")
+    assert found_kinds(f"号 {number}", number) == {IdentifierKind.ID_NUMBER}
+    assert IdentifierKind.ID_NUMBER not in found_kinds(f"no {wrong} x", wrong) or luhn(wrong)
+
+
+def luhn(digits: str) -> bool:
+    """Whether the digits pass as a payment card's number."""
+    doubled = [int(d) * (2 if n % 2 else 1) for n, d in enumerate(reversed(digits))]
+    return sum(d - 9 if d > 9 else d for d in doubled) % 10 == 0
+
+
 @pytest.mark.parametrize("hidden", ["\u200b", "\u2060", "\x00", "\ufe0f\u20e3", "\u00ad"])
 def test_invisible_characters_hide_nothing(hidden: str) -> None:
     number = hidden.join("13800138000")
