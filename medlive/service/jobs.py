@@ -134,6 +134,7 @@ async def run_until_stopped(app: procrastinate.App, work: Work, *, concurrency: 
 async def _run(
     app: procrastinate.App, work: Work, concurrency: int, *, wait: bool, grace_s: float | None = None
 ) -> None:
+    limits: Any = {} if grace_s is None else {"shutdown_graceful_timeout": grace_s}
     await app.run_worker_async(
         queues=[QUEUE],
         concurrency=concurrency,
@@ -143,8 +144,8 @@ async def _run(
         delete_jobs="successful",
         update_heartbeat_interval=HEARTBEAT_S,
         stalled_worker_timeout=STALLED_AFTER_S,
-        shutdown_graceful_timeout=grace_s,
         additional_context={"work": work},
+        **limits,
     )
 
 
