@@ -3,8 +3,6 @@
 import asyncio
 import ipaddress
 import random
-import socket
-import ssl
 import zlib
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping
@@ -15,6 +13,7 @@ from types import TracebackType
 from typing import Self
 from urllib.parse import urljoin, urlsplit
 
+import httpcore2
 import httpx2
 
 from medlive.clock import now
@@ -33,6 +32,7 @@ from medlive.sources.fetched import (
     HostRefused,
     RobotsDenied,
 )
+from medlive.sources.guard import GuardedTransport
 from medlive.sources.robots import Robots, RobotsState, read_robots
 from medlive.sources.source import host_of
 
@@ -55,12 +55,13 @@ _OUTAGES = frozenset(
     {FetchReason.TIMEOUT, FetchReason.CONNECTION, FetchReason.SERVER_ERROR, FetchReason.RATE_LIMITED}
 )
 """Failures of a host rather than of a page."""
+_BROKEN = (httpcore2.NetworkError, httpcore2.ProtocolError, httpx2.TransportError)
+"""What the connections and the client raise for an answer that does not come or is none."""
 _GLANCE_BYTES = 64 * 1024
 """Most of an error's body that is read, to tell a block page from a failure."""
 _GLANCE_S = 5.0
 _ROBOTS_HOPS = 5
 """Redirects on the way to a robots.txt (RFC 9309 §2.3.1.2)."""
-_ADDRESS_LIFE_S = 60.0
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
 
@@ -121,13 +122,13 @@ class Fetcher:
         self.requests = 0
         """Requests sent in this run, robots.txt and repeated ones included."""
         self._client = httpx2.AsyncClient(
-            transport=_GuardedTransport(settings.allow_loopback),
+            transport=GuardedTransport(allow_loopback=settings.allow_loopback),
             headers={
                 "User-Agent": settings.user_agent,
                 "Accept": "text/html,application/xhtml+xml,application/json;q=0.9",
                 "Accept-Encoding": "gzip",
             },
-            timeout=httpx2.Timeout(settings.attempt_timeout_s),
+            timeout=None,  # counted for each attempt as a whole
             follow_redirects=False,
             trust_env=False,
         )
@@ -166,7 +167,7 @@ class Fetcher:
         allowance = _Allowance(self._settings.total_timeout_s)
         for _ in range(self._settings.max_redirects + 1):
             host = self._admit(url, policy)
-            robots = await self._robots(url, host, policy)
+            robots = host.robots or await self._robots(url, host, policy)
             if not robots.allows(url, PRODUCT):
                 raise RobotsDenied(url, robots.detail or "robots.txt does not allow it")
             answer = await self._ask(url, host, policy, allowance, headers=headers, form=form)
@@ -332,9 +333,9 @@ class Fetcher:
                         body = await self._read(url, response)
                     elif response.status_code >= 400:
                         body = await self._glance(url, response, min(_GLANCE_S, limit / 2))
-        except (TimeoutError, httpx2.TimeoutException) as error:
+        except TimeoutError as error:
             raise FetchFailed(url, FetchReason.TIMEOUT, f"no whole answer within {limit:g} s") from error
-        except httpx2.TransportError as error:
+        except _BROKEN as error:
             message = str(error) or type(error).__name__
             raise FetchFailed(url, FetchReason.CONNECTION, message) from error
         except (httpx2.InvalidURL, UnicodeError) as error:
@@ -355,7 +356,7 @@ class Fetcher:
         try:
             async with asyncio.timeout(seconds):
                 return await self._read(url, response, _GLANCE_BYTES)
-        except (FetchFailed, TimeoutError, httpx2.TransportError):
+        except (FetchFailed, TimeoutError, *_BROKEN):
             return b""
 
     async def _read(self, url: str, response: httpx2.Response, limit: int | None = None) -> bytes:
@@ -474,78 +475,3 @@ def _is_loopback_name(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
-
-
-_GLOBAL_UNICAST = ipaddress.IPv6Network("2000::/3")
-_NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
-"""Addresses that lead to the IPv4 address in their last 32 bits (RFC 6052)."""
-
-
-class _GuardedTransport(httpx2.AsyncBaseTransport):
-    """Connects only to addresses that it has looked at.
-
-    A host's name is resolved once a minute, every address is checked, and the connection is made to the
-    checked address itself: a name that changes its answer in between (DNS rebinding) cannot lead into a
-    private network.
-    """
-
-    def __init__(self, allow_loopback: bool) -> None:
-        self._allow_loopback = allow_loopback
-        # One pool a host: pools share connections by address, and two hosts may stand behind one.
-        self._pools: dict[tuple[str, str, int | None], httpx2.AsyncHTTPTransport] = {}
-        self._checked: dict[tuple[str, int], tuple[float, str]] = {}
-        """Until when, in the event loop's time, a name's checked address is used again."""
-
-    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        url = request.url
-        address = await self._checked_address(
-            str(url), url.host, url.port or (443 if url.scheme == "https" else 80)
-        )
-        key = (url.scheme, url.host, url.port)
-        pool = self._pools.get(key)
-        if pool is None:
-            # Loading the trusted certificates takes a fifth of a second; a pool of plain http trusts none.
-            trust = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if url.scheme == "http" else True
-            pool = self._pools[key] = httpx2.AsyncHTTPTransport(verify=trust, trust_env=False)
-        pinned = httpx2.Request(
-            request.method,
-            url.copy_with(host=address),
-            headers=request.headers,
-            stream=request.stream,
-            extensions={**request.extensions, "sni_hostname": url.host},
-        )
-        return await pool.handle_async_request(pinned)
-
-    async def _checked_address(self, url: str, host: str, port: int) -> str:
-        """One address of a host, all of whose addresses may be asked. Raises HostRefused."""
-        loop = asyncio.get_running_loop()
-        known = self._checked.get((host, port))
-        if known is not None and known[0] > loop.time():
-            return known[1]
-        try:
-            found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        except OSError as error:
-            raise httpx2.ConnectError(f"{host} has no address: {error}") from error
-        addresses = [str(entry[4][0]) for entry in found]
-        for address in addresses:
-            if not self._may_ask(address):
-                raise HostRefused(url, f"{host} leads to {address}, which is no public address")
-        self._checked[host, port] = (loop.time() + _ADDRESS_LIFE_S, addresses[0])
-        return addresses[0]
-
-    def _may_ask(self, address: str) -> bool:
-        ip = ipaddress.ip_address(address.partition("%")[0])
-        if isinstance(ip, ipaddress.IPv6Address):
-            ip = ip.ipv4_mapped or ip
-        if ip.is_loopback:
-            return self._allow_loopback
-        if isinstance(ip, ipaddress.IPv6Address):
-            inner = ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF) if ip in _NAT64 else ip.sixtofour
-            if inner is None and ip not in _GLOBAL_UNICAST:
-                return False
-            ip = inner or ip
-        return ip.is_global and not ip.is_multicast
-
-    async def aclose(self) -> None:
-        for pool in self._pools.values():
-            await pool.aclose()

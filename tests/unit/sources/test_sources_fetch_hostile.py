@@ -22,9 +22,9 @@ from medlive.sources.fetch import (
     HostDown,
     HostRefused,
     RobotsDenied,
-    _GuardedTransport,
 )
 from medlive.sources.fetched import PRODUCT
+from medlive.sources.guard import may_connect
 from medlive.sources.robots import MAX_BYTES, RobotsState, read_robots
 
 Answer = Callable[[asyncio.StreamWriter], Awaitable[None]]
@@ -317,9 +317,9 @@ async def test_an_address_that_reads_like_an_allowed_one_is_refused(server: Serv
     ],
 )  # fmt: skip
 def test_only_public_addresses_are_connected_to(address: str, public: bool) -> None:
-    assert _GuardedTransport(allow_loopback=False)._may_ask(address) is public
+    assert may_connect(address, allow_loopback=False) is public
     loopback = address in ("127.0.0.1", "::1", "::ffff:127.0.0.1")
-    assert _GuardedTransport(allow_loopback=True)._may_ask(address) is (public or loopback)
+    assert may_connect(address, allow_loopback=True) is (public or loopback)
     assert ipaddress.ip_address(address)
 
 
