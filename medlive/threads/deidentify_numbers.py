@@ -29,6 +29,8 @@ _URL: Final = re.compile(
     r"|[a-z]{2,4}(?=/[a-z0-9]))"
     rf"(?:[/?:]{_URL_TAIL}*(?<![.,;:!?\]]))?"
 )
+_WEB_AT: Final = anchor("web", ("http", "hxxp", "www."), anywhere=True)
+_HOST: Final = re.compile(r"[a-z0-9][a-z0-9.-]*$")
 _HANDLE: Final = re.compile(
     r"(?<![A-Za-z0-9_.@])@ ?(?:[A-Za-z0-9_][A-Za-z0-9_.-]{1,30}(?<![.-])|[\u4e00-\u9fff][\w]{1,14})"
 )
@@ -491,9 +493,12 @@ def net_addresses(view: View) -> Candidates:
     if (spelled and " at " in lower) or ((spelled or web) and any(map(lower.__contains__, _SPELLED_HINT))):
         for match in _SPELLED_EMAIL.finditer(lower):
             yield IdentifierKind.EMAIL, *match.span()
-    if web or "://" in lower or "www." in lower:
-        for match in _URL.finditer(lower):
-            yield IdentifierKind.URL, *match.span()
+    for match in view.matches(_WEB_AT, _URL):
+        yield IdentifierKind.URL, *match.span()
+    for domain in _TLD.finditer(lower) if web else ():
+        host = _HOST.search(lower, max(0, domain.start() - 130), domain.start())
+        if host and (found := _URL.match(lower, host.start())):
+            yield IdentifierKind.URL, *found.span()
     for match in view.matches(_USER_AT, _USER):
         group = match.lastgroup or "user"
         if not _NOT_A_NICK.fullmatch(match.group(group)):
