@@ -117,7 +117,8 @@ def block_page(status: int, headers: Mapping[str, str], body: bytes) -> str | No
     if len(body) > _MOST_BYTES or kind not in ("", "text/html", "application/xhtml+xml"):
         return None
     head = body[:_HEAD_BYTES]
-    marked = [(marks, what) for marks, what in _MARKS if all(mark in head for mark in marks)]
+    # The first mark is asked for by itself: on nearly every page there is none.
+    marked = [(marks, what) for marks, what in _MARKS if marks[0] in head and all(mark in head for mark in marks)]
     titled = _suspect_title(head, status)
     refusing = any(part in head for part in _REFUSAL_BYTES)
     if not (marked or titled or refusing):
