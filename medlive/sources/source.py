@@ -26,6 +26,7 @@ _META_CHARSET = re.compile(rb"<meta\b[^>]{0,300}?charset\s*=\s*[\"']?\s*([A-Za-z
 _HEADER_CHARSET = re.compile(r"charset\s*=\s*[\"']?\s*([A-Za-z0-9_.:-]{1,40})", re.IGNORECASE)
 _ABSOLUTE = re.compile(r"https?://[^/?#]+/", re.IGNORECASE)
 _BOMS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
+_GB_PAIR = re.compile(rb"[\x81-\xfe][\xa1-\xfe]")
 _BOM_BYTES = tuple(bom for bom, _ in _BOMS)
 
 
@@ -107,6 +108,10 @@ class Page:
         if lenient.count("\ufffd") * 20 < high_bytes:
             return lenient
         single_byte = [n for n in declared if n.startswith(("iso8859", "cp125", "latin"))]
+        if "cp1252" in single_byte and 2 * len(_GB_PAIR.findall(body)) > 0.9 * high_bytes:
+            # What servers say of every page. Western letters above ASCII hardly ever stand side by side.
+            declared = [n for n in declared if n != "cp1252"]
+            single_byte = []
         for name in [n for n in declared if n not in single_byte] + ([] if single_byte else ["gb18030"]):
             try:
                 return body.decode(name)

@@ -1,5 +1,6 @@
 """Decoding, dates, readable text and structured data, and what hostile pages do to them."""
 
+import itertools
 import json
 import time
 from datetime import UTC, datetime
@@ -26,6 +27,7 @@ CHINESE = "<html><p>患者女，32岁，反复发热十天，体温最高39.5℃
         (CHINESE.encode("gb18030"), ""),
         (CHINESE.encode("gb18030"), "text/html; charset=utf-8"),
         (CHINESE.encode("gb18030"), "text/html;charset=GBK"),
+        (CHINESE.encode("gb18030"), "text/html; charset=ISO-8859-1"),
         (CHINESE.encode("utf-16"), "text/html"),
         ("<html><meta charset=big5><p>患者女，體溫最高39.5度。</p></html>".encode("big5"), ""),
     ],
@@ -50,6 +52,38 @@ def test_a_few_damaged_bytes_do_not_turn_a_page_into_another_encoding() -> None:
 @given(st.binary(max_size=400), st.sampled_from(["", "x; charset=gbk", "x; charset=base64", "charset=\x00"]))
 def test_every_body_decodes_to_text_that_can_be_stored(body: bytes, content_type: str) -> None:
     Page("https://x/", body, content_type).text.encode("utf-8")
+
+
+CHINESE_WORDS = st.lists(
+    st.sampled_from(["患者", "，", "反复发热", "39.5℃", " mg ", "。", "阿司匹林", "\n", "血压160/95"]),
+    min_size=4,
+    max_size=60,
+).map("".join)
+
+
+@given(
+    CHINESE_WORDS.filter(lambda t: "患者" in t or "血压" in t),
+    st.sampled_from(
+        ["", "utf-8", "gb2312", "gbk", "gb18030", "iso-8859-1", "windows-1252", "x-unknown", "base64"]
+    ),
+    st.sampled_from(["gb18030", "utf-8", "utf-8-sig", "utf-16"]),
+)
+def test_chinese_is_read_whatever_is_declared(text: str, declared: str, encoding: str) -> None:
+    body = f"<html>{text}</html>".encode(encoding)
+    page = Page("https://x/", body, f"text/html; charset={declared}" if declared else "")
+    assert page.text == f"<html>{text}</html>"
+    assert page.utf8 == page.text.encode("utf-8")
+
+
+@given(st.text(alphabet="abcdefg éèüöñçß.,", min_size=5, max_size=80))
+def test_western_text_declared_as_such_is_not_taken_for_chinese(words: str) -> None:
+    text = "café au lait " + words.replace("\n", " ")
+    single = " ".join(part for part in text.split() if not _double_accent(part))
+    assert Page("https://x/", single.encode("cp1252"), "text/html; charset=iso-8859-1").text == single
+
+
+def _double_accent(word: str) -> bool:
+    return any(a > "\x7f" and b > "\x7f" for a, b in itertools.pairwise(word))
 
 
 @given(st.text(alphabet=st.characters(codec="utf-8"), max_size=300))
