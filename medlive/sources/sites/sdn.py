@@ -95,6 +95,7 @@ class _Parts:
     time: LexborNode | None = None
     status: LexborNode | None = None
     attachments: list[LexborNode] = field(default_factory=list)
+    has_content: bool = False
 
 
 class Sdn:
@@ -299,6 +300,10 @@ def _parts(page: Page, group: list[LexborNode], repeats: _Repeats) -> _Parts:
             parts.attribution = parts.attribution or node
         elif "message-attachments" in shown:
             parts.attachments.append(node)
+        elif "message-userContent" in shown:
+            if parts.has_content:
+                raise LayoutError(page.url, "one .message-userContent in a post", found="two")
+            parts.has_content = True
     return parts
 
 
