@@ -27,7 +27,7 @@ def reparse(
     """
     from medlive.service.database import open_database
     from medlive.service.harvesting import chosen
-    from medlive.service.reparsing import Reparsed, reparse_source
+    from medlive.service.reparsing import Reparsed, recorded, reparse_source
 
     if thread is not None and len(sources or []) != 1:
         raise UsageError("--thread needs its community", hint="medlive source reparse SOURCE --thread ID")
@@ -35,8 +35,8 @@ def reparse(
     wanted = chosen(settings, sources or [])
 
     async def run() -> list[Reparsed]:
-        done = []
-        async with open_database(settings) as database:
+        done: list[Reparsed] = []
+        async with open_database(settings) as database, recorded(database, wanted, done, dry_run=dry_run):
             for source, overrides in wanted.items():
                 with progress(f"reparse {source}") as tick:
                     done.append(

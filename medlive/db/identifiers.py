@@ -40,4 +40,4 @@ async def count_identifiers(session: AsyncSession, revision_pk: int) -> dict[str
     row = IdentifierRow
     query = select(row.kind, func.count()).where(row.revision_id == revision_pk).group_by(row.kind)
     found = await session.execute(query.order_by(row.kind))
-    return dict(found.tuples().all())
+    return {kind: count for kind, count in found}  # noqa: C416

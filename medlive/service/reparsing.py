@@ -3,8 +3,8 @@ of any host."""
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -16,6 +16,7 @@ from medlive.db.frontier import Settled, settle
 from medlive.db.harvests import list_sources, past_measures, run_figures, save_measures
 from medlive.db.identifiers import save_identifiers
 from medlive.db.readings import Reading, latest_readings, latest_run, read_threads_after
+from medlive.db.runs import finish_run, start_run
 from medlive.db.session import Database, advisory_lock
 from medlive.db.tables import FrontierState
 from medlive.db.takedowns import TAKEN_DOWN, keep_out
@@ -33,6 +34,7 @@ from medlive.threads.deidentify import keyed_handle
 from medlive.threads.model import Thread
 from medlive.threads.prepare import thread_identifiers
 
+COMMAND: Final = "source reparse"
 BATCH: Final = 100
 """Threads that are read and saved together."""
 SHOWN: Final = 50
@@ -120,6 +122,22 @@ async def reparse_source(
             return work.done
 
 
+@asynccontextmanager
+async def recorded(
+    database: Database, sources: Collection[str], done: Sequence[Reparsed], *, dry_run: bool
+) -> AsyncIterator[None]:
+    """Keep a row of a command that reparses, with the counts of what `done` holds at its end; none of a dry run."""
+    if dry_run:
+        yield
+        return
+    async with database.begin() as session:
+        run = await start_run(session, COMMAND, {"sources": sorted(sources)})
+    yield
+    counts = {one.source: dict(one.counts) for one in done}
+    async with database.begin() as session:
+        await finish_run(session, run, counts, failed=any(one.busy or one.damaged for one in done))
+
+
 class _Work:
     """One source's pages being read again."""
 
@@ -195,9 +213,10 @@ class _Work:
         done = self.done
         threads = [(one, one.thread) for one in rereads if one.thread is not None]
         erased = await keep_out(session, [thread for _, thread in threads])
-        done.counts[TAKEN_DOWN] += len(threads)
-        threads = [(one, t) for one, t in threads if (t.source, t.thread_id) not in erased]
-        done.counts[TAKEN_DOWN] -= len(threads)
+        if erased:
+            done.counts[TAKEN_DOWN] += len(threads)
+            threads = [(one, t) for one, t in threads if (t.source, t.thread_id) not in erased]
+            done.counts[TAKEN_DOWN] -= len(threads)
         saved = await save_threads(
             session,
             [thread for _, thread in threads],
