@@ -52,7 +52,7 @@ def _flat(text: str) -> str:
     if lower.isascii():
         return lower
     if _WIDE.search(lower):
-        lower = lower.translate(_WIDE_TABLE).lower()
+        lower = lower.translate(_WIDE_TABLE)
     return lower
 
 

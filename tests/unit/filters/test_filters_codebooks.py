@@ -78,6 +78,7 @@ def test_hits_are_places_in_the_text_itself(text: str) -> None:
     for hit in SHIPPED.find(text + " cough İ 咳嗽"):
         assert 0 <= hit.start < hit.end <= len(text) + 11
     assert SHIPPED.find("İİİ cough")[0].start == 4
+    assert SHIPPED.find("Ａİ ＣＯＵＧＨ")[0][2:] == (3, 8)
 
 
 @pytest.mark.parametrize(
