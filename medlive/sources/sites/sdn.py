@@ -37,6 +37,7 @@ DEFAULTS = SourceSettings(
 
 _THREAD_PATH = re.compile(r"threads/(?:[^/?#]*\.)?(\d+)(?:[/?#]|$)")
 _PAGE_PATH = re.compile(r"/page-(\d{1,6})(?:[/?#]|$)")
+_PLACE = re.compile(r"\b(threads|forums)/(?:[^/?#]*\.)?(\d+)(?:[/?#]|$)")
 _NUMBER = re.compile(r"(?:^|\x1f)\s*#(\d[\d.,\s]{0,9}?)\s*(?:\x1f|$)")
 _NO_DIGIT = re.compile(r"\D")
 _FIRST_WORD = re.compile(r"[a-z]+")
@@ -401,12 +402,16 @@ def _next_url(page: Page, tree: LexborHTMLParser, number: int) -> str | None:
         if url is None:
             raise LayoutError(page.url, f"an address in {_FOLLOWING}")
         return url
-    # The pager may lose its class: the page after the one it marks as current is still named in it.
-    if f"/page-{number + 1}".encode() not in page.body:
+    # The pager may change its classes: the page after this one is still named in a link outside the posts.
+    wanted = f"/page-{number + 1}"
+    if wanted.encode() not in page.body:
         return None
-    for anchor in tree.css(f'.pageNav a[href*="/page-{number + 1}"]'):
-        url = link(page, anchor.attributes.get("href"))
-        found = _PAGE_PATH.search(url or "")
-        if found is not None and int(found[1]) == number + 1:
+    here = _PLACE.search(page.url)
+    said = {anchor.mem_id for anchor in tree.css(f'.message-userContent a[href*="{wanted}"]')}
+    for anchor in tree.css(f'a[href*="{wanted}"]'):
+        url = link(page, anchor.attributes.get("href")) or ""
+        place, stated = _PLACE.search(url), _PAGE_PATH.search(url)
+        elsewhere = place is not None and here is not None and place.groups() != here.groups()
+        if stated is not None and int(stated[1]) == number + 1 and not elsewhere and anchor.mem_id not in said:
             return url
     return None

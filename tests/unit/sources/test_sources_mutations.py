@@ -155,6 +155,7 @@ TABLE: list[tuple[str, str, str, str, object]] = [
     ("sdn", "the handle stands in the name only", r' data-author="[^"]*"', "", "same"),
     ("sdn", "the pager's link leads nowhere", r'href="[^"]*page-2"', 'href="javascript:more()"', LayoutError),
     ("sdn", "the pager's class is renamed", r"pageNav-jump--next", "next", "same"),
+    ("sdn", "the whole pager is renamed", r"pageNav", "steps", "same"),
     ("sdn", "the title is renamed", r"p-title-value", "title", LayoutError),
     ("sdn", "the template is another", r"thread_view", "thread_preview", LayoutError),
     ("sdn", "the posts' numbers jump", r"\n#2\n", "\n#7\n", IncompleteThread),
@@ -197,3 +198,15 @@ def test_mutation_table(case: str, what: str, pattern: str, by: str, expected: o
     thread = site.parse_thread(mutated, str)
     assert [bare(m.text) for m in thread.messages] == [bare(m.text) for m in whole.messages]
     assert [m.verified for m in thread.messages] == [m.verified and expected == "same" for m in whole.messages]
+
+
+def test_a_pager_of_other_classes_still_leads_on() -> None:
+    first = saved("sdn")[0]
+    body = first.body.replace(b"pageNav", b"steps")
+    assert body != first.body
+    site = build_site("sdn")
+    assert site.next_page(Page(first.url, body)) == SDN_URL + "page-2"
+    elsewhere = body.replace(b"furosemide-stopped-working.77001/page-2", b"another-thread.5/page-2")
+    assert site.next_page(Page(first.url, elsewhere)) is None
+    quoted = elsewhere.replace(b"Check adherence", b'<a href="/threads/x.77001/page-2">there</a>')
+    assert site.next_page(Page(first.url, quoted)) is None, "what a post links to is no pager"
