@@ -14,6 +14,7 @@ from sqlalchemy import text
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from medlive.db.bands import take_turn
 from medlive.db.tables import TakedownRow
 from medlive.db.takedowns import TAKEN_DOWN, mark_unswept, take_down_alone
 from medlive.db.text import dump_json, load_json, to_stored
@@ -70,11 +71,6 @@ _ERASURES: Final[tuple[tuple[str, str], ...]] = (
     ("filter_verdicts", f"DELETE FROM filter_verdicts WHERE revision_id IN ({_REVISIONS})"),
     ("filter_results", f"DELETE FROM filter_results WHERE revision_id IN ({_REVISIONS})"),
     ("identifiers", f"DELETE FROM identifiers WHERE revision_id IN ({_REVISIONS})"),
-    (
-        "jobs",
-        "DELETE FROM procrastinate_jobs WHERE status = 'todo'"
-        f" AND CAST(args ->> 'revision' AS bigint) IN ({_REVISIONS})",
-    ),
     (
         "thread_revisions",
         "DELETE FROM thread_revisions WHERE thread_id = :pk"
@@ -151,6 +147,10 @@ _ERASE_REPLIES = text(
     "DELETE FROM replies AS reply WHERE request_digest = ANY (:digests)"
     " AND NOT EXISTS (SELECT FROM agent_calls WHERE reply_digest = reply.request_digest)"
 )
+_JOBS = (
+    "DELETE FROM procrastinate_jobs WHERE status = 'todo'"
+    f" AND CAST(args ->> 'revision' AS bigint) IN ({_REVISIONS})"
+)
 _UNDER_WAY = text(
     "SELECT EXISTS (SELECT FROM procrastinate_jobs AS job JOIN procrastinate_workers AS worker"
     " ON worker.id = job.worker_id WHERE job.status = 'doing'"
@@ -203,6 +203,8 @@ async def erase_thread(
     are marked unswept. Doing it again is harmless. Raises CheckFailed while a living worker (its heartbeat is not
     older than `alive_s`) curates the thread: what it stores next would not be found.
     """
+    # Neither filters nor imports have its rows in hand meanwhile.
+    await take_turn(session)
     await take_down_alone(session)
     named = {"source": source, "thread_id": to_stored(thread_id)}
     pk = await session.scalar(
@@ -210,6 +212,8 @@ async def erase_thread(
     )
     # Whoever stores a decision about a revision has locked it.
     await session.execute(text(f"{_REVISIONS} FOR UPDATE"), {"pk": pk})
+    # First no worker can take it up any more, then none has it.
+    counts: Counter[str] = Counter(jobs=await _rows(session, _JOBS, {"pk": pk}))
     if await session.scalar(_UNDER_WAY, {"pk": pk, "alive_s": alive_s}):
         raise CheckFailed(
             f"{source}/{thread_id} is being curated at this moment",
@@ -223,7 +227,6 @@ async def erase_thread(
         )
     )
     traces = await traces_of(session, source, thread_id)
-    counts: Counter[str] = Counter()
     ids = list(showing)
     archives = list(await session.scalars(_OWN_ARCHIVES, {**named, "ids": ids}))
     digests = set(await session.scalars(_OWN_REPLIES, {"pk": pk}))

@@ -59,6 +59,8 @@ async def _rewrite(database: Database, folder: Path, archive: OldArchive) -> Non
     old, name = folder / archive.path, next_name(archive.path)
     async with database.begin() as session:
         named = {fetch.place for fetch in await fetches_in(session, archive.archive_id)}
+    if not await asyncio.to_thread(old.parent.is_dir):
+        raise ArchiveDamaged(old, "its folder is not there")
     if not named or not await asyncio.to_thread(old.exists):
         async with database.begin() as session:
             await mark_removed(session, [archive.archive_id])

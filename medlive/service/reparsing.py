@@ -126,7 +126,7 @@ async def reparse_source(
 async def recorded(
     database: Database, sources: Collection[str], done: Sequence[Reparsed], *, dry_run: bool
 ) -> AsyncIterator[None]:
-    """Keep a row of a command that reparses, with the counts of what `done` holds at its end; none of a dry run."""
+    """Keep a row of a command that reparses, with the counts of `done` at its end; a dry run has none."""
     if dry_run:
         yield
         return

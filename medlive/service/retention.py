@@ -50,7 +50,6 @@ async def apply_retention(database: Database, settings: Settings, *, dry_run: bo
                 await seal_archives(database, folder, source)
             except ArchiveDamaged:
                 counts["damaged"] += 1
-                continue
             swept, damaged = await sweep(database, folder, source)
             counts["swept"] += swept
             counts["damaged"] += len(damaged)
