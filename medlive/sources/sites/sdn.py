@@ -249,7 +249,10 @@ def _posts(page: Page, tree: LexborHTMLParser) -> tuple[Post, ...]:
     groups = [group for group in groups if not repeats.hold(group[0])]
     if not groups:
         raise LayoutError(page.url, "article.message--post")
-    return tuple(_post(page, _parts(page, group, repeats)) for group in groups)
+    posts = tuple(_post(page, _parts(page, group, repeats)) for group in groups)
+    if len({post.post_id for post in posts}) < len(posts):
+        raise LayoutError(page.url, "a number of its own for every post")
+    return posts
 
 
 class _Repeats:

@@ -150,6 +150,7 @@ TABLE: list[tuple[str, str, str, str, object]] = [
     ("sdn", "one post's body is renamed", r'class="bbWrapper"(?=>A 71)', 'class="text"', LayoutError),
     ("sdn", "the posts' bodies are renamed", r'class="bbWrapper"', 'class="text"', LayoutError),
     ("sdn", "the posts are no articles", r'<article class="message m', '<div class="message m', LayoutError),
+    ("sdn", "the posts share a number", r'data-content="post-\d+"', 'data-content="post-1"', LayoutError),
     ("sdn", "two posts run together", r'</article>\s*<article[^>]*"IMprof"[^>]*>', "", LayoutError),
     ("sdn", "a post has no author", r' data-author="IMprof"|>IMprof<', "><", LayoutError),
     ("sdn", "the handle stands in the name only", r' data-author="[^"]*"', "", "same"),
