@@ -310,19 +310,20 @@ async def test_pages_of_other_threads_that_link_to_it_lose_their_bytes_and_nothi
     database: Database, settings: Settings
 ) -> None:
     forum = Forum()
-    forum.add(*(thread(number) for number in (1, 11, 2, 3)))
+    alike = {"thread_id": "50010", "url": "https://forum.example/threads/cough-1.50010/"}
+    forum.add(*(thread(number) for number in (1, 2, 3)), thread(4).model_copy(update=alike))
     similar = '<aside><a href="/threads/cough-1.5001/latest">Another title</a></aside></body>'
     forum.change = lambda path, page: page.replace("</body>", similar) if "5002" in path else page
     async with serve_forum(forum):
         overrides = {"base_url": forum.url, "boards": (BOARD,), "min_interval_s": 0.0}
         await harvest_source(database, settings, "sdn", overrides)
     done = await take_down(database, settings, "sdn", "5001", "asked")
-    # The list and the page of 5002; 5011, whose address begins alike, is another thread.
+    # The list and the page of 5002; 50010, whose address begins alike, is another thread.
     assert done.counts["pages_showing_it"] == 2
     bytes_here = "SELECT thread_id, archive_id IS NOT NULL FROM fetches WHERE kind = 'thread' ORDER BY 1"
-    assert await rows(database, bytes_here) == [("5002", False), ("5003", True), ("5011", True)]
+    assert await rows(database, bytes_here) == [("50010", True), ("5002", False), ("5003", True)]
     assert await rows(database, "SELECT count(*) FROM thread_revisions") == [(3,)]
-    assert traces_in_files(archive_path(settings), ["cough-1.5001"]) == []
+    assert traces_in_files(archive_path(settings), ["cough-1.5001/"]) == []
 
 
 async def test_a_thread_that_was_never_met_is_kept_out(database: Database, settings: Settings) -> None:
