@@ -202,6 +202,7 @@ def _pattern(traces: Traces) -> re.Pattern[bytes] | None:
 def _spellings(texts: Iterable[str]) -> set[bytes]:
     """Texts as pages may hold them: in markup, in scripts, in the encodings of Chinese pages."""
     spelt = {spelling for text in texts for spelling in (text, html.escape(text, quote=False), html.escape(text))}
+    spelt |= {text.replace("&#x27;", decimal) for text in spelt for decimal in ("&#039;", "&#39;")}
     spelt |= {json.dumps(text)[1:-1] for text in texts}
     return {
         text.encode(encoding, "surrogatepass" if encoding == "utf-8" else "replace")

@@ -27,7 +27,7 @@ def sort_key(url: str) -> str:
         return quote(url.lower(), safe=_SAFE, errors="replace")
     if not parts.hostname:
         return quote(url.lower(), safe=_SAFE, errors="replace")
-    host = _WWW.sub("", parts.hostname.rstrip("."))
+    host = _WWW.sub("", _ascii(parts.hostname.rstrip(".")))
     key = host if ":" in host else ",".join(reversed(host.split(".")))
     if port is not None and port != _DEFAULT_PORTS.get(parts.scheme):
         key += f":{port}"
@@ -37,10 +37,10 @@ def sort_key(url: str) -> str:
 
 
 def cdxj_line(filename: str, place: Place, page: ArchivedPage) -> str:
-    """The line of a page in a file, without a line break; lines are sorted by their bytes."""
+    """The line of a page in a file, in ASCII and without a line break; lines are sorted by their bytes."""
     digest = base64.b32encode(hashlib.sha1(page.body, usedforsecurity=False).digest()).decode("ascii")
     found = {
-        "url": page.url.encode("utf-8", "replace").decode("utf-8"),
+        "url": page.url,
         "mime": page.headers.get("content-type", "").partition(";")[0].strip() or "unk",
         "status": str(page.status),
         "digest": f"sha1:{digest}",
@@ -49,7 +49,14 @@ def cdxj_line(filename: str, place: Place, page: ArchivedPage) -> str:
         "filename": filename,
     }
     moment = page.fetched_at.strftime("%Y%m%d%H%M%S")
-    return f"{sort_key(page.url)} {moment} {json.dumps(found, ensure_ascii=False)}"
+    return f"{sort_key(page.url)} {moment} {json.dumps(found)}"
+
+
+def _ascii(host: str) -> str:
+    try:
+        return host if host.isascii() else host.encode("idna").decode("ascii")
+    except UnicodeError:
+        return quote(host, errors="replace")
 
 
 def _escaped(text: str) -> str:
