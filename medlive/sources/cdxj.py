@@ -4,6 +4,7 @@ import base64
 import hashlib
 import json
 import re
+from contextlib import suppress
 from posixpath import normpath
 from urllib.parse import quote, unquote_to_bytes, urlsplit
 
@@ -53,10 +54,10 @@ def cdxj_line(filename: str, place: Place, page: ArchivedPage) -> str:
 
 
 def _ascii(host: str) -> str:
-    try:
-        return host if host.isascii() else host.encode("idna").decode("ascii")
-    except UnicodeError:
-        return quote(host, errors="replace")
+    if not host.isascii():
+        with suppress(UnicodeError):  # no name that a resolver would take is escaped as it is
+            host = host.encode("idna").decode("ascii")
+    return quote(host, safe=_SAFE, errors="replace")
 
 
 def _escaped(text: str) -> str:
