@@ -209,8 +209,8 @@ async def test_a_quarantined_source_sees_what_its_figures_are_now(
 async def test_old_files_go_whole_and_threads_stay(database: Database, settings: Settings) -> None:
     folder = archive_path(settings)
     week = settings.model_copy(update={"archive": ArchiveSection(keep_days=7)})
-    await harvest(database, settings, samples())
-    await harvest(database, settings, samples())
+    await harvest(database, settings, samples("1402038", "1402075"))
+    await harvest(database, settings, samples("1402038", "1402075"))
     old, young = files(folder)
     size = old.stat().st_size
     threads = await rows(database, "SELECT count(*) FROM thread_revisions")
@@ -238,7 +238,7 @@ async def test_what_is_left_lying_is_cleared_and_what_is_not_ours_is_not(
     database: Database, settings: Settings
 ) -> None:
     folder = archive_path(settings)
-    await harvest(database, settings, samples())
+    await harvest(database, settings, samples("1402038", "1402075"))
     (path,) = files(folder)
     # Its removal was noted, and then came the kill.
     await change(database, "UPDATE fetches SET archive_id = NULL, archive_offset = NULL, archive_length = NULL")
@@ -271,7 +271,7 @@ async def test_an_export_is_whole_checked_and_found_by_its_index(
     database: Database, settings: Settings, tmp_path: Path
 ) -> None:
     out = tmp_path / "out"
-    await harvest(database, settings, samples())
+    await harvest(database, settings, samples("1402038", "1402075"))
     await harvest(database, settings, samples(site="medlive"), "medlive")
     first, second = sorted(files(archive_path(settings)), key=lambda p: p.name)
     done = await export_warc(database, settings, ["sdn"], out)
