@@ -77,12 +77,16 @@ _LEFT_OVER = text(
 )
 _NOT_LISTED = text(
     _TAKE.format(
-        which="(run_id <> :run_id AND state IN ('read', 'not_modified') OR state = 'known') AND CASE"
-        # Where the list shows dates, this run has read it down to what earlier ones saw, less the overlap.
-        " WHEN active_at IS NULL THEN changed_at >= now() - CAST(:overlap AS interval)"
-        " ELSE active_at >= (SELECT max(c.newest_at) FROM list_cursors c JOIN harvest_runs h ON h.id = c.run_id"
+        which="(run_id <> :run_id AND state IN ('read', 'not_modified') OR state = 'known')"
+        # A list that this run did not read (a board that was left out of the settings) misses nothing.
+        " AND EXISTS (SELECT FROM list_cursors c WHERE c.run_id = :run_id AND c.list_key = frontier.list_key"
+        " AND c.finished_at IS NOT NULL)"
+        # It was read down to what earlier runs saw, less the overlap; to its very end where none had read it.
+        " AND coalesce(active_at, posted_at, (SELECT started_at FROM harvest_runs WHERE id = first_run_id))"
+        " >= coalesce((SELECT CASE WHEN active_at IS NULL THEN max(c.finished_at) ELSE max(c.newest_at) END"
+        " FROM list_cursors c JOIN harvest_runs h ON h.id = c.run_id"
         " WHERE c.list_key = frontier.list_key AND h.source = :source AND c.run_id <> :run_id"
-        " AND c.finished_at IS NOT NULL) - CAST(:overlap AS interval) END"
+        " AND c.finished_at IS NOT NULL) - CAST(:overlap AS interval), '-infinity')"
     )
 )
 
@@ -140,15 +144,16 @@ async def look_up(
 ) -> dict[str, KnownThread]:
     """Thread → what is known of it, for those that are."""
     row = FrontierRow
-    query = select(row.thread_id, row.etag, row.last_modified, row.page_count, row.run_id, row.state).where(
-        row.source == source, is_one_of(row.thread_id, thread_ids)
-    )
+    query = select(
+        row.thread_id, row.etag, row.last_modified, row.page_count, row.run_id, row.first_run_id, row.state
+    ).where(row.source == source, is_one_of(row.thread_id, thread_ids))
     known = {
         found.thread_id: KnownThread(
             etag=found.etag,
             last_modified=found.last_modified,
             page_count=found.page_count,
             handled=found.run_id == run_id and found.state not in _OPEN,
+            met_by=found.first_run_id,
         )
         for found in await session.execute(query)
     }
@@ -165,8 +170,9 @@ async def take_left_over(session: AsyncSession, source: str, run_id: int) -> lis
 async def take_not_listed(session: AsyncSession, source: str, run_id: int, overlap: timedelta) -> list[ListEntry]:
     """Threads that were read before and that a list of this run should have shown and did not; now this run's.
 
-    A list is read down to the latest activity of earlier runs less `overlap`; where lists show no dates, what was
-    read within `overlap` counts.
+    A list is read down to the latest activity of earlier runs less `overlap`; where lists show no dates, threads
+    count that were opened (or, where their page does not say when, first met) up to `overlap` before the list
+    was last read to its end.
     """
     named = {"source": source, "run_id": run_id, "overlap": overlap}
     return [_entry(found) for found in await session.execute(_NOT_LISTED, named)]

@@ -152,20 +152,23 @@ async def list_state(session: AsyncSession, run_id: int, source: str, key: str, 
             select(row.next_url, row.finished_at).where(row.run_id == run_id, row.list_key == key)
         )
     ).one_or_none()
-    seen = await session.scalar(
-        select(func.max(row.newest_at))
-        .join(HarvestRunRow, HarvestRunRow.id == row.run_id)
-        .where(
-            HarvestRunRow.source == source,
-            row.list_key == key,
-            row.run_id != run_id,
-            row.finished_at.is_not(None),
+    seen, read_by = (
+        await session.execute(
+            select(func.max(row.newest_at), func.max(row.run_id))
+            .join(HarvestRunRow, HarvestRunRow.id == row.run_id)
+            .where(
+                HarvestRunRow.source == source,
+                row.list_key == key,
+                row.run_id != run_id,
+                row.finished_at.is_not(None),
+            )
         )
-    )
+    ).one()
     return ListState(
         finished=own is not None and own.finished_at is not None,
         next_page=PageRequest(own.next_url) if own is not None and own.next_url is not None else None,
         cutoff=None if seen is None else seen - overlap,
+        read_by=read_by,
     )
 
 

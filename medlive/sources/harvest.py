@@ -49,7 +49,8 @@ MAX_THREAD_PAGES = 100
 LAYOUT_STREAK = 5
 """Threads in a row that fit no layout before the source is left alone: its pages have changed."""
 KNOWN_PAGES = 2
-"""Pages in a row that show known threads only before a list without dates is taken as read."""
+"""Pages in a row that show only what an earlier run saw, which read the list to its end, before a list without
+dates is taken as read."""
 
 
 class PageFetcher(Protocol):
@@ -80,6 +81,8 @@ class KnownThread:
     """Whether this run has dealt with it."""
     taken_down: bool = False
     """Whether it was erased here and must not come back."""
+    met_by: int | None = None
+    """The run that a list first showed it to; later runs have higher numbers. None: it is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +93,10 @@ class ListState:
     next_page: PageRequest | None = None
     """The page to go on with; None: its first."""
     cutoff: datetime | None = None
-    """Activity before this moment was seen by earlier runs; None: the list was never read to its end."""
+    """Activity before this moment was seen by earlier runs; None: the list was never read to its end, or shows
+    no dates."""
+    read_by: int | None = None
+    """The latest of the earlier runs that read the list to its end; None: none did."""
 
 
 class PageKind(StrEnum):
@@ -373,8 +379,8 @@ class _Run:
             known = await self._ledger.look_up([entry.thread_id for entry in listing.entries])
             ids = {entry.thread_id for entry in listing.entries}
             undated = all(_activity(entry) is None for entry in listing.entries)
-            all_known = all(i in known and known[i].page_count is not None for i in ids)
-            known_pages = known_pages + 1 if ids and undated and all_known else 0
+            all_seen = all(_was_seen(known.get(i), state.read_by) for i in ids)
+            known_pages = known_pages + 1 if ids and undated and all_seen else 0
             finished = (
                 listing.next_page is None
                 # A page that shows nothing new ends a list whose pager always names another page.
@@ -494,6 +500,13 @@ class _Run:
             return  # told before: the host is left alone
         self.ended = self.ended or problem.ends_source
         await self._ledger.keep(*pages, problem)
+
+
+def _was_seen(known: KnownThread | None, read_by: int | None) -> bool:
+    """Whether an earlier run that read its list to the end had met a thread: what follows was met as well."""
+    if known is None or known.taken_down:
+        return known is not None
+    return known.met_by is not None and read_by is not None and known.met_by <= read_by
 
 
 def _activity(entry: ListEntry) -> datetime | None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
+from medlive.clock import now
 from medlive.db import archives, evaluations, fetches, frontier, harvests, runs
 from medlive.db.session import Database, advisory_lock
 from medlive.db.tables import FrontierState, RunOutcome, SourceKind
@@ -92,12 +93,12 @@ async def test_a_run_that_is_repeated_has_dealt_with_nothing_and_keeps_what_it_k
     await finish(database, run)
     async with database.begin() as session:
         known = await frontier.look_up(session, SOURCE, run.run_id, ["1", "2"])
-    assert known == {"1": KnownThread('"x"', None, 1, handled=True)}
+    assert known == {"1": KnownThread('"x"', None, 1, handled=True, met_by=run.run_id)}
     again = await start(database, "2026.W10", again=True)
     assert again.run_id == run.run_id
     async with database.begin() as session:
         known = await frontier.look_up(session, SOURCE, run.run_id, ["1", "2"])
-        assert known == {"1": KnownThread('"x"', None, 1, handled=False)}
+        assert known == {"1": KnownThread('"x"', None, 1, handled=False, met_by=run.run_id)}
         assert await frontier.take_left_over(session, SOURCE, run.run_id) == []
         state = await harvests.list_state(session, run.run_id, SOURCE, "list", WEEK)
     assert state == ListState()
@@ -167,7 +168,7 @@ async def test_a_list_stops_where_finished_runs_saw_it_and_goes_on_where_this_on
     assert (await state(other)).cutoff is None, "a list that was not read to its end says nothing"
     await listed(database, run, entry(2, active=NOON - WEEK))
     assert (await state(run)).finished
-    assert await state(other) == ListState(cutoff=NOON - WEEK)
+    assert await state(other) == ListState(cutoff=NOON - WEEK, read_by=run.run_id)
 
 
 async def test_what_a_list_should_have_shown_is_asked_for(database: Database) -> None:
@@ -183,6 +184,40 @@ async def test_what_a_list_should_have_shown_is_asked_for(database: Database) ->
         found = await frontier.take_not_listed(session, SOURCE, later.run_id, WEEK)
         assert {e.thread_id for e in found} == {"2", "4"}
         assert await frontier.take_not_listed(session, SOURCE, later.run_id, WEEK) == []
+
+
+async def test_threads_of_a_list_without_dates_are_asked_for_while_they_are_young(database: Database) -> None:
+    async def taken(run: harvests.StartedRun) -> set[str]:
+        async with database.begin() as session:
+            return {e.thread_id for e in await frontier.take_not_listed(session, SOURCE, run.run_id, WEEK)}
+
+    run = await start(database, "2026.W10")
+    await listed(database, run, *(entry(n, active=None) for n in (1, 2, 3)))
+    moment = now()
+    await settle(database, run, read(1), read(2, posted_at=moment), read(3, posted_at=moment - 3 * WEEK))
+    later = await start(database, "2026.W11")
+    assert await taken(later) == set(), "this run has not read the list"
+    await listed(database, later)
+    assert await taken(later) == {"1", "2"}, "3 is old"
+    await settle(database, later, *(frontier.Settled(i, FrontierState.NOT_MODIFIED) for i in "12"))
+    async with database.begin() as session:
+        await session.execute(text("UPDATE harvest_runs SET started_at = now() - interval '20 days'"))
+        await session.execute(text("UPDATE frontier SET posted_at = now() - interval '20 days'"))
+    last = await start(database, "2026.W12")
+    await listed(database, last)
+    assert await taken(last) == set(), "that they were asked for last week does not keep them young"
+
+
+async def test_a_list_that_is_read_again_from_its_beginning_misses_what_is_gone(database: Database) -> None:
+    run = await start(database, "2026.W10")
+    await listed(database, run, entry(1), entry(2, active=NOON - 9 * WEEK))
+    await settle(database, run, read(1), read(2))
+    await finish(database, run)
+    again = await start(database, "2026.W10", again=True)
+    await listed(database, again, entry(1))
+    async with database.begin() as session:
+        found = await frontier.take_not_listed(session, SOURCE, again.run_id, WEEK)
+    assert [e.thread_id for e in found] == ["2"], "no other run bounds how far it was read"
 
 
 async def test_a_source_is_quarantined_with_its_reason_and_lifted(database: Database) -> None:
