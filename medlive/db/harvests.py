@@ -23,12 +23,24 @@ from medlive.db.tables import (
     SourceKind,
     SourceRow,
 )
+from medlive.db.text import dump_json
 from medlive.db.threads import ensure_sources
-from medlive.errors import UsageError
+from medlive.errors import MedliveError, UsageError
 from medlive.sources.drift import Compared, Measure
 from medlive.sources.harvest import Listed, ListState
 from medlive.sources.robots import Robots
 from medlive.sources.source import PageRequest
+
+_ADD_COUNTS = text(
+    "UPDATE harvest_runs SET counts = coalesce((SELECT jsonb_object_agg(name, total) FROM"
+    " (SELECT name, sum(n::bigint) AS total FROM (SELECT * FROM jsonb_each_text(counts)"
+    " UNION ALL SELECT * FROM jsonb_each_text(CAST(:added AS jsonb))) AS each (name, n) GROUP BY name) AS sums),"
+    " '{}') WHERE id = :run_id AND starts = :start RETURNING id"
+)
+
+
+class HarvestTakenOver(MedliveError):
+    """Another process has taken this harvest over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,14 +89,29 @@ async def start_harvest(
     )
     found = (await session.execute(statement.returning(row.id, row.starts, row.started_at))).one()
     if was_done:
+        # What its lists show is counted anew, as they are read anew.
+        await session.execute(update(row).where(row.id == found.id).values(counts=text("counts - 'listed'")))
         await session.execute(delete(ListCursorRow).where(ListCursorRow.run_id == found.id))
         await unsettle(session, found.id)
     return StartedRun(found.id, found.starts, found.started_at)
 
 
+async def add_counts(session: AsyncSession, run: StartedRun, counts: Mapping[str, int]) -> None:
+    """Add to a run's counts, and keep any other process from taking it up until the transaction ends.
+
+    Raises HarvestTakenOver where one has: what this process would write belongs to that one now.
+    """
+    named = {"run_id": run.run_id, "start": run.start, "added": dump_json(dict(counts))}
+    if await session.scalar(_ADD_COUNTS, named) is None:
+        raise HarvestTakenOver(
+            "another process has taken this harvest over, as the connection that held its lock was lost",
+            hint="nothing is lost; the other process goes on with it",
+        )
+
+
 async def finish_harvest(
     session: AsyncSession,
-    run_id: int,
+    run: StartedRun,
     counts: Mapping[str, int],
     *,
     problem: str | None = None,
@@ -92,23 +119,15 @@ async def finish_harvest(
 ) -> None:
     """End a run: done, failed with its problem, or `partial` when it stopped where it was told to.
 
-    A run that was taken up again adds to its counts.
+    `counts` are added to what it has. Raises HarvestTakenOver.
     """
-    before = await session.scalar(select(HarvestRunRow.counts).where(HarvestRunRow.id == run_id))
-    if before is None:
-        raise UsageError(f"there is no harvest run {run_id}")
-    added = {key: before.get(key, 0) + counts.get(key, 0) for key in before | dict(counts)}
+    await add_counts(session, run, counts)
     ended = RunOutcome.PARTIAL if partial else RunOutcome.DONE
     outcome = ended if problem is None else RunOutcome.FAILED
     await session.execute(
         update(HarvestRunRow)
-        .where(HarvestRunRow.id == run_id)
-        .values(
-            outcome=outcome,
-            finished_at=func.now(),
-            problem=problem,
-            counts=added,
-        )
+        .where(HarvestRunRow.id == run.run_id)
+        .values(outcome=outcome, finished_at=func.now(), problem=problem)
     )
 
 
@@ -190,8 +209,8 @@ async def save_robots(session: AsyncSession, run_id: int, robots: Sequence[Robot
 
 
 async def run_figures(session: AsyncSession, run_id: int) -> tuple[dict[str, tuple[float, int]], Counter[str]]:
-    """Of the threads that a run read, field → (share with it, or mean; over how many); and state or reason of
-    every thread it listed → how many."""
+    """Of the threads that a run read, field → (share with it, or mean; over how many); and state or reason → how
+    many threads ended so, with "listed": how many its lists showed that were to be read."""
     fields = await session.execute(
         text(
             "SELECT f.key, count(*),"
@@ -209,6 +228,8 @@ async def run_figures(session: AsyncSession, run_id: int) -> tuple[dict[str, tup
     ends: Counter[str] = Counter()
     for state, reason, count in states:
         ends[reason or state.value] += count
+    counts = await session.scalar(select(HarvestRunRow.counts).where(HarvestRunRow.id == run_id))
+    ends["listed"] = (counts or {}).get("listed", 0)
     return shares, ends
 
 

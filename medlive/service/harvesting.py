@@ -114,6 +114,7 @@ async def harvest_source(
         if run is None:
             done.already_done = True
             return done
+        rest: Counter[str] = Counter()
         try:
             await seal_archives(database, folder, source)
             async with Fetcher(fetching) as fetcher:
@@ -126,6 +127,7 @@ async def harvest_source(
                     operator=fetching.contact,
                     overlap=timedelta(days=site.settings.overlap_days),
                     fetcher=fetcher,
+                    concurrency=fetching.concurrency_per_host,
                 )
                 telling = asyncio.create_task(_tell(ledger, tick))
                 try:
@@ -142,13 +144,14 @@ async def harvest_source(
                 finally:
                     telling.cancel()
                     await ledger.aclose()
-                    done.counts = ledger.counts + _sent(fetcher)
+                    rest = ledger.rest
+                    done.counts = ledger.counts + rest
                     done.problems = ledger.problems
         except MedliveError as exc:
             async with database.begin() as session:
-                await finish_harvest(session, run.run_id, done.counts, problem=exc.message)
+                await finish_harvest(session, run, rest, problem=exc.message)
             raise
-        await _finish(database, run, done, end)
+        await _finish(database, run, done, end, rest)
     return done
 
 
@@ -163,8 +166,10 @@ async def lift_source(database: Database, source: str, *, compare_anew: bool) ->
         return info.quarantine_reason if info is not None else None
 
 
-async def _finish(database: Database, run: StartedRun, done: Harvested, end: HarvestEnd) -> None:
-    """End the run by how it went and by what its threads had."""
+async def _finish(
+    database: Database, run: StartedRun, done: Harvested, end: HarvestEnd, rest: Mapping[str, int]
+) -> None:
+    """End the run by how it went and by what its threads had; `rest` is what its counts lack."""
     done.limited = end is HarvestEnd.LIMITED
     last = next((p for p in reversed(done.problems) if p.ends_source or p.thread_id is None), None)
     if end in (HarvestEnd.GIVEN_UP, HarvestEnd.LISTS_MISSING):
@@ -185,14 +190,7 @@ async def _finish(database: Database, run: StartedRun, done: Harvested, end: Har
         if done.quarantined is not None:
             await quarantine(session, done.source, done.quarantined)
         problem = done.failed or done.quarantined
-        await finish_harvest(session, run.run_id, done.counts, problem=problem, partial=done.limited)
-
-
-def _sent(fetcher: Fetcher) -> Counter[str]:
-    """What was asked of the host."""
-    counts = Counter({"requests": fetcher.requests, "conditional": fetcher.conditional})
-    counts.update({f"retried_{reason.value}": n for reason, n in fetcher.retries.items()})
-    return counts
+        await finish_harvest(session, run, rest, problem=problem, partial=done.limited)
 
 
 async def _tell(ledger: PostgresLedger, tick: Callable[[int], None]) -> None:

@@ -26,12 +26,13 @@ from medlive.db.frontier import (
     take_left_over,
     take_not_listed,
 )
-from medlive.db.harvests import StartedRun, list_state, save_cursor, save_robots
+from medlive.db.harvests import StartedRun, add_counts, list_state, save_cursor, save_robots
 from medlive.db.identifiers import save_identifiers
 from medlive.db.session import Database
 from medlive.db.tables import FrontierState
 from medlive.db.threads import check_storable, mark_gone, mark_seen, save_threads
 from medlive.errors import MedliveError
+from medlive.service.identifying import IdentifierFinder
 from medlive.sources.archive import ArchivedPage, ArchiveWriter, Place, read_page, seal
 from medlive.sources.drift import thread_fields
 from medlive.sources.fetch import Fetcher
@@ -48,8 +49,9 @@ from medlive.sources.harvest import (
     SkipReason,
 )
 from medlive.sources.source import ListEntry, Page
-from medlive.threads.prepare import FoundIdentifier, thread_identifiers
+from medlive.threads.prepare import FoundIdentifier
 
+GATHER_S = 0.03
 SOFTWARE = f"medlive/{__version__}"
 
 
@@ -75,9 +77,10 @@ class PostgresLedger:
         operator: str | None,
         overlap: timedelta,
         fetcher: Fetcher,
+        concurrency: int = 1,
     ) -> None:
         """`folder` is the archive's; `operator` the contact that its files name; `overlap` how far before the
-        latest activity of earlier runs lists are read again."""
+        latest activity of earlier runs lists are read again; `concurrency` how many readers hand over."""
         self._database = database
         self._run = run
         self._source = source
@@ -86,20 +89,27 @@ class PostgresLedger:
         self._operator = operator
         self._overlap = overlap
         self._fetcher = fetcher
-        self._batcher: Batcher[tuple[HarvestEvent, ...], None] = Batcher(self._keep_all, largest=64)
+        # Several connections fetch faster than one core reads, and gain by committing more at a time.
+        busy = concurrency > 1
+        self._finder = IdentifierFinder(apart=busy)
+        self._batcher: Batcher[tuple[HarvestEvent, ...], None] = Batcher(
+            self._keep_all, largest=64, gather_s=GATHER_S if busy else 0.0
+        )
         self._writer: ArchiveWriter | None = None
         self._archive_id = 0
         self._first_fetch: dict[str, int] = {}
         self._identifiers: dict[str, tuple[FoundIdentifier, ...]] = {}
         self._robots_kept = 0
+        self._sent: Counter[str] = Counter()
         self.counts: Counter[str] = Counter()
-        """pages, listed, new, revised, unchanged, identifiers, and each skip's and problem's name."""
+        """What this start kept: requests, conditional, retried_<reason>, pages, listed, new, revised, unchanged,
+        identifiers, and each skip's and problem's name. The run's row holds them as well."""
         self.problems: list[HarvestProblem] = []
 
     async def keep(self, *events: HarvestEvent) -> None:
         """See `medlive.sources.harvest.Ledger`."""
         if events:
-            await self._batcher(tuple(self._prepared(event) for event in events))
+            await self._batcher(tuple([await self._prepared(event) for event in events]))
 
     async def look_up(self, thread_ids: Sequence[str]) -> Mapping[str, KnownThread]:
         """See `medlive.sources.harvest.Ledger`."""
@@ -131,15 +141,21 @@ class PostgresLedger:
         self._first_fetch[thread_id] = kept[0].fetch_id
         return [await asyncio.to_thread(stored_page, self._folder / k.path, k.place) for k in kept]
 
+    @property
+    def rest(self) -> Counter[str]:
+        """What was asked of hosts since the last event was kept."""
+        return _sent(self._fetcher) - self._sent
+
     async def aclose(self) -> None:
         """Wait until what was handed over is kept, and finish the WARC file."""
         await self._batcher.aclose()
+        self._finder.close()
         if self._writer is not None:
             await asyncio.to_thread(self._writer.close)
             async with self._database.begin() as session:
                 await mark_sealed(session, self._archive_id)
 
-    def _prepared(self, event: HarvestEvent) -> HarvestEvent:
+    async def _prepared(self, event: HarvestEvent) -> HarvestEvent:
         """The event, a thread's identifiers found; one that cannot be kept becomes the problem that it is.
 
         Here and not where it is stored, so that one thread's fault stays its own.
@@ -147,7 +163,7 @@ class PostgresLedger:
         if isinstance(event, HarvestedThread):
             try:
                 check_storable(event.thread)
-                self._identifiers[event.entry.thread_id] = thread_identifiers(event.thread)
+                self._identifiers[event.entry.thread_id] = await self._finder.find(event.thread)
             except Exception as error:
                 told = error.message if isinstance(error, MedliveError) else f"{type(error).__name__}: {error}"
                 return HarvestProblem(event.entry.url, ProblemKind.FAULT, told, event.entry.thread_id)
@@ -167,6 +183,10 @@ class PostgresLedger:
                 if isinstance(event, Listed):
                     await self._keep_listed(session, event, counts)
             await self._keep_outcomes(session, events, counts)
+            sent = _sent(self._fetcher)
+            counts += sent - self._sent
+            await add_counts(session, self._run, counts)
+        self._sent = sent
         self._robots_kept = len(robots)
         self.counts += counts
         self.problems += [event for event in events if isinstance(event, HarvestProblem)]
@@ -270,6 +290,13 @@ def stored_page(path: Path, place: Place) -> Page:
     """A page read back from its archive. Raises ArchiveDamaged."""
     found = read_page(path, place)
     return Page(found.url, found.body, found.headers.get("content-type", ""), found.status, found.form)
+
+
+def _sent(fetcher: Fetcher) -> Counter[str]:
+    """What was asked of the host."""
+    counts = Counter({"requests": fetcher.requests, "conditional": fetcher.conditional})
+    counts.update({f"retried_{reason.value}": n for reason, n in fetcher.retries.items()})
+    return counts
 
 
 def _settled(event: HarvestEvent) -> Settled | None:

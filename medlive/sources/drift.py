@@ -88,13 +88,14 @@ def measures(fields: Mapping[str, tuple[float, int]], ends: Mapping[str, int]) -
     """A run's figures.
 
     `fields`: of the threads it read, field → (share or mean, threads), keys as `thread_fields` gives them;
-    `ends`: state or reason → threads, of all that it listed.
+    `ends`: state or reason → threads that ended so, and "listed" → threads that its lists showed: what was asked
+    for because no list shows it any more is none of them.
     """
     found = {
         f"mean:{name}" if name == "messages" else f"field:{name}": Measure(value, n)
         for name, (value, n) in fields.items()
     }
-    listed = sum(ends.values())
+    listed = ends.get("listed", 0)
     found["count:listed"] = Measure(float(listed), listed)
     asked = sum(ends.get(end, 0) for end in ("read", *_FAILURES))
     if asked:

@@ -230,6 +230,7 @@ async def test_killed_again_and_again_it_ends_as_if_it_never_had_been(
     told = await _harvest(instance)
     assert not told["problems"]
     assert told["counts"]["new"] > 0, "the kills came before its end"
+    assert instance.one("SELECT (counts ->> 'new')::int FROM harvest_runs") == THREADS, "kills cost no count"
     calm = replace(new_instance(), settings=instance.settings)
     shutil.copy(instance.home / "handle.key", calm.home)
     asked = Counter(forum.asked)
@@ -246,6 +247,24 @@ async def test_killed_again_and_again_it_ends_as_if_it_never_had_been(
     sizes = {Path(p).name: size for p, size in instance.rows("SELECT path, bytes FROM archives")}
     on_disk = {p.name: p.stat().st_size for p in (instance.home / "archive").rglob("*.warc.gz")}
     assert on_disk == sizes
+
+
+async def test_a_harvest_whose_lock_was_lost_writes_nothing_beside_the_next_one(
+    forum: Forum, instance: Instance
+) -> None:
+    forum.delay_s = 0.1
+    process = instance.start("harvest", "sdn", "--json")
+    await _asked(forum, 4, process)
+    instance.rows("SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND granted")
+    told = await _harvest(instance)
+    assert not told["failed"]
+    done = await asyncio.to_thread(instance.finish, process)
+    assert done.status == 1
+    assert "another process has taken this harvest over" in done.err
+    assert instance.one("SELECT outcome FROM harvest_runs") == "done"
+    assert instance.one("SELECT (counts ->> 'new')::int FROM harvest_runs") == THREADS
+    named = Counter(d for (d,) in instance.rows("SELECT body_digest FROM fetches WHERE archive_id IS NOT NULL"))
+    assert not named - _archived(instance)
 
 
 async def test_two_harvests_of_one_source_do_not_run_at_once(forum: Forum, instance: Instance) -> None:

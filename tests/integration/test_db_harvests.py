@@ -46,7 +46,7 @@ async def start(database: Database, week: str, *, again: bool = False) -> harves
 
 async def finish(database: Database, run: harvests.StartedRun, **how: Any) -> None:
     async with database.begin() as session:
-        await harvests.finish_harvest(session, run.run_id, {"pages": 1}, **how)
+        await harvests.finish_harvest(session, run, {"pages": 1}, **how)
 
 
 async def listed(database: Database, run: harvests.StartedRun, *entries: ListEntry, finished: bool = True) -> None:
@@ -84,6 +84,26 @@ async def test_a_week_has_one_run_that_is_taken_up_until_it_is_done(database: Da
         row = (await session.execute(text("SELECT counts, starts, outcome, problem FROM harvest_runs"))).one()
     assert tuple(row) == ({"pages": 3}, 3, "done", None)
     assert (await start(database, "2026.W11")).run_id != run.run_id
+
+
+async def test_a_run_s_counts_are_its_latest_start_s_to_add_to(database: Database) -> None:
+    run = await start(database, "2026.W10")
+    async with database.begin() as session:
+        await harvests.add_counts(session, run, {"pages": 2, "listed": 5})
+        await harvests.add_counts(session, run, {})
+    later = await start(database, "2026.W10")
+    for late in (harvests.add_counts, harvests.finish_harvest):
+        with pytest.raises(harvests.HarvestTakenOver, match="another process"):
+            async with database.begin() as session:
+                await late(session, run, {"pages": 9})
+    await finish(database, later)
+    async with database.begin() as session:
+        row = (await session.execute(text("SELECT counts, outcome FROM harvest_runs"))).one()
+        assert (await harvests.run_figures(session, run.run_id))[1] == {"listed": 5}
+    assert tuple(row) == ({"pages": 3, "listed": 5}, "done")
+    await start(database, "2026.W10", again=True)
+    async with database.begin() as session:
+        assert (await harvests.run_figures(session, run.run_id))[1] == {"listed": 0}
 
 
 async def test_a_run_that_is_repeated_has_dealt_with_nothing_and_keeps_what_it_knows(database: Database) -> None:
@@ -258,7 +278,7 @@ async def test_a_run_s_figures_are_those_of_what_it_read(database: Database) -> 
     async with database.begin() as session:
         fields, ends = await harvests.run_figures(session, run.run_id)
     assert fields == {"title": (0.5, 2), "messages": (4.5, 2)}
-    assert ends == Counter({"read": 2, "layout": 1, "not_modified": 1, "waiting": 1})
+    assert ends == Counter({"read": 2, "layout": 1, "not_modified": 1, "waiting": 1, "listed": 0})
 
 
 async def test_a_lock_is_one_process_s_at_a_time_and_ends_with_it(database: Database) -> None:

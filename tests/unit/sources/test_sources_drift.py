@@ -24,7 +24,8 @@ from medlive.threads.model import Message, Role, Thread
 def run(read: int = 40, listed: int = 50, messages: float = 4.0, **shares: float) -> dict[str, Measure]:
     """The figures of a run that read so many threads of those listed, with these shares of fields."""
     fields = {name: (share, read) for name, share in shares.items()}
-    return measures({"messages": (messages, read), **fields}, {"read": read, "not_modified": listed - read})
+    ends = {"read": read, "not_modified": listed - read, "listed": listed}
+    return measures({"messages": (messages, read), **fields}, ends)
 
 
 def fallen(now: dict[str, Measure], before: list[dict[str, Measure]]) -> set[str]:
@@ -61,7 +62,7 @@ def test_a_field_that_no_thread_has_any_more_is_missed() -> None:
 def test_failures_that_rise_are_noticed_with_and_without_a_history() -> None:
     def failing(read: int, **failed: int) -> dict[str, Measure]:
         fields = {"posted_at": (1.0, read), "tags": (0.6, read), "media": (0.1, read), "messages": (4.0, read)}
-        return measures(fields, {"read": read, **failed})
+        return measures(fields, {"read": read, "listed": 50, **failed})
 
     bad = failing(6, layout=14)
     assert fallen(bad, USUAL) == {"end:layout"}
@@ -80,6 +81,11 @@ def test_few_runs_are_no_history() -> None:
     assert fallen(bare, USUAL[:LEAST_RUNS])
     small = [run(read=4, listed=50, posted_at=1.0, tags=0.6, media=0.1)] * 5
     assert not fallen(bare, small), "runs of few threads are none either"
+
+
+def test_a_list_that_shows_nothing_is_noticed_although_its_threads_are_asked_for_one_by_one() -> None:
+    ends = {"read": 0, "not_modified": 60, "gone": 4, "listed": 0}
+    assert fallen(measures({}, ends), USUAL) == {"count:listed"}
 
 
 def test_one_odd_run_does_not_move_what_the_others_are_compared_with() -> None:
