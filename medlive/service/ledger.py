@@ -31,7 +31,7 @@ from medlive.db.identifiers import save_identifiers
 from medlive.db.session import Database
 from medlive.db.tables import FrontierState
 from medlive.db.threads import check_storable, mark_gone, mark_seen, save_threads
-from medlive.errors import MedliveError
+from medlive.errors import MedliveError, ServiceUnavailable
 from medlive.service.identifying import IdentifierFinder
 from medlive.sources.archive import ArchivedPage, ArchiveWriter, Place, read_page, seal
 from medlive.sources.drift import thread_fields
@@ -53,6 +53,16 @@ from medlive.threads.prepare import FoundIdentifier
 
 GATHER_S = 0.03
 SOFTWARE = f"medlive/{__version__}"
+
+
+class ArchiveUnwritable(ServiceUnavailable):
+    """Pages cannot be kept, so that none are asked for."""
+
+    def __init__(self, path: Path, error: OSError) -> None:
+        super().__init__(
+            f"pages cannot be written to {path}: {error.strerror or error}",
+            hint="make room, or mend the folder; the next harvest goes on where this one stood",
+        )
 
 
 async def seal_archives(database: Database, folder: Path, source: str) -> None:
@@ -212,7 +222,10 @@ class PostgresLedger:
             )
             for event in pages
         ]
-        return await asyncio.to_thread(self._writer.append, archived)
+        try:
+            return await asyncio.to_thread(self._writer.append, archived)
+        except OSError as error:
+            raise ArchiveUnwritable(self._folder / self._stem, error) from error
 
     async def _begin_archive(self) -> None:
         path = f"{self._stem}.warc.gz"
@@ -221,9 +234,12 @@ class PostgresLedger:
         while (self._folder / path).exists():
             number += 1
             path = f"{self._stem}-{number}.warc.gz"
-        self._writer = await asyncio.to_thread(
-            ArchiveWriter, self._folder / path, software=SOFTWARE, operator=self._operator
-        )
+        try:
+            self._writer = await asyncio.to_thread(
+                ArchiveWriter, self._folder / path, software=SOFTWARE, operator=self._operator
+            )
+        except OSError as error:
+            raise ArchiveUnwritable(self._folder / path, error) from error
         async with self._database.begin() as session:
             self._archive_id = await start_archive(session, self._run.run_id, path, self._writer.size)
 

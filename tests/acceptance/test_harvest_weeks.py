@@ -267,6 +267,18 @@ async def test_a_harvest_whose_lock_was_lost_writes_nothing_beside_the_next_one(
     assert not named - _archived(instance)
 
 
+async def test_pages_that_cannot_be_written_end_the_harvest_and_the_next_one_goes_on(
+    forum: Forum, instance: Instance
+) -> None:
+    (instance.home / "archive").write_text("no folder")
+    done = await _do(instance, "harvest", "sdn", status=3)
+    assert "pages cannot be written" in done.err
+    assert instance.one("SELECT outcome FROM harvest_runs") == "failed"
+    (instance.home / "archive").unlink()
+    await _harvest(instance)
+    assert len(_threads(instance)) == THREADS
+
+
 async def test_two_harvests_of_one_source_do_not_run_at_once(forum: Forum, instance: Instance) -> None:
     forum.delay_s = 0.2
     process = instance.start("harvest", "sdn", "--json")
