@@ -14,11 +14,17 @@ class Batcher(Generic[Item, Result]):
     """Gathers single calls into batches. A lone call goes out at once; under load the batches grow."""
 
     def __init__(
-        self, work: Callable[[Sequence[Item]], Awaitable[Sequence[Result]]], *, largest: int = 256
+        self,
+        work: Callable[[Sequence[Item]], Awaitable[Sequence[Result]]],
+        *,
+        largest: int = 256,
+        gather_s: float = 0.0,
     ) -> None:
-        """`work` answers a batch in its order, as a whole or not at all."""
+        """`work` answers a batch in its order, as a whole or not at all; `gather_s` is how long it waits for
+        more."""
         self._work = work
         self._largest = largest
+        self._gather_s = gather_s
         self._waiting: list[tuple[Item, asyncio.Future[Result]]] = []
         self._task: asyncio.Task[None] | None = None
 
@@ -38,6 +44,8 @@ class Batcher(Generic[Item, Result]):
 
     async def _run(self) -> None:
         while self._waiting:
+            if self._gather_s and len(self._waiting) < self._largest:
+                await asyncio.sleep(self._gather_s)
             batch = self._waiting[: self._largest]
             del self._waiting[: self._largest]
             await self._answer(batch)

@@ -109,8 +109,8 @@ async def save_threads(
         check_storable(thread)
         ready.append(_in_utc(thread))
     saved: list[SavedThread] = []
-    kind = SourceKind.FILE if fetch_ids is None else SourceKind.SITE
-    await ensure_sources(session, {t.source for t in ready}, kind)
+    if fetch_ids is None:  # whoever has fetches has harvested the source, and named it then
+        await ensure_sources(session, {t.source for t in ready}, SourceKind.FILE)
     for start in range(0, len(ready), _BATCH):
         part = slice(start, start + _BATCH)
         saved += await _save_batch(session, ready[part], assumed[part], import_run_id, fetches[part])

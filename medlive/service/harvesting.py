@@ -139,7 +139,7 @@ async def harvest_source(
                         anonymise=lambda handle: keyed_handle(handle, key),
                         since=since,
                         limit=limit,
-                        concurrency=fetching.concurrency_per_host,
+                        concurrency=_readers(fetching.concurrency_per_host),
                     )
                 finally:
                     telling.cancel()
@@ -197,3 +197,9 @@ async def _tell(ledger: PostgresLedger, tick: Callable[[int], None]) -> None:
     while True:
         tick(sum(ledger.counts[s] for s in ("new", "revised", "unchanged", "not_modified")))
         await asyncio.sleep(0.5)
+
+
+def _readers(connections: int) -> int:
+    """How many threads are read at a time: one in a polite harvest, so that a kill loses one page; with several
+    connections more, which fetch while the pages of others are being kept."""
+    return connections if connections == 1 else 3 * connections
