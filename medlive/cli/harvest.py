@@ -7,9 +7,9 @@ from typing import Annotated, Any
 import typer
 
 from medlive.cli.output import JsonOption, print_json, print_table, progress, say, wait_for
-from medlive.clock import parse_moment
+from medlive.clock import iso_week, now, parse_moment
 from medlive.config import load_settings
-from medlive.errors import CheckFailed, UsageError
+from medlive.errors import CheckFailed, MedliveError, UsageError
 
 COLUMNS = ("pages", "new", "revised", "unchanged", "not_modified", "gone", "older_than_since")
 
@@ -33,7 +33,7 @@ def command(
     the others go on; exit status 1 when a source was given up or is quarantined, with its reason on stderr.
     """
     from medlive.service.database import open_database
-    from medlive.service.harvesting import Harvested, chosen, fetch_settings, harvest_source
+    from medlive.service.harvesting import Harvested, chosen, fetch_settings, harvest_source, harvest_standing
     from medlive.sources.registry import build_site
 
     settings = load_settings().settings
@@ -41,19 +41,34 @@ def command(
         moment = parse_moment(since) if since else None
     except ValueError as exc:
         raise UsageError(f"--since {since}: no ISO date such as 2026-11-01") from exc
+    if moment is not None and moment > now():
+        raise UsageError(f"--since {since} lies ahead: no thread was opened after it")
     wanted = chosen(settings, sources or [])
     fetching = fetch_settings(settings)
     if dry_run:
+
+        async def look() -> dict[str, str]:
+            async with open_database(settings) as database:
+                return {name: await harvest_standing(database, name, again=again) for name in wanted}
+
         sites = {name: build_site(name, overrides) for name, overrides in wanted.items()}
+        standing = wait_for(look())
         plan = [
-            {"source": name, "url": request.url, "user_agent": fetching.user_agent}
+            {
+                "source": name,
+                "would": standing[name],
+                "lists": [request.url for request in site.listing_requests(site.settings.base_url)],
+                "user_agent": fetching.user_agent,
+            }
             for name, site in sites.items()
-            for request in site.listing_requests(site.settings.base_url)
         ]
         if as_json:
             print_json(plan)
         else:
-            print_table(["source", "would ask for", "as"], [list(row.values()) for row in plan])
+            print_table(
+                ["source", "would", "lists"], [[p["source"], p["would"], "\n".join(p["lists"])] for p in plan]
+            )
+            say(f"as {fetching.user_agent}")
         return
     if fetching.contact is None and not fetching.allow_loopback:
         raise UsageError(
@@ -61,7 +76,7 @@ def command(
             hint="MEDLIVE_HARVEST__CONTACT=you@example.org, or [harvest] contact in config/sources.toml",
         )
 
-    async def run() -> list[Harvested]:
+    async def run() -> list[Harvested | BaseException]:
         async with open_database(settings) as database:
             with progress("threads") as tick:
                 total: dict[str, int] = {}
@@ -87,13 +102,17 @@ def command(
                     )
                     for name, overrides in wanted.items()
                 ]
-                ended = await asyncio.gather(*work, return_exceptions=True)
-        for one in ended:
-            if isinstance(one, BaseException):
-                raise one
-        return [one for one in ended if isinstance(one, Harvested)]
+                return await asyncio.gather(*work, return_exceptions=True)
 
-    done = wait_for(run())
+    ended = wait_for(run())
+    broken = {name: one for name, one in zip(wanted, ended, strict=True) if isinstance(one, BaseException)}
+    if len(broken) == len(wanted):
+        raise _worst(list(broken.values()))
+    week = iso_week(now())
+    done = [
+        one if isinstance(one, Harvested) else Harvested(name, week, failed=_told(one))
+        for name, one in zip(wanted, ended, strict=True)
+    ]
     if as_json:
         print_json([_as_json(d) for d in done])
     else:
@@ -110,9 +129,23 @@ def command(
             say(f"{d.source}: {d.iso_week} was harvested already; --again harvests it once more")
         if d.limited:
             say(f"{d.source}: stopped at --limit; without it, the next harvest of {d.iso_week} goes on from here")
+    if broken:
+        for d in done:
+            if d.failed or d.quarantined:
+                say(f"{d.source}: {_given_up(d)}")
+        raise _worst(list(broken.values()))
     if given_up := [d for d in done if d.failed or d.quarantined]:
         told = "; ".join(f"{d.source}: {_given_up(d)}" for d in given_up)
         raise CheckFailed(told, hint="`medlive source check` says what its threads lack")
+
+
+def _told(error: BaseException) -> str:
+    return error.message if isinstance(error, MedliveError) else f"{type(error).__name__}: {error}"
+
+
+def _worst(errors: list[BaseException]) -> BaseException:
+    """The error to end with: a fault of medlive before any other, then the highest exit status."""
+    return max(errors, key=lambda e: e.exit_status if isinstance(e, MedliveError) else 100)
 
 
 def _share(d: Any) -> str:

@@ -70,11 +70,9 @@ _TAKE = (
     " ELSE (SELECT coalesce(max(id), 0) FROM fetches) END "
     "WHERE source = :source AND {which} RETURNING thread_id, url, posted_at, active_at"
 )
-_LEFT_OVER = text(
-    _TAKE.format(
-        which="(state = 'waiting' OR (state = 'failed' AND reason = ANY (:retried) AND attempts < :attempts))"
-    )
-)
+_IS_LEFT_OVER = "(state = 'waiting' OR (state = 'failed' AND reason = ANY (:retried) AND attempts < :attempts))"
+_LEFT_OVER = text(_TAKE.format(which=_IS_LEFT_OVER))
+_COUNT_LEFT_OVER = text(f"SELECT count(*) FROM frontier WHERE source = :source AND {_IS_LEFT_OVER}")
 _NOT_LISTED = text(
     _TAKE.format(
         which="(run_id <> :run_id AND state IN ('read', 'not_modified') OR state = 'known')"
@@ -165,6 +163,13 @@ async def take_left_over(session: AsyncSession, source: str, run_id: int) -> lis
     run's."""
     named = {"source": source, "run_id": run_id, "retried": [k.value for k in RETRIED], "attempts": MAX_ATTEMPTS}
     return [_entry(found) for found in await session.execute(_LEFT_OVER, named)]
+
+
+async def count_left_over(session: AsyncSession, source: str) -> int:
+    """How many threads `take_left_over` would find."""
+    named = {"source": source, "retried": [k.value for k in RETRIED], "attempts": MAX_ATTEMPTS}
+    found: int = (await session.execute(_COUNT_LEFT_OVER, named)).scalar_one()
+    return found
 
 
 async def take_not_listed(session: AsyncSession, source: str, run_id: int, overlap: timedelta) -> list[ListEntry]:

@@ -11,9 +11,11 @@ from pydantic import ValidationError
 
 from medlive.clock import iso_week, now
 from medlive.config import Settings
+from medlive.db.frontier import count_left_over
 from medlive.db.harvests import (
     StartedRun,
     finish_harvest,
+    harvest_outcomes,
     lift_quarantine,
     list_sources,
     past_measures,
@@ -23,6 +25,7 @@ from medlive.db.harvests import (
     start_harvest,
 )
 from medlive.db.session import Database, advisory_lock
+from medlive.db.tables import RunOutcome
 from medlive.errors import ConfigError, MedliveError, UsageError
 from medlive.service.database import handle_key
 from medlive.service.ledger import PostgresLedger, seal_archives
@@ -153,6 +156,21 @@ async def harvest_source(
             raise
         await _finish(database, run, done, end, rest)
     return done
+
+
+async def harvest_standing(database: Database, source: str, *, again: bool = False) -> str:
+    """In words, what a harvest of this source would do now: whether it would be asked at all, and what waits."""
+    week = iso_week(now())
+    async with database.begin() as session:
+        info = next((s for s in await list_sources(session) if s.name == source), None)
+        outcome = (await harvest_outcomes(session, week)).get(source)
+        waiting = await count_left_over(session, source)
+    if info is not None and info.quarantine_reason is not None:
+        return f"nothing: quarantined, {info.quarantine_reason}"
+    if outcome is RunOutcome.DONE and not again:
+        return f"nothing: {week} is done"
+    begun = {None: "begin", RunOutcome.DONE: "repeat"}.get(outcome, "go on with")
+    return f"{begun} {week}" + (f"; {waiting} threads wait" if waiting else "")
 
 
 async def lift_source(database: Database, source: str, *, compare_anew: bool) -> str | None:

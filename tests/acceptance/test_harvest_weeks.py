@@ -93,11 +93,16 @@ async def test_a_week_is_harvested_once_and_the_next_one_asks_only_for_changes(
     asked = len(forum.asked)
     again = await _harvest(instance)
     assert again["already_done"]
+    plan = (await _do(instance, "harvest", "sdn", "--dry-run", "--json")).json
+    assert plan[0]["would"] == f"nothing: {first['iso_week']} is done"
+    assert plan[0]["lists"][0].startswith(forum.url)
+    assert (await _do(instance, "harvest", "sdn", "--dry-run", "--again")).out.count("repeat") == 1
     assert len(forum.asked) == asked
     assert _archived(instance).keys() == forum.sent.keys()
     assert _threads(instance)["5004"] == (1, 9)
 
     _a_week_passes(instance)
+    assert (await _do(instance, "harvest", "sdn", "--dry-run", "--json")).json[0]["would"].startswith("begin")
     told = await _harvest(instance)
     assert told["counts"].get("new", 0) + told["counts"].get("revised", 0) == 0
     assert told["not_modified_share"] == 1.0
@@ -151,6 +156,7 @@ async def test_a_field_that_collapses_quarantines_the_source_and_says_which_and_
         assert told["iso_week"] in done.err
     asked = len(forum.asked)
     assert (await _harvest(instance, status=1))["quarantined"]
+    assert "quarantined" in (await _do(instance, "harvest", "sdn", "--dry-run")).out
     assert len(forum.asked) == asked, "a quarantined source is not asked"
     await _do(instance, "source", "lift", "sdn", "--accept")
     await _do(instance, "source", "check", status=1)  # the failed run still stands
@@ -179,6 +185,8 @@ async def test_a_limit_leaves_the_week_open(forum: Forum, instance: Instance) ->
     assert told["limited"]
     assert len(_threads(instance)) == 3
     assert instance.one("SELECT outcome FROM harvest_runs") == "partial"
+    (plan,) = (await _do(instance, "harvest", "sdn", "--dry-run", "--json")).json
+    assert re.fullmatch(r"go on with \d{4}.W\d\d; \d+ threads wait", plan["would"])
     await _harvest(instance)
     assert len(_threads(instance)) == THREADS
     assert instance.one("SELECT outcome FROM harvest_runs") == "done"
@@ -277,6 +285,28 @@ async def test_pages_that_cannot_be_written_end_the_harvest_and_the_next_one_goe
     (instance.home / "archive").unlink()
     await _harvest(instance)
     assert len(_threads(instance)) == THREADS
+
+
+async def test_a_source_that_breaks_down_hides_nothing_of_the_others(forum: Forum, instance: Instance) -> None:
+    (instance.home / "archive").mkdir()
+    (instance.home / "archive" / "dxy").write_text("no folder")
+    settings = {
+        **instance.settings,
+        "MEDLIVE_SOURCES__DXY__BASE_URL": forum.url.replace("127.0.0.1", "localhost"),
+        "MEDLIVE_SOURCES__DXY__BOARDS": '["neike"]',
+        "MEDLIVE_SOURCES__DXY__MIN_INTERVAL_S": "0",
+    }
+    forum.other["/questions/neike"] = "<html><body>no list</body></html>"
+    done = await _do(replace(instance, settings=settings), "harvest", "sdn", "dxy", "--json", status=3)
+    told = {one["source"]: one for one in done.json}
+    assert told["sdn"]["counts"]["new"] == THREADS
+    assert "pages cannot be written" in told["dxy"]["failed"]
+    assert "pages cannot be written" in done.err
+
+
+async def test_a_week_that_has_not_come_is_no_limit(instance: Instance) -> None:
+    done = await _do(instance, "harvest", "sdn", "--since", "2999-01-01", status=2)
+    assert "lies ahead" in done.err
 
 
 async def test_two_harvests_of_one_source_do_not_run_at_once(forum: Forum, instance: Instance) -> None:

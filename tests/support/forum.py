@@ -56,6 +56,8 @@ class Forum:
     """What becomes of a page before it is sent, by its path."""
     statuses: dict[str, int] = field(default_factory=dict)
     """Path → the status that answers instead of the page."""
+    other: dict[str, str] = field(default_factory=dict)
+    """Path → a page that is none of the board's."""
     delay_s: float = 0.0
     asked: list[str] = field(default_factory=list)
     not_modified: int = 0
@@ -83,7 +85,7 @@ class Forum:
         await asyncio.sleep(self.delay_s)
         if path in self.statuses:
             return web.Response(status=self.statuses[path])
-        found = self._render(path, request.query_string)
+        found = self.other.get(path) or self._render(path, request.query_string)
         if found is None:
             return web.Response(status=404)
         body = self.change(path, found).encode()
