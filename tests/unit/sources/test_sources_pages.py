@@ -62,7 +62,8 @@ CHINESE_WORDS = st.lists(
 
 
 @given(
-    CHINESE_WORDS.filter(lambda t: "患者" in t or "血压" in t),
+    # Not of 血压 alone: its bytes in GB18030 happen to be valid UTF-8, which nothing can tell apart.
+    CHINESE_WORDS.filter(lambda t: "患者" in t),
     st.sampled_from(
         ["", "utf-8", "gb2312", "gbk", "gb18030", "iso-8859-1", "windows-1252", "x-unknown", "base64"]
     ),
