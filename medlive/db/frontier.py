@@ -17,7 +17,7 @@ from medlive.sources.source import ListEntry
 
 MAX_ATTEMPTS = 5
 """Runs in which a thread may fail before it is asked for only when a list shows it anew."""
-RETRIED = (ProblemKind.FETCH, ProblemKind.INCOMPLETE)
+RETRIED = (ProblemKind.FETCH, ProblemKind.INCOMPLETE, ProblemKind.BLOCKED)
 """Failures that another day may mend; for the others the page is kept, and read again when
 its parser is mended."""
 _OPEN = (FrontierState.WAITING, FrontierState.KNOWN)
@@ -68,9 +68,13 @@ _TAKE = (
     "UPDATE frontier SET state = 'waiting', reason = NULL, changed_at = now(), run_id = :run_id, after_fetch ="
     " CASE WHEN run_id = :run_id AND state = 'waiting' THEN after_fetch"
     " ELSE (SELECT coalesce(max(id), 0) FROM fetches) END "
-    "WHERE source = :source AND {which} RETURNING thread_id, url, posted_at, active_at"
+    "WHERE source = :source AND {which} RETURNING thread_id, url, posted_at, active_at, attempts"
 )
-_IS_LEFT_OVER = "(state = 'waiting' OR (state = 'failed' AND reason = ANY (:retried) AND attempts < :attempts))"
+_IS_LEFT_OVER = (
+    "(state = 'waiting' OR (state = 'failed' AND reason = ANY (:retried) AND attempts < :attempts"
+    # A thread at which the host turns everybody away would end every start of this run.
+    " AND (reason <> 'blocked' OR attempts < 2 OR run_id <> :run_id)))"
+)
 _LEFT_OVER = text(_TAKE.format(which=_IS_LEFT_OVER))
 _COUNT_LEFT_OVER = text(f"SELECT count(*) FROM frontier WHERE source = :source AND {_IS_LEFT_OVER}")
 _NOT_LISTED = text(
@@ -160,14 +164,19 @@ async def look_up(
 
 async def take_left_over(session: AsyncSession, source: str, run_id: int) -> list[ListEntry]:
     """Threads that wait since an earlier start, and those whose failure another attempt may mend; now this
-    run's."""
+    run's.
+
+    What failed least comes first: one thread at which the host turns everybody away must not keep the others
+    waiting.
+    """
     named = {"source": source, "run_id": run_id, "retried": [k.value for k in RETRIED], "attempts": MAX_ATTEMPTS}
-    return [_entry(found) for found in await session.execute(_LEFT_OVER, named)]
+    rows = (await session.execute(_LEFT_OVER, named)).all()
+    return [_entry(found) for found in sorted(rows, key=lambda found: found.attempts)]
 
 
 async def count_left_over(session: AsyncSession, source: str) -> int:
     """How many threads `take_left_over` would find."""
-    named = {"source": source, "retried": [k.value for k in RETRIED], "attempts": MAX_ATTEMPTS}
+    named = {"source": source, "run_id": 0, "retried": [k.value for k in RETRIED], "attempts": MAX_ATTEMPTS}
     found: int = (await session.execute(_COUNT_LEFT_OVER, named)).scalar_one()
     return found
 

@@ -33,7 +33,7 @@ from medlive.service.paths import archive_path
 from medlive.sources.drift import HISTORY, Compared, compare, measures, reads_nothing
 from medlive.sources.fetch import Fetcher
 from medlive.sources.fetched import FetchSettings
-from medlive.sources.harvest import HarvestEnd, HarvestProblem, ProblemKind, harvest
+from medlive.sources.harvest import REFUSALS, HarvestEnd, HarvestProblem, harvest
 from medlive.sources.registry import SITES, build_site
 from medlive.threads.deidentify import keyed_handle
 
@@ -199,7 +199,7 @@ async def _finish(
             done.drift = compare(measures(shares, ends), past)
             await save_measures(session, run.run_id, done.drift)
         fallen = [figure.told for figure in done.drift if figure.collapsed]
-        if end is HarvestEnd.GIVEN_UP and last is not None and last.kind is not ProblemKind.BLOCKED:
+        if end is HarvestEnd.GIVEN_UP and last is not None and last.kind not in REFUSALS:
             done.quarantined = f"in {done.iso_week} its pages stopped fitting: {last.message}"
         elif fallen and not done.failed:
             done.quarantined = f"in {done.iso_week} its threads changed: {'; '.join(fallen)}"

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
+from typing import TypeGuard
 
 from sqlalchemy.ext.asyncio import AsyncSession
 
@@ -30,6 +31,7 @@ from medlive.db.harvests import StartedRun, add_counts, list_state, save_cursor,
 from medlive.db.identifiers import save_identifiers
 from medlive.db.session import Database
 from medlive.db.tables import FrontierState
+from medlive.db.takedowns import taken_down_ids
 from medlive.db.threads import check_storable, mark_gone, mark_seen, save_threads
 from medlive.errors import MedliveError, ServiceUnavailable
 from medlive.service.identifying import IdentifierFinder
@@ -180,6 +182,7 @@ class PostgresLedger:
         return event
 
     async def _keep_all(self, groups: Sequence[tuple[HarvestEvent, ...]]) -> Sequence[None]:
+        groups = await self._without_taken_down(groups)
         events = [event for group in groups for event in group]
         pages = [e for g in groups if not _shows_taken_down(g) for e in g if isinstance(e, FetchedPage)]
         places = await self._archive(pages) if pages else []
@@ -205,6 +208,27 @@ class PostgresLedger:
                 self._first_fetch.pop(event.entry.thread_id, None)
                 self._identifiers.pop(event.entry.thread_id, None)
         return [None] * len(groups)
+
+    async def _without_taken_down(
+        self, groups: Sequence[tuple[HarvestEvent, ...]]
+    ) -> Sequence[tuple[HarvestEvent, ...]]:
+        """The groups; one whose address led to another thread, which was taken down, tells that alone."""
+        led = {e.thread.thread_id for g in groups for e in g if _leads_elsewhere(e)}
+        if not led:
+            return groups
+        async with self._database.begin() as session:
+            erased = await taken_down_ids(session, self._source, sorted(led))
+        return [
+            next(
+                (
+                    (HarvestSkipped(e.entry.url, e.entry.thread_id, SkipReason.TAKEN_DOWN),)
+                    for e in group
+                    if _leads_elsewhere(e) and e.thread.thread_id in erased
+                ),
+                group,
+            )
+            for group in groups
+        ]
 
     async def _archive(self, pages: Sequence[FetchedPage]) -> list[Place]:
         """Write the bytes of pages to disk; where they lie."""
@@ -286,9 +310,16 @@ class PostgresLedger:
         settled = [s for event in events if (s := _settled(event)) is not None]
         await settle(session, self._source, self._run.run_id, settled)
         gone = [s.thread_id for s in settled if s.state is FrontierState.GONE]
+        # One that leads to another now was merged into it.
+        gone += [event.entry.thread_id for event in read if _leads_elsewhere(event)]
         await mark_gone(session, self._source, gone)
         there = [s.thread_id for s in settled if s.state is FrontierState.NOT_MODIFIED]
         await mark_seen(session, self._source, there + [event.thread.thread_id for event in read])
+
+
+def _leads_elsewhere(event: HarvestEvent) -> TypeGuard[HarvestedThread]:
+    """Whether a thread's address showed another thread."""
+    return isinstance(event, HarvestedThread) and event.thread.thread_id != event.entry.thread_id
 
 
 def _shows_taken_down(events: Sequence[HarvestEvent]) -> bool:
@@ -334,7 +365,7 @@ def _settled(event: HarvestEvent) -> Settled | None:
     if isinstance(event, HarvestProblem) and event.thread_id is not None:
         if event.kind is ProblemKind.GONE:
             return Settled(event.thread_id, FrontierState.GONE)
-        # A host that turned us away says nothing about the thread: it waits for the next start.
-        if event.kind is not ProblemKind.BLOCKED:
+        # A host that is down says nothing about the thread: it waits for the next start.
+        if event.kind is not ProblemKind.DOWN:
             return Settled(event.thread_id, FrontierState.FAILED, reason=event.kind.value)
     return None

@@ -41,7 +41,7 @@ class Compared:
 
     name: str
     """field:<name> for the share of threads with it, mean:<name>, count:listed, or end:<reason> for the share of
-    listed threads that ended so."""
+    the threads asked for that ended so."""
     value: float
     n: int
     median: float | None
@@ -97,6 +97,9 @@ def measures(fields: Mapping[str, tuple[float, int]], ends: Mapping[str, int]) -
     }
     listed = ends.get("listed", 0)
     found["count:listed"] = Measure(float(listed), listed)
+    there = sum(ends.get(end, 0) for end in ("read", "not_modified", *_FAILURES))
+    if gone := ends.get("gone", 0):
+        found["end:gone"] = Measure(gone / (gone + there), gone + there)
     asked = sum(ends.get(end, 0) for end in ("read", *_FAILURES))
     if asked:
         found |= {f"end:{end}": Measure(ends.get(end, 0) / asked, asked) for end in _FAILURES}

@@ -21,6 +21,7 @@ from medlive.sources.fetched import (
     FetchFailed,
     FetchPolicy,
     FetchReason,
+    HostDown,
     HostRefused,
     RobotsDenied,
 )
@@ -119,6 +120,13 @@ class ProblemKind(StrEnum):
     ROBOTS = "robots"
     HOST_REFUSED = "host_refused"
     BLOCKED = "blocked"
+    """The host turned us away."""
+    DOWN = "down"
+    """The host failed too often to be asked any more."""
+
+
+REFUSALS = (ProblemKind.BLOCKED, ProblemKind.DOWN)
+"""Why a host is left alone for the rest of the run."""
 
 
 class SkipReason(StrEnum):
@@ -129,6 +137,15 @@ class SkipReason(StrEnum):
     TAKEN_DOWN = "taken_down"
     OTHER_HOST = "other_host"
     """It was met on a host that the source no longer has."""
+
+
+class _Met(StrEnum):
+    """How a thread to ask for was met."""
+
+    LISTED = "listed"
+    LEFT_OVER = "left_over"
+    MISSING = "missing"
+    """No list shows it any more."""
 
 
 class HarvestEnd(StrEnum):
@@ -300,39 +317,40 @@ class _Run:
         self._since = since
         self._limit = limit
         self._concurrency = concurrency
-        self._queue: asyncio.Queue[tuple[ListEntry, KnownThread | None, bool] | None] = asyncio.Queue(
+        self._queue: asyncio.Queue[tuple[ListEntry, KnownThread | None, _Met] | None] = asyncio.Queue(
             maxsize=2 * concurrency
         )
         self._under_way: set[str] = set()
         self._asked = 0
         self._layout_streak = 0
+        self._reads = False
         self.ended = False
         self.limited = False
         self.lists_missing = False
 
     async def find(self, base_url: str) -> None:
         """Hand every thread to read to the workers: left over, listed, and gone from the lists."""
-        await self._ask_for(await self._on_its_hosts(await self._ledger.left_over()), resumed=True)
+        await self._ask_for(await self._on_its_hosts(await self._ledger.left_over()), _Met.LEFT_OVER)
         for first in self._site.listing_requests(base_url):
             if not self._stopped():
                 await self._follow(first)
         if not self._stopped() and not self.lists_missing and self._since is None:
-            await self._ask_for(await self._on_its_hosts(await self._ledger.not_listed()))
+            await self._ask_for(await self._on_its_hosts(await self._ledger.not_listed()), _Met.MISSING)
         for _ in range(self._concurrency):
             await self._queue.put(None)
 
     async def work(self) -> None:
         """Read threads until there are no more."""
         while (item := await self._queue.get()) is not None:
-            entry, known, resumed = item
+            entry, known, met = item
             if not self.ended:
-                await self._read(entry, known, resumed=resumed)
+                await self._read(entry, known, met)
             self._under_way.discard(entry.thread_id)
 
     def _stopped(self) -> bool:
         return self.ended or self.limited
 
-    async def _ask_for(self, entries: Sequence[ListEntry], *, resumed: bool = False) -> None:
+    async def _ask_for(self, entries: Sequence[ListEntry], met: _Met = _Met.LISTED) -> None:
         known = await self._ledger.look_up([entry.thread_id for entry in entries]) if entries else {}
         for entry in entries:
             if self._limit is not None and self._asked >= self._limit:
@@ -341,7 +359,7 @@ class _Run:
                 return
             self._asked += 1
             self._under_way.add(entry.thread_id)
-            await self._queue.put((entry, known.get(entry.thread_id), resumed))
+            await self._queue.put((entry, known.get(entry.thread_id), met))
 
     async def _on_its_hosts(self, entries: Sequence[ListEntry]) -> list[ListEntry]:
         """The remembered entries that can be asked for; the source may have moved since they were met."""
@@ -446,14 +464,14 @@ class _Run:
             )
         except FetchError as error:
             kind = _fetch_problem(error, thread_id)
-            ends = kind is ProblemKind.BLOCKED
+            ends = kind in REFUSALS
             return HarvestProblem(request.url, kind, error.message, thread_id, ends_source=ends)
         page = Page(fetched.url, fetched.body, fetched.content_type, fetched.status, request.form)
         return page, fetched
 
-    async def _read(self, entry: ListEntry, known: KnownThread | None, *, resumed: bool) -> None:
+    async def _read(self, entry: ListEntry, known: KnownThread | None, met: _Met) -> None:
         """All pages of a thread, then the thread or the problem."""
-        pages = list(await self._ledger.kept_pages(entry.thread_id)) if resumed else []
+        pages = list(await self._ledger.kept_pages(entry.thread_id)) if met is _Met.LEFT_OVER else []
         unchanged = known if known is not None and known.page_count == 1 and not pages else None
         first: Fetched | None = None
         new_page: list[FetchedPage] = []
@@ -480,13 +498,20 @@ class _Run:
                 url = reading(page.url, self._site.next_page, page)
             thread = reading(entry.url, self._site.parse_thread, pages, self._anonymise)
         except (LayoutError, NotAThread, ParserFault) as error:
-            self._layout_streak += not isinstance(error, NotAThread)
-            ends = self._layout_streak >= LAYOUT_STREAK
             kind = parse_problem(error)
+            if met is _Met.MISSING:
+                # Many sites say that it is gone with status 200, or lead to a list. Where other threads can be
+                # read, it is not the layout that changed.
+                gone = (ProblemKind.NOT_A_THREAD, *([ProblemKind.LAYOUT] if self._reads else []))
+                kind = ProblemKind.GONE if kind in gone else kind
+            else:
+                self._layout_streak += not isinstance(error, NotAThread)
+            ends = self._layout_streak >= LAYOUT_STREAK
             problem = HarvestProblem(entry.url, kind, error.message, entry.thread_id, ends_source=ends)
             await self._tell(problem, *new_page)
             return
         self._layout_streak = 0
+        self._reads = True
         if _is_before(thread.posted_at, self._since):
             skipped = HarvestSkipped(entry.url, entry.thread_id, SkipReason.OLDER_THAN_SINCE)
             await self._ledger.keep(*new_page, skipped)
@@ -496,7 +521,7 @@ class _Run:
         await self._ledger.keep(*new_page, read)
 
     async def _tell(self, problem: HarvestProblem, *pages: FetchedPage) -> None:
-        if self.ended and problem.kind is ProblemKind.BLOCKED:
+        if self.ended and problem.kind in REFUSALS:
             return  # told before: the host is left alone
         self.ended = self.ended or problem.ends_source
         await self._ledger.keep(*pages, problem)
@@ -518,6 +543,8 @@ def _is_before(moment: datetime | None, limit: datetime | None) -> bool:
 
 
 def _fetch_problem(error: FetchError, thread_id: str | None) -> ProblemKind:
+    if isinstance(error, HostDown):
+        return ProblemKind.DOWN
     if isinstance(error, Blocked):
         return ProblemKind.BLOCKED
     if isinstance(error, RobotsDenied):

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from medlive.sources.harvest import (
+    REFUSALS,
     FetchedPage,
     HarvestedThread,
     HarvestEvent,
@@ -12,7 +13,6 @@ from medlive.sources.harvest import (
     KnownThread,
     Listed,
     ListState,
-    ProblemKind,
 )
 from medlive.sources.source import ListEntry, Page, PageRequest
 
@@ -64,7 +64,7 @@ class MemoryLedger:
             return event.entry.thread_id
         if isinstance(event, HarvestSkipped):
             return event.thread_id
-        if isinstance(event, HarvestProblem) and event.kind is not ProblemKind.BLOCKED:
+        if isinstance(event, HarvestProblem) and event.kind not in REFUSALS:
             return event.thread_id
         return None
 

@@ -88,6 +88,11 @@ def test_a_list_that_shows_nothing_is_noticed_although_its_threads_are_asked_for
     assert fallen(measures({}, ends), USUAL) == {"count:listed"}
 
 
+def test_threads_that_vanish_together_are_noticed_and_a_few_are_not() -> None:
+    assert fallen(measures({}, {"not_modified": 10, "gone": 40, "listed": 50}), USUAL) == {"end:gone"}
+    assert not fallen(measures({}, {"not_modified": 40, "gone": 10, "listed": 50}), USUAL)
+
+
 def test_one_odd_run_does_not_move_what_the_others_are_compared_with() -> None:
     odd = run(posted_at=0.0, tags=0.0, media=0.0)
     assert fallen(odd, [*USUAL, odd]) == {"field:posted_at", "field:tags"}

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
@@ -159,8 +160,20 @@ async def test_a_block_ends_the_source_and_the_thread_waits(served: Communities)
     events = await run(served, "sdn", ledger)
     blocks = [e for e in events if isinstance(e, HarvestProblem) and e.kind is ProblemKind.BLOCKED]
     assert [block.ends_source for block in blocks] == [True]
-    assert "9" in ledger.waiting
+    assert blocks[0].thread_id == "9"
     assert not any("furosemide" in path for path in served.asked)
+    assert "77001" in ledger.waiting
+
+
+async def test_a_host_that_is_down_ends_the_source_and_the_thread_waits(served: Communities) -> None:
+    ledger = MemoryLedger()
+    served.answers["/sdn/threads/furosemide-stopped-working.77001/"] = 500
+    async with Fetcher(FetchSettings(allow_loopback=True, retries={}, max_host_failures=1)) as fetcher:
+        end = await harvest(site_for("sdn"), f"{served.base}/sdn", fetcher, ledger, anonymise=str)
+    assert end is HarvestEnd.GIVEN_UP
+    problems = [e for e in ledger.events if isinstance(e, HarvestProblem) and e.thread_id]
+    assert [(e.kind, e.ends_source) for e in problems] == [(ProblemKind.FETCH, False), (ProblemKind.DOWN, True)]
+    assert list(ledger.waiting) == ["77001"]
 
 
 async def test_older_threads_are_skipped_and_end_the_list(served: Communities) -> None:
@@ -262,6 +275,20 @@ async def test_what_no_list_shows_is_asked_for_and_may_be_gone(served: Communiti
     (problem,) = [e for e in events if isinstance(e, HarvestProblem)]
     assert (problem.kind, problem.thread_id) == (ProblemKind.GONE, gone.thread_id)
     assert {e.entry.thread_id for e in events if isinstance(e, HarvestedThread)} >= {"there"}
+    served.answers["/icliniq/qa/heel-pain/gone"] = served.answers["/icliniq/qa"]
+    many = [replace(gone, url=f"{gone.url}?{n}", thread_id=f"gone-{n}") for n in range(LAYOUT_STREAK)]
+    events = await run(served, "icliniq", MemoryLedger(unlisted=many))
+    problems = [e for e in events if isinstance(e, HarvestProblem)]
+    assert {p.kind for p in problems} == {ProblemKind.GONE}, "the list answers instead, and others can be read"
+    assert len(problems) == LAYOUT_STREAK
+    served.answers["/icliniq/qa/heel-pain/my-heel-hurts-every-morning"] = 500
+    events = await run(served, "icliniq", MemoryLedger(unlisted=many))
+    kinds = Counter(e.kind for e in events if isinstance(e, HarvestProblem))
+    assert kinds == {ProblemKind.FETCH: 1, ProblemKind.LAYOUT: LAYOUT_STREAK}, (
+        "nothing shows that it is not the site"
+    )
+    assert not any(e.ends_source for e in events if isinstance(e, HarvestProblem))
+    served.answers["/icliniq/qa/heel-pain/my-heel-hurts-every-morning"] = saved("icliniq/detail_2020.html")
     limited = await run(served, "icliniq", MemoryLedger(unlisted=[gone]), limit=1)
     assert not [e for e in limited if isinstance(e, HarvestProblem)], "after the lists, or not at all"
 
