@@ -27,7 +27,7 @@ class SavedThread:
 
     thread_pk: int
     revision_pk: int
-    """The revision with this content, an earlier one when the content went back to what it was."""
+    """The revision with this content; of an import an earlier one, when the thread has had it before."""
     status: Literal["new", "revised", "unchanged"]
 
 
@@ -65,7 +65,7 @@ _REVISION_COLUMNS = (
 )
 _INSERT_REVISIONS = text(
     f"INSERT INTO thread_revisions ({_REVISION_COLUMNS}) SELECT {_REVISION_COLUMNS} "
-    "FROM json_populate_recordset(NULL::thread_revisions, CAST(:rows AS json)) RETURNING id, thread_id, digest"
+    "FROM json_populate_recordset(NULL::thread_revisions, CAST(:rows AS json)) RETURNING id, thread_id, revision"
 )
 
 
@@ -98,9 +98,11 @@ async def save_threads(
 ) -> list[SavedThread]:
     """Save threads in few statements; the answers are in their order.
 
-    A content that a thread has had before is unchanged, so that the same file imported twice adds nothing,
-    even when it holds several states of a thread. Dates are kept in UTC. Two processes that save the same
-    thread take turns. Raises BadInput for a thread that `check_storable` refuses, before anything is saved.
+    What was fetched (`fetch_ids` given) is the thread's present state: it is unchanged when it is what the latest
+    revision holds, and else a revision, even one that was there before. An imported content that a thread has
+    ever had is unchanged, so that the same file imported twice adds nothing, even when it holds several states
+    of a thread. Dates are kept in UTC. Two processes that save the same thread take turns. Raises BadInput for a
+    thread that `check_storable` refuses, before anything is saved.
     """
     assumed = list(assumed_posted_at or [False] * len(threads))
     fetches = list(fetch_ids or [None] * len(threads))
@@ -113,7 +115,9 @@ async def save_threads(
         await ensure_sources(session, {t.source for t in ready}, SourceKind.FILE)
     for start in range(0, len(ready), _BATCH):
         part = slice(start, start + _BATCH)
-        saved += await _save_batch(session, ready[part], assumed[part], import_run_id, fetches[part])
+        saved += await _save_batch(
+            session, ready[part], assumed[part], import_run_id, fetches[part], observed=fetch_ids is not None
+        )
     return saved
 
 
@@ -242,6 +246,8 @@ async def _save_batch(
     assumed: Sequence[bool],
     import_run_id: int | None,
     fetch_ids: Sequence[int | None],
+    *,
+    observed: bool,
 ) -> list[SavedThread]:
     # As the columns hold them: a key is compared with what comes back.
     keys = [(to_stored(t.source), to_stored(t.thread_id)) for t in threads]
@@ -258,30 +264,33 @@ async def _save_batch(
     pks = {(source, thread_id): pk for pk, source, thread_id in returned}
 
     row = ThreadRevisionRow
-    known: dict[int, dict[str, int]] = {}
-    latest: dict[int, int] = {}
+    # Thread → (revision, its digest, its number), in the order of revisions; a number of 0 is yet to be given.
+    held: dict[int, list[tuple[int, str, int]]] = {}
     found = await session.execute(
-        select(row.thread_id, row.digest, row.id, row.revision).where(row.thread_id.in_(pks.values()))
+        select(row.thread_id, row.revision, row.digest, row.id)
+        .where(row.thread_id.in_(pks.values()))
+        .order_by(row.thread_id, row.revision)
     )
-    for thread_pk, digest, revision_pk, revision in found:
-        known.setdefault(thread_pk, {})[digest] = revision_pk
-        latest[thread_pk] = max(latest.get(thread_pk, 0), revision)
+    for thread_pk, revision, digest, revision_pk in found:
+        held.setdefault(thread_pk, []).append((revision, digest, revision_pk))
 
     rows: list[dict[str, Any]] = []
-    plan: list[tuple[int, str, Literal["new", "revised", "unchanged"]]] = []
+    plan: list[tuple[int, int, int, Literal["new", "revised", "unchanged"]]] = []
     for thread, key, is_assumed, fetch_id in zip(threads, keys, assumed, fetch_ids, strict=True):
         thread_pk, digest = pks[key], thread.digest
-        seen = known.setdefault(thread_pk, {})
-        if digest in seen:
-            plan.append((thread_pk, digest, "unchanged"))
+        before = held.setdefault(thread_pk, [])
+        candidates = before[-1:] if observed else reversed(before)
+        same = next((one for one in candidates if one[1] == digest), None)
+        if same is not None:
+            plan.append((thread_pk, same[0], same[2], "unchanged"))
             continue
-        seen[digest] = 0
-        latest[thread_pk] = latest.get(thread_pk, 0) + 1
-        plan.append((thread_pk, digest, "new" if latest[thread_pk] == 1 else "revised"))
+        revision = before[-1][0] + 1 if before else 1
+        before.append((revision, digest, 0))
+        plan.append((thread_pk, revision, 0, "new" if revision == 1 else "revised"))
         rows.append(
             {
                 "thread_id": thread_pk,
-                "revision": latest[thread_pk],
+                "revision": revision,
                 "digest": digest,
                 "title": thread.title,
                 "language": thread.language,
@@ -293,11 +302,11 @@ async def _save_batch(
                 "import_run_id": import_run_id if fetch_id is None else None,
             }
         )
+    added: dict[tuple[int, int], int] = {}
     if rows:
-        rows_json = {"rows": dump_json(rows)}
-        for revision_pk, thread_pk, digest in await session.execute(_INSERT_REVISIONS, rows_json):
-            known[thread_pk][digest] = revision_pk
-    return [SavedThread(pk, known[pk][digest], status) for pk, digest, status in plan]
+        inserted = await session.execute(_INSERT_REVISIONS, {"rows": dump_json(rows)})
+        added = {(thread_pk, revision): revision_pk for revision_pk, thread_pk, revision in inserted}
+    return [SavedThread(pk, number or added[pk, revision], status) for pk, revision, number, status in plan]
 
 
 def _in_utc(thread: Thread) -> Thread:

@@ -99,6 +99,21 @@ async def test_the_same_is_unchanged_an_edit_is_a_revision_and_going_back_is_no_
     assert [s.revision_pk for s in await saved(database, elsewhere)] == [first.revision_pk]
 
 
+async def test_what_was_fetched_is_the_latest_even_when_it_was_there_before(database: Database) -> None:
+    old, new = thread(body="I cough"), thread(body="I cough blood")
+    [first] = await saved(database, old)
+    async with database.begin() as session:
+        seen = await threads.save_threads(session, [old, new, new, old, old], fetch_ids=[None] * 5)
+        latest = await threads.pending_revisions(session, chain_digest=CHAIN)
+    assert [s.status for s in seen] == ["unchanged", "revised", "unchanged", "revised", "unchanged"]
+    assert [w.revision_pk for w in latest] == [seen[3].revision_pk] == [seen[4].revision_pk]
+    assert seen[0].revision_pk == first.revision_pk != seen[3].revision_pk
+    async with database.begin() as session:
+        assert (await threads.load_thread(session, seen[3].revision_pk)).thread == old
+    [imported] = await saved(database, new)
+    assert (imported.status, imported.revision_pk) == ("unchanged", seen[1].revision_pk)
+
+
 async def test_processes_that_save_the_same_threads_at_once_double_none(database: Database) -> None:
     some = [thread(n) for n in range(40)]
     runs = await asyncio.gather(*(saved(database, *(some if i % 2 else some[::-1])) for i in range(8)))

@@ -200,7 +200,6 @@ class ThreadRevisionRow(Base):
 
     __tablename__ = "thread_revisions"
     __table_args__ = (
-        UniqueConstraint("thread_id", "digest"),
         UniqueConstraint("thread_id", "revision"),
         is_digest("digest"),
         CheckConstraint("revision >= 1", name="revision_positive"),
