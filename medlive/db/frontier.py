@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import select, text, update
+from sqlalchemy import and_, select, text, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive.db.bulk import is_one_of
@@ -199,9 +199,12 @@ async def reading_began(session: AsyncSession, source: str, thread_id: str) -> i
 
 
 async def unsettle(session: AsyncSession, run_id: int) -> None:
-    """Take every thread of a run for one that it has not dealt with: the run is repeated."""
+    """Take every thread of a run for one that it has not dealt with: the run is repeated. What is to be tried
+    again stays so, as the lists may not show it."""
+    row = FrontierRow
+    retried = and_(row.state == FrontierState.FAILED, row.reason.in_(RETRIED), row.attempts < MAX_ATTEMPTS)
     await session.execute(
-        update(FrontierRow).where(FrontierRow.run_id == run_id).values(state=FrontierState.KNOWN, reason=None)
+        update(row).where(row.run_id == run_id, ~retried).values(state=FrontierState.KNOWN, reason=None)
     )
 
 

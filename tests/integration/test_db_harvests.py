@@ -108,8 +108,9 @@ async def test_a_run_s_counts_are_its_latest_start_s_to_add_to(database: Databas
 
 async def test_a_run_that_is_repeated_has_dealt_with_nothing_and_keeps_what_it_knows(database: Database) -> None:
     run = await start(database, "2026.W10")
-    await listed(database, run, entry(1))
-    await settle(database, run, read(1, etag='"x"'))
+    await listed(database, run, entry(1), entry(3), entry(4))
+    await settle(database, run, read(1, etag='"x"'), frontier.Settled("3", FrontierState.FAILED, reason="fetch"))
+    await settle(database, run, frontier.Settled("4", FrontierState.FAILED, reason="layout"))
     await finish(database, run)
     async with database.begin() as session:
         known = await frontier.look_up(session, SOURCE, run.run_id, ["1", "2"])
@@ -119,7 +120,9 @@ async def test_a_run_that_is_repeated_has_dealt_with_nothing_and_keeps_what_it_k
     async with database.begin() as session:
         known = await frontier.look_up(session, SOURCE, run.run_id, ["1", "2"])
         assert known == {"1": KnownThread('"x"', None, 1, handled=False, met_by=run.run_id)}
-        assert await frontier.take_left_over(session, SOURCE, run.run_id) == []
+        assert not (await frontier.look_up(session, SOURCE, run.run_id, ["4"]))["4"].handled
+        left = await frontier.take_left_over(session, SOURCE, run.run_id)
+        assert [e.thread_id for e in left] == ["3"], "tried again although no list shows it"
         state = await harvests.list_state(session, run.run_id, SOURCE, "list", WEEK)
     assert state == ListState()
 
