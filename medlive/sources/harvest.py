@@ -6,7 +6,7 @@ killed goes on where it stood.
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import ParamSpec, Protocol, TypeVar
@@ -52,6 +52,12 @@ LAYOUT_STREAK = 5
 KNOWN_PAGES = 2
 """Pages in a row that show only what an earlier run saw, which read the list to its end, before a list without
 dates is taken as read."""
+
+
+MAX_ID_CHARACTERS = 500
+"""Longest id of a thread; a longer one is an address gone wrong."""
+MAX_VALIDATOR_CHARACTERS = 1000
+"""Longest ETag or Last-Modified that is sent back."""
 
 
 class PageFetcher(Protocol):
@@ -394,6 +400,7 @@ class _Run:
                 problem = HarvestProblem(page.url, parse_problem(error), error.message, ends_source=True)
                 await self._tell(problem, fetched_page)
                 return
+            listing, odd = _without_odd_ids(page.url, listing)
             known = await self._ledger.look_up([entry.thread_id for entry in listing.entries])
             ids = {entry.thread_id for entry in listing.entries}
             undated = all(_activity(entry) is None for entry in listing.entries)
@@ -409,7 +416,7 @@ class _Run:
             )
             listed = self._sorted(key, listing, known, shown, state.cutoff, finished=finished)
             shown |= ids
-            await self._ledger.keep(fetched_page, listed)
+            await self._ledger.keep(fetched_page, listed, *odd)
             await self._ask_for(listed.waiting)
             request = None if finished else listing.next_page
 
@@ -517,7 +524,8 @@ class _Run:
             await self._ledger.keep(*new_page, skipped)
             return
         headers = first.headers if first is not None else {}
-        read = HarvestedThread(thread, entry, len(pages), headers.get("etag"), headers.get("last-modified"))
+        etag, last_modified = _validator(headers.get("etag")), _validator(headers.get("last-modified"))
+        read = HarvestedThread(thread, entry, len(pages), etag, last_modified)
         await self._ledger.keep(*new_page, read)
 
     async def _tell(self, problem: HarvestProblem, *pages: FetchedPage) -> None:
@@ -525,6 +533,25 @@ class _Run:
             return  # told before: the host is left alone
         self.ended = self.ended or problem.ends_source
         await self._ledger.keep(*pages, problem)
+
+
+def _without_odd_ids(url: str, listing: Listing) -> tuple[Listing, list[HarvestProblem]]:
+    """A list without the entries that have no usable id, and a problem for each of those."""
+    fit = tuple(e for e in listing.entries if 1 <= len(e.thread_id) <= MAX_ID_CHARACTERS)
+    told = [
+        HarvestProblem(url, ProblemKind.FAULT, f"a thread's id has {len(e.thread_id)} characters: {e.url[:200]}")
+        for e in listing.entries
+        if e not in fit
+    ]
+    return (replace(listing, entries=fit), told) if told else (listing, told)
+
+
+def _validator(value: str | None) -> str | None:
+    """A validator as it may be sent back; None for one that no request can carry."""
+    usable = (
+        value is not None and value.isascii() and value.isprintable() and len(value) <= MAX_VALIDATOR_CHARACTERS
+    )
+    return value if usable else None
 
 
 def _was_seen(known: KnownThread | None, read_by: int | None) -> bool:

@@ -66,6 +66,7 @@ class Communities:
         }
         self.asked: list[str] = []
         self.base = ""
+        self.etag = '"same"'
 
     def under(self, name: str, prefix: str, kind: str = "text/html") -> tuple[bytes, str]:
         body, kind = saved(name, kind)
@@ -82,7 +83,7 @@ class Communities:
         body, kind = found
         if request.headers.get("If-None-Match") == '"same"':
             return web.Response(status=304)
-        return web.Response(body=body, headers={"Content-Type": kind, "ETag": '"same"'})
+        return web.Response(body=body, headers={"Content-Type": kind, "ETag": self.etag})
 
 
 @pytest.fixture
@@ -198,6 +199,24 @@ async def test_an_unchanged_thread_is_not_sent_again(served: Communities) -> Non
     longer = {"77001": KnownThread(etag='"same"', page_count=2)}
     events = await run(served, "sdn", MemoryLedger(known=longer))
     assert sum(isinstance(e, HarvestedThread) for e in events) == 1, "page 1 says nothing of page 2"
+
+
+@pytest.mark.parametrize("etag", ['"caf\xe9"', '"' + "x" * 4000 + '"'])
+async def test_a_validator_that_no_request_can_carry_is_forgotten(served: Communities, etag: str) -> None:
+    served.etag = etag
+    (harvested,) = [e for e in await run(served, "icliniq") if isinstance(e, HarvestedThread)]
+    assert harvested.etag is None
+
+
+async def test_an_entry_without_a_usable_id_is_a_problem_of_its_own(served: Communities) -> None:
+    more = f'<div class="card-title"><a href="/icliniq/qa/t/{"q" * 600}">Q</a></div></body></html>'.encode()
+    row = b'<div class="card-title"><a href="/icliniq/qa/heel-pain/my-heel-hurts-every-morning">Q</a></div>'
+    served.answers["/icliniq/qa"] = (b"<html><body>" + row + more, "text/html")
+    events = await run(served, "icliniq")
+    (problem,) = [e for e in events if isinstance(e, HarvestProblem)]
+    assert problem.kind is ProblemKind.FAULT
+    assert "characters" in problem.message
+    assert sum(isinstance(e, HarvestedThread) for e in events) == 1
 
 
 async def test_the_limit_counts_threads(served: Communities) -> None:
