@@ -311,6 +311,11 @@ async def _save_batch(
 
 def _in_utc(thread: Thread) -> Thread:
     """The same thread with its dates in UTC, so that one moment told in two zones is one content."""
+    if all(
+        moment is None or moment.tzinfo is UTC
+        for moment in (thread.posted_at, *(m.posted_at for m in thread.messages))
+    ):
+        return thread
     return replace(
         thread,
         posted_at=_utc(thread.posted_at),

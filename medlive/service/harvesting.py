@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import lru_cache
 from typing import Any
 
 from pydantic import ValidationError
@@ -102,6 +103,11 @@ async def harvest_source(
     done = Harvested(source, iso_week(now()))
     site = build_site(source, overrides)
     key = handle_key(settings)
+
+    @lru_cache(maxsize=4096)  # the same people answer again and again
+    def anonymise(handle: str) -> str:
+        return keyed_handle(handle, key)
+
     fetching = fetch_settings(settings)
     folder = archive_path(settings)
     async with advisory_lock(database, f"harvest {source}") as alone:
@@ -139,7 +145,7 @@ async def harvest_source(
                         site.settings.base_url,
                         fetcher,
                         ledger,
-                        anonymise=lambda handle: keyed_handle(handle, key),
+                        anonymise=anonymise,
                         since=since,
                         limit=limit,
                         concurrency=_readers(fetching.concurrency_per_host),
