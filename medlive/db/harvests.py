@@ -209,18 +209,20 @@ async def save_robots(session: AsyncSession, run_id: int, robots: Sequence[Robot
 
 
 async def run_figures(session: AsyncSession, run_id: int) -> tuple[dict[str, tuple[float, int]], Counter[str]]:
-    """Of the threads that a run read, field → (share with it, or mean; over how many); and state or reason → how
+    """Of the threads that a run read, field → (share with it, or median; over how many); and state or reason → how
     many threads ended so, with "listed": how many its lists showed that were to be read."""
     fields = await session.execute(
         text(
-            "SELECT f.key, count(*),"
-            " avg(CASE f.value WHEN 'true' THEN 1 WHEN 'false' THEN 0 ELSE f.value::float END)"
+            "SELECT f.key, count(*), coalesce(avg(CASE f.value WHEN 'true' THEN 1 WHEN 'false' THEN 0 END),"
+            # One endless thread must not make a week's threads long.
+            " percentile_cont(0.5) WITHIN GROUP (ORDER BY CASE WHEN f.value NOT IN ('true', 'false')"
+            " THEN f.value::float END))"
             " FROM frontier, jsonb_each_text(fields) AS f"
             " WHERE run_id = :run_id AND state = 'read' GROUP BY f.key"
         ),
         {"run_id": run_id},
     )
-    shares = {key: (float(mean), int(n)) for key, n, mean in fields}
+    shares = {key: (float(value), int(n)) for key, n, value in fields}
     row = FrontierRow
     states = await session.execute(
         select(row.state, row.reason, func.count()).where(row.run_id == run_id).group_by(row.state, row.reason)

@@ -18,9 +18,12 @@ CHANCE: Final = 0.001
 """A share that would arise by chance less often than this, were nothing changed, is a collapse if it is also
 far from its median."""
 _FEWER: Final = 0.5
-"""A share or mean below this part of its median is far from it."""
+"""A share or number below this part of its median is far from it."""
 _MORE: Final = 0.3
-"""A share of failures this much above its median is far from it."""
+"""A share of failures this much above its median is far from it, and a share that threads have as a rule this much
+below it: a layout that came for some of the pages."""
+_RULE: Final = 0.9
+"""A share from here on is the rule."""
 _FAILURES: Final = ("layout", "not_a_thread", "incomplete", "fault")
 """What a page's markup is at fault for; a network that fails is no drift."""
 
@@ -30,7 +33,7 @@ class Measure:
     """One figure of a run."""
 
     value: float
-    """A share from 0 to 1, or a mean."""
+    """A share from 0 to 1, a count, or a median over threads."""
     n: int
     """Over how many threads."""
 
@@ -40,7 +43,7 @@ class Compared:
     """A figure beside the median of the runs before."""
 
     name: str
-    """field:<name> for the share of threads with it, mean:<name>, count:listed, or end:<reason> for the share of
+    """field:<name> for the share of threads with it, median:<name>, count:listed, or end:<reason> for the share of
     the threads asked for that ended so."""
     value: float
     n: int
@@ -87,12 +90,12 @@ def thread_fields(thread: Thread) -> dict[str, bool | int]:
 def measures(fields: Mapping[str, tuple[float, int]], ends: Mapping[str, int]) -> dict[str, Measure]:
     """A run's figures.
 
-    `fields`: of the threads it read, field → (share or mean, threads), keys as `thread_fields` gives them;
+    `fields`: of the threads it read, field → (share or median, threads), keys as `thread_fields` gives them;
     `ends`: state or reason → threads that ended so, and "listed" → threads that its lists showed: what was asked
     for because no list shows it any more is none of them.
     """
     found = {
-        f"mean:{name}" if name == "messages" else f"field:{name}": Measure(value, n)
+        f"median:{name}" if name == "messages" else f"field:{name}": Measure(value, n)
         for name, (value, n) in fields.items()
     }
     listed = ends.get("listed", 0)
@@ -112,7 +115,7 @@ def compare(now: Mapping[str, Measure], before: Sequence[Mapping[str, Measure]])
     A field that runs before had and this one lacks altogether is compared as well.
     """
     names = sorted(set(now) | {name for run in before for name in run if name.startswith("field:")})
-    read = now.get("mean:messages", Measure(0.0, 0)).n
+    read = now.get("median:messages", Measure(0.0, 0)).n
     return [_compared(name, now.get(name, Measure(0.0, read)), before) for name in names]
 
 
@@ -129,7 +132,11 @@ def _compared(name: str, measure: Measure, before: Sequence[Mapping[str, Measure
         if name in run and (kind == "count" or run[name].n >= LEAST_THREADS)
     ]
     middle = median(past) if len(past) >= LEAST_RUNS else None
-    return Compared(name, measure.value, measure.n, middle, _collapsed(kind, measure, middle))
+    collapsed = _collapsed(kind, measure, middle)
+    if collapsed and kind == "median":
+        # How long threads are differs from week to week more than any share: it must be new besides.
+        collapsed = not _FEWER * min(past) <= measure.value <= 4 * max(past)
+    return Compared(name, measure.value, measure.n, middle, collapsed)
 
 
 def _collapsed(kind: str, measure: Measure, middle: float | None) -> bool:
@@ -146,9 +153,10 @@ def _collapsed(kind: str, measure: Measure, middle: float | None) -> bool:
         return middle >= LEAST_THREADS and value < 0.1 * middle
     if n < LEAST_THREADS:
         return False
-    if kind == "mean":
+    if kind == "median":
         return not _FEWER * middle <= value <= 4 * middle
-    return value < _FEWER * middle and _tail(n - round(value * n), n, 1 - min(middle, 0.98)) < CHANCE
+    far = value < _FEWER * middle or (middle >= _RULE and value < middle - _MORE)
+    return far and _tail(n - round(value * n), n, 1 - min(middle, 0.98)) < CHANCE
 
 
 def _tail(k: int, n: int, p: float) -> float:

@@ -277,11 +277,12 @@ async def test_a_run_s_figures_are_those_of_what_it_read(database: Database) -> 
     await listed(database, run, *map(entry, range(1, 6)))
     await settle(database, run, read(1), frontier.Settled("3", FrontierState.FAILED, reason="layout"))
     bare = frontier.Settled("2", FrontierState.READ, page_count=2, fields={"title": False, "messages": 6})
-    await settle(database, run, bare, frontier.Settled("4", FrontierState.NOT_MODIFIED))
+    long = frontier.Settled("5", FrontierState.READ, page_count=99, fields={"title": True, "messages": 2000})
+    await settle(database, run, bare, long, frontier.Settled("4", FrontierState.NOT_MODIFIED))
     async with database.begin() as session:
         fields, ends = await harvests.run_figures(session, run.run_id)
-    assert fields == {"title": (0.5, 2), "messages": (4.5, 2)}
-    assert ends == Counter({"read": 2, "layout": 1, "not_modified": 1, "waiting": 1, "listed": 0})
+    assert fields == {"title": (pytest.approx(2 / 3), 3), "messages": (6, 3)}
+    assert ends == Counter({"read": 3, "layout": 1, "not_modified": 1, "listed": 0})
 
 
 async def test_a_lock_is_one_process_s_at_a_time_and_ends_with_it(database: Database) -> None:

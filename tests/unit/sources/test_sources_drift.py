@@ -41,11 +41,12 @@ USUAL = [run(posted_at=1.0, tags=0.6, media=0.1) for _ in range(5)]
         (run(posted_at=1.0, tags=0.6, media=0.1), set()),
         (run(posted_at=0.0, tags=0.6, media=0.1), {"field:posted_at"}),
         (run(posted_at=0.4, tags=0.2, media=0.1), {"field:posted_at", "field:tags"}),
-        (run(posted_at=0.6, tags=0.6, media=0.0), set()),
+        (run(posted_at=0.75, tags=0.6, media=0.0), set()),
+        (run(posted_at=0.5, tags=0.6, media=0.1), {"field:posted_at"}),
         (run(posted_at=1.0, tags=1.0, media=1.0), set()),
         (run(read=5, posted_at=0.0, tags=0.0, media=0.0), set()),
-        (run(messages=1.0, posted_at=1.0, tags=0.6, media=0.1), {"mean:messages"}),
-        (run(messages=17.0, posted_at=1.0, tags=0.6, media=0.1), {"mean:messages"}),
+        (run(messages=1.0, posted_at=1.0, tags=0.6, media=0.1), {"median:messages"}),
+        (run(messages=17.0, posted_at=1.0, tags=0.6, media=0.1), {"median:messages"}),
         (run(read=3, listed=3, posted_at=1.0, tags=1.0, media=0.0), {"count:listed"}),
         (run(read=500, listed=5000, posted_at=1.0, tags=0.6, media=0.1), set()),
     ],
@@ -88,6 +89,12 @@ def test_a_list_that_shows_nothing_is_noticed_although_its_threads_are_asked_for
     assert fallen(measures({}, ends), USUAL) == {"count:listed"}
 
 
+def test_weeks_of_long_threads_are_no_collapse_where_there_were_such_before() -> None:
+    weeks = [run(messages=length, posted_at=1.0) for length in (2.0, 2.0, 7.0, 2.0)]
+    assert not fallen(run(messages=9.0, posted_at=1.0), weeks)
+    assert fallen(run(messages=30.0, posted_at=1.0), weeks) == {"median:messages"}
+
+
 def test_threads_that_vanish_together_are_noticed_and_a_few_are_not() -> None:
     assert fallen(measures({}, {"not_modified": 10, "gone": 40, "listed": 50}), USUAL) == {"end:gone"}
     assert not fallen(measures({}, {"not_modified": 40, "gone": 10, "listed": 50}), USUAL)
@@ -122,7 +129,7 @@ def test_the_tail_is_the_binomial_one(n: int, k: int, p: float) -> None:
 def test_what_is_told_names_the_figure_its_value_and_what_it_was() -> None:
     told = {f.name: f.told for f in compare(run(posted_at=0.0, tags=0.6, media=0.1), USUAL)}
     assert told["field:posted_at"] == "posted_at in 0% of 40 threads (median before: 100%)"
-    assert told["mean:messages"] == "4.0 messages a thread (median before: 4.0)"
+    assert told["median:messages"] == "4.0 messages a thread (median before: 4.0)"
     assert told["count:listed"] == "50 threads listed (median before: 50.0)"
     assert compare(run(), [])[0].told.endswith("(nothing to compare with)")
 
