@@ -410,10 +410,17 @@ class _Run:
                 listing.next_page is None
                 # A page that shows nothing new ends a list whose pager always names another page.
                 or bool(ids and ids <= shown)
-                or bool(ids and all(self._is_behind(entry, state.cutoff) for entry in listing.entries))
+                # Rows that stand on every page whatever their age say nothing of how far it has come.
+                or bool(
+                    ids
+                    and all(self._is_behind(e, state.cutoff) for e in listing.entries if e.thread_id not in shown)
+                )
                 or known_pages >= KNOWN_PAGES
                 or number == MAX_LIST_PAGES
             )
+            if number == MAX_LIST_PAGES and listing.next_page is not None:
+                told = f"the list goes on after {MAX_LIST_PAGES} pages; what follows is left out"
+                odd.append(HarvestProblem(page.url, ProblemKind.INCOMPLETE, told))
             listed = self._sorted(key, listing, known, shown, state.cutoff, finished=finished)
             shown |= ids
             await self._ledger.keep(fetched_page, listed, *odd)

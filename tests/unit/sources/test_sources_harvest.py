@@ -396,8 +396,11 @@ async def test_a_list_without_dates_ends_after_pages_of_known_threads(served: Co
     await harvest(site_for("icliniq"), f"{served.base}/icliniq", Endless(), ledger, anonymise=str)
     assert asked == list(range(1, 10))
     asked.clear()
-    await harvest(site_for("icliniq"), f"{served.base}/icliniq", Endless(), Ids(), anonymise=str)
+    ledger = Ids()
+    await harvest(site_for("icliniq"), f"{served.base}/icliniq", Endless(), ledger, anonymise=str)
     assert len(asked) == MAX_LIST_PAGES, "no run read it to its end"
+    (told,) = [e for e in ledger.events if isinstance(e, HarvestProblem) and e.thread_id is None]
+    assert "left out" in told.message
 
 
 @pytest.mark.parametrize("name", sorted(SITES))
