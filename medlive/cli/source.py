@@ -94,6 +94,12 @@ def _check_health(source: str | None, *, as_json: bool) -> None:
                     ],
                     title=f"{one.info.name}, {one.week}",
                 )  # fmt: skip
+    if (
+        found
+        and source is None
+        and (never := [name for name in chosen(settings, []) if name not in {one.info.name for one in found}])
+    ):
+        say(f"never harvested: {', '.join(never)}")
     if faults := [f"{one.info.name}: {fault}" for one in found for fault in one.faults]:
         raise CheckFailed(
             "; ".join(faults),

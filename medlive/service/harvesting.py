@@ -186,8 +186,10 @@ async def lift_source(database: Database, source: str, *, compare_anew: bool) ->
     """
     async with database.begin() as session:
         info = next((s for s in await list_sources(session) if s.name == source), None)
+        if info is None:
+            raise UsageError(f"{source} was never harvested here, so that there is nothing to lift")
         await lift_quarantine(session, source, compare_anew=compare_anew)
-        return info.quarantine_reason if info is not None else None
+        return info.quarantine_reason
 
 
 async def _finish(

@@ -162,7 +162,9 @@ async def test_a_field_that_collapses_quarantines_the_source_and_says_which_and_
     await _do(instance, "source", "check", status=1)  # the failed run still stands
     told = await _harvest(instance)
     assert not told["quarantined"]
-    await _do(instance, "source", "check")
+    assert "never harvested: icliniq, dxy, medlive" in (await _do(instance, "source", "check")).err
+    done = await _do(instance, "source", "lift", "dxy", status=2)
+    assert "never harvested" in done.err
 
 
 async def test_pages_of_another_layout_quarantine_the_source_with_their_bytes_kept(
