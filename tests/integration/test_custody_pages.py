@@ -139,14 +139,22 @@ async def test_a_parser_that_got_worse_takes_nothing_away(
     before = await rows(database, STATE)
     monkeypatch.setattr(Sdn, "parse_thread", _broken)
     worse = await reparse(database, settings)
-    # What a thread has had before is no new revision.
-    assert {e: worse.counts[e] for e in ("layout", "fault", "unchanged")} == {
+    assert {e: worse.counts[e] for e in ("layout", "fault", "unchanged", "revised")} == {
         "layout": 1,
         "fault": 1,
-        "unchanged": 2,
+        "unchanged": 1,
+        "revised": 1,
     }
     assert {(i, kind) for i, kind, _ in worse.problems} == {("5001", "layout"), ("5002", "fault")}
-    assert await rows(database, STATE) == before
+    # 5003 is read without its date again: a third revision, beside the two that stay.
+    revisions = {row[0]: row[-1] for row in before}
+    assert {row[0]: row[-1] for row in await rows(database, STATE)} == {**revisions, "5003": 3}
+    assert [row[:-1] for row in await rows(database, STATE)] == [row[:-1] for row in before]
+    # And once the parser is mended, the good reading is the latest again.
+    monkeypatch.undo()
+    assert (await reparse(database, settings)).counts["revised"] == 1
+    latest = "SELECT posted_at IS NOT NULL FROM thread_revisions ORDER BY id DESC LIMIT 1"
+    assert await rows(database, latest) == [(True,)]
 
 
 async def test_threads_without_whole_pages_are_told_and_the_others_read(
