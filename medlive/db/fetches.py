@@ -13,7 +13,7 @@ from medlive.db.tables import ArchiveRow, FetchRow
 from medlive.db.text import dump_json
 from medlive.digest import digest_bytes
 from medlive.sources.archive import Place
-from medlive.sources.harvest import FetchedPage, HarvestProblem, PageKind
+from medlive.sources.ledger import FetchedPage, HarvestProblem, PageKind
 
 _COLUMNS = (
     "run_id, source, kind, thread_id, page_number, url, status, fetched_at, elapsed_ms, body_digest, content_type,"

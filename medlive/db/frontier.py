@@ -12,7 +12,7 @@ from medlive.db.bulk import is_one_of
 from medlive.db.tables import FrontierRow, FrontierState
 from medlive.db.takedowns import taken_down_ids
 from medlive.db.text import dump_json
-from medlive.sources.harvest import KnownThread, ProblemKind
+from medlive.sources.ledger import KnownThread, ProblemKind
 from medlive.sources.source import ListEntry
 
 MAX_ATTEMPTS = 5

@@ -27,7 +27,7 @@ from medlive.db.text import dump_json
 from medlive.db.threads import ensure_sources
 from medlive.errors import MedliveError, UsageError
 from medlive.sources.drift import Compared, Measure
-from medlive.sources.harvest import Listed, ListState
+from medlive.sources.ledger import Listed, ListState
 from medlive.sources.robots import Robots
 from medlive.sources.source import PageRequest
 

@@ -34,7 +34,8 @@ from medlive.service.paths import archive_path
 from medlive.sources.drift import HISTORY, Compared, compare, measures, reads_nothing
 from medlive.sources.fetch import Fetcher
 from medlive.sources.fetched import FetchSettings
-from medlive.sources.harvest import REFUSALS, HarvestEnd, HarvestProblem, harvest
+from medlive.sources.harvest import HarvestEnd, harvest
+from medlive.sources.ledger import REFUSALS, HarvestProblem
 from medlive.sources.registry import SITES, build_site
 from medlive.threads.deidentify import keyed_handle
 

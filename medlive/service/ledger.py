@@ -38,7 +38,7 @@ from medlive.service.identifying import IdentifierFinder
 from medlive.sources.archive import ArchivedPage, ArchiveWriter, Place, read_page, seal
 from medlive.sources.drift import thread_fields
 from medlive.sources.fetch import Fetcher
-from medlive.sources.harvest import (
+from medlive.sources.ledger import (
     FetchedPage,
     HarvestedThread,
     HarvestEvent,
@@ -119,32 +119,32 @@ class PostgresLedger:
         self.problems: list[HarvestProblem] = []
 
     async def keep(self, *events: HarvestEvent) -> None:
-        """See `medlive.sources.harvest.Ledger`."""
+        """See `medlive.sources.ledger.Ledger`."""
         if events:
             await self._batcher(tuple([await self._prepared(event) for event in events]))
 
     async def look_up(self, thread_ids: Sequence[str]) -> Mapping[str, KnownThread]:
-        """See `medlive.sources.harvest.Ledger`."""
+        """See `medlive.sources.ledger.Ledger`."""
         async with self._database.begin() as session:
             return await look_up(session, self._source, self._run.run_id, thread_ids)
 
     async def list_state(self, list_key: str) -> ListState:
-        """See `medlive.sources.harvest.Ledger`."""
+        """See `medlive.sources.ledger.Ledger`."""
         async with self._database.begin() as session:
             return await list_state(session, self._run.run_id, self._source, list_key, self._overlap)
 
     async def left_over(self) -> Sequence[ListEntry]:
-        """See `medlive.sources.harvest.Ledger`."""
+        """See `medlive.sources.ledger.Ledger`."""
         async with self._database.begin() as session:
             return await take_left_over(session, self._source, self._run.run_id)
 
     async def not_listed(self) -> Sequence[ListEntry]:
-        """See `medlive.sources.harvest.Ledger`."""
+        """See `medlive.sources.ledger.Ledger`."""
         async with self._database.begin() as session:
             return await take_not_listed(session, self._source, self._run.run_id, self._overlap)
 
     async def kept_pages(self, thread_id: str) -> Sequence[Page]:
-        """See `medlive.sources.harvest.Ledger`."""
+        """See `medlive.sources.ledger.Ledger`."""
         async with self._database.begin() as session:
             after = await reading_began(session, self._source, thread_id)
             kept = await kept_pages(session, self._source, thread_id, after_fetch=after)

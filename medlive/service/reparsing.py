@@ -27,7 +27,8 @@ from medlive.service.ledger import stored_page
 from medlive.service.paths import archive_path
 from medlive.sources.archive import ArchiveDamaged
 from medlive.sources.drift import HISTORY, Compared, compare, measures, thread_fields
-from medlive.sources.harvest import ParserFault, ProblemKind, parse_problem, reading
+from medlive.sources.harvest import ParserFault, parse_problem, reading
+from medlive.sources.ledger import ProblemKind
 from medlive.sources.registry import build_site
 from medlive.sources.source import LayoutError, NotAThread, Site
 from medlive.threads.deidentify import keyed_handle

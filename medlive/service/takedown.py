@@ -26,7 +26,8 @@ from medlive.service.jobs import STALLED_AFTER_S
 from medlive.service.ledger import seal_archives
 from medlive.service.paths import archive_path
 from medlive.sources.archive import ArchiveDamaged, ArchivedPage, pages
-from medlive.sources.harvest import PageKind, reading
+from medlive.sources.harvest import reading
+from medlive.sources.ledger import PageKind
 from medlive.sources.registry import SITES, build_site
 from medlive.sources.source import Page, Site
 from medlive.threads.model import Thread

@@ -6,7 +6,7 @@ killed goes on where it stood.
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from enum import StrEnum
 from typing import ParamSpec, Protocol, TypeVar
@@ -25,6 +25,19 @@ from medlive.sources.fetched import (
     HostRefused,
     RobotsDenied,
 )
+from medlive.sources.ledger import (
+    REFUSALS,
+    FetchedPage,
+    HarvestedThread,
+    HarvestProblem,
+    HarvestSkipped,
+    KnownThread,
+    Ledger,
+    Listed,
+    PageKind,
+    ProblemKind,
+    SkipReason,
+)
 from medlive.sources.source import (
     Anonymiser,
     IncompleteThread,
@@ -38,7 +51,6 @@ from medlive.sources.source import (
     allowed_hosts,
     host_of,
 )
-from medlive.threads.model import Thread
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -76,75 +88,6 @@ class PageFetcher(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class KnownThread:
-    """What the ledger holds of a thread that a list shows."""
-
-    etag: str | None = None
-    last_modified: str | None = None
-    page_count: int | None = None
-    """How many pages it had when it was last read; None: it was never read."""
-    handled: bool = False
-    """Whether this run has dealt with it."""
-    taken_down: bool = False
-    """Whether it was erased here and must not come back."""
-    met_by: int | None = None
-    """The run that a list first showed it to; later runs have higher numbers. None: it is not known."""
-
-
-@dataclass(frozen=True, slots=True)
-class ListState:
-    """How far a list was read in this run, and where it may stop."""
-
-    finished: bool = False
-    next_page: PageRequest | None = None
-    """The page to go on with; None: its first."""
-    cutoff: datetime | None = None
-    """Activity before this moment was seen by earlier runs; None: the list was never read to its end, or shows
-    no dates."""
-    read_by: int | None = None
-    """The latest of the earlier runs that read the list to its end; None: none did."""
-
-
-class PageKind(StrEnum):
-    """What a fetched page was asked for."""
-
-    LISTING = "listing"
-    THREAD = "thread"
-
-
-class ProblemKind(StrEnum):
-    """Why a page or thread was not read."""
-
-    LAYOUT = "layout"
-    NOT_A_THREAD = "not_a_thread"
-    INCOMPLETE = "incomplete"
-    FAULT = "fault"
-    """The adapter failed on it in a way that it should not."""
-    GONE = "gone"
-    FETCH = "fetch"
-    ROBOTS = "robots"
-    HOST_REFUSED = "host_refused"
-    BLOCKED = "blocked"
-    """The host turned us away."""
-    DOWN = "down"
-    """The host failed too often to be asked any more."""
-
-
-REFUSALS = (ProblemKind.BLOCKED, ProblemKind.DOWN)
-"""Why a host is left alone for the rest of the run."""
-
-
-class SkipReason(StrEnum):
-    """Why a listed thread was not harvested although nothing went wrong."""
-
-    OLDER_THAN_SINCE = "older_than_since"
-    NOT_MODIFIED = "not_modified"
-    TAKEN_DOWN = "taken_down"
-    OTHER_HOST = "other_host"
-    """It was met on a host that the source no longer has."""
-
-
 class _Met(StrEnum):
     """How a thread to ask for was met."""
 
@@ -165,96 +108,6 @@ class HarvestEnd(StrEnum):
     """A list could not be read to its end."""
     GIVEN_UP = "given_up"
     """The source was left alone: it blocks, or its pages make no sense any more."""
-
-
-@dataclass(frozen=True, slots=True)
-class FetchedPage:
-    """A page arrived; its bytes are to be kept whatever becomes of it."""
-
-    kind: PageKind
-    page: Page
-    fetched: Fetched
-    thread_id: str | None
-    """The thread that the page belongs to; None for a list."""
-    number: int = 1
-    """Its place in its thread or list, from 1."""
-
-
-@dataclass(frozen=True, slots=True)
-class Listed:
-    """A list page was read: what it shows is to be kept before any of it is asked for."""
-
-    list_key: str
-    waiting: tuple[ListEntry, ...]
-    """The threads to ask for."""
-    skipped: tuple["HarvestSkipped", ...]
-    next_page: PageRequest | None
-    newest_at: datetime | None
-    """The latest activity on the page that does not lie ahead; None: it shows no date."""
-    finished: bool
-
-
-@dataclass(frozen=True, slots=True)
-class HarvestedThread:
-    """A whole thread was read."""
-
-    thread: Thread
-    entry: ListEntry
-    page_count: int
-    etag: str | None = None
-    """With last_modified of the first page: what makes the next harvest's request conditional."""
-    last_modified: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class HarvestSkipped:
-    """A listed thread was passed over, for a reason that is no fault."""
-
-    url: str
-    thread_id: str
-    reason: SkipReason
-
-
-@dataclass(frozen=True, slots=True)
-class HarvestProblem:
-    """A page or thread was not read; the harvest goes on unless `ends_source`."""
-
-    url: str
-    kind: ProblemKind
-    message: str
-    thread_id: str | None = None
-    ends_source: bool = False
-
-
-HarvestEvent = FetchedPage | Listed | HarvestedThread | HarvestSkipped | HarvestProblem
-
-
-class Ledger(Protocol):
-    """What a harvest remembers beyond its process."""
-
-    async def keep(self, *events: HarvestEvent) -> None:
-        """Returns when the events are kept for good, all or none."""
-        ...
-
-    async def look_up(self, thread_ids: Sequence[str]) -> Mapping[str, KnownThread]:
-        """What is known of threads, for those that are known."""
-        ...
-
-    async def list_state(self, list_key: str) -> ListState:
-        """How far a list was read in this run."""
-        ...
-
-    async def left_over(self) -> Sequence[ListEntry]:
-        """Threads that were listed and not read: by a start of this run that was killed, or failed before."""
-        ...
-
-    async def not_listed(self) -> Sequence[ListEntry]:
-        """Recent threads that no list of this run has shown: they may be gone."""
-        ...
-
-    async def kept_pages(self, thread_id: str) -> Sequence[Page]:
-        """The pages of a waiting thread that this run has kept already, in order."""
-        ...
 
 
 def list_key(request: PageRequest) -> str:

@@ -18,7 +18,7 @@ from medlive.sources.archive import Place
 from medlive.sources.drift import Compared, Measure
 from medlive.sources.fetched import Fetched
 from medlive.sources.files import ImportProblem, ProblemReason
-from medlive.sources.harvest import FetchedPage, KnownThread, Listed, ListState, PageKind
+from medlive.sources.ledger import FetchedPage, KnownThread, Listed, ListState, PageKind
 from medlive.sources.source import ListEntry, Page, PageRequest
 
 SOURCE = "forum"

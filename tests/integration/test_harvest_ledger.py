@@ -14,14 +14,7 @@ from medlive.db.session import Database
 from medlive.service.ledger import PostgresLedger
 from medlive.sources.fetch import Fetcher
 from medlive.sources.fetched import Fetched, FetchSettings
-from medlive.sources.harvest import (
-    FetchedPage,
-    HarvestedThread,
-    HarvestProblem,
-    Listed,
-    PageKind,
-    ProblemKind,
-)
+from medlive.sources.ledger import FetchedPage, HarvestedThread, HarvestProblem, Listed, PageKind, ProblemKind
 from medlive.sources.source import ListEntry, Page
 from medlive.threads.model import Message, Role, Thread
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from medlive.sources.harvest import (
+from medlive.sources.ledger import (
     REFUSALS,
     FetchedPage,
     HarvestedThread,

@@ -8,7 +8,7 @@ from sqlalchemy import ARRAY, BigInteger, CheckConstraint, ForeignKey, Identity,
 from sqlalchemy.orm import Mapped, mapped_column
 
 from medlive.db.tables.base import AnyText, Base, enum_column, is_digest, now_column, one_of
-from medlive.sources.harvest import PageKind
+from medlive.sources.ledger import PageKind
 
 
 class SourceKind(StrEnum):

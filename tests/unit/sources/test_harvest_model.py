@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from support.ledger import Killed, MemoryLedger
 
 from medlive.sources.fetched import Fetched, FetchFailed, FetchPolicy, FetchReason
-from medlive.sources.harvest import HarvestedThread, HarvestEnd, HarvestProblem, KnownThread, ListState, harvest
+from medlive.sources.harvest import HarvestEnd, harvest
+from medlive.sources.ledger import HarvestedThread, HarvestProblem, KnownThread, ListState
 from medlive.sources.source import (
     Anonymiser,
     ListEntry,
@@ -162,7 +163,7 @@ class WeekLedger(MemoryLedger):
         def young(entry: ListEntry) -> bool:
             return entry.last_post_at is None or self.cutoff is None or entry.last_post_at >= self.cutoff
 
-        return [
+        missing = [
             e
             for i, e in self.store.entries.items()
             if i not in self.shown | self.known.keys() | self.waiting.keys()
@@ -170,6 +171,9 @@ class WeekLedger(MemoryLedger):
             and i not in self.store.gone
             and young(e)
         ]
+        # Now this run's: a start that is killed leaves them to the next.
+        self.waiting |= {e.thread_id: e for e in missing}
+        return missing
 
 
 def one_week(store: Remembered, host: Host, kills: Sequence[int], *, abandoned: bool) -> None:

@@ -16,12 +16,10 @@ from medlive.clock import now
 from medlive.errors import ConfigError
 from medlive.sources.fetch import Fetcher, FetchSettings
 from medlive.sources.fetched import Fetched, FetchFailed, FetchReason
-from medlive.sources.harvest import (
-    LAYOUT_STREAK,
-    MAX_LIST_PAGES,
+from medlive.sources.harvest import LAYOUT_STREAK, MAX_LIST_PAGES, HarvestEnd, harvest
+from medlive.sources.ledger import (
     FetchedPage,
     HarvestedThread,
-    HarvestEnd,
     HarvestEvent,
     HarvestProblem,
     HarvestSkipped,
@@ -31,7 +29,6 @@ from medlive.sources.harvest import (
     PageKind,
     ProblemKind,
     SkipReason,
-    harvest,
 )
 from medlive.sources.registry import SITES, build_site
 from medlive.sources.source import ListEntry, Site, allowed_hosts
