@@ -138,6 +138,8 @@ class Sdn:
         if not entries and tree.css_first(".structItemContainer .structItem") is not None:
             raise LayoutError(page.url, ".structItem--thread", found=".structItem of another kind")
         following = _next_url(page, tree, _page_number(page, tree))
+        if not entries and (following or tree.css_first('.p-body-content a[href*="/threads/"]') is not None):
+            raise LayoutError(page.url, ".structItem--thread", found="a board that is not empty without any")
         return Listing(tuple(entries), PageRequest(following) if following else None)
 
     def next_page(self, page: Page) -> str | None:

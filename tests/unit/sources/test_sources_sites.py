@@ -278,6 +278,20 @@ def test_icliniq_lists_of_every_era(era: str) -> None:
         assert (len(listing.entries), listing.next_page) == (1, None)
 
 
+def test_sdn_takes_no_board_that_lost_its_rows_for_an_empty_one() -> None:
+    url = "https://forums.studentdoctor.net/forums/internal-medicine.41/"
+    body = listing_page("sdn", "list.html", url).body
+    site = build_site("sdn")
+    renamed = body.replace(b"structItem", b"listEntry")
+    with pytest.raises(LayoutError, match="not empty"):
+        site.parse_listing(Page(url, renamed))
+    inside = re.sub(rb"pageNav|page-\d+", b"p", renamed).replace(b"<body>", b'<body><div class="p-body-content">')
+    with pytest.raises(LayoutError, match="not empty"):
+        site.parse_listing(Page(url, inside))
+    empty = b'<html id="XF" data-template="forum_view"><body><div class="p-body-content">None.</div></body></html>'
+    assert site.parse_listing(Page(url, empty)).entries == ()
+
+
 def test_sdn_list_has_titles_without_labels_and_opening_dates() -> None:
     url = "https://forums.studentdoctor.net/forums/internal-medicine.41/?order=last_post_date&direction=desc"
     listing = build_site("sdn").parse_listing(listing_page("sdn", "list.html", url))
