@@ -160,7 +160,10 @@ def _check_page(source: str, url: str, file: Path | None, *, as_json: bool) -> N
     print_table(["field", "found"], [[name, str(value)[:300]] for name, value in found["fields"].items()])
     print_table(
         ["message", "role", "verified", "text"],
-        [[i, m["role"], m["verified"], m["text"][:200]] for i, m in enumerate(found["thread"]["messages"])],
+        [
+            [i, m["role"], m.get("verified_by") or m["verified"], m["text"][:200]]
+            for i, m in enumerate(found["thread"]["messages"])
+        ],
     )
 
 
