@@ -262,12 +262,17 @@ async def test_killed_again_and_again_it_ends_as_if_it_never_had_been(
 async def test_a_harvest_whose_lock_was_lost_writes_nothing_beside_the_next_one(
     forum: Forum, instance: Instance
 ) -> None:
-    forum.delay_s = 0.1
+    forum.delay_s = 0.1  # so that the gate below closes long before the first one ends
     process = instance.start("harvest", "sdn", "--json")
-    await _asked(forum, 4, process)
+    await _asked(forum, 2, process)
+    # The first one waits for a page while its lock goes and another begins.
+    gate = forum.gate = asyncio.Event()
+    await _asked(forum, len(forum.asked) + 1, process)
+    forum.gate, forum.delay_s = None, 0.0
     instance.rows("SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND granted")
     told = await _harvest(instance)
     assert not told["failed"]
+    gate.set()
     done = await asyncio.to_thread(instance.finish, process)
     assert done.status == 1
     assert "another process has taken this harvest over" in done.err
@@ -312,11 +317,12 @@ async def test_a_week_that_has_not_come_is_no_limit(instance: Instance) -> None:
 
 
 async def test_two_harvests_of_one_source_do_not_run_at_once(forum: Forum, instance: Instance) -> None:
-    forum.delay_s = 0.2
+    forum.gate = asyncio.Event()
     process = instance.start("harvest", "sdn", "--json")
     await _asked(forum, 1, process)
     told = await _harvest(instance, status=1)
     assert "another process" in told["failed"]
+    forum.gate.set()
     done = await asyncio.to_thread(instance.finish, process)
     assert done.status == 0
     assert max(Counter(forum.asked).values()) == 1

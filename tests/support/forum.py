@@ -59,6 +59,8 @@ class Forum:
     other: dict[str, str] = field(default_factory=dict)
     """Path → a page that is none of the board's."""
     delay_s: float = 0.0
+    gate: asyncio.Event | None = None
+    """What every page waits for before it is sent; None: nothing."""
     asked: list[str] = field(default_factory=list)
     not_modified: int = 0
     sent: dict[str, str] = field(default_factory=dict)
@@ -83,6 +85,8 @@ class Forum:
         path = request.path
         self.asked.append(path)
         await asyncio.sleep(self.delay_s)
+        if self.gate is not None:
+            await self.gate.wait()
         if path in self.statuses:
             return web.Response(status=self.statuses[path])
         found = self.other.get(path) or self._render(path, request.query_string)
