@@ -267,7 +267,6 @@ async def test_a_harvest_whose_lock_was_lost_writes_nothing_beside_the_next_one(
     await _asked(forum, 2, process)
     # The first one waits for a page while its lock goes and another begins.
     gate = forum.gate = asyncio.Event()
-    await _asked(forum, len(forum.asked) + 1, process)
     forum.gate, forum.delay_s = None, 0.0
     instance.rows("SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND granted")
     told = await _harvest(instance)
