@@ -84,9 +84,10 @@ class Forum:
     async def _page(self, request: web.Request) -> web.Response:
         path = request.path
         self.asked.append(path)
+        gate = self.gate
         await asyncio.sleep(self.delay_s)
-        if self.gate is not None:
-            await self.gate.wait()
+        if gate is not None:
+            await gate.wait()
         if path in self.statuses:
             return web.Response(status=self.statuses[path])
         found = self.other.get(path) or self._render(path, request.query_string)
