@@ -27,7 +27,7 @@ from pathlib import Path
 from medlive.evidence.build import build_index, open_index
 from medlive.evidence.corpora.registry import open_corpus
 from medlive.evidence.lexical import BM25Retriever
-from medlive.evidence.passage import Passage
+from medlive.evidence.passage import Passage, Query
 from medlive.evidence.store import PassageStore
 
 DEPTH = 100
@@ -78,7 +78,7 @@ def searching(retriever: BM25Retriever) -> Search:
     """The index's search as a list of document ids per query."""
 
     def search(queries: Sequence[str]) -> list[list[str]]:
-        answers = asyncio.run(retriever.search(queries, k=DEPTH))
+        answers = asyncio.run(retriever.search([Query(q) for q in queries], k=DEPTH))
         return [list(dict.fromkeys(document_of(hit.passage.id) for hit in hits)) for hits in answers]
 
     return search
@@ -194,7 +194,7 @@ async def _at_once(retriever: BM25Retriever, queries: Sequence[str], tasks: int)
     async def work() -> None:
         for query in waiting:
             start = time.perf_counter()
-            await retriever.search([query], k=5)
+            await retriever.search([Query(query)], k=5)
             each.append(time.perf_counter() - start)
 
     start = time.perf_counter()

@@ -90,10 +90,11 @@ def search(
 ) -> None:
     """Print the passages nearest to a query, with scores."""
     from medlive.evidence.build import open_index
+    from medlive.evidence.passage import Query
     from medlive.service.paths import index_path
 
     retriever = open_index(index or index_path(load_settings().settings))
-    (hits,) = wait_for(retriever.search([query], k=k))
+    (hits,) = wait_for(retriever.search([Query(query)], k=k))
     if as_json:
         print_json(
             [

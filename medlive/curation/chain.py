@@ -18,7 +18,7 @@ from medlive.curation.model import (
     Stage,
     Thresholds,
 )
-from medlive.evidence.passage import Retriever
+from medlive.evidence.passage import Query, Retriever
 from medlive.threads.model import Thread
 
 ROLES = ("screener", "validator", "controller")
@@ -151,7 +151,7 @@ class _Chain:
             return verdict
 
         hits = await self._retriever.search(
-            [a.statement for a in advice], k=self._settings.top_k, not_after=self._run_date
+            [Query(a.statement) for a in advice], k=self._settings.top_k, not_after=self._run_date
         )
         s_align, claims = await validator.judge_alignment(
             self._language, query, narrative, advice, hits, agent, confirm_veto=self._settings.confirm_veto

@@ -5,7 +5,7 @@ and section) and the body (the text); a term's scores in both are added, the hea
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -16,7 +16,7 @@ import tantivy
 
 from medlive.errors import IndexCorrupt, IndexOutdated
 from medlive.evidence.analysis import Analyzer, analyzer
-from medlive.evidence.passage import Hit, IndexIdentity, Passage
+from medlive.evidence.passage import Hit, IndexIdentity, Passage, Query
 from medlive.evidence.store import PassageStore
 
 RETRIEVER = "bm25"
@@ -127,7 +127,14 @@ class BM25Retriever:
         """Which index this is."""
         return self._identity
 
-    async def search(self, queries: Sequence[str], *, k: int, not_after: date | None = None) -> list[list[Hit]]:
+    async def search(
+        self,
+        queries: Sequence[Query],
+        *,
+        k: int,
+        not_after: date | None = None,
+        corpora: Collection[str] | None = None,
+    ) -> list[list[Hit]]:
         """For each query its k best hits (1 ≤ k ≤ 1000), best first; equal scores are ordered by passage id.
 
         A query is plain text, whatever it holds; one without a word of the index has no hits. Passages
@@ -135,7 +142,7 @@ class BM25Retriever:
         """
         if not 1 <= k <= MAX_K:
             raise ValueError(f"k is {k}, allowed are 1 to {MAX_K}")
-        return await asyncio.to_thread(self._search_all, list(queries), k, not_after)
+        return await asyncio.to_thread(self._search_all, [query.text for query in queries], k, not_after)
 
     def _search_all(self, queries: list[str], k: int, not_after: date | None) -> list[list[Hit]]:
         return [self._search(query, k, not_after) for query in queries]

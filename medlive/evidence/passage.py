@@ -1,9 +1,10 @@
 """The passage: one citable piece of medical evidence, and what a retriever promises."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
-from typing import Protocol
+from enum import StrEnum
+from typing import Any, Protocol
 
 from medlive.digest import digest_json
 
@@ -30,6 +31,30 @@ class Passage:
         return digest_json([self.title, self.section, self.text])
 
 
+class Side(StrEnum):
+    """A way of finding passages; a hybrid search fuses several."""
+
+    LEXICAL = "lexical"
+    """BM25 over the query's own words."""
+    LEXICAL_ENGLISH = "lexical_english"
+    """BM25 over the query's English translation."""
+    DENSE = "dense"
+    """Nearest vectors to the query in English."""
+    RERANK = "rerank"
+    """A cross-encoder's order of what the other sides found."""
+
+
+@dataclass(frozen=True, slots=True)
+class SideHit:
+    """Where one side put a passage."""
+
+    side: Side
+    rank: int
+    """From 1."""
+    score: float
+    """That side's own, higher is nearer; scores of different sides cannot be compared."""
+
+
 @dataclass(frozen=True, slots=True)
 class Hit:
     """A passage as an answer to a query: `score` is the retriever's own (higher is nearer), `rank` from 1."""
@@ -37,6 +62,18 @@ class Hit:
     passage: Passage
     score: float
     rank: int
+    sides: tuple[SideHit, ...] = ()
+    """Where each side that found it put it, in the order of `Side`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """What is looked for."""
+
+    text: str
+    """In its own language."""
+    english: str | None = None
+    """The same in English, for encoders and passages that know only English; None when `text` is English."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +81,13 @@ class IndexIdentity:
     """What a stored verdict needs to say which evidence it saw."""
 
     retriever: str
-    """"bm25" or another kind's name."""
+    """"bm25", "dense" or "hybrid"."""
     index_digest: str
-    corpora: dict[str, str]
+    corpora: Mapping[str, str]
     """Corpus name → corpus digest."""
     passages: int
+    dense: Mapping[str, Any] | None = None
+    """The dense side: encoder id and digest, index kind, parameters, recall@k against flat; None without one."""
 
 
 class Retriever(Protocol):
@@ -59,7 +98,14 @@ class Retriever(Protocol):
         """Which index this is."""
         ...
 
-    async def search(self, queries: Sequence[str], *, k: int, not_after: date | None = None) -> list[list[Hit]]:
-        """For each query its k best hits, best first; none published after `not_after`
-        (undated passages stay: their corpus is dated by its build)."""
+    async def search(
+        self,
+        queries: Sequence[Query],
+        *,
+        k: int,
+        not_after: date | None = None,
+        corpora: Collection[str] | None = None,
+    ) -> list[list[Hit]]:
+        """For each query its k best hits, best first; none published after `not_after` (undated passages stay:
+        their corpus is dated by its build), and of `corpora` only, where they are named."""
         ...

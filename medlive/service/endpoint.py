@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 
 from medlive.config import Settings
 from medlive.errors import IndexMissing
+from medlive.evidence.passage import Query
 from medlive.llm.rules.engine import RulesEngine
 from medlive.llm.server import serve
 from medlive.service.wiring import open_retriever
@@ -26,7 +27,7 @@ async def serve_rules(
 
     async def search(question: str) -> list[str]:
         assert retriever is not None
-        (hits,) = await retriever.search([question], k=PASSAGES)
+        (hits,) = await retriever.search([Query(question)], k=PASSAGES)
         return [hit.passage.text for hit in hits]
 
     async with serve(

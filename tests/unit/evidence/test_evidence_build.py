@@ -26,7 +26,7 @@ from medlive.errors import (
 from medlive.evidence.build import Progress, build_index, list_indexes, open_index, verify_index
 from medlive.evidence.corpora.registry import open_corpus
 from medlive.evidence.manifest import MANIFEST, index_digest, read_manifest
-from medlive.evidence.passage import Hit, Passage
+from medlive.evidence.passage import Hit, Passage, Query
 from medlive.evidence.store import PassageStore, from_line, to_line
 from medlive.evidence.survey import REPEATED_IN, Survey
 
@@ -44,7 +44,7 @@ def corpus_file(path: Path, rows: list[dict[str, object]]) -> Path:
 
 
 def hits_of(index: Path, query: str, k: int = 3) -> list[Hit]:
-    return asyncio.run(open_index(index).search([query], k=k))[0]
+    return asyncio.run(open_index(index).search([Query(query)], k=k))[0]
 
 
 def test_the_manifest_accounts_for_the_index(tmp_path: Path) -> None:
@@ -192,7 +192,7 @@ def test_a_retriever_opened_before_a_rebuild_goes_on(tmp_path: Path) -> None:
     build_index([open_corpus(corpus_file(tmp_path / "a.jsonl", ROWS))], index)
     before = open_index(index)
     build_index([open_corpus(corpus_file(tmp_path / "b.jsonl", ROWS[:1]))], index, fresh=True)
-    assert asyncio.run(before.search(["sumatriptan"], k=1))[0][0].passage.title == "Migraine"
+    assert asyncio.run(before.search([Query("sumatriptan")], k=1))[0][0].passage.title == "Migraine"
 
 
 def test_an_index_replaced_while_it_is_opened_is_opened_anew(
