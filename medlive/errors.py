@@ -69,6 +69,10 @@ class IndexOutdated(EvidenceUnavailable):
     """The evidence index was built by another version of medlive or of the libraries it searches with."""
 
 
+class DiskFull(ServiceUnavailable):
+    """The disk is full."""
+
+
 class BadInput(MedliveError):
     """An input file cannot be read."""
 
