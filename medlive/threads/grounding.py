@@ -1,0 +1,225 @@
+"""Whether a text is made of its source's words: the bound that no engine's own opinion of itself can lift.
+
+A rewritten fact may change persons and tenses, resolve a pronoun and mend a spelling; it may not bring matter of
+its own. An engine that was talked into something says that its statement is supported; this is the check beside
+it. It counts words, it does not understand them: a single changed word stays the engine's to find, a sentence
+from elsewhere does not.
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+from medlive.threads.normalise import fold
+from medlive.threads.sentences import sentences
+
+MOST_ADDED: Final = 2 / 3
+"""The share of a text's content that its source need not hold. Synonyms, terms for a layman's words and mended
+spellings come to more than a half in faithful rewriting; matter from elsewhere is new nearly to the last word."""
+
+_WORD: Final = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*|\d+(?:[.,]\d+)*")
+_HAN: Final = re.compile(r"[\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
+_HAN_RUN: Final = re.compile(r"[\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]+")
+_FRAME_TEXT: Final = """
+a about above after again against age aged ago all also although am among an and another any are as asked asks at
+be because been before began begin being below between both but by came can cannot could did do does doing done
+down during each either ever every few for from further gave get gets given gives go goes got had has have having
+he her here hers herself him himself his how however i if in instead into is it its itself just kind last less
+like likely made make makes many may me might more most much must my myself near need needed needs neither next no
+nor not now of off on once one ones only onto or other our out over own per please regarding reported reports said
+same say says see seen she should show showed shown since so some started starts stated states still such taken
+takes take taking than that the their them themselves then there these they this those though through to too took
+toward towards told try under until up upon us use used uses using very was we were what when whenever where
+whether which while who whom whose why will with within without would yes yet you your yours
+patient patients person man woman boy girl child son daughter male female years year old months month weeks week
+days day hours hour daily weekly monthly noticed developed experienced experiencing feels feel felt denies
+described describes currently previously recently present presents presented history known
+advise advised advises recommend recommended recommends recommendation suggest suggested suggests advisable
+consider considered considering possible possibly probably perhaps avoid treat treated treatment
+cause causes caused due explain explains mention mentions state warn warns condition symptom symptoms disease
+disorder undergo undergoes underwent seek medical develop develops developed stage currently continue continued
+"""
+_FRAME: Final = frozenset(_FRAME_TEXT.split())
+"""Words that carry a statement without being what it states."""
+_FRAME_HAN: Final = frozenset(
+    "患者病人的了是有在和与及或为被其于已曾现目前时后前中者应可能建议该所以因而且但并也都还又就才请问需要避免使用服吃进行"
+    "不无未没否会能将把给对从至到以之此这那何什么怎样如若则即年月日天周岁男女性本人自我他她它们您你"
+)
+_ANSWERS: Final = frozenset(
+    (
+        "yeah",
+        "yep",
+        "nope",
+        "right",
+        "correct",
+        "exactly",
+        "sure",
+        "ok",
+        "okay",
+        "true",
+        "doctor",
+        "dr",
+        "对",
+        "好",
+        "嗯",
+    )
+)
+_ENDINGS: Final = (
+    "ations", "ation", "ities", "ingly", "ments", "ness", "ment", "ical", "ions", "ally", "ity", "ies", "ing",
+    "ion", "ful", "ive", "ous", "als", "ers", "ed", "es", "ly", "al", "er", "ic", "or", "s", "y", "e",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _Words:
+    """A source as it is looked up."""
+
+    words: frozenset[str]
+    stems: frozenset[str]
+    by_start: dict[str, tuple[str, ...]]
+    han: frozenset[str]
+
+
+def content(text: str) -> list[str]:
+    """The content of a text: Latin words, numbers and single Chinese characters, in order, without those that
+    only frame a statement ("the patient reports", 患者)."""
+    folded = fold(text)
+    found: list[str] = []
+    at = 0
+    for run in _HAN_RUN.finditer(folded):
+        found += _latin(folded[at : run.start()])
+        found += [c for c in run.group() if c not in _FRAME_HAN]
+        at = run.end()
+    return found + _latin(folded[at:])
+
+
+def added(text: str, source: str) -> tuple[str, ...]:
+    """The content of a text that its source holds in no form, each once, in order."""
+    return _new(tuple(dict.fromkeys(content(text))), _words(source))
+
+
+def is_grounded(text: str, source: str) -> bool:
+    """Whether at most MOST_ADDED of the text's content is not the source's. A text without content is."""
+    words = tuple(dict.fromkeys(content(text)))
+    return len(_new(words, _words(source))) <= len(words) * MOST_ADDED
+
+
+def ungrounded(statement: str, quote: str, context: str) -> tuple[str, ...]:
+    """Why a statement says more than its quote and context: the words that it adds, or that its quote lacks.
+
+    Empty when it may stand: no more than MOST_ADDED of its content is in neither, and some of it is in the quote
+    itself, unless the quote has no content ("yes", 没有, "take it"): then it takes its matter from the context.
+    """
+    words = tuple(dict.fromkeys(content(statement)))
+    if not words:
+        return ()
+    new = _new(words, _words(f"{quote}\n{context}"))
+    if len(new) > len(words) * MOST_ADDED:
+        return new
+    if _has_content(quote) and len(_new(words, _words(quote))) == len(words):
+        return words
+    return ()
+
+
+def ungrounded_sentences(text: str, sources: Iterable[str], language: str) -> tuple[str, ...]:
+    """The sentences of a written text that are not made of the sources' words; empty when all are."""
+    source = "\n".join(sources)
+    return tuple(s.text for s in sentences(text, language) if not is_grounded(s.text, source))
+
+
+def shares_content(text: str, source: str) -> bool:
+    """Whether the two have any content in common: a Latin word or a number, or two Chinese characters in a row."""
+    stated = _words(source)
+    words = [w for w in content(text) if not _HAN.fullmatch(w)]
+    if any(_held(w, stated) for w in words):
+        return True
+    pairs = _pairs(source)
+    return bool(pairs & _pairs(text))
+
+
+def _pairs(text: str) -> set[str]:
+    return {
+        run[i : i + 2]
+        for run in _HAN_RUN.findall(fold(text))
+        for i in range(len(run) - 1)
+        if not (run[i] in _FRAME_HAN and run[i + 1] in _FRAME_HAN)
+    }
+
+
+def _new(words: tuple[str, ...], stated: _Words) -> tuple[str, ...]:
+    """Those of a text's words that the source does not hold; "blood pressure" is held by "bp"."""
+    held = [_held(w, stated) for w in words]
+    for size in (2, 3, 4):
+        for at in range(len(words) - size + 1):
+            initials = "".join(w[0] for w in words[at : at + size])
+            if initials.isascii() and initials in stated.words:
+                held[at : at + size] = [True] * size
+    return tuple(w for w, known in zip(words, held, strict=True) if not known)
+
+
+def _has_content(quote: str) -> bool:
+    return any(w not in _ANSWERS for w in content(quote))
+
+
+def _latin(text: str) -> list[str]:
+    words = (w.removesuffix("'s") for w in _WORD.findall(text))
+    return [w for w in words if w not in _FRAME and (len(w) > 1 or w.isdigit())]
+
+
+@lru_cache(maxsize=64)
+def _words(source: str) -> _Words:
+    # A thread's context is asked about once for each of its elements.
+    folded = fold(source)
+    words = frozenset(part for w in _WORD.findall(_HAN_RUN.sub(" ", folded)) for part in (w, *w.split("-")))
+    starts: dict[str, list[str]] = {}
+    for word in words:
+        if len(word) >= 4:
+            starts.setdefault(word[:3], []).append(word)
+    return _Words(
+        words,
+        frozenset(_stem(w) for w in words),
+        {k: tuple(v) for k, v in starts.items()},
+        frozenset(_HAN.findall(folded)),
+    )
+
+
+def _held(word: str, stated: _Words) -> bool:
+    """Whether the source has the word: as it is, inflected, in a derived form, or one letter off."""
+    if _HAN.fullmatch(word):
+        return word in stated.han
+    if word in stated.words or word[0].isdigit():
+        return word in stated.words
+    parts = word.split("-")
+    if len(parts) > 1:
+        return all(len(p) < 2 or p in _FRAME or _held(p, stated) for p in parts)
+    if _stem(word) in stated.stems:
+        return True
+    return any(_related(word, other) for other in stated.by_start.get(word[:3], ()))
+
+
+def _stem(word: str) -> str:
+    for ending in _ENDINGS:
+        if word.endswith(ending) and len(word) - len(ending) >= 3:
+            word = word[: -len(ending)]
+            break
+    return word[:-1] if len(word) > 3 and word[-1] == word[-2] else word
+
+
+def _related(one: str, other: str) -> bool:
+    """Whether two words that begin alike are forms of one: all but the end in common, or one letter apart."""
+    shorter, longer = sorted((one, other), key=len)
+    same = next((i for i, (a, b) in enumerate(zip(shorter, longer, strict=False)) if a != b), len(shorter))
+    if same == len(shorter):
+        return len(shorter) >= 4 and longer[same:] not in ("less", "free") and len(longer) <= 2 * len(shorter)
+    if same >= 5 and same * 3 >= len(longer) * 2:
+        return True
+    if len(shorter) < 5 or len(longer) - len(shorter) > 1:
+        return False
+    rest = shorter[same + (len(longer) == len(shorter)) :]
+    return rest == longer[same + 1 :] or (
+        len(longer) == len(shorter)
+        and shorter[same : same + 2] == longer[same : same + 2][::-1]
+        and shorter[same + 2 :] == longer[same + 2 :]
+    )
