@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import Any, Protocol
 
 from medlive.rubric.model import SPECIALTIES, UNKNOWN_SPECIALTY, Axis, Theme
+from medlive.snapshot.disguise import as_read, find_disguise
 from medlive.snapshot.leaks import find_contact, find_unstorable
 from medlive.snapshot.manifest import Provenance
 from medlive.snapshot.model import CASE_ID, SnapshotCase, last_day, week_end
@@ -115,14 +116,26 @@ def case_hits(case: SnapshotCase, scan: Scanner, lint: Linter) -> list[GateHit]:
         if (character := find_unstorable(text)) is not None:
             hits.append(GateHit(Gate.TEXT, case.case_id, f"{name} holds {character}"))
             continue
-        if (kind := find_contact(text)) is not None:
-            hits.append(GateHit(Gate.IDENTIFIERS, case.case_id, f"{name} holds a {kind}"))
+        if (character := find_disguise(text)) is not None:
+            hits.append(GateHit(Gate.TEXT, case.case_id, f"{name} holds {character}, which is not what it seems"))
         hits += [
-            GateHit(Gate.IDENTIFIERS, case.case_id, f"{name} holds a {found.kind} at character {found.start}")
-            for found in scan(text, case.language)
+            GateHit(Gate.IDENTIFIERS, case.case_id, f"{name} holds {found}")
+            for found in _identifiers(text, case.language, scan)
         ]
     hits += [GateHit(Gate.RUBRIC, case.case_id, finding) for finding in lint(case)]
     return hits
+
+
+def _identifiers(text: str, language: str, scan: Scanner) -> Iterator[str]:
+    """The identifiers in a text as it is spelled, and where it has none, as it reads."""
+    contact, found = find_contact(text), scan(text, language)
+    if contact is not None:
+        yield f"a {contact}"
+    yield from (f"a {identifier.kind} at character {identifier.start}" for identifier in found)
+    if contact is None and not found and (read := as_read(text)) != text:
+        if (contact := find_contact(read)) is not None:
+            yield f"a {contact}, spelled otherwise"
+        yield from (f"a {identifier.kind}, spelled otherwise" for identifier in scan(read, language))
 
 
 @dataclass(slots=True)

@@ -8,6 +8,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any, Final
 
+from medlive.snapshot.disguise import find_disguise
 from medlive.snapshot.folder import Finding, TooLong, lines
 from medlive.snapshot.gates import Gate, row_hits
 from medlive.snapshot.leaks import find_contact, find_unstorable
@@ -192,6 +193,8 @@ def _case(row: dict[str, Any], criteria: list[dict[str, Any]], version: str | No
     for name, text in texts:
         if (character := find_unstorable(text)) is not None:
             scan.leaks.add(where, f"a {name} without control characters", character)
+        if (character := find_disguise(text)) is not None:
+            scan.leaks.add(where, f"a {name} in letters that are what they seem", character)
         if (kind := find_contact(text)) is not None:
             scan.leaks.add(where, f"a {name} without addresses or handles", f"a {kind}")
 

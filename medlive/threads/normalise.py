@@ -30,7 +30,9 @@ _SURROGATE: Final = re.compile(r"[\ud800-\udfff]")
 _UNSTORABLE: Final = re.compile(r"[\x00\ud800-\udfff]")
 _LINE_END: Final = re.compile(r"\r\n?|[\x0b\x0c\x85\u2028\u2029]")
 _INVISIBLE: Final = re.compile(
-    r"[\x00-\x08\x0e-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]"
+    r"[\x00-\x08\x0e-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f"
+    r"\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3"
+    r"\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
 _BLANKS: Final = re.compile(
     r"[ \t\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000]{2,}|[\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000]"

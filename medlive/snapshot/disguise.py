@@ -1,0 +1,59 @@
+"""Text that reads otherwise than it is spelled: hidden characters, letters of foreign scripts, spread-out words.
+
+Whoever looks for an identifier, a negation or an order looks at the spelling; whoever reads a case sees the page.
+The release gates and `verify` refuse the first two kinds, which no case needs; the gates scan the third as read.
+"""
+
+import re
+import unicodedata
+from typing import Final
+
+_HIDDEN: Final = re.compile(
+    "[\u0080-\u009f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f"
+    "\u2800\u3164\ue000-\uf8ff\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
+    "\U000e0000-\U0010ffff]"
+)
+"""Without a shape, or with one of some fonts' own: joiners, direction marks, tags, selectors, private use."""
+_FOREIGN: Final = re.compile(
+    "[\u0250-\u02af\u0400-\u10ff\u13a0-\u1cff\u1d00-\u1dbf\u24b6-\u24e9\u2c60-\u2dff\ua4d0-\ua95f\ua980-\uabff"
+    "\ufb00-\ufdff\ufe70-\ufefe\U00010280-\U00016fff\U0001d400-\U0001d7ff\U0001f110-\U0001f18f]"
+)
+"""Letters that neither English nor Chinese is written with, and letters that stand for shapes of Latin ones."""
+_LATIN: Final = "A-Za-z\u00c0-\u024f"
+_GREEK: Final = (
+    "\u0391\u0392\u0395-\u0397\u0399\u039a\u039c\u039d\u039f\u03a1\u03a4\u03a5\u03a7\u03b9\u03bd\u03bf\u03c1\u03c5"
+)
+_MIXED: Final = re.compile(f"(?<=[{_LATIN}])[{_GREEK}]|[{_GREEK}](?=[{_LATIN}])")
+"""Greek letters that look Latin beside Latin ones; TNFα, β-blocker and μg have none of them."""
+
+_HAN: Final = "\u3400-\u9fff"
+_APART: Final = re.compile(rf"(?<=[{_HAN}])[ \u3000.·_-](?=[{_HAN}](?![{_HAN}]))")
+_LETTERS: Final = re.compile(r"(?<!\w)[^\W\d_](?:[ ._-][^\W\d_](?!\w)){3,}")
+_SINGLE_DIGITS: Final = re.compile(r"(?<!\d)\d(?:[ ._,/-]\d(?!\d)){6,}")
+_NEARLY_DIGITS: Final = re.compile(
+    r"(?<![A-Za-z])(?=[\dOoIl|SB]*\d[\dOoIl|SB]*\d)[\dOoIl|SB][\dOoIl|SB ._-]{5,18}[\dOoIl|SB](?![A-Za-z\d])"
+)
+_AS_DIGIT: Final = str.maketrans("OoIl|SB", "0011158")
+
+
+def find_disguise(text: str) -> str | None:
+    """The first character of a text that is not what it seems, as `U+200B`, or None."""
+    found = _HIDDEN.search(text) or _FOREIGN.search(text) or _MIXED.search(text)
+    return f"U+{ord(found.group()):04X}" if found else None
+
+
+def as_read(text: str) -> str:
+    """The text as its reader takes it: compatibility forms plain, circled digits digits, spread-out letters and
+    digits joined, letters for digits replaced where a row of them is a number. For looking at only: what it says
+    of places in the text does not hold."""
+    text = unicodedata.normalize("NFKC", _HIDDEN.sub("", text))
+    text = _APART.sub("", text)
+    text = _LETTERS.sub(lambda m: _joined(m.group()), text)
+    text = _SINGLE_DIGITS.sub(lambda m: re.sub(r"\D", "", m.group()), text)
+    return _NEARLY_DIGITS.sub(lambda m: m.group().translate(_AS_DIGIT), text)
+
+
+def _joined(letters: str) -> str:
+    """`J o h n S m i t h` → `John Smith`: a capital begins a word."""
+    plain = re.sub(r"[ ._-]", "", letters)
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", plain)
