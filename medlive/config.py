@@ -70,6 +70,7 @@ class CurationSection(_Section):
     alignment: Annotated[float, Field(ge=0, lt=1)] = 0.5
     top_k: Annotated[int, Field(ge=1, le=50)] = 8
     confirm_veto: bool = True
+    cross_questions: Annotated[int, Field(ge=0, le=20)] = 5
     max_attempts: Annotated[int, Field(ge=1, le=100)] = 3
 
 

@@ -153,15 +153,59 @@ def _show_curation(curation: dict[str, Any]) -> None:
         title=f"S_cc {curation['s_cc']}, S_inf {curation['s_inf']}, S_align {curation['s_align']}",
     )
     print_table(
-        ["claim", "verdict", "passages", "quote", "reason"],
+        ["claim", "verdict", "searched and judged as", "in English", "reason", "second check"],
         [
-            [c["element_id"], c["verdict"], ", ".join(c["passage_ids"]), c["quote"], c["reason"]]
+            [
+                c["element_id"],
+                c["verdict"],
+                c["claim"],
+                c["english"],
+                c["reason"],
+                c["second"]
+                and f"{'confirmed' if c['second']['goes_against'] else 'overturned'}: {c['second']['reason']}",
+            ]
             for c in curation["claims"]
         ],
         title="Evidence",
     )
     print_table(
+        ["claim", "passage", "found as", "quote"],
+        [
+            [c["element_id"], cited["passage_id"], _places(c["hits"], cited["passage_id"]), cited["quote"]]
+            for c in curation["claims"]
+            for cited in [*c["citations"], *(c["second"]["citations"] if c["second"] else ())]
+        ],
+        title="Cited" + _index(curation["index"]),
+    )
+    if found := curation["cross_examination"]:
+        print_table(
+            ["made from", "question", "answered there", "answered by the other"],
+            [[q["made_from"], q["question"], q["own"], q["other"]] for q in found["questions"]],
+            title="Cross-examination: "
+            + ", ".join(
+                f"{name} {found[name]:.0f}"
+                for name in ("coverage", "conformity", "consistency", "conciseness", "summary", "stability")
+            ),
+        )
+    print_table(
         ["check", "of", "detail"],
         [[c["check"], c["subject"], c["detail"]] for c in curation["checks"] if not c["passed"]],
         title="Checks failed",
     )
+
+
+def _second(goes_against: bool) -> str:
+    return "confirmed" if goes_against else "overturned"
+
+
+def _places(hits: list[dict[str, Any]], passage_id: str) -> str:
+    """Rank and score of a passage, and where each side of the search put it."""
+    hit = next((h for h in hits if h["passage"]["id"] == passage_id), None)
+    if hit is None:
+        return ""
+    sides = ", ".join(f"{s['side']} {s['rank']} ({s['score']:.2f})" for s in hit["sides"])
+    return f"{hit['rank']} ({hit['score']:.3f})" + (f": {sides}" if sides else "")
+
+
+def _index(index: dict[str, Any] | None) -> str:
+    return f", by {index['retriever']} {index['index_digest'][:19]}…" if index else ""

@@ -7,6 +7,7 @@ from typing import Any
 
 from medlive.curation import controller, screener, validator
 from medlive.curation.agent import Agent, AgentFailure, Respondent
+from medlive.curation.cross_examination import cross_examine
 from medlive.curation.model import (
     Alignment,
     Call,
@@ -18,7 +19,7 @@ from medlive.curation.model import (
     Stage,
     Thresholds,
 )
-from medlive.evidence.passage import Query, Retriever
+from medlive.evidence.passage import Retriever
 from medlive.threads.model import Thread
 
 ROLES = ("screener", "validator", "controller")
@@ -32,6 +33,8 @@ class CurationSettings:
     top_k: int = 8
     """Passages retrieved for each claim."""
     confirm_veto: bool = True
+    cross_questions: int = 5
+    """Questions from each text in the cross-examination of thread and case; 0: it is not done."""
     exhaustive: bool = False
     """Compute all three of V even when the first fails, for study; the decision is the same."""
 
@@ -42,6 +45,7 @@ class CurationSettings:
             "alignment": self.thresholds.alignment,
             "top_k": self.top_k,
             "confirm_veto": self.confirm_veto,
+            "cross_questions": self.cross_questions,
             "exhaustive": self.exhaustive,
         }
 
@@ -150,11 +154,12 @@ class _Chain:
         if verdict is not None and not self._settings.exhaustive:
             return verdict
 
+        stated = await validator.state_claims(self._language, query, narrative, advice, agent)
         hits = await self._retriever.search(
-            [Query(a.statement) for a in advice], k=self._settings.top_k, not_after=self._run_date
+            [claim.query for claim in stated], k=self._settings.top_k, not_after=self._run_date
         )
         s_align, claims = await validator.judge_alignment(
-            self._language, query, narrative, advice, hits, agent, confirm_veto=self._settings.confirm_veto
+            self._language, query, narrative, stated, hits, agent, confirm_veto=self._settings.confirm_veto
         )
         self.state = replace(self.state, s_align=s_align, claims=claims, index=self._retriever.identity)
         against = [c for c in claims if c.verdict is Alignment.CONTRADICTED]
@@ -185,7 +190,17 @@ class _Chain:
         text, written = await controller.write(self._language, elements, agent)
         self.state = replace(self.state, checks=self.state.checks + written, text=text)
         if failed := [c for c in written if not c.passed]:
-            return self._reject(Reason.NUMBERS_CHANGED, _told(failed))
+            numbers = any(c.check is Check.NUMBERS_IN_ELEMENTS for c in failed)
+            return self._reject(Reason.NUMBERS_CHANGED if numbers else Reason.NEGATION_CHANGED, _told(failed))
+        if self._settings.cross_questions:
+            examined = await cross_examine(
+                self._language,
+                screener.shown_text(self._thread),
+                f"{text.narrative}\n{text.advice}",
+                agent,
+                count=self._settings.cross_questions,
+            )
+            self.state = replace(self.state, cross_examination=examined)
         return replace(self.state, outcome=Outcome.KEPT, stage=Stage.RUBRIC)
 
 
@@ -193,6 +208,7 @@ def _told(failed: list[Any]) -> str:
     names = {
         Check.QUOTE_IN_THREAD: "the quote is not in its message",
         Check.NUMBERS_IN_THREAD: "numbers that the thread does not state",
+        Check.NEGATION_KEPT: "denies what its source states, or states what it denies",
         Check.SAYS_NO_MORE: "says more than its quote",
         Check.NUMBERS_IN_ELEMENTS: "numbers that no kept element states",
     }

@@ -10,6 +10,7 @@ from medlive.curation.model import CaseText, Check, ControllerCheck, Element, Ki
 from medlive.curation.screener import TITLE, shown_messages
 from medlive.curation.tasks import SupportReply, WriteReply
 from medlive.threads.model import Role, Thread
+from medlive.threads.negation import cut_off, denies, flipped
 from medlive.threads.normalise import contains_quote
 from medlive.threads.quantities import numbers_missing
 
@@ -17,7 +18,8 @@ PACKAGE = "medlive.curation"
 
 
 def check_in_code(thread: Thread, elements: Sequence[Element]) -> tuple[ControllerCheck, ...]:
-    """For each element: its quote stands in its message, and every number it states stands in the thread."""
+    """For each element: its quote stands in its message, every number it states stands in the thread, and it
+    denies what its quote denies (a question, which states nothing, is let off the last)."""
     whole = "\n".join([thread.title, *(m.text for m in thread.messages)])
     checks = []
     for element in elements:
@@ -28,7 +30,18 @@ def check_in_code(thread: Thread, elements: Sequence[Element]) -> tuple[Controll
         )
         missing = numbers_missing(element.statement, whole)
         checks.append(ControllerCheck(Check.NUMBERS_IN_THREAD, element.id, not missing, ", ".join(missing)[:200]))
+        if element.kind is not Kind.QUESTION:
+            wrong = _negation_fault(element, source or "")
+            checks.append(ControllerCheck(Check.NEGATION_KEPT, element.id, not wrong, wrong[:200]))
     return tuple(checks)
+
+
+def _negation_fault(element: Element, source: str) -> str:
+    if found := flipped(element.statement, [element.quote]):
+        return found[0]
+    if cut_off(element.quote, source) and not denies(element.statement):
+        return f"the words before {element.quote[:80]!r} deny it"
+    return ""
 
 
 async def check_by_engine(
@@ -56,7 +69,7 @@ async def check_by_engine(
 async def write(
     language: str, elements: Sequence[Element], agent: Agent
 ) -> tuple[CaseText, tuple[ControllerCheck, ...]]:
-    """N and A written from the elements, and whether they state only the elements' numbers.
+    """N and A written from the elements, whether they state only the elements' numbers, and deny what they deny.
 
     Raises AgentFailure.
     """
@@ -79,6 +92,8 @@ async def write(
         stated = "\n".join(f"{e.statement}\n{e.quote}" for e in sources)
         missing = numbers_missing(written, stated)
         checks.append(ControllerCheck(Check.NUMBERS_IN_ELEMENTS, subject, not missing, ", ".join(missing)[:200]))
+        wrong = flipped(written, [part for e in sources for part in (e.statement, e.quote)])
+        checks.append(ControllerCheck(Check.NEGATION_KEPT, subject, not wrong, "; ".join(wrong)[:200]))
     return text, tuple(checks)
 
 

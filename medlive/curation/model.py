@@ -77,6 +77,7 @@ class Reason(StrEnum):
     NOT_ALIGNED = "not_aligned"
     UNSUPPORTED_ELEMENT = "unsupported_element"
     NUMBERS_CHANGED = "numbers_changed"
+    NEGATION_CHANGED = "negation_changed"
     RUBRIC_LINT = "rubric_lint"
     ENDPOINT_UNAVAILABLE = "endpoint_unavailable"
     INVALID_REPLY = "invalid_reply"
@@ -120,27 +121,55 @@ class Requirement:
 
 
 @dataclass(frozen=True, slots=True)
+class Citation:
+    """Words of a passage that a verdict rests on."""
+
+    passage_id: str
+    quote: str
+    """Verbatim words of that passage."""
+
+
+@dataclass(frozen=True, slots=True)
+class SecondCheck:
+    """The differently worded look at a claim that a first one called contradicted."""
+
+    goes_against: bool
+    """Whether it confirms the contradiction."""
+    citations: tuple[Citation, ...]
+    """Never empty when it does."""
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class ClaimVerdict:
     """How one advice element stands to the evidence that was retrieved for it."""
 
     element_id: str
+    claim: str
+    """The element as a statement that stands alone: what was searched for and judged."""
+    english: str | None
+    """The claim in English, for evidence in English; None when it is English, or could not be translated."""
     verdict: Alignment
     hits: tuple[Hit, ...]
     """What was retrieved, best first."""
-    passage_ids: tuple[str, ...]
-    """The passages the verdict rests on; a subset of the hits."""
-    quote: str
-    """Verbatim words of one cited passage; empty only when neutral."""
+    citations: tuple[Citation, ...]
+    """What the verdict rests on, each passage once and out of the hits; empty only when neutral."""
     reason: str
-    overturned: bool = False
-    """True when a first "contradicted" did not survive the second check; `verdict` is then neutral."""
+    second: SecondCheck | None = None
+    """None when no second check was asked for."""
+
+    @property
+    def overturned(self) -> bool:
+        """Whether a first "contradicted" did not survive the second check; `verdict` is then neutral."""
+        return self.second is not None and not self.second.goes_against
 
 
 class Check(StrEnum):
-    """The Controller's checks, in code and by the model."""
+    """The Controller's checks: the first three and the last in code, `says_no_more` by the engine."""
 
     QUOTE_IN_THREAD = "quote_in_thread"
     NUMBERS_IN_THREAD = "numbers_in_thread"
+    NEGATION_KEPT = "negation_kept"
     SAYS_NO_MORE = "says_no_more"
     NUMBERS_IN_ELEMENTS = "numbers_in_elements"
 
@@ -191,6 +220,54 @@ class Call:
     """True when the stored reply was used and nothing was paid."""
 
 
+class Answer(StrEnum):
+    """What a text answers to a question about it."""
+
+    YES = "yes"
+    NO = "no"
+    UNKNOWN = "unknown"
+    """The text does not say: MEDIC's "I don't know"."""
+
+
+class Made(StrEnum):
+    """Which of the two texts a question of the cross-examination was made from."""
+
+    THREAD = "thread"
+    CASE = "case"
+
+
+@dataclass(frozen=True, slots=True)
+class CrossQuestion:
+    """A question that its own text answers with yes, and what both texts answered."""
+
+    made_from: Made
+    question: str
+    own: Answer
+    """What its own text answered when asked again: other than yes, the question measures little."""
+    other: Answer
+
+
+@dataclass(frozen=True, slots=True)
+class CrossExamination:
+    """The thread T and the written case N + A, each asked about the other (docs/method.md §5); all in percent."""
+
+    questions: tuple[CrossQuestion, ...]
+    coverage: float
+    """100 - the share of the thread's questions on which the case is silent."""
+    conformity: float
+    """100 - the share of the thread's questions that the case answers with no."""
+    conformity_strict: float
+    """The same, where silence counts as no."""
+    consistency: float
+    """100 - the share of the case's questions on which the thread is silent: what is left is invention."""
+    conciseness: float
+    """By how much the case is shorter than the thread, in words; below 0 where it is longer."""
+    summary: float
+    """The mean of coverage, conformity, consistency, and the harmonic mean of coverage and conciseness or 0."""
+    stability: float
+    """The share of all questions that their own text answered with yes when asked again."""
+
+
 @dataclass(frozen=True, slots=True)
 class CaseText:
     """The triplet (N, Q, A) as released."""
@@ -221,6 +298,8 @@ class Curation:
     index: IndexIdentity | None = None
     checks: tuple[ControllerCheck, ...] = ()
     text: CaseText | None = None
+    cross_examination: CrossExamination | None = None
+    """None when it was not reached, is switched off, or gave no usable reply."""
     calls: tuple[Call, ...] = ()
     engines: Mapping[str, Any] = field(default_factory=dict)
     """Agent → engine identity as JSON."""

@@ -22,6 +22,11 @@ def shown_messages(thread: Thread) -> tuple[Message, ...]:
     return tuple(m for m in thread.messages if m.role is Role.PATIENT or m.is_advice_source)
 
 
+def shown_text(thread: Thread) -> str:
+    """Title and messages that an engine may see, as one text."""
+    return "\n\n".join([thread.title, *(m.text for m in shown_messages(thread))]).strip()
+
+
 def inputs_of(thread: Thread, language: str) -> dict[str, Any]:
     """What the Screener's engine sees of a thread."""
     return {

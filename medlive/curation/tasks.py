@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-from medlive.curation.model import Alignment, ElyCategory
+from medlive.curation.model import Alignment, Answer, ElyCategory
 
 Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=2000)]
 Quote = Annotated[str, StringConstraints(min_length=1, max_length=2000)]
@@ -96,16 +96,58 @@ class SufficiencyReply(ReplyModel):
     items: Annotated[tuple[RequirementItem, ...], Field(min_length=1, max_length=15, strict=False)]
 
 
+class ClaimItem(ReplyModel):
+    """An advice element as a statement that stands alone."""
+
+    id: str
+    statement: Text
+
+
+class ClaimsReply(ReplyModel):
+    """`validator.claims`: each advice element as a statement that can be looked up by itself.
+
+    Inputs: language, query, narrative [{id, statement}], advice [{id, kind, statement}]. One claim for each
+    element, no more, no fewer.
+    """
+
+    claims: Annotated[tuple[ClaimItem, ...], Field(max_length=40, strict=False)]
+
+
+class TranslationItem(ReplyModel):
+    """A claim in English; empty when it cannot be translated."""
+
+    id: str
+    english: Annotated[str, StringConstraints(strip_whitespace=True, max_length=2000)]
+
+
+class TranslationReply(ReplyModel):
+    """`validator.translate`: claims in English, to search evidence in English with.
+
+    Inputs: language, claims [{id, statement}]. One translation for each claim, no more, no fewer.
+    """
+
+    translations: Annotated[tuple[TranslationItem, ...], Field(max_length=40, strict=False)]
+
+
+class CitationItem(ReplyModel):
+    """A passage that was given, and words copied from it."""
+
+    passage_id: str
+    quote: Annotated[str, StringConstraints(max_length=2000)]
+
+
+Citations = Annotated[tuple[CitationItem, ...], Field(max_length=10, strict=False)]
+
+
 class AlignmentReply(ReplyModel):
     """`validator.alignment`: how a claim stands to the passages retrieved for it.
 
     Inputs: language, query, narrative [{id, statement}], claim {id, statement},
-    passages [{id, title, text}]. `quote` is verbatim from a cited passage; both empty only when neutral.
+    passages [{id, title, text}]. `evidence` is empty only when neutral.
     """
 
     verdict: Annotated[Alignment, Field(strict=False)]
-    passage_ids: Annotated[tuple[str, ...], Field(max_length=10, strict=False)]
-    quote: Annotated[str, StringConstraints(max_length=2000)]
+    evidence: Citations
     reason: Reason
 
 
@@ -116,8 +158,7 @@ class VetoReply(ReplyModel):
     """
 
     goes_against: bool
-    passage_ids: Annotated[tuple[str, ...], Field(max_length=10, strict=False)]
-    quote: Annotated[str, StringConstraints(max_length=2000)]
+    evidence: Citations
     reason: Reason
 
 
@@ -146,3 +187,29 @@ class WriteReply(ReplyModel):
 
     narrative: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=20000)]
     advice: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=20000)]
+
+
+class QuestionsReply(ReplyModel):
+    """`controller.questions`: questions that a text answers with yes.
+
+    Inputs: language, count, text. At most `count` questions; fewer when the text holds no more.
+    """
+
+    questions: Annotated[
+        tuple[Annotated[str, StringConstraints(strip_whitespace=True, min_length=4, max_length=500)], ...],
+        Field(min_length=1, max_length=20, strict=False),
+    ]
+
+
+class AnswerItem(ReplyModel):
+    """What a text answers to one question."""
+
+    id: str
+    answer: Annotated[Answer, Field(strict=False)]
+
+
+class AnswersReply(ReplyModel):
+    """`controller.answers`: what a text by itself answers. Inputs: language, text, questions [{id, question}].
+    One answer for each question, no more, no fewer."""
+
+    answers: Annotated[tuple[AnswerItem, ...], Field(max_length=40, strict=False)]

@@ -1,26 +1,61 @@
 """The Validator: V = (S_cc, S_inf, S_align), computed in code from what the engine judged item by item.
 
-Source: LiveMedBench §3.2.2; docs/method.md §1. A verdict on evidence must quote the passage it rests on; a
-quote that is not in the cited passage makes the reply invalid. A contradiction discards a case, so a second,
-differently worded check has to confirm it.
+Source: LiveMedBench §3.2.2; docs/method.md §1. A claim is made to stand alone, and a Chinese one is translated,
+before evidence is looked for. A verdict on evidence must quote the passages it rests on; a quote that is not in
+its passage makes the reply invalid. A contradiction discards a case, so a second, differently worded check has to
+confirm it.
 """
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from medlive.curation.agent import Agent, ask_all
 from medlive.curation.model import (
     Alignment,
+    Citation,
     ClaimVerdict,
     Element,
     ElyCategory,
     Requirement,
+    SecondCheck,
 )
-from medlive.curation.tasks import AlignmentReply, ComplaintReply, SufficiencyReply, VetoReply
-from medlive.evidence.passage import Hit
+from medlive.curation.tasks import (
+    AlignmentReply,
+    CitationItem,
+    ClaimsReply,
+    ComplaintReply,
+    SufficiencyReply,
+    TranslationReply,
+    VetoReply,
+)
+from medlive.evidence.passage import Hit, Query
+from medlive.threads.negation import flipped
 from medlive.threads.normalise import contains_quote
+from medlive.threads.quantities import numbers_missing
 
 PACKAGE = "medlive.curation"
+_HAN = re.compile(r"[\u3400-\u9fff]")
+_WORDS = re.compile(r"[\u3400-\u9fff]|[^\W\d_]+")
+LEAST_QUOTE = 4
+"""Words (Chinese: characters) that a quote of evidence must have: fewer decide nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """An advice element as it is looked up and judged."""
+
+    element_id: str
+    statement: str
+    """It stands alone: it names what it is about."""
+    english: str | None
+    """In English; None when it is English, or could not be translated."""
+
+    @property
+    def query(self) -> Query:
+        """What evidence is searched for."""
+        return Query(self.statement, self.english)
 
 
 async def judge_query(language: str, query: Element, agent: Agent) -> tuple[int, ElyCategory]:
@@ -55,81 +90,154 @@ async def judge_sufficiency(
     return sum(i.present for i in items) / len(items), items
 
 
+async def state_claims(
+    language: str, query: Element, narrative: Sequence[Element], advice: Sequence[Element], agent: Agent
+) -> tuple[Claim, ...]:
+    """The advice elements as claims that stand alone, in order; Chinese ones with their English.
+
+    A claim states its element's numbers and only numbers of the case, and denies what its element denies.
+    Raises AgentFailure.
+    """
+    statements = {e.id: e.statement for e in advice}
+    case = "\n".join([query.statement, *(e.statement for e in narrative), *statements.values()])
+
+    def check_claims(reply: ClaimsReply) -> str | None:
+        claims = {c.id: c.statement for c in reply.claims}
+        if (fault := _one_each([c.id for c in reply.claims], statements)) is not None:
+            return fault
+        for identity, statement in statements.items():
+            claim = claims[identity]
+            if missing := numbers_missing(claim, case):
+                return f"claim {identity} states {', '.join(missing)[:60]}, which the case does not"
+            if missing := numbers_missing(statement, claim):
+                return f"claim {identity} leaves out {', '.join(missing)[:60]}"
+            if flipped(claim, [statement]):
+                return f"claim {identity} denies what the advice states, or states what it denies"
+            if language == "zh" and not _HAN.search(claim):
+                return f"claim {identity} is not in the case's language"
+        return None
+
+    inputs: dict[str, Any] = {
+        "language": language,
+        "query": query.statement,
+        "narrative": _listed(narrative),
+        "advice": [{"id": e.id, "kind": e.kind.value, "statement": e.statement} for e in advice],
+    }
+    reply = await agent.ask(PACKAGE, "validator.claims", inputs, ClaimsReply, check_claims)
+    stated = {c.id: c.statement for c in reply.claims}
+    english = await _translated(language, stated, agent) if language != "en" else {}
+    return tuple(Claim(e.id, stated[e.id], english.get(e.id)) for e in advice)
+
+
+async def _translated(language: str, statements: Mapping[str, str], agent: Agent) -> dict[str, str]:
+    """Claim → its English, without those that could not be translated."""
+
+    def check(reply: TranslationReply) -> str | None:
+        if (fault := _one_each([t.id for t in reply.translations], statements)) is not None:
+            return fault
+        for item in reply.translations:
+            if _HAN.search(item.english):
+                return f"translation {item.id} is not in English"
+            if missing := numbers_missing(item.english, statements[item.id]):
+                return f"translation {item.id} states {', '.join(missing)[:60]}, which the claim does not"
+        return None
+
+    inputs = {"language": language, "claims": [{"id": i, "statement": s} for i, s in statements.items()]}
+    reply = await agent.ask(PACKAGE, "validator.translate", inputs, TranslationReply, check)
+    return {t.id: t.english for t in reply.translations if t.english}
+
+
 async def judge_alignment(
     language: str,
     query: Element,
     narrative: Sequence[Element],
-    advice: Sequence[Element],
+    claims: Sequence[Claim],
     hits: Sequence[Sequence[Hit]],
     agent: Agent,
     *,
     confirm_veto: bool,
 ) -> tuple[float, tuple[ClaimVerdict, ...]]:
-    """S_align = mean v(a_j) over L_A and each verdict with its evidence. `hits[j]` belongs to `advice[j]`.
+    """S_align = mean v(a_j) over L_A and each verdict with its evidence. `hits[j]` belongs to `claims[j]`.
 
     Raises AgentFailure.
     """
-    claims = await ask_all(
+    verdicts = await ask_all(
         _judge_claim(language, query, narrative, claim, tuple(found), agent, confirm_veto)
-        for claim, found in zip(advice, hits, strict=True)
+        for claim, found in zip(claims, hits, strict=True)
     )
-    return sum(c.verdict.value_of for c in claims) / len(claims), tuple(claims)
+    return sum(v.verdict.value_of for v in verdicts) / len(verdicts), tuple(verdicts)
 
 
 async def _judge_claim(
     language: str,
     query: Element,
     narrative: Sequence[Element],
-    claim: Element,
+    claim: Claim,
     hits: tuple[Hit, ...],
     agent: Agent,
     confirm_veto: bool,
 ) -> ClaimVerdict:
+    def verdict(
+        of: Alignment, evidence: Sequence[CitationItem], reason: str, second: SecondCheck | None = None
+    ) -> ClaimVerdict:
+        return ClaimVerdict(
+            claim.element_id, claim.statement, claim.english, of, hits, _citations(evidence), reason, second
+        )
+
     if not hits:
-        nothing = "no passage was retrieved"
-        return ClaimVerdict(claim.id, Alignment.NEUTRAL, (), (), "", nothing)
+        return verdict(Alignment.NEUTRAL, (), "no passage was retrieved")
     texts = {hit.passage.id: hit.passage.text for hit in hits}
     inputs = {
         "language": language,
         "query": query.statement,
         "narrative": _listed(narrative),
-        "claim": {"id": claim.id, "statement": claim.statement},
+        "claim": {"id": claim.element_id, "statement": claim.statement},
         "passages": [{"id": h.passage.id, "title": h.passage.title, "text": h.passage.text} for h in hits],
     }
-
-    def check(reply: AlignmentReply) -> str | None:
-        rests = reply.verdict is not Alignment.NEUTRAL
-        return _evidence_fault(reply.passage_ids, reply.quote, texts, required=rests)
-
-    reply = await agent.ask(PACKAGE, "validator.alignment", inputs, AlignmentReply, check)
-    first = ClaimVerdict(claim.id, reply.verdict, hits, reply.passage_ids, reply.quote, reply.reason)
+    reply = await agent.ask(
+        PACKAGE,
+        "validator.alignment",
+        inputs,
+        AlignmentReply,
+        lambda r: _evidence_fault(r.evidence, texts, required=r.verdict is not Alignment.NEUTRAL),
+    )
     if reply.verdict is not Alignment.CONTRADICTED or not confirm_veto:
-        return first
+        return verdict(reply.verdict, reply.evidence, reply.reason)
     veto = await agent.ask(
         PACKAGE,
         "validator.veto",
         inputs,
         VetoReply,
-        lambda r: _evidence_fault(r.passage_ids, r.quote, texts, required=r.goes_against),
+        lambda r: _evidence_fault(r.evidence, texts, required=r.goes_against),
     )
-    if veto.goes_against:
-        reason = f"{reply.reason} Confirmed: {veto.reason}"
-        return ClaimVerdict(claim.id, Alignment.CONTRADICTED, hits, reply.passage_ids, reply.quote, reason)
-    reason = f"{reply.reason} Not confirmed: {veto.reason}"
-    return ClaimVerdict(claim.id, Alignment.NEUTRAL, hits, reply.passage_ids, reply.quote, reason, overturned=True)
+    second = SecondCheck(veto.goes_against, _citations(veto.evidence), veto.reason)
+    of = Alignment.CONTRADICTED if veto.goes_against else Alignment.NEUTRAL
+    return verdict(of, reply.evidence, reply.reason, second)
 
 
-def _evidence_fault(
-    passage_ids: Sequence[str], quote: str, texts: dict[str, str], *, required: bool
-) -> str | None:
-    strangers = [pid for pid in passage_ids if pid not in texts]
-    if strangers:
-        return f"passage {strangers[0][:80]!r} was not given"
-    if required and not (passage_ids and quote.strip()):
+def _citations(evidence: Sequence[CitationItem]) -> tuple[Citation, ...]:
+    return tuple(Citation(c.passage_id, c.quote) for c in evidence)
+
+
+def _evidence_fault(evidence: Sequence[CitationItem], texts: Mapping[str, str], *, required: bool) -> str | None:
+    if required and not evidence:
         return "a verdict other than neutral needs a passage id and a quote of that passage"
-    if quote and not any(contains_quote(quote, texts[pid]) for pid in passage_ids):
-        return "the quote is in no cited passage"
+    cited = [c.passage_id for c in evidence]
+    if len(set(cited)) < len(cited):
+        return "a passage is cited twice; give it once, with the words that decide"
+    for citation in evidence:
+        name = citation.passage_id[:80]
+        if citation.passage_id not in texts:
+            return f"passage {name!r} was not given"
+        if len(_WORDS.findall(citation.quote)) < LEAST_QUOTE:
+            return f"the quote of passage {name!r} is too short to decide anything; quote the sentence"
+        if not contains_quote(citation.quote, texts[citation.passage_id]):
+            return f"the quote is not in passage {name!r}"
     return None
+
+
+def _one_each(given: Sequence[str], wanted: Mapping[str, str]) -> str | None:
+    return None if sorted(given) == sorted(wanted) else "one for each id that was given, no more, no fewer"
 
 
 def _listed(elements: Sequence[Element]) -> list[dict[str, Any]]:

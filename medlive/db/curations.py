@@ -14,6 +14,7 @@ from medlive.curation.model import (
     Call,
     CallOutcome,
     CaseText,
+    Citation,
     ClaimVerdict,
     ControllerCheck,
     Curation,
@@ -21,9 +22,11 @@ from medlive.curation.model import (
     Outcome,
     Reason,
     Requirement,
+    SecondCheck,
     Thresholds,
 )
 from medlive.db.bulk import insert_rows, is_one_of
+from medlive.db.cross_examinations import load_cross_examination, save_cross_examination
 from medlive.db.tables import (
     AgentCallRow,
     Base,
@@ -42,7 +45,8 @@ from medlive.db.tables import (
 from medlive.db.threads import is_latest
 from medlive.digest import digest_json
 from medlive.errors import MedliveError
-from medlive.evidence.passage import Hit, IndexIdentity, Passage
+from medlive.evidence.passage import Hit, IndexIdentity, Passage, SideHit
+from medlive.evidence.passage import Side as EvidenceSide
 
 _UNANSWERED = (CallOutcome.UNAVAILABLE, CallOutcome.OVER_BUDGET)
 
@@ -174,7 +178,7 @@ async def load_curation(session: AsyncSession, curation_id: int) -> Curation:
     index = None
     if found.index_digest is not None:
         i = await session.get_one(EvidenceIndexRow, found.index_digest)
-        index = IndexIdentity(i.retriever, i.digest, dict(i.corpora), i.passages)
+        index = IndexIdentity(i.retriever, i.digest, dict(i.corpora), i.passages, i.dense)
     text = None
     if found.narrative is not None and found.query is not None and found.advice is not None:
         text = CaseText(found.narrative, found.query, found.advice)
@@ -203,6 +207,7 @@ async def load_curation(session: AsyncSession, curation_id: int) -> Curation:
             for c in await _parts(session, ControllerCheckRow, curation_id)
         ),
         text=text,
+        cross_examination=await load_cross_examination(session, curation_id),
         calls=tuple(
             Call(
                 c.task, c.prompt_digest, c.engine, c.model, c.request_digest, c.attempt, c.outcome,
@@ -234,6 +239,7 @@ async def _save_index(session: AsyncSession, index: IndexIdentity | None) -> Non
         retriever=index.retriever,
         corpora=dict(index.corpora),
         passages=index.passages,
+        dense=None if index.dense is None else dict(index.dense),
     )
     await session.execute(statement.on_conflict_do_nothing())
 
@@ -251,9 +257,12 @@ async def _save_parts(session: AsyncSession, curation_id: int, curation: Curatio
                 "position": position,
                 "verdict": claim.verdict,
                 "value": Decimal(str(claim.verdict.value_of)),
-                "quote": claim.quote,
+                "claim": claim.claim,
+                "english": claim.english,
+                "cited": len(claim.citations),
                 "reason": claim.reason,
-                "overturned": claim.overturned,
+                "second_goes_against": claim.second.goes_against if claim.second else None,
+                "second_reason": claim.second.reason if claim.second else None,
             }
         )
         evidence += _evidence_rows(curation_id, claim, passages)
@@ -317,6 +326,8 @@ async def _save_parts(session: AsyncSession, curation_id: int, curation: Curatio
     )
     for table, rows in parts:
         await insert_rows(session, table, rows)
+    if curation.cross_examination is not None:
+        await save_cross_examination(session, curation_id, curation.cross_examination)
     if passages:
         known = set(await session.scalars(select(PassageRow.key).where(is_one_of(PassageRow.key, passages))))
         # In one order for everybody, so that two processes never wait for each other crosswise.
@@ -332,12 +343,14 @@ def _evidence_rows(
 
     Raises MedliveError when the claim cites a passage that was not retrieved for it.
     """
-    places = {passage_id: place for place, passage_id in enumerate(claim.passage_ids, start=1)}
+    places = {cited.passage_id: (place, cited.quote) for place, cited in enumerate(claim.citations, start=1)}
+    seconds = {cited.passage_id: cited.quote for cited in claim.second.citations} if claim.second else {}
     rows = []
     for position, hit in enumerate(claim.hits, start=1):
         values = _passage_row(hit.passage)
         key = values["key"]
         passages[key] = values
+        place, quote = places.pop(hit.passage.id, (None, None))
         rows.append(
             {
                 "curation_id": curation_id,
@@ -346,12 +359,15 @@ def _evidence_rows(
                 "passage_key": key,
                 "rank": hit.rank,
                 "score": hit.score,
-                "cited_as": places.pop(hit.passage.id, None),
+                "cited_as": place,
+                "quote": quote,
+                "second_quote": seconds.pop(hit.passage.id, None),
+                "sides": [{"side": s.side.value, "rank": s.rank, "score": s.score} for s in hit.sides],
             }
         )
-    if places:
+    if strangers := sorted(places.keys() | seconds.keys()):
         raise MedliveError(
-            f"claim {claim.element_id} cites passages that were not retrieved: " + ", ".join(sorted(places))
+            f"claim {claim.element_id} cites passages that were not retrieved: " + ", ".join(strangers)
         )
     return rows
 
@@ -388,23 +404,32 @@ async def _load_claims(session: AsyncSession, curation_id: int) -> tuple[ClaimVe
         .order_by(evidence.element_id, evidence.position)
     )
     hits: dict[str, list[Hit]] = {}
-    cited: dict[str, list[tuple[int, str]]] = {}
+    cited: dict[str, list[tuple[int, Citation]]] = {}
+    seconds: dict[str, list[Citation]] = {}
     for row, p in await session.execute(query):
         passage = Passage(
             p.passage_id, p.corpus, p.title, p.section, p.text, p.language, p.published, p.url, p.licence
         )
-        hits.setdefault(row.element_id, []).append(Hit(passage, row.score, row.rank))
-        if row.cited_as is not None:
-            cited.setdefault(row.element_id, []).append((row.cited_as, p.passage_id))
+        sides = tuple(SideHit(EvidenceSide(s["side"]), s["rank"], s["score"]) for s in row.sides)
+        hits.setdefault(row.element_id, []).append(Hit(passage, row.score, row.rank, sides))
+        if row.cited_as is not None and row.quote is not None:
+            cited.setdefault(row.element_id, []).append((row.cited_as, Citation(p.passage_id, row.quote)))
+        if row.second_quote is not None:
+            seconds.setdefault(row.element_id, []).append(Citation(p.passage_id, row.second_quote))
     return tuple(
         ClaimVerdict(
             element_id=claim.element_id,
+            claim=claim.claim,
+            english=claim.english,
             verdict=claim.verdict,
             hits=tuple(hits.get(claim.element_id, ())),
-            passage_ids=tuple(i for _, i in sorted(cited.get(claim.element_id, ()))),
-            quote=claim.quote,
+            citations=tuple(c for _, c in sorted(cited.get(claim.element_id, ()), key=lambda found: found[0])),
             reason=claim.reason,
-            overturned=claim.overturned,
+            second=None
+            if claim.second_goes_against is None
+            else SecondCheck(
+                claim.second_goes_against, tuple(seconds.get(claim.element_id, ())), claim.second_reason
+            ),
         )
         for claim in await _parts(session, ClaimVerdictRow, curation_id)
     )

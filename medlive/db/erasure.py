@@ -56,6 +56,8 @@ _ERASURES: Final[tuple[tuple[str, str], ...]] = (
     ("claim_verdicts", f"DELETE FROM claim_verdicts WHERE curation_id IN ({_CURATIONS})"),
     ("requirements", f"DELETE FROM requirements WHERE curation_id IN ({_CURATIONS})"),
     ("controller_checks", f"DELETE FROM controller_checks WHERE curation_id IN ({_CURATIONS})"),
+    ("cross_questions", f"DELETE FROM cross_questions WHERE curation_id IN ({_CURATIONS})"),
+    ("cross_examinations", f"DELETE FROM cross_examinations WHERE curation_id IN ({_CURATIONS})"),
     ("elements", f"DELETE FROM elements WHERE curation_id IN ({_CURATIONS})"),
     ("agent_calls", f"DELETE FROM agent_calls WHERE curation_id IN ({_CURATIONS})"),
     (

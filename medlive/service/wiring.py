@@ -28,8 +28,9 @@ CURATION_ROLES = ("screener", "validator", "controller", "rubric")
 PROMPTS = {
     "medlive.curation": (
         "screener.narrative", "screener.query", "screener.advice", "validator.query",
-        "validator.sufficiency", "validator.alignment", "validator.veto", "controller.support",
-        "controller.write",
+        "validator.sufficiency", "validator.claims", "validator.translate", "validator.alignment",
+        "validator.veto", "controller.support", "controller.write", "controller.questions",
+        "controller.answers",
     ),
     "medlive.rubric": ("rubric.write",),
 }  # fmt: skip
@@ -71,7 +72,11 @@ def build_pipeline(settings: Settings, database: Database, *, exhaustive: bool =
     retriever = open_retriever(settings)
     section = settings.curation
     curation = CurationSettings(
-        Thresholds(section.sufficiency, section.alignment), section.top_k, section.confirm_veto, exhaustive
+        Thresholds(section.sufficiency, section.alignment),
+        section.top_k,
+        section.confirm_veto,
+        section.cross_questions,
+        exhaustive,
     )
     prompts = {task: load_prompt(package, task).digest for package, tasks in PROMPTS.items() for task in tasks}
     digest = digest_json(

@@ -14,19 +14,25 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive.curation.model import (
     Alignment,
+    Answer,
     Call,
     CallOutcome,
     CaseText,
     Check,
+    Citation,
     ClaimVerdict,
     ControllerCheck,
+    CrossExamination,
+    CrossQuestion,
     Curation,
     Element,
     ElyCategory,
     Kind,
+    Made,
     Outcome,
     Reason,
     Requirement,
+    SecondCheck,
     Side,
     Stage,
     Thresholds,
@@ -37,7 +43,8 @@ from medlive.db.session import Database
 from medlive.db.text import dump_json, from_stored, load_json, to_stored
 from medlive.digest import digest_text
 from medlive.errors import BadInput, CheckFailed, DatabaseUnavailable, MedliveError, UsageError
-from medlive.evidence.passage import Hit, IndexIdentity, Passage
+from medlive.evidence.passage import Hit, IndexIdentity, Passage, SideHit
+from medlive.evidence.passage import Side as EvidenceSide
 from medlive.filters.chain import ChainResult
 from medlive.filters.verdict import FilterReason, FilterVerdict
 from medlive.llm.engine import EngineIdentity, Finish, Prompt, Reply, Request, Usage
@@ -205,6 +212,7 @@ PASSAGES = [
     for n in range(3)
 ]
 """Equal texts under different ids: neither may stand for the other."""
+SIDES = (SideHit(EvidenceSide.LEXICAL, 1, 3.5), SideHit(EvidenceSide.DENSE, 2, 0.25))
 PROMPT = Prompt("screener.query", "Find the question.")
 ENGINE = EngineIdentity("openai", "m-1", {"temperature": 0})
 
@@ -245,13 +253,26 @@ KEPT = Curation(
     ),
     claims=(
         ClaimVerdict(
-            "a1", Alignment.SUPPORTED,
-            (Hit(PASSAGES[2], 7.5, 1), Hit(PASSAGES[0], 1 / 3, 2), Hit(PASSAGES[1], 0.1, 3)),
-            ("c:1:s", "c:2:s"), "Rest helps.", "says so",
+            "a1", "Rest helps against a cough.", "Rest helps.", Alignment.SUPPORTED,
+            (
+                Hit(PASSAGES[2], 7.5, 1, SIDES),
+                Hit(PASSAGES[0], 1 / 3, 2), Hit(PASSAGES[1], 0.1, 3),
+            ),
+            (Citation("c:1:s", "Rest helps."), Citation("c:2:s", "It does.")), "says so",
         ),
-        ClaimVerdict("a2", Alignment.NEUTRAL, (), (), "", "nothing found", overturned=True),
+        ClaimVerdict(
+            "a2", "Drink.", None, Alignment.NEUTRAL, (Hit(PASSAGES[0], 1.0, 1),),
+            (Citation("c:0:s", "Never drink."),), "against", SecondCheck(False, (Citation("c:0:s", "At night."),), "not for this patient"),
+        ),
     ),
-    index=IndexIdentity("bm25", "sha256:1", {"c": "sha256:2"}, 3),
+    cross_examination=CrossExamination(
+        (
+            CrossQuestion(Made.THREAD, "Does the patient cough?", Answer.YES, Answer.YES),
+            CrossQuestion(Made.CASE, "Should the patient rest?", Answer.UNKNOWN, Answer.NO),
+        ),
+        100.0, 100.0, 100.0, 100.0, -25.5, 75.0, 50.0,
+    ),
+    index=IndexIdentity("hybrid", "sha256:1", {"c": "sha256:2"}, 3, {"encoder": "e", "recall": {"k": 32}}),
     checks=(ControllerCheck(Check.QUOTE_IN_THREAD, "n1", True, "found"),),
     text=CaseText("A patient coughs.", "What helps?", "Rest and drink."),
     calls=(call(), call(CallOutcome.UNAVAILABLE, 99)),
@@ -321,7 +342,10 @@ IMPOSSIBLE = [
     replace(REJECTED, reason=Reason.ENDPOINT_UNAVAILABLE),
     replace(FAILED, reason=Reason.NO_ADVICE),
     replace(KEPT, requirements=(Requirement("age", True, ()),)),
-    replace(KEPT, claims=(replace(KEPT.claims[0], quote=""),)),
+    replace(KEPT, claims=(replace(KEPT.claims[0], citations=()),)),
+    replace(KEPT, claims=(replace(KEPT.claims[0], citations=(Citation("c:1:s", ""),)),)),
+    replace(KEPT, claims=(replace(KEPT.claims[0], second=SecondCheck(True, (), "")),)),
+    replace(KEPT, claims=(replace(KEPT.claims[0], english=""),)),
     replace(KEPT, claims=(replace(KEPT.claims[0], element_id="a9"),)),
 ]
 
@@ -346,7 +370,7 @@ async def test_a_decision_must_rest_on_what_is_stored(database: Database) -> Non
         async with database.begin() as session:
             await decide(session, one.revision_pk, KEPT)
     await keep_replies(database, KEPT)
-    invented = replace(KEPT, claims=(replace(KEPT.claims[0], passage_ids=("c:7:s",)),))
+    invented = replace(KEPT, claims=(replace(KEPT.claims[0], citations=(Citation("c:7:s", "x"),)),))
     with pytest.raises(MedliveError, match="c:7:s"):
         async with database.begin() as session:
             await decide(session, one.revision_pk, invented)
@@ -545,6 +569,8 @@ REFUSED_CHANGES = [
     "UPDATE elements SET quote = 'else'",
     "UPDATE claim_verdicts SET reason = 'else'",
     "DELETE FROM claim_evidence",
+    "UPDATE cross_examinations SET summary = 100",
+    "DELETE FROM cross_questions",
     "UPDATE passages SET text = 'else'",
     "TRUNCATE replies CASCADE",
 ]

@@ -19,10 +19,12 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from medlive.curation.model import (
     Alignment,
+    Answer,
     CallOutcome,
     Check,
     ElyCategory,
     Kind,
+    Made,
     Outcome,
     Reason,
     Side,
@@ -157,6 +159,9 @@ class EvidenceIndexRow(Base):
     retriever: Mapped[str] = mapped_column(comment="The kind of retriever, e.g. bm25")
     corpora: Mapped[dict[str, Any]] = mapped_column(comment="Corpus name to corpus digest")
     passages: Mapped[int] = mapped_column(comment="How many passages it holds")
+    dense: Mapped[dict[str, Any] | None] = mapped_column(
+        comment="Its dense side: encoder, kind, parameters, recall; NULL: it has none"
+    )
     first_used_at: Mapped[datetime] = now_column("When a curation first used it")
 
 
@@ -333,8 +338,14 @@ class ClaimVerdictRow(Base):
             "value = CASE verdict WHEN 'supported' THEN 1.0 WHEN 'neutral' THEN 0.5 ELSE 0.0 END",
             name="value_of_verdict",
         ),
-        CheckConstraint("verdict = 'neutral' OR quote <> ''", name="verdict_has_quote"),
-        CheckConstraint("NOT overturned OR verdict = 'neutral'", name="overturned_is_neutral"),
+        CheckConstraint("verdict = 'neutral' OR cited > 0", name="verdict_has_quote"),
+        CheckConstraint("english <> ''", name="english_not_empty"),
+        CheckConstraint("(second_goes_against IS NULL) = (second_reason IS NULL)", name="second_check_whole"),
+        CheckConstraint(
+            "second_goes_against IS NULL OR verdict = CASE WHEN second_goes_against THEN 'contradicted' "
+            "ELSE 'neutral' END",
+            name="second_check_decides",
+        ),
         {"comment": "The Validator's verdicts on advice elements"},
     )
 
@@ -343,11 +354,16 @@ class ClaimVerdictRow(Base):
     position: Mapped[int] = mapped_column(comment="Its place among the claims, from 1")
     verdict: Mapped[Alignment] = enum_column(Alignment, comment="supported, neutral or contradicted")
     value: Mapped[Decimal] = mapped_column(Numeric(2, 1), comment="v(a_j): 1.0, 0.5 or 0.0")
-    quote: Mapped[str] = mapped_column(comment="Verbatim words of a cited passage; empty only when neutral")
-    reason: Mapped[str] = mapped_column(comment="Why")
-    overturned: Mapped[bool] = mapped_column(
-        comment="Whether a first contradicted did not survive the second check"
+    claim: Mapped[str] = mapped_column(comment="The element as a statement that stands alone: what was judged")
+    english: Mapped[str | None] = mapped_column(
+        comment="The claim in English; NULL: it is English, or could not be translated"
     )
+    cited: Mapped[int] = mapped_column(SmallInteger, comment="How many passages the verdict quotes")
+    reason: Mapped[str] = mapped_column(comment="Why")
+    second_goes_against: Mapped[bool | None] = mapped_column(
+        comment="Whether the second check confirmed a contradiction; NULL: none was made"
+    )
+    second_reason: Mapped[str | None] = mapped_column(comment="Why; NULL: no second check was made")
 
 
 class ClaimEvidenceRow(Base):
@@ -360,6 +376,8 @@ class ClaimEvidenceRow(Base):
         ),
         CheckConstraint("position >= 1 AND rank >= 1", name="positive"),
         CheckConstraint("cited_as >= 1", name="cited_as_positive"),
+        CheckConstraint("(cited_as IS NULL) = (quote IS NULL)", name="cited_with_words"),
+        CheckConstraint("quote <> '' AND second_quote <> ''", name="quotes_not_empty"),
         Index(None, "passage_key"),
         {"comment": "What was retrieved for each claim, and what of it the verdict cites"},
     )
@@ -372,6 +390,13 @@ class ClaimEvidenceRow(Base):
     score: Mapped[float] = mapped_column(comment="The retriever's own score, higher is nearer")
     cited_as: Mapped[int | None] = mapped_column(
         SmallInteger, comment="Its place among the passages the verdict cites, from 1; NULL: not cited"
+    )
+    quote: Mapped[str | None] = mapped_column(comment="Its words that the verdict rests on; NULL: not cited")
+    second_quote: Mapped[str | None] = mapped_column(
+        comment="Its words that the second check rests on; NULL: not cited there"
+    )
+    sides: Mapped[list[Any]] = mapped_column(
+        server_default="[]", comment="Where each side of the search put it: [{side, rank, score}]"
     )
 
 
@@ -390,3 +415,47 @@ class ControllerCheckRow(Base):
     subject: Mapped[str] = mapped_column(comment="The element, or narrative or advice")
     passed: Mapped[bool] = mapped_column(comment="Whether it passed")
     detail: Mapped[str] = mapped_column(comment="What was found; empty when there is nothing to say")
+
+
+class CrossExaminationRow(Base):
+    """The scores of a thread and its case, asked about each other."""
+
+    __tablename__ = "cross_examinations"
+    __table_args__ = (
+        *(
+            CheckConstraint(f"{name} BETWEEN 0 AND 100", name=f"{name}_percent")
+            for name in ("coverage", "conformity", "conformity_strict", "consistency", "summary", "stability")
+        ),
+        CheckConstraint("conciseness <= 100", name="conciseness_percent"),
+        {"comment": "Cross-examinations of threads and the cases written from them, in percent"},
+    )
+
+    curation_id: Mapped[int] = mapped_column(ForeignKey("curations.id"), primary_key=True, comment=_CURATION)
+    coverage: Mapped[float] = mapped_column(comment="What of the thread the case speaks of")
+    conformity: Mapped[float] = mapped_column(comment="What of the thread the case does not deny")
+    conformity_strict: Mapped[float] = mapped_column(comment="What of the thread the case confirms")
+    consistency: Mapped[float] = mapped_column(comment="What of the case the thread speaks of")
+    conciseness: Mapped[float] = mapped_column(comment="By how much the case is shorter; below 0: longer")
+    summary: Mapped[float] = mapped_column(comment="The summary score")
+    stability: Mapped[float] = mapped_column(comment="Questions that their own text answers with yes")
+
+
+class CrossQuestionRow(Base):
+    """A question of a cross-examination."""
+
+    __tablename__ = "cross_questions"
+    __table_args__ = (
+        one_of("made_from", Made),
+        one_of("own_answer", Answer),
+        one_of("other_answer", Answer),
+        {"comment": "The questions of cross-examinations, and what both texts answered"},
+    )
+
+    curation_id: Mapped[int] = mapped_column(
+        ForeignKey("cross_examinations.curation_id"), primary_key=True, comment=_CURATION
+    )
+    position: Mapped[int] = mapped_column(primary_key=True, comment="The question's place, from 1")
+    made_from: Mapped[Made] = enum_column(Made, comment="The text that answers it with yes: thread or case")
+    question: Mapped[str] = mapped_column(comment="The question")
+    own_answer: Mapped[Answer] = enum_column(Answer, comment="What that text answered when asked again")
+    other_answer: Mapped[Answer] = enum_column(Answer, comment="What the other text answered")

@@ -313,22 +313,20 @@ def _without_company(text: str) -> str:
 
 
 def align(inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """{verdict, passage_ids, quote, reason} of one claim."""
+    """{verdict, evidence, reason} of one claim."""
     case = _read(inputs)
     if (clash := _contradiction(case)) is not None:
         return {
             "verdict": "contradicted",
-            "passage_ids": [clash.passage_id],
-            "quote": clash.quote,
+            "evidence": [{"passage_id": clash.passage_id, "quote": clash.quote}],
             "reason": clash.reason,
         }
     found = _chinese_support(case) if case.language == "zh" else _english_support(case)
     if found is None:
-        return {"verdict": "neutral", "passage_ids": [], "quote": "", "reason": "No sentence says the same."}
+        return {"verdict": "neutral", "evidence": [], "reason": "No sentence says the same."}
     return {
         "verdict": "supported",
-        "passage_ids": [found[0]],
-        "quote": found[1],
+        "evidence": [{"passage_id": found[0], "quote": found[1]}],
         "reason": f"A sentence shares {min(found[2], 1.0):.0%} of the claim's content.",
     }
 
@@ -358,11 +356,10 @@ def goes_against(inputs: Mapping[str, Any]) -> dict[str, Any]:
                     if limit or (own and own & told) or (not own and others):
                         return {
                             "goes_against": True,
-                            "passage_ids": [passage.id],
-                            "quote": line,
+                            "evidence": [{"passage_id": passage.id, "quote": line}],
                             "reason": f"For this patient the passage forbids {thing}.",
                         }
-    return {"goes_against": False, "passage_ids": [], "quote": "", "reason": "No passage forbids it here."}
+    return {"goes_against": False, "evidence": [], "reason": "No passage forbids it here."}
 
 
 def _stretches(sentence: str) -> list[str]:

@@ -4,8 +4,11 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from medlive.llm.rules.text import Language, language_of, plain, stem
+from medlive.llm.rules import lexicon_zh
+from medlive.llm.rules.text import Language, bigrams, language_of, plain, sentences, stem
 
+_TEXT: Final = 24_000
+"""Characters that are read of a text which is asked about."""
 _NEGATION_EN: Final = re.compile(r"\b(?:no|not|never|without|none|cannot|denies|nor|neither|\w+n't)\b")
 _NEGATION_ZH: Final = re.compile(r"没有?|不|无|未|否|勿|别|禁|非")
 _SURE: Final = re.compile(
@@ -137,7 +140,57 @@ def write(inputs: Mapping[str, Any]) -> dict[str, Any]:
     return {"narrative": _paragraph(narrative, language), "advice": "\n".join(parts)}
 
 
+_ASKED: Final = {"en": "Is it said: {}?", "zh": "是否说到：{}？"}
+_SAID: Final = re.compile(r"(?:Is it said: |是否说到：)(.+)[?？]", re.DOTALL)
+_LIKE: Final = 0.6
+"""Share of a question's words that a sentence must hold to answer it."""
+
+
+def questions(inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """Sentences of the text, evenly spread, each asked about: {questions}."""
+    text = str(inputs.get("text") or "")[:_TEXT]
+    language = language_of(inputs.get("language"), text[:4000])
+    found = list(
+        dict.fromkeys(s.text.strip().rstrip(".。?？!！") for s in sentences(text, language) if _words(s.text))
+    )
+    count = max(1, min(int(inputs.get("count") or 1), 20))
+    step = max(1.0, len(found) / count)
+    picked = [found[int(i * step)] for i in range(min(count, len(found)))] or [text.strip()[:100] or "-"]
+    return {"questions": list(dict.fromkeys(_ASKED[language].format(said[:400]) for said in picked))}
+
+
+def answers(inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """Yes where a sentence shares most words and denies as much, no where it denies otherwise: {answers}."""
+    text = str(inputs.get("text") or "")[:_TEXT]
+    language = language_of(inputs.get("language"), text[:4000])
+    told = [(_words(s.text), _negations(plain(s.text)) % 2) for s in sentences(text, language)]
+    return {
+        "answers": [
+            {"id": str(q.get("id") or ""), "answer": _answer(str(q.get("question") or "")[:1000], told)}
+            for q in list(inputs.get("questions") or ())[:40]
+        ]
+    }
+
+
+def _answer(question: str, told: list[tuple[frozenset[str], int]]) -> str:
+    asked = _SAID.fullmatch(question)
+    said = asked[1] if asked else question
+    words, denied = _words(said), _negations(plain(said)) % 2
+    like = [other for held, other in told if words and len(words & held) >= _LIKE * len(words)]
+    if not like:
+        return "unknown"
+    return "yes" if denied in like else "no"
+
+
+def _words(text: str) -> frozenset[str]:
+    folded = plain(text)
+    latin = {stem(w) for w in re.findall(r"[a-z]{3,}", folded) if w not in _FUNCTION}
+    return frozenset(latin | set(bigrams(folded, lexicon_zh.STOP)))
+
+
 ANSWERS: Final[dict[str, Callable[[dict[str, Any]], dict[str, Any]]]] = {
     "controller.support": support,
     "controller.write": write,
+    "controller.questions": questions,
+    "controller.answers": answers,
 }

@@ -11,6 +11,9 @@ from medlive.llm.rules.checklist import category_of, checklist
 from medlive.llm.rules.question import chinese_asks, english_question
 from medlive.llm.rules.text import language_of
 
+_CLAIM: Final = 1900
+_SUBJECT: Final = 3
+"""Words of the question that are lent to a claim which names nothing."""
 _STATEMENT: Final = 700
 """Characters of a narrative element that are read; the Screener's own are no longer."""
 
@@ -69,9 +72,52 @@ def sufficiency(inputs: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def claims(inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """Each advice as it stands; one that names nothing particular gets what the question names: {claims}."""
+    text = str(inputs.get("query") or "")[:4000]
+    language = language_of(inputs.get("language"), text)
+    stated = []
+    for element in list(inputs.get("advice") or ())[:40]:
+        statement = str(element.get("statement") or "")[:_CLAIM]
+        subject = [word for word in _particulars(text, language) if word not in statement.casefold()][:_SUBJECT]
+        if subject and not _particulars(statement, language):
+            statement = f"{statement} ({', '.join(subject)})"
+        stated.append({"id": str(element.get("id") or ""), "statement": statement})
+    return {"claims": stated}
+
+
+def _particulars(text: str, language: str) -> list[str]:
+    """The words of a text that name something particular, each once."""
+    if language == "zh":
+        words = [*lexicon_zh.DRUG.findall(text), *lexicon_zh.clinical_words(text)]
+        return [word for word in dict.fromkeys(words) if len(word) > 1]
+    return list(dict.fromkeys(lexicon_en.specific_words(text)))
+
+
+def translate(inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """The English words of the glossary's terms in each claim, "" where it knows none: {translations}."""
+    return {
+        "translations": [
+            {
+                "id": str(claim.get("id") or ""),
+                "english": " ".join(
+                    dict.fromkeys(
+                        word
+                        for _, english in lexicon_zh.glosses(str(claim.get("statement") or "")[:_CLAIM])
+                        for word in english
+                    )
+                ),
+            }
+            for claim in list(inputs.get("claims") or ())[:40]
+        ]
+    }
+
+
 ANSWERS: Final[dict[str, Callable[[dict[str, Any]], dict[str, Any]]]] = {
     "validator.query": query,
     "validator.sufficiency": sufficiency,
+    "validator.claims": claims,
+    "validator.translate": translate,
     "validator.alignment": align,
     "validator.veto": goes_against,
 }

@@ -1,20 +1,20 @@
 """The agents' checks in code hold whatever engine answers: an adversarial engine is tried on each of them."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from datetime import date
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.scripted import THREAD, Memory, OnePassage, Script, Scripted, changed, honest, run
 
 from medlive.curation.agent import read_json
 from medlive.curation.chain import ROLES, CurationSettings, curate
 from medlive.curation.model import (
     CallOutcome,
     Check,
-    Curation,
     Outcome,
     Reason,
     Side,
@@ -22,146 +22,8 @@ from medlive.curation.model import (
     Thresholds,
 )
 from medlive.errors import EndpointUnavailable
-from medlive.evidence.passage import Hit, IndexIdentity, Passage
-from medlive.llm.engine import EngineIdentity, Finish, Reply, Request, Usage
+from medlive.llm.engine import EngineIdentity, Finish, Reply, Usage
 from medlive.llm.replay import ReplayEngine
-from medlive.threads.model import Message, Role, Thread
-
-PATIENT = "I am 34 years old. I have had a dry cough for 3 weeks. I take lisinopril 10 mg. What could cause it?"
-PHYSICIAN = "Lisinopril can cause a dry cough. Stop lisinopril and ask for losartan 50 mg instead."
-STRANGER = "Drink bleach, it helped me."
-THREAD = Thread(
-    source="test",
-    thread_id="1",
-    url="",
-    title="Cough on a blood pressure tablet",
-    language="en",
-    tags=(),
-    posted_at=None,
-    messages=(
-        Message("m0", "u_1", Role.PATIENT, False, PATIENT),
-        Message("m1", "u_2", Role.OTHER, False, STRANGER),
-        Message("m2", "u_3", Role.PHYSICIAN, True, PHYSICIAN),
-        Message("m3", "u_4", Role.PHYSICIAN, False, "As a student I would double the dose to 20 mg."),
-    ),
-)
-PASSAGE = Passage(
-    "demo:1:0", "demo", "ACE inhibitor cough", "", "ACE inhibitors such as lisinopril often cause a dry cough. "
-    "Changing to losartan is recommended.", "en", None, "", "",
-)  # fmt: skip
-
-Script = dict[str, Any]
-
-
-def honest() -> Script:
-    """The replies of an engine that does its work."""
-    return {
-        "screener.narrative": {
-            "elements": [
-                {"message_id": "m0", "quote": "I am 34 years old", "statement": "Aged 34 years.",
-                 "kind": "subjective"},
-                {"message_id": "m0", "quote": "dry cough for 3 weeks", "statement": "Dry cough for 3 weeks.",
-                 "kind": "subjective"},
-            ]
-        },
-        "screener.query": {
-            "query": {"message_id": "m0", "quote": "What could cause it?",
-                      "question": "What could cause a dry cough for 3 weeks?"}
-        },
-        "screener.advice": {
-            "elements": [
-                {"message_id": "m2", "quote": "Lisinopril can cause a dry cough",
-                 "statement": "Lisinopril can cause a dry cough.", "kind": "assessment"},
-                {"message_id": "m2", "quote": "ask for losartan 50 mg instead",
-                 "statement": "Ask for losartan 50 mg.", "kind": "plan"},
-            ]
-        },
-        "validator.query": {"category": "diagnosis", "meaningful": True, "reason": ""},
-        "validator.sufficiency": {
-            "items": [
-                {"requirement": "age", "present": True, "element_ids": ["n1"]},
-                {"requirement": "duration", "present": True, "element_ids": ["n2"]},
-                {"requirement": "smoking", "present": False, "element_ids": []},
-            ]
-        },
-        "validator.alignment": {
-            "verdict": "supported", "passage_ids": ["demo:1:0"],
-            "quote": "lisinopril often cause a dry cough", "reason": "stated",
-        },
-        "validator.veto": {"goes_against": False, "passage_ids": [], "quote": "", "reason": "no"},
-        "controller.support": lambda inputs: {
-            "verdicts": [{"id": e["id"], "supported": True, "reason": ""} for e in inputs["elements"]]
-        },
-        "controller.write": {
-            "narrative": "Aged 34 years, with a dry cough for 3 weeks.",
-            "advice": "Lisinopril can cause a dry cough. Ask for losartan 50 mg.",
-        },
-    }  # fmt: skip
-
-
-class Scripted:
-    """An engine that answers from a script: a value, a function of the inputs, raw text, or an exception."""
-
-    def __init__(self, script: Script) -> None:
-        self.script = script
-        self.requests: list[Request] = []
-
-    @property
-    def identity(self) -> EngineIdentity:
-        return EngineIdentity("openai", "scripted")
-
-    async def answer(self, request: Request) -> Reply:
-        self.requests.append(request)
-        said = self.script[request.task]
-        if isinstance(said, list) and said and isinstance(said[0], Reply | Exception | str | dict):
-            said = said.pop(0) if len(said) > 1 else said[0]
-        if callable(said):
-            said = said(request.inputs)
-        if isinstance(said, Exception):
-            raise said
-        if isinstance(said, Reply):
-            return said
-        text = said if isinstance(said, str) else json.dumps(said)
-        return Reply(text, Finish.STOP, Usage(10, 0, 10, 0.0, 1.0), "scripted")
-
-    async def aclose(self) -> None:
-        return None
-
-
-class Memory:
-    def __init__(self) -> None:
-        self.replies: dict[str, Reply] = {}
-
-    async def find(self, request_digest: str) -> Reply | None:
-        return self.replies.get(request_digest)
-
-    async def keep(self, request_digest: str, request: Request, identity: EngineIdentity, reply: Reply) -> None:
-        self.replies[request_digest] = reply
-
-
-class OnePassage:
-    identity = IndexIdentity("test", "sha256:0", {"demo": "sha256:1"}, 1)
-
-    async def search(self, queries: Sequence[str], *, k: int, not_after: date | None = None) -> list[list[Hit]]:
-        return [[Hit(PASSAGE, 1.0, 1)] for _ in queries]
-
-
-async def run(
-    script: Mapping[str, Any],
-    *,
-    settings: CurationSettings | None = None,
-    store: Memory | None = None,
-    engine: Scripted | None = None,
-) -> Curation:
-    answering = ReplayEngine(engine or Scripted(dict(script)), store or Memory())
-    return await curate(
-        THREAD, "en", dict.fromkeys(ROLES, answering), OnePassage(), settings or CurationSettings(),
-        run_date=date(2026, 11, 21),
-    )  # fmt: skip
-
-
-def changed(**tasks: Any) -> Script:
-    return honest() | {name.replace("__", "."): value for name, value in tasks.items()}
 
 
 async def test_honest_engine_gives_a_kept_case_with_every_part_of_its_record() -> None:
@@ -171,7 +33,7 @@ async def test_honest_engine_gives_a_kept_case_with_every_part_of_its_record() -
     assert [e.id for e in curation.elements] == ["n1", "n2", "q", "a1", "a2"]
     assert all(c.passed for c in curation.checks)
     assert {c.check for c in curation.checks} == set(Check)
-    assert all(c.hits and c.passage_ids == ("demo:1:0",) for c in curation.claims)
+    assert all(c.hits and [x.passage_id for x in c.citations] == ["demo:1:0"] for c in curation.claims)
     assert curation.index == OnePassage.identity
     assert curation.publishable
 
@@ -200,6 +62,7 @@ FABRICATED = [
     ({"quote": "I take lisinopril 10 mg", "statement": "Lisinopril 10 µg."}, Check.NUMBERS_IN_THREAD),
     ({"quote": "I take lisinopril 10 mg", "statement": "Lisinopril 100 mg."}, Check.NUMBERS_IN_THREAD),
     ({"quote": "Lisinopril can cause", "statement": "Cough."}, Check.QUOTE_IN_THREAD),
+    ({"quote": "I have had a dry cough for 3 weeks", "statement": "No dry cough."}, Check.NEGATION_KEPT),
 ]
 
 
@@ -217,7 +80,9 @@ async def test_numbers_that_appear_in_the_written_case_discard_it() -> None:
     written = {"narrative": "Aged 34 years.", "advice": "Ask for losartan 100 mg."}
     curation = await run(changed(controller__write=written))
     assert curation.reason is Reason.NUMBERS_CHANGED
-    assert [(c.subject, c.passed) for c in curation.checks[-2:]] == [("narrative", True), ("advice", False)]
+    assert [(c.check, c.subject) for c in curation.checks if not c.passed] == [
+        (Check.NUMBERS_IN_ELEMENTS, "advice")
+    ]
 
 
 async def test_an_element_that_says_more_than_its_quote_discards_the_case() -> None:
@@ -240,14 +105,22 @@ async def test_the_controller_must_judge_each_element_once(drop: int) -> None:
     assert (await run(changed(controller__support=verdicts))).reason is Reason.INVALID_REPLY
 
 
+def cites(*quotes: tuple[str, str], verdict: Any = "supported") -> dict[str, Any]:
+    evidence = [{"passage_id": passage, "quote": quote} for passage, quote in quotes]
+    return {"verdict": verdict, "evidence": evidence, "reason": ""}
+
+
 EVIDENCE_FAULTS = [
-    {"verdict": "supported", "passage_ids": ["demo:2:0"], "quote": "dry cough", "reason": ""},
-    {"verdict": "supported", "passage_ids": [], "quote": "", "reason": ""},
-    {"verdict": "supported", "passage_ids": ["demo:1:0"], "quote": "", "reason": ""},
-    {"verdict": "supported", "passage_ids": ["demo:1:0"], "quote": "studies prove it", "reason": ""},
-    {"verdict": "contradicted", "passage_ids": ["demo:1:0"], "quote": "must not be used", "reason": ""},
-    {"verdict": 1.0, "passage_ids": [], "quote": "", "reason": ""},
-    {"verdict": "neutral", "passage_ids": [], "quote": "", "reason": "", "score": 1.0},
+    cites(("demo:2:0", "lisinopril often cause a dry cough")),
+    cites(),
+    cites(("demo:1:0", "")),
+    cites(("demo:1:0", "dry cough")),
+    cites(("demo:1:0", "studies prove that it works")),
+    cites(("demo:1:0", "must not be used in anybody"), verdict="contradicted"),
+    cites(("demo:1:0", "lisinopril often cause a dry cough"), ("demo:1:0", "Changing to losartan is recommended")),
+    cites(("demo:1:0", "lisinopril often cause a dry cough"), ("demo:9:9", "PMID 99999999 proves all of it")),
+    cites(verdict=1.0),
+    cites(verdict="neutral") | {"score": 1.0},
 ]
 
 
@@ -258,17 +131,12 @@ async def test_a_verdict_needs_a_quote_of_a_passage_it_was_given(reply: dict[str
 
 
 def contradiction(*, confirmed: bool) -> Script:
-    quote = "Changing to losartan is recommended" if confirmed else ""
+    quote = ("demo:1:0", "Changing to losartan is recommended")
+    veto = cites(*([quote] if confirmed else []))
     return changed(
-        validator__alignment={
-            "verdict": "contradicted", "passage_ids": ["demo:1:0"],
-            "quote": "Changing to losartan is recommended", "reason": "against",
-        },
-        validator__veto={
-            "goes_against": confirmed, "quote": quote, "reason": "v",
-            "passage_ids": ["demo:1:0"] if confirmed else [],
-        },
-    )  # fmt: skip
+        validator__alignment=cites(quote, verdict="contradicted"),
+        validator__veto={"goes_against": confirmed, "evidence": veto["evidence"], "reason": "v"},
+    )
 
 
 async def test_a_confirmed_contradiction_vetoes_the_case() -> None:
@@ -279,7 +147,8 @@ async def test_a_confirmed_contradiction_vetoes_the_case() -> None:
 async def test_an_unconfirmed_contradiction_is_neutral_and_stays_on_record() -> None:
     curation = await run(contradiction(confirmed=False))
     assert (curation.reason, curation.s_align) == (Reason.NOT_ALIGNED, 0.5)
-    assert all(c.overturned for c in curation.claims)
+    assert all(c.overturned and c.citations and c.second.reason == "v" for c in curation.claims if c.second)
+    assert all(c.second for c in curation.claims)
 
 
 async def test_one_veto_outweighs_any_support() -> None:
@@ -310,7 +179,7 @@ async def test_alignment_is_computed_in_code_and_all_neutral_is_discarded(suppor
     script["screener.advice"] = {"elements": [item] * total}
     yes, neutral = (
         honest()["validator.alignment"],
-        {"verdict": "neutral", "passage_ids": [], "quote": "", "reason": ""},
+        cites(verdict="neutral"),
     )
     script["validator.alignment"] = lambda i: yes if int(i["claim"]["id"][1:]) <= supported else neutral
     script["controller.write"] = {"narrative": "Aged 34 years.", "advice": "Lisinopril can cause a dry cough."}
@@ -383,6 +252,26 @@ async def test_a_code_fence_around_the_json_is_read() -> None:
     assert (await run(changed(screener__narrative=fenced))).outcome is Outcome.KEPT
 
 
+MEASURES = ("controller.questions", "controller.answers")
+"""They measure a case that is decided: an unusable reply leaves the measure unknown."""
+
+
+@pytest.mark.parametrize("task", MEASURES)
+@pytest.mark.parametrize(
+    "said", ["rubbish", Reply("", Finish.REFUSAL, Usage(), "m"), {"questions": [], "answers": []}]
+)
+async def test_a_cross_examination_that_fails_is_unknown_and_decides_nothing(task: str, said: Any) -> None:
+    curation = await run(honest() | {task: said})
+    assert (curation.outcome, curation.cross_examination) == (Outcome.KEPT, None)
+    assert any(c.outcome is not CallOutcome.OK for c in curation.calls if c.task == task)
+
+
+@pytest.mark.parametrize("task", MEASURES)
+async def test_an_endpoint_that_is_away_for_the_cross_examination_is_tried_again(task: str) -> None:
+    curation = await run(honest() | {task: EndpointUnavailable("down")})
+    assert (curation.outcome, curation.reason) == (Outcome.FAILED, Reason.ENDPOINT_UNAVAILABLE)
+
+
 FAILURES = [
     (EndpointUnavailable("down"), Reason.ENDPOINT_UNAVAILABLE, CallOutcome.UNAVAILABLE),
     (Reply("", Finish.REFUSAL, Usage(), "m"), Reason.REFUSED, CallOutcome.REFUSED),
@@ -391,7 +280,7 @@ FAILURES = [
 
 
 @pytest.mark.parametrize(("said", "reason", "outcome"), FAILURES)
-@pytest.mark.parametrize("task", list(honest()))
+@pytest.mark.parametrize("task", [task for task in honest() if task not in MEASURES])
 async def test_a_failure_of_ours_is_never_a_rejection(
     task: str, said: Any, reason: Reason, outcome: CallOutcome
 ) -> None:
@@ -408,7 +297,9 @@ async def test_a_resumed_run_pays_only_for_what_was_unusable() -> None:
     second = Scripted(honest())
     curation = await run({}, engine=second, store=store)
     assert curation.outcome is Outcome.KEPT
-    assert [r.task for r in second.requests] == ["controller.write"]
+    paid = [r.task for r in second.requests]
+    assert sorted(set(paid)) == ["controller.answers", "controller.questions", "controller.write"]
+    assert paid.count("controller.write") == 1
     third = Scripted({})
     again = await run({}, engine=third, store=store)
     assert third.requests == []
@@ -443,7 +334,7 @@ json_values = st.recursive(
 async def test_no_reply_makes_the_chain_raise_or_keep_what_it_should_not(task: str, said: Any) -> None:
     script: dict[str, Callable[[Any], Any]] = honest() | {task: lambda _: said}
     curation = await run(script)
-    if task not in ("validator.veto",):
+    if task != "validator.veto" and task not in MEASURES:
         assert curation.outcome is not Outcome.KEPT or task == "controller.write"
     assert all(e.side in Side for e in curation.elements)
 

@@ -108,10 +108,10 @@ class TestEvidence:
         passage = "Weather is fine. Taking metformin with meals reduces nausea and diarrhea. Sleep well."
         given = inputs(claim, passage, STABLE, "How should I take metformin?")
         found = ANSWERS["validator.alignment"](given)
-        assert (found["verdict"], found["quote"]) == (
-            "supported",
-            "Taking metformin with meals reduces nausea and diarrhea.",
-        )
+        assert found["verdict"] == "supported"
+        assert [cited["quote"] for cited in found["evidence"]] == [
+            "Taking metformin with meals reduces nausea and diarrhea."
+        ]
 
     @pytest.mark.parametrize(
         "passage",

@@ -99,8 +99,8 @@ def test_verdicts_cite_what_they_were_given(
     passages = {p["id"]: p["text"] for p in inputs["passages"]}
     first, second = ask("validator.alignment", inputs), ask("validator.veto", inputs)
     for reply, decided in ((first, first.verdict != "neutral"), (second, second.goes_against)):
-        assert bool(reply.passage_ids) == bool(reply.quote) == decided
-        assert all(reply.quote in passages[pid] for pid in reply.passage_ids)
+        assert bool(reply.evidence) == decided
+        assert all(cited.quote and cited.quote in passages[cited.passage_id] for cited in reply.evidence)
 
 
 @settings(max_examples=50, deadline=None)

@@ -1,0 +1,163 @@
+"""An engine that answers from a script, one thread and one passage: the Controller's checks tried on purpose."""
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from datetime import date
+from typing import Any
+
+from medlive.curation.chain import ROLES, CurationSettings, curate
+from medlive.curation.model import Curation
+from medlive.evidence.passage import Hit, IndexIdentity, Passage, Query
+from medlive.llm.engine import EngineIdentity, Finish, Reply, Request, Usage
+from medlive.llm.replay import ReplayEngine
+from medlive.threads.model import Message, Role, Thread
+
+PATIENT = "I am 34 years old. I have had a dry cough for 3 weeks. I take lisinopril 10 mg. What could cause it?"
+PHYSICIAN = "Lisinopril can cause a dry cough. Stop lisinopril and ask for losartan 50 mg instead."
+STRANGER = "Drink bleach, it helped me."
+THREAD = Thread(
+    source="test",
+    thread_id="1",
+    url="",
+    title="Cough on a blood pressure tablet",
+    language="en",
+    tags=(),
+    posted_at=None,
+    messages=(
+        Message("m0", "u_1", Role.PATIENT, False, PATIENT),
+        Message("m1", "u_2", Role.OTHER, False, STRANGER),
+        Message("m2", "u_3", Role.PHYSICIAN, True, PHYSICIAN),
+        Message("m3", "u_4", Role.PHYSICIAN, False, "As a student I would double the dose to 20 mg."),
+    ),
+)
+PASSAGE = Passage(
+    "demo:1:0", "demo", "ACE inhibitor cough", "", "ACE inhibitors such as lisinopril often cause a dry cough. "
+    "Changing to losartan is recommended.", "en", None, "", "",
+)  # fmt: skip
+
+Script = dict[str, Any]
+
+
+def honest() -> Script:
+    """The replies of an engine that does its work."""
+    return {
+        "screener.narrative": {
+            "elements": [
+                {"message_id": "m0", "quote": "I am 34 years old", "statement": "Aged 34 years.",
+                 "kind": "subjective"},
+                {"message_id": "m0", "quote": "dry cough for 3 weeks", "statement": "Dry cough for 3 weeks.",
+                 "kind": "subjective"},
+            ]
+        },
+        "screener.query": {
+            "query": {"message_id": "m0", "quote": "What could cause it?",
+                      "question": "What could cause a dry cough for 3 weeks?"}
+        },
+        "screener.advice": {
+            "elements": [
+                {"message_id": "m2", "quote": "Lisinopril can cause a dry cough",
+                 "statement": "Lisinopril can cause a dry cough.", "kind": "assessment"},
+                {"message_id": "m2", "quote": "ask for losartan 50 mg instead",
+                 "statement": "Ask for losartan 50 mg.", "kind": "plan"},
+            ]
+        },
+        "validator.query": {"category": "diagnosis", "meaningful": True, "reason": ""},
+        "validator.sufficiency": {
+            "items": [
+                {"requirement": "age", "present": True, "element_ids": ["n1"]},
+                {"requirement": "duration", "present": True, "element_ids": ["n2"]},
+                {"requirement": "smoking", "present": False, "element_ids": []},
+            ]
+        },
+        "validator.claims": lambda inputs: {
+            "claims": [{"id": e["id"], "statement": e["statement"]} for e in inputs["advice"]]
+        },
+        "validator.alignment": {
+            "verdict": "supported", "reason": "stated",
+            "evidence": [{"passage_id": "demo:1:0", "quote": "lisinopril often cause a dry cough"}],
+        },
+        "validator.veto": {"goes_against": False, "evidence": [], "reason": "no"},
+        "controller.support": lambda inputs: {
+            "verdicts": [{"id": e["id"], "supported": True, "reason": ""} for e in inputs["elements"]]
+        },
+        "controller.write": {
+            "narrative": "Aged 34 years, with a dry cough for 3 weeks.",
+            "advice": "Lisinopril can cause a dry cough. Ask for losartan 50 mg.",
+        },
+        "controller.questions": {"questions": ["Has the patient had a dry cough for 3 weeks?"]},
+        "controller.answers": lambda inputs: {
+            "answers": [{"id": q["id"], "answer": "yes"} for q in inputs["questions"]]
+        },
+    }  # fmt: skip
+
+
+class Scripted:
+    """An engine that answers from a script: a value, a function of the inputs, raw text, or an exception."""
+
+    def __init__(self, script: Script) -> None:
+        self.script = script
+        self.requests: list[Request] = []
+
+    @property
+    def identity(self) -> EngineIdentity:
+        return EngineIdentity("openai", "scripted")
+
+    async def answer(self, request: Request) -> Reply:
+        self.requests.append(request)
+        said = self.script[request.task]
+        if isinstance(said, list) and said and isinstance(said[0], Reply | Exception | str | dict):
+            said = said.pop(0) if len(said) > 1 else said[0]
+        if callable(said):
+            said = said(request.inputs)
+        if isinstance(said, Exception):
+            raise said
+        if isinstance(said, Reply):
+            return said
+        text = said if isinstance(said, str) else json.dumps(said)
+        return Reply(text, Finish.STOP, Usage(10, 0, 10, 0.0, 1.0), "scripted")
+
+    async def aclose(self) -> None:
+        return None
+
+
+class Memory:
+    def __init__(self) -> None:
+        self.replies: dict[str, Reply] = {}
+
+    async def find(self, request_digest: str) -> Reply | None:
+        return self.replies.get(request_digest)
+
+    async def keep(self, request_digest: str, request: Request, identity: EngineIdentity, reply: Reply) -> None:
+        self.replies[request_digest] = reply
+
+
+class OnePassage:
+    identity = IndexIdentity("test", "sha256:0", {"demo": "sha256:1"}, 1)
+
+    async def search(
+        self,
+        queries: Sequence[Query],
+        *,
+        k: int,
+        not_after: date | None = None,
+        corpora: Collection[str] | None = None,
+    ) -> list[list[Hit]]:
+        return [[Hit(PASSAGE, 1.0, 1)] for _ in queries]
+
+
+async def run(
+    script: Mapping[str, Any],
+    *,
+    settings: CurationSettings | None = None,
+    store: Memory | None = None,
+    engine: Scripted | None = None,
+) -> Curation:
+    answering = ReplayEngine(engine or Scripted(dict(script)), store or Memory())
+    return await curate(
+        THREAD, "en", dict.fromkeys(ROLES, answering), OnePassage(), settings or CurationSettings(),
+        run_date=date(2026, 11, 21),
+    )  # fmt: skip
+
+
+def changed(**tasks: Any) -> Script:
+    return honest() | {name.replace("__", "."): value for name, value in tasks.items()}
