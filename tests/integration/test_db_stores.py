@@ -262,7 +262,8 @@ KEPT = Curation(
         ),
         ClaimVerdict(
             "a2", "Drink.", None, Alignment.NEUTRAL, (Hit(PASSAGES[0], 1.0, 1),),
-            (Citation("c:0:s", "Never drink."),), "against", SecondCheck(False, (Citation("c:0:s", "At night."),), "not for this patient"),
+            (Citation("c:0:s", "Never drink."),), "against",
+            SecondCheck(False, (Citation("c:0:s", "At night."),), "not for this patient"),
         ),
     ),
     cross_examination=CrossExamination(
