@@ -1,0 +1,169 @@
+"""What an encoder promises, which one is meant by a name, and the identity that an index keeps of it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from medlive.errors import EvidenceUnavailable, UsageError
+from medlive.evidence.encoders.folders import (
+    EncoderSettings,
+    FoundModel,
+    ModelFolder,
+    Place,
+    Role,
+    find_models,
+    open_folder,
+    places_for,
+)
+
+__all__ = [
+    "Encoder",
+    "EncoderIdentity",
+    "EncoderSettings",
+    "FoundModel",
+    "Place",
+    "Reranker",
+    "RerankerIdentity",
+    "Role",
+    "find_models",
+    "open_encoder",
+    "open_reranker",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class EncoderIdentity:
+    """Which encoder made a vector: vectors of equal digests may be compared, others never."""
+
+    name: str
+    """"medcpt" or "lsa"."""
+    digest: str
+    """Over the files of both encoders, the pooling, the lengths, and the precision where it is not full; not over
+    the backend, which changes no vector beyond rounding."""
+    dimension: int
+    backend: Literal["torch", "onnx", "lsa"]
+    metric: Literal["inner_product"] = "inner_product"
+    """A larger product of query and passage is nearer."""
+
+
+@dataclass(frozen=True, slots=True)
+class RerankerIdentity:
+    """Which cross-encoder gave a score."""
+
+    name: str
+    digest: str
+
+
+class Encoder(Protocol):
+    """Turns queries and passages into vectors whose inner product says how near they are.
+
+    Synchronous and CPU-bound: an event loop calls it in a thread. What a text gives depends on no other text of
+    its batch, beyond rounding. No method touches the network. Any text is taken: empty, with lone surrogates, or
+    megabytes long (of which the beginning counts).
+    """
+
+    @property
+    def identity(self) -> EncoderIdentity:
+        """Which encoder this is."""
+        ...
+
+    def encode_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """(n, dimension), in the order of the texts."""
+        ...
+
+    def encode_passages(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
+        """(n, dimension) of (title, text), in the order of the pairs."""
+        ...
+
+    def close(self) -> None:
+        """Give the memory back; the encoder cannot be used afterwards."""
+        ...
+
+
+class Reranker(Protocol):
+    """Reads a query and a passage together and says how well the passage answers."""
+
+    @property
+    def identity(self) -> RerankerIdentity:
+        """Which cross-encoder this is."""
+        ...
+
+    def score(self, query: str, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
+        """(n,) of (title, text): the model's logit, higher is nearer; comparable within one query only."""
+        ...
+
+    def close(self) -> None:
+        """Give the memory back."""
+        ...
+
+
+def open_encoder(name: str | Path, *, settings: EncoderSettings) -> Encoder:
+    """The encoder meant by a name: "medcpt", "lsa:<folder>", or a folder that holds either.
+
+    A MedCPT folder holds `MedCPT-Query-Encoder` and `MedCPT-Article-Encoder`. Raises MissingExtra without
+    `medlive[medcpt]`, EvidenceUnavailable for a model that is missing, damaged or another's, UsageError for a name
+    that means nothing.
+    """
+    text = str(name)
+    if text == "medcpt":
+        return _open_medcpt(find_folder(Role.QUERY, settings), find_folder(Role.ARTICLE, settings), settings)
+    if text.startswith("lsa:"):
+        return _open_lsa(Path(text[4:]).expanduser())
+    folder = Path(name).expanduser()
+    if (folder / "lsa.json").is_file():
+        return _open_lsa(folder)
+    if not folder.is_dir():
+        raise UsageError(
+            f"{text!r} is no encoder and no folder", hint='"medcpt", "lsa:<folder>", or a folder with models in it'
+        )
+    query, article = (open_folder(folder / role.value, role) for role in (Role.QUERY, Role.ARTICLE))
+    return _open_medcpt(query, article, settings)
+
+
+def open_reranker(name: str | Path, *, settings: EncoderSettings) -> Reranker:
+    """The cross-encoder meant by a name: "medcpt", or a folder that holds `MedCPT-Cross-Encoder` or is it.
+
+    Raises as `open_encoder` does.
+    """
+    if str(name) == "medcpt":
+        model = find_folder(Role.CROSS, settings)
+    else:
+        folder = Path(name).expanduser()
+        inner = folder / Role.CROSS.value
+        model = open_folder(inner if inner.is_dir() else folder, Role.CROSS)
+    from medlive.evidence.encoders.medcpt import MedCPTReranker
+
+    return MedCPTReranker(model, settings)
+
+
+def find_folder(role: Role, settings: EncoderSettings) -> ModelFolder:
+    """The first place that holds the model.
+
+    Raises EvidenceUnavailable: a place that holds a part of it, or something that is not it, is an error and not
+    passed over, since another place's model would be another than the one that was put there.
+    """
+    places = list(places_for(role, settings))
+    for _, folder in places:
+        if folder.is_dir():
+            return open_folder(folder, role)
+    looked = ", ".join(str(folder) for _, folder in places)
+    raise EvidenceUnavailable(
+        f"{role.repository} is nowhere: looked at {looked}",
+        hint=f"put its files (config, tokenizer and weights) into {places[0][1]}, or search without it",
+    )
+
+
+def _open_medcpt(query: ModelFolder, article: ModelFolder, settings: EncoderSettings) -> Encoder:
+    from medlive.evidence.encoders.medcpt import MedCPTEncoder
+
+    return MedCPTEncoder(query, article, settings)
+
+
+def _open_lsa(folder: Path) -> Encoder:
+    from medlive.evidence.encoders.lsa import LsaEncoder
+
+    return LsaEncoder.open(folder)
