@@ -1,11 +1,14 @@
 """The rubric linter: what a criterion must be, checked in code (docs/method.md §1, Rubric)."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 from medlive.rubric.model import Axis, Criterion
+from medlive.threads.grounding import is_grounded, shares_content
+from medlive.threads.normalise import fold
+from medlive.threads.quantities import numbers_missing
 
 MIN_CRITERIA = 2
 MAX_CRITERIA = 19
@@ -27,6 +30,19 @@ class Fault(StrEnum):
     TWO_FACTS = "two_facts"
     LANGUAGE = "language"
     UNKNOWN_ADVICE = "unknown_advice"
+    UNGROUNDED = "ungrounded"
+    NUMBERS = "numbers"
+
+
+@dataclass(frozen=True, slots=True)
+class Grounds:
+    """What criteria may be made of: each asks for something of the case, never for praise of the answer."""
+
+    advice: Mapping[str, str]
+    """Advice element → its words. A criterion has some content in common with its own element, or, where it costs
+    points, with the case."""
+    case: str
+    """The case's texts: most of a criterion's content stands in them, and all numbers of one that earns points."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +98,13 @@ _CRITICAL = re.compile(
 )
 
 
-def lint(language: str, criteria: Sequence[Criterion], advice_ids: frozenset[str]) -> tuple[Finding, ...]:
-    """Every fault of a rubric in `language` ("en" or "zh"); an empty tuple when there is none."""
+def lint(
+    language: str, criteria: Sequence[Criterion], advice_ids: frozenset[str], grounds: Grounds | None = None
+) -> tuple[Finding, ...]:
+    """Every fault of a rubric in `language` ("en" or "zh"); an empty tuple when there is none.
+
+    Without `grounds` it is not asked what the criteria are made of.
+    """
     findings: list[Finding] = []
     if len(criteria) < MIN_CRITERIA:
         findings.append(Finding(Fault.TOO_FEW, None, f"{len(criteria)} criteria, at least {MIN_CRITERIA}"))
@@ -93,6 +114,8 @@ def lint(language: str, criteria: Sequence[Criterion], advice_ids: frozenset[str
         findings.append(Finding(Fault.NO_POSITIVE, None, "no criterion earns points"))
     for criterion in criteria:
         findings += _lint_one(language, criterion, advice_ids)
+        if grounds is not None:
+            findings += _lint_grounds(criterion, grounds)
     seen: list[tuple[Criterion, frozenset[str]]] = []
     for criterion in criteria:
         words = _shingles(criterion.criterion)
@@ -105,10 +128,10 @@ def lint(language: str, criteria: Sequence[Criterion], advice_ids: frozenset[str
 
 
 def repair(
-    language: str, criteria: Sequence[Criterion], advice_ids: frozenset[str]
+    language: str, criteria: Sequence[Criterion], advice_ids: frozenset[str], grounds: Grounds | None = None
 ) -> tuple[tuple[Criterion, ...], tuple[Finding, ...]]:
     """The criteria without the faulty ones, cut to the most weighty 19, and the faults that still remain."""
-    faulty = {f.criterion for f in lint(language, criteria, advice_ids)}
+    faulty = {f.criterion for f in lint(language, criteria, advice_ids, grounds)}
     kept = [c for c in criteria if c.id not in faulty]
     if len(kept) > MAX_CRITERIA:
         heaviest = sorted(kept, key=lambda c: (-abs(c.points), c.position))[:MAX_CRITERIA]
@@ -116,7 +139,7 @@ def repair(
     renumbered = tuple(
         Criterion(f"c{i}", i, c.criterion, c.axis, c.points, c.advice_id) for i, c in enumerate(kept, 1)
     )
-    return renumbered, lint(language, renumbered, advice_ids)
+    return renumbered, lint(language, renumbered, advice_ids, grounds)
 
 
 def _lint_one(language: str, c: Criterion, advice_ids: frozenset[str]) -> list[Finding]:
@@ -146,13 +169,26 @@ def _lint_one(language: str, c: Criterion, advice_ids: frozenset[str]) -> list[F
     return found
 
 
+def _lint_grounds(c: Criterion, grounds: Grounds) -> list[Finding]:
+    own = grounds.advice.get(c.advice_id, "")
+    found = []
+    if not (shares_content(c.criterion, own) or (c.points < 0 and shares_content(c.criterion, grounds.case))):
+        found.append(Finding(Fault.UNGROUNDED, c.id, "has nothing in common with its advice element"))
+    elif not is_grounded(c.criterion, f"{own}\n{grounds.case}"):
+        found.append(Finding(Fault.UNGROUNDED, c.id, "is made of words that the case does not hold"))
+    # An error may well be a number that nobody stated.
+    if c.points > 0 and (missing := numbers_missing(c.criterion, f"{own}\n{grounds.case}")):
+        found.append(Finding(Fault.NUMBERS, c.id, f"asks for {', '.join(missing)[:80]}, which the case does not"))
+    return found
+
+
 def _in_language(text: str, language: str) -> bool:
     han, latin = len(_CJK.findall(text)), len(_LATIN.findall(text))
     return han >= 2 if language == "zh" else latin > 0 and han * 4 <= latin
 
 
 def _shingles(text: str) -> frozenset[str]:
-    folded = text.casefold()
+    folded = fold(text)
     if len(_CJK.findall(folded)) * 2 > len(folded):
         chars = re.sub(r"\W", "", folded)
         return frozenset(chars[i : i + 2] for i in range(max(1, len(chars) - 1)))

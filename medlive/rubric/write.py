@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from medlive.curation.agent import Agent, AgentFailure
 from medlive.curation.model import CaseText, Element
-from medlive.rubric.lint import Finding, lint, repair
+from medlive.rubric.lint import Finding, Grounds, lint, repair
 from medlive.rubric.model import SPECIALTIES, UNKNOWN_SPECIALTY, Criterion, Rubric, RubricReply
 
 PACKAGE = "medlive.rubric"
@@ -32,6 +32,9 @@ async def write_rubric(language: str, text: CaseText, advice: Sequence[Element],
     remains, and the rest of the findings are returned.
     """
     ids = frozenset(e.id for e in advice)
+    grounds = Grounds(
+        {e.id: f"{e.statement}\n{e.quote}" for e in advice}, f"{text.narrative}\n{text.query}\n{text.advice}"
+    )
     inputs: dict[str, object] = {
         "language": language,
         "query": text.query,
@@ -46,7 +49,7 @@ async def write_rubric(language: str, text: CaseText, advice: Sequence[Element],
 
     draft = await agent.ask(PACKAGE, "rubric.write", inputs, RubricReply, check)
     criteria = _criteria(draft)
-    first = lint(language, criteria, ids)
+    first = lint(language, criteria, ids, grounds)
     if first:
         findings = [
             {
@@ -62,7 +65,7 @@ async def write_rubric(language: str, text: CaseText, advice: Sequence[Element],
         except AgentFailure as failure:
             raise AgentFailure(failure.reason, f"revision round: {failure.detail}") from failure
         draft, criteria = revised, _criteria(revised)
-    criteria, remaining = repair(language, criteria, ids)
+    criteria, remaining = repair(language, criteria, ids, grounds)
     return WrittenRubric(Rubric(draft.theme, draft.specialty, criteria), first, remaining)
 
 

@@ -23,7 +23,7 @@ from medlive.db.snapshots import (
 from medlive.db.tables.release import SnapshotState
 from medlive.digest import digest_text
 from medlive.errors import CheckFailed, UsageError
-from medlive.rubric.lint import lint
+from medlive.rubric.lint import Grounds, lint
 from medlive.rubric.model import Axis, Criterion
 from medlive.service.paths import snapshots_path
 from medlive.snapshot.diff import diff_rows
@@ -108,7 +108,9 @@ def lint_case(case: SnapshotCase) -> Iterable[str]:
     criteria = [
         Criterion(c.criterion_id, c.position, c.criterion, Axis(c.axis), c.points, "") for c in case.criteria
     ]
-    return [f"{f.fault.value}: {f.detail}" for f in lint(case.language, criteria, frozenset({""}))]
+    grounds = Grounds({"": case.advice}, f"{case.narrative}\n{case.query}\n{case.advice}")
+    findings = lint(case.language, criteria, frozenset({""}), grounds)
+    return [f"{f.fault.value}: {f.detail}" for f in findings]
 
 
 def _as_frozen(info: SnapshotInfo, manifest: Manifest, kept_out: tuple[GateHit, ...], *, already: bool) -> Frozen:
