@@ -18,7 +18,7 @@ PART = ".part"
 def whole_file(place: Path) -> Iterator[BinaryIO]:
     """A handle whose bytes stand at `place`, on the disk and all of them, once the block has ended well.
 
-    Until then, and after a failure, nothing stands there. Raises DiskFull, with what to free, when the bytes do not fit.
+    Until then, and after a failure, nothing stands there. Raises DiskFull, with what to free, if they do not fit.
     """
     part = place.with_name(place.name + PART)
     try:

@@ -1,0 +1,314 @@
+"""Nearest passages by inner product of vectors, with FAISS: what a dense index is, and how it is searched.
+
+Kinds, for vectors of dimension d (`DenseKind`):
+
+- `flat`: every vector in single precision; exact; 4d bytes a passage.
+- `hnsw`: a graph over half-precision vectors; 2d + 256 bytes; the fastest for one query, the slowest to build.
+- `ivf_flat`: half-precision vectors in lists by cell; 2d bytes.
+- `ivf_sq8`: 8 bits a dimension in lists, candidates scored again with half-precision vectors; 3d bytes, of which
+  2d are read only for candidates.
+- `ivf_pq`: 4 bits for every two dimensions, candidates scored again; d/4 + 2d bytes, of which d/4 are in memory.
+
+All else is memory-mapped. A kind is chosen by `choose_kind` in `dense_build`.
+"""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Literal
+
+import faiss
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict
+
+from medlive.errors import EvidenceUnavailable, IndexCorrupt, IndexOutdated
+
+INDEX = "index.faiss"
+LISTS = "lists.ivfdata"
+"""The inverted lists of `ivf_flat` and `ivf_sq8`: little-endian unsigned 64-bit lengths of all lists, then list by
+list its codes and its ordinals (64 bits each). `INDEX` then holds the cells only."""
+VECTORS = "vectors.faiss"
+"""Half-precision vectors by ordinal, for scoring candidates again."""
+HINT = "build it again: medlive evidence build CORPUS... (see medlive evidence build --help)"
+
+FEW = 10_000
+"""Of so few allowed passages every one is scored: it costs less than looking for them in an index."""
+
+Matrix = NDArray[np.float32]
+Ordinals = NDArray[np.int64]
+
+
+class DenseKind(StrEnum):
+    """How vectors are arranged."""
+
+    FLAT = "flat"
+    HNSW = "hnsw"
+    IVF_FLAT = "ivf_flat"
+    IVF_SQ8 = "ivf_sq8"
+    IVF_PQ = "ivf_pq"
+
+    @property
+    def inverted(self) -> bool:
+        """Whether it keeps vectors in lists by cell."""
+        return self in {DenseKind.IVF_FLAT, DenseKind.IVF_SQ8, DenseKind.IVF_PQ}
+
+    @property
+    def refined(self) -> bool:
+        """Whether candidates are scored again with the vectors themselves."""
+        return self in {DenseKind.IVF_SQ8, DenseKind.IVF_PQ}
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class DenseParameters(_Frozen):
+    """What decides an index's results beside its vectors; None where the kind has no such parameter."""
+
+    storage: Literal["float32", "float16", "sq8", "pq4"]
+    """How the searched copy of the vectors is coded."""
+    nlist: int | None = None
+    """Cells."""
+    trained_on: int | None = None
+    """Vectors that the cells were made from."""
+    sub_quantisers: int | None = None
+    """4-bit codes a vector."""
+    links: int | None = None
+    """HNSW's M."""
+    ef_construction: int | None = None
+    nprobe: int | None = None
+    """Tuned: cells looked into."""
+    ef_search: int | None = None
+    """Tuned: HNSW's list of candidates."""
+    refine: int | None = None
+    """Tuned: so many times k candidates are scored again; 1 leaves the codes' scores as they are."""
+
+
+class DenseRecall(_Frozen):
+    """How many of the exact k nearest an index finds, on queries that were not tuned on."""
+
+    k: int
+    value: float
+    """Mean share, 0 to 1."""
+    queries: int
+    sampled: Literal["passages", "given", "exact"]
+    """`passages`: passages of the index as queries, each left out of its own answer; `given`: queries handed to
+    the build; `exact`: the kind is exact and nothing was measured."""
+    target: float
+    tuned_on: int
+    """Queries that the parameters were tuned on."""
+
+
+class DenseFile(_Frozen):
+    """A file of the index, by its name within the index's folder."""
+
+    name: str
+    size: int
+
+
+class DensePart(_Frozen):
+    """The account of a dense index in the manifest."""
+
+    kind: DenseKind
+    parameters: DenseParameters
+    metric: Literal["inner_product"]
+    dimension: int
+    encoder: str
+    encoder_digest: str
+    count: int
+    keys_digest: str
+    """Of the passages' keys in the order of their ordinals: see `vectors.keys_digest`."""
+    recall: DenseRecall
+    build_seconds: float
+    faiss: str
+    """FAISS's version."""
+    files: tuple[DenseFile, ...]
+
+
+class Searcher:
+    """An index in memory or mapped, of any kind."""
+
+    def __init__(self, kind: DenseKind, index: Any, vectors: Any | None) -> None:
+        """`vectors` are those of `VECTORS`, for the kinds that score candidates again."""
+        self.kind = kind
+        self.count: int = index.ntotal
+        self.dimension: int = index.d
+        self._index = index
+        self._vectors = vectors
+        self._refined = None if vectors is None else faiss.IndexRefine(index, vectors)
+
+    @classmethod
+    def read(cls, folder: Path, kind: DenseKind) -> "Searcher":
+        """The index of that folder. Raises RuntimeError, as FAISS does, when a file is no index."""
+        index = faiss.read_index(str(folder / INDEX), faiss.IO_FLAG_MMAP_IFC)
+        if kind in {DenseKind.IVF_FLAT, DenseKind.IVF_SQ8}:
+            _map_lists(index, folder / LISTS)
+        if not kind.refined:
+            return cls(kind, index, None)
+        return cls(kind, index, faiss.read_index(str(folder / VECTORS), faiss.IO_FLAG_MMAP_IFC))
+
+    def rows(self, ordinals: Ordinals) -> Matrix:
+        """The stored vectors of these ordinals; only for kinds other than `ivf_flat`."""
+        source = self._index if self._vectors is None else self._vectors
+        return np.asarray(source.reconstruct_batch(np.ascontiguousarray(ordinals)), dtype=np.float32)
+
+    def search(
+        self, queries: Matrix, k: int, effort: int, refine: int, allowed: NDArray[np.bool_] | None = None
+    ) -> tuple[Matrix, Ordinals]:
+        """The k best ordinals a query, -1 where there are none left, and their scores.
+
+        `effort` is nprobe or efSearch; `refine` as in `DenseParameters`. `allowed`: one truth value an ordinal.
+        """
+        selector, share = None, 1.0
+        if allowed is not None:
+            count = int(np.count_nonzero(allowed))
+            if not count:
+                return _nothing(len(queries), k)
+            share = count / self.count
+            if share < 1:
+                if count <= FEW and self.kind not in {DenseKind.FLAT, DenseKind.IVF_FLAT}:
+                    return self._among(queries, k, np.flatnonzero(allowed))
+                # An exact answer over few comes from looking into every list.
+                effort = self._index.nlist if count <= FEW and self.kind is DenseKind.IVF_FLAT else effort
+                selector = faiss.IDSelectorBitmap(np.packbits(allowed, bitorder="little"))
+        parameters = self._parameters(effort, share, selector)
+        if self._refined is None or refine <= 1:
+            found = self._index.search(queries, k, params=parameters)
+        else:
+            wide = faiss.IndexRefineSearchParameters(k_factor=refine, base_index_params=parameters)
+            found = self._refined.search(queries, k, params=wide)
+        return found[0], found[1]
+
+    def _parameters(self, effort: int, share: float, selector: Any | None) -> Any:
+        # What is allowed lies `share` times as thick, so that its nearest lie in so many more cells.
+        wider = int(np.ceil(effort / share))
+        if self.kind.inverted:
+            return faiss.SearchParametersIVF(nprobe=min(wider, self._index.nlist), sel=selector)
+        if self.kind is DenseKind.HNSW:
+            return faiss.SearchParametersHNSW(efSearch=min(wider, self.count), sel=selector)
+        return faiss.SearchParameters(sel=selector)
+
+    def _among(self, queries: Matrix, k: int, ordinals: Ordinals) -> tuple[Matrix, Ordinals]:
+        scores, places = _nothing(len(queries), k)
+        held = min(k, len(ordinals))
+        best, at = faiss.knn(queries, self.rows(ordinals), held, metric=faiss.METRIC_INNER_PRODUCT)
+        scores[:, :held], places[:, :held] = best, ordinals[at]
+        return scores, places
+
+
+class DenseIndex:
+    """A dense index on disk, opened for searching; safe to share between threads."""
+
+    def __init__(self, searcher: Searcher, part: DensePart) -> None:
+        self.part = part
+        self._searcher = searcher
+
+    @classmethod
+    def open(
+        cls, folder: Path, part: DensePart, *, keys_digest: str | None = None, encoder_digest: str | None = None
+    ) -> "DenseIndex":
+        """The index of `folder` that `part` describes.
+
+        `keys_digest` and `encoder_digest` are those of the passages and the encoder it is to be used with.
+        Raises IndexOutdated for the index of other passages or another encoder, IndexCorrupt for a file that is
+        missing, cut short or not what `part` says.
+        """
+        if keys_digest is not None and keys_digest != part.keys_digest:
+            raise IndexOutdated(
+                f"the dense index at {folder} is of other passages ({part.keys_digest}) than the corpora beside it"
+                f" ({keys_digest})",
+                hint=HINT,
+            )
+        if encoder_digest is not None and encoder_digest != part.encoder_digest:
+            raise IndexOutdated(
+                f"the dense index at {folder} was made by encoder {part.encoder} ({part.encoder_digest}), not by"
+                f" the one configured ({encoder_digest})",
+                hint=f"configure that encoder, or {HINT}",
+            )
+        for file in part.files:
+            place = folder / file.name
+            size = place.stat().st_size if place.is_file() else None
+            if size != file.size:
+                found = "is missing" if size is None else f"has {size} bytes, expected {file.size}"
+                raise IndexCorrupt(f"{place} {found}", hint=HINT)
+        try:
+            searcher = Searcher.read(folder, part.kind)
+        except (RuntimeError, AttributeError) as exc:
+            cause = str(exc).strip().splitlines()[-1]
+            if part.faiss != faiss.__version__:
+                raise IndexOutdated(
+                    f"the dense index at {folder} was written by FAISS {part.faiss}, this is {faiss.__version__},"
+                    f" which does not read it: {cause}",
+                    hint=HINT,
+                ) from exc
+            raise IndexCorrupt(f"the dense index at {folder} cannot be read: {cause}", hint=HINT) from exc
+        if (searcher.count, searcher.dimension) != (part.count, part.dimension):
+            raise IndexCorrupt(
+                f"{folder / INDEX} holds {searcher.count} vectors of dimension {searcher.dimension}, expected"
+                f" {part.count} of {part.dimension}",
+                hint=HINT,
+            )
+        return cls(searcher, part)
+
+    def search(self, queries: Matrix, k: int, allowed: NDArray[np.bool_] | None = None) -> tuple[Matrix, Ordinals]:
+        """The k nearest passages to each query.
+
+        `queries`: float32 of shape (n, dimension); `allowed`: one truth value an ordinal, the passages that may
+        be found. Returns scores and ordinals, each of shape (n, k), best first; ordinal -1 (and score -inf) where
+        fewer than k were found. All queries at once cost far less than one by one. Raises EvidenceUnavailable for
+        queries of another dimension or not finite, ValueError for an `allowed` of another length.
+        """
+        if queries.ndim != 2 or queries.shape[1] != self.part.dimension:
+            raise EvidenceUnavailable(
+                f"queries of shape {queries.shape} were put to an index of dimension {self.part.dimension}",
+                hint=f"use the encoder that made the index: {self.part.encoder}",
+            )
+        if not np.isfinite(queries).all():
+            raise EvidenceUnavailable(f"encoder {self.part.encoder} gave a query that is not finite")
+        if allowed is not None and allowed.shape != (self.part.count,):
+            raise ValueError(f"{allowed.shape} truth values for {self.part.count} passages")
+        if k < 1:
+            raise ValueError(f"k is {k}, it must be positive")
+        parameters = self.part.parameters
+        # The tuned candidates are a multiple of the tuned k: a smaller k must not shrink them.
+        held = min(max(k, self.part.recall.k), self.part.count)
+        scores, ordinals = _nothing(len(queries), max(k, held))
+        if len(queries):
+            found = self._searcher.search(
+                np.ascontiguousarray(queries, dtype=np.float32),
+                held,
+                max(parameters.nprobe or parameters.ef_search or 1, 1),
+                parameters.refine or 1,
+                allowed,
+            )
+            scores[:, :held], ordinals[:, :held] = found
+        scores[ordinals < 0] = -np.inf
+        return scores[:, :k], ordinals[:, :k]
+
+
+def _nothing(queries: int, k: int) -> tuple[Matrix, Ordinals]:
+    return np.full((queries, k), -np.inf, dtype=np.float32), np.full((queries, k), -1, dtype=np.int64)
+
+
+def _map_lists(index: Any, place: Path) -> None:
+    """Give the index its lists from that file.
+
+    FAISS's own reading of lists beside an index prints a line on standard output whenever the folder was moved.
+    """
+    size = place.stat().st_size
+    lengths = np.fromfile(place, dtype="<u8", count=index.nlist)
+    starts = index.nlist * 8 + np.cumsum(lengths) * (index.code_size + 8)
+    if len(lengths) != index.nlist or int(starts[-1]) != size:
+        raise RuntimeError(f"{place} does not hold {index.nlist} lists of {index.code_size} bytes a vector")
+    table = faiss.OnDiskOneListVector()
+    for length, end in zip(lengths.tolist(), starts.tolist(), strict=True):
+        one = faiss.OnDiskOneList()
+        one.size = one.capacity = length
+        one.offset = end - length * (index.code_size + 8)
+        table.push_back(one)
+    lists = faiss.OnDiskInvertedLists(index.nlist, index.code_size, str(place))
+    lists.lists, lists.totsize, lists.read_only = table, size, True
+    lists.do_mmap()
+    index.replace_invlists(lists, True)
+    lists.this.disown()
+    index.ntotal = int(lengths.sum())
