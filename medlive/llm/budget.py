@@ -1,6 +1,8 @@
 """What a run may spend; past it no further call is made."""
 
+import asyncio
 from dataclasses import dataclass, field
+from typing import Any
 
 from medlive.errors import MedliveError
 from medlive.llm.engine import Usage
@@ -14,8 +16,10 @@ class BudgetSpent(MedliveError):
 class Budget:
     """Limits for one process, each None where there is none; what is replayed costs nothing.
 
-    `check` stands before every call and counts it, so that `max_calls` holds exactly under any concurrency.
-    Tokens and dollars are known only afterwards: calls that are under way when a limit is reached still end.
+    Before each call its estimate is reserved, afterwards what it really took is charged. A call whose estimate no
+    longer fits beside those under way waits for one of them to end; one that is alone is made while anything is
+    left. So calls are counted exactly, and tokens and dollars are exceeded by one call at most (and by as much as
+    estimates were too low). One event loop at a time.
     """
 
     max_calls: int | None = None
@@ -24,30 +28,93 @@ class Budget:
     """Input and output together."""
     calls: int = field(default=0, init=False)
     usd: float = field(default=0.0, init=False)
+    """What is known to be spent; see `unpriced`."""
     tokens: int = field(default=0, init=False)
     unpriced: int = field(default=0, init=False)
     """Calls whose cost is unknown."""
+    estimated: int = field(default=0, init=False)
+    """Calls that an endpoint gave no usage for: their estimate was charged."""
+    stopped: str | None = field(default=None, init=False)
+    """Which limit stopped a call first; None as long as none did."""
+    _under_way: list[Usage] = field(default_factory=list, init=False)
+    _waiting: list[asyncio.Future[None]] = field(default_factory=list, init=False)
 
-    def check(self) -> None:
-        """Count one call that is about to be made; raises BudgetSpent when it may not be."""
-        if self.max_calls is not None and self.calls >= self.max_calls:
-            raise BudgetSpent(f"The budget of {self.max_calls} calls is spent")
-        if self.max_tokens is not None and self.tokens >= self.max_tokens:
-            raise BudgetSpent(f"The budget of {self.max_tokens} tokens is spent")
-        if self.max_usd is not None:
-            if self.unpriced:
-                raise BudgetSpent(
-                    "A budget in dollars cannot be kept: a call had no price",
-                    hint="Give the model its price in config/models.toml, or limit calls or tokens instead.",
-                )
-            if self.usd >= self.max_usd:
-                raise BudgetSpent(f"The budget of {self.max_usd:g} US dollars is spent")
+    @property
+    def needs_estimates(self) -> bool:
+        """Whether a limit depends on more than the number of calls."""
+        return self.max_usd is not None or self.max_tokens is not None
+
+    async def reserve(self, estimate: Usage) -> None:
+        """Count one call that is about to be made; `settle` or `release` must follow with the same estimate.
+
+        Waits while only calls under way stand between it and the limit. Raises BudgetSpent.
+        """
+        while True:
+            self._refuse_when_spent(estimate)
+            if not self._under_way or self._fits(estimate):
+                break
+            turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiting.append(turn)
+            await turn
         self.calls += 1
+        self._under_way.append(estimate)
 
-    def charge(self, usage: Usage) -> None:
-        """Add what a call cost."""
-        self.tokens += usage.input_tokens + usage.output_tokens
-        if usage.cost_usd is None:
-            self.unpriced += 1
-        else:
+    def settle(self, estimate: Usage, usage: Usage) -> None:
+        """Charge what a call took; where the endpoint did not say, its estimate."""
+        told = usage.input_tokens + usage.output_tokens > 0
+        charged = usage if told else estimate
+        self.tokens += charged.input_tokens + charged.output_tokens
+        self.estimated += not told
+        if charged.cost_usd is not None:
+            self.usd += charged.cost_usd
+        elif usage.cost_usd is not None:
             self.usd += usage.cost_usd
+        else:
+            self.unpriced += 1
+        self._ended(estimate)
+
+    def release(self, estimate: Usage) -> None:
+        """A call got no reply: nothing is charged but the call."""
+        self._ended(estimate)
+
+    def as_json(self) -> dict[str, Any]:
+        """What was spent, as a run reports it; `usd` is None when a call's cost is unknown."""
+        return {
+            "calls": self.calls,
+            "tokens": self.tokens,
+            "usd": None if self.unpriced else self.usd,
+            "known_usd": self.usd,
+            "unpriced_calls": self.unpriced,
+            "estimated_calls": self.estimated,
+            "stopped": self.stopped,
+        }
+
+    def _ended(self, estimate: Usage) -> None:
+        self._under_way.remove(estimate)
+        waiting, self._waiting = self._waiting, []
+        for turn in waiting:
+            if not turn.done():
+                turn.set_result(None)
+
+    def _fits(self, estimate: Usage) -> bool:
+        ahead = [*self._under_way, estimate]
+        if self.max_tokens is not None:
+            tokens = sum(one.input_tokens + one.output_tokens for one in ahead)
+            if self.tokens + tokens > self.max_tokens:
+                return False
+        return self.max_usd is None or self.usd + sum(one.cost_usd or 0.0 for one in ahead) <= self.max_usd
+
+    def _refuse_when_spent(self, estimate: Usage) -> None:
+        told = hint = None
+        if self.max_calls is not None and self.calls >= self.max_calls:
+            told = f"The budget of {self.max_calls} calls is spent"
+        elif self.max_tokens is not None and self.tokens >= self.max_tokens:
+            told = f"The budget of {self.max_tokens} tokens is spent"
+        elif self.max_usd is not None and (self.unpriced or estimate.cost_usd is None):
+            told = "A budget in US dollars cannot be kept: the model has no price"
+            hint = "Give it one under [prices] in config/models.toml, or limit calls or tokens instead."
+        elif self.max_usd is not None and self.usd >= self.max_usd:
+            told = f"The budget of {self.max_usd:g} US dollars is spent"
+        if told is not None:
+            self.stopped = self.stopped or told
+            raise BudgetSpent(told, hint=hint)

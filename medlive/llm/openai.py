@@ -36,6 +36,7 @@ from medlive.digest import canonical_json
 from medlive.errors import ConfigError, EndpointUnavailable
 from medlive.llm.engine import EngineIdentity, Finish, Reply, Request, Usage
 from medlive.llm.fence import render, schema_name
+from medlive.llm.limiter import Ended, EndpointState, Limiter
 from medlive.llm.schema import strict_schema
 
 MAX_BODY_BYTES: Final = 4 * 1024 * 1024
@@ -50,6 +51,20 @@ _OURS: Final = frozenset({"model", "messages", "response_format", "stream", "str
 _NOT_THE_FORMAT: Final = frozenset({"context_length_exceeded", "model_not_found", "invalid_api_key"})
 _FILTERED: Final = frozenset({"content_filter", "content_policy_violation"})
 _OUT_OF_MONEY: Final = frozenset({"insufficient_quota", "billing_hard_limit_reached"})
+_OVERLOADED: Final = frozenset({503, 504, 529})
+BYTES_A_TOKEN: Final = 3
+"""For estimates, on the safe side: English has about 4.5 bytes a token, Chinese from 2.5 to 4."""
+ASSUMED_OUTPUT: Final = 4096
+"""Tokens a reply is reserved for where the model's parameters set no limit."""
+MOST_SPARED: Final = 50
+"""How often a call is turned away with 429, while others are served, before that counts as an attempt."""
+
+# What endpoints that call themselves compatible give as finish_reason, in lower case.
+_STOPPED: Final = frozenset({"stop", "eos", "eos_token", "end_turn", "stop_sequence", "completed"})
+_CUT: Final = frozenset({"length", "max_tokens", "model_length", "max_output_tokens"})
+_REFUSED: Final = frozenset(
+    {"content_filter", "refusal", "safety", "sensitive", "recitation", "blocklist", "prohibited_content"}
+)
 
 
 class JsonMode(StrEnum):
@@ -79,9 +94,10 @@ class Price:
 class _TroubleError(Exception):
     """An attempt failed in a way that another attempt may mend."""
 
-    def __init__(self, cause: str, retry_after: float | None = None) -> None:
+    def __init__(self, cause: str, ended: Ended = Ended.OTHER, retry_after: float | None = None) -> None:
         super().__init__(cause)
         self.cause = cause
+        self.ended = ended
         self.retry_after = retry_after
 
 
@@ -112,12 +128,14 @@ class OpenAIEngine:
         price: Price | None = None,
         key_variable: str | None = None,
         backoff_s: float = 0.5,
+        limiter: Limiter | None = None,
     ) -> None:
         """`base_url` ends before `/chat/completions`; `parameters` are sent as they are (temperature, …).
 
         `timeout_s` bounds one whole attempt; `max_retries` counts the attempts after the first; `concurrency`
-        is how many attempts are under way at once; `json_mode` is where to start, an endpoint that refuses it
-        is asked the looser way from then on; `key_variable` is the environment variable's name, for hints.
+        is how many attempts are under way at most; `limiter` is shared by engines at one endpoint (None: one of
+        its own); `json_mode` is where to start, an endpoint that refuses it is asked the looser way from then
+        on; `key_variable` is the environment variable's name, for hints.
         Raises ConfigError for a URL, a parameter or a limit that cannot be.
         """
         endpoint = _host(base_url)
@@ -147,8 +165,7 @@ class OpenAIEngine:
         self._price = price
         self._key_variable = key_variable
         self._backoff_s = backoff_s
-        self._slots = asyncio.Semaphore(concurrency)
-        self._paused_until = 0.0
+        self._limiter = limiter or Limiter(endpoint, concurrency)
         self._client = AsyncOpenAI(
             api_key=self._secret or "none",
             base_url=base_url,
@@ -174,6 +191,11 @@ class OpenAIEngine:
         """How JSON is asked for now; looser than configured once the endpoint refused the stricter way."""
         return self._mode
 
+    @property
+    def endpoint_state(self) -> EndpointState:
+        """What was learnt of the endpoint, by all engines that share its limiter."""
+        return self._limiter.state()
+
     async def answer(self, request: Request) -> Reply:
         """The endpoint's reply to a typed request; see Engine for what it raises."""
         messages = render(request)
@@ -181,7 +203,7 @@ class OpenAIEngine:
         first: _RejectedError | None = None
         while True:
             try:
-                reply = await self._ask(messages, _response_format(mode, request))
+                reply = await self._ask(messages, _response_format(mode, request), request.task)
             except _RejectedError as rejected:
                 first = first or rejected
                 looser = _looser(mode)
@@ -193,13 +215,21 @@ class OpenAIEngine:
                 self._mode = mode
             return reply
 
+    def estimate(self, request: Request) -> Usage:
+        """What a call may take at most: tokens from its bytes, and the longest reply that is allowed."""
+        sent = sum(len(message["content"].encode("utf-8", "replace")) for message in render(request))
+        limits = (self._parameters.get(name) for name in ("max_completion_tokens", "max_tokens"))
+        most = next((limit for limit in map(_count, limits) if limit), ASSUMED_OUTPUT)
+        asked = -(-sent // BYTES_A_TOKEN)
+        return Usage(asked, 0, most, self._price.cost(asked, 0, most) if self._price else None)
+
     async def complete(self, messages: Sequence[Mapping[str, str]]) -> Reply:
         """The endpoint's plain reply to chat messages, for models under evaluation.
 
         Raises EndpointUnavailable as `answer` does.
         """
         try:
-            return await self._ask([dict(message) for message in messages], None)
+            return await self._ask([dict(message) for message in messages], None, "chat")
         except _RejectedError as rejected:
             raise self._refused(rejected) from None
 
@@ -207,55 +237,74 @@ class OpenAIEngine:
         """Close the connections."""
         await self._client.close()
 
-    async def _ask(self, messages: list[dict[str, str]], response_format: Mapping[str, Any] | None) -> Reply:
+    async def _ask(
+        self, messages: list[dict[str, str]], response_format: Mapping[str, Any] | None, task: str
+    ) -> Reply:
         body: dict[str, Any] = {"model": self._model, "messages": messages, **self._parameters}
         if response_format is not None:
             body["response_format"] = response_format
         # A lone surrogate has no UTF-8 form; the endpoint gets a question mark in its place.
         content = canonical_json(body).encode("utf-8", "replace")
-        for attempt in range(self._max_retries + 1):
+        attempt, spared = 1, 0
+        while True:
+            served = self._limiter.answered
             try:
-                return await self._attempt(content)
+                return await self._attempt(content, task)
             except _TroubleError as trouble:
-                cause, wait = trouble.cause, trouble.retry_after
+                cause, wait, ended = trouble.cause, trouble.retry_after, trouble.ended
             if wait is not None and wait > PATIENCE_S:
                 cause = f"{cause}; asks to wait {wait:.0f} s"
                 break
-            if attempt == self._max_retries:
+            # Turned away while others were served is waiting in line: the limit was lowered for it.
+            in_line = ended is Ended.LIMITED and self._limiter.answered > served and spared < MOST_SPARED
+            if not in_line and attempt > self._max_retries:
                 break
             if wait is None:
-                wait = min(self._backoff_s * 2.0**attempt, MAX_BACKOFF_S) * random.uniform(0.75, 1.0)
+                wait = min(self._backoff_s * 2.0 ** (0 if in_line else attempt - 1), MAX_BACKOFF_S)
+                wait *= random.uniform(0.75, 1.0)
             else:
                 # The rate limit is the key's, not the call's: nobody else asks before it is over either.
-                self._paused_until = max(self._paused_until, time.monotonic() + wait)
+                self._limiter.pause(wait)
+            spared, attempt = (spared + 1, attempt) if in_line else (spared, attempt + 1)
             await asyncio.sleep(wait)
         raise EndpointUnavailable(
-            f"{self._endpoint} gave no answer for model {self._model!r} in {attempt + 1} "
-            f"attempt{'s' if attempt else ''}: {self._clean(cause)}",
+            f"{self._endpoint} gave no answer for model {self._model!r} in {attempt} "
+            f"attempt{'s' if attempt > 1 else ''}: {self._clean(cause)}",
             hint="Check that the endpoint is up and reachable; what failed is tried again with the next run.",
         )
 
-    async def _attempt(self, content: bytes) -> Reply:
-        async with self._slots:
-            if (pause := self._paused_until - time.monotonic()) > 0:
-                await asyncio.sleep(pause)
-            started = time.perf_counter()
-            try:
-                async with asyncio.timeout(self._timeout_s):
-                    raw = await self._post(content)
-            except TimeoutError:
-                raise _TroubleError(self._late) from None
-            except APIStatusError as error:
-                filtered = self._status(error)
-                return Reply(filtered, Finish.REFUSAL, Usage(latency_ms=_since(started)), self._model)
-            except APIConnectionError as error:
-                # The transport calls a refused connection a timeout as well; its cause tells them apart.
-                cause = error.__cause__ or error
-                late = isinstance(error, APITimeoutError) and not isinstance(cause, httpx2.ConnectTimeout)
-                raise _TroubleError(self._late if late else f"no connection: {cause}") from None
-            except (OpenAIError, httpx2.HTTPError, aiohttp.ClientError, OSError) as error:
-                raise _TroubleError(f"the connection broke: {error or type(error).__name__}") from None
-            return self._read(raw, _since(started))
+    async def _attempt(self, content: bytes, task: str) -> Reply:
+        began = await self._limiter.enter()
+        ended = Ended.OTHER
+        try:
+            reply = await self._exchange(content)
+            ended = Ended.ANSWERED
+            return reply
+        except _TroubleError as trouble:
+            ended = trouble.ended
+            raise
+        finally:
+            self._limiter.leave(task, began, ended)
+
+    async def _exchange(self, content: bytes) -> Reply:
+        started = time.perf_counter()
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                raw = await self._post(content)
+        except TimeoutError:
+            raise _TroubleError(self._late, Ended.OVERLOADED) from None
+        except APIStatusError as error:
+            filtered = self._status(error)
+            return Reply(filtered, Finish.REFUSAL, Usage(latency_ms=_since(started)), self._model)
+        except APIConnectionError as error:
+            # The transport calls a refused connection a timeout as well; its cause tells them apart.
+            cause = error.__cause__ or error
+            if isinstance(error, APITimeoutError) and not isinstance(cause, httpx2.ConnectTimeout):
+                raise _TroubleError(self._late, Ended.OVERLOADED) from None
+            raise _TroubleError(f"no connection: {cause}") from None
+        except (OpenAIError, httpx2.HTTPError, aiohttp.ClientError, OSError) as error:
+            raise _TroubleError(f"the connection broke: {error or type(error).__name__}") from None
+        return self._read(raw, _since(started))
 
     async def _post(self, content: bytes) -> bytes:
         response: httpx2.Response = await self._client.post(
@@ -286,7 +335,8 @@ class OpenAIEngine:
             return self._clean(text)
         retried = status in {408, 409, 425, 429} or status >= 500
         if retried and code not in _OUT_OF_MONEY:
-            raise _TroubleError(f"status {status}: {text}", _retry_after(error.response.headers)) from None
+            ended = Ended.LIMITED if status == 429 else Ended.OVERLOADED if status in _OVERLOADED else Ended.OTHER
+            raise _TroubleError(f"status {status}: {text}", ended, _retry_after(error.response.headers)) from None
         raise _RejectedError(status, code, text) from None
 
     def _read(self, raw: bytes, latency_ms: float) -> Reply:
@@ -305,15 +355,15 @@ class OpenAIEngine:
             raise _TroubleError("the answer's choice holds no message")
         text = _text(message.get("content"))
         refusal = _text(message.get("refusal"))
-        reason = choice.get("finish_reason")
-        if reason == "content_filter" or refusal:
+        finish = _finish(choice.get("finish_reason"))
+        if finish is Finish.REFUSAL or refusal:
             finish, text = Finish.REFUSAL, refusal or text or ""
-        elif reason == "length":
-            finish, text = Finish.LENGTH, text or ""
-        elif text is None:
-            raise _TroubleError(f"the answer's message holds no text (finish_reason {reason!r})")
-        else:
-            finish = Finish.STOP
+        elif finish is Finish.LENGTH:
+            text = text or ""
+        elif finish is None or text is None:
+            reason = choice.get("finish_reason")
+            told = "holds no text" if text is None else "may not be whole"
+            raise _TroubleError(f"the answer's message {told} (finish_reason {reason!r:.40})")
         model = body.get("model")
         return Reply(
             text=text,
@@ -327,7 +377,8 @@ class OpenAIEngine:
             return Usage(latency_ms=latency_ms)
         details = usage.get("prompt_tokens_details")
         asked, answered = _count(usage.get("prompt_tokens")), _count(usage.get("completion_tokens"))
-        cached = _count(details.get("cached_tokens")) if isinstance(details, dict) else 0
+        # More cached than read is a slip of the endpoint's; what was read bounds it.
+        cached = min(asked, _count(details.get("cached_tokens"))) if isinstance(details, dict) else 0
         known = self._price is not None and "prompt_tokens" in usage and "completion_tokens" in usage
         cost = self._price.cost(asked, cached, answered) if self._price and known else None
         return Usage(asked, cached, answered, cost, latency_ms)
@@ -393,6 +444,18 @@ def _text(content: object) -> str | None:
         parts = [part.get("text") for part in content if isinstance(part, dict)]
         texts = [part for part in parts if isinstance(part, str)]
         return "".join(texts) if texts else None
+    return None
+
+
+def _finish(reason: object) -> Finish | None:
+    """Why the endpoint says it stopped; None for what it should not stop for (a tool call, an error, a word that
+    is not known). An endpoint that gives no reason is taken to have stopped: the reply's own shape tells."""
+    if reason is None or reason == "":
+        return Finish.STOP
+    named = reason.casefold() if isinstance(reason, str) else ""
+    for known, finish in ((_STOPPED, Finish.STOP), (_CUT, Finish.LENGTH), (_REFUSED, Finish.REFUSAL)):
+        if named in known:
+            return finish
     return None
 
 

@@ -144,13 +144,57 @@ async def test_a_budget_of_dollars_or_tokens_stops_the_next_call(tmp_path: Path)
             await closed(engine)
 
 
-def test_a_budget_in_dollars_refuses_a_model_without_a_price() -> None:
-    budget = Budget(max_usd=5)
-    budget.check()
-    budget.charge(Usage(10, 0, 10, cost_usd=None))
-    with pytest.raises(BudgetSpent, match="price"):
-        budget.check()
-    Budget().check()
+@pytest.mark.parametrize("limits", [{"max_tokens": 12_000}, {"max_usd": 0.012}])
+async def test_calls_at_once_do_not_overshoot_a_budget(tmp_path: Path, limits: dict[str, Any]) -> None:
+    async with bad_endpoint([slow(0.01, ok("x"))]) as endpoint:  # 1100 tokens and 0.0011 dollars a call
+        budget = Budget(**limits)
+        engine = asking(endpoint, tmp_path, budget, price=Price(1.0, 1.0), parameters={"max_tokens": 1100})
+        got = await asyncio.gather(*(engine.answer(request(i)) for i in range(40)), return_exceptions=True)
+        assert endpoint.asked == 11  # ten fit whole; the last is made while something is left
+        assert sum(isinstance(one, BudgetSpent) for one in got) == 29
+        assert budget.tokens == 12_100
+        assert "is spent" in (budget.stopped or "")
+        assert endpoint.most_under_way > 3
+        await closed(engine)
+
+
+async def test_a_call_that_failed_gives_its_reservation_back(tmp_path: Path) -> None:
+    async with bad_endpoint([fails(500), ok("x")]) as endpoint:
+        budget = Budget(max_tokens=1200)
+        engine = asking(endpoint, tmp_path, budget, parameters={"max_completion_tokens": 1000})
+        with pytest.raises(EndpointUnavailable):
+            await engine.answer(request(0))
+        assert (budget.calls, budget.tokens) == (1, 0)
+        assert (await engine.answer(request(1))).text == "x"
+        await closed(engine)
+
+
+async def test_an_endpoint_that_tells_no_usage_is_charged_its_estimate(tmp_path: Path) -> None:
+    async with bad_endpoint([sends({**completion("x"), "usage": None})]) as endpoint:
+        budget = Budget(max_tokens=2500, max_usd=1)
+        more = {"parameters": {"max_tokens": 1000}, "price": Price(1.0, 1.0)}
+        engine = asking(endpoint, tmp_path, budget, **more)
+        got = await asyncio.gather(*(engine.answer(request(i)) for i in range(9)), return_exceptions=True)
+        assert sum(isinstance(one, Reply) for one in got) == 3
+        assert budget.as_json()["estimated_calls"] == 3
+        assert budget.usd > 0.003
+        await closed(engine)
+
+
+async def test_a_budget_in_dollars_refuses_a_model_without_a_price(tmp_path: Path) -> None:
+    async with bad_endpoint([ok("x")]) as endpoint:
+        budget = Budget(max_usd=5)
+        engine = asking(endpoint, tmp_path, budget)
+        with pytest.raises(BudgetSpent, match="no price"):
+            await engine.answer(request())
+        assert endpoint.asked == 0
+        await closed(engine)
+        budget = Budget(max_calls=5)
+        engine = asking(endpoint, tmp_path, budget)
+        await engine.answer(request())
+        assert budget.as_json()["usd"] is None
+        assert budget.as_json()["unpriced_calls"] == 1
+        await closed(engine)
 
 
 IDENTITY = EngineIdentity("openai", "m", {"temperature": 0})
