@@ -31,6 +31,7 @@ _IDLE: Final = re.compile(
     r"|不适|不舒服|不良|不足|不全|不稳|不清|不齐|不均|不规则|不错|不断|不久|不仅|不但|不管|不论|不同|不少|不知道?|不好意思|不客气|不详"
     r"|(?P<verb>\w)[不没](?P=verb)|有没有|没关系|没事|无力|无论|无意中|未来|未知|别的|特别|区别|分别|级别|个别|别人|性别"
 )
+_HAN_SPACE: Final = re.compile(r"(?<=[\u3400-\u9fff])\s+|\s+(?=[\u3400-\u9fff])")
 _LATIN: Final = re.compile(r"[a-z]{3,}")
 _ENDING: Final = re.compile(r"(?:ing|ed|es|s|e)$")
 _FILLER: Final = re.compile(r"患者|病人|孩子|[有的了是我您你他她在请可以要]")
@@ -76,19 +77,27 @@ def cut_off(quote: str, source: str) -> bool:
 
     "take aspirin" out of "do not take aspirin" is such a quote.
     """
-    needle, hay = fold(quote), fold(source)
+    needle = next((folded for line in quote.splitlines() if (folded := _fold(line).strip(","))), "")
     if not needle:
         return False
     before = []
-    at = hay.find(needle)
-    while at >= 0:
-        before.append(re.split(_CLAUSE_END, hay[max(0, at - 80) : at])[-1])
-        at = hay.find(needle, at + 1)
-    return bool(before) and all(_denies(part) for part in before)
+    # Line by line: folding makes one line of the source, and a denial does not reach over its end.
+    for line in source.splitlines():
+        hay = _fold(line)
+        at = hay.find(needle)
+        while at >= 0:
+            before.append(_CLAUSE_END.split(hay[max(0, at - 80) : at])[-1])
+            at = hay.find(needle, at + 1)
+    return bool(before) and all(part is not None and _denies(part) for part in before)
+
+
+def _fold(text: str) -> str:
+    """Folded, with a comma where white space beside Chinese stands for one (folding takes it away)."""
+    return fold(_HAN_SPACE.sub("，", text))
 
 
 def _clauses(text: str) -> Iterator[str]:
-    return (clause for clause in _CLAUSE_END.split(fold(text)) if clause and clause.strip())
+    return (clause for clause in _CLAUSE_END.split(_fold(text)) if clause and clause.strip())
 
 
 def _denies(clause: str) -> bool:

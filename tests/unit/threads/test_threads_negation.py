@@ -51,6 +51,8 @@ CUT = [
     ("take aspirin", "Do not take aspirin at night. In the morning take aspirin.", False),
     ("需要手术", "目前不需要手术", True),
     ("有没有发热", "你有没有发热", False),
+    ("患病多久：一周内", "有没有吃药：没有\n患病多久：一周内", False),
+    ("fever\ncough", "no fever\ncough", True),
     ("", "no", False),
 ]
 
