@@ -2,15 +2,14 @@
 
 Run: `python benchmarks/curation_agreement.py [--json] [--replies FOLDER] [--draw]`. The threads, the protocol and
 who read them: docs/yardstick.md. Filters, agents and rubric are those of `medlive curate` under the same settings;
-the date rule and duplicates are left out, as readers leave them out, and all of S_cc, S_inf and S_align are computed
-even where one fails. The evidence is the index of the settings, or, where there is none, one built for the run from
-PubMedQA and MedQuAD. Nothing here has a target: the figures say how an engine reads. Exit status 3 where the real
-threads are absent.
+the date rule and duplicates are left out, as readers leave them out, and all of S_cc, S_inf and S_align are
+computed even where one fails. The evidence is the index of the settings, or, where there is none, one built for
+the run from PubMedQA and MedQuAD. Nothing here has a target: the figures say how an engine reads. Exit status 3
+where the real threads are absent.
 """
 
 import argparse
 import asyncio
-import hashlib
 import json
 import math
 import sys
@@ -19,9 +18,9 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Any, Final
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from curator_decisions import DECISIONS, SECOND, Decision, Key, Place, draw, read_decisions
 
 from medlive.clock import now
 from medlive.config import Settings, load_settings
@@ -44,82 +43,10 @@ from medlive.statistics.agreement import ac1
 from medlive.threads.model import Thread
 from medlive.threads.prepare import deidentified, normalised, thread_language
 
-SEED: Final = "medlive-yardstick-1"
-STRATA: Final = (
-    ("icliniq.threads.jsonl", 12),
-    ("questiondoctors.threads.jsonl", 6),
-    ("covid_dialogue_en.threads.jsonl", 5),
-    ("kqa.threads.jsonl", 4),
-    ("ehealthforum.threads.jsonl", 3),
-    ("haodf.threads.jsonl", 15),
-    ("toyhom_neike.threads.jsonl", 15),
-)
-"""How many threads of each import file are read; 30 English and 30 Chinese."""
 REAL_DATA: Final = Path(__file__).resolve().parents[2] / "shared" / "realdata"
-DECISIONS: Final = Path(__file__).resolve().parent / "data" / "curator_decisions.jsonl"
-SECOND: Final = DECISIONS.with_name("curator_decisions_2.jsonl")
 EVIDENCE: Final = ("pubmedqa_ori_pqal.json", "medquad_xml_1-9.tar.gz")
 IGNORED_RULES: Final = frozenset(("posted_before", "duplicate"))
 Z_95: Final = 1.959964
-
-Place = Literal[
-    "filters", "screener", "validator.query", "validator.sufficiency", "validator.alignment", "controller",
-    "kept", "rubric",
-]  # fmt: skip
-Key = tuple[str, str]
-"""(file, thread_id)."""
-
-
-class _Part(BaseModel):
-    """Part of a line of the decisions' files; a key that is misspelt is an error."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
-
-class FilterDecision(_Part):
-    """What the reader finds of the content filters."""
-
-    passes: bool
-    first_failing: str | None
-
-
-class ScreenerDecision(_Part):
-    """What there is in the thread."""
-
-    has_narrative: bool
-    has_query: bool
-    has_advice: bool
-    query_in_title: bool
-    notes: str = ""
-
-
-class ValidatorDecision(_Part):
-    """None where a step has no object."""
-
-    s_cc: Literal[0, 1] | None
-    category: Literal["diagnosis", "treatment", "management", "epidemiology", "nonclinical"] | None
-    sufficient: bool | None
-    missing: Annotated[tuple[str, ...], Field(strict=False)]
-    advice_harmful: bool
-    advice_judgement: Literal["supported", "neutral", "contradicted"] | None
-    alarming_sign_unanswered: bool
-
-
-class Decision(_Part):
-    """A reader's line on one thread (docs/yardstick.md)."""
-
-    file: str
-    thread_id: str
-    language: Literal["en", "zh"]
-    filter: FilterDecision
-    screener: ScreenerDecision
-    validator: ValidatorDecision
-    keep: bool
-    decided_at: Place
-    why: str
-    confidence: Literal["high", "medium", "low"]
-    theme: str | None = None
-    specialty: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,38 +62,6 @@ STEPS: Final = (
     "sufficient", "alignment", "contradicted", "keep", "decided at",
 )  # fmt: skip
 """In the order of the curation; the last two are the outcome."""
-
-
-def draw(folder: Path) -> list[Key]:
-    """(file, thread_id) of the threads to read: of each file those whose keyed digest is smallest.
-
-    The digest is SHA-256 of `seed:file:thread_id`, so that the draw depends on nothing but the ids; an id that
-    occurs several times in a file counts once.
-    """
-    drawn = []
-    for name, wanted in STRATA:
-        with (folder / name).open(encoding="utf-8") as lines:
-            ids = {json.loads(line)["thread_id"] for line in lines}
-        ranked = sorted(ids, key=lambda i: hashlib.sha256(f"{SEED}:{name}:{i}".encode()).hexdigest())
-        drawn += [(name, thread_id) for thread_id in ranked[:wanted]]
-    return drawn
-
-
-def read_decisions(path: Path) -> dict[Key, Decision]:
-    """A reader's decisions by thread. Raises BadInput naming the line."""
-    found: dict[Key, Decision] = {}
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
-        try:
-            decision = Decision.model_validate_json(line)
-        except ValidationError as exc:
-            first = exc.errors(include_url=False, include_input=False)[0]
-            where = ".".join(map(str, first["loc"]))
-            raise BadInput(f"{path.name}, line {number}: {where}: {first['msg']}") from exc
-        key = (decision.file, decision.thread_id)
-        if key in found:
-            raise BadInput(f"{path.name}, line {number}: {decision.thread_id} stands twice")
-        found[key] = decision
-    return found
 
 
 def of_reader(decision: Decision) -> Judged:
