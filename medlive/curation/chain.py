@@ -190,8 +190,12 @@ class _Chain:
         text, written = await controller.write(self._language, elements, agent)
         self.state = replace(self.state, checks=self.state.checks + written, text=text)
         if failed := [c for c in written if not c.passed]:
-            numbers = any(c.check is Check.NUMBERS_IN_ELEMENTS for c in failed)
-            return self._reject(Reason.NUMBERS_CHANGED if numbers else Reason.NEGATION_CHANGED, _told(failed))
+            reasons = {
+                Check.NUMBERS_IN_ELEMENTS: Reason.NUMBERS_CHANGED,
+                Check.NEGATION_KEPT: Reason.NEGATION_CHANGED,
+                Check.SAYS_NO_MORE: Reason.UNSUPPORTED_ELEMENT,
+            }
+            return self._reject(reasons[failed[0].check], _told(failed))
         if self._settings.cross_questions:
             examined = await cross_examine(
                 self._language,

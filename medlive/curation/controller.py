@@ -9,18 +9,23 @@ from medlive.curation.agent import Agent
 from medlive.curation.model import CaseText, Check, ControllerCheck, Element, Kind, Side
 from medlive.curation.screener import TITLE, shown_messages
 from medlive.curation.tasks import SupportReply, WriteReply
+from medlive.threads.grounding import ungrounded, ungrounded_sentences
 from medlive.threads.model import Role, Thread
 from medlive.threads.negation import cut_off, denies, flipped
 from medlive.threads.normalise import contains_quote
-from medlive.threads.quantities import numbers_missing
+from medlive.threads.quantities import numbers, numbers_missing
 
 PACKAGE = "medlive.curation"
 
 
 def check_in_code(thread: Thread, elements: Sequence[Element]) -> tuple[ControllerCheck, ...]:
-    """For each element: its quote stands in its message, every number it states stands in the thread, and it
-    denies what its quote denies (a question, which states nothing, is let off the last)."""
-    whole = "\n".join([thread.title, *(m.text for m in thread.messages)])
+    """For each element: its quote stands in its message, every number it states stands in what was shown of the
+    thread and none takes the place of its quote's, it is made of its quote's words, and it denies what its quote
+    denies (a question, which states nothing, is let off the last).
+
+    The words are a bound on what an engine may call supported: see `medlive.threads.grounding`.
+    """
+    whole = "\n".join([thread.title, *(m.text for m in shown_messages(thread))])
     checks = []
     for element in elements:
         source = _text_of(thread, element.message_id)
@@ -28,12 +33,23 @@ def check_in_code(thread: Thread, elements: Sequence[Element]) -> tuple[Controll
         checks.append(
             ControllerCheck(Check.QUOTE_IN_THREAD, element.id, found, "" if found else element.quote[:200])
         )
-        missing = numbers_missing(element.statement, whole)
+        missing = numbers_missing(element.statement, whole) or _numbers_exchanged(element, source or "")
         checks.append(ControllerCheck(Check.NUMBERS_IN_THREAD, element.id, not missing, ", ".join(missing)[:200]))
+        context = f"{thread.title}\n{_context(thread, element)}"
+        new = ungrounded(element.statement, element.quote, context)
+        checks.append(ControllerCheck(Check.SAYS_NO_MORE, element.id, not new, ", ".join(new)[:200]))
         if element.kind is not Kind.QUESTION:
             wrong = _negation_fault(element, source or "")
             checks.append(ControllerCheck(Check.NEGATION_KEPT, element.id, not wrong, wrong[:200]))
     return tuple(checks)
+
+
+def _numbers_exchanged(element: Element, source: str) -> list[str]:
+    """The statement's numbers that its own message does not state although the quote has numbers of their unit:
+    a dose that somebody else named, in the place of this one."""
+    quoted = {n.unit for n in numbers(element.quote)} - {None}
+    missing = numbers_missing(element.statement, source) if quoted else []
+    return [text for text in missing if any(n.unit in quoted for n in numbers(text))]
 
 
 def _negation_fault(element: Element, source: str) -> str:
@@ -69,7 +85,8 @@ async def check_by_engine(
 async def write(
     language: str, elements: Sequence[Element], agent: Agent
 ) -> tuple[CaseText, tuple[ControllerCheck, ...]]:
-    """N and A written from the elements, whether they state only the elements' numbers, and deny what they deny.
+    """N and A written from the elements, and whether they state only the elements' numbers, deny what they deny,
+    and are sentence by sentence made of their words.
 
     Raises AgentFailure.
     """
@@ -94,6 +111,8 @@ async def write(
         checks.append(ControllerCheck(Check.NUMBERS_IN_ELEMENTS, subject, not missing, ", ".join(missing)[:200]))
         wrong = flipped(written, [part for e in sources for part in (e.statement, e.quote)])
         checks.append(ControllerCheck(Check.NEGATION_KEPT, subject, not wrong, "; ".join(wrong)[:200]))
+        new = ungrounded_sentences(written, [part for e in sources for part in (e.statement, e.quote)], language)
+        checks.append(ControllerCheck(Check.SAYS_NO_MORE, subject, not new, "; ".join(new)[:200]))
     return text, tuple(checks)
 
 

@@ -165,7 +165,7 @@ class ClaimVerdict:
 
 
 class Check(StrEnum):
-    """The Controller's checks: the first three and the last in code, `says_no_more` by the engine."""
+    """The Controller's checks, all of them in code; `says_no_more` by the engine as well."""
 
     QUOTE_IN_THREAD = "quote_in_thread"
     NUMBERS_IN_THREAD = "numbers_in_thread"

@@ -31,6 +31,7 @@ from medlive.curation.tasks import (
     VetoReply,
 )
 from medlive.evidence.passage import Hit, Query
+from medlive.threads.grounding import is_grounded, shares_content, ungrounded
 from medlive.threads.negation import flipped
 from medlive.threads.normalise import contains_quote
 from medlive.threads.quantities import numbers_missing
@@ -115,6 +116,8 @@ async def state_claims(
                 return f"claim {identity} denies what the advice states, or states what it denies"
             if language == "zh" and not _HAN.search(claim):
                 return f"claim {identity} is not in the case's language"
+            if ungrounded(claim, statement, case) or not is_grounded(statement, claim):
+                return f"claim {identity} says something else than the advice"
         return None
 
     inputs: dict[str, Any] = {
@@ -199,7 +202,10 @@ async def _judge_claim(
         "validator.alignment",
         inputs,
         AlignmentReply,
-        lambda r: _evidence_fault(r.evidence, texts, required=r.verdict is not Alignment.NEUTRAL),
+        lambda r: (
+            _evidence_fault(r.evidence, texts, required=r.verdict is not Alignment.NEUTRAL)
+            or _idle_support(claim, r)
+        ),
     )
     if reply.verdict is not Alignment.CONTRADICTED or not confirm_veto:
         return verdict(reply.verdict, reply.evidence, reply.reason)
@@ -234,6 +240,19 @@ def _evidence_fault(evidence: Sequence[CitationItem], texts: Mapping[str, str], 
         if not contains_quote(citation.quote, texts[citation.passage_id]):
             return f"the quote is not in passage {name!r}"
     return None
+
+
+def _idle_support(claim: Claim, reply: AlignmentReply) -> str | None:
+    """Why a "supported" does not stand: no quote has a word of the claim. A contradiction may use other words,
+    and one too many costs a case; a support too many releases one."""
+    if reply.verdict is not Alignment.SUPPORTED:
+        return None
+    for citation in reply.evidence:
+        if claim.english is None and bool(_HAN.search(claim.statement)) != bool(_HAN.search(citation.quote)):
+            return None  # nothing to compare
+        if shares_content(f"{claim.statement}\n{claim.english or ''}", citation.quote):
+            return None
+    return "no quote has a word in common with the claim; quote what speaks of it, or the verdict is neutral"
 
 
 def _one_each(given: Sequence[str], wanted: Mapping[str, str]) -> str | None:

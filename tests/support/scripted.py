@@ -74,7 +74,7 @@ def honest() -> Script:
         },
         "validator.alignment": {
             "verdict": "supported", "reason": "stated",
-            "evidence": [{"passage_id": "demo:1:0", "quote": "lisinopril often cause a dry cough"}],
+            "evidence": [{"passage_id": "demo:1:0", "quote": "cause a dry cough. Changing to losartan"}],
         },
         "validator.veto": {"goes_against": False, "evidence": [], "reason": "no"},
         "controller.support": lambda inputs: {

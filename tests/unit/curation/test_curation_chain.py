@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.scripted import THREAD, Memory, OnePassage, Script, Scripted, changed, honest, run
 
-from medlive.curation.agent import read_json
 from medlive.curation.chain import ROLES, CurationSettings, curate
 from medlive.curation.model import (
     CallOutcome,
@@ -61,7 +60,7 @@ FABRICATED = [
     ({"quote": "dry cough for 30 weeks", "statement": "Dry cough."}, Check.QUOTE_IN_THREAD),
     ({"quote": "I take lisinopril 10 mg", "statement": "Lisinopril 10 µg."}, Check.NUMBERS_IN_THREAD),
     ({"quote": "I take lisinopril 10 mg", "statement": "Lisinopril 100 mg."}, Check.NUMBERS_IN_THREAD),
-    ({"quote": "Lisinopril can cause", "statement": "Cough."}, Check.QUOTE_IN_THREAD),
+    ({"quote": "Lisinopril can cause", "statement": "Lisinopril."}, Check.QUOTE_IN_THREAD),
     ({"quote": "I have had a dry cough for 3 weeks", "statement": "No dry cough."}, Check.NEGATION_KEPT),
 ]
 
@@ -337,7 +336,3 @@ async def test_no_reply_makes_the_chain_raise_or_keep_what_it_should_not(task: s
     if task != "validator.veto" and task not in MEASURES:
         assert curation.outcome is not Outcome.KEPT or task == "controller.write"
     assert all(e.side in Side for e in curation.elements)
-
-
-def test_strings_no_database_can_hold_are_cleaned() -> None:
-    assert read_json('{"a": "x\\u0000y\\ud800"}') == {"a": "xy"}
