@@ -19,32 +19,66 @@ from medlive.clock import now
 from medlive.digest import digest_file
 from medlive.errors import (
     BadInput,
+    DiskFull,
     IndexCorrupt,
     IndexMissing,
     IndexOutdated,
-    MedliveError,
     ServiceUnavailable,
     UsageError,
 )
 from medlive.evidence import lexical
 from medlive.evidence.corpora.model import Corpus, Problem, ReadLog
-from medlive.evidence.lexical import BM25Retriever, LexicalWriter
+from medlive.evidence.dense import DenseKind, DensePart
+from medlive.evidence.dense_build import build_dense
+from medlive.evidence.encoder import Encoder, EncoderSettings
+from medlive.evidence.lexical import LexicalWriter
 from medlive.evidence.manifest import (
-    HINT,
     MANIFEST,
+    OWN,
     CorpusEntry,
+    EncoderEntry,
     FileEntry,
     IndexManifest,
     index_digest,
     read_manifest,
 )
-from medlive.evidence.passage import IndexIdentity, Passage
-from medlive.evidence.store import PassageStore, StoreWriter, from_line, to_line
+from medlive.evidence.opening import (
+    DATA,
+    DENSE,
+    LEXICAL,
+    ListedIndex,
+    check_index,
+    check_sizes,
+    keys_of,
+    list_indexes,
+    open_index,
+    open_own_encoder,
+    open_store,
+    verify_index,
+)
+from medlive.evidence.passage import Passage
+from medlive.evidence.retriever import embedded
+from medlive.evidence.store import PassageStore, StoreWriter, from_line, room_for, to_line
 from medlive.evidence.survey import Survey
+from medlive.evidence.vectors import SHARD, EmbedReport, Item, VectorStore, passage_key
+
+__all__ = [
+    "DensePlan",
+    "ListedIndex",
+    "Progress",
+    "build_index",
+    "list_indexes",
+    "open_index",
+    "prune",
+    "verify_index",
+]
+
+NO_ENCODER = "no encoder was given"
 
 _BUILDING = "building-"
-_DATA = "data-"
-_LEXICAL = "lexical"
+_OWN_ENCODER = "lsa-"
+_VECTORS = "vectors"
+_DENSE_WORK = "arranging"
 _EVERY = 1000
 
 
@@ -52,13 +86,33 @@ _EVERY = 1000
 class Progress:
     """How far a build has come."""
 
-    stage: Literal["reading", "read", "indexing", "built", "unchanged"]
-    """`read`: one corpus is read, `problems` holds the first of what could not be; `built` and `unchanged`
-    end the build."""
+    stage: Literal["reading", "read", "indexing", "fitting", "embedding", "arranging", "built", "unchanged"]
+    """`read`: one corpus is read, `problems` holds the first of what could not be; `fitting`, `embedding` and
+    `arranging` are the dense side's; `built` and `unchanged` end the build."""
     corpus: str | None
     passages: int
-    """Passages of the corpus (while reading) or of the index so far."""
+    """Passages of the corpus (while reading), embedded or arranged (in those stages), or of the index so far."""
     problems: tuple[Problem, ...] = ()
+    embedded: int | None = None
+    """When built: passages that had no vector of this encoder before; None without a dense side."""
+    reused: int | None = None
+    """When built: passages that had one."""
+
+
+@dataclass(frozen=True, slots=True)
+class DensePlan:
+    """The dense side that an index is to have."""
+
+    encoder: Encoder | Literal["lsa"]
+    """"lsa": the analysis that the index holds already, or else one fitted on its passages and kept in it."""
+    where: str
+    """How the encoder is opened again: see `EncoderEntry.where`."""
+    reason: str
+    """Why this encoder, in a sentence."""
+    kind: DenseKind | None = None
+    """None: by the number of passages."""
+    shard: int = SHARD
+    """Passages embedded to a shard: what a kill may cost."""
 
 
 def build_index(
@@ -67,13 +121,17 @@ def build_index(
     progress: Callable[[Progress], None] | None = None,
     *,
     fresh: bool = False,
+    dense: DensePlan | None = None,
+    reason: str = NO_ENCODER,
 ) -> IndexManifest:
     """Read the corpora and put the index over them in force at `out`; its manifest.
 
     Corpora that the index holds under other names stay in it, one of the same name is replaced; with `fresh`
     the index holds the given ones only. When that changes nothing, the index is left alone and its manifest
-    returned. Raises UsageError for two corpora of one name, BadInput for a corpus without a passage,
-    ServiceUnavailable while another process builds there.
+    returned. Without `dense` it is searched by words alone, and the manifest gives `reason` for that. Vectors are
+    kept in `out`, so that no passage is embedded twice by one encoder, whatever becomes of the build.
+    Raises UsageError for two corpora of one name, BadInput for a corpus without a passage, ServiceUnavailable
+    while another process builds there, DiskFull.
     """
     names = [corpus.name for corpus in corpora]
     if not names:
@@ -88,62 +146,29 @@ def build_index(
         _remove_leftovers(out)
         work = Path(tempfile.mkdtemp(prefix=_BUILDING, dir=out))
         try:
-            return _build(corpora, out, work, old, report)
+            return _build(corpora, out, work, old, dense, reason, report)
+        except DiskFull as exc:
+            if not (out / MANIFEST).exists():
+                raise
+            raise DiskFull(f"{exc.message}; the index that was there is still in force", hint=exc.hint) from exc
         finally:
             shutil.rmtree(work, ignore_errors=True)
 
 
-def open_index(path: Path) -> BM25Retriever:
-    """The retriever over the index at `path`.
+def prune(out: Path) -> list[Path]:
+    """Remove the vectors of encoders other than the index's, and what unfinished builds keep to go on with.
 
-    Checked on the way: the manifest, the presence and size of every file, and that text is still cut as
-    it was when the index was built. Raises IndexMissing, IndexCorrupt or IndexOutdated, each with what to do.
+    The folders removed. Raises as `read_manifest` does, ServiceUnavailable while another process builds there.
     """
-    manifest = read_manifest(path)
-    try:
-        return _open(path, manifest)
-    except IndexCorrupt:
-        # A build may have put another index in force between the two steps above.
-        again = read_manifest(path)
-        if again.data == manifest.data:
-            raise
-        return _open(path, again)
-
-
-def verify_index(path: Path) -> IndexManifest:
-    """Compare every file of the index with the digest in its manifest; the manifest.
-
-    Reads the whole index. Raises as `open_index` does, IndexCorrupt naming the first file that differs.
-    """
-    manifest = read_manifest(path)
-    _check_sizes(path, manifest)
-    for entry in manifest.files:
-        found = digest_file(path / manifest.data / entry.path)
-        if found != entry.digest:
-            raise IndexCorrupt(f"{entry.path} has {found}, expected {entry.digest}", hint=HINT)
-    return manifest
-
-
-@dataclass(frozen=True, slots=True)
-class ListedIndex:
-    """An index found in a folder: its manifest, or why it has none that can be read."""
-
-    path: Path
-    manifest: IndexManifest | None
-    problem: str | None
-
-
-def list_indexes(folder: Path) -> list[ListedIndex]:
-    """The indexes in `folder` itself and in its subfolders, by path; unreadable ones with the cause."""
-    found: list[ListedIndex] = []
-    for place in [folder, *sorted(f for f in folder.glob("*") if f.is_dir())]:
-        try:
-            found.append(ListedIndex(place, read_manifest(place), None))
-        except IndexMissing:
-            continue
-        except MedliveError as exc:
-            found.append(ListedIndex(place, None, exc.message))
-    return found
+    with _alone(out):
+        manifest = read_manifest(out)
+        wanted = None if manifest.encoder is None else VectorStore(out / _VECTORS, manifest.encoder).folder
+        unwanted = [place for place in (out / _VECTORS).glob("*") if place != wanted]
+        if (out / _DENSE_WORK).exists():
+            unwanted.append(out / _DENSE_WORK)
+        for place in unwanted:
+            shutil.rmtree(place)
+        return unwanted
 
 
 def _build(
@@ -151,6 +176,8 @@ def _build(
     out: Path,
     work: Path,
     old: IndexManifest | None,
+    plan: DensePlan | None,
+    reason: str,
     report: Callable[[Progress], None],
 ) -> IndexManifest:
     readings = [_read(corpus, work / f"spool-{n}", report) for n, corpus in enumerate(corpora)]
@@ -159,37 +186,116 @@ def _build(
     digests = {entry.name: entry.digest for entry in carried}
     digests |= {reading.corpus.name: reading.survey.digest for reading in readings}
     parameters = lexical.parameters()
-    identity = index_digest(lexical.RETRIEVER, parameters, digests)
-    if old is not None and old.index_digest == identity and _usable(out, old):
+    same = old is not None and (old.corpus_digests, old.parameters) == (digests, parameters)
+    if old is not None and same and _has_side(old, plan) and _usable(out, old):
         report(Progress("unchanged", None, old.passages))
         return old
 
     data = work / "data"
     data.mkdir()
     kept: dict[str, int] = {}
-    with StoreWriter(data) as store, LexicalWriter(data / _LEXICAL) as index:
+    with StoreWriter(data) as store, LexicalWriter(data / LEXICAL) as index:
         for passage in _all_passages(out, old, {entry.name for entry in carried}, readings):
             ordinal = store.add(passage)
             index.add(ordinal, passage)
             kept[passage.corpus] = kept.get(passage.corpus, 0) + 1
             if ordinal % _EVERY == 0:
                 report(Progress("indexing", passage.corpus, ordinal))
+    side = None if plan is None else _dense_side(out, data, old, plan, report)
     moment = now()
     entries = [*carried, *(_entry(reading, kept, moment) for reading in readings)]
     manifest = IndexManifest(
-        retriever=lexical.RETRIEVER,
+        retriever="bm25" if side is None else "hybrid",
+        reason=reason if plan is None else plan.reason,
         parameters=parameters,
         libraries=lexical.libraries(),
         corpora=tuple(sorted(entries, key=lambda entry: entry.name)),
         passages=sum(kept.values()),
-        index_digest=identity,
-        data=f"{_DATA}{work.name.removeprefix(_BUILDING)}",
+        encoder=side.encoder if side else None,
+        dense=side.part if side else None,
+        index_digest=index_digest(parameters, digests, side.part if side else None),
+        data=f"{DATA}{work.name.removeprefix(_BUILDING)}",
         files=_files(data),
         built_at=moment,
     )
     _put_in_force(out, data, manifest)
-    report(Progress("built", None, manifest.passages))
+    report(
+        Progress(
+            "built",
+            None,
+            manifest.passages,
+            embedded=side.report.embedded if side else None,
+            reused=side.report.present if side else None,
+        )
+    )
     return manifest
+
+
+@dataclass(frozen=True, slots=True)
+class _DenseSide:
+    encoder: EncoderEntry
+    part: DensePart
+    report: EmbedReport
+
+
+def _dense_side(
+    out: Path, data: Path, old: IndexManifest | None, plan: DensePlan, report: Callable[[Progress], None]
+) -> _DenseSide:
+    """Embed what is new and arrange all vectors; both go on where a killed build left them."""
+    store = PassageStore(data)
+    encoder, where = plan.encoder, plan.where
+    if encoder == "lsa":
+        encoder, where = _own_encoder(out, data.parent.name, store, old, report)
+    vectors = VectorStore(out / _VECTORS, encoder.identity)
+
+    def items() -> Iterator[Item]:
+        return (Item(passage_key(passage), *embedded(passage)) for passage in store)
+
+    embedding = vectors.embed_missing(
+        items, encoder, shard_size=plan.shard, progress=lambda p: report(Progress("embedding", None, p.embedded))
+    )
+    part = build_dense(
+        vectors.vectors(keys_of(store)),
+        data / DENSE,
+        work=out / _DENSE_WORK,
+        kind=plan.kind,
+        progress=lambda p: report(Progress("arranging", None, p.done)),
+    )
+    shutil.rmtree(out / _DENSE_WORK, ignore_errors=True)
+    identity = encoder.identity
+    entry = EncoderEntry(
+        name=identity.name,
+        digest=identity.digest,
+        dimension=identity.dimension,
+        backend=identity.backend,
+        where=where,
+    )
+    return _DenseSide(entry, part, embedding)
+
+
+def _own_encoder(
+    out: Path, name: str, store: PassageStore, old: IndexManifest | None, report: Callable[[Progress], None]
+) -> tuple[Encoder, str]:
+    """The analysis that the index holds, or one fitted on its passages; and where it lies."""
+    if old is not None and old.encoder is not None and old.encoder.where.startswith(OWN):
+        return open_own_encoder(out, old.encoder, EncoderSettings(home=out)), old.encoder.where
+    from medlive.evidence.encoders.lsa import LsaEncoder, fit_lsa
+
+    report(Progress("fitting", None, len(store)))
+    folder = out / f"{_OWN_ENCODER}{name.removeprefix(_BUILDING)}"
+    fit_lsa((embedded(passage) for passage in store), folder)
+    return LsaEncoder.open(folder), f"{OWN}{folder.name}"
+
+
+def _has_side(old: IndexManifest, plan: DensePlan | None) -> bool:
+    """Whether the index already has the dense side that is planned."""
+    if plan is None or old.dense is None or old.encoder is None:
+        return plan is None and old.dense is None
+    if plan.kind is not None and plan.kind != old.dense.kind:
+        return False
+    if plan.encoder == "lsa":
+        return old.encoder.where.startswith(OWN)
+    return plan.encoder.identity.digest == old.encoder.digest
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,18 +308,19 @@ class _Reading:
 
 def _read(corpus: Corpus, spool: Path, report: Callable[[Progress], None]) -> _Reading:
     """Read a corpus once, into a file, taking note of what the decisions about its passages need."""
-    survey, log = Survey(), ReadLog()
-    with spool.open("wb") as handle:
+    survey, log = Survey(spool.with_name(f"{spool.name}-survey")), ReadLog()
+    with room_for(spool), spool.open("wb") as handle:
         for passage in corpus.passages(log):
             survey.add(passage)
             handle.write(to_line(passage))
             if len(survey) % _EVERY == 0:
                 report(Progress("reading", corpus.name, len(survey)))
-    for identity in survey.ambiguous_ids:
-        log.problem(identity, "the source gives this id to different texts; each is kept under an id of its own")
     if not len(survey):
         first = f"; first problem: {log.problems[0].member}: {log.problems[0].cause}" if log.problems else ""
         raise BadInput(f"{corpus.path} gave no passage ({log.problem_count} problems{first})")
+    for identity in survey.ambiguous_ids:
+        log.problem(identity, "the source gives this id to different texts; each is kept under an id of its own")
+    log.problem_count += survey.ambiguous - len(survey.ambiguous_ids)
     report(Progress("read", corpus.name, len(survey), tuple(log.problems)))
     return _Reading(corpus, spool, survey, log)
 
@@ -222,11 +329,11 @@ def _all_passages(
     out: Path, old: IndexManifest | None, carried: set[str], readings: Sequence[_Reading]
 ) -> Iterator[Passage]:
     if old is not None and carried:
-        yield from (passage for passage in _store(out, old) if passage.corpus in carried)
+        yield from (passage for passage in open_store(out, old) if passage.corpus in carried)
     for reading in readings:
         with reading.spool.open("rb") as lines:
-            for line in lines:
-                passage = reading.survey.kept(from_line(line))
+            for ordinal, line in enumerate(lines):
+                passage = reading.survey.kept(ordinal, from_line(line))
                 if passage is not None:
                     yield passage
 
@@ -255,7 +362,7 @@ def _present(out: Path, names: Sequence[str]) -> IndexManifest | None:
     except (IndexMissing, IndexCorrupt, IndexOutdated):
         return None
     try:
-        _check_sizes(out, manifest)
+        check_sizes(out, manifest)
     except IndexCorrupt as exc:
         lost = sorted(set(manifest.corpus_digests) - set(names))
         if lost:
@@ -269,53 +376,10 @@ def _present(out: Path, names: Sequence[str]) -> IndexManifest | None:
 
 def _usable(out: Path, manifest: IndexManifest) -> bool:
     try:
-        _open(out, manifest)
+        check_index(out, manifest)
     except (IndexCorrupt, IndexOutdated):
         return False
     return True
-
-
-def _open(path: Path, manifest: IndexManifest) -> BM25Retriever:
-    if manifest.retriever != lexical.RETRIEVER:
-        raise IndexOutdated(
-            f"{path} is an index of kind {manifest.retriever!r}, which this medlive does not search",
-            hint=HINT,
-        )
-    if manifest.parameters != lexical.parameters():
-        raise IndexOutdated(
-            f"{path} was built with other parameters or cuts text differently: built with"
-            f" {manifest.libraries}, here are {lexical.libraries()}",
-            hint=HINT,
-        )
-    _check_sizes(path, manifest)
-    identity = IndexIdentity(
-        retriever=manifest.retriever,
-        index_digest=manifest.index_digest,
-        corpora=manifest.corpus_digests,
-        passages=manifest.passages,
-    )
-    try:
-        return BM25Retriever(path / manifest.data / _LEXICAL, _store(path, manifest), identity)
-    except (IndexCorrupt, IndexOutdated) as exc:
-        raise type(exc)(exc.message, hint=HINT) from exc
-
-
-def _store(path: Path, manifest: IndexManifest) -> PassageStore:
-    try:
-        return PassageStore(path / manifest.data)
-    except OSError as exc:
-        raise IndexCorrupt(f"the passages of {path} cannot be read: {exc.strerror}", hint=HINT) from exc
-
-
-def _check_sizes(path: Path, manifest: IndexManifest) -> None:
-    if not manifest.data.startswith(_DATA) or Path(manifest.data).name != manifest.data:
-        raise IndexCorrupt(f"the manifest of {path} names {manifest.data!r} as its data", hint=HINT)
-    for entry in manifest.files:
-        place = path / manifest.data / entry.path
-        size = place.stat().st_size if place.is_file() else None
-        if size != entry.size:
-            found = "is missing" if size is None else f"has {size} bytes, expected {entry.size}"
-            raise IndexCorrupt(f"{place} {found}", hint=HINT)
 
 
 def _files(data: Path) -> tuple[FileEntry, ...]:
@@ -332,7 +396,8 @@ def _put_in_force(out: Path, data: Path, manifest: IndexManifest) -> None:
         _sync(data / entry.path)
     data.rename(out / manifest.data)
     fresh = out / f"{_BUILDING}{MANIFEST}"
-    fresh.write_text(manifest.model_dump_json(indent=1) + "\n", encoding="utf-8")
+    with room_for(fresh):
+        fresh.write_text(manifest.model_dump_json(indent=1) + "\n", encoding="utf-8")
     _sync(fresh)
     _sync(out)
     fresh.replace(out / MANIFEST)
@@ -341,13 +406,18 @@ def _put_in_force(out: Path, data: Path, manifest: IndexManifest) -> None:
 
 
 def _remove_leftovers(out: Path) -> None:
-    """Remove what builds that were killed, or the index before this one, left behind."""
+    """Remove what builds that were killed, or the index before this one, left behind; vectors stay."""
+    wanted: set[str] = set()
     try:
-        in_force = read_manifest(out).data
+        manifest = read_manifest(out)
     except (IndexMissing, IndexCorrupt, IndexOutdated):
-        in_force = None
+        pass
+    else:
+        wanted = {manifest.data}
+        if manifest.encoder is not None:
+            wanted.add(manifest.encoder.where.removeprefix(OWN))
     for place in out.iterdir():
-        if place.name.startswith((_BUILDING, _DATA)) and place.name != in_force:
+        if place.name.startswith((_BUILDING, DATA, _OWN_ENCODER, f".{_OWN_ENCODER}")) and place.name not in wanted:
             if place.is_dir():
                 shutil.rmtree(place, ignore_errors=True)
             else:

@@ -1,15 +1,18 @@
 """What an evidence index is made of, as its `manifest.json` says it."""
 
+from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
+from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from medlive.digest import digest_json
 from medlive.errors import IndexCorrupt, IndexMissing, IndexOutdated
+from medlive.evidence.dense import DensePart
 
 MANIFEST = "manifest.json"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 HINT = "build it again: medlive evidence build CORPUS... (see medlive evidence build --help)"
 
 
@@ -47,16 +50,38 @@ class FileEntry(_Frozen):
     digest: str
 
 
+class EncoderEntry(_Frozen):
+    """The encoder of an index's vectors: the same one must read its queries."""
+
+    name: str
+    digest: str
+    dimension: int
+    backend: str
+    """That made the vectors; it changes none beyond rounding."""
+    where: str
+    """How it is opened again: a name or a folder; `OWN` and a folder's name where the index itself holds it."""
+
+
+OWN = "index:"
+
+
 class IndexManifest(_Frozen):
     """The whole account of an index; two indexes of the same corpora and parameters share `index_digest`."""
 
     format_version: int = FORMAT_VERSION
-    retriever: str
+    retriever: Literal["bm25", "hybrid"]
+    """What searches it unless another is asked for: "hybrid" with vectors, "bm25" without."""
+    reason: str
+    """Why it is that one, in a sentence."""
     parameters: dict[str, float | int | str]
+    """Of the lexical side."""
     libraries: dict[str, str]
     corpora: tuple[CorpusEntry, ...]
     """By name."""
     passages: int
+    encoder: EncoderEntry | None = None
+    dense: DensePart | None = None
+    """The dense side; None without one."""
     index_digest: str
     data: str
     """The folder, beside the manifest, that holds the files."""
@@ -68,13 +93,28 @@ class IndexManifest(_Frozen):
         """Corpus name → corpus digest."""
         return {entry.name: entry.digest for entry in self.corpora}
 
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        if (self.retriever == "hybrid", self.encoder is not None) != (self.dense is not None,) * 2:
+            raise ValueError("a hybrid index has an encoder and a dense part, another has neither")
+        return self
 
-def index_digest(retriever: str, parameters: dict[str, float | int | str], corpora: dict[str, str]) -> str:
-    """The identity of an index: what was indexed and how, never the engine's own files.
 
-    `corpora` is corpus name → corpus digest.
+def index_digest(
+    parameters: Mapping[str, float | int | str], corpora: Mapping[str, str], dense: DensePart | None
+) -> str:
+    """The identity of an index: what was indexed and how, never the engines' own files.
+
+    `corpora` is corpus name → corpus digest; `parameters` are the lexical side's.
     """
-    return digest_json({"retriever": retriever, "parameters": parameters, "corpora": corpora})
+    known: dict[str, Any] = {"parameters": dict(parameters), "corpora": dict(corpora)}
+    if dense is not None:
+        known["dense"] = {
+            "encoder": dense.encoder_digest,
+            "kind": dense.kind,
+            "parameters": dense.parameters.model_dump(mode="json"),
+        }
+    return digest_json(known)
 
 
 def read_manifest(folder: Path) -> IndexManifest:
@@ -101,6 +141,12 @@ def read_manifest(folder: Path) -> IndexManifest:
         raise IndexCorrupt(f"{place} is no index manifest: {cause}", hint=HINT) from exc
     if manifest.format_version != FORMAT_VERSION:
         raise _other_format(place, manifest.format_version)
+    expected = index_digest(manifest.parameters, manifest.corpus_digests, manifest.dense)
+    if manifest.index_digest != expected:
+        raise IndexCorrupt(
+            f"{place} gives the index digest {manifest.index_digest}, its corpora and parameters give {expected}",
+            hint=HINT,
+        )
     return manifest
 
 

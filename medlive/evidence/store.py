@@ -1,4 +1,4 @@
-"""Passages on disk, found by their ordinal: canonical JSON lines, and where each begins.
+"""Passages on disk, found by their ordinal: canonical JSON lines, where each begins, and what filters look at.
 
 Every kind of index names passages by these ordinals, so that they share one store.
 """
@@ -6,21 +6,35 @@ Every kind of index names passages by these ordinals, so that they share one sto
 import json
 import mmap
 from array import array
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from datetime import date
+from functools import lru_cache
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, BinaryIO, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from medlive.digest import canonical_json
-from medlive.errors import IndexCorrupt
+from medlive.errors import DiskFull, IndexCorrupt
+from medlive.evidence.dense_files import disk_full, is_disk_full
 from medlive.evidence.passage import Passage
 
 LINES = "passages.jsonl"
 OFFSETS = "offsets.bin"
 """Little-endian unsigned 64-bit numbers: where each line begins and, last, where the file ends."""
+DAYS = "days.bin"
+"""Little-endian signed 32-bit numbers: each passage's day (1 is 1 January of year 1), 0 when it has none."""
+CORPORA = "corpora.bin"
+"""Little-endian unsigned 16-bit numbers: each passage's corpus, as its place in `CORPUS_NAMES`."""
+CORPUS_NAMES = "corpora.json"
+MAX_CORPORA = 2**16
+
+_UNDATED = 0
+_HELD = 8192
+_MASKS_KEPT = 8
 
 
 def to_line(passage: Passage) -> bytes:
@@ -46,18 +60,68 @@ def from_line(line: bytes) -> Passage:
     return Passage(published=None if published is None else date.fromisoformat(published), **row)
 
 
+@contextmanager
+def room_for(place: Path) -> Iterator[None]:
+    """Raises DiskFull, naming the file, when the system says in the block that there is no room for it."""
+    try:
+        yield
+    except OSError as exc:
+        if is_disk_full(exc):
+            raise disk_full(place, exc) from exc
+        raise
+
+
+class _Column:
+    """A file of numbers of one type, written a block at a time."""
+
+    def __init__(self, place: Path, code: str, dtype: str) -> None:
+        self._place = place
+        self._handle: BinaryIO = place.open("wb")
+        self._held = array(code)
+        self._dtype = dtype
+
+    def add(self, number: int) -> None:
+        self._held.append(number)
+        if len(self._held) >= _HELD:
+            self._write()
+
+    def close(self) -> None:
+        with room_for(self._place), self._handle:
+            self._write()
+
+    def _write(self) -> None:
+        with room_for(self._place):
+            self._handle.write(np.array(self._held, dtype=self._dtype).tobytes())
+        del self._held[:]
+
+
 class StoreWriter:
-    """Writes a store; the ordinal of a passage is the count of those before it."""
+    """Writes a store; the ordinal of a passage is the count of those before it. Memory does not grow with it."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._lines = (folder / LINES).open("wb")
-        self._offsets = array("Q", [0])
+        self._offsets = _Column(folder / OFFSETS, "Q", "<u8")
+        self._days = _Column(folder / DAYS, "i", "<i4")
+        self._corpora = _Column(folder / CORPORA, "H", "<u2")
+        self._code_of: dict[str, int] = {}
+        self._end = 0
+        self._count = 0
+        self._offsets.add(0)
 
     def add(self, passage: Passage) -> int:
         """Append a passage; its ordinal."""
-        self._offsets.append(self._offsets[-1] + self._lines.write(to_line(passage)))
-        return len(self._offsets) - 2
+        try:
+            self._end += self._lines.write(to_line(passage))
+        except OSError as exc:
+            if is_disk_full(exc):
+                raise disk_full(self._folder / LINES, exc) from exc
+            raise
+        self._offsets.add(self._end)
+        self._days.add(_UNDATED if passage.published is None else passage.published.toordinal())
+        self._corpora.add(self._code_of.setdefault(passage.corpus, len(self._code_of)))
+        self._count += 1
+        return self._count - 1
 
     def __enter__(self) -> Self:
         return self
@@ -65,25 +129,39 @@ class StoreWriter:
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._lines.close()
-        np.array(self._offsets, dtype="<u8").tofile(self._folder / OFFSETS)
+        # What failed once fails again when its buffer is flushed; the first failure is the one to be told of.
+        telling = nullcontext() if kind is None else suppress(OSError, DiskFull)
+        for part in (self._lines, self._offsets, self._days, self._corpora):
+            with telling, room_for(self._folder / LINES):
+                part.close()
+        if kind is None:
+            with room_for(self._folder / CORPUS_NAMES):
+                (self._folder / CORPUS_NAMES).write_text(canonical_json(list(self._code_of)), encoding="utf-8")
 
 
 class PassageStore:
     """Reads a store through memory maps; safe to share between threads."""
 
     def __init__(self, folder: Path) -> None:
-        """Raises IndexCorrupt when the two files do not fit each other, OSError when one is absent."""
+        """Raises IndexCorrupt when its files do not fit each other, OSError when one is absent."""
         self._place = folder / LINES
-        data = (folder / OFFSETS).read_bytes()
-        if len(data) % 8 or len(data) < 16:
-            raise IndexCorrupt(f"{folder / OFFSETS} has {len(data)} bytes, which is no list of places")
-        self._offsets = np.frombuffer(data, dtype="<u8")
+        self._offsets: NDArray[np.uint64] = _column(folder / OFFSETS, "<u8")
+        if len(self._offsets) < 2:
+            raise IndexCorrupt(f"{folder / OFFSETS} is no list of places")
         size = self._place.stat().st_size
         if int(self._offsets[-1]) != size:
             raise IndexCorrupt(f"{self._place} has {size} bytes, expected {self._offsets[-1]}")
+        self._days: NDArray[np.int32] = _column(folder / DAYS, "<i4")
+        self._corpora: NDArray[np.uint16] = _column(folder / CORPORA, "<u2")
+        for place, column in ((folder / DAYS, self._days), (folder / CORPORA, self._corpora)):
+            if len(column) != len(self):
+                raise IndexCorrupt(f"{place} tells of {len(column)} passages of {len(self)}")
+        self.corpora: tuple[str, ...] = _names(folder / CORPUS_NAMES)
+        """The names of the corpora that have passages here."""
+        self._newest = int(self._days.max())
         with self._place.open("rb") as handle:
             self._map = mmap.mmap(handle.fileno(), 0, access=mmap.ACCESS_READ)
+        self._mask = lru_cache(maxsize=_MASKS_KEPT)(self._make_mask)
 
     def __len__(self) -> int:
         return len(self._offsets) - 1
@@ -99,3 +177,66 @@ class PassageStore:
 
     def __iter__(self) -> Iterator[Passage]:
         return (self.get(ordinal) for ordinal in range(len(self)))
+
+    def ordered(self, found: Sequence[tuple[int, float]], k: int) -> list[tuple[int, float]]:
+        """The k best of (ordinal, score), highest score first, equal scores by passage id.
+
+        Only the ids of those that tie are looked up.
+        """
+        ranked = sorted(found, key=lambda pair: -pair[1])
+        result: list[tuple[int, float]] = []
+        start = 0
+        while start < len(ranked) and len(result) < k:
+            end = start + 1
+            while end < len(ranked) and ranked[end][1] == ranked[start][1]:
+                end += 1
+            tied = ranked[start:end]
+            if len(tied) > 1:
+                tied.sort(key=lambda pair: self.get(pair[0]).id)
+            result += tied
+            start = end
+        return result[:k]
+
+    def younger_than(self, day: date | None) -> bool:
+        """Whether any passage was published after that day."""
+        return day is not None and self._newest > day.toordinal()
+
+    def left_out(self, corpora: Collection[str] | None) -> tuple[str, ...]:
+        """The names of the corpora here that are not among those."""
+        return () if corpora is None else tuple(name for name in self.corpora if name not in corpora)
+
+    def allowed(self, not_after: date | None, corpora: Collection[str] | None) -> NDArray[np.bool_] | None:
+        """For each ordinal whether it may be shown: not published after the day, of those corpora only.
+
+        None when every passage may.
+        """
+        day = not_after if self.younger_than(not_after) else None
+        left_out = self.left_out(corpora)
+        return None if day is None and not left_out else self._mask(day, left_out)
+
+    def _make_mask(self, day: date | None, left_out: tuple[str, ...]) -> NDArray[np.bool_]:
+        mask = np.ones(len(self), dtype=np.bool_)
+        if day is not None:
+            mask &= self._days <= day.toordinal()
+        if left_out:
+            mask &= ~np.isin(self._corpora, [self.corpora.index(name) for name in left_out])
+        mask.setflags(write=False)
+        return mask
+
+
+def _column(place: Path, dtype: str) -> NDArray[Any]:
+    width = np.dtype(dtype).itemsize
+    size = place.stat().st_size
+    if not size or size % width:
+        raise IndexCorrupt(f"{place} has {size} bytes, which is no list of numbers")
+    return np.memmap(place, dtype=dtype, mode="r")
+
+
+def _names(place: Path) -> tuple[str, ...]:
+    try:
+        names = json.loads(place.read_bytes())
+    except ValueError as exc:
+        raise IndexCorrupt(f"{place} is no list of names: {exc}") from exc
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise IndexCorrupt(f"{place} is no list of names")
+    return tuple(names)

@@ -1,6 +1,7 @@
 """Building: atomic, repeatable, and an index that cannot be used says so with what to do."""
 
 import asyncio
+import itertools
 import json
 import os
 import random
@@ -111,30 +112,30 @@ def test_digests_and_results_do_not_depend_on_order(tmp_path_factory: pytest.Tem
     assert len({h.passage.id for h in hits_of(folder / "i1", query, 9)}) == one.passages - 1 == 3
 
 
-def test_the_digest_follows_content_and_parameters_not_the_name() -> None:
-    base = index_digest("bm25", {"k1": 1.2}, {"a": "sha256:1"})
-    assert base == index_digest("bm25", {"k1": 1.2}, {"a": "sha256:1"})
+def test_the_digest_follows_content_and_parameters_not_the_name(tmp_path: Path) -> None:
+    base = index_digest({"k1": 1.2}, {"a": "sha256:1"}, None)
+    assert base == index_digest({"k1": 1.2}, {"a": "sha256:1"}, None)
     assert (
         len(
             {
                 base,
-                index_digest("bm25", {"k1": 1.3}, {"a": "sha256:1"}),
-                index_digest("bm25", {"k1": 1.2}, {"a": "sha256:2"}),
+                index_digest({"k1": 1.3}, {"a": "sha256:1"}, None),
+                index_digest({"k1": 1.2}, {"a": "sha256:2"}, None),
             }
         )
         == 3
     )
 
     def digest(name: str, text: str) -> str:
-        survey = Survey()
+        survey = Survey(tmp_path / "survey")
         survey.add(Passage(f"{name}:d:-.1", name, "T", "", text, "en", None, "", "x"))
         return survey.digest
 
     assert digest("a", "text") == digest("b", "text") != digest("a", "texts")
 
 
-def test_text_that_continues_many_pages_is_dropped_but_first_pieces_stay() -> None:
-    survey = Survey()
+def test_text_that_continues_many_pages_is_dropped_but_first_pieces_stay(tmp_path: Path) -> None:
+    survey = Survey(tmp_path / "survey")
     pages = [
         Passage(f"c:d{n}:s.{part}", "c", f"Disease {n}", "s", text, "en", None, "", "x")
         for n in range(REPEATED_IN)
@@ -146,7 +147,7 @@ def test_text_that_continues_many_pages_is_dropped_but_first_pieces_stay() -> No
     ]
     for page in pages:
         survey.add(page)
-    kept = [p for p in map(survey.kept, pages) if p is not None]
+    kept = [p for p in itertools.starmap(survey.kept, enumerate(pages)) if p is not None]
     assert {p.id[-1] for p in kept} == {"1", "3"}
     assert len(kept) == 2 * REPEATED_IN
 
@@ -202,7 +203,7 @@ def test_an_index_replaced_while_it_is_opened_is_opened_anew(
     first = build_index([open_corpus(corpus_file(tmp_path / "a.jsonl", ROWS))], index)
     second = build_index([open_corpus(corpus_file(tmp_path / "b.jsonl", ROWS[:1]))], index, fresh=True)
     answers = [first, second]
-    monkeypatch.setattr("medlive.evidence.build.read_manifest", lambda _: answers.pop(0))
+    monkeypatch.setattr("medlive.evidence.opening.read_manifest", lambda _: answers.pop(0))
     assert open_index(index).identity.index_digest == second.index_digest
 
 
@@ -232,6 +233,7 @@ def _truncate(place: Path) -> None:
         "format",
         "format2",
         "parameters",
+        "digest",
         "kind",
         "lines",
         "offsets",
@@ -262,11 +264,14 @@ def test_a_damaged_or_foreign_index_is_refused_with_a_hint(tmp_path: Path, damag
             _edit_manifest(index, format_version=99, something_new=1)
             expected = IndexOutdated
         case "parameters":
-            _edit_manifest(index, parameters=manifest.parameters | {"analyzer": "sha256:other"})
+            parameters = manifest.parameters | {"analyzer": "sha256:other"}
+            digest = index_digest(parameters, manifest.corpus_digests, None)
+            _edit_manifest(index, parameters=parameters, index_digest=digest)
             expected = IndexOutdated
+        case "digest":
+            _edit_manifest(index, index_digest="sha256:" + "0" * 64)
         case "kind":
-            _edit_manifest(index, retriever="dense")
-            expected = IndexOutdated
+            _edit_manifest(index, retriever="hybrid")
         case "lines":
             _truncate(data / "passages.jsonl")
         case "offsets":

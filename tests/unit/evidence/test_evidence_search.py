@@ -16,8 +16,8 @@ from medlive.evidence.analysis import analyzer, chinese_names
 from medlive.evidence.build import build_index, open_index
 from medlive.evidence.corpora.chunk import sentences
 from medlive.evidence.corpora.registry import open_corpus
-from medlive.evidence.lexical import BM25Retriever
 from medlive.evidence.passage import Passage, Query
+from medlive.evidence.retriever import IndexRetriever
 from medlive.evidence.store import PassageStore
 
 DISEASES = [
@@ -91,7 +91,7 @@ def rows() -> Iterator[dict[str, object]]:
         }
 
 
-def index_of(folder: Path, lines: list[dict[str, object]]) -> BM25Retriever:
+def index_of(folder: Path, lines: list[dict[str, object]]) -> IndexRetriever:
     source = folder / "sample.jsonl"
     source.write_text("".join(json.dumps(row) + "\n" for row in lines), encoding="utf-8")
     build_index([open_corpus(source)], folder / "index")
@@ -104,17 +104,17 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def retriever(folder: Path) -> BM25Retriever:
+def retriever(folder: Path) -> IndexRetriever:
     return index_of(folder, list(rows()))
 
 
 @pytest.fixture(scope="module")
-def passages(folder: Path, retriever: BM25Retriever) -> list[Passage]:
+def passages(folder: Path, retriever: IndexRetriever) -> list[Passage]:
     return list(PassageStore(next((folder / "index").glob("data-*"))))
 
 
 async def test_every_passage_is_found_by_its_title_and_first_sentence(
-    retriever: BM25Retriever, passages: list[Passage]
+    retriever: IndexRetriever, passages: list[Passage]
 ) -> None:
     queries = [f"{p.title} {next(sentences(p.text))}" for p in passages]
     for passage, hits in zip(passages, await retriever.search([Query(q) for q in queries], k=3), strict=True):
@@ -132,7 +132,7 @@ async def test_every_passage_is_found_by_its_title_and_first_sentence(
     ],
 )
 async def test_words_are_matched_across_form_width_and_script(
-    retriever: BM25Retriever, query: str, title: str, text: str
+    retriever: IndexRetriever, query: str, title: str, text: str
 ) -> None:
     [hits] = await retriever.search([Query(query)], k=1)
     assert hits[0].passage.title == title
@@ -140,7 +140,7 @@ async def test_words_are_matched_across_form_width_and_script(
 
 
 @pytest.mark.parametrize("query", HOSTILE, ids=range(len(HOSTILE)))
-async def test_a_hostile_query_is_only_text(retriever: BM25Retriever, query: str) -> None:
+async def test_a_hostile_query_is_only_text(retriever: IndexRetriever, query: str) -> None:
     [hits] = await retriever.search([Query(query)], k=5)
     assert len(hits) <= 5
     known = set(
@@ -149,13 +149,13 @@ async def test_a_hostile_query_is_only_text(retriever: BM25Retriever, query: str
     assert not hits or known & set(analyzer().terms(query[:8000]))
 
 
-async def test_a_query_of_the_engines_syntax_finds_nothing_but_its_words(retriever: BM25Retriever) -> None:
+async def test_a_query_of_the_engines_syntax_finds_nothing_but_its_words(retriever: IndexRetriever) -> None:
     assert await retriever.search([Query(q) for q in ("*", "body:*", "[* TO *]", "的")], k=5) == [[], [], [], []]
 
 
 @given(query=st.text(alphabet=st.characters(), max_size=300))
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
-def test_any_text_is_a_query(retriever: BM25Retriever, query: str) -> None:
+def test_any_text_is_a_query(retriever: IndexRetriever, query: str) -> None:
     [hits] = asyncio.run(retriever.search([Query(query)], k=4))
     assert [h.rank for h in hits] == list(range(1, len(hits) + 1))
     assert all(a.score >= b.score for a, b in itertools.pairwise(hits))
@@ -164,7 +164,7 @@ def test_any_text_is_a_query(retriever: BM25Retriever, query: str) -> None:
 @given(day=st.dates(date(1999, 1, 1), date(2013, 1, 1)), disease=st.sampled_from(DISEASES))
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 def test_nothing_younger_than_the_day_is_shown_and_undated_stays(
-    retriever: BM25Retriever, passages: list[Passage], day: date, disease: str
+    retriever: IndexRetriever, passages: list[Passage], day: date, disease: str
 ) -> None:
     [hits] = asyncio.run(retriever.search([Query(disease)], k=50, not_after=day))
     old_enough = {
@@ -174,7 +174,7 @@ def test_nothing_younger_than_the_day_is_shown_and_undated_stays(
     assert any(h.passage.published is None for h in hits)
 
 
-async def test_a_passage_of_the_very_day_is_shown(retriever: BM25Retriever) -> None:
+async def test_a_passage_of_the_very_day_is_shown(retriever: IndexRetriever) -> None:
     [on_the_day], [day_before] = [
         (await retriever.search([Query("gout colchicine dose")], k=9, not_after=day))
         for day in (date(2001, 12, 31), date(2001, 12, 30))
@@ -183,7 +183,7 @@ async def test_a_passage_of_the_very_day_is_shown(retriever: BM25Retriever) -> N
     assert dated == {date(2001, 12, 31)}
 
 
-async def test_the_day_filter_does_not_change_the_scores_of_what_stays(retriever: BM25Retriever) -> None:
+async def test_the_day_filter_does_not_change_the_scores_of_what_stays(retriever: IndexRetriever) -> None:
     [every] = await retriever.search([Query("gout relapse weeks")], k=20)
     [undated] = await retriever.search([Query("gout relapse weeks")], k=20, not_after=date(1990, 1, 1))
     assert undated
@@ -216,14 +216,14 @@ async def test_a_long_query_is_cut_and_keeps_its_rarest_terms(tmp_path: Path) ->
     assert cut == []
 
 
-async def test_searches_at_once_give_what_one_gives(retriever: BM25Retriever) -> None:
+async def test_searches_at_once_give_what_one_gives(retriever: IndexRetriever) -> None:
     queries = [f"{d} {t}" for d in DISEASES + ZH_DISEASES for t in ("treatment dose", "预后")]
     alone = await retriever.search([Query(q) for q in queries], k=3)
     at_once = await asyncio.gather(*(retriever.search([Query(q)], k=3) for q in queries * 4))
     assert [hits for [hits] in at_once] == alone * 4
 
 
-async def test_no_queries_no_answers_and_k_has_bounds(retriever: BM25Retriever) -> None:
+async def test_no_queries_no_answers_and_k_has_bounds(retriever: IndexRetriever) -> None:
     assert await retriever.search([], k=3) == []
     for k in (0, -1, 1001):
         with pytest.raises(ValueError, match="allowed"):

@@ -1,0 +1,203 @@
+"""The retriever over an index: asks each side, fuses what they find, re-ranks where a cross-encoder is given.
+
+Which sides a query has: its own words (lexical); its English translation's words where it brings one; and its
+nearest vectors, for the encoder's languages: the translation, or else the text itself where the encoder knows its
+language. A query that an encoder cannot read has no dense side, and its hits say so by having none.
+"""
+
+import asyncio
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import date
+from typing import Literal, NamedTuple
+
+from medlive.errors import UsageError
+from medlive.evidence.corpora.text import language_of
+from medlive.evidence.dense import DenseIndex
+from medlive.evidence.encoder import Encoder, Reranker
+from medlive.evidence.fusion import DEPTH, Found, by_ordinal, fused
+from medlive.evidence.gather import Gatherer
+from medlive.evidence.lexical import LexicalIndex
+from medlive.evidence.passage import Hit, IndexIdentity, Passage, Query, Side, SideHit
+from medlive.evidence.store import PassageStore
+
+RetrieverName = Literal["bm25", "dense", "hybrid"]
+
+MAX_K = 1000
+RERANKED = 50
+"""The first so many of the fused order are read by the cross-encoder; k of them where more are asked for."""
+_DIGITS = 6
+"""Significant digits of an encoder's score: what is left beyond changes with the batch a text was in."""
+LANGUAGES = {"medcpt": frozenset({"en"})}
+"""Encoder name → the languages (ISO 639) it reads; one that is not named reads any."""
+_MAX_QUERY_CHARS = 8000
+
+
+@dataclass(frozen=True, slots=True)
+class DenseSide:
+    """An encoder and the index of its vectors."""
+
+    encoder: Encoder
+    index: DenseIndex
+
+    def text_of(self, query: Query) -> str | None:
+        """What the encoder is given; None when it reads neither the query nor a translation of it."""
+        if query.english is not None:
+            return query.english
+        languages = LANGUAGES.get(self.encoder.identity.name)
+        return query.text if languages is None or language_of(query.text) in (*languages, "und") else None
+
+
+class _Ask(NamedTuple):
+    """One query's dense side."""
+
+    text: str
+    depth: int
+    not_after: date | None
+    corpora: frozenset[str] | None
+
+
+class IndexRetriever:
+    """The `Retriever` over an index on disk; one instance may serve any number of tasks at once."""
+
+    def __init__(
+        self,
+        store: PassageStore,
+        identity: IndexIdentity,
+        *,
+        lexical: LexicalIndex | None,
+        dense: DenseSide | None,
+        reranker: Reranker | None = None,
+    ) -> None:
+        """At least one of `lexical` and `dense`."""
+        if lexical is None and dense is None:
+            raise ValueError("a retriever needs a side")
+        self._store = store
+        self._identity = identity
+        self._lexical = lexical
+        self._dense = dense
+        self._reranker = reranker
+        self._asks: Gatherer[_Ask, Found] = Gatherer(self._nearest)
+
+    @property
+    def identity(self) -> IndexIdentity:
+        """Which index this is."""
+        return self._identity
+
+    async def search(
+        self,
+        queries: Sequence[Query],
+        *,
+        k: int,
+        not_after: date | None = None,
+        corpora: Collection[str] | None = None,
+    ) -> list[list[Hit]]:
+        """For each query its k best hits (1 ≤ k ≤ 1000), best first; equal scores are ordered by passage id.
+
+        A query is plain text, whatever it holds. Passages published after `not_after` are left out on every side,
+        undated ones stay; so is what is not of `corpora`, where they are named. `score` is the sum of reciprocal
+        ranks where sides are fused, a cross-encoder's where it re-ranks, else the one side's own. Queries of
+        calls that come at about the same time are encoded and searched together, which changes no result.
+        Raises UsageError for a corpus that the index does not hold.
+        """
+        if not 1 <= k <= MAX_K:
+            raise ValueError(f"k is {k}, allowed are 1 to {MAX_K}")
+        wanted = None if corpora is None else self._known(corpora)
+        asked = [None if self._dense is None else self._dense.text_of(query) for query in queries]
+        depth = max(k, DEPTH)
+        asks = [_Ask(text, depth, not_after, wanted) for text in asked if text is not None]
+        lexical, nearest = await asyncio.gather(
+            asyncio.to_thread(self._by_words, queries, depth, not_after, wanted), self._asks.ask(asks)
+        )
+        remaining = iter(nearest)
+        for sides, text in zip(lexical, asked, strict=True):
+            if text is not None:
+                sides[Side.DENSE] = next(remaining)
+        return await asyncio.to_thread(self._hits, queries, lexical, k)
+
+    def _known(self, corpora: Collection[str]) -> frozenset[str]:
+        strange = sorted(set(corpora) - set(self._identity.corpora))
+        if strange:
+            raise UsageError(
+                f"the evidence index has no corpus {', '.join(map(repr, strange))}",
+                hint=f"it holds {', '.join(sorted(self._identity.corpora))}",
+            )
+        return frozenset(corpora)
+
+    def _by_words(
+        self, queries: Sequence[Query], depth: int, not_after: date | None, corpora: frozenset[str] | None
+    ) -> list[dict[Side, Found]]:
+        found: list[dict[Side, Found]] = []
+        for query in queries:
+            sides: dict[Side, Found] = {}
+            if self._lexical is not None:
+                sides[Side.LEXICAL] = self._lexical.search(query.text, depth, not_after, corpora)
+                if query.english is not None and query.english != query.text:
+                    sides[Side.LEXICAL_ENGLISH] = self._lexical.search(query.english, depth, not_after, corpora)
+            found.append(sides)
+        return found
+
+    def _nearest(self, asks: Sequence[_Ask]) -> list[Found]:
+        """Encode all in one batch, then search once for each set of filters."""
+        assert self._dense is not None
+        texts = list(dict.fromkeys(ask.text[:_MAX_QUERY_CHARS] for ask in asks))
+        rows = {text: row for row, text in enumerate(texts)}
+        vectors = self._dense.encoder.encode_queries(texts)
+        groups: dict[_Ask, list[int]] = {}
+        for number, ask in enumerate(asks):
+            groups.setdefault(ask._replace(text=""), []).append(number)
+        found: list[Found] = [[] for _ in asks]
+        for (_, depth, not_after, corpora), numbers in groups.items():
+            allowed = self._store.allowed(not_after, corpora)
+            if allowed is not None and not allowed.any():
+                continue
+            chosen = vectors[[rows[asks[number].text[:_MAX_QUERY_CHARS]] for number in numbers]]
+            scores, ordinals = self._dense.index.search(chosen, depth, allowed)
+            for number, vector, at, near in zip(numbers, chosen, ordinals, scores, strict=True):
+                # A query without a word that the encoder knows is a vector of nothing, as near to one as to all.
+                if vector.any():
+                    pairs = zip(at.tolist(), near.tolist(), strict=True)
+                    rounded = [(ordinal, _rounded(score)) for ordinal, score in pairs if ordinal >= 0]
+                    found[number] = self._store.ordered(rounded, depth)
+        return found
+
+    def _hits(self, queries: Sequence[Query], found: Sequence[dict[Side, Found]], k: int) -> list[list[Hit]]:
+        return [self._hits_of(query, sides, k) for query, sides in zip(queries, found, strict=True)]
+
+    def _hits_of(self, query: Query, sides: dict[Side, Found], k: int) -> list[Hit]:
+        if self._identity.retriever == "hybrid" or len(sides) > 1:
+            best = self._store.ordered(fused(sides), max(k, RERANKED if self._reranker else 0))
+        else:
+            best = list(next(iter(sides.values()), ()))
+        passages: dict[int, Passage] = {}
+        if self._reranker is not None:
+            best = best[: max(k, RERANKED)]
+            passages = {ordinal: self._store.get(ordinal) for ordinal, _ in best}
+            sides[Side.RERANK] = best = self._reranked(self._reranker, query, passages)
+        places = by_ordinal(sides)
+        return [
+            Hit(passages.get(ordinal) or self._store.get(ordinal), score, rank, _sides(places, ordinal))
+            for rank, (ordinal, score) in enumerate(best[:k], start=1)
+        ]
+
+    def _reranked(self, reranker: Reranker, query: Query, passages: dict[int, Passage]) -> list[tuple[int, float]]:
+        if not passages:
+            return []
+        text = (query.english if query.english is not None else query.text)[:_MAX_QUERY_CHARS]
+        scores = reranker.score(text, [embedded(passage) for passage in passages.values()])
+        rounded = [(o, _rounded(float(score))) for o, score in zip(passages, scores, strict=True)]
+        return self._store.ordered(rounded, len(rounded))
+
+
+def embedded(passage: Passage) -> tuple[str, str]:
+    """The (title, text) of a passage as encoders are given it: the section belongs to the title."""
+    named = passage.section and passage.section != passage.title
+    return (f"{passage.title}. {passage.section}" if named else passage.title), passage.text
+
+
+def _rounded(score: float) -> float:
+    return float(f"{score:.{_DIGITS}g}")
+
+
+def _sides(places: dict[int, list[SideHit]], ordinal: int) -> tuple[SideHit, ...]:
+    return tuple(places.get(ordinal, ()))
