@@ -1,8 +1,6 @@
 """An agent asks an engine for a typed reply, gives it one chance to mend it, and keeps account of each call."""
 
 import asyncio
-import json
-import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import cache
 from typing import Any, Protocol, TypeVar
@@ -14,14 +12,13 @@ from medlive.errors import EndpointUnavailable
 from medlive.llm.budget import BudgetSpent
 from medlive.llm.engine import EngineIdentity, Finish, Prompt, Reply, Request
 from medlive.llm.prompts import load_prompt
+from medlive.llm.reading import NoObject, read_object
+from medlive.llm.refusal import is_refusal
 
 R = TypeVar("R", bound=BaseModel)
 
 MAX_ROUNDS = 50
 """How often a stored unusable reply is stepped over: a bound against a store that only ever returns such."""
-
-_FENCE = re.compile(r"\A\s*```[a-zA-Z]*\s*\n(.*)\n\s*```\s*\Z", re.DOTALL)
-_CONTROL = re.compile("[\x00\ud800-\udfff]")
 
 
 class Respondent(Protocol):
@@ -84,9 +81,10 @@ class Agent:
         """A reply of `reply_type` for which `check` finds no fault.
 
         `check` returns what is wrong with a reply that fits its schema (an id that was not given, a quote that
-        is in no passage), or None. An unusable reply is returned to the engine once, with the fault named. When
-        the repair is unusable as well and both replies came out of the store, a new round asks afresh, so that
-        a run which resumes pays for the unusable reply again and for nothing else.
+        is in no passage), or None. An unusable reply is returned to the engine once, with the fault named; a
+        refusal and a cut reply are not, since the same question would meet the same end. When the repair is
+        unusable as well and both replies came out of the store, a new round asks afresh, so that a run which
+        resumes pays for the unusable reply again and for nothing else.
 
         Raises AgentFailure.
         """
@@ -98,7 +96,7 @@ class Agent:
             for attempt in (1, 2):
                 reply, replayed = await self._call(request, prompt, attempt)
                 fresh = fresh or not replayed
-                outcome, parsed, problem = _judge(reply, reply_type, check)
+                outcome, parsed, problem = _judge(reply, inputs, reply_type, check)
                 self._note(request, prompt, attempt, outcome, problem, replayed)
                 if parsed is not None:
                     return parsed
@@ -158,44 +156,25 @@ _REASONS = {
 
 
 def _judge(
-    reply: Reply, reply_type: type[R], check: Callable[[R], str | None]
+    reply: Reply, inputs: Mapping[str, Any], reply_type: type[R], check: Callable[[R], str | None]
 ) -> tuple[CallOutcome, R | None, str]:
     if reply.finish is Finish.REFUSAL:
         return CallOutcome.REFUSED, None, "the engine refused"
     if reply.finish is Finish.LENGTH:
         return CallOutcome.TRUNCATED, None, "the reply was cut at the token limit"
     try:
-        parsed = reply_type.model_validate(read_json(reply.text))
+        parsed = reply_type.model_validate(read_object(reply.text, inputs))
+    except NoObject as exc:
+        if is_refusal(reply.text):
+            return CallOutcome.REFUSED, None, f"the engine refused in plain words: {reply.text.strip()[:200]}"
+        return CallOutcome.INVALID, None, str(exc)
     except ValidationError as exc:
         first = exc.errors(include_url=False, include_input=False)[0]
         where = ".".join(str(part) for part in first["loc"]) or "the reply"
         return CallOutcome.INVALID, None, f"{where}: {first['msg']} ({exc.error_count()} faults)"
     except ValueError as exc:
-        return CallOutcome.INVALID, None, f"not JSON: {exc}"
+        return CallOutcome.INVALID, None, str(exc)
     problem = check(parsed)
     if problem:
         return CallOutcome.INVALID, None, problem
     return CallOutcome.OK, parsed, ""
-
-
-def read_json(text: str) -> Any:
-    """The JSON value of a reply that is JSON and nothing else, a Markdown code fence around it allowed.
-
-    NUL and lone surrogates are taken out of strings, since no database row can hold them. Raises ValueError.
-    """
-    match = _FENCE.match(text)
-    try:
-        value = json.loads(match.group(1) if match else text)
-    except RecursionError as exc:
-        raise ValueError("nested too deeply") from exc
-    return _storable(value)
-
-
-def _storable(value: Any) -> Any:
-    if isinstance(value, str):
-        return _CONTROL.sub("", value)
-    if isinstance(value, list):
-        return [_storable(item) for item in value]
-    if isinstance(value, dict):
-        return {_storable(key): _storable(item) for key, item in value.items()}
-    return value
