@@ -211,7 +211,10 @@ def kappa(first: Sequence[Hashable], second: Sequence[Hashable]) -> float | None
 
 
 def measure(pairs: Sequence[tuple[Key, Judged, Judged]]) -> dict[str, Any]:
-    """Per step: n, agreement with interval, kappa, AC1, the table of labels and the ids that differ."""
+    """Per step: n, agreement with interval, kappa, AC1, the table of labels and the ids that differ.
+
+    `constant` is the share that one and the same answer to every thread would reach, the first side's commonest.
+    """
     found: dict[str, Any] = {}
     for step in STEPS:
         both = [
@@ -225,6 +228,7 @@ def measure(pairs: Sequence[tuple[Key, Judged, Judged]]) -> dict[str, Any]:
             "n": len(both),
             "agreed": agreed,
             "share": agreed / len(both) if both else None,
+            "constant": Counter(first).most_common(1)[0][1] / len(both) if both else None,
             "wilson_95": wilson(agreed, len(both)),
             "kappa": kappa(first, second),
             "ac1": ac1(first, second),
@@ -268,7 +272,7 @@ def show(title: str, found: Any, other: str, tell: Callable[[str], None]) -> Non
     tell(f"\n{title}")
     number = "{:>6.2f}".format
     for group, steps in found.items():
-        tell(f"\n  {group:<20}   n   agree  95 % Wilson   kappa    AC1")
+        tell(f"\n  {group:<20}   n   agree  95 % Wilson  constant   kappa    AC1")
         for step, m in steps.items():
             if not m["n"]:
                 tell(f"  {step:<20}{0:>4}       -")
@@ -277,7 +281,7 @@ def show(title: str, found: Any, other: str, tell: Callable[[str], None]) -> Non
             kappa_told = "     -" if m["kappa"] is None else number(m["kappa"])
             tell(
                 f"  {step:<20}{m['n']:>4}{m['share'] * 100:>7.1f} %  {low * 100:>4.0f} to {high * 100:>3.0f}"
-                f"  {kappa_told} {number(m['ac1'])}"
+                f"  {m['constant'] * 100:>7.1f} %  {kappa_told} {number(m['ac1'])}"
             )
     for step in ("keep", "decided at", "alignment"):
         tell(f"\n  {step}: reader → {other}")
