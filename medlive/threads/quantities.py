@@ -89,6 +89,17 @@ _START: Final = re.compile(
 )
 _LIST_MARKER: Final = re.compile(r"(?:^|\n)[ \t]*[(（]?\d{1,2}(?:[.、)](?!\s?\d)|[,，](?=[一-鿿]))", re.MULTILINE)
 
+_FORMAL: Final = str.maketrans(
+    {"壹": "一", "贰": "二", "叁": "三", "肆": "四", "伍": "五", "陆": "六", "柒": "七", "捌": "八", "玖": "九",
+     "拾": "十", "佰": "百", "仟": "千", "廿": "二十", "卅": "三十"}
+)  # fmt: skip
+_UNREAD: Final = re.compile(
+    r"(?P<before>[^\s\d,，;；。()（）/+-]{1,12})\s?(?P<unit>(?:mg|mcg|μg|ug|ng|ml|iu|mmol|mmhg)(?![a-z])|毫克|微克|毫升|毫摩)"
+)
+"""A unit of a dose or of a laboratory value behind something that is no number to this module."""
+_LOOKALIKE: Final = re.compile(r"(?<![a-z\d])\d[\d.,]*[oοо][\doοо.,]*")
+"""Digits with a letter o among them: a zero to whoever reads it."""
+
 _SUPERSCRIPTS: Final = {"⁰": "0", "¹": "1", "²": "2", "³": "3", "⁴": "4", "⁵": "5", "⁶": "6", "⁷": "7",
                         "⁸": "8",                        "⁹": "9", "⁻": "-"}  # fmt: skip
 _SUPERSCRIPT_RUN: Final = re.compile("[⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+")
@@ -143,7 +154,7 @@ def plain_digits(text: str) -> str:
         return wide
 
     text = _SUPERSCRIPT_RUN.sub(lambda m: "^" + "".join(_SUPERSCRIPTS[c] for c in m.group()), text)
-    return _NON_ASCII.sub(one, text).lower()
+    return _NON_ASCII.sub(one, text.translate(_FORMAL)).lower()
 
 
 def _canonical(number: str) -> str:
@@ -482,6 +493,13 @@ def _without_markers(plain: str) -> str:
     return _LIST_MARKER.sub(lambda m: re.sub(r"\d", " ", m.group()), plain)
 
 
+def _unread(plain: str, tokens: list[_Token]) -> list[str]:
+    """What looks like a number or stands in a number's place, and no token reads."""
+    read = {at for token in tokens for at in range(token.start, token.end)}
+    found = [m.group() for m in _UNREAD.finditer(plain) if m.start("unit") not in read]
+    return found + [m.group() for m in _LOOKALIKE.finditer(plain)]
+
+
 class _Stated:
     """What a source states, for look-ups."""
 
@@ -489,6 +507,7 @@ class _Stated:
         self.exact: set[Quantity] = set()
         self.values: set[str] = set()
         plain = plain_digits(source)
+        self.dense = re.sub(r"\s", "", plain)
         for token in _tokens(plain):
             for quantity in (token.quantity, *token.parts):
                 if quantity is not None:
@@ -541,14 +560,16 @@ def numbers_missing(statement: str, source: str) -> list[str]:
     """The numbers of the statement, as written (half width, lower case), that the source does not state.
 
     A number with a unit needs the same number with the same unit (spellings of a unit are equal: mg, 毫克);
-    one without a unit needs the number alone. Empty when every number is accounted for.
+    one without a unit needs the number alone. What stands in a number's place without being one to this module
+    ("5O mg", "five hundred mg") needs the same words. Empty when every number is accounted for.
     """
     plain = _without_markers(plain_digits(statement))
     tokens = list(_tokens(plain))
-    if not tokens:
+    unread = _unread(plain, tokens)
+    if not tokens and not unread:
         return []
     stated = _stated(source)
-    missing: list[str] = []
+    missing = [text for text in unread if re.sub(r"\s", "", text) not in stated.dense]
     for token in tokens:
         if token.article or (token.quantity is not None and stated.holds(token.quantity)):
             continue
