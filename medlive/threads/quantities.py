@@ -94,7 +94,7 @@ _FORMAL: Final = str.maketrans(
      "拾": "十", "佰": "百", "仟": "千", "廿": "二十", "卅": "三十"}
 )  # fmt: skip
 _UNREAD: Final = re.compile(
-    r"(?P<before>[^\s\d,，;；。()（）/+-]{1,12})\s?(?P<unit>(?:mg|mcg|μg|ug|ng|ml|iu|mmol|mmhg)(?![a-z])|毫克|微克|毫升|毫摩)"
+    r"(?P<before>[^\s\d,，;；。()（）/+-]{1,12})\s?(?P<unit>(?<![a-z])(?:mg|mcg|μg|ug|ng|ml|iu|mmol|mmhg)(?![a-z])|毫克|微克|毫升|毫摩)"
 )
 """A unit of a dose or of a laboratory value behind something that is no number to this module."""
 _LOOKALIKE: Final = re.compile(r"(?<![a-z\d])\d[\d.,]*[oοо][\doοо.,]*")
