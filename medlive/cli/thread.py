@@ -75,8 +75,8 @@ def show(
             + ("" if case["publishable"] else ", not publishable"),
         )
         print_table(
-            ["points", "axis", "criterion", "from"],
-            [[c["points"], c["axis"], c["criterion"], c["advice_id"]] for c in found["criteria"]],
+            ["points", "axis", "criterion", "fact", "from"],
+            [[c["points"], c["axis"], c["criterion"], c["fact"], c["advice_id"]] for c in found["criteria"]],
             title="Rubric",
         )
 

@@ -138,6 +138,7 @@ async def save_case(
                 "axis": c.axis,
                 "points": c.points,
                 "advice_id": c.advice_id,
+                "fact": c.fact,
             }
             for c in rubric.criteria
         ],
@@ -214,7 +215,7 @@ async def criteria_of(session: AsyncSession, revisions: Mapping[str, int]) -> di
     for c in await session.scalars(query):
         if revisions[c.case_id] == c.revision:
             found.setdefault(c.case_id, []).append(
-                Criterion(c.criterion_id, c.position, c.criterion, c.axis, c.points, c.advice_id)
+                Criterion(c.criterion_id, c.position, c.criterion, c.axis, c.points, c.advice_id, c.fact)
             )
     return found
 

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from medlive.rubric.model import Axis, Criterion
@@ -136,9 +136,7 @@ def repair(
     if len(kept) > MAX_CRITERIA:
         heaviest = sorted(kept, key=lambda c: (-abs(c.points), c.position))[:MAX_CRITERIA]
         kept = sorted(heaviest, key=lambda c: c.position)
-    renumbered = tuple(
-        Criterion(f"c{i}", i, c.criterion, c.axis, c.points, c.advice_id) for i, c in enumerate(kept, 1)
-    )
+    renumbered = tuple(replace(criterion, id=f"c{i}", position=i) for i, criterion in enumerate(kept, 1))
     return renumbered, lint(language, renumbered, advice_ids, grounds)
 
 
@@ -172,6 +170,8 @@ def _lint_one(language: str, c: Criterion, advice_ids: frozenset[str]) -> list[F
 def _lint_grounds(c: Criterion, grounds: Grounds) -> list[Finding]:
     own = grounds.advice.get(c.advice_id, "")
     found = []
+    if c.fact is not None and not is_grounded(c.fact, own):
+        found.append(Finding(Fault.UNGROUNDED, c.id, "its fact says more than the advice element"))
     if not (shares_content(c.criterion, own) or (c.points < 0 and shares_content(c.criterion, grounds.case))):
         found.append(Finding(Fault.UNGROUNDED, c.id, "has nothing in common with its advice element"))
     elif not is_grounded(c.criterion, f"{own}\n{grounds.case}"):

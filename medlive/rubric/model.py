@@ -85,6 +85,8 @@ class Criterion:
     """In [-10, 10], never 0; the sign is the polarity, ±10 life-critical only."""
     advice_id: str
     """The advice element it came from."""
+    fact: str | None = None
+    """The fact of that element that it asks for; None where it was written before facts were listed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +99,17 @@ class Rubric:
     criteria: tuple[Criterion, ...]
 
 
+class FactItem(BaseModel):
+    """A fact of the advice that matters for the theme."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    id: Annotated[str, StringConstraints(min_length=1, max_length=20)]
+    fact: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=1000)]
+    advice_id: str
+    """The advice element that states it."""
+
+
 class CriterionItem(BaseModel):
     """A criterion as an engine proposes it."""
 
@@ -105,11 +118,12 @@ class CriterionItem(BaseModel):
     criterion: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=1000)]
     axis: Annotated[Axis, Field(strict=False)]
     points: Annotated[int, Field(ge=-10, le=10)]
-    advice_id: str
+    fact_id: str
+    """The fact that it asks for."""
 
 
 class RubricReply(BaseModel):
-    """`rubric.write`: theme, specialty and criteria.
+    """`rubric.write`: the theme, the specialty, the facts that matter, and each fact's criteria.
 
     Inputs: language, query, narrative (text), advice [{id, kind, statement}], and on the revision round
     `findings` [{criterion, finding}] with the criteria they concern.
@@ -119,4 +133,5 @@ class RubricReply(BaseModel):
 
     theme: Annotated[Theme, Field(strict=False)]
     specialty: str
+    facts: Annotated[tuple[FactItem, ...], Field(max_length=40, strict=False)]
     criteria: Annotated[tuple[CriterionItem, ...], Field(max_length=40, strict=False)]

@@ -45,7 +45,11 @@ async def write_rubric(language: str, text: CaseText, advice: Sequence[Element],
     def check(reply: RubricReply) -> str | None:
         if reply.specialty != UNKNOWN_SPECIALTY and reply.specialty not in SPECIALTIES:
             return f"specialty {reply.specialty[:60]!r} is not in the list"
-        return None
+        facts = [fact.id for fact in reply.facts]
+        if len(set(facts)) < len(facts):
+            return "two facts have one id"
+        strangers = sorted({item.fact_id for item in reply.criteria}.difference(facts))
+        return f"fact {strangers[0][:20]!r} is not in the list of facts" if strangers else None
 
     draft = await agent.ask(PACKAGE, "rubric.write", inputs, RubricReply, check)
     criteria = _criteria(draft)
@@ -70,7 +74,11 @@ async def write_rubric(language: str, text: CaseText, advice: Sequence[Element],
 
 
 def _criteria(reply: RubricReply) -> tuple[Criterion, ...]:
+    facts = {fact.id: fact for fact in reply.facts}
     return tuple(
-        Criterion(f"c{i}", i, item.criterion, item.axis, item.points, item.advice_id)
+        Criterion(
+            f"c{i}", i, item.criterion, item.axis, item.points, facts[item.fact_id].advice_id,
+            facts[item.fact_id].fact,
+        )
         for i, item in enumerate(reply.criteria, 1)
-    )
+    )  # fmt: skip

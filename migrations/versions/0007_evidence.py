@@ -36,6 +36,15 @@ def upgrade() -> None:
             comment="Its dense side: encoder, kind, parameters, recall; NULL: it has none",
         ),
     )
+    op.add_column(
+        "criteria",
+        sa.Column(
+            "fact",
+            sa.Text(),
+            nullable=True,
+            comment="The fact of that element that it asks for; NULL: written before facts were listed",
+        ),
+    )
     _cite()
     _claims()
     _cross_examinations()

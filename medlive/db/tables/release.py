@@ -109,6 +109,9 @@ class CriterionRow(Base):
     axis: Mapped[Axis] = enum_column(Axis, comment="What it measures")
     points: Mapped[int] = mapped_column(SmallInteger, comment="Its weight; the sign is the polarity")
     advice_id: Mapped[str] = mapped_column(comment="The advice element it came from")
+    fact: Mapped[str | None] = mapped_column(
+        comment="The fact of that element that it asks for; NULL: written before facts were listed"
+    )
 
 
 class SnapshotRow(Base):

@@ -102,7 +102,7 @@ def _drafts(
     element: Mapping[str, Any], language: Language, case: frozenset[str]
 ) -> list[tuple[_Draft, _Draft | None]]:
     """An advice element's criteria, each with the error that goes with it."""
-    statement = "".join(c if c.isprintable() or c.isspace() else " " for c in str(element["statement"]))
+    statement = _printable(str(element["statement"]))
     kind, advice_id = str(element.get("kind", "")), str(element["id"])
     phrases: list[Phrase] = (rubric_zh if language == "zh" else rubric_en).phrases(statement)
     found: list[tuple[_Draft, _Draft | None]] = []
@@ -120,6 +120,10 @@ def _drafts(
             error = _Draft(phrase.negative[:1000], "Safety", -min(points, 9), advice_id, rank, leans=False)
         found.append((draft, error))
     return found
+
+
+def _printable(text: str) -> str:
+    return "".join(c if c.isprintable() or c.isspace() else " " for c in text)
 
 
 def _similar(one: frozenset[str], other: frozenset[str]) -> bool:
@@ -157,8 +161,17 @@ def write_rubric(inputs: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "theme": _theme(advice, [draft.criterion for draft, _ in kept], said),
         "specialty": specialty_of(query, narrative, said),
+        "facts": [
+            {
+                "id": f"f{order[str(e['id'])] + 1}",
+                "fact": _printable(str(e["statement"]))[:1000],
+                "advice_id": str(e["id"]),
+            }
+            for e in advice
+            if any(d.advice_id == str(e["id"]) for d in criteria)
+        ],
         "criteria": [
-            {"criterion": d.criterion, "axis": d.axis, "points": d.points, "advice_id": d.advice_id}
+            {"criterion": d.criterion, "axis": d.axis, "points": d.points, "fact_id": f"f{order[d.advice_id] + 1}"}
             for d in criteria
         ],
     }

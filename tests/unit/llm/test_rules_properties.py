@@ -22,10 +22,14 @@ REPLIES = {
     "screener.advice": tasks.AdviceReply,
     "validator.query": tasks.ComplaintReply,
     "validator.sufficiency": tasks.SufficiencyReply,
+    "validator.claims": tasks.ClaimsReply,
+    "validator.translate": tasks.TranslationReply,
     "validator.alignment": tasks.AlignmentReply,
     "validator.veto": tasks.VetoReply,
     "controller.support": tasks.SupportReply,
     "controller.write": tasks.WriteReply,
+    "controller.questions": tasks.QuestionsReply,
+    "controller.answers": tasks.AnswersReply,
 }
 ANSWERS = {**screener.ANSWERS, **validator.ANSWERS, **controller.ANSWERS}
 
@@ -101,6 +105,33 @@ def test_verdicts_cite_what_they_were_given(
     for reply, decided in ((first, first.verdict != "neutral"), (second, second.goes_against)):
         assert bool(reply.evidence) == decided
         assert all(cited.quote and cited.quote in passages[cited.passage_id] for cited in reply.evidence)
+
+
+@settings(max_examples=60, deadline=None)
+@given(LANGUAGE, TEXT, st.lists(st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=200)
+                                .filter(lambda t: t.strip()), max_size=6))  # fmt: skip
+def test_each_claim_is_its_advice_and_each_translation_a_claim_s(
+    language: str | None, query: str, advice: list[str]
+) -> None:
+    elements = [{"id": f"a{i}", "kind": "plan", "statement": text} for i, text in enumerate(advice)]
+    claims = ask("validator.claims", {"language": language, "query": query, "advice": elements}).claims
+    assert [c.id for c in claims] == [e["id"] for e in elements]
+    assert all(c.statement.startswith(e["statement"].strip()) for c, e in zip(claims, elements, strict=True))
+    listed = [{"id": c.id, "statement": c.statement} for c in claims]
+    translations = ask("validator.translate", {"language": "zh", "claims": listed}).translations
+    assert [t.id for t in translations] == [c.id for c in claims]
+    assert all(t.english.isascii() for t in translations)
+
+
+@settings(max_examples=60, deadline=None)
+@given(LANGUAGE, st.lists(st.sampled_from(SEEDS[:8] + SEEDS[16:22]), min_size=1, max_size=10), st.integers(1, 20))
+def test_a_text_answers_its_own_questions_with_yes(language: str | None, said: list[str], count: int) -> None:
+    text = " ".join([SEEDS[1], *said])
+    questions = ask("controller.questions", {"language": language, "count": count, "text": text}).questions
+    assert len(questions) <= count
+    listed = [{"id": f"q{i}", "question": question} for i, question in enumerate(questions)]
+    answers = ask("controller.answers", {"language": language, "text": text, "questions": listed}).answers
+    assert [(a.id, a.answer.value) for a in answers] == [(q["id"], "yes") for q in listed]
 
 
 @settings(max_examples=50, deadline=None)

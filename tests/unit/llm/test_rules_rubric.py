@@ -29,8 +29,9 @@ def case(language: str, *advice: tuple[str, str], query: str = "", narrative: st
 def checked(inputs: dict[str, Any]) -> tuple[RubricReply, tuple[Any, ...]]:
     """The reply as its model reads it, and what the linter finds in it."""
     reply = RubricReply.model_validate_json(json.dumps(write(inputs)))
+    facts = {fact.id: fact.advice_id for fact in reply.facts}
     criteria = [
-        Criterion(f"c{i}", i, c.criterion, Axis(c.axis), c.points, c.advice_id)
+        Criterion(f"c{i}", i, c.criterion, Axis(c.axis), c.points, facts[c.fact_id])
         for i, c in enumerate(reply.criteria, 1)
     ]
     return reply, lint(inputs["language"], criteria, frozenset(a["id"] for a in inputs["advice"]))
@@ -202,7 +203,10 @@ def test_any_text_gives_a_reply_of_the_schema(advice: list[tuple[str, str]], lan
     reply = RubricReply.model_validate(write(case(language, *advice)))
     assert len(reply.criteria) <= 19
     ids = {f"a{i}" for i in range(1, len(advice) + 1)}
-    assert all(c.advice_id in ids and c.points != 0 and abs(c.points) <= 10 for c in reply.criteria)
+    facts = {fact.id: fact.advice_id for fact in reply.facts}
+    assert set(facts.values()) <= ids
+    assert len(facts) == len(reply.facts)
+    assert all(c.fact_id in facts and c.points != 0 and abs(c.points) <= 10 for c in reply.criteria)
     assert len({c.criterion for c in reply.criteria}) == len(reply.criteria)
 
 
