@@ -235,7 +235,7 @@ def narrative_facts(thread: Conversation) -> list[Fact]:
 
 
 def _unstamped(text: str) -> str:
-    return zh.DATE_STAMP.sub("", text)
+    return zh.DATE_STAMP.sub(" ", text)
 
 
 def _only_retracts(text: str, language: Language) -> bool:
