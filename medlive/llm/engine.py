@@ -53,6 +53,7 @@ class Request:
     task: str
     prompt: Prompt
     inputs: Mapping[str, Any]
+    """Shown in this order: first what other calls of the case hold as well, last what only this one holds."""
     schema: Mapping[str, Any]
     """JSON schema of the reply."""
     repair: tuple[str, str] | None = None

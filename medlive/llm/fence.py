@@ -1,17 +1,19 @@
 """How a request becomes messages: instructions first, hostile text last, fenced as data.
 
-The system message is the prompt file and nothing else, so that everything before the inputs is the same
-for every case. The inputs are canonical JSON between two fences; inside JSON a newline and a quote are
-escaped, and `<` and `>` are written as \\u003c and \\u003e, so no text of a thread can close the fence or
-open another.
+The system message is the composed prompt and nothing else, so that everything before the inputs is the same for
+every case. The inputs are one JSON object between two fences, its keys in the order the agent gave them: what
+calls of one case share comes first, what is particular to a call last, and an endpoint's prefix cache holds the
+rest. (The request's digest is made of canonical JSON and knows no order.) Strings are neutralised, and whatever
+chat templates and fences are made of is written as JSON escapes, so no text of a thread can close the fence or
+speak as somebody.
 """
 
 import json
 from collections.abc import Mapping
 from typing import Any
 
-from medlive.digest import canonical_json
 from medlive.llm.engine import Request
+from medlive.llm.neutral import inert, neutralise
 
 OPEN = "<input>"
 CLOSE = "</input>"
@@ -23,18 +25,37 @@ def schema_name(task: str) -> str:
 
 
 def render(request: Request) -> list[dict[str, str]]:
-    """The chat messages of a request, in the order system, user, and on a repair assistant, user."""
-    fenced = canonical_json(dict(request.inputs)).replace("<", "\\u003c").replace(">", "\\u003e")
+    """The chat messages of a request, in the order system, user, and on a repair assistant, user.
+
+    Raises ValueError for a number that JSON cannot hold and TypeError for a value it cannot.
+    """
     messages = [
         {"role": "system", "content": request.prompt.text},
-        {"role": "user", "content": f"{OPEN}\n{fenced}\n{CLOSE}"},
+        {"role": "user", "content": f"{OPEN}\n{fenced(request.inputs)}\n{CLOSE}"},
     ]
     if request.repair:
-        raw, problem = request.repair
+        # A reply may hold what the thread told it to say, and so may the fault that is named.
+        raw, problem = (inert(neutralise(text)) for text in request.repair)
         messages.append({"role": "assistant", "content": raw})
         again = f"That reply cannot be used: {problem}\nReply again, with JSON of the schema only."
         messages.append({"role": "user", "content": again})
     return messages
+
+
+def fenced(inputs: Mapping[str, Any]) -> str:
+    """The inputs as the JSON text that stands between the fences."""
+    text = json.dumps(_neutral(inputs), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return inert(text)
+
+
+def _neutral(value: Any) -> Any:
+    if isinstance(value, str):
+        return neutralise(value)
+    if isinstance(value, Mapping):
+        return {neutralise(key): _neutral(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_neutral(item) for item in value]
+    return value
 
 
 def read_inputs(messages: list[Mapping[str, Any]]) -> dict[str, Any] | None:

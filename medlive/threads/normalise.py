@@ -7,6 +7,7 @@ import re
 import unicodedata
 from typing import Final, Literal
 
+from medlive.llm.neutral import neutralise
 from medlive.threads.quantities import Quantity, numbers, numbers_missing
 from medlive.threads.sentences import Sentence, sentences
 
@@ -42,8 +43,11 @@ _MANY_LINES: Final = re.compile(r"\n{3,}")
 
 _NON_ASCII: Final = re.compile(r"[^\x00-\x7f\u3001-\u302f\u3400-\u9fff]+")
 _STRAIGHT: Final = str.maketrans("‘’‚′“”„″‐‑‒–—―−", "''''\"\"\"\"-------")
-_NARROW: Final = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)} | _STRAIGHT | {0x3000: 0x20}
-"""Half width for the full-width ASCII characters, straight quotes and dashes."""
+_SELECTORS: Final = {0xFE0E: None, 0xFE0F: None}
+_NARROW: Final = {
+    **{code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)}, **_STRAIGHT, 0x3000: 0x20, **_SELECTORS
+}  # fmt: skip
+"""Half width for the full-width ASCII characters, straight quotes and dashes; emoji without their selectors."""
 _HAN_CLASS: Final = r"\u2e80-\u30ff\u3400-\u9fff\uf900-\ufaff。，！？；：、“”‘’（）"
 _SPACE: Final = re.compile(r"\s+")
 _HAN_SPACE: Final = re.compile(rf"(?<=[{_HAN_CLASS}]) | (?=[{_HAN_CLASS}])")
@@ -116,8 +120,9 @@ def _narrow(match: re.Match[str]) -> str:
 
 def fold(text: str) -> str:
     """The text for matching quotes: half width, lower case, straight quotes and dashes, single spaces (none
-    beside Chinese characters). Numbers keep their value: 10² stays apart from 102."""
-    text = _INVISIBLE.sub("", strip_unstorable(text).replace("\x85", " "))
+    beside Chinese characters). Numbers keep their value: 10² stays apart from 102. A text and what prompts show of
+    it fold to the same."""
+    text = neutralise(text)
     text = _NON_ASCII.sub(_narrow, unicodedata.normalize("NFC", text).translate(_NARROW))
     text = _SPACE.sub(" ", text.casefold()).strip()
     return text if text.isascii() else _HAN_SPACE.sub("", text)

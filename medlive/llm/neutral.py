@@ -1,0 +1,77 @@
+"""Text made harmless before a prompt holds it: what nobody sees is taken out, what steers a model is spelt apart.
+
+`neutralise` removes what has no visible form and can carry hidden words or reorder visible ones. It changes no
+letter, so look-alike letters of other scripts stay: quotes must match. `inert` works on a JSON text and writes the
+marks that chat templates, instruction formats and fences are made of as JSON escapes. It loses nothing: the text
+parses to the same strings.
+"""
+
+import re
+from typing import Final
+
+_CONTROL: Final = "\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f"
+_IGNORABLE: Final = (
+    "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufeff"
+    "\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
+)
+"""Unicode's Default_Ignorable_Code_Point (tag characters and variation selectors 17 to 256 among them) and
+interlinear annotations; variation selectors 1 to 16 have a rule of their own."""
+_PRIVATE: Final = "\ue000-\uf8ff\U000f0000-\U0010ffff"
+_NONE: Final = "\ufdd0-\ufdef\ufffe\uffff" + "".join(
+    chr(plane << 16 | 0xFFFE) + chr(plane << 16 | 0xFFFF) for plane in range(1, 15)
+)
+_UNSEEN: Final = re.compile(f"[{_CONTROL}{_IGNORABLE}{_PRIVATE}{_NONE}\ud800-\udfff\ufe00-\ufe0f]")
+_EMOJI: Final = re.compile(
+    "[#*0-9\u00a9\u00ae\u203c\u2049\u2122\u2139\u2190-\u2bff\u3030\u303d\u3297\u3299\U0001f000-\U0001faff]"
+)
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
+_UNUSUAL: Final = re.compile(
+    "[^\t\n -~\u00a0-\u00ac\u00ae-\u02ff\u0391-\u03c9\u2010-\u2027\u2030-\u205e\u2070-\u2bff"
+    "\u3000-\u302f\u3400-\u9fff\uff01-\uff9f]"
+)
+"""Neither ASCII, Latin, Greek, punctuation, sign nor Chinese: only a text that holds some is looked at closely."""
+_LINE_END: Final = re.compile("\r\n?|[\x0b\x0c\x85\u2028\u2029]")
+
+# What may stand in a JSON text only inside its strings: fences, <|im_start|>, <s>, <start_of_turn>, <<SYS>>; the
+# blank of SentencePiece.
+_SINGLE: Final = {"<": "\\u003c", ">": "\\u003e", "\u2581": "\\u2581"}
+_RUN: Final = re.compile("##+|``+")
+"""### Instruction, and code fences."""
+_BRACKETED: Final = re.compile(r"\[(?=/?(?!(?:true|false|null)\])[A-Za-z_]{2,24}\])")
+"""[INST], [/INST], [TOOL_CALLS]."""
+_SPEAKER: Final = re.compile(
+    r'("|\\n)(\s?)([SUAHGIR])(?=(?:YSTEM|ystem|SER|ser|SSISTANT|ssistant|UMAN|uman|I|PT|nstruction|esponse)\s?[:：])'
+)
+"""At the beginning of a line, which in JSON follows \\n or the string's quote."""
+
+
+def neutralise(text: str) -> str:
+    """The text without control, zero-width, bidi, tag and private-use characters, without variation selectors
+    other than one after an emoji, and with `\\n` line ends. Tabs stay. Idempotent; a surrogate pair is joined, a
+    lone surrogate removed."""
+    if not _UNUSUAL.search(text):
+        return text
+    if _SURROGATE.search(text):
+        text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "ignore")
+    return _UNSEEN.sub(_kept, _LINE_END.sub("\n", text))
+
+
+def inert(json_text: str) -> str:
+    """A JSON text that parses to the same value and holds no mark of a template or fence inside its strings."""
+    for mark, escape in _SINGLE.items():
+        json_text = json_text.replace(mark, escape)
+    if "##" in json_text or "``" in json_text:
+        json_text = _RUN.sub(lambda run: f"\\u{ord(run.group()[0]):04x}" * len(run.group()), json_text)
+    json_text = _BRACKETED.sub("\\\\u005b", json_text)
+    return _SPEAKER.sub(_renamed, json_text)
+
+
+def _kept(match: re.Match[str]) -> str:
+    at, char = match.start(), match.group()
+    after_emoji = char in "\ufe0e\ufe0f" and at > 0 and _EMOJI.match(match.string, at - 1)
+    return char if after_emoji else ""
+
+
+def _renamed(match: re.Match[str]) -> str:
+    before, blank, letter = match.groups()
+    return f"{before}{blank}\\u{ord(letter):04x}"
