@@ -1,0 +1,49 @@
+"""An encoder without weights: each word adds one to a place that its hash names. Deterministic, and fast."""
+
+import re
+import threading
+from collections.abc import Sequence
+from zlib import crc32
+
+import numpy as np
+from numpy.typing import NDArray
+
+from medlive.digest import digest_json
+from medlive.evidence.encoder import EncoderIdentity
+
+
+class HashingEncoder:
+    """Counts what it was asked, so that a test can tell what was embedded anew and what in one batch."""
+
+    def __init__(self, name: str = "hashing", dimension: int = 64, salt: str = "") -> None:
+        self.identity = EncoderIdentity(
+            name=name, digest=digest_json([name, dimension, salt]), dimension=dimension, backend="lsa"
+        )
+        self._salt = salt
+        self.passages: list[tuple[str, str]] = []
+        self.query_batches: list[list[str]] = []
+        self._counting = threading.Lock()
+
+    def encode_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """(n, dimension), of length 1 or 0."""
+        with self._counting:
+            self.query_batches.append(list(texts))
+        return self._vectors(texts)
+
+    def encode_passages(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
+        """(n, dimension), of length 1 or 0."""
+        with self._counting:
+            self.passages += pairs
+        return self._vectors([f"{title} {text}" for title, text in pairs])
+
+    def close(self) -> None:
+        """Holds nothing."""
+
+    def _vectors(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        vectors = np.zeros((len(texts), self.identity.dimension), dtype=np.float32)
+        for row, text in enumerate(texts):
+            for word in re.findall(r"\w+", text.lower()):
+                place = crc32((self._salt + word).encode("utf-8", "surrogatepass"))
+                vectors[row, place % self.identity.dimension] += 1
+        norms = np.linalg.norm(vectors, axis=1, keepdims=True)
+        return np.divide(vectors, norms, out=np.zeros_like(vectors), where=norms > 0)

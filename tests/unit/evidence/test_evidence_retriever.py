@@ -1,0 +1,357 @@
+"""Hybrid search: what each side found, how sides are fused, what filters keep out, batches that change nothing."""
+
+import asyncio
+import itertools
+import json
+from collections.abc import Iterator, Sequence
+from datetime import date
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from support.hashing_encoder import HashingEncoder
+
+from medlive.errors import IndexOutdated, UsageError
+from medlive.evidence.build import DensePlan, build_index, open_index
+from medlive.evidence.corpora.registry import open_corpus
+from medlive.evidence.dense import DenseKind
+from medlive.evidence.encoder import RerankerIdentity
+from medlive.evidence.fusion import fused
+from medlive.evidence.gather import Gatherer
+from medlive.evidence.manifest import read_manifest
+from medlive.evidence.opening import keys_of
+from medlive.evidence.passage import Hit, Passage, Query, Side
+from medlive.evidence.retriever import IndexRetriever, RetrieverName, embedded
+from medlive.evidence.store import PassageStore
+
+NOUNS = ("gout", "asthma", "migraine", "psoriasis", "shingles", "glaucoma", "sciatica", "eczema")
+DRUGS = ("colchicine", "salbutamol", "sumatriptan", "aciclovir", "timolol", "naproxen")
+TOPICS = ("dose", "relapse", "pregnancy", "children", "outlook")
+CORPORA = ("guidelines", "journals", "leaflets")
+
+
+def rows(corpus: str) -> Iterator[dict[str, object]]:
+    for n, (noun, drug, topic) in enumerate(itertools.product(NOUNS, DRUGS, TOPICS)):
+        if n % len(CORPORA) != CORPORA.index(corpus):
+            continue
+        dated = None if n % 5 == 0 else f"{2000 + n % 20}-0{1 + n % 9}-11"
+        yield {"id": f"{n:03d}", "title": noun, "section": topic, "text": f"{drug} for {noun}: {topic} of {drug}.",
+               "date": dated}  # fmt: skip
+
+
+def build(folder: Path, encoder: HashingEncoder | None, kind: DenseKind | None = None) -> Path:
+    for name in CORPORA:
+        source = folder / f"{name}.jsonl"
+        source.write_text("".join(json.dumps(row) + "\n" for row in rows(name)), encoding="utf-8")
+    plan = None if encoder is None else DensePlan(encoder, "no-such-model", "a test's choice", kind)
+    build_index([open_corpus(folder / f"{n}.jsonl") for n in CORPORA], folder / "index", dense=plan)
+    return folder / "index"
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(tmp_path_factory.mktemp("hybrid"), HashingEncoder())
+
+
+@pytest.fixture(scope="module")
+def passages(index: Path) -> list[Passage]:
+    return list(PassageStore(index / read_manifest(index).data))
+
+
+@pytest.fixture(scope="module")
+def hybrid(index: Path) -> IndexRetriever:
+    return open_index(index, encoder=HashingEncoder())
+
+
+def search(retriever: IndexRetriever, *queries: Query | str, k: int = 10, **filters: object) -> list[list[Hit]]:
+    asked = [Query(q) if isinstance(q, str) else q for q in queries]
+    return asyncio.run(retriever.search(asked, k=k, **filters))  # type: ignore[arg-type]
+
+
+def test_the_identity_tells_of_both_sides(index: Path, hybrid: IndexRetriever) -> None:
+    manifest = read_manifest(index)
+    assert hybrid.identity.retriever == manifest.retriever == "hybrid"
+    assert hybrid.identity.index_digest == manifest.index_digest
+    dense = hybrid.identity.dense
+    assert dense is not None
+    assert (dense["encoder"], dense["encoder_digest"]) == ("hashing", HashingEncoder().identity.digest)
+    assert (dense["kind"], dense["recall"]["k"], dense["fusion"]) == ("flat", 32, {"rrf_k": 60, "depth": 100})
+    words = open_index(index, retriever="bm25")
+    assert (words.identity.retriever, words.identity.dense) == ("bm25", None)
+
+
+def test_ranks_are_fused_as_the_paper_says() -> None:
+    # By hand: a is 1st and 3rd, b 2nd and 1st, c only 2nd, d only 3rd.
+    a, b, c, d = range(4)
+    sides = {Side.LEXICAL: [(a, 9.0), (b, 8.0), (d, 7.0)], Side.DENSE: [(b, 0.9), (c, 0.8), (a, 0.7)]}
+    expected = {
+        a: Fraction(1, 61) + Fraction(1, 63),
+        b: Fraction(1, 62) + Fraction(1, 61),
+        c: Fraction(1, 62),
+        d: Fraction(1, 63),
+    }
+    assert dict(fused(sides)) == pytest.approx({o: float(s) for o, s in expected.items()}, abs=1e-10)
+    assert len(fused(sides)) == 4
+    # The order of a float's additions must not part a tie.
+    tied = fused({Side.LEXICAL: [(a, 1), (b, 1), (c, 1)], Side.LEXICAL_ENGLISH: [(c, 1), (a, 1), (b, 1)],
+                  Side.DENSE: [(b, 1), (c, 1), (a, 1)]})  # fmt: skip
+    assert len({score for _, score in tied}) == 1
+
+
+def oracle(
+    passages: Sequence[Passage], lexical: Sequence[Hit], query: str, k: int, depth: int = 100
+) -> list[tuple[str, float]]:
+    """Fusion written another way: nearest by plain numpy, ranks by sorting, sums as fractions."""
+    encoder = HashingEncoder()
+    vectors = encoder.encode_passages([embedded(p) for p in passages]).astype(np.float16).astype(np.float32)
+    near = vectors @ encoder.encode_queries([query])[0]
+    order = sorted(range(len(passages)), key=lambda n: (-float(f"{near[n]:.6g}"), passages[n].id))[:depth]
+    ranks = {passages[n].id: [rank] for rank, n in enumerate(order, start=1)}
+    for hit in lexical[:depth]:
+        ranks.setdefault(hit.passage.id, []).append(hit.rank)
+    total = {id_: sum(Fraction(1, 60 + rank) for rank in places) for id_, places in ranks.items()}
+    return [(id_, float(score)) for id_, score in sorted(total.items(), key=lambda pair: (-pair[1], pair[0]))[:k]]
+
+
+@given(words=st.lists(st.sampled_from([*NOUNS, *DRUGS, *TOPICS, "unheard"]), min_size=1, max_size=4))
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_hits_are_those_of_a_fusion_written_another_way(
+    index: Path, hybrid: IndexRetriever, passages: list[Passage], words: list[str]
+) -> None:
+    query = " ".join(words)
+    [lexical] = search(open_index(index, retriever="bm25"), query, k=100)
+    [hits] = search(hybrid, query, k=12)
+    got = [(hit.passage.id, hit.score) for hit in hits]
+    want = oracle(passages, lexical, query, 12)
+    # Vectors that tie at the depth's edge may be any of the tied: they reach no further than its rank's share.
+    edge = 2 / (60 + 90)
+    assert [pair for pair in got if pair[1] > edge] == [
+        (id_, pytest.approx(score, abs=1e-9)) for id_, score in want if score > edge
+    ]
+
+
+def test_a_hit_says_where_each_side_put_it(index: Path, hybrid: IndexRetriever) -> None:
+    query = Query("salbutamol asthma children", english="colchicine gout dose")
+    [hits] = search(hybrid, query, k=200)
+    words, near = (open_index(index, encoder=HashingEncoder(), retriever=n) for n in ("bm25", "dense"))
+    own = {h.passage.id: h for h in search(words, query.text, k=200)[0][:200]}
+    english = {h.passage.id: h for h in search(words, query.english or "", k=200)[0]}
+    dense = {h.passage.id: h for h in search(near, query, k=200)[0]}
+    for hit in hits:
+        expected = [
+            (side, found[hit.passage.id].rank, found[hit.passage.id].score)
+            for side, found in ((Side.LEXICAL, own), (Side.LEXICAL_ENGLISH, english), (Side.DENSE, dense))
+            if hit.passage.id in found
+        ]
+        assert [(s.side, s.rank, s.score) for s in hit.sides] == expected
+        assert hit.score == pytest.approx(sum(1 / (60 + rank) for _, rank, _ in expected), abs=1e-9)
+    assert {len(hit.sides) for hit in hits} >= {1, 2}
+    assert [hit.rank for hit in hits] == list(range(1, len(hits) + 1))
+
+
+RETRIEVERS: tuple[RetrieverName, ...] = ("bm25", "dense", "hybrid")
+
+
+@pytest.mark.parametrize("name", RETRIEVERS)
+@given(
+    day=st.none() | st.dates(date(1999, 1, 1), date(2021, 1, 1)),
+    corpora=st.none() | st.sets(st.sampled_from(CORPORA)),
+    words=st.lists(st.sampled_from([*NOUNS, *DRUGS, *TOPICS]), min_size=1, max_size=3),
+)
+@example(day=date(1990, 1, 1), corpora={"leaflets"}, words=["gout"])
+@example(day=None, corpora=set(), words=["gout"])
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_no_side_shows_what_a_filter_keeps_out(
+    index: Path, passages: list[Passage], name: RetrieverName, day: date | None, corpora: set[str] | None,
+    words: list[str],
+) -> None:  # fmt: skip
+    retriever = open_index(index, encoder=HashingEncoder(), retriever=name)
+    query = Query(" ".join(words), english=words[0])
+    [hits] = search(retriever, query, k=300, not_after=day, corpora=corpora)
+    allowed = {
+        p.id
+        for p in passages
+        if (day is None or p.published is None or p.published <= day) and (corpora is None or p.corpus in corpora)
+    }
+    assert {h.passage.id for h in hits} <= allowed
+    if name == "dense":
+        assert {h.passage.id for h in hits} == allowed
+    # What stays keeps its score on each side.
+    every = {h.passage.id: h for h in search(retriever, query, k=300)[0]}
+    for hit in hits:
+        assert {(s.side, s.score) for s in hit.sides} == {(s.side, s.score) for s in every[hit.passage.id].sides}
+
+
+def test_a_corpus_that_is_not_there_is_named(hybrid: IndexRetriever) -> None:
+    with pytest.raises(UsageError, match="'guideline'") as caught:
+        search(hybrid, "gout", corpora=["guideline", "journals"])
+    assert "guidelines, journals, leaflets" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize(
+    ("query", "asked"),
+    [
+        (Query("gout dose"), "gout dose"),
+        (Query("5 mg"), "5 mg"),
+        (Query("12.5"), "12.5"),
+        (Query("痛风的剂量"), None),
+        (Query("痛风的剂量", english="dose in gout"), "dose in gout"),
+    ],
+)
+def test_an_english_encoder_reads_english_only(tmp_path: Path, query: Query, asked: str | None) -> None:
+    encoder = HashingEncoder("medcpt")
+    retriever = open_index(build(tmp_path, encoder), encoder=encoder)
+    [hits] = search(retriever, query)
+    assert [text for batch in encoder.query_batches for text in batch] == ([] if asked is None else [asked])
+    if asked is None:
+        assert hits == []
+    english = [s for hit in hits for s in hit.sides if s.side is Side.LEXICAL_ENGLISH]
+    assert bool(english) == (query.english is not None)
+
+
+def test_an_encoder_of_any_language_reads_the_query_itself(hybrid: IndexRetriever, index: Path) -> None:
+    encoder = HashingEncoder()
+    search(open_index(index, encoder=encoder), "痛风的剂量")
+    assert encoder.query_batches == [["痛风的剂量"]]
+
+
+def test_a_query_without_a_word_finds_nothing_on_any_side(hybrid: IndexRetriever) -> None:
+    assert search(hybrid, "", "。。。", "\0", "\ud800", "🎉") == [[], [], [], [], []]
+
+
+@given(query=st.text(alphabet=st.characters(), max_size=200))
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_any_text_is_a_hybrid_query(hybrid: IndexRetriever, query: str) -> None:
+    [hits] = search(hybrid, Query(query, english=query[::-1]), k=5)
+    assert [h.rank for h in hits] == list(range(1, len(hits) + 1))
+    assert all(a.score >= b.score for a, b in itertools.pairwise(hits))
+
+
+async def test_calls_at_once_share_batches_and_give_what_one_gives(index: Path) -> None:
+    encoder = HashingEncoder()
+    retriever = open_index(index, encoder=encoder)
+    queries = [Query(f"{noun} {topic}") for noun in NOUNS for topic in TOPICS]
+    alone = [(await retriever.search([q], k=5, not_after=d))[0] for q in queries for d in (None, date(2010, 1, 1))]
+    encoder.query_batches.clear()
+    at_once = await asyncio.gather(
+        *(retriever.search([q], k=5, not_after=d) for q in queries for d in (None, date(2010, 1, 1)))
+    )
+    assert [hits for [hits] in at_once] == alone
+    assert len(encoder.query_batches) < len(alone) / 4
+    together = await retriever.search(queries, k=5)
+    assert together == alone[::2]
+
+
+async def test_a_failing_batch_fails_its_callers_and_no_later_one() -> None:
+    def answer(asks: Sequence[int]) -> list[int]:
+        if 13 in asks:
+            raise ValueError("unlucky")
+        return [ask * 2 for ask in asks]
+
+    desk = Gatherer(answer)
+    results = await asyncio.gather(desk.ask([1, 13]), desk.ask([2]), return_exceptions=True)
+    assert [str(r) for r in results] == ["unlucky", "unlucky"]
+    assert await desk.ask([3, 4]) == [6, 8]
+    assert await desk.ask([]) == []
+
+
+async def test_a_caller_that_gives_up_takes_nobody_along() -> None:
+    seen: list[Sequence[int]] = []
+
+    def answer(asks: Sequence[int]) -> Sequence[int]:
+        seen.append(asks)
+        return asks
+
+    desk = Gatherer(answer, window_s=0.2)
+    leaving, staying = asyncio.create_task(desk.ask([1])), asyncio.create_task(desk.ask([2]))
+    await asyncio.sleep(0)
+    leaving.cancel()
+    assert await staying == [2]
+    assert seen == [[2]]
+    assert leaving.cancelled()
+
+
+def test_a_gatherer_serves_one_event_loop_after_another() -> None:
+    desk = Gatherer(lambda asks: list(asks))
+    assert [asyncio.run(desk.ask([n])) for n in range(3)] == [[0], [1], [2]]
+
+
+class BackwardsReranker:
+    """Likes what stands last in the alphabet."""
+
+    identity = RerankerIdentity("backwards", "sha256:" + "b" * 64)
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, int]] = []
+
+    def score(self, query: str, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
+        self.asked.append((query, len(pairs)))
+        order = sorted(text for _, text in pairs)
+        return np.array([order.index(text) for _, text in pairs], dtype=np.float32)
+
+    def close(self) -> None:
+        """Holds nothing."""
+
+
+def test_a_cross_encoder_orders_the_best_anew(index: Path, hybrid: IndexRetriever) -> None:
+    reranker = BackwardsReranker()
+    retriever = open_index(index, encoder=HashingEncoder(), reranker=reranker)
+    [fused_order] = search(hybrid, "gout dose", k=50)
+    [hits] = search(retriever, Query("gout dose", english="gout dosage"), k=5)
+    assert reranker.asked == [("gout dosage", 50)]
+    [hits] = search(retriever, "gout dose", k=5)
+    assert [h.passage.text for h in hits] == sorted((h.passage.text for h in fused_order), reverse=True)[:5]
+    fused_rank = {h.passage.id: h.sides for h in fused_order}
+    for hit in hits:
+        assert hit.sides[:-1] == fused_rank[hit.passage.id]
+        assert (hit.sides[-1].side, hit.sides[-1].rank, hit.sides[-1].score) == (Side.RERANK, hit.rank, hit.score)
+    assert retriever.identity.dense is not None
+    assert retriever.identity.dense["reranker"] == {"name": "backwards", "digest": reranker.identity.digest}
+
+
+def test_another_encoders_index_is_refused(index: Path) -> None:
+    with pytest.raises(IndexOutdated, match=r"hashing.*and the one at hand is\s+other") as caught:
+        open_index(index, encoder=HashingEncoder("other"))
+    assert "manifest.json" in caught.value.message
+    assert "--encoder" in (caught.value.hint or "")
+    with pytest.raises(IndexOutdated, match="at hand"):
+        open_index(index, encoder=HashingEncoder(salt="other weights under the same name"))
+
+
+def test_words_alone_search_an_index_whose_encoder_is_gone_and_nothing_else_does(index: Path) -> None:
+    with pytest.raises(UsageError, match="'no-such-model' is no encoder") as caught:
+        open_index(index)
+    assert "--retriever bm25" in (caught.value.hint or "")
+    assert search(open_index(index, retriever="bm25"), "gout")[0]
+
+
+def test_vectors_are_not_looked_for_in_an_index_without(tmp_path: Path) -> None:
+    index = build(tmp_path, None)
+    assert open_index(index).identity.retriever == "bm25"
+    for name in ("dense", "hybrid"):
+        with pytest.raises(UsageError, match="no encoder was given"):
+            open_index(index, retriever=name, encoder=HashingEncoder())
+
+
+def test_two_languages_of_words_are_fused_without_vectors(tmp_path: Path) -> None:
+    words = open_index(build(tmp_path, None))
+    [hits] = search(words, Query("colchicine", english="salbutamol"), k=20)
+    assert {s.side for h in hits for s in h.sides} == {Side.LEXICAL, Side.LEXICAL_ENGLISH}
+    [one] = search(words, "colchicine", k=20)
+    assert all(h.score == h.sides[0].score for h in one)
+
+
+def test_every_kind_finds_what_flat_finds_first(tmp_path: Path, index: Path, passages: list[Passage]) -> None:
+    assert len(keys_of(PassageStore(index / read_manifest(index).data))) == len(passages)
+    for kind in (DenseKind.HNSW, DenseKind.IVF_FLAT):
+        folder = tmp_path / kind
+        folder.mkdir()
+        other = open_index(build(folder, HashingEncoder(), kind), encoder=HashingEncoder(), retriever="dense")
+        assert other.identity.dense is not None
+        assert other.identity.dense["kind"] == kind
+        [hits] = search(other, "colchicine for gout: dose of colchicine gout dose", k=1)
+        assert hits[0].passage.text == "colchicine for gout: dose of colchicine."
