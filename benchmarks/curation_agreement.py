@@ -119,6 +119,7 @@ class Bench:
             Thresholds(section.sufficiency, section.alignment),
             top_k=section.top_k,
             confirm_veto=section.confirm_veto,
+            cross_questions=section.cross_questions,
             exhaustive=True,
         )
         self._at_once = asyncio.Semaphore(section.concurrency)
