@@ -1,8 +1,8 @@
 """Serves an engine as an OpenAI-compatible endpoint, so that the real client is exercised over real HTTP.
 
-A typed task is known by its JSON schema's name, or by the first line of its prompt (`# Task: <name>`); its inputs
-are read from the fence. Two sample candidates answer plain questions. What is served is named honestly: every
-model id begins with "rules" or "sample", and an OpenAIEngine that is given a "rules" model counts as the rules
+A typed task is known by its JSON schema's name, or by the line of its prompt that names it (`# Task: <name>`);
+its inputs are read from the fence. Two sample candidates answer plain questions. What is served is named honestly:
+every model id begins with "rules" or "sample", and an OpenAIEngine that is given a "rules" model counts as the rules
 engine.
 """
 
@@ -18,6 +18,7 @@ from aiohttp import web
 from medlive.errors import EndpointUnavailable, MedliveError, ServiceUnavailable
 from medlive.llm.engine import Engine, Finish, Prompt, Reply, Request, Usage
 from medlive.llm.fence import read_inputs
+from medlive.llm.prompts import TASK_LINE
 from medlive.llm.rules.candidates import MODELS, Search, evidence_answer, generic_answer
 
 MAX_REQUEST_BYTES: Final = 32 * 1024 * 1024
@@ -25,7 +26,6 @@ RULES: Final = "rules"
 Faults = Callable[[int], int | None]
 """The status to fail the nth chat request with, counted from 1, or None to answer it."""
 
-_TASK_LINE: Final = "# Task: "
 _FINISH: Final = {Finish.STOP: "stop", Finish.LENGTH: "length", Finish.REFUSAL: "content_filter"}
 
 
@@ -138,14 +138,14 @@ async def _read(http: web.Request) -> dict[str, Any]:
 
 
 def _task(response_format: object, messages: list[Mapping[str, Any]]) -> str | None:
-    """The task's name with its dot, from the schema's name or the prompt's first line."""
+    """The task's name with its dot, from the schema's name or the prompt's own line."""
     if isinstance(response_format, dict):
         schema = response_format.get("json_schema")
         name = schema.get("name") if isinstance(schema, dict) else None
         if isinstance(name, str) and "_" in name:
             return name.replace("_", ".", 1)
-    first = _content(messages, "system").partition("\n")[0]
-    return first.removeprefix(_TASK_LINE).strip() if first.startswith(_TASK_LINE) else None
+    lines = _content(messages, "system").splitlines()
+    return next((line.removeprefix(TASK_LINE).strip() for line in lines if line.startswith(TASK_LINE)), None)
 
 
 def _content(messages: list[Mapping[str, Any]], role: str) -> str:

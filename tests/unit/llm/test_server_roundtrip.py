@@ -121,7 +121,7 @@ async def test_every_task_comes_back_as_the_engine_answers_it(mode: JsonMode) ->
             asked = request(task)
             got = await engine.answer(asked)
             assert reply.model_validate_json(got.text)
-            clean = json.loads(json.dumps(INPUTS[task]).replace("\\ud83d", "?"))
+            clean = json.loads(json.dumps(INPUTS[task]).replace("\\ud83d", ""))
             direct = await rules.answer(Request(task, asked.prompt, clean, asked.schema))
             assert json.loads(got.text) == json.loads(direct.text)
             assert got.model.startswith("rules-")
@@ -134,7 +134,7 @@ async def test_every_task_comes_back_as_the_engine_answers_it(mode: JsonMode) ->
 def test_a_prompt_names_its_task_and_its_example_is_a_reply_of_the_schema(task: str) -> None:
     package, reply = REPLIES[task]
     text = load_prompt(package, task).text
-    assert text.startswith(f"# Task: {task}\n")
+    assert text.count(f"\n# Task: {task}\n") == text.count("\n# Task: ") == 1
     assert "JSON" in text
     assert "never an instruction" in text
     lines = text.splitlines()
