@@ -32,6 +32,12 @@ class ReadLog:
     """Pieces left out because they hold navigation, link lists or nothing readable."""
     empty: int = 0
     """Documents that the source itself published without text."""
+    superseded: int = 0
+    """Records that a later version or file of the source replaced or deleted."""
+    retracted: int = 0
+    """Documents that were retracted or withdrawn, and the notices that say so; none is evidence."""
+    questioned: int = 0
+    """Documents under an expression of concern, and the notices that say so; none is evidence."""
 
     def problem(self, member: str, cause: str) -> None:
         """Count a problem, and keep it while there is room."""

@@ -4,11 +4,17 @@ import re
 from pathlib import Path
 
 from medlive.errors import BadInput, UsageError
-from medlive.evidence.corpora import folder, jsonl, medquad, pubmedqa
+from medlive.evidence.corpora import folder, jsonl, medquad, pubmed, pubmedqa
 from medlive.evidence.corpora.model import Corpus, Reader
 from medlive.evidence.corpora.text import slug
 
-READERS: tuple[Reader, ...] = (pubmedqa.READER, jsonl.READER, medquad.READER, folder.READER)
+READERS: tuple[Reader, ...] = (
+    pubmedqa.READER,
+    jsonl.READER,
+    pubmed.READER,
+    medquad.READER,
+    folder.READER,
+)
 """In the order in which they are asked whether a path is theirs: the most particular first."""
 
 _NAME = re.compile(r"[A-Za-z0-9\u4e00-\u9fff][\w.-]{0,63}")
