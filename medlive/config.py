@@ -40,10 +40,14 @@ class RoleSettings(_Section):
     api_key_env: str | None = None
     """The environment variable that holds the key; None for an endpoint that wants none."""
     concurrency: Annotated[int, Field(ge=1, le=1024)] = 32
+    """Calls under way at most; roles with the same base_url and key share one limit, the largest of theirs."""
+    json_mode: Literal["schema", "object", "none"] = "schema"
+    """How JSON is asked for at first; an endpoint that refuses it is asked the looser way."""
     timeout_s: Annotated[float, Field(gt=0)] = 120.0
     max_retries: Annotated[int, Field(ge=0, le=20)] = 5
     parameters: dict[str, Any] = Field(default_factory=dict)
     price: Price | None = None
+    """None: the model's price under `prices`, and an unknown cost where it has none there."""
 
     @model_validator(mode="after")
     def _complete(self) -> "RoleSettings":
@@ -142,6 +146,8 @@ class Settings(_Section):
     sources: dict[str, dict[str, Any]] = Field(default_factory=dict)
     """Community → fields of `medlive.sources.source.SourceSettings` that differ from its adapter's."""
     roles: Roles = Roles()
+    prices: dict[str, Price] = Field(default_factory=dict)
+    """Model id → its price, for every role that names the model."""
     schedule: ScheduleSection = ScheduleSection()
 
 

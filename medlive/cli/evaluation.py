@@ -56,10 +56,14 @@ def run(
         raise UsageError(f"--parameters is no JSON: {exc}") from exc
     if not isinstance(sent, dict):
         raise UsageError("--parameters is a JSON object")
-    case_set = load_cases(snapshot_folder(load_settings().settings, cases))
+    settings = load_settings().settings
+    case_set = load_cases(snapshot_folder(settings, cases))
 
     async def work() -> RunResult:
-        engine = open_endpoint(model, base_url, api_key_env=api_key_env, parameters=sent, concurrency=concurrency)
+        engine = open_endpoint(
+            model, base_url, api_key_env=api_key_env, parameters=sent, concurrency=concurrency,
+            price=settings.prices.get(model),
+        )  # fmt: skip
         try:
             with progress(f"answers of {model}") as tick:
                 use = ModelUse(model, engine.identity.engine, base_url, sent)
@@ -113,12 +117,13 @@ def grade(
 
     if mode not in set(Mode):
         raise UsageError(f"--mode {mode}: choose criterion or rubric")
-    role = load_settings().settings.roles.grader
+    settings = load_settings().settings
 
     async def work() -> GradeResult:
         engine = grader_engine(
-            role, model=grader, base_url=base_url, api_key_env=api_key_env, concurrency=concurrency
-        )
+            settings.roles.grader, model=grader, base_url=base_url, api_key_env=api_key_env,
+            concurrency=concurrency, prices=settings.prices,
+        )  # fmt: skip
         try:
             with progress("criteria") as tick:
                 return await grade_run(

@@ -20,6 +20,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
+from urllib.parse import urlsplit
 
 from medlive.digest import digest_text
 
@@ -257,13 +258,14 @@ class Limiters:
     def __init__(self) -> None:
         self._of: dict[tuple[str, str], Limiter] = {}
 
-    def of(self, base_url: str, key: str, endpoint: str, most: int) -> Limiter:
+    def of(self, base_url: str, key: str, most: int) -> Limiter:
         """The limiter of that address and key; its most is the largest that was asked for."""
-        place = (base_url.rstrip("/"), digest_text(key))
+        address = base_url.rstrip("/")
+        place = (address, digest_text(key.strip()))
         if place in self._of:
             self._of[place].allow(most)
         else:
-            self._of[place] = Limiter(endpoint, most)
+            self._of[place] = Limiter(urlsplit(address).netloc.rpartition("@")[2], most)
         return self._of[place]
 
     def states(self) -> list[EndpointState]:

@@ -2,7 +2,7 @@
 
 A typed task is known by its JSON schema's name, or by the line of its prompt that names it (`# Task: <name>`);
 its inputs are read from the fence. Two sample candidates answer plain questions. What is served is named honestly:
-every model id begins with "rules" or "sample", and an OpenAIEngine that is given a "rules" model counts as the rules
+every model id begins with "rules" or "sample", and an OpenAIEngine with a "rules" model counts as the rules
 engine.
 """
 

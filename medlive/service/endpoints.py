@@ -1,12 +1,13 @@
 """The engines that evaluation asks: an endpoint named on the command line, or the configured grader."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from medlive.config import Price, RoleSettings
+from medlive.config import Price, RoleSettings, Settings
 from medlive.errors import ConfigError, UsageError
 from medlive.llm.engine import Engine
+from medlive.llm.limiter import Limiters
 from medlive.llm.openai import OpenAIEngine
 from medlive.llm.openai import Price as EnginePrice
 from medlive.llm.rules.engine import RulesEngine
@@ -23,12 +24,15 @@ def open_endpoint(
     concurrency: int,
     timeout_s: float = 120.0,
     max_retries: int = 5,
+    json_mode: str = "schema",
     price: Price | None = None,
+    limiters: Limiters | None = None,
 ) -> OpenAIEngine:
     """A model at an OpenAI-compatible endpoint.
 
     The key is read from `api_key_env`; None reads OPENAI_API_KEY where it is set and sends no key where it is
-    not. Raises ConfigError when a named variable is not set.
+    not. `limiters`: engines opened with the same one share a limit where they share address and key. Raises
+    ConfigError when a named variable is not set.
     """
     key = os.environ.get(api_key_env or DEFAULT_KEY_VARIABLE, "")
     if api_key_env and not key:
@@ -41,11 +45,24 @@ def open_endpoint(
         timeout_s=timeout_s,
         max_retries=max_retries,
         concurrency=concurrency,
+        json_mode=json_mode,
         price=EnginePrice(price.input, price.output, price.cached) if price else None,
+        key_variable=api_key_env or DEFAULT_KEY_VARIABLE,
+        limiter=limiters.of(base_url, key, concurrency) if limiters else None,
     )
 
 
-def build_engine(role: str, settings: RoleSettings) -> Engine:
+def price_of(settings: RoleSettings, prices: Mapping[str, Price]) -> Price | None:
+    """A role's own price, else its model's; None where neither is set: the cost is unknown."""
+    return settings.price or prices.get(settings.model or "")
+
+
+def build_engine(
+    role: str,
+    settings: RoleSettings,
+    prices: Mapping[str, Price] | None = None,
+    limiters: Limiters | None = None,
+) -> Engine:
     """The engine of a role. Raises ConfigError when its key's variable is not set."""
     if settings.engine == "rules":
         return RulesEngine()
@@ -59,18 +76,49 @@ def build_engine(role: str, settings: RoleSettings) -> Engine:
         concurrency=settings.concurrency,
         timeout_s=settings.timeout_s,
         max_retries=settings.max_retries,
-        price=settings.price,
+        json_mode=settings.json_mode,
+        price=price_of(settings, prices or {}),
+        limiters=limiters,
     )
 
 
+def check_priced(settings: Settings, roles: Sequence[str]) -> None:
+    """Raises ConfigError when the budget is in dollars and a role's model has no price: before the first call,
+    since afterwards the money would be spent and unknown."""
+    if settings.budget.max_usd is None:
+        return
+    unpriced = {
+        role: asked.model
+        for role in roles
+        if (asked := getattr(settings.roles, role)).engine != "rules" and price_of(asked, settings.prices) is None
+    }
+    if unpriced:
+        told = ", ".join(f"{model} ({role})" for role, model in unpriced.items())
+        raise ConfigError(
+            f"budget.max_usd is {settings.budget.max_usd:g}, and what these models cost is unknown: {told}",
+            hint="Give each a price under [prices] in config/models.toml, or set max_calls or max_tokens instead.",
+        )
+
+
 def grader_engine(
-    settings: RoleSettings, *, model: str | None, base_url: str | None, api_key_env: str | None, concurrency: int
+    settings: RoleSettings,
+    *,
+    model: str | None,
+    base_url: str | None,
+    api_key_env: str | None,
+    concurrency: int,
+    prices: Mapping[str, Price] | None = None,
 ) -> Engine:
     """The grader: the endpoint that is named, or the configured role. Raises UsageError for half a name."""
     if (model is None) != (base_url is None):
         raise UsageError("--grader and --base-url belong together; without both the configured grader is used")
     if model is not None and base_url is not None:
         return open_endpoint(
-            model, base_url, api_key_env=api_key_env, parameters={"temperature": 0.0}, concurrency=concurrency
+            model,
+            base_url,
+            api_key_env=api_key_env,
+            parameters={"temperature": 0.0},
+            concurrency=concurrency,
+            price=(prices or {}).get(model),
         )
-    return build_engine("grader", settings)
+    return build_engine("grader", settings, prices)

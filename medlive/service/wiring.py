@@ -19,9 +19,10 @@ from medlive.filters.codebooks import load_codebook
 from medlive.filters.settings import FilterSettings
 from medlive.llm.budget import Budget
 from medlive.llm.engine import ReplyStore
+from medlive.llm.limiter import Limiters
 from medlive.llm.prompts import load_prompt
 from medlive.llm.replay import ReplayEngine
-from medlive.service.endpoints import build_engine
+from medlive.service.endpoints import build_engine, check_priced
 from medlive.service.paths import index_path
 
 CURATION_ROLES = ("screener", "validator", "controller", "rubric")
@@ -50,6 +51,8 @@ class Pipeline:
     curation: CurationSettings
     digest: str
     prompt_digests: Mapping[str, str]
+    budget: Budget
+    endpoints: Limiters
 
     async def aclose(self) -> None:
         """Let go of connections."""
@@ -58,15 +61,22 @@ class Pipeline:
 
 
 def build_pipeline(settings: Settings, database: Database, *, exhaustive: bool = False) -> Pipeline:
-    """The agents, the index and the thresholds of a run."""
+    """The agents, the index and the thresholds of a run.
+
+    Raises ConfigError, also where a budget in dollars meets a model without a price.
+    """
+    check_priced(settings, CURATION_ROLES)
     store: ReplyStore = PostgresReplyStore(database)
     budget = Budget(
         max_calls=settings.budget.max_calls,
         max_usd=settings.budget.max_usd,
         max_tokens=settings.budget.max_tokens,
     )
+    limiters = Limiters()
     respondents = {
-        role: ReplayEngine(build_engine(role, getattr(settings.roles, role)), store, budget)
+        role: ReplayEngine(
+            build_engine(role, getattr(settings.roles, role), settings.prices, limiters), store, budget
+        )
         for role in CURATION_ROLES
     }
     retriever = open_retriever(settings)
@@ -90,7 +100,7 @@ def build_pipeline(settings: Settings, database: Database, *, exhaustive: bool =
             },
         }
     )
-    return Pipeline(respondents, retriever, curation, digest, prompts)
+    return Pipeline(respondents, retriever, curation, digest, prompts, budget, limiters)
 
 
 def build_filters(settings: Settings) -> FilterChain:
