@@ -31,7 +31,7 @@ from medlive.curation.tasks import (
     VetoReply,
 )
 from medlive.evidence.passage import Hit, Query
-from medlive.threads.grounding import is_grounded, shares_content, ungrounded
+from medlive.threads.grounding import added, content, shares_content
 from medlive.threads.negation import flipped
 from medlive.threads.normalise import contains_quote
 from medlive.threads.quantities import numbers_missing
@@ -39,6 +39,11 @@ from medlive.threads.quantities import numbers_missing
 PACKAGE = "medlive.curation"
 _HAN = re.compile(r"[\u3400-\u9fff]")
 _WORDS = re.compile(r"[\u3400-\u9fff]|[^\W\d_]+")
+_POINTS = re.compile(r"\b(?:it|its|this|that|these|those|them|they|such|same)\b|[这那该它此其]", re.IGNORECASE)
+"""What points at something that a claim is to name: its words may all be other ones."""
+_MOST_OTHER = 1 / 3
+"""The share of a claim's content that the case need not hold, and of its advice's that it need not: a term for a
+layman's word."""
 LEAST_QUOTE = 4
 """Words (Chinese: characters) that a quote of evidence must have: fewer decide nothing."""
 
@@ -96,58 +101,63 @@ async def state_claims(
 ) -> tuple[Claim, ...]:
     """The advice elements as claims that stand alone, in order; Chinese ones with their English.
 
-    A claim states its element's numbers and only numbers of the case, and denies what its element denies.
-    Raises AgentFailure.
+    A claim states its element's numbers and only numbers of the case, denies what its element denies, and is made
+    of the case's words. Where the engine's is none, the element's own statement is looked up, and a translation
+    that is none is left out: the advice is judged in either case. Raises AgentFailure.
     """
     statements = {e.id: e.statement for e in advice}
     case = "\n".join([query.statement, *(e.statement for e in narrative), *statements.values()])
-
-    def check_claims(reply: ClaimsReply) -> str | None:
-        claims = {c.id: c.statement for c in reply.claims}
-        if (fault := _one_each([c.id for c in reply.claims], statements)) is not None:
-            return fault
-        for identity, statement in statements.items():
-            claim = claims[identity]
-            if missing := numbers_missing(claim, case):
-                return f"claim {identity} states {', '.join(missing)[:60]}, which the case does not"
-            if missing := numbers_missing(statement, claim):
-                return f"claim {identity} leaves out {', '.join(missing)[:60]}"
-            if flipped(claim, [statement]):
-                return f"claim {identity} denies what the advice states, or states what it denies"
-            if language == "zh" and not _HAN.search(claim):
-                return f"claim {identity} is not in the case's language"
-            if ungrounded(claim, statement, case) or not is_grounded(statement, claim):
-                return f"claim {identity} says something else than the advice"
-        return None
-
     inputs: dict[str, Any] = {
         "language": language,
         "query": query.statement,
         "narrative": _listed(narrative),
         "advice": [{"id": e.id, "kind": e.kind.value, "statement": e.statement} for e in advice],
     }
-    reply = await agent.ask(PACKAGE, "validator.claims", inputs, ClaimsReply, check_claims)
-    stated = {c.id: c.statement for c in reply.claims}
+    reply = await agent.ask(
+        PACKAGE, "validator.claims", inputs, ClaimsReply, lambda r: _one_each([c.id for c in r.claims], statements)
+    )
+    stated = {
+        c.id: c.statement if _is_claim_of(statements[c.id], c.statement, case, language) else statements[c.id]
+        for c in reply.claims
+    }
     english = await _translated(language, stated, agent) if language != "en" else {}
     return tuple(Claim(e.id, stated[e.id], english.get(e.id)) for e in advice)
 
 
+def _is_claim_of(statement: str, claim: str, case: str, language: str) -> bool:
+    """Whether a claim says what the advice says, no less, and no more than the case."""
+    return (
+        not numbers_missing(claim, case)
+        and not numbers_missing(statement, claim)
+        and not flipped(claim, [statement])
+        and (language != "zh" or _HAN.search(claim) is not None)
+        and _made_of(claim, case)
+        and (_made_of(statement, claim) or _POINTS.search(statement) is not None)
+    )
+
+
+def _made_of(text: str, source: str) -> bool:
+    return len(added(text, source)) <= _MOST_OTHER * len(set(content(text)))
+
+
 async def _translated(language: str, statements: Mapping[str, str], agent: Agent) -> dict[str, str]:
     """Claim → its English, without those that could not be translated."""
-
-    def check(reply: TranslationReply) -> str | None:
-        if (fault := _one_each([t.id for t in reply.translations], statements)) is not None:
-            return fault
-        for item in reply.translations:
-            if _HAN.search(item.english):
-                return f"translation {item.id} is not in English"
-            if missing := numbers_missing(item.english, statements[item.id]):
-                return f"translation {item.id} states {', '.join(missing)[:60]}, which the claim does not"
-        return None
-
     inputs = {"language": language, "claims": [{"id": i, "statement": s} for i, s in statements.items()]}
-    reply = await agent.ask(PACKAGE, "validator.translate", inputs, TranslationReply, check)
-    return {t.id: t.english for t in reply.translations if t.english}
+    reply = await agent.ask(
+        PACKAGE,
+        "validator.translate",
+        inputs,
+        TranslationReply,
+        lambda r: _one_each([t.id for t in r.translations], statements),
+    )
+    return {t.id: t.english for t in reply.translations if _is_english_of(statements[t.id], t.english)}
+
+
+def _is_english_of(statement: str, english: str) -> bool:
+    """Whether a translation is English and states no number that its claim does not; a number in a name ("HbA1c")
+    is none."""
+    invented = [number for number in numbers_missing(english, statement) if number[0].isdigit()]
+    return bool(english) and _HAN.search(english) is None and not invented
 
 
 async def judge_alignment(

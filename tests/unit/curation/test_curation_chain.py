@@ -243,7 +243,7 @@ async def test_a_mended_reply_counts() -> None:
     assert curation.outcome is Outcome.KEPT
     repair = next(r.repair for r in engine.requests if r.repair)
     assert repair[0] == "sorry, here it is:"
-    assert "not JSON" in repair[1]
+    assert "JSON" in repair[1]
 
 
 async def test_a_code_fence_around_the_json_is_read() -> None:

@@ -22,20 +22,31 @@ def claims(*statements: str) -> dict[str, Any]:
 
 
 FIRST = "Lisinopril can cause a dry cough."
-FAULTY_CLAIMS = [
-    (claims(FIRST), "one for each id"),
-    (claims(FIRST, "Ask for losartan 50 mg.", "Another."), "one for each id"),
-    (claims(FIRST, "Losartan instead of lisinopril."), "leaves out"),
-    (claims(FIRST, "Losartan 100 mg in place of lisinopril, not 50 mg."), "which the case does not"),
-    (claims("Lisinopril cannot cause a dry cough.", "Ask for losartan 50 mg."), "denies"),
-]
+NOT_ONE_EACH = [claims(FIRST), claims(FIRST, "Ask for losartan 50 mg.", "Another.")]
 
 
-@pytest.mark.parametrize(("reply", "told"), FAULTY_CLAIMS)
-async def test_a_claim_that_is_not_its_advice_is_no_reply(reply: dict[str, Any], told: str) -> None:
+@pytest.mark.parametrize("reply", NOT_ONE_EACH)
+async def test_each_advice_is_claimed_once(reply: dict[str, Any]) -> None:
     curation = await run(changed(validator__claims=reply))
     assert (curation.outcome, curation.reason) == (Outcome.FAILED, Reason.INVALID_REPLY)
-    assert told in curation.detail
+
+
+@pytest.mark.parametrize(
+    "claim",
+    [
+        "Losartan instead of lisinopril.",
+        "Losartan 100 mg in place of lisinopril, not 50 mg.",
+        "Do not ask for losartan 50 mg.",
+        "Ginseng root 50 mg cures hypertension.",
+        "A dry cough for 3 weeks is common, and 50 mg is a dose.",
+    ],
+)
+async def test_a_claim_that_is_not_its_advice_is_replaced_by_the_advice(claim: str) -> None:
+    engine = Scripted(changed(validator__claims=claims(FIRST, claim)))
+    curation = await run({}, engine=engine)
+    assert [c.claim for c in curation.claims] == [FIRST, "Ask for losartan 50 mg."]
+    judged = [r.inputs["claim"]["statement"] for r in engine.requests if r.task == "validator.alignment"]
+    assert claim not in judged
 
 
 async def test_a_claim_may_name_what_the_case_names() -> None:
@@ -117,13 +128,23 @@ async def test_a_claim_that_cannot_be_translated_is_searched_as_it_is() -> None:
     assert curation.claims[0].english is None
 
 
-@pytest.mark.parametrize(
-    "english",
-    ["赖诺普利 can cause a dry cough.", "Lisinopril 20 mg can cause a dry cough.", None],
-)
-async def test_a_translation_that_is_none_is_no_reply(english: str | None) -> None:
-    found = [] if english is None else [{"id": "a1", "english": english}]
-    curation = await curate_chinese(chinese(validator__translate={"translations": found}))
+@pytest.mark.parametrize("english", ["赖诺普利 can cause a dry cough.", "Lisinopril 20 mg can cause a dry cough."])
+async def test_a_translation_that_is_none_is_left_out(english: str) -> None:
+    found = {"translations": [{"id": "a1", "english": english}]}
+    curation = await curate_chinese(chinese(validator__translate=found))
+    assert (curation.outcome, curation.claims[0].english) == (Outcome.KEPT, None)
+
+
+async def test_a_number_in_a_name_is_no_number_that_a_translation_adds() -> None:
+    english = "Lisinopril can cause a dry cough (CYP2D6)."
+    curation = await curate_chinese(
+        chinese(validator__translate={"translations": [{"id": "a1", "english": english}]})
+    )
+    assert curation.claims[0].english == english
+
+
+async def test_each_claim_is_translated_once() -> None:
+    curation = await curate_chinese(chinese(validator__translate={"translations": []}))
     assert (curation.outcome, curation.reason) == (Outcome.FAILED, Reason.INVALID_REPLY)
 
 
