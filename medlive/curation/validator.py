@@ -41,6 +41,8 @@ _HAN = re.compile(r"[\u3400-\u9fff]")
 _WORDS = re.compile(r"[\u3400-\u9fff]|[^\W\d_]+")
 _POINTS = re.compile(r"\b(?:it|its|this|that|these|those|them|they|such|same)\b|[这那该它此其]", re.IGNORECASE)
 """What points at something that a claim is to name: its words may all be other ones."""
+_NAME = re.compile(r"\b[A-Za-z][\w-]*\d[\w-]*")
+"""A name with a number in it ("SARS-CoV-2", "HbA1c"), which states none."""
 _MOST_OTHER = 1 / 3
 """The share of a claim's content that the case need not hold, and of its advice's that it need not: a term for a
 layman's word."""
@@ -154,10 +156,10 @@ async def _translated(language: str, statements: Mapping[str, str], agent: Agent
 
 
 def _is_english_of(statement: str, english: str) -> bool:
-    """Whether a translation is English and states no number that its claim does not; a number in a name ("HbA1c")
-    is none."""
-    invented = [number for number in numbers_missing(english, statement) if number[0].isdigit()]
-    return bool(english) and _HAN.search(english) is None and not invented
+    """Whether a translation is English and states no number that its claim does not."""
+    return (
+        bool(english) and _HAN.search(english) is None and not numbers_missing(_NAME.sub(" ", english), statement)
+    )
 
 
 async def judge_alignment(

@@ -136,7 +136,7 @@ async def test_a_translation_that_is_none_is_left_out(english: str) -> None:
 
 
 async def test_a_number_in_a_name_is_no_number_that_a_translation_adds() -> None:
-    english = "Lisinopril can cause a dry cough (CYP2D6)."
+    english = "Lisinopril can cause a dry cough (CYP2D6), and SARS-CoV-2 too."
     curation = await curate_chinese(
         chinese(validator__translate={"translations": [{"id": "a1", "english": english}]})
     )
