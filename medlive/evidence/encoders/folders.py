@@ -215,6 +215,11 @@ def _snapshot(cache: Path, revision: str | None) -> Path:
     return cache / "snapshots" / commit
 
 
+def export_folder(model: ModelFolder, settings: EncoderSettings) -> Path:
+    """Where a model's ONNX export lies, made or not."""
+    return settings.home / "models" / "onnx" / model.digest.removeprefix("sha256:")
+
+
 def missing_packages() -> tuple[str, ...]:
     """The packages of the extra `medcpt` that are not installed."""
     return tuple(name for name in PACKAGES if find_spec(name) is None)

@@ -43,7 +43,12 @@ _MAX_CHARACTERS = 200_000
 
 
 class LsaParameters(BaseModel):
-    """How the analysis is made."""
+    """How the analysis is made.
+
+    The defaults of `dimension`, `contrast` and `whitening` were chosen on questions of MedQuAD looking for their
+    own answers (1,500 among 6,000 answers without titles: recall@1 0.28 → 0.29, recall@32 0.84 → 0.86); PubMedQA
+    and the cystic-fibrosis queries were only looked at afterwards.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -58,9 +63,11 @@ class LsaParameters(BaseModel):
     """Passages of the sample that must hold a term for it to be kept."""
     saturation: Annotated[float, Field(ge=0)] = 1.2
     """BM25's k1."""
+    contrast: Annotated[float, Field(ge=0, le=4)] = 1.3
+    """The power to which BM25's weight of a rare term is raised."""
     length: Annotated[float, Field(ge=0, le=1)] = 0.75
     """BM25's b."""
-    title: Annotated[int, Field(ge=0)] = 2
+    title: Annotated[int, Field(ge=0)] = 1
     """How often a title's terms count."""
     whitening: Annotated[float, Field(ge=0, le=1)] = 0.25
     """The power of its strength by which a direction is divided: 0 leaves the strong ones strong, 1 makes all
@@ -108,7 +115,7 @@ def fit_lsa(
             f"{seen} passages share {len(terms)} words: too few to analyse",
             hint="give a larger corpus, or search by words",
         )
-    rarity = np.log1p((len(sample) - frequency + 0.5) / (frequency + 0.5)).astype(np.float32)
+    rarity = np.log1p((len(sample) - frequency + 0.5) / (frequency + 0.5)) ** np.float32(chosen.contrast)
     lengths = [count.total() for count in counts]
     mean = math.fsum(lengths) / len(lengths)
     positions = {term: number for number, term in enumerate(terms)}

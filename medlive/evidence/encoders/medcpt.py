@@ -5,18 +5,16 @@ biomedical information retrieval". The pooling is set here and never read from a
 the mean of all tokens, which are other vectors.
 """
 
-import pickle
-from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import Any, Literal, Protocol
+from collections.abc import Sequence
+from typing import Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from medlive.digest import digest_json
-from medlive.errors import EvidenceUnavailable, MissingExtra
+from medlive.errors import EvidenceUnavailable
 from medlive.evidence.encoder import EncoderIdentity, RerankerIdentity
-from medlive.evidence.encoders.folders import INSTALL, NOT_INSTALLED, EncoderSettings, ModelFolder
+from medlive.evidence.encoders.folders import EncoderSettings, ModelFolder, export_folder
 from medlive.evidence.encoders.tokens import (
     PASSAGE_TOKENS,
     QUERY_TOKENS,
@@ -24,22 +22,8 @@ from medlive.evidence.encoders.tokens import (
     Text,
     Tokenizer,
     in_batches,
-    quietly,
 )
-
-try:
-    import torch
-    from safetensors import SafetensorError, safe_open
-    from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
-    from transformers import AutoModelForSequenceClassification
-except ImportError as exc:
-    raise MissingExtra(NOT_INSTALLED, hint=INSTALL) from exc
-
-_LOADING = (
-    OSError, ValueError, RuntimeError, KeyError, TypeError, EOFError, SafetensorError, pickle.UnpicklingError,
-)  # fmt: skip
-"""What loading a damaged folder raises."""
-_LOCAL = {"local_files_only": True, "trust_remote_code": False}
+from medlive.evidence.encoders.torch import TorchClassifier, TorchEncoder
 
 
 class Backend(Protocol):
@@ -50,61 +34,31 @@ class Backend(Protocol):
         ...
 
 
-class TorchEncoder:
-    """A BERT and its pooling, in torch, through sentence-transformers."""
-
-    def __init__(self, model: ModelFolder, settings: EncoderSettings) -> None:
-        """Raises EvidenceUnavailable when the weights cannot be loaded or are not all there."""
-        self._device = settings.device
-        if settings.threads:
-            torch.set_num_threads(settings.threads)
-
-        def load() -> Any:
-            return Transformer(
-                str(model.folder),
-                model_kwargs={**_LOCAL, **_weights(model)},
-                processor_kwargs=dict(_LOCAL),
-                config_kwargs=dict(_LOCAL),
-            )
-
-        transformer = _load(model, load)
-        _all_there(model, transformer.auto_model)
-        pooling = Pooling(model.dimension, pooling_mode="cls")
-        self.module = torch.nn.Sequential(transformer, pooling).to(self._device).eval()
-
-    def __call__(self, features: Features) -> NDArray[np.float32]:
-        """(n, dimension): the first token's last hidden state."""
-        with torch.inference_mode():
-            tensors = {name: torch.from_numpy(array).to(self._device) for name, array in features.items()}
-            vectors: NDArray[np.float32] = self.module(tensors)["sentence_embedding"].float().cpu().numpy()
-        return vectors
-
-
 class MedCPTEncoder:
     """MedCPT's two encoders, in torch or in ONNX."""
 
     def __init__(self, query: ModelFolder, article: ModelFolder, settings: EncoderSettings) -> None:
         """Load both; raises EvidenceUnavailable where they do not belong together or cannot be loaded."""
         _check_pair(query, article)
-        self._batch = settings.batch
         self._folders = (query.folder, article.folder)
         self._tokenizers = (Tokenizer(query.folder, QUERY_TOKENS), Tokenizer(article.folder, PASSAGE_TOKENS))
-        backend: Literal["torch", "onnx"] = "torch"
-        self._backends: tuple[Backend, Backend] | None = (
-            TorchEncoder(query, settings),
-            TorchEncoder(article, settings),
-        )
-        parameters = {
+        precision, backends = _open_backends((query, article), settings)
+        self._backends: tuple[Backend, Backend] | None = backends
+        # An 8-bit layer scales its input by the largest value in the batch: alone, a text gives one vector only.
+        self._batch = 1 if precision == "int8" else settings.batch
+        parameters: dict[str, object] = {
             "pooling": "cls",
             "normalised": False,
             "query_tokens": QUERY_TOKENS,
             "passage_tokens": PASSAGE_TOKENS,
         }
+        if precision == "int8":
+            parameters["precision"] = "int8"
         self.identity = EncoderIdentity(
             name="medcpt",
             digest=digest_json({"query": query.digest, "article": article.digest, **parameters}),
             dimension=query.dimension,
-            backend=backend,
+            backend="torch" if precision == "torch" else "onnx",
         )
 
     def encode_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
@@ -139,20 +93,9 @@ class MedCPTReranker:
     def __init__(self, model: ModelFolder, settings: EncoderSettings) -> None:
         """Raises EvidenceUnavailable when the folder holds no cross-encoder with one output."""
         _check_positions(model, PASSAGE_TOKENS)
-        self._folder, self._batch, self._device = model.folder, settings.batch, settings.device
+        self._folder, self._batch = model.folder, settings.batch
         self._tokenizer = Tokenizer(model.folder, PASSAGE_TOKENS)
-        loaded = _load(
-            model,
-            lambda: AutoModelForSequenceClassification.from_pretrained(
-                str(model.folder), **_LOCAL, **_weights(model)
-            ),
-        )
-        _all_there(model, loaded)
-        if loaded.config.num_labels != 1:
-            raise EvidenceUnavailable(
-                f"the classifier in {model.folder} has {loaded.config.num_labels} outputs, a cross-encoder has one"
-            )
-        self._model: Any = loaded.to(self._device).eval()
+        self._backend: Backend | None = TorchClassifier(model, settings)
         self.identity = RerankerIdentity(
             name="medcpt-cross",
             digest=digest_json({"cross": model.digest, "tokens": PASSAGE_TOKENS, "score": "logit"}),
@@ -160,10 +103,11 @@ class MedCPTReranker:
 
     def score(self, query: str, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
         """(n,) of (title, text), whose two halves are read as one text, title first."""
-        if self._model is None:
+        backend = self._backend
+        if backend is None:
             raise EvidenceUnavailable("the re-ranker was closed")
         texts: list[Text] = [(query, f"{title} {text}".strip()) for title, text in pairs]
-        scores = in_batches(texts, self._batch, self._logits, width=1)[:, 0]
+        scores = in_batches(texts, self._batch, lambda batch: backend(self._tokenizer(batch)), width=1)[:, 0]
         if not np.isfinite(scores).all():
             raise EvidenceUnavailable(
                 f"the model in {self._folder} gives scores that are no numbers: its weights are damaged"
@@ -172,14 +116,7 @@ class MedCPTReranker:
 
     def close(self) -> None:
         """Give the model's memory back."""
-        self._model = None
-
-    def _logits(self, texts: Sequence[Text]) -> NDArray[np.float32]:
-        with torch.inference_mode():
-            features = self._tokenizer(texts)
-            tensors = {name: torch.from_numpy(array).to(self._device) for name, array in features.items()}
-            logits: NDArray[np.float32] = self._model(**tensors).logits.float().cpu().numpy()
-        return logits
+        self._backend = None
 
 
 def _check_pair(query: ModelFolder, article: ModelFolder) -> None:
@@ -203,51 +140,17 @@ def _check_positions(model: ModelFolder, needed: int) -> None:
         raise EvidenceUnavailable(f"the model in {model.folder} reads {positions} tokens, and {needed} are needed")
 
 
-def _weights(model: ModelFolder) -> dict[str, Any]:
-    """Full precision whatever the file's, and never a pickle that is more than tensors."""
-    safe = model.weights.suffix == ".safetensors"
-    return {"dtype": torch.float32, "use_safetensors": safe} | ({} if safe else {"weights_only": True})
+def _open_backends(
+    models: tuple[ModelFolder, ModelFolder], settings: EncoderSettings
+) -> tuple[Literal["torch", "float32", "int8"], tuple[Backend, Backend]]:
+    """The two models in the backend that was asked for; "auto" takes an export only where one was made, gives
+    torch's vectors, and was faster."""
+    exported = settings.device == "cpu" and all(export_folder(model, settings).is_dir() for model in models)
+    if settings.backend in ("onnx", "int8") or (settings.backend == "auto" and exported):
+        from medlive.evidence.encoders import onnx
 
-
-def _load(model: ModelFolder, load: Callable[[], Any]) -> Any:
-    try:
-        with quietly():
-            return load()
-    except _LOADING as exc:
-        raise EvidenceUnavailable(
-            f"{model.weights} cannot be loaded: {_first_line(exc)}",
-            hint=f"fetch {model.role.repository} again: a file is damaged, or not of this model",
-        ) from exc
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
-
-
-def _all_there(model: ModelFolder, loaded: Any) -> None:
-    """Refuse weights that leave a part of the model to chance: the library would fill it with random numbers."""
-    needed = {_plain(name) for name in loaded.state_dict()}
-    if model.role.gives_vectors:
-        needed = {name for name in needed if not name.startswith("pooler.")}
-    lacking = sorted(needed - {_plain(name) for name in _stored_names(model.weights)})
-    if lacking:
-        raise EvidenceUnavailable(
-            f"{model.weights} lacks {len(lacking)} of the model's tensors, {lacking[0]} first",
-            hint=f"it is not {model.role.repository}, or not all of it",
-        )
-
-
-def _plain(name: str) -> str:
-    """A tensor's name without what differs between a bare and a wrapped BERT, old and new."""
-    name = name.removeprefix("bert.")
-    for old, new in ((".gamma", ".weight"), (".beta", ".bias")):
-        if name.endswith(old):
-            return name.removesuffix(old) + new
-    return name
-
-
-def _stored_names(weights: Path) -> list[str]:
-    if weights.suffix == ".safetensors":
-        with safe_open(str(weights), framework="pt") as file:
-            return list(file.keys())
-    return list(torch.load(weights, map_location="cpu", weights_only=True))
+        if settings.backend != "auto" or onnx.worth_taking(models, settings):
+            precision: Literal["float32", "int8"] = "int8" if settings.backend == "int8" else "float32"
+            query, article = (onnx.open_export(model, precision, settings) for model in models)
+            return precision, (query, article)
+    return "torch", (TorchEncoder(models[0], settings), TorchEncoder(models[1], settings))
