@@ -27,10 +27,11 @@ def command(
 ) -> None:
     """Filter and curate the threads that wait, and retry what failed.
 
-    What was interrupted continues; no reply of an engine is paid for twice. Exit status 3 when a model endpoint
-    gave no answer to some.
+    What was interrupted continues; no reply of an engine is paid for twice. Exit status 1 when the budget was
+    spent before all was done, 3 when a model endpoint gave no answer to some.
     """
     from medlive.curation.model import Reason
+    from medlive.llm.budget import BudgetSpent
     from medlive.service.runs import run_curation
 
     settings = load_settings().settings
@@ -58,11 +59,18 @@ def command(
             + (", ".join(f"{n} {outcome}" for outcome, n in done["outcomes"].items()) or "nothing to curate")
             + f"; {done['calls']} calls, {done['replayed']} of them replayed"
         )
+        _say_spent(done)
     for fault in done["faults"]:
         say(fault)
     if done["faults"]:
         raise CheckFailed(
             f"{len(done['faults'])} threads met a fault of medlive itself", hint="medlive curate tries them again"
+        )
+    if stopped := done["spent"]["stopped"]:
+        cut = done["failures"].get(Reason.BUDGET_SPENT, 0)
+        raise BudgetSpent(
+            f"{stopped}: {cut} threads were cut short and {done['left']} not begun",
+            hint="the next medlive curate goes on from there; [budget] in config/medlive.toml says what it may spend",
         )
     if unanswered := done["failures"].get(Reason.ENDPOINT_UNAVAILABLE):
         raise EndpointUnavailable(
@@ -71,3 +79,18 @@ def command(
         )
     if failed := done["outcomes"].get("failed"):
         say(f"{failed} threads failed for want of a usable reply; the next medlive curate tries them again")
+
+
+def _say_spent(done: dict[str, Any]) -> None:
+    spent = done["spent"]
+    if not spent["calls"]:
+        return
+    money = "cost unknown: a model has no price" if spent["usd"] is None else f"{spent['usd']:.4f} USD"
+    guessed = f", {spent['estimated_calls']} of the calls by estimate" if spent["estimated_calls"] else ""
+    say(f"spent: {spent['calls']} calls, {spent['tokens']} tokens, {money}{guessed}")
+    for state in done["endpoints"]:
+        if state["limited"] or state["overloaded"] or state["lowest"] < state["most"]:
+            say(
+                f"{state['endpoint']}: {state['limit']} calls at once at last, {state['lowest']} at the least, "
+                f"{state['most']} allowed; {state['limited']} times 429, {state['overloaded']} times overloaded"
+            )

@@ -173,7 +173,8 @@ class OpenAIEngine:
             max_retries=0,
             http_client=DefaultAioHttpClient(
                 timeout=timeout_s,
-                limits=httpx2.Limits(max_connections=concurrency, max_keepalive_connections=concurrency),
+                # 0 is aiohttp's word for no limit: the limiter, which may be shared and wider, is the limit.
+                limits=httpx2.Limits(max_connections=0),
             ),
         )
 

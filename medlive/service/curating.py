@@ -33,6 +33,8 @@ class Curated:
     """Reason → threads that failed for it."""
     calls: int = 0
     replayed: int = 0
+    left: int = 0
+    """Threads that were not begun because the budget was spent; the next run begins them."""
     faults: list[str] = field(default_factory=list)
     """Faults of medlive itself, a line each; their threads stay queued."""
 
@@ -47,6 +49,7 @@ class Curated:
         self.failures += other.failures
         self.calls += other.calls
         self.replayed += other.replayed
+        self.left += other.left
         self.faults += other.faults
 
     def as_json(self) -> dict[str, Any]:
@@ -56,6 +59,7 @@ class Curated:
             "failures": dict(self.failures),
             "calls": self.calls,
             "replayed": self.replayed,
+            "left": self.left,
             "faults": list(self.faults),
         }
 
@@ -109,10 +113,14 @@ def curation_work(
     *,
     tick: Callable[[int], None] = lambda _: None,
 ) -> Work:
-    """What a job of the queue does: curate its revision and count it in `done`."""
+    """What a job of the queue does: curate its revision and count it in `done`; nothing once the budget is spent,
+    so that a long queue does not end as as many failures."""
     key = handle_key(settings)
 
     async def work(revision: int) -> None:
+        if pipeline.budget.stopped is not None:
+            done.left += 1
+            return
         try:
             curation = await curate_revision(database, pipeline, revision, key)
         except Exception as exc:

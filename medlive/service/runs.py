@@ -1,6 +1,7 @@
 """What the commands start: whole runs, each a row with its counts."""
 
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any
 
 from medlive.config import Settings
@@ -27,7 +28,7 @@ async def run_curation(
     on_wait: Tick = lambda _: None,
 ) -> dict[str, Any]:
     """Filter what is new, queue what failed (with `again` all that this pipeline has not decided), and work the
-    queue off; the run's counts and the funnel over all threads."""
+    queue off; the run's counts, what it spent and learnt of its endpoints, and the funnel over all threads."""
     async with open_database(settings) as database:
         chain = build_filters(settings)
         pipeline = build_pipeline(settings, database, exhaustive=exhaustive)
@@ -40,7 +41,13 @@ async def run_curation(
                 await queue_failed(database, app, pipeline, max_attempts=attempts)
                 await queue_untried(database, app, chain.digest, pipeline if again else None)
                 done = await curate_queued(database, app, pipeline, settings, tick=on_curated, on_wait=on_wait)
-            counts = {"passed": filtered.passed, "rejected": filtered.rejected, **done.as_json()}
+            counts = {
+                "passed": filtered.passed,
+                "rejected": filtered.rejected,
+                **done.as_json(),
+                "spent": pipeline.budget.as_json(),
+                "endpoints": [asdict(state) for state in pipeline.endpoints.states()],
+            }
             async with database.begin() as session:
                 await finish_run(session, run, counts, failed=bool(done.faults))
                 rows = await funnel(session)

@@ -93,5 +93,6 @@ def _difference(total: Curated, told: Curated) -> Curated:
         total.failures - told.failures,
         total.calls - told.calls,
         total.replayed - told.replayed,
+        total.left - told.left,
         total.faults[len(told.faults) :],
     )
