@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
 
@@ -12,6 +12,7 @@ from medlive.evidence.passage import Passage
 LIMIT = {"zh": 500, "ja": 500}
 """Characters to a passage, by language; a Chinese character weighs about two and a half Latin ones."""
 DEFAULT_LIMIT = 1200
+MAX_LABEL = 120
 _SENTENCE_END = re.compile(r"[.!?][\"')\]”’]{0,3}\s+|[。！？；][\"”’）」]{0,3}|\n")
 _CLAUSE_END = re.compile(r"[，、；：,;:]|\s")
 _QUESTION_ALONE = re.compile(r"[^.!?。！？\n]*[?？]\s*")
@@ -95,7 +96,7 @@ def is_boilerplate(text: str) -> bool:
 
 def _pieces(document: Document) -> Iterator[tuple[str, str, str]]:
     """(label, text, language) of each passage to be."""
-    cleaned = [(one_line(s.label)[:120], clean(s.text)) for s in document.sections]
+    cleaned = [(one_line(s.label)[:MAX_LABEL], clean(s.text)) for s in document.sections]
     if not document.continuous:
         for label, text in cleaned:
             language = document.language or language_of(text)
@@ -121,7 +122,17 @@ def _pieces(document: Document) -> Iterator[tuple[str, str, str]]:
 
 
 def _joined(labels: list[str]) -> str:
-    return ", ".join(dict.fromkeys(label for label in labels if label))[:120]
+    return ", ".join(dict.fromkeys(label for label in labels if label))[:MAX_LABEL]
+
+
+def path_label(titles: Sequence[str]) -> str:
+    """The titles a text stands under, outermost first ("Treatment > Drugs"); a long path loses its beginning."""
+    names = [name for title in titles if (name := one_line(title))]
+    label = " > ".join(names)
+    while len(label) > MAX_LABEL and len(names) > 1:
+        names = names[1:]
+        label = "… > " + " > ".join(names)
+    return label
 
 
 def sentences(text: str) -> Iterator[str]:

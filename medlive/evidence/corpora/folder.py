@@ -3,16 +3,15 @@
 The title is the first `# ` heading, else the file's name. Files are UTF-8, UTF-16 with its mark, or GB18030.
 """
 
-import re
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
 from medlive.evidence.corpora.chunk import Document, Section
+from medlive.evidence.corpora.markdown import titled_sections
 from medlive.evidence.corpora.members import members
 from medlive.evidence.corpora.model import Reader, ReadLog
 
 _SUFFIXES = (".txt", ".md", ".markdown")
-_HEADING = re.compile(r"(#{1,6})[ \t]+(\S.*)")
 
 
 def _sniff(path: Path) -> bool:
@@ -32,7 +31,7 @@ def _documents(path: Path, log: ReadLog) -> Iterator[Document]:
         if name.lower().endswith(".txt"):
             yield Document(id=name, title=stem, sections=(Section("", text),))
         else:
-            title, sections = _markdown(text)
+            title, sections = titled_sections(text)
             yield Document(id=name, title=title or stem, sections=sections)
 
 
@@ -44,31 +43,6 @@ def _decode(data: bytes) -> str | None:
         except UnicodeDecodeError:
             continue
     return None
-
-
-def _markdown(text: str) -> tuple[str, tuple[Section, ...]]:
-    """(title, sections); a heading inside a fenced block is text."""
-    title = ""
-    label = ""
-    fenced = False
-    held: list[str] = []
-    sections: list[Section] = []
-    for line in text.splitlines():
-        if line.startswith(("```", "~~~")):
-            fenced = not fenced
-        heading = None if fenced else _HEADING.match(line)
-        if heading is None:
-            held.append(line)
-            continue
-        sections.append(Section(label, "\n".join(held)))
-        held = []
-        words = heading[2].strip().rstrip("#").strip()
-        if not title and len(heading[1]) == 1:
-            title, label = words, ""
-        else:
-            label = words
-    sections.append(Section(label, "\n".join(held)))
-    return title, tuple(s for s in sections if s.text.strip())
 
 
 READER = Reader(

@@ -1,4 +1,4 @@
-"""Passages as JSON Lines: `id`, `title` and `text` (or `content`, as MedRAG's chunks have it), one a line.
+"""Passages as JSON Lines: `id`, `title` and `text` (or `content`), one a line; MedRAG's chunks as published.
 
 Optional: `section`, `language`, `date`, `url`, `licence` (or `license`). A file, a gzip of one, or a folder
 of them; a line may have at most `MAX_LINE` bytes.
@@ -6,8 +6,9 @@ of them; a line may have at most `MAX_LINE` bytes.
 
 import gzip
 import json
+import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -18,20 +19,32 @@ from medlive.evidence.corpora.text import published_by
 
 MAX_LINE = 16 * 1024 * 1024
 _SUFFIXES = (".jsonl", ".jsonl.gz", ".ndjson")
+_CHAPTER = re.compile(r"(article-\d+)_\d+")
+"""A chunk of StatPearls: the chapter's own name in the book, and the chunk's number."""
 
 
-def _files(path: Path) -> list[Path]:
+def files_of(path: Path) -> list[Path]:
+    """The JSON Lines files of a folder, or the file itself when it is one."""
     if path.is_dir():
         return sorted(f for f in path.rglob("*") if f.name.lower().endswith(_SUFFIXES) and not f.is_symlink())
     return [path] if path.name.lower().endswith(_SUFFIXES) else []
 
 
 def _sniff(path: Path) -> bool:
-    return bool(_files(path))
+    return bool(files_of(path))
 
 
 def _documents(path: Path, log: ReadLog) -> Iterator[Document]:
-    files = _files(path) or [path]
+    return documents_of(path, log, _document)
+
+
+def documents_of(path: Path, log: ReadLog, document: Callable[[Any], Document]) -> Iterator[Document]:
+    """The documents of a file of JSON Lines, of a gzip of one, or of a folder of them.
+
+    `document` makes one of a line's value and raises ValueError with what is wrong with it; such lines go to
+    the log by number, documents without text to its count. Raises BadInput when the only file cannot be read.
+    """
+    files = files_of(path) or [path]
     for file in files:
         name = file.relative_to(path).as_posix() if path.is_dir() else file.name
         try:
@@ -42,10 +55,10 @@ def _documents(path: Path, log: ReadLog) -> Iterator[Document]:
             log.problem(name, f"cannot be read: {exc.strerror}")
             continue
         with stream:
-            yield from _lines(cast("IO[bytes]", stream), name, log)
+            yield from _lines(cast("IO[bytes]", stream), name, log, document)
 
 
-def _lines(stream: IO[bytes], name: str, log: ReadLog) -> Iterator[Document]:
+def _lines(stream: IO[bytes], name: str, log: ReadLog, document: Callable[[Any], Document]) -> Iterator[Document]:
     number = 0
     while True:
         number += 1
@@ -65,42 +78,64 @@ def _lines(stream: IO[bytes], name: str, log: ReadLog) -> Iterator[Document]:
         if not line.strip(b" \t\r\n\xef\xbb\xbf"):
             continue
         try:
-            document = _document(json.loads(line.decode("utf-8-sig")))
+            found = document(json.loads(line.decode("utf-8-sig")))
         except (ValueError, RecursionError) as exc:
             log.problem(place, str(exc) or type(exc).__name__)
             continue
-        if document.sections[0].text.strip():
-            yield document
+        if any(section.text.strip() for section in found.sections):
+            yield found
         else:
             log.empty += 1
 
 
 def _document(row: Any) -> Document:
     """One line's document; raises ValueError with the field that is wrong."""
-    if not isinstance(row, dict):
-        raise ValueError("the line is no object")
-    identity = row.get("id")
-    if not isinstance(identity, str | int) or isinstance(identity, bool) or not str(identity).strip():
-        raise ValueError("`id` is missing or no text")
-    text = _text(row, "text", "content", "contents")
+    identity = identity_of(row)
+    title = text_of(row, "title") or ""
+    text = text_of(row, "text", "content")
     if text is None:
-        raise ValueError("`text` (or `content`) is missing")
+        joined = text_of(row, "contents")
+        if joined is None:
+            raise ValueError("`text` (or `content`) is missing")
+        # MedRAG's `contents` is the title and the content in one.
+        text = joined[len(title) :].lstrip(". ") if title and joined.startswith(title) else joined
+    section = text_of(row, "section") or ""
+    url = text_of(row, "url") or ""
+    chapter = _CHAPTER.fullmatch(identity)
+    if chapter and " -- " in title and not section:
+        title, section = title.split(" -- ", 1)
+        section = section.replace(" -- ", " > ")
+    pmid = row.get("PMID")
+    if not url and chapter:
+        url = f"https://www.ncbi.nlm.nih.gov/books/n/statpearls/{chapter[1]}/"
+    elif not url and isinstance(pmid, int | str) and str(pmid).isascii() and str(pmid).isdigit():
+        url = f"https://pubmed.ncbi.nlm.nih.gov/{int(pmid)}/"
     try:
         published = published_by(row.get("date"))
     except ValueError as exc:
         raise ValueError(f"`date` is no ISO date: {str(row.get('date'))[:40]!r}") from exc
     return Document(
-        id=str(identity),
-        title=_text(row, "title") or "",
-        sections=(Section(_text(row, "section") or "", text),),
-        language=_text(row, "language") or None,
+        id=identity,
+        title=title,
+        sections=(Section(section, text),),
+        language=text_of(row, "language") or None,
         published=published,
-        url=_text(row, "url") or "",
-        licence=_text(row, "licence", "license") or None,
+        url=url,
+        licence=text_of(row, "licence", "license") or None,
     )
 
 
-def _text(row: dict[str, Any], *names: str) -> str | None:
+def identity_of(row: Any) -> str:
+    """The row's `id`; raises ValueError when the row is no object or has none."""
+    if not isinstance(row, dict):
+        raise ValueError("the line is no object")
+    identity = row.get("id")
+    if not isinstance(identity, str | int) or isinstance(identity, bool) or not str(identity).strip():
+        raise ValueError("`id` is missing or no text")
+    return str(identity)
+
+
+def text_of(row: dict[str, Any], *names: str) -> str | None:
     """The first of the fields that is there; raises ValueError when it is no text."""
     for name in names:
         value = row.get(name)

@@ -4,14 +4,16 @@ import re
 from pathlib import Path
 
 from medlive.errors import BadInput, UsageError
-from medlive.evidence.corpora import folder, jsonl, medquad, pubmed, pubmedqa
+from medlive.evidence.corpora import bookshelf, folder, guidelines, jsonl, medquad, pubmed, pubmedqa
 from medlive.evidence.corpora.model import Corpus, Reader
 from medlive.evidence.corpora.text import slug
 
 READERS: tuple[Reader, ...] = (
     pubmedqa.READER,
+    guidelines.READER,
     jsonl.READER,
     pubmed.READER,
+    bookshelf.READER,
     medquad.READER,
     folder.READER,
 )

@@ -1,0 +1,220 @@
+"""NCBI Bookshelf's books (StatPearls, GeneReviews, LiverTox …) and articles: BITS and JATS XML.
+
+The archive as it is published, or a folder of its `.nxml` or `.xml` files. A chapter is a document; its
+sections keep the titles they stand under.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path, PurePosixPath
+from xml.etree.ElementTree import Element
+
+from medlive.evidence.corpora.chunk import Document
+from medlive.evidence.corpora.dates import element_period
+from medlive.evidence.corpora.markup import flat, local
+from medlive.evidence.corpora.members import members
+from medlive.evidence.corpora.model import Reader, ReadLog
+from medlive.evidence.corpora.sections import sections_of
+from medlive.evidence.corpora.sniff import root_of_path
+from medlive.evidence.corpora.xml import UnsafeXml, parse
+
+_SUFFIXES = (".nxml", ".xml")
+_ROOTS = ("book-part-wrapper", "book-part", "book", "article")
+_NBK = re.compile(r"\bNBK\d{1,9}\b")
+_XLINK = "xlink:href"
+_CC = re.compile(r"creativecommons\.org/(?:licenses/([a-z-]+)/(\d\.\d)|publicdomain/zero/(\d\.\d))")
+_GENERAL_TITLE = re.compile(
+    r"(?i)\W*(?:(?:chapter|part|section|appendix|module|annex)\b.{0,12}|(?:executive )?summary|introduction"
+    r"|background|overview|methods?|results|discussion|conclusions?|recommendations?|evidence"
+    r"|abstract)\W*"
+)
+_RETRACTED = ("retracted-article", "retraction", "partial-retraction")
+_QUESTIONED = ("expression-of-concern",)
+_RETRACTED_TITLE = re.compile(r"\W*(?:RETRACTED|WITHDRAWN|Retracted|Withdrawn)(?: ARTICLE| Article)?\W*[:\]]")
+# When a thing was handed in or set free again says nothing of when it could be read.
+_OTHER_DATES = ("received", "accepted", "rev-recd", "pmc-release", "nihms-submitted", "retracted", "embargo")
+
+
+def _sniff(path: Path) -> bool:
+    return root_of_path(path, _SUFFIXES) in _ROOTS
+
+
+def _documents(path: Path, log: ReadLog) -> Iterator[Document]:
+    shelf = _NBK.search(path.name)
+    for name, data in members(path, _SUFFIXES, log):
+        try:
+            root = parse(data)
+        except UnsafeXml as exc:
+            log.problem(name, str(exc))
+            continue
+        if local(root.tag) not in _ROOTS:
+            log.problem(name, f"<{local(root.tag)[:40]}> is neither a book's part nor an article")
+            continue
+        yield from _chapters(root, name, shelf[0] if shelf else None, log)
+
+
+def _chapters(root: Element, name: str, shelf: str | None, log: ReadLog) -> Iterator[Document]:
+    """One document for each part with text of its own; a part within a part is not read twice."""
+    book = _first(root, "book-meta")
+    parts = [part for part in root.iter() if local(part.tag) in ("book-part", "article")] or [root]
+    for position, part in enumerate(parts):
+        if local(part.tag) == "article":
+            kind = part.get("article-type")
+            if kind in _RETRACTED or kind in _QUESTIONED:
+                log.retracted += kind in _RETRACTED
+                log.questioned += kind in _QUESTIONED
+                continue
+        chapter = _chapter(part, book, f"{name}#{position}" if position else name, shelf)
+        if _RETRACTED_TITLE.match(chapter.title):
+            log.retracted += 1
+            continue
+        sections, left_out = sections_of(part)
+        log.boilerplate += left_out
+        if not sections:
+            # A table of contents, or the cover of the parts below.
+            log.empty += 1
+            continue
+        yield Document(
+            id=chapter.id,
+            title=chapter.title,
+            sections=tuple(sections),
+            language=_language(root, part),
+            published=chapter.published,
+            url=chapter.url,
+            licence=chapter.licence,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Chapter:
+    id: str
+    title: str
+    published: date | None
+    url: str
+    licence: str | None
+
+
+def _chapter(part: Element, book: Element | None, name: str, shelf: str | None) -> _Chapter:
+    meta = _child(part, "book-part-meta")
+    if meta is None:
+        meta = _child(_child(part, "front"), "article-meta")
+    journal = _child(_child(part, "front"), "article-meta") is not None
+    title = flat(_child(_child(meta, "title-group"), "title", "article-title"))
+    whole = flat(_child(_child(book, "book-title-group"), "book-title"))
+    if not title or (whole and _GENERAL_TITLE.fullmatch(title)):
+        title = f"{whole}: {title}".strip(": ")
+    stem = PurePosixPath(name)
+    identity, url = _address(
+        meta, book, shelf, stem.name.removesuffix(stem.suffix) if "#" not in name else stem.name
+    )
+    return _Chapter(
+        id=identity,
+        title=title or stem.stem,
+        published=_first_read(meta) if journal else _last_changed(meta) or _last_changed(book),
+        url=url,
+        licence=_licence(meta) or _licence(book),
+    )
+
+
+def _address(meta: Element | None, book: Element | None, shelf: str | None, stem: str) -> tuple[str, str]:
+    """The chapter's identifier and its page: by its own accession number, else by its place in its book."""
+    own = _identifiers(meta, "book-part-id", "article-id", "object-id")
+    for _, value in own:
+        if _NBK.fullmatch(value):
+            return value, f"https://www.ncbi.nlm.nih.gov/books/{value}/"
+    for link in meta.iter() if meta is not None else ():
+        found = _NBK.search(link.get(_XLINK) or "") if local(link.tag) == "self-uri" else None
+        if found:
+            return found[0], f"https://www.ncbi.nlm.nih.gov/books/{found[0]}/"
+    kinds = dict(reversed(own))
+    if "pmc" in kinds or kinds.get("pmcid", "").upper().startswith("PMC"):
+        number = (kinds.get("pmc") or kinds["pmcid"]).upper().removeprefix("PMC")
+        return f"PMC{number}", f"https://pmc.ncbi.nlm.nih.gov/articles/PMC{number}/"
+    if "pmid" in kinds:
+        return kinds["pmid"], f"https://pubmed.ncbi.nlm.nih.gov/{kinds['pmid']}/"
+    if "doi" in kinds and "pmcid" not in kinds:
+        return kinds["doi"], f"https://doi.org/{kinds['doi']}"
+    books = dict(reversed(_identifiers(book, "book-id")))
+    if "pmcid" in kinds and "pmcid" in books:
+        place = f"{books['pmcid']}/{kinds['pmcid']}"
+        return place, f"https://www.ncbi.nlm.nih.gov/books/n/{place}/"
+    if shelf is not None:
+        return f"{shelf}/{stem}", f"https://www.ncbi.nlm.nih.gov/books/{shelf}/"
+    return stem, ""
+
+
+def _identifiers(meta: Element | None, *names: str) -> list[tuple[str, str]]:
+    if meta is None:
+        return []
+    found = [(child, (child.text or "").strip()) for child in meta if local(child.tag) in names]
+    kinds = ("book-part-id-type", "book-id-type", "pub-id-type")
+    return [(next((kind for at in kinds if (kind := child.get(at))), ""), text) for child, text in found if text]
+
+
+def _dates(meta: Element | None) -> Iterator[tuple[str, date]]:
+    if meta is None:
+        return
+    for child in meta:
+        group = [child] if local(child.tag) in ("pub-date", "date") else []
+        if local(child.tag) in ("pub-history", "history"):
+            group = [each for each in child if local(each.tag) == "date"]
+        for each in group:
+            kind = (each.get("date-type") or each.get("pub-type") or "").lower()
+            known = element_period(each)
+            if known is not None and kind not in _OTHER_DATES:
+                yield kind, known.last
+
+
+def _last_changed(meta: Element | None) -> date | None:
+    """A chapter is read as it was last revised: nobody could read these words before."""
+    return max((day for _, day in _dates(meta)), default=None)
+
+
+def _first_read(meta: Element | None) -> date | None:
+    """An article stays as it was published: on the electronic day, else by the last day of its issue."""
+    days = list(_dates(meta))
+    electronic = [day for kind, day in days if kind in ("epub", "pub")]
+    return min(electronic or [day for _, day in days], default=None)
+
+
+def _licence(meta: Element | None) -> str | None:
+    permissions = _child(meta, "permissions")
+    licence = _child(permissions, "license")
+    if licence is not None:
+        addresses = [each.get(_XLINK) or each.text or "" for each in licence.iter()]
+        for address in addresses:
+            found = _CC.search(address)
+            if found:
+                return f"CC0-{found[3]}" if found[3] else f"CC-{found[1].upper()}-{found[2]}"
+        if words := flat(licence):
+            return words[:200]
+    return flat(_child(permissions, "copyright-statement"))[:200] or None
+
+
+def _language(root: Element, part: Element) -> str | None:
+    """The language the source names, in two letters; None to tell it by its script."""
+    named = part.get("xml:lang") or root.get("xml:lang")
+    two = (named or "").lower().partition("-")[0]
+    # Chinese and Japanese are better told by what is there.
+    return two if len(two) == 2 and two not in ("en", "zh", "ja") else None
+
+
+def _child(element: Element | None, *names: str) -> Element | None:
+    if element is None:
+        return None
+    return next((child for child in element if local(child.tag) in names), None)
+
+
+def _first(element: Element, name: str) -> Element | None:
+    return next((each for each in element.iter() if local(each.tag) == name), None)
+
+
+READER = Reader(
+    kind="bookshelf",
+    about="NCBI Bookshelf and StatPearls: the tar archive, or a folder of its .nxml or .xml files",
+    sniff=_sniff,
+    documents=_documents,
+    licence="unstated",
+)
