@@ -70,7 +70,7 @@ def command(
         cut = done["failures"].get(Reason.BUDGET_SPENT, 0)
         raise BudgetSpent(
             f"{stopped}: {cut} threads were cut short and {done['left']} not begun",
-            hint="the next medlive curate goes on from there; [budget] in config/medlive.toml says what it may spend",
+            hint="the next medlive curate goes on from there; [budget] in config/medlive.toml limits it",
         )
     if unanswered := done["failures"].get(Reason.ENDPOINT_UNAVAILABLE):
         raise EndpointUnavailable(

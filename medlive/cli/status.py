@@ -41,13 +41,34 @@ def _print(status: dict[str, Any]) -> None:
     if not status["scheduler_active"]:
         say("no scheduler is running: the steps are taken by cron, by hand, or not at all")
     print_table(
-        ["task", "replies", "tokens in", "cached", "tokens out", "USD", "mean ms"],
+        ["stage", "replies", "tokens in", "cached", "tokens out", "USD", "a curated thread", "a kept case",
+         "p50 ms", "p95 ms"],
         [
-            [c["task"], c["replies"], c["input_tokens"], c["cached_tokens"], c["output_tokens"],
-             "unknown" if c["cost_usd"] is None else round(c["cost_usd"], 4), round(c["latency_ms"], 1)]
+            [c["name"], c["replies"], c["input_tokens"], _share(c["cached_share"]), c["output_tokens"],
+             _money(c["cost_usd"]), _money(c["usd_a_curated_thread"], c), _money(c["usd_a_kept_case"], c),
+             round(c["latency_p50_ms"], 1), round(c["latency_p95_ms"], 1)]
+            for c in status["stages"]
+        ],
+        title="Engines: what stored replies cost",
+    )  # fmt: skip
+    print_table(
+        ["stage", "calls", "repairs", "invalid", "refused", "truncated", "no answer", "over budget", "replayed"],
+        [
+            [a["name"], a["calls"], _share(a["repairs_share"]), _share(a["invalid_share"]),
+             _share(a["refused_share"]), _share(a["truncated_share"]), a["unavailable"], a["over_budget"],
+             a["replayed"]]
+            for a in status["answers"]
+        ],
+        title="Engines: how calls ended",
+    )  # fmt: skip
+    print_table(
+        ["task", "replies", "tokens in", "cached", "tokens out", "USD", "p50 ms", "p95 ms"],
+        [
+            [c["name"], c["replies"], c["input_tokens"], _share(c["cached_share"]), c["output_tokens"],
+             _money(c["cost_usd"]), round(c["latency_p50_ms"], 1), round(c["latency_p95_ms"], 1)]
             for c in status["costs"]
         ],
-        title="Engines",
+        title="Engines: by task",
     )  # fmt: skip
     if status["failures"]:
         print_table(
@@ -58,12 +79,30 @@ def _print(status: dict[str, Any]) -> None:
             ],
             title="Failed, and to be retried",
         )
-    kept, money = status["kept"], status["cost_usd"]
-    say(
-        f"{kept} cases kept; cost "
-        + (
-            "unknown"
-            if money is None
-            else f"{money:.4f} USD" + (f", {money / kept:.4f} a kept case" if kept else "")
-        )
-    )
+    _say_cost(status)
+
+
+def _say_cost(status: dict[str, Any]) -> None:
+    whole = status["stages"][-1]
+    told = "cost unknown"
+    if whole["cost_usd"] is not None:
+        told = f"cost {whole['cost_usd']:.4f} USD"
+        for key, of in (("usd_a_curated_thread", "a curated thread"), ("usd_a_kept_case", "a kept case")):
+            if whole[key] is not None:
+                told += f", {whole[key]:.4f} {of}"
+    elif whole["known_usd"]:
+        told += f": {whole['known_usd']:.4f} USD and {whole['unpriced']} replies without a price"
+    else:
+        told += f": {whole['unpriced']} replies without a price"
+    say(f"{status['kept']} cases kept; {told}")
+
+
+def _money(usd: float | None, of: dict[str, Any] | None = None) -> str | float | None:
+    """Dollars; "unknown" for want of a price, nothing for want of threads to divide by."""
+    if usd is None:
+        return "unknown" if of is None or of["cost_usd"] is None else None
+    return round(usd, 4)
+
+
+def _share(share: float | None) -> str | None:
+    return None if share is None else f"{share:.1%}"

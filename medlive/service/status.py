@@ -7,7 +7,7 @@ from typing import Any
 
 from medlive.clock import now
 from medlive.config import Settings
-from medlive.db.costs import costs
+from medlive.db.costs import Answers, Cost, Costs, costs
 from medlive.db.funnel import funnel, recent_failures
 from medlive.db.harvests import list_sources
 from medlive.db.steps import is_scheduler_active, load_history
@@ -31,7 +31,6 @@ async def read_status(settings: Settings, *, clock: Callable[[], datetime] = now
             harvests = (await load_history(session)).harvests
             active = await is_scheduler_active(session)
         steps = [step_as_json(state) for state in await read_states(database, settings, moment)]
-    prices = [cost.cost_usd for cost in spent]
     problems = [
         f"{s.name} is quarantined since {s.quarantined_at:%Y-%m-%d %H:%M} UTC: {s.quarantine_reason}"
         for s in sources
@@ -41,8 +40,12 @@ async def read_status(settings: Settings, *, clock: Callable[[], datetime] = now
     return {
         "funnel": [[r.stage, r.outcome, r.reason, r.count] for r in rows],
         "kept": sum(r.count for r in rows if r.outcome == "kept"),
-        "cost_usd": None if None in prices else sum(p for p in prices if p is not None),
-        "costs": [asdict(cost) for cost in spent],
+        "ever_kept": spent.kept,
+        "cost_usd": spent.total.cost_usd,
+        "costs": [cost_as_json(cost, spent) for cost in spent.tasks],
+        "stages": [cost_as_json(cost, spent) for cost in (*spent.stages, spent.total)],
+        "answers": [answers_as_json(answers) for answers in spent.answers],
+        "curated": spent.curated,
         "failures": [asdict(failure) for failure in failures],
         "sources": [
             {
@@ -57,6 +60,27 @@ async def read_status(settings: Settings, *, clock: Callable[[], datetime] = now
         "scheduler_active": active,
         "problems": problems,
     }
+
+
+def cost_as_json(cost: Cost, spent: Costs) -> dict[str, Any]:
+    """What a task or stage cost, in all and for each thread that was curated or kept; None where it is unknown."""
+    usd = cost.cost_usd
+    return {
+        **asdict(cost),
+        "cost_usd": usd,
+        "usd_a_curated_thread": usd / spent.curated if usd is not None and spent.curated else None,
+        "usd_a_kept_case": usd / spent.kept if usd is not None and spent.kept else None,
+        "cached_share": cost.cached_share,
+    }
+
+
+def answers_as_json(answers: Answers) -> dict[str, Any]:
+    """How a stage's calls ended, each count also as a share of the calls; None where there were none."""
+    shares = {
+        f"{what}_share": answers.share(getattr(answers, what))
+        for what in ("repairs", "invalid", "refused", "truncated")
+    }
+    return {**asdict(answers), **shares}
 
 
 def step_as_json(state: StepState) -> dict[str, Any]:
