@@ -70,6 +70,7 @@ __all__ = [
     "list_indexes",
     "open_index",
     "prune",
+    "vectors_of",
     "verify_index",
 ]
 
@@ -162,13 +163,20 @@ def prune(out: Path) -> list[Path]:
     """
     with _alone(out):
         manifest = read_manifest(out)
-        wanted = None if manifest.encoder is None else VectorStore(out / _VECTORS, manifest.encoder).folder
+        wanted = None if manifest.encoder is None else vectors_of(out, manifest).folder
         unwanted = [place for place in (out / _VECTORS).glob("*") if place != wanted]
         if (out / _DENSE_WORK).exists():
             unwanted.append(out / _DENSE_WORK)
         for place in unwanted:
             shutil.rmtree(place)
         return unwanted
+
+
+def vectors_of(out: Path, manifest: IndexManifest) -> VectorStore:
+    """The vectors of an index's encoder. Raises UsageError for an index without one."""
+    if manifest.encoder is None:
+        raise UsageError(f"{out} has no vectors: {manifest.reason}")
+    return VectorStore(out / _VECTORS, manifest.encoder)
 
 
 def _build(

@@ -75,7 +75,8 @@ class IndexRetriever:
         self._store = store
         self._identity = identity
         self._lexical = lexical
-        self._dense = dense
+        self.dense = dense
+        """None where words alone are searched."""
         self._reranker = reranker
         self._asks: Gatherer[_Ask, Found] = Gatherer(self._nearest)
 
@@ -103,7 +104,7 @@ class IndexRetriever:
         if not 1 <= k <= MAX_K:
             raise ValueError(f"k is {k}, allowed are 1 to {MAX_K}")
         wanted = None if corpora is None else self._known(corpora)
-        asked = [None if self._dense is None else self._dense.text_of(query) for query in queries]
+        asked = [None if self.dense is None else self.dense.text_of(query) for query in queries]
         depth = max(k, DEPTH)
         asks = [_Ask(text, depth, not_after, wanted) for text in asked if text is not None]
         lexical, nearest = await asyncio.gather(
@@ -139,10 +140,10 @@ class IndexRetriever:
 
     def _nearest(self, asks: Sequence[_Ask]) -> list[Found]:
         """Encode all in one batch, then search once for each set of filters."""
-        assert self._dense is not None
+        assert self.dense is not None
         texts = list(dict.fromkeys(ask.text[:_MAX_QUERY_CHARS] for ask in asks))
         rows = {text: row for row, text in enumerate(texts)}
-        vectors = self._dense.encoder.encode_queries(texts)
+        vectors = self.dense.encoder.encode_queries(texts)
         groups: dict[_Ask, list[int]] = {}
         for number, ask in enumerate(asks):
             groups.setdefault(ask._replace(text=""), []).append(number)
@@ -152,7 +153,7 @@ class IndexRetriever:
             if allowed is not None and not allowed.any():
                 continue
             chosen = vectors[[rows[asks[number].text[:_MAX_QUERY_CHARS]] for number in numbers]]
-            scores, ordinals = self._dense.index.search(chosen, depth, allowed)
+            scores, ordinals = self.dense.index.search(chosen, depth, allowed)
             for number, vector, at, near in zip(numbers, chosen, ordinals, scores, strict=True):
                 # A query without a word that the encoder knows is a vector of nothing, as near to one as to all.
                 if vector.any():
