@@ -68,7 +68,7 @@ def written(text: str) -> Period | None:
         ends_in_winter = "winter" in text.lower()
         return Period(first, _month_end(last, 15 if ends_in_winter else 12))
     start, end = months[-1]
-    if len(months) > 1 and months[0][0] > start:
+    if len(months) > 1 and months[0][0] > start and end <= 12:
         end += 12
     days = [int(number[0]) for number in _NUMBER.finditer(tail, after)]
     if start == end and days and 1 <= max(days) <= monthrange(last, start)[1] and days == sorted(days):

@@ -203,7 +203,7 @@ class _Cutter:
         self._counted -= self._at
         self._at = 0
         self._ended = self._ended or _END in block or _END in self._tail + block[:_LONGEST_TOKEN]
-        self._tail = block[-_LONGEST_TOKEN:]
+        self._tail = (self._tail + block)[-_LONGEST_TOKEN:]
         return True
 
     def _line_of(self, place: int) -> int:
