@@ -31,6 +31,7 @@ from medlive.curation import tasks
 from medlive.errors import ConfigError, EndpointUnavailable
 from medlive.evaluation.tasks import GradeReply, RubricGradeReply
 from medlive.llm.engine import Finish, Prompt, Request
+from medlive.llm.limiter import Limiter
 from medlive.llm.openai import JsonMode, OpenAIEngine, Price
 from medlive.llm.schema import strict_schema
 from medlive.rubric.model import RubricReply
@@ -226,6 +227,79 @@ async def test_truncated_filtered_and_refused_replies_are_told_apart() -> None:
     assert filtered.finish is Finish.REFUSAL
     blocked, asked = await ask([fails(400, "filtered by policy", "content_filter")])
     assert (blocked.finish, blocked.text, asked) == (Finish.REFUSAL, "filtered by policy", 1)
+
+
+@pytest.mark.parametrize(
+    ("reason", "finish"),
+    [
+        ("stop", Finish.STOP), ("eos", Finish.STOP), ("STOP", Finish.STOP), (None, Finish.STOP), ("", Finish.STOP),
+        ("length", Finish.LENGTH), ("MAX_TOKENS", Finish.LENGTH), ("model_length", Finish.LENGTH),
+        ("content_filter", Finish.REFUSAL), ("SAFETY", Finish.REFUSAL), ("sensitive", Finish.REFUSAL),
+    ],
+)  # fmt: skip
+async def test_why_an_endpoint_stopped_is_understood(reason: Any, finish: Finish) -> None:
+    reply, asked = await ask([sends(completion(GOOD, finish=reason))])
+    assert (reply.finish, reply.text, asked) == (finish, GOOD, 1)
+
+
+@pytest.mark.parametrize(
+    "reason", ["tool_calls", "function_call", "error", "insufficient_system_resource", 7, ["a"]]
+)
+async def test_a_text_that_may_not_be_whole_is_asked_for_again(reason: Any) -> None:
+    reply, asked = await ask([sends(completion(GOOD, finish=reason)), ok("whole")])
+    assert (reply.text, asked) == ("whole", 2)
+    error, _ = await ask([sends(completion(GOOD, finish=reason))], max_retries=0)
+    assert str(reason) in error.message
+
+
+async def test_a_call_that_waits_in_line_is_not_given_up() -> None:
+    busy = 0
+
+    async def step(body: dict[str, Any]) -> Any:
+        nonlocal busy
+        if busy >= 2:
+            return await fails(429, "slow down")(body)
+        busy += 1
+        try:
+            return await slow(0.01, ok(GOOD))(body)
+        finally:
+            busy -= 1
+
+    async with bad_endpoint([step]) as endpoint:
+        asker = engine(endpoint.url, concurrency=32, max_retries=1)
+        replies = await asyncio.gather(*(asker.answer(REQUEST) for _ in range(150)))
+        state = asker.endpoint_state
+        await asker.aclose()
+    assert len(replies) == 150
+    assert state.limited == endpoint.asked - 150
+    assert state.limited > 0
+    assert state.lowest < 32
+
+
+async def test_an_endpoint_that_queues_is_not_flooded() -> None:
+    turns = asyncio.Semaphore(2)
+
+    async def step(body: dict[str, Any]) -> Any:
+        async with turns:
+            return await slow(0.04, ok(GOOD))(body)
+
+    async with bad_endpoint([step]) as endpoint:
+        asker = engine(endpoint.url, concurrency=16, timeout_s=30.0)
+        await asyncio.gather(*(asker.answer(REQUEST) for _ in range(150)))
+        state = asker.endpoint_state
+        await asker.aclose()
+    assert state.lowest <= 8
+    assert (state.answered, state.limited, state.under_way) == (150, 0, 0)
+
+
+async def test_engines_that_share_a_limiter_share_its_turns() -> None:
+    async with bad_endpoint([slow(0.01, ok(GOOD))]) as endpoint:
+        limiter = Limiter("e", 3)
+        askers = [engine(endpoint.url, concurrency=8, limiter=limiter) for _ in range(3)]
+        await asyncio.gather(*(asker.answer(REQUEST) for asker in askers for _ in range(10)))
+        for asker in askers:
+            await asker.aclose()
+    assert endpoint.most_under_way == 3
 
 
 async def test_the_reply_itself_is_left_as_it_is() -> None:

@@ -1,0 +1,107 @@
+"""A budget stops a run cleanly and the next one goes on; what was spent is told to the cent, or as unknown."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.counting_endpoint import counting_endpoint
+from support.instance import Done, Instance, write_lines, write_models
+from support.threads import as_import
+
+from medlive.demo.samples import SampleThread
+
+THREADS = 4
+PRICE = '[prices."rules"]\ninput = 2.0\noutput = 8.0\ncached = 0.5\n'
+
+
+async def _do(instance: Instance, *arguments: str, status: int = 0) -> Done:
+    return await asyncio.to_thread(instance.here, *arguments, status=status)
+
+
+def _limited(instance: Instance, **limits: object) -> Instance:
+    named = {f"MEDLIVE_BUDGET__{key.upper()}": str(value) for key, value in limits.items()}
+    return Instance(instance.home, instance.url, {**instance.settings, **named})
+
+
+@pytest.fixture
+def instance(new_instance: Callable[..., Instance], samples: list[SampleThread], tmp_path: Path) -> Instance:
+    """An instance with a few threads that pass the filters, curated one after the other."""
+    config = write_models(tmp_path / "config", "http://127.0.0.1:9/v1")
+    instance = new_instance(MEDLIVE_CONFIG=str(config), MEDLIVE_CURATION__CONCURRENCY="1")
+    chosen = [t for t in samples if t.expect.outcome == "kept"][:THREADS]
+    instance.here("import", write_lines(instance.home / "threads.jsonl", map(as_import, chosen)), "--json")
+    return instance
+
+
+async def test_a_budget_stops_cleanly_and_costs_are_told(instance: Instance) -> None:
+    models = Path(instance.settings["MEDLIVE_CONFIG"]) / "models.toml"
+    async with counting_endpoint() as endpoint:
+        write_models(models.parent, endpoint.url)
+        refused = await _do(_limited(instance, max_usd=1), "curate", status=2)
+        assert "rules (screener)" in refused.err
+        assert "[prices]" in refused.err
+        assert endpoint.asked == 0
+
+        models.write_text(models.read_text(encoding="utf-8") + PRICE, encoding="utf-8")
+        cut = await _do(_limited(instance, max_calls=5), "curate", "--json", status=1)
+        assert "The budget of 5 calls is spent: 1 threads were cut short and 3 not begun" in cut.err
+        assert endpoint.asked == 5
+        assert cut.json["failures"] == {"budget_spent": 1}
+        assert (cut.json["left"], cut.json["spent"]["calls"]) == (THREADS - 1, 5)
+        assert cut.json["spent"]["usd"] == pytest.approx(_told_by_replies(instance))
+        assert {place[0] for place in instance.places().values()} == {"failed", "pending"}
+
+        poor = await _do(_limited(instance, max_usd=0.00001), "curate", "--json", status=1)
+        assert poor.json["spent"]["calls"] == 1  # made while anything was left, and alone
+
+        rest = (await _do(_limited(instance, max_usd=1000), "curate", "--json")).json
+        assert sum(rest["outcomes"].values()) == THREADS
+        assert rest["spent"]["stopped"] is None
+        assert endpoint.asked == instance.one("SELECT count(*) FROM replies"), "paid twice"
+        assert [e["most"] for e in rest["endpoints"]] == [32], "four roles at one address share a limit"
+
+        status = (await _do(instance, "status", "--json")).json
+        _costs_agree(instance, status)
+        assert "a kept case" in (await _do(instance, "status")).out
+
+        instance.change("ALTER TABLE replies DISABLE TRIGGER USER")
+        instance.change("UPDATE replies SET cost_usd = NULL WHERE task = 'controller.write'")
+        unknown = (await _do(instance, "status", "--json")).json
+        stages = {stage["name"]: stage for stage in unknown["stages"]}
+        assert [stages[name]["cost_usd"] is None for name in ("controller", "all", "screener")] == [
+            True,
+            True,
+            False,
+        ]
+        assert stages["all"]["usd_a_kept_case"] is None
+        assert unknown["cost_usd"] is None
+        shown = await _do(instance, "status")
+        assert "unknown" in shown.out
+        assert "cost unknown" in shown.err
+
+
+def _told_by_replies(instance: Instance) -> float:
+    return float(instance.one("SELECT sum(input_tokens * 2.0 + output_tokens * 8.0) / 1e6 FROM replies"))
+
+
+def _costs_agree(instance: Instance, status: dict[str, Any]) -> None:
+    *stages, whole = status["stages"]
+    assert {stage["name"] for stage in stages} >= {"screener", "validator", "controller", "rubric"}
+    assert whole["cost_usd"] == pytest.approx(_told_by_replies(instance))
+    for key in ("replies", "input_tokens", "output_tokens", "cost_usd"):
+        assert whole[key] == pytest.approx(sum(stage[key] for stage in stages))
+        assert whole[key] == pytest.approx(sum(task[key] for task in status["costs"]))
+    kept = instance.one("SELECT count(*) FROM cases")
+    assert (status["curated"], status["ever_kept"]) == (THREADS, kept)
+    assert whole["usd_a_kept_case"] == pytest.approx(whole["cost_usd"] / kept)
+    assert whole["usd_a_curated_thread"] == pytest.approx(whole["cost_usd"] / THREADS)
+    assert 0 < whole["latency_p50_ms"] <= whole["latency_p95_ms"]
+    answers = status["answers"][-1]
+    assert answers["name"] == "all"
+    # Two calls of a run were not made for want of budget; a reply that was replayed was called for once.
+    assert answers["calls"] == whole["replies"]
+    assert answers["over_budget"] >= 1
+    assert answers["replayed"] >= 5
+    assert answers["invalid_share"] == 0.0
