@@ -9,7 +9,7 @@ from medlive.curation.agent import Agent
 from medlive.curation.model import CaseText, Check, ControllerCheck, Element, Kind, Side
 from medlive.curation.screener import TITLE, shown_messages
 from medlive.curation.tasks import SupportReply, WriteReply
-from medlive.threads.grounding import ungrounded, ungrounded_sentences
+from medlive.threads.grounding import LEAST_QUOTED, ungrounded, ungrounded_sentences
 from medlive.threads.model import Role, Thread
 from medlive.threads.negation import cut_off, denies, flipped
 from medlive.threads.normalise import contains_quote
@@ -36,7 +36,9 @@ def check_in_code(thread: Thread, elements: Sequence[Element]) -> tuple[Controll
         missing = numbers_missing(element.statement, whole) or _numbers_exchanged(element, source or "")
         checks.append(ControllerCheck(Check.NUMBERS_IN_THREAD, element.id, not missing, ", ".join(missing)[:200]))
         context = f"{thread.title}\n{_context(thread, element)}"
-        new = ungrounded(element.statement, element.quote, context)
+        # A question may be a bare "what can I do?", and names its patient all the same.
+        least = 0.0 if element.kind is Kind.QUESTION else LEAST_QUOTED
+        new = ungrounded(element.statement, element.quote, context, least_quoted=least)
         checks.append(ControllerCheck(Check.SAYS_NO_MORE, element.id, not new, ", ".join(new)[:200]))
         if element.kind is not Kind.QUESTION:
             wrong = _negation_fault(element, source or "")

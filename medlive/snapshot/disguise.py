@@ -26,6 +26,16 @@ _GREEK: Final = (
 _MIXED: Final = re.compile(f"(?<=[{_LATIN}])[{_GREEK}]|[{_GREEK}](?=[{_LATIN}])")
 """Greek letters that look Latin beside Latin ones; TNFα, β-blocker and μg have none of them."""
 
+_MARKUP: Final = re.compile(
+    r"</[A-Za-z][^<>]{0,300}>|<!|<[A-Za-z]{1,20}\s[^<>]{0,300}=|<[|｜]|[|｜]>|\[/?INST\]|<<SYS>>"
+    r"|<(?:script|style|iframe|img|svg|object|embed|input|html|body|system|user|assistant)\b"
+    r"|\\u[0-9a-fA-F]{4}|\\x[0-9a-fA-F]{2}|&(?:[a-z]{2,6}|#\d+);|[{\[]\s*\"[\w ]{1,40}\"\s*:"
+    r"|!\[[^\]]{0,200}\]\(|\]\([a-z]{2,12}:|^\s*```|\n---\n|^\s*#{1,6} \S|^\s*[=@]\w+\(",
+    re.MULTILINE,
+)
+"""What a program would read otherwise than a person: tags, turns of a chat template, escapes, JSON, Markdown that
+loads or heads, a spreadsheet's formula."""
+
 _HAN: Final = "\u3400-\u9fff"
 _APART: Final = re.compile(rf"(?<=[{_HAN}])[ \u3000.·_-](?=[{_HAN}](?![{_HAN}]))")
 _LETTERS: Final = re.compile(r"(?<!\w)[^\W\d_](?:[ ._-][^\W\d_](?!\w)){3,}")
@@ -40,6 +50,12 @@ def find_disguise(text: str) -> str | None:
     """The first character of a text that is not what it seems, as `U+200B`, or None."""
     found = _HIDDEN.search(text) or _FOREIGN.search(text) or _MIXED.search(text)
     return f"U+{ord(found.group()):04X}" if found else None
+
+
+def find_markup(text: str) -> str | None:
+    """The first characters of a text that are for a program and not for a reader, at most 8 of them, or None."""
+    found = _MARKUP.search(text)
+    return found.group().strip()[:8] if found else None
 
 
 def as_read(text: str) -> str:

@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Any, Protocol
 
 from medlive.rubric.model import SPECIALTIES, UNKNOWN_SPECIALTY, Axis, Theme
-from medlive.snapshot.disguise import as_read, find_disguise
+from medlive.snapshot.disguise import as_read, find_disguise, find_markup
 from medlive.snapshot.leaks import find_contact, find_unstorable
 from medlive.snapshot.manifest import Provenance
 from medlive.snapshot.model import CASE_ID, SnapshotCase, last_day, week_end
@@ -118,6 +118,8 @@ def case_hits(case: SnapshotCase, scan: Scanner, lint: Linter) -> list[GateHit]:
             continue
         if (character := find_disguise(text)) is not None:
             hits.append(GateHit(Gate.TEXT, case.case_id, f"{name} holds {character}, which is not what it seems"))
+        if (markup := find_markup(text)) is not None:
+            hits.append(GateHit(Gate.TEXT, case.case_id, f"{name} holds markup: {markup!r}"))
         hits += [
             GateHit(Gate.IDENTIFIERS, case.case_id, f"{name} holds {found}")
             for found in _identifiers(text, case.language, scan)

@@ -19,6 +19,9 @@ MOST_ADDED: Final = 2 / 3
 """The share of a text's content that its source need not hold. Synonyms, terms for a layman's words and mended
 spellings come to more than a half in faithful rewriting; matter from elsewhere is new nearly to the last word."""
 
+LEAST_QUOTED: Final = 1 / 4
+"""The share of a statement's content that its quote holds; the rest names what the quote points at."""
+
 _WORD: Final = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*|\d+(?:[.,]\d+)*")
 _HAN: Final = re.compile(r"[\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
 _HAN_RUN: Final = re.compile(r"[\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]+")
@@ -46,6 +49,15 @@ _FRAME: Final = frozenset(_FRAME_TEXT.split())
 _FRAME_HAN: Final = frozenset(
     "患者病人的了是有在和与及或为被其于已曾现目前时后前中者应可能建议该所以因而且但并也都还又就才请问需要避免使用服吃进行"
     "不无未没否会能将把给对从至到以之此这那何什么怎样如若则即年月日天周岁男女性本人自我他她它们您你"
+)
+_MEASURE_TEXT: Final = """
+mg mcg ml kg cm mm mmhg mmol iu times time twice thrice two three four five six seven eight nine ten morning
+mornings evening night nightly noon dose doses tablet tablets pill pills capsule capsules drop drops
+second first half
+"""
+_MEASURE: Final = frozenset(_MEASURE_TEXT.split())
+_MEASURE_HAN: Final = frozenset(
+    "每一二三四五六七八九十百千两几半多少次个片粒支包毫微克升晚早上下午夜分秒钟小星期疗程左右约第"
 )
 _ANSWERS: Final = frozenset(
     (
@@ -106,11 +118,11 @@ def is_grounded(text: str, source: str) -> bool:
     return len(_new(words, _words(source))) <= len(words) * MOST_ADDED
 
 
-def ungrounded(statement: str, quote: str, context: str) -> tuple[str, ...]:
+def ungrounded(statement: str, quote: str, context: str, *, least_quoted: float = LEAST_QUOTED) -> tuple[str, ...]:
     """Why a statement says more than its quote and context: the words that it adds, or that its quote lacks.
 
-    Empty when it may stand: no more than MOST_ADDED of its content is in neither, and some of it is in the quote
-    itself, unless the quote has no content ("yes", 没有, "take it"): then it takes its matter from the context.
+    Empty when it may stand: no more than MOST_ADDED of its content is in neither, and `least_quoted` of it is in
+    the quote itself, unless the quote has no content ("yes", 没有, "take it") and takes matter from the context.
     """
     words = tuple(dict.fromkeys(content(statement)))
     if not words:
@@ -118,8 +130,9 @@ def ungrounded(statement: str, quote: str, context: str) -> tuple[str, ...]:
     new = _new(words, _words(f"{quote}\n{context}"))
     if len(new) > len(words) * MOST_ADDED:
         return new
-    if _has_content(quote) and len(_new(words, _words(quote))) == len(words):
-        return words
+    if _has_content(quote):
+        lacking = _new(words, _words(quote))
+        return lacking if len(words) - len(lacking) < len(words) * least_quoted else ()
     return ()
 
 
@@ -130,9 +143,10 @@ def ungrounded_sentences(text: str, sources: Iterable[str], language: str) -> tu
 
 
 def shares_content(text: str, source: str) -> bool:
-    """Whether the two have any content in common: a Latin word or a number, or two Chinese characters in a row."""
+    """Whether the two have a subject in common: a Latin word, or two Chinese characters in a row. How much, how
+    often and when are none."""
     stated = _words(source)
-    words = [w for w in content(text) if not _HAN.fullmatch(w)]
+    words = [w for w in content(text) if not (_HAN.fullmatch(w) or w[0].isdigit() or w in _MEASURE)]
     if any(_held(w, stated) for w in words):
         return True
     pairs = _pairs(source)
@@ -144,7 +158,7 @@ def _pairs(text: str) -> set[str]:
         run[i : i + 2]
         for run in _HAN_RUN.findall(fold(text))
         for i in range(len(run) - 1)
-        if not (run[i] in _FRAME_HAN and run[i + 1] in _FRAME_HAN)
+        if not {run[i], run[i + 1]} <= _FRAME_HAN | _MEASURE_HAN
     }
 
 
