@@ -26,8 +26,8 @@ QUERY_TOKENS = 64
 """Of a query, as MedCPT was trained."""
 PASSAGE_TOKENS = 512
 """Of a [title, text] pair, and of a [query, passage] pair for the cross-encoder."""
-MAX_CHARACTERS = 100_000
-"""Of each text, before it is tokenized: 200 for each token that can count, so that megabytes cost nothing."""
+MAX_CHARACTERS = 20_000
+"""Of each text, before it is tokenized: 39 for each token that can count, so that megabytes cost nothing."""
 
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 
