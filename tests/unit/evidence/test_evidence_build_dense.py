@@ -1,0 +1,267 @@
+"""Building vectors beside words: only what is new is embedded, no death of a build changes the index in force."""
+
+import asyncio
+import json
+import random
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from support.hashing_encoder import HashingEncoder
+from support.instance import REPOSITORY
+
+from medlive.errors import DiskFull, EvidenceUnavailable, IndexCorrupt
+from medlive.evidence.build import DensePlan, Progress, build_index, open_index, prune, verify_index
+from medlive.evidence.corpora.registry import open_corpus
+from medlive.evidence.dense import DenseKind
+from medlive.evidence.encoder import EncoderSettings
+from medlive.evidence.manifest import MANIFEST, IndexManifest, read_manifest
+from medlive.evidence.passage import Hit, Query
+from medlive.evidence.plan import plan_index
+from medlive.evidence.vectors import VectorStore
+
+
+def corpus_file(folder: Path, name: str, count: int, *, first: int = 0, word: str = "gout") -> Path:
+    place = folder / f"{name}.jsonl"
+    rows = [{"id": str(n), "title": f"Page {n}", "text": f"{word} number {n} eased by drug{n % 7} in {n % 11} days."}
+            for n in range(first, first + count)]  # fmt: skip
+    place.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return place
+
+
+def plan(encoder: HashingEncoder, kind: DenseKind | None = None, shard: int = 50) -> DensePlan:
+    return DensePlan(encoder, "no-such-model", "a test's choice", kind, shard)
+
+
+def found(index: Path, query: str, encoder: HashingEncoder) -> list[Hit]:
+    return asyncio.run(open_index(index, encoder=encoder).search([Query(query)], k=5))[0]
+
+
+def test_a_second_corpus_embeds_only_its_own_and_a_changed_one_only_the_change(tmp_path: Path) -> None:
+    index, encoder = tmp_path / "index", HashingEncoder()
+    a, b = corpus_file(tmp_path, "a", 120), corpus_file(tmp_path, "b", 30, word="asthma")
+    seen: list[Progress] = []
+
+    def build(*paths: Path) -> tuple[IndexManifest, int]:
+        encoder.passages.clear()
+        manifest = build_index([open_corpus(p) for p in paths], index, seen.append, dense=plan(encoder))
+        assert seen[-1].embedded in (None, len(encoder.passages))
+        return manifest, len(encoder.passages)
+
+    assert build(a)[1] == 120
+    both, embedded = build(b)
+    assert (embedded, seen[-1].reused, both.passages) == (30, 120, 150)
+    assert build(b) == (both, 0)
+    assert seen[-1].stage == "unchanged"
+    corpus_file(tmp_path, "a", 121)
+    assert build(a)[1] == 1
+    assert found(index, "asthma number 3", encoder)[0].passage.corpus == "b"
+    # The same passages at once give the same index.
+    other = HashingEncoder()
+    at_once = build_index([open_corpus(a), open_corpus(b)], tmp_path / "other", dense=plan(other))
+    assert at_once.index_digest == read_manifest(index).index_digest
+
+
+def test_the_index_digest_follows_encoder_kind_and_corpora(tmp_path: Path) -> None:
+    a = open_corpus(corpus_file(tmp_path, "a", 60))
+    plans = {
+        "words": None,
+        "hashing": plan(HashingEncoder()),
+        "salted": plan(HashingEncoder(salt="x")),
+        "hnsw": plan(HashingEncoder(), DenseKind.HNSW),
+    }
+    built = {name: build_index([a], tmp_path / name, dense=p) for name, p in plans.items()}
+    assert len({manifest.index_digest for manifest in built.values()}) == len(plans)
+    assert built["words"].dense is None
+    assert built["hnsw"].dense is not None
+    assert built["hnsw"].dense.kind is DenseKind.HNSW
+    # Another kind of the same encoder is another index over the same vectors.
+    encoder = HashingEncoder()
+    again = build_index([a], tmp_path / "hashing", dense=plan(encoder, DenseKind.IVF_FLAT))
+    assert again.index_digest not in {manifest.index_digest for manifest in built.values()}
+    assert encoder.passages == []
+
+
+def test_vectors_of_other_encoders_stay_until_they_are_pruned(tmp_path: Path) -> None:
+    index = tmp_path / "index"
+    a = open_corpus(corpus_file(tmp_path, "a", 40))
+    first, second = HashingEncoder(), HashingEncoder(salt="second")
+    for encoder in (first, second, first):
+        build_index([a], index, dense=plan(encoder))
+    assert len(first.passages) == 40
+    assert [place.name for place in prune(index)] == [VectorStore(tmp_path / "x", second.identity).folder.name]
+    build_index([a], index, dense=plan(first))
+    assert len(first.passages) == 40
+    assert prune(index) == []
+
+
+CHILD = """
+import sys, time
+from pathlib import Path
+sys.path.insert(0, sys.argv[4])
+from support.hashing_encoder import HashingEncoder
+from medlive.evidence.build import DensePlan, build_index
+from medlive.evidence.corpora.registry import open_corpus
+from medlive.evidence.dense import DenseKind
+class Slow(HashingEncoder):
+    def encode_passages(self, pairs):
+        time.sleep(0.01)
+        return super().encode_passages(pairs)
+def tell(step):
+    print(step.stage, flush=True)
+build_index([open_corpus(sys.argv[1])], Path(sys.argv[2]), tell,
+            dense=DensePlan(Slow(), "no-such-model", "test", DenseKind(sys.argv[3]), 100))
+"""
+
+
+def test_killed_at_any_moment_the_old_index_answers_and_the_next_build_goes_on(tmp_path: Path) -> None:
+    index, encoder = tmp_path / "index", HashingEncoder()
+    old = build_index([open_corpus(corpus_file(tmp_path, "small", 30))], index, dense=plan(encoder))
+    big = corpus_file(tmp_path, "big", 1200, word="asthma")
+    chance = random.Random(5)
+    reached: list[str] = []
+    before = -1
+    for wanted in ("indexing", "embedding", "arranging"):
+        with subprocess.Popen(
+            [sys.executable, "-c", CHILD, str(big), str(index), "ivf_flat", str(REPOSITORY / "tests")],
+            stdout=subprocess.PIPE, text=True,
+        ) as child:  # fmt: skip
+            assert child.stdout is not None
+            stages = [line.strip() for line in _until(child.stdout, wanted)]
+            time.sleep(chance.random() * 0.05)
+            child.send_signal(signal.SIGKILL)
+        reached += stages[-1:]
+        # A build may be quicker than its murderer.
+        if read_manifest(index) != old:
+            break
+        assert found(index, "gout number 3", encoder)[0].passage.title == "Page 3"
+        verify_index(index)
+        stored = len(VectorStore(index / "vectors", encoder.identity))
+        assert stored >= before, "a finished shard is never redone"
+        before = stored
+    assert "embedding" in reached
+    counting = HashingEncoder()
+    last: list[Progress] = []
+    new = build_index([open_corpus(big)], index, last.append, dense=plan(counting, DenseKind.IVF_FLAT, 100))
+    assert new.passages == 1230
+    if last[-1].stage == "built":
+        assert last[-1].reused == before
+        assert len(counting.passages) == 1230 - before
+    assert verify_index(index) == new
+    assert found(index, "asthma number 1134", counting)[0].passage.title == "Page 1134"
+    inside = {place.name for place in index.iterdir()}
+    assert inside == {".lock", MANIFEST, "vectors", new.data}
+
+
+def _until(lines: object, wanted: str) -> list[str]:
+    seen: list[str] = []
+    for line in lines:  # type: ignore[attr-defined]
+        seen.append(line)
+        if line.strip() == wanted:
+            break
+    return seen
+
+
+@pytest.mark.parametrize(("room", "dense"), [(4_000, False), (60_000, False), (450_000, True), (1_500_000, True)])
+def test_a_disk_that_fills_names_the_file_and_leaves_the_old_index(tmp_path: Path, room: int, dense: bool) -> None:
+    index, encoder = tmp_path / "index", HashingEncoder(dimension=512)
+    old = build_index([open_corpus(corpus_file(tmp_path, "small", 20))], index, dense=plan(encoder))
+    big = open_corpus(corpus_file(tmp_path, "big", 1500, word="asthma"))
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    # A file that may not grow is to a program what a full disk is.
+    resource.setrlimit(resource.RLIMIT_FSIZE, (room, hard))
+    try:
+        with pytest.raises(DiskFull) as caught:
+            build_index([big], index, dense=plan(encoder, shard=500) if dense else None)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert caught.value.exit_status == 3
+    assert str(index) in caught.value.message
+    assert "still in force" in caught.value.message
+    assert "free space" in (caught.value.hint or "")
+    assert read_manifest(index) == old
+    assert found(index, "gout number 3", encoder)[0].passage.title == "Page 3"
+    assert not [place for place in index.iterdir() if place.name.startswith("building-")]
+    assert build_index([big], index, dense=plan(encoder, shard=500)).passages == 1520
+
+
+def test_vectors_of_other_passages_are_found_by_verification(tmp_path: Path) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    for index, word in ((one, "gout"), (two, "lupi")):
+        folder = tmp_path / word
+        folder.mkdir()
+        corpus = open_corpus(corpus_file(folder, "a", 40, word=word))
+        build_index([corpus], index, dense=plan(HashingEncoder(), DenseKind.FLAT))
+    manifests = [json.loads((index / MANIFEST).read_text()) for index in (one, two)]
+    vectors = "dense/index.faiss"
+    (one / manifests[0]["data"] / vectors).write_bytes((two / manifests[1]["data"] / vectors).read_bytes())
+    with pytest.raises(IndexCorrupt, match=r"index\.faiss"):
+        verify_index(one)
+    # With the account changed to fit, the passages still tell.
+    manifests[0]["dense"] = manifests[1]["dense"]
+    manifests[0]["files"] = [
+        next(f for f in manifests[1]["files"] if f["path"] == vectors) if f["path"] == vectors else f
+        for f in manifests[0]["files"]
+    ]
+    (one / MANIFEST).write_text(json.dumps(manifests[0]))
+    with pytest.raises(IndexCorrupt, match="other passages"):
+        verify_index(one)
+
+
+@pytest.mark.parametrize("part", ["index.faiss", "gone"])
+def test_a_damaged_dense_part_is_named(tmp_path: Path, part: str) -> None:
+    index, encoder = tmp_path / "index", HashingEncoder()
+    corpus = open_corpus(corpus_file(tmp_path, "a", 40))
+    manifest = build_index([corpus], index, dense=plan(encoder))
+    place = index / manifest.data / "dense" / "index.faiss"
+    if part == "gone":
+        place.unlink()
+    else:
+        place.write_bytes(b"#" * place.stat().st_size)
+    with pytest.raises(IndexCorrupt, match="dense") as caught:
+        open_index(index, encoder=encoder)
+    assert "medlive evidence build" in (caught.value.hint or "")
+    assert build_index([corpus], index, dense=plan(encoder)).data != manifest.data
+    assert found(index, "gout number 3", encoder)
+
+
+def settings(home: Path) -> EncoderSettings:
+    return EncoderSettings(home=home, environment={"HF_HOME": str(home / "cache")})
+
+
+def test_without_models_the_plan_is_words_alone_and_says_why(tmp_path: Path) -> None:
+    plan, why = plan_index(tmp_path / "index", None, settings(tmp_path))
+    assert plan is None
+    assert "ncbi/MedCPT-Query-Encoder and ncbi/MedCPT-Article-Encoder are not at hand" in why
+    manifest = build_index([open_corpus(corpus_file(tmp_path, "a", 5))], tmp_path / "index", reason=why)
+    assert (manifest.retriever, manifest.reason) == ("bm25", why)
+    assert plan_index(tmp_path / "index", "none", settings(tmp_path)) == (None, "no encoder was wanted")
+    with pytest.raises(EvidenceUnavailable, match="MedCPT-Query-Encoder is nowhere"):
+        plan_index(tmp_path / "index", "medcpt", settings(tmp_path))
+
+
+def test_an_analysis_fitted_on_the_passages_is_kept_for_what_is_added(tmp_path: Path) -> None:
+    pytest.importorskip("sklearn", reason="medlive[medcpt] is not installed: make medcpt")
+    index = tmp_path / "index"
+    corpus = corpus_file(tmp_path, "a", 300)
+    first, why = plan_index(index, "lsa", settings(tmp_path))
+    one = build_index([open_corpus(corpus)], index, dense=first, reason=why)
+    assert one.encoder is not None
+    assert (index / one.encoder.where.removeprefix("index:")).is_dir()
+    second, why = plan_index(index, None, settings(tmp_path))
+    assert "the index has vectors of encoder lsa" in why
+    last: list[Progress] = []
+    more = open_corpus(corpus_file(tmp_path, "b", 20, word="asthma"))
+    two = build_index([more], index, last.append, dense=second, reason=why)
+    assert two.encoder == one.encoder
+    assert (last[-1].embedded, last[-1].reused) == (20, 300)
+    [hits] = asyncio.run(open_index(index).search([Query("asthma number 7")], k=3))
+    assert {s.side for hit in hits for s in hit.sides} == {"lexical", "dense"}
+    # Afresh it is fitted anew, and the old one goes.
+    build_index([open_corpus(corpus)], index, fresh=True, dense=first)
+    assert not (index / one.encoder.where.removeprefix("index:")).exists()
+    assert len(list(index.glob("lsa-*"))) == 1
