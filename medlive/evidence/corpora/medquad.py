@@ -10,14 +10,14 @@ from pathlib import Path, PurePosixPath
 from xml.etree.ElementTree import Element
 
 from medlive.evidence.corpora.chunk import Document, Section
-from medlive.evidence.corpora.members import is_tar, members
+from medlive.evidence.corpora.members import members
 from medlive.evidence.corpora.model import Reader, ReadLog
 from medlive.evidence.corpora.sniff import root_of_path
 from medlive.evidence.corpora.xml import UnsafeXml, parse
 
 
 def _sniff(path: Path) -> bool:
-    return (path.is_dir() or is_tar(path)) and root_of_path(path, (".xml",)) == "Document"
+    return root_of_path(path, (".xml",)) == "Document"
 
 
 def _documents(path: Path, log: ReadLog) -> Iterator[Document]:

@@ -9,7 +9,7 @@ import gzip
 import lzma
 import tarfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import IO, cast
 
@@ -22,16 +22,18 @@ _DAMAGE = (tarfile.TarError, OSError, EOFError, ValueError, zlib.error, lzma.LZM
 
 
 def members(path: Path, suffixes: tuple[str, ...], log: ReadLog) -> Iterator[tuple[str, bytes]]:
-    """(name, bytes) of every regular file with one of the suffixes, in a folder or a tar archive.
+    """(name, bytes) of every regular file with one of the suffixes: of a folder, a tar archive, or the path itself
 
-    Names are POSIX paths relative to the folder or the archive. Raises BadInput when `path` is neither.
+    Names are POSIX paths relative to the folder or the archive. Raises BadInput when `path` is none of them.
     """
     if path.is_dir():
         yield from _folder(path, suffixes, log)
+    elif path.name.lower().endswith(suffixes):
+        yield from _files(path.parent, [path], suffixes, log)
     elif is_tar(path):
         yield from _tar(path, suffixes, log)
     else:
-        raise BadInput(f"{path} is neither a folder nor a tar archive")
+        raise BadInput(f"{path} is neither a folder nor a tar archive nor a file in {' or '.join(suffixes)}")
 
 
 def is_tar(path: Path) -> bool:
@@ -44,7 +46,13 @@ def is_tar(path: Path) -> bool:
 
 
 def _folder(root: Path, suffixes: tuple[str, ...], log: ReadLog) -> Iterator[tuple[str, bytes]]:
-    for file in sorted(root.rglob("*")):
+    yield from _files(root, sorted(root.rglob("*")), suffixes, log)
+
+
+def _files(
+    root: Path, files: Iterable[Path], suffixes: tuple[str, ...], log: ReadLog
+) -> Iterator[tuple[str, bytes]]:
+    for file in files:
         name = file.relative_to(root).as_posix()
         if not name.lower().endswith(suffixes):
             continue

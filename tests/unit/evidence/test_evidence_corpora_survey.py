@@ -1,0 +1,121 @@
+"""The survey decides as a plain reading of the whole corpus would, in memory or from its partitions."""
+
+import random
+import tracemalloc
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from medlive.evidence import survey as survey_module
+from medlive.evidence.passage import Passage
+from medlive.evidence.survey import REPEATED_IN, Survey
+
+
+def passage(identity: str, title: str, text: str, licence: str = "x") -> Passage:
+    return Passage(f"c:{identity}", "c", title, "s", text, "en", None, "", licence)
+
+
+def kept(folder: Path, passages: list[Passage]) -> tuple[set[Passage], str, int]:
+    survey = Survey(folder)
+    for each in passages:
+        survey.add(each)
+    found = [stored for n, each in enumerate(passages) if (stored := survey.kept(n, each)) is not None]
+    assert len({each.id for each in found}) == len(found)
+    assert not folder.exists()
+    return set(found), survey.digest, survey.ambiguous
+
+
+def plainly(passages: list[Passage]) -> set[tuple[str, str, str]]:
+    """(id without its mark, title, text) of what the rules keep, by comparing everything with everything."""
+    contents: dict[tuple[str, str], list[Passage]] = defaultdict(list)
+    titles: dict[str, set[str]] = defaultdict(set)
+    for each in passages:
+        contents[each.title, each.text].append(each)
+        if not each.id.endswith(".1"):
+            titles[each.text].add(each.title)
+    smallest = [min(group, key=lambda each: each.id) for group in contents.values()]
+    return {
+        (each.id, each.title, each.text)
+        for each in smallest
+        if each.id.endswith(".1") or len(titles[each.text]) < REPEATED_IN
+    }
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(
+        st.builds(
+            passage,
+            st.builds("{}:s.{}".format, st.integers(0, 9), st.integers(1, 2)),
+            st.integers(0, 2 * REPEATED_IN).map("Title {}".format),
+            st.sampled_from(["one", "two"]),
+            st.sampled_from(["x", "y"]),
+        ),
+        max_size=120,
+    ),
+    st.randoms(use_true_random=False),
+)
+def test_decisions_are_those_of_a_plain_reading_in_any_order(
+    tmp_path_factory: pytest.TempPathFactory, passages: list[Passage], rng: random.Random
+) -> None:
+    folder = tmp_path_factory.mktemp("s") / "survey"
+    found, digest, ambiguous = kept(folder, passages)
+    assert {(each.id.split("~")[0], each.title, each.text) for each in found} == plainly(passages)
+    texts: dict[str, set[tuple[str, str]]] = defaultdict(set)
+    for each in passages:
+        texts[each.id].add((each.title, each.text))
+    assert ambiguous == sum(len(group) > 1 for group in texts.values())
+    assert all(("~" in each.id) == (len(texts[each.id.split("~")[0]]) > 1) for each in found)
+    shuffled = rng.sample(passages, len(passages))
+    assert kept(folder, shuffled) == (found, digest, ambiguous)
+
+
+def test_partitions_on_disk_decide_as_memory_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = random.Random(7)
+    passages = [
+        passage(
+            f"{rng.randint(0, 1500)}:s.{rng.randint(1, 2)}", f"T{rng.randint(0, 900)}", f"t{rng.randint(0, 40)}"
+        )
+        for _ in range(5_000)
+    ]
+    in_memory = kept(tmp_path / "survey", passages)
+    monkeypatch.setattr(survey_module, "HELD_BYTES", 1_000)
+    made: list[Path] = []
+    spill = survey_module._Partitions.spill
+
+    def watched(self: survey_module._Partitions) -> None:
+        spill(self)
+        made.extend((tmp_path / "survey").iterdir())
+
+    monkeypatch.setattr(survey_module._Partitions, "spill", watched)
+    assert kept(tmp_path / "survey", passages) == in_memory
+    assert made
+    assert in_memory[2] > 100
+
+
+def test_memory_does_not_grow_with_the_corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(survey_module, "HELD_BYTES", 500_000)
+
+    def peak(count: int) -> int:
+        tracemalloc.start()
+        survey = Survey(tmp_path / str(count))
+        for n in range(count):
+            survey.add(passage(f"{n}:s.1", f"Title {n}", f"Text {n}"))
+        assert survey.kept(count - 1, passage(f"{count - 1}:s.1", "", "")) is not None
+        found = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return found
+
+    few, many = peak(6_000), peak(18_000)
+    assert many < few * 1.25
+
+
+def test_a_survey_that_was_asked_takes_no_more(tmp_path: Path) -> None:
+    survey = Survey(tmp_path / "survey")
+    assert len(survey) == 0
+    assert survey.digest.startswith("sha256:")
+    with pytest.raises(RuntimeError):
+        survey.add(passage("1:s.1", "T", "t"))
