@@ -6,10 +6,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 DEMO_HOME ?= $(CURDIR)/.medlive/demo
 
-.PHONY: help setup demo test check bench clean
+.PHONY: help setup medcpt demo test check bench bench-curation clean
 
 help: ## what there is to do
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 18
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 24
 
 $(VENV)/.service: pyproject.toml constraints.txt deploy/setup.sh
 	@PYTHON="$(PYTHON)" deploy/setup.sh $(VENV) service
@@ -19,11 +19,17 @@ $(VENV)/.dev: $(VENV)/.service
 	@PYTHON="$(PYTHON)" deploy/setup.sh $(VENV) dev
 	@touch $@
 
+$(VENV)/.medcpt: $(VENV)/.dev
+	@PYTHON="$(PYTHON)" deploy/setup.sh $(VENV) medcpt
+	@touch $@
+
 $(VENV)/.bench: $(VENV)/.dev
 	@PYTHON="$(PYTHON)" deploy/setup.sh $(VENV) bench
 	@touch $@
 
 setup: $(VENV)/.dev ## a virtual environment with everything the tests need
+
+medcpt: $(VENV)/.medcpt ## what searching by meaning needs (torch and more, 1.3 GB): its tests are skipped without
 
 demo: $(VENV)/.service ## the whole loop once, on sample communities served from this machine
 	@$(BIN)/medlive demo
@@ -39,8 +45,11 @@ check: $(VENV)/.dev ## ruff, mypy strict, import contracts, migrations against t
 	@deploy/check_migrations.sh $(BIN)/medlive
 
 bench: $(VENV)/.bench ## every benchmark; each prints a ratio against a peer or a limit
-	@missed=; for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python $$file || missed="$$missed $$file"; done; \
+	@missed=; for file in $(filter-out benchmarks/curator_decisions.py,$(wildcard benchmarks/*.py)); do echo "== $$file"; $(BIN)/python $$file || missed="$$missed $$file"; done; \
 	  [ -z "$$missed" ] || { echo "a target was missed in:$$missed" >&2; exit 1; }
+
+bench-curation: $(VENV)/.dev ## how far the configured engine decides as a careful reader of sixty real threads does
+	@$(BIN)/python benchmarks/curation_agreement.py
 
 clean: ## stop the demo's database and remove what was made here
 	-@test -x $(BIN)/medlive && MEDLIVE_HOME="$(DEMO_HOME)" $(BIN)/medlive db stop

@@ -78,6 +78,21 @@ class CurationSection(_Section):
     max_attempts: Annotated[int, Field(ge=1, le=100)] = 3
 
 
+class EvidenceSection(_Section):
+    """How evidence is searched (docs/evidence.md)."""
+
+    models: Path | None = None
+    """A folder with one folder per model, looked into before MEDLIVE_HOME/models and the Hugging Face cache."""
+    retriever: Literal["bm25", "dense", "hybrid"] | None = None
+    """None: what the index was built for."""
+    reranker: str | None = None
+    """ "medcpt", or a folder with a cross-encoder; None: the fused order stands."""
+    backend: Literal["auto", "torch", "onnx", "int8"] = "auto"
+    device: str = "cpu"
+    batch: Annotated[int, Field(ge=1, le=4096)] = 16
+    threads: Annotated[int, Field(ge=1, le=1024)] | None = None
+
+
 class BudgetSection(_Section):
     """What one run may spend; None: no limit."""
 
@@ -137,6 +152,7 @@ class Settings(_Section):
     filters: dict[str, Any] = Field(default_factory=dict)
     """Fields of `medlive.filters.FilterSettings`."""
     curation: CurationSection = CurationSection()
+    evidence: EvidenceSection = EvidenceSection()
     budget: BudgetSection = BudgetSection()
     codebooks: CodebookSection = CodebookSection()
     release: ReleaseSection = ReleaseSection()

@@ -13,6 +13,7 @@ from medlive.db.session import Database
 from medlive.digest import digest_json
 from medlive.errors import ConfigError
 from medlive.evidence.build import open_index
+from medlive.evidence.encoder import EncoderSettings
 from medlive.evidence.passage import Retriever
 from medlive.filters.chain import FilterChain
 from medlive.filters.codebooks import load_codebook
@@ -37,9 +38,28 @@ PROMPTS = {
 }  # fmt: skip
 
 
+def encoder_settings(settings: Settings) -> EncoderSettings:
+    """Where models of encoders are looked for, and how they are run."""
+    section = settings.evidence
+    return EncoderSettings(
+        home=settings.home,
+        models=section.models,
+        backend=section.backend,
+        device=section.device,
+        batch=section.batch,
+        threads=section.threads,
+    )
+
+
 def open_retriever(settings: Settings) -> Retriever:
     """The evidence index. Raises a typed error that says how to build one."""
-    return open_index(index_path(settings))
+    section = settings.evidence
+    return open_index(
+        index_path(settings),
+        settings=encoder_settings(settings),
+        reranker=section.reranker,
+        retriever=section.retriever,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +113,7 @@ def build_pipeline(settings: Settings, database: Database, *, exhaustive: bool =
         {
             "settings": curation.as_json(),
             "prompts": prompts,
-            "index": retriever.identity.index_digest,
+            "index": [retriever.identity.index_digest, retriever.identity.retriever],
             "engines": {
                 role: [r.identity.engine, r.identity.model, dict(r.identity.parameters)]
                 for role, r in respondents.items()
