@@ -94,7 +94,7 @@ class _Manifest(BaseModel):
     """Terms of a passage, title counted as often as `title` says."""
     explained: float
     """The share of the weighted terms' squared length that the directions hold, 0 to 1."""
-    files: dict[str, str]
+    files: dict[Literal["terms.json", "rarity.npy", "directions.npy"], str]
     """Name → digest."""
 
 
@@ -108,7 +108,7 @@ def fit_lsa(
     EvidenceUnavailable when the folder cannot be written or holds something else.
     """
     chosen = parameters or LsaParameters()
-    if folder.exists() and not (folder / _MANIFEST).is_file() and any(folder.iterdir()):
+    if folder.exists() and not (folder / _MANIFEST).is_file() and (not folder.is_dir() or any(folder.iterdir())):
         raise EvidenceUnavailable(f"{folder} holds something else", hint="name an empty or a new folder")
     seen, sample = _sample(pairs, chosen)
     counts = [_counts(title, text, chosen) for title, text in sample]
@@ -184,6 +184,8 @@ class LsaEncoder:
                 raise IndexCorrupt(f"{folder / name} is missing", hint="fit the encoder again")
             if digest_file(folder / name) != digest:
                 raise IndexCorrupt(f"{folder / name} is not what was written", hint="fit the encoder again")
+        if set(manifest.files) != set(_FILES):
+            raise IndexCorrupt(f"{folder / _MANIFEST} names not all files", hint="fit the encoder again")
         if manifest.analyzer != analyzer().fingerprint:
             raise IndexOutdated(f"{folder} was fitted on terms cut otherwise", hint="fit the encoder again")
         terms: list[str] = json.loads((folder / "terms.json").read_text(encoding="utf-8"))
