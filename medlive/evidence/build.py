@@ -147,7 +147,8 @@ def build_index(
         _remove_leftovers(out)
         work = Path(tempfile.mkdtemp(prefix=_BUILDING, dir=out))
         try:
-            return _build(corpora, out, work, old, dense, reason, report)
+            with room_for(work):
+                return _build(corpora, out, work, old, dense, reason, report)
         except DiskFull as exc:
             if not (out / MANIFEST).exists():
                 raise
@@ -209,6 +210,8 @@ def _build(
             kept[passage.corpus] = kept.get(passage.corpus, 0) + 1
             if ordinal % _EVERY == 0:
                 report(Progress("indexing", passage.corpus, ordinal))
+    for reading in readings:
+        reading.spool.unlink()
     side = None if plan is None else _dense_side(out, data, old, plan, report)
     moment = now()
     entries = [*carried, *(_entry(reading, kept, moment) for reading in readings)]

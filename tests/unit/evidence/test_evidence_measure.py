@@ -1,0 +1,202 @@
+"""Measures against outside oracles, and the evidence commands as a user meets them."""
+
+import json
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.hashing_encoder import HashingEncoder
+from support.instance import Instance
+
+from medlive.cli.evidence_bench import mean_and_interval
+from medlive.evidence.build import DensePlan, build_index, open_index, vectors_of
+from medlive.evidence.corpora.registry import open_corpus
+from medlive.evidence.dense import DenseKind
+from medlive.evidence.manifest import read_manifest
+from medlive.evidence.measure import dense_recall, known_items, ndcg_at, recall_at
+from medlive.evidence.opening import open_store
+
+WORDS = (
+    "fever",
+    "pain",
+    "rash",
+    "cough",
+    "dose",
+    "gout",
+    "asthma",
+    "eczema",
+    "sleep",
+    "diet",
+    "iron",
+    "zinc",
+    "salt",
+    "milk",
+    "tea",
+    "rest",
+    "walk",
+    "heat",
+    "cold",
+    "wind",
+)
+
+
+@given(
+    gains=st.dictionaries(st.text("abcdefgh", min_size=1, max_size=2), st.integers(0, 8), min_size=2, max_size=30),
+    seed=st.integers(0, 9),
+    k=st.integers(1, 12),
+)
+def test_ndcg_is_scikit_learns(gains: dict[str, int], seed: int, k: int) -> None:
+    metrics = pytest.importorskip("sklearn.metrics", reason="medlive[medcpt] is not installed: make medcpt")
+    found = random.Random(seed).sample(sorted(gains), len(gains))
+    if not any(gains.values()):
+        with pytest.raises(ValueError, match="gain"):
+            ndcg_at(found, gains, k)
+        return
+    scores = np.array([[-found.index(name) for name in gains]], dtype=float)
+    expected = metrics.ndcg_score(np.array([list(gains.values())]), scores, k=k)
+    assert ndcg_at(found, gains, k) == pytest.approx(expected)
+
+
+def test_ndcg_by_hand_with_documents_that_nobody_rated() -> None:
+    # Gains 3 and 1 at ranks 2 and 4; the best order has them at 1 and 2.
+    got = (3 / np.log2(3) + 1 / np.log2(5)) / (3 + 1 / np.log2(3))
+    assert ndcg_at(["x", "a", "y", "b"], {"a": 3, "b": 1, "c": 0}, 10) == pytest.approx(got)
+    assert ndcg_at([], {"a": 1}, 10) == 0
+
+
+def test_recall_by_hand() -> None:
+    assert recall_at(["x", "a", "b"], {"a", "b", "c"}, 2) == pytest.approx(1 / 3)
+    with pytest.raises(ValueError, match="relevant"):
+        recall_at(["x"], set(), 2)
+
+
+def test_an_interval_holds_the_mean_and_shrinks_with_queries() -> None:
+    few, many = (mean_and_interval([float(n % 4 == 0) for n in range(count)]) for count in (40, 4000))
+    for measure in (few, many):
+        assert measure["low"] < measure["mean"] == 0.25 < measure["high"]
+    assert many["high"] - many["low"] < (few["high"] - few["low"]) / 5
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    chance = random.Random(3)
+    rows = [
+        {"id": str(n), "title": f"Page {n}", "date": str(2000 + n % 20),
+         "text": " ".join(chance.choices(WORDS, k=12)).capitalize() + f" for case{n}."}
+        for n in range(200)
+    ]  # fmt: skip
+    place = tmp_path_factory.mktemp("corpus") / "notes.jsonl"
+    place.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return place
+
+
+def test_known_items_are_words_of_their_passage_and_the_same_twice(tmp_path: Path, corpus: Path) -> None:
+    build_index([open_corpus(corpus)], tmp_path)
+    store = open_store(tmp_path, read_manifest(tmp_path))
+    items = known_items(store, 50)
+    assert items == known_items(store, 50)
+    assert len({item.passage for item in items}) == 50
+    text_of = {passage.id: passage.text for passage in store}
+    for item in items:
+        assert item.query.split() == text_of[item.passage].split()[1::2]
+    assert len(known_items(store, 1000)) == 200
+
+
+def test_a_dense_side_is_measured_against_exact_search(tmp_path: Path, corpus: Path) -> None:
+    means = {}
+    for kind in (DenseKind.FLAT, DenseKind.IVF_FLAT):
+        encoder = HashingEncoder()
+        plan = DensePlan(encoder, "no-such-model", "a test's choice", kind)
+        manifest = build_index([open_corpus(corpus)], tmp_path / kind, dense=plan)
+        side = open_index(tmp_path / kind, encoder=encoder).dense
+        assert side is not None
+        store = open_store(tmp_path / kind, manifest)
+        queries = [item.query for item in known_items(store, 40)]
+        shares = dense_recall(side, vectors_of(tmp_path / kind, manifest), store, queries, 10)
+        assert len(shares) == 40
+        means[kind] = float(np.mean(shares))
+    # Vectors that tie at the tenth place may be any of the tied.
+    assert means[DenseKind.FLAT] > 0.98
+    assert means[DenseKind.FLAT] > means[DenseKind.IVF_FLAT] > 0.5
+
+
+@pytest.fixture
+def instance(tmp_path: Path) -> Instance:
+    return Instance(tmp_path, None, {"HF_HOME": str(tmp_path / "cache")})
+
+
+def test_the_commands_say_which_retriever_runs_and_why(instance: Instance, corpus: Path, tmp_path: Path) -> None:
+    built = instance.here("evidence", "build", corpus)
+    assert "bm25 only (no encoder: ncbi/MedCPT-Query-Encoder and" in built.err
+    assert "200 passages, bm25 only: no encoder" in " ".join(built.out.split())
+    found = instance.here("evidence", "search", "fever case7", "-k", "2")
+    assert "bm25 only: no encoder" in found.err
+    assert "notes:7:-.1" in found.out
+    assert "lexical 1 (" in found.out
+    asked = (
+        "evidence",
+        "search",
+        "rash",
+        "--english",
+        "fever",
+        "--not-after",
+        "2005-12-31",
+        "--corpus",
+        "notes",
+        "--json",
+    )
+    answer = instance.here(*asked).json
+    assert answer["retriever"] == "bm25"
+    assert {side for hit in answer["hits"] for side in hit["sides"]} == {"lexical", "lexical_english"}
+    assert all(hit["published"] <= "2005-12-31" for hit in answer["hits"])
+    listed = instance.here("evidence", "list", "--json").json
+    assert [(i["manifest"]["retriever"], i["manifest"]["dense"]) for i in listed] == [("bm25", None)]
+    assert "bm25" in instance.here("evidence", "list").out
+    assert "as they were built" in instance.here("evidence", "verify").err
+    out = tmp_path / "measured.md"
+    instance.here("evidence", "bench", "--queries", "20", "--out", out)
+    text = out.read_text(encoding="utf-8")
+    assert listed[0]["manifest"]["index_digest"] in text
+    assert "| bm25 | " in text
+    assert "hybrid" not in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "said"),
+    [
+        (("search", "fever", "--corpus", "leaflets"), 2, "it holds notes"),
+        (("search", "fever", "--retriever", "hybrid"), 2, "--encoder NAME"),
+        (("build", "nowhere.xml"), 2, "there is no nowhere.xml"),
+        (("search", "fever", "--rerank", "medcpt"), 3, "MedCPT-Cross-Encoder is nowhere"),
+        (("search", "fever", "--index", "nowhere"), 3, "medlive evidence build"),
+        (("models", "--require"), 3, "put the models into one of the folders"),
+    ],
+)
+def test_what_cannot_be_done_exits_with_the_way_out(
+    instance: Instance, corpus: Path, arguments: tuple[str, ...], status: int, said: str
+) -> None:
+    instance.here("evidence", "build", corpus, "--encoder", "none")
+    assert said in " ".join(instance.here("evidence", *arguments, status=status).err.split())
+    assert instance.here("evidence", "models", "--json").json["usable"] is False
+
+
+def test_an_analysis_of_the_passages_is_built_searched_and_measured(instance: Instance, corpus: Path) -> None:
+    pytest.importorskip("sklearn", reason="medlive[medcpt] is not installed: make medcpt")
+    built = instance.here("evidence", "build", corpus, "--encoder", "lsa", "--json").json
+    assert (built["retriever"], built["embedded"], built["reused"]) == ("hybrid", 200, 0)
+    assert built["reason"] == "encoder lsa was asked for"
+    again = instance.here("evidence", "build", corpus)
+    assert "the index has vectors of encoder lsa" in again.err
+    assert "unchanged" in again.err
+    found = instance.here("evidence", "search", "fever case7")
+    assert "hybrid: lsa, flat, recall@32 1.000 (exact)" in found.err
+    assert "dense 1 (" in found.out
+    bench = instance.here("evidence", "bench", "--queries", "20", "--json").json
+    assert [row["retriever"] for row in bench["retrievers"]] == ["bm25", "dense", "hybrid"]
+    assert bench["dense_against_exact"]["mean"] == 1.0
+    for row in bench["retrievers"]:
+        assert row["recall@1"]["mean"] <= row["recall@5"]["mean"] <= row["recall@32"]["mean"]
+        assert row["recall@32"]["low"] <= row["recall@32"]["mean"] <= row["recall@32"]["high"]
