@@ -81,7 +81,7 @@ class DenseParameters(_Frozen):
     ef_search: int | None = None
     """Tuned: HNSW's list of candidates."""
     refine: int | None = None
-    """Tuned: so many times k candidates are scored again; 1 leaves the codes' scores as they are."""
+    """Tuned: so many times k candidates are scored again."""
 
 
 class DenseRecall(_Frozen):
@@ -172,7 +172,7 @@ class Searcher:
                 effort = self._index.nlist if count <= FEW and self.kind is DenseKind.IVF_FLAT else effort
                 selector = faiss.IDSelectorBitmap(np.packbits(allowed, bitorder="little"))
         parameters = self._parameters(effort, share, selector)
-        if self._refined is None or refine <= 1:
+        if self._refined is None:
             found = self._index.search(queries, k, params=parameters)
         else:
             wide = faiss.IndexRefineSearchParameters(k_factor=refine, base_index_params=parameters)

@@ -1,7 +1,8 @@
 """Builds a dense index in steps that stay done: cells, a part for each shard of vectors, the parts merged, tuned.
 
 What is under way lies in a work folder whose name is the digest of everything that decides it. Killed at any
-moment, a build goes on where it was: a part that is whole is not made again, one that is not is never used.
+moment, a build goes on where it was: a part that is whole is not made again, one that is not is never used. The
+index is the one that an undisturbed build makes; a graph, which draws its levels anew, one as good.
 Memory beside the index: the vectors that the cells are made from (`TRAINING` at most), a part's codes and a block
 of vectors. Lists are merged through the disk.
 """
@@ -17,7 +18,7 @@ import faiss
 import numpy as np
 
 from medlive.digest import digest_json
-from medlive.errors import ServiceUnavailable
+from medlive.errors import ServiceUnavailable, UsageError
 from medlive.evidence.dense import (
     INDEX,
     LISTS,
@@ -31,7 +32,7 @@ from medlive.evidence.dense import (
     Searcher,
 )
 from medlive.evidence.dense_files import PART, Claim, whole_file
-from medlive.evidence.dense_tune import BLOCK, Trial, VectorSource, blocks, exact, tune
+from medlive.evidence.dense_tune import BLOCK, Trial, VectorSource, blocks, exact, sampled, tune
 
 FLAT_UP_TO = 50_000
 """Passages. Measured: one query over 50,000 × 768 takes flat some 15 ms on two cores, and more in proportion."""
@@ -39,6 +40,10 @@ SQ8_UP_TO = 8_000_000
 """Passages. Beyond, lists of 768 bytes a passage no longer fit the memory of a common machine."""
 SHARD = 100_000
 """Vectors to a part."""
+LEAST = 40
+"""Passages for a kind other than flat, and queries to tune on and measure."""
+QUERIES = 256
+"""Queries that parameters are tuned on, and again as many that the recall is measured on."""
 TRAINING = 200_000
 """Vectors that cells are made from, at most."""
 
@@ -46,8 +51,6 @@ _PER_CELL = 40
 _ROUNDS = 10
 _LINKS = 32
 _EF_CONSTRUCTION = 80
-_QUERIES = 256
-"""Queries that parameters are tuned on, and again as many that the recall is measured on."""
 _SEED = 20230101
 _COPIED = 1 << 22
 
@@ -85,14 +88,23 @@ def build_dense(
 
     `work` holds what is under way and is kept between calls: the same call goes on where it was. `kind` None: see
     `choose_kind`. The search is tuned so that recall@k against exact search reaches `target`; where the kind
-    cannot, it finds what it can and the account says so. `queries` are real ones to tune and measure on, half of
-    them each; without any, passages are.
-    Raises DiskFull, ServiceUnavailable while another process builds in `work`, ValueError for no vectors.
+    cannot, it finds what it can and the account says so. `queries` (twice `QUERIES` count) are what to tune and
+    measure on, half of them each, real ones or made by `as_query`; without any, passages are, which is right for
+    passages and too hopeful for questions.
+    Raises DiskFull, ServiceUnavailable while another process builds in `work`, UsageError for a kind that needs
+    more passages, ValueError for no vectors or too few queries.
     """
     if not len(source):
         raise ValueError("there are no vectors to build an index over")
     started = time.monotonic()
     chosen = kind or choose_kind(len(source))
+    if chosen is not DenseKind.FLAT and len(source) < LEAST:
+        raise UsageError(
+            f"{len(source)} passages are too few for an index of kind {chosen.value}: {LEAST} at least",
+            hint=f"build one of kind {DenseKind.FLAT.value}",
+        )
+    if queries is not None and len(queries) < LEAST:
+        raise ValueError(f"{len(queries)} queries are too few to tune on")
     out.mkdir(parents=True, exist_ok=True)
     work.mkdir(parents=True, exist_ok=True)
     claim = Claim.take(work / "lock")
@@ -193,7 +205,7 @@ class _Build:
         sample = np.sort(np.random.default_rng(_SEED).choice(count, trained_on, replace=False))
         vectors = self._source.rows(sample.astype(np.int64))
         index = _inverted(self._kind, self._parameters, self._source.dimension)
-        index.train(vectors)
+        _train(index, vectors)
         _write(index, self._trained)
         self._report(DenseProgress("training", trained_on, trained_on))
 
@@ -267,8 +279,9 @@ def _fixed(kind: DenseKind, count: int, dimension: int) -> DenseParameters:
         return DenseParameters(storage="float32")
     if kind is DenseKind.HNSW:
         return DenseParameters(storage="float16", links=_LINKS, ef_construction=_EF_CONSTRUCTION)
-    # Four times the square root of the count is the field's rule; a cell needs vectors to be made from.
-    nlist = max(1, min(round(4 * count**0.5), count // _PER_CELL))
+    # Making cells, and finding each vector's cell, costs in proportion to their number: this is the least of the
+    # field's rule, two to eight times the root of the count. A cell needs vectors to be made from.
+    nlist = max(1, min(round(2 * count**0.5), count // _PER_CELL))
     trained_on = min(count, max(nlist * _PER_CELL, 10_000), TRAINING)
     if kind is DenseKind.IVF_PQ:
         # Two dimensions to a code; an odd dimension, or one of which FAISS's blocks do not divide, takes one each.
@@ -276,6 +289,23 @@ def _fixed(kind: DenseKind, count: int, dimension: int) -> DenseParameters:
         return DenseParameters(storage="pq4", nlist=nlist, trained_on=trained_on, sub_quantisers=codes)
     storage: Literal["float16", "sq8"] = "float16" if kind is DenseKind.IVF_FLAT else "sq8"
     return DenseParameters(storage=storage, nlist=nlist, trained_on=trained_on)
+
+
+def _train(index: Any, vectors: Matrix) -> None:
+    """Make the cells, then the codes within them."""
+    cells = faiss.IndexIVFFlat(index.quantizer, index.d, index.nlist, faiss.METRIC_INNER_PRODUCT)
+    cells.own_fields = False
+    cells.cp.niter, cells.cp.seed = _ROUNDS, _SEED
+    # The vectors at hand are what there is: FAISS would print a warning about small corpora.
+    cells.cp.min_points_per_centroid = 1
+    cells.train(vectors)
+    # Hundreds of small codebooks: with several threads most of the time goes into waiting for each other.
+    threads = faiss.omp_get_max_threads()
+    faiss.omp_set_num_threads(1)
+    try:
+        index.train(vectors)
+    finally:
+        faiss.omp_set_num_threads(threads)
 
 
 def _inverted(kind: DenseKind, parameters: DenseParameters, dimension: int) -> Any:
@@ -289,10 +319,6 @@ def _inverted(kind: DenseKind, parameters: DenseParameters, dimension: int) -> A
         coded = sq8 if kind is DenseKind.IVF_SQ8 else half
         # Half-precision vectors are kept as they are, so that scores are those of the vectors and not of sums.
         index = faiss.IndexIVFScalarQuantizer(cells, dimension, nlist, coded, inner, kind is DenseKind.IVF_SQ8)
-    index.cp.niter = _ROUNDS
-    index.cp.seed = _SEED
-    # The vectors at hand are what there is: FAISS would print a warning about small corpora.
-    index.cp.min_points_per_centroid = 1
     return index
 
 
@@ -335,10 +361,10 @@ def _measure(
         return parameters, exactly
     own = None
     if queries is None:
-        drawn = np.random.default_rng(_SEED + 1).permutation(len(source))[: 2 * _QUERIES].astype(np.int64)
-        own, asked = drawn, source.rows(drawn)
+        own = sampled(len(source), 2 * QUERIES)
+        asked = source.rows(own)
     else:
-        asked = queries[: 2 * _QUERIES]
+        asked = queries[: 2 * QUERIES]
     wide = min(k + (own is not None), len(source))
     total = len(source)
     expected = exact(source, asked, wide, lambda done: report(DenseProgress("measuring", done, total)))[1]

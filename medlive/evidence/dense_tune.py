@@ -1,5 +1,6 @@
 """Search parameters that reach a recall at the least cost, and the recall they reach on other queries."""
 
+import re
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Protocol
@@ -20,6 +21,9 @@ _REFINES: dict[DenseKind, tuple[int, ...]] = {
     DenseKind.IVF_SQ8: (1, 2, 4),
     DenseKind.IVF_PQ: (4, 8, 16, 32, 64),
 }
+_SEED = 20230102
+_SENTENCE = re.compile(r"\s*.{20,300}?(?:[.!?](?=\s|$)|[。！？])", re.DOTALL)
+"""At least some words long, so that a heading or an abbreviation is no sentence."""
 _EF = (16, 4096)
 """The least and the most candidates that HNSW is tried with."""
 
@@ -78,6 +82,21 @@ def recall(found: Ordinals, expected: Ordinals) -> float:
         for got, want in zip(found, expected, strict=True)
     ]
     return float(np.mean(shares))
+
+
+def sampled(count: int, wanted: int) -> Ordinals:
+    """Ordinals drawn evenly, each once; the same at each call."""
+    return np.random.default_rng(_SEED).permutation(count)[:wanted].astype(np.int64)
+
+
+def as_query(title: str, text: str) -> str:
+    """What somebody might ask or claim whom this passage answers: its first sentence, or its title without one.
+
+    For queries to tune and measure on where real ones are few: a query lies farther from the passages than they
+    lie from each other, and an index tuned on passages finds fewer of its neighbours.
+    """
+    first = _SENTENCE.match(text)
+    return (first[0] if first else title).strip() or title
 
 
 class Trial:
@@ -156,5 +175,5 @@ def _cost(searcher: Searcher, effort: int, refine: int, k: int, nlist: int | Non
     code = {DenseKind.IVF_FLAT: 2.0, DenseKind.IVF_SQ8: 1.0}.get(searcher.kind, 0.25) * searcher.dimension
     listed = effort / nlist * searcher.count * code
     # A candidate's vector is read from a place of its own, at about four times the cost of a list's next.
-    again = refine * k * searcher.dimension * 2 * 4 if refine > 1 else 0
+    again = refine * k * searcher.dimension * 2 * 4
     return listed + again

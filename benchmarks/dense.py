@@ -1,0 +1,277 @@
+"""What dense indexes cost and find: by kind, against exact search in the same run.
+
+Run `python benchmarks/dense.py [--size 200000] [--spreads 0.6 0.3 1.0] [--kinds flat ivf_sq8 …] [--realdata DIR]`.
+The published figures are those of `--size 1000000`; HNSW, whose build takes minutes, runs only when it is named.
+
+1. Synthetic vectors of 768 dimensions: centres drawn from a normal distribution of mean length 1, each vector a
+   centre plus normal noise of mean length `spread`. The spread is thus the typical distance of a vector from its
+   centre over that of a centre from the origin: two vectors of one cluster are `spread` times as far apart as two
+   centres are. A cluster has 1,000 vectors on average. The noise has no structure: within a cluster nothing but
+   the vectors themselves tells which are nearest, which is harder on an index than text is. Queries are further
+   draws from the same clusters, never vectors of the index.
+2. Real passages (MedQuAD and PubMedQA) embedded by latent semantic analysis, questions of PubMedQA as queries.
+
+Each build runs in a process of its own. "Own peak" is its largest anonymous memory (pages of mapped files, which
+the system can drop, are not in it) less what it had before it began. Recall is against the exact nearest of the
+vectors as drawn. A batch is 256 queries; flat and the other kinds take turns, and the best of 5 counts. Exits 1
+when the index that the build chooses is not 10 times as fast as flat, or finds less than 0.95, at spread 0.6; or
+when its build's own peak grows by more than the index does from a quarter of the size to the whole.
+"""
+
+import argparse
+import json
+import multiprocessing
+import os
+import shutil
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import faiss
+import numpy as np
+from numpy.typing import NDArray
+
+from medlive.evidence.corpora.model import ReadLog
+from medlive.evidence.corpora.registry import open_corpus
+from medlive.evidence.dense import DenseIndex, DenseKind, DensePart, Matrix, Ordinals
+from medlive.evidence.dense_build import build_dense, choose_kind
+from medlive.evidence.dense_tune import exact, recall
+
+DIMENSION = 768
+PER_CLUSTER = 1000
+BATCH = 256
+K = 32
+RUNS = 5
+TARGET_RATIO = 10.0
+TARGET_RECALL = 0.95
+TARGET_SPREAD = 0.6
+ALLOWANCE_MB = 150
+"""Buffers of FAISS and the allocator that come and go, which a comparison of peaks must bear."""
+_DRAWN = 50_000
+
+
+@dataclass(frozen=True)
+class Identity:
+    """What stands for an encoder."""
+
+    name: str
+    digest: str
+    dimension: int
+
+
+class ArraySource:
+    """Vectors in a file."""
+
+    def __init__(self, place: Path, count: int, dimension: int) -> None:
+        self.encoder = Identity("drawn", "sha256:drawn", dimension)
+        self.dimension = dimension
+        self.keys_digest = f"sha256:{place.name}"
+        self._vectors = np.memmap(place, dtype="<f2", mode="r").reshape(-1, dimension)[:count]
+
+    def __len__(self) -> int:
+        return len(self._vectors)
+
+    def half(self, start: int, stop: int) -> NDArray[np.float16]:
+        """See `VectorSource`."""
+        return np.asarray(self._vectors[start:stop])
+
+    def rows(self, ordinals: Ordinals) -> Matrix:
+        """See `VectorSource`."""
+        return self._vectors[ordinals].astype(np.float32)
+
+
+@dataclass(frozen=True)
+class Built:
+    """A build, as its process measured it."""
+
+    part: DensePart
+    seconds: float
+    peak_mb: float
+
+
+def draw(place: Path, size: int, spread: float) -> Matrix:
+    """Write vectors of that spread to `place`; queries from the same clusters."""
+    rng = np.random.default_rng(7)
+    scale = np.float32(DIMENSION**-0.5)
+    centres = rng.standard_normal((max(size // PER_CLUSTER, 1), DIMENSION), dtype=np.float32) * scale
+
+    def some(count: int) -> Matrix:
+        noise = rng.standard_normal((count, DIMENSION), dtype=np.float32) * (scale * np.float32(spread))
+        return np.asarray(centres[rng.integers(0, len(centres), count)] + noise, dtype=np.float32)
+
+    with place.open("wb") as handle:
+        for first in range(0, size, _DRAWN):
+            handle.write(some(min(_DRAWN, size - first)).astype("<f2").tobytes())
+    return some(BATCH)
+
+
+def _own_mb() -> float:
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("RssAnon"):
+            return int(line.split()[1]) / 1024
+    raise RuntimeError("the system does not say how much memory a process has of its own")
+
+
+def build(place: str, count: int, dimension: int, kind: str, folder: str) -> tuple[str, float, float]:
+    """Build in this process: the part as JSON, seconds, and by how many MB its own memory grew at most."""
+    before = highest = _own_mb()
+    ended = threading.Event()
+
+    def watch() -> None:
+        nonlocal highest
+        while not ended.wait(0.02):
+            highest = max(highest, _own_mb())
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    started = time.perf_counter()
+    source = ArraySource(Path(place), count, dimension)
+    part = build_dense(source, Path(folder), work=Path(f"{folder}.work"), kind=DenseKind(kind), k=K)
+    seconds = time.perf_counter() - started
+    ended.set()
+    watcher.join()
+    return part.model_dump_json(), seconds, highest - before
+
+
+def built(place: Path, count: int, dimension: int, kind: DenseKind, folder: Path) -> Built:
+    """The build of that kind, in a new process."""
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        part, seconds, peak = pool.submit(build, str(place), count, dimension, kind.value, str(folder)).result()
+    return Built(DensePart.model_validate_json(part), seconds, peak)
+
+
+def timed(index: DenseIndex, queries: Matrix) -> float:
+    """Seconds that a batch takes."""
+    started = time.perf_counter()
+    index.search(queries, K)
+    return time.perf_counter() - started
+
+
+def measured(
+    place: Path, count: int, dimension: int, kinds: Sequence[DenseKind], queries: Matrix, work: Path
+) -> tuple[dict[DenseKind, float], dict[DenseKind, float], dict[DenseKind, Built]]:
+    """Print a line for each kind; its rate over flat's, its recall and its build."""
+    source = ArraySource(place, count, dimension)
+    expected = exact(source, queries, K)[1]
+    flat_folder = work / DenseKind.FLAT.value
+    flat_built = built(place, count, dimension, DenseKind.FLAT, flat_folder)
+    flat = DenseIndex.open(flat_folder, flat_built.part)
+    print(
+        f"  {'kind':8} {'build s':>8} {'own peak MB':>11} {'disk MB':>8} {'recall@32':>9} {'noted':>6}"
+        f" {'batch ms':>8} {'query/s':>8} {'× flat':>7} {'one ms':>7}  parameters"
+    )
+    ratios: dict[DenseKind, float] = {}
+    recalls: dict[DenseKind, float] = {}
+    builds: dict[DenseKind, Built] = {}
+    for kind in kinds:
+        folder = work / kind.value
+        made = flat_built if kind is DenseKind.FLAT else built(place, count, dimension, kind, folder)
+        index = DenseIndex.open(folder, made.part)
+        found = index.search(queries, K)[1]
+        turns = [(timed(flat, queries), timed(index, queries)) for _ in range(RUNS)]
+        best_flat, best = (min(column) for column in zip(*turns, strict=True))
+        ratios[kind], recalls[kind], builds[kind] = best_flat / best, recall(found, expected), made
+        ones = sorted(timed(index, queries[n : n + 1]) for n in range(31))
+        tuned = made.part.parameters.model_dump(exclude_none=True, exclude={"storage", "ef_construction"})
+        disk = sum(file.size for file in made.part.files) / 1e6
+        print(
+            f"  {kind.value:8} {made.seconds:8.1f} {made.peak_mb:11.0f} {disk:8.0f} {recalls[kind]:9.4f}"
+            f" {made.part.recall.value:6.4f} {best * 1e3:8.0f} {BATCH / best:8.0f} {ratios[kind]:7.1f}"
+            f" {ones[15] * 1e3:7.1f}  {' '.join(f'{name}={value}' for name, value in tuned.items())}",
+            flush=True,
+        )
+        if kind is not DenseKind.FLAT:
+            shutil.rmtree(folder)
+    shutil.rmtree(flat_folder)
+    return ratios, recalls, builds
+
+
+def synthetic(size: int, spreads: Sequence[float], kinds: Sequence[DenseKind], work: Path) -> list[str]:
+    """Print the figures of drawn vectors; what is not reached."""
+    missed = []
+    chosen = choose_kind(size)
+    for spread in spreads:
+        place = work / "vectors"
+        queries = draw(place, size, spread)
+        some = kinds if spread == TARGET_SPREAD else [chosen]
+        print(
+            f"\n{size:,} × {DIMENSION}, spread {spread}, {size // PER_CLUSTER:,} clusters; chosen: {chosen.value}"
+        )
+        ratios, recalls, builds = measured(place, size, DIMENSION, some, queries, work)
+        if spread != TARGET_SPREAD or chosen not in ratios:
+            continue
+        if ratios[chosen] < TARGET_RATIO or recalls[chosen] < TARGET_RECALL:
+            missed.append(f"{chosen.value} at spread {spread}: {ratios[chosen]:.1f} × flat, {recalls[chosen]:.4f}")
+        quarter = built(place, size // 4, DIMENSION, chosen, work / "quarter")
+        shutil.rmtree(work / "quarter")
+        whole = builds[chosen]
+        index_mb = [sum(file.size for file in made.part.files) / 1e6 for made in (quarter, whole)]
+        print(
+            f"  memory of building {chosen.value}: own peak {quarter.peak_mb:.0f} MB for {size // 4:,} (index"
+            f" {index_mb[0]:.0f} MB), {whole.peak_mb:.0f} MB for {size:,} (index {index_mb[1]:.0f} MB)"
+        )
+        if whole.peak_mb - quarter.peak_mb > index_mb[1] - index_mb[0] + ALLOWANCE_MB:
+            missed.append(f"building {chosen.value}: own peak grows by more than the index")
+    return missed
+
+
+def real(realdata: Path, work: Path) -> None:
+    """Print the figures of real passages, embedded by latent semantic analysis."""
+    from medlive.evidence.encoders.lsa import LsaEncoder, fit_lsa
+
+    evidence = realdata / "evidence"
+    sources = [evidence / "medquad_xml_1-9.tar.gz", evidence / "pubmedqa_ori_pqal.json"]
+    corpora = [open_corpus(str(source)) for source in sources]
+    pairs = [(passage.title, passage.text) for corpus in corpora for passage in corpus.passages(ReadLog())]
+    started = time.perf_counter()
+    fit_lsa(pairs, work / "lsa")
+    encoder = LsaEncoder.open(work / "lsa")
+    place = work / "real"
+    with place.open("wb") as handle:
+        for first in range(0, len(pairs), 4096):
+            handle.write(encoder.encode_passages(pairs[first : first + 4096]).astype("<f2").tobytes())
+    rows = json.loads(sources[1].read_text(encoding="utf-8"))
+    queries = encoder.encode_queries([row["QUESTION"] for row in rows.values()][:BATCH])
+    dimension = encoder.identity.dimension
+    print(
+        f"\n{len(pairs):,} real passages × {dimension} by latent semantic analysis"
+        f" ({time.perf_counter() - started:.0f} s); {len(queries)} questions; chosen:"
+        f" {choose_kind(len(pairs)).value}"
+    )
+    measured(place, len(pairs), dimension, list(DenseKind), np.ascontiguousarray(queries), work)
+
+
+def main() -> None:
+    """Print both figures; exit 1 when a target is missed."""
+    parser = argparse.ArgumentParser(description="What dense indexes cost and find.")
+    parser.add_argument("--size", type=int, default=200_000)
+    parser.add_argument("--spreads", type=float, nargs="*", default=[TARGET_SPREAD, 0.3, 1.0])
+    parser.add_argument(
+        "--kinds",
+        type=DenseKind,
+        nargs="*",
+        default=[DenseKind.FLAT, DenseKind.IVF_SQ8, DenseKind.IVF_FLAT, DenseKind.IVF_PQ],
+    )
+    default = Path(__file__).resolve().parents[2] / "shared" / "realdata"
+    parser.add_argument("--realdata", type=Path, default=default)
+    arguments = parser.parse_args()
+    threads = faiss.omp_get_max_threads()
+    print(f"FAISS {faiss.__version__}, {threads} threads on {os.cpu_count()} cores, batches of {BATCH}")
+    with tempfile.TemporaryDirectory() as folder:
+        if arguments.realdata.is_dir():
+            real(arguments.realdata, Path(folder))
+        else:
+            print(f"no real passages: {arguments.realdata} is absent")
+        missed = synthetic(arguments.size, arguments.spreads, arguments.kinds, Path(folder))
+    for line in missed:
+        print(f"MISSED: {line}")
+    sys.exit(bool(missed))
+
+
+if __name__ == "__main__":
+    main()
