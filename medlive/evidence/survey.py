@@ -188,6 +188,7 @@ class _Partitions:
         self._dtype = dtype
         self._held = [bytearray() for _ in range(256)]
         self._size = 0
+        self._spilled = False
 
     def __len__(self) -> int:
         return self._size
@@ -202,13 +203,14 @@ class _Partitions:
             if held:
                 with (self._folder / f"{number:02x}").open("ab") as handle:
                     handle.write(held)
+        self._spilled = True
         self.clear()
 
     def read(self) -> Iterator[_Records]:
         """The partitions that are not empty, in the order of their first byte."""
         for number, held in enumerate(self._held):
             file = self._folder / f"{number:02x}"
-            data = (file.read_bytes() if file.exists() else b"") + held
+            data = (file.read_bytes() if self._spilled and file.exists() else b"") + held
             if data:
                 yield np.frombuffer(data, dtype=self._dtype)
 

@@ -11,14 +11,19 @@ _LEFT_OUT = re.compile(
         references? | bibliography | literature\ cited | further\ reading | suggested\ (?:reading|resources)
       | review\ questions? | (?:self[-\ ]assessment\ )?(?:quiz|questions) | continuing\ education(?:\ activity)?
       | learning\ objectives? | glossary | abbreviations(?:\ and\ acronyms)? | acronyms | contents | see\ also
-      | acknowledge?ments? | contributors | authors?(?:\ (?:contributions|affiliations|notes?|history))?
+      | acknowledge?ments? | contributors | authors?['’]?(?:\ (?:contributions|affiliations|notes?))?
       | conflicts?\ of\ interests?(?:\ statement)? | competing\ interests | disclosures? | funding(?:\ sources)?
-      | chapter\ notes | (?:revision|publication)\ history | copyright(?:\ notice)? | how\ to\ cite.{0,30}
+      | chapter\ notes | (?:revision|(?:pre-?)?publication)\ history | copyright(?:\ notice)?
+      | how\ to\ cite.{0,30}
       | (?:supplementary|additional)\ (?:materials?|data) | data\ availability(?:\ statement)?
     ) \W* """
 )
 _LEFT_OUT_KINDS = ("ref-list", "glossary", "ack", "supplementary-material", "review-questions", "disclosure")
+_ABSTRACTS = (None, "executive-summary", "summary", "key-points")
+"""Not the ones that a reader sees as a picture, a contents list or an advertisement."""
 _EMPTY_MARKS = re.compile(r"\s*[\[(](?:[\s,;–-]|and)*[\])]")
+_LOOSE_MARK = re.compile(r" ([.,;:])(?= |$)")
+"""What a citation left behind."""
 _SKIPPED = {
     "title", "label", "ref-list", "glossary", "ack", "fn-group", "fn", "notes", "object-id", "book-part",
     "graphic", "media", "supplementary-material", "sec-meta", "related-object", "permissions", "question-wrap",
@@ -35,7 +40,11 @@ def sections_of(part: Element) -> tuple[list[Section], int]:
     reading = _Reading()
     for child in part:
         name = local(child.tag)
-        if name == "body":
+        if name in ("front", "book-part-meta"):
+            for abstract in child.iter():
+                if local(abstract.tag) == "abstract" and abstract.get("abstract-type") in _ABSTRACTS:
+                    reading.section(abstract, (), 0, "Abstract")
+        elif name == "body":
             reading.block(child, (), 0)
         elif name == "back":
             for group in child:
@@ -58,9 +67,10 @@ class _Reading:
             self.sections.append(Section(path_label(self._path), "\n".join(self._lines)))
         self._lines = []
 
-    def section(self, element: Element, path: tuple[str, ...], depth: int) -> None:
+    def section(self, element: Element, path: tuple[str, ...], depth: int, untitled: str = "") -> None:
         holders = [element, *(child for child in element if local(child.tag) == "caption")]
         title = next((flat(child) for holder in holders for child in holder if local(child.tag) == "title"), "")
+        title = title or untitled
         if _LEFT_OUT.fullmatch(title) or element.get("sec-type") in _LEFT_OUT_KINDS:
             self.left_out += 1
             return
@@ -160,7 +170,7 @@ class _Reading:
                 self._line(flat(each))
 
     def _line(self, text: str) -> None:
-        text = _EMPTY_MARKS.sub("", text)
+        text = _LOOSE_MARK.sub(r"\1", _EMPTY_MARKS.sub("", text)).strip()
         if text:
             self._lines.append(text)
 

@@ -25,20 +25,24 @@ def root_of_path(path: Path, suffixes: tuple[str, ...]) -> str | None:
 
 def root_of(head: bytes) -> str | None:
     """The name of the root element of XML that begins so; None when there is none or it is refused."""
-    found: list[str] = []
     parser = expat.ParserCreate()
 
     def start(tag: str, _: dict[str, str]) -> None:
-        if not found:
-            found.append(tag.rpartition(":")[2])
+        # Nothing after the root's name is looked at, so that no entity is ever expanded.
+        raise _RootFound(tag)
 
     parser.StartElementHandler = start
     try:
         parser.Parse(head, False)
-    except (expat.ExpatError, LookupError, UnicodeError, ValueError):
-        # Damage after the root's first tag does not change what the file is.
-        return found[0] if found else None
-    return found[0] if found else None
+    except _RootFound as found:
+        return str(found).rpartition(":")[2]
+    except (expat.ExpatError, LookupError, ValueError):
+        return None
+    return None
+
+
+class _RootFound(Exception):
+    """The name of the root element, found."""
 
 
 def _heads(path: Path, suffixes: tuple[str, ...]) -> Iterator[bytes]:

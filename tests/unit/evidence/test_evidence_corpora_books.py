@@ -55,8 +55,10 @@ ARTICLE = """<article article-type="research-article" xmlns:xlink="http://www.w3
 <pub-date pub-type="ppub"><month>9</month><year>2020</year></pub-date>
 <history><date date-type="received"><year>2018</year></date></history>
 <permissions><license><license-p>CC BY <ext-link xlink:href="http://creativecommons.org/licenses/by/4.0/">4.0</ext-link>
-</license-p></license></permissions></article-meta></front>
-<body><sec><title>Results</title><p>Half recovered.</p></sec></body></article>"""
+</license-p></license></permissions><abstract><p>Rest helps <xref ref-type="bibr">4</xref>.</p></abstract>
+</article-meta></front>
+<body><sec><title>Authors' contributions</title><p>JD rested.</p></sec>
+<sec><title>Results</title><p>Half recovered.</p></sec></body></article>"""
 
 QA = (
     "<Document><Focus>Gout</Focus><QAPairs><QAPair><Question>Q</Question><Answer>Rest.</Answer></QAPair></QAPairs>"
@@ -113,7 +115,8 @@ def test_an_article_stays_as_it_was_first_published_and_a_retracted_one_is_left_
     (tmp_path / "b.xml").write_text(ARTICLE.replace("research-article", "retraction"))
     (tmp_path / "c.xml").write_text(ARTICLE.replace(">Rest in", ">RETRACTED: Rest in"))
     (tmp_path / "d.xml").write_text(ARTICLE.replace("research-article", "expression-of-concern"))
-    (passage,), log = read(tmp_path)
+    (abstract, passage), log = read(tmp_path)
+    assert (abstract.section, abstract.text) == ("Abstract", "Rest helps.")
     assert (passage.id, passage.title, passage.section) == ("c:pmc55:results.1", "Rest in sprains", "Results")
     assert (passage.published, passage.licence) == (date(2020, 5, 2), "CC-BY-4.0")
     assert passage.url == "https://pmc.ncbi.nlm.nih.gov/articles/PMC55/"

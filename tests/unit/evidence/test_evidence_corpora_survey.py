@@ -44,7 +44,7 @@ def plainly(passages: list[Passage]) -> set[tuple[str, str, str]]:
     }
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     st.lists(
         st.builds(
@@ -109,7 +109,7 @@ def test_memory_does_not_grow_with_the_corpus(tmp_path: Path, monkeypatch: pytes
         tracemalloc.stop()
         return found
 
-    few, many = peak(6_000), peak(18_000)
+    few, many = peak(5_000), peak(10_000)
     assert many < few * 1.25
 
 
