@@ -30,7 +30,7 @@ _MARKUP: Final = re.compile(
     r"</[A-Za-z][^<>]{0,300}>|<!|<[A-Za-z]{1,20}\s[^<>]{0,300}=|<[|｜]|[|｜]>|\[/?INST\]|<<SYS>>"
     r"|<(?:script|style|iframe|img|svg|object|embed|input|html|body|system|user|assistant)\b"
     r"|\\u[0-9a-fA-F]{4}|\\x[0-9a-fA-F]{2}|&(?:[a-z]{2,6}|#\d+);|[{\[]\s*\"[\w ]{1,40}\"\s*:"
-    r"|!\[[^\]]{0,200}\]\(|\]\([a-z]{2,12}:|^\s*```|\n---\n|^\s*#{1,6} \S|^\s*[=@]\w+\(",
+    r"|!\[[^\]]{0,200}\]\(|\]\([a-z]{2,12}:|^\s*```|\n---\n|^\s*#{1,6} \S|(?:^|\s)[=@]\w{2,}\(",
     re.MULTILINE,
 )
 """What a program would read otherwise than a person: tags, turns of a chat template, escapes, JSON, Markdown that

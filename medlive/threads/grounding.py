@@ -213,6 +213,7 @@ def _held(word: str, stated: _Words) -> bool:
     return any(_related(word, other) for other in stated.by_start.get(word[:3], ()))
 
 
+@lru_cache(maxsize=1 << 15)
 def _stem(word: str) -> str:
     for ending in _ENDINGS:
         if word.endswith(ending) and len(word) - len(ending) >= 3:
