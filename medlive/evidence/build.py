@@ -361,6 +361,9 @@ def _entry(reading: _Reading, kept: dict[str, int], moment: datetime) -> CorpusE
         boilerplate=log.boilerplate,
         repeated=len(reading.survey) - kept.get(corpus.name, 0),
         empty=log.empty,
+        superseded=log.superseded,
+        retracted=log.retracted,
+        questioned=log.questioned,
         problems=log.problem_count,
         built_at=moment,
     )

@@ -37,6 +37,12 @@ class CorpusEntry(_Frozen):
     """Passages left out because the corpus holds the same text again, or prints it under many titles."""
     empty: int
     """Documents that the source published without text."""
+    superseded: int = 0
+    """Records that a later version or file of the source replaced or deleted."""
+    retracted: int = 0
+    """Documents that were retracted or withdrawn, and the notices that say so."""
+    questioned: int = 0
+    """Documents under an expression of concern, and the notices that say so."""
     problems: int
     """Members that could not be read."""
     built_at: datetime
