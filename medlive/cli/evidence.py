@@ -22,7 +22,7 @@ app.command("models")(evidence_models.models)
 IndexKind = Literal["auto", "flat", "hnsw", "ivf_flat", "ivf_sq8", "ivf_pq"]
 RetrieverOption = Annotated[
     Literal["bm25", "dense", "hybrid"] | None,
-    typer.Option("--retriever", help="Default: the index's own; bm25 needs no encoder."),
+    typer.Option("--retriever", help="Default: as configured, else the index's own; bm25 needs no encoder."),
 ]
 
 
@@ -155,7 +155,8 @@ def search(
     retriever: RetrieverOption = None,
     encoder: Annotated[str | None, typer.Option(help="Default: the one that the index names.")] = None,
     rerank: Annotated[
-        str | None, typer.Option(help='A cross-encoder for the best of them: "medcpt" or its folder.')
+        str | None,
+        typer.Option(help='A cross-encoder for the best of them: "medcpt" or its folder. Default: as configured.'),
     ] = None,
     models: ModelsOption = None,
     as_json: JsonOption = False,
@@ -166,8 +167,13 @@ def search(
     from medlive.evidence.passage import Query
 
     folder = index_folder(index)
+    configured = load_settings().settings.evidence
     opened = open_index(
-        folder, settings=encoder_settings(models), encoder=encoder, reranker=rerank, retriever=retriever
+        folder,
+        settings=encoder_settings(models),
+        encoder=encoder,
+        reranker=rerank or configured.reranker,
+        retriever=retriever or configured.retriever,
     )
     day = not_after and not_after.date()
     (hits,) = wait_for(opened.search([Query(query, english)], k=k, not_after=day, corpora=corpus))

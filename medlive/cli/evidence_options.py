@@ -1,5 +1,6 @@
 """What the evidence commands share: where the index lies, and where models are looked for."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,7 +15,7 @@ IndexOption = Annotated[
     Path | None, typer.Option("--index", help="The index's folder; default: under MEDLIVE_HOME.")
 ]
 ModelsOption = Annotated[
-    Path | None, typer.Option("--models", help="A folder with one folder per model, looked into first.")
+    Path | None, typer.Option("--models", help="A folder with one folder per model; default: as configured.")
 ]
 
 
@@ -26,7 +27,8 @@ def index_folder(given: Path | None) -> Path:
 
 
 def encoder_settings(models: Path | None) -> "EncoderSettings":
-    """Where models are looked for and how they are run."""
-    from medlive.evidence.encoder import EncoderSettings
+    """Where models are looked for and how they are run: as configured, `models` before the configured folder."""
+    from medlive.service.wiring import encoder_settings as configured
 
-    return EncoderSettings(home=load_settings().settings.home, models=models)
+    found = configured(load_settings().settings)
+    return found if models is None else replace(found, models=models)

@@ -113,6 +113,9 @@ def test_a_dense_side_is_measured_against_exact_search(tmp_path: Path, corpus: P
         manifest = build_index([open_corpus(corpus)], tmp_path / kind, dense=plan)
         side = open_index(tmp_path / kind, encoder=encoder).dense
         assert side is not None
+        part = side.index.part
+        careless = part.parameters.model_copy(update={"nprobe": part.parameters.nprobe and 1})
+        side.index.part = part.model_copy(update={"parameters": careless})
         store = open_store(tmp_path / kind, manifest)
         queries = [item.query for item in known_items(store, 40)]
         shares = dense_recall(side, vectors_of(tmp_path / kind, manifest), store, queries, 10)
@@ -120,7 +123,7 @@ def test_a_dense_side_is_measured_against_exact_search(tmp_path: Path, corpus: P
         means[kind] = float(np.mean(shares))
     # Vectors that tie at the tenth place may be any of the tied.
     assert means[DenseKind.FLAT] > 0.98
-    assert means[DenseKind.FLAT] > means[DenseKind.IVF_FLAT] > 0.5
+    assert means[DenseKind.FLAT] > means[DenseKind.IVF_FLAT] > 0.2
 
 
 @pytest.fixture
