@@ -1,11 +1,11 @@
 """How much of what a case's calls send is a beginning that was sent before: what an endpoint's prefix cache holds.
 
-Curates threads by the rules engine, keeps every request, and writes each in three orders: the task's instructions
-and then inputs sorted by key, as it was; the words that all tasks share, the task's instructions and inputs in the
-order their agent gives them, as it is; and inputs before the task's instructions. Counts, for each call, the longest
-beginning that it shares with an earlier call of the same case, with an earlier call at all, and with a call that was
-over when it began (calls of a thread that are made side by side are not). Tokens are a fourth of the bytes. Exits 1
-when the order as it is shares less than the one before.
+Curates threads by the rules engine, keeps every request, and writes each in three orders: the task's
+instructions and then inputs sorted by key, as it was; the words that all tasks share, the task's instructions
+and inputs in the order their agent gives them, as it is; and inputs before the task's instructions. Counts, for
+each call, the longest beginning that it shares with an earlier call of the same case, with an earlier call at
+all, and with a call that was over when it began (calls of a thread that are made side by side are not). Tokens
+are a fourth of the bytes. Exits 1 when the order as it is shares less than the one before.
 Run: `python benchmarks/llm_prefix.py [--threads 60] [--import FILE]`.
 """
 

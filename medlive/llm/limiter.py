@@ -1,15 +1,16 @@
 """How many calls an endpoint is given at once: learnt from its answers, one limit for all roles that share it.
 
-The limit starts at the configured most, so a healthy endpoint is never asked less than it was. Two things lower
-it. An overload that is told (429, 503, 504, 529, no answer in time) cuts it at once by a fixed share. A standing
-queue is inferred: when even the quickest reply of a window took clearly longer than the task's quickest ever
-(the idea of CoDel and TCP Vegas), it is cut towards what the endpoint serves without queueing. One cut a round
-trip: only calls that began after the last change tell something about it. While neither happens and the limit is
-used up, it grows again, slowly near the height where it was last told to stop.
+The limit starts low, so that the quickest reply is seen before a queue can form, and doubles every round trip
+up to the configured most: a healthy endpoint is soon asked as much as is allowed. Two things lower it. An
+overload that is told (429, 503, 504, 529, no answer in time) cuts it at once by a fixed share. A standing queue
+is inferred: when even the quickest reply of a window took clearly longer than the task's quickest ever (the
+idea of CoDel and TCP Vegas), it is cut towards what the endpoint serves without queueing. One cut a round trip:
+only calls that began after the last change tell something about it. While neither happens and the limit is used
+up, it grows again, slowly near the height where it was last told to stop.
 
 Replies of one task differ in length, so a window is judged by its quickest; tasks differ more, so each has a
-floor of its own. A floor rises by 1 % a window, and two cuts that make nothing quicker are taken back and
-the slower pace becomes the floor: the endpoint is slow for a reason that is not ours.
+floor of its own. A floor rises by 1 % a window, and two cuts that make nothing quicker are taken back and the
+slower pace becomes the floor: the endpoint is slow for a reason that is not ours.
 """
 
 import asyncio
@@ -24,6 +25,8 @@ from urllib.parse import urlsplit
 
 from medlive.digest import digest_text
 
+START: Final = 8
+"""The limit at first, where more is allowed."""
 CUT: Final = 0.6
 """What is left of the limit after an overload that was told."""
 LEAST_KEPT: Final = 0.5
@@ -72,7 +75,7 @@ class EndpointState:
     overloaded: int
     """Answers 503, 504 or 529, and calls that got none in time."""
     lowest: int
-    """The lowest that the limit has been."""
+    """The lowest that the limit was cut to; `most` when it never was."""
 
 
 @dataclass(slots=True)
@@ -90,17 +93,21 @@ class AdaptiveLimit:
     most: int
     value: float = field(init=False)
     lowest: float = field(init=False)
+    """The lowest that it was cut to; `most` when it never was."""
     floors: dict[str, float] = field(default_factory=dict, init=False)
     _changed: float = field(default=-math.inf, init=False)
     _window: dict[str, _Seen] = field(default_factory=dict, init=False)
     _used_up: bool = field(default=False, init=False)
+    _doubling: bool = field(default=True, init=False)
+    """Until the endpoint first has enough."""
     _ceiling: float = field(default=math.inf, init=False)
     _step: float = field(default=0.5, init=False)
     _cuts: list[tuple[float, float]] = field(default_factory=list, init=False)
     """Limit and inflation before each of the last cuts that were inferred, two at most."""
 
     def __post_init__(self) -> None:
-        self.value = self.lowest = float(self.most)
+        self.value = min(START, self.most)
+        self.lowest = self.most
 
     @property
     def calls(self) -> int:
@@ -117,7 +124,7 @@ class AdaptiveLimit:
             return  # asked for under a limit that has been cut since
         self._ceiling, self._step = self.value, 0.5
         self._cuts.clear()
-        self._change(self.value * CUT, now)
+        self._cut(CUT, now)
 
     def answered(self, task: str, began: float, now: float) -> None:
         """A reply came now to a call that began then."""
@@ -146,20 +153,24 @@ class AdaptiveLimit:
             self._cuts.clear()
         else:
             self._cuts = [*self._cuts[-1:], (self.value, inflation)]
-            self._change(self.value * max(LEAST_KEPT, _BELOW / inflation), now)
+            self._cut(max(LEAST_KEPT, _BELOW / inflation), now)
 
     def _grow(self, now: float) -> None:
         if self._used_up and self.value < self.most:
-            step = math.sqrt(self.value)
+            step = self.value if self._doubling else math.sqrt(self.value)
             if self.value + step > 0.9 * self._ceiling:
                 step, self._step = self._step, self._step * (2 if self.value > self._ceiling else 1)
             self._change(self.value + step, now)
         self._window.clear()
         self._used_up = False
 
+    def _cut(self, kept: float, now: float) -> None:
+        self._doubling = False
+        self._change(self.value * kept, now)
+        self.lowest = min(self.lowest, self.value)
+
     def _change(self, value: float, now: float) -> None:
         self.value = min(float(self.most), max(1.0, value))
-        self.lowest = min(self.lowest, self.value)
         self._changed = now
         self._window.clear()
         self._used_up = False
@@ -185,8 +196,7 @@ class Limiter:
     def allow(self, most: int) -> None:
         """Another role shares this endpoint: the larger of what is configured holds."""
         if most > self._limit.most:
-            self._limit.most = most
-            self._limit.value = float(most)
+            self._limit.most = self._limit.lowest = most
 
     def state(self) -> EndpointState:
         """What has been learnt, for status and logs."""

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from medlive.llm.limiter import CUT, AdaptiveLimit, Ended, Limiter, Limiters
+from medlive.llm.limiter import CUT, START, AdaptiveLimit, Ended, Limiter, Limiters
 
 
 @dataclass
@@ -135,25 +135,33 @@ def test_an_endpoint_that_grows_slow_by_itself_is_not_starved() -> None:
 
 
 def test_one_round_trip_is_cut_once() -> None:
-    limit = AdaptiveLimit(10)
+    limit = AdaptiveLimit(START)
     for _ in range(10):
         limit.overloaded(began=0.0, now=1.0)
-    assert limit.value == pytest.approx(10 * CUT)
+    assert limit.value == pytest.approx(START * CUT)
     for second in range(1, 40):
         limit.overloaded(began=second, now=second + 0.5)
     assert limit.calls == 1
 
 
 def test_what_is_not_used_up_does_not_grow() -> None:
-    limit = AdaptiveLimit(10)
+    limit = AdaptiveLimit(START)
     limit.overloaded(0.0, 1.0)
     for second in range(2, 50):
         limit.answered("t", second, second + 0.5)
-    assert limit.calls == int(10 * CUT)
+    assert limit.calls == int(START * CUT)
     for second in range(50, 300):
         limit.used_up()
         limit.answered("t", second, second + 0.5)
-    assert limit.calls == 10
+    assert limit.calls == START
+
+
+def test_a_healthy_endpoint_is_soon_asked_all_that_is_allowed() -> None:
+    limit = AdaptiveLimit(64)
+    run = simulate(limit, lambda now: (now + 1.0, True), 640)
+    assert run.limits.index(64) < 64
+    assert limit.lowest == 64
+    assert run.seconds < 14  # ten round trips, and three to find out
 
 
 async def test_turns_are_given_in_order_and_never_lost() -> None:
