@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from medlive.digest import digest_file
+from medlive.digest import digest_file, digest_json
 from medlive.errors import IndexCorrupt, IndexMissing, IndexOutdated, MedliveError, UsageError
 from medlive.evidence import lexical
 from medlive.evidence.dense import DenseIndex
@@ -135,7 +135,7 @@ def open_data(path: Path, manifest: IndexManifest, given: _Given) -> IndexRetrie
         reranker = open_reranker(reranker, settings=given.settings)
     identity = IndexIdentity(
         retriever=name,
-        index_digest=manifest.index_digest,
+        index_digest=_searched_as(manifest, name, reranker),
         corpora=manifest.corpus_digests,
         passages=manifest.passages,
         dense=_account(manifest, name, reranker),
@@ -193,6 +193,15 @@ def open_own_encoder(path: Path, entry: EncoderEntry, settings: EncoderSettings)
             f"the index at {path} was built with encoder {entry.name}, which cannot be opened: {exc.message}",
             hint=f"{exc.hint}; {way}" if exc.hint else way,
         ) from exc
+
+
+def _searched_as(manifest: IndexManifest, name: RetrieverName, reranker: Reranker | None) -> str:
+    """The index's digest; another one where it is searched otherwise than it was built for, since by it a verdict
+    names the evidence that it saw."""
+    if name == manifest.retriever and reranker is None:
+        return manifest.index_digest
+    again = reranker.identity.digest if reranker is not None else None
+    return digest_json({"index": manifest.index_digest, "retriever": name, "reranker": again})
 
 
 def _account(manifest: IndexManifest, name: RetrieverName, reranker: Reranker | None) -> dict[str, Any] | None:

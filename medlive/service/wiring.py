@@ -113,7 +113,7 @@ def build_pipeline(settings: Settings, database: Database, *, exhaustive: bool =
         {
             "settings": curation.as_json(),
             "prompts": prompts,
-            "index": [retriever.identity.index_digest, retriever.identity.retriever],
+            "index": retriever.identity.index_digest,
             "engines": {
                 role: [r.identity.engine, r.identity.model, dict(r.identity.parameters)]
                 for role, r in respondents.items()

@@ -257,7 +257,7 @@ store.embed_missing(items(range(20)), encoder, shard_size=20)
 if limit:
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
 try:
-    store.embed_missing(items(range(20_000)), encoder, shard_size=15_000, batch=1_000)
+    store.embed_missing(items(range(4_000)), encoder, shard_size=3_000, batch=500)
 except DiskFull as exc:
     store.refresh()
     left = [p.name for p in store.folder.iterdir() if p.name.endswith(".part")]
@@ -267,10 +267,10 @@ except DiskFull as exc:
 
 @pytest.mark.parametrize("kind", ["limit", "disk"])
 def test_a_full_disk_keeps_what_is_finished(tmp_path: Path, kind: str) -> None:
-    limit = "300000" if kind == "limit" else "0"
+    limit = "60000" if kind == "limit" else "0"
     command = [sys.executable, "-c", _FULL, str(tmp_path), limit]
     if kind == "disk":
-        mount = 'mount -t tmpfs -o size=350k none "$1" && shift && exec "$@"'
+        mount = 'mount -t tmpfs -o size=100k none "$1" && shift && exec "$@"'
         unshare = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", mount, "sh", str(tmp_path)]
         if shutil.which("unshare") is None or subprocess.run([*unshare, "true"], capture_output=True).returncode:
             pytest.skip("this system lets nobody mount a small disk of his own")

@@ -26,9 +26,10 @@ from medlive.evidence.encoder import (  # noqa: E402
     open_encoder,
     open_reranker,
 )
-from medlive.evidence.encoders import onnx  # noqa: E402
-from medlive.evidence.encoders.folders import export_folder, open_folder  # noqa: E402
+from medlive.evidence.encoders.exports import export_folder, recorded_export  # noqa: E402
+from medlive.evidence.encoders.folders import open_folder  # noqa: E402
 from medlive.evidence.encoders.medcpt import MedCPTEncoder  # noqa: E402
+from medlive.evidence.encoders.onnx import open_export  # noqa: E402
 
 WORDS = [
     "fever",
@@ -242,7 +243,7 @@ def test_onnx_gives_torch_s_vectors_and_8_bits_are_another_encoder(
     np.testing.assert_array_equal(vectors[:2], small.encode_passages(PAIRS[:2]))
 
     article = open_folder(models / Role.ARTICLE.value, Role.ARTICLE)
-    record = onnx.recorded_export(article, own)
+    record = recorded_export(article, own)
     assert record is not None
     assert record.cosine["float32"] > 0.9999
     assert 0.9 < record.cosine["int8"] < 1
@@ -262,10 +263,10 @@ def test_onnx_gives_torch_s_vectors_and_8_bits_are_another_encoder(
         open_encoder(models, settings=replace(own, backend="onnx"))
     (record_file.parent / "float32.onnx").write_bytes(b"half")
     with pytest.raises(EvidenceUnavailable, match=r"float32\.onnx is not what was exported"):
-        onnx.open_export(article, "float32", own)
+        open_export(article, "float32", own)
     record_file.write_text("{")
     with pytest.raises(EvidenceUnavailable, match=r"export\.json cannot be read"):
-        onnx.recorded_export(article, own)
+        recorded_export(article, own)
 
 
 @pytest.mark.usefixtures("offline")

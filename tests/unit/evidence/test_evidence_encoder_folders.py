@@ -9,7 +9,8 @@ import pytest
 
 from medlive.errors import EvidenceUnavailable, MissingExtra
 from medlive.evidence.encoder import EncoderSettings, FoundModel, Role, find_models, open_encoder, open_reranker
-from medlive.evidence.encoders.folders import PACKAGES, hugging_face_cache, open_folder
+from medlive.evidence.encoders.folders import open_folder
+from medlive.evidence.encoders.lookup import PACKAGES, hugging_face_cache
 
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "fever"]
 CONFIG = {"model_type": "bert", "architectures": ["BertModel"], "hidden_size": 8, "vocab_size": len(TOKENS)}
@@ -200,7 +201,7 @@ def test_without_the_extra_the_way_out_is_said(tmp_path: Path, monkeypatch: pyte
         return real(name, *args, **kwargs)
 
     for name in [name for name in sys.modules if name.startswith("medlive.evidence.encoders.")]:
-        if not name.endswith("folders"):
+        if not name.endswith(("folders", "lookup", "exports")):
             monkeypatch.delitem(sys.modules, name)
     monkeypatch.setattr(builtins, "__import__", refuse)
     write_model(tmp_path / Role.QUERY.value)

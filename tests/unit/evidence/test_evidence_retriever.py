@@ -82,6 +82,8 @@ def test_the_identity_tells_of_both_sides(index: Path, hybrid: IndexRetriever) -
     assert (dense["kind"], dense["recall"]["k"], dense["fusion"]) == ("flat", 32, {"rrf_k": 60, "depth": 100})
     words = open_index(index, retriever="bm25")
     assert (words.identity.retriever, words.identity.dense) == ("bm25", None)
+    # A verdict names its evidence by this digest: searched by words alone, the index shows other evidence.
+    assert words.identity.index_digest != read_manifest(index).index_digest
 
 
 def test_ranks_are_fused_as_the_paper_says() -> None:
