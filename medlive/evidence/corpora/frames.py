@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import IO
 
 BLOCK = 1 << 20
+MAX_UNPACKED = 16 * 1024 * 1024 * 1024
 MAX_RECORD = 8 * 1024 * 1024
 """An article of five thousand authors has about two million bytes."""
 MAX_COMMENT = 64 * 1024
@@ -45,7 +46,7 @@ class Frame:
 def inflated(stream: IO[bytes]) -> Iterator[bytes]:
     """A file's bytes in blocks, unpacked when it is a gzip.
 
-    Raises EOFError where a gzip ends too early, and Unreadable where its content contradicts itself: then any
+    Raises EOFError where a gzip ends too early or goes on too long, and Unreadable where its content contradicts itself: then any
     of what came before may be wrong.
     """
     first = stream.read(BLOCK)
@@ -56,6 +57,7 @@ def inflated(stream: IO[bytes]) -> Iterator[bytes]:
         return
     engine = zlib.decompressobj(31)
     data = first
+    size = 0
     while True:
         try:
             block = engine.decompress(data, BLOCK)
@@ -64,6 +66,9 @@ def inflated(stream: IO[bytes]) -> Iterator[bytes]:
             raise Unreadable(cause) from exc
         if block:
             yield block
+            size += len(block)
+            if size > MAX_UNPACKED:
+                raise EOFError(f"the gzip unpacks to more than {MAX_UNPACKED} bytes")
         data = engine.unconsumed_tail
         if engine.eof:
             data = engine.unused_data.lstrip(b"\0") or stream.read(BLOCK).lstrip(b"\0")

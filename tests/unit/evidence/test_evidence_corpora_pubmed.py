@@ -388,3 +388,10 @@ def test_inflating_is_what_gzip_does_with_members_and_padding(tmp_path: Path) ->
     parts = [b"", b"one", b"two" * 500_000]
     data = b"".join(gzip.compress(part) for part in parts) + b"\0" * 100
     assert b"".join(inflated(BytesIO(data))) == gzip.decompress(data)
+
+
+def test_a_gzip_without_end_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(frames_module, "MAX_UNPACKED", 3_000_000)
+    passages, log = read(write(tmp_path / "a.xml.gz", article(1), " " * 20_000_000, article(2)))
+    assert [p.id for p in passages] == ["pubmed:1:-.1"]
+    assert [p.cause for p in log.problems] == ["the gzip unpacks to more than 3000000 bytes"]
