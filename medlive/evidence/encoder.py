@@ -11,14 +11,11 @@ from numpy.typing import NDArray
 from medlive.errors import EvidenceUnavailable, UsageError
 from medlive.evidence.encoders.folders import (
     EncoderSettings,
-    FoundModel,
     ModelFolder,
-    Place,
     Role,
-    find_models,
     open_folder,
-    places_for,
 )
+from medlive.evidence.encoders.lookup import FoundModel, Place, find_models, places_for
 
 __all__ = [
     "Encoder",

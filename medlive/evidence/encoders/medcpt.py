@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from medlive.digest import digest_json
 from medlive.errors import EvidenceUnavailable
 from medlive.evidence.encoder import EncoderIdentity, RerankerIdentity
-from medlive.evidence.encoders.folders import EncoderSettings, ModelFolder, export_folder
+from medlive.evidence.encoders.exports import Precision, worth_taking
+from medlive.evidence.encoders.folders import EncoderSettings, ModelFolder
 from medlive.evidence.encoders.tokens import (
     PASSAGE_TOKENS,
     QUERY_TOKENS,
@@ -145,12 +146,13 @@ def _open_backends(
 ) -> tuple[Literal["torch", "float32", "int8"], tuple[Backend, Backend]]:
     """The two models in the backend that was asked for; "auto" takes an export only where one was made, gives
     torch's vectors, and was faster."""
-    exported = settings.device == "cpu" and all(export_folder(model, settings).is_dir() for model in models)
-    if settings.backend in ("onnx", "int8") or (settings.backend == "auto" and exported):
-        from medlive.evidence.encoders import onnx
+    exported = settings.backend == "auto" and settings.device == "cpu" and worth_taking(models, settings)
+    if exported or settings.backend in ("onnx", "int8"):
+        from medlive.evidence.encoders.onnx import open_export
 
-        if settings.backend != "auto" or onnx.worth_taking(models, settings):
-            precision: Literal["float32", "int8"] = "int8" if settings.backend == "int8" else "float32"
-            query, article = (onnx.open_export(model, precision, settings) for model in models)
-            return precision, (query, article)
+        precision: Precision = "int8" if settings.backend == "int8" else "float32"
+        return precision, (
+            open_export(models[0], precision, settings),
+            open_export(models[1], precision, settings),
+        )
     return "torch", (TorchEncoder(models[0], settings), TorchEncoder(models[1], settings))

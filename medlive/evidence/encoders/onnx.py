@@ -11,25 +11,29 @@ import shutil
 import tempfile
 import time
 import warnings
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from medlive.digest import digest_file
 from medlive.errors import EvidenceUnavailable, MissingExtra
+from medlive.evidence.encoders.exports import (
+    AGREEMENT,
+    RECORD,
+    Export,
+    Precision,
+    export_folder,
+    recorded_export,
+)
 from medlive.evidence.encoders.folders import (
     INSTALL,
     NOT_INSTALLED,
     EncoderSettings,
     ModelFolder,
     Role,
-    export_folder,
 )
 from medlive.evidence.encoders.tokens import PASSAGE_TOKENS, QUERY_TOKENS, Features, Text, Tokenizer
 
@@ -43,33 +47,7 @@ except ImportError as exc:
 
 from medlive.evidence.encoders.torch import TorchEncoder
 
-AGREEMENT = 0.999
-"""The least cosine between an export's vector and torch's with which the export counts as the same encoder."""
-WORTH = 1.1
-"""How many times as fast as torch an export must have been to be taken unasked."""
 _INPUTS = ("input_ids", "attention_mask", "token_type_ids")
-_RECORD = "export.json"
-
-Precision = Literal["float32", "int8"]
-
-
-class Export(BaseModel):
-    """What was exported, and how it compares with torch on this machine."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    version: Literal[1]
-    model: str
-    """The digest of the model folder."""
-    made: datetime
-    made_with: dict[str, str]
-    """Package → version."""
-    files: dict[Precision, str]
-    """Precision → digest of `<precision>.onnx`."""
-    cosine: dict[Precision, Annotated[float, Field(ge=-1.001, le=1.001)]]
-    """The least over the probe texts, each against torch."""
-    speed: dict[Literal["torch", "float32", "int8"], float]
-    """Texts a second, the longest that the role reads, one at a time; the best of three."""
 
 
 class OnnxEncoder:
@@ -91,31 +69,6 @@ class OnnxEncoder:
         """(n, dimension): the first token's last hidden state."""
         vectors: NDArray[np.float32] = self._session.run(None, {name: features[name] for name in _INPUTS})[0]
         return vectors
-
-
-def recorded_export(model: ModelFolder, settings: EncoderSettings) -> Export | None:
-    """The record of a model's export; None when none was made.
-
-    Raises EvidenceUnavailable for a record that cannot be read.
-    """
-    file = export_folder(model, settings) / _RECORD
-    try:
-        return Export.model_validate_json(file.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return None
-    except (OSError, ValidationError, UnicodeDecodeError) as exc:
-        raise EvidenceUnavailable(f"{file} cannot be read", hint=f"remove {file.parent}") from exc
-
-
-def worth_taking(models: Sequence[ModelFolder], settings: EncoderSettings) -> bool:
-    """Whether every model has an export that gives torch's vectors and was faster here."""
-    records = [recorded_export(model, settings) for model in models]
-    return all(
-        record is not None
-        and record.cosine["float32"] >= AGREEMENT
-        and record.speed["float32"] >= WORTH * record.speed["torch"]
-        for record in records
-    )
 
 
 def open_export(model: ModelFolder, precision: Precision, settings: EncoderSettings) -> OnnxEncoder:
@@ -152,7 +105,7 @@ def export_model(model: ModelFolder, settings: EncoderSettings) -> Export:
         work = Path(tempfile.mkdtemp(prefix=".export-", dir=folder.parent))
         _write(torch_encoder, tokenizer, work)
         record = _compare(model, torch_encoder, tokenizer, work, settings)
-        (work / _RECORD).write_text(record.model_dump_json(indent=2) + "\n", encoding="utf-8")
+        (work / RECORD).write_text(record.model_dump_json(indent=2) + "\n", encoding="utf-8")
         if folder.exists():
             shutil.rmtree(folder)
         os.replace(work, folder)
