@@ -46,8 +46,8 @@ class Frame:
 def inflated(stream: IO[bytes]) -> Iterator[bytes]:
     """A file's bytes in blocks, unpacked when it is a gzip.
 
-    Raises EOFError where a gzip ends too early or goes on too long, and Unreadable where its content contradicts itself: then any
-    of what came before may be wrong.
+    Raises EOFError where a gzip ends too early or goes on too long, and Unreadable where its content contradicts
+    itself: then any of what came before may be wrong.
     """
     first = stream.read(BLOCK)
     if not first.startswith(b"\x1f\x8b"):
