@@ -34,7 +34,9 @@ LEAST_KEPT: Final = 0.5
 INFLATED: Final = 1.5
 """So many times its floor, and SLACK_S more, is a reply that has waited in a queue."""
 SLACK_S: Final = 0.03
-"""The client's own delays: no queue is inferred from less."""
+"""The client's own delays when it is idle: no queue is inferred from less."""
+PASSES: Final = 10
+"""Passes of the event loop that a call takes; what the loop is late for each is no queue of the endpoint's."""
 WINDOW: Final = 8
 """The least replies that a window is judged by."""
 _BELOW: Final = 0.9
@@ -126,15 +128,15 @@ class AdaptiveLimit:
         self._cuts.clear()
         self._cut(CUT, now)
 
-    def answered(self, task: str, began: float, now: float) -> None:
-        """A reply came now to a call that began then."""
+    def answered(self, task: str, began: float, now: float, lag: float = 0.0) -> None:
+        """A reply came now to a call that began then, while a pass of the client's loop took so long."""
         seconds = now - began
         floor = self.floors[task] = min(seconds, self.floors.get(task, math.inf))
         if began < self._changed:
             return
         seen = self._window.setdefault(task, _Seen())
         seen.count += 1
-        seen.quickest = min(seen.quickest, seconds / max(floor + SLACK_S / INFLATED, 1e-9))
+        seen.quickest = min(seen.quickest, seconds / (floor + (SLACK_S + PASSES * lag) / INFLATED))
         if sum(one.count for one in self._window.values()) >= max(WINDOW, self.value / 2):
             self._judge(now)
 
@@ -186,6 +188,7 @@ class Limiter:
         self._under_way = 0
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._paused_until = 0.0
+        self._lag = 0.0
         self._ended = dict.fromkeys(Ended, 0)
 
     @property
@@ -226,16 +229,21 @@ class Limiter:
         except BaseException:
             self._give_back()
             raise
-        return time.monotonic()
+        now = time.monotonic()
+        asyncio.get_running_loop().call_soon(self._passed, now)
+        return now
 
     def leave(self, task: str, began: float, ended: Ended) -> None:
         """The call of a turn is over."""
         self._ended[ended] += 1
         if ended is Ended.ANSWERED:
-            self._limit.answered(task, began, time.monotonic())
+            self._limit.answered(task, began, time.monotonic(), self._lag)
         elif ended in (Ended.LIMITED, Ended.OVERLOADED):
             self._limit.overloaded(began, time.monotonic())
         self._give_back()
+
+    def _passed(self, since: float) -> None:
+        self._lag += ((time.monotonic() - since) - self._lag) / 16
 
     async def _turn(self) -> None:
         if self._under_way < self._limit.calls and not self._waiting:

@@ -164,6 +164,19 @@ def test_a_healthy_endpoint_is_soon_asked_all_that_is_allowed() -> None:
     assert run.seconds < 14  # ten round trips, and three to find out
 
 
+def test_what_the_client_is_late_itself_is_no_queue() -> None:
+    def limit_with(lag: float) -> AdaptiveLimit:
+        limit = AdaptiveLimit(START)
+        for second in range(3 * START):
+            limit.answered("t", second, second + 0.1)
+        for second in range(3 * START, 6 * START):
+            limit.answered("t", second, second + 0.4, lag)
+        return limit
+
+    assert limit_with(lag=0.0).calls < START
+    assert limit_with(lag=0.05).calls == START
+
+
 async def test_turns_are_given_in_order_and_never_lost() -> None:
     limiter = Limiter("e", 2)
     order: list[int] = []
