@@ -104,17 +104,22 @@ class IndexRetriever:
         if not 1 <= k <= MAX_K:
             raise ValueError(f"k is {k}, allowed are 1 to {MAX_K}")
         wanted = None if corpora is None else self._known(corpora)
-        asked = [None if self.dense is None else self.dense.text_of(query) for query in queries]
-        depth = max(k, DEPTH)
-        asks = [_Ask(text, depth, not_after, wanted) for text in asked if text is not None]
-        lexical, nearest = await asyncio.gather(
-            asyncio.to_thread(self._by_words, queries, depth, not_after, wanted), self._asks.ask(asks)
+        if self.dense is None:
+            return await asyncio.to_thread(self._search_words, queries, k, not_after, wanted)
+        asked = [self.dense.text_of(query) for query in queries]
+        asks = [
+            _Ask(text, self._depth(query, k), not_after, wanted)
+            for query, text in zip(queries, asked, strict=True)
+            if text is not None
+        ]
+        found, nearest = await asyncio.gather(
+            asyncio.to_thread(self._by_words, queries, k, not_after, wanted), self._asks.ask(asks)
         )
         remaining = iter(nearest)
-        for sides, text in zip(lexical, asked, strict=True):
+        for sides, text in zip(found, asked, strict=True):
             if text is not None:
                 sides[Side.DENSE] = next(remaining)
-        return await asyncio.to_thread(self._hits, queries, lexical, k)
+        return await asyncio.to_thread(self._hits, queries, found, k)
 
     def _known(self, corpora: Collection[str]) -> frozenset[str]:
         strange = sorted(set(corpora) - set(self._identity.corpora))
@@ -125,16 +130,34 @@ class IndexRetriever:
             )
         return frozenset(corpora)
 
+    def _search_words(
+        self, queries: Sequence[Query], k: int, not_after: date | None, corpora: frozenset[str] | None
+    ) -> list[list[Hit]]:
+        return self._hits(queries, self._by_words(queries, k, not_after, corpora), k)
+
+    def _depth(self, query: Query, k: int) -> int:
+        """How many passages each side contributes."""
+        if self._fuses(query):
+            return max(k, DEPTH)
+        return max(k, RERANKED) if self._reranker is not None else k
+
+    def _fuses(self, query: Query) -> bool:
+        return self._identity.retriever == "hybrid" or (
+            self._lexical is not None and _other_words(query) is not None
+        )
+
     def _by_words(
-        self, queries: Sequence[Query], depth: int, not_after: date | None, corpora: frozenset[str] | None
+        self, queries: Sequence[Query], k: int, not_after: date | None, corpora: frozenset[str] | None
     ) -> list[dict[Side, Found]]:
         found: list[dict[Side, Found]] = []
         for query in queries:
             sides: dict[Side, Found] = {}
+            depth = self._depth(query, k)
             if self._lexical is not None:
                 sides[Side.LEXICAL] = self._lexical.search(query.text, depth, not_after, corpora)
-                if query.english is not None and query.english != query.text:
-                    sides[Side.LEXICAL_ENGLISH] = self._lexical.search(query.english, depth, not_after, corpora)
+                english = _other_words(query)
+                if english is not None:
+                    sides[Side.LEXICAL_ENGLISH] = self._lexical.search(english, depth, not_after, corpora)
             found.append(sides)
         return found
 
@@ -166,7 +189,7 @@ class IndexRetriever:
         return [self._hits_of(query, sides, k) for query, sides in zip(queries, found, strict=True)]
 
     def _hits_of(self, query: Query, sides: dict[Side, Found], k: int) -> list[Hit]:
-        if self._identity.retriever == "hybrid" or len(sides) > 1:
+        if self._fuses(query):
             best = self._store.ordered(fused(sides), max(k, RERANKED if self._reranker else 0))
         else:
             best = list(next(iter(sides.values()), ()))
@@ -194,6 +217,11 @@ def embedded(passage: Passage) -> tuple[str, str]:
     """The (title, text) of a passage as encoders are given it: the section belongs to the title."""
     named = passage.section and passage.section != passage.title
     return (f"{passage.title}. {passage.section}" if named else passage.title), passage.text
+
+
+def _other_words(query: Query) -> str | None:
+    """The translation, where it says what the query does not say already."""
+    return None if query.english == query.text else query.english
 
 
 def _rounded(score: float) -> float:
