@@ -18,11 +18,12 @@ from medlive.evidence.corpora.members import members
 from medlive.evidence.corpora.model import Reader, ReadLog
 from medlive.evidence.corpora.sections import sections_of
 from medlive.evidence.corpora.sniff import root_of_path
+from medlive.evidence.corpora.text import is_retracted_title
 from medlive.evidence.corpora.xml import UnsafeXml, parse
 
 _SUFFIXES = (".nxml", ".xml")
 _ROOTS = ("book-part-wrapper", "book-part", "book", "article")
-_NBK = re.compile(r"\bNBK\d{1,9}\b")
+_NBK = re.compile(r"(?<![A-Za-z0-9])NBK\d{1,9}(?!\d)")
 _XLINK = "xlink:href"
 _CC = re.compile(r"creativecommons\.org/(?:licenses/([a-z-]+)/(\d\.\d)|publicdomain/zero/(\d\.\d))")
 _GENERAL_TITLE = re.compile(
@@ -32,7 +33,6 @@ _GENERAL_TITLE = re.compile(
 )
 _RETRACTED = ("retracted-article", "retraction", "partial-retraction")
 _QUESTIONED = ("expression-of-concern",)
-_RETRACTED_TITLE = re.compile(r"\W*(?:RETRACTED|WITHDRAWN|Retracted|Withdrawn)(?: ARTICLE| Article)?\W*[:\]]")
 # When a thing was handed in or set free again says nothing of when it could be read.
 _OTHER_DATES = ("received", "accepted", "rev-recd", "pmc-release", "nihms-submitted", "retracted", "embargo")
 
@@ -67,7 +67,7 @@ def _chapters(root: Element, name: str, shelf: str | None, log: ReadLog) -> Iter
                 log.questioned += kind in _QUESTIONED
                 continue
         chapter = _chapter(part, book, f"{name}#{position}" if position else name, shelf)
-        if _RETRACTED_TITLE.match(chapter.title):
+        if is_retracted_title(chapter.title):
             log.retracted += 1
             continue
         sections, left_out = sections_of(part)

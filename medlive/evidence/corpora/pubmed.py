@@ -21,7 +21,7 @@ from medlive.evidence.corpora.frames import Frame, Unreadable, frames, inflated
 from medlive.evidence.corpora.markup import flat
 from medlive.evidence.corpora.model import Reader, ReadLog
 from medlive.evidence.corpora.sniff import root_of_path
-from medlive.evidence.corpora.text import language_of, written_in_english
+from medlive.evidence.corpora.text import is_retracted_title, language_of, written_in_english
 
 SUFFIXES = (".xml", ".xml.gz")
 _LICENCE = "NLM terms; the abstract is its publisher's"
@@ -32,7 +32,6 @@ _NOTICE = re.compile(
 _RETRACTING = {"RetractionOf", "PartialRetractionOf"}
 _RETRACTED = {"RetractionIn", "PartialRetractionIn", "RetractedandRepublishedIn"}
 _RETRACTED_TYPES = {"Retracted Publication", "Retraction of Publication", "Retraction Notice"}
-_RETRACTED_TITLE = re.compile(r"\W*(?:RETRACTED|WITHDRAWN|Retracted|Withdrawn)(?: ARTICLE| Article)?\W*[:\]]")
 _BLOCK = 1 << 12
 _LISTS = (b"ReferenceList", b"AuthorList", b"MeshHeadingList", b"ChemicalList", b"InvestigatorList", b"GrantList")
 """What no passage is made of; in an article's record each stands in one place, where a book's may not."""
@@ -310,7 +309,7 @@ def _is_retracted(root: Element) -> bool:
     return (
         any(kind.get("RefType") in _RETRACTED | _RETRACTING for kind in root.iter("CommentsCorrections"))
         or any((kind.text or "").strip() in _RETRACTED_TYPES for kind in root.iter("PublicationType"))
-        or any(_RETRACTED_TITLE.match(flat(title)) for title in titles)
+        or any(is_retracted_title(flat(title)) for title in titles)
     )
 
 

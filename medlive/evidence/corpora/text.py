@@ -19,6 +19,7 @@ _WORDS = re.compile(r"[^\W\d_]+")
 _ENGLISH = frozenset(
     ["the", "of", "and", "to", "were", "with", "by", "from", "this", "that", "which", "is", "been"]
 )
+_RETRACTED_TITLE = re.compile(r"\W*(?:RETRACTED|WITHDRAWN|Retracted|Withdrawn)(?: ARTICLE| Article)?\W*[:\]]")
 _PARTIAL_DATE = re.compile(r"\s*(\d{4})(?:[-/](\d{1,2}))?\s*")
 
 
@@ -63,6 +64,11 @@ def written_in_english(text: str) -> bool:
     """
     words = _WORDS.findall(text[:4000].lower())
     return sum(word in _ENGLISH for word in words) * 12 >= len(words)
+
+
+def is_retracted_title(title: str) -> bool:
+    """Whether a title says that its text was taken back, as publishers mark it (`RETRACTED: …`)."""
+    return _RETRACTED_TITLE.match(title) is not None
 
 
 def published_by(value: object) -> date | None:

@@ -133,6 +133,17 @@ def test_a_chapter_with_an_accession_number_goes_by_it_and_a_general_title_names
     assert (passage.title, passage.url) == ("Pearls: Chapter 3", "https://www.ncbi.nlm.nih.gov/books/NBK99/")
 
 
+def test_a_chapter_without_identifiers_goes_by_its_archives_number(tmp_path: Path) -> None:
+    meta = "<book-part-meta><title-group><title>Knees</title></title-group></book-part-meta>"
+    archive = tar_of(
+        tmp_path / "gout_NBK123.tar.gz",
+        {"gout_NBK123/ch2.nxml": f"<book-part>{meta}<body><p>Bend.</p></body></book-part>"},
+    )
+    (passage,), _ = read(archive)
+    assert (passage.id, passage.url) == ("c:nbk123/ch2:-.1", "https://www.ncbi.nlm.nih.gov/books/NBK123/")
+    assert (passage.published, passage.licence) == (None, "unstated")
+
+
 def test_parts_within_parts_are_read_once_and_damage_is_named(tmp_path: Path) -> None:
     nested = CHAPTER.replace(
         "</body>",
