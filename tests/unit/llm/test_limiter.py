@@ -169,7 +169,7 @@ def test_what_the_client_is_late_itself_is_no_queue() -> None:
         limit = AdaptiveLimit(START)
         for second in range(3 * START):
             limit.answered("t", second, second + 0.1)
-        for second in range(3 * START, 6 * START):
+        for second in range(3 * START, 5 * START):
             limit.answered("t", second, second + 0.4, lag)
         return limit
 
