@@ -262,6 +262,21 @@ def test_a_path_is_known_by_what_it_holds(tmp_path: Path, form: str, kind: str, 
             open_corpus(path)
 
 
+def test_xml_of_no_known_kind_is_no_corpus(tmp_path: Path) -> None:
+    (tmp_path / "a.xml").write_text("<html><body>Rest.</body></html>")
+    (tmp_path / "b.xml").write_text("no XML at all")
+    with pytest.raises(BadInput, match="recognises"):
+        open_corpus(tmp_path)
+
+
+def test_an_appendix_is_read_and_a_reference_list_beside_it_is_not(tmp_path: Path) -> None:
+    appendix = "<back><app-group><app><title>Appendix A</title><p>Doses for children.</p></app></app-group>"
+    (tmp_path / "a.nxml").write_text(CHAPTER.replace("<back>", appendix))
+    texts = [(p.section, p.text) for p in read(tmp_path)[0]]
+    assert texts[-1] == ("Appendix A", "Doses for children.")
+    assert not any("Doe J." in text for _, text in texts)
+
+
 @given(st.lists(st.text(max_size=80), max_size=8))
 def test_a_label_fits_and_ends_with_the_nearest_title(titles: list[str]) -> None:
     label = path_label(titles)
