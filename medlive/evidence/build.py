@@ -9,7 +9,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -20,6 +20,7 @@ from medlive.digest import digest_file
 from medlive.errors import (
     BadInput,
     DiskFull,
+    EvidenceUnavailable,
     IndexCorrupt,
     IndexMissing,
     IndexOutdated,
@@ -289,7 +290,9 @@ def _own_encoder(
 ) -> tuple[Encoder, str]:
     """The analysis that the index holds, or one fitted on its passages; and where it lies."""
     if old is not None and old.encoder is not None and old.encoder.where.startswith(OWN):
-        return open_own_encoder(out, old.encoder, EncoderSettings(home=out)), old.encoder.where
+        # What is damaged or cut otherwise than today is fitted again, as everything here can be made again.
+        with suppress(EvidenceUnavailable):
+            return open_own_encoder(out, old.encoder, EncoderSettings(home=out)), old.encoder.where
     from medlive.evidence.encoders.lsa import LsaEncoder, fit_lsa
 
     report(Progress("fitting", None, len(store)))
@@ -391,7 +394,9 @@ def _present(out: Path, names: Sequence[str]) -> IndexManifest | None:
 def _usable(out: Path, manifest: IndexManifest) -> bool:
     try:
         check_index(out, manifest)
-    except (IndexCorrupt, IndexOutdated):
+        if manifest.encoder is not None and manifest.encoder.where.startswith(OWN):
+            open_own_encoder(out, manifest.encoder, EncoderSettings(home=out))
+    except EvidenceUnavailable:
         return False
     return True
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from medlive.digest import digest_file, digest_json
-from medlive.errors import IndexCorrupt, IndexMissing, IndexOutdated, MedliveError, UsageError
+from medlive.errors import EvidenceUnavailable, IndexCorrupt, IndexMissing, IndexOutdated, MedliveError, UsageError
 from medlive.evidence import lexical
 from medlive.evidence.dense import DenseIndex
 from medlive.evidence.encoder import Encoder, EncoderSettings, Reranker, open_encoder, open_reranker
@@ -189,7 +189,9 @@ def open_own_encoder(path: Path, entry: EncoderEntry, settings: EncoderSettings)
         return open_encoder(f"lsa:{path / Path(inside).name}", settings=settings)
     except MedliveError as exc:
         way = "or search by words alone: --retriever bm25"
-        raise type(exc)(
+        # The index, not the caller, named what is not there.
+        kind = EvidenceUnavailable if type(exc) is UsageError else type(exc)
+        raise kind(
             f"the index at {path} was built with encoder {entry.name}, which cannot be opened: {exc.message}",
             hint=f"{exc.hint}; {way}" if exc.hint else way,
         ) from exc
@@ -238,7 +240,7 @@ def keys_of(store: PassageStore) -> Keys:
     joined = bytearray()
     for passage in store:
         joined += passage_key(passage)
-    return np.frombuffer(bytes(joined), dtype=KEY)
+    return np.frombuffer(joined, dtype=KEY)
 
 
 def check_sizes(path: Path, manifest: IndexManifest) -> None:

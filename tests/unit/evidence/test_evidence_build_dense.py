@@ -27,7 +27,7 @@ from medlive.evidence.vectors import VectorStore
 
 def corpus_file(folder: Path, name: str, count: int, *, first: int = 0, word: str = "gout") -> Path:
     place = folder / f"{name}.jsonl"
-    rows = [{"id": str(n), "title": f"Page {n}", "text": f"{word} number {n} eased by drug{n % 7} in {n % 11} days."}
+    rows = [{"id": str(n), "title": f"Page {n}", "text": f"{word} number {n} eased by drug{n % 7} in {n % 11}."}
             for n in range(first, first + count)]  # fmt: skip
     place.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     return place
@@ -261,6 +261,16 @@ def test_an_analysis_fitted_on_the_passages_is_kept_for_what_is_added(tmp_path: 
     assert (last[-1].embedded, last[-1].reused) == (20, 300)
     [hits] = asyncio.run(open_index(index).search([Query("asthma number 7")], k=3))
     assert {s.side for hit in hits for s in hit.sides} == {"lexical", "dense"}
+    # Damaged, it is an error to a search and fitted again by a build.
+    damaged = index / one.encoder.where.removeprefix("index:") / "terms.json"
+    damaged.write_bytes(damaged.read_bytes()[:-9])
+    with pytest.raises(IndexCorrupt, match=r"terms\.json"):
+        open_index(index)
+    again = build_index([more], index, last.append, dense=second, reason=why)
+    assert last[-1].stage == "built"
+    assert again.encoder is not None
+    assert again.encoder.where != one.encoder.where
+    assert open_index(index).identity.passages == 320
     # Afresh it is fitted anew, and the old one goes.
     build_index([open_corpus(corpus)], index, fresh=True, dense=first)
     assert not (index / one.encoder.where.removeprefix("index:")).exists()

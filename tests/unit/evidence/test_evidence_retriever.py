@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from support.hashing_encoder import HashingEncoder
 
-from medlive.errors import IndexOutdated, UsageError
+from medlive.errors import EvidenceUnavailable, IndexOutdated, UsageError
 from medlive.evidence.build import DensePlan, build_index, open_index
 from medlive.evidence.corpora.registry import open_corpus
 from medlive.evidence.dense import DenseKind
@@ -325,7 +325,7 @@ def test_another_encoders_index_is_refused(index: Path) -> None:
 
 
 def test_words_alone_search_an_index_whose_encoder_is_gone_and_nothing_else_does(index: Path) -> None:
-    with pytest.raises(UsageError, match="'no-such-model' is no encoder") as caught:
+    with pytest.raises(EvidenceUnavailable, match="'no-such-model' is no encoder") as caught:
         open_index(index)
     assert "--retriever bm25" in (caught.value.hint or "")
     assert search(open_index(index, retriever="bm25"), "gout")[0]
