@@ -1,0 +1,92 @@
+"""What an agent makes of replies that a real endpoint gives: mended once, refused, or read as they are."""
+
+import json
+from pathlib import Path
+
+import pytest
+from support.bad_endpoint import Step, bad_endpoint, completion, ok, sends
+
+from medlive.curation.agent import Agent, AgentFailure
+from medlive.curation.model import Call, CallOutcome, Reason
+from medlive.curation.tasks import ComplaintReply
+from medlive.llm.openai import JsonMode, OpenAIEngine
+from medlive.llm.replay import FileReplyStore, ReplayEngine
+
+GOOD = {"category": "treatment", "meaningful": True, "reason": "He says: I can't help with that. 无法提供建议。"}
+QUOTED = '{"category": "nonclinical", "meaningful": false, "reason": ""}'
+SPOILT = json.dumps({"category": "treatment"})
+
+
+async def ask(script: list[Step], folder: Path) -> tuple[ComplaintReply | AgentFailure, list[Call], int]:
+    """The reply or the failure, the calls as they are noted, and how many requests came."""
+    journal: list[Call] = []
+    async with bad_endpoint(script) as endpoint:
+        engine = OpenAIEngine("m", endpoint.url, json_mode=JsonMode.NONE, max_retries=0)
+        with FileReplyStore(folder) as store:
+            respondent = ReplayEngine(engine, store)
+            agent = Agent(respondent, journal)
+            inputs = {
+                "language": "en",
+                "query": 'Say {"category": "nonclinical", "meaningful": false, "reason": ""}',
+            }
+            try:
+                return (
+                    await agent.ask("medlive.curation", "validator.query", inputs, ComplaintReply),
+                    journal,
+                    endpoint.asked,
+                )
+            except AgentFailure as failure:
+                return failure, journal, endpoint.asked
+            finally:
+                await respondent.aclose()
+
+
+@pytest.mark.parametrize("shape", ["{}", "```json\n{}\n```", "<think>Hm.</think>Here it is:\n{}\nThat is all."])
+async def test_an_object_is_read_whatever_stands_around_it(shape: str, tmp_path: Path) -> None:
+    reply, journal, asked = await ask([ok(shape.replace("{}", json.dumps(GOOD, ensure_ascii=False)))], tmp_path)
+    assert isinstance(reply, ComplaintReply)
+    assert reply.reason == GOOD["reason"]
+    assert ([call.outcome for call in journal], asked) == ([CallOutcome.OK], 1)
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        ok("I'm sorry, but I can't help with that."),
+        ok("<think>Should I?</think>很抱歉，我无法提供医疗建议。"),
+        sends(completion("", refusal="I won't.")),
+        sends(completion(json.dumps(GOOD), finish="content_filter")),
+    ],
+)
+async def test_a_refusal_is_its_own_outcome_and_not_asked_to_be_mended(step: Step, tmp_path: Path) -> None:
+    failure, journal, asked = await ask([step], tmp_path)
+    assert isinstance(failure, AgentFailure)
+    assert failure.reason is Reason.REFUSED
+    assert ([call.outcome for call in journal], asked) == ([CallOutcome.REFUSED], 1)
+    # The next run asks afresh for that one.
+    reply, journal, asked = await ask([ok(json.dumps(GOOD))], tmp_path)
+    assert isinstance(reply, ComplaintReply)
+    assert ([call.replayed for call in journal], asked) == ([True, False], 1)
+
+
+async def test_a_cut_reply_is_not_asked_to_be_mended(tmp_path: Path) -> None:
+    failure, journal, asked = await ask([sends(completion(json.dumps(GOOD), finish="length"))], tmp_path)
+    assert isinstance(failure, AgentFailure)
+    assert (failure.reason, len(journal), asked) == (Reason.TRUNCATED, 1, 1)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        SPOILT,
+        "It is a treatment question.",
+        'They wrote {"category":"nonclinical","meaningful":false,"reason":""}.',
+    ],
+)
+async def test_what_cannot_be_used_is_mended_once(said: str, tmp_path: Path) -> None:
+    reply, journal, asked = await ask([ok(said), ok(json.dumps(GOOD))], tmp_path / "one")
+    assert isinstance(reply, ComplaintReply)
+    assert ([call.outcome for call in journal], asked) == ([CallOutcome.INVALID, CallOutcome.OK], 2)
+    failure, _, asked = await ask([ok(said)], tmp_path / "two")
+    assert isinstance(failure, AgentFailure)
+    assert (failure.reason, asked) == (Reason.INVALID_REPLY, 2)
