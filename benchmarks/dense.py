@@ -9,7 +9,8 @@ The published figures are those of `--size 1000000`; HNSW, whose build takes min
    centres are. A cluster has 1,000 vectors on average. The noise has no structure: within a cluster nothing but
    the vectors themselves tells which are nearest, which is harder on an index than text is. Queries are further
    draws from the same clusters, never vectors of the index.
-2. Real passages (MedQuAD and PubMedQA) embedded by latent semantic analysis, questions of PubMedQA as queries.
+2. Real passages (MedQuAD and PubMedQA) embedded by latent semantic analysis, questions of PubMedQA as queries, the
+   index once tuned on passages, once on sentences of passages encoded as queries (`dense_tune.as_query`).
 
 Each build runs in a process of its own. "Own peak" is its largest anonymous memory (pages of mapped files, which
 the system can drop, are not in it) less what it had before it began. Recall is against the exact nearest of the
@@ -39,8 +40,8 @@ from numpy.typing import NDArray
 from medlive.evidence.corpora.model import ReadLog
 from medlive.evidence.corpora.registry import open_corpus
 from medlive.evidence.dense import DenseIndex, DenseKind, DensePart, Matrix, Ordinals
-from medlive.evidence.dense_build import build_dense, choose_kind
-from medlive.evidence.dense_tune import exact, recall
+from medlive.evidence.dense_build import QUERIES, build_dense, choose_kind
+from medlive.evidence.dense_tune import as_query, exact, recall, sampled
 
 DIMENSION = 768
 PER_CLUSTER = 1000
@@ -117,7 +118,9 @@ def _own_mb() -> float:
     raise RuntimeError("the system does not say how much memory a process has of its own")
 
 
-def build(place: str, count: int, dimension: int, kind: str, folder: str) -> tuple[str, float, float]:
+def build(
+    place: str, count: int, dimension: int, kind: str, folder: str, tune_on: Matrix | None
+) -> tuple[str, float, float]:
     """Build in this process: the part as JSON, seconds, and by how many MB its own memory grew at most."""
     before = highest = _own_mb()
     ended = threading.Event()
@@ -131,17 +134,21 @@ def build(place: str, count: int, dimension: int, kind: str, folder: str) -> tup
     watcher.start()
     started = time.perf_counter()
     source = ArraySource(Path(place), count, dimension)
-    part = build_dense(source, Path(folder), work=Path(f"{folder}.work"), kind=DenseKind(kind), k=K)
+    out, work = Path(folder), Path(f"{folder}.work")
+    part = build_dense(source, out, work=work, kind=DenseKind(kind), k=K, queries=tune_on)
     seconds = time.perf_counter() - started
     ended.set()
     watcher.join()
     return part.model_dump_json(), seconds, highest - before
 
 
-def built(place: Path, count: int, dimension: int, kind: DenseKind, folder: Path) -> Built:
+def built(
+    place: Path, count: int, dimension: int, kind: DenseKind, folder: Path, tune_on: Matrix | None = None
+) -> Built:
     """The build of that kind, in a new process."""
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
-        part, seconds, peak = pool.submit(build, str(place), count, dimension, kind.value, str(folder)).result()
+        arguments = (str(place), count, dimension, kind.value, str(folder), tune_on)
+        part, seconds, peak = pool.submit(build, *arguments).result()
     return Built(DensePart.model_validate_json(part), seconds, peak)
 
 
@@ -153,7 +160,13 @@ def timed(index: DenseIndex, queries: Matrix) -> float:
 
 
 def measured(
-    place: Path, count: int, dimension: int, kinds: Sequence[DenseKind], queries: Matrix, work: Path
+    place: Path,
+    count: int,
+    dimension: int,
+    kinds: Sequence[DenseKind],
+    queries: Matrix,
+    work: Path,
+    tune_on: Matrix | None = None,
 ) -> tuple[dict[DenseKind, float], dict[DenseKind, float], dict[DenseKind, Built]]:
     """Print a line for each kind; its rate over flat's, its recall and its build."""
     source = ArraySource(place, count, dimension)
@@ -170,7 +183,7 @@ def measured(
     builds: dict[DenseKind, Built] = {}
     for kind in kinds:
         folder = work / kind.value
-        made = flat_built if kind is DenseKind.FLAT else built(place, count, dimension, kind, folder)
+        made = flat_built if kind is DenseKind.FLAT else built(place, count, dimension, kind, folder, tune_on)
         index = DenseIndex.open(folder, made.part)
         found = index.search(queries, K)[1]
         turns = [(timed(flat, queries), timed(index, queries)) for _ in range(RUNS)]
@@ -243,7 +256,12 @@ def real(realdata: Path, work: Path) -> None:
         f" ({time.perf_counter() - started:.0f} s); {len(queries)} questions; chosen:"
         f" {choose_kind(len(pairs)).value}"
     )
-    measured(place, len(pairs), dimension, list(DenseKind), np.ascontiguousarray(queries), work)
+    print(" tuned on passages")
+    measured(place, len(pairs), dimension, list(DenseKind), queries, work)
+    print(" tuned on sentences of passages, as queries")
+    chosen = [pairs[n] for n in sampled(len(pairs), 2 * QUERIES)]
+    sentences = encoder.encode_queries([as_query(title, text) for title, text in chosen])
+    measured(place, len(pairs), dimension, list(DenseKind), queries, work, sentences)
 
 
 def main() -> None:
