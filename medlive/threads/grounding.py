@@ -137,20 +137,30 @@ def ungrounded(statement: str, quote: str, context: str, *, least_quoted: float 
 
 
 def ungrounded_sentences(text: str, sources: Iterable[str], language: str) -> tuple[str, ...]:
-    """The sentences of a written text that are not made of the sources' words; empty when all are."""
+    """The sentences of a written text that are not made of the sources' words; empty when all are.
+
+    Single Chinese characters are soon found anywhere: two in a row have to be the sources' as well.
+    """
     source = "\n".join(sources)
-    return tuple(s.text for s in sentences(text, language) if not is_grounded(s.text, source))
+    return tuple(
+        s.text
+        for s in sentences(text, language)
+        if not is_grounded(s.text, source) or (any(_subjects(s.text)) and not shares_content(s.text, source))
+    )
 
 
 def shares_content(text: str, source: str) -> bool:
     """Whether the two have a subject in common: a Latin word, or two Chinese characters in a row. How much, how
     often and when are none."""
+    words, pairs = _subjects(text)
     stated = _words(source)
+    return any(_held(w, stated) for w in words) or bool(pairs & _pairs(source))
+
+
+def _subjects(text: str) -> tuple[list[str], set[str]]:
+    """What a text may have in common with another: its Latin words and its pairs of Chinese characters."""
     words = [w for w in content(text) if not (_HAN.fullmatch(w) or w[0].isdigit() or w in _MEASURE)]
-    if any(_held(w, stated) for w in words):
-        return True
-    pairs = _pairs(source)
-    return bool(pairs & _pairs(text))
+    return words, _pairs(text)
 
 
 def _pairs(text: str) -> set[str]:

@@ -123,8 +123,9 @@ def _told(inputs: Inputs, marker: str) -> str:
 
 
 def _patient_as_advice(inputs: Inputs, marker: str) -> dict[str, Any]:
-    said = _message(inputs, "patient")
-    return _advice_with(inputs, message_id=said["id"], quote=_words(said["text"]), statement=_told(inputs, marker))
+    said = next(m for m in inputs["messages"] if m["role"] == "patient" and marker in m["text"])
+    line = _line_with(said["text"], marker)
+    return _advice_with(inputs, message_id=said["id"], quote=line, statement=line)
 
 
 def _patient_words_by_physician(inputs: Inputs, marker: str) -> dict[str, Any]:
