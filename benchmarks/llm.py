@@ -6,8 +6,8 @@ peer), OpenAIEngine held to a fixed number of calls, and OpenAIEngine with its a
 OpenAIEngine, fixed and adaptive, with 64 calls allowed, against an endpoint that serves 8 at once and queues
 the others, and against one that answers 429 above 100 a second: the time against the ideal, and what was
 learnt. Endpoints run in a process of their own, so the CPU is the client's alone. Exits 1 when OpenAIEngine is
-slower than the peer, when the adaptive limit costs more than a tenth on the healthy endpoint, or when it takes
-more than 1.5 times the ideal on the others.
+slower than the peer, when the adaptive limit is cut on the healthy endpoint and costs more than a tenth there,
+or when it takes more than 1.5 times the ideal on the others.
 Run: `python benchmarks/llm.py [--calls 960] [--latency-ms 50]`.
 """
 
