@@ -29,8 +29,9 @@ from medlive.errors import (
 )
 from medlive.evidence import lexical
 from medlive.evidence.corpora.model import Corpus, Problem, ReadLog
-from medlive.evidence.dense import DenseKind, DensePart
-from medlive.evidence.dense_build import build_dense
+from medlive.evidence.dense import DenseKind, DensePart, Matrix
+from medlive.evidence.dense_build import LEAST, QUERIES, build_dense, choose_kind
+from medlive.evidence.dense_tune import as_query, sampled
 from medlive.evidence.encoder import Encoder, EncoderSettings
 from medlive.evidence.lexical import LexicalWriter
 from medlive.evidence.manifest import (
@@ -266,11 +267,14 @@ def _dense_side(
     embedding = vectors.embed_missing(
         items, encoder, shard_size=plan.shard, progress=lambda p: report(Progress("embedding", None, p.embedded))
     )
+    source = vectors.vectors(keys_of(store))
+    kind = plan.kind or choose_kind(len(source))
     part = build_dense(
-        vectors.vectors(keys_of(store)),
+        source,
         data / DENSE,
         work=out / _DENSE_WORK,
-        kind=plan.kind,
+        kind=kind,
+        queries=None if kind is DenseKind.FLAT or len(store) < LEAST else _asked(store, encoder),
         progress=lambda p: report(Progress("arranging", None, p.done)),
     )
     shutil.rmtree(out / _DENSE_WORK, ignore_errors=True)
@@ -283,6 +287,12 @@ def _dense_side(
         where=where,
     )
     return _DenseSide(entry, part, embedding)
+
+
+def _asked(store: PassageStore, encoder: Encoder) -> Matrix:
+    """What somebody might ask whom a passage answers, as vectors, to tune the index on."""
+    passages = [store.get(int(ordinal)) for ordinal in sampled(len(store), 2 * QUERIES)]
+    return encoder.encode_queries([as_query(*embedded(passage)) for passage in passages])
 
 
 def _own_encoder(
