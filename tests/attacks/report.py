@@ -32,13 +32,13 @@ else; either no case comes of it, or the very case that the twin gives.
 
 | Control | Where | What it is |
 |---|---|---|
-| sides | `curation/screener.py` | an element names a message of its side; only patients and verified physicians are shown |
+| sides | `curation/screener.py` | an element names a message of its side; strangers' are never shown |
 | quotes | `curation/controller.py`, `threads/normalise.py` | the quote stands in the message that is named |
-| numbers | `threads/quantities.py` | every number, with its unit, is the thread's; what stands in a number's place too |
+| numbers | `threads/quantities.py` | numbers and units are the thread's, and what stands in their place |
 | negation | `threads/negation.py` | a statement denies what its source denies |
-| words | `threads/grounding.py` | a statement, claim, written sentence or criterion is made of its source's words |
-| evidence | `curation/validator.py` | a verdict quotes a passage that was given, at some length, in words that the claim has |
-| replies | `curation/agent.py`, `curation/tasks.py` | one JSON object of the task's shape, one verdict each, or no reply |
+| words | `threads/grounding.py` | statements, claims, sentences and criteria are of their source's words |
+| evidence | `curation/validator.py` | a verdict quotes a passage that was given, in words of the claim |
+| replies | `curation/agent.py` | one JSON object of the task's shape, one verdict each, or no reply |
 | rubric | `rubric/lint.py` | criteria stand alone, are the case's, and state its numbers |
 | text | `snapshot/disguise.py`, `snapshot/gates.py` | no hidden character, foreign letter or markup in a release |
 | identifiers | `threads/deidentify.py`, `snapshot/disguise.py` | scanned as spelled and as read |
@@ -53,9 +53,9 @@ Controls in code bound what a reply is made of, not what it means. A model that 
 - exchange one word of a statement for another (a drug, a side, a degree), since rewording must exchange words;
 - take a passage for evidence that somebody wrote into a corpus: a corpus is trusted as its maker is.
 
-Against these stand the fence around the inputs, the second engine's cross-examination, the veto's second check, and
-the people who read the queue. The rules engine takes a sentence that speaks to a model for a patient's report; what
-it makes is never published.
+Against these stand the fence around the inputs, the cross-examination, the veto's second check, and the people who
+read the queue. The rules engine takes a sentence that speaks to a model for a patient's report; what it makes is
+never published.
 
 ## The attacks
 
@@ -92,9 +92,8 @@ async def main() -> None:
                     obeyed = (
                         await way_of(tried, model.believes(attack), retriever) if attack.obey is not None else None
                     )
-                    print(
-                        f"| {attack.id} | {_outcome(twin)} | {_outcome(by_rules)} | {_stop(attack, obeyed, twin)} |"
-                    )
+                    stop = _stop(attack, obeyed, twin)
+                    print(f"| {attack.id} | {_outcome(twin)} | {_outcome(by_rules)} | {stop} |")
 
 
 def _outcome(way: Way) -> str:
