@@ -185,6 +185,8 @@ def search(
         )  # fmt: skip
         return
     say(described(manifest, opened.identity.retriever))
+    if opened.dense is not None and opened.dense.text_of(Query(query, english)) is None:
+        say(f"searched by words alone: {opened.dense.encoder.identity.name} reads English only (see --english)")
     print_table(
         ["rank", "score", "found by", "passage", "title", "published", "text"],
         [

@@ -188,7 +188,7 @@ def open_own_encoder(path: Path, entry: EncoderEntry, settings: EncoderSettings)
             return open_encoder(entry.where, settings=settings)
         return open_encoder(f"lsa:{path / Path(inside).name}", settings=settings)
     except MedliveError as exc:
-        way = "or search by words alone: --retriever bm25"
+        way = "or do without it: --retriever bm25 to search, --encoder none to build"
         # The index, not the caller, named what is not there.
         kind = EvidenceUnavailable if type(exc) is UsageError else type(exc)
         raise kind(

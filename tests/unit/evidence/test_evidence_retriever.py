@@ -120,7 +120,7 @@ def oracle(
 
 
 @given(words=st.lists(st.sampled_from([*NOUNS, *DRUGS, *TOPICS, "unheard"]), min_size=1, max_size=4))
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_hits_are_those_of_a_fusion_written_another_way(
     index: Path, hybrid: IndexRetriever, passages: list[Passage], words: list[str]
 ) -> None:
@@ -166,7 +166,7 @@ RETRIEVERS: tuple[RetrieverName, ...] = ("bm25", "dense", "hybrid")
 )
 @example(day=date(1990, 1, 1), corpora={"leaflets"}, words=["gout"])
 @example(day=None, corpora=set(), words=["gout"])
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_no_side_shows_what_a_filter_keeps_out(
     index: Path, passages: list[Passage], name: RetrieverName, day: date | None, corpora: set[str] | None,
     words: list[str],
