@@ -183,10 +183,14 @@ class _Build:
             self._train()
             parts = [self._part(first) for first in range(0, len(self._source), self._shard)]
             self._merge(parts)
-        else:
+        elif self._kind is DenseKind.HNSW:
             self._grow()
+        else:
+            self._copy(self._out / INDEX, faiss.IndexFlatIP(self._source.dimension), single=True)
         if self._kind.refined:
-            self._copy_vectors()
+            half, inner = faiss.ScalarQuantizer.QT_fp16, faiss.METRIC_INNER_PRODUCT
+            empty = faiss.IndexScalarQuantizer(self._source.dimension, half, inner)
+            self._copy(self._out / VECTORS, empty, single=False)
         return Searcher.read(self._out, self._kind), self._parameters
 
     def forget(self) -> None:
@@ -235,41 +239,44 @@ class _Build:
         self._report(DenseProgress("merging", len(self._source), len(self._source)))
 
     def _grow(self) -> None:
-        """Add to one index that is kept after each shard: neither a graph nor a flat index is merged."""
-        dimension, count = self._source.dimension, len(self._source)
+        """Add to one graph that is kept after each shard: graphs are not merged."""
+        count = len(self._source)
         kept = sorted(self._work.glob("grown-*.faiss"))
-        if self._kind is DenseKind.FLAT:
-            index = faiss.IndexFlatIP(dimension)
-        elif kept:
+        if kept:
             index = faiss.read_index(str(kept[-1]))
         else:
-            inner = faiss.METRIC_INNER_PRODUCT
-            index = faiss.IndexHNSWSQ(dimension, faiss.ScalarQuantizer.QT_fp16, _LINKS, inner)
+            half, inner = faiss.ScalarQuantizer.QT_fp16, faiss.METRIC_INNER_PRODUCT
+            index = faiss.IndexHNSWSQ(self._source.dimension, half, _LINKS, inner)
             index.hnsw.efConstruction = _EF_CONSTRUCTION
         while index.ntotal < count:
             stop = min(index.ntotal + self._shard, count)
             for start, block in blocks(self._source, index.ntotal, stop):
                 index.add(block)
                 self._report(DenseProgress("adding", start + len(block), count))
-            if stop < count and self._kind is DenseKind.HNSW:
+            if stop < count:
                 _write(index, self._work / f"grown-{stop:012d}.faiss")
                 for old in kept:
                     old.unlink()
                 kept = [self._work / f"grown-{stop:012d}.faiss"]
         _write(index, self._out / INDEX)
 
-    def _copy_vectors(self) -> None:
-        """Write `VECTORS` a block at a time: FAISS's own file is a header and the vectors as they are stored."""
-        count, dimension = len(self._source), self._source.dimension
-        empty = faiss.IndexScalarQuantizer(dimension, faiss.ScalarQuantizer.QT_fp16, faiss.METRIC_INNER_PRODUCT)
+    def _copy(self, place: Path, empty: Any, single: bool) -> None:
+        """Write the index that `empty` would be with all vectors, in single or half precision, by blocks.
+
+        FAISS's file of such an index is a header, with the count in its bytes 8 to 16 and the number of codes (of
+        floats, in single precision) in its last 8, and then the vectors.
+        """
+        count = len(self._source)
+        numbers = count * self._source.dimension
         header = bytearray(faiss.serialize_index(empty).tobytes())
         header[8:16] = count.to_bytes(8, "little")
-        header[-8:] = (count * dimension * 2).to_bytes(8, "little")
-        with whole_file(self._out / VECTORS) as handle:
+        header[-8:] = (numbers if single else numbers * 2).to_bytes(8, "little")
+        with whole_file(place) as handle:
             handle.write(header)
             for first in range(0, count, BLOCK):
                 stop = min(first + BLOCK, count)
-                handle.write(self._source.half(first, stop).tobytes())
+                vectors = self._source.half(first, stop)
+                handle.write(vectors.astype("<f4" if single else "<f2").tobytes())
                 self._report(DenseProgress("copying", stop, count))
 
 
