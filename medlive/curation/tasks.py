@@ -90,10 +90,11 @@ class RequirementItem(ReplyModel):
 class SufficiencyReply(ReplyModel):
     """`validator.sufficiency`: the checklist that Q needs, each item marked.
 
-    Inputs: language, query, narrative [{id, statement}]. The ratio is computed in code.
+    Inputs: language, query, narrative [{id, statement}]. The ratio is computed in code; fewer than three items are
+    no checklist, since one that is met would pass anything.
     """
 
-    items: Annotated[tuple[RequirementItem, ...], Field(min_length=1, max_length=15, strict=False)]
+    items: Annotated[tuple[RequirementItem, ...], Field(min_length=3, max_length=15, strict=False)]
 
 
 class ClaimItem(ReplyModel):

@@ -13,10 +13,11 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from medlive.llm.neutral import neutralise
+
 MOST_REPLY: Final = 1_000_000
 """Characters; a longer reply is none of our tasks'."""
 
-_UNSTORABLE: Final = re.compile("[\x00\ud800-\udfff]")
 _THINKING: Final = re.compile(r"\s*<(think|thinking|thought|reasoning)>.*?</\1>", re.DOTALL | re.IGNORECASE)
 _THINKING_ENDS: Final = re.compile(r"</(?:think|thinking|thought|reasoning)>", re.IGNORECASE)
 _THINKING_OPENS: Final = re.compile(r"<(?:think|thinking|thought|reasoning)>", re.IGNORECASE)
@@ -45,7 +46,7 @@ def read_object(text: str, inputs: Mapping[str, Any] | None = None) -> Any:
         raise ValueError(f"the reply is longer than {MOST_REPLY} characters")
     text = text.strip("\ufeff \t\r\n")
     try:
-        return _storable(_loads(text))
+        return _seen(_loads(text))
     except json.JSONDecodeError as exc:
         fault = exc
     value, spelt, after = _only_object(without_thinking(text), fault)
@@ -53,7 +54,7 @@ def read_object(text: str, inputs: Mapping[str, Any] | None = None) -> Any:
         raise ValueError("words after the JSON object may take it back")
     if inputs is not None and _stands_in(spelt, inputs):
         raise ValueError("the JSON object is a piece of the input")
-    return _storable(value)
+    return _seen(value)
 
 
 def without_thinking(text: str) -> str:
@@ -132,11 +133,13 @@ def _texts(value: Any) -> Iterator[str]:
             yield from _texts(item)
 
 
-def _storable(value: Any) -> Any:
+def _seen(value: Any) -> Any:
+    """The value with strings as a reader sees them: what is hidden in a reply is no more to be stored than what is
+    hidden in a thread is to be shown."""
     if isinstance(value, str):
-        return _UNSTORABLE.sub("", value)
+        return neutralise(value)
     if isinstance(value, list):
-        return [_storable(item) for item in value]
+        return [_seen(item) for item in value]
     if isinstance(value, dict):
-        return {_storable(key): _storable(item) for key, item in value.items()}
+        return {_seen(key): _seen(item) for key, item in value.items()}
     return value

@@ -158,7 +158,7 @@ async def test_one_veto_outweighs_any_support() -> None:
     assert (await run(script, settings=settings)).reason is Reason.CONTRADICTED
 
 
-@given(present=st.integers(0, 6), required=st.integers(1, 6))
+@given(present=st.integers(0, 8), required=st.integers(3, 8))
 async def test_sufficiency_is_computed_in_code_and_must_exceed_its_threshold(present: int, required: int) -> None:
     present = min(present, required)
     items = [

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from medlive.llm.neutral import neutralise
 from medlive.llm.reading import NoObject, read_object
 from medlive.llm.refusal import is_refusal
 
@@ -137,7 +138,7 @@ def test_any_text_is_read_or_refused(text: str) -> None:
 
 def _clean(value: Any) -> Any:
     if isinstance(value, str):
-        return value.replace("\x00", "")
+        return neutralise(value)
     if isinstance(value, list):
         return [_clean(item) for item in value]
     if isinstance(value, dict):
