@@ -15,7 +15,7 @@ from support.threads import as_import
 
 from medlive.demo.samples import SampleThread
 
-THREADS = 40
+THREADS = 24
 
 NewInstance = Callable[..., Instance]
 
@@ -90,7 +90,7 @@ async def test_a_killed_run_goes_on_with_the_same_cases_and_pays_nothing_twice(
         calm = await asyncio.to_thread(_ready, new_instance, samples, endpoint.url, tmp_path, concurrency=6)
         undisturbed = await _run(calm, "curate", "--json")
         assert endpoint.asked == _paid(calm)
-        assert undisturbed["outcomes"]["kept"] >= 10
+        assert undisturbed["outcomes"]["kept"] >= 6
 
         rough = await asyncio.to_thread(_ready, new_instance, samples, endpoint.url, tmp_path, concurrency=6)
         endpoint.bodies.clear()

@@ -5,20 +5,16 @@ import shutil
 import socket
 from collections.abc import Iterator
 from dataclasses import replace
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-REASON = "medlive[medcpt] is not installed: make medcpt"
-torch = pytest.importorskip("torch", reason=REASON)
-transformers = pytest.importorskip("transformers", reason=REASON)
-pytest.importorskip("sentence_transformers", reason=REASON)
-pytest.importorskip("onnxruntime", reason=REASON)
-
-from medlive.errors import EvidenceUnavailable, UsageError  # noqa: E402
-from medlive.evidence.encoder import (  # noqa: E402
+from medlive.errors import EvidenceUnavailable, UsageError
+from medlive.evidence.encoder import (
     Encoder,
     EncoderSettings,
     Role,
@@ -26,10 +22,26 @@ from medlive.evidence.encoder import (  # noqa: E402
     open_encoder,
     open_reranker,
 )
-from medlive.evidence.encoders.exports import export_folder, recorded_export  # noqa: E402
-from medlive.evidence.encoders.folders import open_folder  # noqa: E402
-from medlive.evidence.encoders.medcpt import MedCPTEncoder  # noqa: E402
-from medlive.evidence.encoders.onnx import open_export  # noqa: E402
+from medlive.evidence.encoders.exports import export_folder, recorded_export
+from medlive.evidence.encoders.folders import open_folder
+
+# Looked for and not imported: every worker collects this file, one runs it, and the import takes seconds.
+for package in ("torch", "transformers", "sentence_transformers", "onnxruntime"):
+    if find_spec(package) is None:
+        pytest.skip("medlive[medcpt] is not installed: make medcpt", allow_module_level=True)
+
+torch: Any
+transformers: Any
+medcpt: Any
+onnx: Any
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _heavy() -> None:
+    global torch, transformers, medcpt, onnx
+    torch, transformers = import_module("torch"), import_module("transformers")
+    medcpt, onnx = (import_module(f"medlive.evidence.encoders.{name}") for name in ("medcpt", "onnx"))
+
 
 WORDS = [
     "fever",
@@ -263,7 +275,7 @@ def test_onnx_gives_torch_s_vectors_and_8_bits_are_another_encoder(
         open_encoder(models, settings=replace(own, backend="onnx"))
     (record_file.parent / "float32.onnx").write_bytes(b"half")
     with pytest.raises(EvidenceUnavailable, match=r"float32\.onnx is not what was exported"):
-        open_export(article, "float32", own)
+        onnx.open_export(article, "float32", own)
     record_file.write_text("{")
     with pytest.raises(EvidenceUnavailable, match=r"export\.json cannot be read"):
         recorded_export(article, own)
@@ -348,10 +360,10 @@ def test_encoders_that_do_not_belong_together_are_refused(
     query = open_folder(models / Role.QUERY.value, Role.QUERY)
     wide = open_folder(make_model(tmp_path / "wide", 2, hidden=40), Role.ARTICLE)
     with pytest.raises(EvidenceUnavailable, match=r"gives 32 dimensions and .*wide 40"):
-        MedCPTEncoder(query, wide, own)
+        medcpt.MedCPTEncoder(query, wide, own)
     short = open_folder(make_model(tmp_path / "short", 2, max_position_embeddings=128), Role.ARTICLE)
     with pytest.raises(EvidenceUnavailable, match="short reads 128 tokens, and 512 are needed"):
-        MedCPTEncoder(query, short, own)
+        medcpt.MedCPTEncoder(query, short, own)
     shutil.rmtree(copied / Role.ARTICLE.value)
     shutil.copytree(models / Role.QUERY.value, copied / Role.ARTICLE.value)
     with pytest.raises(EvidenceUnavailable, match="hold the same model"):
