@@ -4,6 +4,8 @@ SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# One more than two cores: some tests wait for a server or a kill.
+WORKERS ?= $(shell [ "$$(nproc 2>/dev/null || echo 2)" -gt 3 ] && echo 4 || echo 3)
 DEMO_HOME ?= $(CURDIR)/.medlive/demo
 
 .PHONY: help setup medcpt demo test check bench bench-curation clean
@@ -35,7 +37,7 @@ demo: $(VENV)/.service ## the whole loop once, on sample communities served from
 	@$(BIN)/medlive demo
 
 test: $(VENV)/.dev ## every test, with a PostgreSQL of its own
-	@$(BIN)/python -m pytest -q -n auto --maxprocesses=4 --dist loadfile
+	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile
 
 check: $(VENV)/.dev ## ruff, mypy strict, import contracts, migrations against the model
 	$(BIN)/ruff check .
