@@ -47,7 +47,8 @@ check: $(VENV)/.dev ## ruff, mypy strict, import contracts, migrations against t
 	@deploy/check_migrations.sh $(BIN)/medlive
 
 bench: $(VENV)/.bench ## every benchmark; each prints a ratio against a peer or a limit
-	@missed=; for file in $(filter-out benchmarks/curator_decisions.py,$(wildcard benchmarks/*.py)); do echo "== $$file"; $(BIN)/python $$file || missed="$$missed $$file"; done; \
+	@missed=; for file in $(filter-out benchmarks/curator_decisions.py,$(wildcard benchmarks/*.py)); do echo "== $$file"; $(BIN)/python $$file || \
+	  [ $$? -eq 3 ] || missed="$$missed $$file"; done; \
 	  [ -z "$$missed" ] || { echo "a target was missed in:$$missed" >&2; exit 1; }
 
 bench-curation: $(VENV)/.dev ## how far the configured engine decides as a careful reader of sixty real threads does

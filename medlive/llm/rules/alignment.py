@@ -208,6 +208,9 @@ def _english_support(case: _Case) -> tuple[str, str, float] | None:
     return best
 
 
+_DENIES: Final = re.compile(r"不是|没有|没|无(?!力)|未|排除|不(?!适|舒服|良|足|同|断|仅|但|少|用)")
+
+
 def _chinese_support(case: _Case) -> tuple[str, str, float] | None:
     claim = bigrams(case.claim, lexicon_zh.STOP)
     story = bigrams(case.story, lexicon_zh.STOP)
@@ -217,6 +220,8 @@ def _chinese_support(case: _Case) -> tuple[str, str, float] | None:
     length = max(1, len(re.findall(r"[一-鿿A-Za-z]", lexicon_zh.STOP.sub("", case.claim))))
     primary, against = _primary(_acts(case.claim)), AGAINST.search(plain(case.claim)) is not None
     best: tuple[str, str, float] | None = None
+    # A glossary translates words: whether an English line denies what the claim denies, it does not tell.
+    denied = _DENIES.search(plain(case.claim)) is not None
     for passage in case.passages:
         english = language_of(None, passage.text) == "en"
         if english and (len(glossed) < 2 or covered / length < _ENOUGH):
@@ -231,7 +236,7 @@ def _chinese_support(case: _Case) -> tuple[str, str, float] | None:
             if english:
                 inside = set(re.findall(r"[a-z0-9-]+", plain(line)))
                 hit = [g for g in glossed if inside & set(g[1])]
-                if _diagnoses(case.claim) and not (told - words_of) & inside:
+                if denied or (_diagnoses(case.claim) and not (told - words_of) & inside):
                     continue
                 if len(hit) < 2 or not told & (inside | set(re.findall(r"[a-z0-9-]+", plain(passage.title)))):
                     continue

@@ -89,7 +89,8 @@ def claims(inputs: Mapping[str, Any]) -> dict[str, Any]:
 def _particulars(text: str, language: str) -> list[str]:
     """The words of a text that name something particular, each once."""
     if language == "zh":
-        words = [*lexicon_zh.DRUG.findall(text), *lexicon_zh.clinical_words(text)]
+        glossed = [spelling for spelling, _ in lexicon_zh.glosses(text)]
+        words = [*lexicon_zh.DRUG.findall(text), *glossed, *lexicon_zh.clinical_words(text)]
         return [word for word in dict.fromkeys(words) if len(word) > 1]
     return list(dict.fromkeys(lexicon_en.specific_words(text)))
 

@@ -228,3 +228,11 @@ class TestController:
             }
         )
         assert written == {"narrative": "头疼三天。不发烧。", "advice": "多休息。"}
+
+
+def test_an_english_line_never_supports_what_a_chinese_claim_denies() -> None:
+    passage = {"id": "p1", "title": "Pneumonia", "text": "Viruses that cause pneumonia include influenza virus."}
+    asked = {"language": "zh", "query": "我是病毒性肺炎吗？", "narrative": [{"id": "n1", "statement": "咳嗽发热"}]}
+    for claim, verdict in (("病毒可以引起肺炎。", "supported"), ("这不是病毒引起的肺炎。", "neutral")):
+        given = {**asked, "claim": {"id": "a1", "statement": claim}, "passages": [passage]}
+        assert ANSWERS["validator.alignment"](given)["verdict"] == verdict
