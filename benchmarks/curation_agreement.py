@@ -369,7 +369,7 @@ def report(arguments: argparse.Namespace, folder: Path) -> None:
     show("first reader against engine", result["engine"], "engine", print)
     if second:
         show(
-            f"readers against each other ({len(second)} threads): the ceiling", result["readers"], "second", print
+            f"readers against each other ({len(second)} threads)", result["readers"], "second", print
         )
         show("second reader against engine", result["engine_against_second"], "engine", print)
     listed = [("engine", result["differences"]), ("second reader", result.get("reader_differences", []))]
