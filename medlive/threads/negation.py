@@ -12,10 +12,17 @@ from medlive.threads.normalise import fold
 
 _CLAUSE_END: Final = re.compile(
     r"[.!?](?=\s|$)|[,;:，。！？；：、\n]|\b(?:but|however|although|though)\b|但是?|不过|然而"
+    # A second denial beside the first, "no fever and no cough", 无发热无咳嗽: together they would cancel out.
+    r"|\b(?:and|or)\b(?=(?:\s(?:he|she|it|i|they|there|is|are|was|were|has|have|had|do|does|did|also|should|must|may"
+    r"|will|would|can|could)){0,3}\s(?:no|not|never|without|den(?:y|ies|ied)|cannot|[a-z]{2,6}n't)\b)|(?=\bnor\b)"
+    r"|[也且](?=[不没无未])|(?<=无\w\w)(?=无)|(?<=无\w\w\w)(?=无)|(?<=没有\w\w)(?=没)"
+    r"|(?<=不[^\W得能可会敢应该是要])(?=不)|(?<=不[^\W得能可会敢应该是要]\w)(?=不)"
 )
+_OPENING: Final = re.compile(r"\s*(?:in|at|for|during|after|before|if|when|once)\b|[若如当经]|对于|目前|关于")
+"""How a clause begins that only says when or for whom the next one holds."""
 _NOT_EN: Final = re.compile(
     r"\b(?:no|not|never|none|neither|nor|cannot|without|\w+n't|den(?:y|ies|ied)|negative|absent|absence|exclude[sd]?"
-    r"|contraindicated|unlikely)\b"
+    r"|contraindicated|unlikely|improbable)\b"
 )
 _NOT_ZH: Final = re.compile(r"[不没無无未勿别莫]|否认|阴性|非(?!常)|禁[用忌止]?|排除")
 # Words that deny by meaning: they excuse a difference, and make none by themselves.
@@ -54,7 +61,8 @@ def flipped(text: str, sources: Sequence[str]) -> list[str]:
     told = [clause for source in sources for clause in _clauses(source)]
     described = [(clause, _content(clause), _denies(clause)) for clause in told]
     found = []
-    for clause in _clauses(text):
+    clauses = list(_clauses(text))
+    for at, clause in enumerate(clauses):
         content = _content(clause)
         if not content or _NEAR.search(clause):
             continue
@@ -62,9 +70,31 @@ def flipped(text: str, sources: Sequence[str]) -> list[str]:
             (other, denied) for other, held, denied in described if len(content & held) >= _SAME * len(content)
         ]
         denies = _denies(clause)
+        if not like and not denies:
+            # "fever and cough" out of "no fever, no cough": each a part of the clause.
+            parts = [(other, held, denied) for other, held, denied in described if held and held <= content]
+            covered = frozenset[str]().union(*(held for _, held, _ in parts))
+            if len(covered) >= _SAME * len(content):
+                like = [(other, denied) for other, _, denied in parts]
+        like = [(other, denied) for other, denied in like if not _is_in_order(clauses, at, other, denied)]
         if like and all(denied != denies and not _NEAR.search(other) for other, denied in like):
             found.append(clause.strip())
     return found
+
+
+def _is_in_order(clauses: Sequence[str], at: int, other: str, denied: bool) -> bool:
+    """Whether a source's clause was only put in another order: "if it does not improve, do a scan" out of "do a
+    scan if it does not improve" has two clauses, which hold the one's words and deny what it denies together."""
+    content = _content(other)
+    for first, second in ((at, at + 1), (at - 1, at)):
+        if first < 0 or second >= len(clauses) or not _OPENING.match(clauses[first]):
+            continue
+        words, more = _content(clauses[first]), _content(clauses[second])
+        whole = _denies(clauses[first]) != _denies(clauses[second])
+        shared = len(content & (words | more)) >= _SAME * len(content)
+        if shared and content & words and content & more and whole == denied:
+            return True
+    return False
 
 
 def denies(text: str) -> bool:
