@@ -15,6 +15,13 @@ CHANGED = [
     ("患者有发热。", "没有发热"),
     ("不要服用阿司匹林", "可以服用阿司匹林"),
     ("有青霉素过敏史。", "无青霉素过敏史"),
+    ("He has fever and cough.", "no fever and no cough"),
+    ("Take aspirin and do not take ibuprofen.", "Do not take aspirin and do not take ibuprofen."),
+    ("There is chest pain and no rash.", "no chest pain and no rash"),
+    ("有发热咳嗽。", "无发热无咳嗽"),
+    ("At this stage, surgery is required.", "Surgery is not required at this stage"),
+    ("If it does not improve, do surgery.", "If it improves, do not do surgery"),
+    ("He has fever, no cough.", "no fever or cough"),
 ]
 SAME = [
     ("Fever for 3 days.", "I had fever for 3 days, no cough"),
@@ -26,6 +33,15 @@ SAME = [
     ("患者发热三天。", "发热三天，没有咳嗽"),
     ("服用阿司匹林后胃不适。", "服用阿司匹林后胃不舒服"),
     ("患者未发热。", "没有发热"),
+    ("There is no chest pain and no dyspnea.", "No chest pain or dyspnea"),
+    ("She has no neck pain and is not diabetic.", "No neck pain. I am not diabetic."),
+    ("Neither fever nor cough is present.", "no fever or cough"),
+    ("Fever and cough are not present.", "no fever, no cough"),
+    ("无发热无咳嗽。", "没有发热，没有咳嗽"),
+    ("At this stage, surgery is not required.", "Surgery is not required at this stage"),
+    ("If it does not improve, a chest scan is indicated.", "Get a chest scan if it does not improve"),
+    ("若无好转，应做胃镜检查。", "没有好转再做胃镜检查"),
+    ("Cancer is improbable at this age.", "At your age cancer is very unlikely"),
     ("", ""),
 ]
 
@@ -53,6 +69,7 @@ CUT = [
     ("有没有发热", "你有没有发热", False),
     ("患病多久：一周内", "有没有吃药：没有\n患病多久：一周内", False),
     ("fever\ncough", "no fever\ncough", True),
+    ("take aspirin", "Do not smoke and do not take aspirin.", True),
     ("", "no", False),
 ]
 
