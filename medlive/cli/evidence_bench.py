@@ -11,6 +11,7 @@ import typer
 
 from medlive.cli.evidence_options import IndexOption, ModelsOption, encoder_settings, index_folder
 from medlive.cli.output import JsonOption, print_json, print_table, say, wait_for
+from medlive.errors import UsageError
 
 if TYPE_CHECKING:
     from medlive.evidence.manifest import IndexManifest
@@ -35,7 +36,14 @@ def bench(
 
     folder = index_folder(index)
     manifest = read_manifest(folder)
+    if out is not None:
+        _check_writable(out)
     items = known_items(open_store(folder, manifest), queries)
+    if not items:
+        raise UsageError(
+            f"no passage of {folder} begins with a sentence of 8 words or more to make a query of",
+            hint="words are told apart by spaces: an index over Chinese alone is not measured by this",
+        )
     names = ("bm25",) if manifest.dense is None else ("bm25", "dense", "hybrid")
     if manifest.dense is None:
         say(f"bm25 only: {manifest.reason}")
@@ -72,6 +80,17 @@ def bench(
     )  # fmt: skip
     if manifest.dense is not None:
         say(f"dense side against exact search: recall@{K} {_shown(result['dense_against_exact'])}")
+
+
+def _check_writable(out: Path) -> None:
+    """Raises UsageError before the measuring and not after it."""
+    was_there = out.exists()
+    try:
+        out.open("ab").close()
+        if not was_there:
+            out.unlink()
+    except OSError as exc:
+        raise UsageError(f"{out} cannot be written: {exc.strerror}") from exc
 
 
 def _measured(

@@ -63,16 +63,17 @@ def show(
     print_table(
         ["rule", "reason", "evidence"],
         [[v["rule"], v["reason"], v["evidence"]] for v in failed],
-        title="Filters failed",
+        title=_of("Filters", len(failed), len(found["filters"])),
     )
-    if curation := found["curation"]:
-        _show_curation(curation)
+    if found["curation"]:
+        _show_curation(found)
     if case := found["case"]:
         print_table(
             ["part", "text"],
             [["narrative", case["narrative"]], ["query", case["query"]], ["advice", case["advice"]]],
             title=f"Case {case['case_id']} revision {case['revision']}: {case['theme']}, {case['specialty']}"
-            + ("" if case["publishable"] else ", not publishable"),
+            + ("" if case["publishable"] else ", not publishable")
+            + (f", {case['status']}: {case['status_reason']}" if case["status_reason"] else f", {case['status']}"),
         )
         print_table(
             ["points", "axis", "criterion", "fact", "from"],
@@ -140,17 +141,19 @@ def takedown(
         )
 
 
-def _show_curation(curation: dict[str, Any]) -> None:
+def _show_curation(found: dict[str, Any]) -> None:
+    curation = found["curation"]
     print_table(
         ["id", "kind", "statement", "message", "quote"],
         [[e["id"], e["kind"], e["statement"], e["message_id"], e["quote"]] for e in curation["elements"]],
         title=f"Curation: {curation['outcome']} at {curation['stage']}"
+        + f" on {found['decided']['at'][:10]}, attempt {found['decided']['attempt']}"
         + (f", {curation['reason']}: {curation['detail']}" if curation["reason"] else ""),
     )
     print_table(
         ["S_inf item", "present", "by"],
         [[r["requirement"], r["present"], ", ".join(r["element_ids"])] for r in curation["requirements"]],
-        title=f"S_cc {curation['s_cc']}, S_inf {curation['s_inf']}, S_align {curation['s_align']}",
+        title=_scores(curation),
     )
     print_table(
         ["claim", "verdict", "searched and judged as", "in English", "reason", "second check"],
@@ -169,33 +172,55 @@ def _show_curation(curation: dict[str, Any]) -> None:
         title="Evidence",
     )
     print_table(
-        ["claim", "passage", "found as", "quote"],
+        ["claim", "by", "passage", "found as", "quote"],
         [
-            [c["element_id"], cited["passage_id"], _places(c["hits"], cited["passage_id"]), cited["quote"]]
+            [c["element_id"], check, cited["passage_id"], _places(c["hits"], cited["passage_id"]), cited["quote"]]
             for c in curation["claims"]
-            for cited in [*c["citations"], *(c["second"]["citations"] if c["second"] else ())]
+            for check, citations in (
+                ("verdict", c["citations"]),
+                ("second check", c["second"]["citations"] if c["second"] else ()),
+            )
+            for cited in citations
         ],
         title="Cited" + _index(curation["index"]),
     )
-    if found := curation["cross_examination"]:
+    if examined := curation["cross_examination"]:
         print_table(
             ["made from", "question", "answered there", "answered by the other"],
-            [[q["made_from"], q["question"], q["own"], q["other"]] for q in found["questions"]],
+            [[q["made_from"], q["question"], q["own"], q["other"]] for q in examined["questions"]],
             title="Cross-examination: "
             + ", ".join(
-                f"{name} {found[name]:.0f}"
+                f"{name} {examined[name]:.0f}"
                 for name in ("coverage", "conformity", "consistency", "conciseness", "summary", "stability")
             ),
         )
+    failed = [c for c in curation["checks"] if not c["passed"]]
     print_table(
         ["check", "of", "detail"],
-        [[c["check"], c["subject"], c["detail"]] for c in curation["checks"] if not c["passed"]],
-        title="Checks failed",
+        [[c["check"], c["subject"], c["detail"]] for c in failed],
+        title=_of("Checks", len(failed), len(curation["checks"])),
     )
 
 
-def _second(goes_against: bool) -> str:
-    return "confirmed" if goes_against else "overturned"
+def _of(what: str, count: int, among: int) -> str:
+    """How many of what failed; an empty table under "failed" would read as if something had."""
+    if not among:
+        return f"{what}: none made"
+    return f"{what}: {count} of {among} failed" if count else f"{what}: all {among} passed"
+
+
+def _scores(curation: dict[str, Any]) -> str:
+    """V with the thresholds that it had to exceed; a score that was not needed any more has no figure."""
+    limits = curation["thresholds"]
+    told = [
+        f"{name} {'not judged' if value is None else f'{value:.3g}'}{above}"
+        for name, value, above in (
+            ("S_cc", curation["s_cc"], ""),
+            ("S_inf", curation["s_inf"], f" (> {limits['sufficiency']:g})"),
+            ("S_align", curation["s_align"], f" (> {limits['alignment']:g})"),
+        )
+    ]
+    return ", ".join(told)
 
 
 def _places(hits: list[dict[str, Any]], passage_id: str) -> str:

@@ -8,7 +8,7 @@ import fcntl
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -42,12 +42,14 @@ from medlive.evidence.manifest import (
     FileEntry,
     IndexManifest,
     index_digest,
+    named_corpora,
     read_manifest,
 )
 from medlive.evidence.opening import (
     DATA,
     DENSE,
     LEXICAL,
+    VECTORS,
     ListedIndex,
     check_index,
     check_sizes,
@@ -60,7 +62,7 @@ from medlive.evidence.opening import (
 )
 from medlive.evidence.passage import Passage
 from medlive.evidence.retriever import embedded
-from medlive.evidence.store import PassageStore, StoreWriter, from_line, room_for, to_line
+from medlive.evidence.store import LINES, PassageStore, StoreWriter, from_line, room_for, to_line
 from medlive.evidence.survey import Survey
 from medlive.evidence.vectors import SHARD, EmbedReport, Item, VectorStore, passage_key
 
@@ -80,7 +82,6 @@ NO_ENCODER = "no encoder was given"
 
 _BUILDING = "building-"
 _OWN_ENCODER = "lsa-"
-_VECTORS = "vectors"
 _DENSE_WORK = "arranging"
 _EVERY = 1000
 
@@ -133,8 +134,9 @@ def build_index(
     the index holds the given ones only. When that changes nothing, the index is left alone and its manifest
     returned. Without `dense` it is searched by words alone, and the manifest gives `reason` for that. Vectors are
     kept in `out`, so that no passage is embedded twice by one encoder, whatever becomes of the build.
-    Raises UsageError for two corpora of one name, BadInput for a corpus without a passage, ServiceUnavailable
-    while another process builds there, DiskFull.
+    Raises UsageError for two corpora of one name or a folder that cannot be written, BadInput for a corpus without
+    a passage, ServiceUnavailable while another process builds there, DiskFull; IndexCorrupt or IndexOutdated where
+    the index is past use and holds corpora that were not given.
     """
     names = [corpus.name for corpus in corpora]
     if not names:
@@ -143,7 +145,6 @@ def build_index(
         if names.count(name) > 1:
             raise UsageError(f"two corpora are named {name!r}", hint="give one of them another name")
     report = progress or _silent
-    out.mkdir(parents=True, exist_ok=True)
     with _alone(out):
         old = None if fresh else _present(out, names)
         _remove_leftovers(out)
@@ -167,7 +168,7 @@ def prune(out: Path) -> list[Path]:
     with _alone(out):
         manifest = read_manifest(out)
         wanted = None if manifest.encoder is None else vectors_of(out, manifest).folder
-        unwanted = [place for place in (out / _VECTORS).glob("*") if place != wanted]
+        unwanted = [place for place in (out / VECTORS).glob("*") if place != wanted]
         if (out / _DENSE_WORK).exists():
             unwanted.append(out / _DENSE_WORK)
         for place in unwanted:
@@ -179,7 +180,7 @@ def vectors_of(out: Path, manifest: IndexManifest) -> VectorStore:
     """The vectors of an index's encoder. Raises UsageError for an index without one."""
     if manifest.encoder is None:
         raise UsageError(f"{out} has no vectors: {manifest.reason}")
-    return VectorStore(out / _VECTORS, manifest.encoder)
+    return VectorStore(out / VECTORS, manifest.encoder)
 
 
 def _build(
@@ -259,7 +260,7 @@ def _dense_side(
     encoder, where = plan.encoder, plan.where
     if encoder == "lsa":
         encoder, where = _own_encoder(out, data.parent.name, store, old, report)
-    vectors = VectorStore(out / _VECTORS, encoder.identity)
+    vectors = VectorStore(out / VECTORS, encoder.identity)
 
     def items() -> Iterator[Item]:
         return (Item(passage_key(passage), *embedded(passage)) for passage in store)
@@ -319,7 +320,8 @@ def _has_side(old: IndexManifest, plan: DensePlan | None) -> bool:
         return False
     if plan.encoder == "lsa":
         return old.encoder.where.startswith(OWN)
-    return plan.encoder.identity.digest == old.encoder.digest
+    # A manifest that names a place where the encoder was would leave the index without one.
+    return (plan.encoder.identity.digest, plan.where) == (old.encoder.digest, old.encoder.where)
 
 
 @dataclass(frozen=True, slots=True)
@@ -353,6 +355,7 @@ def _all_passages(
     out: Path, old: IndexManifest | None, carried: set[str], readings: Sequence[_Reading]
 ) -> Iterator[Passage]:
     if old is not None and carried:
+        _check_lines(out, old, carried)
         yield from (passage for passage in open_store(out, old) if passage.corpus in carried)
     for reading in readings:
         with reading.spool.open("rb") as lines:
@@ -386,19 +389,31 @@ def _present(out: Path, names: Sequence[str]) -> IndexManifest | None:
     """The index in force, whose other corpora are to be kept; None when there is none or it is past use."""
     try:
         manifest = read_manifest(out)
-    except (IndexMissing, IndexCorrupt, IndexOutdated):
-        return None
-    try:
         check_sizes(out, manifest)
-    except IndexCorrupt as exc:
-        lost = sorted(set(manifest.corpus_digests) - set(names))
+    except IndexMissing:
+        return None
+    except (IndexCorrupt, IndexOutdated) as exc:
+        lost = named_corpora(out) - set(names)
         if lost:
-            raise IndexCorrupt(
-                f"{exc.message}; it also holds {', '.join(lost)}, which cannot be carried over",
-                hint="give these corpora too, or start afresh",
-            ) from exc
+            raise _cannot_be_carried(exc, lost) from exc
         return None
     return manifest
+
+
+def _check_lines(out: Path, manifest: IndexManifest, carried: set[str]) -> None:
+    """Raises IndexCorrupt for passages that are not those that were read: they would go on under their digest."""
+    place = out / manifest.data / LINES
+    expected = next((entry.digest for entry in manifest.files if entry.path == LINES), None)
+    found = digest_file(place)
+    if found != expected:
+        raise _cannot_be_carried(IndexCorrupt(f"{place} has {found}, expected {expected}"), carried)
+
+
+def _cannot_be_carried(exc: IndexCorrupt | IndexOutdated, lost: Collection[str]) -> EvidenceUnavailable:
+    return type(exc)(
+        f"{exc.message}; it also holds {', '.join(sorted(lost))}, which cannot be carried over",
+        hint="give these corpora too, or start afresh; both with --fresh",
+    )
 
 
 def _usable(out: Path, manifest: IndexManifest) -> bool:
@@ -437,16 +452,20 @@ def _put_in_force(out: Path, data: Path, manifest: IndexManifest) -> None:
 def _remove_leftovers(out: Path) -> None:
     """Remove what builds that were killed, or the index before this one, left behind; vectors stay."""
     wanted: set[str] = set()
+    removed: tuple[str, ...] = (_BUILDING, DATA, _OWN_ENCODER, f".{_OWN_ENCODER}")
     try:
         manifest = read_manifest(out)
-    except (IndexMissing, IndexCorrupt, IndexOutdated):
+    except IndexMissing:
         pass
+    except (IndexCorrupt, IndexOutdated):
+        # Another version may read what this one does not: it stays until another index is in force.
+        removed = (_BUILDING,)
     else:
         wanted = {manifest.data}
         if manifest.encoder is not None:
             wanted.add(manifest.encoder.where.removeprefix(OWN))
     for place in out.iterdir():
-        if place.name.startswith((_BUILDING, DATA, _OWN_ENCODER, f".{_OWN_ENCODER}")) and place.name not in wanted:
+        if place.name.startswith(removed) and place.name not in wanted:
             if place.is_dir():
                 shutil.rmtree(place, ignore_errors=True)
             else:
@@ -463,11 +482,20 @@ def _sync(place: Path) -> None:
 
 @contextmanager
 def _alone(out: Path) -> Iterator[None]:
-    """Hold the folder's lock; the system lets go of it when the process ends, however it ends."""
-    with (out / ".lock").open("w") as handle:
+    """Hold the lock of the folder, made when absent; the system lets go of it when the process ends, however it
+    ends."""
+    try:
+        with room_for(out):
+            out.mkdir(parents=True, exist_ok=True)
+            lock = (out / ".lock").open("w")
+    except OSError as exc:
+        raise UsageError(
+            f"{out} cannot be written: {exc.strerror}", hint="name a folder that you may write: --index FOLDER"
+        ) from exc
+    with lock:
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as exc:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as exc:
             raise ServiceUnavailable(f"another process is building {out}", hint="wait until it has ended") from exc
         yield
 

@@ -103,6 +103,10 @@ class IndexManifest(_Frozen):
     def _whole(self) -> Self:
         if (self.retriever == "hybrid", self.encoder is not None) != (self.dense is not None,) * 2:
             raise ValueError("a hybrid index has an encoder and a dense part, another has neither")
+        if self.encoder is not None and self.dense is not None:
+            made_by = (self.dense.encoder_digest, self.dense.dimension)
+            if (self.encoder.digest, self.encoder.dimension) != made_by:
+                raise ValueError("the encoder is not the one that made the vectors of the dense part")
         return self
 
 
@@ -154,6 +158,24 @@ def read_manifest(folder: Path) -> IndexManifest:
             hint=HINT,
         )
     return manifest
+
+
+class _Named(BaseModel):
+    name: str
+
+
+class _Corpora(BaseModel):
+    corpora: tuple[_Named, ...]
+
+
+def named_corpora(folder: Path) -> frozenset[str]:
+    """The corpora that the manifest in `folder` names, whatever else it says; none where it names none."""
+    try:
+        return frozenset(
+            entry.name for entry in _Corpora.model_validate_json((folder / MANIFEST).read_bytes()).corpora
+        )
+    except (OSError, ValidationError):
+        return frozenset()
 
 
 class _AnyFormat(BaseModel):

@@ -17,12 +17,16 @@ from medlive.evidence.manifest import HINT, MANIFEST, OWN, EncoderEntry, IndexMa
 from medlive.evidence.passage import IndexIdentity
 from medlive.evidence.retriever import DenseSide, IndexRetriever, RetrieverName
 from medlive.evidence.store import PassageStore
-from medlive.evidence.vectors import KEY, Keys, keys_digest, passage_key
+from medlive.evidence.vectors import KEY, Keys, VectorStore, folder_of, keys_digest, passage_key
 
 DATA = "data-"
 """How the names of data folders begin."""
 LEXICAL = "lexical"
 DENSE = "dense"
+VECTORS = "vectors"
+"""What the vectors of builds are kept in, by encoder."""
+AFRESH = "build it again from all its corpora: medlive evidence build CORPUS... --fresh"
+"""A build that finds the same corpora and files of the right size leaves them alone."""
 
 
 def open_index(
@@ -56,9 +60,9 @@ def open_index(
 
 
 def verify_index(path: Path) -> IndexManifest:
-    """Compare every file of the index with the digest in its manifest; the manifest.
+    """Compare every file of the index, and the vectors kept for its next build, with their digests; the manifest.
 
-    Reads the whole index. Raises as `open_index` does, IndexCorrupt naming the first file that differs.
+    Reads them whole. Raises as `open_index` does, IndexCorrupt naming the first file that differs.
     """
     manifest = read_manifest(path)
     check_sizes(path, manifest)
@@ -66,15 +70,17 @@ def verify_index(path: Path) -> IndexManifest:
         place = path / manifest.data / entry.path
         found = digest_file(place)
         if found != entry.digest:
-            raise IndexCorrupt(f"{place} has {found}, expected {entry.digest}", hint=HINT)
+            raise IndexCorrupt(f"{place} has {found}, expected {entry.digest}", hint=AFRESH)
     if manifest.dense is not None:
         found = keys_digest(keys_of(open_store(path, manifest)))
         if found != manifest.dense.keys_digest:
             raise IndexCorrupt(
                 f"the vectors of {path} are of other passages ({manifest.dense.keys_digest}) than those"
                 f" beside them ({found})",
-                hint=HINT,
+                hint=AFRESH,
             )
+    if manifest.encoder is not None and folder_of(path / VECTORS, manifest.encoder.digest).is_dir():
+        VectorStore(path / VECTORS, manifest.encoder).verify()
     return manifest
 
 

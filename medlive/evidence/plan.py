@@ -37,7 +37,7 @@ def plan_index(
         if asked == OWN_LSA:
             return DensePlan("lsa", "", why, kind, shard), why
         encoder = open_encoder(asked, settings=settings)
-        folder = Path(asked).expanduser()
+        folder = Path(asked.removeprefix("lsa:")).expanduser()
         where = str(folder.resolve()) if folder.is_dir() and asked != MEDCPT else asked
         return DensePlan(encoder, where, why, kind, shard), why
     if not fresh:

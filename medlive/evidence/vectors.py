@@ -86,6 +86,11 @@ def as_keys(keys: Iterable[bytes]) -> Keys:
     return np.frombuffer(b"".join(keys), dtype=KEY)
 
 
+def folder_of(root: Path, encoder_digest: str) -> Path:
+    """Where below `root` the vectors of that encoder lie."""
+    return root / encoder_digest.removeprefix("sha256:")[:32]
+
+
 class ShardEntry(BaseModel):
     """A finished shard, as its `.json` says it."""
 
@@ -131,7 +136,7 @@ class VectorStore:
         Raises IndexCorrupt for a shard that is damaged, IndexOutdated for one of another encoder.
         """
         self.encoder = encoder
-        self.folder = root / encoder.digest.removeprefix("sha256:")[:32]
+        self.folder = folder_of(root, encoder.digest)
         self.folder.mkdir(parents=True, exist_ok=True)
         self._shards: dict[str, _Shard] = {}
         self._keys: Keys = np.empty(0, dtype=KEY)

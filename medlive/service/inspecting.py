@@ -69,13 +69,11 @@ async def inspect_thread(settings: Settings, source: str, thread_id: str) -> dic
         filters = [
             {"rule": v.rule, "passed": v.passed, "reason": v.reason, "evidence": v.evidence} for v in verdicts
         ]
-        curation_id = await session.scalar(
-            select(CurationRow.id)
-            .where(CurationRow.revision_id == revision)
-            .order_by(CurationRow.id.desc())
-            .limit(1)
+        decided = await session.scalar(
+            select(CurationRow).where(CurationRow.revision_id == revision).order_by(CurationRow.id.desc()).limit(1)
         )
-        curation = await load_curation(session, curation_id) if curation_id is not None else None
+        curation = await load_curation(session, decided.id) if decided is not None else None
+        status = await session.scalar(select(CaseRow).where(CaseRow.thread_id == stored.thread_pk))
         case = await session.scalar(
             select(CaseRevisionRow)
             .join(CaseRow, CaseRow.id == CaseRevisionRow.case_id)
@@ -91,11 +89,16 @@ async def inspect_thread(settings: Settings, source: str, thread_id: str) -> dic
         "origin": origin,
         "filters": filters,
         "curation": asdict(curation) if curation else None,
+        "decided": decided
+        and {
+            "at": decided.started_at.isoformat(), "attempt": decided.attempt, "pipeline": decided.pipeline_digest,
+        },
         "case": case
+        and status
         and {
             "case_id": case.case_id, "revision": case.revision, "theme": case.theme.value,
             "specialty": case.specialty, "narrative": case.narrative, "query": case.query, "advice": case.advice,
-            "publishable": case.publishable,
+            "publishable": case.publishable, "status": status.status.value, "status_reason": status.status_reason,
         },
         "criteria": [asdict(c) for c in criteria],
     }  # fmt: skip
