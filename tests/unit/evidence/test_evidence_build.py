@@ -320,6 +320,48 @@ def test_other_corpora_of_a_damaged_index_are_not_dropped_silently(tmp_path: Pat
     assert build_index([open_corpus(a)], index, fresh=True).passages == 2
 
 
+@pytest.mark.parametrize("changes", [{"format_version": 99}, {"passages": "many"}, {"index_digest": "sha256:0"}])
+def test_an_index_that_cannot_be_read_keeps_its_data_and_its_other_corpora(
+    tmp_path: Path, changes: dict[str, object]
+) -> None:
+    index = tmp_path / "index"
+    a, b = corpus_file(tmp_path / "a.jsonl", ROWS[:2]), corpus_file(tmp_path / "b.jsonl", ROWS[2:])
+    manifest = build_index([open_corpus(a), open_corpus(b)], index)
+    _edit_manifest(index, **changes)
+    with pytest.raises((IndexCorrupt, IndexOutdated), match="it also holds b") as caught:
+        build_index([open_corpus(a)], index)
+    assert "--fresh" in (caught.value.hint or "")
+    # Nor does a build that comes to nothing take the data along.
+    nothing = corpus_file(tmp_path / "a" / "a.jsonl", [{"id": "x", "title": "t", "text": ""}])
+    with pytest.raises(BadInput):
+        build_index([open_corpus(nothing)], index, fresh=True)
+    assert (index / manifest.data / "passages.jsonl").is_file()
+    build_index([open_corpus(a)], index, fresh=True)
+    assert not (index / manifest.data).exists()
+
+
+def test_passages_that_are_not_those_that_were_read_are_not_carried_over(tmp_path: Path) -> None:
+    index = tmp_path / "index"
+    a, b = corpus_file(tmp_path / "a.jsonl", ROWS[:2]), corpus_file(tmp_path / "b.jsonl", ROWS[2:])
+    manifest = build_index([open_corpus(a)], index)
+    place = index / manifest.data / "passages.jsonl"
+    place.write_bytes(place.read_bytes().replace(b"eases", b"cures"))
+    with pytest.raises(IndexCorrupt, match="it also holds a"):
+        build_index([open_corpus(b)], index)
+    with pytest.raises(IndexCorrupt) as caught:
+        verify_index(index)
+    assert "--fresh" in (caught.value.hint or "")
+    build_index([open_corpus(a), open_corpus(b)], index, fresh=True)
+    verify_index(index)
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    corpus = open_corpus(corpus_file(tmp_path / "a.jsonl", ROWS))
+    with pytest.raises(UsageError, match=r"a\.jsonl cannot be written") as caught:
+        build_index([corpus], tmp_path / "a.jsonl")
+    assert "--index" in (caught.value.hint or "")
+
+
 def test_corpora_without_passages_or_with_one_name_are_refused(tmp_path: Path) -> None:
     empty = tmp_path / "empty.jsonl"
     empty.write_text("{\n")

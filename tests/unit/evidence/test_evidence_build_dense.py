@@ -16,6 +16,7 @@ from support.instance import REPOSITORY
 
 from medlive.errors import DiskFull, EvidenceUnavailable, IndexCorrupt
 from medlive.evidence.build import DensePlan, Progress, build_index, open_index, prune, verify_index
+from medlive.evidence.corpora.model import ReadLog
 from medlive.evidence.corpora.registry import open_corpus
 from medlive.evidence.dense import DenseKind
 from medlive.evidence.encoder import EncoderSettings
@@ -210,6 +211,49 @@ def test_vectors_of_other_passages_are_found_by_verification(tmp_path: Path) -> 
     (one / MANIFEST).write_text(json.dumps(manifests[0]))
     with pytest.raises(IndexCorrupt, match="other passages"):
         verify_index(one)
+
+
+def test_a_damaged_vector_that_is_kept_for_the_next_build_is_found_by_verification(tmp_path: Path) -> None:
+    index, encoder = tmp_path / "index", HashingEncoder()
+    build_index([open_corpus(corpus_file(tmp_path, "a", 40))], index, dense=plan(encoder))
+    verify_index(index)
+    place = next((index / "vectors").rglob("*.vec"))
+    data = bytearray(place.read_bytes())
+    data[-2] ^= 1
+    place.write_bytes(data)
+    with pytest.raises(IndexCorrupt, match=place.name):
+        verify_index(index)
+
+
+def test_a_manifest_that_names_another_encoder_is_refused(tmp_path: Path) -> None:
+    index, other = tmp_path / "index", HashingEncoder(salt="other")
+    build_index([open_corpus(corpus_file(tmp_path, "a", 40))], index, dense=plan(HashingEncoder()))
+    manifest = json.loads((index / MANIFEST).read_text())
+    manifest["encoder"]["digest"] = other.identity.digest
+    (index / MANIFEST).write_text(json.dumps(manifest))
+    with pytest.raises(IndexCorrupt, match="not the one that made the vectors"):
+        open_index(index, encoder=other)
+
+
+def test_an_encoder_that_was_moved_is_named_anew_without_embedding(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("sklearn", reason="medlive[medcpt] is not installed: make medcpt")
+    from medlive.evidence.encoders.lsa import fit_lsa
+
+    index, corpus = tmp_path / "index", open_corpus(corpus_file(tmp_path, "a", 40))
+    fit_lsa([(p.title, p.text) for p in corpus.passages(ReadLog())], tmp_path / "one")
+    monkeypatch.chdir(tmp_path)
+    last: list[Progress] = []
+    for name in ("one", "two"):
+        if name == "two":
+            (tmp_path / "one").rename(tmp_path / "two")
+        chosen, why = plan_index(index, f"lsa:{name}", settings(tmp_path))
+        manifest = build_index([corpus], index, last.append, dense=chosen, reason=why)
+        assert manifest.encoder is not None
+        assert manifest.encoder.where == str(tmp_path / name)
+        assert open_index(index).identity.retriever == "hybrid"
+    assert (last[-1].embedded, last[-1].reused) == (0, 40)
 
 
 @pytest.mark.parametrize("part", ["index.faiss", "gone"])

@@ -177,6 +177,7 @@ def test_the_commands_say_which_retriever_runs_and_why(instance: Instance, corpu
         (("build", "nowhere.xml"), 2, "there is no nowhere.xml"),
         (("search", "fever", "--rerank", "medcpt"), 3, "MedCPT-Cross-Encoder is nowhere"),
         (("search", "fever", "--index", "nowhere"), 3, "medlive evidence build"),
+        (("bench", "--queries", "10", "--out", "no/such/folder.md"), 2, "no/such/folder.md cannot be written"),
         (("models", "--require"), 3, "put the models into one of the folders"),
     ],
 )
@@ -186,6 +187,15 @@ def test_what_cannot_be_done_exits_with_the_way_out(
     if not (instance.home / "evidence").exists():
         instance.here("evidence", "build", corpus, "--encoder", "none")
     assert said in " ".join(instance.here("evidence", *arguments, status=status).err.split())
+
+
+def test_an_index_without_a_sentence_to_ask_by_is_not_measured(instance: Instance, tmp_path: Path) -> None:
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "a.txt").write_text("高血压患者应限制钠盐摄入。", encoding="utf-8")
+    index = tmp_path / "index"
+    instance.here("evidence", "build", tmp_path / "notes", "--index", index, "--encoder", "none")
+    told = instance.here("evidence", "bench", "--index", index, status=2)
+    assert "sentence of 8 words" in told.err
 
 
 def test_an_analysis_of_the_passages_is_built_searched_and_measured(instance: Instance, corpus: Path) -> None:
