@@ -66,10 +66,7 @@ async def save_curation(
     stored and that decision's number is returned. After a failure comes the next attempt. Raises MedliveError
     when an answered call's reply is not in the reply store: nobody could look it up.
     """
-    # Whoever decides the same revision at this moment waits here.
-    await session.execute(
-        select(ThreadRevisionRow.id).where(ThreadRevisionRow.id == revision_pk).with_for_update()
-    )
+    await lock_revision(session, revision_pk)
     row = CurationRow
     latest = (
         await session.execute(
@@ -114,6 +111,13 @@ async def save_curation(
     curation_id: int = inserted.scalar_one()
     await _save_parts(session, curation_id, curation)
     return curation_id
+
+
+async def lock_revision(session: AsyncSession, revision_pk: int) -> None:
+    """Wait for whoever decides the same revision at this moment, and let others wait until the session ends."""
+    await session.execute(
+        select(ThreadRevisionRow.id).where(ThreadRevisionRow.id == revision_pk).with_for_update()
+    )
 
 
 async def latest_outcome(session: AsyncSession, revision_pk: int, pipeline_digest: str) -> Outcome | None:

@@ -13,7 +13,13 @@ from medlive.curation.agent import Agent, AgentFailure
 from medlive.curation.chain import curate
 from medlive.curation.model import Call, Curation, Outcome, Reason, Side, Stage
 from medlive.db.cases import hold_case_of_thread, save_case
-from medlive.db.curations import failed_revisions, latest_outcome, save_curation, untried_revisions
+from medlive.db.curations import (
+    failed_revisions,
+    latest_outcome,
+    lock_revision,
+    save_curation,
+    untried_revisions,
+)
 from medlive.db.session import Database
 from medlive.db.threads import load_thread
 from medlive.rubric.write import WrittenRubric, write_rubric
@@ -154,6 +160,9 @@ async def curate_revision(database: Database, pipeline: Pipeline, revision: int,
     if curation.outcome is Outcome.KEPT:
         curation, rubric = await _with_rubric(curation, language, pipeline)
     async with database.begin() as session:
+        await lock_revision(session, revision)
+        if await latest_outcome(session, revision, pipeline.digest) not in (None, Outcome.FAILED):
+            return None  # decided by another process meanwhile: a case made here would not be that decision's
         curation_id = await save_curation(
             session, revision, pipeline.digest, curation, started_at=started, finished_at=now()
         )

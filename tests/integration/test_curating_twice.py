@@ -1,0 +1,103 @@
+"""Two processes with one revision: what was decided first stands, and the other leaves no case behind."""
+
+import asyncio
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import func, select
+
+from medlive.curation.chain import CurationSettings
+from medlive.curation.model import Outcome
+from medlive.db import threads
+from medlive.db.curations import latest_outcome
+from medlive.db.replies import PostgresReplyStore
+from medlive.db.session import Database
+from medlive.db.tables import CaseRow, ThreadRevisionRow
+from medlive.digest import digest_text
+from medlive.evidence.passage import IndexIdentity
+from medlive.llm.budget import Budget
+from medlive.llm.engine import EngineIdentity, Reply, Request
+from medlive.llm.limiter import Limiters
+from medlive.llm.replay import ReplayEngine
+from medlive.service.curating import curate_revision
+from medlive.service.wiring import CURATION_ROLES, Pipeline
+from tests.support.scripted import THREAD, OnePassage, Scripted, changed
+
+RUBRIC = {
+    "theme": "Response Depth",
+    "specialty": "Family & General Practice",
+    "facts": [{"id": "f1", "advice_id": "a1", "fact": "Lisinopril can cause a dry cough."},
+              {"id": "f2", "advice_id": "a2", "fact": "Ask for losartan 50 mg."}],
+    "criteria": [
+        {"fact_id": "f1", "criterion": "States that lisinopril can cause a dry cough.", "axis": "Accuracy",
+         "points": 6},
+        {"fact_id": "f2", "criterion": "Recommends losartan 50 mg.", "axis": "Accuracy", "points": 5},
+    ],
+}  # fmt: skip
+PIPELINE = digest_text("one")
+
+
+class Indexed(OnePassage):
+    """With an identity that a database takes."""
+
+    identity = IndexIdentity("bm25", digest_text("index"), {"demo": digest_text("corpus")}, 1)
+
+
+class Gated(Scripted):
+    """Waits before the rubric until it is let go."""
+
+    def __init__(self, name: str, **tasks: Any) -> None:
+        super().__init__(changed(rubric__write=RUBRIC, **tasks))
+        self.name, self.reached, self.go = name, asyncio.Event(), asyncio.Event()
+
+    @property
+    def identity(self) -> EngineIdentity:
+        return EngineIdentity("openai", self.name)
+
+    async def answer(self, request: Request) -> Reply:
+        if request.task == "rubric.write":
+            self.reached.set()
+            await self.go.wait()
+        return await super().answer(request)
+
+
+def pipeline(database: Database, engine: Scripted) -> Pipeline:
+    """The same pipeline by its digest, whoever answers."""
+    respondent = ReplayEngine(engine, PostgresReplyStore(database))
+    return Pipeline(
+        dict.fromkeys(CURATION_ROLES, respondent), Indexed(), CurationSettings(), PIPELINE, {}, Budget(),
+        Limiters(),
+    )  # fmt: skip
+
+
+async def test_who_comes_second_leaves_no_case_behind(database: Database) -> None:
+    async with database.begin() as session:
+        await threads.save_threads(session, [replace(THREAD, posted_at=datetime(2026, 1, 1, tzinfo=UTC))])
+        revision = (await session.scalars(select(ThreadRevisionRow.id))).one()
+    keeps = Gated("keeps")
+    nonclinical = {"category": "nonclinical", "meaningful": False, "reason": "no"}
+    rejects = Gated("rejects", validator__query=nonclinical)
+    second = asyncio.create_task(curate_revision(database, pipeline(database, keeps), revision, b"key"))
+    await keeps.reached.wait()
+    first = await curate_revision(database, pipeline(database, rejects), revision, b"key")
+    keeps.go.set()
+    assert first is not None
+    assert first.outcome is Outcome.REJECTED
+    assert await second is None
+    async with database.begin() as session:
+        assert await latest_outcome(session, revision, PIPELINE) is Outcome.REJECTED
+        assert await session.scalar(select(func.count()).select_from(CaseRow)) == 0
+
+
+async def test_who_keeps_alone_leaves_a_case(database: Database) -> None:
+    async with database.begin() as session:
+        await threads.save_threads(session, [replace(THREAD, posted_at=datetime(2026, 1, 1, tzinfo=UTC))])
+        revision = (await session.scalars(select(ThreadRevisionRow.id))).one()
+    keeps = Gated("keeps")
+    keeps.go.set()
+    kept = await curate_revision(database, pipeline(database, keeps), revision, b"key")
+    assert kept is not None
+    assert kept.outcome is Outcome.KEPT, kept.detail
+    async with database.begin() as session:
+        assert await session.scalar(select(func.count()).select_from(CaseRow)) == 1
