@@ -500,6 +500,16 @@ def _unread(plain: str, tokens: list[_Token]) -> list[str]:
     return found + [m.group() for m in _LOOKALIKE.finditer(plain)]
 
 
+_AGE_STATED: Final = re.compile(
+    r"(?:\b(?:i'?m|i am|(?:he|she)(?:'s| is)|aged?|male|female|man|woman|[mf])[\s,:/-]{0,3}|[男女][\s,，、]{0,2}"
+    r"|年龄[\s:：]{0,2})(?P<after>\d{1,3})(?![\d%:/-]|\.\d|\s?(?:feet|foot|ft|lbs?|pounds?|kilos?|'|\"))"
+    r"|(?<![\d./-])(?P<before>\d{1,3})(?:\s?/\s?|\s?(?=male|female)|(?=[mf]))(?:male|female|[mf])\b"
+    r"|(?<![\d./-])(?P<han>\d{1,3})(?=[男女])"
+)
+"""An age without its unit: "I'm 55", "Male, 28", 28F, 女，34."""
+_AGE_WRITTEN: Final = re.compile(r"[\s-]?(?:olds?\b|of age\b)")
+
+
 class _Stated:
     """What a source states, for look-ups."""
 
@@ -516,6 +526,11 @@ class _Stated:
             letter = re.search(r"(?<![a-z0-9])([a-z])[ -]$", plain[max(0, token.start - 3) : token.start])
             if letter and token.quantity:
                 self.exact.add(Quantity(letter.group(1) + token.quantity.value, "name"))
+        self.ages = {
+            match.group(match.lastgroup or 0)
+            for match in _AGE_STATED.finditer(plain)
+            if match.lastgroup != "after" or read_unit(plain, match.end())[0] is None
+        }
         self.names = [q.value for q in self.exact if q.unit == "name"]
         self.dates = [q.value for q in self.exact if q.unit == "date"]
 
@@ -556,6 +571,13 @@ def _date_within(less: str, more: str) -> bool:
     return all(not a or a == b for a, b in zip(_date_parts(less), _date_parts(more), strict=True))
 
 
+def _is_age(plain: str, token: _Token) -> bool:
+    """Whether a number of years is written as an age ("28-year-old", 28岁), and not as a length of time."""
+    if token.quantity is None or token.quantity.unit != "year":
+        return False
+    return plain[token.end - 1] == "岁" or _AGE_WRITTEN.match(plain, token.end) is not None
+
+
 def numbers_missing(statement: str, source: str) -> list[str]:
     """The numbers of the statement, as written (half width, lower case), that the source does not state.
 
@@ -574,6 +596,8 @@ def numbers_missing(statement: str, source: str) -> list[str]:
         if token.article or (token.quantity is not None and stated.holds(token.quantity)):
             continue
         if token.parts_suffice and token.parts and all(stated.holds(part) for part in token.parts):
+            continue
+        if token.quantity and token.quantity.value in stated.ages and _is_age(plain, token):
             continue
         letter = re.search(r"(?<![a-z0-9])([a-z])[ -]$", plain[max(0, token.start - 3) : token.start])
         if letter and token.quantity and stated.holds(Quantity(letter.group(1) + token.quantity.value, "name")):

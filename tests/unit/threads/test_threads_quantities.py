@@ -159,3 +159,33 @@ def test_a_list_marker_is_no_number_of_a_statement_and_one_of_a_source() -> None
 
 def test_a_date_is_no_quantity_of_its_month() -> None:
     assert Quantity("5", "mg") in numbers("may 5 mg help?")
+
+
+@pytest.mark.parametrize(
+    ("statement", "source"),
+    [
+        ("A 28-year-old man.", "Male, 28. Bright red blood"),
+        ("A 28-year-old man.", "28M, cough"),
+        ("A 34-year-old woman.", "34F here"),
+        ("Aged 55 years of age.", "I am 55, had my thyroid removed"),
+        ("34岁女性", "女，34，咳嗽"),
+    ],
+)
+def test_an_age_that_was_given_without_years_is_an_age(statement: str, source: str) -> None:
+    assert numbers_missing(statement, source) == []
+
+
+@pytest.mark.parametrize(
+    ("statement", "source"),
+    [
+        ("Hypertension for 28 years.", "Male, 28."),
+        ("A 34-year-old woman.", "I'm 34 weeks pregnant"),
+        ("A 60-year-old man.", "I'm 60 kg"),
+        ("A 5-year-old boy.", "I'm 5'7"),
+        ("A 12-year-old girl.", "I am 12.5"),
+        ("A 5-year-old boy.", "5 a week"),
+        ("28年病史", "男，28"),
+    ],
+)
+def test_a_bare_number_is_an_age_only_where_an_age_stands(statement: str, source: str) -> None:
+    assert numbers_missing(statement, source)
