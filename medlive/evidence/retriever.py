@@ -28,6 +28,8 @@ RERANKED = 50
 """The first so many of the fused order are read by the cross-encoder; k of them where more are asked for."""
 _DIGITS = 6
 """Significant digits of an encoder's score: what is left beyond changes with the batch a text was in."""
+_SPARE = 16
+"""Passages fetched past the depth, so that of those that tie there (one text in several corpora) the ids decide."""
 LANGUAGES = {"medcpt": frozenset({"en"})}
 """Encoder name → the languages (ISO 639) it reads; one that is not named reads any."""
 _MAX_QUERY_CHARS = 8000
@@ -176,7 +178,7 @@ class IndexRetriever:
             if allowed is not None and not allowed.any():
                 continue
             chosen = vectors[[rows[asks[number].text[:_MAX_QUERY_CHARS]] for number in numbers]]
-            scores, ordinals = self.dense.index.search(chosen, depth, allowed)
+            scores, ordinals = self.dense.index.search(chosen, depth + _SPARE, allowed)
             for number, vector, at, near in zip(numbers, chosen, ordinals, scores, strict=True):
                 # A query without a word that the encoder knows is a vector of nothing, as near to one as to all.
                 if vector.any():

@@ -357,3 +357,19 @@ def test_every_kind_finds_what_flat_finds_first(tmp_path: Path, index: Path, pas
         assert other.identity.dense["kind"] == kind
         [hits] = search(other, "colchicine for gout: dose of colchicine gout dose", k=1)
         assert hits[0].passage.text == "colchicine for gout: dose of colchicine."
+
+
+def test_one_text_in_two_corpora_is_found_under_the_same_id_whichever_was_built_first(tmp_path: Path) -> None:
+    for name in "ab":
+        lines = (json.dumps({"id": str(n), "title": "Gout", "text": f"Eased in week {n}."}) for n in range(30))
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    answers = []
+    for order in ("ab", "ba"):
+        plan = DensePlan(HashingEncoder(), "no-such-model", "a test's choice")
+        for name in order:
+            build_index([open_corpus(tmp_path / f"{name}.jsonl")], tmp_path / order, dense=plan)
+        opened = open_index(tmp_path / order, encoder=HashingEncoder(), retriever="dense")
+        [hits] = search(opened, "gout eased in week 7", k=1)
+        answers.append((opened.identity.index_digest, [hit.passage.id for hit in hits]))
+    assert answers[0] == answers[1]
+    assert answers[0][1] == ["a:7:-.1"]
