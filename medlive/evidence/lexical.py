@@ -15,7 +15,7 @@ from typing import Any, Self
 
 import tantivy
 
-from medlive.errors import IndexCorrupt, IndexOutdated
+from medlive.errors import EvidenceUnavailable, IndexCorrupt, IndexOutdated
 from medlive.evidence.analysis import Analyzer, analyzer
 from medlive.evidence.dense_files import disk_full
 from medlive.evidence.passage import Passage
@@ -118,13 +118,19 @@ class LexicalIndex:
     """The index on disk; one instance may serve any number of threads at once."""
 
     def __init__(self, folder: Path, store: PassageStore) -> None:
-        """Open the index in `folder` over the passages of `store`. Raises IndexCorrupt or IndexOutdated."""
+        """Open the index in `folder` over the passages of `store`. Raises IndexCorrupt, IndexOutdated, or
+        EvidenceUnavailable where the engine cannot write its lock file."""
         try:
             self._index = tantivy.Index.open(str(folder))
             self._index.config_reader("manual")
             self._index.reload()
             self._searcher = self._index.searcher()
         except ValueError as exc:
+            if "lockfile" in str(exc).lower():
+                raise EvidenceUnavailable(
+                    f"{folder} cannot be opened without a lock file of the engine's: {exc}",
+                    hint=f"let this user write in {folder}, or copy the index to where that is so",
+                ) from exc
             outdated = "incompatible" in str(exc).lower()
             raise (IndexOutdated if outdated else IndexCorrupt)(f"{folder} cannot be opened: {exc}") from exc
         if self._searcher.num_docs != len(store):

@@ -29,7 +29,7 @@ RERANKED = 50
 _DIGITS = 6
 """Significant digits of an encoder's score: what is left beyond changes with the batch a text was in."""
 _SPARE = 16
-"""Passages fetched past the depth, so that of those that tie there (one text in several corpora) the ids decide."""
+"""Passages fetched past the depth, so that ids decide among those that tie there: one text in several corpora."""
 LANGUAGES = {"medcpt": frozenset({"en"})}
 """Encoder name → the languages (ISO 639) it reads; one that is not named reads any."""
 _MAX_QUERY_CHARS = 8000

@@ -340,6 +340,18 @@ def test_an_index_that_cannot_be_read_keeps_its_data_and_its_other_corpora(
     assert not (index / manifest.data).exists()
 
 
+def test_an_index_without_room_for_the_engines_lock_is_not_called_damaged(tmp_path: Path) -> None:
+    index = tmp_path / "index"
+    manifest = build_index([open_corpus(corpus_file(tmp_path / "a.jsonl", ROWS))], index)
+    lock = index / manifest.data / "lexical" / ".tantivy-meta.lock"
+    lock.unlink(missing_ok=True)
+    lock.mkdir()
+    with pytest.raises(EvidenceUnavailable, match="lock file") as caught:
+        open_index(index)
+    assert not isinstance(caught.value, IndexCorrupt)
+    assert "write" in (caught.value.hint or "")
+
+
 def test_passages_that_are_not_those_that_were_read_are_not_carried_over(tmp_path: Path) -> None:
     index = tmp_path / "index"
     a, b = corpus_file(tmp_path / "a.jsonl", ROWS[:2]), corpus_file(tmp_path / "b.jsonl", ROWS[2:])
