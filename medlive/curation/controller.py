@@ -9,7 +9,7 @@ from medlive.curation.agent import Agent
 from medlive.curation.model import CaseText, Check, ControllerCheck, Element, Kind, Side
 from medlive.curation.screener import TITLE, shown_messages
 from medlive.curation.tasks import SupportReply, WriteReply
-from medlive.threads.grounding import LEAST_QUOTED, ungrounded, ungrounded_sentences
+from medlive.threads.grounding import LEAST_QUOTED, doses_exchanged, ungrounded, ungrounded_sentences
 from medlive.threads.model import Role, Thread
 from medlive.threads.negation import cut_off, denies, flipped
 from medlive.threads.normalise import contains_quote
@@ -109,7 +109,10 @@ async def write(
         ("advice", text.advice, advice),
     ):
         stated = "\n".join(f"{e.statement}\n{e.quote}" for e in sources)
-        missing = numbers_missing(written, stated)
+        missing = [
+            *numbers_missing(written, stated),
+            *doses_exchanged(written, [f"{e.statement}\n{e.quote}" for e in sources]),
+        ]
         checks.append(ControllerCheck(Check.NUMBERS_IN_ELEMENTS, subject, not missing, ", ".join(missing)[:200]))
         wrong = flipped(written, [part for e in sources for part in (e.statement, e.quote)])
         checks.append(ControllerCheck(Check.NEGATION_KEPT, subject, not wrong, "; ".join(wrong)[:200]))

@@ -78,6 +78,13 @@ _ANSWERS: Final = frozenset(
         "嗯",
     )
 )
+_DOSE: Final = re.compile(
+    r"(?<![\w-])(?P<name>[a-z]{5,}) (?P<number>\d+(?:\.\d+)?) ?(?:mg|mcg|µg|μg|ug|g|ml|iu|units?)\b"
+)
+_NO_NAME: Final = re.compile(
+    r"\w+(?:ed|ing|ly)|increase|reduce|decrease|receive|least|total|dosage|single|extra|additional|lower|higher"
+    r"|level|levels|value|result|volume|amount|maximum|minimum|given|equals|above|below|within|every|another"
+)
 _ENDINGS: Final = (
     "ations", "ation", "ities", "ingly", "ments", "ness", "ment", "ical", "ions", "ally", "ity", "ies", "ing",
     "ion", "ful", "ive", "ous", "als", "ers", "ed", "es", "ly", "al", "er", "ic", "or", "s", "y", "e",
@@ -147,6 +154,34 @@ def ungrounded_sentences(text: str, sources: Iterable[str], language: str) -> tu
         for s in sentences(text, language)
         if not is_grounded(s.text, source) or (any(_subjects(s.text)) and not shares_content(s.text, source))
     )
+
+
+def doses_exchanged(text: str, sources: Iterable[str]) -> tuple[str, ...]:
+    """The doses of a text that the sources name for another medicine: "aspirin 50 mg" out of "losartan 50 mg".
+
+    Only a Latin word right before a dose is looked at, in the text as in the sources; a source that has the number
+    and the word anywhere lets it stand.
+    """
+    stated = [(fold(source), _words(source)) for source in sources]
+    named = {number for plain, _ in stated for _, number, _ in _doses(plain)}
+    return tuple(
+        dose
+        for name, number, dose in _doses(fold(text))
+        if number in named
+        and not any(
+            _held(name, words) and re.search(rf"(?<![\d.]){re.escape(number)}(?!\.?\d)", plain)
+            for plain, words in stated
+        )
+    )
+
+
+def _doses(folded: str) -> list[tuple[str, str, str]]:
+    """Each word before a dose that may name a medicine, the dose's number, and both as they stand."""
+    return [
+        (found["name"], found["number"], found.group())
+        for found in _DOSE.finditer(folded)
+        if content(found["name"]) and found["name"] not in _MEASURE and not _NO_NAME.fullmatch(found["name"])
+    ]
 
 
 def shares_content(text: str, source: str) -> bool:

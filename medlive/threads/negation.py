@@ -28,7 +28,7 @@ _NOT_ZH: Final = re.compile(r"[不没無无未勿别莫]|否认|阴性|非(?!常
 # Words that deny by meaning: they excuse a difference, and make none by themselves.
 _NEAR: Final = re.compile(
     r"\b(?:unable|lack\w*|fail\w*|refus\w*|stop\w*|avoid\w*|discontinu\w*|quit|free of|rule[sd]? out|against"
-    r"|hardly|rarely|seldom|instead|rather|only|unless|until|normal|clear|safe|harmless|benign|unnecessary"
+    r"|hardly|rarely|seldom|instead of|rather than|only|unless|until|normal|clear|safe|harmless|benign|unnecessary"
     r"|in\w+able|un\w+ed)\b"
     r"|停|避免|缺|戒|少|难以|拒|正常|不用|不必|减"
 )

@@ -336,3 +336,13 @@ async def test_no_reply_makes_the_chain_raise_or_keep_what_it_should_not(task: s
     if task != "validator.veto" and task not in MEASURES:
         assert curation.outcome is not Outcome.KEPT or task == "controller.write"
     assert all(e.side in Side for e in curation.elements)
+
+
+async def test_a_dose_is_not_written_for_another_medicine() -> None:
+    written = {
+        "narrative": "Aged 34 years, with a dry cough for 3 weeks.",
+        "advice": "Losartan can cause a dry cough. Ask for lisinopril 50 mg.",
+    }
+    curation = await run(changed(controller__write=written))
+    assert (curation.outcome, curation.reason) == (Outcome.REJECTED, Reason.NUMBERS_CHANGED)
+    assert "lisinopril 50 mg" in curation.detail

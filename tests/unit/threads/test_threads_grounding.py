@@ -4,7 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from medlive.threads.grounding import is_grounded, shares_content, ungrounded, ungrounded_sentences
+from medlive.threads.grounding import (
+    doses_exchanged,
+    is_grounded,
+    shares_content,
+    ungrounded,
+    ungrounded_sentences,
+)
 from medlive.threads.quantities import numbers_missing
 
 REWORDED = [
@@ -85,3 +91,31 @@ def test_whatever_is_said_is_grounded_in_itself(text: str, other: str) -> None:
 def test_what_stands_in_a_numbers_place_is_asked_for(statement: str, source: str) -> None:
     assert numbers_missing(statement, source)
     assert numbers_missing(statement, f"{source}, {statement}") == []
+
+
+STATED = [
+    "Ask for losartan 50 mg.\nask for losartan 50 mg instead",
+    "Then 20 mg for 5 days.",
+    "Give vitamin 1,000 IU.",
+]
+
+
+@pytest.mark.parametrize(
+    "text", ["Ask for methotrexate 50 mg.", "Take 20 mg, and lisinopril 50 mg.", "LISINOPRIL 50mg"]
+)
+def test_a_dose_of_another_medicine_is_found(text: str) -> None:
+    assert doses_exchanged(text, STATED)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Losartan 50 mg is asked for.",
+        "Change to 50 mg.",
+        "Increased 50 mg",
+        "Then prednisone 20 mg.",
+        "vitamin 1000 IU",
+    ],
+)
+def test_a_dose_of_the_same_medicine_stands(text: str) -> None:
+    assert doses_exchanged(text, STATED) == ()

@@ -22,6 +22,7 @@ CHANGED = [
     ("At this stage, surgery is required.", "Surgery is not required at this stage"),
     ("If it does not improve, do surgery.", "If it improves, do not do surgery"),
     ("He has fever, no cough.", "no fever or cough"),
+    ("Do not ask for losartan.", "ask for losartan instead"),
 ]
 SAME = [
     ("Fever for 3 days.", "I had fever for 3 days, no cough"),
