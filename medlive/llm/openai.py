@@ -476,7 +476,7 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
     except ValueError:
         try:
             moment = parsedate_to_datetime(value)
-        except ValueError:
+        except (ValueError, OverflowError):
             return None
         moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
         seconds = (moment - now()).total_seconds()

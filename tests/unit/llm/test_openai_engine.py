@@ -100,6 +100,9 @@ async def test_what_is_sent_is_the_fenced_request_with_a_strict_schema() -> None
 
 MENDED: dict[str, Step] = {
     "429 with Retry-After": fails(429, "slow down", Retry_After="0.05"),
+    "429 with a Retry-After that no date holds": fails(
+        429, "slow down", Retry_After="Mon, 01 Jan 99999999999999999999 00:00:00 GMT"
+    ),
     "429 without": fails(429, "slow down"),
     "500": fails(500),
     "503 page": raw(b"<html>bad gateway</html>", "text/html", 503),
