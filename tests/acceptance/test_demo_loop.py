@@ -114,6 +114,12 @@ def test_thread_show_tells_what_the_database_holds(loop: Loop, samples: list[Sam
     assert told["case"]["narrative"]
     assert told["case"]["advice"]
     assert told["case"]["publishable"] is False
+    assert told["case"]["status"] == "ready"
+    assert told["decided"]["attempt"] == 1
+    assert told["decided"]["pipeline"].startswith("sha256:")
+    shown = loop.instance.here("thread", "show", kept).out
+    assert "S_align" in shown
+    assert "Filters: all 12 passed" in shown
     assert len(told["criteria"]) >= 2
     quoted = {m["text"] for m in told["thread"]["messages"]}
     assert all(any(e["quote"] in text for text in quoted) for e in told["curation"]["elements"])
