@@ -1,5 +1,6 @@
 """`medlive evidence`: build an index over medical evidence, list it, search it, check it, measure it."""
 
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -73,6 +74,7 @@ def build(
         shard=shard_size or SHARD,
     )
     say(f"hybrid: bm25 and vectors ({reason})" if plan else f"bm25 only ({reason})")
+    held = {} if fresh else _passages_held(out)
     stages: list[Progress] = []
     with progress("passages") as tick:
 
@@ -85,6 +87,9 @@ def build(
     for step in stages:
         for problem in step.problems:
             say(f"{step.corpus}: {problem.member}: {problem.cause}")
+    for entry in manifest.corpora:
+        if entry.digest != held.get(entry.name, (entry.digest, 0))[0]:
+            say(f"{entry.name}: {entry.passages} passages in the place of the {held[entry.name][1]} there were")
     removed = prune_index(out) if prune else []
     last = stages[-1]
     unchanged = last.stage == "unchanged"
@@ -205,6 +210,16 @@ def verify(index: IndexOption = None) -> None:
     folder = index_folder(index)
     manifest = verify_index(folder)
     say(f"{folder}: {len(manifest.files)} files are as they were built, {manifest.index_digest}")
+
+
+def _passages_held(folder: Path) -> dict[str, tuple[str, int]]:
+    """Corpus name → its digest and passages in the index as it is; nothing where it cannot be read."""
+    from medlive.errors import EvidenceUnavailable
+    from medlive.evidence.manifest import read_manifest
+
+    with suppress(EvidenceUnavailable):
+        return {entry.name: (entry.digest, entry.passages) for entry in read_manifest(folder).corpora}
+    return {}
 
 
 def described(manifest: "IndexManifest", retriever: str | None = None) -> str:

@@ -189,6 +189,17 @@ def test_what_cannot_be_done_exits_with_the_way_out(
     assert said in " ".join(instance.here("evidence", *arguments, status=status).err.split())
 
 
+def test_a_build_says_which_corpus_it_replaces(instance: Instance, tmp_path: Path) -> None:
+    (tmp_path / "notes").mkdir()
+    for number, said in ((1, None), (2, "notes: 2 passages in the place of the 1 there were"), (2, None)):
+        (tmp_path / "notes" / f"{number}.txt").write_text(f"Fever number {number} passes.", encoding="utf-8")
+        built = instance.here(
+            "evidence", "build", tmp_path / "notes", "--index", tmp_path / "index", "--encoder", "none"
+        )
+        assert (said or "notes") in built.err + built.out
+        assert ("in the place of" in built.err) is (said is not None)
+
+
 def test_an_index_without_a_sentence_to_ask_by_is_not_measured(instance: Instance, tmp_path: Path) -> None:
     (tmp_path / "notes").mkdir()
     (tmp_path / "notes" / "a.txt").write_text("高血压患者应限制钠盐摄入。", encoding="utf-8")
