@@ -11,6 +11,7 @@ from medlive.cli import evidence_bench, evidence_models
 from medlive.cli.evidence_options import IndexOption, ModelsOption, encoder_settings, index_folder
 from medlive.cli.output import JsonOption, print_json, print_table, progress, say, wait_for
 from medlive.config import load_settings
+from medlive.errors import UsageError
 
 if TYPE_CHECKING:
     from medlive.evidence.manifest import IndexManifest
@@ -45,6 +46,9 @@ def build(
     corpus_kind: Annotated[
         str | None, typer.Option("--corpus-kind", help="The corpora's kind, where it is not to be recognised.")
     ] = None,
+    name: Annotated[
+        str | None, typer.Option("--name", help="The corpus's name, where another one has it by default.")
+    ] = None,
     shard_size: Annotated[
         int | None, typer.Option("--shard-size", min=1, help="Passages embedded to a shard: what a kill may cost.")
     ] = None,
@@ -64,7 +68,9 @@ def build(
     from medlive.evidence.vectors import SHARD
 
     out = index_folder(index)
-    opened = [open_corpus(path, corpus_kind) for path in corpora]
+    if name is not None and len(corpora) > 1:
+        raise UsageError("--name is for one corpus", hint="build them one after the other, each with its name")
+    opened = [open_corpus(path, corpus_kind, name) for path in corpora]
     plan, reason = plan_index(
         out,
         encoder,

@@ -134,7 +134,10 @@ def _is_claim_of(statement: str, claim: str, case: str, language: str) -> bool:
         and not flipped(claim, [statement])
         and (language != "zh" or _HAN.search(claim) is not None)
         and _made_of(claim, case)
-        and (_made_of(statement, claim) or _POINTS.search(statement) is not None)
+        and (
+            _made_of(statement, claim)
+            or (_POINTS.search(statement) is not None and shares_content(statement, claim))
+        )
     )
 
 

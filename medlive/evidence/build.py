@@ -143,7 +143,9 @@ def build_index(
         raise UsageError("no corpus was given to build an index from")
     for name in names:
         if names.count(name) > 1:
-            raise UsageError(f"two corpora are named {name!r}", hint="give one of them another name")
+            raise UsageError(
+                f"two corpora are named {name!r}", hint="put both into one folder, or build each with its --name"
+            )
     report = progress or _silent
     with _alone(out):
         old = None if fresh else _present(out, names)

@@ -49,6 +49,17 @@ async def test_a_claim_that_is_not_its_advice_is_replaced_by_the_advice(claim: s
     assert claim not in judged
 
 
+async def test_a_claim_of_another_advice_does_not_stand_for_one_that_points() -> None:
+    script = changed(validator__claims=claims(FIRST, FIRST))
+    script["screener.advice"]["elements"][1] |= {
+        "quote": "Stop lisinopril and ask",
+        "statement": "Stop this at once.",
+    }
+    script["validator.alignment"] = {"verdict": "neutral", "evidence": [], "reason": ""}
+    curation = await run(script)
+    assert [c.claim for c in curation.claims] == [FIRST, "Stop this at once."]
+
+
 async def test_a_claim_may_name_what_the_case_names() -> None:
     named = claims(FIRST, "In a 34-year-old with cough for 3 weeks, losartan 50 mg can be taken.")
     curation = await run(changed(validator__claims=named))
