@@ -13,6 +13,7 @@ from typing import Any
 import procrastinate
 from procrastinate import exceptions
 from procrastinate.jobs import Job, Status
+from procrastinate.worker import Worker
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
 
@@ -134,8 +135,8 @@ async def run_until_stopped(app: procrastinate.App, work: Work, *, concurrency: 
 async def _run(
     app: procrastinate.App, work: Work, concurrency: int, *, wait: bool, grace_s: float | None = None
 ) -> None:
-    limits: Any = {} if grace_s is None else {"shutdown_graceful_timeout": grace_s}
-    await app.run_worker_async(
+    worker = Worker(
+        app,
         queues=[QUEUE],
         concurrency=concurrency,
         wait=wait,
@@ -145,8 +146,16 @@ async def _run(
         update_heartbeat_interval=HEARTBEAT_S,
         stalled_worker_timeout=STALLED_AFTER_S,
         additional_context={"work": work},
-        **limits,
     )
+    running = asyncio.create_task(worker.run())  # type: ignore[no-untyped-call]
+    try:
+        await asyncio.shield(running)
+    except asyncio.CancelledError:
+        # Only who breaks off sets a limit: at the queue's own end the last jobs take as long as they need.
+        worker.shutdown_graceful_timeout = grace_s
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        raise
 
 
 async def _keep_taking_over(app: procrastinate.App) -> None:
