@@ -368,9 +368,7 @@ def report(arguments: argparse.Namespace, folder: Path) -> None:
     print(f"kept by the first reader {kept}, by the engine {engine_kept}; engine failed on {about['failed']}")
     show("first reader against engine", result["engine"], "engine", print)
     if second:
-        show(
-            f"readers against each other ({len(second)} threads)", result["readers"], "second", print
-        )
+        show(f"readers against each other ({len(second)} threads)", result["readers"], "second", print)
         show("second reader against engine", result["engine_against_second"], "engine", print)
     listed = [("engine", result["differences"]), ("second reader", result.get("reader_differences", []))]
     for other, rows in listed:
