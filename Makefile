@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 WORKERS ?= $(shell [ "$$(nproc 2>/dev/null || echo 2)" -gt 3 ] && echo 4 || echo 3)
 DEMO_HOME ?= $(CURDIR)/.medlive/demo
 
-.PHONY: help setup medcpt demo test check bench bench-curation clean
+.PHONY: help setup medcpt integrations demo test check bench bench-curation clean
 
 help: ## what there is to do
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 24
@@ -25,6 +25,10 @@ $(VENV)/.medcpt: $(VENV)/.dev
 	@PYTHON="$(PYTHON)" deploy/setup.sh $(VENV) medcpt
 	@touch $@
 
+$(VENV)/.integrations: $(VENV)/.dev
+	@PYTHON="$(PYTHON)" deploy/setup.sh $(VENV) integrations
+	@touch $@
+
 $(VENV)/.bench: $(VENV)/.dev
 	@PYTHON="$(PYTHON)" deploy/setup.sh $(VENV) bench
 	@touch $@
@@ -32,6 +36,8 @@ $(VENV)/.bench: $(VENV)/.dev
 setup: $(VENV)/.dev ## a virtual environment with everything the tests need
 
 medcpt: $(VENV)/.medcpt ## what searching by meaning needs (torch and more, 1.3 GB): its tests are skipped without
+
+integrations: $(VENV)/.integrations ## what others read snapshots and run tasks with (1.5 GB): those tests are skipped without
 
 demo: $(VENV)/.service ## the whole loop once, on sample communities served from this machine
 	@$(BIN)/medlive demo

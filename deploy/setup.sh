@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Make the virtual environment $1 and install medlive into it with what $2 needs: "service", "dev", "medcpt" or
-# "bench".
+# Make the virtual environment $1 and install medlive into it with what $2 needs: "service", "dev", "medcpt",
+# "integrations" or "bench".
 # Uses uv when it is there, else venv and pip; the versions are those of constraints.txt.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -29,13 +29,14 @@ fi
 echo "Installing medlive[$what] into $venv (a minute or two the first time)…" >&2
 case $what in
   service) install -c constraints.txt -e '.[service]' ;;
-  dev) install -c constraints.txt -e '.[service,dev]' ;;
+  dev) install -c constraints.txt -e '.[service,publish,dev]' ;;
   medcpt)
     # By pip, which takes a CPU build of torch where the machine's package sources have one; uv takes the one with
     # several GB of CUDA.
     "$venv/bin/python" -m pip --version >/dev/null 2>&1 || "$venv/bin/python" -m ensurepip --upgrade >/dev/null
-    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[service,dev,medcpt]'
+    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[service,publish,dev,medcpt]'
     ;;
-  bench) install -c constraints.txt -e '.[service,dev,bench]' ;;
-  *) echo "setup.sh: $what is none of service, dev, medcpt and bench" >&2; exit 2 ;;
+  bench) install -c constraints.txt -e '.[service,publish,dev,bench]' ;;
+  integrations) install -c constraints.txt -e '.[service,publish,dev,integrations]' ;;
+  *) echo "setup.sh: $what is none of service, dev, medcpt, integrations and bench" >&2; exit 2 ;;
 esac
