@@ -3,7 +3,9 @@
 import hashlib
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
+
+_CANONICAL: Final = json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
 def canonical_json(value: Any) -> str:
@@ -11,7 +13,7 @@ def canonical_json(value: Any) -> str:
 
     Raises ValueError for a number that JSON cannot hold and TypeError for a value it cannot.
     """
-    return json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return _CANONICAL.encode(value)
 
 
 def digest_bytes(data: bytes) -> str:

@@ -11,6 +11,12 @@ from typing import Final
 SUMS: Final = "SHA256SUMS"
 """The file that names every other one with its digest, in the format of sha256sum."""
 
+SIGNATURE: Final = "SHA256SUMS.minisig"
+"""The detached signature of SHA256SUMS, there exactly when the manifest names a key."""
+
+FOLDERS: Final = ("data", "figures")
+"""The folders in a snapshot's folder."""
+
 MOST_FILES: Final = 1_000
 MOST_LINE: Final = 64 * 1024 * 1024
 """A longer line is no row: reading stops there, so that a hostile file cannot fill the memory."""
@@ -27,10 +33,17 @@ REQUIRED: Final = (
     "data/cases.parquet",
     "data/criteria.jsonl",
     "data/criteria.parquet",
+    "figures/axes.svg",
+    "figures/criteria-per-case.svg",
+    "figures/months.svg",
+    "figures/sources.svg",
+    "figures/specialties.svg",
+    "figures/themes.svg",
+    "holdouts.json",
     "livemedbench.json",
     "manifest.json",
 )
-"""What every snapshot holds besides SHA256SUMS."""
+"""What every snapshot holds besides SHA256SUMS and its signature."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +89,7 @@ def list_files(root: Path) -> Listing:
         for entry in found:
             name = prefix + entry.name
             mode = entry.stat(follow_symlinks=False).st_mode
-            if stat.S_ISDIR(mode) and name == "data":
+            if stat.S_ISDIR(mode) and name in FOLDERS:
                 pending.append((f"{name}/", Path(entry.path)))
             elif stat.S_ISREG(mode) and _printable(name) == name:
                 files.add(name)

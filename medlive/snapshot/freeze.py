@@ -1,43 +1,46 @@
 """Freezing: rows become a folder, byte-identical whenever and wherever it is built again from the same rows.
 
-Nothing here reads a clock or a host's name. The folder is built beside its place and moved there whole, so that
-a kill leaves either nothing or a complete snapshot.
+Nothing here reads a clock or a host's name, and memory holds one case at a time. The folder is built beside its
+place and moved there whole, so that a kill leaves either nothing or a complete snapshot.
 """
 
-import json
+import errno
+import hashlib
 import os
 import shutil
 import tempfile
 import uuid
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from importlib.resources import files as package_files
-from itertools import pairwise
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import Any, Final, Protocol
 
-from medlive.errors import BadInput, CheckFailed, UsageError
-from medlive.snapshot import card
-from medlive.snapshot.diff import Change
-from medlive.snapshot.folder import SUMS, list_files, sha256
+from medlive.errors import BadInput, CheckFailed, DiskFull, UsageError
+from medlive.snapshot.diff import Change, ChangeKind
+from medlive.snapshot.folder import SIGNATURE, SUMS, list_files, sha256
 from medlive.snapshot.gates import row_hits
+from medlive.snapshot.ledger import CHANGES, HOLDOUT_SECTIONS, HOLDOUTS, write_ledger
 from medlive.snapshot.lock import exclusive
-from medlive.snapshot.manifest import Counts, FileEntry, Manifest, Provenance, pretty_json
+from medlive.snapshot.manifest import Ancestor, Counts, FileEntry, Manifest, Provenance, Signing, pretty_json
 from medlive.snapshot.model import (
     CASE_FIELDS,
     CRITERION_FIELDS,
     SnapshotCase,
-    case_from_rows,
     last_day,
     line,
     livemedbench_end,
     livemedbench_piece,
+    stamped,
 )
 from medlive.snapshot.parquet import ParquetRows, writer_name
 
 _CANARY_SPACE: Final = uuid.UUID("5c6b1f0e-7d3a-4c5e-9a41-6d65646c6976")
+
+Sign = Callable[[bytes, str], str]
+"""`sign(data, trusted comment)`: a detached signature in minisign's format."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +52,60 @@ class SnapshotMeta:
     created_at: datetime
     """Aware; kept to the second."""
     provenance: Provenance
-    parent: str | None = None
+    lineage: tuple[Ancestor, ...] = ()
+    """Its ancestors, the oldest first; the last is the parent."""
+    signing: Signing | None = None
     why_not: tuple[str, ...] = ()
     """Why it may not be published (see `gates.release_hits`); empty when it may."""
-    canary: str | None = None
-    """None: a GUID made from the version."""
+
+    @property
+    def parent(self) -> str | None:
+        """The snapshot that this one continues; None for the first."""
+        return self.lineage[-1].version if self.lineage else None
+
+    @property
+    def parent_digest(self) -> str | None:
+        """The digest of the parent's SHA256SUMS."""
+        return self.lineage[-1].digest if self.lineage else None
+
+    @property
+    def canary(self) -> str:
+        """The GUID by which a copy of the snapshot is known."""
+        return canary_of(self.version)
+
+
+class Entries(Protocol):
+    """What a snapshot's ledgers list, each time it is asked for anew and in order.
+
+    The entries of `changes.json` as `Change.row`, by case id; those of `holdouts.json` as their file spells them.
+    """
+
+    def changes(self, kind: ChangeKind) -> Iterable[Change]:
+        """The cases that changed in this way since the parent, by case id."""
+        ...
+
+    def holdouts(self, section: str) -> Iterable[Mapping[str, Any]]:
+        """The entries of a section of `ledger.HOLDOUT_SECTIONS`, by its key."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ListedEntries:
+    """Entries that are held in memory."""
+
+    changed: tuple[Change, ...] = ()
+    held: tuple[Mapping[str, Any], ...] = ()
+    revealed: tuple[Mapping[str, Any], ...] = ()
+    dropped: tuple[Mapping[str, Any], ...] = ()
+
+    def changes(self, kind: ChangeKind) -> Iterable[Change]:
+        """The changes of that kind, by case id."""
+        return sorted((c for c in self.changed if c.kind is kind), key=lambda c: c.case_id)
+
+    def holdouts(self, section: str) -> Iterable[Mapping[str, Any]]:
+        """The entries of that section, by its key."""
+        listed: tuple[Mapping[str, Any], ...] = getattr(self, section)
+        return sorted(listed, key=lambda e: str(e["case_id" if section == "revealed" else "commitment"]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +114,10 @@ class FrozenSnapshot:
 
     path: Path
     manifest: Manifest
+    digest: str
+    """`sha256:` over SHA256SUMS: the identity of the folder."""
+    signature: str | None
+    """The text of SHA256SUMS.minisig."""
     unchanged: bool
 
 
@@ -69,37 +125,37 @@ class FrozenSnapshot:
 class _Tally:
     cases: int = 0
     criteria: int = 0
-    language: Counter[str] = field(default_factory=Counter)
-    source: Counter[str] = field(default_factory=Counter)
-    theme: Counter[str] = field(default_factory=Counter)
-    specialty: Counter[str] = field(default_factory=Counter)
-    axis: Counter[str] = field(default_factory=Counter)
-    month: Counter[str] = field(default_factory=Counter)
+    by: dict[str, Counter[str]] = field(default_factory=lambda: {name: Counter() for name in _COUNTED})
+    fresh: dict[str, Counter[str]] = field(default_factory=lambda: {"language": Counter(), "source": Counter()})
+    """Of the cases that this release is the first to hold."""
 
-    def add(self, case: SnapshotCase) -> None:
+    def add(self, case: SnapshotCase, version: str) -> None:
         self.cases += 1
         self.criteria += len(case.criteria)
-        self.language[case.language] += 1
-        self.source[case.source] += 1
-        self.theme[case.theme] += 1
-        self.specialty[case.specialty] += 1
-        self.month[f"{case.posted_at:%Y-%m}"] += 1
-        self.axis.update(c.axis for c in case.criteria)
+        for name in ("language", "source", "theme", "specialty", "first_release"):
+            self.by[name][getattr(case, name)] += 1
+        self.by["month"][f"{case.posted_at:%Y-%m}"] += 1
+        self.by["axis"].update(c.axis for c in case.criteria)
+        self.by["criteria"][str(len(case.criteria))] += 1
+        if case.first_release == version:
+            for name, counter in self.fresh.items():
+                counter[getattr(case, name)] += 1
 
-    def counts(self) -> Counts:
-        def ordered(counter: Counter[str]) -> dict[str, int]:
-            return dict(sorted(counter.items()))
-
+    def counts(self, held: int) -> Counts:
+        ordered = {name: dict(sorted(counter.items())) for name, counter in self.by.items()}
+        per_case = ordered.pop("criteria")
         return Counts(
             cases=self.cases,
             criteria=self.criteria,
-            by_language=ordered(self.language),
-            by_source=ordered(self.source),
-            by_theme=ordered(self.theme),
-            by_specialty=ordered(self.specialty),
-            by_axis=ordered(self.axis),
-            by_month=ordered(self.month),
+            held=held,
+            criteria_per_case=per_case,
+            **{f"by_{name}": values for name, values in ordered.items()},
         )
+
+
+_COUNTED: Final = (
+    "language", "source", "theme", "specialty", "axis", "month", "first_release", "criteria",
+)  # fmt: skip
 
 
 def folder_name(version: str) -> str:
@@ -112,196 +168,278 @@ def canary_of(version: str) -> str:
     return str(uuid.uuid5(_CANARY_SPACE, version))
 
 
+def trusted_comment(version: str, created_at: datetime, canary: str) -> str:
+    """What a snapshot's signature vouches for beside SHA256SUMS; made of the manifest, not of a clock."""
+    return f"timestamp:{int(created_at.timestamp())}\tfile:{SUMS}\tversion:{version}\tcanary:{canary}"
+
+
 def write_snapshot(
-    rows: Iterable[SnapshotCase], meta: SnapshotMeta, changes: Sequence[Change], out_root: Path
+    rows: Iterable[SnapshotCase],
+    meta: SnapshotMeta,
+    out_root: Path,
+    entries: Entries | None = None,
+    sign: Sign | None = None,
 ) -> FrozenSnapshot:
-    """Build `<out_root>/medlive-<version>/` from rows in any order; memory holds one id a case, not the cases.
+    """Build `<out_root>/medlive-<version>/` from rows in the order of their case ids (by code points).
 
     A folder that is there already is left as it is: with the same bytes the result says `unchanged`, with others
-    CheckFailed is raised, for frozen means frozen. Raises UsageError for a version that is no ISO week,
-    CheckFailed for rows that no snapshot may hold (two of one id, an illegal axis, text that UTF-8 cannot hold)
-    or for no rows at all, BadInput when the disk refuses.
+    CheckFailed is raised, for frozen means frozen. `sign` is given exactly when `meta.signing` names its key.
+    Raises UsageError for a version that is no ISO week, CheckFailed for rows that no snapshot may hold (out of
+    order, two of one id, an illegal axis, text that UTF-8 cannot hold) or for no rows at all, DiskFull, and
+    BadInput when the disk refuses otherwise.
     """
-    meta = _checked(meta)
+    meta = _checked(meta, sign)
     target = out_root / folder_name(meta.version)
-    try:
+    with _disk(out_root):
         out_root.mkdir(parents=True, exist_ok=True)
         with exclusive(out_root / ".freeze.lock"):
             for left in out_root.glob(".medlive-*.partial"):
                 shutil.rmtree(left)
             partial = Path(tempfile.mkdtemp(prefix=f".{target.name}-", suffix=".partial", dir=out_root))
             try:
-                manifest = _build(rows, meta, changes, partial)
-                if target.is_symlink() or target.exists():
+                built = _build(rows, meta, entries or ListedEntries(), sign, partial)
+                unchanged = target.is_symlink() or target.exists()
+                if unchanged:
                     _compare(partial, target)
-                    return FrozenSnapshot(target, manifest, unchanged=True)
-                _settle(partial)
-                partial.rename(target)
-                return FrozenSnapshot(target, manifest, unchanged=False)
+                else:
+                    _settle(partial)
+                    partial.rename(target)
+                    _sync(out_root)
+                return FrozenSnapshot(target, *built, unchanged)
             finally:
                 shutil.rmtree(partial, ignore_errors=True)
+
+
+@contextmanager
+def _disk(root: Path) -> Iterator[None]:
+    try:
+        yield
     except OSError as exc:
-        raise BadInput(f"{out_root} cannot be written: {exc.strerror or exc}") from exc
+        if exc.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise DiskFull(
+                f"no space is left for a snapshot in {root}",
+                hint="make room and run this again: nothing half-made is left behind",
+            ) from exc
+        raise BadInput(f"{root} cannot be written: {exc.strerror or exc}") from exc
 
 
-def _checked(meta: SnapshotMeta) -> SnapshotMeta:
+def _checked(meta: SnapshotMeta, sign: Sign | None) -> SnapshotMeta:
     try:
         last_day(meta.version)
     except ValueError as exc:
         raise UsageError(f"a snapshot's version is an ISO week such as 2026.W47, not {meta.version!r}") from exc
     if meta.created_at.tzinfo is None:
         raise UsageError("a snapshot's created_at must have a zone")
+    versions = [ancestor.version for ancestor in meta.lineage] + [meta.version]
+    if versions != sorted(set(versions)):
+        raise UsageError(f"a snapshot follows its ancestors, in order: {', '.join(versions[-3:])}")
+    if (sign is None) is not (meta.signing is None):
+        raise UsageError("a snapshot is signed exactly when it names its key")
     return SnapshotMeta(
         version=meta.version,
         created_at=meta.created_at.astimezone(UTC).replace(microsecond=0),
         provenance=meta.provenance,
-        parent=meta.parent,
+        lineage=tuple(meta.lineage),
+        signing=meta.signing,
         why_not=tuple(meta.why_not),
-        canary=meta.canary or canary_of(meta.version),
     )
 
 
-def _build(rows: Iterable[SnapshotCase], meta: SnapshotMeta, changes: Sequence[Change], out: Path) -> Manifest:
+def _build(
+    rows: Iterable[SnapshotCase], meta: SnapshotMeta, entries: Entries, sign: Sign | None, out: Path
+) -> tuple[Manifest, str, str | None]:
+    from medlive.snapshot import card, croissant, figures
+
     (out / "data").mkdir()
-    tally = _write_rows(rows, meta.version, out)
-    counts = tally.counts()
-    canary = meta.canary or canary_of(meta.version)
-    numbers = {
-        "data/cases.jsonl": tally.cases,
-        "data/cases.parquet": tally.cases,
-        "data/criteria.jsonl": tally.criteria,
-        "data/criteria.parquet": tally.criteria,
-        "livemedbench.json": tally.cases,
-    }
-    _write(out / "changes.json", pretty_json(card.changes_json(meta.version, meta.parent, changes)))
-    _write(out / "CHANGES.md", card.changes_md(meta.version, meta.parent, changes))
-    terms = package_files("medlive.snapshot").joinpath("terms.txt").read_text(encoding="utf-8")
-    _write(out / "LICENSE", f"{terms}\nCanary: {canary}\n")
+    (out / "figures").mkdir()
+    files: dict[str, FileEntry] = {}
+    tally = _write_rows(rows, meta, out, files)
+    numbers = _write_ledgers(entries, meta, out, files)
+    counts = tally.counts(numbers["held"])
     described = card.Described(
-        meta.version, meta.created_at, meta.parent, counts, meta.provenance, meta.why_not, canary
+        version=meta.version,
+        created_at=meta.created_at,
+        parent=meta.parent,
+        parent_digest=meta.parent_digest,
+        counts=counts,
+        provenance=meta.provenance,
+        why_not=meta.why_not,
+        canary=meta.canary,
+        signing=meta.signing,
     )
-    _write(out / "README.md", card.readme(described))
-    entries = {name: _entry(out, name, rows_in) for name, rows_in in numbers.items()}
-    _write(out / "croissant.json", pretty_json(card.croissant(described, entries)))
-    for name in ("changes.json", "CHANGES.md", "LICENSE", "README.md", "croissant.json"):
-        entries[name] = _entry(out, name, None)
+    note = card.ChangeNote(
+        version=meta.version,
+        parent=meta.parent,
+        canary=meta.canary,
+        numbers={kind: numbers[kind.value] for kind in ChangeKind},
+        added_by_language=tally.fresh["language"],
+        added_by_source=tally.fresh["source"],
+        entries=entries.changes,
+        revealed=numbers["revealed"],
+        dropped=numbers["dropped"],
+    )
+    with _Hashed(out, "CHANGES.md", files) as change_note:
+        for piece in card.changes_md(note):
+            change_note.write(_utf8("CHANGES.md", piece))
+    texts = figures.figures(counts, meta.canary, meta.version)
+    texts["LICENSE"] = card.licence(meta.canary)
+    texts["README.md"] = card.readme(described)
+    for name, text in texts.items():
+        files[name] = _write(out, name, text)
+    files["croissant.json"] = _write(out, "croissant.json", pretty_json(croissant.croissant(described, files)))
     manifest = Manifest(
         version=meta.version,
         created_at=meta.created_at,
         parent=meta.parent,
+        parent_digest=meta.parent_digest,
+        lineage=meta.lineage,
+        signing=meta.signing,
         publishable=not meta.why_not,
         why_not=meta.why_not,
         counts=counts,
         provenance=meta.provenance,
         writers={"parquet": writer_name()},
-        canary=canary,
-        files=entries,
+        canary=meta.canary,
+        files=dict(sorted(files.items())),
     )
-    _write(out / "manifest.json", manifest.text())
-    sums = {name: entry.sha256 for name, entry in entries.items()}
-    sums["manifest.json"] = _entry(out, "manifest.json", None).sha256
-    _write(out / SUMS, "".join(f"{sums[name]}  {name}\n" for name in sorted(sums)))
-    return manifest
+    sums = {name: entry.sha256 for name, entry in files.items()}
+    sums["manifest.json"] = _write(out, "manifest.json", manifest.text()).sha256
+    listing = "".join(f"{sums[name]}  {name}\n" for name in sorted(sums))
+    digest = "sha256:" + _write(out, SUMS, listing).sha256
+    if sign is None:
+        return manifest, digest, None
+    comment = trusted_comment(meta.version, meta.created_at, meta.canary)
+    signature = sign(listing.encode("utf-8"), comment)
+    _write(out, SIGNATURE, signature)
+    return manifest, digest, signature
 
 
-def _write_rows(rows: Iterable[SnapshotCase], version: str, out: Path) -> _Tally:
+class _Hashed:
+    """A file that is hashed while it is written; its entry lies in `files` once it is closed."""
+
+    def __init__(self, out: Path, name: str, files: dict[str, FileEntry], rows: int | None = None) -> None:
+        self._handle = (out / name).open("wb")
+        self._name, self._files = name, files
+        self._digest, self._size = hashlib.sha256(), 0
+        self.rows = rows
+
+    def write(self, data: bytes) -> int:
+        self._digest.update(data)
+        self._size += len(data)
+        return self._handle.write(data)
+
+    def __enter__(self) -> "_Hashed":
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        self._handle.close()
+        if kind is None:
+            digest = self._digest.hexdigest()
+            self._files[self._name] = FileEntry(size=self._size, sha256=digest, rows=self.rows)
+
+
+def _write_rows(
+    rows: Iterable[SnapshotCase], meta: SnapshotMeta, out: Path, files: dict[str, FileEntry]
+) -> _Tally:
     tally = _Tally()
-    with tempfile.TemporaryFile(dir=out) as spool:
-        index = _spool(rows, version, spool)
-        cases = ParquetRows(out / "data" / "cases.parquet", CASE_FIELDS)
-        criteria = ParquetRows(out / "data" / "criteria.parquet", CRITERION_FIELDS)
-        with (
-            (out / "data" / "cases.jsonl").open("wb") as case_lines,
-            (out / "data" / "criteria.jsonl").open("wb") as criterion_lines,
-            (out / "livemedbench.json").open("wb") as plain,
-        ):
-            for number, (case, case_criteria) in enumerate(_unspool(spool, index, tally)):
-                case_lines.write(line(case))
-                cases.add(case)
-                for criterion in case_criteria:
-                    criterion_lines.write(line(criterion))
-                    criteria.add(criterion)
-                plain.write(livemedbench_piece(number, case, case_criteria))
-            plain.write(livemedbench_end())
-        cases.close()
-        criteria.close()
+    cases = ParquetRows(out / "data" / "cases.parquet", CASE_FIELDS, meta.canary)
+    criteria = ParquetRows(out / "data" / "criteria.parquet", CRITERION_FIELDS, meta.canary)
+    with (
+        _Hashed(out, "data/cases.jsonl", files) as case_lines,
+        _Hashed(out, "data/criteria.jsonl", files) as criterion_lines,
+        _Hashed(out, "livemedbench.json", files) as plain,
+    ):
+        for number, case in enumerate(_legal(rows, meta)):
+            tally.add(case, meta.version)
+            row = stamped(case.row(), meta.canary)
+            mine = [stamped(criterion.row(), meta.canary) for criterion in case.criteria]
+            try:
+                case_lines.write(line(row))
+                criterion_lines.write(b"".join(map(line, mine)))
+                plain.write(livemedbench_piece(number, row, mine))
+            except ValueError as exc:
+                raise CheckFailed(f"case {case.case_id!r} cannot be frozen: {exc}") from exc
+            cases.add(row)
+            for criterion_row in mine:
+                criteria.add(criterion_row)
+        plain.write(livemedbench_end())
+        case_lines.rows = plain.rows = tally.cases
+        criterion_lines.rows = tally.criteria
+    for stem, writer, number in (("cases", cases, tally.cases), ("criteria", criteria, tally.criteria)):
+        writer.close()
+        name = f"data/{stem}.parquet"
+        files[name] = FileEntry(size=(out / name).stat().st_size, sha256=sha256(out / name), rows=number)
+    if not tally.cases:
+        raise CheckFailed("there is no case to freeze")
     return tally
 
 
-def _spool(rows: Iterable[SnapshotCase], version: str, spool: IO[bytes]) -> list[tuple[str, int]]:
-    """Write each case to the spool as it comes; the ids in order, each with its place."""
-    index: list[tuple[str, int]] = []
-    at = 0
+def _legal(rows: Iterable[SnapshotCase], meta: SnapshotMeta) -> Iterator[SnapshotCase]:
+    """The rows, each once it is found legal and in its place."""
+    releases = {*(ancestor.version for ancestor in meta.lineage), meta.version}
+    before: str | None = None
     for case in rows:
         fault = next((f"{h.gate}: {h.detail}" for h in row_hits(case)), None)
-        if fault is None and case.first_release > version:
-            fault = f"first release {case.first_release} comes after {version}"
+        if fault is None and case.first_release not in releases:
+            fault = f"first release {case.first_release} is neither {meta.version} nor one of its ancestors"
+        if fault is None and before is not None and case.case_id <= before:
+            fault = "it came twice" if case.case_id == before else f"it came after {before!r}"
         if fault is not None:
             raise CheckFailed(f"case {case.case_id!r} cannot be frozen: {fault}")
-        try:
-            data = line(case.record())
-        except ValueError as exc:
-            raise CheckFailed(f"case {case.case_id!r} cannot be frozen: {exc}") from exc
-        index.append((case.case_id, at))
-        at += spool.write(data)
-    index.sort()
-    for (one, _), (other, _) in pairwise(index):
-        if one == other:
-            raise CheckFailed(f"case {one!r} came twice")
-    if not index:
-        raise CheckFailed("there is no case to freeze")
-    return index
+        before = case.case_id
+        yield case
 
 
-def _unspool(
-    spool: IO[bytes], index: list[tuple[str, int]], tally: _Tally
-) -> Iterator[tuple[dict[str, Any], list[dict[str, Any]]]]:
-    seen: set[str] = set()
-    for _, at in index:
-        spool.seek(at)
-        case = json.loads(spool.readline())
-        criteria = case.pop("criteria")
-        for criterion in criteria:
-            if criterion["criterion_id"] in seen:
-                raise CheckFailed(f"criterion {criterion['criterion_id']!r} came twice")
-            seen.add(criterion["criterion_id"])
-        tally.add(case_from_rows(case, criteria))
-        yield case, criteria
+def _write_ledgers(entries: Entries, meta: SnapshotMeta, out: Path, files: dict[str, FileEntry]) -> dict[str, int]:
+    """How many entries each section of both ledgers has."""
+    head = {"canary": meta.canary, "version": meta.version}
+    changes = ((kind.value, (c.row() for c in entries.changes(kind))) for kind in ChangeKind)
+    with _Hashed(out, CHANGES, files) as ledger:
+        numbers = write_ledger(ledger, {**head, "parent": meta.parent}, changes)
+    holdouts = ((section, entries.holdouts(section)) for section in HOLDOUT_SECTIONS)
+    with _Hashed(out, HOLDOUTS, files) as ledger:
+        return numbers | write_ledger(ledger, head, holdouts)
 
 
-def _write(path: Path, text: str) -> None:
+def _utf8(name: str, text: str) -> bytes:
     try:
-        path.write_bytes(text.encode("utf-8"))
+        return text.encode("utf-8")
     except UnicodeEncodeError as exc:
-        raise CheckFailed(f"{path.name} would hold text that UTF-8 cannot: {exc.reason}") from exc
+        raise CheckFailed(f"{name} would hold text that UTF-8 cannot: {exc.reason}") from exc
 
 
-def _entry(out: Path, name: str, rows: int | None) -> FileEntry:
-    path = out / name
-    return FileEntry(size=path.stat().st_size, sha256=sha256(path), rows=rows)
+def _write(out: Path, name: str, text: str) -> FileEntry:
+    data = _utf8(name, text)
+    (out / name).write_bytes(data)
+    return FileEntry(size=len(data), sha256=hashlib.sha256(data).hexdigest(), rows=None)
 
 
 def _compare(built: Path, there: Path) -> None:
     """Raise CheckFailed unless both folders hold the same files with the same bytes."""
-    listing = list_files(there)
-    mine = {str(p.relative_to(built)) for p in built.rglob("*") if p.is_file()}
-    if listing.faults or listing.files != mine:
-        odd = sorted(listing.files ^ mine) or [listing.faults[0].file]
-        raise CheckFailed(f"{there} is there with other files: {', '.join(odd[:5])}")
-    for name in sorted(mine):
-        if _entry(built, name, None).sha256 != _entry(there, name, None).sha256:
-            raise CheckFailed(
-                f"{there} is there with other bytes in {name}",
-                hint="a frozen snapshot is never replaced: freeze under another version",
-            )
+    if differing := differences(built, there):
+        raise CheckFailed(
+            f"{there} is there with other content: {', '.join(differing[:5])}",
+            hint="a frozen snapshot is never replaced: freeze under another version",
+        )
+
+
+def differences(built: Path, there: Path) -> list[str]:
+    """The files that are not the same in two folders, by name; what is no file of a snapshot counts as well."""
+    one, other = list_files(built), list_files(there)
+    odd = {fault.file for fault in (*one.faults, *other.faults)} | (one.files ^ other.files)
+    return sorted(odd | {n for n in one.files & other.files if sha256(built / n) != sha256(there / n)})
 
 
 def _settle(folder: Path) -> None:
     """Have the system write every file out, and open the folder to readers as any other folder is."""
     for path in [*folder.rglob("*"), folder]:
-        handle = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+        _sync(path)
     folder.chmod(0o755)
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -10,6 +10,7 @@ Hex = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 Digest = Annotated[str, StringConstraints(pattern=r"^sha256:[0-9a-f]{64}$")]
 Version = Annotated[str, StringConstraints(pattern=r"^[0-9]{4}\.W[0-9]{2}$")]
 Guid = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$")]
+KeyId = Annotated[str, StringConstraints(pattern=r"^[0-9A-F]{16}$")]
 Count = Annotated[int, Field(ge=0)]
 
 
@@ -67,16 +68,44 @@ class Counts(_Frozen):
     by_specialty: dict[str, Count]
     by_axis: dict[str, Count]
     by_month: dict[str, Count]
+    by_first_release: dict[str, Count]
+    criteria_per_case: dict[str, Count]
+    """Number of criteria → how many cases have as many."""
+    held: Count
+    """Held-out cases, of which the snapshot holds commitments only; in no other count."""
+
+
+class Ancestor(_Frozen):
+    """A snapshot that this one continues."""
+
+    version: Version
+    digest: Digest
+    """Of its SHA256SUMS: the identity of its whole folder."""
+
+
+class Signing(_Frozen):
+    """The key that signs SHA256SUMS, in minisign's format."""
+
+    algorithm: Literal["minisign-ed25519-blake2b"] = "minisign-ed25519-blake2b"
+    key_id: KeyId
+    public_key: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9+/]{56}$")]
+    """The second line of the public key's file."""
 
 
 class Manifest(_Frozen):
     """`manifest.json`."""
 
     format: Literal["medlive-snapshot"] = "medlive-snapshot"
-    format_version: Literal[1] = 1
+    format_version: Literal[2] = 2
     version: Version
     created_at: AwareDatetime
     parent: Version | None
+    parent_digest: Digest | None
+    """Of the parent's SHA256SUMS."""
+    lineage: tuple[Ancestor, ...]
+    """Every ancestor, the oldest first; the last is the parent."""
+    signing: Signing | None
+    """None: the release was made without a key, and nothing proves where it came from."""
     publishable: bool
     why_not: tuple[str, ...]
     """Why it may not be published; empty exactly when it may."""

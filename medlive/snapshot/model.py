@@ -1,4 +1,7 @@
-"""The snapshot's rows: a frozen case and its criteria, as every file of a snapshot spells them."""
+"""The snapshot's rows: a frozen case and its criteria, as every file of a snapshot spells them.
+
+A case does not know in which snapshot it stands: `stamped` adds the canary of that snapshot to its rows.
+"""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -6,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, Final
 
-from medlive.digest import canonical_json
+from medlive.digest import canonical_json, digest_bytes
 
 VERSION = re.compile(r"(?P<year>\d{4})\.W(?P<week>\d{2})")
 """A snapshot's version: an ISO week, `2026.W47`."""
@@ -115,6 +118,7 @@ CASE_FIELDS: Final[Mapping[str, type]] = {
     "narrative": str,
     "query": str,
     "advice": str,
+    "canary": str,
 }
 """Columns of cases, in order, with the type of their JSON value."""
 
@@ -126,6 +130,7 @@ CRITERION_FIELDS: Final[Mapping[str, type]] = {
     "criterion": str,
     "axis": str,
     "points": int,
+    "canary": str,
 }
 """Columns of criteria, in order, with the type of their JSON value."""
 
@@ -147,14 +152,33 @@ def row_fault(row: object, fields: Mapping[str, type]) -> str | None:
 def case_from_rows(row: Mapping[str, Any], criteria: Sequence[Mapping[str, Any]]) -> SnapshotCase:
     """A case from rows in which `row_fault` found nothing. Raises ValueError for a date that is none."""
     return SnapshotCase(
-        **{**row, "posted_at": date.fromisoformat(row["posted_at"])},
-        criteria=tuple(SnapshotCriterion(**c) for c in sorted(criteria, key=lambda c: c["position"])),
+        **{**_plain(row), "posted_at": date.fromisoformat(row["posted_at"])},
+        criteria=tuple(SnapshotCriterion(**_plain(c)) for c in sorted(criteria, key=lambda c: c["position"])),
     )
 
 
+def _plain(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if name != "canary"}
+
+
+def stamped(row: Mapping[str, Any], canary: str) -> dict[str, Any]:
+    """A case's or a criterion's row as the snapshot of that canary holds it."""
+    return {**row, "canary": canary}
+
+
+def commitment(case: SnapshotCase, salt: str) -> str:
+    """What stands for a held-out case: `sha256:` over its salt and its canonical record.
+
+    `salt` is 64 lower hexadecimal digits. The first release is left out, which a held-out case has not yet.
+    """
+    record = {name: value for name, value in case.record().items() if name != "first_release"}
+    return digest_bytes(salt.encode("ascii") + canonical_json(record).encode("utf-8"))
+
+
 def livemedbench_record(row: Mapping[str, Any], criteria: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """A case in LiveMedBench's format, from its row and its criteria's rows."""
+    """A case in LiveMedBench's format, and the canary, from its stamped row and its criteria's rows."""
     return {
+        "canary": row["canary"],
         "case_id": row["case_id"],
         "post_time": f"{row['posted_at']}T00:00:00",
         "narrative": row["narrative"],

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 ROWS_A_GROUP: Final = 5_000
 """Fixed, since the size of a row group is part of the file's bytes and bounds the writer's memory."""
 
+CANARY_KEY: Final = "medlive.canary"
+"""The key of the canary in a file's metadata."""
+
 
 def available() -> bool:
     """Whether pyarrow is installed."""
@@ -51,12 +54,12 @@ def schema(fields: Mapping[str, type]) -> "pa.Schema":
 class ParquetRows:
     """Writes rows into one parquet file with fixed settings, a row group at a time."""
 
-    def __init__(self, path: Path, fields: Mapping[str, type]) -> None:
-        """Opens `path` for writing."""
+    def __init__(self, path: Path, fields: Mapping[str, type], canary: str) -> None:
+        """Opens `path` for writing; the canary stands in its key-value metadata, where no codec hides it."""
         _require()
         import pyarrow.parquet as pq
 
-        self._schema = schema(fields)
+        self._schema = schema(fields).with_metadata({CANARY_KEY: canary})
         self._writer: pq.ParquetWriter = pq.ParquetWriter(
             path,
             self._schema,
@@ -69,23 +72,25 @@ class ParquetRows:
             store_schema=True,
             write_page_index=False,
         )
-        self._rows: list[dict[str, Any]] = []
+        self._columns: dict[str, list[Any]] = {name: [] for name in fields}
+        self._rows = 0
 
     def add(self, row: Mapping[str, Any]) -> None:
         """One row more."""
-        values = dict(row)
-        if "posted_at" in values:
-            values["posted_at"] = date.fromisoformat(values["posted_at"])
-        self._rows.append(values)
-        if len(self._rows) >= ROWS_A_GROUP:
+        for name, values in self._columns.items():
+            value = row[name]
+            values.append(date.fromisoformat(value) if name == "posted_at" else value)
+        self._rows += 1
+        if self._rows >= ROWS_A_GROUP:
             self._flush()
 
     def _flush(self) -> None:
         import pyarrow as pa
 
         if self._rows:
-            self._writer.write_table(pa.Table.from_pylist(self._rows, schema=self._schema))
-            self._rows = []
+            self._writer.write_table(pa.Table.from_pydict(self._columns, schema=self._schema))
+            self._columns = {name: [] for name in self._columns}
+            self._rows = 0
 
     def close(self) -> None:
         """Write what is left and the footer."""

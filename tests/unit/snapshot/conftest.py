@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from medlive.snapshot.diff import diff_rows
-from medlive.snapshot.freeze import FrozenSnapshot, SnapshotMeta, write_snapshot
+from medlive.snapshot.diff import Change, ChangeKind
+from medlive.snapshot.freeze import FrozenSnapshot, ListedEntries, SnapshotMeta, write_snapshot
 from medlive.snapshot.manifest import EngineUse, EvidenceUse, Provenance
 from medlive.snapshot.model import SnapshotCase, SnapshotCriterion
 
@@ -27,7 +27,7 @@ def make_case(number: int, **changes: object) -> SnapshotCase:
     values: dict[str, object] = {
         "case_id": case_id,
         "revision": 1,
-        "first_release": "2026.W46",
+        "first_release": "2026.W47",
         "language": "zh" if zh else "en",
         "source": "dxy" if zh else "icliniq",
         "posted_at": date(2025, 1 + number % 12, 3),
@@ -37,11 +37,16 @@ def make_case(number: int, **changes: object) -> SnapshotCase:
         "query": "需要吃药吗？" if zh else "Do I need a tablet?",
         "advice": "先休息。" if zh else "Rest first.",
         "criteria": tuple(
-            SnapshotCriterion(f"{case_id}.{k}", case_id, 1, k, f"Criterion {k} of {case_id}", axis, points)
+            SnapshotCriterion(f"{case_id}-c{k}", case_id, 1, k, f"Criterion {k} of {case_id}", axis, points)
             for k, axis, points in ((1, "Accuracy", 5), (2, "Safety", -8), (3, "Completeness", 3))
         ),
     }
     return SnapshotCase(**(values | changes))  # type: ignore[arg-type]
+
+
+def added(cases: list[SnapshotCase]) -> ListedEntries:
+    """The entries of a first release."""
+    return ListedEntries(tuple(Change(ChangeKind.ADDED, c.case_id, "new", None, c.revision) for c in cases))
 
 
 META = SnapshotMeta("2026.W47", datetime(2026, 11, 21, 8, 30, 1, 999, tzinfo=UTC), PROVENANCE)
@@ -65,7 +70,7 @@ def copied(
         if n not in frozen_once:
             cases = [make_case(i) for i in range(n)]
             out = tmp_path_factory.mktemp("frozen")
-            frozen_once[n] = write_snapshot(cases, META, diff_rows([], cases), out)
+            frozen_once[n] = write_snapshot(cases, META, out, added(cases))
         return Path(shutil.copytree(frozen_once[n].path, tmp_path / frozen_once[n].path.name))
 
     return build
@@ -77,6 +82,6 @@ def freeze(tmp_path: Path) -> Freeze:
 
     def build(n: int = 5, folder: str = "out", meta: SnapshotMeta = META) -> FrozenSnapshot:
         cases = [make_case(i) for i in range(n)]
-        return write_snapshot(cases, meta, diff_rows([], cases), tmp_path / folder)
+        return write_snapshot(cases, meta, tmp_path / folder, added(cases))
 
     return build

@@ -2,7 +2,6 @@
 
 import json
 import os
-import random
 import subprocess
 import sys
 from dataclasses import replace
@@ -10,25 +9,28 @@ from datetime import UTC, date, datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from medlive.errors import BadInput, CheckFailed, UsageError
-from medlive.snapshot.diff import ChangeKind, diff_rows
+from medlive.snapshot.folder import REQUIRED, SIGNATURE
 from medlive.snapshot.freeze import write_snapshot
+from medlive.snapshot.ledger import HOLDOUT_SECTIONS, LedgerFault, read_ledger, write_ledger
 from medlive.snapshot.lock import Locked, exclusive
+from medlive.snapshot.manifest import Ancestor, Signing
 from medlive.snapshot.model import SnapshotCriterion
-from tests.unit.snapshot.conftest import META, PROVENANCE, Freeze, make_case
+from tests.unit.snapshot.conftest import META, PROVENANCE, Freeze, added, make_case
 
 
 def contents(folder: Path) -> dict[str, bytes]:
     return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
 
 
-def test_rows_in_any_order_and_zone_make_the_same_bytes(tmp_path: Path, freeze: Freeze) -> None:
+def test_the_same_rows_in_any_zone_make_the_same_bytes(tmp_path: Path, freeze: Freeze) -> None:
     first = freeze(30)
     cases = [make_case(i) for i in range(30)]
-    random.Random(1).shuffle(cases)
     moved = replace(META, created_at=META.created_at.astimezone(timezone(timedelta(hours=8))))
-    again = write_snapshot(iter(cases), moved, diff_rows([], cases), tmp_path / "elsewhere")
+    again = write_snapshot(iter(cases), moved, tmp_path / "elsewhere", added(cases))
     assert contents(first.path) == contents(again.path)
     assert not first.unchanged
 
@@ -39,11 +41,10 @@ def test_another_process_with_another_clock_zone_and_hash_seed_makes_the_same_by
     first = freeze(8)
     code = (
         "import sys; from pathlib import Path\n"
-        "from tests.unit.snapshot.conftest import META, make_case\n"
-        "from medlive.snapshot.diff import diff_rows\n"
+        "from tests.unit.snapshot.conftest import META, added, make_case\n"
         "from medlive.snapshot.freeze import write_snapshot\n"
         "cases = [make_case(i) for i in range(8)]\n"
-        "write_snapshot(cases, META, diff_rows([], cases), Path(sys.argv[1]))\n"
+        "write_snapshot(cases, META, Path(sys.argv[1]), added(cases))\n"
     )
     root = Path(__file__).parents[3]
     environment = {**os.environ, "TZ": "Asia/Shanghai", "PYTHONHASHSEED": "77", "PYTHONPATH": str(root)}
@@ -56,7 +57,7 @@ def test_freezing_again_says_unchanged_and_other_rows_are_refused(freeze: Freeze
     first = freeze(4)
     before = contents(first.path)
     assert freeze(4).unchanged
-    with pytest.raises(CheckFailed, match="other bytes"):
+    with pytest.raises(CheckFailed, match="other content"):
         freeze(5)
     assert contents(first.path) == before
     (first.path / "more.txt").write_text("x")
@@ -68,11 +69,12 @@ def test_the_files_are_what_plain_tools_expect(freeze: Freeze) -> None:
     frozen = freeze(6)
     done = subprocess.run(["sha256sum", "-c", "SHA256SUMS"], cwd=frozen.path, capture_output=True, text=True)
     assert done.returncode == 0
-    assert done.stdout.count(": OK") == 11
+    assert done.stdout.count(": OK") == len(REQUIRED)
     rows = [json.loads(x) for x in (frozen.path / "data/cases.jsonl").read_bytes().split(b"\n") if x]
     assert [r["case_id"] for r in rows] == [f"c{i:03d}" for i in range(6)]
     plain = json.loads((frozen.path / "livemedbench.json").read_text("utf-8"))
     assert plain[1] == {
+        "canary": frozen.manifest.canary,
         "case_id": "c001",
         "post_time": "2025-02-03T00:00:00",
         "narrative": "我膝盖疼了三天，体温 38.2℃。",
@@ -102,7 +104,7 @@ def test_the_files_are_what_plain_tools_expect(freeze: Freeze) -> None:
     croissant = json.loads((frozen.path / "croissant.json").read_text("utf-8"))
     for entry in croissant["distribution"]:
         assert manifest.files[entry["contentUrl"]].sha256 == entry["sha256"]
-    assert all(manifest.canary in (frozen.path / n).read_text("utf-8") for n in ("README.md", "LICENSE"))
+    assert all(manifest.canary.encode() in (frozen.path / name).read_bytes() for name in REQUIRED)
 
 
 def test_what_may_not_be_published_says_so_in_card_and_manifest(freeze: Freeze) -> None:
@@ -116,7 +118,7 @@ def test_what_may_not_be_published_says_so_in_card_and_manifest(freeze: Freeze) 
     [
         ({"theme": "Chit-chat"}, "theme"),
         ({"posted_at": date(2030, 1, 1)}, "first release"),
-        ({"first_release": "2026.W48"}, "comes after"),
+        ({"first_release": "2026.W46"}, "ancestors"),
         ({"narrative": "a \ud800 b"}, "surrogates"),
         ({"case_id": "https://x/y"}, "id"),
         ({"criteria": ()}, "positive"),
@@ -130,18 +132,20 @@ def test_an_illegal_row_is_named_and_nothing_is_left(
     tmp_path: Path, changes: dict[str, object], said: str
 ) -> None:
     with pytest.raises(CheckFailed, match=said):
-        write_snapshot([make_case(0), make_case(1, **changes)], META, [], tmp_path / "out")
+        write_snapshot([make_case(0), make_case(1, **changes)], META, tmp_path / "out")
     assert [p.name for p in (tmp_path / "out").iterdir()] == [".freeze.lock"]
 
 
 def test_doubles_emptiness_and_odd_versions_are_refused(tmp_path: Path) -> None:
     with pytest.raises(CheckFailed, match="twice"):
-        write_snapshot([make_case(1), make_case(1)], META, [], tmp_path)
+        write_snapshot([make_case(1), make_case(1)], META, tmp_path)
+    with pytest.raises(CheckFailed, match="after 'c002'"):
+        write_snapshot([make_case(2), make_case(1)], META, tmp_path)
     with pytest.raises(CheckFailed, match="no case"):
-        write_snapshot([], META, [], tmp_path)
+        write_snapshot([], META, tmp_path)
     for version in ("2026.47", "2026.W54", "../x"):
         with pytest.raises(UsageError):
-            write_snapshot([make_case(1)], replace(META, version=version), [], tmp_path)
+            write_snapshot([make_case(1)], replace(META, version=version), tmp_path)
 
 
 def test_a_killed_freeze_leaves_nothing_that_counts_and_the_next_one_clears_it(
@@ -164,19 +168,7 @@ def test_two_freezes_at_once_do_not_meet(tmp_path: Path, freeze: Freeze) -> None
 def test_a_place_that_cannot_be_written_is_a_plain_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     with pytest.raises(BadInput, match="cannot be written"):
-        write_snapshot([make_case(1)], META, [], tmp_path / "file")
-
-
-def test_changes_name_what_was_added_revised_and_withdrawn() -> None:
-    old = [make_case(0), make_case(1), make_case(2)]
-    new = [make_case(0, revision=2), make_case(1, advice="See a doctor today."), make_case(3)]
-    new[0] = replace(new[0], criteria=old[0].criteria)
-    found = {(c.kind, c.case_id): c.reason for c in diff_rows(old, new, {"c002": "the patient asked for it"})}
-    assert found == {
-        (ChangeKind.ADDED, "c003"): "new in this release",
-        (ChangeKind.REVISED, "c001"): "changed: advice",
-        (ChangeKind.WITHDRAWN, "c002"): "the patient asked for it",
-    }
+        write_snapshot([make_case(1)], META, tmp_path / "file")
 
 
 def test_provenance_is_kept_whole(freeze: Freeze) -> None:
@@ -189,3 +181,73 @@ def test_a_moment_is_cut_to_its_day_in_utc() -> None:
     assert case.posted_at == date(2025, 2, 28)
     assert case.row()["posted_at"] == "2025-02-28"
     assert make_case(0, posted_at=datetime(2025, 3, 1, 23, 30)).posted_at == date(2025, 3, 1)  # noqa: DTZ001
+
+
+def test_a_signed_release_names_its_key_and_vouches_for_the_manifests_own_words(tmp_path: Path) -> None:
+    signing = Signing(key_id="0123456789ABCDEF", public_key="R" * 56)
+    signed: list[tuple[bytes, str]] = []
+
+    def sign(data: bytes, comment: str) -> str:
+        signed.append((data, comment))
+        return f"signature of {len(data)} bytes\n"
+
+    with pytest.raises(UsageError, match="signed exactly when"):
+        write_snapshot([make_case(0)], replace(META, signing=signing), tmp_path)
+    with pytest.raises(UsageError, match="signed exactly when"):
+        write_snapshot([make_case(0)], META, tmp_path, sign=sign)
+    frozen = write_snapshot([make_case(0)], replace(META, signing=signing), tmp_path, sign=sign)
+    data, comment = signed[0]
+    assert (frozen.path / SIGNATURE).read_text("utf-8") == frozen.signature == f"signature of {len(data)} bytes\n"
+    assert data == (frozen.path / "SHA256SUMS").read_bytes()
+    moment = int(datetime(2026, 11, 21, 8, 30, 1, tzinfo=UTC).timestamp())
+    assert comment == (f"timestamp:{moment}\tfile:SHA256SUMS\tversion:2026.W47\tcanary:{frozen.manifest.canary}")
+    assert frozen.manifest.signing == signing
+
+
+def test_ledgers_and_lineage_are_written_as_they_are_read(tmp_path: Path) -> None:
+    ancestors = tuple(Ancestor(version=f"2026.W{n}", digest="sha256:" + str(n)[0] * 64) for n in (39, 46))
+    held = tuple({"commitment": "sha256:" + c * 64, "held_since": "2026.W46"} for c in "ba")
+    cases = [make_case(0, first_release="2026.W39"), make_case(1)]
+    entries = replace(added(cases[1:]), held=held)
+    frozen = write_snapshot(cases, replace(META, lineage=ancestors), tmp_path, entries)
+    manifest = frozen.manifest
+    assert (manifest.parent, manifest.parent_digest) == ("2026.W46", ancestors[1].digest)
+    assert manifest.counts.held == 2
+    assert manifest.counts.by_first_release == {"2026.W39": 1, "2026.W47": 1}
+    assert manifest.counts.criteria_per_case == {"3": 2}
+    found = list(read_ledger(frozen.path / "holdouts.json", HOLDOUT_SECTIONS))
+    assert found == [("", {"canary": manifest.canary, "version": "2026.W47"})] + [("held", e) for e in held[::-1]]
+    changes = json.loads((frozen.path / "changes.json").read_text("utf-8"))
+    assert [c["case_id"] for c in changes["added"]] == ["c001"]
+    with pytest.raises(UsageError, match="follows its ancestors"):
+        write_snapshot(cases, replace(META, lineage=ancestors[::-1]), tmp_path)
+
+
+ENTRY = st.dictionaries(st.text(), st.text() | st.integers() | st.none(), max_size=3)
+
+
+@given(st.lists(ENTRY), st.lists(ENTRY), st.data())
+def test_a_ledger_reads_as_it_was_written_and_every_other_spelling_is_a_fault(
+    tmp_path_factory: pytest.TempPathFactory, one: list[dict], other: list[dict], data: st.DataObject
+) -> None:
+    sections = {"one": "id", "other": "id"}
+    lists = [("one", one), ("other", other)]
+    for _, entries in lists:
+        for number, entry in enumerate(entries):
+            entry["id"] = f"{number:04d}"
+    path = tmp_path_factory.getbasetemp() / "ledger.json"
+    with path.open("wb") as out:
+        assert write_ledger(out, {"version": "x"}, lists) == {"one": len(one), "other": len(other)}
+    written = path.read_bytes()
+    assert json.loads(written) == {"version": "x", "one": one, "other": other}
+    read = list(read_ledger(path, sections))
+    assert read[0] == ("", {"version": "x"})
+    assert read[1:] == [("one", e) for e in one] + [("other", e) for e in other]
+    at = data.draw(st.integers(0, len(written) - 1))
+    spoilt = data.draw(st.sampled_from([written[:at], written[:at] + b" " + written[at:], written + b"\n"]))
+    path.write_bytes(spoilt)
+    try:
+        found = list(read_ledger(path, sections))
+    except LedgerFault:
+        return
+    assert found != read
