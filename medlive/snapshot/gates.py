@@ -2,13 +2,27 @@
 
 A gate returns its hits as values. A hit on a case keeps that case out, with the reason; a hit on the release
 makes it `publishable: false`, with the reason. No hit quotes the text it was found in.
+
+Three things are asked of a case: whether its rows are legal (`row_hits`, cheap), what its texts hold
+(`content_hits`, dear, and the same for the same revision as long as `gates_digest` is), and what is known of it
+beside them (`fact_hits`, which may change any day).
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import platform
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
 from enum import StrEnum
-from typing import Any, Protocol
+from functools import cache, lru_cache
+from importlib.metadata import version
+from itertools import islice
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final, Protocol
 
+from medlive.digest import digest_bytes, digest_json
+from medlive.errors import CheckFailed
 from medlive.rubric.model import SPECIALTIES, UNKNOWN_SPECIALTY, Axis, Theme
 from medlive.snapshot.disguise import as_read, find_disguise, find_markup
 from medlive.snapshot.leaks import find_contact, find_unstorable
@@ -24,8 +38,15 @@ class Gate(StrEnum):
     RUBRIC = "rubric"
     ROW = "row"
     ENGINE = "engine"
+    EVIDENCE = "evidence"
+    DISPUTE = "dispute"
+    WITHDRAWN = "withdrawn"
     PROVENANCE = "provenance"
     MINIMUM = "minimum"
+
+
+class GateWorkerDied(CheckFailed):
+    """A process that checked cases died."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,50 +86,97 @@ def standard_scanner() -> Scanner:
     return find_identifiers
 
 
+def standard_linter() -> Linter:
+    """The rubric linter, on a case as it would be released."""
+    from medlive.rubric.lint import Grounds, lint
+    from medlive.rubric.model import Criterion
+
+    def lint_case(case: SnapshotCase) -> Iterable[str]:
+        if not all(c.axis in _AXES for c in case.criteria):
+            return []  # no rubric to be read: `row_hits` names the axis
+        criteria = [
+            Criterion(c.criterion_id, c.position, c.criterion, Axis(c.axis), c.points, "") for c in case.criteria
+        ]
+        grounds = Grounds({"": case.advice}, f"{case.narrative}\n{case.query}\n{case.advice}")
+        findings = lint(case.language, criteria, frozenset({""}), grounds)
+        return [f"{f.fault.value}: {f.detail}" for f in findings]
+
+    return lint_case
+
+
+_LANGUAGES: Final = frozenset(("en", "zh"))
+_THEMES: Final = frozenset(theme.value for theme in Theme)
+_AXES: Final = frozenset(axis.value for axis in Axis)
+_SPECIALTIES: Final = frozenset((*SPECIALTIES, UNKNOWN_SPECIALTY))
+_LONGEST_ID: Final = 200
+
+
+@lru_cache(maxsize=4096)
+def _last_day(version: str) -> date | None:
+    return None if week_end(version) is None else last_day(version)
+
+
 def row_hits(case: SnapshotCase) -> Iterator[GateHit]:
     """What makes a case illegal in a snapshot, whatever made it: the same rules that `verify` applies."""
+    case_id, revision = case.case_id, case.revision
 
     def hit(detail: str, gate: Gate = Gate.ROW) -> GateHit:
-        return GateHit(gate, case.case_id, detail)
+        return GateHit(gate, case_id, detail)
 
-    if not CASE_ID.fullmatch(case.case_id):
+    if not CASE_ID.fullmatch(case_id):
         yield hit("the id holds spaces, slashes or control characters, or is empty")
-    if case.language not in ("en", "zh"):
+    if case.language not in _LANGUAGES:
         yield hit(f"language {case.language!r}")
-    if case.theme not in set(Theme):
+    if case.theme not in _THEMES:
         yield hit(f"theme {case.theme!r}")
-    if case.specialty != UNKNOWN_SPECIALTY and case.specialty not in SPECIALTIES:
+    if case.specialty not in _SPECIALTIES:
         yield hit(f"specialty {case.specialty!r}")
-    if week_end(case.first_release) is None:
+    if (last := _last_day(case.first_release)) is None:
         yield hit(f"first release {case.first_release!r}")
-    elif case.posted_at > last_day(case.first_release):
+    elif case.posted_at > last:
         yield hit(f"posted on {case.posted_at}, after its first release {case.first_release}")
-    for name in ("narrative", "query", "advice"):
-        if not getattr(case, name).strip():
+    for name, text in (("narrative", case.narrative), ("query", case.query), ("advice", case.advice)):
+        if not text or text.isspace():
             yield hit(f"{name} is empty")
     if not any(c.points > 0 for c in case.criteria):
         yield hit("no criterion has positive points", Gate.RUBRIC)
     if len({c.criterion_id for c in case.criteria}) != len(case.criteria):
         yield hit("two criteria share an id", Gate.RUBRIC)
+    prefix = f"{case_id}-c"
     for place, criterion in enumerate(case.criteria, start=1):
-        where = f"criterion {place}"
-        if criterion.axis not in set(Axis):
-            yield hit(f"{where}: axis {criterion.axis!r}", Gate.RUBRIC)
-        if criterion.points == 0 or abs(criterion.points) > 10:
-            yield hit(f"{where}: {criterion.points} points", Gate.RUBRIC)
+        points, text = criterion.points, criterion.criterion
+        if criterion.axis not in _AXES:
+            yield hit(f"criterion {place}: axis {criterion.axis!r}", Gate.RUBRIC)
+        if points == 0 or not -10 <= points <= 10:
+            yield hit(f"criterion {place}: {points} points", Gate.RUBRIC)
         if criterion.position != place:
-            yield hit(f"{where}: position {criterion.position}", Gate.RUBRIC)
-        if criterion.case_id != case.case_id or criterion.revision != case.revision:
-            yield hit(f"{where}: belongs to {criterion.case_id} revision {criterion.revision}", Gate.RUBRIC)
-        if not CASE_ID.fullmatch(criterion.criterion_id):
-            yield hit(f"{where}: its id holds spaces, slashes or control characters", Gate.RUBRIC)
-        if not criterion.criterion.strip():
-            yield hit(f"{where}: is empty", Gate.RUBRIC)
+            yield hit(f"criterion {place}: position {criterion.position}", Gate.RUBRIC)
+        if criterion.case_id != case_id or criterion.revision != revision:
+            detail = f"criterion {place}: belongs to {criterion.case_id} revision {criterion.revision}"
+            yield hit(detail, Gate.RUBRIC)
+        if not _is_numbered(criterion.criterion_id, prefix):
+            yield hit(f"criterion {place}: its id is not the case's, -c and a number", Gate.RUBRIC)
+        if not text or text.isspace():
+            yield hit(f"criterion {place}: is empty", Gate.RUBRIC)
 
 
-def case_hits(case: SnapshotCase, scan: Scanner, lint: Linter) -> list[GateHit]:
-    """Every reason to keep a case out, none when it may go in."""
-    hits = list(row_hits(case))
+def _is_numbered(criterion_id: str, prefix: str) -> bool:
+    number = criterion_id[len(prefix) :]
+    return (
+        criterion_id.startswith(prefix)
+        and number.isdecimal()
+        and number.isascii()
+        and number[0] != "0"
+        and len(criterion_id) <= _LONGEST_ID
+    )
+
+
+def content_hits(case: SnapshotCase, scan: Scanner, lint: Linter) -> list[GateHit]:
+    """What a case's texts and rubric hold that keeps it out.
+
+    It depends on the texts, the language and the criteria alone, and on what `gates_digest` names.
+    """
+    hits = []
     texts = [("narrative", case.narrative), ("query", case.query), ("advice", case.advice)]
     texts += [(f"criterion {place}", c.criterion) for place, c in enumerate(case.criteria, start=1)]
     texts.append(("source", case.source))
@@ -125,6 +193,47 @@ def case_hits(case: SnapshotCase, scan: Scanner, lint: Linter) -> list[GateHit]:
             for found in _identifiers(text, case.language, scan)
         ]
     hits += [GateHit(Gate.RUBRIC, case.case_id, finding) for finding in lint(case)]
+    return hits
+
+
+def case_hits(case: SnapshotCase, scan: Scanner, lint: Linter) -> list[GateHit]:
+    """Every reason in a case's rows to keep it out: its `row_hits` and its `content_hits`."""
+    return [*row_hits(case), *content_hits(case, scan, lint)]
+
+
+@dataclass(frozen=True, slots=True)
+class CaseFacts:
+    """What is known of a case beside its rows, on the day of a release."""
+
+    publishable: bool
+    """False where the case may be in no release that is to be published."""
+    unpublishable_reason: str | None
+    """Why not, for a reader; None where it is publishable."""
+    index_known: bool
+    """Whether the evidence index that its claims were judged by is recorded."""
+    claims_without_evidence: int
+    """Claims judged as supported for which no evidence is stored."""
+    open_disputes: int
+    withdrawn: str | None = None
+    """The reason for which the case was withdrawn; None where it was not."""
+
+
+def fact_hits(case_id: str, facts: CaseFacts, *, publishable_only: bool) -> list[GateHit]:
+    """The reasons beside its rows to keep a case out. `publishable_only`: a release asks for nothing else."""
+    hits = []
+    if facts.withdrawn is not None:
+        hits.append(GateHit(Gate.WITHDRAWN, case_id, f"withdrawn: {facts.withdrawn}"))
+    if facts.open_disputes:
+        many = "a dispute is" if facts.open_disputes == 1 else f"{facts.open_disputes} disputes are"
+        hits.append(GateHit(Gate.DISPUTE, case_id, f"{many} open"))
+    if facts.claims_without_evidence:
+        many = "a supported verdict" if facts.claims_without_evidence == 1 else "supported verdicts"
+        count = "" if facts.claims_without_evidence == 1 else f"{facts.claims_without_evidence} "
+        hits.append(GateHit(Gate.EVIDENCE, case_id, f"{count}{many} without stored evidence"))
+    if not facts.index_known:
+        hits.append(GateHit(Gate.EVIDENCE, case_id, "judged by no known index"))
+    if publishable_only and not facts.publishable:
+        hits.append(GateHit(Gate.ENGINE, case_id, facts.unpublishable_reason or "not publishable"))
     return hits
 
 
@@ -162,8 +271,18 @@ def screen(cases: Iterable[SnapshotCase], scan: Scanner, lint: Linter) -> Screen
     return Screened(cases, scan, lint, [])
 
 
-def release_hits(provenance: Provenance, cases: int, minimum: int) -> list[GateHit]:
-    """Every reason why a release of that many cases may not be published."""
+def release_hits(
+    provenance: Provenance,
+    cases: int,
+    minimum: int,
+    *,
+    by_language: Mapping[str, int] = MappingProxyType({}),
+    minimum_by_language: Mapping[str, int] = MappingProxyType({}),
+) -> list[GateHit]:
+    """Every reason why a release of that many cases may not be published.
+
+    `by_language`: how many of them are in each language; `minimum_by_language`: how many there must be.
+    """
     hits: list[GateHit] = []
     if by_rules := sorted({e.role for e in provenance.engines if e.engine == "rules"}):
         detail = f"the rules engine, which makes no clinical judgement, was {', '.join(by_rules)}"
@@ -179,4 +298,112 @@ def release_hits(provenance: Provenance, cases: int, minimum: int) -> list[GateH
             hits.append(GateHit(Gate.PROVENANCE, None, f"the provenance names no {name}"))
     if cases < minimum:
         hits.append(GateHit(Gate.MINIMUM, None, f"{cases} cases, at least {minimum} are asked for"))
+    for language, least in sorted(minimum_by_language.items()):
+        if (held := by_language.get(language, 0)) < least:
+            detail = f"{held} cases in {language!r}, at least {least} are asked for"
+            hits.append(GateHit(Gate.MINIMUM, None, detail))
     return hits
+
+
+PACKAGE: Final = Path(__file__).resolve().parents[1]
+DECIDING: Final = (
+    "llm/neutral.py",
+    "rubric/lint.py",
+    "rubric/model.py",
+    "snapshot/disguise.py",
+    "snapshot/gates.py",
+    "snapshot/leaks.py",
+    "threads/anchors.py",
+    "threads/deidentify.py",
+    "threads/deidentify_en.py",
+    "threads/deidentify_numbers.py",
+    "threads/deidentify_zh.py",
+    "threads/gazetteer.py",
+    "threads/grounding.py",
+    "threads/identifiers.py",
+    "threads/normalise.py",
+    "threads/quantities.py",
+    "threads/sentences.py",
+    "threads/units.py",
+)
+"""The modules that the scanner, the linter and `content_hits` run through, by their place in the package."""
+_LIBRARIES: Final = ("phonenumbers", "python-stdnum")
+"""The libraries whose tables decide what a number is."""
+
+
+@cache
+def gates_digest(package: Path = PACKAGE) -> str:
+    """What decides `content_hits`, as `sha256:…`: another for other source or libraries.
+
+    It covers the bytes of the modules in DECIDING under `package`, the versions of phonenumbers and python-stdnum,
+    and Python's minor version with its Unicode tables, which say what a letter or a digit is. Two that are equal
+    find the same in the same revision of a case, so that a verdict stored under one stands under the other. Needs
+    the extra `service`.
+    """
+    return digest_json(
+        {
+            "modules": {name: digest_bytes((package / name).read_bytes()) for name in DECIDING},
+            "libraries": {name: version(name) for name in _LIBRARIES},
+            "python": ".".join(platform.python_version_tuple()[:2]),
+            "unicode": unicodedata.unidata_version,
+        }
+    )
+
+
+_CHUNK: Final = 64
+"""Cases that go to a process at once: about 0.1 s of work."""
+_AHEAD: Final = 2
+"""Chunks per process on their way: none of them waits, and memory stays flat."""
+
+
+def check_many(cases: Iterable[SnapshotCase], processes: int) -> Iterator[tuple[str, list[GateHit]]]:
+    """Each case's id and its `content_hits` by the standard scanner and linter, in the order of the cases.
+
+    `processes`: 1 checks in this process, more in as many new ones; a few hundred cases are held at a time. The
+    cases are drawn in this thread, when results are. Raises ValueError for less than one process, and
+    GateWorkerDied where one ends before its work is done.
+    """
+    if processes < 1:
+        raise ValueError("processes must be at least 1")
+    if processes == 1:
+        scan, lint = standard_scanner(), standard_linter()
+        return ((case.case_id, content_hits(case, scan, lint)) for case in cases)
+    return _check_apart(iter(cases), processes)
+
+
+def _check_apart(cases: Iterator[SnapshotCase], processes: int) -> Iterator[tuple[str, list[GateHit]]]:
+    from collections import deque
+    from concurrent.futures import Future, ProcessPoolExecutor
+    from concurrent.futures.process import BrokenProcessPool
+    from multiprocessing import get_context
+
+    # A fork of a process with threads and an event loop may hang: new interpreters it is.
+    waiting: deque[Future[list[tuple[str, list[GateHit]]]]] = deque()
+    pool = ProcessPoolExecutor(processes, mp_context=get_context("spawn"), initializer=_prepare)
+    try:
+        for chunk in iter(lambda: list(islice(cases, _CHUNK)), []):
+            waiting.append(pool.submit(_check_chunk, chunk))
+            if len(waiting) > processes * _AHEAD:
+                yield from waiting.popleft().result()
+        while waiting:
+            yield from waiting.popleft().result()
+    except BrokenProcessPool as exc:
+        raise GateWorkerDied(
+            "a process that checked cases ended before its work was done",
+            hint="too little memory is the usual reason; fewer processes need less",
+        ) from exc
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+@cache
+def _prepare() -> tuple[Scanner, Linter]:
+    """The scanner and the linter of a process, their tables built."""
+    scan, lint = standard_scanner(), standard_linter()
+    scan("", None)
+    return scan, lint
+
+
+def _check_chunk(cases: Sequence[SnapshotCase]) -> list[tuple[str, list[GateHit]]]:
+    scan, lint = _prepare()
+    return [(case.case_id, content_hits(case, scan, lint)) for case in cases]

@@ -1,0 +1,192 @@
+"""The gates: each has its reason, what decides them has a digest, and many cases may be checked in processes."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from medlive.snapshot import gates
+from medlive.snapshot.gates import (
+    CaseFacts,
+    Gate,
+    GateWorkerDied,
+    case_hits,
+    check_many,
+    content_hits,
+    fact_hits,
+    gates_digest,
+    release_hits,
+    row_hits,
+    standard_linter,
+    standard_scanner,
+)
+from medlive.snapshot.model import SnapshotCase, SnapshotCriterion
+from tests.unit.snapshot.conftest import PROVENANCE, make_case
+
+GOOD = CaseFacts(
+    publishable=True, unpublishable_reason=None, index_known=True, claims_without_evidence=0, open_disputes=0
+)
+
+
+@pytest.mark.parametrize(
+    ("facts", "gate", "detail"),
+    [
+        (replace(GOOD, withdrawn="the author asked for it"), Gate.WITHDRAWN, "withdrawn: the author asked for it"),
+        (replace(GOOD, open_disputes=1), Gate.DISPUTE, "a dispute is open"),
+        (replace(GOOD, open_disputes=2), Gate.DISPUTE, "2 disputes are open"),
+        (replace(GOOD, claims_without_evidence=1), Gate.EVIDENCE, "a supported verdict without stored evidence"),
+        (replace(GOOD, claims_without_evidence=3), Gate.EVIDENCE, "3 supported verdicts without stored evidence"),
+        (replace(GOOD, index_known=False), Gate.EVIDENCE, "judged by no known index"),
+        (replace(GOOD, publishable=False, unpublishable_reason="made by rules"), Gate.ENGINE, "made by rules"),
+        (replace(GOOD, publishable=False), Gate.ENGINE, "not publishable"),
+    ],
+)
+def test_each_fact_that_keeps_a_case_out_has_its_gate_and_reason(
+    facts: CaseFacts, gate: Gate, detail: str
+) -> None:
+    (hit,) = fact_hits("c1", facts, publishable_only=True)
+    assert (hit.gate, hit.case_id, hit.detail) == (gate, "c1", detail)
+
+
+def test_a_case_that_is_not_publishable_goes_into_a_release_that_does_not_ask_for_it() -> None:
+    assert fact_hits("c1", GOOD, publishable_only=True) == []
+    assert fact_hits("c1", replace(GOOD, publishable=False), publishable_only=False) == []
+
+
+def test_minimum_counts_are_asked_of_the_whole_and_of_each_language() -> None:
+    assert release_hits(PROVENANCE, 10, 10, by_language={"en": 7, "zh": 3}, minimum_by_language={"zh": 3}) == []
+    hits = release_hits(PROVENANCE, 10, 11, by_language={"en": 10}, minimum_by_language={"zh": 3, "en": 11})
+    assert [(h.gate, h.case_id, h.detail) for h in hits] == [
+        (Gate.MINIMUM, None, "10 cases, at least 11 are asked for"),
+        (Gate.MINIMUM, None, "10 cases in 'en', at least 11 are asked for"),
+        (Gate.MINIMUM, None, "0 cases in 'zh', at least 3 are asked for"),
+    ]
+
+
+def first(case: SnapshotCase, **changes: object) -> SnapshotCase:
+    """The case with its first criterion changed."""
+    return replace(case, criteria=(replace(case.criteria[0], **changes), *case.criteria[1:]))  # type: ignore[arg-type]
+
+
+CASE = make_case(0, narrative="My knee hurts since 3 days.")
+NUMBER = "criterion 1: its id is not the case's, -c and a number"
+
+
+@pytest.mark.parametrize(
+    ("case", "details"),
+    [
+        (CASE, []),
+        (first(CASE, criterion_id="c000-c12"), []),
+        (first(CASE, criterion_id="c000-c01"), [NUMBER]),
+        (first(CASE, criterion_id="c000-c"), [NUMBER]),
+        (first(CASE, criterion_id="c000-c\u0661"), [NUMBER]),
+        (first(CASE, criterion_id="c000-c1\n"), [NUMBER]),
+        (first(CASE, criterion_id="c0001-c1"), [NUMBER]),
+        (first(CASE, criterion_id="c000-c" + "1" * 200), [NUMBER]),
+        (first(CASE, criterion_id="c000-c2"), ["two criteria share an id"]),
+        (first(CASE, axis="Kindness"), ["criterion 1: axis 'Kindness'"]),
+        (first(CASE, points=0), ["criterion 1: 0 points"]),
+        (first(CASE, points=-11), ["criterion 1: -11 points"]),
+        (first(CASE, position=2), ["criterion 1: position 2"]),
+        (first(CASE, revision=2), ["criterion 1: belongs to c000 revision 2"]),
+        (first(CASE, criterion=" \u3000\n"), ["criterion 1: is empty"]),
+        (replace(CASE, query=" \t"), ["query is empty"]),
+        (replace(CASE, theme="Rest"), ["theme 'Rest'"]),
+        (replace(CASE, specialty="unknown"), []),
+        (replace(CASE, specialty="Rest"), ["specialty 'Rest'"]),
+        (replace(CASE, first_release="2026.W60"), ["first release '2026.W60'"]),
+        (replace(CASE, first_release="2024.W01"), ["posted on 2025-01-03, after its first release 2024.W01"]),
+        (replace(CASE, criteria=()), ["no criterion has positive points"]),
+    ],
+)
+def test_each_rule_of_a_row_is_named(case: SnapshotCase, details: list[str]) -> None:
+    assert [h.detail for h in row_hits(case)] == details
+
+
+def test_a_rubric_with_no_legal_axis_is_left_to_the_row_rules() -> None:
+    case = first(CASE, axis="Kindness")
+    assert list(standard_linter()(case)) == []
+    assert "criterion 1: axis 'Kindness'" in [h.detail for h in case_hits(case, lambda *_: [], standard_linter())]
+
+
+def test_the_digest_changes_with_every_byte_of_a_module_that_decides(tmp_path: Path) -> None:
+    for name in gates.DECIDING:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes((gates.PACKAGE / name).read_bytes())
+    digest = gates_digest.__wrapped__
+    assert digest(tmp_path) == gates_digest()
+    for name in gates.DECIDING:
+        whole = (tmp_path / name).read_bytes()
+        (tmp_path / name).write_bytes(whole + b"#")
+        assert digest(tmp_path) != gates_digest(), name
+        (tmp_path / name).write_bytes(whole)
+
+
+def test_the_digest_covers_every_module_that_scanner_and_linter_run_through() -> None:
+    script = (
+        "import sys; from medlive.snapshot.gates import standard_linter, standard_scanner\n"
+        "before = set(sys.modules); standard_scanner(); standard_linter()\n"
+        "print(*sorted(n for n in set(sys.modules) - before if n.startswith('medlive.')))"
+    )
+    ran = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True)
+    loaded = {f"{name.removeprefix('medlive.').replace('.', '/')}.py" for name in ran.stdout.split()}
+    packages = {f"{folder}.py" for folder in ("llm", "rubric", "threads")}
+    assert loaded - packages <= set(gates.DECIDING)
+    assert {"threads/quantities.py", "threads/deidentify_zh.py", "rubric/lint.py"} <= loaded
+
+
+TEXTS = (
+    "Rest and drink.",
+    "Take 5 mg of losartan.",
+    "My name is Jane Miller, call 555-867-5309.",
+    "建议休息。",
+    "联系13812345678。",
+    "",
+)
+
+
+def many(count: int) -> Iterator[SnapshotCase]:
+    for number in range(count):
+        text = TEXTS[number % len(TEXTS)]
+        yield replace(make_case(number, advice=text), query=TEXTS[(number + 1) % len(TEXTS)])
+
+
+def test_many_cases_are_checked_alike_in_one_process_and_in_two_and_in_order() -> None:
+    count = gates._CHUNK * 5 + 3
+    alone = list(check_many(many(count), 1))
+    assert alone == [(c.case_id, content_hits(c, standard_scanner(), standard_linter())) for c in many(count)]
+    assert [case_id for case_id, _ in alone] == [c.case_id for c in many(count)]
+    assert any(h.gate is Gate.IDENTIFIERS for _, hits in alone for h in hits)
+    drawn = 0
+
+    def counted() -> Iterator[SnapshotCase]:
+        nonlocal drawn
+        for case in many(count):
+            drawn += 1
+            yield case
+
+    together = check_many(counted(), 2)
+    assert next(together) == alone[0]
+    assert drawn <= gates._CHUNK * (2 * gates._AHEAD + 1)
+    assert [alone[0], *together] == alone
+    with pytest.raises(ValueError, match="at least 1"):
+        check_many([], 0)
+
+
+class Deadly(str):
+    """A text that ends the process that unpickles it."""
+
+    __slots__ = ()
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return os._exit, (9,)
+
+
+def test_a_process_that_dies_is_an_error_and_no_case_that_passes() -> None:
+    bad = SnapshotCriterion("c000-c1", "c000", 1, 1, Deadly("x"), "Accuracy", 5)
+    with pytest.raises(GateWorkerDied):
+        list(check_many([replace(CASE, criteria=(bad,))], 2))
