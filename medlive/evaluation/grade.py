@@ -4,6 +4,7 @@
 what is new, was edited, or had stayed ungraded.
 """
 
+import asyncio
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
@@ -111,80 +112,53 @@ async def grade_run(
     from another model, EndpointUnavailable when the endpoint seems dead; what was graded by then is kept.
     """
     run = open_run(run_dir)
-    grader = _Grader(run, engine, mode, max_retries, allow_unpinned, concurrency)
+    judge = _Judge(engine, mode, max_retries, allow_unpinned, concurrency)
     with open_log(run.path / GRADES) as log:
-        return await grader.grade(log, progress)
+        return await _Grader(run, judge, concurrency).grade(log, progress)
 
 
-class _Grader:
+async def grade_answer(
+    case: EvaluationCase,
+    answer: Answer,
+    engine: Engine,
+    *,
+    mode: Mode = Mode.CRITERION,
+    max_retries: int = 1,
+    allow_unpinned: bool = False,
+) -> tuple[Grade, ...]:
+    """One answer's verdicts, in the rubric's order, as `grade_run` makes them but with nothing kept: for harnesses
+    that keep their own log. Empty for an answer that cannot be graded. Raises as `grade_run`, but for Locked.
+    """
+    if not answer.gradable:
+        return ()
+    judge = _Judge(engine, mode, max_retries, allow_unpinned, concurrency=len(case.criteria) or 1)
+    size = judge.size
+    parts = [case.criteria[start : start + size] for start in range(0, len(case.criteria), size)]
+    grades = await asyncio.gather(*(judge.grades(_Work(case, answer, part, 0)) for part in parts))
+    return tuple(grade for part in grades for grade in part)
+
+
+class _Judge:
+    """Asks one engine, in one mode, for the verdicts of a call's criteria."""
+
     def __init__(
-        self,
-        run: RunFolder,
-        engine: Engine,
-        mode: Mode,
-        max_retries: int,
-        allow_unpinned: bool,
-        concurrency: int,
+        self, engine: Engine, mode: Mode, max_retries: int, allow_unpinned: bool, concurrency: int
     ) -> None:
-        self._run, self._engine, self._mode = run, engine, mode
-        self._retries, self._allow_unpinned, self._concurrency = max_retries, allow_unpinned, concurrency
+        self._engine, self._mode = engine, mode
+        self._retries, self._allow_unpinned = max_retries, allow_unpinned
         self._identity = engine.identity
         self._prompt = load_prompt("medlive.evaluation", f"grader.{mode}")
-        self._judge = judge_digest(self._identity, mode, self._prompt)
+        self.digest = judge_digest(self._identity, mode, self._prompt)
+        self.size = 1 if mode is Mode.CRITERION else RUBRIC_SIZE
         shape = GradeReply if mode is Mode.CRITERION else RubricGradeReply
         self._schema = shape.model_json_schema()
         self._health = Health(concurrency)
-        self._calls = 0
+        self.calls = 0
         self._strangers = 0
         self._pinned_seen = False
 
-    async def grade(self, log: LogWriter, progress: Progress | None) -> GradeResult:
-        answers, notes = self._run.answers()
-        record = self._read_record()
-        todo = list(self._todo(answers, record))
-        total = sum(len(c.criteria) for c in self._run.cases if _gradable(answers.get(c.case_id)))
-        done = total - sum(len(work.criteria) for work in todo)
-        reused = done
-        if progress:
-            progress(done, total)
-
-        async def one(work: _Work) -> None:
-            nonlocal done
-            for grade in await self._grade(work):
-                log.add(grade.row())
-                record.latest[grade.key] = grade
-            done += len(work.criteria)
-            if progress:
-                progress(done, total)
-
-        await for_each(todo, one, self._concurrency)
-        return self._result(answers, record, reused, notes)
-
-    def _read_record(self) -> _Record:
-        grades, notes = read_grades(self._run.path / GRADES)
-        record = _Record(notes=notes)
-        for grade in grades:
-            if grade.judge != self._judge:
-                continue
-            record.latest[grade.key] = grade
-            if grade.met is None and grade.raw:
-                record.unusable[grade.key] += 1
-        return record
-
-    def _key(self, case: EvaluationCase, criterion: EvaluationCriterion, answer: Answer) -> str:
-        return grade_key(case, criterion, answer, self._judge)
-
-    def _todo(self, answers: Mapping[str, Answer], record: _Record) -> Iterator[_Work]:
-        size = 1 if self._mode is Mode.CRITERION else RUBRIC_SIZE
-        for case in self._run.cases:
-            answer = answers.get(case.case_id)
-            if answer is None or not answer.gradable:
-                continue
-            keys = {c.id: self._key(case, c, answer) for c in case.criteria}
-            open_ = [c for c in case.criteria if not _settled(record.latest.get(keys[c.id]))]
-            for start in range(0, len(open_), size):
-                part = tuple(open_[start : start + size])
-                yield _Work(case, answer, part, max(record.unusable[keys[c.id]] for c in part))
+    def key(self, case: EvaluationCase, criterion: EvaluationCriterion, answer: Answer) -> str:
+        return grade_key(case, criterion, answer, self.digest)
 
     def _request(self, work: _Work, again: tuple[str, str] | None, round_: int) -> Request:
         inputs: dict[str, Any] = {
@@ -198,7 +172,7 @@ class _Grader:
             inputs["criteria"] = [{"id": c.id, "criterion": c.criterion} for c in work.criteria]
         return Request(f"grader.{self._mode}", self._prompt, inputs, self._schema, repair=again, round=round_)
 
-    async def _grade(self, work: _Work) -> list[Grade]:
+    async def grades(self, work: _Work) -> list[Grade]:
         """Ask until every criterion has a verdict or the attempts are spent; later verdicts fill earlier gaps."""
         verdicts: dict[str, Verdict] = {}
         faults: dict[str, str] = {}
@@ -210,7 +184,7 @@ class _Grader:
             waiting = tuple(c for c in work.criteria if c.id not in verdicts)
             part = _Work(work.case, work.answer, waiting, work.round)
             try:
-                self._calls += 1
+                self.calls += 1
                 reply = await self._engine.answer(self._request(part, again, work.round + strange))
             except EndpointUnavailable as exc:
                 faults |= {c.id: f"endpoint: {exc.message[:300]}" for c in waiting}
@@ -238,7 +212,7 @@ class _Grader:
                 Grade(
                     case_id=work.case.case_id,
                     criterion_id=criterion.id,
-                    key=self._key(work.case, criterion, work.answer),
+                    key=self.key(work.case, criterion, work.answer),
                     met=verdict.met if verdict else None,
                     quote=verdict.quote if verdict else "",
                     reasoning=verdict.reasoning if verdict else "",
@@ -249,7 +223,7 @@ class _Grader:
                     model=self._identity.model,
                     mode=self._mode,
                     prompt=self._prompt.digest,
-                    judge=self._judge,
+                    judge=self.digest,
                     usage=usage if place == 0 else {},
                 )
             )
@@ -287,6 +261,56 @@ class _Grader:
         except Unreadable as exc:
             return dict.fromkeys(ids, str(exc))
 
+
+class _Grader:
+    def __init__(self, run: RunFolder, judge: _Judge, concurrency: int) -> None:
+        self._run, self._judge, self._concurrency = run, judge, concurrency
+
+    async def grade(self, log: LogWriter, progress: Progress | None) -> GradeResult:
+        answers, notes = self._run.answers()
+        record = self._read_record()
+        todo = list(self._todo(answers, record))
+        total = sum(len(c.criteria) for c in self._run.cases if _gradable(answers.get(c.case_id)))
+        done = total - sum(len(work.criteria) for work in todo)
+        reused = done
+        if progress:
+            progress(done, total)
+
+        async def one(work: _Work) -> None:
+            nonlocal done
+            for grade in await self._judge.grades(work):
+                log.add(grade.row())
+                record.latest[grade.key] = grade
+            done += len(work.criteria)
+            if progress:
+                progress(done, total)
+
+        await for_each(todo, one, self._concurrency)
+        return self._result(answers, record, reused, notes)
+
+    def _read_record(self) -> _Record:
+        grades, notes = read_grades(self._run.path / GRADES)
+        record = _Record(notes=notes)
+        for grade in grades:
+            if grade.judge != self._judge.digest:
+                continue
+            record.latest[grade.key] = grade
+            if grade.met is None and grade.raw:
+                record.unusable[grade.key] += 1
+        return record
+
+    def _todo(self, answers: Mapping[str, Answer], record: _Record) -> Iterator[_Work]:
+        size = self._judge.size
+        for case in self._run.cases:
+            answer = answers.get(case.case_id)
+            if answer is None or not answer.gradable:
+                continue
+            keys = {c.id: self._judge.key(case, c, answer) for c in case.criteria}
+            open_ = [c for c in case.criteria if not _settled(record.latest.get(keys[c.id]))]
+            for start in range(0, len(open_), size):
+                part = tuple(open_[start : start + size])
+                yield _Work(case, answer, part, max(record.unusable[keys[c.id]] for c in part))
+
     def _result(
         self, answers: Mapping[str, Answer], record: _Record, reused: int, notes: list[str]
     ) -> GradeResult:
@@ -299,7 +323,7 @@ class _Grader:
                 unanswered.append(case.case_id)
                 continue
             for criterion in case.criteria:
-                grade = record.latest.get(self._key(case, criterion, answer))
+                grade = record.latest.get(self._judge.key(case, criterion, answer))
                 tally[grade.met if grade else None] += 1
                 if grade is not None and grade.met is None:
                     reasons[grade.reason.split(":")[0]] += 1
@@ -310,7 +334,7 @@ class _Grader:
             not_met=tally[False],
             ungraded=tally[None],
             reused=reused,
-            calls=self._calls,
+            calls=self._judge.calls,
             unanswered=tuple(unanswered),
             reasons=dict(reasons.most_common()),
             notes=(*notes, *record.notes),
