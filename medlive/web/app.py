@@ -21,6 +21,7 @@ from medlive.db.snapshots import SnapshotInfo, find_snapshot, list_snapshots
 from medlive.db.tables import SnapshotState
 from medlive.digest import digest_file
 from medlive.errors import DatabaseUnavailable, ServiceUnavailable
+from medlive.snapshot.folder import list_files
 from medlive.snapshot.freeze import folder_name
 from medlive.snapshot.model import week_end
 
@@ -47,7 +48,7 @@ def build_app(database: Database, snapshots: Path) -> web.Application:
     app[DATABASE], app[SNAPSHOTS] = database, snapshots
     app.router.add_get("/health", _health)
     app.router.add_get("/", _status)
-    app.router.add_get("/snapshots/{version}/{file}", _file)
+    app.router.add_get("/snapshots/{version}/{file:.+}", _file)
     app.on_response_prepare.append(_finish)
     return app
 
@@ -135,11 +136,9 @@ def _cell(value: object) -> str:
 
 
 def _files(snapshots: Path, version: str) -> list[str]:
-    """The names of the plain files in a snapshot's folder; a link is none, wherever it leads."""
-    folder = snapshots / folder_name(version)
-    if not folder.is_dir():
-        return []
-    return sorted(p.name for p in folder.iterdir() if p.is_file() and not p.is_symlink())
+    """The names of the plain files in a snapshot's folder, as its SHA256SUMS names them; a link is none, wherever
+    it leads."""
+    return sorted(list_files(snapshots / folder_name(version)).files)
 
 
 async def _file(request: web.Request) -> web.StreamResponse:

@@ -23,8 +23,8 @@ async def address(database: Database, tmp_path: Path) -> AsyncIterator[str]:
     folder = tmp_path / "snapshots" / f"medlive-{WEEK}"
     building = tmp_path / "snapshots" / "medlive-2026.W41"
     for place in (folder, building):
-        place.mkdir(parents=True)
-        (place / "cases.jsonl").write_bytes(BODY)
+        (place / "data").mkdir(parents=True)
+        (place / "data/cases.jsonl").write_bytes(BODY)
     (tmp_path / "handle.key").write_text("secret")
     (folder / "link").symlink_to(tmp_path / "handle.key")
     async with database.begin() as session:
@@ -43,14 +43,14 @@ async def test_the_page_escapes_what_it_shows(address: str) -> None:
         page = await answer.text()
     assert HOSTILE not in page
     assert "&lt;script&gt;" in page
-    assert f'href="/snapshots/{WEEK}/cases.jsonl"' in page
+    assert f'href="/snapshots/{WEEK}/data/cases.jsonl"' in page
     assert "2026.W41" not in page
     assert "link" not in page
     assert "default-src 'none'" in answer.headers["Content-Security-Policy"]
 
 
 async def test_a_file_is_served_whole_in_part_and_not_again(address: str) -> None:
-    url, digest = f"{address}/snapshots/{WEEK}/cases.jsonl", hashlib.sha256(BODY).hexdigest()
+    url, digest = f"{address}/snapshots/{WEEK}/data/cases.jsonl", hashlib.sha256(BODY).hexdigest()
     async with ClientSession() as http:
         async with http.get(url) as whole:
             assert await whole.read() == BODY
@@ -69,8 +69,8 @@ async def test_a_file_is_served_whole_in_part_and_not_again(address: str) -> Non
     "path",
     [
         f"{WEEK}/..%2F..%2Fhandle.key", f"{WEEK}/%2e%2e/%2e%2e/handle.key", f"{WEEK}/../../handle.key",
-        f"{WEEK}/link", f"{WEEK}/", f"{WEEK}/missing", f"{WEEK}/%00", f"..%2Fmedlive-{WEEK}/cases.jsonl",
-        "2026.W41/cases.jsonl", "2026.W99/cases.jsonl", "nothing/cases.jsonl",
+        f"{WEEK}/link", f"{WEEK}/", f"{WEEK}/missing", f"{WEEK}/%00", f"..%2Fmedlive-{WEEK}/data/cases.jsonl",
+        "2026.W41/data/cases.jsonl", "2026.W99/data/cases.jsonl", "nothing/data/cases.jsonl",
     ],
 )  # fmt: skip
 async def test_nothing_else_is_served(address: str, path: str) -> None:
@@ -81,7 +81,7 @@ async def test_nothing_else_is_served(address: str, path: str) -> None:
 
 async def test_nothing_can_be_changed(address: str) -> None:
     async with ClientSession() as http:
-        for path in ("/", "/health", f"/snapshots/{WEEK}/cases.jsonl"):
+        for path in ("/", "/health", f"/snapshots/{WEEK}/data/cases.jsonl"):
             for method in ("POST", "PUT", "DELETE"):
                 async with http.request(method, address + path) as answer:
                     assert answer.status == 405
