@@ -12,6 +12,7 @@ from sqlalchemy import (
     Index,
     SmallInteger,
     UniqueConstraint,
+    text,
 )
 from sqlalchemy.orm import Mapped, mapped_column
 
@@ -130,6 +131,11 @@ class SnapshotRow(Base):
         ),
         CheckConstraint("cases >= 0 AND criteria >= 0", name="counts_not_negative"),
         CheckConstraint("publishable = (jsonb_array_length(why_not) = 0)", name="unpublishable_has_reason"),
+        is_digest("sums_digest"),
+        CheckConstraint(
+            "(state = 'frozen' OR sums_digest IS NULL) AND (sums_digest IS NOT NULL OR signature IS NULL)",
+            name="identity_when_frozen",
+        ),
         {"comment": "Snapshots; a frozen one and its members cannot be changed or deleted"},
     )
 
@@ -147,6 +153,13 @@ class SnapshotRow(Base):
     publishable: Mapped[bool | None] = mapped_column(comment="Whether it may be released")
     why_not: Mapped[list[Any] | None] = mapped_column(comment="The reasons why it may not; empty when it may")
     path: Mapped[str | None] = mapped_column(comment="Where its folder was written")
+    meta: Mapped[dict[str, Any] | None] = mapped_column(
+        comment="What it says of itself, as it was fixed with its members; NULL: frozen before format 2"
+    )
+    sums_digest: Mapped[str | None] = mapped_column(
+        comment="The digest of SHA256SUMS: the folder's identity; NULL: frozen before format 2"
+    )
+    signature: Mapped[str | None] = mapped_column(comment="The text of SHA256SUMS.minisig; NULL: unsigned")
 
 
 class SnapshotMemberRow(Base):
@@ -156,16 +169,106 @@ class SnapshotMemberRow(Base):
     __table_args__ = (
         ForeignKeyConstraint(["case_id", "revision"], ["case_revisions.case_id", "case_revisions.revision"]),
         CheckConstraint("first_release <= version", name="released_before"),
+        CheckConstraint("num_nonnulls(held_since, salt, commitment) IN (0, 3)", name="held_whole"),
+        CheckConstraint("first_release IS NOT NULL OR held_since IS NOT NULL", name="held_or_shown"),
+        CheckConstraint(
+            "held_since IS NULL OR first_release IS NULL OR (first_release = version AND held_since < version)",
+            name="revealed_after",
+        ),
+        CheckConstraint("held_since <= version", name="held_before"),
+        CheckConstraint("salt ~ '^[0-9a-f]{64}$'", name="salt_form"),
+        is_digest("commitment"),
         Index(None, "case_id"),
+        # In the order of the files, whatever the database sorts by.
+        Index("ix_snapshot_members_in_order", "version", text('case_id COLLATE "C"')),
         {"comment": "The case revisions of snapshots"},
     )
 
     version: Mapped[str] = mapped_column(ForeignKey("snapshots.version"), primary_key=True, comment="The snapshot")
     case_id: Mapped[str] = mapped_column(primary_key=True, comment="The case")
     revision: Mapped[int] = mapped_column(comment="The case's revision")
-    first_release: Mapped[str] = mapped_column(
-        ForeignKey("snapshots.version"), comment="The first snapshot that held the case"
+    first_release: Mapped[str | None] = mapped_column(
+        ForeignKey("snapshots.version"), comment="The first snapshot that shows the case; NULL: it is held out"
     )
+    held_since: Mapped[str | None] = mapped_column(
+        ForeignKey("snapshots.version"),
+        comment="The snapshot that it was first held out of; NULL: it is shown, and not for the first time",
+    )
+    salt: Mapped[str | None] = mapped_column(
+        comment="What keeps its commitment from being guessed back, 64 hexadecimal digits"
+    )
+    commitment: Mapped[str | None] = mapped_column(comment="The digest that stands for it while it is held out")
+
+
+class SnapshotChangeRow(Base):
+    """What became of a case since the parent of a snapshot."""
+
+    __tablename__ = "snapshot_changes"
+    __table_args__ = (
+        CheckConstraint("kind IN ('added', 'revised', 'withdrawn', 'dropped')", name="kind_known"),
+        CheckConstraint("reason <> ''", name="reason_not_empty"),
+        CheckConstraint(
+            "(from_revision IS NOT NULL) = (kind IN ('revised', 'withdrawn'))"
+            " AND (to_revision IS NOT NULL) = (kind IN ('added', 'revised'))",
+            name="revisions_of_kind",
+        ),
+        CheckConstraint(
+            "num_nonnulls(held_since, commitment) = CASE kind WHEN 'dropped' THEN 2 ELSE 0 END",
+            name="dropped_was_held",
+        ),
+        {"comment": "What changed since the parent, as snapshots publish it"},
+    )
+
+    version: Mapped[str] = mapped_column(ForeignKey("snapshots.version"), primary_key=True, comment="The snapshot")
+    case_id: Mapped[str] = mapped_column(primary_key=True, comment="The case")
+    kind: Mapped[str] = mapped_column(comment="added, revised, withdrawn, or dropped while held out")
+    reason: Mapped[str] = mapped_column(comment="Why, as it is published")
+    from_revision: Mapped[int | None] = mapped_column(comment="The revision in the parent; NULL: none was shown")
+    to_revision: Mapped[int | None] = mapped_column(comment="The revision in this one; NULL: none is shown")
+    held_since: Mapped[str | None] = mapped_column(
+        comment="Since when a dropped case was held out; NULL: it was not"
+    )
+    commitment: Mapped[str | None] = mapped_column(comment="What stood for a dropped case; NULL: it was shown")
+
+
+class SnapshotKeptOutRow(Base):
+    """A reason why a ready case is not in a snapshot."""
+
+    __tablename__ = "snapshot_kept_out"
+    __table_args__ = (
+        CheckConstraint("position >= 1", name="position_positive"),
+        {"comment": "Ready cases that the gates kept out of snapshots"},
+    )
+
+    version: Mapped[str] = mapped_column(ForeignKey("snapshots.version"), primary_key=True, comment="The snapshot")
+    case_id: Mapped[str] = mapped_column(primary_key=True, comment="A case that was ready")
+    position: Mapped[int] = mapped_column(SmallInteger, primary_key=True, comment="The reason's place, from 1")
+    gate: Mapped[str] = mapped_column(comment="The gate that kept it out")
+    detail: Mapped[str] = mapped_column(comment="Why; never the words it was found in")
+
+
+class CaseGatesRow(Base):
+    """What the release gates found in a case revision."""
+
+    __tablename__ = "case_gates"
+    __table_args__ = (
+        ForeignKeyConstraint(
+            ["case_id", "revision"],
+            ["case_revisions.case_id", "case_revisions.revision"],
+            ondelete="CASCADE",
+        ),
+        is_digest("gates_digest"),
+        CheckConstraint("jsonb_typeof(hits) = 'array'", name="hits_listed"),
+        {"comment": "What the release gates found in case revisions, so that none is read twice by them"},
+    )
+
+    case_id: Mapped[str] = mapped_column(primary_key=True, comment="The case")
+    revision: Mapped[int] = mapped_column(primary_key=True, comment="The case's revision")
+    gates_digest: Mapped[str] = mapped_column(
+        primary_key=True, comment="What decided: the gates' code and libraries"
+    )
+    hits: Mapped[list[Any]] = mapped_column(comment="[[gate, detail]]; empty: nothing keeps it out")
+    checked_at: Mapped[datetime] = now_column("When it was checked")
 
 
 class EvaluationRunRow(Base):
