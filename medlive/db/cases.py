@@ -2,7 +2,7 @@
 
 import hashlib
 import hmac
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
@@ -16,6 +16,7 @@ from sqlalchemy.sql.elements import ColumnElement
 from medlive.curation.model import CaseText
 from medlive.db.bulk import insert_rows
 from medlive.db.tables import CaseRevisionRow, CaseRow, CaseStatus, CriterionRow, ThreadRow
+from medlive.db.withdrawals import too_thin, withdrawn_criteria, without_criteria
 from medlive.digest import digest_json
 from medlive.errors import MedliveError, UsageError
 from medlive.rubric.model import Criterion, Rubric
@@ -73,8 +74,9 @@ async def save_case(
     """Save the case that a thread made, as a new revision unless its content is the latest one's.
 
     `key` is the instance's own, for the id. `held` says why the case waits for a person; None makes it ready. A
-    withdrawn case stays withdrawn. `unpublishable_reason` defaults to the rules engine's part in it. Raises
-    MedliveError for a thread without a date: the filters let none pass.
+    withdrawn case stays withdrawn, and criteria that were withdrawn from it are left out of the rubric; when too
+    few are left, the case is held with its latest revision as it was. `unpublishable_reason` defaults to the rules
+    engine's part in it. Raises MedliveError for a thread without a date: the filters let none pass.
     """
     if posted_at is None:
         raise MedliveError(f"thread {thread_pk} has no date, and a case must have one")
@@ -89,11 +91,45 @@ async def save_case(
     await session.execute(
         statement.on_conflict_do_update(index_elements=["id"], set_={"thread_id": statement.excluded.thread_id})
     )
-    await session.execute(
-        update(CaseRow)
-        .where(CaseRow.id == case_id, CaseRow.status != CaseStatus.WITHDRAWN)
-        .values(status=status, status_reason=held)
+    await _set_status(session, case_id, held)
+    kept = without_criteria(rubric, await withdrawn_criteria(session, case_id))
+    if len(kept.criteria) < len(rubric.criteria) and (thin := too_thin(kept)) is not None:
+        # What is left is no rubric: the case waits, and its latest revision stays as it was.
+        latest = await latest_case(session, case_id)
+        if latest is not None:
+            await _set_status(session, case_id, f"without its withdrawn criteria the rubric has {thin}")
+            return SavedCase(case_id, latest.revision, "unchanged")
+    return await add_revision(
+        session,
+        case_id,
+        curation_id=curation_id,
+        language=language,
+        source=source,
+        posted_at=posted_at,
+        rubric=kept,
+        text=text,
+        publishable=publishable,
+        unpublishable_reason=unpublishable_reason,
     )
+
+
+async def add_revision(
+    session: AsyncSession,
+    case_id: str,
+    *,
+    curation_id: int,
+    language: str,
+    source: str,
+    posted_at: datetime,
+    rubric: Rubric,
+    text: CaseText,
+    publishable: bool,
+    unpublishable_reason: str | None,
+) -> SavedCase:
+    """Add a revision to a case whose row the session has locked, unless its content is the latest one's.
+
+    `posted_at` is in UTC.
+    """
     digest = digest_json(_content(language, source, posted_at, rubric, text))
     row = CaseRevisionRow
     latest = (
@@ -171,6 +207,26 @@ async def withdrawal_reasons(session: AsyncSession) -> dict[str, str]:
     return {case_id: reason or "" for case_id, reason in await session.execute(query)}
 
 
+async def _set_status(session: AsyncSession, case_id: str, held: str | None) -> None:
+    """Make a case ready, or hold it for that reason, unless it is withdrawn."""
+    status = CaseStatus.READY if held is None else CaseStatus.HELD
+    await session.execute(
+        update(CaseRow)
+        .where(CaseRow.id == case_id, CaseRow.status != CaseStatus.WITHDRAWN)
+        .values(status=status, status_reason=held)
+    )
+
+
+async def latest_case(session: AsyncSession, case_id: str) -> StoredCase | None:
+    """The latest revision of a case, whatever its status; None for no case."""
+    query = select(CaseRevisionRow).where(CaseRevisionRow.case_id == case_id, is_latest_case())
+    row = await session.scalar(query)
+    if row is None:
+        return None
+    criteria = await criteria_of(session, {case_id: row.revision})
+    return _stored(row, criteria.get(case_id, ()))
+
+
 async def iter_ready_cases(session: AsyncSession) -> AsyncIterator[StoredCase]:
     """The latest revision of every ready case, by id, streamed."""
     row = CaseRevisionRow
@@ -184,18 +240,7 @@ async def iter_ready_cases(session: AsyncSession) -> AsyncIterator[StoredCase]:
     async for rows in stream.partitions():
         criteria = await criteria_of(session, {r.case_id: r.revision for r in rows})
         for r in rows:
-            yield StoredCase(
-                case_id=r.case_id,
-                revision=r.revision,
-                curation_id=r.curation_id,
-                language=r.language,
-                source=r.source,
-                posted_at=r.posted_at,
-                text=CaseText(r.narrative, r.query, r.advice),
-                rubric=Rubric(r.theme, r.specialty, tuple(criteria.get(r.case_id, ()))),
-                publishable=r.publishable,
-                unpublishable_reason=r.unpublishable_reason,
-            )
+            yield _stored(r, criteria.get(r.case_id, ()))
 
 
 def is_latest_case() -> ColumnElement[bool]:
@@ -218,6 +263,21 @@ async def criteria_of(session: AsyncSession, revisions: Mapping[str, int]) -> di
                 Criterion(c.criterion_id, c.position, c.criterion, c.axis, c.points, c.advice_id, c.fact)
             )
     return found
+
+
+def _stored(row: CaseRevisionRow, criteria: Iterable[Criterion]) -> StoredCase:
+    return StoredCase(
+        case_id=row.case_id,
+        revision=row.revision,
+        curation_id=row.curation_id,
+        language=row.language,
+        source=row.source,
+        posted_at=row.posted_at,
+        text=CaseText(row.narrative, row.query, row.advice),
+        rubric=Rubric(row.theme, row.specialty, tuple(criteria)),
+        publishable=row.publishable,
+        unpublishable_reason=row.unpublishable_reason,
+    )
 
 
 def _content(language: str, source: str, posted_at: datetime, rubric: Rubric, text: CaseText) -> dict[str, Any]:

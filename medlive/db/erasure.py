@@ -43,6 +43,12 @@ _ERASURES: Final[tuple[tuple[str, str], ...]] = (
         "case_revisions",
         f"DELETE FROM case_revisions WHERE case_id IN ({_CASES}) AND {_NOT_FROZEN.format('case_revisions')}",
     ),
+    ("disputes", f"DELETE FROM disputes WHERE case_id IN ({_CASES})"),
+    (
+        "withdrawals",
+        f"DELETE FROM withdrawals WHERE case_id IN ({_CASES})"
+        " AND NOT EXISTS (SELECT FROM case_revisions WHERE case_id = withdrawals.case_id)",
+    ),
     (
         "cases",
         "DELETE FROM cases WHERE thread_id = :pk"

@@ -51,10 +51,16 @@ IMMUTABLE = (
 )
 """Tables whose rows are only ever added; triggers refuse the rest."""
 
+FIXED = ("snapshot_members", "snapshot_changes", "snapshot_kept_out")
+"""Tables of what snapshots hold; triggers refuse changes of a frozen one's rows."""
+
 TRIGGERS = frozenset(
     {(table, f"{table}_{what}") for table in IMMUTABLE for what in ("immutable", "not_truncated")}
-    | {(t, f"{t}_{w}") for t in ("snapshots", "snapshot_members") for w in ("frozen", "not_truncated")}
+    | {(t, f"{t}_{w}") for t in ("snapshots", *FIXED) for w in ("frozen", "not_truncated")}
+    | {(t, f"{t}_added") for t in FIXED}
     | {("takedowns", f"takedowns_{what}") for what in ("noted", "kept", "not_truncated")}
+    | {("withdrawals", f"withdrawals_{what}") for what in ("immutable", "not_truncated")}
+    | {("disputes", f"disputes_{what}") for what in ("closed", "kept", "not_truncated")}
 )
 """(table, trigger) of every trigger that must be there."""
 

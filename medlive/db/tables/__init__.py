@@ -40,6 +40,7 @@ from medlive.db.tables.intake import (
     ThreadRow,
 )
 from medlive.db.tables.release import (
+    CaseGatesRow,
     CaseRevisionRow,
     CaseRow,
     CaseStatus,
@@ -47,11 +48,14 @@ from medlive.db.tables.release import (
     CriterionRow,
     EvaluationRunRow,
     PipelineRunRow,
+    SnapshotChangeRow,
+    SnapshotKeptOutRow,
     SnapshotMemberRow,
     SnapshotRow,
     SnapshotState,
 )
 from medlive.db.tables.takedowns import TakedownRow
+from medlive.db.tables.withdrawals import DisputeRow, WithdrawalRow
 
 __all__ = [
     "AgentCallRow",
@@ -59,6 +63,7 @@ __all__ = [
     "BandRow",
     "BandSchemeRow",
     "Base",
+    "CaseGatesRow",
     "CaseRevisionRow",
     "CaseRow",
     "CaseStatus",
@@ -70,6 +75,7 @@ __all__ = [
     "CrossExaminationRow",
     "CrossQuestionRow",
     "CurationRow",
+    "DisputeRow",
     "ElementRow",
     "EvaluationRunRow",
     "EvidenceIndexRow",
@@ -91,6 +97,8 @@ __all__ = [
     "ReplyRow",
     "RequirementRow",
     "RunOutcome",
+    "SnapshotChangeRow",
+    "SnapshotKeptOutRow",
     "SnapshotMemberRow",
     "SnapshotRow",
     "SnapshotState",
@@ -99,4 +107,5 @@ __all__ = [
     "TakedownRow",
     "ThreadRevisionRow",
     "ThreadRow",
+    "WithdrawalRow",
 ]

@@ -1,0 +1,96 @@
+"""Disputes: objections to cases, each open until a person says what came of it."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import Select, func, insert, select, update
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from medlive.db.tables import DisputeRow
+from medlive.errors import CheckFailed, UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class Dispute:
+    """An objection to a case or to a criterion of it."""
+
+    number: int
+    case_id: str
+    criterion_id: str | None
+    """Within its case (`c3`); None: the whole case."""
+    reason: str
+    opened_by: str | None
+    opened_at: datetime
+    closed_at: datetime | None
+    closed_by: str | None
+    resolution: str | None
+    """None while it is open."""
+
+
+def disputed_cases() -> Select[tuple[str]]:
+    """The statement that selects the ids of cases with an open dispute, for `column.in_(…)`."""
+    return select(DisputeRow.case_id).where(DisputeRow.closed_at.is_(None))
+
+
+async def open_disputes(session: AsyncSession) -> set[str]:
+    """The ids of cases with an open dispute."""
+    return set(await session.scalars(disputed_cases()))
+
+
+async def open_dispute(
+    session: AsyncSession,
+    case_id: str,
+    reason: str,
+    *,
+    criterion_id: str | None = None,
+    opened_by: str | None = None,
+) -> Dispute:
+    """Dispute a case that is there, or a criterion of it."""
+    row = await session.scalar(
+        insert(DisputeRow)
+        .values(case_id=case_id, criterion_id=criterion_id, reason=reason, opened_by=opened_by)
+        .returning(DisputeRow)
+    )
+    if row is None:
+        raise RuntimeError("the database returned no row of an insert")
+    return _dispute(row)
+
+
+async def close_dispute(
+    session: AsyncSession, number: int, resolution: str, *, closed_by: str | None = None
+) -> Dispute:
+    """Close a dispute with what came of it. Raises UsageError for no dispute and CheckFailed for a closed one."""
+    row = await session.scalar(
+        update(DisputeRow)
+        .where(DisputeRow.id == number, DisputeRow.closed_at.is_(None))
+        .values(closed_at=func.now(), closed_by=closed_by, resolution=resolution)
+        .returning(DisputeRow)
+        .execution_options(populate_existing=True)
+    )
+    if row is not None:
+        return _dispute(row)
+    if (known := await session.get(DisputeRow, number)) is None:
+        raise UsageError(f"there is no dispute {number}", hint="medlive review list --all names them")
+    raise CheckFailed(f"dispute {number} was closed already: {known.resolution}")
+
+
+async def list_disputes(session: AsyncSession, *, closed: bool = False) -> list[Dispute]:
+    """The open disputes, oldest first; with `closed` every one."""
+    query = select(DisputeRow).order_by(DisputeRow.id)
+    if not closed:
+        query = query.where(DisputeRow.closed_at.is_(None))
+    return [_dispute(row) for row in await session.scalars(query)]
+
+
+def _dispute(row: DisputeRow) -> Dispute:
+    return Dispute(
+        number=row.id,
+        case_id=row.case_id,
+        criterion_id=row.criterion_id,
+        reason=row.reason,
+        opened_by=row.opened_by,
+        opened_at=row.opened_at,
+        closed_at=row.closed_at,
+        closed_by=row.closed_by,
+        resolution=row.resolution,
+    )
