@@ -1,0 +1,219 @@
+"""medlive as an Inspect AI task: `inspect eval integrations/inspect_ai/medlive.py -T snapshot=PATH`.
+
+Asks what `medlive eval run` asks (the pinned prompt template, one user message) and grades as `medlive eval grade`
+does (one call a criterion, the same prompt, the same reading of replies), with the model of the role `grader`.
+"""
+
+from typing import Any
+
+from inspect_ai import Task, task
+from inspect_ai.dataset import MemoryDataset, Sample
+from inspect_ai.model import (
+    ChatMessage,
+    ChatMessageAssistant,
+    ChatMessageSystem,
+    ChatMessageUser,
+    GenerateConfig,
+    Model,
+    ModelOutput,
+    ResponseSchema,
+    get_model,
+)
+from inspect_ai.scorer import (
+    Metric,
+    SampleScore,
+    Score,
+    Scorer,
+    Target,
+    mean,
+    metric,
+    scorer,
+    stderr,
+)
+from inspect_ai.solver import TaskState, generate
+from inspect_ai.util import JSONSchema
+
+from medlive import load_snapshot
+from medlive.errors import EndpointUnavailable
+from medlive.evaluation.cases import from_snapshot
+from medlive.evaluation.grade import grade_answer
+from medlive.evaluation.livemedbench import state_of
+from medlive.evaluation.metrics import Metric as CaseMetric
+from medlive.evaluation.metrics import case_score
+from medlive.evaluation.model import Answer, EvaluationCase
+from medlive.evaluation.templates import load_template
+from medlive.llm.engine import EngineIdentity, Finish, Reply, Request, Usage
+from medlive.llm.fence import render, schema_name
+from medlive.llm.schema import strict_schema
+
+FINISH = {
+    "stop": Finish.STOP,
+    "max_tokens": Finish.LENGTH,
+    "model_length": Finish.LENGTH,
+    "content_filter": Finish.REFUSAL,
+}
+"""Inspect's stop reasons as medlive's; any other (a tool call, unknown) leaves a reply without a certain end."""
+ANSWER_FINISH = {Finish.STOP: "stop", Finish.LENGTH: "length", Finish.REFUSAL: "refusal"}
+
+
+@task
+def medlive(
+    snapshot: str = "latest",
+    template: str = "livemedbench-v1",
+    language: str | None = None,
+    source: str | None = None,
+    posted_from: str | None = None,
+    posted_before: str | None = None,
+    first_release_after: str | None = None,
+    structured: bool = True,
+    allow_unpinned: bool = False,
+    verify: bool = True,
+) -> Task:
+    """The cases of a verified snapshot, graded criterion by criterion.
+
+    `snapshot` is a folder or a version; the filters are those of `Snapshot.filter`. `structured` asks the grader
+    for JSON of its schema, False leaves that to the prompt. `allow_unpinned` accepts a grader that names itself
+    otherwise than it was asked for (an alias).
+    """
+    chosen = load_snapshot(snapshot, verify=verify).filter(
+        language=language,
+        source=source,
+        posted_from=posted_from,
+        posted_before=posted_before,
+        first_release_after=first_release_after,
+    )
+    prompt = load_template(template)
+    cases = from_snapshot(chosen)
+    manifest = chosen.manifest
+    return Task(
+        dataset=MemoryDataset(
+            [
+                Sample(
+                    id=case.case_id,
+                    input=[ChatMessageUser(content=m["content"]) for m in prompt.messages(case)],
+                    target=case.advice,
+                    metadata={"case_id": case.case_id, "case": case.row()},
+                )
+                for case in cases.cases
+            ],
+            name=f"medlive-{cases.name}",
+        ),
+        solver=generate(),
+        scorer=rubric(structured=structured, allow_unpinned=allow_unpinned),
+        version=cases.name,
+        metadata={
+            "snapshot": cases.name,
+            "snapshot_digest": cases.digest,
+            "publishable": manifest.publishable,
+            "why_not": list(manifest.why_not),
+            "template": prompt.name,
+            "template_digest": prompt.digest,
+            "canary": manifest.canary,
+        },
+    )
+
+
+@metric
+def ungraded_rate() -> Metric:
+    """Criteria without a verdict, as a share of the criteria of all answers that can be graded."""
+
+    def share(scores: list[SampleScore]) -> float:
+        ungraded = sum(s.score.as_float() for s in scores)
+        criteria = sum(len((s.sample_metadata or {})["case"]["criteria"]) for s in scores)
+        return ungraded / criteria if criteria else 0.0
+
+    return share
+
+
+@scorer(
+    metrics={
+        "score": [mean(), stderr(cluster="case_id")],
+        "ungraded": [ungraded_rate()],
+        "unanswered": [mean()],
+    }
+)
+def rubric(structured: bool = True, allow_unpinned: bool = False) -> Scorer:
+    """The paper's case score, in [0, 1]; NaN, and so in no mean, while a criterion is ungraded."""
+
+    async def score(state: TaskState, target: Target) -> Score:
+        case = EvaluationCase.from_row(state.metadata["case"])
+        answer = _answer(case, state.output)
+        grader = _Grader(get_model(role="grader", required=True), structured)
+        grades = await grade_answer(case, answer, grader, allow_unpinned=allow_unpinned)
+        result = case_score(case, answer, {g.criterion_id: g.met for g in grades}, CaseMetric.PAPER)
+        return Score(
+            value={
+                "score": float("nan") if result.score is None else result.score,
+                "ungraded": float(result.ungraded) if answer.gradable else float("nan"),
+                "unanswered": 0.0 if answer.gradable else 1.0,
+            },
+            answer=answer.response,
+            explanation="\n".join(f"{g.criterion_id}: {_VERDICT[g.met]} {g.quote or g.reason}" for g in grades),
+            reason="grader_failed" if result.ungraded else None if answer.gradable else "no_response",
+            metadata={
+                "state": result.state.value,
+                "low": result.low,
+                "high": result.high,
+                "grades": [g.row() for g in grades],
+            },
+        )
+
+    return score
+
+
+_VERDICT = {True: "met", False: "not met", None: "ungraded"}
+
+
+def _answer(case: EvaluationCase, output: ModelOutput) -> Answer:
+    finish = ANSWER_FINISH.get(FINISH.get(output.stop_reason, Finish.STOP), "stop") if output.choices else "error"
+    text = output.completion
+    return Answer(case.case_id, state_of(text, finish), text, finish, output.model)
+
+
+class _Grader:
+    """A model of Inspect as an engine of medlive."""
+
+    def __init__(self, model: Model, structured: bool) -> None:
+        self._model, self._structured = model, structured
+
+    @property
+    def identity(self) -> EngineIdentity:
+        name = self._model.api.service_model_name()
+        return EngineIdentity("rules" if name.split("-")[0] == "rules" else "openai", name, {"temperature": 0.0})
+
+    async def answer(self, request: Request) -> Reply:
+        config = GenerateConfig(temperature=0.0)
+        if self._structured:
+            schema = JSONSchema.model_validate(strict_schema(request.schema))
+            config.response_schema = ResponseSchema(
+                name=schema_name(request.task), json_schema=schema, strict=True
+            )
+        try:
+            output = await self._model.generate([_message(m) for m in render(request)], config=config)
+        except Exception as exc:  # what a provider raises after Inspect's own retries is the provider's own
+            raise EndpointUnavailable(f"{type(exc).__name__}: {str(exc)[:300]}") from exc
+        finish = FINISH.get(output.stop_reason)
+        if not output.choices or finish is None:
+            raise EndpointUnavailable(f"no certain end of the reply: {output.error or output.stop_reason}")
+        used = output.usage
+        usage = (
+            Usage(used.input_tokens, used.input_tokens_cache_read or 0, used.output_tokens) if used else Usage()
+        )
+        return Reply(output.completion, finish, usage, output.model)
+
+    async def aclose(self) -> None:
+        """Inspect closes its models."""
+
+
+def _usage(output: ModelOutput) -> Usage:
+    used = output.usage
+    return Usage(used.input_tokens, used.input_tokens_cache_read or 0, used.output_tokens) if used else Usage()
+
+
+def _message(message: dict[str, str]) -> ChatMessage:
+    kinds: dict[str, Any] = {
+        "system": ChatMessageSystem,
+        "user": ChatMessageUser,
+        "assistant": ChatMessageAssistant,
+    }
+    return kinds[message["role"]](content=message["content"])
