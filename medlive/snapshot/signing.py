@@ -91,7 +91,7 @@ class PublicKey:
         return cls(data[2:10], data[10:])
 
     def id_text(self) -> str:
-        """The key's id as minisign prints it: 16 hexadecimal digits in upper case."""
+        """The key's id as minisign prints it, in upper case, but always with all of its 16 hexadecimal digits."""
         return self.key_id[::-1].hex().upper()
 
     def line(self) -> str:
@@ -188,11 +188,9 @@ def generate(
     if password == "":
         raise BadKey("the password is empty", hint="give one, or none at all for a key that is not encrypted")
     private = Ed25519PrivateKey.generate()
-    seed, raw, key_id = (
-        private.private_bytes_raw(),
-        private.public_key().public_bytes_raw(),
-        secrets.token_bytes(8),
-    )
+    seed, raw = private.private_bytes_raw(), private.public_key().public_bytes_raw()
+    # The first digit is never 0, which minisign would not print.
+    key_id = secrets.token_bytes(7) + bytes([16 + secrets.randbelow(240)])
     inner = key_id + seed + raw
     if password is None:
         head = _PLAIN_KEY + _NO_KDF + _BLAKE2 + bytes(32 + 8 + 8)
