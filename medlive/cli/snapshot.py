@@ -4,7 +4,9 @@ from typing import Annotated
 
 import typer
 
+from medlive.cli import snapshot_withdraw
 from medlive.cli.output import JsonOption, print_json, print_table, say, wait_for
+from medlive.cli.snapshot_sign import keygen
 from medlive.config import load_settings
 from medlive.errors import BadInput, CheckFailed
 
@@ -139,3 +141,9 @@ def verify(path: PathArgument, as_json: JsonOption = False) -> None:
     if not report.ok:
         raise CheckFailed(f"{folder.name} does not verify")
     say(f"{folder.name} verifies" + ("" if report.complete else ", but steps were skipped"))
+
+
+app.command("keygen")(keygen)
+
+
+app.command()(snapshot_withdraw.withdraw)

@@ -14,6 +14,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from minisign.scrypt import scrypt_params_from_limits
 
+from medlive.__main__ import run
 from medlive.errors import UsageError
 from medlive.snapshot import signing
 from medlive.snapshot.signing import (
@@ -322,3 +323,22 @@ def test_a_key_file_that_is_none_is_refused(tmp_path: Path) -> None:
     for path in (tmp_path / "missing", tmp_path, tmp_path / "pipe", huge, Path("nul\0byte")):
         with pytest.raises(BadKey, match=r".{20}"):
             load_signing_key({}, path)
+
+
+def test_keygen_makes_a_pair_and_tells_what_to_do_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("MEDLIVE_HOME", str(tmp_path))
+    assert run(["snapshot", "keygen"]) == 0
+    told = capsys.readouterr()
+    key = load_signing_key({}, tmp_path / "keys" / "medlive.key")
+    assert key is not None
+    assert key.public.line() in told.out
+    for word in ("MEDLIVE_SIGNING_KEY_FILE", "MEDLIVE_SIGNING_KEY", "Publish medlive.pub"):
+        assert word in told.err
+    secret = (tmp_path / "keys" / "medlive.key").read_text().splitlines()[1]
+    assert secret not in told.out + told.err
+    assert run(["snapshot", "keygen"]) == 2
+    assert run(["snapshot", "keygen", "--out", str(tmp_path / "x"), "--password-env", "NO_SUCH_VARIABLE"]) == 2
+    assert "NO_SUCH_VARIABLE" in capsys.readouterr().err
+    assert not (tmp_path / "x").exists()
