@@ -22,6 +22,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "thread": ("medlive.cli.thread", "Every decision about a thread, down to the sentence it rests on."),
     "status": ("medlive.cli.status", "Where the threads are, what failed, what it cost, what is due."),
     "snapshot": ("medlive.cli.snapshot", "Frozen snapshots: freeze, list, show, verify."),
+    "review": ("medlive.cli.review", "Disputes about cases: open, resolve, list."),
     "eval": ("medlive.cli.evaluation", "Evaluate a model: run, grade, score, report, import, export."),
     "llm": ("medlive.cli.llm", "Serve the rules engine as an OpenAI-compatible endpoint."),
     "config": ("medlive.cli.config", "The effective settings and where each comes from."),

@@ -96,8 +96,8 @@ def takedown(
 ) -> None:
     """Erase a thread for good, raw pages and all, and keep it from coming back.
 
-    What cannot be erased is named: a case of it in a frozen snapshot needs a withdrawal. Exit status 1 when
-    something of the thread is left. Doing it again finishes what was interrupted.
+    What cannot be erased is named: a case of it in a frozen snapshot is withdrawn, and errata.json says so without
+    the reason. Exit status 1 when something of the thread is left. Doing it again finishes what was interrupted.
     """
     from medlive.service.database import open_database
     from medlive.service.takedown import TakenDown, take_down
@@ -128,14 +128,12 @@ def takedown(
             title=f"{source}/{thread_id}: "
             + ("nothing was erased, this is what would be" if dry_run else "taken down"),
         )
-    left = [
-        f"snapshot {version} holds its case {case_id} and needs a withdrawal" for version, case_id in done.frozen
-    ]
+    left = [f"snapshot {version} holds its case {case_id}, which is withdrawn" for version, case_id in done.frozen]
     left += [f"a file may still hold its pages: {error.message}" for error in done.damaged]
     if left:
         raise CheckFailed(
             f"{source}/{thread_id}: " + "; ".join(left),
-            hint="the case is kept out of every later snapshot"
+            hint="errata.json says so, and the case is kept out of every later snapshot; publish the errata"
             if done.frozen
             else "restore or remove the file, then `medlive source prune`",
         )

@@ -69,6 +69,13 @@ async def withdrawn_criteria(session: AsyncSession, case_id: str) -> set[str]:
     return {digest for digest in await session.scalars(query) if digest is not None}
 
 
+async def withdrawn_from(session: AsyncSession, case_id: str, criterion_id: str) -> list[int]:
+    """The revisions of a case that a criterion of this id (`c3`) was withdrawn from."""
+    row = WithdrawalRow
+    query = select(row.revision).where(row.case_id == case_id, row.criterion_id == criterion_id)
+    return list(await session.scalars(query.order_by(row.id)))
+
+
 async def add_withdrawal(
     session: AsyncSession,
     *,

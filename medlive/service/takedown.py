@@ -25,6 +25,7 @@ from medlive.service.custody import clear_removed, sweep
 from medlive.service.jobs import STALLED_AFTER_S
 from medlive.service.ledger import seal_archives
 from medlive.service.paths import archive_path
+from medlive.service.withdrawing import record_takedown, write_errata
 from medlive.sources.archive import ArchiveDamaged, ArchivedPage, pages
 from medlive.sources.harvest import reading
 from medlive.sources.ledger import PageKind
@@ -64,7 +65,8 @@ async def take_down(
 
     `dry_run` counts and changes nothing. Doing it again finishes what a kill left. Raises UsageError for a
     source that is not known or a reason that is empty or longer than 2,000 characters, and CheckFailed while
-    the source is being harvested or the thread curated: what comes in meanwhile would not be found.
+    the source is being harvested or the thread curated: what comes in meanwhile would not be found. A case that
+    frozen snapshots hold is withdrawn, and the errata beside them are written anew, without the reason.
     """
     reason = reason.strip()
     if not 1 <= len(reason) <= 2000:
@@ -108,6 +110,7 @@ async def take_down(
                     alive_s=STALLED_AFTER_S,
                 )
                 done.frozen = await frozen_with(session, source, thread_id)
+                await record_takedown(session, (case_id for _, case_id in done.frozen))
                 if dry_run:
                     raise _DryRun
         except _DryRun:
@@ -115,6 +118,8 @@ async def take_down(
         done.files, damaged = await sweep(database, folder, source)
         done.damaged += damaged
         await clear_removed(database, folder, source)
+    if done.frozen:
+        await write_errata(database, settings)
     return done
 
 
