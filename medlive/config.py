@@ -113,6 +113,20 @@ class ReleaseSection(_Section):
     minimum_cases: Annotated[int, Field(ge=0)] = 1
 
 
+class PublishSection(_Section):
+    """Where snapshots are published (docs/publishing.md). Keys and tokens come from the environment alone."""
+
+    to: Literal["folder", "s3", "huggingface"] = "folder"
+    at: str | None = None
+    """A folder, `s3://bucket/prefix` or `organisation/name`; None: the command must say."""
+    endpoint_url: str | None = None
+    """Of an S3-compatible store or a hub; None: the client's own."""
+    base_url: str | None = None
+    """Where readers find the place; None: links are relative."""
+    authority: str | None = None
+    """The domain in the feed's ids; None: ids are made from the canaries."""
+
+
 class ArchiveSection(_Section):
     """Where pages are kept as they came, and for how long."""
 
@@ -156,6 +170,7 @@ class Settings(_Section):
     budget: BudgetSection = BudgetSection()
     codebooks: CodebookSection = CodebookSection()
     release: ReleaseSection = ReleaseSection()
+    publish: PublishSection = PublishSection()
     archive: ArchiveSection = ArchiveSection()
     harvest: dict[str, Any] = Field(default_factory=dict)
     """Fields of `medlive.sources.fetched.FetchSettings`."""
