@@ -261,11 +261,14 @@ def _nice_step(span: int, most: int) -> int:
         size *= 10
 
 
-def plain(text: str) -> str:
-    """A text on one line, as XML may hold it: other characters become U+FFFD, line ends and tabs a space."""
-    text = re.sub(r"[\t\r\n]+", " ", text[: _MOST_TEXT + 1])
-    if len(text) > _MOST_TEXT:
-        text = text[: _MOST_TEXT - 1] + "…"
+def plain(text: str, most: int = _MOST_TEXT) -> str:
+    """A text on one line, as XML may hold it: other characters become U+FFFD, line ends and tabs a space.
+
+    One of more than `most` characters is cut, and ends in an ellipsis.
+    """
+    if len(text) > most:
+        text = text[: most - 1] + "…"
+    text = re.sub(r"[\t\r\n]+", " ", text)
     return _UNSAFE.sub("\ufffd", text)
 
 
