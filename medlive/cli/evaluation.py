@@ -9,7 +9,7 @@ import typer
 from medlive.cli.output import JsonOption, print_json, print_table, progress, say, wait_for
 from medlive.clock import now
 from medlive.config import load_settings
-from medlive.errors import CheckFailed, UsageError
+from medlive.errors import BadInput, CheckFailed, UsageError
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -25,6 +25,16 @@ KeyOption = Annotated[
 ]
 MetricOption = Annotated[
     str, typer.Option("--metric", help="paper (Equation 1) or published (LiveMedBench's metric_calc.py).")
+]
+ErrataOption = Annotated[
+    str, typer.Option("--errata", help="Of what was withdrawn since: warn, apply (leave it out) or ignore.")
+]
+ErrataFileOption = Annotated[
+    Path | None, typer.Option("--errata-file", metavar="FILE", help="These errata [those beside the snapshot].")
+]
+PublicKeyOption = Annotated[
+    str | None,
+    typer.Option("--public-key", metavar="KEY", help="minisign's key, or its file, that must have signed them."),
 ]
 
 
@@ -152,13 +162,35 @@ def grade(
         raise CheckFailed(f"{done.ungraded} criteria are ungraded", hint="the same command grades them again")
 
 
-def _scored(runs: list[Path], metric: str) -> Any:
+def _scored(runs: list[Path], metric: str, errata: str, errata_file: Path | None, public_key: str | None) -> Any:
+    from medlive.evaluation.errata import ErrataMode, ErrataSearch, use_errata
     from medlive.evaluation.metrics import Metric
     from medlive.evaluation.score import load_graded, score_runs
+    from medlive.service.paths import snapshots_path
 
     if metric not in set(Metric):
         raise UsageError(f"--metric {metric}: choose paper or published")
-    return score_runs([load_graded(path) for path in runs], metric=Metric(metric))
+    if errata not in set(ErrataMode):
+        raise UsageError(f"--errata {errata}: choose warn, apply or ignore")
+    mode = ErrataMode(errata)
+    search = ErrataSearch(
+        errata_file, snapshots_path(load_settings().settings), _public_key(public_key), mode is ErrataMode.IGNORE
+    )
+    graded = [load_graded(path) for path in runs]
+    use = use_errata([run.run for run in graded], mode, search)
+    return score_runs(graded, metric=Metric(metric), errata=use)
+
+
+def _public_key(text: str | None) -> Any:
+    """The key in a file of that name, or in the text itself; None for none."""
+    from medlive.snapshot.signing import PublicKey
+
+    if text is None:
+        return None
+    try:
+        return PublicKey.parse(Path(text).read_text(encoding="utf-8") if Path(text).is_file() else text)
+    except (OSError, UnicodeDecodeError) as exc:
+        raise BadInput(f"{text} cannot be read: {exc}") from exc
 
 
 def _percent(share: float | None) -> str | None:
@@ -172,9 +204,16 @@ def score(
     format_: Annotated[
         str, typer.Option("--format", help="table, tsv (as LiveMedBench prints it), or json.")
     ] = "table",
+    errata: ErrataOption = "warn",
+    errata_file: ErrataFileOption = None,
+    public_key: PublicKeyOption = None,
 ) -> None:
-    """Score runs side by side, with intervals, bounds and what is missing."""
-    table = _scored(runs, metric)
+    """Score runs side by side, with intervals, bounds and what is missing.
+
+    What was withdrawn since a run's snapshot was frozen stands in the errata.json beside it; without one there, in
+    that of the snapshots frozen here.
+    """
+    table = _scored(runs, metric, errata, errata_file, public_key)
     if format_ == "tsv":
         print(table.tsv(), end="")
     elif format_ == "json":
@@ -210,11 +249,14 @@ def report(
     runs: RunsArgument,
     out: Annotated[Path, typer.Option("--out", help="The folder to write.")],
     metric: MetricOption = "paper",
+    errata: ErrataOption = "warn",
+    errata_file: ErrataFileOption = None,
+    public_key: PublicKeyOption = None,
 ) -> None:
     """Write a report of runs: one page to read offline, and the figures as JSON and CSV."""
     from medlive.report.render import write_report
 
-    print(write_report(_scored(runs, metric), out))
+    print(write_report(_scored(runs, metric, errata, errata_file, public_key), out))
 
 
 @app.command("import")

@@ -1,5 +1,6 @@
 """Cases to evaluate on, from a snapshot's folder or from LiveMedBench's file."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from medlive.errors import BadInput
@@ -18,7 +19,9 @@ def load_cases(path: str | Path, *, verify: bool = True) -> CaseSet:
     if place.is_dir():
         return from_snapshot(load_snapshot(place, verify=verify))
     if place.is_file():
-        return read_cases(place)
+        found = read_cases(place)
+        beside = (place.parent / "manifest.json").is_file()
+        return replace(found, snapshots=place.absolute().parent.parent) if beside else found
     raise BadInput(f"{place} is neither a snapshot's folder nor a file of cases")
 
 
@@ -26,7 +29,15 @@ def from_snapshot(snapshot: Snapshot) -> CaseSet:
     """The cases of a loaded snapshot, or of a part of one."""
     manifest = snapshot.manifest
     cases = tuple(_case(case) for case in snapshot)
-    return CaseSet(cases, "snapshot", snapshot.version, snapshot.digest, manifest.publishable, manifest.why_not)
+    return CaseSet(
+        cases,
+        "snapshot",
+        snapshot.version,
+        snapshot.digest,
+        manifest.publishable,
+        manifest.why_not,
+        snapshot.path.absolute().parent,
+    )
 
 
 def _case(case: SnapshotCase) -> EvaluationCase:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
+from pathlib import Path
 from typing import Any, Self
 
 from medlive.digest import digest_json, digest_text
@@ -77,6 +78,8 @@ class CaseSet:
     """None where the file does not say."""
     notes: tuple[str, ...] = ()
     """What was odd in the file and how it was read, a line each."""
+    snapshots: Path | None = None
+    """Where the snapshot's folder lies, and errata beside it; None: the cases are of no snapshot's folder."""
 
     def __len__(self) -> int:
         return len(self.cases)

@@ -71,6 +71,8 @@ class RunInfo(_Frozen):
     parameters: dict[str, Any]
     template: TemplateUse
     cases: CasesUse
+    snapshots: str | None = None
+    """Where the snapshot lay, from the run's folder: a hint at its errata, and no part of what the run is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +153,7 @@ def create_run(out: Path, cases: CaseSet, use: ModelUse, template: TemplateUse, 
             publishable=cases.publishable,
             notes=cases.notes,
         ),
+        snapshots=_hint(cases.snapshots, out),
     )
     try:
         out.mkdir(parents=True, exist_ok=True)
@@ -169,6 +172,13 @@ def create_run(out: Path, cases: CaseSet, use: ModelUse, template: TemplateUse, 
                 hint="give each model, template and set of cases its own folder",
             )
     return there
+
+
+def _hint(snapshots: Path | None, out: Path) -> str | None:
+    """The way from the run's folder to the snapshots': no name of a home directory where they lie close."""
+    if snapshots is None:
+        return None
+    return Path(os.path.relpath(os.path.realpath(snapshots), os.path.realpath(out))).as_posix()
 
 
 def _short(value: object) -> str:

@@ -2,13 +2,14 @@
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
 from medlive.errors import UsageError
+from medlive.evaluation.errata import ErrataUse
 from medlive.evaluation.grade import read_grades
 from medlive.evaluation.livemedbench import case_entry, grade_entry
 from medlive.evaluation.metrics import CaseScore, CaseState, Metric, case_score
@@ -154,6 +155,10 @@ class ScoreTable:
     """Cases that every model has a score for."""
     warnings: tuple[str, ...]
     """What keeps this table from being published or compared, to be printed with it."""
+    errata: ErrataUse | None = None
+    """What was done about errata, in the order of the runs that were given; None: nobody looked."""
+    labels: tuple[str, ...] = ()
+    """The models' labels in that order."""
 
     def tsv(self) -> str:
         """The table as LiveMedBench prints it: `Date`, models, `# case`; for the published metric to the digit."""
@@ -188,16 +193,25 @@ def load_graded(path: Path, *, judge: str | None = None) -> GradedRun:
 
 
 def score_runs(
-    runs: Sequence[GradedRun], *, metric: Metric = Metric.PAPER, draws: int = 1000, seed: int = 0
+    runs: Sequence[GradedRun],
+    *,
+    metric: Metric = Metric.PAPER,
+    draws: int = 1000,
+    seed: int = 0,
+    errata: ErrataUse | None = None,
 ) -> ScoreTable:
     """Score runs side by side; intervals by a bootstrap over cases with the same weights for all of them.
 
     A case is one thread, so drawing cases draws whole threads. Runs of one model get their folder's name as well.
-    Raises UsageError without a run.
+    `errata` says of each run what was withdrawn since (`use_errata`); where they are applied, the runs are scored
+    as if their snapshots had never held it. Raises UsageError without a run, CheckFailed when nothing of one is
+    left.
     """
     if not runs:
         raise UsageError("there is no run to score")
     runs = _labelled(runs)
+    if errata is not None:
+        runs = [_without(run, errata, place) for place, run in enumerate(runs)]
     order = {cid: place for place, cid in enumerate(dict.fromkeys(c.case_id for r in runs for c in r.run.cases))}
     scored = [_case_scores(run, metric) for run in runs]
     values = np.full((len(order), len(runs)), np.nan)
@@ -216,8 +230,17 @@ def score_runs(
     ]
     models.sort(key=lambda m: (m.overall.mean is None, -(m.overall.mean or 0.0), m.label))
     common = int((~np.isnan(values)).all(axis=1).sum())
+    warnings = [*_warnings(runs, common, len(order)), *(errata.told(labels) if errata else [])]
     return ScoreTable(
-        metric, draws, seed, tuple(models), tuple(comparisons), common, tuple(_warnings(runs, common, len(order)))
+        metric,
+        draws,
+        seed,
+        tuple(models),
+        tuple(comparisons),
+        common,
+        tuple(warnings),
+        errata,
+        tuple(labels),
     )
 
 
@@ -232,6 +255,24 @@ def _labelled(runs: Sequence[GradedRun]) -> list[GradedRun]:
         taken.add(label)
         out.append(GradedRun(run.run, label, run.answers, run.grades, run.grader, run.notes))
     return out
+
+
+def _without(run: GradedRun, errata: ErrataUse, place: int) -> GradedRun:
+    """The run without what the errata take from it, its grades and answers too."""
+    left = errata.without(place, run.run)
+    if left is run.run:
+        return run
+    ids = {case.case_id: {c.id for c in case.criteria} for case in left.cases}
+    return replace(
+        run,
+        run=left,
+        answers={case_id: answer for case_id, answer in run.answers.items() if case_id in ids},
+        grades={
+            case_id: {i: grade for i, grade in grades.items() if i in ids[case_id]}
+            for case_id, grades in run.grades.items()
+            if case_id in ids
+        },
+    )
 
 
 def _case_scores(run: GradedRun, metric: Metric) -> tuple[CaseScore, ...]:

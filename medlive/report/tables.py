@@ -67,6 +67,7 @@ def scores_json(table: ScoreTable) -> dict[str, Any]:
         "bootstrap": {"draws": table.draws, "seed": table.seed, "level": 0.95},
         "common_cases": table.common,
         "warnings": list(table.warnings),
+        "errata": errata_row(table),
         "models": [model_row(model) for model in table.models],
         "comparisons": [
             {
@@ -82,6 +83,14 @@ def scores_json(table: ScoreTable) -> dict[str, Any]:
             for c in table.comparisons
         ],
     }
+
+
+def errata_row(table: ScoreTable) -> dict[str, Any] | None:
+    """What was done about errata and what they concern of each model's run; None when nobody looked."""
+    if table.errata is None:
+        return None
+    runs = [{"model": label, **run.row()} for label, run in zip(table.labels, table.errata.runs, strict=True)]
+    return {"mode": table.errata.mode.value, "runs": runs}
 
 
 def scores_csv(table: ScoreTable) -> str:
