@@ -6,6 +6,7 @@ import typer
 
 from medlive.cli import snapshot_withdraw
 from medlive.cli.output import JsonOption, print_json, print_table, say, wait_for
+from medlive.cli.snapshot_export import export
 from medlive.cli.snapshot_publish import publish
 from medlive.cli.snapshot_sign import keygen
 from medlive.config import load_settings
@@ -145,6 +146,7 @@ def verify(path: PathArgument, as_json: JsonOption = False) -> None:
 
 
 app.command("keygen")(keygen)
+app.command("export")(export)
 app.command()(publish)
 
 
