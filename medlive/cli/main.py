@@ -24,6 +24,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "snapshot": ("medlive.cli.snapshot", "Frozen snapshots: freeze, list, show, verify."),
     "review": ("medlive.cli.review", "Disputes about cases: open, resolve, list."),
     "eval": ("medlive.cli.evaluation", "Evaluate a model: run, grade, score, report, import, export."),
+    "canary": ("medlive.cli.canary", "Whether a model has seen a snapshot."),
     "llm": ("medlive.cli.llm", "Serve the rules engine as an OpenAI-compatible endpoint."),
     "config": ("medlive.cli.config", "The effective settings and where each comes from."),
 }

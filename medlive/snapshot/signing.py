@@ -18,7 +18,6 @@ import stat
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import datetime
 from pathlib import Path
 from typing import Final
 
@@ -244,12 +243,6 @@ def check_signature(
     if untrusted_comment not in (None, found.untrusted_comment):
         raise BadSignature("the untrusted comment, which no signature covers, is not the one that belongs there")
     return found.trusted_comment
-
-
-def release_comment(version: str, created_at: datetime, canary: str) -> str:
-    """The trusted comment of a snapshot's signature: nothing in it but what the manifest says too."""
-    moment = int(created_at.timestamp())
-    return f"timestamp:{moment}\tfile:SHA256SUMS\tversion:{version}\tcanary:{canary}"
 
 
 def load_signing_key(environment: Mapping[str, str], file: Path | None = None) -> SecretKey | None:

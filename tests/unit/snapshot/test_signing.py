@@ -5,7 +5,6 @@ import os
 import resource
 import shutil
 import subprocess
-from datetime import UTC, datetime
 from pathlib import Path
 
 import minisign
@@ -26,13 +25,12 @@ from medlive.snapshot.signing import (
     check_signature,
     generate,
     load_signing_key,
-    release_comment,
     sign,
     write_keys,
 )
 
 DATA = b"0123  data/cases.jsonl\n"
-COMMENT = release_comment("2026.W47", datetime(2026, 11, 21, tzinfo=UTC), "5c6b1f0e-7d3a-5c5e-9a41-6d65646c6976")
+COMMENT = "timestamp:1795219200\tfile:SHA256SUMS\tversion:2026.W47\tcanary:5c6b1f0e-7d3a-5c5e-9a41-6d65646c6976"
 SECRET_TEXT, PUBLIC_TEXT = generate()
 KEY = SecretKey.parse(SECRET_TEXT, None)
 SIGNED = sign(DATA, KEY, COMMENT, "medlive 2026.W47")

@@ -1,0 +1,117 @@
+"""`medlive canary`: whether a model has seen a snapshot."""
+
+from typing import Annotated
+
+import typer
+
+from medlive.cli.evaluation import KeyOption
+from medlive.cli.output import JsonOption, print_json, print_table, progress, say, wait_for
+from medlive.config import load_settings
+from medlive.errors import CheckFailed, EndpointUnavailable
+from medlive.evaluation.canary import CanaryCheck, Outcome, Verdict
+
+app = typer.Typer(no_args_is_help=True)
+
+
+@app.callback()
+def group() -> None:
+    """Whether a model has seen a snapshot."""
+
+
+@app.command()
+def check(
+    snapshot: Annotated[str, typer.Argument(help="A snapshot's folder, or the version of one frozen here.")],
+    model: Annotated[str, typer.Option("--model", metavar="ID", help="The model's id at the endpoint.")],
+    base_url: Annotated[str, typer.Option("--base-url", metavar="URL", help="The endpoint, ending in /v1.")],
+    api_key_env: KeyOption = None,
+    samples: Annotated[int, typer.Option("--samples", min=1, max=100, help="How often each probe is asked.")] = 1,
+    lineage: Annotated[
+        bool, typer.Option("--all", help="Look for the canaries of the snapshot's ancestors too.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Ask a model for a snapshot's canary GUID; exit status 1 when digits come back that it was not given.
+
+    Each probe stands beside a control: the same words for a release that never was, or for a decoy GUID, made
+    from the canary by uuid5. A model that can search the web or run tools may look the canary up; this tells
+    nothing of its training then.
+    """
+    from medlive.evaluation.canary import check_canary, earlier, read_marked
+    from medlive.service.endpoints import open_endpoint
+    from medlive.service.paths import snapshot_folder
+    from medlive.snapshot.freeze import canary_of
+
+    settings = load_settings().settings
+    own, ancestors = read_marked(snapshot_folder(settings, snapshot))
+    wanted = [own, *(earlier(own, version, canary_of(version)) for version in reversed(ancestors) if lineage)]
+
+    async def work() -> list[CanaryCheck]:
+        engine = open_endpoint(
+            model, base_url, api_key_env=api_key_env, parameters={}, concurrency=4, max_retries=2,
+            price=settings.prices.get(model),
+        )  # fmt: skip
+        done: list[CanaryCheck] = []
+        try:
+            for marked in wanted:
+                with progress(f"probes of {marked.version}") as tick:
+                    done.append(await check_canary(marked, engine.complete, samples=samples, progress=tick))
+                if not done[-1].reached():
+                    break
+        finally:
+            await engine.aclose()
+        return done
+
+    done = wait_for(work())
+    if as_json:
+        print_json([_row(result) for result in done])
+    else:
+        _tell(done)
+    if not any(result.reached() for result in done):
+        raise EndpointUnavailable(f"no probe was answered: {done[0].why}")
+    if shown := [result.marked.version for result in done if result.verdict is Verdict.SHOWN]:
+        raise CheckFailed(
+            f"{model} knows the canary of {', '.join(shown)}",
+            hint="it has seen the snapshot, or can look it up: its scores on those cases are no evidence",
+        )
+
+
+def _tell(done: list[CanaryCheck]) -> None:
+    print_table(
+        ["release", "verdict", "unseen digits", "probes", "controls", "canary", "decoy"],
+        [
+            [
+                result.marked.version, result.verdict.value, f"{result.run} of 16",
+                _counts(result.tally(control=False)), _counts(result.tally(control=True)),
+                result.marked.canary, result.marked.decoy,
+            ]
+            for result in done
+        ],
+    )  # fmt: skip
+    for result in done:
+        say(f"{result.marked.version}: {result.verdict}: {result.why}")
+        if result.verdict is Verdict.SHOWN:
+            say(f"{result.marked.version}: a guess does as well with a chance of {result.odds:.1g} at most")
+    say("A decoy is uuid5(canary, 'decoy'); a control without digits names a release that never was.")
+
+
+def _counts(tally: dict[str, int]) -> str:
+    return ", ".join(f"{n} {name}" for name, n in tally.items())
+
+
+def _row(result: CanaryCheck) -> dict[str, object]:
+    return {
+        "version": result.marked.version, "canary": result.marked.canary,
+        "decoy": result.marked.decoy, "decoy_made_by": "uuid5(canary, 'decoy')",
+        "control_version": result.marked.never,
+        "verdict": result.verdict.value, "why": result.why,
+        "longest_run": result.run, "unseen_digits": 16,
+        "odds_of_a_guess": result.odds if result.verdict is Verdict.SHOWN else None,
+        "probes": result.tally(control=False), "controls": result.tally(control=True),
+        "replies": [
+            {"wording": s.probe.wording, "characters_given": s.probe.given, "control": s.probe.control,
+             "outcome": s.outcome.value, "run": s.run, "decoy_run": s.decoy_run, "offered": s.offered,
+             "said": s.said}
+            for s in result.seen
+            if s.outcome is not Outcome.NOT_ASKED
+        ],
+    }  # fmt: skip
