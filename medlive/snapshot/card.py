@@ -88,7 +88,7 @@ def changes_md(of: ChangeNote) -> Iterator[str]:
         yield f"\n## {kind.value.capitalize()}: {number(total)}\n\n"
         if kind is ChangeKind.ADDED and total > MOST_ADDED:
             yield "Too many to list here: `changes.json` names each.\n\n"
-            yield _shares("language", of.added_by_language) + _shares("source", of.added_by_source)
+            yield _shares("language", of.added_by_language) + "\n" + _shares("source", of.added_by_source)
         elif total:
             yield "| case | revision | reason |\n| --- | --- | --- |\n"
             for c in of.entries(kind):
@@ -204,6 +204,8 @@ def _loading(of: Described) -> str:
     folder = f"medlive-{of.version}"
     return f"""## Load
 
+From the folder above this one, or with the path of this one:
+
 ```python
 from medlive import load_snapshot
 
@@ -228,7 +230,8 @@ def _checking(of: Described) -> str:
     if of.signing is None:
         return """## Check
 
-**This release is not signed.** The digests show whether the files are whole; nothing shows who made them.
+**This release is not signed.** The digests show whether the files are whole; nothing shows who made them. Inside
+the folder:
 
 ```sh
 sha256sum -c SHA256SUMS
@@ -238,12 +241,12 @@ medlive snapshot verify .
     return f"""## Check
 
 Signed with the key `{of.signing.key_id}`. Compare that with the key you have from elsewhere: a key that comes
-with the files it signs proves nothing.
+with the files it signs proves nothing. Inside the folder:
 
 ```sh
 minisign -Vm SHA256SUMS -P {of.signing.public_key}
 sha256sum -c SHA256SUMS
-medlive snapshot verify . --public-key minisign.pub
+medlive snapshot verify . --public-key ../minisign.pub
 ```
 
 `minisign` checks who signed, `sha256sum` that every byte is as it was, `medlive snapshot verify` both and what the
@@ -269,7 +272,8 @@ def _contents(of: Described) -> str:
         _figure("Cases by theme", figures.THEMES),
         _shares("theme", counts.by_theme),
         _figure("Languages and sources", figures.SOURCES),
-        _shares("language", languages) + _shares("source", counts.by_source),
+        _shares("language", languages),
+        _shares("source", counts.by_source),
         _figure("Criteria by axis", figures.AXES),
         _shares("axis", counts.by_axis),
         _figure("Criteria per case", figures.CRITERIA_PER_CASE),
@@ -317,8 +321,8 @@ None: every case that this release knows is in it.
     return f"""## Held-out cases
 
 {counted(held, "further case is", "further cases are")} held out: `holdouts.json` holds a salted SHA-256 of each
-and nothing else, so that nobody can train on them. A later release shows them and gives the salts, by which anybody
-can prove that they were fixed when this release was made. They are in no other number of this card.
+and nothing else, so that nobody can train on them. A later release shows them and gives the salts, by which
+anybody can prove that they were fixed when this release was made. They are in no other number of this card.
 """
 
 
@@ -338,7 +342,7 @@ def _making(of: Described) -> str:
     return (
         f"## How it was made\n\nWith medlive {cell(made.code_version)}: discussions were filtered, rewritten "
         "without what identifies people, judged against evidence, and given a rubric, in that order.\n\n"
-        f"{engines}Evidence:\n\n{evidence or '- none' + chr(10)}\n{table(('threshold', 'value'), thresholds)}"
+        f"{engines}\nEvidence:\n\n{evidence or '- none' + chr(10)}\n{table(('threshold', 'value'), thresholds)}\n"
         "The prompts' digests are in `manifest.json`.\n"
     )
 

@@ -46,7 +46,7 @@ def croissant(of: Described, files: Mapping[str, FileEntry]) -> dict[str, Any]:
         "conformsTo": ["http://mlcommons.org/croissant/1.1", "http://mlcommons.org/croissant/RAI/1.0"],
         "name": f"medlive-{of.version}",
         "description": _description(of),
-        "version": of.version,
+        "version": _semantic(of.version),
         "datePublished": f"{of.created_at:%Y-%m-%d}",
         "creator": {"@type": "sc:Organization", "name": "medlive"},
         "url": "README.md",
@@ -55,6 +55,7 @@ def croissant(of: Described, files: Mapping[str, FileEntry]) -> dict[str, Any]:
         "keywords": ["medical", "clinical", "benchmark", "evaluation", "rubric"],
         "citeAs": bibtex(of),
         "isLiveDataset": False,
+        "medlive:version": of.version,
         "medlive:canary": of.canary,
         **_responsible(of),
         "distribution": [
@@ -77,6 +78,12 @@ def croissant(of: Described, files: Mapping[str, FileEntry]) -> dict[str, Any]:
             ),
         ],
     }
+
+
+def _semantic(version: str) -> str:
+    """`2026.W05` as `2026.5.0`: Croissant wants MAJOR.MINOR.PATCH, and no number there begins with a zero."""
+    year, _, week = version.partition(".W")
+    return f"{int(year)}.{int(week)}.0"
 
 
 def _description(of: Described) -> str:

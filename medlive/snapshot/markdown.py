@@ -6,13 +6,15 @@ from typing import Final
 
 from medlive.charts import plain
 
-# What Markdown or the HTML in it would take for markup, wherever in a line it stands.
+# What Markdown would take for markup: wherever in a line it stands, and where it begins a line or a list's item.
 _MARKUP: Final = re.compile(r"([\\`*_\[\]|~$])")
+_OPENING: Final = re.compile(r"^(\d*)([#+\-.)])(?=[\s#+-]|$)")
 
 
 def cell(text: str, most: int = 300) -> str:
     """A text as a table's cell shows it, whatever it holds: one line, no markup, no control characters."""
-    text = _MARKUP.sub(r"\\\1", plain(text, most))
+    text = _MARKUP.sub(r"\\\1", plain(text, most).strip())
+    text = _OPENING.sub(r"\1\\\2", text)
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
@@ -34,4 +36,4 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, right: int = 0
     """A Markdown table of texts that `cell` made safe; the last `right` columns are set to the right."""
     marks = ["---"] * (len(heads) - right) + ["---:"] * right
     lines = [heads, marks, *rows]
-    return "".join(f"| {' | '.join(row)} |\n" for row in lines) + "\n"
+    return "".join(f"| {' | '.join(row)} |\n" for row in lines)

@@ -1,0 +1,103 @@
+"""The figures of a snapshot's card, from its counts."""
+
+from xml.etree import ElementTree
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from medlive.snapshot.figures import FIGURES, MONTHS, by_span, figures
+from medlive.snapshot.folder import REQUIRED
+from medlive.snapshot.manifest import Counts
+
+SVG = "{http://www.w3.org/2000/svg}"
+CANARY = "43e1f12b-3f86-5d53-afde-2f1a8388a826"
+
+COUNTS = Counts(
+    cases=2756,
+    criteria=16702,
+    by_language={"en": 1568, "zh": 1188},
+    by_source={"dxy": 900, "icliniq": 1856},
+    by_theme={"Response Depth": 2700, "Context-Seeking": 56},
+    by_specialty={"Urology": 210, "Cardiology": 2546},
+    by_axis={"Accuracy": 16000, "Safety": 702},
+    by_month={"2025-01": 756, "2025-04": 2000},
+    by_first_release={"2026.W47": 2756},
+    criteria_per_case={"2": 700, "6": 2000, "10": 56},
+    held=12,
+)
+
+month_counts = st.dictionaries(
+    st.builds(lambda y, m: f"{y:04d}-{m:02d}", st.integers(1, 9999), st.integers(1, 12)), st.integers(0, 999)
+)
+names = st.dictionaries(st.text(max_size=30), st.integers(0, 10**6), max_size=6)
+
+
+def desc(svg: str) -> str:
+    return ElementTree.fromstring(svg).findtext(f"{SVG}desc") or ""
+
+
+def test_the_figures_are_those_of_the_folder_each_with_the_canary_and_its_numbers() -> None:
+    drawn = figures(COUNTS, CANARY, "2026.W47")
+    assert tuple(drawn) == FIGURES == tuple(name for name in REQUIRED if name.startswith("figures/"))
+    for svg in drawn.values():
+        assert ElementTree.fromstring(svg).findtext(f"{SVG}metadata") == CANARY
+        assert desc(svg).startswith("medlive 2026.W47: ")
+    told = {
+        "figures/axes.svg": "Accuracy: 16,000 (95.8%); Safety: 702 (4.2%).",
+        "figures/criteria-per-case.svg": "2: 700; 3: 0; 4: 0; 5: 0; 6: 2,000; 7: 0; 8: 0; 9: 0; 10: 56.",
+        "figures/months.svg": "2025-01: 756; 2025-02: 0; 2025-03: 0; 2025-04: 2,000.",
+        "figures/sources.svg": "English: 1,568 (56.9%); Chinese (中文): 1,188 (43.1%); icliniq: 1,856 ",
+        "figures/specialties.svg": "Cardiology: 2,546 (92.4%); Urology: 210 (7.6%).",
+        "figures/themes.svg": "Response Depth: 2,700 (98.0%); Context-Seeking: 56 (2.0%).",
+    }
+    assert {path for path, numbers in told.items() if numbers in desc(drawn[path])} == set(FIGURES)
+    assert "mean 5.07 criteria, from 2 to 10" in drawn["figures/criteria-per-case.svg"]
+
+
+@given(names, names, names, month_counts, st.dictionaries(st.integers(0, 10**4).map(str), st.integers(0, 10**6)))
+def test_any_names_and_numbers_make_figures_that_parse(
+    sources: dict[str, int],
+    specialties: dict[str, int],
+    axes: dict[str, int],
+    months: dict[str, int],
+    sizes: dict[str, int],
+) -> None:
+    other = {"by_source": sources, "by_specialty": specialties, "by_theme": specialties, "by_axis": axes}
+    counts = COUNTS.model_copy(update={**other, "by_month": months, "criteria_per_case": sizes})
+    drawn = figures(counts, CANARY, "2026.W47")
+    assert drawn == figures(counts, CANARY, "2026.W47")
+    for svg in drawn.values():
+        assert ElementTree.fromstring(svg).findtext(f"{SVG}metadata") == CANARY
+
+
+def test_an_empty_snapshot_has_figures_that_say_so() -> None:
+    empty = Counts.model_validate({name: {} if isinstance(v, dict) else 0 for name, v in COUNTS})
+    assert all("no data" in svg for svg in figures(empty, CANARY, "2026.W47").values())
+
+
+@pytest.mark.parametrize(
+    ("last", "span", "columns"),
+    [("2025-12", "month", 72), ("2026-01", "quarter", 25), ("2099-12", "year", 80), ("2300-01", "decade", 29)],
+)
+def test_a_long_time_is_told_by_longer_spans(last: str, span: str, columns: int) -> None:
+    name, tally = by_span({"2020-01": 3, last: 4}, 81 if span == "year" else 72)
+    assert (name, len(tally)) == (span, columns)
+    assert [*tally.values()] == [3, *[0] * (columns - 2), 4]
+    titled = figures(COUNTS.model_copy(update={"by_month": {"2020-01": 3, last: 4}}), CANARY, "2026.W47")[MONTHS]
+    assert "Cases per " in titled
+
+
+def test_spans_are_named_as_people_write_them() -> None:
+    assert [*by_span({"2025-03": 1, "2025-04": 1})[1]] == ["2025-03", "2025-04"]
+    assert [*by_span({"2024-12": 1, "2025-04": 1}, 4)[1]] == ["2024-Q4", "2025-Q1", "2025-Q2"]
+    assert [*by_span({"2024-12": 1, "2025-04": 1}, 2)[1]] == ["2024", "2025"]
+    assert [*by_span({"1999-12": 1, "2025-04": 1}, 5)[1]] == ["1990s", "2000s", "2010s", "2020s"]
+
+
+@given(month_counts, st.integers(1, 100))
+def test_no_case_is_lost_where_months_are_joined(months: dict[str, int], most: int) -> None:
+    span, tally = by_span(months, most)
+    assert sum(tally.values()) == sum(months.values())
+    assert [*tally] == sorted(tally)
+    assert len(tally) <= most or span == "century"
