@@ -136,11 +136,14 @@ def _key(entry: Erratum) -> tuple[int, str]:
 def parse_errata(data: bytes, name: str = ERRATA) -> Errata:
     """The errata in a file's bytes. Raises BadInput, by the file's `name`, with the first thing that is wrong."""
     try:
-        return Errata.model_validate_json(data)
+        errata = Errata.model_validate_json(data)
     except ValidationError as exc:
         first = exc.errors(include_url=False, include_input=False, include_context=False)[0]
         place = ".".join(str(part) for part in first["loc"]) or "the whole"
         raise BadInput(f"{name} holds no errata: {place[:100]}: {first['msg'][:200]}") from exc
+    if missing := sorted(Errata.model_fields.keys() - errata.model_fields_set):
+        raise BadInput(f"{name} holds no errata: {', '.join(missing)} missing")
+    return errata
 
 
 def load_errata(path: str | Path, *, public_key: "PublicKey | None" = None) -> Errata:
@@ -151,9 +154,11 @@ def load_errata(path: str | Path, *, public_key: "PublicKey | None" = None) -> E
     """
     place = Path(path)
     data = _read(place)
-    if public_key is not None:
-        _check(data, place, public_key)
-    return parse_errata(data, str(place))
+    told = None if public_key is None else _check(data, place, public_key)
+    errata = parse_errata(data, str(place))
+    if told is not None and told != (expected := trusted_comment(errata)):
+        raise CheckFailed(f"the signature beside {place} speaks of {told!r}, not of {expected!r}")
+    return errata
 
 
 def _read(place: Path) -> bytes:
@@ -165,7 +170,8 @@ def _read(place: Path) -> bytes:
         raise BadInput(str(exc)) from exc
 
 
-def _check(data: bytes, place: Path, public_key: "PublicKey") -> None:
+def _check(data: bytes, place: Path, public_key: "PublicKey") -> str:
+    """The trusted comment of the signature beside a file."""
     from medlive.snapshot.signing import BadSignature, check_signature
 
     beside = place.with_name(f"{place.name}.minisig")
@@ -174,7 +180,7 @@ def _check(data: bytes, place: Path, public_key: "PublicKey") -> None:
     except (BadInput, UnicodeDecodeError) as exc:
         raise CheckFailed(f"{place} is not signed: {exc}", hint="score without a key at your own risk") from exc
     try:
-        check_signature(data, signature, public_key)
+        return check_signature(data, signature, public_key)
     except BadSignature as exc:
         raise CheckFailed(f"{beside} is not that key's signature of {place.name}: {exc}") from exc
 
