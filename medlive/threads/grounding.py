@@ -8,9 +8,9 @@ from elsewhere does not.
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
-from functools import lru_cache
-from typing import Final
+from functools import cached_property, lru_cache
+from itertools import pairwise
+from typing import Final, NamedTuple
 
 from medlive.threads.normalise import fold
 from medlive.threads.sentences import sentences
@@ -23,6 +23,8 @@ LEAST_QUOTED: Final = 1 / 4
 """The share of a statement's content that its quote holds; the rest names what the quote points at."""
 
 _WORD: Final = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*|\d+(?:[.,]\d+)*")
+_ASCII_WORD: Final = re.compile(r"[A-Za-z]+(?:['-][A-Za-z]+)*|[0-9]+(?:[.,][0-9]+)*")
+"""The same in a text of ASCII alone, where it is found sooner."""
 _HAN: Final = re.compile(r"[\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
 _HAN_RUN: Final = re.compile(r"[\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]+")
 _FRAME_TEXT: Final = """
@@ -59,6 +61,9 @@ _MEASURE: Final = frozenset(_MEASURE_TEXT.split())
 _MEASURE_HAN: Final = frozenset(
     "每一二三四五六七八九十百千两几半多少次个片粒支包毫微克升晚早上下午夜分秒钟小星期疗程左右约第"
 )
+_NO_SUBJECT_HAN: Final = _FRAME_HAN | _MEASURE_HAN
+_SHORT: Final = 2_000
+"""Characters of a text up to which its content is kept for the next time that it is asked about."""
 _ANSWERS: Final = frozenset(
     (
         "yeah",
@@ -91,37 +96,92 @@ _ENDINGS: Final = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
 class _Words:
     """A source as it is looked up."""
 
-    words: frozenset[str]
-    stems: frozenset[str]
-    by_start: dict[str, tuple[str, ...]]
-    han: frozenset[str]
+    __slots__ = ("__dict__", "folded", "han", "words")
+
+    def __init__(self, folded: str, words: frozenset[str], han: frozenset[str]) -> None:
+        self.folded, self.words, self.han = folded, words, han
+
+    @cached_property
+    def known(self) -> frozenset[str]:
+        """Its words and its single Chinese characters."""
+        return self.words | self.han
+
+    @cached_property
+    def stems(self) -> frozenset[str]:
+        """The stems of its words."""
+        return frozenset(map(_stem, self.words))
+
+    @cached_property
+    def by_start(self) -> dict[str, list[str]]:
+        """Its words of four letters and more by their first three."""
+        starts: dict[str, list[str]] = {}
+        for word in self.words:
+            if len(word) >= 4:
+                starts.setdefault(word[:3], []).append(word)
+        return starts
+
+    @cached_property
+    def pairs(self) -> frozenset[str]:
+        """Its pairs of Chinese characters that may be a subject."""
+        return _folded_pairs(self.folded)
 
 
 def content(text: str) -> list[str]:
     """The content of a text: Latin words, numbers and single Chinese characters, in order, without those that
     only frame a statement ("the patient reports", 患者)."""
+    return list(_content(text).words)
+
+
+class _Content(NamedTuple):
+    """The content of a text, and what of it is Latin words and numbers."""
+
+    folded: str
+    words: tuple[str, ...]
+    latin: tuple[str, ...]
+
+    @property
+    def distinct(self) -> tuple[str, ...]:
+        """Each word once, in order."""
+        return tuple(dict.fromkeys(self.words))
+
+
+def _content(text: str) -> _Content:
+    return _content_of_short(text) if len(text) <= _SHORT else _content_of(text)
+
+
+def _content_of(text: str) -> _Content:
     folded = fold(text)
+    if folded.isascii():
+        words = tuple(_latin(folded))
+        return _Content(folded, words, words)
     found: list[str] = []
+    latin: list[str] = []
     at = 0
     for run in _HAN_RUN.finditer(folded):
-        found += _latin(folded[at : run.start()])
+        if (start := run.start()) > at and (between := _latin(folded[at:start])):
+            found += between
+            latin += between
         found += [c for c in run.group() if c not in _FRAME_HAN]
         at = run.end()
-    return found + _latin(folded[at:])
+    between = _latin(folded[at:])
+    return _Content(folded, (*found, *between), (*latin, *between))
+
+
+# A statement is asked about more than once: against its quote, its element, its thread.
+_content_of_short: Final = lru_cache(maxsize=1 << 10)(_content_of)
 
 
 def added(text: str, source: str) -> tuple[str, ...]:
     """The content of a text that its source holds in no form, each once, in order."""
-    return _new(tuple(dict.fromkeys(content(text))), _words(source))
+    return _new(_content(text).distinct, _words(source))
 
 
 def is_grounded(text: str, source: str) -> bool:
     """Whether at most MOST_ADDED of the text's content is not the source's. A text without content is."""
-    words = tuple(dict.fromkeys(content(text)))
+    words = _content(text).distinct
     return len(_new(words, _words(source))) <= len(words) * MOST_ADDED
 
 
@@ -131,7 +191,7 @@ def ungrounded(statement: str, quote: str, context: str, *, least_quoted: float 
     Empty when it may stand: no more than MOST_ADDED of its content is in neither, and `least_quoted` of it is in
     the quote itself, unless the quote has no content ("yes", 没有, "take it") and takes matter from the context.
     """
-    words = tuple(dict.fromkeys(content(statement)))
+    words = _content(statement).distinct
     if not words:
         return ()
     new = _new(words, _words(f"{quote}\n{context}"))
@@ -189,32 +249,41 @@ def shares_content(text: str, source: str) -> bool:
     often and when are none."""
     words, pairs = _subjects(text)
     stated = _words(source)
-    return any(_held(w, stated) for w in words) or bool(pairs & _pairs(source))
+    return any(_held(w, stated) for w in words) or not pairs.isdisjoint(stated.pairs)
 
 
-def _subjects(text: str) -> tuple[list[str], set[str]]:
+def _subjects(text: str) -> tuple[list[str], frozenset[str]]:
     """What a text may have in common with another: its Latin words and its pairs of Chinese characters."""
-    words = [w for w in content(text) if not (_HAN.fullmatch(w) or w[0].isdigit() or w in _MEASURE)]
-    return words, _pairs(text)
+    read = _content(text)
+    return [w for w in read.latin if not (w[0].isdigit() or w in _MEASURE)], _folded_pairs(read.folded)
 
 
-def _pairs(text: str) -> set[str]:
-    return {
-        run[i : i + 2]
-        for run in _HAN_RUN.findall(fold(text))
-        for i in range(len(run) - 1)
-        if not {run[i], run[i + 1]} <= _FRAME_HAN | _MEASURE_HAN
-    }
+def _folded_pairs(folded: str) -> frozenset[str]:
+    if folded.isascii():
+        return frozenset()
+    return frozenset(
+        one + other
+        for run in _HAN_RUN.findall(folded)
+        for one, other in pairwise(run)
+        if one not in _NO_SUBJECT_HAN or other not in _NO_SUBJECT_HAN
+    )
+
+
+def _is_han(word: str) -> bool:
+    return len(word) == 1 and _HAN.match(word) is not None
 
 
 def _new(words: tuple[str, ...], stated: _Words) -> tuple[str, ...]:
     """Those of a text's words that the source does not hold; "blood pressure" is held by "bp"."""
-    held = [_held(w, stated) for w in words]
-    for size in (2, 3, 4):
-        for at in range(len(words) - size + 1):
-            initials = "".join(w[0] for w in words[at : at + size])
-            if initials.isascii() and initials in stated.words:
-                held[at : at + size] = [True] * size
+    known = stated.known
+    held = [w in known or _held(w, stated) for w in words]
+    if not all(held):
+        firsts = "".join([w[0] for w in words])
+        for size in (2, 3, 4):
+            for at in range(len(words) - size + 1):
+                initials = firsts[at : at + size]
+                if initials in stated.words and initials.isascii():
+                    held[at : at + size] = [True] * size
     return tuple(w for w, known in zip(words, held, strict=True) if not known)
 
 
@@ -223,7 +292,8 @@ def _has_content(quote: str) -> bool:
 
 
 def _latin(text: str) -> list[str]:
-    words = (w.removesuffix("'s") for w in _WORD.findall(text))
+    found = (_ASCII_WORD if text.isascii() else _WORD).findall(text)
+    words = [w.removesuffix("'s") for w in found] if "'" in text else found
     return [w for w in words if w not in _FRAME and (len(w) > 1 or w.isdigit())]
 
 
@@ -231,25 +301,21 @@ def _latin(text: str) -> list[str]:
 def _words(source: str) -> _Words:
     # A thread's context is asked about once for each of its elements.
     folded = fold(source)
-    words = frozenset(part for w in _WORD.findall(_HAN_RUN.sub(" ", folded)) for part in (w, *w.split("-")))
-    starts: dict[str, list[str]] = {}
-    for word in words:
-        if len(word) >= 4:
-            starts.setdefault(word[:3], []).append(word)
-    return _Words(
-        words,
-        frozenset(_stem(w) for w in words),
-        {k: tuple(v) for k, v in starts.items()},
-        frozenset(_HAN.findall(folded)),
-    )
+    plain = folded.isascii()
+    found = set(_ASCII_WORD.findall(folded) if plain else _WORD.findall(_HAN_RUN.sub(" ", folded)))
+    if "-" in folded:
+        found.update([part for w in found if "-" in w for part in w.split("-")])
+    return _Words(folded, frozenset(found), frozenset() if plain else frozenset("".join(_HAN_RUN.findall(folded))))
 
 
 def _held(word: str, stated: _Words) -> bool:
     """Whether the source has the word: as it is, inflected, in a derived form, or one letter off."""
-    if _HAN.fullmatch(word):
+    if word in stated.words:
+        return True
+    if _is_han(word):
         return word in stated.han
-    if word in stated.words or word[0].isdigit():
-        return word in stated.words
+    if word[0].isdigit():
+        return False
     parts = word.split("-")
     if len(parts) > 1:
         return all(len(p) < 2 or p in _FRAME or _held(p, stated) for p in parts)

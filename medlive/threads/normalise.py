@@ -49,8 +49,12 @@ _NARROW: Final = {
 }  # fmt: skip
 """Half width for the full-width ASCII characters, straight quotes and dashes; emoji without their selectors."""
 _HAN_CLASS: Final = r"\u2e80-\u30ff\u3400-\u9fff\uf900-\ufaff。，！？；：、“”‘’（）"
-_SPACE: Final = re.compile(r"\s+")
-_HAN_SPACE: Final = re.compile(rf"(?<=[{_HAN_CLASS}]) | (?=[{_HAN_CLASS}])")
+_SEPARATORS: Final = "\x1c\x1d\x1e\x1f"
+"""Controls that Python also holds to be white space."""
+_HAN_SPACE: Final = re.compile(rf" (?:(?<=[{_HAN_CLASS}] )|(?=[{_HAN_CLASS}]))")
+_WIDE_MARKS: Final = tuple(zip("，：；？！（）", ",:;?!()", strict=True))
+"""The full-width characters that most Chinese texts hold: replaced one by one, they cost least."""
+_TO_NARROW: Final = re.compile("[\uff01-\uff5e‘’‚′“”„″‐‑‒–—―−\u3000\ufe0e\ufe0f]")
 
 _HAN: Final = re.compile(r"[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]+")
 _KANA: Final = re.compile(r"[\u3041-\u309f\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff]+")
@@ -122,10 +126,17 @@ def fold(text: str) -> str:
     """The text for matching quotes: half width, lower case, straight quotes and dashes, single spaces (none
     beside Chinese characters). Numbers keep their value: 10² stays apart from 102. A text and what prompts show of
     it fold to the same."""
-    text = neutralise(text)
-    text = _NON_ASCII.sub(_narrow, unicodedata.normalize("NFC", text).translate(_NARROW))
-    text = _SPACE.sub(" ", text.casefold()).strip()
-    return text if text.isascii() else _HAN_SPACE.sub("", text)
+    if text.isascii() and not any(map(text.__contains__, _SEPARATORS)):
+        plain = " ".join(text.lower().split())
+        if plain.isprintable():
+            return plain
+    text = unicodedata.normalize("NFC", neutralise(text))
+    for wide, narrow in _WIDE_MARKS:
+        text = text.replace(wide, narrow)
+    if _TO_NARROW.search(text):
+        text = text.translate(_NARROW)
+    text = " ".join(_NON_ASCII.sub(_narrow, text).casefold().split())
+    return _HAN_SPACE.sub("", text) if " " in text and not text.isascii() else text
 
 
 def contains_quote(quote: str, source: str) -> bool:

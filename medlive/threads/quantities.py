@@ -9,9 +9,9 @@ must have an equal in the source, unit included).
 
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Final, NamedTuple
 
 from medlive.threads.units import HAN_UNIT, PER, PER_WORDS, RATES, UNIT, UNITS, read_unit
@@ -19,11 +19,21 @@ from medlive.threads.units import HAN_UNIT, PER, PER_WORDS, RATES, UNIT, UNITS, 
 _NUMBER: Final = re.compile(r"\d{1,3}(?:,\d{3})+(?![\d,])(?:\.\d+)?|\d+(?:\.\d+)?|\.\d+")
 _POWER: Final = re.compile(r"\s?(?:[x×*]\s?10\s?[\^*]\s?|e\+?|\^|×10)(-?\d{1,2})(?!\d)")
 _TEN_POWER: Final = re.compile(r"10\s?[\^*]\s?(-?\d{1,2})(?!\d)")
+_BEFORE_POWER: Final = frozenset("x×*e^")
+_BEFORE_MANY: Final = frozenset("万千亿百mtb")
 _MULTIPLIER: Final = re.compile(r"\s?(万|千|亿|百万|million|thousand|billion)(?![a-z])")
 _MULTIPLIERS: Final = {
     "千": 1000, "thousand": 1000, "万": 10_000, "百万": 10**6, "million": 10**6, "亿": 10**8,
     "billion": 10**9,
 }  # fmt: skip
+_TENTH: Final = re.compile(r"度([1-9])(?![\d.年月天个])")
+_CLOCK: Final = re.compile(r"个?半(?=[年月天周小钟])|(?=[年天月周]半)")
+_HAN_TENTH: Final = re.compile("[一二三四五六七八九](?![一二三四五六七八九十个天年月])")
+_TWO_DIGITS: Final = re.compile("[一二三四五六七八九两]{2}")
+_ONE_TO_NINE: Final = frozenset("123456789")
+_NAME_RUN: Final = re.compile(r"\d+(?:[a-z][a-z0-9]*)?")
+_DECIMAL: Final = re.compile(r"\.\d|/\d")
+_TO_OR: Final = re.compile(r"\s(?:to|or)\s")
 _JOIN: Final = re.compile(
     r"\s?(?P<sep>-|~|至|到|或|、|to|or|x|×|\*|and(?=\s))\s?(?=\d|\.\d|[一二两三四五六七八九十])"
 )
@@ -53,6 +63,9 @@ _MONTH_NUMBER: Final = {
 _HAN_DATE: Final = re.compile(
     r"(?P<m>十[一二]|[一二三四五六七八九十])月(?P<d>三十一?|二十[一二三四五六七八九]?|十[一二三四五六七八九]?|[一二三四五六七八九])[日号]"
 )
+_DIGIT_DATES: Final = (_FULL_DATE, _MONTH_DAY, _DAY_FIRST)
+_HAN_DATES: Final = (_HAN_DATE,)
+_LETTER_DATES: Final = (_MONTH_FIRST,)
 
 _HAN_DIGITS: Final = {c: i for i, c in enumerate("零一二三四五六七八九")} | {"〇": 0, "两": 2, "俩": 2}
 _HAN_NUMBER: Final = re.compile(r"[零〇一二两三四五六七八九十百千万]+(?:点[零〇一二三四五六七八九]+)?")
@@ -82,11 +95,14 @@ _PER_BEFORE: Final = re.compile(r"[每一](天|日|周|星期|个?月|年|小时
 _HALF: Final = re.compile(
     rf"(?:半(?P<han>{HAN_UNIT})|\bhalf\s(?:an?\s)?(?P<latin>tablet|tab|pill|hour|year|day|month|dose|teaspoon)\b)"
 )
-_START: Final = re.compile(
-    r"\d|(?<!\d)\.\d|[零〇一二两三四五六七八九十百千万半]"
-    r"|\b(?:once|twice|thrice|half|zero|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|thir|fif|"
-    r"twenty|forty|sixty|seventy|eighty|ninety|jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)"
+_START: Final = re.compile(r"[0-9.零〇一二两三四五六七八九十百千万半]")
+_START_WORDS_TEXT: Final = (
+    "once twice thrice half zero one two three four five six seven eight nine ten eleven twelve twenty thir fif forty "
+    "jan feb mar apr may jun jul aug sep oct nov dec"
 )
+_START_WORDS: Final = tuple(_START_WORDS_TEXT.split())
+"""How the words begin that may begin a number."""
+_DIGIT: Final = re.compile("[0-9]")
 _LIST_MARKER: Final = re.compile(r"(?:^|\n)[ \t]*[(（]?\d{1,2}(?:[.、)](?!\s?\d)|[,，](?=[一-鿿]))", re.MULTILINE)
 
 _FORMAL: Final = str.maketrans(
@@ -97,13 +113,20 @@ _UNREAD: Final = re.compile(
     r"(?P<before>[^\s\d,，;；。()（）/+-]{1,12})\s?(?P<unit>(?<![a-z])(?:mg|mcg|μg|ug|ng|ml|iu|mmol|mmhg)(?![a-z])|毫克|微克|毫升|毫摩)"
 )
 """A unit of a dose or of a laboratory value behind something that is no number to this module."""
-_LOOKALIKE: Final = re.compile(r"(?<![a-z\d])\d[\d.,]*[oοо][\doοо.,]*")
+_UNREAD_UNIT: Final = re.compile(
+    r"[mμuni毫微](?:(?<=[毫微])[克升摩]|(?<![a-z].)(?:g|cg|l|u|mol|mhg)(?![a-z]))"
+)
+"""What every match of it holds, found sooner."""
+_LOOKALIKE: Final = re.compile(r"[0-9](?<![a-z\d]\d)[\d.,]*[oοо][\doοо.,]*")
 """Digits with a letter o among them: a zero to whoever reads it."""
 
 _SUPERSCRIPTS: Final = {"⁰": "0", "¹": "1", "²": "2", "³": "3", "⁴": "4", "⁵": "5", "⁶": "6", "⁷": "7",
                         "⁸": "8",                        "⁹": "9", "⁻": "-"}  # fmt: skip
 _SUPERSCRIPT_RUN: Final = re.compile("[⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+")
-_NON_ASCII: Final = re.compile(r"[^\x00-\x7f\u4e00-\u9fff]")
+_NON_ASCII: Final = re.compile(r"[^\x00-\x7f\u4e00-\u9fff、。]")
+_FORMAL_CHAR: Final = re.compile(f"[{''.join(map(chr, _FORMAL))}]")
+_WIDE_MARKS: Final = tuple(zip("，：；？！（）", ",:;?!()", strict=True))
+"""The full-width characters that most Chinese texts hold: replaced one by one, they cost least."""
 
 
 class Quantity(NamedTuple):
@@ -134,27 +157,34 @@ class _Token:
 
 def plain_digits(text: str) -> str:
     """The text in half width and lower case with ASCII digits, superscripts as `^n`, fractions as `n/d`."""
+    if text.isascii():
+        return text.lower()
+    if _SUPERSCRIPT_RUN.search(text):
+        text = _SUPERSCRIPT_RUN.sub(lambda m: "^" + "".join(_SUPERSCRIPTS[c] for c in m.group()), text)
+    for wide, narrow in _WIDE_MARKS:
+        text = text.replace(wide, narrow)
+    if _FORMAL_CHAR.search(text):
+        text = text.translate(_FORMAL)
+    return _NON_ASCII.sub(lambda match: _plain(match.group()), text).lower()
 
-    def one(match: re.Match[str]) -> str:
-        char = match.group()
-        if (decimal := unicodedata.decimal(char, None)) is not None:
-            return str(decimal)
-        if char in "–—−‐‑‒～〜﹣":
-            return "~" if char in "～〜" else "-"
-        if char in "µ":
-            return "μ"
-        if char == "×" or char in "℃℉°":
-            return char
-        if unicodedata.category(char) == "No":
-            fraction = unicodedata.normalize("NFKC", char).replace("⁄", "/")
-            return f" {fraction}" if "/" in fraction else char
-        wide = unicodedata.normalize("NFKC", char)
-        if char.isspace():
-            return "\n" if char in "\x85\u2028\u2029" else " "
-        return wide
 
-    text = _SUPERSCRIPT_RUN.sub(lambda m: "^" + "".join(_SUPERSCRIPTS[c] for c in m.group()), text)
-    return _NON_ASCII.sub(one, text.translate(_FORMAL)).lower()
+@lru_cache(maxsize=1 << 12)
+def _plain(char: str) -> str:
+    if (decimal := unicodedata.decimal(char, None)) is not None:
+        return str(decimal)
+    if char in "–—−‐‑‒–～〜﹣":
+        return "~" if char in "～〜" else "-"
+    if char in "µ":
+        return "μ"
+    if char == "×" or char in "℃℉°":
+        return char
+    if unicodedata.category(char) == "No":
+        fraction = unicodedata.normalize("NFKC", char).replace("⁄", "/")
+        return f" {fraction}" if "/" in fraction else char
+    wide = unicodedata.normalize("NFKC", char)
+    if char.isspace():
+        return "\n" if char in "\x85\u2028\u2029" else " "
+    return wide
 
 
 def _canonical(number: str) -> str:
@@ -216,20 +246,24 @@ def _negative(text: str, at: int) -> bool:
 
 def _one_number(text: str, at: int) -> tuple[str, int] | None:
     """A number in digits or Chinese numerals at `at`, as a canonical value and its end."""
-    if match := _TEN_POWER.match(text, at):
+    if text.startswith("10", at) and (match := _TEN_POWER.match(text, at)):
         return f"10^{int(match.group(1))}", match.end()
     if match := _NUMBER.match(text, at):
         value, end = _canonical(match.group()), match.end()
-        if power := _POWER.match(text, end):
+        after = text[end : end + 2]
+        follows = after[1:] if after[:1].isspace() else after[:1]
+        if follows in _BEFORE_POWER and (power := _POWER.match(text, end)):
             return (
                 f"{value}x10^{int(power.group(1))}" if "10" in power.group() else f"{value}^{int(power.group(1))}",
                 (power.end()),
             )
-        if (many := _MULTIPLIER.match(text, end)) and not (
-            many.group(1) == "千" and text[many.end() :][:1] in "克卡帕"
+        if (
+            follows in _BEFORE_MANY
+            and (many := _MULTIPLIER.match(text, end))
+            and not (many.group(1) == "千" and text[many.end() :][:1] in "克卡帕")
         ):
             return _scale(value, _MULTIPLIERS[many.group(1)]), many.end()
-        if (degree := re.compile(r"度([1-9])(?![\d.年月天个])").match(text, end)) and "." not in value:
+        if text.startswith("度", end) and (degree := _TENTH.match(text, end)) and "." not in value:
             return f"{value}.{degree.group(1)}", end  # 38度5: the unit follows the whole part
         return value, end
     if (match := _HAN_NUMBER.match(text, at)) and (han := _han_value(match.group())):
@@ -243,13 +277,13 @@ def _han_token(text: str, at: int) -> _Token | None:
     if match is None or _HAN_NOT.match(text, at):
         return None
     numeral, end = match.group(), match.end()
-    if (clock := re.compile(r"个?半(?=[年月天周小钟])|(?=[年天月周]半)").match(text, end)) and len(numeral) <= 3:
+    if (clock := _CLOCK.match(text, end)) and len(numeral) <= 3:
         value = _han_value(numeral)
         unit, unit_end = read_unit(text, clock.end())
         if value and unit:
             return _Token(at, unit_end + (clock.end() == end), Quantity(f"{value}.5", unit))
     unit, unit_end = read_unit(text, end + (text[end : end + 1] in ("多", "余", "来")))
-    if re.fullmatch("[一二三四五六七八九两]{2}", numeral) and unit:  # 两三天: two or three days
+    if len(numeral) == 2 and unit and _TWO_DIGITS.fullmatch(numeral):  # 两三天: two or three days
         values = [str(_HAN_DIGITS[c]) for c in numeral]
         if int(values[1]) == int(values[0]) + 1:
             return _Token(at, unit_end, None, tuple(q for v in values for q in _with_rates(v, unit)), True)
@@ -257,9 +291,7 @@ def _han_token(text: str, at: int) -> _Token | None:
     value = _han_value(numeral)
     if value is None:
         return None
-    if unit == "deg" and (
-        tenth := re.compile("[一二三四五六七八九](?![一二三四五六七八九十个天年月])").match(text, unit_end)
-    ):
+    if unit == "deg" and (tenth := _HAN_TENTH.match(text, unit_end)):
         return _Token(at, tenth.end(), Quantity(f"{value}.{_HAN_DIGITS[tenth.group()]}", unit))
     if unit is None or numeral == "万":
         if not _HAN_BARE.fullmatch(numeral) or len(numeral) < 2:
@@ -279,11 +311,11 @@ def _per_before(text: str, at: int, unit: str | None) -> str | None:
     return f"time/{UNITS[before.group(1)]}" if before else unit
 
 
-def _date_token(text: str, at: int) -> _Token | None:
-    """A date at `at`, as far as it is written out."""
+def _date_token(text: str, at: int, patterns: Sequence[re.Pattern[str]]) -> _Token | None:
+    """A date at `at`, as far as it is written out; `patterns` are those that begin as the text does there."""
     if at and text[at - 1].isdigit():
         return None
-    for pattern in (_FULL_DATE, _MONTH_DAY, _HAN_DATE, _MONTH_FIRST, _DAY_FIRST):
+    for pattern in patterns:
         match = pattern.match(text, at)
         if match is None:
             continue
@@ -322,16 +354,16 @@ def _ordinal(text: str | None) -> int | None:
 def _name_token(text: str, at: int) -> _Token | None:
     """A word that carries digits and is no quantity (B12, H1N1, HbA1c); None where it reads as a quantity."""
     start = at
-    while start and text[start - 1].isascii() and text[start - 1].isalpha() and at - start < 12:
+    while start and (before := text[start - 1]).isalpha() and before.isascii() and at - start < 12:
         start -= 1
     if start == at:
         return None
-    run = re.compile(r"\d+(?:[a-z][a-z0-9]*)?").match(text, at)
+    run = _NAME_RUN.match(text, at)
     if run is None:
         return None
     prefix, rest = text[start:at], run.group()
     tail = rest.lstrip("0123456789")
-    decimal = bool(re.compile(r"\.\d|/\d").match(text, run.end())) and not tail
+    decimal = not tail and _DECIMAL.match(text, run.end()) is not None
     unit_follows = bool(tail) and tail in UNITS and len(tail) > 1
     if decimal or unit_follows or (len(prefix) >= 2 and not tail):
         return None
@@ -363,7 +395,7 @@ def _digit_token(text: str, at: int) -> _Token | None:
     if ratio := _RATIO.match(text, end):
         return _ratio_token(text, at, value, end, ratio.end())
     unit, end = read_unit(text, end)
-    if unit == "deg" and "." in value and re.compile("[1-9]").match(text, end) and text[end - 1] == "度":
+    if unit == "deg" and "." in value and text[end - 1] == "度" and text[end : end + 1] in _ONE_TO_NINE:
         end += 1
     chain: list[tuple[str, str | None]] = [(value, unit)]
     last_separator = ""
@@ -428,7 +460,7 @@ def _word_token(text: str, at: int) -> _Token | None:
         return None
     tens, ones = word.group("tens"), word.group("ones")
     value = _WORD_VALUE[word.group("word")] if not tens else _WORD_VALUE[tens] + (_WORD_VALUE[ones] if ones else 0)
-    joined = re.compile(r"\s(?:to|or)\s").match(text, word.end())
+    joined = _TO_OR.match(text, word.end())
     if joined and (second := _WORD_NUMBER.match(text, joined.end())) and second.group("word"):
         unit, end = read_unit(text, second.end())
         if unit and unit.split("/")[0] in _WORD_UNITS:
@@ -452,27 +484,47 @@ def _percent_of(text: str, at: int) -> _Token | None:
 def _tokens(text: str) -> Iterator[_Token]:
     """The number tokens of a text already in plain digits, left to right."""
     at = 0
-    while match := _START.search(text, at):
-        begin = match.start()
+    for begin in _starts(text):
+        if begin < at:
+            continue
         char = text[begin]
         token: _Token | None
         if char.isdigit() or char == ".":
-            token = _name_token(text, begin) or _date_token(text, begin) or _digit_token(text, begin)
+            token = _name_token(text, begin) or _date_token(text, begin, _DIGIT_DATES) or _digit_token(text, begin)
         elif "一" <= char <= "鿿":
             token = (
                 _percent_of(text, begin)
-                or _date_token(text, begin)
+                or _date_token(text, begin, _HAN_DATES)
                 or _word_token(text, begin)
                 or _han_token(text, begin)
             )
         else:
-            token = _date_token(text, begin) or _word_token(text, begin)
+            token = _date_token(text, begin, _LETTER_DATES) or _word_token(text, begin)
         if token is None:
             skipped = _HAN_NUMBER.match(text, begin)
             at = skipped.end() if skipped else begin + 1
             continue
         yield token
         at = max(token.end, begin + 1)
+
+
+def _starts(text: str) -> Iterable[int]:
+    """Where a number may begin, in order."""
+    signs = [
+        at
+        for match in _START.finditer(text)
+        if text[at := match.start()] != "."
+        or (text[at + 1 : at + 2].isdecimal() and not text[at - 1 : at].isdecimal())
+    ]
+    words = []
+    for word in _START_WORDS:
+        at = text.find(word)
+        while at >= 0:
+            before = text[at - 1] if at else " "
+            if not (before.isalnum() or before == "_"):
+                words.append(at)
+            at = text.find(word, at + len(word))
+    return sorted({*signs, *words}) if words else signs
 
 
 def numbers(text: str) -> tuple[Quantity, ...]:
@@ -490,16 +542,22 @@ def numbers(text: str) -> tuple[Quantity, ...]:
 
 
 def _without_markers(plain: str) -> str:
+    if not _DIGIT.search(plain):
+        return plain
     return _LIST_MARKER.sub(lambda m: re.sub(r"\d", " ", m.group()), plain)
 
 
 def _unread(plain: str, tokens: list[_Token]) -> list[str]:
     """What looks like a number or stands in a number's place, and no token reads."""
-    read = {at for token in tokens for at in range(token.start, token.end)}
-    found = [m.group() for m in _UNREAD.finditer(plain) if m.start("unit") not in read]
+    found = []
+    if _UNREAD_UNIT.search(plain):
+        read = {at for token in tokens for at in range(token.start, token.end)}
+        found = [m.group() for m in _UNREAD.finditer(plain) if m.start("unit") not in read]
     return found + [m.group() for m in _LOOKALIKE.finditer(plain)]
 
 
+_AFTER_LETTER: Final = frozenset(" -\n")
+_LETTER_ALONE: Final = re.compile(r"(?<![a-z0-9])([a-z])[ -]$")
 _AGE_STATED: Final = re.compile(
     r"(?:\b(?:i'?m|i am|(?:he|she)(?:'s| is)|aged?|male|female|man|woman|[mf])[\s,:/-]{0,3}|[男女][\s,，、]{0,2}"
     r"|年龄[\s:：]{0,2})(?P<after>\d{1,3})(?![\d%:/-]|\.\d|\s?(?:feet|foot|ft|lbs?|pounds?|kilos?|'|\"))"
@@ -510,29 +568,63 @@ _AGE_STATED: Final = re.compile(
 _AGE_WRITTEN: Final = re.compile(r"[\s-]?(?:olds?\b|of age\b)")
 
 
+_AGE_REACH: Final = 40
+"""Characters on each side of its digits within which all lies that an age without its unit is known by."""
+
+
+def _around_digits(plain: str) -> Iterator[tuple[int, int]]:
+    """The stretches of a text that are near its digits, none overlapping another."""
+    begin = end = -1
+    for match in _DIGIT.finditer(plain):
+        at = match.start()
+        if at - _AGE_REACH > end:
+            if end >= 0:
+                yield begin, end
+            begin = max(0, at - _AGE_REACH)
+        end = at + _AGE_REACH
+    if end >= 0:
+        yield begin, end
+
+
+def _letter_before(plain: str, at: int) -> str | None:
+    """The letter that stands alone before a number, as in "vitamin b 12"."""
+    if plain[at - 1 : at] not in _AFTER_LETTER:
+        return None
+    letter = _LETTER_ALONE.search(plain[max(0, at - 3) : at])
+    return letter.group(1) if letter else None
+
+
 class _Stated:
     """What a source states, for look-ups."""
 
     def __init__(self, source: str) -> None:
         self.exact: set[Quantity] = set()
         self.values: set[str] = set()
-        plain = plain_digits(source)
-        self.dense = re.sub(r"\s", "", plain)
+        self.plain = plain = plain_digits(source)
         for token in _tokens(plain):
             for quantity in (token.quantity, *token.parts):
                 if quantity is not None:
                     self.exact.add(quantity)
                     self.values.add(quantity.value)
-            letter = re.search(r"(?<![a-z0-9])([a-z])[ -]$", plain[max(0, token.start - 3) : token.start])
-            if letter and token.quantity:
-                self.exact.add(Quantity(letter.group(1) + token.quantity.value, "name"))
-        self.ages = {
-            match.group(match.lastgroup or 0)
-            for match in _AGE_STATED.finditer(plain)
-            if match.lastgroup != "after" or read_unit(plain, match.end())[0] is None
-        }
+            if token.quantity and (letter := _letter_before(plain, token.start)):
+                self.exact.add(Quantity(letter + token.quantity.value, "name"))
         self.names = [q.value for q in self.exact if q.unit == "name"]
         self.dates = [q.value for q in self.exact if q.unit == "date"]
+
+    @cached_property
+    def ages(self) -> frozenset[str]:
+        """The numbers that stand for an age, as written."""
+        return frozenset(
+            match.group(match.lastgroup or 0)
+            for start, end in _around_digits(self.plain)
+            for match in _AGE_STATED.finditer(self.plain, start, end)
+            if match.lastgroup != "after" or read_unit(self.plain, match.end())[0] is None
+        )
+
+    @cached_property
+    def dense(self) -> str:
+        """The source without white space."""
+        return "".join(self.plain.split())
 
     def holds(self, quantity: Quantity) -> bool:
         """Whether the source states this quantity, in this unit where one is given."""
@@ -599,8 +691,8 @@ def numbers_missing(statement: str, source: str) -> list[str]:
             continue
         if token.quantity and token.quantity.value in stated.ages and _is_age(plain, token):
             continue
-        letter = re.search(r"(?<![a-z0-9])([a-z])[ -]$", plain[max(0, token.start - 3) : token.start])
-        if letter and token.quantity and stated.holds(Quantity(letter.group(1) + token.quantity.value, "name")):
+        letter = _letter_before(plain, token.start)
+        if letter and token.quantity and stated.holds(Quantity(letter + token.quantity.value, "name")):
             continue
         missing.append(plain[token.start : token.end].strip())
     return missing
