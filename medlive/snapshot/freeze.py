@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from medlive.errors import BadInput, CheckFailed, DiskFull, UsageError
+from medlive.snapshot import card, croissant, figures
 from medlive.snapshot.diff import Change, ChangeKind
 from medlive.snapshot.folder import SIGNATURE, SUMS, list_files, sha256
 from medlive.snapshot.gates import row_hits
@@ -248,8 +249,6 @@ def _checked(meta: SnapshotMeta, sign: Sign | None) -> SnapshotMeta:
 def _build(
     rows: Iterable[SnapshotCase], meta: SnapshotMeta, entries: Entries, sign: Sign | None, out: Path
 ) -> tuple[Manifest, str, str | None]:
-    from medlive.snapshot import card, croissant, figures
-
     (out / "data").mkdir()
     (out / "figures").mkdir()
     files: dict[str, FileEntry] = {}
