@@ -1,0 +1,334 @@
+"""The dataset card and the change note: read as the libraries and as people read them, whatever the names hold."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+
+from medlive.charts import plain
+from medlive.snapshot.card import MOST_ADDED, MOST_ROWS, ChangeNote, Described, changes_md, licence, readme
+from medlive.snapshot.diff import Change, ChangeKind
+from medlive.snapshot.figures import FIGURES
+from medlive.snapshot.manifest import EngineUse, EvidenceUse, Signing
+from medlive.snapshot.markdown import cell, scalar, table
+from tests.unit.snapshot.conftest import PROVENANCE
+from tests.unit.snapshot.test_card_figures import CANARY, COUNTS
+
+KEY = Signing(key_id="A1B2C3D4E5F60718", public_key="RWQ" + "x" * 53)
+
+DESCRIBED = Described(
+    version="2026.W47",
+    created_at=datetime(2026, 11, 21, 8, 30, 1, tzinfo=UTC),
+    parent="2026.W46",
+    parent_digest="sha256:" + "7" * 64,
+    counts=COUNTS,
+    provenance=PROVENANCE,
+    why_not=(),
+    canary=CANARY,
+    signing=KEY,
+)
+
+HOSTILE = [
+    "a|b",
+    "\\|",
+    "\\",
+    "<script>alert(1)</script>",
+    "<!--",
+    "</details>",
+    "`code`",
+    "```\n",
+    "one\ntwo\r\n\n# three",
+    "---",
+    "\n---\n",
+    "--- # yaml",
+    "key: [value]",
+    "\"quoted\" 'twice'",
+    "*bold* _x_ ~~y~~ $z$",
+    "![i](http://x.example/y.png)",
+    "&lt;",
+    "\u2028\u0085\x0b\x00\ud800\u202e",
+    "- item",
+    "1. item",
+    "名称|列",
+    "",
+]
+texts = st.one_of(st.sampled_from(HOSTILE), st.text(max_size=40))
+named = st.dictionaries(texts, st.integers(0, 9999), max_size=4)
+
+
+def front(card: str) -> dict[str, Any]:
+    """The front matter, cut out as the hub's own library cuts it (its expression, with `\\n` alone)."""
+    match = re.search(r"^(\s*---\n)([\S\s]*?)(\n---[ \t]*(\n|$))", card)
+    assert match is not None
+    parsed: dict[str, Any] = yaml.safe_load(match[2])
+    return parsed
+
+
+def tables(text: str) -> Iterator[list[list[str]]]:
+    """Each table of a Markdown text as rows of cells, cut at the pipes that no backslash takes the meaning of."""
+    for block in re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE):
+        rows = [re.split(r"(?<!\\)(?:\\\\)*\|", row)[1:-1] for row in block.splitlines()]
+        yield rows
+
+
+def marked(card: str) -> list[str]:
+    """Headings, fences, rules, quoted items and HTML below the front matter: a name that got out would add one."""
+    body = card[card.index("\n---\n") + 5 :]
+    return re.findall(r"^#+ .*$|^```.*$|^---$|^> - |<[a-z/!][^>]*>", body, re.MULTILINE)
+
+
+@pytest.fixture(scope="module")
+def card() -> str:
+    return readme(DESCRIBED)
+
+
+def test_the_card_says_the_version_the_numbers_the_parent_and_the_canary(card: str) -> None:
+    assert "| cases | 2,756, 2,756 of them first in this release |" in card
+    assert "| criteria | 16,702 |" in card
+    assert f"| comes after | 2026.W46, `sha256:{'7' * 64}` |" in card
+    assert card.endswith(f"\nCanary: {CANARY}\n")
+    assert CANARY in licence(CANARY).splitlines()[-1]
+    assert "| Chinese (中文) | 1,188 | 43.1% |" in card
+    assert "| Urology | 210 | 7.6% |" in card
+
+
+def test_every_figure_is_shown_once_by_its_path_and_no_table_is_ragged(card: str) -> None:
+    assert sorted(re.findall(r"!\[[^\]]+\]\(([^)]+)\)", card)) == sorted(FIGURES)
+    for rows in tables(card):
+        assert len({len(row) for row in rows}) == 1
+        assert len(rows) > 2
+    assert "\n\n\n" not in card
+
+
+def test_a_signed_card_tells_how_to_check_and_an_unsigned_one_that_nobody_signed(card: str) -> None:
+    assert f"minisign -Vm SHA256SUMS -P {KEY.public_key}\nsha256sum -c SHA256SUMS\nmedlive snapshot verify" in card
+    assert card.count(KEY.key_id) == 2
+    unsigned = readme(replace(DESCRIBED, signing=None))
+    assert "**This release is not signed.**" in unsigned
+    assert "| signed | **no**" in unsigned
+    assert "minisign -V" not in unsigned
+
+
+def test_a_snapshot_that_may_not_be_published_warns_before_anything_else(card: str) -> None:
+    assert "NOT PUBLISHABLE" not in card
+    loud = readme(replace(DESCRIBED, why_not=("the screener was <b>rules</b>", "one\n# two")))
+    warning = loud[loud.index("> [!WARNING]") : loud.index("| made |")]
+    assert "> **NOT PUBLISHABLE." in warning
+    assert "> - the screener was &lt;b&gt;rules&lt;/b&gt;\n> - one # two\n" in warning
+    assert "| publishable | **no** |" in loud
+
+
+def test_held_out_cases_are_counted_and_explained(card: str) -> None:
+    assert "12 further cases are held out: `holdouts.json`" in card
+    assert "| held out | 12 cases |" in card
+    none = readme(replace(DESCRIBED, counts=COUNTS.model_copy(update={"held": 0})))
+    assert "None: every case that this release knows is in it." in none
+    one = readme(replace(DESCRIBED, counts=COUNTS.model_copy(update={"held": 1})))
+    assert "1 further case is held out" in one
+
+
+@pytest.mark.parametrize("months", [MOST_ROWS, 500])
+def test_tables_over_a_long_time_stay_short_and_lose_nothing(months: int) -> None:
+    by_month = {f"{1985 + m // 12:04d}-{m % 12 + 1:02d}": m for m in range(months)}
+    releases = {f"{2020 + w // 50}.W{w % 50 + 1:02d}": w for w in range(months)}
+    counts = COUNTS.model_copy(update={"by_month": by_month, "by_first_release": releases})
+    text = readme(replace(DESCRIBED, counts=counts))
+    found = {rows[0][0].strip(): rows[2:] for rows in tables(text)}
+    for name in (
+        ("month of posting", "first release")
+        if months == MOST_ROWS
+        else (
+            "year of posting",
+            "first release, by year",
+        )
+    ):
+        assert len(found[name]) <= MOST_ROWS
+        assert sum(int(row[1].replace(",", "")) for row in found[name]) == sum(range(months))
+
+
+def test_the_front_matter_holds_what_the_hub_asks_for(card: str) -> None:
+    data = front(card)
+    assert data["pretty_name"] == "medlive 2026.W47"
+    assert data["language"] == ["en", "zh"]
+    assert (data["license"], data["license_link"]) == ("other", "LICENSE")
+    assert data["size_categories"] == ["1K<n<10K"]
+    assert [(c["config_name"], c["data_files"][0]["path"]) for c in data["configs"]] == [
+        ("cases", "data/cases.parquet"),
+        ("criteria", "data/criteria.parquet"),
+    ]
+
+
+@settings(max_examples=60)
+@given(named, named, named, st.lists(texts, max_size=3), st.tuples(texts, texts, texts))
+def test_no_name_breaks_the_front_matter_a_table_or_the_sections(
+    sources: dict[str, int],
+    languages: dict[str, int],
+    axes: dict[str, int],
+    why_not: list[str],
+    engine: tuple[str, str, str],
+) -> None:
+    update = {"by_source": sources, "by_specialty": sources, "by_theme": axes, "by_axis": axes}
+    role, name, model = engine
+    made = PROVENANCE.model_copy(
+        update={
+            "code_version": name,
+            "engines": (EngineUse.model_construct(role=role, engine=name, model=model),),
+            "evidence": (
+                EvidenceUse.model_construct(retriever=role, index_digest=name, corpora={model: role}, passages=1),
+            ),
+            "thresholds": {role: model, name: 0.5},
+        }
+    )
+    counts = COUNTS.model_copy(update={**update, "by_language": languages})
+    text = readme(replace(DESCRIBED, counts=counts, provenance=made, why_not=why_not))
+    harmless = readme(replace(DESCRIBED, why_not=["a"] * len(why_not)))
+    data, expected = front(text), front(harmless)
+    assert data.pop("language", []) == sorted(languages)
+    assert data.pop("multilinguality") == ["multilingual" if len(languages) > 1 else "monolingual"]
+    assert data == {k: v for k, v in expected.items() if k not in ("language", "multilinguality")}
+    for rows in tables(text):
+        assert len({len(row) for row in rows}) == 1
+    assert marked(text) == marked(harmless)
+    assert len(list(tables(text))) == len(list(tables(harmless)))
+
+
+@given(st.text())
+def test_a_quoted_scalar_is_the_text_again(text: str) -> None:
+    # YAML has no lone surrogates; PyYAML reads their escapes back all the same.
+    assert yaml.safe_load(f"key: {scalar(text)}") == {"key": text}
+
+
+def shown(markdown: str) -> list[list[str]]:
+    """A table's cells as an independent parser of Markdown shows them, each of which must be bare text."""
+    rows: list[list[str]] = []
+    for token in MarkdownIt("commonmark").enable(["table", "strikethrough"]).parse(markdown):
+        if token.type == "tr_open":
+            rows.append([])
+        elif token.type == "inline":
+            assert {child.type for child in token.children or ()} <= {"text", "text_special"}
+            rows[-1].append("".join(child.content for child in token.children or ()))
+    return rows
+
+
+@given(st.lists(st.tuples(texts, texts), min_size=1, max_size=5))
+def test_a_table_shows_exactly_what_its_cells_were_given(pairs: list[tuple[str, str]]) -> None:
+    written = table(("a", "b"), [(cell(x), cell(y)) for x, y in pairs])
+    assert shown(written) == [["a", "b"], *([plain(x).strip(), plain(y).strip()] for x, y in pairs)]
+
+
+def test_a_plain_cell_is_shown_as_it_is_and_markup_as_its_characters() -> None:
+    name = "Gastroenterology, (GI) 0.5 -0.5 2026.W47 some-model/v1:x 心内科"
+    assert cell(name) == name
+    assert cell("a|b\n`c` <d> & e_f [g] \\") == "a\\|b \\`c\\` &lt;d&gt; &amp; e\\_f \\[g\\] \\\\"
+    assert [cell(t) for t in ("---", "# x", "1. y", "- z", "-0.5")] == [
+        "\\---",
+        "\\# x",
+        "1\\. y",
+        "\\- z",
+        "-0.5",
+    ]
+
+
+def note(added: int, **others: Any) -> ChangeNote:
+    changes = {
+        ChangeKind.ADDED: [Change(ChangeKind.ADDED, f"a{n:04d}", "new", None, 1) for n in range(added)],
+        ChangeKind.REVISED: [Change(ChangeKind.REVISED, "r1", "a dose | was\nwrong", 1, 2)],
+        ChangeKind.WITHDRAWN: [Change(ChangeKind.WITHDRAWN, "w1", "taken down", 3, None)],
+    }
+    return ChangeNote(
+        version="2026.W47",
+        parent=others.pop("parent", "2026.W46"),
+        canary=CANARY,
+        numbers={kind: len(rows) for kind, rows in changes.items()},
+        added_by_language={"en": added},
+        added_by_source={"a|b": added},
+        entries=changes.__getitem__,
+        **others,
+    )
+
+
+def test_the_change_note_lists_each_change_with_its_reason() -> None:
+    text = "".join(changes_md(note(MOST_ADDED)))
+    assert text.startswith("# Changes in medlive 2026.W47 since 2026.W46\n\n## Added: 200\n")
+    assert text.count("| new |") == MOST_ADDED
+    assert "## Revised: 1\n\n| case | revision | reason |\n| --- | --- | --- |\n" in text
+    assert "| r1 | 1 → 2 | a dose \\| was wrong |\n" in text
+    assert "| w1 | 3 | taken down |\n" in text
+    assert text.endswith(f"\nCanary: {CANARY}\n")
+
+
+def test_many_added_cases_are_counted_and_never_asked_for() -> None:
+    asked: list[ChangeKind] = []
+    many = note(MOST_ADDED + 1)
+
+    def entries(kind: ChangeKind) -> list[Change]:
+        asked.append(kind)
+        return list(many.entries(kind))
+
+    text = "".join(changes_md(replace(many, entries=entries)))
+    assert asked == [ChangeKind.REVISED, ChangeKind.WITHDRAWN]
+    assert "## Added: 201\n" in text
+    assert "| a\\|b | 201 | 100.0% |\n" in text
+    assert "| en | 201 | 100.0% |\n" in text
+    assert "a0001" not in text
+
+
+def test_the_change_note_speaks_of_held_out_cases_and_of_a_first_release() -> None:
+    assert "Held out" not in "".join(changes_md(note(1)))
+    text = "".join(changes_md(note(1, parent=None, revealed=2, dropped=1)))
+    assert "(the first release)" in text
+    assert "2 cases are shown now, with the proof in `holdouts.json`; 1 was withdrawn" in text
+
+
+_LIBRARIES = """
+import json, sys
+from huggingface_hub import DatasetCard
+from datasets import get_dataset_config_names, load_dataset
+
+folder = sys.argv[1]
+card = DatasetCard.load(folder + "/README.md")
+default, criteria = load_dataset(folder, split="test"), load_dataset(folder, "criteria", split="test")
+print(json.dumps({
+    "card": card.data.to_dict(),
+    "text": card.text.lstrip()[:20],
+    "configs": get_dataset_config_names(folder),
+    "types": {name: str(feature.dtype) for name, feature in default.features.items()},
+    "cases": [{**row, "posted_at": row["posted_at"].isoformat()} for row in default],
+    "criteria": list(criteria),
+}))
+"""
+
+
+@pytest.mark.skipif(
+    find_spec("datasets") is None or find_spec("huggingface_hub") is None,
+    reason="`datasets` and `huggingface_hub` are not installed",
+)
+def test_the_folder_is_a_hugging_face_dataset_as_it_is(copied: Callable[[int], Path], tmp_path: Path) -> None:
+    folder = copied(8)
+    environment = {**os.environ, "HF_HOME": str(tmp_path / "hf"), "HF_HUB_OFFLINE": "1"}
+    command = [sys.executable, "-c", _LIBRARIES, str(folder)]
+    done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found["card"]["language"] == ["en", "zh"]
+    assert found["card"]["license_name"] == "medlive-data-terms"
+    assert found["text"].startswith("# medlive 2026.W47")
+    assert found["configs"] == ["cases", "criteria"]
+    assert found["types"]["posted_at"] == "date32"
+    assert found["types"]["revision"] == "int32"
+    for name in ("cases", "criteria"):
+        rows = [json.loads(row) for row in (folder / "data" / f"{name}.jsonl").read_bytes().splitlines()]
+        assert found[name] == rows
