@@ -63,10 +63,23 @@ def too_thin(rubric: Rubric) -> str | None:
 
 
 async def withdrawn_criteria(session: AsyncSession, case_id: str) -> set[str]:
-    """The digests of the criteria that were withdrawn from a case."""
-    row = WithdrawalRow
-    query = select(row.criterion_digest).where(row.case_id == case_id, row.criterion_digest.is_not(None))
-    return {digest for digest in await session.scalars(query) if digest is not None}
+    """The digests of the criteria that were withdrawn from a case.
+
+    Taken from their texts anew where those are there: a later release may fold otherwise.
+    """
+    row, part = WithdrawalRow, CriterionRow
+    query = (
+        select(row.criterion_digest, part.criterion)
+        .outerjoin(
+            part,
+            (part.case_id == row.case_id)
+            & (part.revision == row.revision)
+            & (part.criterion_id == row.criterion_id),
+        )
+        .where(row.case_id == case_id, row.criterion_digest.is_not(None))
+    )
+    found = await session.execute(query)
+    return {digest if criterion is None else text_digest(criterion) for digest, criterion in found if digest}
 
 
 async def withdrawn_from(session: AsyncSession, case_id: str, criterion_id: str) -> list[int]:
@@ -167,13 +180,16 @@ async def load_errata(session: AsyncSession) -> Errata:
     entries: list[Erratum] = []
     for found in withdrawals:
         held: dict[str | None, list[tuple[str, int]]] = {}
+        parts = criteria.get((found.case_id, found.revision), {})
+        wanted = parts.get(found.criterion_id) if found.criterion_id else None
+        wanted = wanted or found.criterion_digest
         for version, revision in members.get(found.case_id, ()):
-            if found.criterion_digest is None:
+            if found.criterion_id is None:
                 held.setdefault(None, []).append((version, revision))
                 continue
-            for criterion_id, digest in criteria.get((found.case_id, revision), ()):
-                if digest == found.criterion_digest:
-                    held.setdefault(criterion_id, []).append((version, revision))
+            for name, digest in criteria.get((found.case_id, revision), {}).items():
+                if digest == wanted:
+                    held.setdefault(name, []).append((version, revision))
         for criterion_id in sorted(held, key=lambda i: i or ""):
             entries.append(_erratum(found, criterion_id, held[criterion_id], frozen))
     return Errata(entries=tuple(entries))
@@ -215,14 +231,14 @@ async def _frozen_members(session: AsyncSession) -> dict[str, list[tuple[str, in
     return found
 
 
-async def _criteria_of_withdrawn(session: AsyncSession) -> dict[tuple[str, int], list[tuple[str, str]]]:
-    """(case, revision) → (criterion id, digest) of every revision of the cases that lost a criterion."""
+async def _criteria_of_withdrawn(session: AsyncSession) -> dict[tuple[str, int], dict[str, str]]:
+    """(case, revision) → criterion id → digest, of every revision of the cases that lost a criterion."""
     touched = select(WithdrawalRow.case_id).where(WithdrawalRow.criterion_id.is_not(None))
     row = CriterionRow
     query = select(row.case_id, row.revision, row.criterion_id, row.criterion).where(row.case_id.in_(touched))
-    found: dict[tuple[str, int], list[tuple[str, str]]] = {}
+    found: dict[tuple[str, int], dict[str, str]] = {}
     for case_id, revision, criterion_id, criterion in await session.execute(query):
-        found.setdefault((case_id, revision), []).append((criterion_id, text_digest(criterion)))
+        found.setdefault((case_id, revision), {})[criterion_id] = text_digest(criterion)
     return found
 
 

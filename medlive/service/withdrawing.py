@@ -81,8 +81,8 @@ async def withdraw(
 ) -> Withdrawn:
     """Withdraw a case, or a criterion of it, and write the errata anew; the same again changes nothing.
 
-    `criterion_id` is `c3` or, as in snapshots, `<case id>-c3`, in the case's latest revision or the one that the
-    newest frozen snapshot shows; `revision` says which where both have it with other words. `reason` is published.
+    `criterion_id` is `c3` or, as in snapshots, `<case id>-c3`, in the case's latest revision or one that a frozen
+    snapshot shows; `revision` says which where these have it with different words. `reason` is published.
     The errata are signed when there is a key (`medlive.snapshot.signing.load_signing_key`). Raises UsageError for
     an unknown id, with those that are near, or a reason that cannot be published, and CheckFailed when too few
     criteria would be left.
@@ -188,21 +188,21 @@ async def find_criterion(
 ) -> tuple[int, Criterion]:
     """(revision, criterion) of a case by the criterion's id, with or without the case's id before it.
 
-    Looked for in the latest revision, the one that the newest frozen snapshot shows and those that a criterion of
-    this id was withdrawn from, or in `revision` alone.
-    Raises UsageError for no such criterion, with those there are, and where both have it with other words.
+    Looked for in the latest revision, those that frozen snapshots show and those that a criterion of this id was
+    withdrawn from, or in `revision` alone. Raises UsageError for no such criterion, with those there are, and
+    where the id stands for different criteria.
     """
     number = criterion_id.removeprefix(f"{case_id}-")
     latest = await latest_case(session, case_id)
     if latest is None:
         raise UsageError(f"case {case_id} has no revision")
-    places = [revision]
+    places = [] if revision is None else [revision]
     if revision is None:
-        places = [latest.revision, await _shown_revision(session, case_id)]
+        places = [latest.revision, *await _shown_revisions(session, case_id)]
         places += await withdrawn_from(session, case_id, number)
     known: set[str] = set()
     found: dict[str, tuple[int, Criterion]] = {}
-    for place in dict.fromkeys(p for p in places if p is not None):
+    for place in dict.fromkeys(places):
         for criterion in (await criteria_of(session, {case_id: place})).get(case_id, ()):
             known.add(criterion.id)
             if criterion.id == number:
@@ -291,8 +291,8 @@ async def _latest(session: AsyncSession, case_id: str) -> StoredCase:
     return found
 
 
-async def _shown_revision(session: AsyncSession, case_id: str) -> int | None:
-    """The revision that the newest frozen snapshot with the case shows; None where none shows it."""
+async def _shown_revisions(session: AsyncSession, case_id: str) -> list[int]:
+    """The case's revisions that frozen snapshots show, newest first."""
     member = SnapshotMemberRow
     query = (
         select(member.revision)
@@ -300,8 +300,7 @@ async def _shown_revision(session: AsyncSession, case_id: str) -> int | None:
         .where(SnapshotRow.state == SnapshotState.FROZEN)
         .where(member.case_id == case_id, member.first_release.is_not(None))
     )
-    found: int | None = await session.scalar(query.order_by(member.version.desc()).limit(1))
-    return found
+    return list(await session.scalars(query.distinct().order_by(member.revision.desc())))
 
 
 async def _near(session: AsyncSession, case_id: str) -> list[str]:

@@ -1,0 +1,346 @@
+"""Withdrawals: later snapshots drop what was taken back, frozen ones stay, and the errata say so."""
+
+import asyncio
+import hashlib
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import SecretStr
+from sqlalchemy import text
+from sqlalchemy.exc import DBAPIError
+from support.instance import Instance
+
+from medlive.config import Settings
+from medlive.db.cases import StoredCase, latest_case, save_case
+from medlive.db.disputes import list_disputes, open_disputes
+from medlive.db.erasure import erase_thread
+from medlive.db.session import Database
+from medlive.db.withdrawals import list_withdrawals, reasons_for
+from medlive.digest import digest_text
+from medlive.errors import CheckFailed, UsageError
+from medlive.rubric.model import Axis, Criterion, Rubric, Theme
+from medlive.service.paths import snapshots_path
+from medlive.service.reviewing import dispute_case, resolve_dispute
+from medlive.service.takedown import take_down
+from medlive.service.withdrawing import withdraw, write_errata
+from medlive.snapshot.errata import WithdrawalKind, load_errata
+from medlive.snapshot.signing import PublicKey, generate
+from tests.integration.test_db_stores import KEPT, KEY, START, make_case
+
+ERRATUM, PRIVACY = WithdrawalKind.ERRATUM, WithdrawalKind.PRIVACY
+WRONG = "The dose is that of another drug."
+RUBRIC = Rubric(
+    Theme.RESPONSE_DEPTH,
+    "Pulmonary & Critical Care",
+    tuple(
+        Criterion(f"c{n}", n, f"Advises number {n}.", Axis.ACCURACY, points, "a1")
+        for n, points in enumerate((5, -10, 3, 2), start=1)
+    ),
+)
+
+
+@pytest.fixture
+def settings(database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    """This test's instance, without a signing key."""
+    for name in ("MEDLIVE_SIGNING_KEY", "MEDLIVE_SIGNING_KEY_FILE", "MEDLIVE_SIGNING_PASSWORD"):
+        monkeypatch.delenv(name, raising=False)
+    return Settings(home=tmp_path / "home", database_url=SecretStr(database_url))
+
+
+async def freeze(database: Database, version: str, *, held_out: tuple[str, ...] = ()) -> None:
+    """Freeze every ready case at its latest revision, as rows alone; some of them held out."""
+    async with database.begin() as session:
+        for statement in (
+            "INSERT INTO snapshots (version, state) VALUES (:version, 'building')",
+            "INSERT INTO snapshot_members"
+            " (version, case_id, revision, first_release, held_since, salt, commitment)"
+            " SELECT :version, id, max(revision), CASE WHEN id = ANY (:held) THEN NULL ELSE :version END,"
+            " CASE WHEN id = ANY (:held) THEN :version END, CASE WHEN id = ANY (:held) THEN repeat('0', 64) END,"
+            " CASE WHEN id = ANY (:held) THEN 'sha256:' || repeat('0', 64) END"
+            " FROM cases JOIN case_revisions ON case_id = id WHERE status = 'ready' GROUP BY id",
+            "UPDATE snapshots SET state = 'frozen', frozen_at = now(), manifest = '{}', manifest_digest = :digest,"
+            " cases = 0, criteria = 0, publishable = true, why_not = '[]', path = 'x' WHERE version = :version",
+        ):
+            values = {"version": version, "held": list(held_out), "digest": digest_text(version)}
+            await session.execute(text(statement), {k: v for k, v in values.items() if f":{k}" in statement})
+
+
+async def latest(database: Database, case_id: str) -> StoredCase:
+    async with database.begin() as session:
+        found = await latest_case(session, case_id)
+    assert found is not None
+    return found
+
+
+async def curated_again(database: Database, case_id: str, rubric: Rubric) -> Any:
+    """What saving a case's later curation does."""
+    async with database.begin() as session:
+        thread = (
+            await session.execute(
+                text(
+                    "SELECT thread_id, curation_id FROM cases JOIN case_revisions ON case_id = id"
+                    " WHERE id = :id AND revision = 1"
+                ),
+                {"id": case_id},
+            )
+        ).one()
+        assert KEPT.text is not None
+        return await save_case(
+            session, thread_pk=thread[0], curation_id=thread[1], language="en", source="forum", posted_at=START,
+            rubric=rubric, text=KEPT.text, key=KEY, publishable=True,
+        )  # fmt: skip
+
+
+async def entries(database: Database, settings: Settings) -> list[dict[str, Any]]:
+    """The errata, written anew, without their moments."""
+    written = await write_errata(database, settings)
+    found: list[dict[str, Any]] = json.loads(written.path.read_text())["entries"]
+    for entry in found:
+        del entry["issued_at"]
+    return found
+
+
+async def test_errata_follow_what_was_withdrawn_through_the_snapshots(
+    database: Database, settings: Settings
+) -> None:
+    one, two, three, held = [(await make_case(database, number, rubric=RUBRIC)).case_id for number in range(1, 5)]
+    folder = snapshots_path(settings) / "medlive-2026.W46" / "data"
+    folder.mkdir(parents=True)
+    (folder / "cases.jsonl").write_bytes(b"{}\n")
+    await freeze(database, "2026.W46", held_out=(held,))
+    # Before W47 the case is curated again: the criterion that was c2 is c3 now, and c2 is another one.
+    await curated_again(
+        database,
+        two,
+        replace(RUBRIC, criteria=(
+            RUBRIC.criteria[0], replace(RUBRIC.criteria[2], id="c2", position=2),
+            replace(RUBRIC.criteria[1], id="c3", position=3, criterion="  ADVISES number 2. "),
+            RUBRIC.criteria[3],
+        )),
+    )  # fmt: skip
+    await freeze(database, "2026.W47", held_out=(held,))
+
+    with pytest.raises(UsageError, match="not the same criterion"):
+        await withdraw(database, settings, two, ERRATUM, WRONG, criterion_id="c2")
+    # c2 of the latest revision is one thing, c2 of the first another; c3 likewise.
+    planned = await withdraw(
+        database, settings, two, ERRATUM, WRONG, criterion_id=f"{two}-c2", revision=1, dry_run=True
+    )
+    assert planned.snapshots == ("2026.W46", "2026.W47")
+    assert not (snapshots_path(settings) / "errata.json").exists()
+    assert (await latest(database, two)).revision == 2
+    done = await withdraw(database, settings, two, ERRATUM, f" {WRONG}\n", criterion_id="c2", revision=1, by="Ann")
+    assert (done.already, done.snapshots, done.signed) == (False, ("2026.W46", "2026.W47"), False)
+    assert done.withdrawal.new_revision == 3
+    left = (await latest(database, two)).rubric.criteria
+    assert [(c.id, c.position) for c in left] == [("c1", 1), ("c2", 2), ("c4", 3)]
+
+    gone = await withdraw(database, settings, one, PRIVACY, "It tells who the patient is.")
+    unseen = await withdraw(database, settings, held, ERRATUM, "Never shown.")
+    assert (gone.snapshots, unseen.snapshots) == (("2026.W46", "2026.W47"), ())
+    first, second, case = await entries(database, settings)
+    number = done.withdrawal.number
+    assert first == {
+        "id": number, "kind": "erratum", "case_id": two, "criterion_id": f"{two}-c2", "reason": WRONG,
+        "revision": 1, "snapshots": ["2026.W46"], "fixed_in": "2026.W47",
+    }  # fmt: skip
+    assert (second["criterion_id"], second["revision"], second["snapshots"]) == (f"{two}-c3", 2, ["2026.W47"])
+    assert (second["id"], second["fixed_in"]) == (number, None)
+    assert (case["case_id"], case["criterion_id"], case["kind"]) == (one, None, "privacy")
+    async with database.begin() as session:
+        assert await reasons_for(session, "2026.W47") == {
+            one: "privacy: It tells who the patient is.", two: f"erratum: {WRONG}", held: "erratum: Never shown.",
+        }  # fmt: skip
+
+    await freeze(database, "2026.W48")
+    fixed = await entries(database, settings)
+    assert [entry["fixed_in"] for entry in fixed] == ["2026.W47", "2026.W48", "2026.W48"]
+    assert [entry["snapshots"] for entry in fixed] == [["2026.W46"], ["2026.W47"], ["2026.W46", "2026.W47"]]
+    async with database.begin() as session:
+        members = await session.execute(
+            text("SELECT case_id, revision FROM snapshot_members WHERE version = '2026.W48'")
+        )
+        assert {(row.case_id, row.revision) for row in members} == {(two, 3), (three, 1)}
+        # What W48 shows was revised before it: a later revision would have another reason.
+        assert await reasons_for(session, "2026.W48") == {}
+
+    # The same again changes nothing and says so; the first words stay. The file is the same bytes.
+    path = snapshots_path(settings) / "errata.json"
+    before = path.read_bytes()
+    for options in ({"criterion_id": f"{two}-c2", "revision": 1}, {"criterion_id": f"{two}-c3", "revision": 2}):
+        again = await withdraw(database, settings, two, ERRATUM, "Other words.", **options)  # type: ignore[arg-type]
+        assert (again.already, again.withdrawal.number, again.withdrawal.reason) == (True, number, WRONG)
+    assert (await withdraw(database, settings, one, PRIVACY, "Once more.")).already
+    assert path.read_bytes() == before
+    assert {p.name for p in snapshots_path(settings).iterdir()} == {"medlive-2026.W46", "errata.json"}
+    assert (folder / "cases.jsonl").read_bytes() == b"{}\n"
+    async with database.begin() as session:
+        assert [w.withdrawn_by for w in await list_withdrawals(session)] == ["Ann", None, None]
+
+
+async def test_what_was_withdrawn_does_not_come_back_with_a_later_curation(
+    database: Database, settings: Settings
+) -> None:
+    case_id = (await make_case(database, rubric=RUBRIC)).case_id
+    await withdraw(database, settings, case_id, ERRATUM, WRONG, criterion_id="c2")
+    # c2 is in no revision that is latest or shown any more, and is still known.
+    assert (await withdraw(database, settings, case_id, ERRATUM, WRONG, criterion_id="c2")).already
+    assert (await curated_again(database, case_id, RUBRIC)).status == "unchanged"
+    spelt = replace(RUBRIC.criteria[1], criterion="Advises  NUMBER 2.", id="c1", position=1, points=-8)
+    fresh = replace(RUBRIC.criteria[0], criterion="Advises something else.", id="c5", position=5)
+    again = await curated_again(database, case_id, replace(RUBRIC, criteria=(spelt, *RUBRIC.criteria[2:], fresh)))
+    assert again.status == "revised"
+    now = await latest(database, case_id)
+    assert [(c.id, c.position) for c in now.rubric.criteria] == [("c3", 1), ("c4", 2), ("c5", 3)]
+    # Where too little would be left the case waits, as it was.
+    assert (await curated_again(database, case_id, replace(RUBRIC, criteria=RUBRIC.criteria[1:3]))) == replace(
+        again, status="unchanged"
+    )
+    async with database.begin() as session:
+        row = (await session.execute(text("SELECT status, status_reason FROM cases"))).one()
+    assert (row.status, row.status_reason) == ("held", "without its withdrawn criteria the rubric has 1 criterion")
+    await curated_again(database, case_id, RUBRIC)
+    async with database.begin() as session:
+        assert (await session.execute(text("SELECT status FROM cases"))).scalar() == "ready"
+
+    # Of c1, c3, c4 none but c1 may go on costing points only, nor alone.
+    minus = replace(RUBRIC, criteria=(RUBRIC.criteria[0], *(replace(c, points=-3) for c in RUBRIC.criteria[2:])))
+    await curated_again(database, case_id, minus)
+    with pytest.raises(CheckFailed, match="would have no positive criterion") as caught:
+        await withdraw(database, settings, case_id, PRIVACY, WRONG, criterion_id="c1")
+    assert "withdraw the case" in (caught.value.hint or "")
+    await withdraw(database, settings, case_id, PRIVACY, WRONG, criterion_id="c3")
+    with pytest.raises(CheckFailed, match="would have 1 criterion"):
+        await withdraw(database, settings, case_id, PRIVACY, WRONG, criterion_id="c4")
+    await withdraw(database, settings, case_id, PRIVACY, WRONG)
+    with pytest.raises(CheckFailed, match="whole case"):
+        await withdraw(database, settings, case_id, PRIVACY, WRONG, criterion_id="c4")
+    assert (await curated_again(database, case_id, RUBRIC)).status == "revised"
+    async with database.begin() as session:
+        assert (await session.execute(text("SELECT status FROM cases"))).scalar() == "withdrawn"
+
+
+@pytest.mark.parametrize(
+    ("reason", "told"),
+    [
+        ("", "1 to 500"),
+        (" \n ", "1 to 500"),
+        ("x" * 501, "1 to 500"),
+        ("Ask ann@clinic.example about it.", "identifier"),
+        ("See https://forum.example/t/1", "identifier"),
+        ("The patient is Dr. John Smith.", "identifier"),
+        ("Call +1 (415) 555-2671.", "identifier"),
+        ("张伟医生的电话是13812345678", "identifier"),
+        ("No\x00thing", r"U\+0000"),
+        ("half \ud83d", r"U\+D83D"),
+        ("rever\u202esed", r"U\+202E"),
+    ],
+)
+async def test_a_reason_is_public_and_checked_before_anything_happens(
+    settings: Settings, database: Database, reason: str, told: str
+) -> None:
+    with pytest.raises(UsageError, match=told) as caught:
+        await withdraw(database, settings, "ml-000000000000", ERRATUM, reason)
+    assert "Smith" not in str(caught.value)
+
+
+async def test_a_takedown_withdraws_what_is_frozen_and_says_nothing_of_its_reason(
+    database: Database, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secret, public = generate()
+    monkeypatch.setenv("MEDLIVE_SIGNING_KEY", secret)
+    shown, unshown = [(await make_case(database, number, rubric=RUBRIC)).case_id for number in (1, 2)]
+    async with database.begin() as session:
+        await session.execute(text("UPDATE cases SET status = 'held', status_reason = 'x' WHERE id = :i"),
+                              {"i": unshown})  # fmt: skip
+    await freeze(database, "2026.W46")
+    for case_id in (shown, unshown):
+        await dispute_case(database, case_id, "The patient wrote to us.", criterion_id="c1")
+        await withdraw(database, settings, case_id, ERRATUM, WRONG, criterion_id="c2")
+    for number in (1, 2):
+        async with database.begin() as session:
+            await erase_thread(session, "forum", f"t{number}", "a court's order")
+        done = await take_down(database, settings, "forum", f"t{number}", "another private word")
+        assert done.frozen == ([("2026.W46", shown)] if number == 1 else [])
+    path = snapshots_path(settings) / "errata.json"
+    found = load_errata(path, public_key=PublicKey.parse(public))
+    assert [(e.kind, e.case_id, e.reason) for e in found.entries] == [
+        ("erratum", shown, WRONG),
+        ("takedown", shown, "taken down"),
+    ]
+    for private in ("court", "private", "wrote"):
+        assert private not in path.read_text()
+    async with database.begin() as session:
+        assert {w.case_id for w in await list_withdrawals(session)} == {shown}
+        assert await list_disputes(session, closed=True) == []
+        assert await reasons_for(session, "2026.W46") == {shown: "takedown: taken down"}
+
+
+async def test_withdrawals_and_disputes_cannot_be_rewritten(database: Database, settings: Settings) -> None:
+    case_id = (await make_case(database, rubric=RUBRIC)).case_id
+    await withdraw(database, settings, case_id, ERRATUM, WRONG, criterion_id="c2")
+    one = await dispute_case(database, case_id, "Is this so?", by="Bo")
+    two = await dispute_case(database, case_id, "And this?", criterion_id=f"{case_id}-c3")
+    assert (one.criterion_id, two.criterion_id) == (None, "c3")
+    assert await resolve_dispute(database, one.number, "It is.", by="Cy") != one
+    async with database.begin() as session:
+        # Another one is open still.
+        assert await open_disputes(session) == {case_id}
+        assert [d.number for d in await list_disputes(session)] == [two.number]
+        assert [d.resolution for d in await list_disputes(session, closed=True)] == ["It is.", None]
+    await resolve_dispute(database, two.number, "No.")
+    with pytest.raises(CheckFailed, match="closed already: No"):
+        await resolve_dispute(database, two.number, "Yes.")
+    with pytest.raises(UsageError, match="no dispute 99"):
+        await resolve_dispute(database, 99, "Yes.")
+    three = await dispute_case(database, case_id, "Really?")
+    for refused in (
+        "UPDATE withdrawals SET reason = 'else'",
+        "DELETE FROM withdrawals",
+        "TRUNCATE withdrawals",
+        f"UPDATE disputes SET reason = 'else' WHERE id = {three.number}",
+        f"UPDATE disputes SET resolution = 'else' WHERE id = {two.number}",
+        f"UPDATE disputes SET closed_at = NULL, closed_by = NULL, resolution = NULL WHERE id = {one.number}",
+        "DELETE FROM disputes",
+        "TRUNCATE disputes",
+    ):
+        with pytest.raises(DBAPIError, match="refused"):
+            async with database.begin() as session:
+                await session.execute(text(refused))
+
+
+async def test_the_commands(database: Database, database_url: str, tmp_path: Path) -> None:
+    case_id = (await make_case(database, rubric=RUBRIC)).case_id
+    await freeze(database, "2026.W46")
+    instance = Instance(tmp_path, database_url)
+
+    def run(*words: str, status: int | None = 0) -> Any:
+        return instance.here(*words, status=status)
+
+    def work() -> None:
+        why = ("--kind", "erratum", "--reason", WRONG)
+        near = run("snapshot", "withdraw", f"{case_id[:-1]}x", *why, status=2)
+        assert f"did you mean {case_id}?" in near.err.replace("\n", " ")
+        nothing = run("snapshot", "withdraw", "nothing-like-it", *why, status=2)
+        assert "did you mean" not in nothing.err
+        part = run("snapshot", "withdraw", case_id, "--criterion", "c9", *why, status=2)
+        assert f"{case_id}-c4" in part.err
+        run("snapshot", "withdraw", case_id, "--kind", "whim", "--reason", WRONG, status=2)
+        run("review", "dispute", f"{case_id}0", "--reason", "x", status=2)
+        opened = run("review", "dispute", case_id, "--criterion", "c1", "--reason", "x", "--by", "Bo", "--json")
+        assert opened.json["criterion_id"] == f"{case_id}-c1"
+        assert [d["number"] for d in run("review", "list", "--json").json] == [opened.json["number"]]
+        run("review", "resolve", str(opened.json["number"]), "--resolution", "No.")
+        assert run("review", "list", "--json").json == []
+        assert run("review", "list", "--all", "--json").json[0]["resolution"] == "No."
+        done = run("snapshot", "withdraw", case_id, "--criterion", f"{case_id}-c2", *why, "--json")
+        assert (done.json["new_revision"], done.json["snapshots"]) == (2, ["2026.W46"])
+        digest = hashlib.sha256(Path(done.json["errata"]).read_bytes())
+        again = run("snapshot", "withdraw", case_id, "--criterion", "c2", *why)
+        assert "withdrawn already" in again.out
+        assert hashlib.sha256(Path(done.json["errata"]).read_bytes()).digest() == digest.digest()
+
+    await asyncio.to_thread(work)
