@@ -6,6 +6,7 @@ import typer
 
 from medlive.cli import snapshot_withdraw
 from medlive.cli.output import JsonOption, print_json, print_table, say, wait_for
+from medlive.cli.snapshot_diff import diff
 from medlive.cli.snapshot_export import export
 from medlive.cli.snapshot_publish import publish
 from medlive.cli.snapshot_sign import keygen
@@ -151,3 +152,4 @@ app.command()(publish)
 
 
 app.command()(snapshot_withdraw.withdraw)
+app.command("diff")(diff)

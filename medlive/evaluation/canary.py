@@ -281,7 +281,7 @@ async def _ask(probe: Probe, marked: Marked, complete: Complete) -> Seen:
     except EndpointUnavailable as exc:
         return Seen(probe, Outcome.FAILED, said=_short(exc.message))
     letters = _letters(reply.text)
-    outcome = Outcome.ANSWERED if letters else Outcome.EMPTY
+    outcome = Outcome.ANSWERED if reply.text.strip() else Outcome.EMPTY
     return Seen(
         probe,
         Outcome.REFUSED if reply.finish is Finish.REFUSAL else outcome,

@@ -1,12 +1,18 @@
-"""What changed between two sets of rows: added, revised, withdrawn."""
+"""What changed between two releases: cases added, revised and withdrawn, and how each release was made."""
 
-from collections.abc import Iterable, Mapping
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
-from medlive.digest import digest_json
-from medlive.snapshot.model import SnapshotCase
+from medlive.errors import BadInput
+from medlive.snapshot.folder import SUMS, TooLong, lines, read_small, sha256
+from medlive.snapshot.ledger import CHANGE_SECTIONS, CHANGES, LedgerFault, read_ledger
+from medlive.snapshot.manifest import Manifest
+from medlive.snapshot.model import CASE_FIELDS, CRITERION_FIELDS, row_fault
 
 
 class ChangeKind(StrEnum):
@@ -37,39 +43,260 @@ class Change:
         }
 
 
-def _parts(case: SnapshotCase) -> dict[str, str]:
-    record = case.record()
-    return {name: digest_json(record[name]) for name in record if name != "revision"}
+class Edit(StrEnum):
+    """What became of a criterion."""
+
+    ADDED = "added"
+    REMOVED = "removed"
+    REWORDED = "reworded"
+    WEIGHTED = "re-weighted"
+    AXIS = "another axis"
+    NUMBERED = "another id"
+    MOVED = "moved"
 
 
-def diff_rows(
-    old: Iterable[SnapshotCase], new: Iterable[SnapshotCase], reasons: Mapping[str, str] | None = None
-) -> list[Change]:
-    """The changes from `old` to `new`, by kind and then by case id.
+@dataclass(frozen=True, slots=True)
+class FieldEdit:
+    """A field of a case, or what a manifest states under a name, as it was and as it is; None: it is not there."""
 
-    `reasons` maps a case id to why it was revised or withdrawn; where it is silent, a revision names the fields
-    that differ and a withdrawal says that no reason was recorded. Cases are compared by content, so that a new
-    revision number over equal content is no change.
+    name: str
+    old: Any
+    new: Any
+
+
+@dataclass(frozen=True, slots=True)
+class CriterionEdit:
+    """A criterion as it was and as it is: criterion_id, position, criterion, axis and points."""
+
+    edits: tuple[Edit, ...]
+    old: Mapping[str, Any] | None
+    new: Mapping[str, Any] | None
+
+
+@dataclass(frozen=True, slots=True)
+class CaseDiff:
+    """One case that differs between two releases."""
+
+    kind: ChangeKind
+    case_id: str
+    from_revision: int | None
+    to_revision: int | None
+    fields: tuple[FieldEdit, ...] = ()
+    criteria: tuple[CriterionEdit, ...] = ()
+    """With `fields` empty too, only the revision's number changed."""
+
+    def edited(self) -> Iterator[str]:
+        """What was touched, each once: names of fields, and `criteria <edit>`."""
+        yield from (edit.name for edit in self.fields)
+        yield from (f"criteria {e}" for e in Edit if any(e in c.edits for c in self.criteria))
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotDiff:
+    """What changed from one release to another."""
+
+    old: Manifest
+    new: Manifest
+    counts: Mapping[ChangeKind, int]
+    touched: Mapping[str, int]
+    """How many revised cases each field, and each kind of edit of criteria, concerns."""
+    listed: tuple[CaseDiff, ...]
+    """The first of each kind, by kind and case id."""
+    reasons: Mapping[str, str]
+    """Case id → reason, of those that are listed."""
+    reasons_from: str
+    """Where the reasons were read, or why there are none."""
+    settings: tuple[FieldEdit, ...]
+    """What the manifests state of how the releases were made, where they differ."""
+
+
+_CASE_TEXT: Final = tuple(name for name in CASE_FIELDS if name not in ("case_id", "revision", "canary"))
+_CRITERION_TEXT: Final = ("criterion_id", "position", "criterion", "axis", "points")
+
+
+def diff_snapshots(old: Path, new: Path, *, most: int | None = None) -> SnapshotDiff:
+    """What changed from the snapshot in `old` to that in `new`; at most `most` cases of each kind are listed.
+
+    Memory does not grow with the snapshots, but with what is listed. Neither folder is verified. Raises BadInput
+    for what is no snapshot, and for rows that are out of order.
     """
-    reasons = reasons or {}
-    before = {case.case_id: (case.revision, _parts(case)) for case in old}
-    changes: list[Change] = []
-    seen: set[str] = set()
-    for case in new:
-        seen.add(case.case_id)
-        if case.case_id not in before:
-            reason = reasons.get(case.case_id, "new in this release")
-            changes.append(Change(ChangeKind.ADDED, case.case_id, reason, None, case.revision))
-            continue
-        revision, parts = before[case.case_id]
-        now = _parts(case)
-        # Criterion ids and revisions inside `criteria` count: a rubric that was written anew is a revision.
-        if differing := [name for name in now if now[name] != parts[name]]:
-            reason = reasons.get(case.case_id, "changed: " + ", ".join(differing))
-            changes.append(Change(ChangeKind.REVISED, case.case_id, reason, revision, case.revision))
-    for case_id, (revision, _) in before.items():
-        if case_id not in seen:
-            reason = reasons.get(case_id, "no reason was recorded")
-            changes.append(Change(ChangeKind.WITHDRAWN, case_id, reason, revision, None))
-    order = list(ChangeKind)
-    return sorted(changes, key=lambda c: (order.index(c.kind), c.case_id))
+    one, other = _manifest(old), _manifest(new)
+    counts, touched = Counter[ChangeKind](), Counter[str]()
+    listed: dict[ChangeKind, list[CaseDiff]] = {kind: [] for kind in ChangeKind}
+    for case in diff_cases(old, new):
+        counts[case.kind] += 1
+        touched.update(case.edited())
+        if most is None or len(listed[case.kind]) < most:
+            listed[case.kind].append(case)
+    everything = tuple(case for cases in listed.values() for case in cases)
+    reasons, reasons_from = _reasons(old, new, one, other, {case.case_id for case in everything})
+    return SnapshotDiff(
+        one,
+        other,
+        {kind: counts[kind] for kind in ChangeKind},
+        dict(sorted(touched.items())),
+        everything,
+        reasons,
+        reasons_from,
+        tuple(_settings(one, other)),
+    )
+
+
+def diff_cases(old: Path, new: Path) -> Iterator[CaseDiff]:
+    """Every case that differs between two snapshots' folders, by case id, as both are read. Raises BadInput."""
+    left, right = _cases(old), _cases(new)
+    one, other = next(left, None), next(right, None)
+    while one is not None or other is not None:
+        if other is None or (one is not None and one[0]["case_id"] < other[0]["case_id"]):
+            assert one is not None
+            yield CaseDiff(ChangeKind.WITHDRAWN, one[0]["case_id"], one[0]["revision"], None)
+            one = next(left, None)
+        elif one is None or other[0]["case_id"] < one[0]["case_id"]:
+            yield CaseDiff(ChangeKind.ADDED, other[0]["case_id"], None, other[0]["revision"])
+            other = next(right, None)
+        else:
+            if (found := _revision(one, other)) is not None:
+                yield found
+            one, other = next(left, None), next(right, None)
+
+
+_Case = tuple[dict[str, Any], list[dict[str, Any]]]
+
+
+def _revision(one: _Case, other: _Case) -> CaseDiff | None:
+    before, now = one[0], other[0]
+    fields = tuple(FieldEdit(n, before[n], now[n]) for n in _CASE_TEXT if before[n] != now[n])
+    criteria = tuple(_criteria(one[1], other[1]))
+    if not fields and not criteria and before["revision"] == now["revision"]:
+        return None
+    return CaseDiff(ChangeKind.REVISED, now["case_id"], before["revision"], now["revision"], fields, criteria)
+
+
+def _criteria(before: Sequence[dict[str, Any]], now: Sequence[dict[str, Any]]) -> Iterator[CriterionEdit]:
+    """The edits of a rubric, in its present order and then what was removed.
+
+    A criterion is known by its words, by its id where its words are new; ids that a rubric counts up anew after a
+    removal would else make every later criterion seem rewritten.
+    """
+    left, right = [_plain(row) for row in before], [_plain(row) for row in now]
+    if left == right:
+        return
+    pairs: dict[int, dict[str, Any]] = {}
+    for known_by in (("criterion_id", "criterion"), ("criterion",), ("criterion_id",)):
+        waiting: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+        for row in left:
+            waiting.setdefault(tuple(row[name] for name in known_by), []).append(row)
+        for place, row in enumerate(right):
+            found = waiting.get(tuple(row[name] for name in known_by))
+            if place not in pairs and found:
+                pairs[place] = found.pop(0)
+        left = [row for rows in waiting.values() for row in rows]
+    shifted = bool(left) or len(pairs) < len(right)
+    for place, row in enumerate(right):
+        was = pairs.get(place)
+        edits = (Edit.ADDED,) if was is None else tuple(_edits(was, row, shifted))
+        if edits:
+            yield CriterionEdit(edits, was, row)
+    for row in sorted(left, key=lambda r: int(r["position"])):
+        yield CriterionEdit((Edit.REMOVED,), row, None)
+
+
+def _edits(was: Mapping[str, Any], row: Mapping[str, Any], shifted: bool) -> Iterator[Edit]:
+    names = {"criterion": Edit.REWORDED, "points": Edit.WEIGHTED, "axis": Edit.AXIS, "criterion_id": Edit.NUMBERED}
+    yield from (edit for name, edit in names.items() if was[name] != row[name])
+    # Where criteria came or went, the places of the others say nothing.
+    if not shifted and was["position"] != row["position"]:
+        yield Edit.MOVED
+
+
+def _plain(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: row[name] for name in _CRITERION_TEXT}
+
+
+def _cases(root: Path) -> Iterator[_Case]:
+    """The cases of a folder with their criteria, by case id."""
+    criteria = _rows(root, "data/criteria.jsonl", CRITERION_FIELDS, ("case_id", "position"))
+    waiting = next(criteria, None)
+    for row in _rows(root, "data/cases.jsonl", CASE_FIELDS, ("case_id",)):
+        mine: list[dict[str, Any]] = []
+        while waiting is not None and waiting["case_id"] == row["case_id"]:
+            mine.append(waiting)
+            waiting = next(criteria, None)
+        if waiting is not None and waiting["case_id"] < row["case_id"]:
+            raise BadInput(f"{root}: criterion {waiting['criterion_id']!r} belongs to no case")
+        yield row, mine
+    if waiting is not None:
+        raise BadInput(f"{root}: criterion {waiting['criterion_id']!r} belongs to no case")
+
+
+def _rows(root: Path, name: str, fields: Mapping[str, type], order: tuple[str, ...]) -> Iterator[dict[str, Any]]:
+    before: tuple[Any, ...] | None = None
+    try:
+        for number, data in enumerate(lines(root / name), start=1):
+            row = json.loads(data)
+            if (fault := row_fault(row, fields)) is not None:
+                raise BadInput(f"{root / name}:{number}: {fault}")
+            here = tuple(row[column] for column in order)
+            if before is not None and here <= before:
+                raise BadInput(f"{root / name}:{number}: the rows are not in the order of {', '.join(order)}")
+            before = here
+            yield row
+    except (OSError, TooLong, ValueError, RecursionError) as exc:
+        raise BadInput(f"{root / name} cannot be read: {str(exc)[:300]}") from exc
+
+
+def _manifest(root: Path) -> Manifest:
+    try:
+        return Manifest.model_validate_json(read_small(root / "manifest.json"))
+    except (OSError, TooLong, ValueError) as exc:
+        raise BadInput(f"{root} cannot be read as a snapshot: {str(exc)[:300]}") from exc
+
+
+def _reasons(old: Path, new: Path, one: Manifest, other: Manifest, wanted: set[str]) -> tuple[dict[str, str], str]:
+    """The reasons that the newer release gives for the cases that are wanted, and where they were read."""
+    if other.parent != one.version:
+        between = [a.version for a in other.lineage if a.version > one.version]
+        if one.version in {a.version for a in other.lineage}:
+            steps = ", ".join([*between, other.version])
+            return (
+                {},
+                f"{one.version} is not the parent of {other.version}: the reasons are in {CHANGES} of {steps}",
+            )
+        return {}, f"{other.version} does not continue {one.version}: nothing states reasons for what differs"
+    try:
+        if other.parent_digest != "sha256:" + sha256(old / SUMS):
+            return (
+                {},
+                f"{other.version} continues a {one.version} of other bytes: its reasons may be for other changes",
+            )
+        entries = read_ledger(new / CHANGES, CHANGE_SECTIONS)
+        found = {e["case_id"]: e["reason"] for name, e in entries if name and e["case_id"] in wanted}
+    except (OSError, TooLong, LedgerFault, KeyError) as exc:
+        raise BadInput(f"{new / CHANGES} cannot be read: {str(exc)[:300]}") from exc
+    return found, f"{CHANGES} of {other.version}"
+
+
+def _settings(one: Manifest, other: Manifest) -> Iterator[FieldEdit]:
+    before, now = _stated(one), _stated(other)
+    for name in sorted(before.keys() | now.keys()):
+        if before.get(name) != now.get(name):
+            yield FieldEdit(name, before.get(name), now.get(name))
+
+
+def _stated(manifest: Manifest) -> dict[str, Any]:
+    """What a manifest says of how a release was made and may be used, under one name each."""
+    made = manifest.provenance
+    engines: dict[str, list[str]] = {}
+    for use in made.engines:
+        engines.setdefault(f"engine {use.role}", []).append(f"{use.engine} {use.model}")
+    return {
+        "code": made.code_version,
+        "publishable": manifest.publishable,
+        "why not publishable": list(manifest.why_not),
+        "signing key": manifest.signing.key_id if manifest.signing else None,
+        "held-out cases": manifest.counts.held,
+        "evidence": sorted(f"{e.retriever} {e.index_digest}, {e.passages} passages" for e in made.evidence),
+        **{name: sorted(models) for name, models in engines.items()},
+        **{f"prompt {task}": digest for task, digest in made.prompts.items()},
+        **{f"threshold {name}": value for name, value in made.thresholds.items()},
+    }
