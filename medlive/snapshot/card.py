@@ -176,7 +176,7 @@ def _warning(of: Described) -> str:
     reasons = "".join(f"> - {cell(reason)}\n" for reason in of.why_not)
     return (
         "> [!WARNING]\n"
-        "> **NOT PUBLISHABLE. Do not cite this snapshot and do not compare scores on it.**\n>\n"
+        "> **Not publishable. DO NOT CITE THIS SNAPSHOT, AND DO NOT COMPARE SCORES ON IT.**\n>\n"
         f"> Its own gates say why:\n>\n{reasons}"
     )
 

@@ -87,7 +87,7 @@ def _semantic(version: str) -> str:
 
 
 def _description(of: Described) -> str:
-    warning = " NOT PUBLISHABLE: " + "; ".join(of.why_not) + "." if of.why_not else ""
+    warning = " Not publishable: " + "; ".join(of.why_not) + "." if of.why_not else ""
     return f"{SUMMARY}{warning} Canary: {of.canary}"
 
 

@@ -123,10 +123,10 @@ def test_a_signed_card_tells_how_to_check_and_an_unsigned_one_that_nobody_signed
 
 
 def test_a_snapshot_that_may_not_be_published_warns_before_anything_else(card: str) -> None:
-    assert "NOT PUBLISHABLE" not in card
+    assert "Not publishable" not in card
     loud = readme(replace(DESCRIBED, why_not=("the screener was <b>rules</b>", "one\n# two")))
     warning = loud[loud.index("> [!WARNING]") : loud.index("| made |")]
-    assert "> **NOT PUBLISHABLE." in warning
+    assert "> **Not publishable. DO NOT CITE" in warning
     assert "> - the screener was &lt;b&gt;rules&lt;/b&gt;\n> - one # two\n" in warning
     assert "| publishable | **no** |" in loud
 

@@ -87,8 +87,8 @@ def test_every_data_file_and_every_column_is_described(made: dict[str, Any]) -> 
 
 def test_what_may_not_be_published_says_so_to_machines_too() -> None:
     loud = croissant(replace(DESCRIBED, why_not=("no key", "no evidence")), FILES)
-    assert "NOT PUBLISHABLE: no key; no evidence." in loud["description"]
-    assert "NOT PUBLISHABLE" not in croissant(DESCRIBED, FILES)["description"]
+    assert "Not publishable: no key; no evidence." in loud["description"]
+    assert "Not publishable" not in croissant(DESCRIBED, FILES)["description"]
 
 
 _READER = """
