@@ -108,9 +108,17 @@ class CodebookSection(_Section):
 
 
 class ReleaseSection(_Section):
-    """What a release needs."""
+    """What a release needs, and what it holds back."""
 
     minimum_cases: Annotated[int, Field(ge=0)] = 1
+    minimum_by_language: dict[Literal["en", "zh"], Annotated[int, Field(ge=0)]] = Field(default_factory=dict)
+    publishable_only: bool = False
+    """Whether cases that may not be published, as those of the rules engine, are kept out; else they are in, and
+    the release as a whole may not be published."""
+    hold_out: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """The share of the cases never shown before that is held out."""
+    hold_out_weeks: Annotated[int, Field(ge=1)] = 8
+    """Weeks after which a case that is held out is shown."""
 
 
 class PublishSection(_Section):
@@ -124,7 +132,7 @@ class PublishSection(_Section):
     base_url: str | None = None
     """Where readers find the place; None: links are relative."""
     authority: str | None = None
-    """The domain in the feed's ids; None: ids are made from the canaries."""
+    """The domain in the feed's ids; None: ids are made from the versions' digests."""
 
 
 class ArchiveSection(_Section):

@@ -60,7 +60,7 @@ class Place:
     base_url: str | None = None
     """With or without a last `/`; None: links are relative to the root of the shelf."""
     authority: str | None = None
-    """The domain that entry ids are made from (RFC 4151); None: ids come from the versions' canaries."""
+    """The domain that entry ids are made from (RFC 4151); None: ids come from the versions' digests."""
 
     def url(self, name: str) -> str:
         """The address of a file on the shelf."""
@@ -120,7 +120,7 @@ def feed_xml(releases: Sequence[Release], place: Place) -> bytes:
     for release in newest_first(releases):
         manifest, folder = release.manifest, folder_name(release.version)
         entry = ElementTree.SubElement(feed, f"{{{_ATOM}}}entry")
-        _text(entry, "id", _entry_id(manifest, place))
+        _text(entry, "id", _entry_id(release, place))
         _text(entry, "title", f"medlive {release.version}")
         _text(entry, "published", moment_text(manifest.created_at))
         _text(entry, "updated", moment_text(manifest.created_at))
@@ -141,10 +141,11 @@ def _feed_id(releases: Sequence[Release], place: Place) -> str:
     return uuid.uuid5(uuid.NAMESPACE_URL, "medlive/snapshots").urn
 
 
-def _entry_id(manifest: Manifest, place: Place) -> str:
+def _entry_id(release: Release, place: Place) -> str:
     if place.authority:
-        return f"tag:{place.authority},2026:medlive/snapshots/{manifest.version}"
-    return uuid.UUID(manifest.canary).urn
+        return f"tag:{place.authority},2026:medlive/snapshots/{release.version}"
+    # Of the digest, and not the canary: a canary that stands in a feed would prove nothing about the data.
+    return uuid.uuid5(uuid.NAMESPACE_URL, f"medlive/snapshots/{release.digest}").urn
 
 
 def _text(parent: ElementTree.Element, name: str, text: str) -> None:

@@ -23,7 +23,7 @@ PART: Final = 16 * _MIB
 """Bytes a part, while a file has no more than `_MOST_PARTS` of them. The store's least is 5 MiB."""
 _MOST_PARTS: Final = 10_000
 _WORKERS: Final = 4
-_ATTEMPTS: Final = 8
+_ATTEMPTS: Final = 5
 _BLOCK: Final = _MIB
 _MOST_TRIES: Final = 3
 """How often a file is tried whose upload another publisher ended or began meanwhile."""
@@ -107,10 +107,11 @@ class S3Shelf:
                 raise
             if head["ContentLength"] != item.size:
                 return Standing.OTHER
-            stated = head.get("ChecksumSHA256")
-            if stated is not None and "-" not in stated:
+            stated, dash, _ = head.get("ChecksumSHA256", "").partition("-")
+            composite = bool(dash) or head.get("ChecksumType") == "COMPOSITE"
+            if stated and not composite:
                 return Standing.SAME if stated == _b64(bytes.fromhex(item.sha256)) else Standing.OTHER
-            if stated is not None and stated == _Parts.of(item, self._part_size(item.size)).composite:
+            if stated and stated == _Parts.of(item, self._part_size(item.size)).composite:
                 return Standing.SAME
             # Another part size, or a store that keeps no checksum.
             digest = hashlib.sha256()
@@ -167,7 +168,7 @@ class S3Shelf:
     def _part_size(self, size: int) -> int:
         """The same for the same size, so that a part keeps its number from one try to the next."""
         least = -(-size // _MOST_PARTS)
-        return max(self._part, -(-least // _MIB) * _MIB)
+        return self._part if least <= self._part else -(-least // _MIB) * _MIB
 
     def _put(self, item: Item, **condition: str) -> None:
         with item.open() as data:
@@ -258,12 +259,13 @@ class S3Shelf:
             PartialCredentialsError,
             ProfileNotFound,
         )
+        from botocore.exceptions import ConnectionError as Unreachable
 
         try:
             yield
         except (NoCredentialsError, PartialCredentialsError, ProfileNotFound) as exc:
             raise ServiceUnavailable(f"there are no credentials for {self.where}", hint=_KEYS) from exc
-        except HTTPClientError as exc:
+        except (Unreachable, HTTPClientError) as exc:
             where = self._endpoint or "the store"
             raise ServiceUnavailable(
                 f"{where} cannot be reached for {self.where}: {type(exc).__name__}",
@@ -328,8 +330,8 @@ class _Parts:
 
     @property
     def composite(self) -> str:
-        """The checksum that the store gives the whole: over the parts' digests, and their number."""
-        return f"{_b64(hashlib.sha256(b''.join(self.sha256)).digest())}-{len(self.sha256)}"
+        """The checksum that the store gives the whole: over the parts' digests."""
+        return _b64(hashlib.sha256(b"".join(self.sha256)).digest())
 
     def length(self, number: int) -> int:
         """Bytes of a part."""
@@ -365,7 +367,8 @@ def _client(endpoint_url: str | None, attempts: int) -> "BaseClient":
         user_agent_extra="medlive",
     )
     try:
-        return boto3.client("s3", endpoint_url=endpoint_url, config=config)
+        # A session of its own: the shared one would keep the keys that it found first.
+        return boto3.session.Session().client("s3", endpoint_url=endpoint_url, config=config)
     except (BotoCoreError, ValueError) as exc:
         raise ServiceUnavailable(f"the client for S3 cannot be made: {exc}", hint=_KEYS) from exc
 

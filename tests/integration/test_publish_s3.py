@@ -1,0 +1,254 @@
+"""Publishing to S3: boto3 as it is, over HTTP, against a server on this machine."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.bucket import Gate, Request, bucket_server
+from support.publishing import a_snapshot, ready
+
+from medlive.errors import CheckFailed, MedliveError, ServiceUnavailable, UsageError
+from medlive.service.shelves.s3 import Bucket, S3Shelf
+from medlive.snapshot.feed import Place
+from medlive.snapshot.folder import SUMS
+from medlive.snapshot.publish import Published, Ready, publish
+from medlive.snapshot.shelf import IMMUTABLE, Standing, Taken
+
+PART = 6000
+"""Bytes a part here, so that small files go by parts."""
+ROOT = "medlive-2026.W47"
+NUMBERS = count(1)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Gate]]:
+    with pytest.MonkeyPatch.context() as patch, bucket_server(patch) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def snapshot(tmp_path_factory: pytest.TempPathFactory) -> Ready:
+    return ready(a_snapshot(tmp_path_factory.mktemp("frozen")))
+
+
+@pytest.fixture
+def gate(server: tuple[str, Gate], monkeypatch: pytest.MonkeyPatch) -> Gate:
+    for name in [n for n in os.environ if n.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "not-a-secret")
+    monkeypatch.setenv("AWS_REGION", "us-east-1")
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("AWS_CONFIG_FILE", os.devnull)
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", os.devnull)
+    server[1].reset()
+    return server[1]
+
+
+@pytest.fixture(scope="module")
+def client(server: tuple[str, Gate]) -> Any:
+    """What a stranger looks at the server with."""
+    import boto3
+
+    keys = {"aws_access_key_id": "other", "aws_secret_access_key": "other", "region_name": "us-east-1"}
+    return boto3.session.Session().client("s3", endpoint_url=server[0], **keys)
+
+
+@pytest.fixture
+def bucket(client: Any, gate: Gate) -> str:
+    """The name of an empty bucket of the test's own."""
+    name = f"bucket-{next(NUMBERS)}"
+    client.create_bucket(Bucket=name)
+    gate.requests.clear()
+    return name
+
+
+@pytest.fixture
+def shelf(server: tuple[str, Gate], bucket: str) -> S3Shelf:
+    return shelf_of(server, bucket)
+
+
+def shelf_of(server: tuple[str, Gate], bucket: str, **changes: Any) -> S3Shelf:
+    return S3Shelf(f"s3://{bucket}/data", **{"endpoint_url": server[0], "part": PART, **changes})
+
+
+def send(shelf: S3Shelf, snapshot: Ready) -> Published:
+    return publish(snapshot, shelf, Place("https://data.example/medlive"))
+
+
+def names_of(gate: Gate) -> list[str]:
+    """What objects or parts were sent, in order, each by name and part."""
+    return [
+        f"{r.path.partition('/data/')[2]}#{r.part or ''}".rstrip("#") for r in gate.requests if r.method == "PUT"
+    ]
+
+
+def test_a_snapshot_lies_there_as_it_is_and_a_second_run_sends_nothing(
+    client: Any, shelf: S3Shelf, bucket: str, gate: Gate, snapshot: Ready
+) -> None:
+    done = send(shelf, snapshot)
+    for name, entry in snapshot.sums.items():
+        found = client.get_object(Bucket=bucket, Key=f"data/{ROOT}/{name}")
+        assert found["Body"].read() == (snapshot.folder / name).read_bytes()
+        assert found["CacheControl"] == IMMUTABLE
+        assert found["Metadata"] == {"sha256": entry.sha256}
+    page = client.head_object(Bucket=bucket, Key="data/index.html")
+    assert (page["ContentType"], "immutable" in page["CacheControl"]) == ("text/html; charset=utf-8", False)
+    latest = json.loads(client.get_object(Bucket=bucket, Key="data/latest.json")["Body"].read())
+    assert latest["digest"] == done.digest == snapshot.digest
+    assert latest["files"]["data/cases.jsonl"]["url"] == f"https://data.example/medlive/{ROOT}/data/cases.jsonl"
+    sent = names_of(gate)
+    assert [n for n in sent if n.startswith(f"{ROOT}/livemedbench.json")] != [f"{ROOT}/livemedbench.json"]
+    immutable = [name for name in sent if name.startswith(ROOT)]
+    assert immutable[-1] == f"{ROOT}/{SUMS}", "what comes before is a half-published version"
+    feed = client.head_object(Bucket=bucket, Key="data/feed.xml")
+    assert feed["ContentType"] == "application/atom+xml; charset=utf-8"
+
+    gate.requests.clear()
+    again = send(shelf, snapshot)
+    assert (again.sent, again.updated, gate.writes) == ([], [], [])
+    assert len(again.already) == len(snapshot.sums)
+
+
+KILLED = """
+import sys
+from pathlib import Path
+from support.publishing import ready
+from medlive.service.shelves.s3 import S3Shelf
+from medlive.snapshot.feed import Place
+from medlive.snapshot.publish import publish
+publish(ready(Path(sys.argv[1])), S3Shelf(sys.argv[2], endpoint_url=sys.argv[3], part=int(sys.argv[4])), Place())
+"""
+
+
+def test_a_run_that_was_killed_inside_an_upload_by_parts_goes_on_where_it_was(
+    server: tuple[str, Gate], shelf: S3Shelf, bucket: str, gate: Gate, snapshot: Ready
+) -> None:
+    large = f"{ROOT}/livemedbench.json"
+    # The last part but one: it and the last may be under way when the others are there.
+    gate.hold = lambda r: r.path.endswith(large) and r.part == 2
+    child = subprocess.Popen(
+        [sys.executable, "-c", KILLED, str(snapshot.folder), f"s3://{bucket}/data", server[0], str(PART)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[1]), *sys.path])},
+    )
+    try:
+        assert gate.held.wait(60)
+        stored = set(shelf.names(f"{ROOT}/"))
+        assert f"{ROOT}/data/cases.jsonl" in stored
+        assert not stored & {large, f"{ROOT}/{SUMS}"}
+    finally:
+        child.send_signal(signal.SIGKILL)
+        child.wait(60)
+    gate.hold = lambda r: False
+    gate.go.set()
+    first = names_of(gate)
+    gate.requests.clear()
+
+    done = send(shelf, snapshot)
+    again = names_of(gate)
+    assert sorted(done.already) == sorted(stored), "whole files are not sent twice"
+    assert not stored & {name.partition("#")[0] for name in again}
+    parts = [name for name in again if name.startswith(large)]
+    assert f"{large}#2" in parts
+    # Part 1 was sent before part 2 was held, and is there: the server lists it.
+    assert f"{large}#1" in first
+    assert f"{large}#1" not in parts
+    assert done.sent[-1] == f"{ROOT}/{SUMS}"
+    assert send(shelf, snapshot).sent == []
+
+
+def test_other_bytes_stop_everything_before_anything_is_written(
+    client: Any, shelf: S3Shelf, bucket: str, gate: Gate, snapshot: Ready
+) -> None:
+    send(shelf, snapshot)
+    name = "data/cases.jsonl"
+    data = (snapshot.folder / name).read_bytes()
+    gate.checksums = False
+    assert send(shelf, snapshot).sent == [], "a store without checksums is read back"
+    gate.checksums = True
+    client.put_object(
+        Bucket=bucket, Key=f"data/{ROOT}/{name}", Body=data[:-2] + b"?\n", ChecksumAlgorithm="SHA256",
+        Metadata={"sha256": snapshot.sums[name].sha256},
+    )  # fmt: skip
+    gate.requests.clear()
+    for gate.checksums in (True, False):
+        with pytest.raises(
+            CheckFailed, match=r"other bytes of medlive 2026\.W47: medlive-2026\.W47/data/cases\.jsonl;"
+        ):
+            send(shelf, snapshot)
+    assert gate.writes == []
+
+
+def test_two_publishers_cannot_overwrite_each_other(
+    client: Any, shelf: S3Shelf, bucket: str, gate: Gate, snapshot: Ready
+) -> None:
+    items = {item.name: item for item in snapshot.items()}
+    small, large = items[f"{ROOT}/CHANGES.md"], items[f"{ROOT}/livemedbench.json"]
+    for item, key in ((small, "CHANGES.md"), (large, "livemedbench.json")):
+
+        def intrude(request: Request, key: str = key) -> None:
+            if request.path.endswith(key) and request.method in ("PUT", "POST") and "uploads" not in request.query:
+                gate.before = lambda request: None
+                client.put_object(Bucket=bucket, Key=f"data/{ROOT}/{key}", Body=b"x", ChecksumAlgorithm="SHA256")
+
+        gate.before = intrude
+        with pytest.raises(Taken, match=key):
+            shelf.add(item, lambda amount: None)
+        assert client.get_object(Bucket=bucket, Key=f"data/{ROOT}/{key}")["Body"].read() == b"x"
+        assert shelf.compare(item) is Standing.OTHER
+
+
+def test_throttling_and_failures_of_the_store_are_waited_out(shelf: S3Shelf, gate: Gate, snapshot: Ready) -> None:
+    gate.answers = [
+        (lambda r: r.method == "PUT", 503, "SlowDown"),
+        (lambda r: r.method == "GET" and "list-type" in r.query, 500, "InternalError"),
+    ]
+    item = snapshot.items()[0]
+    shelf.add(item, lambda amount: None)
+    assert shelf.names(f"{ROOT}/") == {item.name}
+    assert gate.answers == []
+
+
+def test_what_is_wrong_with_the_place_is_said(
+    server: tuple[str, Gate], bucket: str, gate: Gate, snapshot: Ready, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usual = shelf_of(server, bucket, attempts=1)
+
+    def told(shelf: S3Shelf = usual) -> MedliveError:
+        with pytest.raises(ServiceUnavailable) as caught:
+            publish(snapshot, shelf, Place())
+        assert caught.value.exit_status == 3
+        assert caught.value.hint
+        assert "not-a-secret" not in f"{caught.value.message}{caught.value.hint}"
+        return caught.value
+
+    assert "there is no bucket no-such-bucket" in str(told(shelf_of(server, "no-such-bucket")))
+    gate.answers = [(lambda r: True, 403, "InvalidAccessKeyId")]
+    assert "refuses HeadBucket" in str(told())
+    gate.answers = [(lambda r: r.method == "PUT", 403, "AccessDenied")]
+    assert "refuses PutObject: AccessDenied" in str(told())
+    gate.answers = [(lambda r: r.method == "PUT", 501, "NotImplemented")]
+    assert "cannot do PutObject" in str(told())
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    assert "cannot be reached" in str(
+        told(shelf_of(server, bucket, endpoint_url=f"http://127.0.0.1:{port}", attempts=1))
+    )
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
+    assert "no credentials" in str(told(shelf_of(server, bucket)))
+
+
+@pytest.mark.parametrize("text", ["bucket", "s3://", "s3:///x", "s3://b/../c", "https://b/x"])
+def test_an_address_that_names_no_bucket_is_refused(text: str) -> None:
+    with pytest.raises(UsageError):
+        Bucket.parse(text)
