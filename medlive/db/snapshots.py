@@ -1,36 +1,39 @@
-"""Snapshots: begun, filled, frozen; and the rows of a frozen one, from which its folder is written."""
+"""Snapshots: begun and fixed, frozen, and what is recorded of them."""
 
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from pydantic import BaseModel, ConfigDict
 from sqlalchemy import delete, func, insert, select, update
-from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from medlive.db.cases import StoredCase, criteria_of, iter_ready_cases
 from medlive.db.tables import (
     AgentCallRow,
     CaseRevisionRow,
     CriterionRow,
     CurationRow,
     EvidenceIndexRow,
+    SnapshotChangeRow,
+    SnapshotKeptOutRow,
     SnapshotMemberRow,
     SnapshotRow,
     SnapshotState,
 )
 from medlive.errors import CheckFailed, UsageError
-from medlive.rubric.model import Criterion
-from medlive.snapshot.manifest import EngineUse, EvidenceUse, Provenance
-from medlive.snapshot.model import SnapshotCase, SnapshotCriterion
+from medlive.snapshot.gates import Gate, GateHit
+from medlive.snapshot.manifest import Ancestor, EngineUse, EvidenceUse, Provenance, Signing
 
-_BATCH = 500
+
+class MembersGone(CheckFailed):
+    """Cases were taken down after the snapshot was fixed and before it was frozen."""
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotInfo:
-    """What is recorded of a snapshot; the last six are None while it is being built."""
+    """What is recorded of a snapshot; all from `frozen_at` on are None while it is being built, and the last two
+    of one that was frozen before format 2."""
 
     version: str
     parent: str | None
@@ -43,63 +46,79 @@ class SnapshotInfo:
     why_not: tuple[str, ...] | None
     path: str | None
     manifest_digest: str | None
+    sums_digest: str | None
+    signature: str | None
+
+
+class Numbers(BaseModel):
+    """How many cases a snapshot shows and holds out, with how many criteria, and what became of the parent's."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    cases: int
+    criteria: int
+    """Of the cases that are shown."""
+    held: int
+    revealed: int = 0
+    dropped: int = 0
+
+
+class FixedMeta(BaseModel):
+    """What a snapshot says of itself besides its rows, fixed in one transaction with them."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    lineage: tuple[Ancestor, ...]
+    signing: Signing | None
+    provenance: Provenance
+    why_not: tuple[str, ...]
+    numbers: Numbers
+    hold_out: float
+    """The share that was asked for."""
+    gates_digest: str
 
 
 async def begin_snapshot(session: AsyncSession, version: str) -> SnapshotInfo:
-    """A snapshot being built, without members; its parent is the latest frozen one before it.
+    """A snapshot being built, without members; its parent is the latest frozen one.
 
-    One that was begun and never frozen is begun anew; another process that builds the same one is waited for.
-    Raises UsageError when it is frozen, or when a later one is: history is not written backwards.
+    What was begun and never frozen is dropped, this version and others. Raises UsageError when it is frozen, or
+    when a later one is: history is not written backwards.
     """
     latest = await latest_frozen(session)
-    if latest is not None and latest.version > version:
-        raise UsageError(f"snapshot {latest.version} is frozen, so {version} can no longer be made")
-    await session.execute(
-        upsert(SnapshotRow).values(version=version, state=SnapshotState.BUILDING).on_conflict_do_nothing()
-    )
+    if latest is not None and latest.version >= version:
+        ended = "is frozen" if latest.version == version else "can no longer be made"
+        raise UsageError(f"snapshot {latest.version} is frozen, so {version} {ended}")
+    for unfinished in await list_snapshots(session):
+        if unfinished.state is not SnapshotState.FROZEN:
+            await drop_snapshot(session, unfinished.version)
+    parent = latest.version if latest else None
     row = await session.scalar(
-        select(SnapshotRow)
-        .where(SnapshotRow.version == version)
-        .with_for_update()
+        insert(SnapshotRow)
+        .values(version=version, state=SnapshotState.BUILDING, parent=parent)
+        .returning(SnapshotRow)
         .execution_options(populate_existing=True)
     )
-    if row is None or row.state is SnapshotState.FROZEN:
-        raise UsageError(f"snapshot {version} is frozen")
-    await session.execute(delete(SnapshotMemberRow).where(SnapshotMemberRow.version == version))
-    await session.execute(
-        update(SnapshotRow).where(SnapshotRow.version == version).values(parent=latest.version if latest else None)
-    )
-    await session.refresh(row)
+    if row is None:
+        raise UsageError(f"snapshot {version} is being made by another process")
     return _info(row)
 
 
-async def candidate_cases(session: AsyncSession, version: str) -> list[SnapshotCase]:
-    """The latest revision of every ready case as it would stand in that snapshot, by case id."""
-    cases = [case async for case in iter_ready_cases(session)]
-    released = await first_releases(session, [c.case_id for c in cases])
-    return [_as_row(case, released.get(case.case_id, version)) for case in cases]
+async def drop_snapshot(session: AsyncSession, version: str) -> None:
+    """Drop a snapshot that is not frozen, with its rows; the database refuses it for a frozen one."""
+    for table in (SnapshotMemberRow, SnapshotChangeRow, SnapshotKeptOutRow, SnapshotRow):
+        await session.execute(delete(table).where(table.version == version))
 
 
-async def add_members(session: AsyncSession, version: str, members: Iterable[tuple[str, int]]) -> int:
-    """Add (case id, revision) pairs; how many. Each case's first release is the earliest frozen snapshot that
-    held it, or this one. Raises UsageError when the snapshot is frozen or was not begun."""
-    info = await find_snapshot(session, version)
-    if info is None or info.state is SnapshotState.FROZEN:
-        raise UsageError(f"snapshot {version} is " + ("frozen" if info else "not begun"))
-    pairs = sorted(members)
-    released = await first_releases(session, [case_id for case_id, _ in pairs])
-    rows = [
-        {
-            "version": version,
-            "case_id": case_id,
-            "revision": revision,
-            "first_release": released.get(case_id, version),
-        }
-        for case_id, revision in pairs
-    ]
-    if rows:
-        await session.execute(insert(SnapshotMemberRow), rows)
-    return len(rows)
+async def settle_snapshot(session: AsyncSession, version: str, meta: FixedMeta) -> None:
+    """Keep what a snapshot says of itself, in the transaction that adds its members."""
+    statement = update(SnapshotRow).where(SnapshotRow.version == version)
+    await session.execute(statement.values(meta=meta.model_dump(mode="json")))
+
+
+async def load_fixed(session: AsyncSession, version: str) -> FixedMeta | None:
+    """What a snapshot was fixed with; None when there is no such snapshot, or one of before format 2."""
+    found = await session.scalar(select(SnapshotRow.meta).where(SnapshotRow.version == version))
+    return None if found is None else FixedMeta.model_validate(found)
 
 
 async def freeze_snapshot(
@@ -108,20 +127,28 @@ async def freeze_snapshot(
     *,
     manifest: Mapping[str, Any],
     manifest_digest: str,
+    sums_digest: str,
+    signature: str | None,
     path: str,
     publishable: bool,
     why_not: Sequence[str],
 ) -> SnapshotInfo:
     """Freeze a snapshot as it is filled: from now on the database refuses every change of it.
 
-    Raises CheckFailed when the manifest's counts are not the members', and UsageError when it was not begun.
+    Raises MembersGone when the manifest's counts are not the members', and UsageError when it was not begun.
     """
-    cases, criteria = await _counts(session, version)
+    # Whoever takes a member away has the snapshot's row locked until that is done.
+    await session.execute(select(SnapshotRow.version).where(SnapshotRow.version == version).with_for_update())
+    numbers = await count_members(session, version)
     told = manifest.get("counts", {})
-    if (told.get("cases"), told.get("criteria")) != (cases, criteria):
-        raise CheckFailed(
+    if (told.get("cases"), told.get("criteria"), told.get("held", 0)) != (
+        numbers.cases,
+        numbers.criteria,
+        numbers.held,
+    ):
+        raise MembersGone(
             f"the manifest counts {told.get('cases')} cases and {told.get('criteria')} criteria, "
-            f"snapshot {version} has {cases} and {criteria}"
+            f"snapshot {version} has {numbers.cases} and {numbers.criteria}"
         )
     frozen = await session.scalar(
         update(SnapshotRow)
@@ -131,8 +158,10 @@ async def freeze_snapshot(
             frozen_at=func.now(),
             manifest=dict(manifest),
             manifest_digest=manifest_digest,
-            cases=cases,
-            criteria=criteria,
+            sums_digest=sums_digest,
+            signature=signature,
+            cases=numbers.cases,
+            criteria=numbers.criteria,
             publishable=publishable,
             why_not=list(why_not),
             path=path,
@@ -174,49 +203,64 @@ async def load_manifest(session: AsyncSession, version: str) -> dict[str, Any] |
     return manifest
 
 
-async def first_releases(session: AsyncSession, case_ids: Sequence[str]) -> dict[str, str]:
-    """Case id → the earliest frozen snapshot that held it, for those that were released."""
+async def load_kept_out(session: AsyncSession, version: str) -> list[GateHit]:
+    """Why ready cases are not in a snapshot, by case id."""
+    row = SnapshotKeptOutRow
+    query = select(row.gate, row.case_id, row.detail).where(row.version == version)
+    rows = await session.execute(query.order_by(row.case_id, row.position))
+    return [GateHit(Gate(gate), case_id, detail) for gate, case_id, detail in rows]
+
+
+async def held_weeks(session: AsyncSession, version: str | None) -> list[str]:
+    """Since which snapshots the cases that a snapshot holds out have been so."""
     member = SnapshotMemberRow
-    query = (
-        select(member.case_id, func.min(member.version))
-        .join(SnapshotRow, SnapshotRow.version == member.version)
-        .where(SnapshotRow.state == SnapshotState.FROZEN, member.case_id.in_(case_ids))
-        .group_by(member.case_id)
+    query = select(member.held_since).where(member.version == version, member.first_release.is_(None))
+    return sorted({week for week in await session.scalars(query.distinct()) if week is not None})
+
+
+async def count_members(session: AsyncSession, version: str) -> Numbers:
+    """How many cases a snapshot has, as it is filled."""
+    member, change = SnapshotMemberRow, SnapshotChangeRow
+    shown = member.first_release.is_not(None)
+    counts = (
+        await session.execute(
+            select(
+                func.count().filter(shown),
+                func.count().filter(~shown),
+                func.count().filter(shown, member.held_since.is_not(None)),
+            ).where(member.version == version)
+        )
+    ).one()
+    criteria = await session.scalar(
+        select(func.count())
+        .select_from(CriterionRow)
+        .join(member, (member.case_id == CriterionRow.case_id) & (member.revision == CriterionRow.revision))
+        .where(member.version == version, shown)
     )
-    return {row[0]: row[1] for row in await session.execute(query)}
+    dropped = select(func.count()).select_from(change).where(change.version == version, change.kind == "dropped")
+    return Numbers(
+        cases=counts[0],
+        criteria=criteria or 0,
+        held=counts[1],
+        revealed=counts[2],
+        dropped=await session.scalar(dropped) or 0,
+    )
 
 
-async def load_members(session: AsyncSession, version: str) -> AsyncIterator[SnapshotCase]:
-    """The rows of a snapshot with their criteria, by case id, streamed."""
+async def count_languages(session: AsyncSession, version: str) -> dict[str, int]:
+    """Language → how many cases a snapshot shows in it."""
     member, row = SnapshotMemberRow, CaseRevisionRow
     query = (
-        select(row, member.first_release)
+        select(row.language, func.count())
         .join(member, (member.case_id == row.case_id) & (member.revision == row.revision))
-        .where(member.version == version)
-        .order_by(row.case_id)
+        .where(member.version == version, member.first_release.is_not(None))
+        .group_by(row.language)
     )
-    stream = await session.stream(query, execution_options={"yield_per": _BATCH})
-    async for rows in stream.partitions():
-        criteria = await criteria_of(session, {r.case_id: r.revision for r, _ in rows})
-        for r, first_release in rows:
-            yield SnapshotCase(
-                case_id=r.case_id,
-                revision=r.revision,
-                first_release=first_release,
-                language=r.language,
-                source=r.source,
-                posted_at=r.posted_at,
-                specialty=r.specialty,
-                theme=r.theme.value,
-                narrative=r.narrative,
-                query=r.query,
-                advice=r.advice,
-                criteria=_criteria(r.case_id, r.revision, criteria.get(r.case_id, [])),
-            )
+    return {language: count for language, count in await session.execute(query)}  # noqa: C416
 
 
 async def load_provenance(session: AsyncSession, version: str, *, code_version: str) -> Provenance:
-    """How the snapshot's cases were made: every engine, prompt, index and threshold that took part.
+    """How the cases that a snapshot shows were made: every engine, prompt, index and threshold that took part.
 
     Where cases of several weeks differ, a prompt's or threshold's further values follow under `name#2` and on.
     """
@@ -224,7 +268,7 @@ async def load_provenance(session: AsyncSession, version: str, *, code_version: 
     ours = (
         select(case.curation_id)
         .join(member, (member.case_id == case.case_id) & (member.revision == case.revision))
-        .where(member.version == version)
+        .where(member.version == version, member.first_release.is_not(None))
     )
     engines: set[tuple[str, str, str]] = set()
     for used in await session.scalars(select(curation.engines).where(curation.id.in_(ours)).distinct()):
@@ -276,51 +320,6 @@ def _numbered(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
     }
 
 
-async def _counts(session: AsyncSession, version: str) -> tuple[int, int]:
-    member = SnapshotMemberRow
-    cases = await session.scalar(select(func.count()).select_from(member).where(member.version == version))
-    criteria = await session.scalar(
-        select(func.count())
-        .select_from(CriterionRow)
-        .join(member, (member.case_id == CriterionRow.case_id) & (member.revision == CriterionRow.revision))
-        .where(member.version == version)
-    )
-    return cases or 0, criteria or 0
-
-
-def _as_row(case: StoredCase, first_release: str) -> SnapshotCase:
-    return SnapshotCase(
-        case_id=case.case_id,
-        revision=case.revision,
-        first_release=first_release,
-        language=case.language,
-        source=case.source,
-        posted_at=case.posted_at,
-        specialty=case.rubric.specialty,
-        theme=case.rubric.theme.value,
-        narrative=case.text.narrative,
-        query=case.text.query,
-        advice=case.text.advice,
-        criteria=_criteria(case.case_id, case.revision, case.rubric.criteria),
-    )
-
-
-def _criteria(case_id: str, revision: int, criteria: Iterable[Criterion]) -> tuple[SnapshotCriterion, ...]:
-    """The criteria with ids that are unique in a snapshot, their positions from 1."""
-    return tuple(
-        SnapshotCriterion(
-            criterion_id=f"{case_id}-{c.id}",
-            case_id=case_id,
-            revision=revision,
-            position=position,
-            criterion=c.criterion,
-            axis=c.axis.value,
-            points=c.points,
-        )
-        for position, c in enumerate(criteria, start=1)
-    )
-
-
 def _info(row: SnapshotRow) -> SnapshotInfo:
     return SnapshotInfo(
         version=row.version,
@@ -334,4 +333,6 @@ def _info(row: SnapshotRow) -> SnapshotInfo:
         why_not=None if row.why_not is None else tuple(row.why_not),
         path=row.path,
         manifest_digest=row.manifest_digest,
+        sums_digest=row.sums_digest,
+        signature=row.signature,
     )

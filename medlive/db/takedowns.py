@@ -61,8 +61,13 @@ async def keep_out(session: AsyncSession, threads: Iterable[Thread]) -> set[tupl
     seen here.
     """
     keys = [{"source": thread.source, "thread_id": thread.thread_id} for thread in threads]
-    await session.execute(select(func.pg_advisory_xact_lock_shared(_LOCK)))
+    await no_takedown(session)
     return {(source, i) for source, i in await session.execute(_AMONG, {"keys": dump_json(keys)})}
+
+
+async def no_takedown(session: AsyncSession) -> None:
+    """Wait for a takedown that is under way, and let none begin until the session's transaction ends."""
+    await session.execute(select(func.pg_advisory_xact_lock_shared(_LOCK)))
 
 
 async def take_down_alone(session: AsyncSession) -> None:

@@ -1,5 +1,6 @@
 """The work of each weekly step, under a row of its own: harvest a source, queue and drain, freeze, let go."""
 
+import os
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -20,6 +21,7 @@ from medlive.service.jobs import STALLED_AFTER_S, open_app
 from medlive.service.retention import apply_retention
 from medlive.service.steps import FREEZE, QUEUE, RETENTION, StepState, latest_slot, survey, weekly_times
 from medlive.service.wiring import build_filters, build_pipeline
+from medlive.snapshot.signing import load_signing_key
 
 FREEZE_PATIENCE = timedelta(hours=6)
 """How long a freeze waits for workers that still curate; then it freezes what is decided."""
@@ -159,8 +161,13 @@ async def _freeze(database: Database, settings: Settings, week: str) -> tuple[Ma
                 curated = await curate_queued(database, app, pipeline, settings, grace_s=GRACE_S)
         finally:
             await pipeline.aclose()
-    done = await freeze(database, settings, week)
-    counts = {"cases": done.cases, "criteria": done.criteria, "kept_out": len(done.kept_out)}
+    done = await freeze(database, settings, week, key=load_signing_key(os.environ))
+    counts = {
+        "cases": done.cases,
+        "criteria": done.criteria,
+        "held_out": done.held,
+        "kept_out": len({hit.case_id for hit in done.kept_out}),
+    }
     # Their threads come with the next week's snapshot.
     counts["still_with_workers"] = jobs if workers else 0
     return {**counts, **_told(curated)}, _faults(curated)

@@ -21,8 +21,7 @@ from medlive.llm.openai import OpenAIEngine
 from medlive.llm.replay import ReplayEngine
 from medlive.llm.rules.engine import ANSWERS, RulesEngine
 from medlive.rubric.write import WrittenRubric, write_rubric
-from medlive.service.freezing import lint_case
-from medlive.snapshot.gates import case_hits, standard_scanner
+from medlive.snapshot.gates import case_hits, standard_linter, standard_scanner
 from medlive.snapshot.model import SnapshotCase, SnapshotCriterion
 from medlive.threads.model import Message, Role, Thread
 from medlive.threads.prepare import deidentified, normalised, thread_language
@@ -200,7 +199,7 @@ async def way_of(thread: Thread, engine: Engine, retriever: Retriever) -> Way:
     except AgentFailure as failure:
         return Way(curation, None, None, (), str(failure))
     case = _case(thread, language, curation, rubric)
-    hits = case_hits(case, standard_scanner(), lint_case)
+    hits = case_hits(case, standard_scanner(), standard_linter())
     return Way(curation, rubric, case, tuple(f"{h.gate.value}: {h.detail}" for h in hits))
 
 
