@@ -3,16 +3,19 @@
 Needs pyarrow, which only the extra `service` brings; imported inside the functions.
 """
 
+import io
 from collections.abc import Iterator, Mapping
 from datetime import date
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from medlive.errors import MissingExtra
-from medlive.snapshot.model import CASE_FIELDS
+from medlive.snapshot.pages import PageFault, unpacked_size
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    import pyarrow.parquet as pq
 
 ROWS_A_GROUP: Final = 5_000
 """Fixed, since the size of a row group is part of the file's bytes and bounds the writer's memory."""
@@ -102,28 +105,127 @@ class ParquetFault(Exception):
     """A parquet file cannot be read as rows of the expected columns."""
 
 
-def read_rows(path: Path, fields: Mapping[str, type], *, most: int) -> Iterator[dict[str, Any]]:
-    """The rows of a parquet file as JSON would hold them, a batch at a time.
+def find_difference(
+    source: io.FileIO, twin: Iterator[bytes], fields: Mapping[str, type], canary: str, *, rows: int, most: int
+) -> str | None:
+    """The first row, from 1, at which a parquet file and its JSON Lines differ, as a text; None where none does.
 
-    Raises ParquetFault when it is no parquet, has other columns, or claims more than `most` bytes of data, which
-    keeps a small file from unpacking into a large one.
+    `twin` gives the lines, which are rows already. `rows`: how many there are. `most`: bytes of columns that can
+    be right. Columns are compared group by group, unpacked only after their pages, dictionaries and lengths have
+    been found no larger than the twin's. Raises ParquetFault for what is no such file, OSError and TooLong for
+    `twin`.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    names = [name for name, python in fields.items() if python is str and name != "posted_at"]
     try:
-        with pq.ParquetFile(path) as file:
-            meta = file.metadata
-            size = sum(meta.row_group(i).total_byte_size for i in range(meta.num_row_groups))
-            if size > most:
-                raise ParquetFault(f"claims {size} bytes of columns, at most {most} can be right")
-            expected = schema(fields)
-            if not file.schema_arrow.remove_metadata().equals(expected):
-                raise ParquetFault(f"columns are {file.schema_arrow.names}, {expected.names} were expected")
-            for batch in file.iter_batches(batch_size=2_000):
-                for row in batch.to_pylist():
-                    if CASE_FIELDS.keys() == row.keys():
-                        row["posted_at"] = row["posted_at"].isoformat()
-                    yield row
-    except (pa.ArrowException, OSError, ValueError, AttributeError, MemoryError) as exc:
+        file = pq.ParquetFile(
+            source,
+            read_dictionary=names,
+            pre_buffer=False,
+            thrift_string_size_limit=_MOST_THRIFT,
+            thrift_container_size_limit=_MOST_THRIFT,
+        )
+        _check_frame(file, source, schema(fields), canary, rows=rows, most=most)
+        first = 1
+        for group in range(file.num_row_groups):
+            number = file.metadata.row_group(group).num_rows
+            wanted = _columns(b"".join(islice(twin, number)), fields)
+            if len(wanted) != number:
+                return f"row {first + len(wanted)}: the twin has no such row"
+            for name in fields:
+                column = file.read_row_group(group, columns=[name], use_threads=False).column(name)
+                if (place := _differs(column, wanted.column(name).combine_chunks())) is not None:
+                    return f"row {first + place}: {name} is another"
+            first += number
+    except (pa.ArrowException, PageFault, ValueError, AttributeError, MemoryError) as exc:
         raise ParquetFault(f"cannot be read: {type(exc).__name__}: {str(exc)[:200]}") from exc
+    return f"row {first}: it is missing" if next(twin, None) is not None else None
+
+
+_MOST_THRIFT: Final = 16 * 1024 * 1024
+
+
+def _check_frame(
+    file: "pq.ParquetFile", source: io.FileIO, expected: "pa.Schema", canary: str, *, rows: int, most: int
+) -> None:
+    """Raise ParquetFault for other columns, other numbers, or pages that claim more than can be right."""
+    meta = file.metadata
+    stated = (file.schema_arrow.metadata or {}).get(CANARY_KEY.encode())
+    if stated != canary.encode():
+        raise ParquetFault(f"{CANARY_KEY} is {(stated or b'').decode('utf-8', 'replace')[:60]!r}, not {canary!r}")
+    found = [(field.name, str(field.type), field.nullable) for field in file.schema_arrow]
+    wanted = [(field.name, _as_read(str(field.type)), field.nullable) for field in expected]
+    if found != wanted:
+        raise ParquetFault(f"columns are {found}"[:200] + f", {wanted} were expected"[:200])
+    if meta.num_rows != rows:
+        raise ParquetFault(f"claims {meta.num_rows} rows, there are {rows}")
+    claimed = 0
+    for group in range(meta.num_row_groups):
+        part = meta.row_group(group)
+        if not 0 < part.num_rows <= ROWS_A_GROUP or part.num_columns != len(expected):
+            raise ParquetFault(f"row group {group} has {part.num_rows} rows, 1 to {ROWS_A_GROUP} were expected")
+        for place in range(part.num_columns):
+            chunk = part.column(place)
+            start = chunk.data_page_offset
+            if chunk.has_dictionary_page and chunk.dictionary_page_offset:
+                start = min(start, chunk.dictionary_page_offset)
+            if chunk.num_values != part.num_rows:
+                raise ParquetFault(f"row group {group} claims {chunk.num_values} values in a column")
+            claimed += unpacked_size(source, start, chunk.total_compressed_size, part.num_rows)
+            if claimed > most:
+                raise ParquetFault(f"claims over {claimed} bytes of columns, at most {most} can be right")
+
+
+def _as_read(kind: str) -> str:
+    return "dictionary<values=string, indices=int32, ordered=0>" if kind == "string" else kind
+
+
+def _columns(data: bytes, fields: Mapping[str, type]) -> "pa.Table":
+    """Lines of JSON as columns; a date stays the text it is."""
+    import pyarrow as pa
+    import pyarrow.json as pj
+
+    columns = pa.schema(
+        [pa.field(n, pa.int32() if python is int else pa.string()) for n, python in fields.items()]
+    )
+    if not data:
+        return columns.empty_table()
+    return pj.read_json(
+        io.BytesIO(data),
+        read_options=pj.ReadOptions(use_threads=False, block_size=len(data) + 1),
+        parse_options=pj.ParseOptions(explicit_schema=columns, unexpected_field_behavior="error"),
+    )
+
+
+def _differs(column: "pa.ChunkedArray[Any]", wanted: Any) -> int | None:
+    """The first place at which a column as it was read differs from the one that is right."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    at = 0
+    chunks: list[Any] = column.chunks
+    for read in chunks:
+        chunk = read
+        right = wanted.slice(at, len(chunk))
+        if len(right) < len(chunk) or chunk.null_count:
+            return at
+        if pa.types.is_dictionary(chunk.type):
+            # A few bytes of indices may repeat one long entry for ever: lengths first.
+            lengths = pc.binary_length(chunk.dictionary).take(chunk.indices)
+            if not lengths.equals(pc.binary_length(right)):
+                return at + _first(lengths, pc.binary_length(right))
+            chunk = chunk.dictionary_decode()
+        elif pa.types.is_date(chunk.type):
+            chunk = chunk.cast(pa.string())
+        if not chunk.equals(right):
+            return at + _first(chunk, right)
+        at += len(chunk)
+    return None if at == len(wanted) else at
+
+
+def _first(one: Any, other: Any) -> int:
+    import pyarrow.compute as pc
+
+    return max(0, int(pc.index(pc.not_equal(one, other), value=True).as_py()))

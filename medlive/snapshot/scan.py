@@ -1,49 +1,51 @@
 """One pass over a snapshot's rows that collects what every row-level step of `verify` wants to know."""
 
-import json
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
+from hashlib import sha256
+from io import BufferedReader
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
+from medlive.rubric.model import SPECIALTIES, UNKNOWN_SPECIALTY, Axis, Theme
 from medlive.snapshot.disguise import find_disguise
-from medlive.snapshot.folder import Finding, TooLong, lines
-from medlive.snapshot.gates import Gate, row_hits
+from medlive.snapshot.entries import Cursor, Faults, Ledgers
+from medlive.snapshot.folder import TooLong, open_inside
+from medlive.snapshot.gates import row_hits
 from medlive.snapshot.leaks import find_contact, find_unstorable
-from medlive.snapshot.model import (
-    CASE_FIELDS,
-    CRITERION_FIELDS,
-    SnapshotCase,
-    SnapshotCriterion,
-    case_from_rows,
-    line,
-    livemedbench_end,
-    livemedbench_piece,
-    row_fault,
+from medlive.snapshot.ledger import CHANGES, HOLDOUTS
+from medlive.snapshot.manifest import Manifest
+from medlive.snapshot.model import SnapshotCase, SnapshotCriterion, case_from_rows, last_day, livemedbench_end
+from medlive.snapshot.rows import (
+    CASES,
+    CRITERIA,
+    CaseParts,
+    CriterionParts,
+    Line,
+    Reader,
+    case_row,
+    criterion_row,
+    value,
 )
 
-MOST_FINDINGS: Final = 20
-"""How many faults of one step are kept; the rest are counted."""
-
-CASES: Final = "data/cases.jsonl"
-CRITERIA: Final = "data/criteria.jsonl"
 PLAIN: Final = "livemedbench.json"
 
+MOST_VALUES: Final = 10_000
+"""A count has no more values than this; what comes on top is counted as one."""
+_LONGEST_VALUE: Final = 300
+_REST: Final = b"(more)"
 
-@dataclass(slots=True)
-class Faults:
-    """The first faults of a step, and how many there were."""
-
-    kept: list[Finding] = field(default_factory=list)
-    count: int = 0
-
-    def add(self, file: str, expected: str, got: str) -> None:
-        """One fault more."""
-        self.count += 1
-        if len(self.kept) < MOST_FINDINGS:
-            self.kept.append(Finding(file, expected, got))
+_AXES: Final = frozenset(axis.encode() for axis in Axis)
+_THEMES: Final = frozenset(theme.encode() for theme in Theme)
+_SPECIALTIES: Final = frozenset(name.encode() for name in (*SPECIALTIES, UNKNOWN_SPECIALTY))
+_COUNTED: Final = (
+    "by_language", "by_source", "by_theme", "by_specialty", "by_axis", "by_month", "by_first_release",
+    "criteria_per_case",
+)  # fmt: skip
+_PLACES: Final = tuple(str(place).encode() for place in range(1, 1001))
 
 
 @dataclass(slots=True)
@@ -53,153 +55,320 @@ class Scan:
     rows: Faults = field(default_factory=Faults)
     ids: Faults = field(default_factory=Faults)
     rubric: Faults = field(default_factory=Faults)
-    releases: Faults = field(default_factory=Faults)
-    leaks: Faults = field(default_factory=Faults)
+    positive: Faults = field(default_factory=Faults)
     plain: Faults = field(default_factory=Faults)
+    releases: Faults = field(default_factory=Faults)
+    changes: Faults = field(default_factory=Faults)
+    proofs: Faults = field(default_factory=Faults)
+    canary: Faults = field(default_factory=Faults)
+    leaks: Faults = field(default_factory=Faults)
     cases: int = 0
     criteria: int = 0
-    counts: dict[str, Counter[str]] = field(default_factory=dict)
-    case_ids: set[str] = field(default_factory=set)
+    counts: dict[str, Counter[bytes]] = field(default_factory=lambda: {name: Counter() for name in _COUNTED})
 
-    def count(self, name: str, value: str) -> None:
+    def count(self, name: str, part: bytes) -> None:
         """Count one value under a name of the manifest's counts."""
-        self.counts.setdefault(name, Counter())[value] += 1
+        counter = self.counts[name]
+        if part not in counter and (len(counter) >= MOST_VALUES or len(part) > _LONGEST_VALUE):
+            part = _REST
+        counter[part] += 1
+
+    def counted(self, name: str) -> dict[str, int]:
+        """Value → how often, as the manifest's counts state it."""
+        return {value(part): number for part, number in self.counts[name].items()}
 
 
 class _Expect:
     """Compares a file with the bytes it should hold, as they come."""
 
-    def __init__(self, path: Path, faults: Faults) -> None:
-        self._path, self._faults = path, faults
-        self._handle = path.open("rb")
+    def __init__(self, root: Path, faults: Faults) -> None:
+        self._faults = faults
+        self._handle = BufferedReader(open_inside(root, PLAIN), 1 << 18)
         self._at = 0
         self._differs = False
 
-    def feed(self, data: bytes, what: str) -> None:
+    def feed(self, data: bytes, case_id: bytes) -> None:
         if not self._differs and self._handle.read(len(data)) != data:
             self._differs = True
-            self._faults.add(PLAIN, f"what {CASES} and {CRITERIA} say of {what}", f"other bytes from {self._at}")
+            what = f"what {CASES} and {CRITERIA} say of case {case_id.decode()!r}" if case_id else "its end"
+            self._faults.add(PLAIN, what, f"other bytes after byte {self._at}")
         self._at += len(data)
 
     def close(self, complete: bool) -> None:
         with self._handle:
-            if not complete:
-                return
-            self.feed(livemedbench_end(), "its end")
-            if not self._differs and self._handle.read(1):
-                self._faults.add(PLAIN, f"its end at byte {self._at}", "more")
+            if complete:
+                self.feed(livemedbench_end(), b"")
+                if not self._differs and self._handle.read(1):
+                    self._faults.add(PLAIN, f"its end at byte {self._at}", "more")
 
 
-def scan_rows(root: Path, version: str | None) -> Scan:
-    """Read cases and criteria side by side and compare `livemedbench.json` on the way.
+def scan_rows(root: Path, manifest: Manifest | None, ledgers: Ledgers | None) -> Scan:
+    """Read cases and criteria side by side, with the ledgers' entries, and compare `livemedbench.json` on the way.
 
-    `version` is the manifest's, None where that cannot be read. Never raises for what a folder may hold.
+    `manifest` and `ledgers` are None where they cannot be read; what needs them is not looked at then. Never
+    raises for what a folder may hold.
     """
     scan = Scan()
     try:
-        expect = _Expect(root / PLAIN, scan.plain)
+        expect = _Expect(root, scan.plain) if manifest is not None else None
     except OSError as exc:
         scan.plain.add(PLAIN, "a readable file", exc.strerror or str(exc))
         return scan
     complete = False
     try:
-        _merge(root, version, scan, expect)
+        with open_inside(root, CASES) as cases, open_inside(root, CRITERIA) as criteria:
+            canary = manifest.canary if manifest else None
+            _Pass(scan, manifest, ledgers, expect).run(
+                Reader(cases, CASES, canary), Reader(criteria, CRITERIA, canary)
+            )
         complete = True
     except (OSError, TooLong) as exc:
-        scan.rows.add("data", "readable rows", str(exc))
+        scan.rows.add("data", "readable rows", str(exc)[:300])
     finally:
-        expect.close(complete)
+        if expect is not None:
+            expect.close(complete)
     return scan
 
 
-def _merge(root: Path, version: str | None, scan: Scan, expect: _Expect) -> None:
-    criteria = _rows(root, CRITERIA, CRITERION_FIELDS, ("case_id", "position"), scan)
-    criterion_ids: set[str] = set()
-    waiting = next(criteria, None)
-    for row in _rows(root, CASES, CASE_FIELDS, ("case_id",), scan):
-        mine: list[dict[str, Any]] = []
-        while waiting is not None and waiting["case_id"] <= row["case_id"]:
-            _criterion(waiting, scan, criterion_ids)
-            if waiting["case_id"] == row["case_id"]:
-                mine.append(waiting)
-            else:
-                scan.ids.add(CRITERIA, f"a case for {waiting['criterion_id']!r}", waiting["case_id"])
-            waiting = next(criteria, None)
-        scan.cases += 1
-        if row["case_id"] in scan.case_ids:
-            scan.ids.add(CASES, "each case once", f"{row['case_id']!r} again")
-        scan.case_ids.add(row["case_id"])
-        _case(row, mine, version, scan)
-        expect.feed(livemedbench_piece(scan.cases - 1, row, mine), f"case {row['case_id']!r}")
-    while waiting is not None:
-        _criterion(waiting, scan, criterion_ids)
-        scan.ids.add(CRITERIA, f"a case for {waiting['criterion_id']!r}", waiting["case_id"])
-        waiting = next(criteria, None)
+class _Pass:
+    def __init__(
+        self, scan: Scan, manifest: Manifest | None, ledgers: Ledgers | None, expect: _Expect | None
+    ) -> None:
+        self._scan, self._expect = scan, expect
+        self._canary = b"" if manifest is None else manifest.canary.encode()
+        self._version = b"" if manifest is None else manifest.version.encode()
+        self._releases: frozenset[bytes] | None = None
+        if manifest is not None:
+            before = (ancestor.version.encode() for ancestor in manifest.lineage)
+            self._releases = frozenset((*before, self._version))
+        self._dates: dict[tuple[bytes, bytes], bool] = {}
+        self._ledgers = ledgers
+        self._listed = ledgers is not None and CHANGES in ledgers.spelled
+        absent, out = scan.changes, "in the snapshot"
+        self._added = self._cursor("added", lambda e: absent.add(_at(CHANGES, "added", e), out, "not there"))
+        self._revised = self._cursor("revised", lambda e: absent.add(_at(CHANGES, "revised", e), out, "not there"))
+        self._withdrawn = self._cursor("withdrawn", lambda e: None)
+        self._revealed = self._cursor(
+            "revealed", lambda e: scan.proofs.add(_at(HOLDOUTS, "revealed", e), out, "not there")
+        )
 
+    def _cursor(self, section: str, lonely: Any) -> Cursor:
+        return Cursor(self._ledgers.entries(section) if self._ledgers else iter(()), lonely)
 
-def _criterion(row: Mapping[str, Any], scan: Scan, seen: set[str]) -> None:
-    scan.criteria += 1
-    scan.count("by_axis", row["axis"])
-    if row["criterion_id"] in seen:
-        scan.ids.add(CRITERIA, "each criterion once", f"{row['criterion_id']!r} again")
-    seen.add(row["criterion_id"])
+    def run(self, cases: Reader, criteria: Reader) -> None:
+        """Walk along both files."""
+        scan, expect, before = self._scan, self._expect, b""
+        waiting = iter(criteria)
+        head = next(waiting, None)
+        for row in cases:
+            key = row.key
+            mine: list[tuple[bytes, ...]] = []
+            odd = row.odd
+            while head is not None and head.key <= key:
+                if head.key == key:
+                    mine.append(head.parts)
+                    odd |= head.odd
+                else:
+                    self._orphan(head)
+                head = next(waiting, None)
+            scan.cases += 1
+            scan.criteria += len(mine)
+            if key == before and scan.cases > 1:
+                scan.ids.add(f"{CASES}:{row.number}", "each case once", f"{key.decode()!r} again")
+            before = key
+            self._case(CaseParts(*row.parts), mine, odd)
+            if expect is not None:
+                expect.feed(_piece(scan.cases, self._canary, row.parts, mine), key)
+        while head is not None and not cases.cut:
+            self._orphan(head)
+            head = next(waiting, None)
+        for cursor in (self._added, self._revised, self._withdrawn, self._revealed):
+            cursor.close()
+        for reader in (cases, criteria):
+            if reader.cut:
+                scan.rows.add("data", "rows", f"{len(reader.faults)} lines that are none; the rest was not read")
+            for canary, finding in reader.faults:
+                (scan.canary if canary else scan.rows).put(finding)
 
+    def _orphan(self, head: Line) -> None:
+        parts = CriterionParts(*head.parts)
+        self._scan.criteria += 1
+        self._scan.count("by_axis", parts.axis)
+        where = f"{CRITERIA}:{head.number}"
+        self._scan.ids.add(where, f"a case for {value(parts.criterion_id)!r}", f"no case {head.key.decode()!r}")
 
-def _rows(
-    root: Path, name: str, fields: Mapping[str, type], order: tuple[str, ...], scan: Scan
-) -> Iterator[dict[str, Any]]:
-    """The rows of a JSON Lines file that are rows; what is not, and what stands out of order, is a fault."""
-    before: tuple[Any, ...] | None = None
-    for number, data in enumerate(lines(root / name), start=1):
-        where = f"{name}:{number}"
+    def _case(self, case: CaseParts, criteria: Sequence[tuple[bytes, ...]], odd: bool) -> None:
+        scan = self._scan
+        if odd or not self._usual(case, criteria):
+            self._closely(case, criteria)
+        scan.count("by_language", case.language)
+        scan.count("by_source", case.source)
+        scan.count("by_theme", case.theme)
+        scan.count("by_specialty", case.specialty)
+        scan.count("by_month", case.posted_at[:7])
+        scan.count("by_first_release", case.first_release)
+        scan.count("criteria_per_case", b"%d" % len(criteria))
+        for parts in criteria:
+            scan.count("by_axis", parts[0])
+        if self._ledgers is not None:
+            self._entries(case, criteria)
+
+    def _usual(self, case: CaseParts, criteria: Sequence[tuple[bytes, ...]]) -> bool:
+        """Whether rows of the usual spelling are a legal case together."""
+        positive, revision, ids = False, case.revision, set()
+        if len(criteria) > len(_PLACES):
+            return False
+        for place, (axis, _, _, criterion_id, points, position, its_revision) in zip(
+            _PLACES, criteria, strict=False
+        ):
+            if position != place or its_revision != revision or axis not in _AXES:
+                return False
+            ids.add(criterion_id)
+            positive = positive or points[0] != 0x2D
+        return (
+            positive
+            and len(ids) == len(criteria)
+            and case.theme in _THEMES
+            and case.specialty in _SPECIALTIES
+            and self._timely(case.posted_at, case.first_release)
+        )
+
+    def _timely(self, posted_at: bytes, first_release: bytes) -> bool:
+        known = self._dates.get((posted_at, first_release))
+        if known is None:
+            if len(self._dates) > MOST_VALUES:
+                self._dates.clear()
+            try:
+                late = date.fromisoformat(posted_at.decode()) > last_day(first_release.decode())
+            except ValueError:
+                late = True
+            known = not late and (self._releases is None or first_release in self._releases)
+            self._dates[posted_at, first_release] = known
+        return known
+
+    def _closely(self, parts: CaseParts, criteria: Sequence[tuple[bytes, ...]]) -> None:
+        """Judge a case by the plain rules."""
+        scan, row = self._scan, case_row(parts)
+        rows = [criterion_row(c) for c in criteria]
+        where = f"{CASES}: {row['case_id']!r}"
         try:
-            row = json.loads(data.decode("utf-8"))
-            fault = row_fault(row, fields)
-            canonical = fault is not None or line(row) == data
-        except (ValueError, RecursionError) as exc:
-            scan.rows.add(where, "one JSON object", f"{type(exc).__name__}: {str(exc)[:120]}")
-            continue
-        if fault is not None:
-            scan.rows.add(where, "a row of the format", fault)
-            continue
-        if not canonical:
-            scan.rows.add(where, "canonical JSON and a line end", "the same value spelt otherwise")
-        here = tuple(row[name_] for name_ in order)
-        if before is not None and here <= before:
-            scan.rows.add(where, "rows in the order of " + ", ".join(order), f"{here} after {before}")
-        before = here
-        yield row
+            case = case_from_rows(row, rows)
+        except ValueError as exc:
+            scan.releases.add(where, "a posting date", f"{row['posted_at']!r}: {exc}"[:200])
+            case = _undated(row, rows)
+        if case.posted_at.isoformat() != row["posted_at"] and case.posted_at != date.min:
+            scan.releases.add(where, "a posting date as YYYY-MM-DD", row["posted_at"][:50])
+        if self._releases is not None and parts.first_release not in self._releases:
+            scan.releases.add(where, "a first release of this line", repr(row["first_release"])[:50])
+        places = [c["position"] for c in rows]
+        if any(one >= other for one, other in pairwise(places)):
+            scan.rows.add(f"{CRITERIA}: {row['case_id']!r}", "rows in the order of position", f"{places}"[:200])
+        for hit in row_hits(case):
+            self._sorted(hit.detail).add(where, "a legal case", hit.detail[:300])
+        texts = [(name, row[name]) for name in ("source", "narrative", "query", "advice")]
+        texts += [(f"criterion {c['position']}", c["criterion"]) for c in rows]
+        for name, text in texts:
+            if (character := find_unstorable(text)) is not None:
+                scan.leaks.add(where, f"a {name} without control characters", character)
+            if (character := find_disguise(text)) is not None:
+                scan.leaks.add(where, f"a {name} in letters that are what they seem", character)
+            if (kind := find_contact(text)) is not None:
+                scan.leaks.add(where, f"a {name} without addresses or handles", f"a {kind}")
+
+    def _sorted(self, detail: str) -> Faults:
+        """The step that a row's fault belongs to."""
+        scan = self._scan
+        if detail == "no criterion has positive points":
+            return scan.positive
+        if detail == "two criteria share an id":
+            return scan.ids
+        return scan.releases if "first release" in detail else scan.rubric
+
+    def _entries(self, case: CaseParts, criteria: Sequence[tuple[bytes, ...]]) -> None:
+        """What the ledgers say of a case that is there."""
+        scan, key = self._scan, case.case_id
+        if b"\\" in key:
+            key = value(key).encode("utf-8")
+        fresh = case.first_release == self._version
+        added, revised = self._added.at(key), self._revised.at(key)
+        if self._listed:
+            where = f"{CHANGES}: {key.decode()!r}"
+            if fresh and added is None:
+                scan.changes.add(where, "added, for its first release is this one", "not listed")
+            if added is not None and revised is not None:
+                scan.changes.add(where, "added or revised", "both")
+            for entry in (added, revised):
+                if entry is not None and str(entry["to_revision"]).encode() != case.revision:
+                    scan.changes.add(
+                        where, f"to_revision {case.revision.decode()}", f"{entry['to_revision']}"[:50]
+                    )
+            if self._withdrawn.at(key) is not None:
+                scan.changes.add(f"{CHANGES}: withdrawn {key.decode()!r}", "not in the snapshot", "it is there")
+        if (shown := self._revealed.at(key)) is not None:
+            where = _at(HOLDOUTS, "revealed", shown)
+            if not fresh:
+                scan.proofs.add(where, f"first release {self._version.decode()}", case.first_release.decode()[:50])
+            if shown["commitment"] != (proof := _commitment(shown["salt"], case, criteria)):
+                scan.proofs.add(where, f"what its salt and rows make, {proof}", shown["commitment"])
 
 
-def _case(row: dict[str, Any], criteria: list[dict[str, Any]], version: str | None, scan: Scan) -> None:
-    for name in ("language", "source", "theme", "specialty"):
-        scan.count(f"by_{name}", row[name])
-    scan.count("by_month", row["posted_at"][:7])
-    where = f"{CASES}: {row['case_id']!r}"
-    try:
-        case = case_from_rows(row, list(criteria))
-    except ValueError as exc:
-        scan.releases.add(where, "a posting date", f"{row['posted_at']!r}: {exc}")
-        case = _undated(row, criteria)
-    if case.posted_at.isoformat() != row["posted_at"] and case.posted_at != date.min:
-        scan.releases.add(where, "a posting date as YYYY-MM-DD", row["posted_at"])
-    if version is not None and row["first_release"] > version:
-        scan.releases.add(where, f"a first release up to {version}", row["first_release"])
-    for hit in row_hits(case):
-        late = hit.gate is Gate.ROW and ("first release" in hit.detail)
-        (scan.releases if late else scan.rubric).add(where, "a legal case", hit.detail)
-    texts = [(name, row[name]) for name in ("source", "narrative", "query", "advice")]
-    texts += [(f"criterion {c['position']}", c["criterion"]) for c in criteria]
-    for name, text in texts:
-        if (character := find_unstorable(text)) is not None:
-            scan.leaks.add(where, f"a {name} without control characters", character)
-        if (character := find_disguise(text)) is not None:
-            scan.leaks.add(where, f"a {name} in letters that are what they seem", character)
-        if (kind := find_contact(text)) is not None:
-            scan.leaks.add(where, f"a {name} without addresses or handles", f"a {kind}")
+def _at(name: str, section: str, entry: Mapping[str, Any]) -> str:
+    return f"{name}: {section} {entry['case_id']!r}"[:300]
 
 
 def _undated(row: Mapping[str, Any], criteria: list[dict[str, Any]]) -> SnapshotCase:
     """The case for its other checks, its unreadable date set to the earliest one."""
     rows = tuple(SnapshotCriterion(**c) for c in criteria)
     return SnapshotCase(**{**row, "posted_at": date.min}, criteria=rows)
+
+
+def _piece(number: int, canary: bytes, parts: tuple[bytes, ...], criteria: Sequence[tuple[bytes, ...]]) -> bytes:
+    """What a case adds to `livemedbench.json`, put together of what its rows spell."""
+    advice, case_id, _, _, narrative, posted_at, query, *_ = parts
+    items = [
+        b'{"axe":"%b","criterion":"%b","points":%b}' % (axis, text, points)
+        for axis, _, text, _, points, _, _ in criteria
+    ]
+    return (
+        b'%b{"canary":"%b","case_id":"%b","core_request":"%b","doctor_advice":"%b","narrative":"%b",'
+        b'"post_time":"%bT00:00:00","rubric_items":[%b]}'
+    ) % (
+        b"[\n" if number == 1 else b",\n",
+        canary, case_id, query, advice, narrative, posted_at, b",".join(items),
+    )  # fmt: skip
+
+
+def _commitment(salt: str, case: CaseParts, criteria: Sequence[tuple[bytes, ...]]) -> str:
+    """What stands for a held-out case (see `model.commitment`), put together of what its rows spell."""
+    rows = b",".join(_criterion_record(parts) for parts in criteria)
+    record = (
+        b'{"advice":"%b","case_id":"%b","criteria":[%b],"language":"%b","narrative":"%b","posted_at":"%b",'
+        b'"query":"%b","revision":%b,"source":"%b","specialty":"%b","theme":"%b"}'
+    ) % (
+        case.advice, case.case_id, rows, case.language, case.narrative, case.posted_at, case.query, case.revision,
+        case.source, case.specialty, case.theme,
+    )  # fmt: skip
+    return "sha256:" + sha256(salt.encode("utf-8") + record).hexdigest()
+
+
+def _criterion_record(parts: tuple[bytes, ...]) -> bytes:
+    return (
+        b'{"axis":"%b","case_id":"%b","criterion":"%b","criterion_id":"%b","points":%b,"position":%b,"revision":%b}'
+        % parts
+    )
+
+
+def contents(cases: Reader, criteria: Reader) -> Iterator[tuple[bytes, CaseParts, bytes]]:
+    """Each case's id, its parts, and all else that makes its content but canary and first release, in order.
+
+    For comparing two snapshots; criteria without a case are left out.
+    """
+    waiting = iter(criteria)
+    head = next(waiting, None)
+    for row in cases:
+        mine: list[bytes] = []
+        while head is not None and head.key <= row.key:
+            if head.key == row.key:
+                mine.append(_criterion_record(head.parts))
+            head = next(waiting, None)
+        yield row.key, CaseParts(*row.parts), b",".join(mine)

@@ -1,0 +1,402 @@
+"""The steps of verification, in order: each looks at one thing and says what it expected and what it got."""
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from pydantic import ValidationError
+
+from medlive.snapshot import parquet
+from medlive.snapshot.chain import check_lineage, check_parent
+from medlive.snapshot.entries import Faults, Ledgers, read_ledgers
+from medlive.snapshot.folder import (
+    REQUIRED,
+    SIGNATURE,
+    SIGNATURE_COMMENT,
+    SUMS,
+    Finding,
+    Listing,
+    TooLong,
+    lines,
+    open_inside,
+    printable,
+    read_all,
+)
+from medlive.snapshot.manifest import Manifest
+from medlive.snapshot.model import CASE_FIELDS, CRITERION_FIELDS
+from medlive.snapshot.rows import CASES, CRITERIA
+from medlive.snapshot.scan import PLAIN, Scan, scan_rows
+
+if TYPE_CHECKING:
+    from medlive.snapshot.signing import PublicKey
+
+_SUM_LINE: Final = re.compile(r"([0-9a-f]{64})  ([^\n\r\\]+)")
+_TWINS: Final = (("data/cases.parquet", CASES, CASE_FIELDS), ("data/criteria.parquet", CRITERIA, CRITERION_FIELDS))
+_STREAMED: Final = frozenset({CASES, CRITERIA, PLAIN})
+"""Compared row by row, so that the canary in each row is compared as well."""
+_MOST_FOOTER: Final = 16 * 1024 * 1024
+
+
+class Trust(StrEnum):
+    """What a snapshot's signature proves."""
+
+    NOT_SIGNED = "not signed"
+    """Nothing: the release has no key."""
+    INTEGRITY = "integrity"
+    """Nothing has changed since it was signed, by whoever it was: the key is the one the snapshot itself names."""
+    ORIGIN = "origin"
+    """It was signed with the key that was given."""
+    BROKEN = "broken"
+    """The signature does not hold, or cannot be looked at."""
+
+
+class Skip(Exception):
+    """A step cannot be taken; the text says why. An earlier step failed, then, unless it is `innocent`."""
+
+    def __init__(self, why: str, *, innocent: bool = False) -> None:
+        self.innocent = innocent
+        super().__init__(why)
+
+
+@dataclass(frozen=True, slots=True)
+class Hashes:
+    """The digests of a folder's files, by name; `apart`: whether threads are at work on them already."""
+
+    of: Mapping[str, Callable[[], str | None]]
+    apart: bool
+
+
+@dataclass
+class Inspected:
+    root: Path
+    public_key: "PublicKey | None"
+    parent: Path | None
+    listing: Listing
+    hashes: Hashes
+    problems: dict[str, Finding] = field(default_factory=dict)
+    trust: Trust = Trust.BROKEN
+    note: str = ""
+    """What the present step says although it passes."""
+
+    def read(self, name: str) -> bytes:
+        """A small file, whole. Raises Skip where there is none."""
+        if name not in self.listing.files:
+            raise Skip(f"{name} is missing")
+        with open_inside(self.root, name) as handle:
+            return read_all(handle, name)
+
+    @cached_property
+    def sums(self) -> dict[str, str]:
+        """Name → digest as SHA256SUMS says, malformed lines left out."""
+        text = self.read(SUMS).decode("utf-8", "replace")
+        matches = (_SUM_LINE.fullmatch(row) for row in text.split("\n"))
+        return {m[2]: m[1] for m in matches if m}
+
+    def digest(self, name: str) -> str | None:
+        """The digest of what lies there; None where it cannot be read."""
+        return self.hashes.of[name]() if name in self.hashes.of else None
+
+    @cached_property
+    def manifest(self) -> Manifest | None:
+        """The manifest, or None with the reason under `problems`."""
+        name = "manifest.json"
+        if name not in self.listing.files:
+            self.problems[name] = Finding(name, "a file", "none")
+            return None
+        try:
+            data = self.read(name)
+            manifest = Manifest.model_validate_json(data)
+            if manifest.text().encode("utf-8") != data:
+                self.problems[name] = Finding(name, "its canonical spelling", "the same value spelt otherwise")
+        except ValidationError as exc:
+            first = exc.errors(include_url=False, include_input=False)[0]
+            place = ".".join(printable(str(part)) for part in first["loc"])[:200] or "the whole"
+            got = f"{place}: {first['msg'][:200]} ({exc.error_count()} faults)"
+            self.problems[name] = Finding(name, "a manifest of format 2", got)
+            return None
+        except (OSError, TooLong, ValueError, RecursionError) as exc:
+            self.problems[name] = Finding(name, "a readable manifest", str(exc)[:200])
+            return None
+        return manifest
+
+    def sure_manifest(self) -> Manifest:
+        if self.manifest is None:
+            raise Skip("the manifest cannot be read")
+        return self.manifest
+
+    @cached_property
+    def ledgers(self) -> Ledgers | None:
+        return read_ledgers(self.root, self.listing.files, self.manifest) if self.manifest else None
+
+    @cached_property
+    def scan(self) -> Scan:
+        if missing := [name for name in (CASES, CRITERIA, PLAIN) if name not in self.listing.files]:
+            raise Skip(f"{missing[0]} is missing")
+        return scan_rows(self.root, self.manifest, self.ledgers)
+
+    def read_rows(self) -> None:
+        """Take the pass over the rows now. Raises Skip, OSError and TooLong, as each step that asks for it."""
+        _ = self.scan
+
+
+def _signature(folder: Inspected, out: Faults) -> None:
+    manifest, given, there = folder.manifest, folder.public_key, SIGNATURE in folder.listing.files
+    if manifest is None:
+        problem = folder.problems["manifest.json"]
+        out.add(problem.file, problem.expected, problem.got)
+        return
+    signing = manifest.signing
+    if there is not (signing is not None):
+        out.add(
+            SIGNATURE,
+            "a file" if signing else "none, for the manifest names no key",
+            "a file" if there else "none",
+        )
+    elif signing is None:
+        if given is None:
+            folder.trust = Trust.NOT_SIGNED
+            raise Skip("the release has no key, and nothing proves where it came from", innocent=True)
+        out.add("manifest.json", f"the key {given.id_text()}", "no key: the release is not signed")
+    if there and signing is not None:
+        _check_signature(folder, manifest, signing.public_key, signing.key_id, out)
+
+
+def _check_signature(folder: Inspected, manifest: Manifest, line: str, key_id: str, out: Faults) -> None:
+    from medlive.snapshot.freeze import trusted_comment
+    from medlive.snapshot.signing import BadKey, BadSignature, PublicKey, check_signature
+
+    given = folder.public_key
+    try:
+        named = PublicKey.parse(line)
+    except BadKey as exc:
+        out.add("manifest.json", "a public key", str(exc)[:200])
+        return
+    if (named.id_text(), named.line()) != (key_id, line):
+        out.add("manifest.json", f"the key {named.id_text()} as {named.line()}", f"{key_id} as {line}")
+    if given is not None and given.line() != named.line():
+        out.add("manifest.json", f"the key {given.id_text()}, {given.line()}", f"{key_id}, {line}")
+    wanted = trusted_comment(manifest.version, manifest.created_at, manifest.canary)
+    try:
+        text = folder.read(SIGNATURE).decode("utf-8", "replace")
+        comment = check_signature(folder.read(SUMS), text, given or named, untrusted_comment=SIGNATURE_COMMENT)
+        if comment != wanted:
+            out.add(SIGNATURE, f"the trusted comment {wanted!r}", repr(comment)[:300])
+    except BadSignature as exc:
+        out.add(SIGNATURE, f"a signature of {SUMS} by the key {(given or named).id_text()}", str(exc)[:300])
+    if not out.count:
+        folder.trust = Trust.INTEGRITY if given is None else Trust.ORIGIN
+        folder.note = f"signed with the key {named.id_text()}" + (
+            ", which the snapshot itself names: this proves that nothing has changed since, not who signed it"
+            if given is None
+            else ", the one that was given"
+        )
+
+
+def _listing(folder: Inspected, out: Faults) -> None:
+    for fault in folder.listing.faults:
+        out.put(fault)
+    there, wanted = folder.listing.files, {*REQUIRED, SUMS}
+    for name in sorted(wanted - there):
+        out.add(name, "a file", "none")
+    # Whether there must be a signature is the first step's question.
+    for name in sorted(there - wanted - {SIGNATURE}):
+        out.add(name, "nothing of that name", "a file")
+
+
+def _sums(folder: Inspected, out: Faults) -> None:
+    sums = folder.sums
+    data = folder.read(SUMS)
+    for name in sorted(sums.keys() - set(REQUIRED)):
+        out.add(SUMS, "the names of this snapshot's files", repr(name)[:200])
+    for name in sorted(set(REQUIRED) - sums.keys()):
+        out.add(SUMS, f"a line for {name}", "none")
+    if data != "".join(f"{sums[name]}  {name}\n" for name in sorted(sums)).encode("utf-8"):
+        out.add(SUMS, "one line of sha256sum for each file, in order", "other lines, order or line ends")
+
+
+def _digests(folder: Inspected, out: Faults) -> None:
+    for name, stated in sorted(folder.sums.items()):
+        if name in folder.listing.files:
+            got = folder.digest(name) or "nothing readable"
+            if got != stated:
+                out.add(name, f"sha256 {stated}", got)
+
+
+def _manifest(folder: Inspected, out: Faults) -> None:
+    manifest = folder.manifest
+    if (problem := folder.problems.get("manifest.json")) is not None:
+        out.put(problem)
+    if manifest is None:
+        return
+    if manifest.publishable == bool(manifest.why_not):
+        out.add("manifest.json", "reasons exactly when not publishable", repr(manifest.why_not)[:200])
+
+
+def _sizes(folder: Inspected, out: Faults) -> None:
+    manifest = folder.sure_manifest()
+    wanted = set(REQUIRED) - {"manifest.json"}
+    for name in sorted(wanted ^ manifest.files.keys()):
+        out.add("manifest.json", f"the files {', '.join(sorted(wanted))}", f"differs in {name!r}"[:200])
+    for name, entry in sorted(manifest.files.items()):
+        if name not in wanted & folder.listing.files:
+            continue
+        size = folder.listing.stamps[name][2]
+        if size != entry.size:
+            out.add(name, f"{entry.size} bytes", f"{size}")
+        if (digest := folder.digest(name)) != entry.sha256:
+            out.add(name, f"sha256 {entry.sha256}", digest or "nothing readable")
+
+
+def _scanned(what: str) -> Callable[[Inspected, Faults], None]:
+    def step(folder: Inspected, out: Faults) -> None:
+        found: Faults = getattr(folder.scan, what)
+        out.kept, out.count = found.kept, found.count
+
+    return step
+
+
+def _counts(folder: Inspected, out: Faults) -> None:
+    manifest, scan = folder.sure_manifest(), folder.scan
+    stated = manifest.counts.model_dump()
+    found: dict[str, Any] = {name: scan.counted(name) for name in scan.counts}
+    found |= {"cases": scan.cases, "criteria": scan.criteria}
+    found["held"] = folder.ledgers.numbers.get("held", 0) if folder.ledgers else 0
+    for name, value in stated.items():
+        if value != found[name]:
+            out.add("manifest.json", f"{name} {found[name]}"[:300], f"{value}"[:300])
+    for name, entry in sorted(manifest.files.items()):
+        rows = {"cases": scan.cases, "criteria": scan.criteria, "livemedbench": scan.cases}
+        stem = Path(name).stem if name in _STREAMED or name.endswith(".parquet") else ""
+        if entry.rows != rows.get(stem):
+            out.add("manifest.json", f"{name}: {rows.get(stem)} rows"[:200], f"{entry.rows}")
+
+
+def _plain(folder: Inspected, out: Faults) -> None:
+    folder.sure_manifest()
+    _scanned("plain")(folder, out)
+
+
+def _parquet(folder: Inspected, out: Faults) -> None:
+    if not parquet.available():
+        raise Skip("pyarrow is not installed (medlive[service] brings it)", innocent=True)
+    manifest, scan = folder.sure_manifest(), folder.scan
+    if scan.rows.count:
+        raise Skip("the rows to compare with are no rows")
+    for name, twin, fields in _TWINS:
+        if not {name, twin} <= folder.listing.files:
+            raise Skip(f"{name} or {twin} is missing")
+        # Whoever meant to mislead made the digests fit; a file that is merely broken need not be opened.
+        if folder.digest(name) != folder.sums.get(name) or folder.digest(twin) != folder.sums.get(twin):
+            raise Skip(f"{name} or {twin} has another digest than {SUMS} states")
+        rows = scan.cases if twin == CASES else scan.criteria
+        # A row's JSON names every column, and so is longer than its values and their lengths.
+        most = 2 * folder.listing.stamps[twin][2] + 1_000_000
+        try:
+            with open_inside(folder.root, name) as source, open_inside(folder.root, twin) as text:
+                difference = parquet.find_difference(
+                    source, lines(text), fields, manifest.canary, rows=rows, most=most
+                )
+            if difference is not None:
+                out.add(f"{name}: {difference}", f"the rows of {twin}", "other rows")
+        except (parquet.ParquetFault, OSError, TooLong) as exc:
+            out.add(name, "parquet with the rows of its twin", str(exc)[:300])
+
+
+def _changes(folder: Inspected, out: Faults) -> None:
+    _from_ledgers(folder, out, "changes", "changes")
+
+
+def _holdouts(folder: Inspected, out: Faults) -> None:
+    _from_ledgers(folder, out, "holdouts", "proofs")
+
+
+def _from_ledgers(folder: Inspected, out: Faults, stated: str, compared: str) -> None:
+    folder.sure_manifest()
+    for found in (getattr(folder.ledgers, stated), getattr(folder.scan, compared)):
+        out.kept += found.kept
+        out.count += found.count
+
+
+def _canary(folder: Inspected, out: Faults) -> None:
+    from medlive.snapshot.freeze import canary_of
+
+    manifest = folder.sure_manifest()
+    if manifest.canary != (made := canary_of(manifest.version)):
+        out.add("manifest.json", f"the canary of {manifest.version}, {made}", manifest.canary)
+    _scanned("canary")(folder, out)
+    wanted = manifest.canary.encode()
+    for name in REQUIRED:
+        if name in folder.listing.files - _STREAMED and not _holds(folder.root, name, wanted):
+            out.add(name, f"the canary {manifest.canary}", "it is nowhere in it")
+
+
+def _holds(root: Path, name: str, wanted: bytes) -> bool:
+    """Whether a file has these bytes in it; a parquet file, in its footer."""
+    with open_inside(root, name) as handle:
+        if name.endswith(".parquet"):
+            size = os.fstat(handle.fileno()).st_size
+            handle.seek(max(0, size - 8))
+            footer = int.from_bytes(handle.read(4), "little")
+            handle.seek(max(0, size - 8 - min(footer, _MOST_FOOTER)))
+            return wanted in handle.read(_MOST_FOOTER)
+        before = b""
+        while piece := handle.read(1 << 20):
+            if wanted in before + piece:
+                return True
+            before = piece[-len(wanted) :]
+    return False
+
+
+def _leaks(folder: Inspected, out: Faults) -> None:
+    _scanned("leaks")(folder, out)
+    if folder.ledgers is not None:
+        out.kept += folder.ledgers.leaks.kept
+        out.count += folder.ledgers.leaks.count
+
+
+def _chain(folder: Inspected, out: Faults) -> None:
+    manifest = folder.sure_manifest()
+    check_lineage(manifest, out)
+    parent = folder.parent
+    if manifest.parent is None:
+        if parent is not None:
+            out.add("manifest.json", f"a parent, {parent.name}", "none")
+        return
+    if parent is None:
+        parent = Path(os.path.abspath(folder.root)).parent / f"medlive-{manifest.parent}"
+        if parent.is_symlink() or not parent.is_dir():
+            if out.count:
+                return
+            raise Skip(f"the parent is not here: {parent.name} lies not beside it", innocent=True)
+    if folder.ledgers is None or not {CASES, CRITERIA} <= folder.listing.files:
+        raise Skip("the rows or the ledgers are missing")
+    check_parent(folder.root, manifest, folder.ledgers, parent, out)
+
+
+STEPS: Final[tuple[tuple[str, Callable[[Inspected, Faults], None]], ...]] = (
+    ("the signature holds, and is there exactly when the manifest names its key", _signature),
+    ("every file of a snapshot is there, a plain file, and nothing else", _listing),
+    ("SHA256SUMS names every file once", _sums),
+    ("every file has the digest that SHA256SUMS states", _digests),
+    ("the manifest has its schema", _manifest),
+    ("every file has the size and digest that the manifest states", _sizes),
+    ("the rows are canonical JSON Lines in order", _scanned("rows")),
+    ("ids are unique and every criterion has its case", _scanned("ids")),
+    ("languages, themes, specialties, axes and weights are legal", _scanned("rubric")),
+    ("each case has a criterion with a positive weight", _scanned("positive")),
+    ("the manifest's counts are those of the rows", _counts),
+    ("livemedbench.json holds the same", _plain),
+    ("the parquet files hold the same", _parquet),
+    ("first releases and posting dates are possible and of this line of releases", _scanned("releases")),
+    ("changes.json lists what was added, revised and withdrawn", _changes),
+    ("held-out cases are committed to, and revealed ones prove their commitments", _holdouts),
+    ("every file holds the canary", _canary),
+    ("no text holds an address, a handle, or a control or disguised character", _leaks),
+    ("the releases follow one another, and the parent holds what this one says of it", _chain),
+)
+"""The steps, in order: a reviewer checks completeness by counting."""
