@@ -33,6 +33,7 @@ def load(
     posted_from: str | None = None,
     posted_before: str | None = None,
     first_release_after: str | None = None,
+    verify: bool = True,
     **_: Any,
 ) -> dict[str, Dataset]:
     """The cases of a verified snapshot, one document each.
@@ -42,7 +43,7 @@ def load(
     (`version`, the model's arguments) is left alone.
     """
     _grader_names()
-    chosen = load_snapshot(snapshot or os.environ.get("MEDLIVE_SNAPSHOT") or "latest").filter(
+    chosen = load_snapshot(snapshot or os.environ.get("MEDLIVE_SNAPSHOT") or "latest", verify=verify).filter(
         language=language,
         source=source,
         posted_from=posted_from,
