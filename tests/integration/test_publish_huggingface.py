@@ -1,0 +1,188 @@
+"""Publishing to the Hugging Face hub: its client as it is, over HTTP, against a server on this machine."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from support.hub import TOKEN, Hub, hub_server
+from support.publishing import a_snapshot, ready
+
+from medlive.errors import CheckFailed, ServiceUnavailable, UsageError
+from medlive.service.shelves.huggingface import HubRepository
+from medlive.snapshot.errata import Errata, Erratum, WithdrawalKind
+from medlive.snapshot.publish import Published, Ready
+
+# The hub's client hands open files to httpx2 in a way that httpx2 takes and warns of.
+pytestmark = pytest.mark.filterwarnings("ignore:Use 'content=:DeprecationWarning")
+
+AT = "some-group/medlive"
+
+
+@pytest.fixture(scope="module")
+def line(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Ready]:
+    """Three versions."""
+    root = tmp_path_factory.mktemp("frozen")
+    return {v: ready(a_snapshot(root, v, cases=n)) for n, v in enumerate(("2026.W46", "2026.W47", "2026.W48"), 1)}
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
+    monkeypatch.setenv("HF_TOKEN", TOKEN)
+    with hub_server() as running:
+        yield running
+
+
+def send(hub: Hub, snapshot: Ready, *, dry_run: bool = False) -> Published:
+    return HubRepository(AT, endpoint_url=hub.url, pause=0.01).publish(snapshot, dry_run=dry_run)
+
+
+def content(snapshot: Ready) -> dict[str, bytes]:
+    return {name: (snapshot.folder / name).read_bytes() for name in snapshot.sums}
+
+
+def tagged(hub: Hub, version: str) -> dict[str, bytes]:
+    found = hub.commits[hub.tags[version]]
+    return {name: data for name, data in found.items() if name not in (".gitattributes", "errata.json")}
+
+
+def test_a_version_is_one_commit_and_one_tag_and_a_second_run_sends_nothing(
+    hub: Hub, line: dict[str, Ready], tmp_path: Path
+) -> None:
+    snapshot = line["2026.W47"]
+    assert send(hub, snapshot, dry_run=True).sent == sorted(snapshot.sums)
+    assert not hub.repositories
+    done = send(hub, snapshot)
+    assert tagged(hub, "2026.W47") == content(snapshot)
+    assert [hub.titles[c] for c in hub.commits] == ["initial commit", "medlive 2026.W47"]
+    assert done.latest == "2026.W47"
+    assert len(hub.lfs) == 4
+
+    hub.requests.clear()
+    again = send(hub, snapshot)
+    assert (again.sent, again.already) == ([], sorted(snapshot.sums))
+    assert [r for r in hub.requests if r[0] not in ("GET", "HEAD")] == []
+
+    from huggingface_hub import HfApi
+
+    folder = HfApi(endpoint=hub.url, token=TOKEN).snapshot_download(
+        AT, repo_type="dataset", revision="2026.W47", local_dir=tmp_path / "down"
+    )
+    for name, data in content(snapshot).items():
+        assert (Path(folder) / name).read_bytes() == data
+
+
+def test_main_is_the_newest_version_whichever_is_published_last(hub: Hub, line: dict[str, Ready]) -> None:
+    for version in ("2026.W46", "2026.W48"):
+        send(hub, line[version])
+    hub.commit("main", {**hub.commits[hub.branches["main"]], "NOTES.md": b"the maintainers' own"}, "Notes")
+    before = hub.branches["main"]
+    assert send(hub, line["2026.W47"]).latest == "2026.W48"
+    assert hub.branches == {"main": before}
+    for version, snapshot in line.items():
+        assert content(snapshot).items() <= tagged(hub, version).items()
+    assert "NOTES.md" in tagged(hub, "2026.W47")
+
+
+@pytest.mark.parametrize(
+    ("method", "part", "status"),
+    [("PUT", "/store/", 403), ("POST", "/commit/", 400), ("POST", "/tag/", 403)],
+)
+def test_a_run_that_failed_in_the_middle_goes_on_where_it_was(
+    hub: Hub, line: dict[str, Ready], method: str, part: str, status: int
+) -> None:
+    snapshot = line["2026.W46"]
+    hub.fail(status, method, part)
+    with pytest.raises(ServiceUnavailable) as caught:
+        send(hub, snapshot)
+    assert TOKEN not in f"{caught.value}{caught.value.hint}"
+    assert not hub.tags
+    stored = set(hub.lfs)
+    hub.requests.clear()
+    send(hub, snapshot)
+    assert tagged(hub, "2026.W46") == content(snapshot)
+    assert not any(path.removeprefix("/store/") in stored for method, path in hub.requests if method == "PUT")
+    assert [t for t in hub.titles.values() if t.startswith("medlive")] == ["medlive 2026.W46"]
+
+
+def test_failures_that_pass_are_waited_out(hub: Hub, line: dict[str, Ready]) -> None:
+    hub.fail(503, "GET", "/refs")
+    hub.fail(429, "POST", "/commit/")
+    hub.fail(502, "POST", "/tag/")
+    send(hub, line["2026.W46"])
+    assert tagged(hub, "2026.W46") == content(line["2026.W46"])
+    assert hub.failures == []
+
+
+def test_a_tag_with_other_bytes_is_refused(hub: Hub, line: dict[str, Ready]) -> None:
+    snapshot = line["2026.W47"]
+    send(hub, snapshot)
+    for name in ("data/cases.jsonl", "manifest.json"):
+        held = hub.commits[hub.tags["2026.W47"]]
+        data = held[name]
+        held[name] = data[:-2] + b"?\n"
+        hub.requests.clear()
+        with pytest.raises(CheckFailed, match=f"holds other bytes: {name};"):
+            send(hub, snapshot)
+        assert {method for method, _ in hub.requests} <= {"GET", "HEAD"}
+        held[name] = data
+
+
+def test_two_publishers_make_one_release(hub: Hub, line: dict[str, Ready]) -> None:
+    send(hub, line["2026.W46"])
+    snapshot, other = line["2026.W47"], {**content(line["2026.W47"]), "LICENSE": b"other terms"}
+
+    def intrude(method: str, path: str) -> None:
+        if (method, "/commit/main" in path) == ("POST", True):
+            hub.before = lambda method, path: None
+            hub.commit("main", {**hub.commits[hub.branches["main"]], "NOTES.md": b"x"}, "somebody else's")
+        if (method, "/tag/" in path) == ("POST", True):
+            hub.tags["2026.W47"] = hub.commit("other", other, "medlive 2026.W47")
+
+    hub.before = intrude
+    send(hub, snapshot)
+    assert hub.commits[hub.branches["main"]]["NOTES.md"] == b"x"
+    del hub.tags["2026.W47"]
+    hub.before = intrude
+    with pytest.raises(CheckFailed, match="LICENSE"):
+        send(hub, snapshot)
+
+
+def test_what_a_version_has_no_more_goes_and_errata_are_kept(hub: Hub, line: dict[str, Ready]) -> None:
+    def errata(*ids: int) -> dict[str, bytes]:
+        entries = [
+            Erratum(
+                id=n, issued_at=datetime(2026, 11, 20, tzinfo=UTC), kind=WithdrawalKind.ERRATUM, case_id="c000",
+                criterion_id=None, reason="wrong", revision=None, snapshots=("2026.W46",), fixed_in=None,
+            )
+            for n in ids
+        ]  # fmt: skip
+        return {"errata.json": Errata(entries=tuple(entries)).text().encode()}
+
+    def with_errata(version: str, *ids: int) -> Ready:
+        return ready(line[version].folder, errata(*ids))
+
+    first = send(hub, with_errata("2026.W46", 1))
+    assert first.updated == ["errata.json"]
+    hub.commit("main", {**hub.commits[hub.branches["main"]], "SHA256SUMS.minisig": b"of an older one"}, "signed")
+    assert send(hub, with_errata("2026.W47", 1, 2)).updated == ["errata.json"]
+    head = hub.commits[hub.branches["main"]]
+    assert head["errata.json"] == errata(1, 2)["errata.json"]
+    assert "SHA256SUMS.minisig" not in head
+    with pytest.raises(CheckFailed, match="entries that ours lack: 2"):
+        send(hub, with_errata("2026.W48", 1))
+    assert "2026.W48" not in hub.tags
+
+
+def test_what_is_wrong_with_the_place_is_said(
+    hub: Hub, line: dict[str, Ready], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("HF_TOKEN", "hf_another")
+    with pytest.raises(ServiceUnavailable, match="refuses the token") as caught:
+        send(hub, line["2026.W46"])
+    assert caught.value.exit_status == 3
+    assert "HF_TOKEN" in (caught.value.hint or "")
+    assert "hf_another" not in str(caught.value)
+    for name in ("name", "a/b/c", "a/../b", "https://a/b"):
+        with pytest.raises(UsageError):
+            HubRepository(name, endpoint_url=hub.url)
