@@ -30,10 +30,11 @@ from medlive.service.freezing import freeze
 from medlive.service.harvesting import harvest_source
 from medlive.service.importing import import_file
 from medlive.service.inspecting import ThreadTakenDown, inspect_thread
-from medlive.service.paths import archive_path, index_path
+from medlive.service.paths import archive_path, index_path, snapshots_path
 from medlive.service.retention import apply_retention
 from medlive.service.runs import run_curation
 from medlive.service.takedown import take_down
+from medlive.snapshot.errata import load_errata
 from medlive.sources.archive import pages, verify
 
 ERASED, KEPT, REJECTED = "1402038", "1402075", "1402519"
@@ -149,9 +150,15 @@ async def test_what_a_frozen_snapshot_holds_is_named_and_kept_out_of_later_ones(
     assert frozen.cases == 2
     words = await own_words(database, curated[ERASED])
     held = {w for table, w in await traces_in_tables(database, words) if table in ("case_revisions", "criteria")}
+    folder = {path: path.read_bytes() for path in frozen.path.rglob("*") if path.is_file()}
     done = await take_down(database, settings, "sdn", ERASED, "a court's order")
     [(version, case_id)] = done.frozen
     assert version == frozen.version
+    # The errata beside the snapshot say so; the snapshot stays as it is.
+    errata = snapshots_path(settings) / "errata.json"
+    [erratum] = load_errata(errata).affecting(version)
+    assert (erratum.kind, erratum.case_id, erratum.reason) == ("takedown", case_id, "taken down")
+    assert {path: path.read_bytes() for path in frozen.path.rglob("*") if path.is_file()} == folder
     for table in ("criteria", "case_revisions"):
         change = f"DELETE FROM {table} WHERE case_id = '{case_id}'"
         with pytest.raises(DBAPIError, match="refused"):
@@ -170,6 +177,11 @@ async def test_what_a_frozen_snapshot_holds_is_named_and_kept_out_of_later_ones(
     assert run["faults"] == []
     later = await freeze(database, settings, "2026.W52")
     assert later.cases == 1
+    [erratum] = load_errata(errata).entries
+    assert erratum.fixed_in == "2026.W52"
+    changes = (later.path / "changes.json").read_text()
+    assert "takedown: taken down" in changes
+    assert "court" not in changes
 
 
 async def test_only_the_rows_of_the_thread_may_go_and_only_with_its_takedown(
