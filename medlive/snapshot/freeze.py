@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -164,6 +165,7 @@ def folder_name(version: str) -> str:
     return f"medlive-{version}"
 
 
+@cache
 def canary_of(version: str) -> str:
     """The canary GUID of a version: fixed, so that anybody can look for it."""
     return str(uuid.uuid5(_CANARY_SPACE, version))
