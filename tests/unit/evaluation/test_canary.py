@@ -12,7 +12,7 @@ import pytest
 from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
-from support.bad_endpoint import BadEndpoint, Step, bad_endpoint, cuts_connection, fails, sends
+from support.bad_endpoint import BadEndpoint, Step, bad_endpoint, cuts_connection, fails
 from support.bad_endpoint import completion as reply_of
 from support.releases import case, release
 
@@ -28,6 +28,7 @@ from medlive.evaluation.canary import (
     probes,
     read_marked,
 )
+from medlive.llm.engine import Finish, Reply, Usage
 from medlive.llm.openai import OpenAIEngine
 from medlive.snapshot.freeze import canary_of
 
@@ -91,6 +92,17 @@ def test_no_probe_gives_away_what_counts(marked: Marked) -> None:
     assert sum(p.control for p in texts) * 2 == len(texts)
 
 
+async def test_a_model_that_knows_the_canary_is_seen(marked: Marked) -> None:
+    def answer(prompt: str) -> str:
+        return marked.canary.upper() if marked.canary[:13] in prompt else "I do not know."
+
+    async with asked(marked, says(answer)) as (done, _):
+        assert done.verdict is Verdict.SHOWN
+        assert done.run == 16
+        assert done.odds < 1e-12
+        assert [s.offered for s in done.seen] == [s.run == 16 for s in done.seen]
+
+
 @pytest.mark.parametrize(
     "form",
     [
@@ -103,20 +115,13 @@ def test_no_probe_gives_away_what_counts(marked: Marked) -> None:
     ],
     ids=["plain", "upper", "spaced", "end", "full-width", "fenced"],
 )
-async def test_a_model_that_knows_the_canary_is_seen(marked: Marked, form: Answer) -> None:
-    def answer(prompt: str) -> str:
-        return form(marked.canary) if marked.canary[:13] in prompt else "I do not know."
-
-    async with asked(marked, says(answer)) as (done, _):
-        assert done.verdict is Verdict.SHOWN
-        assert done.run == 16
-        assert done.odds < 1e-12
+def test_a_canary_is_found_however_it_is_written(form: Answer) -> None:
+    assert longest_run(form(CANARY), CANARY) == 16
 
 
 async def test_a_model_that_knows_only_an_ancestor_is_not_taken_to_know_this_one(marked: Marked) -> None:
     async with asked(marked, says(lambda _: canary_of("2026.W46"))) as (done, _):
         assert done.verdict is Verdict.NOT_SHOWN
-        assert done.tally(control=False)["offered"] == done.tally(control=False)["asked"]
 
 
 async def test_echoes_and_completions_show_nothing(marked: Marked) -> None:
@@ -126,20 +131,24 @@ async def test_echoes_and_completions_show_nothing(marked: Marked) -> None:
         given.append(prompt)
         return "\n".join(given) + " 00000000-0000-5000-8000-0123456789ab"
 
-    async with asked(marked, says(answer), samples=2) as (done, endpoint):
+    async with asked(marked, says(answer)) as (done, endpoint):
         assert done.verdict is Verdict.NOT_SHOWN
         assert "does not prove" in done.why
         assert done.run < 6
-        assert endpoint.asked == len(done.seen) == 2 * len(list(probes(marked)))
+        assert endpoint.asked == len(done.seen) == len(list(probes(marked)))
         # It completes a GUID that marks nothing as readily as the canary.
         assert done.tally(control=True)["offered"] == done.tally(control=True)["asked"]
 
 
-async def test_a_partial_canary_is_judged_by_its_digits(marked: Marked) -> None:
-    digits = marked.canary.replace("-", "")
-    for n, verdict in ((11, Verdict.NOT_SHOWN), (12, Verdict.SHOWN)):
-        async with asked(marked, says(lambda _, n=n: f"zz{digits[16 : 16 + n]}zz")) as (done, _):
-            assert (done.run, done.verdict) == (n, verdict)
+@pytest.mark.parametrize(("digits", "verdict"), [(11, Verdict.NOT_SHOWN), (12, Verdict.SHOWN)])
+async def test_a_partial_canary_is_judged_by_its_digits(marked: Marked, digits: int, verdict: Verdict) -> None:
+    async def complete(_: object) -> Reply:
+        end = marked.canary.replace("-", "")[16:]
+        return Reply(f"zz{end[:digits]}zz", Finish.STOP, Usage(), "m")
+
+    done = await check_canary(marked, complete, samples=2)
+    assert (done.run, done.verdict) == (digits, verdict)
+    assert len(done.seen) == 2 * len(list(probes(marked)))
 
 
 async def test_an_endpoint_that_works_guids_out_proves_nothing(marked: Marked) -> None:
@@ -153,10 +162,8 @@ async def test_an_endpoint_that_works_guids_out_proves_nothing(marked: Marked) -
     [
         (fails(500), Outcome.FAILED),
         (cuts_connection, Outcome.FAILED),
-        (sends({"nonsense": 1}), Outcome.FAILED),
         (says(lambda _: "I cannot say.", finish="content_filter"), Outcome.REFUSED),
         (says(lambda _: " \n"), Outcome.EMPTY),
-        (says(lambda _: ""), Outcome.EMPTY),
     ],
 )
 async def test_no_answer_is_unknown_and_never_not_shown(marked: Marked, step: Step, outcome: Outcome) -> None:
@@ -178,12 +185,15 @@ async def test_a_few_answers_among_failures_are_not_enough(marked: Marked) -> No
         assert done.verdict is Verdict.SHOWN
 
 
-@pytest.mark.parametrize("said", ["\ud800\x00\x1b[2J" * 100, "a" * 20_000, "不知道。", "\U0001f600", "ﷺ" * 900])
+@pytest.mark.parametrize("said", ["\ud800\x00\x1b[2J" * 100, "不知道。", "\U0001f600", "ﷺ" * 900])
 async def test_rubbish_is_read_and_stored_as_text(marked: Marked, said: str) -> None:
-    async with asked(marked, says(lambda _: said)) as (done, _):
-        assert done.verdict is Verdict.NOT_SHOWN
-        assert all(len(s.said) <= 300 for s in done.seen)
-        json.dumps([s.said for s in done.seen], ensure_ascii=False).encode("utf-8")
+    async def complete(_: object) -> Reply:
+        return Reply(said, Finish.STOP, Usage(), "m")
+
+    done = await check_canary(marked, complete)
+    assert done.verdict is Verdict.NOT_SHOWN
+    assert all(len(s.said) <= 300 for s in done.seen)
+    json.dumps([s.said for s in done.seen], ensure_ascii=False).encode("utf-8")
 
 
 @given(st.text(alphabet="0123456789abcdef- ", max_size=60))
@@ -200,6 +210,9 @@ def test_what_is_no_snapshot_is_refused(folder: Path, tmp_path: Path) -> None:
         read_marked(tmp_path)
     for name in ("manifest.json", "README.md", "LICENSE"):
         (tmp_path / name).write_bytes((folder / name).read_bytes())
+    # An earlier copy of the canary, cut through by the excerpt's edge, is in no probe.
+    (tmp_path / "README.md").write_text(f"{CANARY}{'.' * 285}{CANARY}")
+    assert [e.file for e in read_marked(tmp_path)[0].excerpts] == ["LICENSE", "manifest.json"]
     (tmp_path / "README.md").write_text("no canary here")
     with pytest.raises(BadInput, match="canary"):
         read_marked(tmp_path)
@@ -232,5 +245,5 @@ async def test_the_command_prints_its_finding_and_ends_with_its_status(
     assert "uuid5" in err
     status, out, _ = await check(fails(401), "--json")
     assert (status, json.loads(out)[0]["verdict"]) == (3, "unknown")
-    status, out, _ = await check(says(lambda _: "", refusal="No."), "--samples", "2", "--json")
+    status, out, _ = await check(says(lambda _: "", refusal="No."), "--json")
     assert (status, json.loads(out)[0]["verdict"]) == (0, "unknown")

@@ -124,6 +124,7 @@ def test_what_is_listed_is_limited_and_what_is_counted_is_not(line_of: dict[str,
     found = diff_snapshots(line_of["first"].path, line_of["second"].path, most=1)
     assert [c.case_id for c in found.listed] == ["c5", "c2", "c1"]
     assert found.counts[REVISED] == 2
+    assert found.reasons.keys() == {"c5", "c2", "c1"}
     assert diff_snapshots(line_of["first"].path, line_of["second"].path, most=0).listed == ()
 
 
@@ -205,6 +206,17 @@ def test_what_cannot_be_compared_is_refused(
         path.write_text(spoil(path.read_text()))
     with pytest.raises(BadInput, match=name.split("/")[-1].split(".")[0] + "|criterion|first"):
         diff_snapshots(tmp_path / "first", tmp_path / "second")
+
+
+def test_a_criterion_without_its_case_ends_the_comparison_where_it_stands(
+    line_of: dict[str, FrozenSnapshot], tmp_path: Path
+) -> None:
+    (tmp_path / "data").mkdir()
+    for name in ("data/cases.jsonl", "data/criteria.jsonl"):
+        text = (line_of["second"].path / name).read_text()
+        (tmp_path / name).write_text(text.split("\n", 1)[1] if "cases" in name else text)
+    with pytest.raises(BadInput, match="belongs to no case"):
+        next(diff_cases(tmp_path, line_of["first"].path))
 
 
 def test_the_command_tells_people_and_programs(
