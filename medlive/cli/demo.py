@@ -45,7 +45,7 @@ def command(as_json: JsonOption = False) -> None:
                     "version": frozen.version, "cases": frozen.cases, "criteria": frozen.criteria,
                     "publishable": frozen.publishable, "already_frozen": frozen.already,
                 },
-                "verified_steps": done.verified_steps,
+                "verified_steps": done.verified_steps, "skipped_steps": done.skipped_steps,
                 "scores": scores_json(scores),
                 "paths": paths,
                 "seconds": done.seconds,
@@ -74,6 +74,8 @@ def command(as_json: JsonOption = False) -> None:
     state = "was frozen already" if frozen.already else "frozen"
     print(f"Snapshot {frozen.version} {state}: {frozen.cases} cases, {frozen.criteria} criteria.")
     print(f"Verified from its files alone: {done.verified_steps} steps passed.")
+    for why in done.skipped_steps:
+        print(f"Not taken: {why}.")
     if not frozen.publishable:
         print("Not publishable: " + "; ".join(frozen.why_not) + ".")
     print()

@@ -32,7 +32,7 @@ from medlive.service.freezing import Frozen, freeze
 from medlive.service.harvesting import Harvested, harvest_source
 from medlive.service.paths import index_path, runs_path
 from medlive.service.runs import run_curation
-from medlive.snapshot.verify import verify_snapshot
+from medlive.snapshot.verify import StepState, verify_snapshot
 
 SAMPLE_MODELS = ("sample-evidence", "sample-generic")
 
@@ -45,6 +45,9 @@ class Demo:
     curated: dict[str, Any] = field(default_factory=dict)
     frozen: Frozen | None = None
     verified_steps: int = 0
+    """Steps that passed."""
+    skipped_steps: tuple[str, ...] = ()
+    """Why each of the others was not taken."""
     scores: ScoreTable | None = None
     report: Path | None = None
     seconds: dict[str, float] = field(default_factory=dict)
@@ -117,7 +120,8 @@ async def _verify(settings: Settings, done: Demo) -> None:
     report = await asyncio.to_thread(verify_snapshot, done.frozen.path)
     if not report.ok:
         raise CheckFailed(report.summary())
-    done.verified_steps = len(report.steps)
+    done.skipped_steps = tuple(step.why for step in report.steps if step.state is StepState.SKIPPED)
+    done.verified_steps = len(report.steps) - len(done.skipped_steps)
 
 
 async def _evaluate(settings: Settings, done: Demo) -> None:
