@@ -23,6 +23,7 @@ from medlive.snapshot.manifest import FileEntry, Manifest
 from medlive.snapshot.model import week_end
 from medlive.snapshot.shelf import IMMUTABLE, Item, Shelf, Standing, page
 from medlive.snapshot.signing import PublicKey
+from medlive.snapshot.steps import Trust
 from medlive.snapshot.verify import StepState, verify_snapshot
 
 PUBLIC_KEY: Final = "minisign.pub"
@@ -91,10 +92,13 @@ def make_ready(folder: Path, public_key: PublicKey | None = None) -> Ready:
     Raises CheckFailed for a snapshot that fails verification, that could not be verified whole, that is not
     publishable (nothing overrides that), or whose errata cannot be read.
     """
-    report = verify_snapshot(folder)
+    report = verify_snapshot(folder, public_key=public_key)
     if not report.ok or report.manifest is None:
         raise CheckFailed(report.summary(), hint="only a snapshot that verifies can be published")
-    skipped = [s for s in report.steps if s.state is StepState.SKIPPED]
+    # Only two things may stay unproven: who signed a release that has no key, and what a parent says that is not
+    # here; the digests of ancestors are compared with those on the shelf.
+    innocent = {len(report.steps), *([1] if report.trust is Trust.NOT_SIGNED else [])}
+    skipped = [s for s in report.steps if s.state is StepState.SKIPPED and s.number not in innocent]
     if skipped:
         raise CheckFailed(
             f"{folder} could not be verified whole: " + "; ".join(f"step {s.number}: {s.why}" for s in skipped)
@@ -118,13 +122,13 @@ def publish(
     """Put a snapshot on a shelf and bring latest.json, feed, page and errata up to date.
 
     A file that lies there with other bytes stops everything before the first byte is written; one with the same
-    bytes is not sent again. Raises CheckFailed for other bytes, for a version there that cannot be read, and for
-    errata there that ours have lost; otherwise what the shelf raises.
+    bytes is not sent again. Raises CheckFailed for other bytes, for a version there that cannot be read or is of
+    another line, and for errata there that ours have lost; otherwise what the shelf raises.
     """
     done = Published(ready.manifest.version, ready.digest, shelf.where, dry_run)
     with shelf.session(write=not dry_run):
         wanting = _wanting(ready, shelf, done)
-        _releases(shelf, done)
+        _same_line(ready, shelf, _releases(shelf, done))
         keep_errata(ready, shelf.where, shelf.read)
         if dry_run:
             done.sent = [item.name for item in wanting]
@@ -168,6 +172,19 @@ def _wanting(ready: Ready, shelf: Shelf, done: Published) -> list[Item]:
             hint="a published version never changes: freeze and publish a new one",
         )
     return wanting
+
+
+def _same_line(ready: Ready, shelf: Shelf, releases: Sequence[Release]) -> None:
+    """Raise CheckFailed where the snapshot and a version there disagree about one's ancestor."""
+    mine = {a.version: a.digest for a in ready.manifest.lineage} | {ready.manifest.version: ready.digest}
+    for release in releases:
+        theirs = {a.version: a.digest for a in release.manifest.lineage} | {release.version: release.digest}
+        if odd := sorted(v for v in mine.keys() & theirs.keys() if mine[v] != theirs[v]):
+            raise CheckFailed(
+                f"medlive {ready.manifest.version} and {release.version} in {shelf.where} descend from different "
+                f"snapshots that are both called {', '.join(odd)}; nothing was written",
+                hint="two lines of releases need two places",
+            )
 
 
 def _releases(shelf: Shelf, done: Published) -> list[Release]:

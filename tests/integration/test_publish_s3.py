@@ -15,7 +15,7 @@ import pytest
 from support.bucket import Gate, Request, bucket_server
 from support.publishing import a_snapshot, ready
 
-from medlive.errors import CheckFailed, MedliveError, ServiceUnavailable, UsageError
+from medlive.errors import CheckFailed, MedliveError, MissingExtra, ServiceUnavailable, UsageError
 from medlive.service.shelves.s3 import Bucket, S3Shelf
 from medlive.snapshot.feed import Place
 from medlive.snapshot.folder import SUMS
@@ -246,6 +246,13 @@ def test_what_is_wrong_with_the_place_is_said(
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
     assert "no credentials" in str(told(shelf_of(server, bucket)))
+
+
+def test_a_missing_client_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "boto3", None)
+    with pytest.raises(MissingExtra) as caught:
+        S3Shelf("s3://bucket")
+    assert "medlive[publish]" in (caught.value.hint or "")
 
 
 @pytest.mark.parametrize("text", ["bucket", "s3://", "s3:///x", "s3://b/../c", "https://b/x"])

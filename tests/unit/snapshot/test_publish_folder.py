@@ -1,0 +1,353 @@
+"""Publishing to a folder: what may be published, what never changes, and what tells of it."""
+
+import errno
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+from datetime import UTC, datetime
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import urljoin
+from xml.etree import ElementTree
+
+import pytest
+from support.snapshots import Line, build_line
+
+from medlive.__main__ import run
+from medlive.errors import CheckFailed, DiskFull, MedliveError, UsageError
+from medlive.snapshot.errata import Errata, Erratum, WithdrawalKind, trusted_comment, write_errata_file
+from medlive.snapshot.feed import Place
+from medlive.snapshot.folder import SUMS
+from medlive.snapshot.lock import Locked
+from medlive.snapshot.publish import Published, Ready, make_ready, publish
+from medlive.snapshot.shelf import FolderShelf, Item
+from medlive.snapshot.signing import SecretKey, generate, sign
+from medlive.snapshot.verify import verify_snapshot
+
+ATOM = "{http://www.w3.org/2005/Atom}"
+BASE = "https://data.example/medlive"
+
+
+@pytest.fixture(scope="module")
+def line(tmp_path_factory: pytest.TempPathFactory) -> Line:
+    return build_line(tmp_path_factory.mktemp("line"))
+
+
+@pytest.fixture(scope="module")
+def made(line: Line) -> dict[str, Ready]:
+    """Each version of the line, verified."""
+    return {r.manifest.version: make_ready(r.path, line.key.public) for r in line.releases}
+
+
+@pytest.fixture
+def shelf(tmp_path: Path) -> FolderShelf:
+    return FolderShelf(tmp_path / "public")
+
+
+def send(shelf: FolderShelf, snapshot: Ready, place: Place | None = None, *, dry_run: bool = False) -> Published:
+    return publish(snapshot, shelf, place or Place(), dry_run=dry_run)
+
+
+def tree(root: Path) -> dict[str, tuple[str, int]]:
+    """What lies there: name → digest and moment of the last change."""
+    return {
+        str(p.relative_to(root)): (hashlib.sha256(p.read_bytes()).hexdigest(), p.stat().st_mtime_ns)
+        for p in root.rglob("*")
+        if p.is_file() and p.name != ".publish.lock"
+    }
+
+
+def latest(shelf: FolderShelf) -> dict[str, object]:
+    value: dict[str, object] = json.loads((shelf.root / "latest.json").read_bytes())
+    return value
+
+
+def test_a_line_is_published_in_any_order_and_twice(
+    line: Line, made: dict[str, Ready], shelf: FolderShelf
+) -> None:
+    for version in ("2026.W45", "2026.W43", "2026.W44"):
+        assert send(shelf, made[version]).sent[-1] == f"medlive-{version}/{SUMS}"
+        assert latest(shelf)["version"] == "2026.W45"
+    for version, snapshot in made.items():
+        folder = shelf.root / f"medlive-{version}"
+        report = verify_snapshot(folder, public_key=line.key.public)
+        assert (report.ok, report.complete) == (True, True)
+        subprocess.run(["sha256sum", "--quiet", "-c", SUMS], cwd=folder, check=True)
+        if shutil.which("minisign"):
+            subprocess.run(["minisign", "-Vqm", SUMS, "-p", "../minisign.pub"], cwd=folder, check=True)
+        assert snapshot.digest == f"sha256:{hashlib.sha256((folder / SUMS).read_bytes()).hexdigest()}"
+    said = latest(shelf)
+    assert [v["version"] for v in said["versions"]] == sorted(made, reverse=True)
+    for name, file in said["files"].items():
+        data = (shelf.root / file["url"]).read_bytes()
+        assert (file["size"], file["sha256"]) == (len(data), hashlib.sha256(data).hexdigest()), name
+    before = tree(shelf.root)
+    for snapshot in made.values():
+        again = send(shelf, snapshot)
+        assert (again.sent, again.updated, again.bytes_sent) == ([], [], 0)
+    assert tree(shelf.root) == before
+
+
+def test_a_half_published_version_is_told_of_and_finished(made: dict[str, Ready], shelf: FolderShelf) -> None:
+    send(shelf, made["2026.W43"])
+    (shelf.root / "medlive-2026.W43" / SUMS).unlink()
+    (shelf.root / "medlive-2026.W43" / "data/cases.jsonl").unlink()
+    (shelf.root / ".publish-partial").mkdir()
+    (shelf.root / ".publish-partial" / "left").write_bytes(b"of a killed run")
+    done = send(shelf, made["2026.W44"])
+    assert done.unfinished == ["2026.W43"]
+    assert [v["version"] for v in latest(shelf)["versions"]] == ["2026.W44"]
+    done = send(shelf, made["2026.W43"])
+    assert done.sent == ["medlive-2026.W43/data/cases.jsonl", f"medlive-2026.W43/{SUMS}"]
+    assert (done.unfinished, done.latest) == ([], "2026.W44")
+    assert not (shelf.root / ".publish-partial").exists()
+
+
+@pytest.mark.parametrize("spoil", ["bytes", "size", "extra", "link"])
+def test_what_lies_there_otherwise_is_named_and_nothing_is_written(
+    made: dict[str, Ready], shelf: FolderShelf, tmp_path: Path, spoil: str
+) -> None:
+    send(shelf, made["2026.W43"])
+    folder = shelf.root / "medlive-2026.W43"
+    victim = folder / ("data/other.jsonl" if spoil == "extra" else "data/cases.jsonl")
+    data = victim.read_bytes() if victim.exists() else b""
+    victim.unlink(missing_ok=True)
+    if spoil == "link":
+        (tmp_path / "elsewhere").write_bytes(data)
+        victim.symlink_to(tmp_path / "elsewhere")
+    else:
+        victim.write_bytes(b"?" + data[1:] + (b"x" if spoil != "bytes" else b""))
+    (folder / SUMS).unlink()
+    (shelf.root / "latest.json").unlink()
+    before = tree(shelf.root)
+    with pytest.raises(MedliveError, match=re.escape(victim.name)):
+        send(shelf, made["2026.W43"])
+    assert tree(shelf.root) == before
+
+
+def test_only_a_verified_and_publishable_snapshot_goes_out(
+    line: Line, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from support.publishing import a_snapshot
+
+    monkeypatch.setenv("MEDLIVE_HOME", str(tmp_path / "home"))
+    out = tmp_path / "public"
+
+    def command(folder: Path, *options: str) -> tuple[int, str]:
+        status = run(["snapshot", "publish", str(folder), "--to", "folder", "--at", str(out), *options])
+        said = capsys.readouterr()
+        return status, said.out + said.err
+
+    spoilt = shutil.copytree(line.last, tmp_path / line.last.name)
+    with (spoilt / "data/cases.jsonl").open("ab") as handle:
+        handle.write(b"\n")
+    status, said = command(spoilt)
+    assert status == 1
+    assert "fails verification" in said
+    draft = a_snapshot(tmp_path, "2026.W50", why_not=("the rules engine made it",))
+    status, said = command(draft)
+    assert status == 1
+    assert "not publishable: the rules engine made it" in said
+    (tmp_path / "other.pub").write_text(SecretKey.parse(generate()[0], None).public.text())
+    assert command(line.last, "--public-key", str(tmp_path / "other.pub"))[0] == 1
+    assert command(tmp_path / "nothing")[0] == 2
+    assert not out.exists()
+
+    status, said = command(line.last, "--dry-run", "--json")
+    assert status == 0
+    assert len(json.loads(said[said.index("{") : said.rindex("}") + 1])["sent"]) == 20
+    assert not out.exists()
+    assert command(line.last, "--base-url", "javascript:alert(1)")[0] == 2
+    assert command(line.last, "--base-url", BASE)[0] == 0
+    assert json.loads((out / "latest.json").read_bytes())["url"] == f"{BASE}/{line.last.name}/"
+    # A home with a frozen snapshot: without an argument the newest is meant.
+    shutil.copytree(line.last, tmp_path / "home" / "snapshots" / line.last.name)
+    assert run(["snapshot", "publish", "--at", str(out)]) == 0
+
+
+def test_another_line_under_the_same_names_is_refused(
+    made: dict[str, Ready], shelf: FolderShelf, tmp_path: Path
+) -> None:
+    send(shelf, made["2026.W43"])
+    other = make_ready(build_line(tmp_path / "other", signed=False).last)
+    before = tree(shelf.root)
+    with pytest.raises(CheckFailed, match=r"different snapshots that are both called 2026\.W43"):
+        send(shelf, other)
+    assert tree(shelf.root) == before
+
+
+def test_the_feed_is_atom(made: dict[str, Ready], shelf: FolderShelf) -> None:
+    place = Place(BASE + "/", "data.example")
+    for snapshot in made.values():
+        send(shelf, snapshot, place)
+    feed = ElementTree.fromstring((shelf.root / "feed.xml").read_bytes())
+    assert feed.tag == f"{ATOM}feed"
+    check_common(feed)
+    assert feed.findtext(f"{ATOM}author/{ATOM}name")
+    assert links(feed, "self") == [f"{BASE}/feed.xml"]
+    entries = feed.findall(f"{ATOM}entry")
+    assert [e.findtext(f"{ATOM}title") for e in entries] == [f"medlive {v}" for v in sorted(made, reverse=True)]
+    for entry in entries:
+        check_common(entry)
+        assert links(entry, "alternate"), "an entry without content has an alternate link"
+        enclosures = links(entry, "enclosure")
+        assert f"{BASE}/medlive-{entry.findtext(f'{ATOM}title')[-8:]}/data/cases.parquet" in enclosures
+    ids = [e.findtext(f"{ATOM}id") for e in entries]
+    assert len(set(ids)) == len(ids)
+    assert all(re.fullmatch(r"tag:data\.example,2026:[!-~]+", i) for i in ids)
+    publish(made["2026.W44"], shelf, Place())
+    again = ElementTree.fromstring((shelf.root / "feed.xml").read_bytes())
+    without = [e.findtext(f"{ATOM}id") for e in again.findall(f"{ATOM}entry")]
+    assert len({*without, *ids}) == 2 * len(ids)
+    assert all(i.startswith("urn:uuid:") for i in without)
+
+
+def check_common(element: ElementTree.Element) -> None:
+    """RFC 4287, 4.1.1 and 4.1.2: what a feed and an entry must have, and the constructs of 3.3 and 4.2.7."""
+    for name in ("id", "title", "updated"):
+        assert len(element.findall(f"{ATOM}{name}")) == 1, name
+    moment = element.findtext(f"{ATOM}updated")
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", moment or "")
+    for link in element.findall(f"{ATOM}link"):
+        assert link.get("href", "").startswith("https://"), link.attrib
+        assert "/" in link.get("type", "")
+        if link.get("rel") == "enclosure":
+            assert int(link.get("length", "")) > 0
+
+
+def links(element: ElementTree.Element, rel: str) -> list[str]:
+    return [link.get("href", "") for link in element.findall(f"{ATOM}link") if link.get("rel") == rel]
+
+
+class Page(HTMLParser):
+    """What a browser finds in a page: elements, attributes, addresses, text."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+        self.attributes: set[str] = set()
+        self.addresses: list[str] = []
+        self.ids: set[str] = set()
+        self.text = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        for name, value in attrs:
+            self.attributes.add(name)
+            if name in ("href", "src"):
+                self.addresses.append(value or "")
+            if name == "id":
+                self.ids.add(value or "")
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+HOSTILE = '<script>alert(1)</script><img src=x onerror=alert(2)> & "quoted"'
+
+
+def errata(*ids: int) -> Errata:
+    return Errata(
+        entries=tuple(
+            Erratum(
+                id=n, issued_at=datetime(2026, 11, 9, tzinfo=UTC), kind=WithdrawalKind.PRIVACY, case_id="a1zh",
+                criterion_id=None, reason=HOSTILE, revision=None, snapshots=("2026.W43",), fixed_in=None,
+            )
+            for n in ids
+        )
+    )  # fmt: skip
+
+
+def write_errata(folder: Path, said: Errata, key: SecretKey | None) -> None:
+    signer = None if key is None else lambda data: sign(data, key, trusted_comment(said), "errata")
+    write_errata_file(folder, said, signer)
+
+
+def test_the_page_escapes_everything_and_links_to_what_lies_there(
+    line: Line, made: dict[str, Ready], shelf: FolderShelf
+) -> None:
+    for snapshot in made.values():
+        send(shelf, snapshot)
+    write_errata(line.root, errata(1, 2), line.key)
+    try:
+        assert {"errata.json", "errata.json.minisig"} <= set(send(shelf, make_ready(line.last)).updated)
+        write_errata(line.root, errata(1, 2, 3), None)
+        with pytest.raises(CheckFailed, match="not signed"):
+            make_ready(line.last)
+        write_errata(line.root, errata(1), line.key)
+        with pytest.raises(CheckFailed, match="entries that ours lack: 2"):
+            send(shelf, make_ready(line.last))
+    finally:
+        for left in line.root.glob("errata.json*"):
+            left.unlink()
+    page = Page((shelf.root / "index.html").read_text(encoding="utf-8"))
+    assert "script" not in page.tags
+    assert not {name for name in page.attributes if name.startswith("on")}
+    assert HOSTILE in page.text
+    assert "viewport" in (shelf.root / "index.html").read_text(encoding="utf-8")
+    for snapshot in made.values():
+        assert snapshot.digest in page.text
+    for address in page.addresses:
+        name, _, part = address.partition("#")
+        assert (shelf.root / name).exists(), address
+        assert not part or part in page.ids
+    assert sum(a.endswith(".svg") for a in page.addresses) >= 6
+    assert urljoin(f"{BASE}/index.html", page.addresses[0]) == f"{BASE}/feed.xml"
+
+
+def test_latest_is_right_though_another_publisher_finishes_meanwhile(
+    line: Line, made: dict[str, Ready], tmp_path: Path
+) -> None:
+    class Busy(FolderShelf):
+        def replace(self, item: Item) -> None:
+            if item.name == "latest.json" and not (self.root / line.last.name).exists():
+                shutil.copytree(line.last, self.root / line.last.name)
+            super().replace(item)
+
+    shelf = Busy(tmp_path / "public")
+    assert send(shelf, made["2026.W43"]).latest == "2026.W45"
+    assert latest(shelf)["version"] == "2026.W45"
+
+
+def test_one_publisher_at_a_time_and_clear_words_where_the_disk_refuses(
+    made: dict[str, Ready], shelf: FolderShelf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with shelf.session(write=True), pytest.raises(Locked):
+        send(FolderShelf(shelf.root), made["2026.W43"])
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(UsageError, match="cannot be written"):
+        send(FolderShelf(tmp_path / "file" / "public"), made["2026.W43"])
+    (tmp_path / "elsewhere").mkdir()
+    (shelf.root / "medlive-2026.W43").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(UsageError, match="symbolic link"):
+        send(shelf, made["2026.W43"])
+    assert not list((tmp_path / "elsewhere").iterdir())
+    (shelf.root / "medlive-2026.W43").unlink()
+
+    def full(handle: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(DiskFull) as caught:
+            send(shelf, made["2026.W43"])
+    assert caught.value.exit_status == 3
+    assert not (shelf.root / "medlive-2026.W43").exists()
+    assert send(shelf, made["2026.W43"]).latest == "2026.W43"
+
+
+def test_a_file_that_changes_after_its_verification_is_not_published(
+    line: Line, shelf: FolderShelf, tmp_path: Path
+) -> None:
+    folder = shutil.copytree(line.releases[0].path, tmp_path / line.releases[0].path.name)
+    snapshot = make_ready(folder)
+    data = (folder / "LICENSE").read_bytes()
+    (folder / "LICENSE").write_bytes(data.replace(b"a", b"b", 1))
+    with pytest.raises(CheckFailed, match="LICENSE changed while it was being published"):
+        send(shelf, snapshot)
+    assert not (shelf.root / folder.name / "LICENSE").exists()
+    assert not (shelf.root / folder.name / SUMS).exists()
