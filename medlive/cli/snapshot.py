@@ -8,6 +8,7 @@ from medlive.cli import snapshot_withdraw
 from medlive.cli.output import JsonOption, print_json, print_table, say, wait_for
 from medlive.cli.snapshot_diff import diff
 from medlive.cli.snapshot_export import export
+from medlive.cli.snapshot_freeze import freeze, rebuild
 from medlive.cli.snapshot_publish import publish
 from medlive.cli.snapshot_sign import keygen
 from medlive.config import load_settings
@@ -15,46 +16,10 @@ from medlive.errors import BadInput, CheckFailed
 
 app = typer.Typer(no_args_is_help=True)
 
+app.command()(freeze)
+app.command()(rebuild)
+
 PathArgument = Annotated[str, typer.Argument(help="A snapshot's folder, or the version of one frozen here.")]
-
-
-@app.command()
-def freeze(
-    week: Annotated[
-        str | None, typer.Option("--week", metavar="YYYY.WNN", help="The ISO week; default: the present one.")
-    ] = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Freeze the cases that are ready into the week's snapshot and write its folder."""
-    from medlive.service.database import open_database
-    from medlive.service.freezing import Frozen
-    from medlive.service.freezing import freeze as freeze_week
-
-    settings = load_settings().settings
-
-    async def run() -> Frozen:
-        async with open_database(settings) as database:
-            return await freeze_week(database, settings, week)
-
-    done = wait_for(run())
-    if as_json:
-        print_json(
-            {
-                "version": done.version, "path": done.path, "cases": done.cases, "criteria": done.criteria,
-                "publishable": done.publishable, "why_not": done.why_not, "already_frozen": done.already,
-                "kept_out": [
-                    {"case_id": h.case_id, "gate": h.gate.value, "detail": h.detail}
-                    for h in done.kept_out
-                ],
-            }
-        )  # fmt: skip
-        return
-    verb = "was frozen already" if done.already else "frozen"
-    print(f"{done.version} {verb}: {done.cases} cases, {done.criteria} criteria, in {done.path}")
-    for reason in done.why_not:
-        say(f"not publishable: {reason}")
-    for hit in done.kept_out:
-        say(f"kept out: {hit.case_id}: {hit.gate.value}: {hit.detail}")
 
 
 @app.command("list")
