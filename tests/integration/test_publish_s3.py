@@ -91,7 +91,7 @@ def names_of(gate: Gate) -> list[str]:
     ]
 
 
-def test_a_snapshot_lies_there_as_it_is_and_a_second_run_sends_nothing(
+def test_a_snapshot_lies_there_a_second_run_sends_nothing_and_other_bytes_are_refused(
     client: Any, shelf: S3Shelf, bucket: str, gate: Gate, snapshot: Ready
 ) -> None:
     done = send(shelf, snapshot)
@@ -116,6 +116,22 @@ def test_a_snapshot_lies_there_as_it_is_and_a_second_run_sends_nothing(
     again = send(shelf, snapshot)
     assert (again.sent, again.updated, gate.writes) == ([], [], [])
     assert len(again.already) == len(snapshot.sums)
+    name = "data/cases.jsonl"
+    data = (snapshot.folder / name).read_bytes()
+    gate.checksums = False
+    assert send(shelf, snapshot).sent == [], "a store without checksums is read back"
+    gate.checksums = True
+    client.put_object(
+        Bucket=bucket, Key=f"data/{ROOT}/{name}", Body=data[:-2] + b"?\n", ChecksumAlgorithm="SHA256",
+        Metadata={"sha256": snapshot.sums[name].sha256},
+    )  # fmt: skip
+    gate.requests.clear()
+    for gate.checksums in (True, False):
+        with pytest.raises(
+            CheckFailed, match=r"other bytes of medlive 2026\.W47: medlive-2026\.W47/data/cases\.jsonl;"
+        ):
+            send(shelf, snapshot)
+    assert gate.writes == []
 
 
 KILLED = """
@@ -162,29 +178,6 @@ def test_a_run_that_was_killed_inside_an_upload_by_parts_goes_on_where_it_was(
     assert f"{large}#1" in first
     assert f"{large}#1" not in parts
     assert done.sent[-1] == f"{ROOT}/{SUMS}"
-    assert send(shelf, snapshot).sent == []
-
-
-def test_other_bytes_stop_everything_before_anything_is_written(
-    client: Any, shelf: S3Shelf, bucket: str, gate: Gate, snapshot: Ready
-) -> None:
-    send(shelf, snapshot)
-    name = "data/cases.jsonl"
-    data = (snapshot.folder / name).read_bytes()
-    gate.checksums = False
-    assert send(shelf, snapshot).sent == [], "a store without checksums is read back"
-    gate.checksums = True
-    client.put_object(
-        Bucket=bucket, Key=f"data/{ROOT}/{name}", Body=data[:-2] + b"?\n", ChecksumAlgorithm="SHA256",
-        Metadata={"sha256": snapshot.sums[name].sha256},
-    )  # fmt: skip
-    gate.requests.clear()
-    for gate.checksums in (True, False):
-        with pytest.raises(
-            CheckFailed, match=r"other bytes of medlive 2026\.W47: medlive-2026\.W47/data/cases\.jsonl;"
-        ):
-            send(shelf, snapshot)
-    assert gate.writes == []
 
 
 def test_two_publishers_cannot_overwrite_each_other(

@@ -125,10 +125,12 @@ class S3Shelf:
             with self._clear():
                 try:
                     if item.size > self._part_size(item.size):
-                        self._add_parts(item, sent)
+                        proven = self._add_parts(item, sent)
                     else:
-                        self._put(item, IfNoneMatch="*")
+                        proven = self._put(item, IfNoneMatch="*")
                         sent(item.size)
+                    if proven:
+                        return
                 except self._client.exceptions.ClientError as exc:
                     if _code(exc) not in _RACE | {"NoSuchUpload"}:
                         raise
@@ -170,17 +172,20 @@ class S3Shelf:
         least = -(-size // _MOST_PARTS)
         return self._part if least <= self._part else -(-least // _MIB) * _MIB
 
-    def _put(self, item: Item, **condition: str) -> None:
+    def _put(self, item: Item, **condition: str) -> bool:
+        """Whether the store says that it has these bytes."""
+        checksum = _b64(bytes.fromhex(item.sha256))
         with item.open() as data:
-            self._client.put_object(
+            done = self._client.put_object(
                 **self._key(item.name),
                 Body=data.read(),
-                ChecksumSHA256=_b64(bytes.fromhex(item.sha256)),
+                ChecksumSHA256=checksum,
                 **_headers(item),
                 **condition,
             )
+        return bool(done.get("ChecksumSHA256") == checksum)
 
-    def _add_parts(self, item: Item, sent: Sent) -> None:
+    def _add_parts(self, item: Item, sent: Sent) -> bool:
         parts = _Parts.of(item, self._part_size(item.size))
         upload, there = self._begun(item, parts)
         if upload is None:
@@ -212,7 +217,7 @@ class S3Shelf:
             except BaseException:
                 pool.shutdown(wait=True, cancel_futures=True)
                 raise
-        self._client.complete_multipart_upload(
+        done = self._client.complete_multipart_upload(
             **self._key(item.name),
             UploadId=upload,
             MultipartUpload={
@@ -223,6 +228,7 @@ class S3Shelf:
             },
             IfNoneMatch="*",
         )
+        return bool(done.get("ChecksumSHA256", "").partition("-")[0] == parts.composite)
 
     def _begun(self, item: Item, parts: "_Parts") -> tuple[str | None, dict[int, str]]:
         """The upload of this item that has got furthest, and its good parts: number → ETag."""
