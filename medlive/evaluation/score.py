@@ -211,7 +211,8 @@ def score_runs(
         raise UsageError("there is no run to score")
     runs = _labelled(runs)
     if errata is not None:
-        runs = [_without(run, errata, place) for place, run in enumerate(runs)]
+        # Answers and grades are looked up by what the run's cases hold: those of what is gone are not met.
+        runs = [replace(run, run=errata.without(place, run.run)) for place, run in enumerate(runs)]
     order = {cid: place for place, cid in enumerate(dict.fromkeys(c.case_id for r in runs for c in r.run.cases))}
     scored = [_case_scores(run, metric) for run in runs]
     values = np.full((len(order), len(runs)), np.nan)
@@ -255,24 +256,6 @@ def _labelled(runs: Sequence[GradedRun]) -> list[GradedRun]:
         taken.add(label)
         out.append(GradedRun(run.run, label, run.answers, run.grades, run.grader, run.notes))
     return out
-
-
-def _without(run: GradedRun, errata: ErrataUse, place: int) -> GradedRun:
-    """The run without what the errata take from it, its grades and answers too."""
-    left = errata.without(place, run.run)
-    if left is run.run:
-        return run
-    ids = {case.case_id: {c.id for c in case.criteria} for case in left.cases}
-    return replace(
-        run,
-        run=left,
-        answers={case_id: answer for case_id, answer in run.answers.items() if case_id in ids},
-        grades={
-            case_id: {i: grade for i, grade in grades.items() if i in ids[case_id]}
-            for case_id, grades in run.grades.items()
-            if case_id in ids
-        },
-    )
 
 
 def _case_scores(run: GradedRun, metric: Metric) -> tuple[CaseScore, ...]:

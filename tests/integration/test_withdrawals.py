@@ -4,16 +4,20 @@ import asyncio
 import hashlib
 import json
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
+from alembic import command
 from pydantic import SecretStr
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 from support.instance import Instance
 
 from medlive.config import Settings
+from medlive.db import migrate
 from medlive.db.cases import StoredCase, latest_case, save_case
 from medlive.db.disputes import list_disputes, open_disputes
 from medlive.db.erasure import erase_thread
@@ -25,9 +29,10 @@ from medlive.rubric.model import Axis, Criterion, Rubric, Theme
 from medlive.service.paths import snapshots_path
 from medlive.service.reviewing import dispute_case, resolve_dispute
 from medlive.service.takedown import take_down
-from medlive.service.withdrawing import withdraw, write_errata
+from medlive.service.withdrawing import public_reason, withdraw, write_errata
 from medlive.snapshot.errata import WithdrawalKind, load_errata
 from medlive.snapshot.signing import PublicKey, generate
+from tests.integration.conftest import plain
 from tests.integration.test_db_stores import KEPT, KEY, START, make_case
 
 ERRATUM, PRIVACY = WithdrawalKind.ERRATUM, WithdrawalKind.PRIVACY
@@ -239,11 +244,9 @@ async def test_what_was_withdrawn_does_not_come_back_with_a_later_curation(
         ("rever\u202esed", r"U\+202E"),
     ],
 )
-async def test_a_reason_is_public_and_checked_before_anything_happens(
-    settings: Settings, database: Database, reason: str, told: str
-) -> None:
+def test_a_reason_is_public_and_checked(reason: str, told: str) -> None:
     with pytest.raises(UsageError, match=told) as caught:
-        await withdraw(database, settings, "ml-000000000000", ERRATUM, reason)
+        public_reason(reason)
     assert "Smith" not in str(caught.value)
 
 
@@ -277,6 +280,49 @@ async def test_a_takedown_withdraws_what_is_frozen_and_says_nothing_of_its_reaso
         assert {w.case_id for w in await list_withdrawals(session)} == {shown}
         assert await list_disputes(session, closed=True) == []
         assert await reasons_for(session, "2026.W46") == {shown: "takedown: taken down"}
+
+
+BEFORE = [
+    "DROP SCHEMA public CASCADE",
+    "CREATE SCHEMA public",
+]
+TAKEN_DOWN = [
+    "SET session_replication_role = replica",  # the rows that these belong to are not needed
+    *(
+        f"INSERT INTO threads (id, source, thread_id, url) OVERRIDING SYSTEM VALUE VALUES ({n}, 'sdn', 't{n}', '')"
+        for n in (1, 2)
+    ),
+    "INSERT INTO takedowns (source, thread_id, reason, taken_down_at, erased_in)"
+    " VALUES ('sdn', 't1', 'a court''s order', '2026-11-01T00:00:00Z', 0)",
+    *(
+        f"INSERT INTO cases (id, thread_id, status, status_reason) VALUES ('ml-{n:012x}', {n}, 'withdrawn', 'x')"
+        for n in (1, 2)
+    ),
+    *(
+        "INSERT INTO case_revisions (case_id, revision, curation_id, language, source, posted_at, specialty,"
+        f" theme, narrative, query, advice, publishable, content_digest) VALUES ('ml-{n:012x}', {revision}, 1,"
+        f" 'en', 'sdn', now(), 'unknown', 'Response Depth', 'n', 'q', 'a', true, 'sha256:{'0' * 64}')"
+        for n in (1, 2)
+        for revision in (1, 2)
+    ),
+]
+
+
+def test_takedowns_of_before_become_withdrawals_without_their_reason(database_url: str) -> None:
+    with psycopg.connect(plain(database_url), autocommit=True) as connection:
+        for statement in BEFORE:
+            connection.execute(statement)
+        with migrate._connected(database_url) as session:
+            command.upgrade(migrate._config(session), "0008")
+            session.commit()
+        for statement in TAKEN_DOWN:
+            connection.execute(statement)
+        migrate.upgrade(database_url)
+        rows = connection.execute(
+            "SELECT case_id, revision, kind, reason, withdrawn_at FROM withdrawals"
+        ).fetchall()
+    at = datetime(2026, 11, 1, tzinfo=UTC)
+    assert rows == [("ml-000000000001", 2, "takedown", "taken down", at)]
 
 
 async def test_withdrawals_and_disputes_cannot_be_rewritten(database: Database, settings: Settings) -> None:
