@@ -8,6 +8,7 @@ from medlive.cli.output import JsonOption, print_json, print_table, say
 from medlive.config import load_settings
 from medlive.errors import BadInput, CheckFailed
 from medlive.snapshot.diff import CaseDiff, ChangeKind, CriterionEdit, SnapshotDiff
+from medlive.snapshot.folder import printable
 
 _CUT = 80
 
@@ -62,14 +63,14 @@ def _tell(found: SnapshotDiff) -> None:
 
 def _lines(case: CaseDiff, reason: str | None) -> list[str]:
     steps = " → ".join(str(r) for r in (case.from_revision, case.to_revision) if r is not None)
-    told = [f"{case.kind.value} {case.case_id} (revision {steps})" + (f": {reason}" if reason else "")]
+    told = [printable(f"{case.kind.value} {case.case_id} (revision {steps})" + (f": {reason}" if reason else ""))]
     told += [f"  {e.name}: {_short(e.old)} → {_short(e.new)}" for e in case.fields]
     return told + [f"  {_criterion(edit)}" for edit in case.criteria]
 
 
 def _criterion(edit: CriterionEdit) -> str:
     named = edit.new or edit.old or {}
-    told = f"{named['criterion_id']} {', '.join(edit.edits)}: "
+    told = printable(f"{named['criterion_id']} {', '.join(edit.edits)}: ")
     if edit.old is None or edit.new is None:
         return told + f"{_short(named['criterion'])} ({named['axis']}, {named['points']:+d})"
     names = ("criterion", "axis", "points", "criterion_id", "position")

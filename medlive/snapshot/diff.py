@@ -1,6 +1,7 @@
 """What changed between two releases: cases added, revised and withdrawn, and how each release was made."""
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,6 +9,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
 
+from medlive.digest import canonical_json
 from medlive.errors import BadInput
 from medlive.snapshot.folder import SUMS, TooLong, lines, read_small, sha256
 from medlive.snapshot.ledger import CHANGE_SECTIONS, CHANGES, LedgerFault, read_ledger
@@ -112,6 +114,11 @@ class SnapshotDiff:
 
 _CASE_TEXT: Final = tuple(name for name in CASE_FIELDS if name not in ("case_id", "revision", "canary"))
 _CRITERION_TEXT: Final = ("criterion_id", "position", "criterion", "axis", "points")
+_CASES: Final = "data/cases.jsonl"
+_CRITERIA: Final = "data/criteria.jsonl"
+# Neither can stand within a text, where quotes are escaped.
+_CASE_ID: Final = re.compile(rb'"case_id":("(?:[^"\\]|\\.)*")')
+_CANARY: Final = b'"canary":"%s"'
 
 
 def diff_snapshots(old: Path, new: Path, *, most: int | None = None) -> SnapshotDiff:
@@ -144,29 +151,52 @@ def diff_snapshots(old: Path, new: Path, *, most: int | None = None) -> Snapshot
 
 def diff_cases(old: Path, new: Path) -> Iterator[CaseDiff]:
     """Every case that differs between two snapshots' folders, by case id, as both are read. Raises BadInput."""
-    left, right = _cases(old), _cases(new)
+    was, now = (_CANARY % _manifest(root).canary.encode() for root in (old, new))
+    left, right = _blocks(old), _blocks(new)
     one, other = next(left, None), next(right, None)
     while one is not None or other is not None:
-        if other is None or (one is not None and one[0]["case_id"] < other[0]["case_id"]):
+        if other is None or (one is not None and one.case_id < other.case_id):
             assert one is not None
-            yield CaseDiff(ChangeKind.WITHDRAWN, one[0]["case_id"], one[0]["revision"], None)
+            yield CaseDiff(ChangeKind.WITHDRAWN, one.case_id, one.case()["revision"], None)
             one = next(left, None)
-        elif one is None or other[0]["case_id"] < one[0]["case_id"]:
-            yield CaseDiff(ChangeKind.ADDED, other[0]["case_id"], None, other[0]["revision"])
+        elif one is None or other.case_id < one.case_id:
+            yield CaseDiff(ChangeKind.ADDED, other.case_id, None, other.case()["revision"])
             other = next(right, None)
         else:
-            if (found := _revision(one, other)) is not None:
+            # Most cases are the same but for the canary, and are never parsed.
+            if one.data.replace(was, now) != other.data and (found := _revision(one, other)) is not None:
                 yield found
             one, other = next(left, None), next(right, None)
 
 
-_Case = tuple[dict[str, Any], list[dict[str, Any]]]
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """A case as it lies in its files: its line, and its criteria's lines."""
+
+    root: Path
+    case_id: str
+    line: bytes
+    criteria: bytes
+
+    @property
+    def data(self) -> bytes:
+        return self.line + self.criteria
+
+    def case(self) -> dict[str, Any]:
+        return _parse(self.line, CASE_FIELDS, self.root / _CASES)
+
+    def rubric(self) -> list[dict[str, Any]]:
+        rows = [_parse(row, CRITERION_FIELDS, self.root / _CRITERIA) for row in self.criteria.splitlines()]
+        places = [row["position"] for row in rows]
+        if places != sorted(set(places)):
+            raise BadInput(f"{self.root / _CRITERIA}: the criteria of {self.case_id!r} are not in order")
+        return rows
 
 
-def _revision(one: _Case, other: _Case) -> CaseDiff | None:
-    before, now = one[0], other[0]
+def _revision(one: _Block, other: _Block) -> CaseDiff | None:
+    before, now = one.case(), other.case()
     fields = tuple(FieldEdit(n, before[n], now[n]) for n in _CASE_TEXT if before[n] != now[n])
-    criteria = tuple(_criteria(one[1], other[1]))
+    criteria = tuple(_criteria(one.rubric(), other.rubric()))
     if not fields and not criteria and before["revision"] == now["revision"]:
         return None
     return CaseDiff(ChangeKind.REVISED, now["case_id"], before["revision"], now["revision"], fields, criteria)
@@ -213,36 +243,58 @@ def _plain(row: Mapping[str, Any]) -> dict[str, Any]:
     return {name: row[name] for name in _CRITERION_TEXT}
 
 
-def _cases(root: Path) -> Iterator[_Case]:
+def _blocks(root: Path) -> Iterator[_Block]:
     """The cases of a folder with their criteria, by case id."""
-    criteria = _rows(root, "data/criteria.jsonl", CRITERION_FIELDS, ("case_id", "position"))
-    waiting = next(criteria, None)
-    for row in _rows(root, "data/cases.jsonl", CASE_FIELDS, ("case_id",)):
-        mine: list[dict[str, Any]] = []
-        while waiting is not None and waiting["case_id"] == row["case_id"]:
-            mine.append(waiting)
-            waiting = next(criteria, None)
-        if waiting is not None and waiting["case_id"] < row["case_id"]:
-            raise BadInput(f"{root}: criterion {waiting['criterion_id']!r} belongs to no case")
-        yield row, mine
+    criteria = _lines(root / _CRITERIA)
+    waiting, row = next(criteria, (None, b""))
+    before: str | None = None
+    for case_id, data in _lines(root / _CASES):
+        if case_id == before:
+            raise BadInput(f"{root / _CASES}: case {case_id!r} came twice")
+        before = case_id
+        mine: list[bytes] = []
+        while waiting == case_id:
+            mine.append(row)
+            waiting, row = next(criteria, (None, b""))
+        if waiting is not None and waiting < case_id:
+            raise BadInput(f"{root / _CRITERIA}: criteria of {waiting!r}, which is no case")
+        yield _Block(root, case_id, data, b"".join(mine))
     if waiting is not None:
-        raise BadInput(f"{root}: criterion {waiting['criterion_id']!r} belongs to no case")
+        raise BadInput(f"{root / _CRITERIA}: criteria of {waiting!r}, which is no case")
 
 
-def _rows(root: Path, name: str, fields: Mapping[str, type], order: tuple[str, ...]) -> Iterator[dict[str, Any]]:
-    before: tuple[Any, ...] | None = None
+def _lines(path: Path) -> Iterator[tuple[str, bytes]]:
+    """The lines of a file, each with its case's id, which they stand in the order of."""
+    before = ""
     try:
-        for number, data in enumerate(lines(root / name), start=1):
-            row = json.loads(data)
-            if (fault := row_fault(row, fields)) is not None:
-                raise BadInput(f"{root / name}:{number}: {fault}")
-            here = tuple(row[column] for column in order)
-            if before is not None and here <= before:
-                raise BadInput(f"{root / name}:{number}: the rows are not in the order of {', '.join(order)}")
-            before = here
-            yield row
-    except (OSError, TooLong, ValueError, RecursionError) as exc:
-        raise BadInput(f"{root / name} cannot be read: {str(exc)[:300]}") from exc
+        for number, data in enumerate(lines(path), start=1):
+            match = _CASE_ID.search(data)
+            case_id = _loads(match[1]) if match else None
+            if case_id is None:
+                raise BadInput(f"{path}:{number}: the row names no case")
+            if case_id < before:
+                raise BadInput(f"{path}:{number}: the rows are not in the order of case_id")
+            before = case_id
+            yield case_id, data
+    except (OSError, TooLong, ValueError) as exc:
+        raise BadInput(f"{path} cannot be read: {str(exc)[:300]}") from exc
+
+
+def _parse(data: bytes, fields: Mapping[str, type], path: Path) -> dict[str, Any]:
+    try:
+        row = _loads(data)
+    except (ValueError, RecursionError) as exc:
+        raise BadInput(f"{path} cannot be read: {str(exc)[:300]}") from exc
+    if (fault := row_fault(row, fields)) is not None:
+        raise BadInput(f"{path} cannot be read: a row {fault}")
+    return dict(row)
+
+
+def _loads(data: bytes) -> Any:
+    """The value of a JSON text. Raises ValueError, also for half of a surrogate pair, which nobody could print."""
+    if b"\\u" in data:
+        canonical_json(json.loads(data)).encode("utf-8")
+    return json.loads(data)
 
 
 def _manifest(root: Path) -> Manifest:

@@ -171,7 +171,7 @@ def test_a_rubric_that_is_only_counted_anew_is_not_called_rewritten() -> None:
 
 def _swap(text: str) -> str:
     rows = text.splitlines(keepends=True)
-    return "".join([rows[1], rows[0], *rows[2:]])
+    return "".join([*rows[:2], rows[3], rows[2], *rows[4:]])
 
 
 @pytest.mark.parametrize(
@@ -182,6 +182,9 @@ def _swap(text: str) -> str:
         ("data/cases.jsonl", lambda t: t.split("\n", 1)[1]),
         ("data/cases.jsonl", lambda t: "\n".join(t.split("\n")[:-2]) + "\n"),
         ("data/cases.jsonl", lambda t: t + "{}\n"),
+        ("data/cases.jsonl", lambda t: t.replace("c2", "\\ud800")),
+        ("data/cases.jsonl", lambda t: t.replace("What now?", "\\ud800")),
+        ("data/cases.jsonl", lambda t: t + t.splitlines(keepends=True)[-1]),
         ("data/cases.jsonl", lambda t: t + "[" * 100_000 + "\n"),
         ("data/criteria.jsonl", lambda t: t.replace('"points":5', '"points":"5"')),
         ("data/criteria.jsonl", lambda t: "\x00\n" + t),
@@ -212,10 +215,10 @@ def test_a_criterion_without_its_case_ends_the_comparison_where_it_stands(
     line_of: dict[str, FrozenSnapshot], tmp_path: Path
 ) -> None:
     (tmp_path / "data").mkdir()
-    for name in ("data/cases.jsonl", "data/criteria.jsonl"):
+    for name in ("data/cases.jsonl", "data/criteria.jsonl", "manifest.json"):
         text = (line_of["second"].path / name).read_text()
         (tmp_path / name).write_text(text.split("\n", 1)[1] if "cases" in name else text)
-    with pytest.raises(BadInput, match="belongs to no case"):
+    with pytest.raises(BadInput, match="no case"):
         next(diff_cases(tmp_path, line_of["first"].path))
 
 
