@@ -153,6 +153,18 @@ def test_a_histogram_shows_the_gaps_and_merges_a_wide_span() -> None:
     assert wide.endswith("200-209: 1.")
 
 
+@given(st.integers(0, 10**6), st.integers(1, 10**6))
+def test_no_label_under_a_column_runs_into_the_next_or_over_the_edge(low: int, span: int) -> None:
+    root = drawn(histogram(FRAME, {low: 1, low + span: 1}))
+    labels = [
+        t for t in root.iter(f"{SVG}text") if t.get("class") == "mc-m mc-s" and t.get("text-anchor") == "middle"
+    ]
+    # Digits of the size 12 are about 7 wide in most faces.
+    edges = [(float(t.get("x", "nan")), len(t.text or "") * 7 / 2) for t in labels]
+    ends = [0.0, *(edge for x, half in edges for edge in (x - half, x + half)), float(WIDTH)]
+    assert ends == sorted(ends)
+
+
 @given(st.dictionaries(st.integers(0, 10**9), st.integers(0, 10**6), min_size=1))
 def test_a_histogram_loses_no_count_and_has_few_columns(counts: dict[int, int]) -> None:
     desc = drawn(histogram(Frame("t", ""), counts)).findtext(f"{SVG}desc") or ""
@@ -167,6 +179,9 @@ def test_stacked_parts_add_up_and_grouped_ones_share_a_scale() -> None:
     first, second = marks(whole)[1:], marks(whole, "mc-1")[1:]  # the legend's come first
     assert first[0] == pytest.approx(3 * second[0], abs=0.3)
     assert first[0] + second[0] == pytest.approx(2 * (first[1] + second[1]), abs=0.3)
+    begin = [float(r.get("x", "nan")) for r in whole.iter(f"{SVG}rect") if r.get("class") == "mc-1"][1:]
+    start = [float(r.get("x", "nan")) for r in whole.iter(f"{SVG}rect") if r.get("class") == "mc-0"][1:]
+    assert begin == pytest.approx([x + w for x, w in zip(start, first, strict=True)], abs=0.2)
     each = drawn(grouped(FRAME, ["p", "q"], rows))
     assert marks(each)[1] == pytest.approx(3 * marks(each, "mc-1")[1], abs=0.3)
     assert "one, p: 3; one, q: 1; two, p: 1; two, q: 1." in (each.findtext(f"{SVG}desc") or "")
