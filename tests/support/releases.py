@@ -4,7 +4,7 @@ from dataclasses import replace
 from datetime import UTC, date, datetime
 from pathlib import Path
 
-from medlive.snapshot.diff import Change
+from medlive.snapshot.diff import Change, ChangeKind
 from medlive.snapshot.freeze import FrozenSnapshot, ListedEntries, SnapshotMeta, write_snapshot
 from medlive.snapshot.manifest import Ancestor, EngineUse, EvidenceUse, Provenance
 from medlive.snapshot.model import SnapshotCase, SnapshotCriterion
@@ -46,7 +46,10 @@ def release(
     provenance: Provenance = PROVENANCE,
     why_not: tuple[str, ...] = (),
 ) -> FrozenSnapshot:
-    """Freeze a release that follows `parent`."""
+    """Freeze a release that follows `parent`; the cases that it is the first to hold are listed as added."""
+    listed = {change.case_id for change in changes}
+    fresh = [c for c in cases if c.first_release == version and c.case_id not in listed]
+    changes += tuple(Change(ChangeKind.ADDED, c.case_id, "new in this release", None, c.revision) for c in fresh)
     lineage = (
         (*parent.manifest.lineage, Ancestor(version=parent.manifest.version, digest=parent.digest))
         if parent

@@ -1,6 +1,7 @@
 """What changed between two releases: found, counted, listed with reasons, refused where nothing can be said."""
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -230,7 +231,7 @@ def test_the_command_tells_people_and_programs(
 ) -> None:
     monkeypatch.setenv("MEDLIVE_HOME", str(tmp_path))
     first, second = str(line_of["first"].path), str(line_of["second"].path)
-    assert run(["snapshot", "diff", first, second, "--unverified"]) == 0
+    assert run(["snapshot", "diff", first, second]) == 0
     told = capsys.readouterr()
     lines = [line.strip() for line in told.out.splitlines()]
     assert "revised c2 (revision 1 → 2): erratum: the antibiotic was wrong" in lines
@@ -243,6 +244,11 @@ def test_the_command_tells_people_and_programs(
     assert [len(found[kind]) for kind in ("added", "revised", "withdrawn")] == [1, 1, 1]
     assert found["revised"][0]["criteria"][2]["new"]["criterion"] == "Names no antibiotic"
     assert run(["snapshot", "diff", first, str(tmp_path / "none")]) == 2
+    spoilt = shutil.copytree(second, tmp_path / "medlive-2026.W47")
+    with (spoilt / "LICENSE").open("a") as licence:
+        licence.write("x")
+    assert run(["snapshot", "diff", first, str(spoilt)]) == 1
+    assert run(["snapshot", "diff", first, str(spoilt), "--unverified"]) == 0
 
 
 def test_a_change_of_the_number_alone_is_told(tmp_path: Path) -> None:
