@@ -77,18 +77,20 @@ def check(
 
 def _tell(done: list[CanaryCheck]) -> None:
     print_table(
-        ["release", "verdict", "unseen digits", "probes", "controls", "canary", "decoy"],
+        ["release", "verdict", "unseen digits", "probes", "controls"],
         [
             [
                 result.marked.version, result.verdict.value, f"{result.run} of 16",
                 _counts(result.tally(control=False)), _counts(result.tally(control=True)),
-                result.marked.canary, result.marked.decoy,
             ]
             for result in done
         ],
     )  # fmt: skip
     for result in done:
-        say(f"{result.marked.version}: {result.verdict}: {result.why}")
+        print(f"{result.marked.version}: canary {result.marked.canary}, decoy {result.marked.decoy}")
+    for result in done:
+        if result.reached():
+            say(f"{result.marked.version}: {result.verdict}: {result.why}")
         if result.verdict is Verdict.SHOWN:
             say(f"{result.marked.version}: a guess does as well with a chance of {result.odds:.1g} at most")
     say("A decoy is uuid5(canary, 'decoy'); a control without digits names a release that never was.")

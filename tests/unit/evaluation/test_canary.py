@@ -137,7 +137,7 @@ async def test_echoes_and_completions_show_nothing(marked: Marked) -> None:
         assert done.run < 6
         assert endpoint.asked == len(done.seen) == len(list(probes(marked)))
         # It completes a GUID that marks nothing as readily as the canary.
-        assert done.tally(control=True)["offered"] == done.tally(control=True)["asked"]
+        assert done.tally(control=True)["offered"] == done.tally(control=True)["in all"]
 
 
 @pytest.mark.parametrize(("digits", "verdict"), [(11, Verdict.NOT_SHOWN), (12, Verdict.SHOWN)])
