@@ -23,7 +23,7 @@ _LATIN: Final = "A-Za-z\u00c0-\u024f"
 _GREEK: Final = (
     "\u0391\u0392\u0395-\u0397\u0399\u039a\u039c\u039d\u039f\u03a1\u03a4\u03a5\u03a7\u03b9\u03bd\u03bf\u03c1\u03c5"
 )
-_MIXED: Final = re.compile(f"(?<=[{_LATIN}])[{_GREEK}]|[{_GREEK}](?=[{_LATIN}])")
+_MIXED: Final = re.compile(f"[{_GREEK}](?:(?<=[{_LATIN}].)|(?=[{_LATIN}]))")
 """Greek letters that look Latin beside Latin ones; TNFα, β-blocker and μg have none of them."""
 
 _MARKUP: Final = re.compile(
@@ -36,18 +36,27 @@ _MARKUP: Final = re.compile(
 """What a program would read otherwise than a person: tags, turns of a chat template, escapes, JSON, Markdown that
 loads or heads, a spreadsheet's formula."""
 
+_MARKUP_SIGNS: Final = "<>[]{\\&`#=@"
+"""All but a line of dashes that markup holds at least one of."""
+
 _HAN: Final = "\u3400-\u9fff"
-_APART: Final = re.compile(rf"(?<=[{_HAN}])[ \u3000.·_-](?=[{_HAN}](?![{_HAN}]))")
+_APART: Final = re.compile(rf"[ \u3000.·_-](?<=[{_HAN}].)(?=[{_HAN}](?![{_HAN}]))")
 _LETTERS: Final = re.compile(r"(?<!\w)[^\W\d_](?:[ ._-][^\W\d_](?!\w)){3,}")
 _SINGLE_DIGITS: Final = re.compile(r"(?<!\d)\d(?:[ ._,/-]\d(?!\d)){6,}")
 _NEARLY_DIGITS: Final = re.compile(
     r"(?<![A-Za-z])(?=[\dOoIl|SB]*\d[\dOoIl|SB]*\d)[\dOoIl|SB][\dOoIl|SB ._-]{5,18}[\dOoIl|SB](?![A-Za-z\d])"
 )
+_SPREAD: Final = re.compile(r"[ ._,/-][^\W_][ ._,/-][^\W_][ ._,/-]")
+"""What spread-out letters and digits hold, and little else does."""
+_LONG_RUN: Final = re.compile(r"[\dOoIl|SB][\dOoIl|SB ._-]{5}")
+"""How a row of digits and of letters for digits begins."""
 _AS_DIGIT: Final = str.maketrans("OoIl|SB", "0011158")
 
 
 def find_disguise(text: str) -> str | None:
     """The first character of a text that is not what it seems, as `U+200B`, or None."""
+    if text.isascii():
+        return None
     found = _HIDDEN.search(text) or _FOREIGN.search(text) or _MIXED.search(text)
     return f"U+{ord(found.group()):04X}" if found else None
 
@@ -61,6 +70,8 @@ def suspects() -> tuple[int, ...]:
 
 def find_markup(text: str) -> str | None:
     """The first characters of a text that are for a program and not for a reader, at most 8 of them, or None."""
+    if not any(map(text.__contains__, _MARKUP_SIGNS)) and "\n---\n" not in text:
+        return None
     found = _MARKUP.search(text)
     return found.group().strip()[:8] if found else None
 
@@ -69,11 +80,13 @@ def as_read(text: str) -> str:
     """The text as its reader takes it: compatibility forms plain, circled digits digits, spread-out letters and
     digits joined, letters for digits replaced where a row of them is a number. For looking at only: what it says
     of places in the text does not hold."""
-    text = unicodedata.normalize("NFKC", _HIDDEN.sub("", text))
-    text = _APART.sub("", text)
-    text = _LETTERS.sub(lambda m: _joined(m.group()), text)
-    text = _SINGLE_DIGITS.sub(lambda m: re.sub(r"\D", "", m.group()), text)
-    return _NEARLY_DIGITS.sub(lambda m: m.group().translate(_AS_DIGIT), text)
+    if not text.isascii():
+        text = unicodedata.normalize("NFKC", _HIDDEN.sub("", text))
+        text = _APART.sub("", text)
+    if _SPREAD.search(text):
+        text = _LETTERS.sub(lambda m: _joined(m.group()), text)
+        text = _SINGLE_DIGITS.sub(lambda m: re.sub(r"\D", "", m.group()), text)
+    return _NEARLY_DIGITS.sub(lambda m: m.group().translate(_AS_DIGIT), text) if _LONG_RUN.search(text) else text
 
 
 def _joined(letters: str) -> str:

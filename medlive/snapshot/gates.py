@@ -176,23 +176,35 @@ def content_hits(case: SnapshotCase, scan: Scanner, lint: Linter) -> list[GateHi
 
     It depends on the texts, the language and the criteria alone, and on what `gates_digest` names.
     """
-    hits = []
+    case_id, language = case.case_id, case.language
     texts = [("narrative", case.narrative), ("query", case.query), ("advice", case.advice)]
     texts += [(f"criterion {place}", c.criterion) for place, c in enumerate(case.criteria, start=1)]
     texts.append(("source", case.source))
-    for name, text in texts:
-        if (character := find_unstorable(text)) is not None:
-            hits.append(GateHit(Gate.TEXT, case.case_id, f"{name} holds {character}"))
+    # What a look at all texts together does not find, no look at one of them would: a line end parts them.
+    whole = "\n".join([text for _, text in texts])
+    unstorable = find_unstorable(whole) is not None
+    plain = not unstorable and find_disguise(whole) is None and find_markup(whole) is None
+    as_spelled = find_contact(whole) is not None
+    read = _each_as_read(texts, whole)
+    hits = []
+    for (name, text), as_reader in zip(texts, read, strict=True):
+        if unstorable and (character := find_unstorable(text)) is not None:
+            hits.append(GateHit(Gate.TEXT, case_id, f"{name} holds {character}"))
             continue
-        if (character := find_disguise(text)) is not None:
-            hits.append(GateHit(Gate.TEXT, case.case_id, f"{name} holds {character}, which is not what it seems"))
-        if (markup := find_markup(text)) is not None:
-            hits.append(GateHit(Gate.TEXT, case.case_id, f"{name} holds markup: {markup!r}"))
-        hits += [
-            GateHit(Gate.IDENTIFIERS, case.case_id, f"{name} holds {found}")
-            for found in _identifiers(text, case.language, scan)
-        ]
-    hits += [GateHit(Gate.RUBRIC, case.case_id, finding) for finding in lint(case)]
+        if not plain:
+            if (character := find_disguise(text)) is not None:
+                detail = f"{name} holds {character}, which is not what it seems"
+                hits.append(GateHit(Gate.TEXT, case_id, detail))
+            if (markup := find_markup(text)) is not None:
+                hits.append(GateHit(Gate.TEXT, case_id, f"{name} holds markup: {markup!r}"))
+        contact = find_contact(text) if as_spelled else None
+        found = scan(text, language)
+        if found or contact is not None or as_reader != text:
+            hits += [
+                GateHit(Gate.IDENTIFIERS, case_id, f"{name} holds {what}")
+                for what in _identifiers(contact, found, as_reader if as_reader != text else None, language, scan)
+            ]
+    hits += [GateHit(Gate.RUBRIC, case_id, finding) for finding in lint(case)]
     return hits
 
 
@@ -237,16 +249,26 @@ def fact_hits(case_id: str, facts: CaseFacts, *, publishable_only: bool) -> list
     return hits
 
 
-def _identifiers(text: str, language: str, scan: Scanner) -> Iterator[str]:
-    """The identifiers in a text as it is spelled, and where it has none, as it reads."""
-    contact, found = find_contact(text), scan(text, language)
+def _each_as_read(texts: Sequence[tuple[str, str]], whole: str) -> list[str]:
+    """Each text as it reads, out of one look at all of them: nothing in `as_read` reaches over a line end."""
+    read = as_read(whole)
+    if read == whole:
+        return [text for _, text in texts]
+    lines = iter(read.split("\n"))
+    return ["\n".join(islice(lines, text.count("\n") + 1)) for _, text in texts]
+
+
+def _identifiers(
+    contact: str | None, found: Sequence[Found], as_reader: str | None, language: str, scan: Scanner
+) -> Iterator[str]:
+    """The identifiers found in a text as it is spelled, and where there are none, those in it as it reads."""
     if contact is not None:
         yield f"a {contact}"
     yield from (f"a {identifier.kind} at character {identifier.start}" for identifier in found)
-    if contact is None and not found and (read := as_read(text)) != text:
-        if (contact := find_contact(read)) is not None:
+    if contact is None and not found and as_reader is not None:
+        if (contact := find_contact(as_reader)) is not None:
             yield f"a {contact}, spelled otherwise"
-        yield from (f"a {identifier.kind}, spelled otherwise" for identifier in scan(read, language))
+        yield from (f"a {identifier.kind}, spelled otherwise" for identifier in scan(as_reader, language))
 
 
 @dataclass(slots=True)

@@ -112,7 +112,10 @@ def find_identifiers(text: str, language: str | None) -> list[Identifier]:
     those of the text as given. Needs the extra `service` only where a text holds long numbers.
     """
     view = View(text)
-    found = _joined(_apart(_candidates(view, language)), view.text)
+    candidates = list(_candidates(view, language))
+    if not candidates:
+        return []
+    found = _joined(_apart(iter(candidates)), view.text)
     spans = ((kind, *view.span(start, end)) for kind, start, end in found)
     return [Identifier(kind, start, end, text[start:end]) for kind, start, end in spans]
 

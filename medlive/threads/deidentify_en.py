@@ -481,11 +481,17 @@ def _signatures(view: View) -> Candidates:
                 yield IdentifierKind.NAME, *match.span("who")
 
 
+_BEFORE_NAMES: Final = frozenset((_TITLE_AT, _GLUED_AT, _MY_NAME_AT, _I_AM_AT, _RELATIVE_AT))
+_NEAR_SIGNERS: Final = frozenset((_SIGN_OFF_AT, _DASHED_AT, _GREETING_AT))
+
+
 def english_names(view: View) -> Candidates:
     """Names after titles, introductions, greetings and relatives, signatures, and given name with surname."""
-    yield from _names_after(view)
-    yield from _introductions(view)
-    yield from _signatures(view)
+    if view.any(_BEFORE_NAMES):
+        yield from _names_after(view)
+        yield from _introductions(view)
+    if view.any(_NEAR_SIGNERS) or " here" in view.lower:
+        yield from _signatures(view)
 
 
 def _facilities(view: View) -> Candidates:
@@ -586,5 +592,5 @@ def english_places(view: View) -> Candidates:
     """Hospitals with a name, towns, streets with a number, flats and postcodes."""
     yield from _facilities(view)
     yield from _capitals(view)
-    if any(map(str.isdigit, view.text)):
+    if _DIGIT.search(view.text) or (not view.ascii and any(map(str.isdigit, view.text))):
         yield from _streets(view)

@@ -505,10 +505,14 @@ def net_addresses(view: View) -> Candidates:
             yield IdentifierKind.HANDLE, *match.span(group)
 
 
+_LABELS: Final = frozenset((_MESSENGER_AT, _BIRTH_AT, _BIRTH_ZH_AT, _RECORD_AT, _NUMBER_ZH_AT, _TRIP_AT))
+
+
 def numeric_identifiers(view: View, language: str | None) -> Candidates:
     """Telephones, identity and record numbers, dates of birth, messenger ids; spelled out too."""
-    yield from _messengers(view)
-    yield from _births(view)
-    yield from _records(view)
+    if view.any(_LABELS):
+        yield from _messengers(view)
+        yield from _births(view)
+        yield from _records(view)
     yield from _numbers(view, language)
     yield from _spelled_numbers(view, language)

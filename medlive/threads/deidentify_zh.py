@@ -271,9 +271,16 @@ _NOT_PET_NAMES_TEXT: Final = (
 _NOT_PET_NAMES: Final = frozenset(_NOT_PET_NAMES_TEXT.split())
 
 
+_NEAR_NAMES: Final = frozenset((
+    _TITLE_AT, _INTRODUCED_AT, _RELATED_AT, _I_AM_AT, _SIGNED_AT, _NICKNAME_AT, _AFTER_ROLE_AT,
+))  # fmt: skip
+
+
 def chinese_names(view: View) -> Iterator[tuple[int, int]]:
     """Spans of names before a title (张大夫 → 张), after an introduction, a relative or a role, and of "
     "signatures."""
+    if not view.any(_NEAR_NAMES):
+        return
     text = view.text
     for title in view.at(_TITLE_AT):
         if text.startswith(("主任医", "主任技"), title) and title and text[title - 1] == "副":
@@ -358,8 +365,15 @@ _NOT_ESTATE_TEXT: Final = (
 _NOT_ESTATE: Final = frozenset(_NOT_ESTATE_TEXT.split())
 
 
+_NEAR_PLACES: Final = frozenset((
+    _CITY_AT, _HOSPITAL_AT, _HOSPITAL_END_AT, _COUNTY_AT, _ESTATE_AT, _LIVES_AT, _POSTCODE_AT,
+))  # fmt: skip
+
+
 def chinese_places(view: View) -> Iterator[tuple[bool, int, int]]:
     """Hospitals with a name and places finer than a province, each with whether it is an exact address."""
+    if not view.any(_NEAR_PLACES):
+        return
     text = view.text
     for start, end in _named_places(view):
         fine, at = False, end

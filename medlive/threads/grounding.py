@@ -9,7 +9,7 @@ from elsewhere does not.
 import re
 from collections.abc import Iterable
 from functools import cached_property, lru_cache
-from itertools import pairwise
+from operator import add
 from typing import Final, NamedTuple
 
 from medlive.threads.normalise import fold
@@ -27,6 +27,7 @@ _ASCII_WORD: Final = re.compile(r"[A-Za-z]+(?:['-][A-Za-z]+)*|[0-9]+(?:[.,][0-9]
 """The same in a text of ASCII alone, where it is found sooner."""
 _HAN: Final = re.compile(r"[\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
 _HAN_RUN: Final = re.compile(r"[\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]+")
+_KANA: Final = re.compile(r"[\u2e80-\u30ff]")
 _FRAME_TEXT: Final = """
 a about above after again against age aged ago all also although am among an and another any are as asked asks at
 be because been before began begin being below between both but by came can cannot could did do does doing done
@@ -97,12 +98,10 @@ _ENDINGS: Final = (
 
 
 class _Words:
-    """A source as it is looked up."""
+    """What is looked up of one source or of more."""
 
-    __slots__ = ("__dict__", "folded", "han", "words")
-
-    def __init__(self, folded: str, words: frozenset[str], han: frozenset[str]) -> None:
-        self.folded, self.words, self.han = folded, words, han
+    def __init__(self, words: frozenset[str], han: frozenset[str]) -> None:
+        self.words, self.han = words, han
 
     @cached_property
     def known(self) -> frozenset[str]:
@@ -123,16 +122,34 @@ class _Words:
                 starts.setdefault(word[:3], []).append(word)
         return starts
 
+
+class _Source(_Words):
+    """One source as it is looked up."""
+
+    def __init__(self, folded: str) -> None:
+        self.folded = folded
+        plain = folded.isascii()
+        found = set(_ASCII_WORD.findall(folded) if plain else _WORD.findall(_HAN_RUN.sub(" ", folded)))
+        if "-" in folded:
+            found.update([part for w in found if "-" in w for part in w.split("-")])
+        han = frozenset() if plain else frozenset("".join(_HAN_RUN.findall(folded)))
+        super().__init__(frozenset(found), han)
+
     @cached_property
-    def pairs(self) -> frozenset[str]:
-        """Its pairs of Chinese characters that may be a subject."""
-        return _folded_pairs(self.folded)
+    def pairs(self) -> set[str]:
+        """Its pairs of Chinese characters."""
+        return _pairs(self.folded)
 
 
 def content(text: str) -> list[str]:
     """The content of a text: Latin words, numbers and single Chinese characters, in order, without those that
     only frame a statement ("the patient reports", 患者)."""
     return list(_content(text).words)
+
+
+def folded(text: str) -> str:
+    """The text as `fold` gives it, kept for the next time that it is asked about."""
+    return _content(text).folded
 
 
 class _Content(NamedTuple):
@@ -179,10 +196,10 @@ def added(text: str, source: str) -> tuple[str, ...]:
     return _new(_content(text).distinct, _words(source))
 
 
-def is_grounded(text: str, source: str) -> bool:
-    """Whether at most MOST_ADDED of the text's content is not the source's. A text without content is."""
+def is_grounded(text: str, *sources: str) -> bool:
+    """Whether at most MOST_ADDED of the text's content is in none of the sources. A text without content is."""
     words = _content(text).distinct
-    return len(_new(words, _words(source))) <= len(words) * MOST_ADDED
+    return len(_new(words, _words_of(sources))) <= len(words) * MOST_ADDED
 
 
 def ungrounded(statement: str, quote: str, context: str, *, least_quoted: float = LEAST_QUOTED) -> tuple[str, ...]:
@@ -212,7 +229,7 @@ def ungrounded_sentences(text: str, sources: Iterable[str], language: str) -> tu
     return tuple(
         s.text
         for s in sentences(text, language)
-        if not is_grounded(s.text, source) or (any(_subjects(s.text)) and not shares_content(s.text, source))
+        if not is_grounded(s.text, source) or (_has_subject(s.text) and not shares_content(s.text, source))
     )
 
 
@@ -247,26 +264,32 @@ def _doses(folded: str) -> list[tuple[str, str, str]]:
 def shares_content(text: str, source: str) -> bool:
     """Whether the two have a subject in common: a Latin word, or two Chinese characters in a row. How much, how
     often and when are none."""
-    words, pairs = _subjects(text)
-    stated = _words(source)
-    return any(_held(w, stated) for w in words) or not pairs.isdisjoint(stated.pairs)
-
-
-def _subjects(text: str) -> tuple[list[str], frozenset[str]]:
-    """What a text may have in common with another: its Latin words and its pairs of Chinese characters."""
-    read = _content(text)
-    return [w for w in read.latin if not (w[0].isdigit() or w in _MEASURE)], _folded_pairs(read.folded)
-
-
-def _folded_pairs(folded: str) -> frozenset[str]:
-    if folded.isascii():
-        return frozenset()
-    return frozenset(
-        one + other
-        for run in _HAN_RUN.findall(folded)
-        for one, other in pairwise(run)
-        if one not in _NO_SUBJECT_HAN or other not in _NO_SUBJECT_HAN
+    stated, read = _words(source), _content(text)
+    return any(_held(w, stated) for w in _subject_words(read)) or any(
+        map(_is_subject, stated.pairs & _pairs(read.folded))
     )
+
+
+def _has_subject(text: str) -> bool:
+    read = _content(text)
+    return bool(_subject_words(read)) or any(map(_is_subject, _pairs(read.folded)))
+
+
+def _subject_words(read: _Content) -> list[str]:
+    return [w for w in read.latin if not (w[0].isdigit() or w in _MEASURE)]
+
+
+def _pairs(folded: str) -> set[str]:
+    """Every two Chinese characters in a row."""
+    found: set[str] = set()
+    if not folded.isascii():
+        for run in _HAN_RUN.findall(folded):
+            found.update(map(add, run, run[1:]))
+    return found
+
+
+def _is_subject(pair: str) -> bool:
+    return pair[0] not in _NO_SUBJECT_HAN or pair[1] not in _NO_SUBJECT_HAN
 
 
 def _is_han(word: str) -> bool:
@@ -298,14 +321,21 @@ def _latin(text: str) -> list[str]:
 
 
 @lru_cache(maxsize=64)
-def _words(source: str) -> _Words:
+def _words(source: str) -> _Source:
     # A thread's context is asked about once for each of its elements.
-    folded = fold(source)
-    plain = folded.isascii()
-    found = set(_ASCII_WORD.findall(folded) if plain else _WORD.findall(_HAN_RUN.sub(" ", folded)))
-    if "-" in folded:
-        found.update([part for w in found if "-" in w for part in w.split("-")])
-    return _Words(folded, frozenset(found), frozenset() if plain else frozenset("".join(_HAN_RUN.findall(folded))))
+    return _Source(fold(source))
+
+
+@lru_cache(maxsize=64)
+def _words_of(sources: tuple[str, ...]) -> _Words:
+    """The words of the sources one below the other."""
+    parts = [_words(source) for source in sources]
+    if len(parts) == 1:
+        return parts[0]
+    if any(_KANA.match(p.folded[:1]) or _KANA.match(p.folded[-1:]) for p in parts):
+        # Folding takes the line end beside a kana away, and the words there are one.
+        return _words("\n".join(sources))
+    return _Words(frozenset().union(*(p.words for p in parts)), frozenset().union(*(p.han for p in parts)))
 
 
 def _held(word: str, stated: _Words) -> bool:

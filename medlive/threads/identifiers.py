@@ -108,6 +108,10 @@ class View:
         self.lower = lower if len(lower) == len(text) else "".join(c.lower()[:1] for c in text)
         self._anchors = anchors(self.lower, self.ascii)
 
+    def any(self, rules: frozenset[str]) -> bool:
+        """Whether the words of one of these rules stand in the text."""
+        return not self._anchors.keys().isdisjoint(rules)
+
     def at(self, rule: str) -> list[int]:
         """Where the words of a rule begin."""
         return self._anchors.get(rule, [])

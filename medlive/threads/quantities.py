@@ -10,11 +10,10 @@ must have an equal in the source, unit included).
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Final, NamedTuple
 
-from medlive.threads.units import HAN_UNIT, PER, PER_WORDS, RATES, UNIT, UNITS, read_unit
+from medlive.threads.units import HAN_UNIT, PER, PER_WORDS, RATES, UNIT, UNIT_STARTS, UNITS, read_unit
 
 _NUMBER: Final = re.compile(r"\d{1,3}(?:,\d{3})+(?![\d,])(?:\.\d+)?|\d+(?:\.\d+)?|\.\d+")
 _POWER: Final = re.compile(r"\s?(?:[x×*]\s?10\s?[\^*]\s?|e\+?|\^|×10)(-?\d{1,2})(?!\d)")
@@ -28,6 +27,8 @@ _MULTIPLIERS: Final = {
 }  # fmt: skip
 _TENTH: Final = re.compile(r"度([1-9])(?![\d.年月天个])")
 _CLOCK: Final = re.compile(r"个?半(?=[年月天周小钟])|(?=[年天月周]半)")
+_AFTER_NUMERAL: Final = UNIT_STARTS | frozenset("个半年天月周多余来-/")
+"""What, or a space, stands behind a single Chinese numeral that counts something."""
 _HAN_TENTH: Final = re.compile("[一二三四五六七八九](?![一二三四五六七八九十个天年月])")
 _TWO_DIGITS: Final = re.compile("[一二三四五六七八九两]{2}")
 _ONE_TO_NINE: Final = frozenset("123456789")
@@ -97,11 +98,12 @@ _HALF: Final = re.compile(
 )
 _START: Final = re.compile(r"[0-9.零〇一二两三四五六七八九十百千万半]")
 _START_WORDS_TEXT: Final = (
-    "once twice thrice half zero one two three four five six seven eight nine ten eleven twelve twenty thir fif forty "
-    "jan feb mar apr may jun jul aug sep oct nov dec"
+    "once twice thrice half zero one two three four five six seven eight nine ten eleven twelve twenty thir fif "
+    "forty jan feb mar apr may jun jul aug sep oct nov dec"
 )
 _START_WORDS: Final = tuple(_START_WORDS_TEXT.split())
 """How the words begin that may begin a number."""
+_LATIN: Final = re.compile("[a-z]{3}")
 _DIGIT: Final = re.compile("[0-9]")
 _LIST_MARKER: Final = re.compile(r"(?:^|\n)[ \t]*[(（]?\d{1,2}(?:[.、)](?!\s?\d)|[,，](?=[一-鿿]))", re.MULTILINE)
 
@@ -114,9 +116,11 @@ _UNREAD: Final = re.compile(
 )
 """A unit of a dose or of a laboratory value behind something that is no number to this module."""
 _UNREAD_UNIT: Final = re.compile(
-    r"[mμuni毫微](?:(?<=[毫微])[克升摩]|(?<![a-z].)(?:g|cg|l|u|mol|mhg)(?![a-z]))"
+    r"[mμuni毫微](?:(?<=[^\s\d,，;；。()（）/+-].)|(?<=[^\s\d,，;；。()（）/+-]\s.))"
+    r"(?:(?<=[毫微])[克升摩]|(?<![a-z].)(?:g|cg|l|u|mol|mhg)(?![a-z]))"
 )
-"""What every match of it holds, found sooner."""
+"""What every match of it ends with, found sooner."""
+_UNREAD_REACH: Final = 24
 _LOOKALIKE: Final = re.compile(r"[0-9](?<![a-z\d]\d)[\d.,]*[oοо][\doοо.,]*")
 """Digits with a letter o among them: a zero to whoever reads it."""
 
@@ -139,8 +143,7 @@ class Quantity(NamedTuple):
     """Canonical unit ("mg", "day", "mg/kg"), "date", "name", or None where none is written."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Token:
+class _Token(NamedTuple):
     """One number of a text, in every reading it allows."""
 
     start: int
@@ -277,6 +280,8 @@ def _han_token(text: str, at: int) -> _Token | None:
     if match is None or _HAN_NOT.match(text, at):
         return None
     numeral, end = match.group(), match.end()
+    if len(numeral) == 1 and (after := text[end : end + 1]) not in _AFTER_NUMERAL and not after.isspace():
+        return None
     if (clock := _CLOCK.match(text, end)) and len(numeral) <= 3:
         value = _han_value(numeral)
         unit, unit_end = read_unit(text, clock.end())
@@ -442,8 +447,16 @@ def _ratio_token(text: str, at: int, value: str, end: int, next_at: int) -> _Tok
     return _Token(at, end, whole, (*_with_rates(whole.value, whole.unit)[1:], *plain))
 
 
+def _half_token(text: str, at: int) -> _Token | None:
+    """ "half a tablet", 半片."""
+    half = _HALF.match(text, at)
+    return (
+        _Token(at, half.end(), Quantity("1/2", UNITS[half.group("han") or half.group("latin")])) if half else None
+    )
+
+
 def _word_token(text: str, at: int) -> _Token | None:
-    """An English number word before a unit, "twice", "half a tablet", 半片."""
+    """An English number word before a unit, "twice", "half a tablet"."""
     if times := _TIMES.match(text, at):
         count = {"once": "1", "twice": "2", "thrice": "3"}[times.group()]
         per = PER.match(text, times.end())
@@ -453,8 +466,8 @@ def _word_token(text: str, at: int) -> _Token | None:
             unit, end = f"time/{PER_WORDS.get(spelled) or UNITS.get(spelled, spelled)}", per.end()
         quantities = _with_rates(count, unit)
         return _Token(at, end, quantities[0], quantities[1:])
-    if half := _HALF.match(text, at):
-        return _Token(at, half.end(), Quantity("1/2", UNITS[half.group("han") or half.group("latin")]))
+    if half := _half_token(text, at):
+        return half
     word = _WORD_NUMBER.match(text, at)
     if word is None:
         return None
@@ -495,8 +508,7 @@ def _tokens(text: str) -> Iterator[_Token]:
             token = (
                 _percent_of(text, begin)
                 or _date_token(text, begin, _HAN_DATES)
-                or _word_token(text, begin)
-                or _han_token(text, begin)
+                or (_half_token(text, begin) if char == "半" else _han_token(text, begin))
             )
         else:
             token = _date_token(text, begin, _LETTER_DATES) or _word_token(text, begin)
@@ -517,7 +529,7 @@ def _starts(text: str) -> Iterable[int]:
         or (text[at + 1 : at + 2].isdecimal() and not text[at - 1 : at].isdecimal())
     ]
     words = []
-    for word in _START_WORDS:
+    for word in filter(text.__contains__, _START_WORDS if text.isascii() or _LATIN.search(text) else ()):
         at = text.find(word)
         while at >= 0:
             before = text[at - 1] if at else " "
@@ -547,12 +559,26 @@ def _without_markers(plain: str) -> str:
     return _LIST_MARKER.sub(lambda m: re.sub(r"\d", " ", m.group()), plain)
 
 
+def _around(signs: re.Pattern[str], plain: str, reach: int) -> Iterator[tuple[int, int]]:
+    """The stretches of a text that lie that near to where a sign begins, none overlapping another."""
+    begin = end = -1
+    for match in signs.finditer(plain):
+        at = match.start()
+        if at - reach > end:
+            if end >= 0:
+                yield begin, end
+            begin = max(0, at - reach)
+        end = at + reach
+    if end >= 0:
+        yield begin, end
+
+
 def _unread(plain: str, tokens: list[_Token]) -> list[str]:
     """What looks like a number or stands in a number's place, and no token reads."""
-    found = []
-    if _UNREAD_UNIT.search(plain):
-        read = {at for token in tokens for at in range(token.start, token.end)}
-        found = [m.group() for m in _UNREAD.finditer(plain) if m.start("unit") not in read]
+    found: list[str] = []
+    for start, end in _around(_UNREAD_UNIT, plain, _UNREAD_REACH):
+        read = {at for token in tokens for at in range(max(start, token.start), min(end, token.end))}
+        found += [m.group() for m in _UNREAD.finditer(plain, start, end) if m.start("unit") not in read]
     return found + [m.group() for m in _LOOKALIKE.finditer(plain)]
 
 
@@ -570,20 +596,6 @@ _AGE_WRITTEN: Final = re.compile(r"[\s-]?(?:olds?\b|of age\b)")
 
 _AGE_REACH: Final = 40
 """Characters on each side of its digits within which all lies that an age without its unit is known by."""
-
-
-def _around_digits(plain: str) -> Iterator[tuple[int, int]]:
-    """The stretches of a text that are near its digits, none overlapping another."""
-    begin = end = -1
-    for match in _DIGIT.finditer(plain):
-        at = match.start()
-        if at - _AGE_REACH > end:
-            if end >= 0:
-                yield begin, end
-            begin = max(0, at - _AGE_REACH)
-        end = at + _AGE_REACH
-    if end >= 0:
-        yield begin, end
 
 
 def _letter_before(plain: str, at: int) -> str | None:
@@ -616,7 +628,7 @@ class _Stated:
         """The numbers that stand for an age, as written."""
         return frozenset(
             match.group(match.lastgroup or 0)
-            for start, end in _around_digits(self.plain)
+            for start, end in _around(_DIGIT, self.plain, _AGE_REACH)
             for match in _AGE_STATED.finditer(self.plain, start, end)
             if match.lastgroup != "after" or read_unit(self.plain, match.end())[0] is None
         )
@@ -647,9 +659,9 @@ class _Stated:
 
 
 @lru_cache(maxsize=32)
-def _stated(source: str) -> _Stated:
+def _stated(sources: tuple[str, ...]) -> _Stated:
     # A thread is asked about once for each of its elements.
-    return _Stated(source)
+    return _Stated("\n".join(sources))
 
 
 def _date_parts(value: str) -> tuple[str, str, str]:
@@ -670,8 +682,8 @@ def _is_age(plain: str, token: _Token) -> bool:
     return plain[token.end - 1] == "岁" or _AGE_WRITTEN.match(plain, token.end) is not None
 
 
-def numbers_missing(statement: str, source: str) -> list[str]:
-    """The numbers of the statement, as written (half width, lower case), that the source does not state.
+def numbers_missing(statement: str, *sources: str) -> list[str]:
+    """The numbers of the statement, as written (half width, lower case), that the sources do not state.
 
     A number with a unit needs the same number with the same unit (spellings of a unit are equal: mg, 毫克);
     one without a unit needs the number alone. What stands in a number's place without being one to this module
@@ -682,7 +694,7 @@ def numbers_missing(statement: str, source: str) -> list[str]:
     unread = _unread(plain, tokens)
     if not tokens and not unread:
         return []
-    stated = _stated(source)
+    stated = _stated(sources)
     missing = [text for text in unread if re.sub(r"\s", "", text) not in stated.dense]
     for token in tokens:
         if token.article or (token.quantity is not None and stated.holds(token.quantity)):

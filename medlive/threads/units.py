@@ -1,6 +1,7 @@
 """Units of measure, time and count as people write them, in English and Chinese, under one name each."""
 
 import re
+from collections.abc import Iterable
 from typing import Final
 
 _SPELLINGS: Final[dict[str, str]] = {
@@ -71,10 +72,25 @@ _SPELLINGS: Final[dict[str, str]] = {
     "item": "个|根|处|只|名|位|枚|条|块",
 }
 UNITS: Final[dict[str, str]] = {s: unit for unit, all_ in _SPELLINGS.items() for s in all_.split("|")}
-LATIN_UNIT: Final = "|".join(
-    re.escape(s) for s in sorted(UNITS, key=len, reverse=True) if s[0].isascii() or s[0] in "μ°℃℉"
-)
-HAN_UNIT: Final = "|".join(re.escape(s) for s in sorted(UNITS, key=len, reverse=True) if "一" <= s[0] <= "鿿")
+
+
+def _alternatives(words: Iterable[str]) -> str:
+    """The pattern of these words, the longest that fits first, with what they begin alike by written once."""
+    by_first: dict[str, list[str]] = {}
+    for word in words:
+        by_first.setdefault(word[0], []).append(word[1:])
+    branches = []
+    for first, rests in by_first.items():
+        more = _alternatives(rest for rest in rests if rest)
+        optional = "?" if "" in rests else ""
+        branches.append(re.escape(first) + (f"(?:{more}){optional}" if more else ""))
+    return "|".join(branches)
+
+
+LATIN_UNIT: Final = _alternatives(s for s in UNITS if s[0].isascii() or s[0] in "μ°℃℉")
+HAN_UNIT: Final = _alternatives(s for s in UNITS if "一" <= s[0] <= "鿿")
+UNIT_STARTS: Final = frozenset(s[0] for s in UNITS)
+"""The characters that units begin with."""
 UNIT: Final = re.compile(rf"(?:\s?-?\s?)(?:(?P<latin>{LATIN_UNIT})(?![a-z])|\s?(?P<han>{HAN_UNIT}))")
 """A unit after a number; "-" for "24-year-old" and "10-mg"."""
 PER: Final = re.compile(
@@ -90,6 +106,9 @@ PER_WORDS: Final = {
 RATES: Final = ("day", "week", "month", "hour", "year", "time", "dose", "minute")
 """Denominators that say how often: "5 mg/day" also states "5 mg"; "5 mg/kg" does not."""
 
+_PER_ONE: Final = re.compile(r"/(l|ml|μl|ul|hp|lp)(?![a-z])")
+_RAISED: Final = re.compile(r"\^(\d)")
+_COUNT: Final = re.compile(r"\d*")
 _THEN_DIGIT: Final = re.compile(r"\s?\d")
 
 
@@ -97,7 +116,7 @@ def read_unit(text: str, at: int) -> tuple[str | None, int]:
     """The canonical unit that follows position `at`, and where it ends."""
     match = UNIT.match(text, at)
     if match is None:
-        power = text.startswith("/", at) and re.compile(r"/(l|ml|μl|ul|hp|lp)(?![a-z])").match(text, at)
+        power = text.startswith("/", at) and _PER_ONE.match(text, at)
         if power:
             return "/" + UNITS.get(power.group(1), power.group(1)), power.end()
         return None, at
@@ -107,7 +126,7 @@ def read_unit(text: str, at: int) -> tuple[str | None, int]:
         return None, at
     if spelled == "x" and _THEN_DIGIT.match(text, end):
         return None, at  # "5 x 3 cm" is a size
-    if text.startswith("^", end) and (power_match := re.compile(r"\^(\d)").match(text, end)):
+    if text.startswith("^", end) and (power_match := _RAISED.match(text, end)):
         unit, end = f"{unit}^{power_match.group(1)}", power_match.end()
     while per := PER.match(text, end):
         word = per.group("daily") or per.group("yi")
@@ -115,7 +134,7 @@ def read_unit(text: str, at: int) -> tuple[str | None, int]:
             denominator = PER_WORDS[word]
         else:
             spelled = per.group("latin") or per.group("han")
-            count = re.match(r"\d*", spelled)
+            count = _COUNT.match(spelled)
             digits = count.group() if count else ""
             denominator = digits + UNITS[spelled[len(digits) :]] + ("^2" if per.group().endswith("^2") else "")
         unit, end = f"{unit}/{denominator}", per.end()
