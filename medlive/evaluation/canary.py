@@ -154,7 +154,7 @@ class CanaryCheck:
         mine = [s for s in self.seen if s.probe.control is control]
         ends = {outcome.value: sum(s.outcome is outcome for s in mine) for outcome in Outcome}
         return {
-            "asked": len(mine),
+            "in all": len(mine),
             **{k: n for k, n in ends.items() if n},
             "offered": sum(s.offered for s in mine),
         }
