@@ -217,11 +217,12 @@ def _upright(frame: Frame, values: Sequence[Bar], *, gap: float) -> str:
     pitch = (WIDTH - _PAD - left) / len(values)
     # A lone column would fill the whole width and look like a background.
     wide = min(pitch * (1 - gap), 48.0)
-    widest = max(_width(bar.label, _SMALL) for bar in values) + 8
+    labels = [_fit(plain(bar.label), WIDTH / 2, _SMALL) for bar in values]
+    widest = max(_width(label, _SMALL) for label in labels) + 8
     every = max(1, math.ceil(widest / pitch))
     valued = all(_width(bar.said, _SMALL) + 2 <= pitch for bar in values)
     free = 0.0
-    for place, bar in enumerate(values):
+    for place, (bar, label) in enumerate(zip(values, labels, strict=True)):
         middle = left + pitch * (place + 0.5)
         high = _share(bar.value, top) * tall
         out.tooltip(f"{bar.label}: {bar.said}")
@@ -229,11 +230,11 @@ def _upright(frame: Frame, values: Sequence[Bar], *, gap: float) -> str:
         out.end()
         if valued and bar.value:
             out.text(middle, upper + tall - high - 4, bar.said, anchor="middle", classes="mc-s")
-        half = _width(bar.label, _SMALL) / 2
+        half = _width(label, _SMALL) / 2
         # The first and last labels would otherwise run over the edge of a narrow column.
         at = min(max(middle, _PAD + half), WIDTH - _PAD - half)
         if place % every == 0 and at - half >= free:
-            out.text(at, upper + tall + 17, bar.label, anchor="middle", classes="mc-m mc-s", room=WIDTH / 2)
+            out.text(at, upper + tall + 17, label, anchor="middle", classes="mc-m mc-s")
             free = at + half + 4
     out.y = upper + tall + 26
     return out.svg()

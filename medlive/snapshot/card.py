@@ -210,7 +210,7 @@ From the folder above this one, or with the path of this one:
 from medlive import load_snapshot
 
 snapshot = load_snapshot("{folder}")  # verified first
-newer = snapshot.filter(first_release_after="2026.W40")  # only what is newer than your model
+newer = snapshot.filter(first_release_after="2026.W40")
 ```
 
 ```python
@@ -222,7 +222,8 @@ criteria = load_dataset("{folder}", "criteria", split="test")
 
 `data/*.jsonl` are the snapshot's identity. `data/*.parquet` and `livemedbench.json`, which LiveMedBench's scripts
 read, hold the same. Every case has its `first_release`: a model whose training ended before that week cannot have
-seen the case here, though it may have seen the discussion from which it was written.
+seen the case here, so that `newer` is what is newer than a model of that age. It may have seen the discussion from
+which a case was written: `posted_at` says when that began.
 """
 
 

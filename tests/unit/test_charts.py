@@ -5,7 +5,7 @@ from collections.abc import Callable
 from xml.etree import ElementTree
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from medlive.charts import WIDTH, Bar, Frame, Group, Row, bars, columns, grouped, histogram, number, plain, stacked
@@ -64,6 +64,7 @@ def marks(root: ElementTree.Element, mark: str = "mc-0") -> list[float]:
     return [float(r.get("width", "nan")) for r in root.iter(f"{SVG}rect") if r.get("class") == mark]
 
 
+@settings(max_examples=40)
 @given(
     frames,
     st.lists(st.builds(Group, texts, named), max_size=3),
@@ -79,6 +80,7 @@ def test_any_text_and_any_number_make_a_chart_that_parses(
         assert (root.findtext(f"{SVG}metadata") or "") == plain(frame.metadata)
 
 
+@settings(max_examples=40)
 @given(frames, st.lists(texts, max_size=6), st.data())
 def test_series_of_any_names_make_a_chart_that_parses(
     frame: Frame, series: list[str], data: st.DataObject
@@ -143,6 +145,11 @@ def test_columns_label_as_many_as_fit_and_value_only_where_there_is_room() -> No
     assert "7,000" not in many
 
 
+def test_a_lone_column_with_an_overlong_label_shows_the_label_cut() -> None:
+    shown = [t.text or "" for t in drawn(columns(FRAME, [Bar("心" * 90, 3)])).iter(f"{SVG}text")]
+    assert re.fullmatch("心{10,20}…", shown[-1])
+
+
 def test_a_histogram_shows_the_gaps_and_merges_a_wide_span() -> None:
     narrow = drawn(histogram(FRAME, {2: 5, 4: 1, 19: 2})).findtext(f"{SVG}desc") or ""
     told = dict(pair.split(": ") for pair in narrow.removeprefix("What it shows. ").rstrip(".").split("; "))
@@ -153,6 +160,7 @@ def test_a_histogram_shows_the_gaps_and_merges_a_wide_span() -> None:
     assert wide.endswith("200-209: 1.")
 
 
+@settings(max_examples=40)
 @given(st.integers(0, 10**6), st.integers(1, 10**6))
 def test_no_label_under_a_column_runs_into_the_next_or_over_the_edge(low: int, span: int) -> None:
     root = drawn(histogram(FRAME, {low: 1, low + span: 1}))
@@ -165,6 +173,7 @@ def test_no_label_under_a_column_runs_into_the_next_or_over_the_edge(low: int, s
     assert ends == sorted(ends)
 
 
+@settings(max_examples=40)
 @given(st.dictionaries(st.integers(0, 10**9), st.integers(0, 10**6), min_size=1))
 def test_a_histogram_loses_no_count_and_has_few_columns(counts: dict[int, int]) -> None:
     desc = drawn(histogram(Frame("t", ""), counts)).findtext(f"{SVG}desc") or ""

@@ -171,7 +171,7 @@ def test_the_front_matter_holds_what_the_hub_asks_for(card: str) -> None:
     ]
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(named, named, named, st.lists(texts, max_size=3), st.tuples(texts, texts, texts))
 def test_no_name_breaks_the_front_matter_a_table_or_the_sections(
     sources: dict[str, int],

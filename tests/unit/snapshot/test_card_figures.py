@@ -3,7 +3,7 @@
 from xml.etree import ElementTree
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from medlive.snapshot.figures import FIGURES, MONTHS, by_span, figures
@@ -55,6 +55,7 @@ def test_the_figures_are_those_of_the_folder_each_with_the_canary_and_its_number
     assert "mean 5.07 criteria, from 2 to 10" in drawn["figures/criteria-per-case.svg"]
 
 
+@settings(max_examples=30)
 @given(names, names, names, month_counts, st.dictionaries(st.integers(0, 10**4).map(str), st.integers(0, 10**6)))
 def test_any_names_and_numbers_make_figures_that_parse(
     sources: dict[str, int],
