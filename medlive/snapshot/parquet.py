@@ -4,14 +4,14 @@ Needs pyarrow, which only the extra `service` brings; imported inside the functi
 """
 
 import io
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import date
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from medlive.errors import MissingExtra
 from medlive.snapshot.pages import PageFault, unpacked_size
+from medlive.snapshot.rows import blocks
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -106,14 +106,13 @@ class ParquetFault(Exception):
 
 
 def find_difference(
-    source: io.FileIO, twin: Iterator[bytes], fields: Mapping[str, type], canary: str, *, rows: int, most: int
+    source: io.FileIO, twin: io.FileIO, fields: Mapping[str, type], canary: str, *, rows: int, most: int
 ) -> str | None:
     """The first row, from 1, at which a parquet file and its JSON Lines differ, as a text; None where none does.
 
-    `twin` gives the lines, which are rows already. `rows`: how many there are. `most`: bytes of columns that can
-    be right. Columns are compared group by group, unpacked only after their pages, dictionaries and lengths have
-    been found no larger than the twin's. Raises ParquetFault for what is no such file, OSError and TooLong for
-    `twin`.
+    `rows`: how many there are. `most`: bytes of columns that can be right. Columns are compared group by group,
+    unpacked only after their pages, dictionaries and lengths have been found no larger than the twin's. Raises
+    ParquetFault for what is no such file or no such twin, OSError, and TooLong.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -128,10 +127,11 @@ def find_difference(
             thrift_container_size_limit=_MOST_THRIFT,
         )
         _check_frame(file, source, schema(fields), canary, rows=rows, most=most)
+        lines = _Lines(twin, fields)
         first = 1
         for group in range(file.num_row_groups):
             number = file.metadata.row_group(group).num_rows
-            wanted = _columns(b"".join(islice(twin, number)), fields)
+            wanted = lines.take(number)
             if len(wanted) != number:
                 return f"row {first + len(wanted)}: the twin has no such row"
             for name in fields:
@@ -139,12 +139,13 @@ def find_difference(
                 if (place := _differs(column, wanted.column(name).combine_chunks())) is not None:
                     return f"row {first + place}: {name} is another"
             first += number
+        return f"row {first}: it is missing" if len(lines.take(1)) else None
     except (pa.ArrowException, PageFault, ValueError, AttributeError, MemoryError) as exc:
         raise ParquetFault(f"cannot be read: {type(exc).__name__}: {str(exc)[:200]}") from exc
-    return f"row {first}: it is missing" if next(twin, None) is not None else None
 
 
 _MOST_THRIFT: Final = 16 * 1024 * 1024
+_BLOCK: Final = 4 * 1024 * 1024
 
 
 def _check_frame(
@@ -182,21 +183,33 @@ def _as_read(kind: str) -> str:
     return "dictionary<values=string, indices=int32, ordered=0>" if kind == "string" else kind
 
 
-def _columns(data: bytes, fields: Mapping[str, type]) -> "pa.Table":
-    """Lines of JSON as columns; a date stays the text it is."""
-    import pyarrow as pa
-    import pyarrow.json as pj
+class _Lines:
+    """The rows of JSON Lines as columns, so many at a time as are asked for; a date stays the text it is."""
 
-    columns = pa.schema(
-        [pa.field(n, pa.int32() if python is int else pa.string()) for n, python in fields.items()]
-    )
-    if not data:
-        return columns.empty_table()
-    return pj.read_json(
-        io.BytesIO(data),
-        read_options=pj.ReadOptions(use_threads=False, block_size=len(data) + 1),
-        parse_options=pj.ParseOptions(explicit_schema=columns, unexpected_field_behavior="error"),
-    )
+    def __init__(self, handle: io.FileIO, fields: Mapping[str, type]) -> None:
+        import pyarrow as pa
+
+        self._columns = pa.schema(
+            [pa.field(n, pa.int32() if python is int else pa.string()) for n, python in fields.items()]
+        )
+        self._blocks = blocks(handle, "the twin", _BLOCK)
+        self._held = self._columns.empty_table()
+
+    def take(self, number: int) -> "pa.Table":
+        """The next rows, fewer where the file ends."""
+        import pyarrow as pa
+        import pyarrow.json as pj
+
+        while len(self._held) < number and (block := next(self._blocks, None)) is not None:
+            read = pj.read_json(
+                io.BytesIO(block),
+                read_options=pj.ReadOptions(use_threads=False, block_size=len(block) + 1),
+                parse_options=pj.ParseOptions(explicit_schema=self._columns, unexpected_field_behavior="error"),
+            )
+            self._held = pa.concat_tables([self._held, read])
+        taken = self._held.slice(0, number)
+        self._held = self._held.slice(number)
+        return taken
 
 
 def _differs(column: "pa.ChunkedArray[Any]", wanted: Any) -> int | None:
@@ -205,9 +218,8 @@ def _differs(column: "pa.ChunkedArray[Any]", wanted: Any) -> int | None:
     import pyarrow.compute as pc
 
     at = 0
-    chunks: list[Any] = column.chunks
-    for read in chunks:
-        chunk = read
+    chunk: Any
+    for chunk in column.chunks:
         right = wanted.slice(at, len(chunk))
         if len(right) < len(chunk) or chunk.null_count:
             return at

@@ -7,7 +7,7 @@ and whoever reads the rows is told to judge it by the plain rules; so they save 
 
 import json
 import re
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -58,17 +58,9 @@ _STRICT: Final[Mapping[str, bytes]] = {
 _LOOSE: Final[Mapping[type, bytes]] = {str: rb'((?:[^"\\]|\\.)*+)', int: rb"(-?[0-9]++)"}
 
 
-class Line(NamedTuple):
-    """One row."""
-
-    key: bytes
-    """The case's id in UTF-8."""
-    parts: tuple[bytes, ...]
-    """The values but the canary, as they are spelled, without quotes, by the order of their keys."""
-    odd: bool
-    """Whether the rules for a single row have to be asked: nothing about them is known yet."""
-    number: int
-    """From 1."""
+Line = tuple[bytes, tuple[bytes, ...], bool, int]
+"""One row: the case's id in UTF-8; the values but the canary as they are spelled, without quotes, by the order of
+their keys; whether the rules for a single row have yet to be asked; the line's number, from 1."""
 
 
 class CaseParts(NamedTuple):
@@ -152,16 +144,17 @@ class Reader:
 
     def __iter__(self) -> Iterator[Line]:
         match, number, before, twice = self._strict.match, 0, b"", self._kind == CRITERIA
-        for block in _blocks(self._handle, self._name):
+        for block in blocks(self._handle, self._name):
             place, end = 0, len(block)
             marked, start = _marked(block), number
             while place < end:
                 number += 1
                 found = match(block, place)
                 row: Line | None
-                if found is not None and (number - start - 1) not in marked:
+                if found is not None and not (marked and number - start - 1 in marked):
                     place = found.end()
-                    row = Line(found["case"], found.groups(), False, number)
+                    parts = found.groups()
+                    row = (parts[1], parts, False, number)
                 else:
                     stop = block.find(b"\n", place) + 1 or end
                     row = self._closely(block[place:stop], number)
@@ -171,9 +164,10 @@ class Reader:
                             self.cut = True
                             return
                         continue
-                if row.key < before or (row.key == before and not twice and number > 1):
-                    self._fault(number, "rows in the order of case_id", f"{row.key!r} after {before!r}"[:300])
-                before = row.key
+                key = row[0]
+                if key <= before and (key < before or not (twice or number == 1)):
+                    self._fault(number, "rows in the order of case_id", f"{key!r} after {before!r}"[:300])
+                before = key
                 yield row
 
     def _fault(self, number: int, expected: str, got: str, *, canary: bool = False) -> None:
@@ -196,14 +190,14 @@ class Reader:
             self._fault(number, "canonical JSON and a line end", "the same value spelt otherwise")
         if self._canary is not None and row["canary"] != self._canary:
             self._fault(number, f"the canary {self._canary}", repr(row["canary"])[:100], canary=True)
-        return Line(row["case_id"].encode("utf-8"), found.groups(), True, number)
+        return row["case_id"].encode("utf-8"), found.groups(), True, number
 
 
-def _blocks(handle: "io.FileIO", name: str) -> Iterator[bytes]:
-    """A file in pieces of whole lines. Raises TooLong, or OSError."""
+def blocks(handle: "io.FileIO", name: str, size: int = _BLOCK) -> Iterator[bytes]:
+    """A file in pieces of whole lines, of about `size` bytes. Raises TooLong, or OSError."""
     rest: list[bytes] = []
     held = 0
-    while piece := handle.read(_BLOCK):
+    while piece := handle.read(size):
         cut = piece.rfind(b"\n") + 1
         if cut:
             yield b"".join((*rest, piece[:cut]))
@@ -220,11 +214,14 @@ def _blocks(handle: "io.FileIO", name: str) -> Iterator[bytes]:
 class _All:
     """Every line."""
 
+    def __len__(self) -> int:
+        return 1
+
     def __contains__(self, number: object) -> bool:
         return True
 
 
-def _marked(block: bytes) -> Container[int]:
+def _marked(block: bytes) -> "set[int] | _All":
     """The lines of a block, from 0, that may hold an address or a character that is not what it seems."""
     import numpy as np
 
@@ -236,7 +233,7 @@ def _marked(block: bytes) -> Container[int]:
             units = np.frombuffer(block.decode("utf-8").encode("utf-16-le"), np.dtype("<u2"))
         except UnicodeDecodeError:
             return _All()
-        found |= _lines_at(_suspect_units()[units], units)
+        found |= _lines_at(_suspect_units().take(units), units)
     return found
 
 

@@ -7,6 +7,7 @@ from datetime import date
 from hashlib import sha256
 from io import BufferedReader
 from itertools import pairwise
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final
 
@@ -37,6 +38,7 @@ MOST_VALUES: Final = 10_000
 """A count has no more values than this; what comes on top is counted as one."""
 _LONGEST_VALUE: Final = 300
 _REST: Final = b"(more)"
+_TALLIED: Final = 500
 
 _AXES: Final = frozenset(axis.encode() for axis in Axis)
 _THEMES: Final = frozenset(theme.encode() for theme in Theme)
@@ -65,13 +67,36 @@ class Scan:
     cases: int = 0
     criteria: int = 0
     counts: dict[str, Counter[bytes]] = field(default_factory=lambda: {name: Counter() for name in _COUNTED})
+    pending: list[CaseParts] = field(default_factory=list)
+    axes: list[bytes] = field(default_factory=list)
+    sizes: list[bytes] = field(default_factory=list)
+    """What is not counted yet."""
 
-    def count(self, name: str, part: bytes) -> None:
-        """Count one value under a name of the manifest's counts."""
+    def tally(self, case: CaseParts, criteria: Sequence[tuple[bytes, ...]]) -> None:
+        """Count a case and its criteria; `settle` brings the counts up to date."""
+        self.pending.append(case)
+        self.axes += [parts[0] for parts in criteria]
+        self.sizes.append(b"%d" % len(criteria))
+        if len(self.pending) >= _TALLIED:
+            self.settle()
+
+    def settle(self) -> None:
+        """Bring the counts up to date."""
+        for name in ("language", "source", "theme", "specialty", "first_release"):
+            self.count(f"by_{name}", list(map(attrgetter(name), self.pending)))
+        self.count("by_month", [case.posted_at[:7] for case in self.pending])
+        self.count("by_axis", self.axes)
+        self.count("criteria_per_case", self.sizes)
+        for counted in (self.pending, self.axes, self.sizes):
+            counted.clear()
+
+    def count(self, name: str, parts: list[bytes]) -> None:
+        """Count values under a name of the manifest's counts."""
         counter = self.counts[name]
-        if part not in counter and (len(counter) >= MOST_VALUES or len(part) > _LONGEST_VALUE):
-            part = _REST
-        counter[part] += 1
+        for part, number in Counter(parts).items():
+            if part not in counter and (len(counter) >= MOST_VALUES or len(part) > _LONGEST_VALUE):
+                part = _REST
+            counter[part] += number
 
     def counted(self, name: str) -> dict[str, int]:
         """Value → how often, as the manifest's counts state it."""
@@ -160,28 +185,32 @@ class _Pass:
         scan, expect, before = self._scan, self._expect, b""
         waiting = iter(criteria)
         head = next(waiting, None)
-        for row in cases:
-            key = row.key
+        for key, parts, odd, number in cases:
             mine: list[tuple[bytes, ...]] = []
-            odd = row.odd
-            while head is not None and head.key <= key:
-                if head.key == key:
-                    mine.append(head.parts)
-                    odd |= head.odd
+            while head is not None and head[0] <= key:
+                if head[0] == key:
+                    mine.append(head[1])
+                    odd |= head[2]
                 else:
                     self._orphan(head)
                 head = next(waiting, None)
             scan.cases += 1
             scan.criteria += len(mine)
             if key == before and scan.cases > 1:
-                scan.ids.add(f"{CASES}:{row.number}", "each case once", f"{key.decode()!r} again")
+                scan.ids.add(f"{CASES}:{number}", "each case once", f"{key.decode()!r} again")
             before = key
-            self._case(CaseParts(*row.parts), mine, odd)
+            case = CaseParts(*parts)
+            if odd or not self._usual(case, mine):
+                self._closely(case, mine)
+            scan.tally(case, mine)
+            if self._ledgers is not None:
+                self._entries(key, case, mine)
             if expect is not None:
-                expect.feed(_piece(scan.cases, self._canary, row.parts, mine), key)
+                expect.feed(_piece(scan.cases, self._canary, case, mine), key)
         while head is not None and not cases.cut:
             self._orphan(head)
             head = next(waiting, None)
+        scan.settle()
         for cursor in (self._added, self._revised, self._withdrawn, self._revealed):
             cursor.close()
         for reader in (cases, criteria):
@@ -191,27 +220,12 @@ class _Pass:
                 (scan.canary if canary else scan.rows).put(finding)
 
     def _orphan(self, head: Line) -> None:
-        parts = CriterionParts(*head.parts)
+        key, parts, _, number = head
+        criterion = CriterionParts(*parts)
         self._scan.criteria += 1
-        self._scan.count("by_axis", parts.axis)
-        where = f"{CRITERIA}:{head.number}"
-        self._scan.ids.add(where, f"a case for {value(parts.criterion_id)!r}", f"no case {head.key.decode()!r}")
-
-    def _case(self, case: CaseParts, criteria: Sequence[tuple[bytes, ...]], odd: bool) -> None:
-        scan = self._scan
-        if odd or not self._usual(case, criteria):
-            self._closely(case, criteria)
-        scan.count("by_language", case.language)
-        scan.count("by_source", case.source)
-        scan.count("by_theme", case.theme)
-        scan.count("by_specialty", case.specialty)
-        scan.count("by_month", case.posted_at[:7])
-        scan.count("by_first_release", case.first_release)
-        scan.count("criteria_per_case", b"%d" % len(criteria))
-        for parts in criteria:
-            scan.count("by_axis", parts[0])
-        if self._ledgers is not None:
-            self._entries(case, criteria)
+        self._scan.count("by_axis", [criterion.axis])
+        wanted = f"a case for {value(criterion.criterion_id)!r}"
+        self._scan.ids.add(f"{CRITERIA}:{number}", wanted[:300], f"no case {key.decode()!r}"[:300])
 
     def _usual(self, case: CaseParts, criteria: Sequence[tuple[bytes, ...]]) -> bool:
         """Whether rows of the usual spelling are a legal case together."""
@@ -284,11 +298,9 @@ class _Pass:
             return scan.ids
         return scan.releases if "first release" in detail else scan.rubric
 
-    def _entries(self, case: CaseParts, criteria: Sequence[tuple[bytes, ...]]) -> None:
+    def _entries(self, key: bytes, case: CaseParts, criteria: Sequence[tuple[bytes, ...]]) -> None:
         """What the ledgers say of a case that is there."""
-        scan, key = self._scan, case.case_id
-        if b"\\" in key:
-            key = value(key).encode("utf-8")
+        scan = self._scan
         fresh = case.first_release == self._version
         added, revised = self._added.at(key), self._revised.at(key)
         if self._listed:
@@ -312,6 +324,10 @@ class _Pass:
                 scan.proofs.add(where, f"what its salt and rows make, {proof}", shown["commitment"])
 
 
+def _of(key: bytes) -> str:
+    return f"{CHANGES}: {key.decode()!r}"[:300]
+
+
 def _at(name: str, section: str, entry: Mapping[str, Any]) -> str:
     return f"{name}: {section} {entry['case_id']!r}"[:300]
 
@@ -322,9 +338,8 @@ def _undated(row: Mapping[str, Any], criteria: list[dict[str, Any]]) -> Snapshot
     return SnapshotCase(**{**row, "posted_at": date.min}, criteria=rows)
 
 
-def _piece(number: int, canary: bytes, parts: tuple[bytes, ...], criteria: Sequence[tuple[bytes, ...]]) -> bytes:
+def _piece(number: int, canary: bytes, case: CaseParts, criteria: Sequence[tuple[bytes, ...]]) -> bytes:
     """What a case adds to `livemedbench.json`, put together of what its rows spell."""
-    advice, case_id, _, _, narrative, posted_at, query, *_ = parts
     items = [
         b'{"axe":"%b","criterion":"%b","points":%b}' % (axis, text, points)
         for axis, _, text, _, points, _, _ in criteria
@@ -334,7 +349,7 @@ def _piece(number: int, canary: bytes, parts: tuple[bytes, ...], criteria: Seque
         b'"post_time":"%bT00:00:00","rubric_items":[%b]}'
     ) % (
         b"[\n" if number == 1 else b",\n",
-        canary, case_id, query, advice, narrative, posted_at, b",".join(items),
+        canary, case.case_id, case.query, case.advice, case.narrative, case.posted_at, b",".join(items),
     )  # fmt: skip
 
 
@@ -365,10 +380,10 @@ def contents(cases: Reader, criteria: Reader) -> Iterator[tuple[bytes, CaseParts
     """
     waiting = iter(criteria)
     head = next(waiting, None)
-    for row in cases:
+    for key, parts, _, _ in cases:
         mine: list[bytes] = []
-        while head is not None and head.key <= row.key:
-            if head.key == row.key:
-                mine.append(_criterion_record(head.parts))
+        while head is not None and head[0] <= key:
+            if head[0] == key:
+                mine.append(_criterion_record(head[1]))
             head = next(waiting, None)
-        yield row.key, CaseParts(*row.parts), b",".join(mine)
+        yield key, CaseParts(*parts), b",".join(mine)

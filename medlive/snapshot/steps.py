@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
@@ -22,7 +23,6 @@ from medlive.snapshot.folder import (
     Finding,
     Listing,
     TooLong,
-    lines,
     open_inside,
     printable,
     read_all,
@@ -63,21 +63,16 @@ class Skip(Exception):
         super().__init__(why)
 
 
-@dataclass(frozen=True, slots=True)
-class Hashes:
-    """The digests of a folder's files, by name; `apart`: whether threads are at work on them already."""
-
-    of: Mapping[str, Callable[[], str | None]]
-    apart: bool
-
-
 @dataclass
 class Inspected:
     root: Path
     public_key: "PublicKey | None"
     parent: Path | None
     listing: Listing
-    hashes: Hashes
+    hashes: Mapping[str, Callable[[], str | None]]
+    """File → what gives its digest, None where it cannot be read."""
+    twins: Callable[[], list[Finding]] | None = None
+    """Gives what `compare_twins` found, where that runs already."""
     problems: dict[str, Finding] = field(default_factory=dict)
     trust: Trust = Trust.BROKEN
     note: str = ""
@@ -99,7 +94,7 @@ class Inspected:
 
     def digest(self, name: str) -> str | None:
         """The digest of what lies there; None where it cannot be read."""
-        return self.hashes.of[name]() if name in self.hashes.of else None
+        return self.hashes[name]() if name in self.hashes else None
 
     @cached_property
     def manifest(self) -> Manifest | None:
@@ -139,9 +134,15 @@ class Inspected:
             raise Skip(f"{missing[0]} is missing")
         return scan_rows(self.root, self.manifest, self.ledgers)
 
+    def prepare(self) -> None:
+        """Read what other threads need as well: the manifest and the sums. Never raises."""
+        with suppress(Skip, OSError, TooLong):
+            _ = self.manifest, self.sums
+
     def read_rows(self) -> None:
-        """Take the pass over the rows now. Raises Skip, OSError and TooLong, as each step that asks for it."""
-        _ = self.scan
+        """Take the pass over the rows now, if it can be taken; else the steps that ask for it will say why not."""
+        with suppress(Skip, OSError, TooLong):
+            _ = self.scan
 
 
 def _signature(folder: Inspected, out: Faults) -> None:
@@ -284,27 +285,36 @@ def _plain(folder: Inspected, out: Faults) -> None:
 def _parquet(folder: Inspected, out: Faults) -> None:
     if not parquet.available():
         raise Skip("pyarrow is not installed (medlive[service] brings it)", innocent=True)
-    manifest, scan = folder.sure_manifest(), folder.scan
-    if scan.rows.count:
+    folder.sure_manifest()
+    if folder.scan.rows.count:
         raise Skip("the rows to compare with are no rows")
+    for finding in folder.twins() if folder.twins is not None else compare_twins(folder):
+        out.put(finding)
+
+
+def compare_twins(folder: Inspected) -> list[Finding]:
+    """What differs between the parquet files and the JSON Lines. Raises Skip, and OSError.
+
+    May run in a thread of its own, once the folder's manifest and sums have been read.
+    """
+    manifest, found = folder.sure_manifest(), []
     for name, twin, fields in _TWINS:
         if not {name, twin} <= folder.listing.files:
             raise Skip(f"{name} or {twin} is missing")
         # Whoever meant to mislead made the digests fit; a file that is merely broken need not be opened.
         if folder.digest(name) != folder.sums.get(name) or folder.digest(twin) != folder.sums.get(twin):
             raise Skip(f"{name} or {twin} has another digest than {SUMS} states")
-        rows = scan.cases if twin == CASES else scan.criteria
+        rows = manifest.counts.cases if twin == CASES else manifest.counts.criteria
         # A row's JSON names every column, and so is longer than its values and their lengths.
         most = 2 * folder.listing.stamps[twin][2] + 1_000_000
         try:
             with open_inside(folder.root, name) as source, open_inside(folder.root, twin) as text:
-                difference = parquet.find_difference(
-                    source, lines(text), fields, manifest.canary, rows=rows, most=most
-                )
+                difference = parquet.find_difference(source, text, fields, manifest.canary, rows=rows, most=most)
             if difference is not None:
-                out.add(f"{name}: {difference}", f"the rows of {twin}", "other rows")
+                found.append(Finding(f"{name}: {difference}", f"the rows of {twin}", "other rows"))
         except (parquet.ParquetFault, OSError, TooLong) as exc:
-            out.add(name, "parquet with the rows of its twin", str(exc)[:300])
+            found.append(Finding(name, "parquet with the rows of its twin", str(exc)[:300]))
+    return found
 
 
 def _changes(folder: Inspected, out: Faults) -> None:

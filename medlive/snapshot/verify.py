@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cache, partial
@@ -23,13 +23,14 @@ from medlive.snapshot.folder import (
     printable,
 )
 from medlive.snapshot.manifest import Manifest
-from medlive.snapshot.steps import STEPS, Hashes, Inspected, Skip, Trust
+from medlive.snapshot.parquet import available
+from medlive.snapshot.steps import STEPS, Inspected, Skip, Trust, compare_twins
 
 if TYPE_CHECKING:
     from medlive.snapshot.signing import PublicKey
 
-_HASHED_APART: Final = 4 * 1024 * 1024
-"""A folder of more bytes is hashed by threads of its own, beside the reading of its rows."""
+_APART: Final = 4 * 1024 * 1024
+"""A folder of more bytes is worth threads."""
 
 
 class StepState(StrEnum):
@@ -106,12 +107,7 @@ def verify_snapshot(
     """
     root = Path(path)
     listing = list_files(root)
-    with _hashing(root, listing) as hashes:
-        folder = Inspected(root, public_key, parent, listing, hashes)
-        if hashes.apart:
-            # The rows first: meanwhile the threads hash, and no step has to wait for them.
-            with suppress(Skip, OSError, TooLong):
-                folder.read_rows()
+    with _inspected(root, listing, public_key, parent) as folder:
         results: list[StepResult] = []
         for number, (name, step) in enumerate(STEPS, start=1):
             results.append(_take(folder, number, name, step, any(r.state is StepState.FAILED for r in results)))
@@ -154,17 +150,24 @@ def _with_changed(result: StepResult, before: Listing, after: Listing) -> StepRe
 
 
 @contextmanager
-def _hashing(root: Path, listing: Listing) -> Iterator[Hashes]:
-    """What gives each file's digest, None where it cannot be read; large folders are hashed in threads at once."""
-    names = sorted(listing.files - {SUMS, SIGNATURE}, key=lambda n: -listing.stamps[n][2])
-    if sum(listing.stamps[n][2] for n in names) < _HASHED_APART:
-        yield Hashes({name: cache(partial(_hash, root, name)) for name in names}, apart=False)
+def _inspected(
+    root: Path, listing: Listing, public_key: "PublicKey | None", parent: Path | None
+) -> Iterator[Inspected]:
+    """The folder for the steps; of a large one, threads hash files and compare the parquet while rows are read."""
+    names = sorted(listing.files - {SUMS, SIGNATURE}, key=lambda n: (not n.startswith("data/"), n))
+    if sum(listing.stamps[n][2] for n in names) < _APART:
+        yield Inspected(
+            root, public_key, parent, listing, {name: cache(partial(_hash, root, name)) for name in names}
+        )
         return
-    pool = ThreadPoolExecutor(max(1, min(4, (os.cpu_count() or 2) - 1)), thread_name_prefix="hash")
-    try:
-        yield Hashes({name: pool.submit(_hash, root, name).result for name in names}, apart=True)
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
+    with ThreadPoolExecutor(max(1, min(4, (os.cpu_count() or 2) - 1)), thread_name_prefix="verify") as pool:
+        hashes = {name: pool.submit(_hash, root, name).result for name in names}
+        folder = Inspected(root, public_key, parent, listing, hashes)
+        folder.prepare()
+        if folder.manifest is not None and available():
+            folder.twins = pool.submit(compare_twins, folder).result
+        folder.read_rows()
+        yield folder
 
 
 def _hash(root: Path, name: str) -> str | None:
