@@ -240,7 +240,7 @@ def _applied(label: str, run: RunErrata) -> list[str]:
     if run.cases:
         parts.append(f"without {_counted(len(run.cases), 'withdrawn case')}")
     if run.criteria:
-        parts.append(f"without {_criteria(run)} that were withdrawn")
+        parts.append(f"without {_criteria(run, 'withdrawn ')}")
     if run.emptied:
         parts.append(f"without {_counted(len(run.emptied), 'case')} that had no positive criterion left then")
     said = f"{label}: errata of {run.version} applied: {', '.join(parts)}"
@@ -256,10 +256,10 @@ def _unclear(label: str, run: RunErrata) -> list[str]:
     ]
 
 
-def _criteria(run: RunErrata) -> str:
+def _criteria(run: RunErrata, kind: str = "") -> str:
     cases = len({case_id for case_id, _ in run.criteria})
-    number = "1 criterion" if len(run.criteria) == 1 else f"{len(run.criteria)} criteria"
-    return f"{number} of {_counted(cases, 'other case' if run.cases else 'case')}"
+    word = "criterion" if len(run.criteria) == 1 else "criteria"
+    return f"{len(run.criteria)} {kind}{word} of {_counted(cases, 'other case' if run.cases else 'case')}"
 
 
 def _counted(n: int, what: str) -> str:

@@ -96,7 +96,7 @@ PARTS = [c.id for case in named_cases() for c in case.criteria]
 VERDICTS = st.fixed_dictionaries({part: st.sampled_from([True, False, None]) for part in PARTS})
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(
     st.sets(st.sampled_from(IDS), max_size=4),
     st.sets(st.sampled_from(PARTS), max_size=8),
