@@ -8,11 +8,12 @@ from medlive.cli import snapshot_withdraw
 from medlive.cli.output import JsonOption, print_json, print_table, say, wait_for
 from medlive.cli.snapshot_diff import diff
 from medlive.cli.snapshot_export import export
+from medlive.cli.snapshot_fetch import fetch
 from medlive.cli.snapshot_freeze import freeze, rebuild
 from medlive.cli.snapshot_publish import publish
 from medlive.cli.snapshot_sign import keygen
+from medlive.cli.snapshot_verify import verify
 from medlive.config import load_settings
-from medlive.errors import BadInput, CheckFailed
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -74,46 +75,11 @@ def show(path: PathArgument, as_json: JsonOption = False) -> None:
         say(f"not publishable: {reason}")
 
 
-@app.command()
-def verify(path: PathArgument, as_json: JsonOption = False) -> None:
-    """Verify a snapshot from its files alone; exit status 1 when a step fails."""
-    from medlive.service.paths import snapshot_folder
-    from medlive.snapshot.verify import verify_snapshot
-
-    folder = snapshot_folder(load_settings().settings, path)
-    if not folder.exists():
-        raise BadInput(f"{folder} is not there")
-    report = verify_snapshot(folder)
-    if as_json:
-        print_json(
-            {
-                "path": report.path, "ok": report.ok, "complete": report.complete,
-                "steps": [
-                    {"number": s.number, "name": s.name, "state": s.state.value, "why": s.why, "faults": s.faults,
-                     "findings": [{"file": f.file, "expected": f.expected, "got": f.got} for f in s.findings]}
-                    for s in report.steps
-                ],
-            }
-        )  # fmt: skip
-    else:
-        print_table(
-            ["step", "what", "state", "finding"],
-            [
-                [
-                    s.number, s.name, s.state.value,
-                    "; ".join(map(str, s.findings)) or s.why or None,
-                ]
-                for s in report.steps
-            ],
-        )  # fmt: skip
-    if not report.ok:
-        raise CheckFailed(f"{folder.name} does not verify")
-    say(f"{folder.name} verifies" + ("" if report.complete else ", but steps were skipped"))
-
-
+app.command()(verify)
 app.command("keygen")(keygen)
 app.command("export")(export)
 app.command()(publish)
+app.command()(fetch)
 
 
 app.command()(snapshot_withdraw.withdraw)

@@ -48,7 +48,7 @@ def publish(
 
     settings = load_settings().settings
     folder = find_snapshot(settings, snapshot)
-    key = _public_key(public_key) if public_key is not None else None
+    key = read_public_key(public_key) if public_key is not None else None
     wish = Wish(to.value if to is not None else None, at, endpoint_url, base_url)
     with progress("bytes sent") as tick:
         done = publish_snapshot(settings, folder, wish, key, dry_run=dry_run, progress=tick)
@@ -74,7 +74,8 @@ def publish(
         print_table(["would be sent"], [[name] for name in done.sent])
 
 
-def _public_key(path: Path) -> PublicKey:
+def read_public_key(path: Path) -> PublicKey:
+    """The key in a file. Raises BadInput for a file that cannot be read, and BadKey."""
     try:
         return PublicKey.parse(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as exc:
