@@ -13,7 +13,7 @@ from typing import Any, Final, LiteralString
 import psycopg
 from sqlalchemy import URL
 
-from medlive.db.session import Database, connect_arguments, unavailable
+from medlive.db.session import connect_arguments, unavailable
 from medlive.db.text import from_stored, load_json
 from medlive.errors import MedliveError
 from medlive.snapshot.diff import Change, ChangeKind
@@ -22,21 +22,30 @@ from medlive.snapshot.model import SnapshotCase, SnapshotCriterion
 _BATCH: Final = 500
 """Rows that travel at once."""
 
-_COLUMNS: Final[LiteralString] = (
-    " r.language, r.source, (r.posted_at AT TIME ZONE 'UTC')::date, r.specialty, r.theme, r.narrative, r.query,"
-    " r.advice, (SELECT json_agg(json_build_array(c.criterion_id, c.position, c.criterion, c.axis, c.points)"
-    " ORDER BY c.position)::text FROM criteria AS c WHERE c.case_id = r.case_id AND c.revision = r.revision)"
-    " FROM {0} AS m JOIN case_revisions AS r ON r.case_id = m.case_id AND r.revision = m.revision"
-)
-_SHOWN: Final[LiteralString] = (
-    "SELECT m.case_id, m.revision, m.first_release," + _COLUMNS.replace("{0}", "snapshot_members")
-    + " WHERE m.version = %(version)s AND m.first_release IS NOT NULL ORDER BY m.case_id COLLATE \"C\""
-)  # fmt: skip
-_ASKED: Final[LiteralString] = (
-    "SELECT m.case_id, m.revision, to_char(r.posted_at AT TIME ZONE 'UTC', 'IYYY\".W\"IW'),"
-    + _COLUMNS.replace("{0}", "unnest(%(case_ids)s::text[], %(revisions)s::int[])")
-    .replace(" AS m ", " AS m (case_id, revision) ")
-)  # fmt: skip
+# What is sorted are ids alone; each one's texts are then looked up as it is asked for. (A sort or a hash of the
+# texts would read the whole release first. OFFSET 0 and LATERAL leave the database no other way.)
+_TEXTS: Final[LiteralString] = """
+    CROSS JOIN LATERAL (
+        SELECT r.language, r.source, (r.posted_at AT TIME ZONE 'UTC')::date AS posted_on, r.specialty, r.theme,
+            r.narrative, r.query, r.advice, (
+                SELECT json_agg(
+                    json_build_array(c.criterion_id, c.position, c.criterion, c.axis, c.points) ORDER BY c.position
+                )::text
+                FROM criteria AS c WHERE c.case_id = r.case_id AND c.revision = r.revision
+            ) AS criteria
+        FROM case_revisions AS r WHERE r.case_id = m.case_id AND r.revision = m.revision OFFSET 0
+    ) AS r
+"""
+_SHOWN: Final[LiteralString] = f"""
+    SELECT m.case_id, m.revision, m.first_release, r.* FROM (
+        SELECT case_id, revision, first_release FROM snapshot_members
+        WHERE version = %(version)s AND first_release IS NOT NULL ORDER BY case_id COLLATE "C" OFFSET 0
+    ) AS m {_TEXTS}
+"""
+_ASKED: Final[LiteralString] = f"""
+    SELECT m.case_id, m.revision, to_char(r.posted_on, 'IYYY".W"IW'), r.*
+    FROM unnest(%(case_ids)s::text[], %(revisions)s::int[]) AS m (case_id, revision) {_TEXTS}
+"""
 _CHANGES: Final[LiteralString] = (
     "SELECT case_id, reason, from_revision, to_revision FROM snapshot_changes"
     ' WHERE version = %(version)s AND kind = %(kind)s ORDER BY case_id COLLATE "C"'
@@ -58,18 +67,6 @@ _HOLDOUTS: Final[Mapping[str, tuple[tuple[str, ...], LiteralString]]] = {
         " WHERE version = %(version)s AND kind = 'dropped' ORDER BY commitment COLLATE \"C\"",
     ),
 }
-# A plan that hashes or sorts would first read every text of the release; this one follows the index and flows.
-_FLOWING: Final[tuple[LiteralString, ...]] = tuple(
-    f"SET LOCAL {setting} = off"
-    for setting in (
-        "enable_hashjoin",
-        "enable_mergejoin",
-        "enable_sort",
-        "enable_seqscan",
-        "enable_bitmapscan",
-        "jit",
-    )
-)
 
 
 class Interrupted(MedliveError):
@@ -141,16 +138,10 @@ def read_snapshots(url: URL, stop: Event | None = None) -> Iterator[SnapshotRead
         with psycopg.connect(plain, **connect_arguments()) as connection:  # type: ignore[arg-type]
             connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
             connection.read_only = True
-            for setting in _FLOWING:
-                connection.execute(setting)
+            connection.execute("SET LOCAL jit = off")  # it compiles for seconds what is looked up row by row
             yield SnapshotReader(connection, stop)
     except psycopg.OperationalError as error:
         raise unavailable(url, error) from error
-
-
-def reader_url(database: Database) -> URL:
-    """Where a reader of that database connects to."""
-    return database.engine.url
 
 
 def _case(row: tuple[Any, ...]) -> SnapshotCase:

@@ -131,7 +131,6 @@ def _members() -> None:
     ):
         op.create_check_constraint(op.f(f"ck_{table}_{name}"), table, condition)
     op.create_foreign_key(op.f(f"fk_{table}_held_since"), table, "snapshots", ["held_since"], ["version"])
-    op.create_index(f"ix_{table}_in_order", table, ["version", sa.text('case_id COLLATE "C"')])
 
 
 def _changes() -> None:

@@ -37,23 +37,27 @@ from medlive.curation.model import (
     Stage,
     Thresholds,
 )
-from medlive.db import bands, cases, curations, filters, funnel, snapshots, threads
+from medlive.db import bands, cases, curations, filters, funnel, gates, snapshots, threads
+from medlive.db import snapshot_fixing as fixing
 from medlive.db.replies import PostgresReplyStore
 from medlive.db.session import Database
+from medlive.db.snapshot_rows import read_snapshots
 from medlive.db.text import dump_json, from_stored, load_json, to_stored
 from medlive.digest import digest_text
-from medlive.errors import BadInput, CheckFailed, DatabaseUnavailable, MedliveError, UsageError
+from medlive.errors import BadInput, DatabaseUnavailable, MedliveError, UsageError
 from medlive.evidence.passage import Hit, IndexIdentity, Passage, SideHit
 from medlive.evidence.passage import Side as EvidenceSide
 from medlive.filters.chain import ChainResult
 from medlive.filters.verdict import FilterReason, FilterVerdict
 from medlive.llm.engine import EngineIdentity, Finish, Prompt, Reply, Request, Usage
 from medlive.rubric.model import Axis, Criterion, Rubric, Theme
+from medlive.snapshot.model import SnapshotCase
 from medlive.threads.model import Message, Role, Thread
 
 CHAIN = digest_text("chain")
 PIPELINE = digest_text("pipeline")
 OTHER_PIPELINE = digest_text("another pipeline")
+GATES = digest_text("gates")
 KEY = b"an instance's key"
 START = datetime(2026, 3, 1, 8, tzinfo=UTC)
 
@@ -462,18 +466,33 @@ async def make_case(
 
 async def frozen(database: Database, version: str) -> snapshots.SnapshotInfo:
     async with database.begin() as session:
-        await snapshots.begin_snapshot(session, version)
-        found = await snapshots.candidate_cases(session, version)
-        await snapshots.add_members(session, version, [(c.case_id, c.revision) for c in found])
+        await gates.save_verdicts(session, GATES, [(i, n, []) for i, n in await pending(session)])
+    async with database.begin() as session:
+        info = await snapshots.begin_snapshot(session, version)
+        assert await fixing.judge(session, version, info.parent, GATES, publishable_only=False) == 0
+        await fixing.add_members(session, version, due=[], held_out=[])
+        numbers = await snapshots.count_members(session, version)
         return await snapshots.freeze_snapshot(
             session,
             version,
-            manifest={"counts": {"cases": len(found), "criteria": sum(len(c.criteria) for c in found)}},
+            manifest={"counts": {"cases": numbers.cases, "criteria": numbers.criteria}},
             manifest_digest=digest_text(version),
+            sums_digest=digest_text(version + " sums"),
+            signature=None,
             path="somewhere",
             publishable=True,
             why_not=[],
         )
+
+
+async def pending(session: AsyncSession) -> list[tuple[str, int]]:
+    parent = await snapshots.latest_frozen(session)
+    return await gates.unchecked(session, parent.version if parent else None, GATES, after="", most=99)
+
+
+def members(database: Database, version: str) -> list[SnapshotCase]:
+    with read_snapshots(database.engine.url) as reader:
+        return list(reader.cases(version))
 
 
 async def test_a_case_has_one_stable_id_and_a_revision_for_each_wording(database: Database) -> None:
@@ -513,14 +532,14 @@ async def test_snapshots_hold_their_rows_and_know_first_releases(database: Datab
     two = await make_case(database, 2)
     assert (await frozen(database, "2026.W11")).parent == "2026.W10"
     async with database.begin() as session:
-        rows = [c async for c in snapshots.load_members(session, "2026.W11")]
+        rows = members(database, "2026.W11")
         assert {c.case_id: c.first_release for c in rows} == {
             one.case_id: "2026.W10",
             two.case_id: "2026.W11",
         }
         assert [c.points for c in rows[0].criteria] == [5, -10]
         assert len({c.criterion_id for case in rows for c in case.criteria}) == 4
-        assert rows == [c async for c in snapshots.load_members(session, "2026.W11")]
+        assert rows == members(database, "2026.W11")
         provenance = await snapshots.load_provenance(session, "2026.W11", code_version="1")
         assert provenance.prompts == {"screener.query": PROMPT.digest}
         assert [e.role for e in provenance.engines] == ["screener", "validator"]
@@ -536,12 +555,14 @@ async def test_counts_that_are_not_the_members_freeze_nothing(database: Database
     await make_case(database)
     async with database.begin() as session:
         await snapshots.begin_snapshot(session, "2026.W10")
-        with pytest.raises(CheckFailed):
+        with pytest.raises(snapshots.MembersGone):
             await snapshots.freeze_snapshot(
                 session,
                 "2026.W10",
                 manifest={"counts": {"cases": 1, "criteria": 2}},
                 manifest_digest=digest_text(""),
+                sums_digest=digest_text(""),
+                signature=None,
                 path="p",
                 publishable=True,
                 why_not=[],
@@ -556,8 +577,14 @@ REFUSED_CHANGES = [
     "TRUNCATE snapshot_members",
     "DELETE FROM snapshot_members",
     "UPDATE snapshot_members SET revision = 1",
+    "UPDATE snapshot_members SET salt = repeat('0', 64)",
+    "UPDATE snapshots SET sums_digest = manifest_digest",
+    "INSERT INTO snapshot_changes VALUES ('2026.W10', 'x', 'added', 'x', NULL, 1)",
+    "INSERT INTO snapshot_kept_out VALUES ('2026.W10', 'x', 1, 'text', 'x')",
+    "TRUNCATE snapshot_changes",
     "UPDATE snapshot_members SET version = '2026.W12'",
-    "INSERT INTO snapshot_members SELECT '2026.W10', case_id, revision, '2026.W10' FROM case_revisions",
+    "INSERT INTO snapshot_members SELECT '2026.W10', case_id, revision, '2026.W10' FROM case_revisions"
+    " WHERE case_id NOT IN (SELECT case_id FROM snapshot_members)",
     "UPDATE case_revisions SET query = 'else'",
     "DELETE FROM criteria",
     "UPDATE criteria SET points = 1",
@@ -580,6 +607,7 @@ REFUSED_CHANGES = [
 async def test_what_is_settled_cannot_be_changed(database: Database) -> None:
     await make_case(database)
     await frozen(database, "2026.W10")
+    await make_case(database, 2)
     async with database.begin() as session:
         await snapshots.begin_snapshot(session, "2026.W12")
 
@@ -590,8 +618,7 @@ async def test_what_is_settled_cannot_be_changed(database: Database) -> None:
     for change in REFUSED_CHANGES:
         with pytest.raises(DBAPIError, match="refused"):
             await attempt(change)
-    async with database.begin() as session:
-        assert len([c async for c in snapshots.load_members(session, "2026.W10")]) == 1
+    assert len(members(database, "2026.W10")) == 1
 
 
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

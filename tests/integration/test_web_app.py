@@ -31,7 +31,8 @@ async def address(database: Database, tmp_path: Path) -> AsyncIterator[str]:
         await snapshots.begin_snapshot(session, WEEK)
         await snapshots.freeze_snapshot(
             session, WEEK, manifest={"counts": {"cases": 0, "criteria": 0}}, manifest_digest="sha256:" + "0" * 64,
-            path=str(folder), publishable=False, why_not=[HOSTILE],
+            sums_digest="sha256:" + "1" * 64, signature=None, path=str(folder), publishable=False,
+            why_not=[HOSTILE],
         )  # fmt: skip
         await snapshots.begin_snapshot(session, "2026.W41")
     async with serve_web(database, tmp_path / "snapshots", "127.0.0.1", 0) as url:

@@ -12,7 +12,6 @@ from sqlalchemy import (
     Index,
     SmallInteger,
     UniqueConstraint,
-    text,
 )
 from sqlalchemy.orm import Mapped, mapped_column
 
@@ -179,8 +178,6 @@ class SnapshotMemberRow(Base):
         CheckConstraint("salt ~ '^[0-9a-f]{64}$'", name="salt_form"),
         is_digest("commitment"),
         Index(None, "case_id"),
-        # In the order of the files, whatever the database sorts by.
-        Index("ix_snapshot_members_in_order", "version", text('case_id COLLATE "C"')),
         {"comment": "The case revisions of snapshots"},
     )
 
