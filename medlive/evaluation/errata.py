@@ -68,11 +68,11 @@ class RunErrata:
         return bool(self.cases or self.criteria or self.unclear)
 
     def row(self) -> dict[str, Any]:
-        """As JSON."""
+        """As JSON; the file by its name and digest, since where it lay is nobody's business."""
         found = self.found
         return {
             "version": self.version,
-            "file": None if found.path is None else str(found.path),
+            "file": None if found.path is None else found.path.name,
             "digest": found.digest,
             "checked_with": found.key,
             "problem": found.problem,
@@ -147,7 +147,7 @@ class ErrataSearch:
             return FoundErrata(path, errata, digest_bytes(path.read_bytes()), key)
         except (BadInput, CheckFailed) as exc:
             if self.lenient:
-                return FoundErrata(path, Errata(), problem=exc.message)
+                return FoundErrata(path, Errata(), problem=exc.message.replace(str(path), path.name))
             raise
 
 

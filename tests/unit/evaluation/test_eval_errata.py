@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from medlive.cli.main import build
+from medlive.digest import digest_file
 from medlive.errors import BadInput, CheckFailed, MedliveError
 from medlive.evaluation.errata import ErrataMode, ErrataSearch, ErrataUse, FoundErrata, RunErrata, use_errata
 from medlive.evaluation.grade import grade_run
@@ -241,7 +242,7 @@ def test_the_command_warns_applies_or_ignores(
     assert applied["errata"]["mode"] == "apply"
     [one, two] = applied["errata"]["runs"]
     assert (one["model"], two["model"]) == ("one", "two")
-    assert Path(one["file"]).resolve() == written.resolve()
+    assert (one["file"], one["digest"]) == ("errata.json", digest_file(written))
     assert one["withdrawn_cases"] == ["c001"]
     assert one["cases_left_without_positive_criterion"] == ["c002"]
     assert [c["criterion_id"] for c in one["withdrawn_criteria"]] == ["c002-c0", "c002-c2"]
@@ -279,7 +280,10 @@ def test_errata_that_cannot_be_used_are_an_error(
         with pytest.raises(BadInput, match="holds no errata"):
             command(*options)
     ignored, _ = command("--errata", "ignore")
-    assert "holds no errata" in ignored["errata"]["runs"][0]["problem"]
+    assert (
+        ignored["errata"]["runs"][0]["problem"]
+        == "errata.json holds no errata: entries, format, format_version missing"
+    )
 
 
 def test_errata_of_home_are_taken_where_the_snapshot_has_none_beside_it(
