@@ -27,7 +27,7 @@ class Dispute:
     """None while it is open."""
 
 
-def disputed_cases() -> Select[tuple[str]]:
+def disputed_cases() -> Select[str]:
     """The statement that selects the ids of cases with an open dispute, for `column.in_(…)`."""
     return select(DisputeRow.case_id).where(DisputeRow.closed_at.is_(None))
 
