@@ -3,7 +3,7 @@
 pyarrow, pandas and polars are no part of the base install: imported inside the functions.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from importlib.util import find_spec
@@ -23,11 +23,15 @@ Table = Literal["cases", "criteria"]
 FIELDS: Final[Mapping[str, Mapping[str, type]]] = {"cases": CASE_FIELDS, "criteria": CRITERION_FIELDS}
 
 
-def among(column: Any, values: Collection[str]) -> Any:
+def among(column: Any, values: Sequence[str]) -> Any:
     """Whether a value is one of these; for a column of pyarrow or polars their expression of it."""
     if isinstance(column, str):
         return column in values
-    return column.isin(list(values)) if hasattr(column, "isin") else column.is_in(list(values))
+    if hasattr(column, "is_in"):
+        return column.is_in(list(values))
+    import pyarrow as pa
+
+    return column.isin(pa.array(values, pa.string()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,21 +66,30 @@ def _require(library: str, what: str) -> None:
         raise MissingExtra(f"{what} needs {library}, which is not installed", hint=f"pip install {library}")
 
 
-def to_arrow(path: Path, table: Table, conditions: Sequence[Condition], ids: Sequence[str] | None) -> "pa.Table":
-    """A slice's rows of a parquet file: those of the cases in `ids`, else those that the conditions leave."""
+def to_arrow(
+    path: Path,
+    table: Table,
+    conditions: Sequence[Condition],
+    ids: Sequence[str] | None,
+    columns: Sequence[str] | None = None,
+) -> "pa.Table":
+    """A slice's rows of a parquet file: those of the cases in `ids`, else those that the conditions leave.
+
+    `columns`: only these. Raises MissingExtra, and BadInput for what is no such file.
+    """
     _require("pyarrow", "an Arrow table")
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     wanted = None
     if ids is not None:
-        wanted = _arrow_field("case_id").isin(pa.array(ids, pa.string()))
+        wanted = among(_arrow_field("case_id"), ids)
     elif table == "cases":
         for condition in conditions:
             one = condition.test(_arrow_field(condition.column), condition.value)
             wanted = one if wanted is None else wanted & one
     try:
-        return pq.read_table(path, columns=list(FIELDS[table]), filters=wanted)
+        return pq.read_table(path, columns=list(columns or FIELDS[table]), filters=wanted)
     except (pa.ArrowException, OSError, ValueError) as exc:
         raise BadInput(f"{path} cannot be read: {str(exc)[:300]}") from exc
 

@@ -1,6 +1,5 @@
 """Loading: one line from a snapshot to typed cases, slices and data frames; what is not needed is not read."""
 
-import json
 import operator
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -9,7 +8,9 @@ from dataclasses import dataclass, field, replace
 from datetime import date
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from pydantic_core import from_json
 
 from medlive.errors import BadInput, CheckFailed, UsageError
 from medlive.snapshot import frames
@@ -43,7 +44,7 @@ class Snapshot:
     """
 
     path: Path
-    manifest: Manifest
+    manifest: Manifest = field(repr=False)
     digest: str
     """`sha256:` and the digest of SHA256SUMS: the identity of the whole folder, whatever the part."""
     verified: bool = False
@@ -165,6 +166,9 @@ class Snapshot:
         if self.keep:
             return [case.case_id for case in self._chosen()]
         if self.conditions and table == "criteria":
+            if frames.has("pyarrow"):
+                column = frames.to_arrow(self._file("cases"), "cases", self.conditions, None, ["case_id"])
+                return cast(list[str], column["case_id"].to_pylist())
             return [row["case_id"] for row in self._case_rows()]
         return None
 
@@ -210,7 +214,7 @@ class Snapshot:
         before = ""
         with _readable(self.path):
             for number, data in enumerate(lines(self.path / name), start=1):
-                row = _row(data, fields, f"{name}:{number}")
+                row = self._row(data, fields, name, number)
                 if row["case_id"] < before:
                     raise ValueError(f"{name}:{number}: case {row['case_id']!r} after {before!r}")
                 before = row["case_id"]
@@ -228,7 +232,7 @@ class Snapshot:
                     handle.seek(middle - 1)
                     handle.readline()
                 data = handle.readline()
-                if data and _row(data, fields, name)["case_id"] < case_id:
+                if data and self._row(data, fields, name)["case_id"] < case_id:
                     low = handle.tell()
                 else:
                     high = middle
@@ -237,10 +241,23 @@ class Snapshot:
                 handle.seek(low - 1)
                 handle.readline()
             for data in handle:
-                row = _row(data, fields, name)
+                row = self._row(data, fields, name)
                 if row["case_id"] != case_id:
                     return
                 yield row
+
+    def _row(
+        self, data: bytes, fields: Mapping[str, type], name: str, number: int | None = None
+    ) -> dict[str, Any]:
+        try:
+            row: dict[str, Any] = from_json(data)
+            # What was verified and is the same file since is not looked at twice.
+            fault = None if self.verified else row_fault(row, fields)
+        except ValueError as exc:
+            fault = str(exc)
+        if fault is not None:
+            raise ValueError(f"{name}{'' if number is None else f':{number}'}: {fault}")
+        return row
 
     def _check_same(self, name: str) -> None:
         if (self.path / name).is_file() and _state(self.path / name) != self._files.get(name):
@@ -266,7 +283,7 @@ def load_snapshot(
         raise BadInput(f"{root} cannot be read: {exc.strerror or exc}") from exc
     if verify:
         key = _key(public_key)
-        report = verify_snapshot(root, **({} if key is None else {"public_key": key}))
+        report = verify_snapshot(root, public_key=key)
         if not report.ok:
             raise CheckFailed(
                 report.summary(), hint="fetch it again, or load it with verify=False at your own risk"
@@ -300,17 +317,6 @@ def _state(path: Path) -> tuple[int, ...]:
     """What tells a file that was replaced or written to from the one that was verified."""
     found = path.stat()
     return found.st_ino, found.st_size, found.st_mtime_ns
-
-
-def _row(data: bytes, fields: Mapping[str, type], where: str) -> dict[str, Any]:
-    try:
-        row = json.loads(data)
-    except (ValueError, RecursionError) as exc:
-        raise ValueError(f"{where}: {exc}") from exc
-    if (fault := row_fault(row, fields)) is not None:
-        raise ValueError(f"{where}: {fault}")
-    found: dict[str, Any] = row
-    return found
 
 
 def _among(column: str, wanted: OneOrMore) -> list[Condition]:

@@ -23,13 +23,16 @@ from tests.unit.snapshot.conftest import META, added, make_case
 
 ROOT = Path(__file__).parents[2]
 UNREADABLE = "Names an electrocardiogram."
+MET = "Advises to write down how the symptoms develop."
 CASES = {
-    "c000": (("Recommends seeing a physician.", 5), ("Recommends an antibiotic.", -6), ("Names an X-ray.", 4)),
+    "c000": ((MET, 5), ("Sends to an emergency department for chest pain.", -2), ("Names an X-ray.", 4)),
     # All that is met of it is an error: equation 1 gives less than nothing, which counts as 0.
     "c002": (("Advises rest and drinking enough.", -7), ("Names an X-ray.", 3)),
-    "c004": (("Recommends seeing a physician.", 5), (UNREADABLE, 5)),
-    "c006": (("Recommends seeing a physician.", 2), ("Names an X-ray.", 8)),
+    "c004": ((MET, 5), (UNREADABLE, 5)),
+    "c006": ((MET, 2), ("Names an X-ray.", 8)),
 }
+SCORE = (3 / 9 + 0 + 2 / 10) / 3
+"""By hand, of the three cases that can be graded."""
 
 
 class _HalfMute(RulesEngine):

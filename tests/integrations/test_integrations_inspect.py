@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.integrations.conftest import UNREADABLE, Place
+from tests.integrations.conftest import SCORE, UNREADABLE, Place
 
 
 def test_inspect_scores_as_medlive_eval_does(place: Place) -> None:
@@ -19,6 +19,7 @@ def test_inspect_scores_as_medlive_eval_does(place: Place) -> None:
     assert log["status"] == "success"
     results = {score["name"]: score for score in log["results"]["scores"]}
     expected = place.reference
+    assert expected["overall"]["mean"] == pytest.approx(SCORE)
     assert results["score"]["metrics"]["mean"]["value"] == pytest.approx(expected["overall"]["mean"], abs=1e-12)
     assert results["score"]["metrics"]["stderr"]["value"] > 0
     assert (results["score"]["scored_samples"], results["score"]["unscored_samples"]) == (3, 1)

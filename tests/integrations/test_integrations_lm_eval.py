@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.integrations.conftest import Place
+from tests.integrations.conftest import SCORE, Place
 
 
 def test_lm_eval_scores_as_medlive_eval_does(place: Place) -> None:
@@ -19,6 +19,7 @@ def test_lm_eval_scores_as_medlive_eval_does(place: Place) -> None:
     (path,) = out.rglob("results_*.json")
     found = json.loads(path.read_text())["results"]["medlive"]
     expected = place.reference
+    assert expected["overall"]["mean"] == pytest.approx(SCORE)
     assert found["score,none"] == pytest.approx(expected["overall"]["mean"], abs=1e-12)
     assert found["score_error,none"] > 0
     assert expected["rates"]["ungraded"] == 1

@@ -306,8 +306,9 @@ def test_a_snapshot_becomes_cases(tmp_path: Path) -> None:
     from medlive.snapshot.load import load_snapshot
     from medlive.snapshot.manifest import Provenance
     from medlive.snapshot.model import SnapshotCase, SnapshotCriterion
+    from tests.unit.snapshot.conftest import added
 
-    criteria = (SnapshotCriterion("c1.1", "c1", 1, 1, "Says rest", "Accuracy", 5),)
+    criteria = (SnapshotCriterion("c1-c1", "c1", 1, 1, "Says rest", "Accuracy", 5),)
     case = SnapshotCase(
         "c1",
         1,
@@ -324,7 +325,7 @@ def test_a_snapshot_becomes_cases(tmp_path: Path) -> None:
     )
     blank = Provenance(code_version="0", engines=(), prompts={}, evidence=(), thresholds={})
     meta = SnapshotMeta("2026.W47", datetime(2026, 11, 21, tzinfo=UTC), blank, why_not=("a dry run",))
-    frozen = write_snapshot([case], meta, [], tmp_path)
+    frozen = write_snapshot([case], meta, tmp_path, added([case]))
     cases = load_cases(frozen.path)
     assert cases == from_snapshot(load_snapshot(frozen.path))
     assert cases.publishable is False

@@ -19,20 +19,24 @@ def test_what_was_frozen_is_loaded(freeze: Freeze) -> None:
     assert len(snapshot.filter(language="zh")) == 4
     assert {c.posted_at.month for c in snapshot.filter(posted_from=date(2025, 6, 1))} == {6, 7, 8, 9}
     assert len(snapshot.filter(posted_before=date(2025, 6, 1))) == 5
-    assert len(snapshot.filter(first_release_after="2026.W46")) == 0
+    assert len(snapshot.filter(first_release_after="2026.W46")) == 9
+    assert len(snapshot.filter(first_release_after="2026.W47")) == 0
     assert snapshot.case("c004").criteria[1].points == -8
-    assert snapshot.to_records()[0]["criteria"][0]["criterion_id"] == "c000.1"
+    assert snapshot.to_records()[0]["criteria"][0]["criterion_id"] == "c000-c1"
 
 
 def test_a_changed_snapshot_is_refused_unless_asked_for(freeze: Freeze) -> None:
     path = freeze(3).path
+    opened = load_snapshot(path)
     (path / "README.md").write_text("x")
     with pytest.raises(CheckFailed, match=r"README\.md"):
         load_snapshot(path)
     assert len(load_snapshot(path, verify=False)) == 3
     (path / "data/cases.jsonl").write_text("{}\n")
     with pytest.raises(BadInput, match=r"cases\.jsonl:1"):
-        load_snapshot(path, verify=False)
+        list(load_snapshot(path, verify=False))
+    with pytest.raises(CheckFailed, match=r"cases\.jsonl was changed after"):
+        list(opened)
     with pytest.raises(BadInput, match="no snapshot"):
         load_snapshot(path / "data")
 

@@ -1,0 +1,208 @@
+"""Slices and frames: each says what the typed cases say, and reads no more than it needs."""
+
+import itertools
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from medlive import load_snapshot
+from medlive.errors import BadInput, CheckFailed, MissingExtra, UsageError
+from medlive.snapshot import frames, load
+from medlive.snapshot.freeze import write_snapshot
+from medlive.snapshot.load import Snapshot
+from medlive.snapshot.locate import find_snapshot
+from medlive.snapshot.model import SnapshotCase
+from tests.unit.snapshot.conftest import META, added, make_case
+
+THEMES = ("Response Depth", "Context-Seeking", "Emergency Referrals")
+
+
+@pytest.fixture(scope="module")
+def loaded(tmp_path_factory: pytest.TempPathFactory) -> Snapshot:
+    cases = [make_case(i, theme=THEMES[i % 3]) for i in range(24)]
+    root = tmp_path_factory.mktemp("slices")
+    return load_snapshot(write_snapshot(cases, META, root, added(cases)).path)
+
+
+Slice = tuple[dict[str, Any], Callable[[SnapshotCase], bool]]
+SLICES: list[Slice] = [
+    ({"language": "zh"}, lambda c: c.language == "zh"),
+    ({"source": ["icliniq", "sdn"]}, lambda c: c.source == "icliniq"),
+    ({"theme": THEMES[1:]}, lambda c: c.theme != THEMES[0]),
+    ({"posted_from": "2025-04-03"}, lambda c: c.posted_at >= date(2025, 4, 3)),
+    ({"posted_before": date(2025, 9, 3)}, lambda c: c.posted_at < date(2025, 9, 3)),
+    ({"first_release_after": "2026.W46"}, lambda c: True),
+    ({"first_release_after": "medlive-2026.W47"}, lambda c: False),
+    ({"first_release": "2026.W47"}, lambda c: True),
+    ({"specialty": []}, lambda c: False),
+]
+
+
+@settings(max_examples=30)
+@given(st.lists(st.sampled_from(SLICES), max_size=3), st.one_of(st.none(), st.integers(0, 23)))
+def test_every_reading_of_a_slice_is_the_same(loaded: Snapshot, slices: list[Slice], above: int | None) -> None:
+    part = loaded
+    for filters, _ in slices:
+        part = part.filter(**filters)
+    if above is not None:
+        part = part.where(lambda c: int(c.case_id[1:]) > above)
+    expected = [make_case(i, theme=THEMES[i % 3]) for i in range(24) if above is None or i > above]
+    expected = [c for c in expected if all(fits(c) for _, fits in slices)]
+    ids = [c.case_id for c in expected]
+    assert list(part) == expected == list(part.cases)
+    assert len(part) == len(expected)
+    assert bool(part) is bool(expected)
+    assert part.to_records() == [c.record() for c in expected]
+    criteria = [c.criterion_id for case in expected for c in case.criteria]
+    for table, key, wanted in (("cases", "case_id", ids), ("criteria", "criterion_id", criteria)):
+        arrow = part.to_arrow(table)  # type: ignore[arg-type]
+        assert arrow[key].to_pylist() == wanted
+        assert part.to_pandas(table)[key].tolist() == wanted  # type: ignore[arg-type]
+        assert part.to_polars(table)[key].to_list() == wanted  # type: ignore[arg-type]
+    for case_id in ("c000", "c007", "c023", "c999", ""):
+        if case_id in ids:
+            assert part.case(case_id) == expected[ids.index(case_id)]
+        else:
+            with pytest.raises(KeyError):
+                part.case(case_id)
+
+
+def test_frames_have_types_the_canary_and_the_same_without_pyarrow(
+    loaded: Snapshot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import pandas as pd
+    import polars as pl
+
+    part = loaded.filter(language="zh")
+    for table in ("cases", "criteria"):
+        frame = part.to_pandas(table)
+        assert set(frame["canary"]) == {loaded.manifest.canary} == set(part.to_polars(table)["canary"])
+        with monkeypatch.context() as patch:
+            patch.setattr(frames, "has", lambda library: library != "pyarrow")
+            pd.testing.assert_frame_equal(part.to_pandas(table), frame)
+    cases = part.to_pandas()
+    assert str(cases["posted_at"].dtype).startswith("datetime64")
+    assert cases["posted_at"].iloc[0].date() == part.cases[0].posted_at
+    assert part.to_polars().schema["posted_at"] == pl.Date
+    assert part.to_polars("criteria").schema["points"] == pl.Int32
+    monkeypatch.setattr(frames, "has", lambda library: False)
+    for ask, name in ((part.to_pandas, "pandas"), (part.to_polars, "polars"), (part.to_arrow, "pyarrow")):
+        with pytest.raises(MissingExtra, match=name) as caught:
+            ask()
+        assert caught.value.hint == f"pip install {name}"
+
+
+def test_what_is_asked_wrongly_is_said(loaded: Snapshot) -> None:
+    for wrong in ({"posted_from": "2025-13-01"}, {"first_release_after": "2026-W40"}):
+        with pytest.raises(UsageError, match=str(next(iter(wrong.values())))):
+            loaded.filter(**wrong)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="neither cases nor criteria"):
+        loaded.to_pandas("rubric")  # type: ignore[arg-type]
+    with pytest.raises(ZeroDivisionError):
+        list(loaded.where(lambda c: 1 // 0 > 0))
+    with pytest.raises(ValueError, match="of the caller"):
+        list(loaded.where(_raise))
+
+
+def _raise(case: SnapshotCase) -> bool:
+    raise ValueError("of the caller")
+
+
+def test_opening_reads_no_row_and_iterating_reads_no_more_than_it_gives(
+    loaded: Snapshot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[str] = []
+
+    def counted(path: Path) -> Any:
+        for line in lines(path):
+            read.append(path.name)
+            yield line
+
+    lines = load.lines
+    monkeypatch.setattr(load, "lines", counted)
+    snapshot = load_snapshot(loaded.path, verify=False)
+    part = snapshot.filter(language="en").where(lambda c: True)
+    assert read == []
+    assert [c.case_id for c in itertools.islice(part, 2)] == ["c000", "c002"]
+    assert read.count("cases.jsonl") == 3
+    assert snapshot.case("c023").criteria[0].criterion_id == "c023-c1"
+    assert len(read) < 15
+
+
+def test_rows_out_of_order_or_changed_later_are_never_read_as_if_they_were_right(
+    copied: Callable[[int], Path],
+) -> None:
+    path = copied(5)
+    snapshot = load_snapshot(path)
+    criteria = path / "data/criteria.jsonl"
+    rows = criteria.read_bytes().splitlines(keepends=True)
+    criteria.write_bytes(b"".join(rows[::-1]))
+    with pytest.raises(CheckFailed, match="changed after the snapshot was opened"):
+        snapshot.case("c001")
+    with pytest.raises(BadInput, match=r"criteria\.jsonl:4"):
+        list(load_snapshot(path, verify=False))
+    (path / "data/cases.parquet").write_bytes(b"PAR1")
+    with pytest.raises(CheckFailed, match=r"cases\.parquet was changed"):
+        snapshot.to_pandas()
+    for read in ("to_arrow", "to_pandas", "to_polars"):
+        with pytest.raises(BadInput, match=r"cases\.parquet cannot be read"):
+            getattr(load_snapshot(path, verify=False), read)()
+    (path / "manifest.json").write_text("{}")
+    with pytest.raises(BadInput, match="cannot be read as a snapshot"):
+        load_snapshot(path, verify=False)
+    with pytest.raises(UsageError, match="verified"):
+        load_snapshot(path, verify=False, public_key="x")
+
+
+def test_a_version_is_looked_up_where_the_variable_says_and_else_here_and_at_home(
+    copied: Callable[[int], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = copied(3)
+    home, elsewhere, here = tmp_path / "home", tmp_path / "elsewhere", tmp_path / "here"
+    for folder in (home / "snapshots", elsewhere, here):
+        folder.mkdir(parents=True)
+    newer, older = home / "snapshots" / "medlive-2026.W48", elsewhere / "medlive-2026.W46"
+    for copy in (newer, older):
+        copy.mkdir()
+        (copy / "manifest.json").write_bytes((path / "manifest.json").read_bytes())
+    (elsewhere / "medlive-2026.W99").mkdir()
+    monkeypatch.chdir(here)
+    monkeypatch.setenv("MEDLIVE_HOME", str(home))
+    monkeypatch.delenv("MEDLIVE_SNAPSHOTS", raising=False)
+    assert find_snapshot("2026.W48") == find_snapshot("medlive-2026.W48") == find_snapshot("latest") == newer
+    assert find_snapshot(path) == path == find_snapshot(str(path))
+    with pytest.raises(BadInput, match=r"no snapshot '2026\.W46' in .*here, .*snapshots; there are 2026\.W48"):
+        find_snapshot("2026.W46")
+    monkeypatch.setenv(
+        "MEDLIVE_SNAPSHOTS", os.pathsep.join(map(str, (elsewhere, tmp_path / "absent", path.parent)))
+    )
+    assert find_snapshot("2026.W46") == older
+    assert find_snapshot("latest") == path
+    assert len(load_snapshot("2026.W47")) == 3
+    with pytest.raises(BadInput, match=r"there are 2026\.W46, 2026\.W47"):
+        find_snapshot("2026.W48")
+    monkeypatch.setenv("MEDLIVE_SNAPSHOTS", str(tmp_path / "absent"))
+    with pytest.raises(BadInput, match="no snapshot is there"):
+        find_snapshot("latest")
+    for wrong in ("", "2026.W77", "x" * 5000, "nul\0", "medlive-", tmp_path / "latest"):
+        with pytest.raises(BadInput, match="names no version"):
+            find_snapshot(wrong)
+
+
+def test_loading_needs_nothing_that_the_base_install_lacks(loaded: Snapshot) -> None:
+    program = (
+        "import sys; from medlive import load_snapshot; s = load_snapshot(sys.argv[1], verify=False)\n"
+        "assert len(s.filter(language='zh').cases) == 12 and s.case('c003')\n"
+        "print(*sorted({name.split('.')[0] for name in sys.modules} & {'pyarrow', 'pandas', 'polars',"
+        " 'sqlalchemy', 'psycopg', 'httpx2', 'openai', 'faiss', 'platformdirs'}))"
+    )
+    done = subprocess.run([sys.executable, "-c", program, loaded.path], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == ""
