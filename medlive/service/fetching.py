@@ -153,7 +153,7 @@ class _Fetch:
         data = await self.origin.read(f"{root}/manifest.json", _MOST_SMALL)
         if data is None or digest_bytes(data) != f"sha256:{digests['manifest.json']}":
             raise CheckFailed(f"manifest.json of {version} at {self.source} is not the one that {SUMS} names")
-        manifest = _manifest(data)
+        manifest = _manifest(data, version)
         names = sorted(digests.keys() - {"manifest.json"})
         total = sum(manifest.files[name].size for name in names)
         _room(self.out, folder, total)
@@ -261,13 +261,15 @@ def _parsed(sums: bytes) -> dict[str, str]:
     return digests
 
 
-def _manifest(data: bytes) -> Manifest:
+def _manifest(data: bytes, version: str) -> Manifest:
     try:
         manifest = Manifest.model_validate_json(data)
     except ValidationError as exc:
         raise CheckFailed(
             f"the manifest cannot be read: {exc.error_count()} faults", hint="a newer medlive may read it"
         ) from exc
+    if manifest.version != version:
+        raise CheckFailed(f"what is published as {version} is medlive {manifest.version}")
     if manifest.files.keys() != set(REQUIRED) - {"manifest.json"}:
         raise CheckFailed("the manifest names other files than a snapshot's")
     if sum(entry.size for entry in manifest.files.values()) > MOST_BYTES:

@@ -102,6 +102,9 @@ class WebOrigin:
             async with self._get(name, {"Range": f"bytes={there}-"} if there else {}) as answer:
                 if answer.status == 404:
                     raise BadInput(f"{self._base}{name} is not there")
+                # 416: nothing is there behind what came, and yet it is not the whole.
+                if answer.status == 416 or _total(answer) not in (None, size):
+                    raise wrong_size(name, size)
                 goes_on = answer.status == 206 and _start(answer) == (there or 0)
                 if answer.status == 206 and not goes_on:
                     raise ServiceUnavailable(f"{self._base} sends another part of {name} than it was asked for")
@@ -123,7 +126,7 @@ class WebOrigin:
         async with self._session.get(self._base + quote(name), headers=asked) as answer:
             if answer.status in _PASSING:
                 raise _Lost(f"HTTP {answer.status}")
-            if answer.status not in (200, 206, 404):
+            if answer.status not in (200, 206, 404, 416):
                 raise ServiceUnavailable(
                     f"{self._base} answers with HTTP {answer.status} for {name}", hint="look at --from"
                 )
@@ -187,6 +190,14 @@ def too_long(name: str, most: int) -> CheckFailed:
 def wrong_size(name: str, size: int) -> CheckFailed:
     """The error that a file has not the size that the manifest states."""
     return CheckFailed(f"{name} there has not the {size} bytes that the manifest states")
+
+
+def _total(answer: "ClientResponse") -> int | None:
+    """How many bytes the whole file has; None when the answer does not say."""
+    if answer.status == 206:
+        text = answer.headers.get("Content-Range", "").rpartition("/")[2]
+        return int(text) if text.isascii() and text.isdigit() else None
+    return answer.content_length
 
 
 def _start(answer: "ClientResponse") -> int | None:

@@ -1,0 +1,268 @@
+"""Fetching what was published: over HTTP from a server on this machine, and from a folder."""
+
+import json
+import shutil
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+from support.snapshots import Line, build_line
+
+from medlive.errors import BadInput, CheckFailed, DiskFull, MedliveError, ServiceUnavailable, UsageError
+from medlive.service import origins
+from medlive.service.fetching import Fetched, fetch_snapshot
+from medlive.snapshot.errata import Errata, load_errata, trusted_comment, write_errata_file
+from medlive.snapshot.feed import Place
+from medlive.snapshot.folder import SUMS, list_files
+from medlive.snapshot.load import load_snapshot
+from medlive.snapshot.publish import make_ready, publish
+from medlive.snapshot.shelf import FolderShelf
+from medlive.snapshot.signing import SecretKey, generate, sign
+
+VERSION = "2026.W45"
+NAME = f"medlive-{VERSION}"
+
+
+@dataclass
+class Web:
+    """A web server over a published folder, and how it behaves."""
+
+    root: Path
+    url: str = ""
+    asked: list[tuple[str, str | None]] = field(default_factory=list)
+    """(path, Range header)."""
+    cut: dict[str, int] = field(default_factory=dict)
+    """Path → bytes after which the connection is dropped, once."""
+    statuses: list[int] = field(default_factory=list)
+    """Answered first, one a request."""
+    ranges: bool = True
+    endless: str | None = None
+    """A path whose file never ends."""
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        """One request."""
+        name = request.path.removeprefix("/data/")
+        self.asked.append((name, request.headers.get("Range")))
+        if self.statuses:
+            return web.Response(status=self.statuses.pop(0))
+        path = self.root / name
+        if not path.is_file():
+            raise web.HTTPNotFound
+        if self.endless == name:
+            response = web.StreamResponse()
+            await response.prepare(request)
+            for _ in range(10_000):
+                await response.write(b"x" * 65536)
+            return response
+        if name in self.cut:
+            response = web.StreamResponse(headers={"Content-Length": str(path.stat().st_size)})
+            await response.prepare(request)
+            await response.write(path.read_bytes()[: self.cut.pop(name)])
+            assert request.transport is not None
+            request.transport.close()
+            return response
+        return web.FileResponse(path) if self.ranges else web.Response(body=path.read_bytes())
+
+
+@pytest.fixture(scope="module")
+def line(tmp_path_factory: pytest.TempPathFactory) -> Line:
+    return build_line(tmp_path_factory.mktemp("line"))
+
+
+@pytest.fixture(scope="module")
+def published(line: Line, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A published folder, not to be changed."""
+    root = tmp_path_factory.mktemp("public")
+    signer = partial(sign, key=line.key, trusted_comment=trusted_comment(Errata()), untrusted_comment="errata")
+    write_errata_file(line.root, Errata(), signer)
+    for release in (line.releases[0], line.releases[2]):
+        publish(make_ready(release.path), FolderShelf(root), Place())
+    return root
+
+
+@pytest.fixture
+async def server(published: Path) -> AsyncIterator[Web]:
+    site = Web(published)
+    app = web.Application()
+    app.router.add_get("/data/{name:.*}", site.answer)
+    async with TestServer(app) as running:
+        site.url = str(running.make_url("/data"))
+        yield site
+
+
+async def get(site: Web, out: Path, version: str = VERSION, key: SecretKey | None = None) -> Fetched:
+    return await fetch_snapshot(site.url, version, out, key.public if key else None, pause=0.001)
+
+
+def same(one: Path, other: Path) -> bool:
+    files = list_files(one).files
+    return files == list_files(other).files and all(
+        (one / n).read_bytes() == (other / n).read_bytes() for n in files
+    )
+
+
+def found(folder: Path, pattern: str) -> list[Path]:
+    return list(folder.glob(pattern))
+
+
+async def test_the_latest_comes_whole_signed_and_once(line: Line, server: Web, tmp_path: Path) -> None:
+    done = await get(server, tmp_path, "latest", line.key)
+    assert (done.version, done.already, done.errata) == (VERSION, False, 0)
+    assert same(tmp_path / NAME, line.last)
+    assert load_errata(tmp_path / "errata.json") == Errata()
+    assert load_snapshot(tmp_path / NAME).digest == done.digest
+    server.asked.clear()
+    again = await get(server, tmp_path, key=line.key)
+    assert (again.already, again.bytes_fetched) == (True, 0)
+    assert not any("data/" in name for name, _ in server.asked)
+    from_folder = await fetch_snapshot(str(server.root), VERSION, tmp_path / "two")
+    assert same(from_folder.path, line.last)
+
+
+@pytest.mark.parametrize("ranges", [True, False])
+async def test_what_was_cut_off_is_asked_for_from_where_it_stopped(
+    line: Line, server: Web, tmp_path: Path, ranges: bool
+) -> None:
+    name = f"{NAME}/data/cases.jsonl"
+    server.cut, server.ranges = {name: 100}, ranges
+    server.statuses = [503, 429]
+    await get(server, tmp_path)
+    assert same(tmp_path / NAME, line.last)
+    assert [r for n, r in server.asked if n == name] == [None, "bytes=100-"]
+
+
+async def test_an_earlier_try_is_gone_on_with_and_its_faults_are_mended(
+    line: Line, server: Web, tmp_path: Path
+) -> None:
+    begun = tmp_path / f".{NAME}.fetched"
+    shutil.copytree(line.last, begun)
+    (begun / "data/criteria.jsonl").unlink()
+    whole = (begun / "livemedbench.json").read_bytes()
+    (begun / "livemedbench.json").write_bytes(whole[:50])
+    (begun / "LICENSE").write_bytes(b"other bytes")
+    (begun / "README.md").write_bytes((begun / "README.md").read_bytes() + b"longer")
+    await get(server, tmp_path)
+    assert same(tmp_path / NAME, line.last)
+    asked = [(n.removeprefix(f"{NAME}/"), r) for n, r in server.asked]
+    large = {entry for entry in asked if entry[0] not in (SUMS, "manifest.json", f"{SUMS}.minisig", "errata.json")}
+    assert large - {("errata.json.minisig", None)} == {
+        ("data/criteria.jsonl", None), ("livemedbench.json", "bytes=50-"), ("LICENSE", "bytes=11-"),
+        ("LICENSE", None), ("README.md", None),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        "byte",
+        "sums",
+        "traversal",
+        "absolute",
+        "manifest",
+        "missing",
+        "short",
+        "signature",
+        "latest",
+        "meaning",
+        "swap",
+    ],
+)
+async def test_nothing_gets_its_name_that_is_not_as_it_was_published(
+    line: Line, server: Web, tmp_path: Path, spoil: str
+) -> None:
+    server.root = Path(shutil.copytree(server.root, tmp_path / "public"))
+    folder = server.root / NAME
+    files = {"byte": "figures/axes.svg", "short": "data/cases.parquet", "manifest": "manifest.json"}
+    if spoil in files:
+        data = (folder / files[spoil]).read_bytes()
+        (folder / files[spoil]).write_bytes(data[:-3] + (b"" if spoil == "short" else b"???"))
+    elif spoil == "missing":
+        (folder / "CHANGES.md").unlink()
+    elif spoil == "signature":
+        (folder / f"{SUMS}.minisig").write_bytes((line.releases[0].path / f"{SUMS}.minisig").read_bytes())
+    elif spoil == "latest":
+        said = json.loads((server.root / "latest.json").read_bytes())
+        (server.root / "latest.json").write_text(json.dumps(said | {"digest": "sha256:" + "0" * 64}))
+    elif spoil == "meaning":
+        # Every digest fits, and only the verification can tell.
+        data = (folder / "manifest.json").read_bytes()
+        (folder / "manifest.json").write_bytes(data.replace(b'"held": 2', b'"held": 3'))
+        reseal(folder)
+    elif spoil == "swap":
+        # Another version, whole and signed.
+        shutil.rmtree(folder)
+        shutil.copytree(line.releases[0].path, folder)
+    else:
+        text = (folder / SUMS).read_text()
+        other = {"sums": "data/casus.jsonl", "traversal": "../../escaped.jsonl", "absolute": "/tmp/escaped.jsonl"}
+        (folder / SUMS).write_text(text.replace("data/cases.jsonl", other[spoil]))
+    out = tmp_path / "out"
+    with pytest.raises((CheckFailed, BadInput)):
+        await get(server, out, "latest" if spoil == "latest" else VERSION)
+    assert not (out / NAME).exists()
+    assert not found(tmp_path, "**/escaped*")
+    if spoil == "meaning":
+        assert not found(out, ".medlive-*"), "what no other try mends is not kept"
+
+
+def reseal(folder: Path) -> None:
+    """Make SHA256SUMS fit what lies there."""
+    from medlive.snapshot.folder import REQUIRED, sha256
+
+    (folder / SUMS).write_text("".join(f"{sha256(folder / name)}  {name}\n" for name in sorted(REQUIRED)))
+
+
+async def test_a_key_that_has_not_signed_is_refused_before_the_files_come(
+    line: Line, server: Web, tmp_path: Path
+) -> None:
+    with pytest.raises(CheckFailed):
+        await get(server, tmp_path, key=SecretKey.parse(generate()[0], None))
+    assert [name for name, _ in server.asked] == [f"{NAME}/{SUMS}", f"{NAME}/{SUMS}.minisig"]
+
+
+async def test_a_server_that_sends_too_much_or_nothing_is_given_up(
+    server: Web, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for server.endless in (f"{NAME}/{SUMS}", f"{NAME}/LICENSE"):
+        with pytest.raises(CheckFailed, match=r"longer than|has not the"):
+            await get(server, tmp_path)
+    server.endless = None
+    server.statuses = [500] * 20
+    with pytest.raises(ServiceUnavailable, match="HTTP 500") as caught:
+        await get(server, tmp_path)
+    assert caught.value.exit_status == 3
+    server.statuses = [403]
+    with pytest.raises(ServiceUnavailable, match="HTTP 403"):
+        await get(server, tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(100, 90, 10))
+    with pytest.raises(DiskFull):
+        await get(server, tmp_path)
+    assert not found(tmp_path, "medlive-*")
+
+
+@pytest.mark.parametrize(
+    ("source", "version", "error"),
+    [
+        ("{url}", "2026.W44", BadInput), ("{url}", "2026.W99", UsageError), ("{url}", "../x", UsageError),
+        ("ftp://host/x", VERSION, UsageError), ("no-such-folder", VERSION, UsageError),
+        ("http://127.0.0.1:9/x", VERSION, ServiceUnavailable), ("{url}/nothing", "latest", BadInput),
+    ],
+)  # fmt: skip
+async def test_what_is_wrong_with_the_wish_is_said(
+    server: Web, tmp_path: Path, source: str, version: str, error: type[MedliveError]
+) -> None:
+    with pytest.raises(error):
+        await fetch_snapshot(source.format(url=server.url), version, tmp_path / "out", pause=0.001)
+    assert not found(tmp_path / "out", "medlive-*")
+
+
+async def test_another_snapshot_of_that_name_is_left_alone(line: Line, server: Web, tmp_path: Path) -> None:
+    shutil.copytree(line.releases[0].path, tmp_path / NAME)
+    with pytest.raises(CheckFailed, match="another snapshot"):
+        await get(server, tmp_path)
+    assert same(tmp_path / NAME, line.releases[0].path)
+    assert origins.length(tmp_path / "none") is None
