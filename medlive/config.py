@@ -8,10 +8,10 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import platformdirs
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
 
 from medlive.errors import ConfigError
+from medlive.home import default_home
 
 CONFIG_FILES = ("medlive.toml", "sources.toml", "models.toml", "schedule.toml")
 _PREFIX = "MEDLIVE_"
@@ -197,13 +197,6 @@ class Loaded:
     settings: Settings
     origins: Mapping[str, str]
     """Dotted key → a file's name, an environment variable's name, or "default"."""
-
-
-def default_home() -> Path:
-    """The user's data folder; for root a system folder, since PostgreSQL's own user must be able to reach it."""
-    if hasattr(os, "geteuid") and os.geteuid() == 0:
-        return Path("/var/lib/medlive")
-    return Path(platformdirs.user_data_dir("medlive"))
 
 
 def config_folder(environment: Mapping[str, str]) -> Path:
