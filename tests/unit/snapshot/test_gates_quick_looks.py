@@ -1,6 +1,7 @@
 """A quick look that spares a slow one never changes what is found: each is held to the slow one it spares."""
 
 import re
+import unicodedata
 
 import pytest
 from hypothesis import example, given, settings
@@ -8,6 +9,7 @@ from hypothesis import strategies as st
 
 from medlive.rubric import lint
 from medlive.snapshot import disguise
+from medlive.snapshot.gates import _each_as_read
 from medlive.snapshot.leaks import find_contact, find_unstorable
 from medlive.threads import grounding, quantities, units
 from medlive.threads.deidentify import find_identifiers
@@ -101,8 +103,23 @@ def test_a_plain_text_folds_as_any_other(text: str) -> None:
     assert fold(f"{text} é").removesuffix("é").rstrip() == fold(text)
 
 
+def test_full_width_marks_are_those_of_unicode() -> None:
+    for char in map(chr, range(0xFF01, 0xFF5F)):
+        narrow = unicodedata.normalize("NFKC", char).lower()
+        assert fold(char) == narrow
+        assert quantities.plain_digits(char) == narrow
+
+
 @settings(max_examples=60)
 @given(TEXTS)
+@example("the poſt; as stated in the note; same as above; this reply")
+@example("ı do; İ am; I'll go; my leg; tell you")
+@example("and recommends rest, as well as then lists it")
+@example("我想")
+@example("你说")
+@example("您好")
+@example("该帖如上所述，原帖楼主，上述回答，本大夫，这位医师，医生说")
+@example("并指出；以及建议；同时警告；还推荐")
 def test_a_rule_of_the_linter_finds_what_its_pattern_finds(text: str) -> None:
     small = lint._small(text)
     assert len(small) == len(text)
@@ -125,19 +142,69 @@ def test_no_rule_is_left_out_whose_words_stand_in_the_text(text: str, language: 
         assert find_identifiers(text, language) == quick
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I saw Dr. Smith.",
+        "text.Dr. Smith said",
+        "Patient: Jane Miller",
+        "my wife Mary has it",
+        "I am Jane Miller",
+        "Regards,\nTom",
+        "It hurts.\n- Tom Baker",
+        "Dear Tom, it hurts",
+        "Jane here",
+        "MRN 1234567",
+        "born 1980-01-02",
+        "flight CA1234",
+        "wechat abc12345",
+        "住院号：1234567",
+        "1980年1月2日出生",
+        "我在苏州看的",
+        "协和医院看的",
+        "河南省平安医院",
+        "来自德清县",
+        "住阳光小区",
+        "春风路12号",
+        "邮编310000",
+        "张医生您好",
+        "我叫王小明",
+        "我是王小明。",
+        "我老公陈伟在",
+        "谢谢\n刘洋",
+        "小王说",
+        "李小明（医生",
+    ],
+)
+def test_one_rule_alone_is_enough_to_be_looked_at(text: str) -> None:
+    assert find_identifiers(text, None)
+
+
 @settings(max_examples=60)
 @given(st.lists(TEXTS, min_size=1, max_size=4))
+@example(["J o h n M i l l e r\nline", "", "l38OOl38OO", "电 话\n\n① ②"])
 def test_what_all_texts_together_do_not_hold_none_of_them_holds(texts: list[str]) -> None:
     whole = "\n".join(texts)
     for find in (find_contact, find_unstorable, disguise.find_disguise, disguise.find_markup):
         if find(whole) is None:
             assert [find(text) for text in texts] == [None] * len(texts)
     assert disguise.as_read(whole) == "\n".join(map(disguise.as_read, texts))
+    named = [("text", text) for text in texts]
+    assert _each_as_read(named, whole) == [disguise.as_read(text) for text in texts]
     assert [disguise.as_read(text).count("\n") for text in texts] == [text.count("\n") for text in texts]
 
 
 @settings(max_examples=60)
 @given(TEXTS)
+@example("[INST]")
+@example('["a":')
+@example("![x](y) [{\"a\": {'b'")
+@example("```")
+@example("&amp; \\u0041 \\x41 <|im|> # head @run(")
+@example("|>")
+@example("a](data:x =SUM(")
+@example("\n---\n")
+@example("A.B.C.D. 1,2,3,4,5,6,7 O1l SB5 00")
 def test_a_text_without_a_sign_of_markup_or_of_spread_out_letters_holds_none(text: str) -> None:
     found = disguise._MARKUP.search(text)
     assert (disguise.find_markup(text) is None) == (found is None)
