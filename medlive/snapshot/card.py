@@ -7,10 +7,11 @@ from importlib.resources import files as package_files
 from typing import Final
 
 from medlive.charts import number
+from medlive.digest import digest_json
 from medlive.snapshot import figures
 from medlive.snapshot.diff import Change, ChangeKind
 from medlive.snapshot.figures import by_span, counted
-from medlive.snapshot.manifest import Counts, Provenance, Signing
+from medlive.snapshot.manifest import Counts, Provenance, Signing, moment_text
 from medlive.snapshot.markdown import cell, scalar, table
 
 SUMMARY: Final = (
@@ -126,6 +127,12 @@ def readme(of: Described) -> str:
 
 def _front_matter(of: Described) -> str:
     languages = "".join(f"- {scalar(code)}\n" for code in sorted(of.counts.by_language))
+    # `datasets` keeps what it has read under the folder's name and these configs, whatever the files hold. Without
+    # words that differ, it would give the rows of another build of the same week: a demonstration's, say.
+    made = scalar(
+        f"medlive {of.version}, made {moment_text(of.created_at)}, {of.counts.cases} cases, "
+        f"{of.counts.criteria} criteria, counts {digest_json(of.counts.model_dump())}"
+    )
     return f"""---
 pretty_name: {scalar(f"medlive {of.version}")}
 {f"language:{chr(10)}{languages}" if languages else ""}license: other
@@ -153,11 +160,13 @@ size_categories:
 - {_size_category(of.counts.cases)}
 configs:
 - config_name: cases
+  description: {made}
   default: true
   data_files:
   - split: test
     path: data/cases.parquet
 - config_name: criteria
+  description: {made}
   data_files:
   - split: test
     path: data/criteria.parquet

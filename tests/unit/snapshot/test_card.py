@@ -308,6 +308,7 @@ print(json.dumps({
     "types": {name: str(feature.dtype) for name, feature in default.features.items()},
     "cases": [{**row, "posted_at": row["posted_at"].isoformat()} for row in default],
     "criteria": list(criteria),
+    "namesake": load_dataset(sys.argv[2], split="test").num_rows,
 }))
 """
 
@@ -317,9 +318,12 @@ print(json.dumps({
     reason="`datasets` and `huggingface_hub` are not installed",
 )
 def test_the_folder_is_a_hugging_face_dataset_as_it_is(copied: Callable[[int], Path], tmp_path: Path) -> None:
+    # Another build of the same week lies in a folder of the same name, and was read into the same cache.
+    (tmp_path / "elsewhere").mkdir()
+    namesake = copied(3).rename(tmp_path / "elsewhere" / "medlive-2026.W47")
     folder = copied(8)
     environment = {**os.environ, "HF_HOME": str(tmp_path / "hf"), "HF_HUB_OFFLINE": "1"}
-    command = [sys.executable, "-c", _LIBRARIES, str(folder)]
+    command = [sys.executable, "-c", _LIBRARIES, str(folder), str(namesake)]
     done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])
@@ -327,6 +331,7 @@ def test_the_folder_is_a_hugging_face_dataset_as_it_is(copied: Callable[[int], P
     assert found["card"]["license_name"] == "medlive-data-terms"
     assert found["text"].startswith("# medlive 2026.W47")
     assert found["configs"] == ["cases", "criteria"]
+    assert found["namesake"] == 3
     assert found["types"]["posted_at"] == "date32"
     assert found["types"]["revision"] == "int32"
     for name in ("cases", "criteria"):
