@@ -51,7 +51,7 @@ from medlive.service.database import handle_key
 from medlive.service.paths import snapshots_path
 from medlive.service.rebuilding import build, is_complete, lineage_of, put_back
 from medlive.service.withdrawing import write_errata
-from medlive.snapshot.folder import SUMS
+from medlive.snapshot.folder import SIGNATURE_COMMENT, SUMS
 from medlive.snapshot.freeze import folder_name
 from medlive.snapshot.gates import GateHit, gates_digest, release_hits
 from medlive.snapshot.lock import Locked
@@ -190,7 +190,7 @@ async def _fix(
     database: Database, settings: Settings, version: str, key: SecretKey | None, share: float, tick: Tick
 ) -> None:
     """Fix the week's members and all that the snapshot says of itself, in one transaction."""
-    await _clear(database, settings, version)
+    await _clear(database, settings)
     instance_key, digest = handle_key(settings), await asyncio.to_thread(gates_digest)
     async with database.begin() as session:
         parent = await latest_frozen(session)
@@ -293,6 +293,8 @@ async def _build(database: Database, settings: Settings, version: str, key: Secr
     if info is None or fixed is None:
         raise MembersGone
     signer = _signer(fixed, version, key)
+    # Built and not frozen: another medlive may have built it, which lays out a card in other words.
+    await asyncio.to_thread(_remove_unfrozen, settings, info)
     stop = Event()
     built = await in_thread(lambda: build(database, info, fixed, snapshots_path(settings), signer, stop), stop)
     manifest = built.manifest
@@ -318,30 +320,38 @@ def _signer(fixed: FixedMeta, version: str, key: SecretKey | None) -> Callable[[
             f"{version} was fixed to be signed with key {fixed.signing.key_id}, which is not set",
             hint="set MEDLIVE_SIGNING_KEY_FILE, or fix the week anew with --anew",
         )
-    return lambda data, comment: sign(data, key, comment, f"medlive {version}, key {key.public.id_text()}")
+    return lambda data, comment: sign(data, key, comment, SIGNATURE_COMMENT)
 
 
-async def _clear(database: Database, settings: Settings, version: str) -> None:
-    """Remove the folders of weeks that were never frozen; their rows go when the week is fixed."""
+async def _clear(database: Database, settings: Settings) -> None:
+    """Remove the folders of weeks that were never frozen; their rows go when the next week is fixed."""
     async with database.begin() as session:
         unfinished = [s for s in await list_snapshots(session) if s.state is not SnapshotState.FROZEN]
     for info in unfinished:
-        folder = snapshots_path(settings) / folder_name(info.version)
-        if not folder.exists():
-            continue
-        try:
-            made_at = json.loads((folder / "manifest.json").read_text(encoding="utf-8")).get("created_at")
-        except (OSError, ValueError, AttributeError):
-            made_at = None
-        if made_at != moment_text(info.created_at):
-            raise CheckFailed(
-                f"{folder} is there and is not of the freeze of {info.version} that was broken off",
-                hint="move it away by hand",
-            )
-        # Out of sight in one step; what a kill leaves of it is cleared by the next build.
-        gone = folder.with_name(f".{folder.name}-unfrozen.partial")
-        folder.rename(gone)
-        await asyncio.to_thread(shutil.rmtree, gone)
+        await asyncio.to_thread(_remove_unfrozen, settings, info)
+
+
+def _remove_unfrozen(settings: Settings, info: SnapshotInfo) -> None:
+    """Remove the folder of a snapshot that is not frozen, if it is there.
+
+    Raises CheckFailed for one that was not made by the freeze that is recorded: it may have been published.
+    """
+    folder = snapshots_path(settings) / folder_name(info.version)
+    if not folder.exists():
+        return
+    try:
+        made_at = json.loads((folder / "manifest.json").read_text(encoding="utf-8")).get("created_at")
+    except (OSError, ValueError, AttributeError):
+        made_at = None
+    if made_at != moment_text(info.created_at):
+        raise CheckFailed(
+            f"{folder} is there and is not of the freeze of {info.version} that was broken off",
+            hint="move it away by hand",
+        )
+    # Out of sight in one step; what a kill leaves of it is cleared by the next build.
+    gone = folder.with_name(f".{folder.name}-unfrozen.partial")
+    folder.rename(gone)
+    shutil.rmtree(gone)
 
 
 async def _whole_again(database: Database, settings: Settings, info: SnapshotInfo, tell: Tell) -> bool:

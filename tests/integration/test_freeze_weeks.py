@@ -1,0 +1,377 @@
+"""Freezing week after week from a real database: what is in, what is kept out, what a broken-off freeze leaves."""
+
+import asyncio
+import json
+import os
+import signal
+import time
+from collections.abc import Iterator
+from multiprocessing import get_context
+from multiprocessing.context import ForkServerContext
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from sqlalchemy import text
+from support.release import case_id, fill
+
+from medlive.config import Settings
+from medlive.db.erasure import erase_thread
+from medlive.db.session import Database
+from medlive.errors import CheckFailed, UsageError
+from medlive.service.freezing import Frozen, freeze, is_drawn, weeks_between
+from medlive.service.rebuilding import rebuild
+from medlive.snapshot.gates import gates_digest
+from medlive.snapshot.ledger import CHANGE_SECTIONS, CHANGES, HOLDOUT_SECTIONS, HOLDOUTS, read_ledger
+from medlive.snapshot.signing import SecretKey, generate
+from medlive.snapshot.verify import verify_snapshot
+
+REVISE = """
+    INSERT INTO case_revisions (case_id, revision, curation_id, language, source, posted_at, specialty, theme,
+        narrative, query, advice, publishable, unpublishable_reason, content_digest)
+    SELECT case_id, revision + 1, curation_id, language, source, posted_at, specialty, theme, narrative || %s,
+        query, advice, publishable, unpublishable_reason, content_digest
+    FROM case_revisions WHERE case_id = %s ORDER BY revision DESC LIMIT 1
+"""
+REVISE_CRITERIA = """
+    INSERT INTO criteria (case_id, revision, criterion_id, position, criterion, axis, points, advice_id)
+    SELECT case_id, revision + 1, criterion_id, position, criterion, axis, points, advice_id
+    FROM criteria WHERE case_id = %s AND revision = (SELECT max(revision) FROM criteria WHERE case_id = %s)
+"""
+
+
+@pytest.fixture
+def settings(tmp_path: Path, database_url: str) -> Settings:
+    return Settings(home=tmp_path / "home", database_url=database_url)
+
+
+@pytest.fixture
+def admin(database_url: str) -> Iterator[psycopg.Connection[Any]]:
+    with psycopg.connect(database_url.replace("+psycopg", ""), autocommit=True) as connection:
+        yield connection
+
+
+def revise(admin: psycopg.Connection[Any], number: int, words: str) -> None:
+    admin.execute(REVISE, [words, case_id(number)])
+    admin.execute(REVISE_CRITERIA, [case_id(number)] * 2)
+
+
+def ledger(frozen: Frozen, name: str) -> dict[str, list[dict[str, Any]]]:
+    sections = CHANGE_SECTIONS if name == CHANGES else HOLDOUT_SECTIONS
+    found: dict[str, list[dict[str, Any]]] = {section: [] for section in sections}
+    for section, entry in read_ledger(frozen.path / name, sections):
+        if section:
+            found[section].append(entry)
+    return found
+
+
+def rows(frozen: Frozen) -> dict[str, dict[str, Any]]:
+    lines = (frozen.path / "data" / "cases.jsonl").read_text(encoding="utf-8").splitlines()
+    return {row["case_id"]: row for row in map(json.loads, lines)}
+
+
+def verify(frozen: Frozen) -> None:
+    report = verify_snapshot(frozen.path)
+    assert report.ok, report.summary()
+
+
+async def test_each_week_says_what_it_holds_what_changed_and_what_was_kept_out(
+    database: Database, settings: Settings, admin: psycopg.Connection[Any]
+) -> None:
+    fill(admin, 9)
+    first = await freeze(database, settings, "2026.W45")
+    verify(first)
+    assert (first.cases, first.criteria, first.kept_out, first.publishable) == (9, 27, (), True)
+    fill(admin, 4, first=10)
+    revise(admin, 1, "It began after a journey.")
+    revise(admin, 2, "Write to jane.doe@example.org for more.")
+    admin.execute("UPDATE cases SET status = 'withdrawn', status_reason = 'no case' WHERE id = %s", [case_id(3)])
+    held = "decided anew: not_aligned: the asker's own words"
+    admin.execute("UPDATE cases SET status = 'held', status_reason = %s WHERE id = %s", [held, case_id(4)])
+    admin.execute("INSERT INTO disputes (case_id, reason) VALUES (%s, 'secret')", [case_id(5)])
+    admin.execute("SET session_replication_role = replica")
+    admin.execute("DELETE FROM claim_evidence WHERE curation_id = 10")
+    admin.execute("UPDATE case_revisions SET posted_at = '2026-11-17' WHERE case_id = %s", [case_id(11)])
+    admin.execute("UPDATE case_revisions SET narrative = ' ' WHERE case_id = %s", [case_id(12)])
+    admin.execute("SET session_replication_role = DEFAULT")
+    second = await freeze(database, settings, "2026.W46")
+    verify(second)
+    assert {(h.case_id, h.gate.value) for h in second.kept_out} >= {
+        (case_id(2), "identifiers"),
+        (case_id(5), "dispute"),
+        (case_id(10), "evidence"),
+        (case_id(11), "row"),
+        (case_id(12), "row"),
+    }
+    assert {h.case_id for h in second.kept_out} == {case_id(n) for n in (2, 5, 10, 11, 12)}
+    assert set(rows(second)) == {case_id(n) for n in (1, 6, 7, 8, 9, 13)}
+    assert {i for i, row in rows(second).items() if row["first_release"] == "2026.W46"} == {case_id(13)}
+    changes = ledger(second, CHANGES)
+    assert [(e["case_id"], e["to_revision"]) for e in changes["added"]] == [(case_id(13), 1)]
+    assert [(e["case_id"], e["reason"], e["from_revision"], e["to_revision"]) for e in changes["revised"]] == [
+        (case_id(1), "changed: narrative", 1, 2)
+    ]
+    reasons = {e["case_id"]: e["reason"] for e in changes["withdrawn"]}
+    assert reasons.keys() == {case_id(n) for n in (2, 3, 4, 5)}
+    assert reasons[case_id(3)] == "no case"
+    assert reasons[case_id(5)] == "kept out: a dispute is open"
+    assert "own words" not in reasons[case_id(4)]
+    manifest = json.loads((second.path / "manifest.json").read_bytes())
+    assert [a["version"] for a in manifest["lineage"]] == ["2026.W45"]
+    # What is put right comes back, with the week that first had it.
+    admin.execute("UPDATE disputes SET closed_at = now(), resolution = 'none'")
+    third = await freeze(database, settings, "2026.W47")
+    verify(third)
+    assert rows(third)[case_id(5)]["first_release"] == "2026.W45"
+    assert {e["case_id"]: e["reason"] for e in ledger(third, CHANGES)["added"]}[
+        case_id(5)
+    ] == "in the release again"
+    # History stays as it is, and is not written backwards.
+    assert (await freeze(database, settings, "2026.W46")).kept_out == second.kept_out
+    for arguments in ({"week": "2026.W44"}, {"week": "2026.W46", "anew": True}, {"week": "2026.W60"}):
+        with pytest.raises(UsageError):
+            await freeze(database, settings, **arguments)
+
+
+async def test_what_is_held_out_is_nowhere_until_its_week_and_then_proves_itself(
+    database: Database, settings: Settings, admin: psycopg.Connection[Any]
+) -> None:
+    settings = settings.model_copy(
+        update={"release": settings.release.model_copy(update={"hold_out": 0.4, "hold_out_weeks": 3})}
+    )
+    fill(admin, 24, gates=gates_digest())
+    first = await freeze(database, settings, "2026.W40")
+    verify(first)
+    held = {case_id(n) for n in range(1, 25)} - set(rows(first))
+    assert first.held == len(held) == len(ledger(first, HOLDOUTS)["held"]) > 3
+    for file in first.path.rglob("*.*"):
+        if file.is_file() and file.suffix != ".parquet":
+            assert not [i for i in held if i in file.read_text(encoding="utf-8")]
+    gone, revised, *_ = sorted(held)
+    admin.execute("UPDATE cases SET status = 'withdrawn', status_reason = 'no case' WHERE id = %s", [gone])
+    number = next(n for n in range(1, 25) if case_id(n) == revised)
+    revise(admin, number, "It began after a journey.")
+    second = await freeze(database, settings, "2026.W41")
+    verify(second)
+    assert (second.held, second.revealed, second.dropped, second.cases) == (len(held) - 1, 0, 1, first.cases)
+    [dropped] = ledger(second, HOLDOUTS)["dropped"]
+    assert dropped["reason"] == "no case"
+    assert dropped in [{**e, "reason": "no case"} for e in ledger(first, HOLDOUTS)["held"]]
+    # Nobody is drawn anew: what was shown stays shown, what is held stays so until its weeks are over.
+    third = await freeze(database, settings, "2026.W43")
+    verify(third)
+    assert (third.held, third.revealed) == (0, len(held) - 1)
+    shown = rows(third)
+    assert {i for i, row in shown.items() if row["first_release"] == "2026.W43"} == held - {gone}
+    assert shown[revised]["revision"] == 1
+    fourth = await freeze(database, settings, "2026.W44")
+    verify(fourth)
+    assert (rows(fourth)[revised]["revision"], rows(fourth)[revised]["first_release"]) == (2, "2026.W43")
+    assert [e["case_id"] for e in ledger(fourth, CHANGES)["revised"]] == [revised]
+    again = await rebuild(database, settings, "2026.W40")
+    assert again.identical
+
+
+def test_the_draw_is_the_instances_and_of_about_the_share() -> None:
+    ids = [case_id(n) for n in range(4000)]
+    drawn = {i for i in ids if is_drawn(i, 0.2, b"key")}
+    assert 700 < len(drawn) < 900
+    assert drawn == {i for i in ids if is_drawn(i, 0.2, b"key")} < {i for i in ids if is_drawn(i, 0.3, b"key")}
+    assert drawn != {i for i in ids if is_drawn(i, 0.2, b"another")}
+    assert not any(is_drawn(i, 0.0, b"key") for i in ids)
+    assert (weeks_between("2026.W52", "2027.W02"), weeks_between("2026.W40", "2026.W40")) == (3, 0)
+
+
+async def test_a_signed_freeze_is_finished_with_its_own_key_and_rebuilt_without(
+    database: Database, settings: Settings, admin: psycopg.Connection[Any]
+) -> None:
+    fill(admin, 5, gates=gates_digest())
+    key, other = (SecretKey.parse(generate()[0], None) for _ in range(2))
+    admin.execute(
+        "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'not now'; END $$;"
+        "CREATE TRIGGER refuse BEFORE UPDATE OF state ON snapshots FOR EACH ROW EXECUTE FUNCTION refuse()"
+    )
+    with pytest.raises(Exception, match="not now"):
+        await freeze(database, settings, "2026.W47", key=key)
+    admin.execute("DROP TRIGGER refuse ON snapshots")
+    for wrong in (None, other):
+        with pytest.raises(UsageError, match=key.public.id_text()):
+            await freeze(database, settings, "2026.W47", key=wrong)
+    done = await freeze(database, settings, "2026.W47", key=key)
+    assert done.key_id == key.public.id_text()
+    report = verify_snapshot(done.path, public_key=key.public)
+    assert report.ok, report.summary()
+    built = await rebuild(database, settings, "2026.W47", settings.home / "proof")
+    assert built.identical
+    (done.path / "LICENSE").write_text("none")
+    differing = await rebuild(database, settings, "2026.W47")
+    assert (differing.identical, differing.differing) == (False, ("LICENSE",))
+    # Bytes are for `verify` to find; what is missing is put back, and what was wrong with it.
+    assert not (await freeze(database, settings, "2026.W47")).built_again
+    (done.path / "changes.json").unlink()
+    assert (await freeze(database, settings, "2026.W47")).built_again
+    assert (await rebuild(database, settings, "2026.W47")).identical
+
+
+async def test_releases_that_are_too_small_or_not_publishable_say_so(
+    database: Database, settings: Settings, admin: psycopg.Connection[Any]
+) -> None:
+    release = settings.release.model_copy(
+        update={"minimum_cases": 5, "minimum_by_language": {"zh": 1}, "publishable_only": True}
+    )
+    settings = settings.model_copy(update={"release": release})
+    with pytest.raises(CheckFailed, match="no case is ready"):
+        await freeze(database, settings, "2026.W47")
+    fill(admin, 4, gates=gates_digest())
+    admin.execute("SET session_replication_role = replica")
+    admin.execute(
+        "UPDATE case_revisions SET publishable = false, unpublishable_reason = 'made by rules' WHERE case_id = %s",
+        [case_id(1)],
+    )
+    done = await freeze(database, settings, "2026.W47")
+    assert [(h.case_id, h.gate.value, h.detail) for h in done.kept_out] == [
+        (case_id(1), "engine", "made by rules")
+    ]
+    assert done.why_not == (
+        "3 cases, at least 5 are asked for",
+        "0 cases in 'zh', at least 1 are asked for",
+    )
+
+
+# --- broken off ------------------------------------------------------------------------------------------
+
+
+def freeze_apart(database_url: str, home: Path) -> None:
+    """What a process of its own does."""
+
+    async def work() -> None:
+        database = Database.connect(database_url)
+        await freeze(database, Settings(home=home, database_url=database_url), "2026.W47")
+
+    asyncio.run(work())
+
+
+@pytest.fixture(scope="module")
+def processes() -> ForkServerContext:
+    """Processes that begin with everything imported and nothing open."""
+    context = get_context("forkserver")
+    context.set_forkserver_preload(["medlive.service.freezing", "pyarrow.parquet", __name__])
+    return context
+
+
+SLEEP = (
+    "CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(60); RETURN NEW; END $$;"
+)
+POINTS = {
+    "while it is fixed": "CREATE TRIGGER wait BEFORE INSERT ON snapshot_changes EXECUTE FUNCTION wait()",
+    "while it is built": None,
+    "when it is built and not yet frozen": (
+        "CREATE TRIGGER wait BEFORE UPDATE OF state ON snapshots EXECUTE FUNCTION wait()"
+    ),
+}
+
+
+@pytest.mark.parametrize("point", POINTS)
+async def test_a_freeze_that_is_killed_leaves_nothing_or_all_of_it_and_is_finished_as_it_was_fixed(
+    database: Database,
+    database_url: str,
+    settings: Settings,
+    admin: psycopg.Connection[Any],
+    processes: ForkServerContext,
+    point: str,
+) -> None:
+    fill(admin, 300, gates=gates_digest())
+    root, folder = settings.home / "snapshots", settings.home / "snapshots" / "medlive-2026.W47"
+    if (trigger := POINTS[point]) is not None:
+        admin.execute(SLEEP + trigger)  # type: ignore[call-overload]
+    child = processes.Process(target=freeze_apart, args=(database_url, settings.home))
+    child.start()
+    end = time.monotonic() + 60
+
+    def is_there() -> bool:
+        if trigger is None:
+            return any(root.glob(".medlive-*.partial/data/criteria.jsonl"))
+        query = (
+            "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND datname = current_database()"
+        )
+        return bool(admin.execute(query).fetchone()[0])  # type: ignore[index]
+
+    while not is_there() and time.monotonic() < end and child.is_alive():  # noqa: ASYNC110 - nothing tells
+        await asyncio.sleep(0.001)
+    assert child.pid is not None
+    os.kill(child.pid, signal.SIGKILL)
+    child.join()
+    assert child.exitcode == -signal.SIGKILL, "it ended before it was killed"
+    admin.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event = 'PgSleep'")
+    if trigger is not None:
+        admin.execute("DROP FUNCTION wait CASCADE")
+    fixed = admin.execute("SELECT state, created_at FROM snapshots").fetchall()
+    if point == "while it is fixed":
+        assert fixed == []
+    assert [state for state, _ in fixed] in ([], ["building"])
+    if folder.exists():
+        report = verify_snapshot(folder)
+        assert report.ok, report.summary()
+    # What is decided since then comes with the next week.
+    fill(admin, 1, first=301, gates=gates_digest())
+    done = await freeze(database, settings, "2026.W47")
+    verify(done)
+    assert done.cases == (300 if fixed else 301)
+    assert [p.name for p in root.iterdir() if p.name.endswith(".partial")] == []
+    frozen = admin.execute("SELECT state, created_at FROM snapshots").fetchall()
+    assert [state for state, _ in frozen] == ["frozen"]
+    if fixed:
+        assert frozen[0][1] == fixed[0][1]
+        assert (await freeze(database, settings, "2026.W48")).cases == 301
+
+
+async def test_what_is_taken_down_between_fixing_and_freezing_is_in_no_release(
+    database: Database, settings: Settings, admin: psycopg.Connection[Any]
+) -> None:
+    fill(admin, 6, gates=gates_digest())
+    admin.execute(
+        "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'not now'; END $$;"
+        "CREATE TRIGGER refuse BEFORE UPDATE OF state ON snapshots FOR EACH ROW EXECUTE FUNCTION refuse()"
+    )
+    with pytest.raises(Exception, match="not now"):
+        await freeze(database, settings, "2026.W47")
+    admin.execute("DROP TRIGGER refuse ON snapshots")
+    folder = settings.home / "snapshots" / "medlive-2026.W47"
+    assert case_id(3) in (folder / "data" / "cases.jsonl").read_text()
+    async with database.begin() as session:
+        await session.execute(
+            text("INSERT INTO sources (name, kind) VALUES ('forum', 'file') ON CONFLICT DO NOTHING")
+        )
+        await erase_thread(session, "forum", "t3", "the author asked")
+    told: list[str] = []
+    done = await freeze(database, settings, "2026.W47", tell=told.append)
+    assert any("taken down" in words for words in told)
+    verify(done)
+    assert set(rows(done)) == {case_id(n) for n in (1, 2, 4, 5, 6)}
+    assert case_id(3) not in (folder / "changes.json").read_text()
+
+
+async def test_two_freezes_at_once_make_one_snapshot(
+    database: Database, settings: Settings, admin: psycopg.Connection[Any]
+) -> None:
+    fill(admin, 5, gates=gates_digest())
+    done = await asyncio.gather(*(freeze(database, settings, "2026.W47") for _ in range(2)))
+    assert sorted(d.already for d in done) == [False, True]
+    assert done[0].path == done[1].path
+    verify(done[0])
+
+
+async def test_a_freeze_that_is_called_off_ends_and_is_finished_later(
+    database: Database, settings: Settings, admin: psycopg.Connection[Any]
+) -> None:
+    fill(admin, 2000, gates=gates_digest())
+    root = settings.home / "snapshots"
+    work = asyncio.create_task(freeze(database, settings, "2026.W47"))
+    while not any(root.glob(".medlive-*.partial")):  # noqa: ASYNC110 - the folder is all that tells
+        await asyncio.sleep(0.001)
+    work.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await work
+    assert list(root.glob(".medlive-*")) == []
+    assert (await freeze(database, settings, "2026.W47")).cases == 2000
