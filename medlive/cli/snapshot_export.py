@@ -35,7 +35,13 @@ def export(
         str | None,
         typer.Option("--first-release-after", metavar="YYYY.WNN", help="Only what was first released later."),
     ] = None,
-    verify: Annotated[bool, typer.Option("--verify/--no-verify", help="Verify the snapshot first.")] = True,
+    public_key: Annotated[
+        str | None,
+        typer.Option("--public-key", metavar="KEY", help="minisign's key, or its file, that signed it."),
+    ] = None,
+    unverified: Annotated[
+        bool, typer.Option("--unverified", help="Take it as it lies there; the default verifies it first.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Write a slice of a snapshot as one file: LiveMedBench's JSON, JSON Lines, CSV for spreadsheets, or parquet.
@@ -49,7 +55,7 @@ def export(
             f"what to write is not clear from the name {out.name!r}",
             hint="give --format livemedbench, jsonl, csv or parquet",
         )
-    loaded = load_snapshot(snapshot, verify=verify)
+    loaded = load_snapshot(snapshot, verify=not unverified, public_key=public_key)
     chosen = loaded.filter(
         language=language,
         source=source,

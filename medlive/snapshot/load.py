@@ -267,12 +267,13 @@ class Snapshot:
 
 
 def load_snapshot(
-    path_or_version: str | Path, *, verify: bool = True, public_key: "PublicKey | str | None" = None
+    path_or_version: str | Path, *, verify: bool = True, public_key: "PublicKey | str | Path | None" = None
 ) -> Snapshot:
     """The snapshot in a folder, or of a version ("2026.W47", "latest") that is looked up as `find_snapshot` says.
 
-    `public_key`, as text or parsed, is the key that must have signed it. Raises CheckFailed when `verify` is True
-    and a step fails, BadInput when there is no snapshot or it cannot be read, UsageError for a key without verify.
+    `public_key` is the minisign key that must have signed it: parsed, its file, or its base64 line. Raises
+    CheckFailed when `verify` is True and a step fails, BadInput when there is no snapshot or it cannot be read,
+    BadKey for what is no key, and UsageError for a key where nothing is verified.
     """
     root = find_snapshot(path_or_version)
     if public_key is not None and not verify:
@@ -296,12 +297,18 @@ def load_snapshot(
 _DATA: Final = tuple(f"data/{stem}.{form}" for stem in ("cases", "criteria") for form in ("jsonl", "parquet"))
 
 
-def _key(given: "PublicKey | str | None") -> "PublicKey | None":
-    if not isinstance(given, str):
-        return given
+def _key(given: "PublicKey | str | Path | None") -> "PublicKey | None":
     from medlive.snapshot.signing import PublicKey
 
-    return PublicKey.parse(given)
+    if given is None or isinstance(given, PublicKey):
+        return given
+    place = Path(given)
+    try:
+        named = isinstance(given, Path) or place.is_file()
+        text = place.read_text(encoding="utf-8", errors="replace") if named else str(given)
+    except (OSError, ValueError) as exc:
+        raise BadInput(f"the public key {str(given)[:200]!r} cannot be read: {exc}") from exc
+    return PublicKey.parse(text)
 
 
 @contextmanager

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -16,10 +17,13 @@ from hypothesis import strategies as st
 from medlive import load_snapshot
 from medlive.errors import BadInput, CheckFailed, MissingExtra, UsageError
 from medlive.snapshot import frames, load
+from medlive.snapshot.folder import 
 from medlive.snapshot.freeze import write_snapshot
 from medlive.snapshot.load import Snapshot
 from medlive.snapshot.locate import find_snapshot
+from medlive.snapshot.manifest import Signing
 from medlive.snapshot.model import SnapshotCase
+from medlive.snapshot.signing import SecretKey, generate, sign
 from tests.unit.snapshot.conftest import META, added, make_case
 
 THEMES = ("Response Depth", "Context-Seeking", "Emergency Referrals")
@@ -158,8 +162,6 @@ def test_rows_out_of_order_or_changed_later_are_never_read_as_if_they_were_right
     (path / "manifest.json").write_text("{}")
     with pytest.raises(BadInput, match="cannot be read as a snapshot"):
         load_snapshot(path, verify=False)
-    with pytest.raises(UsageError, match="verified"):
-        load_snapshot(path, verify=False, public_key="x")
 
 
 def test_a_version_is_looked_up_where_the_variable_says_and_else_here_and_at_home(
@@ -195,6 +197,33 @@ def test_a_version_is_looked_up_where_the_variable_says_and_else_here_and_at_hom
     for wrong in ("", "2026.W77", "x" * 5000, "nul\0", "medlive-", tmp_path / "latest"):
         with pytest.raises(BadInput, match="names no version"):
             find_snapshot(wrong)
+
+
+def test_a_public_key_is_what_must_have_signed(loaded: Snapshot, tmp_path: Path) -> None:
+    secret, public = generate()
+    key = SecretKey.parse(secret, None)
+    signing = Signing(key_id=key.public.id_text(), public_key=key.public.line())
+    cases = [make_case(0)]
+    signed = write_snapshot(
+        cases,
+        replace(META, signing=signing),
+        tmp_path,
+        added(cases),
+        lambda data, comment: sign(data, key, comment, ),
+    ).path
+    file = tmp_path / "medlive.pub"
+    file.write_text(public)
+    for given_as in (public, key.public.line(), key.public, file, str(file)):
+        assert len(load_snapshot(signed, public_key=given_as)) == 1
+    _, other = generate()
+    with pytest.raises(CheckFailed, match="step 1"):
+        load_snapshot(signed, public_key=other)
+    with pytest.raises(CheckFailed, match="step 1"):
+        load_snapshot(loaded.path, public_key=public)
+    with pytest.raises(BadInput, match="cannot be read"):
+        load_snapshot(signed, public_key=tmp_path / "absent")
+    with pytest.raises(UsageError, match="verified"):
+        load_snapshot(signed, verify=False, public_key=public)
 
 
 def test_loading_needs_nothing_that_the_base_install_lacks(loaded: Snapshot) -> None:
