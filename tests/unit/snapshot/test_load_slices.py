@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from medlive import load_snapshot
 from medlive.errors import BadInput, CheckFailed, MissingExtra, UsageError
 from medlive.snapshot import frames, load
-from medlive.snapshot.folder import 
+from medlive.snapshot.folder import SIGNATURE_COMMENT
 from medlive.snapshot.freeze import write_snapshot
 from medlive.snapshot.load import Snapshot
 from medlive.snapshot.locate import find_snapshot
@@ -209,7 +209,7 @@ def test_a_public_key_is_what_must_have_signed(loaded: Snapshot, tmp_path: Path)
         replace(META, signing=signing),
         tmp_path,
         added(cases),
-        lambda data, comment: sign(data, key, comment, ),
+        lambda data, comment: sign(data, key, comment, SIGNATURE_COMMENT),
     ).path
     file = tmp_path / "medlive.pub"
     file.write_text(public)
