@@ -7,7 +7,6 @@ from importlib.resources import files as package_files
 from typing import Final
 
 from medlive.charts import number
-from medlive.digest import digest_json
 from medlive.snapshot import figures
 from medlive.snapshot.diff import Change, ChangeKind
 from medlive.snapshot.figures import by_span, counted
@@ -50,6 +49,8 @@ class Described:
     why_not: Sequence[str]
     """Why it may not be published; empty when it may."""
     canary: str
+    rows: str
+    """A digest of the rows as data/cases.jsonl and data/criteria.jsonl hold them."""
     signing: Signing | None
     """None: no key signed it."""
 
@@ -131,7 +132,7 @@ def _front_matter(of: Described) -> str:
     # words that differ, it would give the rows of another build of the same week: a demonstration's, say.
     made = scalar(
         f"medlive {of.version}, made {moment_text(of.created_at)}, {of.counts.cases} cases, "
-        f"{of.counts.criteria} criteria, counts {digest_json(of.counts.model_dump())}"
+        f"{of.counts.criteria} criteria, rows {of.rows}"
     )
     return f"""---
 pretty_name: {scalar(f"medlive {of.version}")}

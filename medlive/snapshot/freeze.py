@@ -19,6 +19,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final, Protocol
 
+from medlive.digest import digest_json
 from medlive.errors import BadInput, CheckFailed, DiskFull, UsageError
 from medlive.snapshot import card, croissant, figures
 from medlive.snapshot.diff import Change, ChangeKind
@@ -123,6 +124,11 @@ class FrozenSnapshot:
     unchanged: bool
 
 
+_COUNTED: Final[tuple[str, ...]] = (
+    "language", "source", "theme", "specialty", "axis", "month", "first_release", "criteria",
+)  # fmt: skip
+
+
 @dataclass(slots=True)
 class _Tally:
     cases: int = 0
@@ -153,11 +159,6 @@ class _Tally:
             criteria_per_case=per_case,
             **{f"by_{name}": values for name, values in ordered.items()},
         )
-
-
-_COUNTED: Final = (
-    "language", "source", "theme", "specialty", "axis", "month", "first_release", "criteria",
-)  # fmt: skip
 
 
 def folder_name(version: str) -> str:
@@ -266,6 +267,7 @@ def _build(
         provenance=meta.provenance,
         why_not=meta.why_not,
         canary=meta.canary,
+        rows=digest_json([files[name].sha256 for name in ("data/cases.jsonl", "data/criteria.jsonl")]),
         signing=meta.signing,
     )
     note = card.ChangeNote(

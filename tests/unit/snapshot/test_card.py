@@ -38,6 +38,7 @@ DESCRIBED = Described(
     provenance=PROVENANCE,
     why_not=(),
     canary=CANARY,
+    rows="sha256:" + "5" * 64,
     signing=KEY,
 )
 
