@@ -1,5 +1,6 @@
 """Publishing to the Hugging Face hub: its client as it is, over HTTP, against a server on this machine."""
 
+import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -140,7 +141,9 @@ def test_two_publishers_make_one_release(hub: Hub, line: dict[str, Ready]) -> No
             hub.tags["2026.W47"] = hub.commit("other", other, "medlive 2026.W47")
 
     hub.before = intrude
+    hub.requests.clear()
     send(hub, snapshot)
+    assert hub.seen("POST", "/commit/main") == 2, "the first was made for a head that was none any more"
     assert hub.commits[hub.branches["main"]]["NOTES.md"] == b"x"
     del hub.tags["2026.W47"]
     hub.before = intrude
@@ -175,7 +178,7 @@ def test_what_a_version_has_no_more_goes_and_errata_are_kept(hub: Hub, line: dic
 
 
 def test_what_is_wrong_with_the_place_is_said(
-    hub: Hub, line: dict[str, Ready], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    hub: Hub, line: dict[str, Ready], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HF_TOKEN", "hf_another")
     with pytest.raises(ServiceUnavailable, match="refuses the token") as caught:
@@ -183,6 +186,14 @@ def test_what_is_wrong_with_the_place_is_said(
     assert caught.value.exit_status == 3
     assert "HF_TOKEN" in (caught.value.hint or "")
     assert "hf_another" not in str(caught.value)
+    monkeypatch.setenv("HF_TOKEN", TOKEN)
+    answer = threading.Event()
+    hub.before = lambda method, path: answer.wait(60)
+    try:
+        with pytest.raises(ServiceUnavailable, match="cannot be reached: ReadTimeout"):
+            HubRepository(AT, endpoint_url=hub.url, pause=0.01, silence_s=0.1).publish(line["2026.W46"])
+    finally:
+        answer.set()
     for name in ("name", "a/b/c", "a/../b", "https://a/b"):
         with pytest.raises(UsageError):
             HubRepository(name, endpoint_url=hub.url)

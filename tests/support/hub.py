@@ -9,7 +9,7 @@ import hashlib
 import json
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -36,7 +36,7 @@ class Hub:
     requests: list[tuple[str, str]] = field(default_factory=list)
     failures: list[tuple[Fits, int]] = field(default_factory=list)
     """(which method and path, status): answered once instead, then taken away."""
-    before: Callable[[str, str], None] = lambda method, path: None
+    before: Callable[[str, str], object] = lambda method, path: None
     url: str = ""
 
     def fail(self, status: int, method: str, part: str, times: int = 1) -> None:
@@ -71,6 +71,8 @@ class Refused(Exception):
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    wbufsize = -1  # an answer in one piece: in two, the second waits for the first to be acknowledged
+    disable_nagle_algorithm = True
     hub: Hub
 
     def log_message(self, format: str, *args: Any) -> None:
@@ -111,9 +113,11 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_response(status)
         for name, text in ({"Content-Length": str(len(data))} | (headers or {})).items():
             self.send_header(name, text)
-        self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(data)
+        # Whoever asked may have waited long enough.
+        with suppress(ConnectionError):
+            self.end_headers()
+            if self.command != "HEAD":
+                self.wfile.write(data)
 
     def _route(self, path: str, query: dict[str, list[str]], body: bytes) -> None:
         parts = path.strip("/").split("/")

@@ -30,6 +30,7 @@ _MAIN: Final = "main"
 _REPOSITORY: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}/[A-Za-z0-9][A-Za-z0-9._-]{0,95}")
 _TRIES: Final = 4
 _BLOCK: Final = 1024 * 1024
+_CONNECT_S: Final = 15.0
 _LOGIN: Final = "give a token that may write as HF_TOKEN, or log in with `hf auth login`"
 
 
@@ -40,8 +41,11 @@ class _Passing(Exception):
 class HubRepository:
     """A dataset repository that versions are published to."""
 
-    def __init__(self, at: str, *, endpoint_url: str | None = None, pause: float = 1.0) -> None:
-        """`at`: `organisation/name`; `pause`: seconds before a failed request is made again, doubled each time.
+    def __init__(
+        self, at: str, *, endpoint_url: str | None = None, pause: float = 1.0, silence_s: float = 300.0
+    ) -> None:
+        """`at`: `organisation/name`; `pause`: seconds before a failed request is made again, doubled each time;
+        `silence_s`: seconds without an answer after which a request has failed.
 
         The token comes from HF_TOKEN or from where `hf auth login` keeps it. Raises UsageError for a name that is
         none, MissingExtra without the client, and ServiceUnavailable without a token.
@@ -50,7 +54,7 @@ class HubRepository:
             raise UsageError(f"{at!r} is no name of a repository", hint="write organisation/name")
         self._repository = at
         self._pause = pause
-        self._api, self._token = _client(endpoint_url)
+        self._api, self._token = _client(endpoint_url, silence_s)
 
     @property
     def where(self) -> str:
@@ -299,11 +303,12 @@ class HubRepository:
         return text.replace(self._token, "***")
 
 
-def _client(endpoint_url: str | None) -> "tuple[HfApi, str]":
+def _client(endpoint_url: str | None, silence_s: float) -> "tuple[HfApi, str]":
     # The hub's other way of uploading is a program of its own beside HTTP; the plain way is enough.
     os.environ.setdefault("HF_HUB_DISABLE_XET", "1")
     try:
-        from huggingface_hub import HfApi, get_token
+        import httpx2
+        from huggingface_hub import HfApi, get_token, set_client_factory
     except ImportError as exc:
         raise MissingExtra(
             "publishing to the Hugging Face hub needs huggingface-hub", hint="pip install 'medlive[publish]'"
@@ -311,6 +316,9 @@ def _client(endpoint_url: str | None) -> "tuple[HfApi, str]":
     token = get_token()
     if token is None:
         raise ServiceUnavailable("there is no token for the Hugging Face hub", hint=_LOGIN)
+    # Its own client waits for ever.
+    limits = httpx2.Timeout(silence_s, connect=min(silence_s, _CONNECT_S))
+    set_client_factory(lambda: httpx2.Client(timeout=limits, follow_redirects=True))
     return HfApi(endpoint=endpoint_url, token=token, library_name="medlive"), token
 
 
