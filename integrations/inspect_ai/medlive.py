@@ -31,7 +31,7 @@ from inspect_ai.scorer import (
     stderr,
 )
 from inspect_ai.solver import TaskState, generate
-from inspect_ai.util import JSONSchema
+from inspect_ai.util import JSONSchema, LimitExceededError
 
 from medlive import load_snapshot
 from medlive.errors import EndpointUnavailable
@@ -190,6 +190,8 @@ class _Grader:
             )
         try:
             output = await self._model.generate([_message(m) for m in render(request)], config=config)
+        except LimitExceededError:  # the evaluation's own limit: Inspect ends the sample
+            raise
         except Exception as exc:  # what a provider raises after Inspect's own retries is the provider's own
             raise EndpointUnavailable(f"{type(exc).__name__}: {str(exc)[:300]}") from exc
         finish = FINISH.get(output.stop_reason)

@@ -298,9 +298,11 @@ _DATA: Final = tuple(f"data/{stem}.{form}" for stem in ("cases", "criteria") for
 
 
 def _key(given: "PublicKey | str | Path | None") -> "PublicKey | None":
+    if given is None:
+        return None
     from medlive.snapshot.signing import PublicKey
 
-    if given is None or isinstance(given, PublicKey):
+    if isinstance(given, PublicKey):
         return given
     place = Path(given)
     try:
