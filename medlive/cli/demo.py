@@ -16,7 +16,7 @@ def command(as_json: JsonOption = False) -> None:
     Everything it makes lies under MEDLIVE_HOME, or .medlive/demo here when that is not set. Run it again, and it
     says what was there already.
     """
-    from medlive.cli.evaluation import print_scores
+    from medlive.cli.evaluation_score import print_scores
     from medlive.demo.loop import Demo, run_demo
     from medlive.report.tables import scores_json
 
