@@ -54,7 +54,7 @@ class Finding:
     detail: str
 
 
-_CJK = re.compile(r"[\u3400-\u9fff]")
+_CJK = re.compile(r"[\u3400-\u9fff]+")
 _LATIN = re.compile(r"[A-Za-z]")
 _WORDS = re.compile(r"\w+")
 
@@ -216,15 +216,20 @@ def _lint_grounds(c: Criterion, grounds: Grounds) -> list[Finding]:
 
 
 def _in_language(text: str, language: str) -> bool:
-    han = 0 if text.isascii() else len(_CJK.findall(text))
+    han = _han(text)
     if language == "zh":
         return han >= 2
     return han * 4 <= len(_LATIN.findall(text)) if han else _LATIN.search(text) is not None
 
 
+def _han(text: str) -> int:
+    """How many Chinese characters a text has."""
+    return 0 if text.isascii() else sum(map(len, _CJK.findall(text)))
+
+
 def _shingles(text: str) -> frozenset[str]:
     plain = folded(text)
-    if not plain.isascii() and len(_CJK.findall(plain)) * 2 > len(plain):
+    if _han(plain) * 2 > len(plain):
         chars = "".join(_WORDS.findall(plain))
         return frozenset(map(add, chars, chars[1:])) or frozenset((chars,))
     return frozenset(_WORDS.findall(plain))

@@ -11,8 +11,8 @@ from typing import Any, Final
 _MARKS: Final = ".'/-@#:+~"
 """Marks that stand inside words that are looked for; every other mark counts as a space."""
 _SPACED: Final = str.maketrans(dict.fromkeys('\n\t\r,;!?()[]{}<>"_*=&|`^$%\\', " "))
+_SPACED_AMONG_OTHERS: Final = _SPACED | str.maketrans("\v\f", "  ")
 _SHORT: Final = 5
-_LATIN_RUN: Final = re.compile(r"[!-~][ -~\n\t\r]*")
 _RULES: Final[dict[str, dict[str, int]]] = {}
 """Rule → what is looked for → how many of its last characters are the word."""
 
@@ -67,10 +67,10 @@ def anchors(lower: str, ascii_only: bool) -> Mapping[str, list[int]]:
     """Where each rule's words begin in a text of small letters; rules without any are left out."""
     found: dict[str, list[int]] = {}
     if ascii_only:
-        _latin(lower, 0, found)
+        _latin(lower.translate(_SPACED), found)
         return found
-    for run in _LATIN_RUN.finditer(lower):
-        _latin(run.group(), run.start(), found)
+    # Every other character becomes a question mark, and that a space.
+    _latin(lower.encode("ascii", "replace").decode("ascii").translate(_SPACED_AMONG_OTHERS), found)
     pattern, held = _pairs()
     for match in pattern.finditer(lower):
         at = match.start()
@@ -81,11 +81,11 @@ def anchors(lower: str, ascii_only: bool) -> Mapping[str, list[int]]:
     return found
 
 
-def _latin(text: str, start: int, found: dict[str, list[int]]) -> None:
+def _latin(spaced: str, found: dict[str, list[int]]) -> None:
     # The space in front gives a word at the very start something to stand behind.
-    for end, rules in _automaton().iter(" " + text.translate(_SPACED)):
+    for end, rules in _automaton().iter(" " + spaced):
         for size, rule in rules:
             if rule in found:
-                found[rule].append(start + end - size)
+                found[rule].append(end - size)
             else:
-                found[rule] = [start + end - size]
+                found[rule] = [end - size]

@@ -27,6 +27,7 @@ _ASCII_WORD: Final = re.compile(r"[A-Za-z]+(?:['-][A-Za-z]+)*|[0-9]+(?:[.,][0-9]
 """The same in a text of ASCII alone, where it is found sooner."""
 _HAN: Final = re.compile(r"[\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
 _HAN_RUN: Final = re.compile(r"[\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]+")
+_INITIALS: Final = re.compile(r"[\x00-\x7f]{2,}")
 _KANA: Final = re.compile(r"[\u2e80-\u30ff]")
 _FRAME_TEXT: Final = """
 a about above after again against age aged ago all also although am among an and another any are as asked asks at
@@ -302,11 +303,12 @@ def _new(words: tuple[str, ...], stated: _Words) -> tuple[str, ...]:
     held = [w in known or _held(w, stated) for w in words]
     if not all(held):
         firsts = "".join([w[0] for w in words])
-        for size in (2, 3, 4):
-            for at in range(len(words) - size + 1):
-                initials = firsts[at : at + size]
-                if initials in stated.words and initials.isascii():
-                    held[at : at + size] = [True] * size
+        for run in _INITIALS.finditer(firsts):
+            start, end = run.span()
+            for size in (2, 3, 4):
+                for at in range(start, end - size + 1):
+                    if firsts[at : at + size] in stated.words:
+                        held[at : at + size] = [True] * size
     return tuple(w for w, known in zip(words, held, strict=True) if not known)
 
 
