@@ -80,6 +80,7 @@ class HubRepository:
         else:
             there = self._standing(_MAIN, _items(ready)) if tags is not None else {}
             lacking = sorted(name for name in ready.sums if not there.get(name, False))
+            done.already = sorted(ready.sums.keys() - set(lacking))
             done.sent, done.bytes_sent = lacking, sum(ready.sums[name].size for name in lacking)
             if not dry_run:
                 if tags is None:

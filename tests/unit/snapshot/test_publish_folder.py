@@ -163,6 +163,9 @@ def test_only_a_verified_and_publishable_snapshot_goes_out(
     assert command(line.last, "--base-url", "javascript:alert(1)")[0] == 2
     assert command(line.last, "--base-url", BASE)[0] == 0
     assert json.loads((out / "latest.json").read_bytes())["url"] == f"{BASE}/{line.last.name}/"
+    capsys.readouterr()
+    assert run(["snapshot", "fetch", "latest", "--from", str(out), "--out", str(tmp_path / "got"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["path"] == str(tmp_path / "got" / line.last.name)
     # A home with a frozen snapshot: without an argument the newest is meant.
     shutil.copytree(line.last, tmp_path / "home" / "snapshots" / line.last.name)
     assert run(["snapshot", "publish", "--at", str(out)]) == 0
