@@ -21,7 +21,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "serve": ("medlive.cli.serve", "The status page and the frozen snapshots over HTTP."),
     "thread": ("medlive.cli.thread", "Every decision about a thread, down to the sentence it rests on."),
     "status": ("medlive.cli.status", "Where the threads are, what failed, what it cost, what is due."),
-    "snapshot": ("medlive.cli.snapshot", "Frozen snapshots: freeze, list, show, verify."),
+    "snapshot": ("medlive.cli.snapshot", "Snapshots: freeze, sign, verify, compare, withdraw, publish, fetch."),
     "review": ("medlive.cli.review", "Disputes about cases: open, resolve, list."),
     "eval": ("medlive.cli.evaluation", "Evaluate a model: run, grade, score, report, import, export."),
     "canary": ("medlive.cli.canary", "Whether a model has seen a snapshot."),
