@@ -49,6 +49,11 @@ class Faults:
         """One fault more."""
         self.put(Finding(file, expected, got))
 
+    def take(self, others: "Faults") -> None:
+        """Those of another list as well."""
+        self.kept = (self.kept + others.kept)[:MOST_FINDINGS]
+        self.count += others.count
+
     def put(self, finding: Finding) -> None:
         """One fault more, made already."""
         self.count += 1
@@ -73,7 +78,7 @@ class Ledgers:
     places: dict[str, int] = field(default_factory=dict)
     """Section → where its first entry begins."""
     spelled: set[str] = field(default_factory=set)
-    """The ledgers that can be read to their ends."""
+    """The ledgers that can be read to their ends, each entry with values of its kind."""
 
     def entries(self, section: str) -> Iterator[dict[str, Any]]:
         """The entries of a section, by its key, read again from its place; none where the ledger is spoilt."""
@@ -100,6 +105,7 @@ def read_ledgers(root: Path, there: frozenset[str], manifest: Manifest) -> Ledge
             faults.add(name, "a file", "none")
             continue
         found.numbers |= dict.fromkeys(sections, 0)
+        usable = True
         try:
             for section, entry in read_ledger(root / name, sections):
                 if not section:
@@ -107,9 +113,10 @@ def read_ledgers(root: Path, there: frozenset[str], manifest: Manifest) -> Ledge
                         faults.add(f"{name}:1", f"the head {wanted}", f"{entry}"[:300])
                     continue
                 found.numbers[section] += 1
-                check(section, entry, manifest, found)
+                usable &= check(section, entry, manifest, found)
             found.places |= _places(root, name)
-            found.spelled.add(name)
+            if usable:
+                found.spelled.add(name)
         except LedgerFault as exc:
             faults.add(f"{name}:{exc.line}", exc.expected, exc.got)
         except (OSError, TooLong) as exc:
@@ -128,12 +135,13 @@ def _places(root: Path, name: str) -> dict[str, int]:
     return places
 
 
-def _check_change(section: str, entry: dict[str, Any], manifest: Manifest, found: Ledgers) -> None:
+def _check_change(section: str, entry: dict[str, Any], manifest: Manifest, found: Ledgers) -> bool:
+    """Whether the entry can be used."""
     case_id = entry.get("case_id")
     where = f"{CHANGES}: {section} {case_id!r}"[:300]
     if entry.keys() != {"case_id", "from_revision", "reason", "to_revision"}:
         found.changes.add(where, "case_id, from_revision, reason, to_revision", ", ".join(sorted(entry))[:200])
-        return
+        return False
     for wanted, name in zip(_NUMBERS[section], ("from_revision", "to_revision"), strict=True):
         number = entry[name]
         if (type(number) is int and number >= 0) if wanted else number is None:
@@ -142,17 +150,19 @@ def _check_change(section: str, entry: dict[str, Any], manifest: Manifest, found
     _check_reason(where, entry["reason"], found.changes, found.leaks)
     if manifest.parent is None and section != "added":
         found.changes.add(where, "nothing but added cases, for there is no parent", section)
+    return True
 
 
-def _check_holdout(section: str, entry: dict[str, Any], manifest: Manifest, found: Ledgers) -> None:
+def _check_holdout(section: str, entry: dict[str, Any], manifest: Manifest, found: Ledgers) -> bool:
+    """Whether the entry can be used."""
     commitment, since = entry.get("commitment"), entry.get("held_since")
     where = f"{HOLDOUTS}: {section} {commitment!r}"[:300]
     if entry.keys() != _HELD_KEYS[section]:
         found.holdouts.add(where, ", ".join(sorted(_HELD_KEYS[section])), ", ".join(sorted(entry))[:200])
-        return
+        return False
     if not isinstance(commitment, str) or not _COMMITMENT.fullmatch(commitment):
         found.holdouts.add(where, "sha256: and 64 hexadecimal digits", repr(commitment)[:100])
-        return
+        return False
     if not isinstance(since, str) or (
         since not in found.before and not (section == "held" and since == manifest.version)
     ):
@@ -161,10 +171,12 @@ def _check_holdout(section: str, entry: dict[str, Any], manifest: Manifest, foun
         _check_reason(where, entry["reason"], found.holdouts, found.leaks)
     if section == "revealed" and not (isinstance(entry["salt"], str) and _SALT.fullmatch(entry["salt"])):
         found.holdouts.add(where, "a salt of 64 hexadecimal digits", repr(entry["salt"])[:100])
+        return False
     key = bytes.fromhex(commitment.removeprefix("sha256:"))
     if key in found.commitments:
         found.holdouts.add(where, "each commitment once", f"{found.commitments[key][0]} as well")
     found.commitments[key] = section, str(since)
+    return True
 
 
 def _earlier(section: str) -> str:

@@ -130,6 +130,8 @@ def _stamp(status: os.stat_result) -> tuple[int, ...]:
 
 def printable(name: str) -> str:
     """A name that can stand in a report whatever bytes it is made of."""
+    if name.isprintable():
+        return name
     return "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in name)
 
 

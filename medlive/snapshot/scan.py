@@ -273,7 +273,9 @@ class _Pass:
         if case.posted_at.isoformat() != row["posted_at"] and case.posted_at != date.min:
             scan.releases.add(where, "a posting date as YYYY-MM-DD", row["posted_at"][:50])
         if self._releases is not None and parts.first_release not in self._releases:
-            scan.releases.add(where, "a first release of this line", repr(row["first_release"])[:50])
+            scan.releases.add(
+                where, "a first release of the line that manifest.json states", repr(row["first_release"])[:50]
+            )
         places = [c["position"] for c in rows]
         if any(one >= other for one, other in pairwise(places)):
             scan.rows.add(f"{CRITERIA}: {row['case_id']!r}", "rows in the order of position", f"{places}"[:200])

@@ -28,7 +28,7 @@ from medlive.snapshot.folder import (
     read_all,
 )
 from medlive.snapshot.manifest import Manifest
-from medlive.snapshot.model import CASE_FIELDS, CRITERION_FIELDS
+from medlive.snapshot.model import CASE_FIELDS, CRITERION_FIELDS, week_end
 from medlive.snapshot.rows import CASES, CRITERIA
 from medlive.snapshot.scan import PLAIN, Scan, scan_rows
 
@@ -225,7 +225,7 @@ def _digests(folder: Inspected, out: Faults) -> None:
         if name in folder.listing.files:
             got = folder.digest(name) or "nothing readable"
             if got != stated:
-                out.add(name, f"sha256 {stated}", got)
+                out.add(name, f"the sha256 that {SUMS} states, {stated}", got)
 
 
 def _manifest(folder: Inspected, out: Faults) -> None:
@@ -234,6 +234,9 @@ def _manifest(folder: Inspected, out: Faults) -> None:
         out.put(problem)
     if manifest is None:
         return
+    for version in (manifest.version, *(ancestor.version for ancestor in manifest.lineage)):
+        if week_end(version) is None:
+            out.add("manifest.json", "versions that are ISO weeks", version)
     if manifest.publishable == bool(manifest.why_not):
         out.add("manifest.json", "reasons exactly when not publishable", repr(manifest.why_not)[:200])
 
@@ -248,15 +251,14 @@ def _sizes(folder: Inspected, out: Faults) -> None:
             continue
         size = folder.listing.stamps[name][2]
         if size != entry.size:
-            out.add(name, f"{entry.size} bytes", f"{size}")
+            out.add(name, f"the bytes that manifest.json states, {entry.size}", f"{size}")
         if (digest := folder.digest(name)) != entry.sha256:
-            out.add(name, f"sha256 {entry.sha256}", digest or "nothing readable")
+            out.add(name, f"the sha256 that manifest.json states, {entry.sha256}", digest or "nothing readable")
 
 
 def _scanned(what: str) -> Callable[[Inspected, Faults], None]:
     def step(folder: Inspected, out: Faults) -> None:
-        found: Faults = getattr(folder.scan, what)
-        out.kept, out.count = found.kept, found.count
+        out.take(getattr(folder.scan, what))
 
     return step
 
@@ -327,9 +329,8 @@ def _holdouts(folder: Inspected, out: Faults) -> None:
 
 def _from_ledgers(folder: Inspected, out: Faults, stated: str, compared: str) -> None:
     folder.sure_manifest()
-    for found in (getattr(folder.ledgers, stated), getattr(folder.scan, compared)):
-        out.kept += found.kept
-        out.count += found.count
+    out.take(getattr(folder.ledgers, stated))
+    out.take(getattr(folder.scan, compared))
 
 
 def _canary(folder: Inspected, out: Faults) -> None:
@@ -365,8 +366,7 @@ def _holds(root: Path, name: str, wanted: bytes) -> bool:
 def _leaks(folder: Inspected, out: Faults) -> None:
     _scanned("leaks")(folder, out)
     if folder.ledgers is not None:
-        out.kept += folder.ledgers.leaks.kept
-        out.count += folder.ledgers.leaks.count
+        out.take(folder.ledgers.leaks)
 
 
 def _chain(folder: Inspected, out: Faults) -> None:
