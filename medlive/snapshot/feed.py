@@ -203,7 +203,7 @@ def index_html(releases: Sequence[Release], place: Place, *, errata: Errata | No
 <p>Newest: <a href="#{escape(newest.version)}">{escape(newest.version)}</a>, {escape(_counted(newest.manifest))} ·
 <a href="{escape(place.url(LATEST))}">{LATEST}</a> · <a href="{escape(place.url(FEED))}">Atom feed</a></p>
 <h2>Use</h2>
-<pre>{escape(_use(newest, root, key))}</pre>
+{_key(newest, place, key)}<pre>{escape(_use(newest, root, key))}</pre>
 {notes}<h2>Versions</h2>
 {sections}</main>
 </body>
@@ -225,6 +225,16 @@ def _use(newest: Release, root: str, key: str | None) -> str:
     )
 
 
+def _key(newest: Release, place: Place, key: str | None) -> str:
+    signing = newest.manifest.signing
+    if signing is None or key is None:
+        return "<p>The newest version has no key: its digests show damage, and not who made it.</p>\n"
+    return (
+        f'<p>Signed with the key <code>{signing.key_id}</code>, <a href="{escape(place.url(key))}">{escape(key)}</a>. '
+        "Compare it with what you know from elsewhere: a key proves nothing about the page it came from.</p>\n"
+    )
+
+
 def _section(release: Release, place: Place, *, opened: bool) -> str:
     manifest, folder = release.manifest, folder_name(release.version)
     figures = sorted(name for name in manifest.files if name.startswith("figures/"))
@@ -238,10 +248,11 @@ def _section(release: Release, place: Place, *, opened: bool) -> str:
         for name, entry in release.files.items()
     )
     parent = f"after {manifest.parent}" if manifest.parent else "the first of its line"
+    signed = f"signed with {manifest.signing.key_id}" if manifest.signing else "not signed"
     languages = ", ".join(f"{name} {count:,}" for name, count in sorted(manifest.counts.by_language.items()))
     return f"""<details id="{escape(release.version)}"{" open" if opened else ""}>
 <summary>{escape(release.version)} · {_day(manifest.created_at)} · {escape(_counted(manifest))}</summary>
-<p>{escape(parent)}; {escape(languages)}; {len(figures)} figures.
+<p>{escape(parent)}; {escape(languages)}; {len(figures)} figures; {escape(signed)}.
 <a href="{escape(place.url(f"{folder}/README.md"))}">Card</a> ·
 <a href="{escape(place.url(f"{folder}/CHANGES.md"))}">Changes</a> ·
 <a href="{escape(place.url(f"{folder}/LICENSE"))}">Terms</a></p>

@@ -291,6 +291,7 @@ def test_the_page_escapes_everything_and_links_to_what_lies_there(
     assert "script" not in page.tags
     assert not {name for name in page.attributes if name.startswith("on")}
     assert HOSTILE in page.text
+    assert page.text.count(line.key.public.id_text()) == 1 + len(made)
     assert "viewport" in (shelf.root / "index.html").read_text(encoding="utf-8")
     for snapshot in made.values():
         assert snapshot.digest in page.text
