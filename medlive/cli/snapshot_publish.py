@@ -52,12 +52,15 @@ def publish(
     wish = Wish(to.value if to is not None else None, at, endpoint_url, base_url)
     with progress("bytes sent") as tick:
         done = publish_snapshot(settings, folder, wish, key, dry_run=dry_run, progress=tick)
+    if not done.signed:
+        say("the release has no key: nothing proves to others who made it")
     for version in done.unfinished:
         say(f"half published there: {version}; publish it again to finish it")
     if as_json:
         print_json(
             {
-                "version": done.version, "digest": done.digest, "where": done.where, "dry_run": done.dry_run,
+                "version": done.version, "digest": done.digest, "where": done.where, "signed": done.signed,
+                "dry_run": done.dry_run,
                 "sent": done.sent, "already": done.already, "updated": done.updated,
                 "bytes_sent": done.bytes_sent, "latest": done.latest, "unfinished": done.unfinished,
             }

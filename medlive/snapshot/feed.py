@@ -230,7 +230,8 @@ def _key(newest: Release, place: Place, key: str | None) -> str:
     if signing is None or key is None:
         return "<p>The newest version has no key: its digests show damage, and not who made it.</p>\n"
     return (
-        f'<p>Signed with the key <code>{signing.key_id}</code>, <a href="{escape(place.url(key))}">{escape(key)}</a>. '
+        f"<p>Signed with the key <code>{signing.key_id}</code>, "
+        f'<a href="{escape(place.url(key))}">{escape(key)}</a>. '
         "Compare it with what you know from elsewhere: a key proves nothing about the page it came from.</p>\n"
     )
 

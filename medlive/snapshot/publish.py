@@ -54,6 +54,11 @@ class Ready:
         """The release's digest: that of SHA256SUMS."""
         return f"sha256:{self.sums[SUMS].sha256}"
 
+    @property
+    def signed(self) -> bool:
+        """Whether the release has a key."""
+        return self.manifest.signing is not None
+
     def items(self) -> list[Item]:
         """The immutable files in the order they go out."""
         last = {"manifest.json": 1, SIGNATURE: 2, SUMS: 3}
@@ -71,6 +76,7 @@ class Published:
     version: str
     digest: str
     where: str
+    signed: bool
     dry_run: bool = False
     sent: list[str] = field(default_factory=list)
     """Immutable files that were added."""
@@ -125,7 +131,7 @@ def publish(
     bytes is not sent again. Raises CheckFailed for other bytes, for a version there that cannot be read or is of
     another line, and for errata there that ours have lost; otherwise what the shelf raises.
     """
-    done = Published(ready.manifest.version, ready.digest, shelf.where, dry_run)
+    done = Published(ready.manifest.version, ready.digest, shelf.where, ready.signed, dry_run)
     with shelf.session(write=not dry_run):
         wanting = _wanting(ready, shelf, done)
         _same_line(ready, shelf, _releases(shelf, done))

@@ -71,7 +71,7 @@ class HubRepository:
         with what to do when the hub refuses or cannot be reached.
         """
         version = ready.manifest.version
-        done = Published(version, ready.digest, self.where, dry_run)
+        done = Published(version, ready.digest, self.where, ready.signed, dry_run)
         tags = self._tags()
         if tags is not None:
             keep_errata(ready, self.where, self._read)
