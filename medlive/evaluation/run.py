@@ -5,6 +5,7 @@ import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
@@ -209,10 +210,16 @@ def open_run(path: Path) -> RunFolder:
     if digest_bytes(data) != info.cases.rows:
         raise BadInput(f"{path / 'cases.jsonl'} was changed since the run began")
     try:
-        cases = tuple(EvaluationCase.from_row(json.loads(row)) for row in data.split(b"\n") if row)
+        cases = _cases(data)
     except (ValueError, TypeError, KeyError) as exc:
         raise BadInput(f"{path / 'cases.jsonl'} cannot be read: {exc}") from exc
     return RunFolder(path, info, cases)
+
+
+@lru_cache(maxsize=2)
+def _cases(data: bytes) -> tuple[EvaluationCase, ...]:
+    """The cases of a file's bytes; runs of the same cases, scored together, share them."""
+    return tuple(EvaluationCase.from_row(json.loads(row)) for row in data.split(b"\n") if row)
 
 
 async def run_model(
