@@ -354,6 +354,5 @@ def test_bytes_that_are_no_pages_are_a_fault(
 ) -> None:
     path = tmp_path_factory.getbasetemp() / "pages"
     path.write_bytes(data)
-    with path.open("rb", buffering=0) as handle:
-        with suppress(PageFault):
-            assert unpacked_size(handle, 0, len(data), values) >= 0
+    with path.open("rb", buffering=0) as handle, suppress(PageFault):
+        assert unpacked_size(handle, 0, len(data), values) >= 0
