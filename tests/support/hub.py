@@ -7,6 +7,7 @@ the LFS store by their SHA-256.
 import base64
 import hashlib
 import json
+import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -165,16 +166,22 @@ class _Handler(BaseHTTPRequestHandler):
         elif what == "revision":
             self._send(200, {"id": "x/y", "sha": self._commit(rest), "siblings": [], "tags": [], "private": False})
         elif what == "tree":
-            self._send(200, [self._entry(n, d) for n, d in sorted(hub.commits[self._commit(rest)].items())])
+            revision, _, folder = rest.partition("/")
+            files = sorted(hub.commits[self._commit(revision)].items())
+            self._send(200, [self._entry(n, d) for n, d in files if n.startswith(f"{folder}/" if folder else "")])
+        elif what == "paths-info":
+            files = sorted(hub.commits[self._commit(rest)].items())
+            asked = parse_qs(body.decode())["paths"]
+            self._send(200, [self._entry(n, d) for n, d in files if n in asked])
         elif what == "preupload":
             self._preupload(rest, json.loads(body))
         elif what == "commit":
             self._make_commit(rest, body)
         elif what == "tag":
-            asked = json.loads(body)
-            if asked["tag"] in hub.tags:
+            tag = json.loads(body)["tag"]
+            if tag in hub.tags:
                 raise Refused(409, "", "the tag is there")
-            hub.tags[asked["tag"]] = self._commit(rest)
+            hub.tags[tag] = self._commit(rest)
             self._send(200, {})
         elif what == "branch" and self.command == "POST":
             if rest in hub.branches:
@@ -254,7 +261,13 @@ class _Handler(BaseHTTPRequestHandler):
         data = self.hub.commits[oid].get(name)
         if data is None:
             raise Refused(404, "EntryNotFound")
-        self._send(200, data, {"X-Repo-Commit": oid, "ETag": f'"{_git(data)}"'})
+        headers = {"X-Repo-Commit": oid, "ETag": f'"{_git(data)}"', "Accept-Ranges": "bytes"}
+        asked = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range") or "")
+        if asked is None:
+            self._send(200, data, headers)
+            return
+        first, last = int(asked[1]), min(int(asked[2]), len(data) - 1)
+        self._send(206, data[first : last + 1], {**headers, "Content-Range": f"bytes {first}-{last}/{len(data)}"})
 
 
 def _git(data: bytes) -> str:
