@@ -14,7 +14,7 @@ from pydantic_core import from_json
 
 from medlive.errors import BadInput, CheckFailed, UsageError
 from medlive.snapshot import frames
-from medlive.snapshot.folder import SUMS, TooLong, lines, sha256
+from medlive.snapshot.folder import MOST_LINE, SUMS, TooLong, lines, sha256
 from medlive.snapshot.frames import Condition, Table
 from medlive.snapshot.locate import find_snapshot
 from medlive.snapshot.manifest import Manifest
@@ -230,8 +230,8 @@ class Snapshot:
                 handle.seek(middle)
                 if middle:
                     handle.seek(middle - 1)
-                    handle.readline()
-                data = handle.readline()
+                    handle.readline(MOST_LINE)
+                data = handle.readline(MOST_LINE)
                 if data and self._row(data, fields, name)["case_id"] < case_id:
                     low = handle.tell()
                 else:
@@ -239,8 +239,8 @@ class Snapshot:
             handle.seek(low)
             if low:
                 handle.seek(low - 1)
-                handle.readline()
-            for data in handle:
+                handle.readline(MOST_LINE)
+            while data := handle.readline(MOST_LINE):
                 row = self._row(data, fields, name)
                 if row["case_id"] != case_id:
                     return
@@ -260,7 +260,9 @@ class Snapshot:
         return row
 
     def _check_same(self, name: str) -> None:
-        if (self.path / name).is_file() and _state(self.path / name) != self._files.get(name):
+        if not (self.path / name).is_file():
+            raise BadInput(f"{self.path} cannot be read as a snapshot: {name} is no file")
+        if _state(self.path / name) != self._files.get(name):
             raise CheckFailed(
                 f"{self.path / name} was changed after the snapshot was opened", hint="load the snapshot again"
             )

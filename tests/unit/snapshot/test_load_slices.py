@@ -171,6 +171,10 @@ def test_rows_out_of_order_or_changed_later_are_never_read_as_if_they_were_right
     for read in ("to_arrow", "to_pandas", "to_polars"):
         with pytest.raises(BadInput, match=r"cases\.parquet cannot be read"):
             getattr(load_snapshot(path, verify=False), read)()
+    criteria.unlink()
+    os.mkfifo(criteria)
+    with pytest.raises(BadInput, match=r"criteria\.jsonl is no file"):
+        list(load_snapshot(path, verify=False))
     (path / "manifest.json").write_text("{}")
     with pytest.raises(BadInput, match="cannot be read as a snapshot"):
         load_snapshot(path, verify=False)
