@@ -23,7 +23,7 @@ from medlive.snapshot.feed import Place
 from medlive.snapshot.folder import SUMS
 from medlive.snapshot.lock import Locked
 from medlive.snapshot.publish import Published, Ready, make_ready, publish
-from medlive.snapshot.shelf import FolderShelf, Item
+from medlive.snapshot.shelf import FolderShelf, Item, Taken
 from medlive.snapshot.signing import SecretKey, generate, sign
 from medlive.snapshot.verify import verify_snapshot
 
@@ -342,6 +342,23 @@ def test_one_publisher_at_a_time_and_clear_words_where_the_disk_refuses(
     assert caught.value.exit_status == 3
     assert not (shelf.root / "medlive-2026.W43").exists()
     assert send(shelf, made["2026.W43"]).latest == "2026.W43"
+
+
+def test_a_disk_without_hard_links_is_published_to_as_well(
+    made: dict[str, Ready], shelf: FolderShelf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_links(source: Path, target: Path) -> None:
+        raise OSError(errno.EPERM, os.strerror(errno.EPERM))
+
+    monkeypatch.setattr(os, "link", no_links)
+    snapshot = made["2026.W43"]
+    send(shelf, snapshot)
+    assert verify_snapshot(shelf.root / "medlive-2026.W43").ok
+    item = snapshot.items()[0]
+    (shelf.root / item.name).write_bytes(b"another's")
+    with shelf.session(write=True), pytest.raises(Taken):
+        shelf.add(item, lambda amount: None)
+    assert (shelf.root / item.name).read_bytes() == b"another's"
 
 
 def test_a_file_that_changes_after_its_verification_is_not_published(
