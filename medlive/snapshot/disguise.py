@@ -43,8 +43,10 @@ _HAN: Final = "\u3400-\u9fff"
 _APART: Final = re.compile(rf"[ \u3000.·_-](?<=[{_HAN}].)(?=[{_HAN}](?![{_HAN}]))")
 _LETTERS: Final = re.compile(r"(?<!\w)[^\W\d_](?:[ ._-][^\W\d_](?!\w)){3,}")
 _SINGLE_DIGITS: Final = re.compile(r"(?<!\d)\d(?:[ ._,/-]\d(?!\d)){6,}")
+# The look ahead is bounded: without, a row of a million digits would be read once from each of them.
 _NEARLY_DIGITS: Final = re.compile(
-    r"(?<![A-Za-z])(?=[\dOoIl|SB]*\d[\dOoIl|SB]*\d)[\dOoIl|SB][\dOoIl|SB ._-]{5,18}[\dOoIl|SB](?![A-Za-z\d])"
+    r"(?<![A-Za-z])(?=[\dOoIl|SB]{0,18}\d[\dOoIl|SB]{0,18}\d)"
+    r"[\dOoIl|SB][\dOoIl|SB ._-]{5,18}[\dOoIl|SB](?![A-Za-z\d])"
 )
 _SPREAD: Final = re.compile(r"[ ._,/-][^\W_][ ._,/-][^\W_][ ._,/-]")
 """What spread-out letters and digits hold, and little else does."""
