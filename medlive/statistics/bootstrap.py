@@ -65,6 +65,67 @@ def bootstrap_means(
     return np.concatenate(parts) if parts else np.empty((0, values.shape[1]))
 
 
+def bootstrap_groups(
+    values: Floats,
+    groups: Sequence[int] | NDArray[np.int_],
+    count: int,
+    *,
+    draws: int = 1000,
+    seed: int = 0,
+    clusters: Sequence[int] | None = None,
+) -> Floats:
+    """The mean of each column within each group in each draw: (draws x count x columns).
+
+    `groups` gives each item's group, 0 to count-1, or -1 for none. The draws are those of `bootstrap_means` with
+    the same items, clusters and seed: a group is what a draw of all items holds of it. Otherwise as there.
+    """
+    place = np.asarray(groups)
+    return bootstrap_ratios(
+        np.where(np.isnan(values), 0.0, values),
+        (~np.isnan(values)).astype(np.float64),
+        place,
+        count,
+        draws=draws,
+        seed=seed,
+        clusters=clusters,
+    )
+
+
+def bootstrap_ratios(
+    above: Floats,
+    below: Floats,
+    groups: Sequence[int] | NDArray[np.int_],
+    count: int,
+    *,
+    draws: int = 1000,
+    seed: int = 0,
+    clusters: Sequence[int] | None = None,
+) -> Floats:
+    """Σ above / Σ below over a draw's items, by group and column: (draws x count x columns); NaN for 0 / 0.
+
+    Both are (items x columns), without NaN. As `bootstrap_groups` otherwise.
+    """
+    item_cluster = np.arange(len(above)) if clusters is None else np.asarray(clusters)
+    k = int(item_cluster.max()) + 1 if len(item_cluster) else 0
+    place = np.asarray(groups)
+    members = [np.flatnonzero(place == group) for group in range(count)]
+    whole = [len(rows) == k and clusters is None for rows in members]
+    both = np.concatenate([above, below], axis=1)
+    columns = above.shape[1]
+    out = np.full((draws, count, columns), np.nan)
+    start = 0
+    for weights in weight_chunks(k, draws, seed):
+        for group, rows in enumerate(members):
+            if not len(rows):
+                continue
+            taken = weights if whole[group] else weights[:, item_cluster[rows]]
+            sums = taken @ both[rows]
+            with np.errstate(invalid="ignore", divide="ignore"):
+                out[start : start + len(weights), group] = sums[:, :columns] / sums[:, columns:]
+        start += len(weights)
+    return out
+
+
 def _gather(rows: Floats, place: NDArray[np.int_], k: int) -> Floats:
     out = np.zeros((k, rows.shape[1]))
     np.add.at(out, place, rows)
@@ -79,6 +140,22 @@ def interval(drawn: Floats, level: float = 0.95) -> tuple[float, float] | None:
     tail = (1 - level) / 2 * 100
     low, high = np.percentile(known, [tail, 100 - tail])
     return float(low), float(high)
+
+
+def intervals(drawn: Floats, level: float = 0.95) -> tuple[Floats, Floats]:
+    """`interval` of every column at once, draws along the first axis: (lows, highs), NaN where no draw held
+    anything."""
+    tail = (1 - level) / 2 * 100
+    flat = drawn.reshape(len(drawn), -1)
+    out = np.full((2, flat.shape[1]), np.nan)
+    whole = ~np.isnan(flat).any(axis=0)
+    if whole.any() and len(flat):
+        out[:, whole] = np.percentile(flat[:, whole], [tail, 100 - tail], axis=0)
+    for column in np.flatnonzero(~whole):
+        if (found := interval(flat[:, column], level)) is not None:
+            out[:, column] = found
+    low, high = out.reshape(2, *drawn.shape[1:])
+    return low, high
 
 
 @dataclass(frozen=True, slots=True)

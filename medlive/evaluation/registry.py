@@ -1,0 +1,190 @@
+"""The model registry: what is known of each candidate, its training cutoff above all, and how it is asked.
+
+Tables `[candidates."MODEL"]` of `config/models.toml`, or of a file of the same form. A cutoff that nobody stated
+is unknown; nothing here guesses one.
+"""
+
+import calendar
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from medlive.errors import BadInput, ConfigError
+
+_CUTOFF: Final = re.compile(r"\d{4}-\d{2}(-\d{2})?")
+
+
+class Basis(StrEnum):
+    """What a cutoff rests on."""
+
+    STATED = "stated"
+    """The model's maker says it."""
+    INFERRED = "inferred"
+    """Somebody worked it out; `cutoff_source` says who."""
+    RELEASED = "released"
+    """The cutoff is undisclosed; no model was trained on what came after its own release."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cutoff:
+    """The last day whose texts a model may have seen in training."""
+
+    day: date
+    """Inclusive; of a cutoff that names a month alone, the month's last day."""
+    text: str
+    """As the registry spells it."""
+    basis: Basis
+    source: str | None
+
+    def before(self, posted: str | None, month: str | None) -> bool | None:
+        """Whether a case was posted by the cutoff, so that the model may have seen it; None without a date.
+
+        `posted` begins with `YYYY-MM-DD` where the day is known; `month` is `YYYY-MM`. A case that is known to its
+        month alone counts as seen when any day of the month is: what may have been seen is not called fresh.
+        """
+        first = _first_day(posted, month)
+        return None if first is None else first <= self.day
+
+
+def _first_day(posted: str | None, month: str | None) -> date | None:
+    try:
+        return date.fromisoformat((posted or "")[:10])
+    except ValueError:
+        pass
+    try:
+        return date.fromisoformat(f"{month}-01") if month else None
+    except ValueError:
+        return None
+
+
+class Candidate(BaseModel):
+    """One model under evaluation."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    model: str | None = None
+    """The id at the endpoint; None: the table's name."""
+    family: str | None = None
+    size: str | None = None
+    """As its maker writes it, e.g. "70B"."""
+    cutoff: str | None = None
+    """`YYYY-MM` or `YYYY-MM-DD`, inclusive; None: undisclosed."""
+    cutoff_source: str | None = None
+    """Where the cutoff is said: an address or a citation."""
+    confidence: Literal["stated", "inferred"] | None = None
+    released: date | None = None
+    """The day the model was released; used where the cutoff is undisclosed."""
+    base_url: str | None = None
+    api_key_env: str | None = None
+    """The environment variable that holds the key."""
+    context_tokens: Annotated[int, Field(ge=1)] | None = None
+    """The longest prompt and answer together."""
+    max_tokens: Annotated[int, Field(ge=1)] | None = None
+    """The longest answer that is asked for."""
+    temperature: Annotated[float, Field(ge=0)] | None = None
+    """None: none is sent."""
+    reasoning_effort: str | None = None
+    extra_body: dict[str, Any] = Field(default_factory=dict)
+    parameters: dict[str, Any] = Field(default_factory=dict)
+    """Anything else that is sent as it stands."""
+
+    @field_validator("cutoff", mode="before")
+    @classmethod
+    def _as_text(cls, value: object) -> object:
+        # TOML has dates of its own: `cutoff = 2025-06-01` is one.
+        return value.isoformat() if type(value) is date else value
+
+    @field_validator("cutoff")
+    @classmethod
+    def _a_day_or_month(cls, value: str | None) -> str | None:
+        if value is not None:
+            if not _CUTOFF.fullmatch(value):
+                raise ValueError("a cutoff is YYYY-MM or YYYY-MM-DD")
+            date.fromisoformat(value if len(value) == 10 else f"{value}-01")
+        return value
+
+    @model_validator(mode="after")
+    def _sourced(self) -> Self:
+        if self.cutoff is not None and not (self.cutoff_source and self.confidence):
+            raise ValueError("a cutoff needs cutoff_source and confidence (stated or inferred)")
+        return self
+
+    def known_cutoff(self) -> Cutoff | None:
+        """The cutoff, or the release date where it is undisclosed; None where neither is known."""
+        if self.cutoff is not None:
+            basis = Basis(self.confidence or "inferred")
+            return Cutoff(_last_day(self.cutoff), self.cutoff, basis, self.cutoff_source)
+        if self.released is not None:
+            return Cutoff(self.released, self.released.isoformat(), Basis.RELEASED, None)
+        return None
+
+
+def _last_day(text: str) -> date:
+    if len(text) == 10:
+        return date.fromisoformat(text)
+    year, month = int(text[:4]), int(text[5:])
+    return date(year, month, calendar.monthrange(year, month)[1])
+
+
+@dataclass(frozen=True, slots=True)
+class Registry:
+    """The candidates by name."""
+
+    candidates: Mapping[str, Candidate]
+    origin: str
+    """Where they are written, for messages."""
+
+    def find(self, model: str) -> Candidate | None:
+        """The candidate of that name, else the only one asked under that id; names are never guessed at."""
+        if model in self.candidates:
+            return self.candidates[model]
+        same = [c for c in self.candidates.values() if c.model == model]
+        return same[0] if len(same) == 1 else None
+
+    def cutoff(self, model: str) -> Cutoff | None:
+        """The known cutoff of a model; None is unknown."""
+        found = self.find(model)
+        return None if found is None else found.known_cutoff()
+
+
+EMPTY: Final = Registry({}, "no registry")
+
+
+def load_registry(tables: Mapping[str, Any], origin: str = "config/models.toml") -> Registry:
+    """The registry of `[candidates]`'s tables. Raises ConfigError, naming the candidate and the field."""
+    found = {}
+    for name, table in tables.items():
+        if isinstance(table, Candidate):
+            found[name] = table
+            continue
+        try:
+            found[name] = Candidate.model_validate(table)
+        except ValidationError as exc:
+            first = exc.errors(include_url=False, include_input=False)[0]
+            place = ".".join(str(part) for part in first["loc"])
+            said = first["msg"].removeprefix("Value error, ")
+            raise ConfigError(f'{origin}: candidates."{name}"{"." if place else ""}{place}: {said}') from exc
+    return Registry(found, origin)
+
+
+def read_registry(path: Path) -> Registry:
+    """The registry of a TOML file; tables other than `candidates` are passed over.
+
+    Raises BadInput for a file that cannot be read, ConfigError for what is no registry.
+    """
+    try:
+        tables = tomllib.loads(path.read_text(encoding="utf-8")).get("candidates", {})
+    except OSError as exc:
+        raise BadInput(f"{path} cannot be read: {exc.strerror or exc}") from exc
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as exc:
+        raise BadInput(f"{path} is no TOML: {exc}") from exc
+    if not isinstance(tables, dict) or not tables:
+        raise ConfigError(f'{path} holds no table [candidates."MODEL"]')
+    return load_registry(tables, str(path))
