@@ -1,37 +1,26 @@
 """Grading a run: every criterion of every answer met, not met, or ungraded with its reason.
 
 `grades.jsonl` is the cache as well: a verdict is found again by what it rests on, so a repeated run asks only for
-what is new, was edited, or had stayed ungraded.
+what is new, was edited, or had stayed ungraded. Beside it a `GradeCache` may hold the verdicts of other runs.
 """
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from medlive.digest import digest_json
 from medlive.errors import EndpointUnavailable, UsageError
+from medlive.evaluation.cache import GradeCache
+from medlive.evaluation.judge import MOST_RAW, Judge, Outcome, Work
 from medlive.evaluation.log import LogWriter, open_log, read_log
-from medlive.evaluation.model import (
-    Answer,
-    EvaluationCase,
-    EvaluationCriterion,
-    Grade,
-    Mode,
-    grade_key,
-)
+from medlive.evaluation.model import Answer, EvaluationCase, Grade, Mode
 from medlive.evaluation.pool import Health, for_each
 from medlive.evaluation.run import GRADES, Progress, RunFolder, open_run
-from medlive.evaluation.tasks import GradeReply, RubricGradeReply
-from medlive.evaluation.verdict import Unreadable, Verdict, read_criterion, read_rubric
-from medlive.llm.engine import Engine, EngineIdentity, Finish, Prompt, Reply, Request
-from medlive.llm.prompts import load_prompt
+from medlive.llm.budget import Budget, BudgetSpent
+from medlive.llm.engine import Engine, Finish, Reply
 
-MOST_RAW: Final = 20_000
-RUBRIC_SIZE: Final = 40
-"""The most criteria of one call; longer rubrics take more calls."""
 STRANGERS: Final = 8
 """This many replies in a row by another model than the pinned one, and none by it: a wrong configuration."""
 
@@ -54,31 +43,20 @@ class GradeResult:
     reasons: Mapping[str, int]
     """Why criteria are ungraded, the most frequent first."""
     notes: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class _Work:
-    """One call's criteria."""
-
-    case: EvaluationCase
-    answer: Answer
-    criteria: tuple[EvaluationCriterion, ...]
-    round: int
-    """How often unusable replies stand on record: a store of replies is asked past them."""
+    cached: int = 0
+    """Of `reused`, those that came from the cache that runs share."""
+    stopped: str | None = None
+    """Which budget ended it; None: none did."""
 
 
 @dataclass(slots=True)
-class _Record:
+class Record:
     """The verdicts on record for one judge, by key."""
 
     latest: dict[str, Grade] = field(default_factory=dict)
     unusable: Counter[str] = field(default_factory=Counter)
+    """Replies that held no verdict, by the key they were asked for."""
     notes: list[str] = field(default_factory=list)
-
-
-def judge_digest(identity: EngineIdentity, mode: Mode, prompt: Prompt) -> str:
-    """What makes two graders one: engine, model, parameters, mode and prompt."""
-    return digest_json([identity.engine, identity.model, dict(identity.parameters), mode.value, prompt.digest])
 
 
 def read_grades(path: Path) -> tuple[list[Grade], list[str]]:
@@ -94,6 +72,34 @@ def read_grades(path: Path) -> tuple[list[Grade], list[str]]:
     return grades, notes
 
 
+def read_record(path: Path, judge: str) -> Record:
+    """What a log holds of the judge with that digest."""
+    grades, notes = read_grades(path)
+    record = Record(notes=notes)
+    for grade in grades:
+        if grade.judge != judge:
+            continue
+        record.latest[grade.key] = grade
+        if grade.met is None and grade.grader:
+            record.unusable[grade.key] += 1
+    return record
+
+
+def open_work(
+    cases: Sequence[EvaluationCase], answers: Mapping[str, Answer], judge: Judge, record: Record
+) -> Iterator[Work]:
+    """The calls that are left to make: every criterion of a gradable answer without a settled verdict, the calls
+    of a case after each other."""
+    for case in cases:
+        answer = answers.get(case.case_id)
+        if answer is None or not answer.gradable:
+            continue
+        keys = {c.id: judge.key(case, c, answer) for c in case.criteria}
+        open_ = [c for c in case.criteria if not judge.settles(record.latest.get(keys[c.id]))]
+        for part in judge.parts(open_):
+            yield Work(case, answer, part, max(record.unusable[keys[c.id]] for c in part))
+
+
 async def grade_run(
     run_dir: Path,
     engine: Engine,
@@ -102,19 +108,24 @@ async def grade_run(
     concurrency: int = 16,
     max_retries: int = 1,
     allow_unpinned: bool = False,
+    budget: Budget | None = None,
+    cache: GradeCache | None = None,
     progress: Progress | None = None,
 ) -> GradeResult:
     """Grade every answer of the run that can be graded and is not graded yet by this engine, mode and prompt.
 
     A reply that cannot be read is returned to the engine `max_retries` times, with what is wrong with it; what
     stays unread is `ungraded`. A verdict by another model than the engine's pinned one does not count unless
-    `allow_unpinned`. Raises Locked when another process grades the same folder, UsageError when every reply comes
-    from another model, EndpointUnavailable when the endpoint seems dead; what was graded by then is kept.
+    `allow_unpinned`. What `cache` holds is not asked for, and it is given what is new. When `budget` is spent,
+    calls under way are finished and kept, and the result says `stopped`. Raises Locked when another process grades
+    the same folder, UsageError when every reply comes from another model, EndpointUnavailable when the endpoint
+    seems dead; what was graded by then is kept.
     """
     run = open_run(run_dir)
-    judge = _Judge(engine, mode, max_retries, allow_unpinned, concurrency)
+    judge = Judge(engine.identity, mode, allow_unpinned=allow_unpinned)
+    asker = Asker(engine, judge, max_retries=max_retries, concurrency=concurrency, budget=budget)
     with open_log(run.path / GRADES) as log:
-        return await _Grader(run, judge, concurrency).grade(log, progress)
+        return await _Grader(run, asker, concurrency, cache).grade(log, progress)
 
 
 async def grade_answer(
@@ -131,189 +142,143 @@ async def grade_answer(
     """
     if not answer.gradable:
         return ()
-    judge = _Judge(engine, mode, max_retries, allow_unpinned, concurrency=len(case.criteria) or 1)
-    size = judge.size
-    parts = [case.criteria[start : start + size] for start in range(0, len(case.criteria), size)]
-    grades = await asyncio.gather(*(judge.grades(_Work(case, answer, part, 0)) for part in parts))
+    judge = Judge(engine.identity, mode, allow_unpinned=allow_unpinned)
+    asker = Asker(engine, judge, max_retries=max_retries, concurrency=len(case.criteria) or 1)
+    parts = judge.parts(case.criteria)
+    grades = await asyncio.gather(*(asker.grades(Work(case, answer, part)) for part in parts))
     return tuple(grade for part in grades for grade in part)
 
 
-class _Judge:
-    """Asks one engine, in one mode, for the verdicts of a call's criteria."""
+class Asker:
+    """Asks one engine for the verdicts of a call's criteria, again where a reply is none."""
 
     def __init__(
-        self, engine: Engine, mode: Mode, max_retries: int, allow_unpinned: bool, concurrency: int
+        self, engine: Engine, judge: Judge, *, max_retries: int, concurrency: int, budget: Budget | None = None
     ) -> None:
-        self._engine, self._mode = engine, mode
-        self._retries, self._allow_unpinned = max_retries, allow_unpinned
-        self._identity = engine.identity
-        self._prompt = load_prompt("medlive.evaluation", f"grader.{mode}")
-        self.digest = judge_digest(self._identity, mode, self._prompt)
-        self.size = 1 if mode is Mode.CRITERION else RUBRIC_SIZE
-        shape = GradeReply if mode is Mode.CRITERION else RubricGradeReply
-        self._schema = shape.model_json_schema()
-        self._health = Health(concurrency)
+        self.judge = judge
         self.calls = 0
+        self._engine, self._retries, self._budget = engine, max_retries, budget
+        self._health = Health(concurrency)
         self._strangers = 0
         self._pinned_seen = False
 
-    def key(self, case: EvaluationCase, criterion: EvaluationCriterion, answer: Answer) -> str:
-        return grade_key(case, criterion, answer, self.digest)
-
-    def _request(self, work: _Work, again: tuple[str, str] | None, round_: int) -> Request:
-        inputs: dict[str, Any] = {
-            "language": work.case.language,
-            "question": work.case.question,
-            "answer": work.answer.response,
-        }
-        if self._mode is Mode.CRITERION:
-            inputs["criterion"] = work.criteria[0].criterion
-        else:
-            inputs["criteria"] = [{"id": c.id, "criterion": c.criterion} for c in work.criteria]
-        return Request(f"grader.{self._mode}", self._prompt, inputs, self._schema, repair=again, round=round_)
-
-    async def grades(self, work: _Work) -> list[Grade]:
-        """Ask until every criterion has a verdict or the attempts are spent; later verdicts fill earlier gaps."""
-        verdicts: dict[str, Verdict] = {}
-        faults: dict[str, str] = {}
-        replies: list[Reply] = []
-        by: dict[str, Reply] = {}
+    async def grades(self, work: Work) -> list[Grade]:
+        """Ask until every criterion has a verdict or the attempts are spent. Raises BudgetSpent when the budget
+        does not reach for one attempt."""
+        outcome = Outcome()
         again: tuple[str, str] | None = None
         strange = 0
         for _ in range(1 + self._retries):
-            waiting = tuple(c for c in work.criteria if c.id not in verdicts)
-            part = _Work(work.case, work.answer, waiting, work.round)
+            waiting = tuple(c for c in work.criteria if c.id not in outcome.verdicts)
+            part = replace(work, criteria=waiting)
             try:
-                self.calls += 1
-                reply = await self._engine.answer(self._request(part, again, work.round + strange))
+                reply = await self._ask(part, again, strange)
             except EndpointUnavailable as exc:
-                faults |= {c.id: f"endpoint: {exc.message[:300]}" for c in waiting}
+                outcome.fail(waiting, f"endpoint: {exc.message[:300]}")
                 self._health.bad(exc)
                 break
+            except BudgetSpent:
+                if not outcome.replies:
+                    raise
+                break
             self._health.good()
-            replies.append(reply)
-            by |= {c.id: reply for c in waiting}
-            if (fault := self._stranger(reply)) is not None:
-                faults |= {c.id: fault for c in waiting}
+            read = self.judge.read(reply, part)
+            outcome.take(reply, waiting, read)
+            if self._stranger(reply):
                 again, strange = None, strange + 1
                 continue
-            read = self._read(reply, part)
-            verdicts |= {cid: v for cid, v in read.items() if isinstance(v, Verdict)}
-            faults |= {cid: v for cid, v in read.items() if isinstance(v, str)}
-            if len(verdicts) == len(work.criteria) or reply.finish is Finish.REFUSAL:
+            if len(outcome.verdicts) == len(work.criteria) or reply.finish is Finish.REFUSAL:
                 break
             problem = next(v for v in read.values() if isinstance(v, str))
             again = (reply.text[:MOST_RAW], problem)
-        usage = _usage(replies)
-        grades = []
-        for place, criterion in enumerate(work.criteria):
-            verdict, reply_ = verdicts.get(criterion.id), by.get(criterion.id)
-            grades.append(
-                Grade(
-                    case_id=work.case.case_id,
-                    criterion_id=criterion.id,
-                    key=self.key(work.case, criterion, work.answer),
-                    met=verdict.met if verdict else None,
-                    quote=verdict.quote if verdict else "",
-                    reasoning=verdict.reasoning if verdict else "",
-                    reason="" if verdict else faults[criterion.id],
-                    raw=self._raw(reply_, verdict, place),
-                    grader=reply_.model if reply_ else "",
-                    engine=self._identity.engine,
-                    model=self._identity.model,
-                    mode=self._mode,
-                    prompt=self._prompt.digest,
-                    judge=self.digest,
-                    usage=usage if place == 0 else {},
-                )
-            )
-        return grades
+        return self.judge.grades(work, outcome)
 
-    def _raw(self, reply: Reply | None, verdict: Verdict | None, place: int) -> str:
-        """In rubric mode the whole reply stands with the first criterion and with those that it did not grade."""
-        if reply is None:
-            return ""
-        whole = self._mode is Mode.CRITERION or place == 0 or verdict is None
-        return reply.text[:MOST_RAW] if whole else ""
+    async def _ask(self, work: Work, again: tuple[str, str] | None, strange: int) -> Reply:
+        request = self.judge.request(work, again, strange)
 
-    def _stranger(self, reply: Reply) -> str | None:
-        if self._allow_unpinned or reply.model == self._identity.model:
+        async def call() -> Reply:
+            self.calls += 1
+            return await self._engine.answer(request)
+
+        if self._budget is None:
+            return await call()
+        return await self._budget.pay(self._budget.estimate(self._engine, request), call)
+
+    def _stranger(self, reply: Reply) -> bool:
+        if self.judge.stranger(reply) is None:
             self._pinned_seen = True
-            return None
+            return False
         self._strangers += 1
         if not self._pinned_seen and self._strangers >= STRANGERS:
             raise UsageError(
-                f"the grader {self._identity.model!r} was asked and {reply.model!r} answered, every time",
+                f"the grader {self.judge.identity.model!r} was asked and {reply.model!r} answered, every time",
                 hint=f"name {reply.model!r} as the grader, or allow an unpinned one",
             )
-        return f"another model answered: {reply.model[:100]!r}"
-
-    def _read(self, reply: Reply, work: _Work) -> dict[str, Verdict | str]:
-        ids = [c.id for c in work.criteria]
-        if reply.finish is Finish.LENGTH:
-            return dict.fromkeys(ids, "the reply was cut at the token limit")
-        if reply.finish is Finish.REFUSAL:
-            return dict.fromkeys(ids, "the grader refused")
-        try:
-            if self._mode is Mode.RUBRIC:
-                return read_rubric(reply.text, ids, work.answer.response)
-            return {ids[0]: read_criterion(reply.text, work.answer.response)}
-        except Unreadable as exc:
-            return dict.fromkeys(ids, str(exc))
+        return True
 
 
 class _Grader:
-    def __init__(self, run: RunFolder, judge: _Judge, concurrency: int) -> None:
-        self._run, self._judge, self._concurrency = run, judge, concurrency
+    def __init__(self, run: RunFolder, asker: Asker, concurrency: int, cache: GradeCache | None) -> None:
+        self._run, self._asker, self._judge = run, asker, asker.judge
+        self._concurrency, self._cache = concurrency, cache
 
     async def grade(self, log: LogWriter, progress: Progress | None) -> GradeResult:
         answers, notes = self._run.answers()
-        record = self._read_record()
-        todo = list(self._todo(answers, record))
+        record = read_record(self._run.path / GRADES, self._judge.digest)
+        cached = self._from_cache(answers, record, log)
+        todo = list(open_work(self._run.cases, answers, self._judge, record))
         total = sum(len(c.criteria) for c in self._run.cases if _gradable(answers.get(c.case_id)))
-        done = total - sum(len(work.criteria) for work in todo)
-        reused = done
+        done = reused = total - sum(len(work.criteria) for work in todo)
+        stopped: str | None = None
         if progress:
             progress(done, total)
 
-        async def one(work: _Work) -> None:
-            nonlocal done
-            for grade in await self._judge.grades(work):
+        async def one(work: Work) -> None:
+            nonlocal done, stopped
+            if stopped:
+                return
+            try:
+                grades = await self._asker.grades(work)
+            except BudgetSpent as exc:
+                stopped = exc.message
+                return
+            for grade in grades:
                 log.add(grade.row())
                 record.latest[grade.key] = grade
+                if self._cache:
+                    self._cache.add(work.case, work.answer, grade)
             done += len(work.criteria)
             if progress:
                 progress(done, total)
 
-        await for_each(todo, one, self._concurrency)
-        return self._result(answers, record, reused, notes)
+        try:
+            await for_each(todo, one, self._concurrency)
+        finally:
+            if self._cache:
+                self._cache.flush()
+        result = self._result(answers, record, notes)
+        return replace(result, reused=reused, cached=cached, stopped=stopped)
 
-    def _read_record(self) -> _Record:
-        grades, notes = read_grades(self._run.path / GRADES)
-        record = _Record(notes=notes)
-        for grade in grades:
-            if grade.judge != self._judge.digest:
-                continue
-            record.latest[grade.key] = grade
-            if grade.met is None and grade.raw:
-                record.unusable[grade.key] += 1
-        return record
-
-    def _todo(self, answers: Mapping[str, Answer], record: _Record) -> Iterator[_Work]:
-        size = self._judge.size
+    def _from_cache(self, answers: Mapping[str, Answer], record: Record, log: LogWriter) -> int:
+        """Log what the cache that runs share holds of what is open; how many verdicts."""
+        if self._cache is None:
+            return 0
+        found = 0
         for case in self._run.cases:
             answer = answers.get(case.case_id)
             if answer is None or not answer.gradable:
                 continue
-            keys = {c.id: self._judge.key(case, c, answer) for c in case.criteria}
-            open_ = [c for c in case.criteria if not _settled(record.latest.get(keys[c.id]))]
-            for start in range(0, len(open_), size):
-                part = tuple(open_[start : start + size])
-                yield _Work(case, answer, part, max(record.unusable[keys[c.id]] for c in part))
+            keys = [(c, self._judge.key(case, c, answer)) for c in case.criteria]
+            keys = [(c, key) for c, key in keys if not self._judge.settles(record.latest.get(key))]
+            held = self._cache.find(case, answer, self._judge.digest) if keys else {}
+            for criterion, key in keys:
+                if (grade := held.get(key)) is not None and self._judge.settles(grade):
+                    record.latest[key] = replace(grade, criterion_id=criterion.id)
+                    log.add(record.latest[key].row())
+                    found += 1
+        return found
 
-    def _result(
-        self, answers: Mapping[str, Answer], record: _Record, reused: int, notes: list[str]
-    ) -> GradeResult:
+    def _result(self, answers: Mapping[str, Answer], record: Record, notes: list[str]) -> GradeResult:
         tally: Counter[bool | None] = Counter()
         reasons: Counter[str] = Counter()
         unanswered = []
@@ -325,7 +290,9 @@ class _Grader:
             for criterion in case.criteria:
                 grade = record.latest.get(self._judge.key(case, criterion, answer))
                 tally[grade.met if grade else None] += 1
-                if grade is not None and grade.met is None:
+                if grade is None:
+                    reasons["not asked yet"] += 1
+                elif grade.met is None:
                     reasons[grade.reason.split(":")[0]] += 1
         return GradeResult(
             path=self._run.path,
@@ -333,27 +300,13 @@ class _Grader:
             met=tally[True],
             not_met=tally[False],
             ungraded=tally[None],
-            reused=reused,
-            calls=self._judge.calls,
+            reused=0,
+            calls=self._asker.calls,
             unanswered=tuple(unanswered),
             reasons=dict(reasons.most_common()),
-            notes=(*notes, *record.notes),
+            notes=(*notes, *record.notes, *(self._cache.notes if self._cache else ())),
         )
 
 
 def _gradable(answer: Answer | None) -> bool:
     return answer is not None and answer.gradable
-
-
-def _settled(grade: Grade | None) -> bool:
-    return grade is not None and grade.met is not None
-
-
-def _usage(replies: list[Reply]) -> dict[str, Any]:
-    """The sum over a call's attempts; a cost that one of them does not know is unknown."""
-    if not replies:
-        return {}
-    rows = [asdict(reply.usage) for reply in replies]
-    total = {name: sum(row[name] for row in rows) for name in rows[0] if name != "cost_usd"}
-    costs = [row["cost_usd"] for row in rows]
-    return {**total, "cost_usd": None if None in costs else sum(costs)}

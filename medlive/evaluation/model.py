@@ -143,6 +143,16 @@ class Mode(StrEnum):
     RUBRIC = "rubric"
 
 
+class Origin(StrEnum):
+    """Where a verdict came from."""
+
+    CALL = "call"
+    CACHE = "cache"
+    """The cache that runs share: somebody paid for it before."""
+    BATCH = "batch"
+    """The result file of a batch."""
+
+
 @dataclass(frozen=True, slots=True)
 class Grade:
     """The verdict on one criterion, as a line of `grades.jsonl`."""
@@ -171,6 +181,7 @@ class Grade:
     """The digest of engine, model, parameters, mode and prompt: what makes two graders one."""
     usage: Mapping[str, Any] = field(default_factory=dict)
     """The call's cost; in rubric mode on the first criterion of the call alone."""
+    origin: Origin = Origin.CALL
 
     def row(self) -> dict[str, Any]:
         """The grade as JSON."""
@@ -179,10 +190,14 @@ class Grade:
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> Self:
         """The grade from its JSON. Raises TypeError, KeyError or ValueError for what is none."""
-        grade = cls(**{**row, "mode": Mode(row["mode"])})
+        known = {name: row[name] for name in _GRADE_FIELDS if name in row}
+        grade = cls(**{**known, "mode": Mode(row["mode"]), "origin": Origin(row.get("origin", Origin.CALL))})
         if grade.met is not None and not isinstance(grade.met, bool):
             raise ValueError("met is neither true, false nor null")
         return grade
+
+
+_GRADE_FIELDS = tuple(Grade.__dataclass_fields__)
 
 
 def grade_key(case: EvaluationCase, criterion: EvaluationCriterion, answer: Answer, judge: str) -> str:

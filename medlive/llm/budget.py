@@ -1,11 +1,12 @@
 """What a run may spend; past it no further call is made."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from medlive.errors import MedliveError
-from medlive.llm.engine import Usage
+from medlive.llm.engine import Engine, Estimating, Reply, Request, Usage
 
 
 class BudgetSpent(MedliveError):
@@ -43,6 +44,26 @@ class Budget:
     def needs_estimates(self) -> bool:
         """Whether a limit depends on more than the number of calls."""
         return self.max_usd is not None or self.max_tokens is not None
+
+    def estimate(self, engine: Engine, request: Request) -> Usage:
+        """What is to be reserved for a call: the engine's estimate where a limit depends on it."""
+        if self.needs_estimates and isinstance(engine, Estimating):
+            return engine.estimate(request)
+        return Usage(cost_usd=0.0)
+
+    async def pay(self, estimate: Usage, call: Callable[[], Awaitable[Reply]]) -> Reply:
+        """A call's reply, its estimate reserved before and what it took charged after.
+
+        Raises BudgetSpent, and what the call raises.
+        """
+        await self.reserve(estimate)
+        try:
+            reply = await call()
+        except BaseException:
+            self.release(estimate)
+            raise
+        self.settle(estimate, reply.usage)
+        return reply
 
     async def reserve(self, estimate: Usage) -> None:
         """Count one call that is about to be made; `settle` or `release` must follow with the same estimate.

@@ -12,7 +12,7 @@ from typing import Any, BinaryIO, Final, Self
 from medlive.digest import canonical_json
 from medlive.errors import BadInput, MedliveError, UsageError
 from medlive.llm.budget import Budget
-from medlive.llm.engine import Engine, EngineIdentity, Estimating, Finish, Reply, ReplyStore, Request, Usage
+from medlive.llm.engine import Engine, EngineIdentity, Finish, Reply, ReplyStore, Request, Usage
 
 FILE_NAME: Final = "replies.jsonl"
 
@@ -71,22 +71,13 @@ class ReplayEngine:
     async def _find_or_ask(self, digest: str, request: Request) -> tuple[Reply, bool]:
         if (stored := await self._store.find(digest)) is not None:
             return stored, True
-        reply = await (self._engine.answer(request) if self._budget is None else self._paid(request, self._budget))
+        if self._budget is None:
+            reply = await self._engine.answer(request)
+        else:
+            estimate = self._budget.estimate(self._engine, request)
+            reply = await self._budget.pay(estimate, lambda: self._engine.answer(request))
         await self._store.keep(digest, request, self._engine.identity, reply)
         return reply, False
-
-    async def _paid(self, request: Request, budget: Budget) -> Reply:
-        estimate = Usage(cost_usd=0.0)
-        if budget.needs_estimates and isinstance(self._engine, Estimating):
-            estimate = self._engine.estimate(request)
-        await budget.reserve(estimate)
-        try:
-            reply = await self._engine.answer(request)
-        except BaseException:
-            budget.release(estimate)
-            raise
-        budget.settle(estimate, reply.usage)
-        return reply
 
 
 class FileReplyStore:

@@ -1,0 +1,96 @@
+"""Verdicts that runs share: graded once, found by every run folder that holds the same answer.
+
+A folder with one small file for each judge, question and answer, named by their digest, a verdict a line. A row
+is found by its `grade_key`, so an edited criterion is asked for alone. Any number of processes may read and add:
+a row is appended whole, under a lock on its file, and a line that a kill tore is passed over.
+"""
+
+import fcntl
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from medlive.digest import canonical_json, digest_json, digest_text
+from medlive.evaluation.model import Answer, EvaluationCase, Grade, Origin
+from medlive.evaluation.verdict import quoted
+
+HELD: Final = 128
+"""Verdicts that are gathered before they are written."""
+
+
+class GradeCache:
+    """The verdicts in a folder. One process's view; not to be shared between threads."""
+
+    def __init__(self, folder: Path) -> None:
+        """`folder` is made with the first verdict."""
+        self.folder = folder
+        self.notes: list[str] = []
+        """What could not be read or written; grading goes on without the cache then."""
+        self._waiting: dict[Path, list[bytes]] = {}
+        self._held = 0
+
+    def find(self, case: EvaluationCase, answer: Answer, judge: str) -> dict[str, Grade]:
+        """The verdicts about an answer by its judge's digest, by key; as new rows, which cost nothing."""
+        found: dict[str, Grade] = {}
+        for line in self._lines(self._path(case, answer, judge)):
+            try:
+                grade = Grade.from_row(json.loads(line))
+            except (ValueError, TypeError, KeyError, RecursionError):
+                continue
+            # Whatever lies in the folder, a criterion is not met without words of the answer.
+            shown = isinstance(grade.quote, str) and quoted(grade.quote, answer.response)
+            sound = grade.met is False or (grade.met is True and shown)
+            if grade.judge == judge and sound:
+                found[grade.key] = replace(grade, case_id=case.case_id, usage={}, origin=Origin.CACHE)
+        return found
+
+    def add(self, case: EvaluationCase, answer: Answer, grade: Grade) -> None:
+        """Keep a verdict; one that is ungraded or came from here is passed over."""
+        if grade.met is None or grade.origin is Origin.CACHE:
+            return
+        path = self._path(case, answer, grade.judge)
+        line = canonical_json(grade.row()).encode("utf-8", "backslashreplace") + b"\n"
+        self._waiting.setdefault(path, []).append(line)
+        self._held += 1
+        if self._held >= HELD:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what was gathered."""
+        waiting, self._waiting, self._held = self._waiting, {}, 0
+        try:
+            for path, lines in waiting.items():
+                _append(path, b"".join(lines))
+        except OSError as exc:
+            self._note(f"the cache {self.folder} cannot be written: {exc.strerror or exc}")
+
+    def _path(self, case: EvaluationCase, answer: Answer, judge: str) -> Path:
+        name = digest_json([judge, case.language, digest_text(case.question), answer.digest]).partition(":")[2]
+        return self.folder / name[:2] / f"{name[2:]}.jsonl"
+
+    def _lines(self, path: Path) -> list[bytes]:
+        try:
+            return path.read_bytes().splitlines()
+        except FileNotFoundError:
+            return []
+        except OSError as exc:
+            self._note(f"the cache {self.folder} cannot be read: {exc.strerror or exc}")
+            return []
+
+    def _note(self, text: str) -> None:
+        if text not in self.notes:
+            self.notes.append(text)
+
+
+def _append(path: Path, data: bytes) -> None:
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with path.open("a+b", buffering=0) as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        end = handle.seek(0, os.SEEK_END)
+        if end:
+            handle.seek(end - 1)
+            # A line that a kill tore must not swallow the next.
+            data = data if handle.read(1) == b"\n" else b"\n" + data
+        handle.write(data)

@@ -1,0 +1,178 @@
+"""A judge: one engine, mode and prompt; how its requests are made, and what its replies count for.
+
+The same for calls that are made one by one (`grade`), for files of calls (`batch`) and for a plan of calls that
+are not made (`plan`): all send what `Judge.request` makes and read what comes by `Judge.read`.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final
+
+from medlive.digest import digest_json
+from medlive.evaluation.model import (
+    Answer,
+    EvaluationCase,
+    EvaluationCriterion,
+    Grade,
+    Mode,
+    Origin,
+    grade_key,
+)
+from medlive.evaluation.tasks import GradeReply, RubricGradeReply
+from medlive.evaluation.verdict import Unreadable, Verdict, read_criterion, read_rubric
+from medlive.llm.engine import EngineIdentity, Finish, Prompt, Reply, Request
+from medlive.llm.prompts import load_prompt
+
+MOST_RAW: Final = 20_000
+RUBRIC_SIZE: Final = 40
+"""The most criteria of one call; longer rubrics take more calls."""
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """One call's criteria."""
+
+    case: EvaluationCase
+    answer: Answer
+    criteria: tuple[EvaluationCriterion, ...]
+    round: int = 0
+    """How often unusable replies stand on record: a store of replies is asked past them."""
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What the replies about one `Work` came to, attempt after attempt: later verdicts fill earlier gaps."""
+
+    verdicts: dict[str, Verdict] = field(default_factory=dict)
+    faults: dict[str, str] = field(default_factory=dict)
+    """Why a criterion has no verdict, by its id."""
+    by: dict[str, Reply] = field(default_factory=dict)
+    """The last reply about each criterion."""
+    replies: list[Reply] = field(default_factory=list)
+
+    def take(
+        self, reply: Reply, waiting: Sequence[EvaluationCriterion], read: Mapping[str, Verdict | str]
+    ) -> None:
+        """Count a reply in, as `Judge.read` read it."""
+        self.replies.append(reply)
+        self.by |= {c.id: reply for c in waiting}
+        self.verdicts |= {cid: v for cid, v in read.items() if isinstance(v, Verdict)}
+        self.faults |= {cid: v for cid, v in read.items() if isinstance(v, str)}
+
+    def fail(self, waiting: Sequence[EvaluationCriterion], why: str) -> None:
+        """No reply came for these."""
+        self.faults |= {c.id: why for c in waiting}
+
+
+def judge_digest(identity: EngineIdentity, mode: Mode, prompt: Prompt) -> str:
+    """What makes two graders one: engine, model, parameters, mode and prompt."""
+    return digest_json([identity.engine, identity.model, dict(identity.parameters), mode.value, prompt.digest])
+
+
+class Judge:
+    """Makes requests for verdicts and reads the replies; asks nobody itself."""
+
+    def __init__(self, identity: EngineIdentity, mode: Mode, *, allow_unpinned: bool = False) -> None:
+        """`allow_unpinned` lets replies count that name another model than the identity's."""
+        self.identity, self.mode, self.allow_unpinned = identity, mode, allow_unpinned
+        self.prompt = load_prompt("medlive.evaluation", f"grader.{mode}")
+        self.digest = judge_digest(identity, mode, self.prompt)
+        self.size = 1 if mode is Mode.CRITERION else RUBRIC_SIZE
+        shape = GradeReply if mode is Mode.CRITERION else RubricGradeReply
+        self._schema = shape.model_json_schema()
+
+    def key(self, case: EvaluationCase, criterion: EvaluationCriterion, answer: Answer) -> str:
+        """What a verdict is found again by."""
+        return grade_key(case, criterion, answer, self.digest)
+
+    def settles(self, grade: Grade | None) -> bool:
+        """Whether a verdict on record is one, by a model that counts: nothing is left to ask."""
+        if grade is None or grade.met is None:
+            return False
+        return self.allow_unpinned or grade.grader == self.identity.model
+
+    def parts(self, criteria: Sequence[EvaluationCriterion]) -> list[tuple[EvaluationCriterion, ...]]:
+        """Criteria as they are put into calls: one each, or as many as a call holds."""
+        return [tuple(criteria[start : start + self.size]) for start in range(0, len(criteria), self.size)]
+
+    def request(self, work: Work, repair: tuple[str, str] | None = None, later: int = 0) -> Request:
+        """The request for a call's criteria: what the calls of a case share first, the criteria last."""
+        inputs: dict[str, Any] = {
+            "language": work.case.language,
+            "question": work.case.question,
+            "answer": work.answer.response,
+        }
+        if self.mode is Mode.CRITERION:
+            inputs["criterion"] = work.criteria[0].criterion
+        else:
+            inputs["criteria"] = [{"id": c.id, "criterion": c.criterion} for c in work.criteria]
+        return Request(
+            f"grader.{self.mode}", self.prompt, inputs, self._schema, repair=repair, round=work.round + later
+        )
+
+    def stranger(self, reply: Reply) -> str | None:
+        """Why a reply does not count for the model it names; None where it does."""
+        if self.allow_unpinned or reply.model == self.identity.model:
+            return None
+        return f"another model answered: {reply.model[:100]!r}"
+
+    def read(self, reply: Reply, work: Work) -> dict[str, Verdict | str]:
+        """For each of a call's criteria its verdict, or why the reply holds none."""
+        ids = [c.id for c in work.criteria]
+        if (fault := self.stranger(reply)) is not None:
+            return dict.fromkeys(ids, fault)
+        if reply.finish is Finish.LENGTH:
+            return dict.fromkeys(ids, "the reply was cut at the token limit")
+        if reply.finish is Finish.REFUSAL:
+            return dict.fromkeys(ids, "the grader refused")
+        try:
+            if self.mode is Mode.RUBRIC:
+                return read_rubric(reply.text, ids, work.answer.response)
+            return {ids[0]: read_criterion(reply.text, work.answer.response)}
+        except Unreadable as exc:
+            return dict.fromkeys(ids, str(exc))
+
+    def grades(self, work: Work, outcome: Outcome, origin: Origin = Origin.CALL) -> list[Grade]:
+        """A call's criteria as rows of the log; the usage of all attempts stands with the first.
+
+        A reply that several criteria share stands whole with the first of them and with those it did not grade.
+        """
+        usage = _usage(outcome.replies)
+        grades: list[Grade] = []
+        shown: list[Reply] = []
+        for place, criterion in enumerate(work.criteria):
+            verdict, reply = outcome.verdicts.get(criterion.id), outcome.by.get(criterion.id)
+            first = reply is not None and not any(reply is one for one in shown)
+            if reply is not None and first:
+                shown.append(reply)
+            grades.append(
+                Grade(
+                    case_id=work.case.case_id,
+                    criterion_id=criterion.id,
+                    key=self.key(work.case, criterion, work.answer),
+                    met=verdict.met if verdict else None,
+                    quote=verdict.quote if verdict else "",
+                    reasoning=verdict.reasoning if verdict else "",
+                    reason="" if verdict else outcome.faults[criterion.id],
+                    raw=reply.text[:MOST_RAW] if reply is not None and (first or verdict is None) else "",
+                    grader=reply.model if reply else "",
+                    engine=self.identity.engine,
+                    model=self.identity.model,
+                    mode=self.mode,
+                    prompt=self.prompt.digest,
+                    judge=self.digest,
+                    usage=usage if place == 0 else {},
+                    origin=origin,
+                )
+            )
+        return grades
+
+
+def _usage(replies: list[Reply]) -> dict[str, Any]:
+    """The sum over a call's attempts; a cost that one of them does not know is unknown."""
+    if not replies:
+        return {}
+    rows = [asdict(reply.usage) for reply in replies]
+    total = {name: sum(row[name] for row in rows) for name in rows[0] if name != "cost_usd"}
+    costs = [row["cost_usd"] for row in rows]
+    return {**total, "cost_usd": None if None in costs else sum(costs)}
