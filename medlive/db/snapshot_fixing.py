@@ -25,54 +25,57 @@ _BATCH: Final = 2_000
 _TABLES: Final = (
     """
     CREATE TEMP TABLE judged (
-        case_id text PRIMARY KEY, status text, status_reason text, revision int, held_since text, salt text,
-        commitment text, is_held boolean, from_revision int, first_release text, publishable boolean,
-        unpublishable_reason text, index_known boolean, unproven int, disputes int, is_late boolean, hits jsonb,
-        passes boolean
+        case_id text, status text, status_reason text, revision int, held_since text, salt text,
+        commitment text, is_held boolean, from_revision int, first_release text,
+        publishable boolean, unpublishable_reason text, index_known boolean, unproven int, disputes int,
+        is_late boolean, hits jsonb, passes boolean
     ) ON COMMIT DROP
     """,
     "CREATE TEMP TABLE told (case_id text PRIMARY KEY, reason text) ON COMMIT DROP",
 )
-# The parent knows most first releases; that of a case that it left out is looked up. `+ 7` from a week's Monday is
-# the day after its Sunday, as `last_day` allows for time zones.
-_JUDGE: Final = f"""
-    INSERT INTO judged (
-        case_id, status, status_reason, revision, held_since, salt, commitment, is_held, from_revision,
-        first_release, publishable, unpublishable_reason, index_known, unproven, disputes, is_late, hits
-    )
-    SELECT
-        j.case_id, j.status, j.status_reason, j.revision, j.held_since, j.salt, j.commitment, j.is_held,
-        j.from_revision, j.released, r.publishable, r.unpublishable_reason, i.digest IS NOT NULL,
-        coalesce(u.claims, 0),
-        (SELECT count(*) FROM disputes AS d WHERE d.case_id = j.case_id AND d.closed_at IS NULL),
-        (r.posted_at AT TIME ZONE 'UTC')::date > to_date(coalesce(j.released, :version), 'IYYY."W"IW') + 7,
-        g.hits
-    FROM (
-        SELECT named.*, coalesce(first_release, (
-            SELECT min(m.first_release) FROM snapshot_members AS m
-            JOIN snapshots AS s ON s.version = m.version AND s.state = 'frozen'
-            WHERE m.case_id = named.case_id
-        )) AS released
-        FROM ({JUDGED}) AS named
-    ) AS j
-    JOIN case_revisions AS r ON r.case_id = j.case_id AND r.revision = j.revision
-    JOIN curations AS made ON made.id = r.curation_id
-    LEFT JOIN evidence_indexes AS i ON i.digest = made.index_digest
-    LEFT JOIN case_gates AS g ON g.case_id = r.case_id AND g.revision = r.revision AND g.gates_digest = :digest
-    LEFT JOIN (
-        SELECT v.curation_id, count(*) AS claims FROM claim_verdicts AS v
-        WHERE v.verdict = 'supported' AND NOT EXISTS (
-            SELECT FROM claim_evidence AS c
-            WHERE c.curation_id = v.curation_id AND c.element_id = v.element_id AND c.cited_as IS NOT NULL
-        )
-        GROUP BY v.curation_id
-    ) AS u ON u.curation_id = r.curation_id
-"""
 _FAILS: Final = """
     jsonb_array_length(hits) > 0 OR disputes > 0 OR unproven > 0 OR NOT index_known OR is_late
     OR (:publishable_only AND NOT publishable)
 """
-_PASS: Final = f"UPDATE judged SET passes = status = 'ready' AND hits IS NOT NULL AND NOT ({_FAILS})"
+# The parent knows most first releases; that of a case that it left out is looked up. `+ 7` from a week's Monday is
+# the day after its Sunday, as `last_day` allows for time zones.
+_JUDGE: Final = f"""
+    INSERT INTO judged
+    SELECT found.*, status = 'ready' AND hits IS NOT NULL AND NOT ({_FAILS}) FROM (
+        SELECT
+            j.case_id, j.status, j.status_reason, j.revision, j.held_since, j.salt,
+            j.commitment, j.is_held, j.from_revision, j.released, r.publishable, r.unpublishable_reason,
+            i.digest IS NOT NULL AS index_known, coalesce(u.claims, 0) AS unproven,
+            coalesce(d.disputes, 0) AS disputes,
+            (r.posted_at AT TIME ZONE 'UTC')::date
+                > to_date(coalesce(j.released, :version), 'IYYY."W"IW') + 7 AS is_late,
+            g.hits
+        FROM (
+            SELECT named.*, coalesce(first_release, (
+                SELECT min(m.first_release) FROM snapshot_members AS m
+                JOIN snapshots AS s ON s.version = m.version AND s.state = 'frozen'
+                WHERE m.case_id = named.case_id
+            )) AS released
+            FROM ({JUDGED}) AS named
+        ) AS j
+        JOIN case_revisions AS r ON r.case_id = j.case_id AND r.revision = j.revision
+        JOIN curations AS made ON made.id = r.curation_id
+        LEFT JOIN evidence_indexes AS i ON i.digest = made.index_digest
+        LEFT JOIN case_gates AS g
+            ON g.case_id = r.case_id AND g.revision = r.revision AND g.gates_digest = :digest
+        LEFT JOIN (
+            SELECT case_id, count(*) AS disputes FROM disputes WHERE closed_at IS NULL GROUP BY case_id
+        ) AS d ON d.case_id = j.case_id
+        LEFT JOIN (
+            SELECT v.curation_id, count(*) AS claims FROM claim_verdicts AS v
+            WHERE v.verdict = 'supported' AND NOT EXISTS (
+                SELECT FROM claim_evidence AS c
+                WHERE c.curation_id = v.curation_id AND c.element_id = v.element_id AND c.cited_as IS NOT NULL
+            )
+            GROUP BY v.curation_id
+        ) AS u ON u.curation_id = r.curation_id
+    ) AS found
+"""
 _UNREAD: Final = "SELECT count(*) FROM judged WHERE status = 'ready' AND hits IS NULL"
 _KEPT_OUT: Final = f"""
     SELECT case_id, hits, publishable, unpublishable_reason, index_known, unproven, disputes, is_late,
@@ -169,8 +172,7 @@ async def judge(
     for table in _TABLES:
         await session.execute(text(table))
     values = {"version": version, "parent": parent, "digest": gates_digest}
-    await session.execute(text(_JUDGE), values)
-    await session.execute(text(_PASS), {"publishable_only": publishable_only})
+    await session.execute(text(_JUDGE), values | {"publishable_only": publishable_only})
     await session.execute(text("ANALYZE judged"))
     return await session.scalar(text(_UNREAD)) or 0
 

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
-from sqlalchemy import delete, func, insert, select, update
+from sqlalchemy import column, delete, func, insert, select, table, text, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive.db.tables import (
@@ -24,6 +24,8 @@ from medlive.db.tables import (
 from medlive.errors import CheckFailed, UsageError
 from medlive.snapshot.gates import Gate, GateHit
 from medlive.snapshot.manifest import Ancestor, EngineUse, EvidenceUse, Provenance, Signing
+
+_MAKING = table("making", column("curation_id"))
 
 
 class MembersGone(CheckFailed):
@@ -105,8 +107,8 @@ async def begin_snapshot(session: AsyncSession, version: str) -> SnapshotInfo:
 
 async def drop_snapshot(session: AsyncSession, version: str) -> None:
     """Drop a snapshot that is not frozen, with its rows; the database refuses it for a frozen one."""
-    for table in (SnapshotMemberRow, SnapshotChangeRow, SnapshotKeptOutRow, SnapshotRow):
-        await session.execute(delete(table).where(table.version == version))
+    for row in (SnapshotMemberRow, SnapshotChangeRow, SnapshotKeptOutRow, SnapshotRow):
+        await session.execute(delete(row).where(row.version == version))
 
 
 async def settle_snapshot(session: AsyncSession, version: str, meta: FixedMeta) -> None:
@@ -265,11 +267,18 @@ async def load_provenance(session: AsyncSession, version: str, *, code_version: 
     Where cases of several weeks differ, a prompt's or threshold's further values follow under `name#2` and on.
     """
     member, case, curation, call = SnapshotMemberRow, CaseRevisionRow, CurationRow, AgentCallRow
-    ours = (
-        select(case.curation_id)
-        .join(member, (member.case_id == case.case_id) & (member.revision == case.revision))
-        .where(member.version == version, member.first_release.is_not(None))
+    # Looked up once for all that is asked of them.
+    await session.execute(text("CREATE TEMP TABLE making (curation_id int) ON COMMIT DROP"))
+    await session.execute(
+        insert(_MAKING).from_select(
+            ["curation_id"],
+            select(case.curation_id)
+            .join(member, (member.case_id == case.case_id) & (member.revision == case.revision))
+            .where(member.version == version, member.first_release.is_not(None)),
+        )
     )
+    await session.execute(text("ANALYZE making"))
+    ours = select(_MAKING.c.curation_id)
     engines: set[tuple[str, str, str]] = set()
     for used in await session.scalars(select(curation.engines).where(curation.id.in_(ours)).distinct()):
         engines |= {(role, engine["engine"], engine["model"]) for role, engine in used.items()}
