@@ -3,7 +3,10 @@
 import asyncio
 import json
 import os
+import shutil
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from multiprocessing import get_context
@@ -375,3 +378,46 @@ async def test_a_freeze_that_is_called_off_ends_and_is_finished_later(
         await work
     assert list(root.glob(".medlive-*")) == []
     assert (await freeze(database, settings, "2026.W47")).cases == 2000
+
+
+FULL = """
+import asyncio, sys
+from pathlib import Path
+from medlive.config import Settings
+from medlive.db.session import Database
+from medlive.errors import DiskFull
+from medlive.service.freezing import freeze
+
+async def work():
+    database = Database.connect(sys.argv[1])
+    try:
+        await freeze(database, Settings(home=Path(sys.argv[2]), database_url=sys.argv[1]), "2026.W47")
+    except DiskFull as error:
+        left = [p.name for p in (Path(sys.argv[2]) / "snapshots").iterdir() if p.name != ".freeze.lock"]
+        print(error.message, "|", error.hint, "|", left, "|", error.exit_status)
+    await database.aclose()
+
+asyncio.run(work())
+"""
+
+
+def test_a_full_disk_is_told_and_leaves_nothing(
+    database_url: str, settings: Settings, admin: psycopg.Connection[Any]
+) -> None:
+    fill(admin, 300, gates=gates_digest())
+    (settings.home / "snapshots").mkdir(parents=True)
+    (settings.home / "handle.key").write_text("k" * 64)
+    mount = 'mount -t tmpfs -o size=200k none "$1" && shift && exec "$@"'
+    # The server's socket is its user's: root stays root, whoever else becomes it in a space of his own.
+    own = ["--user", "--map-root-user"] if os.geteuid() else []
+    small = ["unshare", *own, "--mount", "sh", "-c", mount, "sh", str(settings.home / "snapshots")]
+    if shutil.which("unshare") is None or subprocess.run([*small, "true"], capture_output=True).returncode:
+        pytest.skip("this system lets nobody mount a small disk of his own")
+    command = [*small, sys.executable, "-c", FULL, database_url, str(settings.home)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    message, hint, left, status = done.stdout.strip().split(" | ")
+    assert "no space is left" in message
+    assert "make room" in hint
+    assert (left, status) == ("[]", "3")
+    assert admin.execute("SELECT state FROM snapshots").fetchall() == [("building",)]
