@@ -7,15 +7,12 @@ typed calls on the default transport 180 requests/s, this way 490 to 750, a bare
 """
 
 import asyncio
-import json
 import math
 import random
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC
 from email.utils import parsedate_to_datetime
-from enum import StrEnum
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -35,9 +32,20 @@ from medlive.clock import now
 from medlive.digest import canonical_json
 from medlive.errors import ConfigError, EndpointUnavailable
 from medlive.llm.engine import EngineIdentity, Finish, Reply, Request, Usage
-from medlive.llm.fence import render, schema_name
+from medlive.llm.fence import render
 from medlive.llm.limiter import Ended, EndpointState, Limiter
-from medlive.llm.schema import strict_schema
+from medlive.llm.wire import (
+    JsonMode,
+    NotACompletion,
+    Price,
+    chat_body,
+    completion,
+    count,
+    read_completion,
+    response_format,
+)
+
+__all__ = ["JsonMode", "OpenAIEngine", "Price"]
 
 MAX_BODY_BYTES: Final = 4 * 1024 * 1024
 """An answer longer than this is rubbish: no task's reply comes near it."""
@@ -58,37 +66,6 @@ ASSUMED_OUTPUT: Final = 4096
 """Tokens a reply is reserved for where the model's parameters set no limit."""
 MOST_SPARED: Final = 50
 """How often a call is turned away with 429, while others are served, before that counts as an attempt."""
-
-# What endpoints that call themselves compatible give as finish_reason, in lower case.
-_STOPPED: Final = frozenset({"stop", "eos", "eos_token", "end_turn", "stop_sequence", "completed"})
-_CUT: Final = frozenset({"length", "max_tokens", "model_length", "max_output_tokens"})
-_REFUSED: Final = frozenset(
-    {"content_filter", "refusal", "safety", "sensitive", "recitation", "blocklist", "prohibited_content"}
-)
-
-
-class JsonMode(StrEnum):
-    """How an endpoint is told that a reply must be JSON, from the strictest."""
-
-    SCHEMA = "schema"
-    OBJECT = "object"
-    NONE = "none"
-
-
-@dataclass(frozen=True, slots=True)
-class Price:
-    """US dollars for a million tokens."""
-
-    input: float
-    output: float
-    cached: float | None = None
-    """Input tokens that the endpoint's prefix cache held; None when they cost as much as others."""
-
-    def cost(self, input_tokens: int, cached_tokens: int, output_tokens: int) -> float:
-        """Dollars for one answer; the cached tokens are among the input tokens."""
-        cached = self.input if self.cached is None else self.cached
-        fresh = max(0, input_tokens - cached_tokens)
-        return (fresh * self.input + cached_tokens * cached + output_tokens * self.output) / 1e6
 
 
 class _TroubleError(Exception):
@@ -204,7 +181,7 @@ class OpenAIEngine:
         first: _RejectedError | None = None
         while True:
             try:
-                reply = await self._ask(messages, _response_format(mode, request), request.task)
+                reply = await self._ask(messages, response_format(mode, request), request.task)
             except _RejectedError as rejected:
                 first = first or rejected
                 looser = _looser(mode)
@@ -216,11 +193,23 @@ class OpenAIEngine:
                 self._mode = mode
             return reply
 
+    def body(self, request: Request) -> dict[str, Any]:
+        """The body that `answer` sends first, for whoever sends it another way."""
+        return chat_body(self._model, render(request), self._parameters, response_format(self._mode, request))
+
+    def read(self, body: object) -> Reply:
+        """The reply in a chat completion that came another way. Raises NotACompletion."""
+        return completion(body, self._model, self._price)
+
     def estimate(self, request: Request) -> Usage:
         """What a call may take at most: tokens from its bytes, and the longest reply that is allowed."""
-        sent = sum(len(message["content"].encode("utf-8", "replace")) for message in render(request))
+        return self.estimate_chat(render(request))
+
+    def estimate_chat(self, messages: Sequence[Mapping[str, str]]) -> Usage:
+        """The same for plain messages."""
+        sent = sum(len(message["content"].encode("utf-8", "replace")) for message in messages)
         limits = (self._parameters.get(name) for name in ("max_completion_tokens", "max_tokens"))
-        most = next((limit for limit in map(_count, limits) if limit), ASSUMED_OUTPUT)
+        most = next((limit for limit in map(count, limits) if limit), ASSUMED_OUTPUT)
         asked = -(-sent // BYTES_A_TOKEN)
         return Usage(asked, 0, most, self._price.cost(asked, 0, most) if self._price else None)
 
@@ -238,12 +227,8 @@ class OpenAIEngine:
         """Close the connections."""
         await self._client.close()
 
-    async def _ask(
-        self, messages: list[dict[str, str]], response_format: Mapping[str, Any] | None, task: str
-    ) -> Reply:
-        body: dict[str, Any] = {"model": self._model, "messages": messages, **self._parameters}
-        if response_format is not None:
-            body["response_format"] = response_format
+    async def _ask(self, messages: list[dict[str, str]], shape: Mapping[str, Any] | None, task: str) -> Reply:
+        body = chat_body(self._model, messages, self._parameters, shape)
         # A lone surrogate has no UTF-8 form; the endpoint gets a question mark in its place.
         content = canonical_json(body).encode("utf-8", "replace")
         attempt, spared = 1, 0
@@ -305,7 +290,10 @@ class OpenAIEngine:
             raise _TroubleError(f"no connection: {cause}") from None
         except (OpenAIError, httpx2.HTTPError, aiohttp.ClientError, OSError) as error:
             raise _TroubleError(f"the connection broke: {error or type(error).__name__}") from None
-        return self._read(raw, _since(started))
+        try:
+            return read_completion(raw, self._model, self._price, _since(started))
+        except NotACompletion as fault:
+            raise _TroubleError(str(fault)) from None
 
     async def _post(self, content: bytes) -> bytes:
         response: httpx2.Response = await self._client.post(
@@ -339,50 +327,6 @@ class OpenAIEngine:
             ended = Ended.LIMITED if status == 429 else Ended.OVERLOADED if status in _OVERLOADED else Ended.OTHER
             raise _TroubleError(f"status {status}: {text}", ended, _retry_after(error.response.headers)) from None
         raise _RejectedError(status, code, text) from None
-
-    def _read(self, raw: bytes, latency_ms: float) -> Reply:
-        """The reply in a chat completion's body; raises _TroubleError for anything else."""
-        try:
-            body = json.loads(raw)
-        except (ValueError, RecursionError):
-            raise _TroubleError(f"the answer is no JSON: {raw[:60]!r}") from None
-        choices = body.get("choices") if isinstance(body, dict) else None
-        if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
-            said = body.get("error") if isinstance(body, dict) else None
-            raise _TroubleError(f"the answer holds no choice{f': {said}' if said else ''}")
-        choice = choices[0]
-        message = choice.get("message")
-        if not isinstance(message, dict):
-            raise _TroubleError("the answer's choice holds no message")
-        text = _text(message.get("content"))
-        refusal = _text(message.get("refusal"))
-        finish = _finish(choice.get("finish_reason"))
-        if finish is Finish.REFUSAL or refusal:
-            finish, text = Finish.REFUSAL, refusal or text or ""
-        elif finish is Finish.LENGTH:
-            text = text or ""
-        elif finish is None or text is None:
-            reason = choice.get("finish_reason")
-            told = "holds no text" if text is None else "may not be whole"
-            raise _TroubleError(f"the answer's message {told} (finish_reason {reason!r:.40})")
-        model = body.get("model")
-        return Reply(
-            text=text,
-            finish=finish,
-            usage=self._usage(body.get("usage"), latency_ms),
-            model=model if isinstance(model, str) and model else self._model,
-        )
-
-    def _usage(self, usage: object, latency_ms: float) -> Usage:
-        if not isinstance(usage, dict):
-            return Usage(latency_ms=latency_ms)
-        details = usage.get("prompt_tokens_details")
-        asked, answered = _count(usage.get("prompt_tokens")), _count(usage.get("completion_tokens"))
-        # More cached than read is a slip of the endpoint's; what was read bounds it.
-        cached = min(asked, _count(details.get("cached_tokens"))) if isinstance(details, dict) else 0
-        known = self._price is not None and "prompt_tokens" in usage and "completion_tokens" in usage
-        cost = self._price.cost(asked, cached, answered) if self._price and known else None
-        return Usage(asked, cached, answered, cost, latency_ms)
 
     def _refused(self, rejected: _RejectedError) -> EndpointUnavailable:
         variable = self._key_variable or "of this model"
@@ -420,48 +364,8 @@ def _host(base_url: str) -> str | None:
     return parts.hostname + (f":{port}" if port else "")
 
 
-def _response_format(mode: JsonMode, request: Request) -> dict[str, Any] | None:
-    if mode is JsonMode.NONE:
-        return None
-    if mode is JsonMode.OBJECT:
-        return {"type": "json_object"}
-    shape = {
-        "name": schema_name(request.task),
-        "strict": True,
-        "schema": strict_schema(request.schema),
-    }
-    return {"type": "json_schema", "json_schema": shape}
-
-
 def _looser(mode: JsonMode) -> JsonMode | None:
     return {JsonMode.SCHEMA: JsonMode.OBJECT, JsonMode.OBJECT: JsonMode.NONE}.get(mode)
-
-
-def _text(content: object) -> str | None:
-    """A message's text; some endpoints send it in parts. None where there is none."""
-    if isinstance(content, str):
-        return content
-    if isinstance(content, list):
-        parts = [part.get("text") for part in content if isinstance(part, dict)]
-        texts = [part for part in parts if isinstance(part, str)]
-        return "".join(texts) if texts else None
-    return None
-
-
-def _finish(reason: object) -> Finish | None:
-    """Why the endpoint says it stopped; None for what it should not stop for (a tool call, an error, a word that
-    is not known). An endpoint that gives no reason is taken to have stopped: the reply's own shape tells."""
-    if reason is None or reason == "":
-        return Finish.STOP
-    named = reason.casefold() if isinstance(reason, str) else ""
-    for known, finish in ((_STOPPED, Finish.STOP), (_CUT, Finish.LENGTH), (_REFUSED, Finish.REFUSAL)):
-        if named in known:
-            return finish
-    return None
-
-
-def _count(value: object) -> int:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
 
 
 def _since(started: float) -> float:

@@ -1,0 +1,156 @@
+"""What goes over the wire to an OpenAI-compatible endpoint and what comes back, whichever way it travels: a call
+of the live client, or a line of a batch file. Pure: nothing is sent here.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final
+
+from medlive.llm.engine import Finish, Reply, Request, Usage
+from medlive.llm.fence import schema_name
+from medlive.llm.schema import strict_schema
+
+# What endpoints that call themselves compatible give as finish_reason, in lower case.
+_STOPPED: Final = frozenset({"stop", "eos", "eos_token", "end_turn", "stop_sequence", "completed"})
+_CUT: Final = frozenset({"length", "max_tokens", "model_length", "max_output_tokens"})
+_REFUSED: Final = frozenset(
+    {"content_filter", "refusal", "safety", "sensitive", "recitation", "blocklist", "prohibited_content"}
+)
+
+
+class NotACompletion(ValueError):
+    """A body is no chat completion that can be used; the text says why."""
+
+
+class JsonMode(StrEnum):
+    """How an endpoint is told that a reply must be JSON, from the strictest."""
+
+    SCHEMA = "schema"
+    OBJECT = "object"
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """US dollars for a million tokens."""
+
+    input: float
+    output: float
+    cached: float | None = None
+    """Input tokens that the endpoint's prefix cache held; None when they cost as much as others."""
+
+    def cost(self, input_tokens: int, cached_tokens: int, output_tokens: int) -> float:
+        """Dollars for one answer; the cached tokens are among the input tokens."""
+        cached = self.input if self.cached is None else self.cached
+        fresh = max(0, input_tokens - cached_tokens)
+        return (fresh * self.input + cached_tokens * cached + output_tokens * self.output) / 1e6
+
+
+def chat_body(
+    model: str,
+    messages: Sequence[Mapping[str, str]],
+    parameters: Mapping[str, Any],
+    response_format: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """The body of a chat request."""
+    body: dict[str, Any] = {"model": model, "messages": [dict(message) for message in messages], **parameters}
+    if response_format is not None:
+        body["response_format"] = dict(response_format)
+    return body
+
+
+def response_format(mode: JsonMode, request: Request) -> dict[str, Any] | None:
+    """How a request's reply is asked to be JSON; None where it is not."""
+    if mode is JsonMode.NONE:
+        return None
+    if mode is JsonMode.OBJECT:
+        return {"type": "json_object"}
+    shape = {
+        "name": schema_name(request.task),
+        "strict": True,
+        "schema": strict_schema(request.schema),
+    }
+    return {"type": "json_schema", "json_schema": shape}
+
+
+def read_completion(raw: bytes, asked: str, price: Price | None, latency_ms: float = 0.0) -> Reply:
+    """The reply in a chat completion's body, as JSON text; see `completion`."""
+    try:
+        body = json.loads(raw)
+    except (ValueError, RecursionError):
+        raise NotACompletion(f"the answer is no JSON: {raw[:60]!r}") from None
+    return completion(body, asked, price, latency_ms)
+
+
+def completion(body: object, asked: str, price: Price | None, latency_ms: float = 0.0) -> Reply:
+    """The reply in a chat completion; where it names no model, the one that was `asked`. Raises NotACompletion."""
+    if not isinstance(body, dict):
+        raise NotACompletion("the answer holds no choice")
+    choices = body.get("choices")
+    if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
+        said = body.get("error")
+        raise NotACompletion(f"the answer holds no choice{f': {said}' if said else ''}")
+    choice = choices[0]
+    message = choice.get("message")
+    if not isinstance(message, dict):
+        raise NotACompletion("the answer's choice holds no message")
+    text = _text(message.get("content"))
+    refusal = _text(message.get("refusal"))
+    finish = _finish(choice.get("finish_reason"))
+    if finish is Finish.REFUSAL or refusal:
+        finish, text = Finish.REFUSAL, refusal or text or ""
+    elif finish is Finish.LENGTH:
+        text = text or ""
+    elif finish is None or text is None:
+        reason = choice.get("finish_reason")
+        told = "holds no text" if text is None else "may not be whole"
+        raise NotACompletion(f"the answer's message {told} (finish_reason {reason!r:.40})")
+    model = body.get("model")
+    return Reply(
+        text=text,
+        finish=finish,
+        usage=_usage(body.get("usage"), price, latency_ms),
+        model=model if isinstance(model, str) and model else asked,
+    )
+
+
+def _usage(usage: object, price: Price | None, latency_ms: float) -> Usage:
+    if not isinstance(usage, dict):
+        return Usage(latency_ms=latency_ms)
+    details = usage.get("prompt_tokens_details")
+    asked, answered = count(usage.get("prompt_tokens")), count(usage.get("completion_tokens"))
+    # More cached than read is a slip of the endpoint's; what was read bounds it.
+    cached = min(asked, count(details.get("cached_tokens"))) if isinstance(details, dict) else 0
+    known = price is not None and "prompt_tokens" in usage and "completion_tokens" in usage
+    cost = price.cost(asked, cached, answered) if price and known else None
+    return Usage(asked, cached, answered, cost, latency_ms)
+
+
+def _text(content: object) -> str | None:
+    """A message's text; some endpoints send it in parts. None where there is none."""
+    if isinstance(content, str):
+        return content
+    if isinstance(content, list):
+        parts = [part.get("text") for part in content if isinstance(part, dict)]
+        texts = [part for part in parts if isinstance(part, str)]
+        return "".join(texts) if texts else None
+    return None
+
+
+def _finish(reason: object) -> Finish | None:
+    """Why the endpoint says it stopped; None for what it should not stop for (a tool call, an error, a word that
+    is not known). An endpoint that gives no reason is taken to have stopped: the reply's own shape tells."""
+    if reason is None or reason == "":
+        return Finish.STOP
+    named = reason.casefold() if isinstance(reason, str) else ""
+    for known, finish in ((_STOPPED, Finish.STOP), (_CUT, Finish.LENGTH), (_REFUSED, Finish.REFUSAL)):
+        if named in known:
+            return finish
+    return None
+
+
+def count(value: object) -> int:
+    """A number of tokens; 0 for what is none."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
