@@ -1,114 +1,49 @@
 """Scoring runs: one table over models, every figure with its n, its interval and what is left open."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any, Final
+from enum import StrEnum
+from typing import Any
 
 import numpy as np
 
 from medlive.errors import UsageError
 from medlive.evaluation.errata import ErrataUse
-from medlive.evaluation.grade import read_grades
+from medlive.evaluation.estimates import (
+    AFTER,
+    AXIS,
+    CUTOFF,
+    FEW,
+    KINDS,
+    SLICES,
+    UP_TO,
+    AxisErrors,
+    Estimate,
+    Grid,
+    Slice,
+)
+from medlive.evaluation.graded import GradedRun, Grader, load_graded
 from medlive.evaluation.livemedbench import case_entry, grade_entry
 from medlive.evaluation.metrics import CaseScore, CaseState, Metric, case_score
-from medlive.evaluation.model import Answer, AnswerState, EvaluationCase, Grade, grade_key
+from medlive.evaluation.model import AnswerState, EvaluationCase
 from medlive.evaluation.published import MonthTable, published_table
-from medlive.evaluation.run import GRADES, RunFolder, open_run
-from medlive.statistics.bootstrap import (
-    Comparison,
-    Floats,
-    Standing,
-    bootstrap_means,
-    compare,
-    interval,
-    tie_groups,
-)
+from medlive.evaluation.registry import EMPTY, Cutoff, Registry
+from medlive.statistics.bootstrap import Comparison, Standing, compare, tie_groups
 
-FEW: Final = 30
-"""A slice of fewer cases is greyed."""
-
-SLICES: Final[Mapping[str, Callable[[EvaluationCase], str | None]]] = {
-    "month": lambda case: case.month,
-    "theme": lambda case: case.theme,
-    "specialty": lambda case: case.specialty,
-    "language": lambda case: case.language,
-    "source": lambda case: case.source,
-    "first release": lambda case: case.first_release,
-}
+__all__ = [
+    "AFTER", "AXIS", "CUTOFF", "FEW", "KINDS", "SLICES", "UP_TO", "AxisErrors", "CaseBasis", "Coverage",
+    "Estimate", "GradedRun", "Grader", "ModelScore", "Rates", "ScoreTable", "Slice", "load_graded", "month_table", "score_runs",
+]  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Grader:
-    """Who graded."""
+class CaseBasis(StrEnum):
+    """Which cases a table scores."""
 
-    engine: str
-    model: str
-    """The pinned model that was asked."""
-    answered_by: tuple[str, ...]
-    """The models that the replies name."""
-    mode: str
-    prompt: str
-    judge: str
-
-
-@dataclass(frozen=True, slots=True)
-class GradedRun:
-    """A run with the verdicts of one grader, ready to be scored."""
-
-    run: RunFolder
-    label: str
-    """The model's name, made unique among the runs scored together."""
-    answers: Mapping[str, Answer]
-    grades: Mapping[str, Mapping[str, Grade]]
-    """Case id → criterion id → the grade that fits the answer and the criterion as they are now."""
-    grader: Grader | None
-    """None when nothing is graded."""
-    notes: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Estimate:
-    """A mean with its 95 % interval, its n, and the least and most that ungraded and unanswered could make it."""
-
-    n: int
-    mean: float | None
-    low: float | None
-    high: float | None
-    least: float
-    most: float
-    of: int
-    """Cases that the bounds are over: n and those without a point score."""
-
-    @property
-    def few(self) -> bool:
-        """Whether n is too small to be read as a result."""
-        return self.n < FEW
-
-
-@dataclass(frozen=True, slots=True)
-class Slice:
-    """One value of one kind of slice."""
-
-    kind: str
-    value: str
-    estimate: Estimate
-
-
-@dataclass(frozen=True, slots=True)
-class AxisErrors:
-    """How often an axis's criteria went wrong: a positive one unmet, or a negative one met."""
-
-    axis: str
-    n: int
-    """Graded criteria."""
-    errors: int
-
-    @property
-    def rate(self) -> float | None:
-        """errors / n."""
-        return self.errors / self.n if self.n else None
+    OWN = "own"
+    """Each model on the cases of its own run."""
+    COMMON = "common"
+    """Every model on the cases that all of them have a score for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +61,36 @@ class Rates:
     truncated: int
     refused: int
     unscorable: int
+    """Cases whose rubric has no positive criterion."""
+
+    @property
+    def shares(self) -> dict[str, float | None]:
+        """ungraded of the criteria; partly_graded, unanswered, truncated, refused, unscorable of the cases; None
+        of none."""
+        of_cases = {
+            "partly_graded": self.partly_graded,
+            "unanswered": self.unanswered,
+            "truncated": self.truncated,
+            "refused": self.refused,
+            "unscorable": self.unscorable,
+        }
+        return {
+            "ungraded": self.ungraded / self.criteria if self.criteria else None,
+            **{name: count / self.cases if self.cases else None for name, count in of_cases.items()},
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """Which cases a model is scored on, and how they differ from the other models'."""
+
+    label: str
+    cases: int
+    """Of its run."""
+    scored: int
+    """With a score."""
+    lacking: tuple[str, ...]
+    """Cases that another model has a score for and this one has none for, in the runs' order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +105,12 @@ class ModelScore:
     slices: tuple[Slice, ...]
     axes: tuple[AxisErrors, ...]
     cases: tuple[CaseScore, ...]
+    cutoff: Cutoff | None = None
+    """As the registry knows it; None is unknown."""
+
+    def slice(self, kind: str, value: str) -> Estimate | None:
+        """The estimate of one slice; None where the model has none of that value."""
+        return next((s.estimate for s in self.slices if s.kind == kind and s.value == value), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,37 +130,13 @@ class ScoreTable:
     """What was done about errata, in the order of the runs that were given; None: nobody looked."""
     labels: tuple[str, ...] = ()
     """The models' labels in that order."""
+    basis: CaseBasis = CaseBasis.OWN
+    coverage: tuple[Coverage, ...] = ()
+    """Of each model, in that order, before a restriction to common cases."""
 
     def tsv(self) -> str:
         """The table as LiveMedBench prints it: `Date`, models, `# case`; for the published metric to the digit."""
         return month_table(self).tsv()
-
-
-def load_graded(path: Path, *, judge: str | None = None) -> GradedRun:
-    """A run with the verdicts of the grader used last, or of the one whose judge digest is given.
-
-    A verdict about an answer or a criterion that has changed since does not count.
-    """
-    run = open_run(path)
-    answers, notes = run.answers()
-    grades, grade_notes = read_grades(path / GRADES)
-    if judge is None and grades:
-        judge = grades[-1].judge
-    grades = [grade for grade in grades if grade.judge == judge]
-    latest = {grade.key: grade for grade in grades}
-    fitting: dict[str, dict[str, Grade]] = {}
-    for case in run.cases:
-        answer = answers.get(case.case_id)
-        if answer is None or not answer.gradable or judge is None:
-            continue
-        keys = {c.id: grade_key(case, c, answer, judge) for c in case.criteria}
-        fitting[case.case_id] = {cid: latest[key] for cid, key in keys.items() if key in latest}
-    grader = None
-    if grades:
-        last = grades[-1]
-        named = tuple(sorted({g.grader for g in latest.values() if g.grader}))
-        grader = Grader(last.engine, last.model, named, last.mode, last.prompt, last.judge)
-    return GradedRun(run, run.info.model, answers, fitting, grader, (*notes, *grade_notes))
 
 
 def score_runs(
@@ -199,13 +146,17 @@ def score_runs(
     draws: int = 1000,
     seed: int = 0,
     errata: ErrataUse | None = None,
+    basis: CaseBasis = CaseBasis.OWN,
+    registry: Registry = EMPTY,
+    cluster: Callable[[EvaluationCase], str] | None = None,
 ) -> ScoreTable:
-    """Score runs side by side; intervals by a bootstrap over cases with the same weights for all of them.
+    """Score runs side by side; intervals by a bootstrap over threads with the same weights for all of them.
 
-    A case is one thread, so drawing cases draws whole threads. Runs of one model get their folder's name as well.
-    `errata` says of each run what was withdrawn since (`use_errata`); where they are applied, the runs are scored
-    as if their snapshots had never held it. Raises UsageError without a run, CheckFailed when nothing of one is
-    left.
+    A case is one thread, so drawing cases draws whole threads; `cluster` names a case's cluster where that ever
+    differs. Runs of one model get their folder's name as well. `errata` says of each run what was withdrawn since
+    (`use_errata`); where they are applied, the runs are scored as if their snapshots had never held it. `registry`
+    knows the models' cutoffs, by which cases are parted. Raises UsageError without a run or, for common cases,
+    when the models have none; CheckFailed when errata leave nothing of one.
     """
     if not runs:
         raise UsageError("there is no run to score")
@@ -213,25 +164,36 @@ def score_runs(
     if errata is not None:
         # Answers and grades are looked up by what the run's cases hold: those of what is gone are not met.
         runs = [replace(run, run=errata.without(place, run.run)) for place, run in enumerate(runs)]
-    order = {cid: place for place, cid in enumerate(dict.fromkeys(c.case_id for r in runs for c in r.run.cases))}
     scored = [_case_scores(run, metric) for run in runs]
-    values = np.full((len(order), len(runs)), np.nan)
-    for column, cases in enumerate(scored):
-        for case in cases:
-            if case.score is not None:
-                values[order[case.case.case_id], column] = case.score
+    coverage = _coverage(runs, scored)
+    if basis is CaseBasis.COMMON:
+        scored = _common(scored)
     labels = [run.label for run in runs]
-    comparisons = compare(labels, values, draws=draws, seed=seed)
-    estimates = [_estimates(cases, values[:, i], order, metric, draws, seed) for i, cases in enumerate(scored)]
-    means = {label: e[0].mean for label, e in zip(labels, estimates, strict=True)}
+    grid = Grid(scored, metric, draws, seed, cluster)
+    comparisons = compare(labels, grid.score, draws=draws, seed=seed, clusters=grid.clusters)
+    cutoffs = [registry.cutoff(run.run.info.model) for run in runs]
+    overall = grid.overall()
+    sliced = grid.slices(cutoffs)
+    axes = grid.axis_errors()
+    means = {label: e.mean for label, e in zip(labels, overall, strict=True)}
     standings = {s.name: s for s in tie_groups({k: v for k, v in means.items() if v is not None}, comparisons)}
     models = [
-        ModelScore(run.label, run, overall, standings.get(run.label), _rates(cases), slices, _axes(cases), cases)
-        for run, cases, (overall, slices) in zip(runs, scored, estimates, strict=True)
+        ModelScore(
+            run.label,
+            run,
+            overall[i],
+            standings.get(run.label),
+            _rates(scored[i]),
+            tuple(sliced[i]),
+            axes[i],
+            scored[i],
+            cutoffs[i],
+        )
+        for i, run in enumerate(runs)
     ]
     models.sort(key=lambda m: (m.overall.mean is None, -(m.overall.mean or 0.0), m.label))
-    common = int((~np.isnan(values)).all(axis=1).sum())
-    warnings = [*_warnings(runs, common, len(order)), *(errata.told(labels) if errata else [])]
+    common = int((~np.isnan(grid.score)).all(axis=1).sum())
+    warnings = [*_warnings(runs, common, len(grid.score)), *(errata.told(labels) if errata else [])]
     return ScoreTable(
         metric,
         draws,
@@ -242,6 +204,8 @@ def score_runs(
         tuple(warnings),
         errata,
         tuple(labels),
+        basis,
+        coverage,
     )
 
 
@@ -254,67 +218,32 @@ def _labelled(runs: Sequence[GradedRun]) -> list[GradedRun]:
         while label in taken:
             label += "′"
         taken.add(label)
-        out.append(GradedRun(run.run, label, run.answers, run.grades, run.grader, run.notes))
+        out.append(replace(run, label=label))
     return out
 
 
 def _case_scores(run: GradedRun, metric: Metric) -> tuple[CaseScore, ...]:
     found = []
     for case in run.run.cases:
-        grades = run.grades.get(case.case_id, {})
-        met = {cid: grade.met for cid, grade in grades.items()}
+        met = run.verdicts(case.case_id)
         found.append(case_score(case, run.answers.get(case.case_id), met, metric))
     return tuple(found)
 
 
-def _estimates(
-    cases: Sequence[CaseScore],
-    column: Floats,
-    order: Mapping[str, int],
-    metric: Metric,
-    draws: int,
-    seed: int,
-) -> tuple[Estimate, tuple[Slice, ...]]:
-    """The overall estimate and every slice's, from one pass of draws: a slice is a column with the rest absent."""
-    groups: list[tuple[str, str, list[CaseScore]]] = [("", "", list(cases))]
-    for kind, value_of in SLICES.items():
-        by_value: dict[str, list[CaseScore]] = {}
-        for case in cases:
-            if (value := value_of(case.case)) is not None:
-                by_value.setdefault(value, []).append(case)
-        groups += [(kind, value, by_value[value]) for value in sorted(by_value)]
-    matrix = np.full((len(column), len(groups)), np.nan)
-    for place, (_, _, members) in enumerate(groups):
-        rows = [order[case.case.case_id] for case in members]
-        matrix[rows, place] = column[rows]
-    drawn = bootstrap_means(matrix, draws=draws, seed=seed)
-    made = [_estimate(members, drawn[:, place], metric) for place, (_, _, members) in enumerate(groups)]
-    slices = tuple(
-        Slice(kind, value, estimate) for (kind, value, _), estimate in zip(groups[1:], made[1:], strict=True)
+def _coverage(runs: Sequence[GradedRun], scored: Sequence[Sequence[CaseScore]]) -> tuple[Coverage, ...]:
+    have = [{case.case.case_id for case in cases if case.score is not None} for cases in scored]
+    anyone = dict.fromkeys(c.case.case_id for cases in scored for c in cases if c.score is not None)
+    return tuple(
+        Coverage(run.label, len(cases), len(own), tuple(cid for cid in anyone if cid not in own))
+        for run, cases, own in zip(runs, scored, have, strict=True)
     )
-    return made[0], slices
 
 
-def _estimate(cases: Sequence[CaseScore], drawn: Floats, metric: Metric) -> Estimate:
-    points = [case.score for case in cases if case.score is not None]
-    bounded = [case for case in cases if case.state is not CaseState.UNSCORABLE or metric is Metric.PUBLISHED]
-    if metric is Metric.PUBLISHED:
-        drawn = np.clip(drawn, 0.0, 1.0)
-    around = interval(drawn) if len(points) > 1 else None
-
-    def mean(values: list[float]) -> float:
-        average = sum(values) / len(values)
-        return max(0.0, min(1.0, average)) if metric is Metric.PUBLISHED else average
-
-    return Estimate(
-        n=len(points),
-        mean=mean(points) if points else None,
-        low=around[0] if around else None,
-        high=around[1] if around else None,
-        least=mean([case.low for case in bounded]) if bounded else 0.0,
-        most=mean([case.high for case in bounded]) if bounded else 0.0,
-        of=len(bounded),
-    )
+def _common(scored: Sequence[tuple[CaseScore, ...]]) -> list[tuple[CaseScore, ...]]:
+    shared = set.intersection(*({c.case.case_id for c in cases if c.score is not None} for cases in scored))
+    if not shared:
+        raise UsageError("no case is scored for every model", hint="--cases own scores each on its own cases")
+    return [tuple(c for c in cases if c.case.case_id in shared) for cases in scored]
 
 
 def _rates(cases: Sequence[CaseScore]) -> Rates:
@@ -330,19 +259,6 @@ def _rates(cases: Sequence[CaseScore]) -> Rates:
         refused=answers[AnswerState.REFUSED],
         unscorable=states[CaseState.UNSCORABLE],
     )
-
-
-def _axes(cases: Sequence[CaseScore]) -> tuple[AxisErrors, ...]:
-    graded: Counter[str] = Counter()
-    errors: Counter[str] = Counter()
-    for case in cases:
-        for criterion in case.case.criteria:
-            met = case.met.get(criterion.id)
-            if criterion.axis is None or met is None:
-                continue
-            graded[criterion.axis] += 1
-            errors[criterion.axis] += met is (criterion.points < 0)
-    return tuple(AxisErrors(axis, graded[axis], errors[axis]) for axis in sorted(graded))
 
 
 def _warnings(runs: Sequence[GradedRun], common: int, union: int) -> list[str]:

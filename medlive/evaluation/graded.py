@@ -1,0 +1,255 @@
+"""A run with the verdicts of one grader: read lean for scoring, whole only where somebody looks at them."""
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from json.encoder import encode_basestring
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from pydantic_core import from_json
+
+from medlive.digest import canonical_json, digest_text
+from medlive.errors import BadInput, UsageError
+from medlive.evaluation.grade import read_grades
+from medlive.evaluation.log import MOST_LINE
+from medlive.evaluation.model import Answer, EvaluationCase, Grade, Mode
+from medlive.evaluation.run import GRADES, RunFolder, open_run
+
+_TEXTS: Final = (
+    "case_id", "criterion_id", "key", "quote", "reasoning", "reason", "raw", "grader", "engine", "model", "prompt",
+    "judge",
+)  # fmt: skip
+_NAMED: Final = 5
+"""How many oddities of a log are named; the others are counted."""
+_DAMAGED: Final = object()
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Grader:
+    """Who graded."""
+
+    engine: str
+    model: str
+    """The pinned model that was asked."""
+    answered_by: tuple[str, ...]
+    """The models that the replies name."""
+    mode: str
+    prompt: str
+    judge: str
+
+
+@dataclass(frozen=True, slots=True)
+class GradedRun:
+    """A run with the verdicts of one grader, ready to be scored."""
+
+    run: RunFolder
+    label: str
+    """The model's name, made unique among the runs scored together."""
+    answers: Mapping[str, Answer]
+    grades: Mapping[str, Mapping[str, Grade]]
+    """Case id → criterion id → the grade that fits the answer and the criterion as they are now. Of `load_graded`
+    it is read from the disk when it is first looked into."""
+    grader: Grader | None
+    """None when nothing is graded."""
+    notes: tuple[str, ...]
+    met: Mapping[str, Mapping[str, bool | None]] | None = None
+    """Case id → criterion id → met, not met, or None for ungraded, of the same grades; None: as `grades` says."""
+
+    def verdicts(self, case_id: str) -> Mapping[str, bool | None]:
+        """Criterion id → verdict, of what is on record for a case."""
+        if self.met is not None:
+            return self.met.get(case_id, {})
+        return {cid: grade.met for cid, grade in self.grades.get(case_id, {}).items()}
+
+
+class _GradeBook(Mapping[str, Mapping[str, Grade]]):
+    """The grades of a run, read when they are first asked for: scoring many runs needs none of their texts."""
+
+    def __init__(self, run: RunFolder, answers: Mapping[str, Answer], judge: str) -> None:
+        self._run, self._answers, self._judge = run, answers, judge
+        self._found: dict[str, dict[str, Grade]] | None = None
+
+    def _read(self) -> dict[str, dict[str, Grade]]:
+        if self._found is None:
+            grades, _ = read_grades(self._run.path / GRADES)
+            latest = {grade.key: grade for grade in grades if grade.judge == self._judge}
+            self._found = dict(_fitting(self._run.cases, self._answers, self._judge, latest))
+        return self._found
+
+    def __getitem__(self, case_id: str) -> Mapping[str, Grade]:
+        return self._read()[case_id]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._read())
+
+    def __len__(self) -> int:
+        return len(self._read())
+
+
+@dataclass(slots=True)
+class _Judged:
+    """What a log holds of one judge."""
+
+    last: dict[str, Any]
+    """Its last row."""
+    latest: dict[str, bool | None]
+    """Key → the verdict that was written last."""
+    named: set[str]
+    contradicted: set[str]
+    """Keys that were met at one time and not met at another."""
+
+
+def load_graded(path: Path, *, judge: str | None = None) -> GradedRun:
+    """A run with the verdicts of the grader used last, or of the one whose judge digest (or a beginning of it that
+    is no other's) is given.
+
+    A verdict about an answer or a criterion that has changed since does not count; of several verdicts of one
+    judge on the same thing the last one does. Raises UsageError for a judge that did not grade here.
+    """
+    run = open_run(path)
+    answers, notes = run.answers()
+    judges, order, grade_notes = _read_verdicts(path / GRADES)
+    notes = [*_few(notes), *_few(grade_notes)]
+    chosen = _chosen(judges, order, judge, path)
+    if chosen is None:
+        return GradedRun(run, run.info.model, answers, {}, None, tuple(notes), {})
+    found = judges[chosen]
+    met = dict(_fitting(run.cases, answers, chosen, found.latest))
+    last = found.last
+    grader = Grader(
+        last["engine"], last["model"], tuple(sorted(found.named)), last["mode"], last["prompt"], chosen
+    )
+    if len(judges) > 1 and judge is None:
+        others = "; ".join(_judge_text(judges[j].last) for j in order if j != chosen)
+        notes.append(
+            f"graded by {len(judges)} judges; scored are the verdicts of the one used last, {_judge_text(last)}, "
+            f"and not those of {others} (--judge chooses)"
+        )
+    if found.contradicted:
+        notes.append(
+            f"{GRADES}: {len(found.contradicted)} criteria are met in one verdict and not met in another of "
+            "the same judge; the last one counts"
+        )
+    return GradedRun(run, run.info.model, answers, _GradeBook(run, answers, chosen), grader, tuple(notes), met)
+
+
+def _judge_text(row: Mapping[str, Any]) -> str:
+    return f"{row['model']} ({row['mode']} mode, {row['judge'][:19]})"
+
+
+def _few(notes: list[str]) -> list[str]:
+    more = len(notes) - _NAMED
+    return notes if more <= 0 else [*notes[:_NAMED], f"and {more} more of this kind"]
+
+
+def _chosen(judges: Mapping[str, _Judged], order: list[str], asked: str | None, path: Path) -> str | None:
+    if asked is None:
+        return order[-1] if order else None
+    fitting = [j for j in judges if j == asked or j.partition(":")[2].startswith(asked) or j.startswith(asked)]
+    if len(fitting) == 1:
+        return fitting[0]
+    there = "; ".join(_judge_text(judges[j].last) for j in order) or "nobody"
+    raise UsageError(
+        f"{path}: {len(fitting)} judges are {asked!r}", hint=f"graded by {there}; give the digest's first digits"
+    )
+
+
+def _read_verdicts(path: Path) -> tuple[dict[str, _Judged], list[str], list[str]]:
+    """What each judge said last of each key; the judges, that which wrote last at the end; and what was odd.
+
+    As `grade.read_grades` counts rows, but no `Grade` is built: 38 runs hold 600,000 of them.
+    """
+    judges: dict[str, _Judged] = {}
+    notes: list[str] = []
+    last = ""
+    for number, row in _rows(path, notes):
+        if (why := _no_grade(row)) is not None:
+            notes.append(f"{path.name}:{number}: no grade: {why}")
+            continue
+        judge, key, met = row["judge"], row["key"], row["met"]
+        found = judges.get(judge)
+        if found is None:
+            found = judges[judge] = _Judged(row, {}, set(), set())
+        found.last = row
+        if row["grader"]:
+            found.named.add(row["grader"])
+        if met is not None and found.latest.get(key, met) is not met and found.latest[key] is not None:
+            found.contradicted.add(key)
+        found.latest[key] = met
+        last = judge
+    return judges, [*(j for j in judges if j != last), *([last] if last else [])], notes
+
+
+def _rows(path: Path, notes: list[str]) -> Iterator[tuple[int, dict[str, Any]]]:
+    if not path.exists():
+        return
+    try:
+        with path.open("rb") as handle:
+            for number, data in enumerate(iter(lambda: handle.readline(MOST_LINE), b""), start=1):
+                try:
+                    row = from_json(data, cache_strings="keys")
+                except ValueError:
+                    # It refuses what the json module reads (a lone surrogate's escape); that one has the say.
+                    row = _slowly(data, number, path.name, notes)
+                if isinstance(row, dict):
+                    yield number, row
+                elif row is not _DAMAGED:
+                    notes.append(f"{path.name}:{number}: a {type(row).__name__} and no object")
+    except OSError as exc:
+        raise BadInput(f"{path} cannot be read: {exc.strerror or exc}") from exc
+
+
+def _slowly(data: bytes, number: int, name: str, notes: list[str]) -> Any:
+    try:
+        return json.loads(data.decode("utf-8"))
+    except (ValueError, RecursionError) as exc:
+        # A last line without an end is a write under way or cut off, and no damage.
+        if data.endswith(b"\n"):
+            notes.append(f"{name}:{number}: {str(exc)[:120]}")
+        return _DAMAGED
+
+
+def _no_grade(row: Mapping[str, Any]) -> str | None:
+    """Why a row is no grade, or None."""
+    try:
+        for name in _TEXTS:
+            if row[name].__class__ is not str:
+                return f"{name} is no text"
+        met = row["met"]
+        Mode(row["mode"])
+    except KeyError as exc:
+        return f"{exc.args[0]} is missing"
+    except ValueError:
+        return f"mode {row['mode']!r} is unknown"
+    if met is not None and met is not True and met is not False:
+        return "met is neither true, false nor null"
+    return None
+
+
+def _fitting(
+    cases: Iterable[EvaluationCase], answers: Mapping[str, Answer], judge: str, latest: Mapping[str, T]
+) -> Iterator[tuple[str, dict[str, T]]]:
+    """Case id → criterion id → what `latest` holds under its key, for every case with an answer to grade."""
+    for case in cases:
+        answer = answers.get(case.case_id)
+        if answer is None or not answer.gradable:
+            continue
+        keys = zip(case.criteria, keys_of(case, answer, judge), strict=True)
+        yield case.case_id, {criterion.id: latest[key] for criterion, key in keys if key in latest}
+
+
+def keys_of(case: EvaluationCase, answer: Answer, judge: str) -> list[str]:
+    """`grade_key` of each criterion of a case, hashing once what they share: runs hold 600,000."""
+    head = canonical_json([case.language, digest_text(case.question), answer.digest])[:-1] + ","
+    shared = hashlib.sha256(head.encode("utf-8", "surrogatepass"))
+    tail = f",{canonical_json(judge)}]"
+    keys = []
+    for criterion in case.criteria:
+        state = shared.copy()
+        state.update((encode_basestring(criterion.criterion) + tail).encode("utf-8", "surrogatepass"))
+        keys.append("sha256:" + state.hexdigest())
+    return keys
