@@ -37,13 +37,14 @@ setup: $(VENV)/.dev ## a virtual environment with everything the tests need
 
 medcpt: $(VENV)/.medcpt ## what searching by meaning needs (torch and more, 1.3 GB): its tests are skipped without
 
-integrations: $(VENV)/.integrations ## what others read snapshots and run tasks with (1.5 GB): those tests are skipped without
+integrations: $(VENV)/.integrations ## one case through each harness of integrations/, which it installs (1 GB)
+	@$(BIN)/python -m pytest -q -n 2 --dist loadfile tests/integrations
 
 demo: $(VENV)/.service ## the whole loop once, on sample communities served from this machine
 	@$(BIN)/medlive demo
 
-test: $(VENV)/.dev ## every test, with a PostgreSQL of its own
-	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile
+test: $(VENV)/.dev ## every test but those of `make integrations`, with a PostgreSQL of its own
+	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile --ignore=tests/integrations
 
 check: $(VENV)/.dev ## ruff, mypy strict, import contracts, migrations against the model
 	$(BIN)/ruff check .

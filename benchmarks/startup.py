@@ -17,7 +17,7 @@ from pathlib import Path
 
 RUNS = 7
 HELP_LIMIT_S = 0.5
-SIZE_LIMITS_MB = {"consumer": 120, "service": 600}
+SIZE_LIMITS_MB = {"consumer": 130, "service": 600}
 MEGABYTE = 1_000_000
 
 

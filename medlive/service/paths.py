@@ -1,9 +1,11 @@
 """Where things lie under MEDLIVE_HOME."""
 
+import os
 from pathlib import Path
 
 from medlive.config import Settings
 from medlive.snapshot.freeze import folder_name
+from medlive.snapshot.locate import find_snapshot
 from medlive.snapshot.model import week_end
 
 
@@ -28,7 +30,14 @@ def runs_path(settings: Settings) -> Path:
 
 
 def snapshot_folder(settings: Settings, version_or_path: str) -> Path:
-    """A snapshot's folder by the version of one frozen here, or by its path; the path is not checked."""
-    if week_end(version_or_path) is not None:
-        return snapshots_path(settings) / folder_name(version_or_path)
-    return Path(version_or_path)
+    """A snapshot's folder by its path, by the version of one frozen here, or as `find_snapshot` finds it elsewhere.
+
+    What exists as a path is taken as one, whatever lies there. Raises BadInput where nothing does.
+    """
+    place = Path(version_or_path)
+    if version_or_path and "\0" not in version_or_path and os.path.lexists(place):
+        return place
+    frozen = snapshots_path(settings) / folder_name(version_or_path.removeprefix(folder_name("")))
+    if week_end(frozen.name.removeprefix(folder_name(""))) is not None and frozen.is_dir():
+        return frozen
+    return find_snapshot(version_or_path, {**os.environ, "MEDLIVE_HOME": str(settings.home)})
