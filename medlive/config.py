@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
 
 from medlive.errors import ConfigError
+from medlive.evaluation.registry import Candidate
 from medlive.home import default_home
 
 CONFIG_FILES = ("medlive.toml", "sources.toml", "models.toml", "schedule.toml")
@@ -187,6 +188,8 @@ class Settings(_Section):
     roles: Roles = Roles()
     prices: dict[str, Price] = Field(default_factory=dict)
     """Model id → its price, for every role that names the model."""
+    candidates: dict[str, Candidate] = Field(default_factory=dict)
+    """Name → a model under evaluation: how it is asked, and its training cutoff (docs/evaluating.md)."""
     schedule: ScheduleSection = ScheduleSection()
 
 

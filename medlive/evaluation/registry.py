@@ -18,6 +18,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from medlive.errors import BadInput, ConfigError
 
+_SENT: Final = ("max_tokens", "max_completion_tokens", "temperature", "reasoning_effort")
+"""Fields that are sent under their own names."""
 _CUTOFF: Final = re.compile(r"\d{4}-\d{2}(-\d{2})?")
 
 
@@ -88,12 +90,20 @@ class Candidate(BaseModel):
     """The longest prompt and answer together."""
     max_tokens: Annotated[int, Field(ge=1)] | None = None
     """The longest answer that is asked for."""
+    max_completion_tokens: Annotated[int, Field(ge=1)] | None = None
+    """The same for models that know only this name; with reasoning, where it counts."""
     temperature: Annotated[float, Field(ge=0)] | None = None
-    """None: none is sent."""
+    """None, and "none" in the file: none is sent."""
     reasoning_effort: str | None = None
     extra_body: dict[str, Any] = Field(default_factory=dict)
     parameters: dict[str, Any] = Field(default_factory=dict)
     """Anything else that is sent as it stands."""
+
+    @field_validator("temperature", mode="before")
+    @classmethod
+    def _none_is_sent(cls, value: object) -> object:
+        # TOML has no null.
+        return None if value == "none" else value
 
     @field_validator("cutoff", mode="before")
     @classmethod
@@ -111,10 +121,25 @@ class Candidate(BaseModel):
         return value
 
     @model_validator(mode="after")
+    def _said_once(self) -> Self:
+        if self.max_tokens is not None and self.max_completion_tokens is not None:
+            raise ValueError("max_tokens and max_completion_tokens are one limit by two names: give one")
+        named = {name for name in _SENT if getattr(self, name) is not None}
+        for twice in (named & self.parameters.keys(), self.extra_body.keys() & (named | self.parameters.keys())):
+            if twice:
+                raise ValueError(f"{', '.join(sorted(twice))}: given twice")
+        return self
+
+    @model_validator(mode="after")
     def _sourced(self) -> Self:
         if self.cutoff is not None and not (self.cutoff_source and self.confidence):
             raise ValueError("a cutoff needs cutoff_source and confidence (stated or inferred)")
         return self
+
+    def sent(self) -> dict[str, Any]:
+        """What a request holds beside model and messages."""
+        named = {name: value for name in _SENT if (value := getattr(self, name)) is not None}
+        return {**named, **self.parameters, **self.extra_body}
 
     def known_cutoff(self) -> Cutoff | None:
         """The cutoff, or the release date where it is undisclosed; None where neither is known."""
