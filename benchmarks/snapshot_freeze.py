@@ -19,6 +19,7 @@ import sys
 import tempfile
 import time
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -112,12 +113,12 @@ def apart(what: str, home: Path) -> None:
 def run(cases: int, *, with_limit: bool) -> tuple[Measured, Measured | None]:
     """Freeze so many cases in a database of their own, and write them as lines."""
     import psycopg
-    from support.release import fill
 
     from medlive.db import embedded
     from medlive.db.migrate import upgrade
     from medlive.snapshot.gates import gates_digest
 
+    fill = import_module("support.release").fill
     home = Path(tempfile.mkdtemp(prefix="medlive-freeze-"))
     home.chmod(0o755)
     try:

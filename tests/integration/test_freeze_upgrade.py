@@ -6,6 +6,7 @@ from pathlib import Path
 import psycopg
 import pytest
 from alembic import command
+from pydantic import SecretStr
 from support.release import case_id, fill
 
 from medlive.config import Settings
@@ -45,7 +46,7 @@ async def test_what_was_frozen_in_format_1_is_followed_by_its_folders_digest(
             connection.commit()
         fill(admin, 2)
         for statement in BEFORE:
-            admin.execute(statement)  # type: ignore[call-overload]
+            admin.execute(statement)
         admin.execute(FROZEN, [digest_file(old / "manifest.json"), str(old)])
         migrate.upgrade(database_url)
         assert migrate.check(database_url) == []
@@ -55,7 +56,7 @@ async def test_what_was_frozen_in_format_1_is_followed_by_its_folders_digest(
             admin.execute("UPDATE snapshots SET meta = '{}'")
         fill(admin, 1, first=3, gates=gates_digest())
     database = Database.connect(database_url)
-    settings = Settings(home=tmp_path / "home", database_url=database_url)
+    settings = Settings(home=tmp_path / "home", database_url=SecretStr(database_url))
     (old / "manifest.json").rename(old / "aside")
     with pytest.raises(CheckFailed, match=r"2026\.W43"):
         await freeze(database, settings, "2026.W45")

@@ -16,6 +16,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from pydantic import SecretStr
 from sqlalchemy import text
 from support.release import case_id, fill
 
@@ -46,7 +47,7 @@ REVISE_CRITERIA = """
 
 @pytest.fixture
 def settings(tmp_path: Path, database_url: str) -> Settings:
-    return Settings(home=tmp_path / "home", database_url=database_url)
+    return Settings(home=tmp_path / "home", database_url=SecretStr(database_url))
 
 
 @pytest.fixture
@@ -250,7 +251,7 @@ def freeze_apart(database_url: str, home: Path) -> None:
 
     async def work() -> None:
         database = Database.connect(database_url)
-        await freeze(database, Settings(home=home, database_url=database_url), "2026.W47")
+        await freeze(database, Settings(home=home, database_url=SecretStr(database_url)), "2026.W47")
 
     asyncio.run(work())
 
@@ -287,7 +288,7 @@ async def test_a_freeze_that_is_killed_leaves_nothing_or_all_of_it_and_is_finish
     fill(admin, 300, gates=gates_digest())
     root, folder = settings.home / "snapshots", settings.home / "snapshots" / "medlive-2026.W47"
     if (trigger := POINTS[point]) is not None:
-        admin.execute(SLEEP + trigger)  # type: ignore[call-overload]
+        admin.execute(SLEEP + trigger)
     child = processes.Process(target=freeze_apart, args=(database_url, settings.home))
     child.start()
     end = time.monotonic() + 60

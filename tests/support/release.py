@@ -109,7 +109,7 @@ def fill(
     with connection.transaction():
         connection.execute("SET LOCAL session_replication_role = replica")
         for statement in (*_ONCE, *_EACH):
-            connection.execute(statement, values | {"engines": engines})  # type: ignore[call-overload]
+            connection.execute(statement, values | {"engines": engines})
         if gates is not None:
             connection.execute(
                 "INSERT INTO case_gates (case_id, revision, gates_digest, hits)"
