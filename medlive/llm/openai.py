@@ -9,6 +9,7 @@ typed calls on the default transport 180 requests/s, this way 490 to 750, a bare
 import asyncio
 import math
 import random
+import re
 import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC
@@ -57,6 +58,16 @@ RULES_MODEL: Final = "rules"
 
 _OURS: Final = frozenset({"model", "messages", "response_format", "stream", "stream_options", "n"})
 _NOT_THE_FORMAT: Final = frozenset({"context_length_exceeded", "model_not_found", "invalid_api_key"})
+_PARAMETER_CODES: Final = frozenset({"unsupported_parameter", "unsupported_value", "unknown_parameter"})
+_PARAMETER_WORDS: Final = (
+    "unsupported",
+    "not support",
+    "unrecognized",
+    "unknown param",
+    "unexpected",
+    "not permitted",
+)
+"""How endpoints without such a code put it, in lower case."""
 _FILTERED: Final = frozenset({"content_filter", "content_policy_violation"})
 _OUT_OF_MONEY: Final = frozenset({"insufficient_quota", "billing_hard_limit_reached"})
 _OVERLOADED: Final = frozenset({503, 504, 529})
@@ -81,11 +92,13 @@ class _TroubleError(Exception):
 class _RejectedError(Exception):
     """The endpoint refused the request itself: the same request would be refused again."""
 
-    def __init__(self, status: int, code: str, message: str) -> None:
+    def __init__(self, status: int, code: str, message: str, named: str = "") -> None:
+        """`named` is the part of the request that the endpoint names, "" where it names none."""
         super().__init__(message)
         self.status = status
         self.code = code
         self.message = message
+        self.named = named
 
 
 class OpenAIEngine:
@@ -216,11 +229,18 @@ class OpenAIEngine:
     async def complete(self, messages: Sequence[Mapping[str, str]]) -> Reply:
         """The endpoint's plain reply to chat messages, for models under evaluation.
 
-        Raises EndpointUnavailable as `answer` does.
+        Raises EndpointUnavailable as `answer` does, and ConfigError where the endpoint names a parameter that the
+        model does not take: no other call with it would fare better.
         """
         try:
             return await self._ask([dict(message) for message in messages], None, "chat")
         except _RejectedError as rejected:
+            if (parameter := self._rejected_parameter(rejected)) is not None:
+                raise ConfigError(
+                    f"{self._endpoint}: model {self._model!r} does not take the parameter {parameter} = "
+                    f"{canonical_json(self._parameters[parameter])[:80]}: {self._clean(rejected.message)}",
+                    hint=_parameter_hint(parameter),
+                ) from None
             raise self._refused(rejected) from None
 
     async def aclose(self) -> None:
@@ -326,7 +346,22 @@ class OpenAIEngine:
         if retried and code not in _OUT_OF_MONEY:
             ended = Ended.LIMITED if status == 429 else Ended.OVERLOADED if status in _OVERLOADED else Ended.OTHER
             raise _TroubleError(f"status {status}: {text}", ended, _retry_after(error.response.headers)) from None
-        raise _RejectedError(status, code, text) from None
+        raise _RejectedError(status, code, text, error.param if isinstance(error.param, str) else "") from None
+
+    def _rejected_parameter(self, rejected: _RejectedError) -> str | None:
+        """The parameter that the endpoint says the model does not take; None where it says no such thing."""
+        if rejected.status not in {400, 422} or rejected.code in _NOT_THE_FORMAT:
+            return None
+        said = rejected.message.casefold()
+        if rejected.code not in _PARAMETER_CODES and not any(word in said for word in _PARAMETER_WORDS):
+            return None
+        named = rejected.named.split(".")[0]
+        if named in self._parameters:
+            return named
+        words = set(re.findall(r"\w+", said))
+        quoted = [name for name in self._parameters if name.casefold() in words]
+        # The longest: "max_tokens" may be named beside the parameter that should stand in its place.
+        return max(quoted, key=len) if quoted else None
 
     def _refused(self, rejected: _RejectedError) -> EndpointUnavailable:
         variable = self._key_variable or "of this model"
@@ -336,6 +371,8 @@ class OpenAIEngine:
             hint = f"The endpoint knows no model {self._model!r}, or the base_url lacks its /v1."
         elif rejected.code in _OUT_OF_MONEY:
             hint = f"The account behind the key in the variable {variable} has no credit left."
+        elif (parameter := self._rejected_parameter(rejected)) is not None:
+            hint = _parameter_hint(parameter)
         else:
             hint = "Check the model's parameters in config/models.toml, and that the input fits its context."
         return EndpointUnavailable(
@@ -350,6 +387,12 @@ class OpenAIEngine:
             text = text.replace(self._secret, "***")
         text = " ".join(text[:3000].split())
         return text if len(text) <= 300 else text[:299] + "…"
+
+
+def _parameter_hint(parameter: str) -> str:
+    if parameter == "max_tokens":
+        return "Models that reason often know this limit as max_completion_tokens: set that one instead."
+    return f"Take {parameter} out of the model's parameters in config/models.toml, or of --parameters."
 
 
 def _host(base_url: str) -> str | None:
