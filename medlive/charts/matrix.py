@@ -1,0 +1,114 @@
+"""A matrix of shaded cells, each with its number in it, so that no cell is told by its shade alone."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from medlive.charts.drawing import PAD, SMALL, WIDTH, Drawing, Frame, coordinate, escape, fit, plain, text_width
+
+_SHADES: Final = 7
+_LIGHT: Final = ("#f1f6fb", "#dbe9f6", "#bcd7ec", "#93c0e0", "#5fa2d0", "#327fb9", "#1a5a96")
+_DARK: Final = ("#1b2733", "#1c3347", "#1d415f", "#1f5278", "#246897", "#3b86bb", "#6aabdb")
+_BELOW: Final = ("#fdf3ea", "#f9dcc0", "#f3bd8c", "#e8975a", "#d0702f", "#a84f17", "#7f3a0c")
+_BELOW_DARK: Final = ("#2b231c", "#41301f", "#5a3d22", "#784c22", "#9b6024", "#c07c35", "#e0a263")
+
+
+def _style() -> str:
+    rules = []
+    dark = []
+    for kind, light, night in (("h", _LIGHT, _DARK), ("k", _BELOW, _BELOW_DARK)):
+        for place in range(_SHADES):
+            rules.append(f".mc-{kind}{place}{{fill:{light[place]}}}")
+            dark.append(f".mc-{kind}{place}{{fill:{night[place]}}}")
+    rules.append(
+        ".mc text.mc-i{fill:#fff}.mc .mc-u{fill:none;stroke:#afb8c1;stroke-dasharray:2 2}"
+        ".mc text.mc-c{font-size:11px}"
+    )
+    dark.append(".mc text.mc-i{fill:#e6edf3}.mc text.mc-j{fill:#0d1117}.mc .mc-u{stroke:#545d68}")
+    return "".join(rules) + "@media (prefers-color-scheme:dark){" + "".join(dark) + "}"
+
+
+_STYLE: Final = _style()
+
+
+class Scale(Enum):
+    """How a matrix is shaded."""
+
+    FROM_LOW = "from the least value shown to the greatest"
+    AROUND_ZERO = "from -1 over 0 to 1"
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One cell; None where there is no value. A faint one rests on too little and is outlined, not shaded."""
+
+    value: float | None
+    text: str = ""
+    """What stands in it, a few characters."""
+    told: str = ""
+    """What a pointer and `<desc>` are told beside the two labels."""
+    faint: bool = False
+
+
+def matrix(
+    frame: Frame, rows: Sequence[str], columns: Sequence[str], cells: Sequence[Sequence[Cell]], *,
+    scale: Scale = Scale.FROM_LOW,
+) -> str:  # fmt: skip
+    """Rows by columns; the columns' labels stand upright. Wider than `WIDTH` where the columns need it.
+
+    Raises ValueError where `cells` are not one for each row and column.
+    """
+    if len(cells) != len(rows) or any(len(line) != len(columns) for line in cells):
+        raise ValueError("a matrix needs a cell for each row and column")
+    told = [
+        (f"{row}, {column}", cell.told or cell.text)
+        for row, line in zip(rows, cells, strict=True)
+        for column, cell in zip(columns, line, strict=True)
+        if cell.value is not None
+    ]
+    named = [fit(plain(row), 190, SMALL) for row in rows]
+    left = PAD + max((text_width(name, SMALL) for name in named), default=0) + 8
+    side = max((text_width(cell.text, 11) for line in cells for cell in line), default=0) + 6
+    side = max(side, 24.0, min(44.0, (WIDTH - PAD - left) / max(1, len(columns))))
+    width = max(float(WIDTH), left + side * len(columns) + PAD)
+    out = Drawing(frame, told, width=width, style=_STYLE)
+    if not told:
+        out.empty()
+        return out.svg()
+    heads = [fit(plain(column), 150, SMALL) for column in columns]
+    out.y += max(text_width(head, SMALL) for head in heads) + 8
+    for place, head in enumerate(heads):
+        x, y = coordinate(left + side * (place + 0.5) + 4), coordinate(out.y - 4)
+        out.draw(f'<text x="{x}" y="{y}" transform="rotate(-90 {x} {y})" class="mc-s">{escape(head)}</text>')
+    known = [c.value for line in cells for c in line if c.value is not None and not c.faint]
+    low, high = (-1.0, 1.0) if scale is Scale.AROUND_ZERO else (min(known, default=0.0), max(known, default=1.0))
+    for row, name, line in zip(rows, named, cells, strict=True):
+        out.text(left - 6, out.y + 15, name, anchor="end", classes="mc-s")
+        for place, (column, cell) in enumerate(zip(columns, line, strict=True)):
+            _cell(out, left + side * place, side, cell, f"{row}, {column}", _shade(cell, low, high, scale))
+        out.y += 22
+    out.y += 2
+    return out.svg()
+
+
+def _shade(cell: Cell, low: float, high: float, scale: Scale) -> tuple[str, int]:
+    """The class of the scale's side and how deep, 0 to `_SHADES` - 1."""
+    if cell.value is None:
+        return "h", 0
+    if scale is Scale.AROUND_ZERO:
+        return ("k" if cell.value < 0 else "h"), min(_SHADES - 1, int(min(abs(cell.value), 1.0) * _SHADES))
+    share = (cell.value - low) / (high - low) if high > low else 0.5
+    return "h", min(_SHADES - 1, max(0, int(share * _SHADES)))
+
+
+def _cell(out: Drawing, x: float, side: float, cell: Cell, name: str, shade: tuple[str, int]) -> None:
+    if cell.value is None:
+        return
+    kind, depth = shade
+    out.tooltip(f"{name}: {cell.told or cell.text}")
+    out.rect(x + 0.5, out.y + 0.5, side - 1, 21, "mc-u" if cell.faint else f"mc-{kind}{depth}")
+    # The deepest shade turns light at night, the three deepest are dark by day.
+    ink = "mc-m" if cell.faint else "mc-i" + (" mc-j" if depth == _SHADES - 1 else "") if depth >= 4 else ""
+    out.text(x + side / 2, out.y + 15, cell.text, anchor="middle", classes=f"mc-c {ink}".strip())
+    out.end()

@@ -1,0 +1,151 @@
+"""A radar: a few profiles over a few axes; a plain table belongs beside it, for areas mislead."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from medlive.charts.drawing import (
+    COLOURS,
+    PAD,
+    SMALL,
+    WIDTH,
+    Drawing,
+    Frame,
+    coordinate,
+    fit,
+    plain,
+    text_width,
+    wrap,
+)
+
+_DASHES: Final = ("", "7 3", "2 3", "9 3 2 3", "4 4", "12 3")
+_RADIUS: Final = 118.0
+_INK: Final = ("#2166ac", "#b35806", "#1b7837", "#8e3b8c", "#7a6a00", "#5f6b76")
+_NIGHT: Final = ("#6cb0f0", "#f0a35e", "#7cc68d", "#d59ad3", "#d6c34a", "#aab4bf")
+_STYLE: Final = (
+    ".mc-r{fill:none;stroke:#d8dee4}"
+    + "".join(f".mc-r{k}{{fill:none;stroke:{ink};stroke-width:2}}" for k, ink in enumerate(_INK))
+    + "@media (prefers-color-scheme:dark){.mc-r{stroke:#3d444d}"
+    + "".join(f".mc-r{k}{{stroke:{ink}}}" for k, ink in enumerate(_NIGHT))
+    + "}"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Polygon:
+    """One profile: a value from 0 to 1 for each axis, None where there is none."""
+
+    label: str
+    values: Sequence[float | None]
+
+
+def radar(frame: Frame, axes: Sequence[str], profiles: Sequence[Polygon], *, most: float | None = None) -> str:
+    """Profiles over at least three axes, told apart by dash, mark and colour; the rim is `most`, or the greatest
+    value's next tenth.
+
+    Raises ValueError for fewer axes, more than six profiles, or a profile of another number of values.
+    """
+    if len(axes) < 3:
+        raise ValueError(f"a radar needs at least 3 axes, not {len(axes)}")
+    if len(profiles) > COLOURS:
+        raise ValueError(f"at most {COLOURS} profiles can be told apart, not {len(profiles)}")
+    if any(len(profile.values) != len(axes) for profile in profiles):
+        raise ValueError("every profile needs a value for each axis, or None")
+    told = [
+        (f"{profile.label}, {axis}", f"{value:.3f}")
+        for profile in profiles
+        for axis, value in zip(axes, profile.values, strict=True)
+        if value is not None
+    ]
+    out = Drawing(frame, told, style=_STYLE)
+    if not told:
+        out.empty()
+        return out.svg()
+    values = [value for profile in profiles for value in profile.values if value is not None]
+    rim = most if most is not None else max(0.1, math.ceil(max(values) * 10 - 1e-9) / 10)
+    _legend(out, profiles)
+    labels = [wrap(fit(plain(axis), 300, SMALL), 92, SMALL) for axis in axes]
+    out.y += 44
+    x0, y0 = WIDTH / 2, out.y + _RADIUS
+    for ring in range(1, 6):
+        spots = [_spot(x0, y0, k, len(axes), ring / 5) for k in range(len(axes))]
+        out.draw(f'<path d="{_closed(spots)}" class="mc-r"/>')
+    for place, rows in enumerate(labels):
+        x, y = _spot(x0, y0, place, len(axes), 1.0)
+        out.line(x0, y0, x, y)
+        _label(out, rows, x - x0, *_spot(x0, y0, place, len(axes), 1.07))
+    for ring in (1, 3, 5):
+        out.text(x0 + 3, y0 - _RADIUS * ring / 5 - 2, f"{rim * ring / 5:.2g}", classes="mc-m mc-s")
+    for number, profile in enumerate(profiles):
+        _profile(
+            out,
+            number,
+            profile,
+            [_spot(x0, y0, k, len(axes), (v or 0.0) / rim) for k, v in enumerate(profile.values)],
+        )
+    out.y = y0 + _RADIUS + 44
+    return out.svg()
+
+
+def _spot(x0: float, y0: float, place: int, count: int, share: float) -> tuple[float, float]:
+    turn = 2 * math.pi * place / count
+    reach = _RADIUS * min(max(share, 0.0), 1.1)
+    return x0 + reach * math.sin(turn), y0 - reach * math.cos(turn)
+
+
+def _closed(spots: Sequence[tuple[float, float]]) -> str:
+    return "M" + "L".join(f"{coordinate(x)} {coordinate(y)}" for x, y in spots) + "Z"
+
+
+def _label(out: Drawing, rows: Sequence[str], aside: float, x: float, y: float) -> None:
+    anchor = "middle" if abs(aside) < 1 else "start" if aside > 0 else "end"
+    below = y > out.y + _RADIUS
+    first = y + 10 if below else y - 13 * (len(rows) - 1) - 2
+    widest = max(text_width(row, SMALL) for row in rows)
+    # A label at the side must not run over the chart's edge.
+    if anchor == "start":
+        x = min(x, WIDTH - PAD - widest)
+    elif anchor == "end":
+        x = max(x, PAD + widest)
+    for place, row in enumerate(rows):
+        out.text(x, first + 13 * place, row, anchor="" if anchor == "start" else anchor, classes="mc-s")
+
+
+def _profile(out: Drawing, number: int, profile: Polygon, spots: Sequence[tuple[float, float]]) -> None:
+    dash = f' stroke-dasharray="{_DASHES[number]}"' if _DASHES[number] else ""
+    known = [spot for spot, value in zip(spots, profile.values, strict=True) if value is not None]
+    out.tooltip(profile.label)
+    if len(known) == len(spots):
+        out.draw(f'<path d="{_closed(known)}" class="mc-r{number}"{dash}/>')
+    for x, y in known:
+        _mark(out, number, x, y)
+    out.end()
+
+
+def _mark(out: Drawing, number: int, x: float, y: float) -> None:
+    """A shape of its own for each profile, so that a print without colours can be read."""
+    if number == 0:
+        shape = [(x + 3.5 * math.cos(k * math.pi / 4), y + 3.5 * math.sin(k * math.pi / 4)) for k in range(8)]
+    elif number == 1:
+        shape = [(x - 3.5, y - 3.5), (x + 3.5, y - 3.5), (x + 3.5, y + 3.5), (x - 3.5, y + 3.5)]
+    elif number == 2:
+        shape = [(x, y - 4.5), (x + 4.2, y + 3.5), (x - 4.2, y + 3.5)]
+    elif number == 3:
+        shape = [(x, y - 5), (x + 5, y), (x, y + 5), (x - 5, y)]
+    elif number == 4:
+        shape = [(x, y + 4.5), (x + 4.2, y - 3.5), (x - 4.2, y - 3.5)]
+    else:
+        shape = [(x - 5, y - 1.5), (x + 5, y - 1.5), (x + 5, y + 1.5), (x - 5, y + 1.5)]
+    out.draw(f'<path d="{_closed(shape)}" class="mc-{number}"/>')
+
+
+def _legend(out: Drawing, profiles: Sequence[Polygon]) -> None:
+    for number, profile in enumerate(profiles):
+        out.y += 17
+        dash = f' stroke-dasharray="{_DASHES[number]}"' if _DASHES[number] else ""
+        y = coordinate(out.y - 4)
+        out.draw(f'<path d="M{PAD} {y}L{PAD + 34} {y}" class="mc-r{number}"{dash}/>')
+        _mark(out, number, PAD + 17, out.y - 4)
+        out.text(PAD + 44, out.y, profile.label, classes="mc-s", room=WIDTH - 2 * PAD - 44)
+    out.y += 4
