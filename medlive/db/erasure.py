@@ -169,7 +169,7 @@ _FROZEN = text(
     "SELECT member.version, member.case_id FROM snapshot_members AS member JOIN snapshots USING (version)"
     " JOIN cases ON cases.id = member.case_id JOIN threads ON threads.id = cases.thread_id"
     " WHERE snapshots.state = 'frozen' AND threads.source = :source AND threads.thread_id = :thread_id"
-    " ORDER BY member.version"
+    " AND member.first_release IS NOT NULL ORDER BY member.version"
 )
 
 
@@ -189,7 +189,7 @@ async def traces_of(session: AsyncSession, source: str, thread_id: str) -> Trace
 
 
 async def frozen_with(session: AsyncSession, source: str, thread_id: str) -> list[tuple[str, str]]:
-    """(snapshot's version, case id) of every frozen snapshot that holds a case of the thread."""
+    """(snapshot's version, case id) of every frozen snapshot that shows a case of the thread."""
     named = {"source": source, "thread_id": to_stored(thread_id)}
     return [(version, case_id) for version, case_id in await session.execute(_FROZEN, named)]
 

@@ -28,15 +28,16 @@ _TABLES: Final = (
         case_id text, status text, status_reason text, revision int, held_since text, salt text,
         commitment text, is_held boolean, from_revision int, first_release text,
         publishable boolean, unpublishable_reason text, index_known boolean, unproven int, disputes int,
-        is_late boolean, hits jsonb, passes boolean
+        is_late boolean, is_outdated boolean, hits jsonb, passes boolean
     ) ON COMMIT DROP
     """,
     "CREATE TEMP TABLE told (case_id text PRIMARY KEY, reason text) ON COMMIT DROP",
 )
 _FAILS: Final = """
-    jsonb_array_length(hits) > 0 OR disputes > 0 OR unproven > 0 OR NOT index_known OR is_late
+    jsonb_array_length(hits) > 0 OR disputes > 0 OR unproven > 0 OR NOT index_known OR is_late OR is_outdated
     OR (:publishable_only AND NOT publishable)
 """
+# What is held out stands at an older revision: a criterion that was withdrawn since may still be in it.
 # The parent knows most first releases; that of a case that it left out is looked up. `+ 7` from a week's Monday is
 # the day after its Sunday, as `last_day` allows for time zones.
 _JUDGE: Final = f"""
@@ -49,6 +50,9 @@ _JUDGE: Final = f"""
             coalesce(d.disputes, 0) AS disputes,
             (r.posted_at AT TIME ZONE 'UTC')::date
                 > to_date(coalesce(j.released, :version), 'IYYY."W"IW') + 7 AS is_late,
+            EXISTS (
+                SELECT FROM withdrawals AS w WHERE w.case_id = j.case_id AND w.new_revision > r.revision
+            ) AS is_outdated,
             g.hits
         FROM (
             SELECT named.*, coalesce(first_release, (
@@ -79,7 +83,7 @@ _JUDGE: Final = f"""
 _UNREAD: Final = "SELECT count(*) FROM judged WHERE status = 'ready' AND hits IS NULL"
 _KEPT_OUT: Final = f"""
     SELECT case_id, hits, publishable, unpublishable_reason, index_known, unproven, disputes, is_late,
-        first_release
+        is_outdated, first_release
     FROM judged WHERE status = 'ready' AND ({_FAILS}) ORDER BY case_id COLLATE "C"
 """
 _NEVER_SHOWN: Final = """
@@ -215,6 +219,9 @@ def _hits(row: Any, version: str, *, publishable_only: bool) -> list[GateHit]:
     if row.is_late:
         release = row.first_release or version
         hits.append(GateHit(Gate.ROW, row.case_id, f"posted after its first release {release}"))
+    if row.is_outdated:
+        detail = "a criterion was withdrawn from the revision that was held out"
+        hits.append(GateHit(Gate.WITHDRAWN, row.case_id, detail))
     return hits + fact_hits(row.case_id, facts, publishable_only=publishable_only)
 
 

@@ -26,6 +26,8 @@ from medlive.db.session import Database
 from medlive.errors import CheckFailed, UsageError
 from medlive.service.freezing import Frozen, freeze, is_drawn, weeks_between
 from medlive.service.rebuilding import rebuild
+from medlive.service.withdrawing import withdraw
+from medlive.snapshot.errata import WithdrawalKind
 from medlive.snapshot.gates import gates_digest
 from medlive.snapshot.ledger import CHANGE_SECTIONS, CHANGES, HOLDOUT_SECTIONS, HOLDOUTS, read_ledger
 from medlive.snapshot.signing import SecretKey, generate
@@ -152,22 +154,24 @@ async def test_what_is_held_out_is_nowhere_until_its_week_and_then_proves_itself
     for file in first.path.rglob("*.*"):
         if file.is_file() and file.suffix != ".parquet":
             assert not [i for i in held if i in file.read_text(encoding="utf-8")]
-    gone, revised, *_ = sorted(held)
+    gone, revised, cut, *_ = sorted(held)
     admin.execute("UPDATE cases SET status = 'withdrawn', status_reason = 'no case' WHERE id = %s", [gone])
     number = next(n for n in range(1, 25) if case_id(n) == revised)
     revise(admin, number, "It began after a journey.")
+    await withdraw(database, settings, cut, WithdrawalKind.PRIVACY, "it names a place", criterion_id=f"{cut}-c3")
     second = await freeze(database, settings, "2026.W41")
     verify(second)
-    assert (second.held, second.revealed, second.dropped, second.cases) == (len(held) - 1, 0, 1, first.cases)
-    [dropped] = ledger(second, HOLDOUTS)["dropped"]
-    assert dropped["reason"] == "no case"
-    assert dropped in [{**e, "reason": "no case"} for e in ledger(first, HOLDOUTS)["held"]]
+    assert (second.held, second.revealed, second.dropped, second.cases) == (len(held) - 2, 0, 2, first.cases)
+    dropped = ledger(second, HOLDOUTS)["dropped"]
+    assert sorted(e["reason"] for e in dropped) == ["no case", "privacy: it names a place"]
+    assert {e["commitment"] for e in dropped} < {e["commitment"] for e in ledger(first, HOLDOUTS)["held"]}
+    assert cut not in (settings.home / "snapshots" / "errata.json").read_text()
     # Nobody is drawn anew: what was shown stays shown, what is held stays so until its weeks are over.
     third = await freeze(database, settings, "2026.W43")
     verify(third)
-    assert (third.held, third.revealed) == (0, len(held) - 1)
+    assert (third.held, third.revealed) == (1, len(held) - 2)  # what lost a criterion is drawn as a new case
     shown = rows(third)
-    assert {i for i, row in shown.items() if row["first_release"] == "2026.W43"} == held - {gone}
+    assert {i for i, row in shown.items() if row["first_release"] == "2026.W43"} == held - {gone, cut}
     assert shown[revised]["revision"] == 1
     fourth = await freeze(database, settings, "2026.W44")
     verify(fourth)
