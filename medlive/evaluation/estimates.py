@@ -124,7 +124,7 @@ class Grid:
         seed: int,
         cluster: Callable[[EvaluationCase], str] | None = None,
     ) -> None:
-        """`scored` holds each model's cases, no case twice; `cluster` names a case's cluster, by default the case."""
+        """`scored` holds each model's cases, no case twice; `cluster` names a case's cluster [the case]."""
         self._scored, self._metric, self._draws, self._seed = scored, metric, draws, seed
         order = {cid: place for place, cid in enumerate(dict.fromkeys(c.case.case_id for m in scored for c in m))}
         self._rows = [np.array([order[c.case.case_id] for c in cases], dtype=np.int_) for cases in scored]

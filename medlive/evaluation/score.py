@@ -33,7 +33,8 @@ from medlive.statistics.bootstrap import Comparison, Standing, compare, tie_grou
 
 __all__ = [
     "AFTER", "AXIS", "CUTOFF", "FEW", "KINDS", "SLICES", "UP_TO", "AxisErrors", "CaseBasis", "Coverage",
-    "Estimate", "GradedRun", "Grader", "ModelScore", "Rates", "ScoreTable", "Slice", "load_graded", "month_table", "score_runs",
+    "Estimate", "GradedRun", "Grader", "ModelScore", "Rates", "ScoreTable", "Slice", "load_graded",
+    "month_table", "score_runs",
 ]  # fmt: skip
 
 
