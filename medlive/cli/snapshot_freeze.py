@@ -2,12 +2,13 @@
 
 import os
 from collections import Counter
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from medlive.cli.output import JsonOption, print_json, progress, say, wait_for
+from medlive.cli.output import JsonOption, Tick, print_json, progress, say, wait_for
 from medlive.config import load_settings
 from medlive.errors import CheckFailed
 
@@ -46,8 +47,16 @@ def freeze(
     key = load_signing_key(os.environ, key_file)
 
     async def run() -> Frozen:
-        async with open_database(settings) as database:
-            with progress("cases read by the gates") as tick:
+        bars: list[Tick] = []
+        with ExitStack() as stack:
+
+            def tick(number: int, total: int) -> None:
+                # Only where the gates have something to read.
+                if not bars:
+                    bars.append(stack.enter_context(progress("cases read by the gates")))
+                bars[0](number, total)
+
+            async with open_database(settings) as database:
                 return await freeze_week(
                     database, settings, week, key=key, hold_out=hold_out, anew=anew, tell=say, tick=tick
                 )
