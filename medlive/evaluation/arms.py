@@ -1,4 +1,4 @@
-"""Open book against closed: runs of one model under two templates, paired on the cases that it cannot have seen."""
+"""Open book against closed: runs of one model under two templates, paired on what it cannot have seen."""
 
 from dataclasses import dataclass, replace
 from typing import Final
@@ -8,9 +8,8 @@ import numpy as np
 from medlive.evaluation.contamination import RAW
 from medlive.evaluation.estimates import FEW
 from medlive.evaluation.metrics import Metric
-from medlive.evaluation.overlap import score_matrix
 from medlive.evaluation.registry import EMPTY, Cutoff, Registry
-from medlive.evaluation.score import ScoreTable
+from medlive.evaluation.score import ScoreTable, score_matrix
 from medlive.statistics.bootstrap import Floats, bootstrap_means, compare, holm, interval
 from medlive.statistics.contamination import Mean
 

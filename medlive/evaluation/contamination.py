@@ -11,7 +11,7 @@ from medlive.evaluation.estimates import FEW
 from medlive.evaluation.metrics import Metric
 from medlive.evaluation.model import EvaluationCase
 from medlive.evaluation.registry import Basis, Candidate, Cutoff, Registry
-from medlive.evaluation.score import ModelScore, ScoreTable
+from medlive.evaluation.score import ModelScore, ScoreTable, score_matrix
 from medlive.statistics.bootstrap import Floats, bootstrap_means, holm, interval
 from medlive.statistics.contamination import (
     Adjusted,
@@ -158,17 +158,7 @@ class _Study:
 
     def __init__(self, table: ScoreTable, registry: Registry, permutations: int) -> None:
         self._table, self._registry, self._permutations = table, registry, permutations
-        cases: dict[str, EvaluationCase] = {}
-        for model in table.models:
-            for score in model.cases:
-                cases.setdefault(score.case.case_id, score.case)
-        self._cases = list(cases.values())
-        rows = {case_id: row for row, case_id in enumerate(cases)}
-        self._values = np.full((len(rows), len(table.models)), np.nan)
-        for column, model in enumerate(table.models):
-            for score in model.cases:
-                if score.score is not None:
-                    self._values[rows[score.case.case_id], column] = score.score
+        self._cases, self._values = score_matrix(table)
         self._cutoffs = [registry.cutoff(model.run.run.info.model) for model in table.models]
         self._sides = np.stack([self._side(cutoff) for cutoff in self._cutoffs], axis=1)
         days = [_day(case) for case in self._cases]

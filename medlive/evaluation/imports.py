@@ -130,5 +130,5 @@ def export_run(run_dir: Path, out: Path) -> list[Path]:
     write_list(benchmark, (case_entry(case) for case in run.cases))
     answered = [(case, graded.answers[case.case_id]) for case in run.cases if case.case_id in graded.answers]
     write_list(responses, (response_entry(case, answer) for case, answer in answered))
-    write_list(grades, (grade_entry(case, graded.grades.get(case.case_id, {})) for case in run.cases))
+    write_list(grades, (grade_entry(case, graded.verdicts(case.case_id)) for case in run.cases))
     return [benchmark, responses, grades]

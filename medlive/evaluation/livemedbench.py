@@ -16,7 +16,6 @@ from medlive.evaluation.model import (
     CaseSet,
     EvaluationCase,
     EvaluationCriterion,
-    Grade,
 )
 
 _HAN: Final = re.compile("[\u4e00-\u9fff]")
@@ -216,15 +215,15 @@ def response_entry(case: EvaluationCase, answer: Answer) -> dict[str, Any]:
     }
 
 
-def grade_entry(case: EvaluationCase, grades: Mapping[str, Grade]) -> dict[str, Any]:
-    """A case's grades as an entry of a grades file; what is ungraded is left out, since the format has no word
+def grade_entry(case: EvaluationCase, met: Mapping[str, bool | None]) -> dict[str, Any]:
+    """A case's verdicts by criterion id as an entry of a grades file; what is ungraded is left out, since the format has no word
     for it (the published script would have written 0)."""
     evaluations = {}
     for place, criterion in enumerate(case.criteria, start=1):
-        grade = grades.get(criterion.id)
-        if grade is None or grade.met is None:
+        verdict = met.get(criterion.id)
+        if verdict is None:
             continue
-        points, score = _plain(criterion.points), int(grade.met)
+        points, score = _plain(criterion.points), int(verdict)
         evaluations[f"rubric_{place}"] = {
             "criterion": criterion.criterion,
             "points": points,

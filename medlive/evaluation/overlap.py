@@ -7,8 +7,7 @@ from typing import Final
 import numpy as np
 
 from medlive.evaluation.model import EvaluationCase
-from medlive.evaluation.score import SLICES, ScoreTable
-from medlive.statistics.bootstrap import Floats
+from medlive.evaluation.score import SLICES, ScoreTable, score_matrix
 from medlive.statistics.rank import (
     RankStability,
     jaccard,
@@ -44,7 +43,7 @@ class Profiles:
 
 @dataclass(frozen=True, slots=True)
 class WorstCases:
-    """The lowest cases of each model, among those that every model has a score for, and how far they are shared."""
+    """The lowest cases of each model, of those that every model has a score for, and how far they are shared."""
 
     labels: tuple[str, ...]
     k: int
@@ -52,27 +51,12 @@ class WorstCases:
     common: int
     """Cases that every model has a score for."""
     cases: Mapping[str, tuple[str, ...]]
-    """Label → case ids, the lowest first; equal scores in the order of a digest-free sort by id."""
+    """Label → case ids, the lowest first, equal scores by id."""
     tied: Mapping[str, int]
-    """Label → how many of the k have the score at the boundary, with as many or more left outside: chosen by id."""
+    """Label → how many of the k were chosen by id alone, of equals with some left outside; 0 where none is."""
     jaccard: Matrix
     by_chance: float | None
     """What two sets of k drawn at random from the common cases would share, about: k / (2·common - k)."""
-
-
-def score_matrix(table: ScoreTable) -> tuple[tuple[EvaluationCase, ...], Floats]:
-    """The cases of a table and their scores, (cases x models in the table's order), NaN where there is none."""
-    cases: dict[str, EvaluationCase] = {}
-    for model in table.models:
-        for score in model.cases:
-            cases.setdefault(score.case.case_id, score.case)
-    rows = {case_id: row for row, case_id in enumerate(cases)}
-    values = np.full((len(rows), len(table.models)), np.nan)
-    for column, model in enumerate(table.models):
-        for score in model.cases:
-            if score.score is not None:
-                values[rows[score.case.case_id], column] = score.score
-    return tuple(cases.values()), values
 
 
 def profiles(table: ScoreTable, kind: str = "specialty", *, least: int = LEAST) -> Profiles:
@@ -128,6 +112,6 @@ def worst_cases(table: ScoreTable, k: int = WORST) -> WorstCases:
 
 
 def stability(table: ScoreTable) -> RankStability | None:
-    """How firm the order of the models is on their common cases, over the table's draws; None without such cases."""
+    """How firm the order of the models on common cases is over the table's draws; None without such cases."""
     _, scores = score_matrix(table)
     return rank_stability([m.label for m in table.models], scores, draws=table.draws, seed=table.seed)

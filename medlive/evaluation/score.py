@@ -29,12 +29,12 @@ from medlive.evaluation.metrics import CaseScore, CaseState, Metric, case_score
 from medlive.evaluation.model import AnswerState, EvaluationCase
 from medlive.evaluation.published import MonthTable, published_table
 from medlive.evaluation.registry import EMPTY, Cutoff, Registry
-from medlive.statistics.bootstrap import Comparison, Standing, compare, tie_groups
+from medlive.statistics.bootstrap import Comparison, Floats, Standing, compare, tie_groups
 
 __all__ = [
     "AFTER", "AXIS", "CUTOFF", "FEW", "KINDS", "SLICES", "UP_TO", "AxisErrors", "CaseBasis", "Coverage",
     "Estimate", "GradedRun", "Grader", "ModelScore", "Rates", "ScoreTable", "Slice", "load_graded",
-    "month_table", "score_runs",
+    "month_table", "score_matrix", "score_runs",
 ]  # fmt: skip
 
 
@@ -296,10 +296,9 @@ def month_table(table: ScoreTable) -> MonthTable:
     runs as LiveMedBench's files would hold them; under the paper's a month that a model lacks is NA."""
     by_label = {model.label: model for model in table.models}
     if table.metric is Metric.PUBLISHED:
-        benchmark = {c.case_id: case_entry(c) for m in table.models for c in m.run.run.cases}
+        benchmark = {c.case.case_id: case_entry(c.case) for m in table.models for c in m.cases}
         gradings: dict[str, list[dict[str, Any]]] = {
-            label: [grade_entry(case, model.run.grades.get(case.case_id, {})) for case in model.run.run.cases]
-            for label, model in by_label.items()
+            label: [grade_entry(c.case, c.met) for c in model.cases] for label, model in by_label.items()
         }
         return published_table(list(benchmark.values()), gradings)
     labels = tuple(sorted(by_label))
@@ -309,7 +308,7 @@ def month_table(table: ScoreTable) -> MonthTable:
     months = sorted({month for found in by_month.values() for month in found})
     # `# case` counts the month's cases that every model of the row could have, not one model's.
     counts = {
-        month: len({c.case_id for m in table.models for c in m.run.run.cases if c.month == month})
+        month: len({c.case.case_id for m in table.models for c in m.cases if c.case.month == month})
         for month in months
     }
     rows = tuple(
@@ -320,5 +319,20 @@ def month_table(table: ScoreTable) -> MonthTable:
         )
         for month in months
     )
-    total = len({c.case_id for m in table.models for c in m.run.run.cases})
+    total = len({c.case.case_id for m in table.models for c in m.cases})
     return MonthTable(labels, rows, tuple(by_label[label].overall.mean for label in labels), total)
+
+
+def score_matrix(table: ScoreTable) -> tuple[tuple[EvaluationCase, ...], Floats]:
+    """The cases of a table and their scores, (cases x models in the table's order), NaN where there is none."""
+    cases: dict[str, EvaluationCase] = {}
+    for model in table.models:
+        for score in model.cases:
+            cases.setdefault(score.case.case_id, score.case)
+    rows = {case_id: row for row, case_id in enumerate(cases)}
+    values = np.full((len(rows), len(table.models)), np.nan)
+    for column, model in enumerate(table.models):
+        for score in model.cases:
+            if score.score is not None:
+                values[rows[score.case.case_id], column] = score.score
+    return tuple(cases.values()), values
