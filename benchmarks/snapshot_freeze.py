@@ -89,7 +89,8 @@ WORK = {"freeze": freeze_week, "lines": write_lines}
 def measure(what: str, home: Path) -> Measured:
     """Do one of WORK in a process of its own."""
     command = [sys.executable, __file__, "--apart", what, str(home)]
-    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": str(ROOT)})
+    path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": path})
     told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return Measured(**told)
 
