@@ -2,6 +2,7 @@
 
 import typer
 
+from medlive.cli.evaluation_batch import app as batch
 from medlive.cli.evaluation_grade import grade
 from medlive.cli.evaluation_run import export, import_, run
 from medlive.cli.evaluation_score import report, score
@@ -14,3 +15,4 @@ app.command()(score)
 app.command()(report)
 app.command("import")(import_)
 app.command()(export)
+app.add_typer(batch, name="batch")

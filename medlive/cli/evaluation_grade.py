@@ -1,67 +1,219 @@
 """`medlive eval grade`: verdicts about a run's answers."""
 
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from medlive.cli.evaluation_options import ConcurrencyOption, KeyOption, RunArgument
+from medlive.cli.evaluation_options import (
+    CacheOption,
+    ConcurrencyOption,
+    DryRunOption,
+    GraderOption,
+    GraderUrlOption,
+    KeyOption,
+    MaxCallsOption,
+    MaxTokensOption,
+    MaxUsdOption,
+    ModeOption,
+    NoCacheOption,
+    RunArgument,
+    UnpinnedOption,
+)
 from medlive.cli.output import JsonOption, print_json, print_table, progress, say, wait_for
-from medlive.config import load_settings
+from medlive.config import Settings, load_settings
 from medlive.errors import CheckFailed, UsageError
+
+if TYPE_CHECKING:
+    from medlive.evaluation.cache import GradeCache
+    from medlive.evaluation.grade import GradeResult
+    from medlive.evaluation.model import Mode
+    from medlive.evaluation.plan import GradingPlan
+    from medlive.evaluation.repeats import RepeatResult
+    from medlive.llm.budget import Budget
+    from medlive.llm.engine import Engine
 
 
 def grade(
     run_dir: RunArgument,
-    grader: Annotated[str | None, typer.Option("--grader", help="The grader's model id.")] = None,
-    base_url: Annotated[str | None, typer.Option("--base-url", help="The grader's endpoint.")] = None,
-    mode: Annotated[
-        str, typer.Option("--mode", help="criterion: a call each; rubric: a call per case.")
-    ] = "criterion",
-    allow_unpinned: Annotated[
-        bool, typer.Option("--allow-unpinned", help="Accept replies that name another model than --grader.")
-    ] = False,
+    grader: GraderOption = None,
+    base_url: GraderUrlOption = None,
+    mode: ModeOption = "criterion",
+    allow_unpinned: UnpinnedOption = False,
     concurrency: ConcurrencyOption = 16,
     api_key_env: KeyOption = None,
+    cache: CacheOption = None,
+    no_cache: NoCacheOption = False,
+    max_usd: MaxUsdOption = None,
+    max_calls: MaxCallsOption = None,
+    max_tokens: MaxTokensOption = None,
+    repeats: Annotated[
+        int,
+        typer.Option("--repeats", min=1, max=100, help="Verdicts of each criterion, to see how stable."),
+    ] = 1,
+    dry_run: DryRunOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Grade a run's answers; without --grader by the role of config/models.toml. Exit status 1 while criteria
     are ungraded."""
-    from medlive.evaluation.grade import GradeResult, grade_run
-    from medlive.evaluation.model import Mode
+    from medlive.evaluation.grade import grade_run
+    from medlive.evaluation.repeats import repeat_run
+    from medlive.llm.budget import Budget
     from medlive.service.endpoints import grader_engine
 
-    if mode not in set(Mode):
-        raise UsageError(f"--mode {mode}: choose criterion or rubric")
+    which = read_mode(mode)
     settings = load_settings().settings
+    budget = Budget(max_calls=max_calls, max_usd=max_usd, max_tokens=max_tokens)
 
-    async def work() -> GradeResult:
+    async def work() -> "GradingPlan | tuple[GradeResult, RepeatResult | None]":
         engine = grader_engine(
             settings.roles.grader, model=grader, base_url=base_url, api_key_env=api_key_env,
             concurrency=concurrency, prices=settings.prices,
         )  # fmt: skip
+        held = open_cache(settings, engine, cache, no_cache)
         try:
+            if dry_run:
+                return _plan(run_dir, engine, which, concurrency, allow_unpinned, held)
+            _check_priced(engine, budget)
             with progress("criteria") as tick:
-                return await grade_run(
-                    run_dir, engine, mode=Mode(mode), concurrency=concurrency, allow_unpinned=allow_unpinned,
-                    progress=tick,
+                done = await grade_run(
+                    run_dir, engine, mode=which, concurrency=concurrency, allow_unpinned=allow_unpinned,
+                    budget=budget, cache=held, progress=tick,
+                )  # fmt: skip
+            if repeats == 1 or done.stopped:
+                return done, None
+            with progress("repeated verdicts") as tick:
+                return done, await repeat_run(
+                    run_dir, engine, repeats=repeats, mode=which, concurrency=concurrency,
+                    allow_unpinned=allow_unpinned, budget=budget, progress=tick,
                 )  # fmt: skip
         finally:
             await engine.aclose()
 
-    done = wait_for(work())
+    found = wait_for(work())
+    if not isinstance(found, tuple):
+        _tell_plan(found, as_json)
+        return
+    _tell(*found, budget, as_json)
+
+
+def read_mode(name: str) -> "Mode":
+    """The mode of that name. Raises UsageError for another."""
+    from medlive.evaluation.model import Mode
+
+    if name not in set(Mode):
+        raise UsageError(f"--mode {name}: choose criterion or rubric")
+    return Mode(name)
+
+
+def open_cache(settings: Settings, engine: "Engine", folder: Path | None, without: bool) -> "GradeCache | None":
+    """The verdicts that runs share; None when they are not wanted, and for the rules, which cost nothing."""
+    from medlive.evaluation.cache import GradeCache
+
+    if without and folder is not None:
+        raise UsageError("--cache and --no-cache exclude each other")
+    if without or (folder is None and engine.identity.engine == "rules"):
+        return None
+    return GradeCache(folder or settings.home / "cache" / "grades")
+
+
+def _check_priced(engine: "Engine", budget: "Budget") -> None:
+    from medlive.llm.openai import OpenAIEngine
+
+    if budget.max_usd is not None and isinstance(engine, OpenAIEngine) and engine.price is None:
+        raise UsageError(
+            f"--max-usd cannot be kept: {engine.identity.model} has no price",
+            hint="give it one under [prices] in config/models.toml, or use --max-calls or --max-tokens",
+        )
+
+
+def _plan(
+    run_dir: Path, engine: "Engine", mode: "Mode", concurrency: int, unpinned: bool, cache: "GradeCache | None"
+) -> "GradingPlan":
+    from medlive.evaluation.plan import plan_grading
+    from medlive.llm.openai import OpenAIEngine
+
+    price = engine.price if isinstance(engine, OpenAIEngine) else None
+    return plan_grading(
+        run_dir, engine.identity, mode=mode, concurrency=concurrency, allow_unpinned=unpinned, price=price,
+        cache=cache,
+    )  # fmt: skip
+
+
+def _tell_plan(found: "GradingPlan", as_json: bool) -> None:
+    plan = found.plan
+    values: dict[str, Any] = {
+        "path": found.path, "mode": found.mode.value, "criteria": found.criteria, "settled": found.settled,
+        "cached": found.cached, "calls": plan.calls, "input_tokens": plan.input_tokens,
+        "cacheable_tokens": plan.cacheable_tokens, "output_tokens": plan.output_tokens, "usd": plan.usd,
+        "usd_cached": plan.usd_cached, "concurrency": plan.concurrency, "latency_ms": plan.latency_ms,
+        "seconds": plan.seconds, "estimator": plan.estimator,
+    }  # fmt: skip
     if as_json:
-        print_json(
-            {"path": done.path, "criteria": done.criteria, "met": done.met, "not_met": done.not_met,
-             "ungraded": done.ungraded, "reused": done.reused, "calls": done.calls,
-             "unanswered": done.unanswered, "reasons": dict(done.reasons), "notes": done.notes}
-        )  # fmt: skip
+        print_json(values)
+        return
+    print_table(
+        ["criteria", "graded", "in the cache", "calls", "input tokens", "of these cacheable", "output tokens",
+         "USD", "USD with a prefix cache", "seconds"],
+        [[found.criteria, found.settled, found.cached, plan.calls, plan.input_tokens, plan.cacheable_tokens,
+          plan.output_tokens, *(_rounded(x) for x in (plan.usd, plan.usd_cached, plan.seconds))]],
+    )  # fmt: skip
+    say(f"estimated; {plan.estimator}; calls that have to be asked twice come on top")
+    if plan.usd is None:
+        say("money unknown: the model has no price under [prices] in config/models.toml")
+    if plan.seconds is None and plan.calls:
+        say("time unknown: no call of this grader is on record to take its latency from")
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 4 if value < 1 else 2)
+
+
+def _tell(done: "GradeResult", repeated: "RepeatResult | None", budget: "Budget", as_json: bool) -> None:
+    if as_json:
+        values: dict[str, Any] = {
+            "path": done.path, "criteria": done.criteria, "met": done.met, "not_met": done.not_met,
+            "ungraded": done.ungraded, "reused": done.reused, "cached": done.cached, "calls": done.calls,
+            "unanswered": done.unanswered, "reasons": dict(done.reasons), "stopped": done.stopped,
+            "spent": budget.as_json(), "notes": done.notes,
+        }  # fmt: skip
+        if repeated:
+            values["stability"] = _stability(repeated)
+        print_json(values)
     else:
         print_table(
             ["run", "criteria", "met", "not met", "ungraded", "reused", "calls", "unanswered cases"],
             [[done.path, done.criteria, done.met, done.not_met, done.ungraded, done.reused, done.calls,
               len(done.unanswered)]],
         )  # fmt: skip
+        if repeated:
+            found = _stability(repeated)
+            print_table([name.replace("_", " ") for name in found], [[_cell(v) for v in found.values()]])
+    for note in done.notes:
+        say(note)
     for reason, n in done.reasons.items():
         say(f"ungraded: {n}: {reason}")
+    stopped = done.stopped or (repeated.stopped if repeated else None)
+    if stopped:
+        raise CheckFailed(
+            f"{stopped}; {done.ungraded} criteria are ungraded", hint="the same command goes on from here"
+        )
     if done.ungraded:
         raise CheckFailed(f"{done.ungraded} criteria are ungraded", hint="the same command grades them again")
+    if repeated and repeated.missing:
+        raise CheckFailed(f"{repeated.missing} repeated verdicts are missing", hint="the same command asks again")
+
+
+def _stability(repeated: "RepeatResult") -> dict[str, Any]:
+    found = repeated.stability
+    return {
+        "rounds": found.rounds, "criteria": found.criteria, "unanimous": found.unanimous,
+        "agreement": found.agreement, "invalid": found.invalid, "met": found.met, "calls": repeated.calls,
+        "missing": repeated.missing,
+    }  # fmt: skip
+
+
+def _cell(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return ", ".join("–" if one is None else f"{one:.1%}" for one in value)
+    return f"{value:.1%}" if isinstance(value, float) else value

@@ -18,3 +18,20 @@ KeyOption = Annotated[
 MetricOption = Annotated[
     str, typer.Option("--metric", help="paper (Equation 1) or published (LiveMedBench's metric_calc.py).")
 ]
+GraderOption = Annotated[str | None, typer.Option("--grader", help="The grader's model id.")]
+GraderUrlOption = Annotated[str | None, typer.Option("--base-url", help="The grader's endpoint.")]
+ModeOption = Annotated[str, typer.Option("--mode", help="criterion: a call each; rubric: a call per case.")]
+UnpinnedOption = Annotated[
+    bool, typer.Option("--allow-unpinned", help="Accept replies that name another model than --grader.")
+]
+CacheOption = Annotated[
+    Path | None,
+    typer.Option("--cache", help="Where runs share verdicts [MEDLIVE_HOME/cache/grades].", file_okay=False),
+]
+NoCacheOption = Annotated[bool, typer.Option("--no-cache", help="Share no verdicts with other runs.")]
+MaxUsdOption = Annotated[float | None, typer.Option("--max-usd", min=0, help="Stop when this is spent.")]
+MaxCallsOption = Annotated[int | None, typer.Option("--max-calls", min=1, help="Stop after this many calls.")]
+MaxTokensOption = Annotated[
+    int | None, typer.Option("--max-tokens", min=1, help="Stop after this many tokens, input and output.")
+]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Say what it would take; send nothing.")]

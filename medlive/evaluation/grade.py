@@ -100,6 +100,22 @@ def open_work(
             yield Work(case, answer, part, max(record.unusable[keys[c.id]] for c in part))
 
 
+def find_cached(
+    cache: GradeCache, cases: Sequence[EvaluationCase], answers: Mapping[str, Answer], judge: Judge, record: Record
+) -> Iterator[Grade]:
+    """The verdicts of the cache that are open on record."""
+    for case in cases:
+        answer = answers.get(case.case_id)
+        if answer is None or not answer.gradable:
+            continue
+        keys = [(c.id, judge.key(case, c, answer)) for c in case.criteria]
+        keys = [(cid, key) for cid, key in keys if not judge.settles(record.latest.get(key))]
+        held = cache.find(case, answer, judge.digest) if keys else {}
+        for cid, key in keys:
+            if judge.settles(grade := held.get(key)):
+                yield replace(grade, criterion_id=cid)
+
+
 async def grade_run(
     run_dir: Path,
     engine: Engine,
@@ -261,21 +277,12 @@ class _Grader:
 
     def _from_cache(self, answers: Mapping[str, Answer], record: Record, log: LogWriter) -> int:
         """Log what the cache that runs share holds of what is open; how many verdicts."""
-        if self._cache is None:
-            return 0
         found = 0
-        for case in self._run.cases:
-            answer = answers.get(case.case_id)
-            if answer is None or not answer.gradable:
-                continue
-            keys = [(c, self._judge.key(case, c, answer)) for c in case.criteria]
-            keys = [(c, key) for c, key in keys if not self._judge.settles(record.latest.get(key))]
-            held = self._cache.find(case, answer, self._judge.digest) if keys else {}
-            for criterion, key in keys:
-                if (grade := held.get(key)) is not None and self._judge.settles(grade):
-                    record.latest[key] = replace(grade, criterion_id=criterion.id)
-                    log.add(record.latest[key].row())
-                    found += 1
+        if self._cache is not None:
+            for grade in find_cached(self._cache, self._run.cases, answers, self._judge, record):
+                record.latest[grade.key] = grade
+                log.add(grade.row())
+                found += 1
         return found
 
     def _result(self, answers: Mapping[str, Answer], record: Record, notes: list[str]) -> GradeResult:

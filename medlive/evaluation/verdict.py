@@ -2,7 +2,8 @@
 
 Tolerated: a code fence, a list of one, a closed thinking block or prose before the one object, which must end the
 reply. Not tolerated, since each has more than one reading: `met` that is no JSON boolean, two objects, a key
-given twice, words after the object, a cut reply, a met criterion whose quote is not in the answer.
+given twice, words after the object, words before it that deny it, a cut reply, thinking that does not end, a
+verdict that stands in the answer itself, a met criterion whose quote is not in the answer.
 """
 
 import json
@@ -14,11 +15,16 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from medlive.evaluation.tasks import GradeReply, RubricGradeItem
+from medlive.llm.reading import without_thinking
 from medlive.threads.normalise import contains_quote, fold, strip_unstorable
 
 MOST_REPLY: Final = 400_000
 _MOST_OBJECTS: Final = 300
-_THINKING: Final = re.compile(r"\A\s*<think(?:ing)?>.*?</think(?:ing)?>", re.DOTALL)
+_THINKING_OPENS: Final = re.compile(r"<(?:think|thinking|thought|reasoning)>", re.IGNORECASE)
+_CLAUSE: Final = re.compile(r"[.!?:;,\n。！？：；，]")
+_DENIED: Final = re.compile(
+    r"\b(?:not|never|no|wrong|rather than|instead of)\b|n['’]t\b|不|并非|没有|错", re.IGNORECASE
+)
 _FENCED: Final = re.compile(r"```[A-Za-z]*[ \t]*\r?\n(.*?)\r?\n[ \t]*```\s*\Z", re.DOTALL)
 _ELLIPSIS: Final = re.compile(r"\s*(?:\.{3,}|…+|\[\.{3}\]|\[…\])\s*")
 _MARKS: Final = "\"'“”‘’「」『』«» \n\t"
@@ -97,6 +103,8 @@ def _first(exc: ValidationError) -> str:
 
 
 def _certain(verdict: Verdict, answer: str) -> Verdict:
+    if '"met"' in answer and verdict in _planted(answer):
+        raise Unreadable("the verdict is a piece of the answer that was to be graded")
     if verdict.met and not quoted(verdict.quote, answer):
         raise Unreadable(
             "met without words of the answer to show for it"
@@ -104,6 +112,23 @@ def _certain(verdict: Verdict, answer: str) -> Verdict:
             else "the quote is not in the answer letter for letter"
         )
     return verdict
+
+
+def _planted(answer: str) -> list[Verdict]:
+    """The verdicts that stand in an answer."""
+    found: list[Verdict] = []
+    at = answer.find("{")
+    for _ in range(_MOST_OBJECTS):
+        if at < 0:
+            break
+        try:
+            value, _end = _PLAIN.raw_decode(answer, at)
+        except (ValueError, RecursionError):
+            value = None
+        if isinstance(value, dict) and "met" in value:
+            found.append(Verdict(value["met"], value.get("quote", ""), value.get("reasoning", "")))
+        at = answer.find("{", at + 1)
+    return found
 
 
 def quoted(quote: str, answer: str) -> bool:
@@ -121,21 +146,36 @@ def _no_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 _DECODER: Final = json.JSONDecoder(object_pairs_hook=_no_doubles)
+_PLAIN: Final = json.JSONDecoder()
 
 
 def _one_value(text: str, key: str, answer: str) -> Any:
+    """The JSON value that a reply is, or ends with. Raises Unreadable."""
     if len(text) > MOST_REPLY:
         raise Unreadable(f"the reply is longer than {MOST_REPLY} characters")
-    text = _THINKING.sub("", text, count=1).strip()
+    text = text.strip("\ufeff \t\r\n")
+    if not text.startswith(("{", "[", "`")):
+        text = without_thinking(text)
     if not text:
         raise Unreadable("the reply is empty")
-    if (fence := _FENCED.search(text)) is not None and text.count("```") == 2:
+    if _THINKING_OPENS.match(text):
+        raise Unreadable("the reply's thinking does not end")
+    if text.count("```") == 2 and (fence := _FENCED.search(text)) is not None:
         before, text = text[: fence.start()], fence.group(1).strip()
         if _objects(before, key):
             raise Unreadable("the reply holds more than one verdict")
-        return _whole(text)
-    if text[0] in "{[":
-        return _whole(text)
+        value = _whole(text)
+    elif text[0] in "{[":
+        value, before = _whole(text), ""
+    else:
+        value, before = _last_object(text, key)
+    if _DENIED.search(_CLAUSE.split(before[-200:])[-1]):
+        raise Unreadable("the words before the JSON object deny it")
+    return value
+
+
+def _last_object(text: str, key: str) -> tuple[Any, str]:
+    """The one object that prose ends with, and the prose."""
     objects = _objects(text, key)
     if len(objects) != 1:
         raise Unreadable(
@@ -146,9 +186,7 @@ def _one_value(text: str, key: str, answer: str) -> Any:
     value, spelt = objects[0]
     if not text.endswith(spelt):
         raise Unreadable("words follow the JSON object")
-    if fold(spelt) in fold(answer):
-        raise Unreadable("the JSON object is a piece of the answer that was to be graded")
-    return value
+    return value, text.removesuffix(spelt)
 
 
 def _whole(text: str) -> Any:

@@ -178,6 +178,11 @@ class OpenAIEngine:
         return EngineIdentity("rules" if rules else "openai", self._model, self._parameters)
 
     @property
+    def price(self) -> Price | None:
+        """What the model costs; None: unknown."""
+        return self._price
+
+    @property
     def json_mode(self) -> JsonMode:
         """How JSON is asked for now; looser than configured once the endpoint refused the stricter way."""
         return self._mode

@@ -1,0 +1,124 @@
+"""`medlive eval batch write|read`: grading through an endpoint's batch API."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from medlive.cli.evaluation_grade import open_cache, read_mode
+from medlive.cli.evaluation_options import (
+    CacheOption,
+    GraderOption,
+    GraderUrlOption,
+    KeyOption,
+    ModeOption,
+    NoCacheOption,
+    RunArgument,
+    UnpinnedOption,
+)
+from medlive.cli.output import JsonOption, print_json, print_table, say, wait_for
+from medlive.config import load_settings
+from medlive.errors import CheckFailed, UsageError
+
+app = typer.Typer(no_args_is_help=True, help="Grade through an endpoint's batch API.")
+
+
+@app.command()
+def write(
+    run_dir: RunArgument,
+    out: Annotated[Path, typer.Option("--out", help="The JSON Lines file to write.", dir_okay=False)],
+    grader: GraderOption = None,
+    base_url: GraderUrlOption = None,
+    mode: ModeOption = "criterion",
+    endpoint_style: Annotated[
+        str, typer.Option("--endpoint-style", help="Whose batch format: openai, the only one so far.")
+    ] = "openai",
+    most_requests: Annotated[
+        int, typer.Option("--max-requests", min=1, help="Requests in a file at most.")
+    ] = 50_000,
+    most_bytes: Annotated[int, typer.Option("--max-bytes", min=1, help="Bytes of a file at most.")] = 190
+    * 1024
+    * 1024,
+    allow_unpinned: UnpinnedOption = False,
+    api_key_env: KeyOption = None,
+    cache: CacheOption = None,
+    no_cache: NoCacheOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Write the calls that grading would make as a batch file; nothing is sent."""
+    from medlive.evaluation.batch import BatchWritten, write_batch
+    from medlive.llm.openai import OpenAIEngine
+    from medlive.service.endpoints import grader_engine
+
+    if endpoint_style != "openai":
+        raise UsageError(f"--endpoint-style {endpoint_style}: openai is the only one so far")
+    which = read_mode(mode)
+    settings = load_settings().settings
+
+    async def work() -> BatchWritten:
+        engine = grader_engine(
+            settings.roles.grader, model=grader, base_url=base_url, api_key_env=api_key_env, concurrency=1,
+            prices=settings.prices,
+        )  # fmt: skip
+        try:
+            if not isinstance(engine, OpenAIEngine):
+                raise UsageError(
+                    "the rules engine has no batch API", hint="name --grader and --base-url, or set roles.grader"
+                )
+            return write_batch(
+                run_dir, engine, out, mode=which, allow_unpinned=allow_unpinned,
+                cache=open_cache(settings, engine, cache, no_cache), most_requests=most_requests,
+                most_bytes=most_bytes,
+            )  # fmt: skip
+        finally:
+            await engine.aclose()
+
+    done = wait_for(work())
+    if as_json:
+        print_json({"files": done.files, "requests": done.requests, "criteria": done.criteria,
+                    "cached": done.cached})  # fmt: skip
+        return
+    for path in done.files:
+        print(path)
+    say(f"{done.requests} calls about {done.criteria} criteria; {done.cached} verdicts came from the cache")
+
+
+@app.command()
+def read(
+    run_dir: RunArgument,
+    results: Annotated[list[Path], typer.Argument(help="Result and error files of the batch.", exists=True)],
+    allow_unpinned: UnpinnedOption = False,
+    cache: CacheOption = None,
+    no_cache: NoCacheOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Take a batch's results into the run, checked as live replies are. Exit status 1 while some are missing or
+    hold no verdict."""
+    from medlive.evaluation.batch import read_batch
+    from medlive.evaluation.cache import GradeCache
+    from medlive.llm.wire import Price
+
+    settings = load_settings().settings
+    if no_cache and cache is not None:
+        raise UsageError("--cache and --no-cache exclude each other")
+    held = None if no_cache else GradeCache(cache or settings.home / "cache" / "grades")
+    prices = {model: Price(p.input, p.output, p.cached) for model, p in settings.prices.items()}
+    done = read_batch(run_dir, results, allow_unpinned=allow_unpinned, cache=held, prices=prices)
+    counts = {
+        "met": done.met, "not_met": done.not_met, "ungraded": done.ungraded, "again": done.again,
+        "duplicates": done.duplicates, "unknown": done.unknown, "stale": done.stale, "damaged": done.damaged,
+        "missing": done.missing,
+    }  # fmt: skip
+    if as_json:
+        print_json({**counts, "reasons": dict(done.reasons), "notes": done.notes})
+    else:
+        print_table([name.replace("_", " ") for name in counts], [list(counts.values())])
+    for note in done.notes:
+        say(note)
+    for reason, n in done.reasons.most_common():
+        say(f"ungraded: {n}: {reason}")
+    if done.ungraded or done.missing or done.unknown or done.damaged:
+        raise CheckFailed(
+            f"{done.ungraded} criteria of the results are ungraded and {done.missing} calls have no result",
+            hint="medlive eval batch write, or grade, asks again for what is open",
+        )

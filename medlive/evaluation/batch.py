@@ -1,0 +1,450 @@
+"""Grading through an endpoint's batch API: the calls as a file to hand in, and the results back into the same log.
+
+What is written is what `grade` would send, and a result counts by the same checks. `batches.jsonl` in the run
+folder remembers which calls were written, so results can be read without naming the grader again, in any order,
+in parts, and twice.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from itertools import count
+from pathlib import Path
+from typing import IO, Any, Final, Protocol
+
+from medlive.digest import canonical_json, digest_bytes, digest_json
+from medlive.errors import BadInput, UsageError
+from medlive.evaluation.cache import GradeCache
+from medlive.evaluation.grade import find_cached, open_work, read_record
+from medlive.evaluation.judge import Judge, Outcome, Work
+from medlive.evaluation.log import LogWriter, open_log, read_log
+from medlive.evaluation.model import Mode, Origin
+from medlive.evaluation.run import GRADES, RunFolder, open_run
+from medlive.llm.engine import EngineIdentity, Request
+from medlive.llm.wire import NotACompletion, Price, completion
+
+BATCHES: Final = "batches.jsonl"
+URL: Final = "/v1/chat/completions"
+MOST_REQUESTS: Final = 50_000
+MOST_BYTES: Final = 190 * 1024 * 1024
+"""Of a file; OpenAI takes 50,000 requests and 200 MB."""
+MOST_LINE: Final = 32 * 1024 * 1024
+NAMED: Final = 5
+"""Faults of a kind that are named; the others are counted."""
+
+
+class Batching(Protocol):
+    """An engine whose calls can be sent another way."""
+
+    @property
+    def identity(self) -> EngineIdentity:
+        """Who answers."""
+        ...
+
+    def body(self, request: Request) -> dict[str, Any]:
+        """The body that a live call would send."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class BatchWritten:
+    """The files of a batch."""
+
+    files: tuple[Path, ...]
+    requests: int
+    criteria: int
+    cached: int
+    """Verdicts that the cache held: in the log now, and in no request."""
+
+
+@dataclass(slots=True)
+class BatchRead:
+    """What result files came to; every line of them counts once."""
+
+    met: int = 0
+    not_met: int = 0
+    ungraded: int = 0
+    """Criteria of results that hold no verdict."""
+    again: int = 0
+    """Results that were read before, and results for what has a verdict by now."""
+    duplicates: int = 0
+    """Results for a call that has had another one: the first verdict stands."""
+    unknown: int = 0
+    """Lines whose custom_id was never written by this run."""
+    stale: int = 0
+    """Results about an answer or a criterion that has changed since."""
+    damaged: int = 0
+    """Lines that are no result."""
+    missing: int = 0
+    """Calls that were written, are still open, and have no result in any file read so far."""
+    reasons: Counter[str] = field(default_factory=Counter)
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A call that was written."""
+
+    case_id: str
+    criteria: tuple[str, ...]
+    keys: tuple[str, ...]
+    judge: str
+
+
+def write_batch(
+    run_dir: Path,
+    engine: Batching,
+    out: Path,
+    *,
+    mode: Mode = Mode.CRITERION,
+    allow_unpinned: bool = False,
+    cache: GradeCache | None = None,
+    most_requests: int = MOST_REQUESTS,
+    most_bytes: int = MOST_BYTES,
+) -> BatchWritten:
+    """Write the calls that are left to make, in OpenAI's batch format: JSON Lines of custom_id, method, url, body.
+
+    One file at `out`, or `out` with -001, -002 … before its suffix where the limits ask for more. Raises Locked
+    while the run is being graded, BadInput when the files cannot be written, UsageError for a call that is longer
+    than a file may be.
+    """
+    run = open_run(run_dir)
+    judge = Judge(engine.identity, mode, allow_unpinned=allow_unpinned)
+    answers, _ = run.answers()
+    cached = criteria = 0
+    with open_log(run_dir / GRADES) as log, open_log(run_dir / BATCHES) as written:
+        record = read_record(run_dir / GRADES, judge.digest)
+        if cache is not None:
+            for grade in find_cached(cache, run.cases, answers, judge, record):
+                record.latest[grade.key] = grade
+                log.add(grade.row())
+                cached += 1
+        known, _ = _read_batches(run_dir)
+        if judge.digest not in known.judges:
+            written.add(_judge_row(judge))
+        with _Files(out, most_requests, most_bytes).open() as files:
+            for work in open_work(run.cases, answers, judge, record):
+                asked = _asked(judge, work)
+                custom_id = _custom_id(asked, known)
+                body = engine.body(judge.request(work))
+                files.add({"custom_id": custom_id, "method": "POST", "url": URL, "body": body})
+                criteria += len(work.criteria)
+                if custom_id not in known.asked:
+                    written.add(_asked_row(custom_id, asked))
+    return BatchWritten(tuple(files.paths), files.requests, criteria, cached)
+
+
+def read_batch(
+    run_dir: Path,
+    files: Sequence[Path],
+    *,
+    allow_unpinned: bool = False,
+    cache: GradeCache | None = None,
+    prices: Mapping[str, Price] | None = None,
+) -> BatchRead:
+    """Take result files, of successes and of errors, into the run's log.
+
+    A result is checked as a live reply is: pinned model, finish reason, one certain verdict, the quote in the
+    answer. What has a verdict keeps it. Reading a file again adds nothing. Raises Locked while the run is being
+    graded, BadInput for a file that cannot be opened and for a run that no batch was written of.
+    """
+    run = open_run(run_dir)
+    with open_log(run_dir / GRADES) as log, open_log(run_dir / BATCHES) as written:
+        known, notes = _read_batches(run_dir, allow_unpinned=allow_unpinned)
+        if not known.asked:
+            raise BadInput(f"no batch was written of {run_dir}", hint="medlive eval batch write makes one")
+        reader = _Reader(run, known, log, written, cache, prices or {})
+        reader.told.notes += notes
+        for path in files:
+            reader.read(path)
+    if cache is not None:
+        cache.flush()
+        reader.told.notes += cache.notes
+    return reader.finish()
+
+
+@dataclass(slots=True)
+class _Known:
+    """What `batches.jsonl` holds."""
+
+    judges: dict[str, Judge] = field(default_factory=dict)
+    foreign: set[str] = field(default_factory=set)
+    """Judges whose prompt this version of medlive does not have."""
+    asked: dict[str, _Asked] = field(default_factory=dict)
+    results: set[tuple[str, str]] = field(default_factory=set)
+    """(custom_id, digest of the result)."""
+    answered: set[str] = field(default_factory=set)
+
+
+class _Reader:
+    def __init__(
+        self,
+        run: RunFolder,
+        known: _Known,
+        log: LogWriter,
+        written: LogWriter,
+        cache: GradeCache | None,
+        prices: Mapping[str, Price],
+    ) -> None:
+        self.told = BatchRead()
+        self._run, self._known, self._log, self._written = run, known, log, written
+        self._cache, self._prices = cache, prices
+        self._cases = {case.case_id: case for case in run.cases}
+        self._answers, _ = run.answers()
+        self._records = {digest: read_record(run.path / GRADES, digest) for digest in known.judges}
+
+    def read(self, path: Path) -> None:
+        try:
+            with path.open("rb") as handle:
+                for number, line in enumerate(iter(lambda: handle.readline(MOST_LINE), b""), start=1):
+                    if line.strip():
+                        self._line(f"{path.name}:{number}", line)
+        except OSError as exc:
+            raise BadInput(f"{path} cannot be read: {exc.strerror or exc}") from exc
+
+    def finish(self) -> BatchRead:
+        """The count, once all files are read."""
+        for custom_id, asked in self._known.asked.items():
+            judge = self._known.judges.get(asked.judge)
+            if custom_id in self._known.answered or judge is None:
+                continue
+            work = self._work(asked, judge)
+            self.told.missing += work is not None and bool(self._open(work, judge))
+        self.told.notes = _brief(self.told.notes)
+        return self.told
+
+    def _line(self, where: str, line: bytes) -> None:
+        told = self.told
+        try:
+            row = json.loads(line)
+            custom_id = row["custom_id"]
+        except (ValueError, TypeError, KeyError, RecursionError) as exc:
+            told.damaged += 1
+            told.notes.append(f"{where}: no result: {str(exc)[:100]}")
+            return
+        asked = self._known.asked.get(custom_id) if isinstance(custom_id, str) else None
+        judge = self._known.judges.get(asked.judge) if asked else None
+        if asked is None or judge is None:
+            told.unknown += 1
+            told.notes.append(f"{where}: no call of this run is named {str(custom_id)[:80]!r}")
+            return
+        mark = (custom_id, digest_bytes(line.strip()))
+        if mark in self._known.results:
+            told.again += 1
+            return
+        self._known.results.add(mark)
+        self._written.add({"kind": "read", "custom_id": custom_id, "digest": mark[1]})
+        twice = custom_id in self._known.answered
+        self._known.answered.add(custom_id)
+        work = self._work(asked, judge)
+        if work is None:
+            told.stale += 1
+            told.notes.append(f"{where}: the answer or the criterion of {asked.case_id!r} has changed since")
+            return
+        if twice:
+            told.duplicates += 1
+            told.notes.append(f"{where}: a second result for {custom_id[:12]}…")
+        open_ = self._open(work, judge)
+        if not open_:
+            told.again += 1
+            return
+        self._take(judge, work, open_, row)
+
+    def _take(self, judge: Judge, work: Work, open_: frozenset[str], row: Mapping[str, Any]) -> None:
+        outcome = Outcome()
+        if (why := _error(row)) is not None:
+            outcome.fail(work.criteria, f"batch: {why}")
+        else:
+            try:
+                reply = completion(
+                    row["response"]["body"], judge.identity.model, self._prices.get(judge.identity.model)
+                )
+            except NotACompletion as exc:
+                outcome.fail(work.criteria, f"batch: {exc}")
+            else:
+                outcome.take(reply, work.criteria, judge.read(reply, work))
+        grades = judge.grades(work, outcome, Origin.BATCH)
+        usage = grades[0].usage
+        for grade in (one for one in grades if one.criterion_id in open_):
+            grade, usage = replace(grade, usage=usage), {}
+            self._log.add(grade.row())
+            self._records[judge.digest].latest[grade.key] = grade
+            if self._cache is not None:
+                self._cache.add(work.case, work.answer, grade)
+            self.told.met += grade.met is True
+            self.told.not_met += grade.met is False
+            if grade.met is None:
+                self.told.ungraded += 1
+                self.told.reasons[grade.reason.split(":")[0]] += 1
+
+    def _work(self, asked: _Asked, judge: Judge) -> Work | None:
+        """The call as it would be made now; None when what it asked about has changed."""
+        case, answer = self._cases.get(asked.case_id), self._answers.get(asked.case_id)
+        if case is None or answer is None or not answer.gradable:
+            return None
+        by_id = {c.id: c for c in case.criteria}
+        criteria = tuple(by_id[cid] for cid in asked.criteria if cid in by_id)
+        if tuple(judge.key(case, c, answer) for c in criteria) != asked.keys:
+            return None
+        return Work(case, answer, criteria)
+
+    def _open(self, work: Work, judge: Judge) -> frozenset[str]:
+        """Of a call's criteria those without a settled verdict."""
+        latest = self._records[judge.digest].latest
+        keys = {c.id: judge.key(work.case, c, work.answer) for c in work.criteria}
+        return frozenset(cid for cid, key in keys.items() if not judge.settles(latest.get(key)))
+
+
+class _Files:
+    """Lines over as many files as the limits ask for."""
+
+    def __init__(self, out: Path, most_requests: int, most_bytes: int) -> None:
+        self.paths: list[Path] = []
+        self.requests = 0
+        self._out, self._most_requests, self._most_bytes = out, most_requests, most_bytes
+        self._handle: IO[bytes] | None = None
+        self._lines = self._bytes = 0
+
+    @contextmanager
+    def open(self) -> Iterator["_Files"]:
+        """Files appear under their names when all are whole."""
+        try:
+            self._out.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                yield self
+            finally:
+                if self._handle is not None:
+                    self._handle.close()
+            if len(self.paths) == 1:
+                _partial(self.paths[0]).replace(self._out)
+                self.paths = [self._out]
+            else:
+                for path in self.paths:
+                    _partial(path).replace(path)
+        except OSError as exc:
+            raise BadInput(f"{self._out} cannot be written: {exc.strerror or exc}") from exc
+
+    def add(self, row: Mapping[str, Any]) -> None:
+        # As the live client writes it: a lone surrogate has no UTF-8 form.
+        line = canonical_json(dict(row)).encode("utf-8", "replace") + b"\n"
+        if len(line) > self._most_bytes:
+            raise UsageError(f"a call of {len(line)} bytes fits into no file of {self._most_bytes}")
+        full = self._lines >= self._most_requests or self._bytes + len(line) > self._most_bytes
+        if self._handle is None or full:
+            self._begin()
+        assert self._handle is not None
+        self._handle.write(line)
+        self._lines, self._bytes, self.requests = self._lines + 1, self._bytes + len(line), self.requests + 1
+
+    def _begin(self) -> None:
+        if self._handle is not None:
+            self._handle.close()
+        path = self._out.with_name(f"{self._out.stem}-{len(self.paths) + 1:03d}{self._out.suffix}")
+        self._handle = _partial(path).open("wb")
+        self.paths.append(path)
+        self._lines = self._bytes = 0
+
+
+def _partial(path: Path) -> Path:
+    return path.with_name(f".{path.name}.partial")
+
+
+def _asked(judge: Judge, work: Work) -> _Asked:
+    keys = tuple(judge.key(work.case, c, work.answer) for c in work.criteria)
+    return _Asked(work.case.case_id, tuple(c.id for c in work.criteria), keys, judge.digest)
+
+
+def _custom_id(asked: _Asked, known: _Known) -> str:
+    """A name that no result has yet: 64 hexadecimal digits, since endpoints take no longer one."""
+    names = (
+        digest_json([asked.case_id, asked.criteria, asked.keys, attempt]).partition(":")[2] for attempt in count()
+    )
+    return next(name for name in names if name not in known.answered)
+
+
+def _asked_row(custom_id: str, asked: _Asked) -> dict[str, Any]:
+    return {
+        "kind": "asked",
+        "custom_id": custom_id,
+        "case_id": asked.case_id,
+        "criteria": asked.criteria,
+        "keys": asked.keys,
+        "judge": asked.judge,
+    }
+
+
+def _judge_row(judge: Judge) -> dict[str, Any]:
+    identity = judge.identity
+    return {
+        "kind": "judge",
+        "judge": judge.digest,
+        "engine": identity.engine,
+        "model": identity.model,
+        "parameters": dict(identity.parameters),
+        "mode": judge.mode.value,
+    }
+
+
+def _read_batches(run_dir: Path, *, allow_unpinned: bool = False) -> tuple[_Known, list[str]]:
+    lines = read_log(run_dir / BATCHES)
+    notes = [f"{BATCHES}:{number}: {why}" for number, why in lines.damaged]
+    known = _Known()
+    for row in lines.rows:
+        try:
+            _note_row(known, row, allow_unpinned)
+        except (KeyError, TypeError, ValueError) as exc:
+            notes.append(f"{BATCHES}: no entry: {str(exc)[:100]}")
+    notes += [f"{BATCHES}: calls of another version's prompt cannot be read" for _ in known.foreign]
+    return known, notes
+
+
+def _note_row(known: _Known, row: Mapping[str, Any], allow_unpinned: bool) -> None:
+    if row["kind"] == "judge":
+        identity = EngineIdentity(row["engine"], row["model"], row["parameters"])
+        judge = Judge(identity, Mode(row["mode"]), allow_unpinned=allow_unpinned)
+        if judge.digest == row["judge"]:
+            known.judges[judge.digest] = judge
+        else:
+            known.foreign.add(row["judge"])
+    elif row["kind"] == "asked":
+        known.asked[row["custom_id"]] = _Asked(
+            row["case_id"], tuple(row["criteria"]), tuple(row["keys"]), row["judge"]
+        )
+    elif row["kind"] == "read":
+        known.results.add((row["custom_id"], row["digest"]))
+        known.answered.add(row["custom_id"])
+
+
+def _error(row: Mapping[str, Any]) -> str | None:
+    """Why a result is none; None where it holds a body."""
+    if error := row.get("error"):
+        return _said(error)
+    response = row.get("response")
+    if not isinstance(response, dict):
+        return "the result holds no response"
+    status, body = response.get("status_code"), response.get("body")
+    if status != 200:
+        said = _said(body.get("error")) if isinstance(body, dict) and body.get("error") else ""
+        return f"status {status}{f': {said}' if said else ''}"
+    return None
+
+
+def _said(error: object) -> str:
+    text = error.get("message") or error.get("code") if isinstance(error, dict) else error
+    return " ".join(str(text).split())[:300]
+
+
+def _brief(notes: Sequence[str]) -> list[str]:
+    """The first notes of each kind, and how many more there are."""
+    kinds: dict[str, list[str]] = {}
+    for note in notes:
+        kinds.setdefault(note.split(": ")[1][:20] if ": " in note else note, []).append(note)
+    return [
+        told
+        for found in kinds.values()
+        for told in (
+            found[:NAMED] + ([f"… and {len(found) - NAMED} more of this kind"] if len(found) > NAMED else [])
+        )
+    ]

@@ -1,0 +1,250 @@
+"""What calls would take, before any is made: how many, their tokens, money and time. Nothing is sent.
+
+Tokens are an estimate, since tokenisers are the endpoints' own: by the script of each character, and scaled by
+what the same model was charged for calls on record, where the log has enough of them.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Final
+
+from medlive.digest import canonical_json
+from medlive.evaluation.cache import GradeCache
+from medlive.evaluation.grade import find_cached, open_work, read_grades, read_record
+from medlive.evaluation.judge import Judge, Work
+from medlive.evaluation.model import Answer, EvaluationCase, Grade, Mode, Origin
+from medlive.evaluation.run import GRADES, open_run
+from medlive.llm.engine import EngineIdentity, Request
+from medlive.llm.fence import render
+from medlive.llm.wire import JsonMode, Price, response_format
+
+CHARACTERS_A_TOKEN: Final[Mapping[str, float]] = {"Han": 1.4, "ASCII": 4.0, "other": 2.0}
+"""Characters of a script that make a token, as tokenisers of 100,000 and more entries cut them."""
+OUTPUT_A_CRITERION: Final = 70
+"""Tokens of a verdict with its quote and reasoning, where none is on record."""
+ENOUGH: Final = 20
+"""Calls of a language on record from which an estimate is scaled."""
+
+_HAN: Final = re.compile("[\u3000-\u303f\u3400-\u9fff\uff00-\uffef]")
+_ASCII: Final = re.compile("[\x00-\x7f]")
+
+
+def estimate_tokens(text: str) -> int:
+    """The tokens of a text, by the script of its characters."""
+    size = len(text)
+    narrow = size if text.isascii() else size - len(_ASCII.sub("", text))
+    han = 0 if narrow == size else size - len(_HAN.sub("", text))
+    by = CHARACTERS_A_TOKEN
+    return round(narrow / by["ASCII"] + han / by["Han"] + (size - narrow - han) / by["other"])
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A call that could be made."""
+
+    language: str
+    text: str
+    """All that is sent, in its order."""
+    replies: int = 1
+    """Verdicts that are asked for, or 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What calls on record took, by language; a language without enough of them is not in it."""
+
+    scale: Mapping[str, float]
+    """Tokens charged for each token estimated."""
+    output: Mapping[str, float]
+    """Output tokens for each verdict."""
+    calls: Mapping[str, int]
+    latency_ms: float | None
+    """Of a call; None: nothing measured."""
+
+
+NOTHING: Final = Measured({}, {}, {}, None)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What calls would take."""
+
+    calls: int
+    input_tokens: int
+    cacheable_tokens: int
+    """Of these, beginnings that the call before sent as well: what an endpoint's prefix cache can hold."""
+    output_tokens: int
+    usd: float | None
+    """Without any prefix cache; None: the model has no price."""
+    usd_cached: float | None
+    """With all that can be cached at the price of cached tokens."""
+    seconds: float | None
+    """At the given concurrency and the latency measured; None: none was."""
+    concurrency: int
+    latency_ms: float | None
+    estimator: str
+    """How tokens were estimated."""
+
+
+@dataclass(frozen=True, slots=True)
+class GradingPlan:
+    """What grading a run would take."""
+
+    path: Path
+    criteria: int
+    """Of the answers that can be graded."""
+    settled: int
+    """Verdicts in the run folder."""
+    cached: int
+    """Verdicts that the cache of other runs holds."""
+    mode: Mode
+    plan: Plan
+
+
+def plan_calls(
+    calls: Iterable[Call],
+    *,
+    price: Price | None,
+    concurrency: int,
+    measured: Measured = NOTHING,
+    output_tokens: float = OUTPUT_A_CRITERION,
+) -> Plan:
+    """Sum up calls in the order they would be made. `output_tokens`: of a reply, or of each verdict in one."""
+    n = asked = cacheable = 0
+    answered = 0.0
+    before = ""
+    languages: set[str] = set()
+    for call in calls:
+        tokens = estimate_tokens(call.text) * measured.scale.get(call.language, 1.0)
+        n += 1
+        asked += round(tokens)
+        cacheable += round(tokens * _common(before, call.text) / max(1, len(call.text)))
+        answered += call.replies * measured.output.get(call.language, output_tokens)
+        before = call.text
+        languages.add(call.language)
+    return Plan(
+        calls=n,
+        input_tokens=asked,
+        cacheable_tokens=cacheable,
+        output_tokens=round(answered),
+        usd=price.cost(asked, 0, round(answered)) if price else None,
+        usd_cached=price.cost(asked, cacheable, round(answered)) if price else None,
+        seconds=n * measured.latency_ms / concurrency / 1000 if measured.latency_ms is not None else None,
+        concurrency=concurrency,
+        latency_ms=measured.latency_ms,
+        estimator=_told(measured, sorted(languages)),
+    )
+
+
+def plan_grading(
+    run_dir: Path,
+    identity: EngineIdentity,
+    *,
+    mode: Mode = Mode.CRITERION,
+    concurrency: int = 16,
+    allow_unpinned: bool = False,
+    price: Price | None = None,
+    cache: GradeCache | None = None,
+) -> GradingPlan:
+    """What `grade_run` would ask, if no reply had to be asked for twice. Reads the run and the cache only."""
+    run = open_run(run_dir)
+    answers, _ = run.answers()
+    judge = Judge(identity, mode, allow_unpinned=allow_unpinned)
+    record = read_record(run_dir / GRADES, judge.digest)
+    gradable = [c for c in run.cases if c.case_id in answers and answers[c.case_id].gradable]
+    total = sum(len(case.criteria) for case in gradable)
+    settled = total - sum(len(work.criteria) for work in open_work(run.cases, answers, judge, record))
+    cached = 0
+    if cache is not None:
+        for grade in find_cached(cache, run.cases, answers, judge, record):
+            record.latest[grade.key] = grade
+            cached += 1
+    measured = measure(run.cases, answers, judge, read_grades(run_dir / GRADES)[0])
+    calls = (_call(judge, work) for work in open_work(run.cases, answers, judge, record))
+    # The rules are this machine's: they cost nothing, whatever serves them.
+    price = Price(0.0, 0.0) if identity.engine == "rules" else price
+    plan = plan_calls(calls, price=price, concurrency=concurrency, measured=measured)
+    return GradingPlan(run_dir, total, settled, cached, mode, plan)
+
+
+def measure(
+    cases: Sequence[EvaluationCase], answers: Mapping[str, Answer], judge: Judge, grades: Sequence[Grade]
+) -> Measured:
+    """What the judge's calls on record took, against what they are estimated at."""
+    by_id = {case.case_id: case for case in cases}
+    ratios: dict[str, list[float]] = {}
+    outputs: dict[str, list[float]] = {}
+    latencies: list[float] = []
+    for rows in _calls_on_record(grades, judge.digest):
+        case, answer = by_id.get(rows[0].case_id), answers.get(rows[0].case_id)
+        if case is None or answer is None:
+            continue
+        ids = {row.criterion_id: row.key for row in rows}
+        criteria = tuple(c for c in case.criteria if ids.get(c.id) == judge.key(case, c, answer))
+        usage = rows[0].usage
+        asked, answered = usage.get("input_tokens") or 0, usage.get("output_tokens") or 0
+        if len(criteria) != len(rows) or not asked or not answered:
+            continue
+        estimated = estimate_tokens(_call(judge, Work(case, answer, criteria)).text)
+        ratios.setdefault(case.language, []).append(asked / max(1, estimated))
+        outputs.setdefault(case.language, []).append(answered / len(rows))
+        if latency := usage.get("latency_ms"):
+            latencies.append(latency)
+    known = [language for language, found in ratios.items() if len(found) >= ENOUGH]
+    return Measured(
+        # A call that was repaired was charged twice: the median does not mind.
+        scale={language: median(ratios[language]) for language in known},
+        output={language: sum(outputs[language]) / len(outputs[language]) for language in known},
+        calls={language: len(ratios[language]) for language in known},
+        latency_ms=median(latencies) if len(latencies) >= ENOUGH else None,
+    )
+
+
+def sent_text(request: Request) -> str:
+    """All the text of a request, in the order it is read: the shape of the reply, then the messages."""
+    shape = response_format(JsonMode.SCHEMA, request)
+    return "\n".join([canonical_json(shape), *(message["content"] for message in render(request))])
+
+
+def _call(judge: Judge, work: Work) -> Call:
+    return Call(work.case.language, sent_text(judge.request(work)), len(work.criteria))
+
+
+def _calls_on_record(grades: Sequence[Grade], judge: str) -> Iterator[list[Grade]]:
+    """The rows of a log call by call: the first holds the usage, those that follow it about its case share it."""
+    rows: list[Grade] = []
+    for grade in grades:
+        if grade.judge != judge or grade.origin is Origin.CACHE:
+            continue
+        if grade.usage or (rows and grade.case_id != rows[0].case_id):
+            if rows:
+                yield rows
+            rows = [grade] if grade.usage else []
+        elif rows:
+            rows.append(grade)
+    if rows:
+        yield rows
+
+
+def _common(one: str, other: str) -> int:
+    """The length of the beginning that two texts share, found by halving."""
+    low, high = 0, min(len(one), len(other))
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if one[low:middle] == other[low:middle] else (low, middle - 1)
+    return low
+
+
+def _told(measured: Measured, languages: Sequence[str]) -> str:
+    default = ", ".join(f"{script} {n:g}" for script, n in CHARACTERS_A_TOKEN.items())
+    parts = []
+    for language in languages:
+        if language in measured.scale:
+            n, scale = measured.calls[language], measured.scale[language]
+            parts.append(f"{language}: scaled by {scale:.2f}, as charged for {n} calls on record")
+        else:
+            parts.append(f"{language}: not scaled, too few calls on record")
+    return "; ".join([f"characters a token: {default}", *parts])
