@@ -37,6 +37,7 @@ def from_snapshot(snapshot: Snapshot) -> CaseSet:
         manifest.publishable,
         manifest.why_not,
         snapshot.path.absolute().parent,
+        snapshot.verified,
     )
 
 

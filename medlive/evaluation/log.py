@@ -1,5 +1,6 @@
 """An append-only log in JSON Lines: one writer at a time, a torn last line mended, nothing ever rewritten."""
 
+import errno
 import json
 import os
 from collections.abc import Iterator, Mapping
@@ -9,7 +10,7 @@ from pathlib import Path
 from typing import IO, Any, Final
 
 from medlive.digest import canonical_json
-from medlive.errors import BadInput
+from medlive.errors import BadInput, DiskFull
 from medlive.snapshot.lock import exclusive
 
 MOST_LINE: Final = 256 * 1024 * 1024
@@ -56,17 +57,38 @@ def _read(data: bytes, number: int, lines: Lines) -> None:
 class LogWriter:
     """Appends rows to a log that this process holds."""
 
-    def __init__(self, handle: IO[bytes]) -> None:
-        """`handle` is open for appending, its last line whole."""
-        self._handle = handle
+    def __init__(self, path: Path, handle: IO[bytes]) -> None:
+        """`handle` is open for appending, its last line whole, nothing of it waiting to be written."""
+        self._path = path
+        self._file = handle.fileno()
+        self._size = os.fstat(self._file).st_size
 
     def add(self, row: Mapping[str, Any]) -> None:
         """One row more, handed to the system whole before this returns: a kill loses no row that was added.
 
-        A lone surrogate is written as its JSON escape, so the row comes back as it was.
+        A lone surrogate is written as its JSON escape, so the row comes back as it was. Raises DiskFull, and
+        BadInput where the file cannot be written otherwise; then nothing of the row is there.
         """
-        self._handle.write(canonical_json(dict(row)).encode("utf-8", "backslashreplace") + b"\n")
-        self._handle.flush()
+        data = canonical_json(dict(row)).encode("utf-8", "backslashreplace") + b"\n"
+        left = memoryview(data)
+        try:
+            while left:
+                left = left[os.write(self._file, left) :]
+        except OSError as exc:
+            # Half a row would make one line with the next, once there is room again.
+            os.ftruncate(self._file, self._size)
+            if is_full(exc):
+                raise DiskFull(
+                    f"no space is left for {self._path}",
+                    hint="what was written is kept; make room and run this again",
+                ) from exc
+            raise BadInput(f"{self._path} cannot be written: {exc.strerror or exc}") from exc
+        self._size += len(data)
+
+
+def is_full(exc: OSError) -> bool:
+    """Whether the system has no room, or allows this user or this process no more of it."""
+    return exc.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @contextmanager
@@ -77,10 +99,10 @@ def open_log(path: Path) -> Iterator[LogWriter]:
     """
     with exclusive(path) as handle:
         _mend(handle)
+        handle.flush()
         try:
-            yield LogWriter(handle)
+            yield LogWriter(path, handle)
         finally:
-            handle.flush()
             os.fsync(handle.fileno())
 
 

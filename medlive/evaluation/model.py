@@ -80,6 +80,10 @@ class CaseSet:
     """What was odd in the file and how it was read, a line each."""
     snapshots: Path | None = None
     """Where the snapshot's folder lies, and errata beside it; None: the cases are of no snapshot's folder."""
+    verified: bool | None = None
+    """Whether the snapshot was verified; None where there is nothing to verify."""
+    selection: Mapping[str, Any] | None = None
+    """Which part of the cases these are (`Selection.as_json`); None: all."""
 
     def __len__(self) -> int:
         return len(self.cases)

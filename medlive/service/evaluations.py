@@ -16,7 +16,7 @@ async def record(settings: Settings, table: ScoreTable) -> None:
             run, grader = model.run.run, model.run.grader
             await record_evaluation(
                 session,
-                run_digest=digest_json(run.info.model_dump(mode="json", exclude={"snapshots"})),
+                run_digest=digest_json(run.info.model_dump(mode="json", exclude={"snapshots"}, exclude_unset=True)),
                 snapshot_version=run.info.cases.name,
                 model=run.info.model,
                 grader=grader.model if grader else "none",

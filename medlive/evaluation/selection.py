@@ -1,0 +1,110 @@
+"""A part of the cases, by what they say of themselves; it is part of what a run is, and stands in `run.json`."""
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from datetime import date, datetime
+from typing import Any, Final
+
+from medlive.digest import digest_text
+from medlive.errors import UsageError
+from medlive.evaluation.model import CaseSet, EvaluationCase
+from medlive.snapshot.model import week_end
+
+_AMONG: Final = ("language", "source", "theme", "specialty", "first_release")
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which cases; None and () leave all in. A case that does not say what is asked for is out."""
+
+    language: tuple[str, ...] = ()
+    source: tuple[str, ...] = ()
+    theme: tuple[str, ...] = ()
+    specialty: tuple[str, ...] = ()
+    first_release: tuple[str, ...] = ()
+    first_release_after: str | None = None
+    """A version, `YYYY.WNN`: only what is newer."""
+    posted_from: str | None = None
+    """A day, `YYYY-MM-DD`, inclusive."""
+    posted_before: str | None = None
+    """A day, exclusive."""
+    limit: int | None = None
+    """At most so many, drawn by the digests of their ids: always the same, and among those of a larger limit."""
+
+    def __post_init__(self) -> None:
+        """Raises UsageError for what is no version, no day or no number."""
+        for version in (*self.first_release, self.first_release_after):
+            if version is not None and week_end(version) is None:
+                raise UsageError(f"{version!r} is no version such as 2026.W47")
+        for day in (self.posted_from, self.posted_before):
+            if day is not None and not _is_day(day):
+                raise UsageError(f"{day!r} is no date of the form YYYY-MM-DD")
+        if self.limit is not None and self.limit < 1:
+            raise UsageError(f"a limit of {self.limit} cases leaves none")
+
+    def as_json(self) -> dict[str, Any] | None:
+        """What is asked for, without what is not; None when all cases are in."""
+        given = {name: value for name, value in asdict(self).items() if value not in (None, ())}
+        return {k: sorted(v) if isinstance(v, tuple) else v for k, v in given.items()} or None
+
+
+def select(cases: CaseSet, selection: Selection) -> CaseSet:
+    """The part of the cases that fits all that is given, in their order.
+
+    Raises UsageError when none does, naming the condition that left none and what the cases say there.
+    """
+    chosen = list(cases.cases)
+    for name, fits, said in _conditions(selection):
+        left = [case for case in chosen if fits(case)]
+        if not left:
+            there = sorted({value for case in chosen if (value := said(case))})
+            told = f"; there are {', '.join(there[:12])}{' …' if len(there) > 12 else ''}" if there else ""
+            raise UsageError(f"no case of {cases.name} is left by {name}{told or '; none says'}")
+        chosen = left
+    if selection.limit is not None and selection.limit < len(chosen):
+        drawn = sorted((digest_text(case.case_id), case.case_id) for case in chosen)[: selection.limit]
+        ids = {case_id for _, case_id in drawn}
+        chosen = [case for case in chosen if case.case_id in ids]
+    return replace(cases, cases=tuple(chosen), selection=selection.as_json())
+
+
+_Condition = tuple[str, Callable[[EvaluationCase], bool], Callable[[EvaluationCase], str | None]]
+
+
+def _conditions(selection: Selection) -> list[_Condition]:
+    found: list[_Condition] = []
+    for name in _AMONG:
+        if wanted := getattr(selection, name):
+            found.append((f"{name} {', '.join(wanted)}", _among(name, wanted), _said(name)))
+    if (after := selection.first_release_after) is not None:
+        found.append(
+            (f"first_release_after {after}", lambda c: (c.first_release or "") > after, _said("first_release"))
+        )
+    if (first := selection.posted_from) is not None:
+        found.append((f"posted_from {first}", lambda c: (day_of(c) or "") >= first, day_of))
+    if (end := selection.posted_before) is not None:
+        found.append((f"posted_before {end}", lambda c: "" < (day_of(c) or "") < end, day_of))
+    return found
+
+
+def _among(name: str, wanted: tuple[str, ...]) -> Callable[[EvaluationCase], bool]:
+    return lambda case: getattr(case, name) in wanted
+
+
+def _said(name: str) -> Callable[[EvaluationCase], str | None]:
+    return lambda case: getattr(case, name)
+
+
+def day_of(case: EvaluationCase) -> str | None:
+    """The day a case was posted on, `YYYY-MM-DD` as its posting time spells it; None where that cannot be read."""
+    try:
+        return datetime.fromisoformat(case.post_time.replace("Z", "+00:00")).date().isoformat()
+    except ValueError:
+        return None
+
+
+def _is_day(text: str) -> bool:
+    try:
+        return len(text) == 10 and date.fromisoformat(text).isoformat() == text
+    except ValueError:
+        return False
