@@ -1,0 +1,224 @@
+"""Correlations with their p-values and clustered bootstrap intervals: Pearson, Spearman, Kendall's tau-b.
+
+The p-values take items for independent, as the usual tests do; the intervals draw whole clusters.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from medlive.statistics.bootstrap import Floats, weight_chunks
+from medlive.statistics.estimate import with_interval
+from medlive.statistics.rank import pearson, spearman
+
+LEAST: Final = 3
+"""Fewer points lie on a line anyway."""
+
+_EXACT: Final = 33
+"""Up to this many items without ties Kendall's p is counted out; beyond, the normal law holds well."""
+
+_BLOCK: Final = 2_000_000
+
+
+class Kind(StrEnum):
+    """Which correlation."""
+
+    PEARSON = "pearson"
+    SPEARMAN = "spearman"
+    KENDALL = "kendall"
+
+
+@dataclass(frozen=True, slots=True)
+class Correlation:
+    """A correlation over n items of so many clusters."""
+
+    kind: Kind
+    value: float | None
+    low: float | None
+    high: float | None
+    p: float | None
+    """Two-sided, for none: Student's t for Pearson and Spearman; Kendall's own law, counted out for up to 33 items
+    without ties, else normal with the variance for ties."""
+    n: int
+    clusters: int
+    why: str = ""
+    """Why there is no value, or no interval."""
+
+
+def correlate(
+    kind: Kind,
+    first: Floats,
+    second: Floats,
+    *,
+    clusters: Sequence[int] | NDArray[np.int_] | None = None,
+    draws: int = 1000,
+    seed: int = 0,
+) -> Correlation:
+    """The correlation of two columns over the items that both have (NaN: absent).
+
+    `clusters` gives each item's cluster, any whole numbers; None takes every item for its own.
+    """
+    both = ~(np.isnan(first) | np.isnan(second))
+    a, b = first[both], second[both]
+    n = len(a)
+    names = np.arange(len(first)) if clusters is None else np.asarray(clusters)
+    groups, place = np.unique(names[both], return_inverse=True)
+    k = len(groups)
+    if n < LEAST:
+        return Correlation(kind, None, None, None, None, n, k, f"{n} items are too few")
+    value = {Kind.PEARSON: pearson, Kind.SPEARMAN: spearman, Kind.KENDALL: kendall}[kind](a, b)
+    if value is None:
+        return Correlation(kind, None, None, None, None, n, k, "one side is the same for every item")
+    p = kendall_p(a, b) if kind is Kind.KENDALL else pearson_p(value, n)
+    of_draws = {Kind.PEARSON: _pearson_drawn, Kind.SPEARMAN: _spearman_drawn, Kind.KENDALL: _kendall_drawn}[kind]
+    drawn = np.concatenate([of_draws(a, b, w[:, place]) for w in weight_chunks(k, draws, seed)])
+    found = with_interval(value, drawn, n, k)
+    return Correlation(kind, value, found.low, found.high, p, n, k, found.why)
+
+
+def pearson_p(r: float, n: int) -> float:
+    """The two-sided p of Pearson's r (or Spearman's rho) of n items under no correlation: Student's t with n - 2
+    degrees of freedom, which for r is exact under normality. 1 below three items."""
+    if n < LEAST:
+        return 1.0
+    return incomplete_beta((n - 2) / 2, 0.5, (1 - r) * (1 + r))
+
+
+def incomplete_beta(a: float, b: float, x: float) -> float:
+    """The regularised incomplete beta function I_x(a, b) for a, b > 0 and x in [0, 1]."""
+    if x <= 0 or x >= 1:
+        return 0.0 if x <= 0 else 1.0
+    front = math.exp(math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x))
+    if x < (a + 1) / (a + b + 2):
+        return front * _fraction(a, b, x) / a
+    return 1 - front * _fraction(b, a, 1 - x) / b
+
+
+def _fraction(a: float, b: float, x: float) -> float:
+    """The continued fraction of I_x(a, b), by Lentz's method; it converges in O(√max(a, b)) steps."""
+    tiny = 1e-300
+    c, d = 1.0, 1.0 / (1 - (a + b) * x / (a + 1) or tiny)
+    value = d
+    for m in range(1, 10_000):
+        even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
+        odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
+        for term in (even, odd):
+            d = 1.0 / (1 + term * d or tiny)
+            c = 1 + term / c or tiny
+            value *= c * d
+        if abs(c * d - 1) < 1e-15:
+            break
+    return value
+
+
+def kendall(first: Floats, second: Floats) -> float | None:
+    """Kendall's tau-b over the places where neither is NaN; None with fewer than three, or where one is
+    constant."""
+    both = ~(np.isnan(first) | np.isnan(second))
+    if both.sum() < LEAST:
+        return None
+    a, b = first[both], second[both]
+    value = float(_kendall_drawn(a, b, np.ones((1, len(a))))[0])
+    return None if math.isnan(value) else max(-1.0, min(1.0, value))
+
+
+def kendall_p(first: Floats, second: Floats) -> float:
+    """The two-sided p of tau-b under independence; both columns whole, at least three items, neither constant."""
+    n = len(first)
+    lead = round(float(_agreeing(first, second, np.ones((1, n)))[0]))
+    ties_a, ties_b = _tied(first), _tied(second)
+    if n <= _EXACT and not len(ties_a) and not len(ties_b):
+        pairs = n * (n - 1) // 2
+        against = (pairs - lead) // 2
+        return _inversions_p(n, min(against, pairs - against))
+    m = n * (n - 1)
+    spread = m * (2 * n + 5) - sum(float((t * (t - 1) * (2 * t + 5)).sum()) for t in (ties_a, ties_b))
+    tied = [float((t * (t - 1)).sum()) for t in (ties_a, ties_b)]
+    triples = [float((t * (t - 1) * (t - 2)).sum()) for t in (ties_a, ties_b)]
+    variance = spread / 18 + tied[0] * tied[1] / (2 * m) + triples[0] * triples[1] / (9 * m * (n - 2))
+    return math.erfc(abs(lead) / math.sqrt(2 * variance))
+
+
+def _tied(values: Floats) -> Floats:
+    """The sizes of the groups of equal values, of two and more."""
+    counts = np.unique(values, return_counts=True)[1].astype(np.float64)
+    return counts[counts > 1]
+
+
+def _inversions_p(n: int, most: int) -> float:
+    """Twice the share of the orders of n that have at most so many inversions, 1 at most."""
+    ways = [1]
+    for size in range(2, n + 1):
+        longer = [0] * min(most + 1, len(ways) + size - 1)
+        window = 0
+        for place in range(len(longer)):
+            window += ways[place] if place < len(ways) else 0
+            window -= ways[place - size] if 0 <= place - size < len(ways) else 0
+            longer[place] = window
+        ways = longer
+    return min(1.0, 2 * sum(ways[: most + 1]) / math.factorial(n))
+
+
+def _pearson_drawn(a: Floats, b: Floats, weights: Floats) -> Floats:
+    """Pearson's r of each row of item weights; NaN where a draw has no spread."""
+    a, b = a - a.mean(), b - b.mean()
+    return _from_moments(weights.sum(axis=1), *(weights @ np.stack([a, b, a * a, b * b, a * b], axis=1)).T)
+
+
+def _from_moments(n: Floats, a: Floats, b: Floats, aa: Floats, bb: Floats, ab: Floats) -> Floats:
+    with np.errstate(invalid="ignore", divide="ignore"):
+        spread_a, spread_b = aa - a * a / n, bb - b * b / n
+        # What cancellation leaves of a constant column is no spread.
+        flat = (spread_a <= 1e-12 * aa) | (spread_b <= 1e-12 * bb)
+        return np.where(flat, np.nan, (ab - a * b / n) / np.sqrt(spread_a * spread_b))
+
+
+def _spearman_drawn(a: Floats, b: Floats, weights: Floats) -> Floats:
+    """Spearman's rho of each row of item weights: the items ranked anew as the draw repeats them."""
+    x, y = _weighted_ranks(a, weights), _weighted_ranks(b, weights)
+    n = weights.sum(axis=1)
+    centre = ((n + 1) / 2)[:, None]
+    x, y = x - centre, y - centre
+    sums = [(weights * term).sum(axis=1) for term in (x, y, x * x, y * y, x * y)]
+    return _from_moments(n, *sums)
+
+
+def _weighted_ranks(values: Floats, weights: Floats) -> Floats:
+    _, place = np.unique(values, return_inverse=True)
+    order = np.argsort(place, kind="stable")
+    starts = np.flatnonzero(np.diff(place[order], prepend=-1))
+    totals = np.add.reduceat(weights[:, order], starts, axis=1)
+    mids = np.cumsum(totals, axis=1) - (totals - 1) / 2
+    return np.asarray(mids[:, place])
+
+
+def _agreeing(a: Floats, b: Floats, weights: Floats) -> Floats:
+    """Concordant less discordant pairs of each row of item weights."""
+    n = len(a)
+    step = max(1, _BLOCK // n)
+    out = np.zeros(len(weights))
+    for start in range(0, n, step):
+        part = slice(start, start + step)
+        signs = np.sign(a[part, None] - a[None, :]) * np.sign(b[part, None] - b[None, :])
+        out += ((weights[:, part] @ signs) * weights).sum(axis=1)
+    return out / 2
+
+
+def _kendall_drawn(a: Floats, b: Floats, weights: Floats) -> Floats:
+    """Tau-b of each row of item weights; NaN where a draw has no spread."""
+    n = weights.sum(axis=1)
+    pairs = n * (n - 1) / 2
+    untied = []
+    for values in (a, b):
+        _, place = np.unique(values, return_inverse=True)
+        totals = np.zeros((len(weights), int(place.max()) + 1))
+        np.add.at(totals.T, place, weights.T)
+        untied.append(pairs - (totals * (totals - 1) / 2).sum(axis=1))
+    spread = np.sqrt(untied[0] * untied[1])
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.where(spread > 0, _agreeing(a, b, weights) / spread, np.nan)
