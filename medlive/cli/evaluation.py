@@ -3,6 +3,7 @@
 import typer
 
 from medlive.cli.evaluation_batch import app as batch
+from medlive.cli.evaluation_contamination import contamination
 from medlive.cli.evaluation_grade import grade
 from medlive.cli.evaluation_run import export, import_, run
 from medlive.cli.evaluation_score import report, score
@@ -13,6 +14,7 @@ app.command()(run)
 app.command()(grade)
 app.command()(score)
 app.command()(report)
+app.command()(contamination)
 app.command("import")(import_)
 app.command()(export)
 app.add_typer(batch, name="batch")

@@ -1,14 +1,18 @@
 """`medlive eval score|report`: runs side by side."""
 
+from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final, TypeVar
 
 import typer
 
 from medlive.cli.evaluation_options import MetricOption, RunsArgument
-from medlive.cli.output import print_json, print_table, say
+from medlive.cli.output import print_table, say
 from medlive.config import load_settings
 from medlive.errors import BadInput, UsageError
+
+Choice = TypeVar("Choice", bound=StrEnum)
+ERRORS: Final = "errors by axis"
 
 ErrataOption = Annotated[
     str, typer.Option("--errata", help="Of what was withdrawn since: warn, apply (leave it out) or ignore.")
@@ -22,23 +26,74 @@ PublicKeyOption = Annotated[
 ]
 
 
-def _scored(runs: list[Path], metric: str, errata: str, errata_file: Path | None, public_key: str | None) -> Any:
+ModelsOption = Annotated[
+    Path | None, typer.Option("--models", metavar="FILE", help="The models' cutoffs [config/models.toml].")
+]
+DrawsOption = Annotated[int, typer.Option("--draws", min=1, max=100_000, help="Draws of the bootstrap.")]
+SeedOption = Annotated[int, typer.Option("--seed", min=0, help="Where the draws begin.")]
+BasisOption = Annotated[
+    str,
+    typer.Option(
+        "--cases", help="own: each model on its run's cases; common: all on the cases all are scored on."
+    ),
+]
+JudgeOption = Annotated[
+    str | None,
+    typer.Option("--judge", metavar="DIGEST", help="Score this grader's verdicts [those of the one used last]."),
+]
+
+
+def scored(
+    runs: list[Path],
+    *,
+    metric: str = "paper",
+    errata: str = "warn",
+    errata_file: Path | None = None,
+    public_key: str | None = None,
+    models: Path | None = None,
+    draws: int = 1000,
+    seed: int = 0,
+    basis: str = "own",
+    judge: str | None = None,
+) -> Any:
+    """The `ScoreTable` of run folders, by the options' texts; what was odd in a folder goes to stderr."""
     from medlive.evaluation.errata import ErrataMode, ErrataSearch, use_errata
     from medlive.evaluation.metrics import Metric
-    from medlive.evaluation.score import load_graded, score_runs
+    from medlive.evaluation.score import CaseBasis, load_graded, score_runs
     from medlive.service.paths import snapshots_path
 
-    if metric not in set(Metric):
-        raise UsageError(f"--metric {metric}: choose paper or published")
-    if errata not in set(ErrataMode):
-        raise UsageError(f"--errata {errata}: choose warn, apply or ignore")
-    mode = ErrataMode(errata)
+    chosen_metric = _one_of("--metric", Metric, metric)
+    mode = _one_of("--errata", ErrataMode, errata)
+    chosen_basis = _one_of("--cases", CaseBasis, basis)
+    registry = registry_of(models)
     search = ErrataSearch(
         errata_file, snapshots_path(load_settings().settings), _public_key(public_key), mode is ErrataMode.IGNORE
     )
-    graded = [load_graded(path) for path in runs]
+    twice = [path for place, path in enumerate(runs) if path.resolve() in {p.resolve() for p in runs[:place]}]
+    if twice:
+        raise UsageError(f"{twice[0]} is given more than once")
+    graded = [load_graded(path, judge=judge) for path in runs]
+    for path, run in zip(runs, graded, strict=True):
+        for note in run.notes:
+            say(f"{path}: {note}")
     use = use_errata([run.run for run in graded], mode, search)
-    return score_runs(graded, metric=Metric(metric), errata=use)
+    return score_runs(
+        graded, metric=chosen_metric, draws=draws, seed=seed, errata=use, basis=chosen_basis, registry=registry
+    )
+
+
+def registry_of(models: Path | None) -> Any:
+    """The `Registry` of that file, or of the settings."""
+    from medlive.evaluation.registry import load_registry, read_registry
+
+    return read_registry(models) if models else load_registry(load_settings().settings.candidates)
+
+
+def _one_of(option: str, kind: type[Choice], text: str) -> Choice:
+    try:
+        return kind(text)
+    except ValueError:
+        raise UsageError(f"{option} {text}: choose {' or '.join(kind)}") from None
 
 
 def _public_key(text: str | None) -> Any:
@@ -61,8 +116,24 @@ def score(
     runs: RunsArgument,
     metric: MetricOption = "paper",
     format_: Annotated[
-        str, typer.Option("--format", help="table, tsv (as LiveMedBench prints it), or json.")
+        str, typer.Option("--format", help="table, tsv (as LiveMedBench prints it), json, csv or parquet.")
     ] = "table",
+    slice_: Annotated[
+        str | None,
+        typer.Option(
+            "--slice",
+            metavar="KIND",
+            help="By month, theme, specialty, language, source, first-release, axis, cutoff or errors-by-axis.",
+        ),
+    ] = None,
+    basis: BasisOption = "own",
+    models: ModelsOption = None,
+    judge: JudgeOption = None,
+    draws: DrawsOption = 1000,
+    seed: SeedOption = 0,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE", help="Write there instead of to stdout.")
+    ] = None,
     errata: ErrataOption = "warn",
     errata_file: ErrataFileOption = None,
     public_key: PublicKeyOption = None,
@@ -72,41 +143,129 @@ def score(
     What was withdrawn since a run's snapshot was frozen stands in the errata.json beside it; without one there, in
     that of the snapshots frozen here.
     """
-    table = _scored(runs, metric, errata, errata_file, public_key)
-    if format_ == "tsv":
-        print(table.tsv(), end="")
-    elif format_ == "json":
-        from medlive.report.tables import scores_json
+    from medlive.evaluation.estimates import KINDS
+    from medlive.report.tables import WRITERS, write_whole
 
-        print_json(scores_json(table))
-    elif format_ == "table":
-        print_scores(table)
+    kind = None if slice_ is None else slice_.replace("-", " ").replace("_", " ")
+    if kind is not None and kind not in (*KINDS, ERRORS):
+        raise UsageError(f"--slice {slice_}: choose {', '.join((*KINDS, ERRORS))}")
+    if format_ != "table" and format_ not in WRITERS:
+        raise UsageError(f"--format {format_}: choose table, {', '.join(WRITERS)}")
+    if kind is not None and format_ in ("tsv", "json"):
+        raise UsageError(f"--slice picks rows of a table, csv or parquet; {format_} is one document")
+    if out is not None and format_ == "table":
+        raise UsageError("--out writes tsv, json, csv or parquet; choose one with --format")
+    if format_ == "parquet" and out is None:
+        raise UsageError("parquet is no text: name a file with --out")
+    table = scored(
+        runs, metric=metric, errata=errata, errata_file=errata_file, public_key=public_key, models=models,
+        draws=draws, seed=seed, basis=basis, judge=judge,
+    )  # fmt: skip
+    if format_ == "table":
+        if kind is None:
+            print_scores(table)
+        else:
+            print_slice(table, kind)
+        return
+    data = WRITERS[format_](table, kind)
+    if out is not None:
+        write_whole(out, data)
+        say(f"written: {out}")
     else:
-        raise UsageError(f"--format {format_}: choose table, tsv or json")
+        print(data.decode("utf-8"), end="")
+    for warning in table.warnings:
+        say(warning)
 
 
 def print_scores(table: Any, *, warnings: bool = True) -> None:
     """The score table for people; its warnings go to stderr."""
     print_table(
-        ["model", "score %", "95 % interval", "n", "bounds %", "tie group", "unanswered", "ungraded criteria"],
+        ["model", "score %", "95 % interval", "n", "bounds %", "tie group", "unanswered", "truncated", "refused",
+         "ungraded criteria"],
         [
             [
-                m.label, _percent(m.overall.mean), f"{_percent(m.overall.low)} to {_percent(m.overall.high)}",
-                m.overall.n, f"{_percent(m.overall.least)} to {_percent(m.overall.most)}",
-                m.standing.group if m.standing else None, m.rates.unanswered, m.rates.ungraded,
+                m.label, _percent(m.overall.mean), _interval(m.overall.low, m.overall.high),
+                m.overall.n, _interval(m.overall.least, m.overall.most),
+                m.standing.group if m.standing else None,
+                *(_count(m.rates, name) for name in ("unanswered", "truncated", "refused", "ungraded")),
             ]
             for m in table.models
         ],
-        title=f"{table.metric.value} metric, {table.common} common cases, bootstrap of {table.draws} draws",
+        title=_title(table),
     )  # fmt: skip
+    differing = [c for c in table.coverage if c.lacking]
+    if differing:
+        print_table(
+            ["model", "cases", "scored", "scored for others only", "e.g."],
+            [[c.label, c.cases, c.scored, len(c.lacking), ", ".join(c.lacking[:3])] for c in differing],
+            title=f"models scored on differing cases; --cases common takes the {table.common} common ones",
+        )
     for warning in table.warnings if warnings else ():
         say(warning)
+
+
+def print_slice(table: Any, kind: str) -> None:
+    """One kind of slice for people, value by value; a slice under 30 cases is dim."""
+    from rich.text import Text
+
+    from medlive.evaluation.estimates import FEW
+
+    head = ["model", "%", "95 % interval", "n", "bounds %"]
+    rows: list[list[Any]] = []
+    if kind == ERRORS:
+        head = ["axis", "model", "error rate %", "95 % interval", "graded criteria"]
+        for axis in sorted({a.axis for m in table.models for a in m.axes}):
+            for m in table.models:
+                rows += [
+                    [axis, m.label, _percent(a.rate), _interval(a.low, a.high), a.n]
+                    for a in m.axes
+                    if a.axis == axis
+                ]
+    else:
+        head = [kind, *head]
+        values = dict.fromkeys(s.value for m in table.models for s in m.slices if s.kind == kind)
+        # The parts of a cutoff stand in the order of time, all others in their own.
+        for value in values if kind == "cutoff" else sorted(values):
+            for m in table.models:
+                if (e := m.slice(kind, value)) is not None:
+                    cells = [value, m.label, _percent(e.mean), _interval(e.low, e.high), e.n,
+                             _interval(e.least, e.most)]  # fmt: skip
+                    rows.append([Text(str(c), style="dim") for c in cells] if e.n < FEW else cells)
+    print_table(head, rows, title=_title(table) + ("" if kind == ERRORS else f"; dim: fewer than {FEW} cases"))
+    if kind == "cutoff":
+        for m in table.models:
+            if m.cutoff is None:
+                say(f"{m.label}: cutoff unknown")
+    for warning in table.warnings:
+        say(warning)
+
+
+def _title(table: Any) -> str:
+    cases = ", ".join(sorted({m.run.run.info.cases.name for m in table.models}))
+    return (
+        f"{table.metric.value} metric on {cases}, {table.basis.value} cases ({table.common} common), bootstrap of "
+        f"{table.draws} draws, seed {table.seed}"
+    )
+
+
+def _interval(low: float | None, high: float | None) -> str | None:
+    return None if low is None else f"{_percent(low)} to {_percent(high)}"
+
+
+def _count(rates: Any, name: str) -> str:
+    count, share = getattr(rates, name), rates.shares[name]
+    return f"{count} ({100 * share:.1f} %)" if count else "0"
 
 
 def report(
     runs: RunsArgument,
     out: Annotated[Path, typer.Option("--out", help="The folder to write.")],
     metric: MetricOption = "paper",
+    basis: BasisOption = "own",
+    models: ModelsOption = None,
+    judge: JudgeOption = None,
+    draws: DrawsOption = 1000,
+    seed: SeedOption = 0,
     errata: ErrataOption = "warn",
     errata_file: ErrataFileOption = None,
     public_key: PublicKeyOption = None,
@@ -114,4 +273,8 @@ def report(
     """Write a report of runs: one page to read offline, and the figures as JSON and CSV."""
     from medlive.report.render import write_report
 
-    print(write_report(_scored(runs, metric, errata, errata_file, public_key), out))
+    table = scored(
+        runs, metric=metric, errata=errata, errata_file=errata_file, public_key=public_key, models=models,
+        draws=draws, seed=seed, basis=basis, judge=judge,
+    )  # fmt: skip
+    print(write_report(table, out))

@@ -216,8 +216,8 @@ def response_entry(case: EvaluationCase, answer: Answer) -> dict[str, Any]:
 
 
 def grade_entry(case: EvaluationCase, met: Mapping[str, bool | None]) -> dict[str, Any]:
-    """A case's verdicts by criterion id as an entry of a grades file; what is ungraded is left out, since the format has no word
-    for it (the published script would have written 0)."""
+    """A case's verdicts by criterion id as an entry of a grades file; what is ungraded is left out, since the
+    format has no word for it (the published script would have written 0)."""
     evaluations = {}
     for place, criterion in enumerate(case.criteria, start=1):
         verdict = met.get(criterion.id)

@@ -1,0 +1,159 @@
+"""`medlive eval contamination`: what of the scores goes with texts that a model may have seen."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from medlive.cli.evaluation_options import MetricOption, RunsArgument
+from medlive.cli.evaluation_score import (
+    BasisOption,
+    DrawsOption,
+    ErrataFileOption,
+    ErrataOption,
+    JudgeOption,
+    ModelsOption,
+    PublicKeyOption,
+    SeedOption,
+    registry_of,
+    scored,
+)
+from medlive.cli.output import JsonOption, print_json, print_table, say
+
+
+def contamination(
+    runs: RunsArgument,
+    models: ModelsOption = None,
+    metric: MetricOption = "paper",
+    basis: BasisOption = "own",
+    judge: JudgeOption = None,
+    draws: DrawsOption = 1000,
+    permutations: Annotated[
+        int, typer.Option("--permutations", min=99, max=1_000_000, help="Random permutations of a p-value.")
+    ] = 4999,
+    seed: SeedOption = 0,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE", help="Write the JSON there as well.")
+    ] = None,
+    as_json: JsonOption = False,
+    errata: ErrataOption = "warn",
+    errata_file: ErrataFileOption = None,
+    public_key: PublicKeyOption = None,
+) -> None:
+    """Compare each model on what it may have seen in training with what it cannot have seen.
+
+    The cutoffs stand in the tables [candidates."MODEL"] of config/models.toml; a model without one is "unknown".
+    docs/contamination.md defines every figure.
+    """
+    import json
+
+    from medlive.evaluation.arms import score_arms
+    from medlive.evaluation.contamination import contamination as analyse
+    from medlive.report.tables import arms_rows, contamination_json, write_whole
+
+    registry = registry_of(models)
+    table = scored(
+        runs, metric=metric, errata=errata, errata_file=errata_file, public_key=public_key, models=models,
+        draws=draws, seed=seed, basis=basis, judge=judge,
+    )  # fmt: skip
+    found = analyse(table, registry, permutations=permutations)
+    arms = score_arms(table, registry)
+    plain = contamination_json(found) | {"open_book_against_closed": arms_rows(arms)}
+    if out is not None:
+        text = json.dumps(plain, ensure_ascii=False, indent=2, allow_nan=False) + "\n"
+        write_whole(out, text.encode("utf-8", "backslashreplace"))
+        say(f"written: {out}")
+    if as_json:
+        print_json(plain)
+    else:
+        _print(found, arms)
+    for warning in found.warnings:
+        say(warning)
+    for model in found.models:
+        for note in model.notes if model.cutoff else ():
+            say(f"{model.label}: {note}")
+
+
+def _print(found: Any, arms: Any) -> None:
+    print_table(
+        ["model", "cutoff", "basis", "n pre/post", "pre %", "post %", "drop", "95 % interval", "p", "p (Holm)"],
+        [_drop_cells(m) for m in found.models],
+        title=f"drop past the cutoff ({found.metric.value} metric, points of 100); dim: under 30 cases on a side",
+    )
+    known = [m for m in found.models if m.cutoff is not None]
+    if not known:
+        return
+    print_table(
+        ["model", "beyond others", "95 % interval", "held against", "adjusted for all", "95 % interval", "lost",
+         "placebos as large", "full % − post % (the paper's)", "newer than the model %", "n"],
+        [_more_cells(m) for m in known],
+        title="beside it: difference-in-differences, mix adjustment, placebo cutoffs, the paper's own figure",
+    )  # fmt: skip
+    if found.pooled is not None:
+        e = found.pooled
+        print(f"Having seen a case, over {e.models} models: {_points(e.effect)} ({_span(e)})")
+    for arm in found.arms:
+        print(
+            f"{arm.model}: drop of {arm.raw} beyond that of {arm.rewritten}: {_points(arm.drop.difference)} "
+            f"({_span(arm.drop)}; n {arm.drop.n_pre}/{arm.drop.n_post})"
+        )
+    if arms:
+        print_table(
+            ["model", "cases", "n", "baseline %", "closed book %", "open book %", "difference", "95 % interval",
+             "p (Holm)"],
+            [
+                [a.model, "after the cutoff" if a.fresh else "all (cutoff unknown)", a.n,
+                 _percent(a.baseline.mean), _percent(a.closed_score.mean), _percent(a.open_score.mean),
+                 _points(a.difference), _span(a),
+                 _p(a.p_holm)]
+                for a in arms
+            ],
+            title="open book against closed",
+        )  # fmt: skip
+
+
+def _drop_cells(m: Any) -> list[Any]:
+    from rich.text import Text
+
+    if m.cutoff is None or m.drop is None:
+        return [m.label, "unknown", *[None] * 8]
+    d = m.drop
+    cells = [
+        m.label, m.cutoff.text, m.cutoff.basis.value, f"{d.n_pre}/{d.n_post}", _percent(d.pre), _percent(d.post),
+        _points(d.difference), _span(d), _p(d.p), _p(m.p_holm),
+    ]  # fmt: skip
+    return [Text("–" if c is None else c, style="dim") for c in cells] if m.few else cells
+
+
+def _more_cells(m: Any) -> list[Any]:
+    mix = m.mixes[-1] if m.mixes else None
+    lost = None if mix is None else f"{mix.adjusted.lost_pre}/{mix.adjusted.lost_post} ({mix.by})"
+    return [
+        m.label,
+        None if m.did is None else _points(m.did.effect),
+        None if m.did is None else _span(m.did),
+        f"{len(m.did_against)} models",
+        None if mix is None else _points(mix.adjusted.difference),
+        None if mix is None else _span(mix.adjusted),
+        lost,
+        None if m.placebo is None else f"{m.placebo.at_least} of {len(m.placebo.drops)}",
+        None if m.paper is None else _points(m.paper.difference),
+        None if m.newer is None else _percent(m.newer.mean),
+        None if m.newer is None else m.newer.n,
+    ]
+
+
+def _percent(share: float | None) -> str | None:
+    return None if share is None else f"{100 * share:.1f}"
+
+
+def _points(difference: float | None) -> str | None:
+    return None if difference is None else f"{100 * difference:+.1f}"
+
+
+def _span(of: Any) -> str | None:
+    return None if of.low is None else f"{100 * of.low:+.1f} to {100 * of.high:+.1f}"
+
+
+def _p(p: float | None) -> str | None:
+    return None if p is None else f"{p:.4f}"
