@@ -220,7 +220,8 @@ async def _fix_once(
         if await judge(session, version, info.parent, digest, publishable_only=release.publishable_only):
             raise _Unread
         await keep_kept_out(session, version, publishable_only=release.publishable_only)
-        drawn = [one for one in await never_shown(session) if is_drawn(one[0], share, instance_key)]
+        new = await never_shown(session) if share else []
+        drawn = [one for one in new if is_drawn(one[0], share, instance_key)]
         held_out = await asyncio.to_thread(_commit, database, drawn)
         due = [
             week

@@ -370,7 +370,7 @@ async def test_two_freezes_at_once_make_one_snapshot(
     verify(done[0])
 
 
-async def test_a_freeze_that_is_called_off_ends_and_is_finished_later(
+async def test_a_freeze_that_is_called_off_ends_and_can_be_fixed_anew(
     database: Database, settings: Settings, admin: psycopg.Connection[Any]
 ) -> None:
     fill(admin, 2000, gates=gates_digest())
@@ -382,7 +382,8 @@ async def test_a_freeze_that_is_called_off_ends_and_is_finished_later(
     with pytest.raises(asyncio.CancelledError):
         await work
     assert list(root.glob(".medlive-*")) == []
-    assert (await freeze(database, settings, "2026.W47")).cases == 2000
+    fill(admin, 1, first=2001, gates=gates_digest())
+    assert (await freeze(database, settings, "2026.W47", anew=True)).cases == 2001
 
 
 FULL = """
