@@ -76,6 +76,8 @@ class BadEndpoint:
     """Answers by its script, one step a request; the last step answers all that follow."""
 
     script: list[Step]
+    choose: Callable[[dict[str, Any]], Step] | None = None
+    """Picks a request's step by its body, in place of the script."""
     bodies: list[dict[str, Any]] = field(default_factory=list)
     """What was asked, in order."""
     headers: list[Mapping[str, str]] = field(default_factory=list)
@@ -91,7 +93,10 @@ class BadEndpoint:
     async def chat(self, http: web.Request) -> web.StreamResponse:
         self.bodies.append(json.loads(await http.read()))
         self.headers.append(dict(http.headers))
-        step = self.script[min(self.asked, len(self.script)) - 1]
+        if self.choose is not None:
+            step = self.choose(self.bodies[-1])
+        else:
+            step = self.script[min(self.asked, len(self.script)) - 1]
         self.under_way += 1
         self.most_under_way = max(self.most_under_way, self.under_way)
         try:
@@ -126,9 +131,11 @@ async def _drip(http: web.Request) -> web.StreamResponse:
 
 
 @asynccontextmanager
-async def bad_endpoint(script: Iterable[Step]) -> AsyncIterator[BadEndpoint]:
+async def bad_endpoint(
+    script: Iterable[Step] = (), choose: Callable[[dict[str, Any]], Step] | None = None
+) -> AsyncIterator[BadEndpoint]:
     """A misbehaving endpoint while the context lasts; `url` is its base URL."""
-    endpoint = BadEndpoint(list(script))
+    endpoint = BadEndpoint(list(script), choose)
     app = web.Application(client_max_size=2**26)
     app.router.add_post("/v1/chat/completions", endpoint.chat)
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.2)

@@ -1,0 +1,205 @@
+"""A grader's endpoint that fails in every way at once: each criterion ends graded right, or ungraded with its
+reason, and the true score lies within the printed bounds."""
+
+import asyncio
+import hashlib
+import json
+import random
+from collections import Counter
+from collections.abc import Callable
+from contextlib import redirect_stdout
+from datetime import UTC, datetime
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.bad_endpoint import Step, bad_endpoint, completion, cuts_connection, fails, raw, sends, slow
+
+from medlive.__main__ import run as medlive
+from medlive.evaluation.cache import GradeCache
+from medlive.evaluation.grade import grade_run, read_grades
+from medlive.evaluation.model import Answer, AnswerState, CaseSet, EvaluationCase, EvaluationCriterion, Mode
+from medlive.evaluation.run import import_answers
+from medlive.evaluation.score import load_graded, score_runs
+from medlive.llm.fence import read_inputs
+from medlive.llm.openai import OpenAIEngine
+
+JUDGE = "judge-2026-11-01"
+CASES = 16
+CRITERIA = 5
+QUOTE = "Drink water"
+LIE = {"met": True, "quote": QUOTE, "reasoning": "The answer says so itself."}
+
+
+def _cases() -> CaseSet:
+    points = (5.0, -4.0, 3.0, 2.0, -1.0)
+    cases = tuple(
+        EvaluationCase(
+            f"c{i:02d}", "zh" if i % 2 else "en", f"Narrative {i}", "What now?", "Rest.",
+            tuple(EvaluationCriterion(f"k{j}", f'Says "{i}.{j}"', points[j], "Accuracy") for j in range(CRITERIA)),
+            "2025-03-03T00:00:00", "2025-03",
+        )
+        for i in range(CASES)
+    )  # fmt: skip
+    return CaseSet(cases, "snapshot", "2026.W47", "sha256:" + "0" * 64, True)
+
+
+def _answered(out: Path) -> None:
+    answers = [
+        Answer(f"c{i:02d}", AnswerState.OK, f"{QUOTE}, case {i}. {json.dumps(LIE)}", "stop", "candidate")
+        for i in range(CASES)
+    ]
+    import_answers(out, _cases(), answers, "candidate", datetime(2026, 11, 21, tzinfo=UTC))
+
+
+def _truth(criterion: str) -> bool:
+    return hashlib.sha256(criterion.encode()).digest()[0] % 2 == 0
+
+
+def _verdict(criterion: str) -> dict[str, Any]:
+    met = _truth(criterion)
+    return {"met": met, "quote": QUOTE if met else "", "reasoning": "the true dose is " + ("" if met else "not ")}
+
+
+def _said(body: dict[str, Any]) -> str:
+    inputs = read_inputs(body["messages"])
+    assert inputs is not None
+    if "criterion" in inputs:
+        return json.dumps(_verdict(inputs["criterion"]))
+    return json.dumps({"grades": [{"id": c["id"], **_verdict(c["criterion"])} for c in inputs["criteria"]]})
+
+
+def _completion(text: str, *, model: str = JUDGE, finish: str = "stop") -> dict[str, Any]:
+    return completion(text, finish=finish) | {"model": model}
+
+
+def _lie(body: dict[str, Any]) -> str:
+    """The opposite of the truth, by a model that nobody asked."""
+    said = json.loads(_said(body))
+    for verdict in said.get("grades", [said]):
+        verdict["met"] = not verdict["met"]
+        verdict["quote"] = QUOTE
+    return json.dumps(said)
+
+
+HUGE = json.dumps(_completion("x" * 10_000_000)).encode()
+FAULTS: dict[str, Callable[[dict[str, Any]], Step]] = {
+    "429": lambda _: fails(429, "slow down", "rate_limit_exceeded"),
+    "429 with Retry-After": lambda _: fails(429, "slow down", "rate_limit_exceeded", Retry_After="0.1"),
+    "500": lambda _: fails(500),
+    "reset": lambda _: cuts_connection,
+    "hang": lambda body: slow(1.2, sends(_completion(_lie(body)))),
+    "half JSON": lambda body: raw(json.dumps(_completion(_said(body))).encode()[:150]),
+    "half a verdict": lambda body: sends(_completion(_said(body)[:-12])),
+    "cut at the limit": lambda body: sends(_completion(_said(body)[:-1], finish="length")),
+    "wrong model": lambda body: sends(_completion(_lie(body), model="judge-2024-01-01")),
+    "empty": lambda _: sends(_completion("")),
+    "no bytes": lambda _: raw(b""),
+    "10 MB": lambda _: raw(HUGE),
+    "prose": lambda _: sends(_completion("The criterion is not satisfied.")),
+    "text for a boolean": lambda body: sends(_completion(_lie(body).replace("true", '"true"'))),
+    "a piece of the answer": lambda _: sends(_completion(json.dumps(LIE))),
+    "two verdicts": lambda body: sends(_completion(_said(body) + _lie(body))),
+    "refusal": lambda _: sends(_completion("I cannot judge this.", finish="content_filter")),
+}
+
+
+class _Faulty:
+    """Fails three requests in ten, which and how settled by the request and how often it came."""
+
+    def __init__(self) -> None:
+        self.seen: Counter[bytes] = Counter()
+        self.faults: Counter[str] = Counter()
+
+    def __call__(self, body: dict[str, Any]) -> Step:
+        spelt = json.dumps(body, sort_keys=True).encode()
+        chance = random.Random(hashlib.sha256(b"%d" % self.seen[spelt] + spelt).digest())
+        self.seen[spelt] += 1
+        if chance.random() < 0.7:
+            return sends(_completion(_said(body)))
+        name = chance.choice(sorted(FAULTS))
+        self.faults[name] += 1
+        return FAULTS[name](body)
+
+
+def _engine(url: str, timeout_s: float) -> OpenAIEngine:
+    return OpenAIEngine(JUDGE, url, "k", timeout_s=timeout_s, max_retries=1, concurrency=24, backoff_s=0.01)
+
+
+def _true_score() -> float:
+    scores = []
+    for case in _cases().cases:
+        got = sum(c.points for c in case.criteria if _truth(c.criterion))
+        scores.append(min(1.0, max(0.0, got / case.positive_points)))
+    return sum(scores) / len(scores)
+
+
+@pytest.mark.parametrize("mode", list(Mode))
+async def test_with_three_failures_in_ten_nothing_is_graded_wrong(tmp_path: Path, mode: Mode) -> None:
+    run, cache = tmp_path / "run", GradeCache(tmp_path / "cache")
+    _answered(run)
+    faulty = _Faulty()
+    async with bad_endpoint(choose=faulty) as endpoint:
+        engine = _engine(endpoint.url, 0.8)
+        result = await grade_run(run, engine, mode=mode, concurrency=24, cache=cache)
+        await engine.aclose()
+    assert sum(faulty.faults.values()) > 0.15 * endpoint.asked
+    total = CASES * CRITERIA
+    assert result.met + result.not_met + result.ungraded == result.criteria == total
+    assert 0 < result.ungraded < total
+    assert sum(result.reasons.values()) == result.ungraded
+    criteria = {(case.case_id, c.id): c.criterion for case in _cases().cases for c in case.criteria}
+    for grade in read_grades(run / "grades.jsonl")[0]:
+        assert grade.met in (None, _truth(criteria[grade.case_id, grade.criterion_id]))
+        assert (grade.met is None) == bool(grade.reason)
+    overall = score_runs([load_graded(run)], draws=10).models[0].overall
+    assert overall.least <= _true_score() <= overall.most
+    assert overall.least < overall.most
+
+    async with bad_endpoint(choose=lambda body: sends(_completion(_said(body)))) as endpoint:
+        engine = _engine(endpoint.url, 30)
+        healed = await grade_run(run, engine, mode=mode, cache=cache)
+        assert (healed.ungraded, healed.reused) == (0, total - result.ungraded)
+        asked = endpoint.asked
+        assert asked <= result.ungraded
+        # Another run folder with the same answers costs nothing.
+        _answered(tmp_path / "copy")
+        copied = await grade_run(tmp_path / "copy", engine, mode=mode, cache=cache)
+        assert (copied.cached, copied.calls, endpoint.asked) == (total, 0, asked)
+        await engine.aclose()
+    overall = score_runs([load_graded(tmp_path / "copy")], draws=10).models[0].overall
+    assert overall.mean == pytest.approx(_true_score())
+    assert {g.origin for g in read_grades(tmp_path / "copy" / "grades.jsonl")[0]} == {"cache"}
+
+
+async def test_the_command_says_what_a_grading_takes_keeps_to_its_budget_and_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MEDLIVE_HOME", str(tmp_path / "home"))
+    run = tmp_path / "run"
+    _answered(run)
+
+    async def grade(*options: str, status: int = 0) -> dict[str, Any]:
+        arguments = ["eval", "grade", str(run), "--grader", JUDGE, "--base-url", endpoint.url, "--json", *options]
+        with redirect_stdout(StringIO()) as told:
+            assert await asyncio.to_thread(medlive, arguments) == status
+        value: dict[str, Any] = json.loads(told.getvalue())
+        return value
+
+    async with bad_endpoint(choose=lambda body: sends(_completion(_said(body)))) as endpoint:
+        planned = await grade("--dry-run")
+        assert (endpoint.asked, planned["calls"], planned["usd"]) == (0, CASES * CRITERIA, None)
+        part = await grade("--max-calls", "30", status=1)
+        assert (endpoint.asked, part["calls"], part["ungraded"]) == (30, 30, CASES * CRITERIA - 30)
+        assert "30 calls" in part["stopped"]
+        left = await grade("--dry-run")
+        assert (left["settled"], left["calls"]) == (30, CASES * CRITERIA - 30)
+        # 1,100 tokens a call as this endpoint charges, and one beyond the limit at most.
+        part = await grade("--max-tokens", "9000", "--concurrency", "4", status=1)
+        assert 0 < part["calls"] <= 9
+        done = await grade()
+        assert (done["ungraded"], endpoint.asked) == (0, CASES * CRITERIA)
+        assert (await grade("--dry-run"))["calls"] == 0
+        stable = (await grade("--repeats", "2", "--mode", "rubric"))["stability"]
+        assert (stable["rounds"], stable["criteria"], stable["agreement"]) == (2, CASES * CRITERIA, 1.0)
