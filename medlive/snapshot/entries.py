@@ -1,11 +1,12 @@
 """What a snapshot's ledgers state, read along with its rows: added, revised, withdrawn, held out, revealed."""
 
-import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
+
+from pydantic_core import from_json
 
 from medlive.snapshot.disguise import find_disguise
 from medlive.snapshot.folder import Finding, TooLong, lines, open_inside
@@ -31,6 +32,8 @@ _NUMBERS: Final[Mapping[str, tuple[bool, bool]]] = {
     "withdrawn": (True, False),
 }
 """Section → whether an entry has a revision before and one now."""
+_CHANGE_KEYS: Final = frozenset({"case_id", "from_revision", "reason", "to_revision"})
+_PLAIN_REASON: Final = re.compile(r"[A-Za-z][A-Za-z0-9 ,;()-]{0,300}")
 _HELD_KEYS: Final[Mapping[str, frozenset[str]]] = {
     "held": frozenset({"commitment", "held_since"}),
     "revealed": frozenset({"case_id", "commitment", "held_since", "salt"}),
@@ -90,7 +93,8 @@ class Ledgers:
             for data in lines(handle):
                 if data == b"]\n":
                     return
-                yield json.loads(data.removeprefix(b","))
+                # Canonical JSON, as `read_ledger` has found: any parser reads the same in it.
+                yield from_json(data.removeprefix(b","))
 
 
 def read_ledgers(root: Path, there: frozenset[str], manifest: Manifest) -> Ledgers:
@@ -137,9 +141,11 @@ def _places(root: Path, name: str) -> dict[str, int]:
 
 def _check_change(section: str, entry: dict[str, Any], manifest: Manifest, found: Ledgers) -> bool:
     """Whether the entry can be used."""
+    if section == "added" and _is_plain_addition(entry):
+        return True
     case_id = entry.get("case_id")
     where = f"{CHANGES}: {section} {case_id!r}"[:300]
-    if entry.keys() != {"case_id", "from_revision", "reason", "to_revision"}:
+    if entry.keys() != _CHANGE_KEYS:
         found.changes.add(where, "case_id, from_revision, reason, to_revision", ", ".join(sorted(entry))[:200])
         return False
     for wanted, name in zip(_NUMBERS[section], ("from_revision", "to_revision"), strict=True):
@@ -151,6 +157,19 @@ def _check_change(section: str, entry: dict[str, Any], manifest: Manifest, found
     if manifest.parent is None and section != "added":
         found.changes.add(where, "nothing but added cases, for there is no parent", section)
     return True
+
+
+def _is_plain_addition(entry: dict[str, Any]) -> bool:
+    """Whether nothing can be wrong with the entry of an added case, as with nearly all of the first release's."""
+    number, reason = entry.get("to_revision"), entry.get("reason")
+    return (
+        entry.keys() == _CHANGE_KEYS
+        and entry["from_revision"] is None
+        and type(number) is int
+        and number >= 0
+        and isinstance(reason, str)
+        and _PLAIN_REASON.fullmatch(reason) is not None
+    )
 
 
 def _check_holdout(section: str, entry: dict[str, Any], manifest: Manifest, found: Ledgers) -> bool:

@@ -135,9 +135,9 @@ def find_difference(
             wanted = lines.take(number)
             if len(wanted) != number:
                 return f"row {first + len(wanted)}: the twin has no such row"
+            read = file.read_row_group(group)
             for name in fields:
-                column = file.read_row_group(group, columns=[name], use_threads=False).column(name)
-                if (place := _differs(column, wanted.column(name).combine_chunks())) is not None:
+                if (place := _differs(read.column(name), wanted.column(name).combine_chunks())) is not None:
                     return f"row {first + place}: {name} is another"
             first += number
         return f"row {first}: it is missing" if len(lines.take(1)) else None
@@ -147,6 +147,8 @@ def find_difference(
 
 _MOST_THRIFT: Final = 16 * 1024 * 1024
 _BLOCK: Final = 4 * 1024 * 1024
+_PARSED: Final = 1024 * 1024
+"""What one of pyarrow's threads parses at a time."""
 
 
 def _check_frame(
@@ -194,18 +196,26 @@ class _Lines:
     def take(self, number: int) -> "pa.Table":
         """The next rows, fewer where the file ends."""
         import pyarrow as pa
-        import pyarrow.json as pj
 
         while len(self._held) < number and (block := next(self._blocks, None)) is not None:
-            read = pj.read_json(
-                io.BytesIO(block),
-                read_options=pj.ReadOptions(use_threads=False, block_size=len(block) + 1),
-                parse_options=pj.ParseOptions(explicit_schema=self._columns, unexpected_field_behavior="error"),
-            )
+            try:
+                read = self._parse(block, _PARSED)
+            except pa.ArrowInvalid:
+                # A line that is longer than a piece, or no row at all, which the whole will tell.
+                read = self._parse(block, len(block) + 1)
             self._held = pa.concat_tables([self._held, read])
         taken = self._held.slice(0, number)
         self._held = self._held.slice(number)
         return taken
+
+    def _parse(self, block: bytes, piece: int) -> "pa.Table":
+        import pyarrow.json as pj
+
+        return pj.read_json(
+            io.BytesIO(block),
+            read_options=pj.ReadOptions(block_size=piece),
+            parse_options=pj.ParseOptions(explicit_schema=self._columns, unexpected_field_behavior="error"),
+        )
 
 
 def _differs(column: "pa.ChunkedArray[Any]", wanted: Any) -> int | None:

@@ -71,8 +71,6 @@ class Inspected:
     listing: Listing
     hashes: Mapping[str, Callable[[], str | None]]
     """File → what gives its digest, None where it cannot be read."""
-    twins: Callable[[], list[Finding]] | None = None
-    """Gives what `compare_twins` found, where that runs already."""
     problems: dict[str, Finding] = field(default_factory=dict)
     trust: Trust = Trust.BROKEN
     note: str = ""
@@ -133,11 +131,6 @@ class Inspected:
         if missing := [name for name in (CASES, CRITERIA, PLAIN) if name not in self.listing.files]:
             raise Skip(f"{missing[0]} is missing")
         return scan_rows(self.root, self.manifest, self.ledgers)
-
-    def prepare(self) -> None:
-        """Read what other threads need as well: the manifest and the sums. Never raises."""
-        with suppress(Skip, OSError, TooLong):
-            _ = self.manifest, self.sums
 
     def read_rows(self) -> None:
         """Take the pass over the rows now, if it can be taken; else the steps that ask for it will say why not."""
@@ -287,36 +280,25 @@ def _plain(folder: Inspected, out: Faults) -> None:
 def _parquet(folder: Inspected, out: Faults) -> None:
     if not parquet.available():
         raise Skip("pyarrow is not installed (medlive[service] brings it)", innocent=True)
-    folder.sure_manifest()
-    if folder.scan.rows.count:
+    manifest, scan = folder.sure_manifest(), folder.scan
+    if scan.rows.count:
         raise Skip("the rows to compare with are no rows")
-    for finding in folder.twins() if folder.twins is not None else compare_twins(folder):
-        out.put(finding)
-
-
-def compare_twins(folder: Inspected) -> list[Finding]:
-    """What differs between the parquet files and the JSON Lines. Raises Skip, and OSError.
-
-    May run in a thread of its own, once the folder's manifest and sums have been read.
-    """
-    manifest, found = folder.sure_manifest(), []
     for name, twin, fields in _TWINS:
         if not {name, twin} <= folder.listing.files:
             raise Skip(f"{name} or {twin} is missing")
         # Whoever meant to mislead made the digests fit; a file that is merely broken need not be opened.
         if folder.digest(name) != folder.sums.get(name) or folder.digest(twin) != folder.sums.get(twin):
             raise Skip(f"{name} or {twin} has another digest than {SUMS} states")
-        rows = manifest.counts.cases if twin == CASES else manifest.counts.criteria
+        rows = scan.cases if twin == CASES else scan.criteria
         # A row's JSON names every column, and so is longer than its values and their lengths.
         most = 2 * folder.listing.stamps[twin][2] + 1_000_000
         try:
             with open_inside(folder.root, name) as source, open_inside(folder.root, twin) as text:
                 difference = parquet.find_difference(source, text, fields, manifest.canary, rows=rows, most=most)
             if difference is not None:
-                found.append(Finding(f"{name}: {difference}", f"the rows of {twin}", "other rows"))
+                out.add(f"{name}: {difference}", f"the rows of {twin}", "other rows")
         except (parquet.ParquetFault, OSError, TooLong) as exc:
-            found.append(Finding(name, "parquet with the rows of its twin", str(exc)[:300]))
-    return found
+            out.add(name, "parquet with the rows of its twin", str(exc)[:300])
 
 
 def _changes(folder: Inspected, out: Faults) -> None:

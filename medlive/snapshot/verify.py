@@ -23,8 +23,7 @@ from medlive.snapshot.folder import (
     printable,
 )
 from medlive.snapshot.manifest import Manifest
-from medlive.snapshot.parquet import available
-from medlive.snapshot.steps import STEPS, Inspected, Skip, Trust, compare_twins
+from medlive.snapshot.steps import STEPS, Inspected, Skip, Trust
 
 if TYPE_CHECKING:
     from medlive.snapshot.signing import PublicKey
@@ -153,19 +152,17 @@ def _with_changed(result: StepResult, before: Listing, after: Listing) -> StepRe
 def _inspected(
     root: Path, listing: Listing, public_key: "PublicKey | None", parent: Path | None
 ) -> Iterator[Inspected]:
-    """The folder for the steps; of a large one, threads hash files and compare the parquet while rows are read."""
-    names = sorted(listing.files - {SUMS, SIGNATURE}, key=lambda n: (not n.startswith("data/"), n))
+    """The folder for the steps; of a large one, threads hash the files while the rows are read."""
+    names = sorted(listing.files - {SUMS, SIGNATURE}, key=lambda n: -listing.stamps[n][2])
     if sum(listing.stamps[n][2] for n in names) < _APART:
         yield Inspected(
             root, public_key, parent, listing, {name: cache(partial(_hash, root, name)) for name in names}
         )
         return
+    # Few and large pieces: a thread that asks for the interpreter often would wait for the rows' thread each time.
     with ThreadPoolExecutor(max(1, min(4, (os.cpu_count() or 2) - 1)), thread_name_prefix="verify") as pool:
         hashes = {name: pool.submit(_hash, root, name).result for name in names}
         folder = Inspected(root, public_key, parent, listing, hashes)
-        folder.prepare()
-        if folder.manifest is not None and available():
-            folder.twins = pool.submit(compare_twins, folder).result
         folder.read_rows()
         yield folder
 
