@@ -5,6 +5,7 @@ own by the thread that writes. What is read is one state of the database, howeve
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import date
 from threading import Event
@@ -96,13 +97,15 @@ class SnapshotReader:
 
     def _flow(self, query: LiteralString, values: Mapping[str, Any]) -> Iterator[tuple[Any, ...]]:
         # Named by its moment: an iterator that was left half-way does not stand in the way of the next.
-        with self._connection.cursor(name=f"c{id(values)}") as cursor:
-            cursor.itersize = _BATCH
+        with self._connection.cursor(name=f"c{id(values)}") as cursor, ThreadPoolExecutor(1) as ahead:
             cursor.execute(query, values)
-            for number, row in enumerate(cursor):
-                if number % _BATCH == 0 and self._stop is not None and self._stop.is_set():
+            # The database looks up the next rows while these are being written.
+            fetched = ahead.submit(cursor.fetchmany, _BATCH)
+            while rows := fetched.result():
+                if self._stop is not None and self._stop.is_set():
                     raise Interrupted
-                yield row
+                fetched = ahead.submit(cursor.fetchmany, _BATCH)
+                yield from rows
 
 
 class StoredEntries:
