@@ -121,7 +121,7 @@ def plan_calls(
         tokens = estimate_tokens(call.text) * measured.scale.get(call.language, 1.0)
         n += 1
         asked += round(tokens)
-        cacheable += round(tokens * _common(before, call.text) / max(1, len(call.text)))
+        cacheable += round(tokens * common_length(before, call.text) / max(1, len(call.text)))
         answered += call.replies * measured.output.get(call.language, output_tokens)
         before = call.text
         languages.add(call.language)
@@ -229,7 +229,7 @@ def _calls_on_record(grades: Sequence[Grade], judge: str) -> Iterator[list[Grade
         yield rows
 
 
-def _common(one: str, other: str) -> int:
+def common_length(one: str, other: str) -> int:
     """The length of the beginning that two texts share, found by halving."""
     low, high = 0, min(len(one), len(other))
     while low < high:

@@ -1,0 +1,132 @@
+"""Tokens of a graded criterion in rubric mode against criterion mode, on runs of a snapshot.
+
+Grades copies of run folders in both modes by the rules engine behind a real local endpoint, which counts what
+comes and what it says: the whole messages with the reply's shape on one side, the reply on the other. Characters
+count by script for both modes alike (medlive.evaluation.plan), with the bytes beside them. Also the share of what
+is sent that the call before sent as its beginning: what an endpoint's prefix cache can hold. Exits 1 when rubric
+mode takes more than 0.4 of the tokens of criterion mode.
+Run: `python benchmarks/grader_tokens.py [RUN_DIR...]`; without one, on the runs under MEDLIVE_HOME, of which
+`medlive demo` leaves two.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from aiohttp import web
+
+from medlive.digest import canonical_json
+from medlive.evaluation.grade import grade_run
+from medlive.evaluation.model import Mode
+from medlive.evaluation.plan import common_length, estimate_tokens
+from medlive.evaluation.run import GRADES
+from medlive.home import home_folder
+from medlive.llm.openai import OpenAIEngine
+from medlive.llm.rules.engine import RulesEngine
+from medlive.llm.server import build_app
+
+MOST: float = 0.4
+
+
+@dataclass
+class Counted:
+    """What came to the endpoint in one mode, and what it said."""
+
+    requests: int = 0
+    asked: int = 0
+    cacheable: int = 0
+    answered: int = 0
+    bytes: int = 0
+    before: str = ""
+
+    def take(self, body: dict[str, Any], reply: dict[str, Any]) -> None:
+        """Count one exchange."""
+        sent = "\n".join(
+            [canonical_json(body.get("response_format")), *(message["content"] for message in body["messages"])]
+        )
+        said = reply["choices"][0]["message"]["content"]
+        tokens, shared = estimate_tokens(sent), estimate_tokens(sent[: common_length(self.before, sent)])
+        self.requests, self.before = self.requests + 1, sent
+        self.asked, self.cacheable = self.asked + tokens, self.cacheable + shared
+        self.answered += estimate_tokens(said)
+        self.bytes += len(sent.encode("utf-8", "replace")) + len(said.encode("utf-8", "replace"))
+
+
+@asynccontextmanager
+async def counting(counted: Counted) -> AsyncIterator[str]:
+    """The rules engine as an endpoint that counts; its base URL."""
+
+    @web.middleware
+    async def count(request: web.Request, handler: Any) -> web.StreamResponse:
+        response: web.Response = await handler(request)
+        assert isinstance(response.body, bytes)
+        counted.take(json.loads(await request.read()), json.loads(response.body))
+        return response
+
+    engine = RulesEngine()
+    app = build_app(engine)
+    app.middlewares.append(count)
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    try:
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
+    finally:
+        await runner.cleanup()
+        await engine.aclose()
+
+
+async def measure(runs: Sequence[Path], mode: Mode) -> tuple[Counted, int]:
+    """What grading the runs afresh takes in a mode; and the criteria graded."""
+    counted, criteria = Counted(), 0
+    with tempfile.TemporaryDirectory() as folder:
+        async with counting(counted) as url:
+            engine = OpenAIEngine("rules", url, "")
+            for number, run in enumerate(runs):
+                copy = Path(folder) / str(number)
+                shutil.copytree(run, copy)
+                (copy / GRADES).unlink(missing_ok=True)
+                # One call at a time: what the call before sent is then in the endpoint's cache.
+                done = await grade_run(copy, engine, mode=mode, concurrency=1, allow_unpinned=True)
+                if done.ungraded:
+                    raise SystemExit(f"{run}: {done.ungraded} criteria stay ungraded in {mode} mode")
+                criteria += done.criteria
+            await engine.aclose()
+    return counted, criteria
+
+
+def main() -> int:
+    """Print both modes and their ratio; the exit status says whether it is small enough."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("runs", nargs="*", type=Path, metavar="RUN_DIR")
+    runs = parser.parse_args().runs or sorted((home_folder(os.environ) / "runs").glob("*/"))
+    if not runs:
+        print("no run to measure: name one, or run `medlive demo` first", file=sys.stderr)
+        return 2
+    print("tokens a criterion: sent, the share of it that can be cached, said, all, all that is not cached; bytes")
+    print("mode         calls  criteria    sent  cacheable   said    all  uncached   bytes")
+    whole: dict[Mode, float] = {}
+    for mode in Mode:
+        counted, criteria = asyncio.run(measure(runs, mode))
+        sent, said, held = (n / criteria for n in (counted.asked, counted.answered, counted.cacheable))
+        whole[mode] = sent + said
+        print(
+            f"{mode:10} {counted.requests:>7} {criteria:>9} {sent:>7.0f} {held / sent:>10.1%} {said:>6.0f}"
+            f" {whole[mode]:>6.0f} {whole[mode] - held:>9.0f} {counted.bytes / criteria:>7.0f}"
+        )
+    ratio = whole[Mode.RUBRIC] / whole[Mode.CRITERION]
+    print(f"rubric mode against criterion mode, tokens a criterion: {ratio:.3f} (at most {MOST})")
+    return 0 if ratio <= MOST else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
