@@ -1,0 +1,155 @@
+"""HTML that holds whatever a model or a forum wrote, and runs none of it: texts, tables, figures, whole pages."""
+
+import base64
+import hashlib
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from html import escape
+from importlib.resources import files
+from typing import Final
+
+from medlive.evaluation.score import Estimate
+
+_UNSAFE: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ufffe\uffff]")
+"""What HTML cannot hold. Line ends and tabs stay."""
+_STYLES: Final = re.compile(r"<style>(.*?)</style>", re.DOTALL)
+
+NUMBER: Final = "n"
+"""The class of a numeric cell."""
+
+
+def t(text: object) -> str:
+    """A text as HTML, in an element or an attribute in double quotes; what HTML cannot hold becomes U+FFFD."""
+    return escape(_UNSAFE.sub("\ufffd", str(text)))
+
+
+def f(value: float | None, digits: int = 3) -> str:
+    """A score for people; a dash where there is none."""
+    return "–" if value is None else f"{value:.{digits}f}"
+
+
+def around(low: float | None, high: float | None, digits: int = 3) -> str:
+    """An interval for people; a dash where there is none."""
+    return "–" if low is None or high is None else f"{low:.{digits}f} to {high:.{digits}f}"
+
+
+def share(count: int, of: int) -> str:
+    """A count with its share: `3 of 40 (7.5 %)`."""
+    return f"{count} of {of}" + (f" ({100 * count / of:.1f} %)" if of else "")
+
+
+def number_cells(values: Iterable[str]) -> str:
+    """Numeric cells of a row."""
+    return "".join(f'<td class="{NUMBER}">{t(value)}</td>' for value in values)
+
+
+def cells(values: Iterable[object]) -> str:
+    """Plain cells of a row."""
+    return "".join(f"<td>{t(value)}</td>" for value in values)
+
+
+def estimate_cells(estimate: Estimate) -> str:
+    """Score, interval, bounds and n, as `ESTIMATE_HEADS` names them."""
+    return number_cells(
+        (
+            f(estimate.mean), around(estimate.low, estimate.high), around(estimate.least, estimate.most),
+            str(estimate.n),
+        )
+    )  # fmt: skip
+
+
+ESTIMATE_HEADS: Final = ("*score", "*95 % interval", "*bounds", "*n")
+"""Heads for `estimate_cells`."""
+
+
+def table(caption: str, heads: Sequence[str], rows: Iterable[str]) -> str:
+    """A table in a box that scrolls by itself, by keyboard too. A head that begins with `*` is of numbers.
+
+    `caption` and `heads` are text, `rows` are HTML.
+    """
+    named = "".join(
+        f'<th scope="col"{f" class={NUMBER!r}" if head.startswith("*") else ""}>{t(head.removeprefix("*"))}</th>'
+        for head in heads
+    )
+    return (
+        f'<div class="scroll" role="region" aria-label="{t(caption)}" tabindex="0"><table><caption>{t(caption)}'
+        f"</caption>\n<thead><tr>{named}</tr></thead>\n<tbody>{''.join(rows)}</tbody></table></div>\n"
+    )
+
+
+def section(name: str, title: str, *parts: str) -> str:
+    """A part of a page under a heading; `name` is its anchor, `parts` are HTML."""
+    return f'<section id="{name}">\n<h2>{t(title)}</h2>\n{"".join(parts)}</section>\n'
+
+
+def missing(sentence: str) -> str:
+    """What stands where a figure would: what is lacking and how to have it."""
+    return f'<p class="missing">{t(sentence)}</p>\n'
+
+
+def soft(sentence: str) -> str:
+    """A remark."""
+    return f'<p class="soft">{t(sentence)}</p>\n'
+
+
+@dataclass(slots=True)
+class Figures:
+    """The figures of a report as they are drawn: file name without its ending → SVG."""
+
+    drawn: dict[str, str] = field(default_factory=dict)
+    png: bool = False
+    """Whether each is there as PNG too, to be linked."""
+
+    def add(self, name: str, title: str, svg: str) -> str:
+        """Keep a figure and return it as HTML: drawn in the page, with a link to its file."""
+        self.drawn[name] = svg
+        png = f' · <a href="figures/{name}.png">PNG</a>' if self.png else ""
+        return (
+            f'<figure id="figure-{name}"><div class="scroll" role="region" aria-label="{t(title)}" tabindex="0">\n'
+            f'{svg}</div><figcaption>{t(title)} · <a href="figures/{name}.svg">SVG</a>{png}</figcaption></figure>\n'
+        )
+
+
+def resource(name: str) -> str:
+    """A file of this package."""
+    return files("medlive.report").joinpath(name).read_text(encoding="utf-8")
+
+
+def page(title: str, body: str, *, script: str = "", data: Mapping[str, str] | None = None, nav: str = "") -> str:
+    """A whole page that runs `script` alone, asks for nothing and needs no other file.
+
+    What may run is named by its digest in the page's own policy, so that markup that slipped through an escape
+    would stay dead. `data`: element id → JSON as `json_text` writes it, for the script.
+    """
+    style = resource("style.css")
+    styles = {style, *_STYLES.findall(body)}
+    allowed = " ".join(sorted(_digest(text) for text in styles))
+    scripts = _digest(script) if script else "'none'"
+    policy = (
+        f"default-src 'none'; style-src {allowed}; script-src {scripts}; base-uri 'none'; form-action 'none'; "
+        "img-src 'none'"
+    )
+    blocks = "".join(
+        f'<script type="application/json" id="{name}">{text}</script>\n' for name, text in (data or {}).items()
+    )
+    run = f"<script>{script}</script>\n" if script else ""
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        '<meta name="referrer" content="no-referrer"><meta name="color-scheme" content="light dark">\n'
+        f"<title>{t(title)}</title>\n<style>{style}</style></head>\n<body>\n"
+        f'<a class="skip" href="#main">Skip to the content</a>\n{nav}<main id="main">\n{body}</main>\n'
+        f"{blocks}{run}</body></html>\n"
+    )
+
+
+def _digest(text: str) -> str:
+    digest = hashlib.sha256(text.encode("utf-8", "backslashreplace")).digest()
+    return f"'sha256-{base64.b64encode(digest).decode('ascii')}'"
+
+
+def json_text(text: str) -> str:
+    """JSON as a script element may hold it: no `<` that could end the element."""
+    return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")

@@ -1,0 +1,107 @@
+"""What a report is made of: the score table, and the analyses that go with it where they could be made."""
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from medlive.evaluation.arms import BookArm, score_arms
+from medlive.evaluation.contamination import ContaminationTable, contamination
+from medlive.evaluation.metrics import Metric
+from medlive.evaluation.overlap import Profiles, WorstCases, profiles, worst_cases
+from medlive.evaluation.registry import EMPTY, Registry
+from medlive.evaluation.score import FEW, ModelScore, ScoreTable
+from medlive.report.html import Figures
+
+MOST_SHOWN: Final = 6
+"""Models that one figure of lines or of a radar can show apart; the tables show all."""
+
+_METRIC: Final = {
+    Metric.PAPER: "paper score (Equation 1: clipped to [0, 1] by case, mean over wholly graded cases)",
+    Metric.PUBLISHED: "published-code score (not clipped by case; what is ungraded or unanswered counts nothing)",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Overlaps:
+    """How alike the models of a report are."""
+
+    themes: Profiles
+    specialties: Profiles
+    worst: WorstCases
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The material of one report, and the figures as the sections draw them."""
+
+    table: ScoreTable
+    registry: Registry = EMPTY
+    """Where the models' cutoffs are written."""
+    arms: tuple[BookArm, ...] = ()
+    contamination: ContaminationTable | None = None
+    """None: no registry names a cutoff."""
+    overlaps: Overlaps | None = None
+    """None with fewer than two models."""
+    figures: Figures = field(default_factory=Figures)
+
+    @property
+    def models(self) -> tuple[ModelScore, ...]:
+        """Best first."""
+        return self.table.models
+
+    @property
+    def cases_named(self) -> str:
+        """The names of the cases' snapshots or files."""
+        return ", ".join(sorted({m.run.run.info.cases.name for m in self.models}))
+
+    @property
+    def graders_named(self) -> str:
+        """The graders, with their mode."""
+        found = sorted({judged(m) for m in self.models})
+        return ", ".join(found)
+
+    @property
+    def metric_said(self) -> str:
+        """The metric in words."""
+        return _METRIC[self.table.metric]
+
+    @property
+    def said(self) -> str:
+        """What every figure and table names: metric, interval, cases, grader."""
+        return (
+            f"{self.table.metric.value} metric; 95 % intervals, bootstrap over cases, {self.table.draws} draws, "
+            f"seed {self.table.seed}; cases {self.cases_named}; grader {self.graders_named}"
+        )
+
+    @property
+    def few_said(self) -> str:
+        """How figures of few cases are shown."""
+        return f"Fewer than {FEW} cases: grey and slanted in tables, hollow or faint in figures."
+
+
+def analyse(table: ScoreTable, registry: Registry = EMPTY, *, png: bool = False) -> Report:
+    """Everything that can be worked out of a score table and a registry of cutoffs."""
+    known = any(registry.cutoff(m.run.run.info.model) for m in table.models)
+    overlaps = None
+    if len(table.models) > 1:
+        overlaps = Overlaps(profiles(table, "theme"), profiles(table, "specialty"), worst_cases(table))
+    return Report(
+        table,
+        registry,
+        score_arms(table, registry),
+        contamination(table, registry) if known else None,
+        overlaps,
+        Figures(png=png),
+    )
+
+
+def judged(model: ModelScore) -> str:
+    """Who graded a model's answers, in words."""
+    grader = model.run.grader
+    return "not graded" if grader is None else f"{grader.model} ({grader.mode})"
+
+
+def unpublishable(model: ModelScore) -> bool:
+    """Whether a model's score must not be published: by rules, or of cases that are not publishable."""
+    info, grader = model.run.run.info, model.run.grader
+    ruled = info.engine == "rules" or (grader is not None and grader.engine == "rules")
+    return ruled or info.cases.publishable is False

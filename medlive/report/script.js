@@ -1,0 +1,104 @@
+"use strict";
+/* Filters the table of cases that is on the page already, and saves what it shows. Nothing is fetched; text from
+   models and forums is only ever compared or written as text. */
+(() => {
+  const data = JSON.parse(document.getElementById("data").textContent);
+  const form = document.getElementById("filters");
+  const field = (name) => form.elements.namedItem(name);
+  const rows = Array.from(document.querySelectorAll("#cases tbody tr"));
+  const body = document.querySelector("#cases tbody");
+  const count = document.getElementById("count");
+  const kinds = ["month", "language", "specialty", "theme", "source"];
+  const states = { s: "scored", p: "partly graded", u: "unanswered", x: "unscorable", "-": "not in the run" };
+
+  /* A model's mark on a case: a score where it has one and is wholly graded, else [state, score or null]. */
+  const stateOf = (mark) => (typeof mark === "number" ? "s" : mark[0]);
+  const scoreOf = (mark) => (typeof mark === "number" ? mark : mark[1]);
+  const mean = (marks) => {
+    const known = marks.map(scoreOf).filter((x) => x !== null);
+    return known.length ? known.reduce((a, b) => a + b, 0) / known.length : null;
+  };
+  const chosen = () => (field("model").value === "" ? null : Number(field("model").value));
+  const shownMarks = (entry, model) => (model === null ? entry.marks : [entry.marks[model]]);
+
+  let shown = [];
+
+  function apply() {
+    const model = chosen();
+    const words = field("text").value.toLowerCase().split(/\s+/).filter(Boolean);
+    const least = field("least").value === "" ? null : Number(field("least").value);
+    const most = field("most").value === "" ? null : Number(field("most").value);
+    const state = field("state").value;
+    shown = [];
+    data.cases.forEach((entry, place) => {
+      const marks = shownMarks(entry, model);
+      const score = mean(marks);
+      const fits =
+        kinds.every((kind) => field(kind).value === "" || entry[kind] === field(kind).value) &&
+        (state === "" || marks.some((mark) => stateOf(mark) === state)) &&
+        ((least === null && most === null) ||
+          (score !== null && (least === null || score >= least) && (most === null || score <= most))) &&
+        words.every((word) => entry.text.includes(word));
+      rows[place].hidden = !fits;
+      const held = marks.map(stateOf).filter((s) => s !== "s");
+      const note = held.length ? held.length === 1 && marks.length === 1 ? states[held[0]] : held.length + " not scored" : "";
+      rows[place].querySelector(".score").textContent = score === null ? "\u2013" : score.toFixed(3);
+      rows[place].querySelector(".state").textContent = note;
+      if (fits) shown.push({ place, entry, score });
+    });
+    const by = field("sort").value;
+    const value = (x) => (x.score === null ? Infinity : by === "high" ? -x.score : x.score);
+    const order = by === "" ? shown : shown.slice().sort((a, b) => value(a) - value(b) || a.place - b.place);
+    shown = order;
+    order.forEach((x) => body.append(rows[x.place]));
+    count.textContent = shown.length + " of " + data.cases.length + " cases on this page";
+  }
+
+  function records() {
+    const model = chosen();
+    return shown.map(({ entry }) => {
+      const record = { case_id: entry.id };
+      kinds.forEach((kind) => { record[kind] = entry[kind]; });
+      data.models.forEach((label, place) => {
+        if (model !== null && model !== place) return;
+        record["score: " + label] = scoreOf(entry.marks[place]);
+        record["state: " + label] = states[stateOf(entry.marks[place])];
+      });
+      return record;
+    });
+  }
+
+  function csvCell(value) {
+    if (value === null || value === undefined) return "";
+    let text = String(value);
+    /* No spreadsheet may take a text for a formula. */
+    if (typeof value === "string" && /^[=+\-@\t\r]/.test(text)) text = "'" + text;
+    return /[",\r\n]/.test(text) ? '"' + text.replaceAll('"', '""') + '"' : text;
+  }
+
+  function save(name, type, text) {
+    const link = document.createElement("a");
+    link.href = URL.createObjectURL(new Blob([text], { type }));
+    link.download = name;
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+  }
+
+  document.getElementById("csv").addEventListener("click", () => {
+    const all = records();
+    const model = chosen();
+    const models = data.models.filter((_, place) => model === null || model === place);
+    const heads = ["case_id", ...kinds, ...models.flatMap((label) => ["score: " + label, "state: " + label])];
+    const lines = [heads, ...all.map((record) => heads.map((head) => record[head]))];
+    save("cases.csv", "text/csv;charset=utf-8", lines.map((line) => line.map(csvCell).join(",")).join("\r\n") + "\r\n");
+  });
+  document.getElementById("json").addEventListener("click", () => {
+    const whole = { about: data.about, shown: shown.length, of: data.cases.length, cases: records() };
+    save("cases.json", "application/json", JSON.stringify(whole, null, 2) + "\n");
+  });
+  form.addEventListener("input", apply);
+  form.addEventListener("reset", () => setTimeout(apply, 0));
+  form.addEventListener("submit", (event) => event.preventDefault());
+  form.hidden = false;
+  apply();
+})();

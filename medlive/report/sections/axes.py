@@ -1,0 +1,37 @@
+"""Error rates by axis (LiveMedBench, Table 3)."""
+
+from medlive.evaluation.score import AxisErrors
+from medlive.report.html import missing, section, t, table
+from medlive.report.model import Report
+
+
+def axes(report: Report) -> str:
+    """The section: each model's rates, its worst axis in bold and marked."""
+    names = sorted({a.axis for model in report.models for a in model.axes})
+    if not names:
+        text = "No criterion of these cases names an axis, so errors by axis cannot be told; LiveMedBench's files name it as axe."
+        return section("axes", "Errors by axis", missing(text))
+    rows = []
+    for model in report.models:
+        found = {a.axis: a for a in model.axes}
+        worst = max((a.rate for a in model.axes if a.rate is not None), default=None)
+        cells = []
+        for name in names:
+            one = found.get(name)
+            if one is None or one.rate is None:
+                cells.append('<td class="n">–</td>')
+                continue
+            mark, kind = (" ▲", "n worst") if one.rate == worst else ("", "n")
+            cells.append(
+                f'<td class="{kind}">{100 * one.rate:.1f} %{mark}<small>{_around(one)}{one.errors} of {one.n}</small></td>'
+            )
+        rows.append(f"<tr><td>{t(model.label)}</td>{''.join(cells)}</tr>\n")
+    caption = (
+        "Share of graded criteria that went wrong: a positive one unmet, or a negative one met. "
+        f"▲ and bold: the model's worst axis. Cases {report.cases_named}; grader {report.graders_named}"
+    )
+    return section("axes", "Errors by axis", table(caption, ("model", *(f"*{n}" for n in names)), rows))
+
+
+def _around(one: AxisErrors) -> str:
+    return "" if one.low is None or one.high is None else f"{100 * one.low:.1f} to {100 * one.high:.1f} · "

@@ -1,0 +1,39 @@
+"""Open book against closed (LiveMedBench, Table 4)."""
+
+from medlive.report.html import around, cells, f, missing, number_cells, section, table
+from medlive.report.model import Report
+from medlive.statistics.contamination import Mean
+
+_LACKING = (
+    "No model has both a closed-book and an open-book run here. Run the same model on the same cases once more with "
+    "--template open-book and give both run folders to this report."
+)
+
+
+def books(report: Report) -> str:
+    """The section."""
+    if not report.arms:
+        return section("books", "Open and closed book", missing(_LACKING))
+    rows = []
+    for arm in report.arms:
+        where = (
+            f"after {arm.cutoff.text}" if arm.fresh and arm.cutoff else "all common cases: the cutoff is unknown"
+        )
+        p = "–" if arm.p_holm is None else f"{arm.p_holm:.4f}"
+        few = ' class="few"' if arm.few else ""
+        rows.append(
+            f"<tr{few}>{cells((arm.model, arm.open_template, where))}"
+            + number_cells((_mean(arm.baseline), _mean(arm.closed_score), _mean(arm.open_score)))
+            + number_cells((f(arm.difference), around(arm.low, arm.high), p, str(arm.n)))
+            + "</tr>\n"
+        )
+    heads = (
+        "model", "open-book prompt", "compared on", "*baseline (all cases)", "*closed book", "*open book",
+        "*open less closed", "*95 % interval", "*p (Holm)", "*n",
+    )  # fmt: skip
+    caption = f"Scores with 95 % interval and n; {report.said}. {report.few_said}"
+    return section("books", "Open and closed book", table(caption, heads, rows))
+
+
+def _mean(mean: Mean) -> str:
+    return f"{f(mean.mean)} ({around(mean.low, mean.high)}), n={mean.n}"

@@ -1,0 +1,140 @@
+"""Contamination: the drop past each model's cutoff, and what else could have made it."""
+
+from datetime import date
+
+from medlive.charts import Frame, Interval, IntervalGroup, IntervalRow, intervals
+from medlive.evaluation.contamination import ContaminationTable, ModelContamination
+from medlive.report.html import around, cells, f, missing, number_cells, section, soft, table
+from medlive.report.model import Report
+
+_TITLE = "Contamination"
+_LACKING = (
+    "No cutoff of any of these models is known, so no drop is claimed. Write each model's cutoff and where it is "
+    'stated into config/models.toml ([candidates."MODEL"], cutoff, cutoff_source, confidence, or released), or give a '
+    "file of the same form with --registry."
+)
+
+
+def contamination(report: Report) -> str:
+    """The section: drops, differences in differences, placebo dates, adjusted mixes, the paper's own figure."""
+    found = report.contamination
+    if found is None:
+        return section("contamination", _TITLE, missing(_LACKING))
+    parts = [_figure(report, found), _drops(report, found), _beside(report, found), _mixes(report, found)]
+    parts += [_arms(report, found), _notes(found)]
+    return section("contamination", _TITLE, *parts)
+
+
+def _figure(report: Report, found: ContaminationTable) -> str:
+    rows = []
+    for model in found.models:
+        drop = model.drop
+        if drop is None or drop.difference is None:
+            continue
+        text = f"{drop.difference:+.3f} [{f(drop.low)}, {f(drop.high)}]"
+        label = f"{model.label} (n={drop.n_pre} before, {drop.n_post} after)"
+        rows.append(IntervalRow(label, [Interval(drop.difference, drop.low, drop.high, text, model.few)]))
+    if not rows:
+        text = "No model has cases on both sides of its cutoff: take cases from before and after it to see a drop."
+        return missing(text)
+    note = f"Above 0: worse on what the model cannot have seen. {report.said}."
+    frame = Frame("Drop past the cutoff", "Mean score up to each model's cutoff less that after it.", note=note)
+    title = "Drop: mean score up to the cutoff less after it, on disjoint sets"
+    return report.figures.add("contamination", title, intervals(frame, [""], [IntervalGroup("", rows)]))
+
+
+def _drops(report: Report, found: ContaminationTable) -> str:
+    rows = []
+    for model in found.models:
+        cutoff = "unknown" if model.cutoff is None else f"{model.cutoff.text} ({model.cutoff.basis})"
+        values = ["–"] * 10
+        if (drop := model.drop) is not None:
+            values[:6] = [
+                f(drop.pre), str(drop.n_pre), f(drop.post), str(drop.n_post),
+                f"{f(drop.difference)} ({around(drop.low, drop.high)})",
+                "–" if drop.p is None else f"{drop.p:.4f}{' exact' if drop.exact else ''}",
+            ]  # fmt: skip
+            values[6] = "–" if model.p_holm is None else f"{model.p_holm:.4f}"
+        if (paper := model.paper) is not None:
+            values[7] = f"{f(paper.full.mean)}, n={paper.full.n}"
+            values[8] = f"{f(paper.post.mean)}, n={paper.post.n}"
+            values[9] = f"{f(paper.difference)} ({around(paper.low, paper.high)})"
+        rows.append(f"<tr{_few(model)}>{cells((model.label, cutoff))}{number_cells(values)}</tr>\n")
+    heads = (
+        "model", "cutoff", "*up to it", "*n", "*after it", "*n", "*drop (95 % interval)", "*p", "*p (Holm)",
+        "*paper: full set", "*paper: after", "*paper's figure",
+    )  # fmt: skip
+    caption = (
+        f"Drops on disjoint sets, p by {found.permutations} permutations; the last three columns are the LiveMedBench "
+        f"paper's own figure, after the cutoff against the full set, which overlap; {report.said}"
+    )
+    return table(caption, heads, rows)
+
+
+def _few(model: ModelContamination) -> str:
+    return ' class="few"' if model.few else ""
+
+
+def _beside(report: Report, found: ContaminationTable) -> str:
+    rows = []
+    for model in found.models:
+        did, placebo = model.did, model.placebo
+        values = ["–", "–", "–", "–"]
+        against = ", ".join(model.did_against) or "–"
+        if did is not None:
+            values[0] = f"{did.effect:+.3f} ({around(did.low, did.high)})"
+            values[1] = f"{did.n_pre} / {did.n_post}"
+        if placebo is not None:
+            values[2] = f"{placebo.at_least} of {len(placebo.drops)}"
+        if model.newer is not None and isinstance(model.newer_than, date):
+            mean = model.newer
+            values[3] = f"{f(mean.mean)} ({around(mean.low, mean.high)}), n={mean.n}, after {model.newer_than}"
+        rows.append(f"<tr{_few(model)}>{cells((model.label,))}{number_cells(values)}{cells((against,))}</tr>\n")
+    heads = (
+        "model", "*difference in differences", "*n seen / fresh", "*placebo dates no smaller", "*on newer releases",
+        "held against",
+    )  # fmt: skip
+    pooled = ""
+    if (one := found.pooled) is not None:
+        pooled = soft(
+            f"Over all {one.models} models with a known cutoff, having been able to see a case adds {one.effect:+.3f} "
+            f"({around(one.low, one.high)}) net of case difficulty and model ability; n={one.n_pre} cases seen by some "
+            f"and not by others, {one.n_post} fresh to all."
+        )
+    return table(f"What else could have made the drop: {report.said}", heads, rows) + pooled
+
+
+def _mixes(report: Report, found: ContaminationTable) -> str:
+    rows = []
+    for model in found.models:
+        for mix in model.mixes:
+            one = mix.adjusted
+            values = (
+                f(one.pre), str(one.n_pre), f(one.post), str(one.n_post),
+                f"{f(one.difference)} ({around(one.low, one.high)})", f"{one.lost_pre} / {one.lost_post}",
+            )  # fmt: skip
+            rows.append(f"<tr{_few(model)}>{cells((model.label, mix.by))}{number_cells(values)}</tr>\n")
+    if not rows:
+        return ""
+    heads = ("model", "made alike by", "*up to it", "*n", "*after it", "*n", "*drop (95 % interval)", "*left out")
+    return table(f"The drop after both sides were given one mix of cases: {report.said}", heads, rows)
+
+
+def _arms(report: Report, found: ContaminationTable) -> str:
+    if not found.arms:
+        return soft(
+            "Whether rewriting hides memorisation cannot be told: no model was also run on the threads' own words."
+        )
+    rows = []
+    for arm in found.arms:
+        drop = arm.drop
+        values = (f"{f(drop.difference)} ({around(drop.low, drop.high)})", f"{drop.n_pre} / {drop.n_post}")
+        rows.append(f"<tr>{cells((arm.model, arm.raw, arm.rewritten))}{number_cells(values)}</tr>\n")
+    heads = ("model", "own words", "rewritten", "*raw less rewritten, up to less after", "*n")
+    return table(f"Raw threads against rewritten cases: {report.said}", heads, rows)
+
+
+def _notes(found: ContaminationTable) -> str:
+    said = [f"{model.label}: {'; '.join(model.notes)}." for model in found.models if model.notes]
+    said += [f"Cutoffs are from {found.registry}."]
+    return "".join(soft(one) for one in said)

@@ -1,0 +1,126 @@
+"""The ranking with its intervals and tie groups (LiveMedBench, Figure 4), and the pairs that the groups rest on."""
+
+from itertools import groupby
+from typing import Final
+
+from medlive.charts import Frame, Interval, IntervalGroup, IntervalRow, intervals
+from medlive.evaluation.score import AFTER, CUTOFF, Estimate, ModelScore
+from medlive.report.html import (
+    ESTIMATE_HEADS,
+    around,
+    cells,
+    estimate_cells,
+    f,
+    missing,
+    number_cells,
+    section,
+    t,
+    table,
+)
+from medlive.report.model import Report, judged, unpublishable
+
+_NO_CUTOFF: Final = (
+    "No bar after the cutoff for {}: the model registry names no cutoff and no release date for it. Write a table "
+    '[candidates."MODEL"] with cutoff and cutoff_source in config/models.toml, or give a file with --registry.'
+)
+MOST_PAIRS: Final = 120
+"""Pairs that the page itself shows; more of them are in scores.json."""
+
+
+def ranking(report: Report) -> str:
+    """The section."""
+    figure = report.figures.add("ranking", "Scores with 95 % intervals, by tie group", _figure(report))
+    heads = (
+        "*tie group",
+        "*rank",
+        "model",
+        *ESTIMATE_HEADS,
+        "*after the cutoff",
+        "cutoff",
+        "cases",
+        "prompt",
+        "grader",
+    )
+    rows = [_row(model) for model in report.models]
+    caption = (
+        f"Ranking: {report.said}. Bounds: the least and the most that the ungraded and unanswered could make."
+    )
+    lacking = [model.label for model in report.models if model.cutoff is None]
+    note = missing(_NO_CUTOFF.format(", ".join(lacking))) if lacking else ""
+    return section("ranking", "Ranking", figure, note, table(caption, heads, rows))
+
+
+def _figure(report: Report) -> str:
+    fresh = any(model.slice(CUTOFF, AFTER) for model in report.models)
+
+    def series(model: ModelScore) -> list[Estimate | None]:
+        return [model.overall, model.slice(CUTOFF, AFTER)] if fresh else [model.overall]
+
+    groups = []
+    for group, models in groupby(report.models, key=lambda m: m.standing.group if m.standing else None):
+        heading = "No score" if group is None else f"Tie group {group}"
+        rows = [IntervalRow(_name(m), [_interval(e) for e in series(m)]) for m in models]
+        rows = [row for row in rows if any(row.values)]
+        if rows:
+            groups.append(IntervalGroup(heading, rows))
+    note = f"{report.said}. A tie group holds what does not differ from its first at 5 % after Holm's correction."
+    frame = Frame("Overall score", "Mean score of each model with its 95 % interval and n.", note=note)
+    return intervals(frame, ["all cases", "cases after the model's cutoff"] if fresh else ["all cases"], groups)
+
+
+def _name(model: ModelScore) -> str:
+    return model.label + (" (not publishable)" if unpublishable(model) else "")
+
+
+def _interval(estimate: Estimate | None) -> Interval | None:
+    if estimate is None or estimate.mean is None:
+        return None
+    span = "" if estimate.low is None else f" [{estimate.low:.3f}, {estimate.high:.3f}]"
+    return Interval(
+        estimate.mean, estimate.low, estimate.high, f"{estimate.mean:.3f}{span} n={estimate.n}", estimate.few
+    )
+
+
+def _row(model: ModelScore) -> str:
+    info, standing = model.run.run.info, model.standing
+    group, rank = "–", "–"
+    if standing:
+        group, best, worst = str(standing.group), standing.rank_best, standing.rank_worst
+        rank = str(best) if best == worst else f"{best} to {worst}"
+    flag = ' <span class="open">not publishable</span>' if unpublishable(model) else ""
+    few = ' class="few"' if model.overall.few else ""
+    return (
+        f"<tr{few}>{number_cells((group, rank))}<td>{t(model.label)}{flag}</td>{estimate_cells(model.overall)}"
+        f"{_fresh(model)}{cells((model.cutoff.text if model.cutoff else 'unknown', info.cases.name, info.template.name, judged(model)))}</tr>\n"
+    )
+
+
+def _fresh(model: ModelScore) -> str:
+    after = model.slice(CUTOFF, AFTER)
+    if after is None:
+        return '<td class="n">–</td>'
+    few = " few" if after.few else ""
+    return f'<td class="n{few}">{f(after.mean)}<small>{around(after.low, after.high)} · n={after.n}</small></td>'
+
+
+def pairs(report: Report) -> str:
+    """The section: every pair on the cases that both are scored on."""
+    found = report.table.comparisons
+    if not found:
+        return ""
+    if len(found) > MOST_PAIRS:
+        body = f'<p>{len(found)} pairs of models are compared in <a href="scores.json">scores.json</a>.</p>\n'
+        return section("pairs", "Pairs", body)
+    rows = [
+        f"<tr>{cells((c.first, c.second))}"
+        + number_cells((f(c.difference), around(c.low, c.high), f"{c.p_holm:.4f}", str(c.n)))
+        + "</tr>\n"
+        for c in found
+    ]
+    caption = (
+        f"First less second, on the cases that both are scored on; {report.table.common} are common to all; "
+        f"{report.said}; p corrected by Holm for {len(found)} pairs"
+    )
+    return section(
+        "pairs", "Pairs", table(caption, ("first", "second", "*difference", "*95 % interval", "*p", "*n"), rows)
+    )

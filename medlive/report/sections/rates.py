@@ -1,0 +1,46 @@
+"""What is missing from a score: ungraded, unanswered, truncated, refused; and what was withdrawn since."""
+
+from medlive.report.html import cells, number_cells, section, share, soft, t, table
+from medlive.report.model import Report
+
+
+def rates(report: Report) -> str:
+    """The section."""
+    rows = []
+    for model in report.models:
+        r = model.rates
+        counts = (r.partly_graded, r.unanswered, r.truncated, r.refused, r.unscorable)
+        values = (share(r.ungraded, r.criteria), *(share(x, r.cases) for x in counts))
+        rows.append(f"<tr><td>{t(model.label)}</td>{number_cells(values)}</tr>\n")
+    heads = (
+        "model",
+        "*criteria ungraded",
+        "*cases partly graded",
+        "*unanswered",
+        "*truncated",
+        "*refused",
+        "*unscorable",
+    )
+    caption = f"Ungraded is not zero and unanswered is no score: both are counted here; {report.said}"
+    return section("missing", "What is missing", table(caption, heads, rows), _errata(report))
+
+
+def _errata(report: Report) -> str:
+    errata = report.table.errata
+    if errata is None:
+        return soft("Errata were not looked for: what was withdrawn since the snapshots is not known here.")
+    rows = []
+    for label, run in zip(report.table.labels, errata.runs, strict=True):
+        row = run.row()
+        rows.append(f"<tr><td>{t(label)}</td>{cells(_plain(value) for value in row.values())}</tr>\n")
+    heads = ("model", *(name.replace("_", " ") for name in (errata.runs[0].row() if errata.runs else {})))
+    return table(f"Errata: {errata.mode.value}", heads, rows)
+
+
+def _plain(value: object) -> str:
+    if value is None or value == [] or value == {}:
+        return "–"
+    if isinstance(value, (list, tuple)):
+        shown = ", ".join(str(x) for x in value[:10])
+        return shown + (f" and {len(value) - 10} more" if len(value) > 10 else "")
+    return str(value)

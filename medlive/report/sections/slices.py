@@ -1,0 +1,149 @@
+"""Scores by month, theme, specialty and the rest (LiveMedBench, Figures 1 and 5)."""
+
+from collections.abc import Mapping
+
+from medlive.charts import Cell, Frame, Line, Point, Polygon, lines, matrix, radar
+from medlive.evaluation.registry import Cutoff
+from medlive.evaluation.score import AXIS, SLICES, Estimate
+from medlive.report.html import around, f, missing, section, soft, t, table
+from medlive.report.model import MOST_SHOWN, Report
+
+_LACKING = {
+    "month": "No case has a date that can be read, so scores over time cannot be shown.",
+    "specialty": "These cases name no specialty; medlive's snapshots do, LiveMedBench's files do not.",
+    "theme": "These cases name no theme; medlive's snapshots do, LiveMedBench's files do not.",
+}
+
+
+def by_value(report: Report, kind: str) -> dict[str, list[Estimate | None]]:
+    """Each value of a kind of slice, in order, with an estimate for each model in the report's order."""
+    found: list[Mapping[str, Estimate]] = [
+        {s.value: s.estimate for s in model.slices if s.kind == kind} for model in report.models
+    ]
+    values = sorted({value for slices in found for value in slices})
+    return {value: [slices.get(value) for slices in found] for value in values}
+
+
+def months(report: Report) -> str:
+    """The section: scores over time."""
+    values = by_value(report, "month")
+    if not values:
+        return section("months", "Over time", missing(_LACKING["month"]))
+    labels = _every_month(list(values))
+    series = []
+    for place, model in enumerate(report.models[:MOST_SHOWN]):
+        points = [_point(values[label][place] if label in values else None) for label in labels]
+        mark = _mark(labels, model.cutoff)
+        series.append(Line(model.label, points, mark, "cutoff" if mark is not None else ""))
+    frame = Frame(
+        "Score by month of posting",
+        "Mean score of each model by month, with its 95 % interval.",
+        note=f"{report.said}. Grey columns: n, {_most_n(values)} at most. Hollow: fewer than 30 cases, no band.",
+    )
+    figure = report.figures.add(
+        "months", "Scores over time, by the month a case was posted", lines(frame, labels, series)
+    )
+    return section("months", "Over time", figure, _cut(report), _table(report, "month", values))
+
+
+def _every_month(known: list[str]) -> list[str]:
+    """The months from the first to the last, those without a case too: a gap in time is seen as one."""
+    try:
+        first, last = (int(m[:4]) * 12 + int(m[5:7]) - 1 for m in (known[0], known[-1]))
+    except ValueError:
+        return known
+    if last - first > 240:
+        return known
+    return [f"{k // 12:04d}-{k % 12 + 1:02d}" for k in range(first, last + 1)]
+
+
+def _mark(labels: list[str], cutoff: Cutoff | None) -> int | None:
+    """Before which month a model's cutoff lies, where that is within the months shown."""
+    if cutoff is None:
+        return None
+    place = sum(label <= f"{cutoff.day:%Y-%m}" for label in labels)
+    return place if 0 < place < len(labels) else None
+
+
+def _most_n(values: Mapping[str, list[Estimate | None]]) -> int:
+    return max(estimate.n for row in values.values() for estimate in row if estimate)
+
+
+def _point(estimate: Estimate | None) -> Point:
+    if estimate is None or estimate.mean is None:
+        return Point(None)
+    return Point(estimate.mean, estimate.low, estimate.high, estimate.n, estimate.few)
+
+
+def _cut(report: Report) -> str:
+    more = len(report.models) - MOST_SHOWN
+    return soft(f"The figure shows the first {MOST_SHOWN} models; the table shows all.") if more > 0 else ""
+
+
+def specialties(report: Report) -> str:
+    """The section: a heat map of specialties."""
+    values = by_value(report, "specialty")
+    if not values:
+        return section("specialties", "By specialty", missing(_LACKING["specialty"]))
+    grid = [[_cell(estimate) for estimate in row] for row in values.values()]
+    frame = Frame(
+        "Score by specialty",
+        "Mean score in hundredths, a row for each specialty and a column for each model.",
+        note=f"In hundredths; dashed cells: fewer than 30 cases. {report.said}.",
+    )
+    labels = [f"{value} ({max(e.n for e in row if e)})" for value, row in values.items()]
+    drawn = matrix(frame, labels, [m.label for m in report.models], grid)
+    figure = report.figures.add("specialties", "Scores by specialty (n of cases in brackets)", drawn)
+    return section("specialties", "By specialty", figure, _table(report, "specialty", values))
+
+
+def _cell(estimate: Estimate | None) -> Cell:
+    if estimate is None or estimate.mean is None:
+        return Cell(None)
+    told = f"{estimate.mean:.3f}, {around(estimate.low, estimate.high)}, n={estimate.n}"
+    return Cell(estimate.mean, f"{100 * estimate.mean:.0f}", told, estimate.few)
+
+
+def themes(report: Report) -> str:
+    """The section: a radar of themes and its table."""
+    values = by_value(report, "theme")
+    if not values:
+        return section("themes", "By theme", missing(_LACKING["theme"]))
+    body = _table(report, "theme", values)
+    if len(values) < 3:
+        return section("themes", "By theme", missing("A radar needs three themes; these cases have fewer."), body)
+    shown = [
+        Polygon(model.label, [row[place].mean if (one := row[place]) and one else None for row in values.values()])
+        for place, model in enumerate(report.models[:MOST_SHOWN])
+    ]
+    frame = Frame("Score by theme", "Mean score of each model on each theme.", note=f"{report.said}.")
+    figure = report.figures.add("themes", "Scores by theme", radar(frame, list(values), shown))
+    return section("themes", "By theme", f'<div class="beside">{figure}{body}</div>\n', _cut(report))
+
+
+def others(report: Report) -> str:
+    """The sections of the slices that have no figure of their own."""
+    parts = []
+    for kind in (*SLICES, AXIS):
+        values = by_value(report, kind)
+        if kind not in ("month", "theme", "specialty") and values:
+            parts.append(section(f"by-{kind.replace(' ', '-')}", f"By {kind}", _table(report, kind, values)))
+    return "".join(parts)
+
+
+def _table(report: Report, kind: str, values: Mapping[str, list[Estimate | None]]) -> str:
+    rows = []
+    for value, estimates in values.items():
+        rows.append(f'<tr><th scope="row">{t(value)}</th>{"".join(_one(e) for e in estimates)}</tr>\n')
+    caption = f"By {kind}: score, 95 % interval and n. {report.said}. {report.few_said}"
+    return table(caption, (kind, *(f"*{model.label}" for model in report.models)), rows)
+
+
+def _one(estimate: Estimate | None) -> str:
+    if estimate is None:
+        return '<td class="n">–</td>'
+    few = " few" if estimate.few else ""
+    return (
+        f'<td class="n{few}">{f(estimate.mean)}<small>{around(estimate.low, estimate.high)} · n={estimate.n}'
+        "</small></td>"
+    )
