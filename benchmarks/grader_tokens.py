@@ -5,36 +5,58 @@ comes and what it says: the whole messages with the reply's shape on one side, t
 count by script for both modes alike (medlive.evaluation.plan), with the bytes beside them. Also the share of what
 is sent that the call before sent as its beginning: what an endpoint's prefix cache can hold. Exits 1 when rubric
 mode takes more than 0.4 of the tokens of criterion mode.
-Run: `python benchmarks/grader_tokens.py [RUN_DIR...]`; without one, on the runs under MEDLIVE_HOME, of which
-`medlive demo` leaves two.
+Run: `python benchmarks/grader_tokens.py [RUN_DIR...]`; without one, on the demo's samples as the rules engine
+curates them, answered by a sample candidate.
 """
 
 import argparse
 import asyncio
 import json
-import os
 import shutil
-import sys
 import tempfile
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 from typing import Any
 
 from aiohttp import web
 
-from medlive.digest import canonical_json
+from medlive.clock import now
+from medlive.curation.agent import Agent
+from medlive.curation.chain import ROLES, CurationSettings, curate
+from medlive.curation.model import Call, Side
+from medlive.demo.samples import load_sample_threads, sample_evidence_path
+from medlive.digest import canonical_json, digest_json
 from medlive.evaluation.grade import grade_run
-from medlive.evaluation.model import Mode
+from medlive.evaluation.model import Answer, AnswerState, CaseSet, EvaluationCase, EvaluationCriterion, Mode
 from medlive.evaluation.plan import common_length, estimate_tokens
-from medlive.evaluation.run import GRADES
-from medlive.home import home_folder
+from medlive.evaluation.run import GRADES, import_answers
+from medlive.evidence.build import build_index, open_index
+from medlive.evidence.corpora.registry import open_corpus
+from medlive.llm.engine import EngineIdentity, Reply, Request
 from medlive.llm.openai import OpenAIEngine
+from medlive.llm.replay import ReplayEngine
+from medlive.llm.rules.candidates import generic_answer
 from medlive.llm.rules.engine import RulesEngine
 from medlive.llm.server import build_app
+from medlive.rubric.write import write_rubric
+from medlive.threads.model import Message, Thread
+from medlive.threads.prepare import deidentified, normalised, thread_language
 
 MOST: float = 0.4
+
+
+class Forgetful:
+    """A store of replies that keeps none."""
+
+    async def find(self, request_digest: str) -> Reply | None:
+        """None."""
+        return None
+
+    async def keep(self, request_digest: str, request: Request, identity: EngineIdentity, reply: Reply) -> None:
+        """Let it go."""
 
 
 @dataclass
@@ -104,14 +126,56 @@ async def measure(runs: Sequence[Path], mode: Mode) -> tuple[Counted, int]:
     return counted, criteria
 
 
+async def sample_run(folder: Path) -> Path:
+    """A run folder of the demo's samples: cases as the rules engine curates them, a sample candidate's answers."""
+    build_index([open_corpus(sample_evidence_path(), name="demo")], folder / "index")
+    retriever = open_index(folder / "index")
+    journal: list[Call] = []
+    cases = []
+    for sample in load_sample_threads():
+        messages = tuple(
+            Message(f"m{i}", m.author, m.role, m.verified, m.text, m.posted_at, m.media)
+            for i, m in enumerate(sample.messages)
+        )
+        thread = Thread(
+            "sample", sample.thread_id, sample.url, sample.title, sample.language, sample.tags, sample.posted_at,
+            messages,
+        )  # fmt: skip
+        thread = normalised(thread)
+        language = thread_language(thread)
+        thread = deidentified(thread, language)
+        rules = ReplayEngine(RulesEngine(), Forgetful())
+        curation = await curate(
+            thread, language, dict.fromkeys(ROLES, rules), retriever, CurationSettings(), run_date=date(2026, 1, 1)
+        )
+        text = curation.text
+        if text is None:
+            continue
+        written = await write_rubric(language, text, curation.side(Side.ADVICE), Agent(rules, journal))
+        criteria = tuple(
+            EvaluationCriterion(f"{sample.thread_id}-{c.id}", c.criterion, c.points, c.axis)
+            for c in written.rubric.criteria
+        )
+        cases.append(
+            EvaluationCase(sample.thread_id, language, text.narrative, text.query, text.advice, criteria, "", None)
+        )
+    out = folder / "run"
+    answers = [
+        Answer(c.case_id, AnswerState.OK, generic_answer(c.question), "stop", "sample-generic") for c in cases
+    ]
+    made = CaseSet(tuple(cases), "snapshot", "samples", digest_json([c.row() for c in cases]), False)
+    import_answers(out, made, answers, "sample-generic", now())
+    return out
+
+
 def main() -> int:
     """Print both modes and their ratio; the exit status says whether it is small enough."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("runs", nargs="*", type=Path, metavar="RUN_DIR")
-    runs = parser.parse_args().runs or sorted((home_folder(os.environ) / "runs").glob("*/"))
+    runs = parser.parse_args().runs
+    made = tempfile.TemporaryDirectory()
     if not runs:
-        print("no run to measure: name one, or run `medlive demo` first", file=sys.stderr)
-        return 2
+        runs = [asyncio.run(sample_run(Path(made.name)))]
     print("tokens a criterion: sent, the share of it that can be cached, said, all, all that is not cached; bytes")
     print("mode         calls  criteria    sent  cacheable   said    all  uncached   bytes")
     whole: dict[Mode, float] = {}
@@ -123,6 +187,7 @@ def main() -> int:
             f"{mode:10} {counted.requests:>7} {criteria:>9} {sent:>7.0f} {held / sent:>10.1%} {said:>6.0f}"
             f" {whole[mode]:>6.0f} {whole[mode] - held:>9.0f} {counted.bytes / criteria:>7.0f}"
         )
+    made.cleanup()
     ratio = whole[Mode.RUBRIC] / whole[Mode.CRITERION]
     print(f"rubric mode against criterion mode, tokens a criterion: {ratio:.3f} (at most {MOST})")
     return 0 if ratio <= MOST else 1
