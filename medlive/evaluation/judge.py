@@ -5,7 +5,7 @@ are not made (`plan`): all send what `Judge.request` makes and read what comes b
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from medlive.digest import digest_json
@@ -17,6 +17,7 @@ from medlive.evaluation.model import (
     Mode,
     Origin,
     grade_key,
+    keys_of,
 )
 from medlive.evaluation.tasks import GradeReply, RubricGradeReply
 from medlive.evaluation.verdict import Unreadable, Verdict, read_criterion, read_rubric
@@ -80,10 +81,17 @@ class Judge:
         self.size = 1 if mode is Mode.CRITERION else RUBRIC_SIZE
         shape = GradeReply if mode is Mode.CRITERION else RubricGradeReply
         self._schema = shape.model_json_schema()
+        self._keys: dict[str, tuple[EvaluationCase, Answer, dict[str, str]]] = {}
+        """By case, since a run asks for each key more than once: the keys by the criteria's texts."""
 
     def key(self, case: EvaluationCase, criterion: EvaluationCriterion, answer: Answer) -> str:
         """What a verdict is found again by."""
-        return grade_key(case, criterion, answer, self.digest)
+        known = self._keys.get(case.case_id)
+        if known is None or known[0] is not case or known[1] is not answer:
+            texts = (c.criterion for c in case.criteria)
+            found = dict(zip(texts, keys_of(case, answer, self.digest), strict=True))
+            known = self._keys[case.case_id] = (case, answer, found)
+        return known[2].get(criterion.criterion) or grade_key(case, criterion, answer, self.digest)
 
     def settles(self, grade: Grade | None) -> bool:
         """Whether a verdict on record is one, by a model that counts: nothing is left to ask."""
@@ -172,7 +180,12 @@ def _usage(replies: list[Reply]) -> dict[str, Any]:
     """The sum over a call's attempts; a cost that one of them does not know is unknown."""
     if not replies:
         return {}
-    rows = [asdict(reply.usage) for reply in replies]
-    total = {name: sum(row[name] for row in rows) for name in rows[0] if name != "cost_usd"}
-    costs = [row["cost_usd"] for row in rows]
-    return {**total, "cost_usd": None if None in costs else sum(costs)}
+    rows = [reply.usage for reply in replies]
+    costs = [one.cost_usd for one in rows if one.cost_usd is not None]
+    return {
+        "input_tokens": sum(one.input_tokens for one in rows),
+        "cached_tokens": sum(one.cached_tokens for one in rows),
+        "output_tokens": sum(one.output_tokens for one in rows),
+        "latency_ms": sum(one.latency_ms for one in rows),
+        "cost_usd": sum(costs) if len(costs) == len(rows) else None,
+    }

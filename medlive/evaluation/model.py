@@ -1,12 +1,15 @@
 """What evaluation works on: cases from a snapshot or from LiveMedBench's file, answers, and grades."""
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
+from json.encoder import encode_basestring
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Self
 
-from medlive.digest import digest_json, digest_text
+from medlive.digest import canonical_json, digest_json, digest_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +131,7 @@ class Answer:
 
     def row(self) -> dict[str, Any]:
         """The answer as JSON."""
-        return asdict(self)
+        return dict(zip(_ANSWER_FIELDS, _ANSWER_VALUES(self), strict=True))
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> Self:
@@ -138,6 +141,7 @@ class Answer:
 
 
 _ANSWER_FIELDS = ("case_id", "state", "response", "finish_reason", "model", "reason", "usage")
+_ANSWER_VALUES = attrgetter(*_ANSWER_FIELDS)
 
 
 class Mode(StrEnum):
@@ -155,6 +159,8 @@ class Origin(StrEnum):
     """The cache that runs share: somebody paid for it before."""
     BATCH = "batch"
     """The result file of a batch."""
+    IMPORT = "import"
+    """A file of LiveMedBench's that was said to be this grader's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +195,7 @@ class Grade:
 
     def row(self) -> dict[str, Any]:
         """The grade as JSON."""
-        return asdict(self)
+        return dict(zip(_GRADE_FIELDS, _GRADE_VALUES(self), strict=True))
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> Self:
@@ -202,6 +208,7 @@ class Grade:
 
 
 _GRADE_FIELDS = tuple(Grade.__dataclass_fields__)
+_GRADE_VALUES = attrgetter(*_GRADE_FIELDS)
 
 
 def grade_key(case: EvaluationCase, criterion: EvaluationCriterion, answer: Answer, judge: str) -> str:
@@ -210,3 +217,16 @@ def grade_key(case: EvaluationCase, criterion: EvaluationCriterion, answer: Answ
     A criterion that was edited has another key and is graded again alone; its points are not part of it.
     """
     return digest_json([case.language, digest_text(case.question), answer.digest, criterion.criterion, judge])
+
+
+def keys_of(case: EvaluationCase, answer: Answer, judge: str) -> list[str]:
+    """`grade_key` of each criterion of a case, hashing once what they share: runs hold 600,000."""
+    head = canonical_json([case.language, digest_text(case.question), answer.digest])[:-1] + ","
+    shared = hashlib.sha256(head.encode("utf-8", "surrogatepass"))
+    tail = f",{canonical_json(judge)}]"
+    keys = []
+    for criterion in case.criteria:
+        state = shared.copy()
+        state.update((encode_basestring(criterion.criterion) + tail).encode("utf-8", "surrogatepass"))
+        keys.append("sha256:" + state.hexdigest())
+    return keys
