@@ -1,102 +1,268 @@
 """`medlive eval run|import|export`: answers, from a model or from LiveMedBench's files."""
 
 import json
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from medlive.cli.evaluation_options import CasesOption, ConcurrencyOption, KeyOption, RunArgument
+from medlive.cli.evaluation_options import (
+    CasesOption,
+    ConcurrencyOption,
+    DryRunOption,
+    KeyOption,
+    MaxCallsOption,
+    MaxTokensOption,
+    MaxUsdOption,
+    ModeOption,
+    RunArgument,
+)
 from medlive.cli.output import JsonOption, print_json, print_table, progress, say, wait_for
 from medlive.clock import now
-from medlive.config import load_settings
+from medlive.config import Settings, load_settings
 from medlive.errors import CheckFailed, UsageError
+
+if TYPE_CHECKING:
+    from medlive.evaluation.model import CaseSet
+    from medlive.evaluation.run import RunResult
+    from medlive.evaluation.run_plan import RunPlan
+    from medlive.llm.budget import Budget
+
+UnverifiedOption = Annotated[
+    bool, typer.Option("--unverified", help="Take a snapshot that does not verify; run.json says so.")
+]
+ParametersOption = Annotated[
+    str,
+    typer.Option(
+        "--parameters", metavar="JSON", help="Sent with each call, e.g. '{\"temperature\": 0}'; null sends none."
+    ),
+]
+TemplateOption = Annotated[str, typer.Option("--template", help="livemedbench-v1, open, or open-book.")]
+ArmOption = Annotated[
+    str | None, typer.Option("--arm", help="What sets this run apart, e.g. raw [closed, or open-book].")
+]
+_MOST_NOTES = 40
+_Values = list[str] | None
 
 
 def run(
     cases: CasesOption,
-    model: Annotated[str, typer.Option("--model", help="The model's id at the endpoint.")],
-    base_url: Annotated[str, typer.Option("--base-url", help="The endpoint, ending in /v1.")],
+    model: Annotated[str, typer.Option("--model", help="The model: a name in models.toml, or its id.")],
     out: Annotated[Path, typer.Option("--out", help="The run folder; an existing one is continued.")],
-    template: Annotated[
-        str, typer.Option("--template", help="The prompt template: livemedbench-v1 or open.")
-    ] = "livemedbench-v1",
-    parameters: Annotated[
-        str, typer.Option("--parameters", metavar="JSON", help="E.g. '{\"temperature\": 0}'.")
-    ] = "{}",
+    base_url: Annotated[
+        str | None, typer.Option("--base-url", help="The endpoint, ending in /v1 [as in models.toml].")
+    ] = None,
+    template: TemplateOption = "livemedbench-v1",
+    parameters: ParametersOption = "{}",
+    evidence: Annotated[
+        str | None, typer.Option("--evidence", metavar="NAME|PATH", help="The index of an open book [default].")
+    ] = None,
+    top_k: Annotated[int, typer.Option("--top-k", min=1, max=50, help="Snippets before a question.")] = 5,
+    undated: Annotated[bool, typer.Option("--undated", help="Let in snippets without a date.")] = False,
+    arm: ArmOption = None,
+    language: Annotated[_Values, typer.Option("--language", help="Only cases in it: en or zh.")] = None,
+    source: Annotated[_Values, typer.Option("--source", help="Only cases of this community.")] = None,
+    theme: Annotated[_Values, typer.Option("--theme", help="Only cases of this theme.")] = None,
+    specialty: Annotated[_Values, typer.Option("--specialty", help="Only cases of this specialty.")] = None,
+    first_release: Annotated[
+        _Values, typer.Option("--first-release", help="Only cases that this version was the first to hold.")
+    ] = None,
+    first_release_after: Annotated[
+        str | None, typer.Option("--first-release-after", metavar="VERSION", help="Only cases newer than it.")
+    ] = None,
+    posted_from: Annotated[str | None, typer.Option("--posted-from", metavar="DATE", help="Inclusive.")] = None,
+    posted_before: Annotated[
+        str | None, typer.Option("--posted-before", metavar="DATE", help="Exclusive.")
+    ] = None,
+    limit: Annotated[
+        int | None, typer.Option("--limit", min=1, help="At most so many cases, always the same ones.")
+    ] = None,
+    unverified: UnverifiedOption = False,
     concurrency: ConcurrencyOption = 16,
     api_key_env: KeyOption = None,
+    max_usd: MaxUsdOption = None,
+    max_calls: MaxCallsOption = None,
+    max_tokens: MaxTokensOption = None,
+    dry_run: DryRunOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Ask a model about every case; answers that failed are asked again when the run is started again."""
-    from medlive.evaluation.cases import load_cases
-    from medlive.evaluation.run import ModelUse, RunResult, run_model
-    from medlive.service.endpoints import open_endpoint
-    from medlive.service.paths import snapshot_folder
+    """Ask a model about every case. The same command goes on where it stopped, and asks again for answers that
+    failed or were empty."""
+    from medlive.evaluation.run import ModelUse, Spending, run_model
+    from medlive.evaluation.run_plan import RunPlan, plan_run
+    from medlive.evaluation.selection import Selection, select
+    from medlive.llm.budget import Budget
+    from medlive.llm.openai import Price
+    from medlive.service.endpoints import choose_candidate, open_endpoint
+    from medlive.service.open_books import DEFAULT, open_book
 
-    try:
-        sent = json.loads(parameters)
-    except ValueError as exc:
-        raise UsageError(f"--parameters is no JSON: {exc}") from exc
-    if not isinstance(sent, dict):
-        raise UsageError("--parameters is a JSON object")
     settings = load_settings().settings
-    case_set = load_cases(snapshot_folder(settings, cases))
+    chosen = choose_candidate(
+        settings, model, base_url=base_url, api_key_env=api_key_env, parameters=_parameters(parameters)
+    )
+    if max_usd is not None and chosen.price is None:
+        raise UsageError(
+            f"--max-usd cannot be kept: {model} has no price",
+            hint="give it one under [prices] in config/models.toml, or use --max-calls or --max-tokens",
+        )
+    if template != "open-book" and (evidence is not None or undated):
+        raise UsageError("--evidence and --undated belong to --template open-book")
+    book = (
+        open_book(settings, evidence or DEFAULT, top_k=top_k, undated=undated) if template == "open-book" else None
+    )
+    part = Selection(
+        language=tuple(language or ()), source=tuple(source or ()), theme=tuple(theme or ()),
+        specialty=tuple(specialty or ()), first_release=tuple(first_release or ()),
+        first_release_after=first_release_after, posted_from=posted_from, posted_before=posted_before, limit=limit,
+    )  # fmt: skip
+    case_set = select(_load(settings, cases, unverified), part)
+    budget = Budget(max_calls=max_calls, max_usd=max_usd, max_tokens=max_tokens)
 
-    async def work() -> RunResult:
+    async def work() -> "RunPlan | RunResult":
         engine = open_endpoint(
-            model, base_url, api_key_env=api_key_env, parameters=sent, concurrency=concurrency,
-            price=settings.prices.get(model),
+            chosen.model, chosen.base_url, api_key_env=chosen.api_key_env, parameters=chosen.parameters,
+            concurrency=concurrency, price=chosen.price,
+        )  # fmt: skip
+        use = ModelUse(
+            model, engine.identity.engine, chosen.base_url, chosen.parameters,
+            chosen.model if chosen.model != model else None, arm,
         )  # fmt: skip
         try:
+            if dry_run:
+                price = (
+                    Price(chosen.price.input, chosen.price.output, chosen.price.cached) if chosen.price else None
+                )
+                return await plan_run(
+                    case_set, out, use=use, created_at=now(), template=template, open_book=book, price=price,
+                    concurrency=concurrency,
+                )  # fmt: skip
             with progress(f"answers of {model}") as tick:
-                use = ModelUse(model, engine.identity.engine, base_url, sent)
                 return await run_model(
                     case_set, engine.complete, out, use=use, created_at=now(), template=template,
-                    concurrency=concurrency, progress=tick,
+                    concurrency=concurrency, progress=tick, open_book=book,
+                    spending=Spending(budget, engine.estimate_chat),
                 )  # fmt: skip
         finally:
             await engine.aclose()
 
-    done = wait_for(work())
-    _tell_answers(done, as_json)
+    found = wait_for(work())
+    if isinstance(found, RunPlan):
+        _tell_plan(found, as_json)
+    else:
+        _tell_answers(replace(found, notes=(*case_set.notes, *found.notes)), as_json, budget)
 
 
-def _tell_answers(done: Any, as_json: bool) -> None:
+def _parameters(text: str) -> dict[str, Any]:
+    try:
+        sent = json.loads(text)
+    except ValueError as exc:
+        raise UsageError(f"--parameters is no JSON: {exc}") from exc
+    if not isinstance(sent, dict):
+        raise UsageError("--parameters is a JSON object")
+    return sent
+
+
+def _load(settings: Settings, cases: str, unverified: bool) -> "CaseSet":
+    from medlive.evaluation.cases import load_cases
+    from medlive.service.paths import snapshot_folder
+
+    try:
+        found = load_cases(snapshot_folder(settings, cases), verify=not unverified)
+    except CheckFailed as exc:
+        raise CheckFailed(exc.message, hint="fetch it again, or say --unverified to take it all the same") from exc
+    if found.verified is False:
+        say(f"{found.name} was not verified; run.json says so")
+    return found
+
+
+def _tell_plan(found: "RunPlan", as_json: bool) -> None:
+    plan = found.plan
+    if as_json:
+        print_json(
+            {"cases": found.cases, "answered": found.answered, "calls": plan.calls,
+             "characters": found.characters, "input_tokens": plan.input_tokens,
+             "output_tokens": plan.output_tokens, "usd": plan.usd, "concurrency": plan.concurrency,
+             "latency_ms": plan.latency_ms, "seconds": plan.seconds, "estimator": plan.estimator}
+        )  # fmt: skip
+        return
+    usd, seconds = (None if x is None else round(x, 4 if x < 1 else 2) for x in (plan.usd, plan.seconds))
+    print_table(
+        ["cases", "answered", "calls", "characters", "input tokens", "output tokens", "USD", "seconds"],
+        [[found.cases, found.answered, plan.calls, found.characters, plan.input_tokens, plan.output_tokens, usd,
+          seconds]],
+    )  # fmt: skip
+    say(f"estimated; {plan.estimator}; calls that have to be made twice come on top")
+    if usd is None:
+        say("money unknown: the model has no price under [prices] in config/models.toml")
+
+
+def _say_all(notes: Sequence[str]) -> None:
+    for note in notes[:_MOST_NOTES]:
+        say(note)
+    if len(notes) > _MOST_NOTES:
+        say(f"and {len(notes) - _MOST_NOTES} more (--json has them all)")
+
+
+def _tell_answers(done: "RunResult", as_json: bool, budget: "Budget | None" = None) -> None:
     states = {state.value: n for state, n in done.states.items()}
     if as_json:
-        print_json({"path": done.path, "cases": done.cases, "asked": done.asked, "states": states,
-                    "missing": done.missing, "notes": done.notes})  # fmt: skip
+        values: dict[str, Any] = {
+            "path": done.path, "cases": done.cases, "asked": done.asked, "states": states,
+            "missing": done.missing, "stopped": done.stopped, "notes": done.notes,
+        }  # fmt: skip
+        print_json(values | ({"spent": budget.as_json()} if budget else {}))
     else:
         print_table(
             ["run", "cases", "asked now", *states], [[done.path, done.cases, done.asked, *states.values()]]
         )
-    for note in done.notes:
-        say(note)
-    unanswered = states.get("failed", 0) + done.missing
-    if unanswered:
-        raise CheckFailed(f"{unanswered} cases have no answer", hint="the same command asks for them again")
+    _say_all(done.notes)
+    open_ = states.get("failed", 0) + done.missing
+    if done.stopped and (open_ or states.get("empty", 0)):
+        raise CheckFailed(
+            f"{done.stopped}; {open_} cases have no answer", hint="the same command goes on from here"
+        )
+    if open_:
+        raise CheckFailed(f"{open_} cases have no answer", hint="the same command asks for them again")
 
 
 def import_(
     cases: CasesOption,
-    responses: Annotated[Path, typer.Option("--responses", help="LiveMedBench's responses file.")],
+    responses: Annotated[Path, typer.Option("--responses", help="LiveMedBench's responses: JSON, or JSON Lines.")],
     model: Annotated[str, typer.Option("--model", help="The name of the model that answered.")],
     out: Annotated[Path, typer.Option("--out", help="The run folder to make.")],
     grades: Annotated[
         Path | None, typer.Option("--grades", help="LiveMedBench's evaluation_results file.")
     ] = None,
+    template: Annotated[
+        str | None,
+        typer.Option("--template", help="What they were asked with, where eval run is to ask for the rest."),
+    ] = None,
+    parameters: ParametersOption = "{}",
+    grader: Annotated[
+        str | None,
+        typer.Option("--grader", help="Who made the grades, where eval grade is to grade the rest."),
+    ] = None,
+    mode: ModeOption = "criterion",
+    arm: ArmOption = None,
+    unverified: UnverifiedOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Make a run folder of answers, and gradings, that were made with LiveMedBench's scripts."""
+    from medlive.cli.evaluation_grade import read_mode
     from medlive.evaluation.imports import import_run
-    from medlive.service.paths import snapshot_folder
+    from medlive.evaluation.judge import Judge
+    from medlive.service.endpoints import grader_identity
 
-    folder = snapshot_folder(load_settings().settings, cases)
-    done = import_run(folder, responses, out, model=model, created_at=now(), grades=grades)
-    for note in done.notes:
-        say(note)
-    _tell_answers(done.run, as_json)
+    settings = load_settings().settings
+    case_set = _load(settings, cases, unverified)
+    judge = Judge(grader_identity(settings.roles.grader, grader), read_mode(mode)) if grader else None
+    done = import_run(
+        case_set, responses, out, model=model, created_at=now(), grades=grades, template=template,
+        parameters=_parameters(parameters), arm=arm, judge=judge,
+    )  # fmt: skip
+    _tell_answers(replace(done.run, notes=done.notes), as_json)
 
 
 def export(run_dir: RunArgument, out: Annotated[Path, typer.Option("--out", help="The folder to write.")]) -> None:

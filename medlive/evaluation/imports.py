@@ -1,6 +1,7 @@
 """LiveMedBench's files into a run folder and out of it, so that work already paid for goes on here."""
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -9,19 +10,39 @@ from typing import Any
 from medlive.digest import digest_json
 from medlive.evaluation.cases import load_cases
 from medlive.evaluation.grade import read_grades
+from medlive.evaluation.graded import load_graded
+from medlive.evaluation.judge import Judge
 from medlive.evaluation.livemedbench import (
     case_entry,
     file_stem,
     grade_entry,
+    number,
     read_responses,
     response_entry,
     write_list,
 )
 from medlive.evaluation.livemedbench import read_grades as read_grade_entries
 from medlive.evaluation.log import open_log
-from medlive.evaluation.model import Answer, EvaluationCase, Grade, Mode, grade_key
-from medlive.evaluation.run import GRADES, RunFolder, RunResult, import_answers, open_run
-from medlive.evaluation.score import load_graded
+from medlive.evaluation.model import (
+    Answer,
+    CaseSet,
+    EvaluationCase,
+    EvaluationCriterion,
+    Grade,
+    Mode,
+    Origin,
+    grade_key,
+)
+from medlive.evaluation.run import (
+    GRADES,
+    IMPORTED,
+    RunFolder,
+    RunResult,
+    TemplateUse,
+    import_answers,
+    open_run,
+)
+from medlive.evaluation.templates import load_template
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,87 +56,158 @@ class Imported:
 
 
 def import_run(
-    cases: Path, responses: Path, out: Path, *, model: str, created_at: datetime, grades: Path | None = None
+    cases: CaseSet | Path,
+    responses: Path,
+    out: Path,
+    *,
+    model: str,
+    created_at: datetime,
+    grades: Path | None = None,
+    template: str | None = None,
+    parameters: Mapping[str, Any] | None = None,
+    arm: str | None = None,
+    judge: Judge | None = None,
 ) -> Imported:
     """A run folder from cases, LiveMedBench's responses, and its grades where given.
 
-    A grade counts where its criterion's text is one of the case's and its score is 0 or 1; the published grader
-    also writes 0 for a call that failed, which nothing in the file tells apart. Raises BadInput for files that
-    cannot be read. Importing the same files again adds nothing.
+    `template` and `parameters` say what the model was asked with: `run_model` then asks for the answers that are
+    missing. `judge` says who graded: `grade_run` then grades what is left and keeps these verdicts; None: nobody
+    knows, and they stand beside those of any other grader. A grade counts where its criterion's text is one of the
+    case's and its score is 0 or 1; the published grader also writes 0 for a call that failed, which nothing in the
+    file tells apart. Raises BadInput for files that cannot be read, UsageError for a template that is not there.
+    Importing the same files again adds nothing.
     """
     answers, notes = read_responses(responses, model)
-    result = import_answers(out, load_cases(cases), answers, model=model, created_at=created_at)
+    found = cases if isinstance(cases, CaseSet) else load_cases(cases)
+    prompt = load_template(template) if template else None
+    result = import_answers(
+        out, found, answers, model, created_at, parameters=parameters, arm=arm,
+        template=TemplateUse(name=prompt.name, digest=prompt.digest) if prompt else None,
+    )  # fmt: skip
+    notes = [*found.notes, *notes]
     added = 0
     if grades is not None:
-        added, grade_notes = _import_grades(open_run(out), grades)
+        added, grade_notes = _import_grades(open_run(out), grades, judge)
         notes += grade_notes
     return Imported(result, added, (*notes, *result.notes))
 
 
-def _import_grades(run: RunFolder, path: Path) -> tuple[int, list[str]]:
-    judge = digest_json(["import", path.name])
+@dataclass(frozen=True, slots=True)
+class _Claim:
+    """Who the verdicts of a file are said to be by."""
+
+    digest: str
+    engine: str
+    model: str
+    mode: Mode
+    origin: Origin
+
+
+def _claim(path: Path, judge: Judge | None) -> _Claim:
+    if judge is None:
+        return _Claim(digest_json(["import", path.name]), IMPORTED, "unknown", Mode.CRITERION, Origin.CALL)
+    return _Claim(judge.digest, judge.identity.engine, judge.identity.model, judge.mode, Origin.IMPORT)
+
+
+def _import_grades(run: RunFolder, path: Path, judge: Judge | None) -> tuple[int, list[str]]:
+    claim = _claim(path, judge)
     cases = {case.case_id: case for case in run.cases}
     answers, _ = run.answers()
     notes: list[str] = []
+    found: dict[str, dict[str, Grade]] = {}
+    for entry in read_grade_entries(path):
+        case = cases.get(str(entry.get("case_id")))
+        evaluations = entry.get("evaluations")
+        if case is None or not isinstance(evaluations, dict):
+            why = "is not in the cases" if case is None else "holds no object of evaluations"
+            notes.append(f"{path.name}: case {entry.get('case_id')!r} {why}; left out")
+            continue
+        answer = answers.get(case.case_id)
+        if answer is None or not answer.gradable:
+            if evaluations:
+                notes.append(f"{path.name}: case {case.case_id!r} is graded but unanswered; left out")
+            continue
+        grades = _grades(case, answer, evaluations, claim, notes)
+        if (before := found.get(case.case_id)) is not None:
+            differ = sum(1 for key, grade in grades.items() if key in before and before[key].met != grade.met)
+            told = f", and {differ} verdicts differ" if differ else ""
+            notes.append(f"{path.name}: case {case.case_id!r} is graded more than once{told}; the last one counts")
+        found[case.case_id] = grades
+    return _add(run, (grade for grades in found.values() for grade in grades.values())), notes
+
+
+def _add(run: RunFolder, grades: Iterable[Grade]) -> int:
+    """Write the grades that are not on record; how many. A verdict that was asked for here stays."""
     added = 0
     with open_log(run.path / GRADES) as log:
-        there = {grade.key: grade.met for grade in read_grades(run.path / GRADES)[0]}
-        for entry in read_grade_entries(path):
-            case = cases.get(str(entry.get("case_id")))
-            evaluations = entry.get("evaluations")
-            if case is None or not isinstance(evaluations, dict):
-                notes.append(f"{path.name}: case {entry.get('case_id')!r} is not in the cases; left out")
-                continue
-            answer = answers.get(case.case_id)
-            if answer is None or not answer.gradable:
-                if evaluations:
-                    notes.append(f"{path.name}: case {case.case_id!r} is graded but unanswered; left out")
-                continue
-            for grade in _grades(case, answer, evaluations, judge, notes):
-                if there.get(grade.key, ...) != grade.met:
-                    log.add(grade.row())
-                    there[grade.key] = grade.met
-                    added += 1
-    return added, notes
+        there = {grade.key: grade for grade in read_grades(run.path / GRADES)[0] if grade.met is not None}
+        for grade in grades:
+            was = there.get(grade.key)
+            ours = was is not None and was.engine != IMPORTED and was.origin is not Origin.IMPORT
+            if not ours and (was is None or was.met != grade.met):
+                log.add(grade.row())
+                there[grade.key] = grade
+                added += 1
+    return added
 
 
 def _grades(
-    case: EvaluationCase, answer: Answer, evaluations: Mapping[str, Any], judge: str, notes: list[str]
-) -> list[Grade]:
+    case: EvaluationCase, answer: Answer, evaluations: Mapping[str, Any], claim: _Claim, notes: list[str]
+) -> dict[str, Grade]:
+    """The verdicts of one case by key; criteria of the same text share one."""
     by_text = {criterion.criterion: criterion for criterion in case.criteria}
-    found: dict[str, Grade] = {}
+    verdicts: dict[str, bool] = {}
+    both: set[str] = set()
     for name, entry in evaluations.items():
+        where = f"case {case.case_id!r}, {name}"
         text = entry.get("criterion") if isinstance(entry, dict) else None
         criterion = by_text.get(text) if isinstance(text, str) else None
         score = entry.get("score") if isinstance(entry, dict) else None
         if criterion is None:
-            notes.append(f"case {case.case_id!r}, {name}: no criterion of the case; left out")
+            notes.append(f"{where}: no criterion of the case; left out")
             continue
         if score not in (0, 1):
-            notes.append(f"case {case.case_id!r}, {name}: score {score!r} is neither 0 nor 1; left out")
+            notes.append(f"{where}: score {score!r:.80} is neither 0 nor 1; left out")
             continue
-        if criterion.id in found and found[criterion.id].met is not bool(score):
-            notes.append(f"case {case.case_id!r}, {name}: graded both ways; left ungraded")
-            del found[criterion.id]
-            by_text.pop(criterion.criterion)
+        if verdicts.setdefault(criterion.criterion, bool(score)) is not bool(score):
+            notes.append(f"{where}: graded both ways; left ungraded")
+            both.add(criterion.criterion)
             continue
-        found[criterion.id] = Grade(
-            case_id=case.case_id,
-            criterion_id=criterion.id,
-            key=grade_key(case, criterion, answer, judge),
-            met=bool(score),
-            quote="",
-            reasoning="",
-            reason="",
-            raw="",
-            grader="unknown",
-            engine="import",
-            model="unknown",
-            mode=Mode.CRITERION,
-            prompt="unknown",
-            judge=judge,
-        )
-    return list(found.values())
+        weighted = entry.get("weighted_score")
+        if weighted is not None and not _weighs(number(weighted), case, criterion.criterion, bool(score)):
+            notes.append(f"{where}: weighted_score {weighted!r:.80} is not points times score; the score counts")
+    grades = [
+        _grade(case, by_text[text], answer, claim, met) for text, met in verdicts.items() if text not in both
+    ]
+    return {grade.key: grade for grade in grades}
+
+
+def _weighs(weighted: float | None, case: EvaluationCase, text: str, met: bool) -> bool:
+    return weighted is not None and any(
+        math.isclose(weighted, c.points * met, abs_tol=1e-9) for c in case.criteria if c.criterion == text
+    )
+
+
+def _grade(
+    case: EvaluationCase, criterion: EvaluationCriterion, answer: Answer, claim: _Claim, met: bool
+) -> Grade:
+    return Grade(
+        case_id=case.case_id,
+        criterion_id=criterion.id,
+        key=grade_key(case, criterion, answer, claim.digest),
+        met=met,
+        quote="",
+        reasoning="",
+        reason="",
+        raw="",
+        grader=claim.model,
+        engine=claim.engine,
+        model=claim.model,
+        mode=claim.mode,
+        prompt="unknown",
+        judge=claim.digest,
+        origin=claim.origin,
+    )
 
 
 def export_run(run_dir: Path, out: Path) -> list[Path]:

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from medlive.digest import digest_file
 from medlive.errors import BadInput
+from medlive.evaluation.log import read_log
 from medlive.evaluation.model import (
     Answer,
     AnswerState,
@@ -115,6 +116,8 @@ def _case(entry: Mapping[str, Any], notes: list[str]) -> EvaluationCase:
                 f"rubric_{place}", item["criterion"], points, axis if isinstance(axis, str) else None
             )
         )
+    if criteria and not any(c.points > 0 for c in criteria):
+        notes.append(f"case {case_id!r}: no criterion has positive points; it is asked and has no score")
     narrative, query = _text(entry, "narrative", notes), _text(entry, "core_request", notes)
     post_time = _text(entry, "post_time", notes)
     return EvaluationCase(
@@ -129,29 +132,46 @@ def _case(entry: Mapping[str, Any], notes: list[str]) -> EvaluationCase:
     )
 
 
+def _read_entries(path: Path, notes: list[str]) -> Any:
+    """A file's JSON; of JSON Lines (`.jsonl`) its objects, and in `notes` the lines that hold none."""
+    if path.suffix != ".jsonl":
+        return read_json(path)
+    if not path.is_file():
+        raise BadInput(f"{path} cannot be read: no such file")
+    lines = read_log(path)
+    notes += [f"{path.name}:{number}: {why}; left out" for number, why in lines.damaged]
+    if lines.torn:
+        notes.append(f"{path.name}:{lines.torn}: the last line is cut off; left out")
+    return lines.rows
+
+
 def read_responses(path: Path, model: str) -> tuple[list[Answer], list[str]]:
     """The answers of a responses file, a list or an object by id, and what was odd in it.
 
     An answer that begins with "ERROR:" and was not finished is `failed`, one without text `empty`, and one that
     ended by length or by a filter is `truncated` or `refused`. The last of two for one id counts.
     """
-    data = read_json(path)
+    notes: list[str] = []
+    data = _read_entries(path, notes)
     if isinstance(data, dict):
         entries = [(v.get("case_id") or k, v) for k, v in data.items() if isinstance(v, dict)]
     elif isinstance(data, list):
         entries = [(v.get("case_id"), v) for v in data if isinstance(v, dict)]
     else:
         raise BadInput(f"{path} holds neither a list nor an object of responses")
-    notes = [] if len(entries) == len(data) else [f"{len(data) - len(entries)} entries are no objects; left out"]
+    if len(entries) != len(data):
+        notes.append(f"{path.name}: {len(data) - len(entries)} entries are no objects; left out")
     answers: dict[str, Answer] = {}
     for case_id, entry in entries:
-        if case_id is None:
-            notes.append("a response without a case_id; left out")
+        if case_id in (None, ""):
+            notes.append(f"{path.name}: a response without a case_id; left out")
             continue
         if str(case_id) in answers:
-            notes.append(f"case {case_id!r}: answered more than once; the last one counts")
+            notes.append(f"{path.name}: case {case_id!r}: answered more than once; the last one counts")
         text = entry.get("model_response") or entry.get("response") or ""
-        text = text if isinstance(text, str) else json.dumps(text, ensure_ascii=False)
+        if not isinstance(text, str):
+            notes.append(f"{path.name}: case {case_id!r}: the response is no text; read as its JSON")
+            text = json.dumps(text, ensure_ascii=False)
         finish = str(entry.get("finish_reason") or "unknown")
         failed = finish == "error" or (finish == "unknown" and text.startswith(FAILED_PREFIX))
         answers[str(case_id)] = Answer(
@@ -160,7 +180,7 @@ def read_responses(path: Path, model: str) -> tuple[list[Answer], list[str]]:
             response="" if failed else text,
             finish_reason=finish,
             model=model,
-            reason=text[:500] if failed else "",
+            reason=text.removeprefix(FAILED_PREFIX).strip() if failed else "",
         )
     return list(answers.values()), notes
 
@@ -177,9 +197,12 @@ def state_of(text: str, finish_reason: str) -> AnswerState:
 def read_grades(path: Path) -> list[dict[str, Any]]:
     """The entries of a grades file, unread: `published_table` counts them as the published script does.
 
-    Raises BadInput when the file is no list of objects.
+    Raises BadInput when the file is no list of objects; of JSON Lines, where a line is none.
     """
-    data = read_json(path)
+    notes: list[str] = []
+    data = _read_entries(path, notes)
+    if notes:
+        raise BadInput(notes[0])
     if not isinstance(data, list) or not all(isinstance(entry, dict) for entry in data):
         raise BadInput(f"{path} holds no list of gradings")
     return data
@@ -210,7 +233,7 @@ def response_entry(case: EvaluationCase, answer: Answer) -> dict[str, Any]:
         "narrative": case.narrative,
         "core_request": case.query,
         "model_response": f"{FAILED_PREFIX} {answer.reason}" if failed else answer.response,
-        "finish_reason": "error" if failed else answer.finish_reason,
+        "finish_reason": answer.finish_reason,
         "doctor_advice": case.advice,
     }
 

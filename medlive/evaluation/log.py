@@ -16,12 +16,14 @@ from medlive.snapshot.lock import exclusive
 MOST_LINE: Final = 256 * 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Lines:
     """The objects of a log, and the lines that hold none: (number, why)."""
 
     rows: list[dict[str, Any]] = field(default_factory=list)
     damaged: list[tuple[int, str]] = field(default_factory=list)
+    torn: int | None = None
+    """The number of a last line that has no end and is no whole object: a write under way, or cut off."""
 
 
 def read_log(path: Path) -> Lines:
@@ -47,6 +49,8 @@ def _read(data: bytes, number: int, lines: Lines) -> None:
     except (ValueError, RecursionError) as exc:
         if data.endswith(b"\n"):
             lines.damaged.append((number, str(exc)[:120]))
+        else:
+            lines.torn = number
         return
     if isinstance(row, dict):
         lines.rows.append(row)

@@ -2,16 +2,20 @@
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from medlive.config import Price, RoleSettings, Settings
 from medlive.errors import ConfigError, UsageError
-from medlive.llm.engine import Engine
+from medlive.evaluation.registry import Candidate, load_registry
+from medlive.llm.engine import Engine, EngineIdentity
 from medlive.llm.limiter import Limiters
-from medlive.llm.openai import OpenAIEngine
+from medlive.llm.openai import RULES_MODEL, OpenAIEngine
 from medlive.llm.openai import Price as EnginePrice
 from medlive.llm.rules.engine import RulesEngine
 
+GRADER_PARAMETERS: Mapping[str, Any] = {"temperature": 0.0}
+"""What a grader named on the command line is asked with."""
 DEFAULT_KEY_VARIABLE = "OPENAI_API_KEY"
 
 
@@ -100,6 +104,60 @@ def check_priced(settings: Settings, roles: Sequence[str]) -> None:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class CandidateChoice:
+    """A model under evaluation and how it is asked: what the registry says, and the command line over it."""
+
+    name: str
+    model: str
+    """Its id at the endpoint."""
+    base_url: str
+    api_key_env: str | None
+    parameters: Mapping[str, Any]
+    """As they are sent."""
+    price: Price | None
+
+
+def choose_candidate(
+    settings: Settings,
+    name: str,
+    *,
+    base_url: str | None = None,
+    api_key_env: str | None = None,
+    parameters: Mapping[str, Any] | None = None,
+) -> CandidateChoice:
+    """The model of that name; None among `parameters` takes away what the registry sends.
+
+    A key's variable is the registry's only where the endpoint is, too. Raises UsageError without an endpoint.
+    """
+    known = load_registry(settings.candidates).find(name) or Candidate()
+    address = base_url or known.base_url
+    if address is None:
+        raise UsageError(
+            f"{name} has no endpoint",
+            hint=f'give --base-url, or base_url under [candidates."{name}"] in config/models.toml',
+        )
+    own_key = known.api_key_env if address == known.base_url else None
+    sent = {**known.sent(), **(parameters or {})}
+    model = known.model or name
+    return CandidateChoice(
+        name=name,
+        model=model,
+        base_url=address,
+        api_key_env=api_key_env or own_key,
+        parameters={key: value for key, value in sent.items() if value is not None},
+        price=settings.prices.get(model) or settings.prices.get(name),
+    )
+
+
+def grader_identity(settings: RoleSettings, model: str) -> EngineIdentity:
+    """The identity of the grader of that name: the configured one's, else as `--grader` asks it."""
+    if settings.engine == "openai" and settings.model == model:
+        return EngineIdentity("openai", model, settings.parameters)
+    rules = model == RULES_MODEL or model.startswith(RULES_MODEL + "-")
+    return EngineIdentity("rules" if rules else "openai", model, GRADER_PARAMETERS)
+
+
 def grader_engine(
     settings: RoleSettings,
     *,
@@ -117,7 +175,7 @@ def grader_engine(
             model,
             base_url,
             api_key_env=api_key_env,
-            parameters={"temperature": 0.0},
+            parameters=GRADER_PARAMETERS,
             concurrency=concurrency,
             price=(prices or {}).get(model),
         )

@@ -1,12 +1,19 @@
 """Records evaluations in the database, beside their own run folders."""
 
 from dataclasses import asdict
+from typing import Any
 
 from medlive.config import Settings
 from medlive.db.evaluations import record_evaluation
 from medlive.digest import digest_json
+from medlive.evaluation.run import RunInfo
 from medlive.evaluation.score import ScoreTable
 from medlive.service.database import open_database
+
+
+def _identity(info: RunInfo) -> dict[str, Any]:
+    """What a run is; a run that was made before a field came to be keeps its identity."""
+    return info.model_dump(mode="json", exclude={"snapshots"}, exclude_unset=True)
 
 
 async def record(settings: Settings, table: ScoreTable) -> None:
@@ -16,7 +23,7 @@ async def record(settings: Settings, table: ScoreTable) -> None:
             run, grader = model.run.run, model.run.grader
             await record_evaluation(
                 session,
-                run_digest=digest_json(run.info.model_dump(mode="json", exclude={"snapshots"}, exclude_unset=True)),
+                run_digest=digest_json(_identity(run.info)),
                 snapshot_version=run.info.cases.name,
                 model=run.info.model,
                 grader=grader.model if grader else "none",

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from pydantic import ValidationError
 
@@ -51,11 +52,11 @@ def encoder_settings(settings: Settings) -> EncoderSettings:
     )
 
 
-def open_retriever(settings: Settings) -> Retriever:
-    """The evidence index. Raises a typed error that says how to build one."""
+def open_retriever(settings: Settings, at: Path | None = None) -> Retriever:
+    """The evidence index, or the one in another folder. Raises a typed error that says how to build one."""
     section = settings.evidence
     return open_index(
-        index_path(settings),
+        at or index_path(settings),
         settings=encoder_settings(settings),
         reranker=section.reranker,
         retriever=section.retriever,
