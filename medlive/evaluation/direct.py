@@ -5,8 +5,8 @@ rubric and no physician's advice (LiveMedBench §4.2; docs/method.md §3).
 """
 
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Final, Self
 
@@ -114,82 +114,31 @@ async def judge_direct(
     when the endpoint seems dead; what was scored by then is kept.
     """
     run = open_run(run_dir)
-    identity, prompt = engine.identity, load_prompt("medlive.evaluation", TASK)
-    if identity.engine == "rules":
+    if engine.identity.engine == "rules":
         raise UsageError(
             "the rules engine gives no score of a whole answer", hint="name a model: --grader and --base-url"
         )
-    judge = _judge(identity, prompt)
+    judge = _Judge(engine, max_retries, allow_unpinned, budget, Health(concurrency))
     answers, _ = run.answers()
-    health = Health(concurrency)
-    schema = DirectReply.model_json_schema()
-    calls, stopped = 0, None
     with open_log(run.path / DIRECT) as log:
-        there = _latest(run.path, judge)
-        cases = [c for c in run.cases if c.case_id in answers and answers[c.case_id].gradable]
-        keys = {c.case_id: _key(c, answers[c.case_id], judge) for c in cases}
-        todo = [c for c in cases if (old := there.get(keys[c.case_id])) is None or old.score is None]
-        done = len(cases) - len(todo)
-
-        async def ask(request: Request) -> Reply:
-            nonlocal calls
-
-            async def call() -> Reply:
-                nonlocal calls
-                calls += 1
-                return await engine.answer(request)
-
-            if budget is None:
-                return await call()
-            return await budget.pay(budget.estimate(engine, request), call)
+        there = _latest(run.path, judge.digest)
+        keys = {c.case_id: _key(c, answers[c.case_id], judge.digest) for c in _gradable(run.cases, answers)}
+        todo = [
+            case for case in run.cases
+            if case.case_id in keys and ((old := there.get(keys[case.case_id])) is None or old.score is None)
+        ]  # fmt: skip
+        done = len(keys) - len(todo)
 
         async def one(case: EvaluationCase) -> None:
-            nonlocal done, stopped
-            if stopped:
+            nonlocal done
+            score = await judge.score(case, answers[case.case_id], there.get(keys[case.case_id]))
+            if score is None:
                 return
-            inputs = {
-                "language": case.language,
-                "question": case.question,
-                "answer": answers[case.case_id].response,
-            }
-            old = there.get(keys[case.case_id])
-            # A store of replies is asked past one that was no score.
-            request = Request(TASK, prompt, inputs, schema, round=1 if old is not None and old.grader else 0)
-            reply: Reply | None = None
-            found: DirectReply | None = None
-            fault = ""
-            for _ in range(1 + max_retries):
-                try:
-                    reply = await ask(request)
-                except EndpointUnavailable as exc:
-                    fault = f"endpoint: {exc.message[:300]}"
-                    health.bad(exc)
-                    break
-                except BudgetSpent as exc:
-                    stopped = exc.message
-                    if reply is None:
-                        return
-                    break
-                health.good()
-                pinned = allow_unpinned or reply.model == identity.model
-                read = _read(reply, inputs) if pinned else f"another model answered: {reply.model[:100]!r}"
-                if isinstance(read, DirectReply):
-                    found = read
-                    break
-                fault = read
-                if reply.finish is Finish.REFUSAL:
-                    break
-                request = Request(TASK, prompt, inputs, schema, (reply.text[:_MOST_RAW], fault), request.round)
-            score = DirectScore(
-                case.case_id, keys[case.case_id], found.score if found else None, found.reasoning if found else "",
-                "" if found else fault, reply.text[:_MOST_RAW] if reply else "", reply.model if reply else "",
-                identity.engine, identity.model, prompt.digest, judge, asdict(reply.usage) if reply else {},
-            )  # fmt: skip
             log.add(asdict(score))
             there[score.key] = score
             done += 1
             if progress:
-                progress(done, len(cases))
+                progress(done, len(keys))
 
         await for_each(todo, one, concurrency)
     final = [there.get(key) for key in keys.values()]
@@ -197,7 +146,90 @@ async def judge_direct(
         "not asked yet" if s is None else s.reason.split(":")[0] for s in final if s is None or s.score is None
     )
     scored = sum(s is not None and s.score is not None for s in final)
-    return DirectResult(run.path, len(cases), scored, calls, dict(reasons.most_common()), stopped)
+    return DirectResult(run.path, len(keys), scored, judge.calls, dict(reasons.most_common()), judge.stopped)
+
+
+class _Judge:
+    """Asks one engine for scores, again where a reply holds none."""
+
+    def __init__(
+        self, engine: Engine, max_retries: int, allow_unpinned: bool, budget: Budget | None, health: Health
+    ) -> None:
+        self.prompt = load_prompt("medlive.evaluation", TASK)
+        self.digest = _judge_digest(engine.identity, self.prompt)
+        self.calls = 0
+        self.stopped: str | None = None
+        self._engine, self._retries, self._unpinned = engine, max_retries, allow_unpinned
+        self._budget, self._health = budget, health
+        self._schema = DirectReply.model_json_schema()
+
+    async def score(self, case: EvaluationCase, answer: Answer, old: DirectScore | None) -> DirectScore | None:
+        """The answer's score, or a row that says why there is none; None when the budget does not reach."""
+        if self.stopped:
+            return None
+        inputs = {"language": case.language, "question": case.question, "answer": answer.response}
+        # A store of replies is asked past one that was no score.
+        asked_before = 1 if old is not None and old.grader else 0
+        request = Request(TASK, self.prompt, inputs, self._schema, round=asked_before)
+        reply: Reply | None = None
+        read: DirectReply | str = ""
+        for _ in range(1 + self._retries):
+            try:
+                reply = await self._ask(request)
+            except EndpointUnavailable as exc:
+                read = f"endpoint: {exc.message[:300]}"
+                self._health.bad(exc)
+                break
+            except BudgetSpent as exc:
+                self.stopped = exc.message
+                if reply is None:
+                    return None
+                break
+            self._health.good()
+            read = self._read(reply, inputs)
+            if isinstance(read, DirectReply) or reply.finish is Finish.REFUSAL:
+                break
+            request = replace(request, repair=(reply.text[:_MOST_RAW], read))
+        identity = self._engine.identity
+        return DirectScore(
+            case_id=case.case_id,
+            key=_key(case, answer, self.digest),
+            score=read.score if isinstance(read, DirectReply) else None,
+            reasoning=read.reasoning if isinstance(read, DirectReply) else "",
+            reason=read if isinstance(read, str) else "",
+            raw=reply.text[:_MOST_RAW] if reply else "",
+            grader=reply.model if reply else "",
+            engine=identity.engine,
+            model=identity.model,
+            prompt=self.prompt.digest,
+            judge=self.digest,
+            usage=asdict(reply.usage) if reply else {},
+        )
+
+    async def _ask(self, request: Request) -> Reply:
+        async def call() -> Reply:
+            self.calls += 1
+            return await self._engine.answer(request)
+
+        if self._budget is None:
+            return await call()
+        return await self._budget.pay(self._budget.estimate(self._engine, request), call)
+
+    def _read(self, reply: Reply, inputs: Mapping[str, Any]) -> DirectReply | str:
+        """The reply's score, or why it holds none."""
+        if not self._unpinned and reply.model != self._engine.identity.model:
+            return f"another model answered: {reply.model[:100]!r}"
+        if reply.finish is Finish.REFUSAL:
+            return "the judge refused"
+        if reply.finish is Finish.LENGTH:
+            return "the reply was cut at the token limit"
+        try:
+            return DirectReply.model_validate(read_object(reply.text, inputs))
+        except ValidationError as exc:
+            error = exc.errors(include_url=False, include_input=False)[0]
+            return f"{'.'.join(str(p) for p in error['loc']) or 'the reply'}: {error['msg']}"
+        except ValueError as exc:
+            return str(exc)[:300]
 
 
 def read_direct(run_dir: Path, *, judge: str | None = None) -> DirectScores | None:
@@ -214,14 +246,17 @@ def read_direct(run_dir: Path, *, judge: str | None = None) -> DirectScores | No
     latest = _latest(run_dir, judge)
     answers, _ = run.answers()
     found: dict[str, DirectScore] = {}
-    for case in run.cases:
-        answer = answers.get(case.case_id)
-        if answer is not None and answer.gradable and (score := latest.get(_key(case, answer, judge))) is not None:
+    for case in _gradable(run.cases, answers):
+        if (score := latest.get(_key(case, answers[case.case_id], judge))) is not None:
             found[case.case_id] = score
     if not found:
         return None
     model = next(iter(found.values())).model
     return DirectScores(judge, model, {case_id: score.score for case_id, score in found.items()})
+
+
+def _gradable(cases: Iterable[EvaluationCase], answers: Mapping[str, Answer]) -> list[EvaluationCase]:
+    return [case for case in cases if case.case_id in answers and answers[case.case_id].gradable]
 
 
 def _latest(run_dir: Path, judge: str) -> dict[str, DirectScore]:
@@ -240,22 +275,7 @@ def _latest(run_dir: Path, judge: str) -> dict[str, DirectScore]:
     return found
 
 
-def _read(reply: Reply, inputs: Mapping[str, Any]) -> DirectReply | str:
-    """The reply's score, or why it holds none."""
-    if reply.finish is Finish.REFUSAL:
-        return "the judge refused"
-    if reply.finish is Finish.LENGTH:
-        return "the reply was cut at the token limit"
-    try:
-        return DirectReply.model_validate(read_object(reply.text, inputs))
-    except ValidationError as exc:
-        error = exc.errors(include_url=False, include_input=False)[0]
-        return f"{'.'.join(str(p) for p in error['loc']) or 'the reply'}: {error['msg']}"
-    except ValueError as exc:
-        return str(exc)[:300]
-
-
-def _judge(identity: EngineIdentity, prompt: Prompt) -> str:
+def _judge_digest(identity: EngineIdentity, prompt: Prompt) -> str:
     return digest_json([identity.engine, identity.model, dict(identity.parameters), "direct", prompt.digest])
 
 
