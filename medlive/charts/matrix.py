@@ -22,10 +22,10 @@ def _style() -> str:
             rules.append(f".mc-{kind}{place}{{fill:{light[place]}}}")
             dark.append(f".mc-{kind}{place}{{fill:{night[place]}}}")
     rules.append(
-        ".mc text.mc-i{fill:#fff}.mc .mc-u{fill:none;stroke:#afb8c1;stroke-dasharray:2 2}"
+        ".mc text.mc-i{fill:#fff}.mc .mc-u{fill-opacity:.4;stroke:#8c959f;stroke-dasharray:2 2}"
         ".mc text.mc-c{font-size:11px}"
     )
-    dark.append(".mc text.mc-i{fill:#e6edf3}.mc text.mc-j{fill:#0d1117}.mc .mc-u{stroke:#545d68}")
+    dark.append(".mc text.mc-i{fill:#e6edf3}.mc text.mc-j{fill:#0d1117}.mc .mc-u{stroke:#6e7681}")
     return "".join(rules) + "@media (prefers-color-scheme:dark){" + "".join(dark) + "}"
 
 
@@ -41,7 +41,7 @@ class Scale(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One cell; None where there is no value. A faint one rests on too little and is outlined, not shaded."""
+    """One cell; None where there is no value. A faint one rests on too little: pale, in dashes."""
 
     value: float | None
     text: str = ""
@@ -67,9 +67,10 @@ def matrix(
         for column, cell in zip(columns, line, strict=True)
         if cell.value is not None
     ]
-    named = [fit(plain(row), 190, SMALL) for row in rows]
-    left = PAD + max((text_width(name, SMALL) for name in named), default=0) + 8
     side = max((text_width(cell.text, 11) for line in cells for cell in line), default=0) + 6
+    room = max(170.0, min(250.0, WIDTH - 2 * PAD - 8 - max(side, 24.0) * len(columns)))
+    named = [fit(plain(row), room, SMALL) for row in rows]
+    left = PAD + max((text_width(name, SMALL) for name in named), default=0) + 8
     side = max(side, 24.0, min(44.0, (WIDTH - PAD - left) / max(1, len(columns))))
     width = max(float(WIDTH), left + side * len(columns) + PAD)
     out = Drawing(frame, told, width=width, style=_STYLE)
@@ -107,8 +108,8 @@ def _cell(out: Drawing, x: float, side: float, cell: Cell, name: str, shade: tup
         return
     kind, depth = shade
     out.tooltip(f"{name}: {cell.told or cell.text}")
-    out.rect(x + 0.5, out.y + 0.5, side - 1, 21, "mc-u" if cell.faint else f"mc-{kind}{depth}")
+    out.rect(x + 0.5, out.y + 0.5, side - 1, 21, f"mc-{kind}{depth}" + (" mc-u" if cell.faint else ""))
     # The deepest shade turns light at night, the three deepest are dark by day.
-    ink = "mc-m" if cell.faint else "mc-i" + (" mc-j" if depth == _SHADES - 1 else "") if depth >= 4 else ""
+    ink = "" if cell.faint else "mc-i" + (" mc-j" if depth == _SHADES - 1 else "") if depth >= 4 else ""
     out.text(x + side / 2, out.y + 15, cell.text, anchor="middle", classes=f"mc-c {ink}".strip())
     out.end()

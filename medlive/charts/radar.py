@@ -20,13 +20,13 @@ from medlive.charts.drawing import (
 )
 
 _DASHES: Final = ("", "7 3", "2 3", "9 3 2 3", "4 4", "12 3")
-_RADIUS: Final = 118.0
+_RADIUS: Final = 106.0
 _INK: Final = ("#2166ac", "#b35806", "#1b7837", "#8e3b8c", "#7a6a00", "#5f6b76")
 _NIGHT: Final = ("#6cb0f0", "#f0a35e", "#7cc68d", "#d59ad3", "#d6c34a", "#aab4bf")
 _STYLE: Final = (
-    ".mc-r{fill:none;stroke:#d8dee4}"
+    ".mc-r{fill:none;stroke:#d8dee4}.mc text.mc-q{paint-order:stroke;stroke:#fff;stroke-width:3px}"
     + "".join(f".mc-r{k}{{fill:none;stroke:{ink};stroke-width:2}}" for k, ink in enumerate(_INK))
-    + "@media (prefers-color-scheme:dark){.mc-r{stroke:#3d444d}"
+    + "@media (prefers-color-scheme:dark){.mc-r{stroke:#3d444d}.mc text.mc-q{stroke:#161b22}"
     + "".join(f".mc-r{k}{{stroke:{ink}}}" for k, ink in enumerate(_NIGHT))
     + "}"
 )
@@ -65,18 +65,15 @@ def radar(frame: Frame, axes: Sequence[str], profiles: Sequence[Polygon], *, mos
     values = [value for profile in profiles for value in profile.values if value is not None]
     rim = most if most is not None else max(0.1, math.ceil(max(values) * 10 - 1e-9) / 10)
     _legend(out, profiles)
-    labels = [wrap(fit(plain(axis), 300, SMALL), 92, SMALL) for axis in axes]
     out.y += 44
     x0, y0 = WIDTH / 2, out.y + _RADIUS
     for ring in range(1, 6):
         spots = [_spot(x0, y0, k, len(axes), ring / 5) for k in range(len(axes))]
         out.draw(f'<path d="{_closed(spots)}" class="mc-r"/>')
-    for place, rows in enumerate(labels):
+    for place, axis in enumerate(axes):
         x, y = _spot(x0, y0, place, len(axes), 1.0)
         out.line(x0, y0, x, y)
-        _label(out, rows, x - x0, *_spot(x0, y0, place, len(axes), 1.07))
-    for ring in (1, 3, 5):
-        out.text(x0 + 3, y0 - _RADIUS * ring / 5 - 2, f"{rim * ring / 5:.2g}", classes="mc-m mc-s")
+        _label(out, plain(axis), *_spot(x0, y0, place, len(axes), 1.07))
     for number, profile in enumerate(profiles):
         _profile(
             out,
@@ -84,6 +81,12 @@ def radar(frame: Frame, axes: Sequence[str], profiles: Sequence[Polygon], *, mos
             profile,
             [_spot(x0, y0, k, len(axes), (v or 0.0) / rim) for k, v in enumerate(profile.values)],
         )
+    for ring in (1, 3, 5):
+        # Between two axes, where no mark of a profile stands.
+        turn = math.pi / len(axes)
+        reach = _RADIUS * ring / 5 * math.cos(turn)
+        x, y = x0 + reach * math.sin(turn), y0 - reach * math.cos(turn)
+        out.text(x, y + 4, f"{rim * ring / 5:.2g}", anchor="middle", classes="mc-m mc-s mc-q")
     out.y = y0 + _RADIUS + 44
     return out.svg()
 
@@ -98,18 +101,15 @@ def _closed(spots: Sequence[tuple[float, float]]) -> str:
     return "M" + "L".join(f"{coordinate(x)} {coordinate(y)}" for x, y in spots) + "Z"
 
 
-def _label(out: Drawing, rows: Sequence[str], aside: float, x: float, y: float) -> None:
-    anchor = "middle" if abs(aside) < 1 else "start" if aside > 0 else "end"
+def _label(out: Drawing, text: str, x: float, y: float) -> None:
+    aside = x - WIDTH / 2
+    anchor = "middle" if abs(aside) < 1 else "" if aside > 0 else "end"
+    room = {"middle": WIDTH - 2 * PAD, "": WIDTH - PAD - x, "end": x - PAD}[anchor]
+    rows = wrap(text, room, SMALL)[:4]
     below = y > out.y + _RADIUS
     first = y + 10 if below else y - 13 * (len(rows) - 1) - 2
-    widest = max(text_width(row, SMALL) for row in rows)
-    # A label at the side must not run over the chart's edge.
-    if anchor == "start":
-        x = min(x, WIDTH - PAD - widest)
-    elif anchor == "end":
-        x = max(x, PAD + widest)
     for place, row in enumerate(rows):
-        out.text(x, first + 13 * place, row, anchor="" if anchor == "start" else anchor, classes="mc-s")
+        out.text(x, first + 13 * place, row, anchor=anchor, classes="mc-s")
 
 
 def _profile(out: Drawing, number: int, profile: Polygon, spots: Sequence[tuple[float, float]]) -> None:

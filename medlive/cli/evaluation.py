@@ -5,8 +5,9 @@ import typer
 from medlive.cli.evaluation_batch import app as batch
 from medlive.cli.evaluation_contamination import contamination
 from medlive.cli.evaluation_grade import grade
+from medlive.cli.evaluation_report import report
 from medlive.cli.evaluation_run import export, import_, run
-from medlive.cli.evaluation_score import report, score
+from medlive.cli.evaluation_score import score
 
 app = typer.Typer(no_args_is_help=True)
 

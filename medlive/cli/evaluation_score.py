@@ -1,4 +1,4 @@
-"""`medlive eval score|report`: runs side by side."""
+"""`medlive eval score`: runs side by side."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -255,26 +255,3 @@ def _interval(low: float | None, high: float | None) -> str | None:
 def _count(rates: Any, name: str) -> str:
     count, share = getattr(rates, name), rates.shares[name]
     return f"{count} ({100 * share:.1f} %)" if count else "0"
-
-
-def report(
-    runs: RunsArgument,
-    out: Annotated[Path, typer.Option("--out", help="The folder to write.")],
-    metric: MetricOption = "paper",
-    basis: BasisOption = "own",
-    models: ModelsOption = None,
-    judge: JudgeOption = None,
-    draws: DrawsOption = 1000,
-    seed: SeedOption = 0,
-    errata: ErrataOption = "warn",
-    errata_file: ErrataFileOption = None,
-    public_key: PublicKeyOption = None,
-) -> None:
-    """Write a report of runs: one page to read offline, and the figures as JSON and CSV."""
-    from medlive.report.render import write_report
-
-    table = scored(
-        runs, metric=metric, errata=errata, errata_file=errata_file, public_key=public_key, models=models,
-        draws=draws, seed=seed, basis=basis, judge=judge,
-    )  # fmt: skip
-    print(write_report(table, out))

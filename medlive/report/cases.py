@@ -12,7 +12,7 @@ from medlive.evaluation.graded import load_graded
 from medlive.evaluation.metrics import CaseScore, CaseState
 from medlive.evaluation.model import EvaluationCase, EvaluationCriterion, Grade
 from medlive.evaluation.score import ModelScore
-from medlive.report.html import f, json_text, page, resource, t
+from medlive.report.html import cells, f, json_text, page, resource, t, table
 from medlive.report.model import Report, judged
 
 CASES_A_LIST: Final = 3_000
@@ -122,7 +122,7 @@ def _row(entry: Entry, linked: bool) -> str:
     opening = " ".join(case.narrative[: 2 * _OPENING].split())[:_OPENING]
     return (
         f'<tr><td>{link}</td><td class="n score">{f(entry.mean)}</td><td class="state">{state}</td>{about}'
-        f'<td lang="{lang}">{t(opening)}</td></tr>\n'
+        f'<td class="w" lang="{lang}">{t(opening)}</td></tr>\n'
     )
 
 
@@ -160,8 +160,9 @@ def _form(report: Report, part: Sequence[Entry]) -> str:
         '<label>score from<input type="number" name="least" step="0.05"></label>'
         '<label>score to<input type="number" name="most" step="0.05"></label>'
         '<label>words in narrative, query, advice<input type="search" name="text"></label>'
-        '<label>order<select name="sort"><option value="">by case</option><option value="low">lowest score first</option>'
-        '<option value="high">highest score first</option></select></label>'
+        '<label>order<select name="sort"><option value="">by case</option>'
+        '<option value="low">lowest score first</option><option value="high">highest score first</option>'
+        "</select></label>"
         '<button type="reset">Show all</button><button type="button" id="csv">Save shown as CSV</button>'
         '<button type="button" id="json">Save shown as JSON</button></form>\n'
     )
@@ -237,13 +238,13 @@ def _head(report: Report, found: Sequence[Entry], place: int) -> str:
     case, lang = entry.case, _lang(entry.case)
     about = "".join(f"<dt>{name}</dt><dd>{t(value)}</dd>" for name in _FIELDS if (value := getattr(case, name)))
     marks = "".join(
-        f'<tr><td><a href="#m{k}">{t(model.label)}</a></td><td>{_standing(score)}</td><td>{t(judged(model))}</td></tr>\n'
+        f'<tr><td><a href="#m{k}">{t(model.label)}</a></td><td>{_standing(score)}</td>{cells((judged(model),))}</tr>\n'
         for k, (model, score) in enumerate(zip(report.models, entry.scores, strict=True))
         if score is not None
     )
     rubric = "".join(
         f'<tr><td class="n">{k}</td><td class="n">{c.points:+g}</td><td>{t(c.axis or "–")}</td>'
-        f'<td lang="{lang}">{_text(c.criterion)}</td></tr>\n'
+        f'<td class="w" lang="{lang}">{_text(c.criterion)}</td></tr>\n'
         for k, c in enumerate(case.criteria, start=1)
     )
     return (
@@ -251,12 +252,10 @@ def _head(report: Report, found: Sequence[Entry], place: int) -> str:
         f'<section lang="{lang}"><h2 lang="en">Narrative</h2><p class="text">{_text(case.narrative)}</p>\n'
         f'<h2 lang="en">Question</h2><p class="text">{_text(case.query)}</p>\n'
         f'<h2 lang="en">Physicians\' advice</h2><p class="text">{_text(case.advice)}</p></section>\n'
-        '<h2>Criteria</h2>\n<div class="scroll" role="region" aria-label="Criteria" tabindex="0"><table><thead><tr>'
-        '<th scope="col" class="n">no.</th><th scope="col" class="n">points</th><th scope="col">axis</th>'
-        f'<th scope="col">criterion</th></tr></thead><tbody>{rubric}</tbody></table></div>\n'
-        '<h2>Models</h2>\n<div class="scroll" role="region" aria-label="Models" tabindex="0"><table><thead><tr>'
-        '<th scope="col">model</th><th scope="col">score</th><th scope="col">grader</th></tr></thead><tbody>'
-        f"{marks}</tbody></table></div>\n"
+        "<h2>Criteria</h2>\n"
+        + table("The rubric", ("*no.", "*points", "axis", "criterion"), rubric)
+        + "<h2>Models</h2>\n"
+        + table("Scores on this case", ("model", "score", "grader"), marks)
     )
 
 
@@ -291,9 +290,8 @@ def _answer(model: ModelScore, number: int, score: CaseScore, grades: Mapping[st
     )
     return (
         f'<article id="m{number}"><h3>{t(model.label)}: {_standing(score)}</h3>{said}\n'
-        '<div class="scroll" role="region" aria-label="Verdicts" tabindex="0"><table><thead><tr>'
-        '<th scope="col" class="n">no.</th><th scope="col">verdict</th><th scope="col">quote and reasoning</th></tr>'
-        f"</thead><tbody>{rows}</tbody></table></div></article>\n"
+        + table("Verdicts", ("*no.", "verdict", "quote and reasoning"), rows)
+        + "</article>\n"
     )
 
 
@@ -312,4 +310,4 @@ def _verdict(place: int, criterion: EvaluationCriterion, grade: Grade | None, la
         why = quote + (
             f'<span class="soft" lang="{lang}">{_text(grade.reasoning)}</span>' if grade.reasoning else ""
         )
-    return f'<tr><td class="n">{place}</td><td>{verdict}</td><td>{why}</td></tr>\n'
+    return f'<tr><td class="n">{place}</td><td>{verdict}</td><td class="w">{why}</td></tr>\n'

@@ -49,6 +49,11 @@ def cells(values: Iterable[object]) -> str:
     return "".join(f"<td>{t(value)}</td>" for value in values)
 
 
+def wide_cells(values: Iterable[object]) -> str:
+    """Cells of longer texts, which wrap."""
+    return "".join(f'<td class="w">{t(value)}</td>' for value in values)
+
+
 def estimate_cells(estimate: Estimate) -> str:
     """Score, interval, bounds and n, as `ESTIMATE_HEADS` names them."""
     return number_cells(
@@ -104,10 +109,11 @@ class Figures:
     def add(self, name: str, title: str, svg: str) -> str:
         """Keep a figure and return it as HTML: drawn in the page, with a link to its file."""
         self.drawn[name] = svg
-        png = f' · <a href="figures/{name}.png">PNG</a>' if self.png else ""
+        links = f'<a href="figures/{name}.svg">SVG</a>'
+        links += f' · <a href="figures/{name}.png">PNG</a>' if self.png else ""
         return (
             f'<figure id="figure-{name}"><div class="scroll" role="region" aria-label="{t(title)}" tabindex="0">\n'
-            f'{svg}</div><figcaption>{t(title)} · <a href="figures/{name}.svg">SVG</a>{png}</figcaption></figure>\n'
+            f"{svg}</div><figcaption>{t(title)} · {links}</figcaption></figure>\n"
         )
 
 

@@ -8,7 +8,7 @@ from medlive.evaluation.contamination import ContaminationTable, contamination
 from medlive.evaluation.metrics import Metric
 from medlive.evaluation.overlap import Profiles, WorstCases, profiles, worst_cases
 from medlive.evaluation.registry import EMPTY, Registry
-from medlive.evaluation.score import FEW, ModelScore, ScoreTable
+from medlive.evaluation.score import FEW, CaseBasis, ModelScore, ScoreTable
 from medlive.report.html import Figures
 
 MOST_SHOWN: Final = 6
@@ -17,6 +17,12 @@ MOST_SHOWN: Final = 6
 _METRIC: Final = {
     Metric.PAPER: "paper score (Equation 1: clipped to [0, 1] by case, mean over wholly graded cases)",
     Metric.PUBLISHED: "published-code score (not clipped by case; what is ungraded or unanswered counts nothing)",
+}
+
+
+_BASIS: Final = {
+    CaseBasis.OWN: "each model on its own",
+    CaseBasis.COMMON: "those that all are scored on",
 }
 
 
@@ -69,7 +75,8 @@ class Report:
         """What every figure and table names: metric, interval, cases, grader."""
         return (
             f"{self.table.metric.value} metric; 95 % intervals, bootstrap over cases, {self.table.draws} draws, "
-            f"seed {self.table.seed}; cases {self.cases_named}; grader {self.graders_named}"
+            f"seed {self.table.seed}; cases {self.cases_named} ({_BASIS[self.table.basis]}); grader "
+            f"{self.graders_named}"
         )
 
     @property

@@ -142,7 +142,8 @@ def index(report: Report, cases: int) -> str:
         f'<li><a href="{list_name(k)}">Cases{f", list {k}" if len(lists) > 1 else ""}</a></li>' for k in lists
     )
     nav = f'<nav aria-label="Report"><ul>{links}</ul></nav>\n'
-    body = f"<h1>Scores on {t(report.cases_named)}</h1>\n{_about(report, cases)}{''.join(text for _, _, text in parts)}"
+    head = f"<h1>Scores on {t(report.cases_named)}</h1>\n{_about(report, cases)}"
+    body = head + "".join(text for _, _, text in parts)
     return page(f"medlive: scores on {report.cases_named}", body, nav=nav)
 
 

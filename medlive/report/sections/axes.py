@@ -1,16 +1,19 @@
 """Error rates by axis (LiveMedBench, Table 3)."""
 
+from typing import Final
+
 from medlive.evaluation.score import AxisErrors
 from medlive.report.html import missing, section, t, table
 from medlive.report.model import Report
+
+_LACKING: Final = "No criterion of these cases names an axis, so errors by axis cannot be told; LiveMedBench's files call it axe."
 
 
 def axes(report: Report) -> str:
     """The section: each model's rates, its worst axis in bold and marked."""
     names = sorted({a.axis for model in report.models for a in model.axes})
     if not names:
-        text = "No criterion of these cases names an axis, so errors by axis cannot be told; LiveMedBench's files name it as axe."
-        return section("axes", "Errors by axis", missing(text))
+        return section("axes", "Errors by axis", missing(_LACKING))
     rows = []
     for model in report.models:
         found = {a.axis: a for a in model.axes}
@@ -23,7 +26,8 @@ def axes(report: Report) -> str:
                 continue
             mark, kind = (" ▲", "n worst") if one.rate == worst else ("", "n")
             cells.append(
-                f'<td class="{kind}">{100 * one.rate:.1f} %{mark}<small>{_around(one)}{one.errors} of {one.n}</small></td>'
+                f'<td class="{kind}">{100 * one.rate:.1f} %{mark}'
+                f"<small>{_around(one)}{one.errors} of {one.n}</small></td>"
             )
         rows.append(f"<tr><td>{t(model.label)}</td>{''.join(cells)}</tr>\n")
     caption = (

@@ -5,8 +5,8 @@ from medlive.report.model import Report
 from medlive.statistics.contamination import Mean
 
 _LACKING = (
-    "No model has both a closed-book and an open-book run here. Run the same model on the same cases once more with "
-    "--template open-book and give both run folders to this report."
+    "No model has both a closed-book and an open-book run here. Run the same model on the same cases once more "
+    "with --template open-book and give both run folders to this report."
 )
 
 

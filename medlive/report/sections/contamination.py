@@ -4,14 +4,14 @@ from datetime import date
 
 from medlive.charts import Frame, Interval, IntervalGroup, IntervalRow, intervals
 from medlive.evaluation.contamination import ContaminationTable, ModelContamination
-from medlive.report.html import around, cells, f, missing, number_cells, section, soft, table
+from medlive.report.html import around, cells, f, missing, number_cells, section, soft, table, wide_cells
 from medlive.report.model import Report
 
 _TITLE = "Contamination"
 _LACKING = (
     "No cutoff of any of these models is known, so no drop is claimed. Write each model's cutoff and where it is "
-    'stated into config/models.toml ([candidates."MODEL"], cutoff, cutoff_source, confidence, or released), or give a '
-    "file of the same form with --registry."
+    'stated into config/models.toml ([candidates."MODEL"]: cutoff, cutoff_source, confidence, or released), or '
+    "give a file of the same form with --models."
 )
 
 
@@ -65,8 +65,8 @@ def _drops(report: Report, found: ContaminationTable) -> str:
         "*paper: full set", "*paper: after", "*paper's figure",
     )  # fmt: skip
     caption = (
-        f"Drops on disjoint sets, p by {found.permutations} permutations; the last three columns are the LiveMedBench "
-        f"paper's own figure, after the cutoff against the full set, which overlap; {report.said}"
+        f"Drops on disjoint sets, p by {found.permutations} permutations; the last three columns are the "
+        f"LiveMedBench paper's own figure, after the cutoff against the full set, which overlap; {report.said}"
     )
     return table(caption, heads, rows)
 
@@ -89,17 +89,19 @@ def _beside(report: Report, found: ContaminationTable) -> str:
         if model.newer is not None and isinstance(model.newer_than, date):
             mean = model.newer
             values[3] = f"{f(mean.mean)} ({around(mean.low, mean.high)}), n={mean.n}, after {model.newer_than}"
-        rows.append(f"<tr{_few(model)}>{cells((model.label,))}{number_cells(values)}{cells((against,))}</tr>\n")
+        rows.append(
+            f"<tr{_few(model)}>{cells((model.label,))}{number_cells(values)}{wide_cells((against,))}</tr>\n"
+        )
     heads = (
-        "model", "*difference in differences", "*n seen / fresh", "*placebo dates no smaller", "*on newer releases",
-        "held against",
+        "model", "*difference in differences", "*n seen / fresh", "*placebo dates no smaller",
+        "*on newer releases", "held against",
     )  # fmt: skip
     pooled = ""
     if (one := found.pooled) is not None:
         pooled = soft(
-            f"Over all {one.models} models with a known cutoff, having been able to see a case adds {one.effect:+.3f} "
-            f"({around(one.low, one.high)}) net of case difficulty and model ability; n={one.n_pre} cases seen by some "
-            f"and not by others, {one.n_post} fresh to all."
+            f"Over all {one.models} models with a known cutoff, having been able to see a case adds "
+            f"{one.effect:+.3f} ({around(one.low, one.high)}) net of case difficulty and model ability; "
+            f"n={one.n_pre} cases seen by some and not by others, {one.n_post} fresh to all."
         )
     return table(f"What else could have made the drop: {report.said}", heads, rows) + pooled
 

@@ -44,8 +44,8 @@ def _profile(report: Report, found: Profiles) -> str:
     if len(found.values) < 2 or all(cell is None for row in found.between_values for cell in row):
         least = "three models or more, and two "
         return missing(
-            f"No correlation between {plural}: it needs {least}{plural} in which every model has at least 5 scored "
-            f"cases; here are {len(found.labels)} models and {len(found.values)} such {plural}."
+            f"No correlation between {plural}: it needs {least}{plural} in which every model has at least 5 "
+            f"scored cases; here are {len(found.labels)} models and {len(found.values)} such {plural}."
         )
     left = f" Left out, for too few scored cases: {', '.join(found.left_out)}." if found.left_out else ""
     note = f"Pearson's r over {len(found.labels)} models' mean scores.{left} {report.said}."

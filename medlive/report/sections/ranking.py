@@ -1,4 +1,4 @@
-"""The ranking with its intervals and tie groups (LiveMedBench, Figure 4), and the pairs that the groups rest on."""
+"""The ranking with its intervals and tie groups (LiveMedBench, Figure 4), and the pairs behind them."""
 
 from itertools import groupby
 from typing import Final
@@ -21,7 +21,7 @@ from medlive.report.model import Report, judged, unpublishable
 
 _NO_CUTOFF: Final = (
     "No bar after the cutoff for {}: the model registry names no cutoff and no release date for it. Write a table "
-    '[candidates."MODEL"] with cutoff and cutoff_source in config/models.toml, or give a file with --registry.'
+    '[candidates."MODEL"] with cutoff and cutoff_source in config/models.toml, or give a file with --models.'
 )
 MOST_PAIRS: Final = 120
 """Pairs that the page itself shows; more of them are in scores.json."""
@@ -89,9 +89,10 @@ def _row(model: ModelScore) -> str:
         rank = str(best) if best == worst else f"{best} to {worst}"
     flag = ' <span class="open">not publishable</span>' if unpublishable(model) else ""
     few = ' class="few"' if model.overall.few else ""
+    cutoff = model.cutoff.text if model.cutoff else "unknown"
     return (
         f"<tr{few}>{number_cells((group, rank))}<td>{t(model.label)}{flag}</td>{estimate_cells(model.overall)}"
-        f"{_fresh(model)}{cells((model.cutoff.text if model.cutoff else 'unknown', info.cases.name, info.template.name, judged(model)))}</tr>\n"
+        f"{_fresh(model)}{cells((cutoff, info.cases.name, info.template.name, judged(model)))}</tr>\n"
     )
 
 

@@ -1,6 +1,6 @@
 """What is missing from a score: ungraded, unanswered, truncated, refused; and what was withdrawn since."""
 
-from medlive.report.html import cells, number_cells, section, share, soft, t, table
+from medlive.report.html import number_cells, section, share, soft, t, table, wide_cells
 from medlive.report.model import Report
 
 
@@ -22,7 +22,24 @@ def rates(report: Report) -> str:
         "*unscorable",
     )
     caption = f"Ungraded is not zero and unanswered is no score: both are counted here; {report.said}"
-    return section("missing", "What is missing", table(caption, heads, rows), _errata(report))
+    return section("missing", "What is missing", table(caption, heads, rows), _coverage(report), _errata(report))
+
+
+def _coverage(report: Report) -> str:
+    """Which cases some models lack: a ranking over differing cases is none."""
+    differing = [c for c in report.table.coverage if c.lacking]
+    if not differing:
+        return ""
+    rows = []
+    for one in differing:
+        some = ", ".join(one.lacking[:5]) + (" …" if len(one.lacking) > 5 else "")
+        figures = number_cells((str(one.cases), str(one.scored), str(len(one.lacking))))
+        rows.append(f"<tr><td>{t(one.label)}</td>{figures}{wide_cells((some,))}</tr>\n")
+    caption = (
+        f"Models are scored on differing cases; {report.table.common} are scored for all, and --cases common "
+        "takes those alone"
+    )
+    return table(caption, ("model", "*cases", "*scored", "*scored for others only", "such as"), rows)
 
 
 def _errata(report: Report) -> str:
@@ -32,7 +49,7 @@ def _errata(report: Report) -> str:
     rows = []
     for label, run in zip(report.table.labels, errata.runs, strict=True):
         row = run.row()
-        rows.append(f"<tr><td>{t(label)}</td>{cells(_plain(value) for value in row.values())}</tr>\n")
+        rows.append(f"<tr><td>{t(label)}</td>{wide_cells(_plain(value) for value in row.values())}</tr>\n")
     heads = ("model", *(name.replace("_", " ") for name in (errata.runs[0].row() if errata.runs else {})))
     return table(f"Errata: {errata.mode.value}", heads, rows)
 

@@ -113,7 +113,7 @@ def themes(report: Report) -> str:
     if len(values) < 3:
         return section("themes", "By theme", missing("A radar needs three themes; these cases have fewer."), body)
     shown = [
-        Polygon(model.label, [row[place].mean if (one := row[place]) and one else None for row in values.values()])
+        Polygon(model.label, [one.mean if (one := row[place]) else None for row in values.values()])
         for place, model in enumerate(report.models[:MOST_SHOWN])
     ]
     frame = Frame("Score by theme", "Mean score of each model on each theme.", note=f"{report.said}.")
