@@ -314,9 +314,12 @@ class _Files:
             self._out.parent.mkdir(parents=True, exist_ok=True)
             try:
                 yield self
-            finally:
-                if self._handle is not None:
-                    self._handle.close()
+            except BaseException:
+                self._close()
+                for path in self.paths:
+                    _partial(path).unlink(missing_ok=True)
+                raise
+            self._close()
             if len(self.paths) == 1:
                 _partial(self.paths[0]).replace(self._out)
                 self.paths = [self._out]
@@ -338,9 +341,12 @@ class _Files:
         self._handle.write(line)
         self._lines, self._bytes, self.requests = self._lines + 1, self._bytes + len(line), self.requests + 1
 
-    def _begin(self) -> None:
+    def _close(self) -> None:
         if self._handle is not None:
             self._handle.close()
+
+    def _begin(self) -> None:
+        self._close()
         path = self._out.with_name(f"{self._out.stem}-{len(self.paths) + 1:03d}{self._out.suffix}")
         self._handle = _partial(path).open("wb")
         self.paths.append(path)

@@ -1,0 +1,190 @@
+"""Batch files: what is written is what a live call sends, and results count by the same checks."""
+
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.bad_endpoint import bad_endpoint, completion, sends
+
+from medlive.digest import canonical_json
+from medlive.errors import BadInput, UsageError
+from medlive.evaluation.batch import BATCHES, BatchRead, read_batch, write_batch
+from medlive.evaluation.cache import GradeCache
+from medlive.evaluation.grade import grade_run, read_grades
+from medlive.evaluation.log import open_log
+from medlive.evaluation.model import Mode, Origin
+from medlive.evaluation.run import open_run, run_model
+from medlive.evaluation.score import load_graded
+from medlive.llm.fence import read_inputs
+from medlive.llm.openai import OpenAIEngine, Price
+from tests.unit.evaluation.conftest import AT, USE, Model, make_cases, verdict
+
+JUDGE = "judge-1"
+
+
+def engine(url: str = "http://127.0.0.1:9/v1", **more: Any) -> OpenAIEngine:
+    return OpenAIEngine(JUDGE, url, "k", {"temperature": 0}, max_retries=0, price=Price(2.0, 8.0), **more)
+
+
+def written(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_bytes().splitlines()]
+
+
+def said(body: dict[str, Any]) -> str:
+    inputs = read_inputs(body["messages"])
+    assert inputs is not None
+    if "criterion" in inputs:
+        return verdict(inputs["criterion"].endswith("0"))
+    entries = [json.loads(verdict(c["criterion"].endswith("0"), id=c["id"])) for c in inputs["criteria"]]
+    return json.dumps({"grades": entries})
+
+
+def result(row: dict[str, Any], text: str | None = None, model: str = JUDGE, status: int = 200) -> dict[str, Any]:
+    body = completion(said(row["body"]) if text is None else text) | {"model": model}
+    return {
+        "id": "r",
+        "custom_id": row["custom_id"],
+        "response": {"status_code": status, "request_id": "q", "body": body},
+        "error": None,
+    }
+
+
+def save(path: Path, rows: list[Any]) -> Path:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def counts(told: BatchRead) -> dict[str, int]:
+    names = ("met", "not_met", "ungraded", "again", "duplicates", "unknown", "stale", "damaged", "missing")
+    return {name: n for name in names if (n := getattr(told, name))}
+
+
+@pytest.fixture
+async def run(run_dir: Path) -> Path:
+    """Four cases of three criteria, answered."""
+    await run_model(make_cases(4), Model(), run_dir, use=USE, created_at=AT)
+    return run_dir
+
+
+@pytest.mark.parametrize("mode", list(Mode))
+async def test_a_batch_is_what_live_grading_sends_and_comes_to_the_same(
+    run: Path, tmp_path: Path, mode: Mode
+) -> None:
+    done = write_batch(run, engine(), tmp_path / "b.jsonl", mode=mode)
+    assert (done.requests, done.criteria) == (12 if mode is Mode.CRITERION else 4, 12)
+    rows = written(tmp_path / "b.jsonl")
+    assert {(row["method"], row["url"]) for row in rows} == {("POST", "/v1/chat/completions")}
+    assert len({row["custom_id"] for row in rows}) == len(rows)
+    assert all(len(row["custom_id"]) <= 64 for row in rows)
+    told = read_batch(run, [save(tmp_path / "r.jsonl", [result(row) for row in rows])], prices={})
+    assert counts(told) == {"met": 4, "not_met": 8}
+
+    live = tmp_path / "live"
+    await run_model(make_cases(4), Model(), live, use=USE, created_at=AT)
+    async with bad_endpoint(choose=lambda body: sends(completion(said(body)) | {"model": JUDGE})) as endpoint:
+        asked = engine(endpoint.url)
+        await grade_run(live, asked, mode=mode)
+        assert (await grade_run(run, asked, mode=mode)).calls == 0
+        await asked.aclose()
+        assert sorted(map(canonical_json, endpoint.bodies)) == sorted(canonical_json(r["body"]) for r in rows)
+    strip = [
+        {
+            (g.key, g.met, g.quote, g.reasoning, g.raw, g.judge, g.grader)
+            for g in read_grades(d / "grades.jsonl")[0]
+        }
+        for d in (run, live)
+    ]
+    assert strip[0] == strip[1]
+    assert {g.origin for g in read_grades(run / "grades.jsonl")[0]} == {Origin.BATCH}
+
+
+async def test_every_kind_of_result_is_told_apart_and_what_is_open_is_written_again(
+    run: Path, tmp_path: Path
+) -> None:
+    write_batch(run, engine(), tmp_path / "b.jsonl")
+    rows = written(tmp_path / "b.jsonl")
+    good, failed, expired, stranger, prose, cut, twice, *_ = rows
+    lines: list[Any] = [
+        result(good),
+        result(failed, status=500),
+        {"custom_id": expired["custom_id"], "response": None, "error": {"code": "batch_expired"}},
+        result(stranger, model="judge-2"),
+        result(prose, "The criterion is not satisfied."),
+        result(cut, said(cut["body"])[:-5]),
+        result(twice),
+        result(twice, verdict(not json.loads(said(twice["body"]))["met"])),
+        {**result(good), "custom_id": "f" * 64},
+        {"response": None},
+        7,
+    ]
+    path = save(tmp_path / "r.jsonl", lines)
+    path.write_text(path.read_text() + "{ no JSON\n\n" + json.dumps(result(good))[:40])
+    told = read_batch(run, [path])
+    assert counts(told) == {
+        "met": 2, "ungraded": 5, "again": 1, "duplicates": 1, "unknown": 1, "damaged": 4, "missing": 5
+    }  # fmt: skip
+    assert set(told.reasons) == {"batch", "another model answered", "the reply is no JSON"}
+    assert any("status 500" in g.reason for g in read_grades(run / "grades.jsonl")[0])
+    assert any("batch_expired" in g.reason for g in read_grades(run / "grades.jsonl")[0])
+    before = (run / "grades.jsonl").read_bytes()
+    assert counts(read_batch(run, [path]))["again"] == 8
+    assert (run / "grades.jsonl").read_bytes() == before
+
+    again = write_batch(run, engine(), tmp_path / "b2.jsonl")
+    assert again.requests == 10
+    second = written(tmp_path / "b2.jsonl")
+    # What has had a result gets another name; what is still waited for keeps its own.
+    assert len({r["custom_id"] for r in second} & {r["custom_id"] for r in rows}) == 5
+    told = read_batch(run, [save(tmp_path / "r2.jsonl", [result(row) for row in second])])
+    assert told.missing == told.ungraded == 0
+    assert load_graded(run).grader is not None
+    assert sum(len(g) for g in load_graded(run).grades.values()) == 12
+
+
+async def test_limits_split_a_batch_and_the_cache_spares_calls(run: Path, tmp_path: Path) -> None:
+    cache = GradeCache(tmp_path / "cache")
+    done = write_batch(run, engine(), tmp_path / "b.jsonl", most_requests=5)
+    assert [p.name for p in done.files] == ["b-001.jsonl", "b-002.jsonl", "b-003.jsonl"]
+    rows = [row for path in done.files for row in written(path)]
+    assert len(rows) == 12
+    size = max(path.stat().st_size for path in done.files)
+    small = write_batch(run, engine(), tmp_path / "s.jsonl", most_bytes=size - 1)
+    assert all(path.stat().st_size < size for path in small.files)
+    assert sorted(r["custom_id"] for p in small.files for r in written(p)) == sorted(r["custom_id"] for r in rows)
+    with pytest.raises(UsageError, match="fits into no file"):
+        write_batch(run, engine(), tmp_path / "t.jsonl", most_bytes=100)
+    assert not [name for name in os.listdir(tmp_path) if "t-001" in name or name.startswith("t.")]
+    read_batch(run, [save(tmp_path / "r.jsonl", [result(row) for row in rows])], cache=cache)
+    copy = tmp_path / "copy"
+    await run_model(make_cases(4), Model(), copy, use=USE, created_at=AT)
+    spared = write_batch(copy, engine(), tmp_path / "c.jsonl", cache=cache)
+    assert (spared.requests, spared.cached, spared.files) == (0, 12, ())
+
+
+async def test_results_about_what_has_changed_since_are_left_out(run: Path, tmp_path: Path) -> None:
+    write_batch(run, engine(), tmp_path / "b.jsonl", mode=Mode.RUBRIC)
+    rows = written(tmp_path / "b.jsonl")
+    answer = open_run(run).answers()[0]["c000"]
+    with open_log(run / "responses.jsonl") as log:
+        log.add(replace(answer, response="Rest in bed.").row())
+    told = read_batch(run, [save(tmp_path / "r.jsonl", [result(row) for row in rows])])
+    assert (told.stale, told.met + told.not_met, told.missing) == (1, 9, 0)
+    assert "has changed since" in told.notes[0]
+
+
+async def test_a_batch_by_another_prompt_or_of_no_run_is_not_read(run: Path, tmp_path: Path) -> None:
+    results = save(tmp_path / "r.jsonl", [])
+    with pytest.raises(BadInput, match="no batch was written"):
+        read_batch(run, [results])
+    write_batch(run, engine(), tmp_path / "b.jsonl")
+    with pytest.raises(BadInput, match="cannot be read"):
+        read_batch(run, [tmp_path / "nowhere.jsonl"])
+    (row, *_) = written(tmp_path / "b.jsonl")
+    log = (run / BATCHES).read_text()
+    (run / BATCHES).write_text(log.replace('"temperature":0', '"temperature":1'))
+    told = read_batch(run, [save(tmp_path / "r.jsonl", [result(row)])])
+    assert (told.unknown, told.met + told.not_met) == (1, 0)
+    assert any("another version" in note for note in told.notes)
