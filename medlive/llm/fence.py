@@ -10,13 +10,17 @@ speak as somebody.
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from functools import lru_cache
+from typing import Any, Final
 
 from medlive.llm.engine import Request
 from medlive.llm.neutral import inert, neutralise
 
 OPEN = "<input>"
 CLOSE = "</input>"
+LONG: Final = 200
+LONGEST: Final = 100_000
+"""Characters; texts from LONG to LONGEST are remembered as they are written, up to 64 of them."""
 
 
 def schema_name(task: str) -> str:
@@ -31,7 +35,7 @@ def render(request: Request) -> list[dict[str, str]]:
     """
     messages = [
         {"role": "system", "content": request.prompt.text},
-        {"role": "user", "content": f"{OPEN}\n{fenced(request.inputs)}\n{CLOSE}"},
+        {"role": "user", "content": data(request)},
     ]
     if request.repair:
         # A reply may hold what the thread told it to say, and so may the fault that is named.
@@ -42,10 +46,28 @@ def render(request: Request) -> list[dict[str, str]]:
     return messages
 
 
+def data(request: Request) -> str:
+    """The message that holds a request's inputs. Raises as `render`."""
+    return f"{OPEN}\n{fenced(request.inputs)}\n{CLOSE}"
+
+
 def fenced(inputs: Mapping[str, Any]) -> str:
     """The inputs as the JSON text that stands between the fences."""
-    text = json.dumps(_neutral(inputs), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    visible = {neutralise(key): value for key, value in inputs.items()}
+    return "{" + ",".join(f"{_written(key)}:{_written(value)}" for key, value in visible.items()) + "}"
+
+
+def _written(value: Any) -> str:
+    if isinstance(value, str) and LONG <= len(value) <= LONGEST:
+        return _remembered(value)
+    text = json.dumps(_neutral(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return inert(text)
+
+
+@lru_cache(maxsize=64)
+def _remembered(text: str) -> str:
+    """Calls of one case share its texts, and come after each other."""
+    return inert(json.dumps(neutralise(text), ensure_ascii=False))
 
 
 def _neutral(value: Any) -> Any:

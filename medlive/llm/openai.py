@@ -24,16 +24,18 @@ from medlive.clock import now
 from medlive.digest import canonical_json
 from medlive.errors import ConfigError, EndpointUnavailable
 from medlive.llm.engine import EngineIdentity, Finish, Reply, Request, Usage
-from medlive.llm.fence import render
+from medlive.llm.fence import data, render
 from medlive.llm.limiter import Ended, EndpointState, Limiter
 from medlive.llm.transport import TooLongError, Transport
 from medlive.llm.wire import (
+    Frame,
     JsonMode,
     NotACompletion,
     Price,
     chat_body,
     completion,
     count,
+    encoded,
     read_completion,
     response_format,
 )
@@ -148,6 +150,7 @@ class OpenAIEngine:
         self._key_variable = key_variable
         self._backoff_s = backoff_s
         self._limiter = limiter or Limiter(endpoint, concurrency)
+        self._frames: dict[tuple[str, JsonMode], Frame] = {}
         self._transport = Transport(base_url, self._secret or "none")
 
     def __repr__(self) -> str:
@@ -176,12 +179,11 @@ class OpenAIEngine:
 
     async def answer(self, request: Request) -> Reply:
         """The endpoint's reply to a typed request; see Engine for what it raises."""
-        messages = render(request)
         mode = self._mode
         first: _RejectedError | None = None
         while True:
             try:
-                reply = await self._ask(messages, response_format(mode, request), request.task)
+                reply = await self._ask(self._content(mode, request), request.task)
             except _RejectedError as rejected:
                 first = first or rejected
                 looser = _looser(mode)
@@ -220,7 +222,7 @@ class OpenAIEngine:
         model does not take: no other call with it would fare better.
         """
         try:
-            return await self._ask([dict(message) for message in messages], None, "chat")
+            return await self._ask(encoded(chat_body(self._model, messages, self._parameters)), "chat")
         except _RejectedError as rejected:
             if (parameter := self._rejected_parameter(rejected)) is not None:
                 raise ConfigError(
@@ -234,10 +236,17 @@ class OpenAIEngine:
         """Close the connections."""
         await self._transport.aclose()
 
-    async def _ask(self, messages: list[dict[str, str]], shape: Mapping[str, Any] | None, task: str) -> Reply:
-        body = chat_body(self._model, messages, self._parameters, shape)
-        # A lone surrogate has no UTF-8 form; the endpoint gets a question mark in its place.
-        content = canonical_json(body).encode("utf-8", "replace")
+    def _content(self, mode: JsonMode, request: Request) -> bytes:
+        """A request's body as it is sent; what the first requests of a task share is written once."""
+        frame = self._frames.get((request.task, mode))
+        if frame is None or not frame.fits(request):
+            shape = response_format(mode, request)
+            if request.repair:
+                return encoded(chat_body(self._model, render(request), self._parameters, shape))
+            frame = self._frames[request.task, mode] = Frame(self._model, request, self._parameters, shape)
+        return frame.around(data(request))
+
+    async def _ask(self, content: bytes, task: str) -> Reply:
         attempt, spared = 1, 0
         while True:
             served = self._limiter.answered

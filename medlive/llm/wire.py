@@ -6,8 +6,10 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from json.encoder import encode_basestring
 from typing import Any, Final
 
+from medlive.digest import canonical_json
 from medlive.llm.engine import Finish, Reply, Request, Usage
 from medlive.llm.fence import schema_name
 from medlive.llm.schema import strict_schema
@@ -59,6 +61,40 @@ def chat_body(
     if response_format is not None:
         body["response_format"] = dict(response_format)
     return body
+
+
+def encoded(body: Mapping[str, Any]) -> bytes:
+    """A body as it is sent. A lone surrogate has no UTF-8 form; the endpoint gets a question mark in its place."""
+    return canonical_json(body).encode("utf-8", "replace")
+
+
+class Frame:
+    """The bytes of a task's chat body around the text of its last message: all its first requests share them."""
+
+    def __init__(
+        self,
+        model: str,
+        request: Request,
+        parameters: Mapping[str, Any],
+        response_format: Mapping[str, Any] | None,
+    ) -> None:
+        """Of `request` only the prompt counts."""
+        self.prompt, self.schema = request.prompt, request.schema
+        body = chat_body(model, [], parameters, response_format)
+        before = canonical_json({name: value for name, value in body.items() if name < "messages"})[1:-1]
+        after = canonical_json({name: value for name, value in body.items() if name > "messages"})[1:]
+        system = canonical_json({"role": "system", "content": request.prompt.text})
+        head = f'{{{before}{"," if before else ""}"messages":[{system},{{"content":'
+        self._head = head.encode("utf-8", "replace")
+        self._tail = f',"role":"user"}}],{after}'.encode("utf-8", "replace")
+
+    def fits(self, request: Request) -> bool:
+        """Whether the frame is of the request's prompt and schema, and the request is a first one."""
+        return request.prompt is self.prompt and request.schema is self.schema and not request.repair
+
+    def around(self, text: str) -> bytes:
+        """The body that holds this text: byte for byte what `encoded` makes."""
+        return self._head + encode_basestring(text).encode("utf-8", "replace") + self._tail
 
 
 def response_format(mode: JsonMode, request: Request) -> dict[str, Any] | None:
