@@ -1,10 +1,12 @@
 """A run with the verdicts of one grader: read lean for scoring, whole only where somebody looks at them."""
 
-import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
+from hashlib import sha256
 from json.encoder import encode_basestring
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -21,6 +23,9 @@ _TEXTS: Final = (
     "case_id", "criterion_id", "key", "quote", "reasoning", "reason", "raw", "grader", "engine", "model", "prompt",
     "judge",
 )  # fmt: skip
+_TEXTS_OF: Final = itemgetter(*_TEXTS)
+_ALL_TEXT: Final = {str}
+_MODES: Final = frozenset(mode.value for mode in Mode)
 _NAMED: Final = 5
 """How many oddities of a log are named; the others are counted."""
 _DAMAGED: Final = object()
@@ -166,21 +171,22 @@ def _read_verdicts(path: Path) -> tuple[dict[str, _Judged], list[str], list[str]
     judges: dict[str, _Judged] = {}
     notes: list[str] = []
     last = ""
+    found = None
     for number, row in _rows(path, notes):
         if (why := _no_grade(row)) is not None:
             notes.append(f"{path.name}:{number}: no grade: {why}")
             continue
         judge, key, met = row["judge"], row["key"], row["met"]
-        found = judges.get(judge)
-        if found is None:
-            found = judges[judge] = _Judged(row, {}, set(), set())
+        if found is None or judge != last:
+            found = judges.setdefault(judge, _Judged(row, {}, set(), set()))
+            last = judge
         found.last = row
-        if row["grader"]:
-            found.named.add(row["grader"])
-        if met is not None and found.latest.get(key, met) is not met and found.latest[key] is not None:
+        found.named.add(row["grader"])
+        if key in found.latest and (was := found.latest[key]) is not met and None not in (was, met):
             found.contradicted.add(key)
         found.latest[key] = met
-        last = judge
+    for one in judges.values():
+        one.named.discard("")
     return judges, [*(j for j in judges if j != last), *([last] if last else [])], notes
 
 
@@ -216,40 +222,77 @@ def _slowly(data: bytes, number: int, name: str, notes: list[str]) -> Any:
 def _no_grade(row: Mapping[str, Any]) -> str | None:
     """Why a row is no grade, or None."""
     try:
-        for name in _TEXTS:
-            if row[name].__class__ is not str:
-                return f"{name} is no text"
-        met = row["met"]
-        Mode(row["mode"])
+        texts = _TEXTS_OF(row)
+        met, mode = row["met"], row["mode"]
     except KeyError as exc:
         return f"{exc.args[0]} is missing"
-    except ValueError:
-        return f"mode {row['mode']!r} is unknown"
+    if set(map(type, texts)) != _ALL_TEXT:
+        name = next(name for name, text in zip(_TEXTS, texts, strict=True) if type(text) is not str)
+        return f"{name} is no text"
     if met is not None and met is not True and met is not False:
         return "met is neither true, false nor null"
-    return None
+    return None if type(mode) is str and mode in _MODES else f"mode {mode!r} is unknown"
 
 
 def _fitting(
-    cases: Iterable[EvaluationCase], answers: Mapping[str, Answer], judge: str, latest: Mapping[str, T]
+    cases: tuple[EvaluationCase, ...], answers: Mapping[str, Answer], judge: str, latest: Mapping[str, T]
 ) -> Iterator[tuple[str, dict[str, T]]]:
     """Case id → criterion id → what `latest` holds under its key, for every case with an answer to grade."""
-    for case in cases:
-        answer = answers.get(case.case_id)
+    for question in _questions(_Same(cases)):
+        answer = answers.get(question.case_id)
         if answer is None or not answer.gradable:
             continue
-        keys = zip(case.criteria, keys_of(case, answer, judge), strict=True)
-        yield case.case_id, {criterion.id: latest[key] for criterion, key in keys if key in latest}
+        keys = zip(question.criteria, _keys(question, answer, judge), strict=True)
+        yield question.case_id, {criterion: latest[key] for criterion, key in keys if key in latest}
 
 
-def keys_of(case: EvaluationCase, answer: Answer, judge: str) -> list[str]:
-    """`grade_key` of each criterion of a case, hashing once what they share: runs hold 600,000."""
-    head = canonical_json([case.language, digest_text(case.question), answer.digest])[:-1] + ","
-    shared = hashlib.sha256(head.encode("utf-8", "surrogatepass"))
-    tail = f",{canonical_json(judge)}]"
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """What the keys of a case's verdicts share over all answers, as the bytes that are digested."""
+
+    case_id: str
+    head: bytes
+    criteria: tuple[str, ...]
+    """Their ids."""
+    texts: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Same:
+    """Cases that are equal to themselves alone: to compare and hash thousands takes longer than to read them."""
+
+    cases: tuple[EvaluationCase, ...]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and self.cases is other.cases
+
+    def __hash__(self) -> int:
+        return id(self.cases)
+
+
+@lru_cache(maxsize=2)
+def _questions(same: _Same) -> tuple[_Question, ...]:
+    """Made once for all runs of the same cases."""
+    return tuple(_question(case) for case in same.cases)
+
+
+def _question(case: EvaluationCase) -> _Question:
+    texts = tuple(_bytes(encode_basestring(criterion.criterion)) for criterion in case.criteria)
+    head = _bytes(canonical_json([case.language, digest_text(case.question)])[:-1])
+    return _Question(case.case_id, head, tuple(criterion.id for criterion in case.criteria), texts)
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _keys(question: _Question, answer: Answer, judge: str) -> list[str]:
+    """`grade_key` of each criterion."""
+    shared = sha256(b'%b,"%b",' % (question.head, answer.digest.encode()))
+    tail = b",%b]" % _bytes(canonical_json(judge))
     keys = []
-    for criterion in case.criteria:
+    for text in question.texts:
         state = shared.copy()
-        state.update((encode_basestring(criterion.criterion) + tail).encode("utf-8", "surrogatepass"))
+        state.update(text + tail)
         keys.append("sha256:" + state.hexdigest())
     return keys

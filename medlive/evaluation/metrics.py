@@ -52,21 +52,30 @@ def case_score(
     case: EvaluationCase, answer: Answer | None, met: Mapping[str, bool | None], metric: Metric
 ) -> CaseScore:
     """The score of a case from its verdicts; a criterion that `met` does not name is ungraded."""
-    most = case.positive_points
     state = answer.state if answer else None
     clip = _clip if metric is Metric.PAPER else _keep
+    known: dict[str, bool | None] = {}
+    # Points that count, those that what is ungraded may still add or take, and all of either sign.
+    sure = gain = loss = most = worst = 0.0
+    for criterion in case.criteria:
+        points, verdict = criterion.points, met.get(criterion.id)
+        known[criterion.id] = verdict
+        if points > 0:
+            most += points
+            gain += points if verdict is None else 0.0
+        else:
+            worst += points
+            loss += points if verdict is None else 0.0
+        if verdict:
+            sure += points
     if answer is None or not answer.gradable:
-        least = clip(sum(c.points for c in case.criteria if c.points < 0) / most) if most > 0 else 0.0
+        least = clip(worst / most) if most > 0 else 0.0
         best = 1.0 if most > 0 else 0.0
         point = None if metric is Metric.PAPER else 0.0
         return CaseScore(case, CaseState.UNANSWERED, state, {}, point, least, best)
-    known = {c.id: met.get(c.id) for c in case.criteria}
     if most <= 0:
         point = None if metric is Metric.PAPER else 0.0
         return CaseScore(case, CaseState.UNSCORABLE, state, known, point, 0.0, 0.0)
-    sure = sum(c.points for c in case.criteria if known[c.id])
-    loss = sum(c.points for c in case.criteria if known[c.id] is None and c.points < 0)
-    gain = sum(c.points for c in case.criteria if known[c.id] is None and c.points > 0)
     low, high = clip((sure + loss) / most), clip((sure + gain) / most)
     if None in known.values():
         point = None if metric is Metric.PAPER else sure / most

@@ -39,7 +39,8 @@ def _rows(rng: np.random.Generator, rows: int, clusters: int) -> Floats:
     out = np.empty((rows, clusters))
     for row in range(rows):
         out[row] = np.bincount(rng.integers(0, clusters, size=clusters), minlength=clusters)
-    return out
+    # A cluster's weights side by side: groups of clusters are taken out of it again and again.
+    return np.asfortranarray(out)
 
 
 def bootstrap_means(
