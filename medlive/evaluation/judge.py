@@ -78,6 +78,7 @@ class Judge:
         self.identity, self.mode, self.allow_unpinned = identity, mode, allow_unpinned
         self.prompt = load_prompt("medlive.evaluation", f"grader.{mode}")
         self.digest = judge_digest(identity, mode, self.prompt)
+        self._prompt_digest = self.prompt.digest
         self.size = 1 if mode is Mode.CRITERION else RUBRIC_SIZE
         shape = GradeReply if mode is Mode.CRITERION else RubricGradeReply
         self._schema = shape.model_json_schema()
@@ -167,7 +168,7 @@ class Judge:
                     engine=self.identity.engine,
                     model=self.identity.model,
                     mode=self.mode,
-                    prompt=self.prompt.digest,
+                    prompt=self._prompt_digest,
                     judge=self.digest,
                     usage=usage if place == 0 else {},
                     origin=origin,

@@ -11,6 +11,7 @@ speak as somebody.
 import json
 from collections.abc import Mapping
 from functools import lru_cache
+from json.encoder import encode_basestring
 from typing import Any, Final
 
 from medlive.llm.engine import Request
@@ -18,9 +19,8 @@ from medlive.llm.neutral import inert, neutralise
 
 OPEN = "<input>"
 CLOSE = "</input>"
-LONG: Final = 200
 LONGEST: Final = 100_000
-"""Characters; texts from LONG to LONGEST are remembered as they are written, up to 64 of them."""
+"""Characters; of texts up to this the last 64 are remembered as they are written."""
 
 
 def schema_name(task: str) -> str:
@@ -58,7 +58,7 @@ def fenced(inputs: Mapping[str, Any]) -> str:
 
 
 def _written(value: Any) -> str:
-    if isinstance(value, str) and LONG <= len(value) <= LONGEST:
+    if isinstance(value, str) and len(value) <= LONGEST:
         return _remembered(value)
     text = json.dumps(_neutral(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return inert(text)
@@ -66,8 +66,8 @@ def _written(value: Any) -> str:
 
 @lru_cache(maxsize=64)
 def _remembered(text: str) -> str:
-    """Calls of one case share its texts, and come after each other."""
-    return inert(json.dumps(neutralise(text), ensure_ascii=False))
+    """Calls of one case share its texts, and come after each other; all share the keys."""
+    return inert(encode_basestring(neutralise(text)))
 
 
 def _neutral(value: Any) -> Any:
