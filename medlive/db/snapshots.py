@@ -29,7 +29,7 @@ _MAKING = table("making", column("curation_id"))
 
 
 class MembersGone(CheckFailed):
-    """Cases were taken down after the snapshot was fixed and before it was frozen."""
+    """Cases were taken back after the snapshot was fixed and before it was frozen."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,9 +4,11 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from sqlalchemy import func, insert, select
+from sqlalchemy import exists, func, insert, select
 from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.orm import aliased
 
+from medlive.db.disputes import disputed_cases
 from medlive.db.tables import (
     CriterionRow,
     SnapshotMemberRow,
@@ -60,6 +62,26 @@ def too_thin(rubric: Rubric) -> str | None:
     if (n := len(rubric.criteria)) < MIN_CRITERIA:
         return "1 criterion" if n else "no criterion"
     return None if any(c.points > 0 for c in rubric.criteria) else "no positive criterion"
+
+
+async def holds_withdrawn(session: AsyncSession, version: str) -> bool:
+    """Whether a snapshot's members hold what was withdrawn, or a case with an open dispute: since it was fixed,
+    for nothing of that is fixed."""
+    member, there, row, withdrawn = SnapshotMemberRow, aliased(CriterionRow), WithdrawalRow, aliased(CriterionRow)
+    mine = member.version == version
+    case = exists().where(mine, member.case_id == row.case_id, row.criterion_id.is_(None))
+    criterion = exists().where(
+        mine,
+        member.case_id == row.case_id,
+        withdrawn.case_id == row.case_id,
+        withdrawn.revision == row.revision,
+        withdrawn.criterion_id == row.criterion_id,
+        there.case_id == member.case_id,
+        there.revision == member.revision,
+        there.criterion == withdrawn.criterion,
+    )
+    disputed = exists().where(mine, member.case_id.in_(disputed_cases()))
+    return bool(await session.scalar(select(case | criterion | disputed)))
 
 
 async def withdrawn_criteria(session: AsyncSession, case_id: str) -> set[str]:

@@ -43,7 +43,7 @@ from medlive.db.snapshots import (
 )
 from medlive.db.tables import SnapshotState
 from medlive.db.takedowns import no_takedown
-from medlive.db.withdrawals import reasons_for
+from medlive.db.withdrawals import holds_withdrawn, reasons_for
 from medlive.digest import digest_text
 from medlive.errors import CheckFailed, UsageError
 from medlive.service.checking import check_cases, in_thread
@@ -146,12 +146,12 @@ async def freeze(
             try:
                 info = await _build(database, settings, version, key)
             except MembersGone:
-                tell(f"cases were taken down while {version} was built; it is fixed anew without them")
+                tell(f"cases were taken back while {version} was built; it is fixed anew without them")
                 anew = True
                 continue
             await write_errata(database, settings, key=key)
             return await _frozen(database, info, already=False)
-    raise MembersGone(hint="run this again when nothing is being taken down")
+    raise MembersGone(hint="run this again when nothing is being taken back")
 
 
 @asynccontextmanager
@@ -179,8 +179,9 @@ async def _taken_up(database: Database, settings: Settings, version: str, tell: 
         if fixed is None:
             return None
         there = await count_members(session, version)
-    if there != fixed.numbers:
-        tell(f"cases that {version} was to hold were taken down since; it is fixed anew without them")
+        taken_back = await holds_withdrawn(session, version)
+    if there != fixed.numbers or taken_back:
+        tell(f"cases that {version} was to hold were taken back since; it is fixed anew without them")
         return None
     tell(f"{version} was fixed before and not finished: it is built as it was fixed (--anew fixes it anew)")
     return fixed
@@ -300,6 +301,8 @@ async def _build(database: Database, settings: Settings, version: str, key: Secr
     built = await in_thread(lambda: build(database, info, fixed, snapshots_path(settings), signer, stop), stop)
     manifest = built.manifest
     async with database.begin() as session:
+        if await holds_withdrawn(session, version):
+            raise MembersGone
         return await freeze_snapshot(
             session,
             version,

@@ -30,7 +30,7 @@ def runs_path(settings: Settings) -> Path:
 
 
 def snapshot_folder(settings: Settings, version_or_path: str) -> Path:
-    """A snapshot's folder by its path, by the version of one frozen here, or as `find_snapshot` finds it elsewhere.
+    """A snapshot's folder by its path, by a version that was frozen here, or as `find_snapshot` finds it.
 
     What exists as a path is taken as one, whatever lies there. Raises BadInput where nothing does.
     """

@@ -334,7 +334,7 @@ async def test_a_freeze_that_is_killed_leaves_nothing_or_all_of_it_and_is_finish
         assert (await freeze(database, settings, "2026.W48")).cases == 301
 
 
-async def test_what_is_taken_down_between_fixing_and_freezing_is_in_no_release(
+async def test_what_is_taken_back_between_fixing_and_freezing_is_in_no_release(
     database: Database, settings: Settings, admin: psycopg.Connection[Any]
 ) -> None:
     fill(admin, 6, gates=gates_digest())
@@ -344,7 +344,6 @@ async def test_what_is_taken_down_between_fixing_and_freezing_is_in_no_release(
     )
     with pytest.raises(Exception, match="not now"):
         await freeze(database, settings, "2026.W47")
-    admin.execute("DROP TRIGGER refuse ON snapshots")
     folder = settings.home / "snapshots" / "medlive-2026.W47"
     assert case_id(3) in (folder / "data" / "cases.jsonl").read_text()
     async with database.begin() as session:
@@ -352,11 +351,21 @@ async def test_what_is_taken_down_between_fixing_and_freezing_is_in_no_release(
             text("INSERT INTO sources (name, kind) VALUES ('forum', 'file') ON CONFLICT DO NOTHING")
         )
         await erase_thread(session, "forum", "t3", "the author asked")
+    wrong = f"{case_id(4)}-c2"
+    for target, criterion in ((case_id(4), wrong), (case_id(5), None)):
+        with pytest.raises(Exception, match="not now"):
+            await freeze(database, settings, "2026.W47")
+        await withdraw(database, settings, target, WithdrawalKind.ERRATUM, "It is wrong.", criterion_id=criterion)
+    with pytest.raises(Exception, match="not now"):
+        await freeze(database, settings, "2026.W47")
+    admin.execute("INSERT INTO disputes (case_id, reason) VALUES (%s, 'doubtful')", [case_id(6)])
+    admin.execute("DROP TRIGGER refuse ON snapshots")
     told: list[str] = []
     done = await freeze(database, settings, "2026.W47", tell=told.append)
-    assert any("taken down" in words for words in told)
+    assert any("taken back" in words for words in told)
     verify(done)
-    assert set(rows(done)) == {case_id(n) for n in (1, 2, 4, 5, 6)}
+    assert set(rows(done)) == {case_id(n) for n in (1, 2, 4)}
+    assert wrong not in (folder / "data" / "criteria.jsonl").read_text()
     assert case_id(3) not in (folder / "changes.json").read_text()
 
 
