@@ -1,0 +1,204 @@
+"""What grading takes: planned before, bounded while it goes, and repeated beside the verdicts that count."""
+
+import asyncio
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from medlive.errors import BadInput, UsageError
+from medlive.evaluation.cache import GradeCache
+from medlive.evaluation.grade import grade_run, read_grades
+from medlive.evaluation.model import Mode
+from medlive.evaluation.plan import Call, common_length, estimate_tokens, plan_calls, plan_grading, sent_text
+from medlive.evaluation.repeats import read_rounds, repeat_run, stability
+from medlive.evaluation.run import open_run, run_model
+from medlive.evaluation.score import load_graded, score_runs
+from medlive.llm.budget import Budget
+from medlive.llm.engine import Finish, Reply, Request, Usage
+from medlive.llm.openai import Price
+from tests.unit.evaluation.conftest import AT, USE, Judge, Model, down, make_cases, verdict
+
+
+async def answered(path: Path, n: int = 4) -> Path:
+    await run_model(make_cases(n), Model(), path, use=USE, created_at=AT)
+    return path
+
+
+def met(request: Request) -> str:
+    if "criterion" in request.inputs:
+        return verdict(request.inputs["criterion"].endswith("0"))
+    entries = [json.loads(verdict(c["criterion"].endswith("0"), id=c["id"])) for c in request.inputs["criteria"]]
+    return json.dumps({"grades": entries})
+
+
+@pytest.mark.parametrize("mode", list(Mode))
+async def test_a_plan_counts_the_calls_that_grading_makes(tmp_path: Path, mode: Mode) -> None:
+    run, cache = await answered(tmp_path / "run"), GradeCache(tmp_path / "cache")
+    price = Price(2.0, 8.0, 0.5)
+    judge = Judge(met)
+
+    def plan(path: Path) -> tuple[int, int, int]:
+        found = plan_grading(path, judge.identity, mode=mode, price=price, cache=cache)
+        return found.settled, found.cached, found.plan.calls
+
+    assert plan(run) == (0, 0, 12 if mode is Mode.CRITERION else 4)
+    before = sorted(p.name for p in run.iterdir())
+    found = plan_grading(run, judge.identity, mode=mode, price=price).plan
+    assert sorted(p.name for p in run.iterdir()) == before
+    assert judge.requests == []
+    result = await grade_run(run, judge, mode=mode, cache=cache, concurrency=1)
+    assert result.calls == found.calls
+    # The estimate is of what was really sent.
+    texts = [sent_text(r) for r in judge.requests]
+    assert found.input_tokens == sum(map(estimate_tokens, texts))
+    shared = [common_length(a, b) / len(b) for a, b in zip(["", *texts], texts, strict=False)]
+    assert found.cacheable_tokens == sum(round(estimate_tokens(t) * s) for t, s in zip(texts, shared, strict=True))
+    assert found.output_tokens == 70 * 12
+    assert found.usd == pytest.approx(price.cost(found.input_tokens, 0, found.output_tokens))
+    assert found.usd_cached == pytest.approx(
+        price.cost(found.input_tokens, found.cacheable_tokens, found.output_tokens)
+    )
+    assert (found.seconds, plan_grading(run, judge.identity, mode=mode).plan.usd) == (None, None)
+    assert plan(run) == (12, 0, 0)
+    assert plan(await answered(tmp_path / "copy")) == (0, 12, 0)
+
+
+async def test_a_plan_learns_from_the_calls_on_record(tmp_path: Path) -> None:
+    def charged(request: Request) -> Reply:
+        tokens = 3 * estimate_tokens(sent_text(request))
+        return Reply(met(request), Finish.STOP, Usage(tokens, 0, 11, None, 500.0), "judge-1")
+
+    run = await answered(tmp_path / "run", 60)
+    judge = Judge(charged)
+    await grade_run(run, judge, budget=Budget(max_calls=100))
+    left = plan_grading(run, judge.identity, concurrency=4).plan
+    assert left.calls == 80
+    texts = [sent_text(r) for r in judge.requests]
+    assert left.input_tokens == pytest.approx(3 * 80 * estimate_tokens("".join(texts)) / 100, rel=0.02)
+    assert left.output_tokens == 80 * 11
+    assert left.latency_ms == 500.0
+    assert left.seconds == 80 * 0.5 / 4
+    assert "scaled by 3.00" in left.estimator
+
+
+@given(st.text(max_size=200), st.text(max_size=200))
+def test_tokens_are_more_for_more_text_and_chinese_costs_more_than_english(one: str, other: str) -> None:
+    assert (
+        estimate_tokens(one) <= estimate_tokens(one + other) <= estimate_tokens(one) + estimate_tokens(other) + 1
+    )
+    assert common_length(one, one + other) == len(one)
+    shared = common_length(one, other)
+    assert one[:shared] == other[:shared]
+    assert one[shared : shared + 1] != other[shared : shared + 1] or shared == len(one) == len(other)
+    assert estimate_tokens("发热" * 50) > estimate_tokens("ab" * 50)
+
+
+def test_a_plan_of_nothing_is_nothing() -> None:
+    plan = plan_calls([], price=Price(1.0, 1.0), concurrency=8)
+    assert (plan.calls, plan.input_tokens, plan.output_tokens, plan.usd, plan.seconds) == (0, 0, 0, 0.0, None)
+    alike = plan_calls([Call("en", "x" * 400)] * 3, price=None, concurrency=8, output_tokens=5)
+    assert (alike.input_tokens, alike.cacheable_tokens, alike.output_tokens, alike.usd) == (300, 200, 15, None)
+
+
+class Priced(Judge):
+    """A judge whose calls cost a cent and a hundred tokens, as it says beforehand."""
+
+    def estimate(self, request: Request) -> Usage:
+        return Usage(90, 0, 10, 0.01)
+
+    async def answer(self, request: Request) -> Reply:
+        said = await super().answer(request)
+        await asyncio.sleep(0.001)
+        return replace(said, usage=Usage(90, 0, 10, 0.01))
+
+
+@pytest.mark.parametrize(
+    "budget",
+    [Budget(max_calls=7), Budget(max_usd=0.07), Budget(max_tokens=700)],
+    ids=["calls", "dollars", "tokens"],
+)
+async def test_a_budget_ends_a_grading_and_what_was_paid_for_is_kept(run_dir: Path, budget: Budget) -> None:
+    run = await answered(run_dir, 20)
+    judge = Priced(met)
+    result = await grade_run(run, judge, concurrency=5, budget=budget)
+    assert result.calls == len(judge.requests) == budget.calls == 7
+    assert result.met + result.not_met == 7
+    assert (result.ungraded, result.reasons) == (53, {"not asked yet": 53})
+    assert result.stopped
+    done = await grade_run(run, judge)
+    assert (done.calls, done.ungraded, done.stopped) == (53, 0, None)
+
+
+async def test_a_budget_that_ends_before_the_repair_leaves_the_fault_on_record(run_dir: Path) -> None:
+    run = await answered(run_dir, 1)
+    result = await grade_run(run, Judge(lambda _: "rubbish"), concurrency=1, budget=Budget(max_calls=1))
+    assert (result.calls, result.ungraded) == (1, 3)
+    (grade,) = read_grades(run / "grades.jsonl")[0]
+    assert grade.raw == "rubbish"
+    assert result.stopped
+
+
+@pytest.mark.parametrize("mode", list(Mode))
+async def test_rounds_stand_beside_the_verdicts_and_move_no_score(run_dir: Path, mode: Mode) -> None:
+    run = await answered(run_dir)
+    judge = Judge(met)
+    await grade_run(run, judge, mode=mode)
+    before = (run / "grades.jsonl").read_bytes()
+    score = score_runs([load_graded(run)], draws=10).models[0].overall
+
+    def moody(request: Request) -> str | Exception:
+        round_ = request.round // 1000
+        if round_ == 3 and "criterion" in request.inputs and request.inputs["criterion"] == "criterion 0.0":
+            return "rubbish"
+        return met(request).replace("true", "false") if round_ == 4 else met(request)
+
+    moods = Judge(moody)
+    done = await repeat_run(run, moods, repeats=4, mode=mode, budget=Budget(max_calls=5))
+    assert (len(moods.requests), bool(done.stopped)) == (5, True)
+    done = await repeat_run(run, moods, repeats=4, mode=mode)
+    assert done.stopped is None
+    rounds = read_rounds(run)
+    assert rounds.n == 4
+    assert len(rounds.verdicts) == 12
+    for (_, cid), verdicts in rounds.verdicts.items():
+        first = cid == "k0"
+        assert verdicts[0] is first
+        assert verdicts[1] is first
+        assert verdicts[2] in (first, None)
+        assert verdicts[3] is False
+    found = stability(rounds)
+    spoilt = mode is Mode.CRITERION
+    assert found.unanimous == 8
+    assert found.invalid == done.missing == (1 if spoilt else 0)
+    # Three met and one not: half of a criterion's six pairs agree; of two met and one not, one in three.
+    assert (found.pairs, found.equal_pairs) == ((69, 58) if spoilt else (72, 60))
+    assert found.met == (4 / 12, 4 / 12, 3 / 11 if spoilt else 4 / 12, 0.0)
+    again = await repeat_run(run, moods, repeats=4, mode=mode)
+    assert again.calls == (2 if spoilt else 0)
+    assert (run / "grades.jsonl").read_bytes() == before
+    assert score_runs([load_graded(run)], draws=10).models[0].overall == score
+
+
+async def test_rounds_are_of_what_is_graded_and_of_answers_as_they_are(run_dir: Path) -> None:
+    run = await answered(run_dir, 2)
+    with pytest.raises(UsageError, match="two rounds"):
+        await repeat_run(run, Judge(met), repeats=1)
+    with pytest.raises(BadInput, match="no grades"):
+        read_rounds(run)
+    half = Judge(lambda r: met(r) if r.inputs["criterion"].startswith("criterion 0") else down())
+    await grade_run(run, half)
+    judge = Judge(met)
+    await repeat_run(run, judge, repeats=2)
+    assert {r.inputs["criterion"][:11] for r in judge.requests} == {"criterion 0"}
+    (run / "repeats.jsonl").write_text((run / "repeats.jsonl").read_text() + '{"round": 3}\n7\n{"met')
+    rounds = read_rounds(run)
+    assert rounds.n == 2
+    assert {v for (case, _), v in rounds.verdicts.items() if case == "c001"} == {(None, None)}
+    answer = open_run(run).answers()[0]["c000"]
+    with (run / "responses.jsonl").open("a") as log:
+        log.write(json.dumps(replace(answer, response="Rest.").row()) + "\n")
+    assert not [case for case, _ in read_rounds(run).verdicts if case == "c000"]
