@@ -5,6 +5,7 @@ import typer
 from medlive.cli.evaluation_batch import app as batch
 from medlive.cli.evaluation_contamination import contamination
 from medlive.cli.evaluation_grade import grade
+from medlive.cli.evaluation_meta import judge_direct, meta
 from medlive.cli.evaluation_report import report
 from medlive.cli.evaluation_run import export, import_, run
 from medlive.cli.evaluation_score import score
@@ -16,6 +17,8 @@ app.command()(grade)
 app.command()(score)
 app.command()(report)
 app.command()(contamination)
+app.command()(meta)
+app.command("judge-direct")(judge_direct)
 app.command("import")(import_)
 app.command()(export)
 app.add_typer(batch, name="batch")

@@ -141,15 +141,17 @@ def kappa_of_tables(tables: Floats) -> Floats:
     return np.where(np.isclose(chance, 1.0, rtol=0, atol=1e-12), np.nan, value)
 
 
-def macro_f1_of_tables(tables: Floats) -> Floats:
+def macro_f1_of_tables(tables: Floats, *, occurring: bool = False) -> Floats:
     """Macro-F1 of tables (… x labels x said): row the true label, column what was said of it.
 
     Columns beyond the labels are invalid ratings, which are wrong and no rating of a label. As `macro_f1`; NaN for
-    an empty table.
+    an empty table. `occurring` takes the mean over those labels alone that one side used, so that full agreement
+    on a single label is 1 and not 1/2: for tables as small as a case's.
     """
     labels = tables.shape[-2]
     hits = np.diagonal(tables[..., :labels], axis1=-2, axis2=-1)
     used = tables.sum(axis=-1) + tables[..., :labels].sum(axis=-2)
     with np.errstate(invalid="ignore", divide="ignore"):
         each = np.where(used > 0, 2 * hits / used, 0.0)
-        return np.where(tables.sum(axis=(-2, -1)) > 0, each.mean(axis=-1), np.nan)
+        mean = each.sum(axis=-1) / (used > 0).sum(axis=-1) if occurring else each.mean(axis=-1)
+        return np.where(tables.sum(axis=(-2, -1)) > 0, mean, np.nan)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from medlive.statistics.bootstrap import Floats, weight_chunks
-from medlive.statistics.estimate import with_interval
+from medlive.statistics.estimate import Estimate, estimate, no_estimate, with_interval
 from medlive.statistics.rank import pearson, spearman
 
 LEAST: Final = 3
@@ -79,6 +79,25 @@ def correlate(
     drawn = np.concatenate([of_draws(a, b, w[:, place]) for w in weight_chunks(k, draws, seed)])
     found = with_interval(value, drawn, n, k)
     return Correlation(kind, value, found.low, found.high, p, n, k, found.why)
+
+
+def pearson_difference(
+    first: Floats, second: Floats, truth: Floats, *, draws: int = 1000, seed: int = 0
+) -> Estimate:
+    """How much better `first` correlates with `truth` than `second` does (Pearson), over the items that all three
+    have, each its own cluster."""
+    whole = ~(np.isnan(first) | np.isnan(second) | np.isnan(truth))
+    n = int(whole.sum())
+    if n < LEAST:
+        return no_estimate(f"{n} items are too few", n, n)
+    a, b, t = (column[whole] - column[whole].mean() for column in (first, second, truth))
+    cells = np.stack([np.ones(n), a, b, t, a * a, b * b, t * t, a * t, b * t], axis=1)
+
+    def difference(sums: Floats) -> Floats:
+        count, a, b, t, aa, bb, tt, at, bt = np.moveaxis(sums, -1, 0)
+        return _from_moments(count, a, t, aa, tt, at) - _from_moments(count, b, t, bb, tt, bt)
+
+    return estimate(cells, difference, range(n), draws=draws, seed=seed)
 
 
 def pearson_p(r: float, n: int) -> float:

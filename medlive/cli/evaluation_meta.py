@@ -1,0 +1,206 @@
+"""`medlive eval meta|judge-direct`: how far a run's grading can be trusted."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from medlive.cli.evaluation_options import ConcurrencyOption, KeyOption, RunArgument
+from medlive.cli.output import JsonOption, print_json, print_table, progress, say, wait_for
+from medlive.config import load_settings
+from medlive.errors import BadInput, CheckFailed
+
+
+def meta(
+    run_dir: RunArgument,
+    human: Annotated[
+        Path | None,
+        typer.Option("--human", metavar="FILE", help="People's ratings: CSV or JSON Lines, see docs/meta.md."),
+    ] = None,
+    baseline: Annotated[
+        list[Path] | None,
+        typer.Option("--baseline", help="Scores by case: a file, or a run that judge-direct judged."),
+    ] = None,
+    against: Annotated[
+        list[Path] | None, typer.Option("--against", help="The same answers in another run, graded by another.")
+    ] = None,
+    judge: Annotated[str | None, typer.Option("--judge", help="The grader, by the digits of its digest.")] = None,
+    top: Annotated[
+        int | None, typer.Option("--top", min=1, help="k of the top-k overlap [a tenth of the cases].")
+    ] = None,
+    draws: Annotated[int, typer.Option("--draws", min=100, max=100_000, help="Bootstrap draws.")] = 1000,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Of the bootstrap.")] = 0,
+    as_json: JsonOption = False,
+    out: Annotated[Path | None, typer.Option("--out", help="A folder to write meta.json into.")] = None,
+) -> None:
+    """Compare a run's grading with people, with a direct judge, with other graders and with itself."""
+    from medlive.evaluation.meta import meta_run
+
+    found = meta_run(
+        run_dir, human=human, judge=judge, baselines=baseline or (), against=against or (), top=top, draws=draws,
+        seed=seed,
+    )  # fmt: skip
+    if out is not None:
+        _write(out / "meta.json", found.as_json())
+    if as_json:
+        print_json(found.as_json())
+    else:
+        _show(found)
+    for note in found.notes:
+        say(note)
+
+
+def _write(path: Path, value: Any) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        text = json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False) + "\n"
+        path.write_text(text, encoding="utf-8", errors="backslashreplace")
+    except OSError as exc:
+        raise BadInput(f"{path} cannot be written: {exc.strerror or exc}") from exc
+
+
+def _show(found: Any) -> None:
+    if found.coverage is not None:
+        c = found.coverage
+        print_table(
+            ["criteria", "rated", "by two or more", "graded", "invalid", "ungraded", "cases rated", "case scores"],
+            [[c.criteria, c.rated, c.rated_twice, c.graded, c.invalid, c.ungraded, c.cases_rated,
+              f"{c.cases_scored_by_people} {c.people_scores}"]],
+            title=f"{found.run['model']} graded by {found.grader['name']}, people: {found.human['file']}",
+        )  # fmt: skip
+    if found.criteria is not None:
+        _show_criteria(found.criteria)
+    if found.cases:
+        print_table(
+            ["method", "judge", "Pearson", "p", "Spearman", "n", "mean", "people's mean", "rubric better by"],
+            [
+                [v.method, v.judge, _figure(v.pearson), _p(v.pearson.p), _figure(v.spearman), v.pearson.n,
+                 _figure(v.mean), _figure(v.mean_people), _figure(v.gain) if v.gain else None]
+                for v in found.cases
+            ],
+            title="case scores against people's mean",
+        )  # fmt: skip
+    if found.graders:
+        print_table(
+            ["graders", "equal", "AC1", "n", "Spearman", "Kendall", "mean |difference|", "top-k", "cases"],
+            [
+                [f"{g.criteria.first} / {g.criteria.second}", _figure(g.criteria.equal), _figure(g.criteria.ac1),
+                 g.criteria.equal.n, _figure(g.spearman), _figure(g.kendall), _figure(g.mean_absolute_difference),
+                 f"{g.top.shared} of {g.top.k}" if g.top else None, g.mean_absolute_difference.n]
+                for g in found.graders
+            ],
+            title="graders of the same answers",
+        )  # fmt: skip
+    if (again := found.repeated) is not None:
+        print_table(
+            ["rounds", "criteria", "unanimous", "equal pairs", "AC1", "range of a case's score"],
+            [[again.stability.rounds, again.stability.criteria, again.stability.unanimous, _figure(again.equal),
+              _figure(again.ac1), _figure(again.score_range)]],
+            title="the grader with itself",
+        )  # fmt: skip
+
+
+def _show_criteria(found: Any) -> None:
+    pairs = [*found.people, *found.grader, *([found.majority] if found.majority else [])]
+    print_table(
+        ["first", "second", "n", "equal", "AC1", "kappa", "macro-F1", "met by first", "by second", "invalid"],
+        [
+            [p.first, p.second, p.equal.n, _figure(p.equal), _figure(p.ac1), _figure(p.kappa), _figure(p.macro_f1),
+             _figure(p.first_rate), _figure(p.second_rate), p.confusion.invalid_met + p.confusion.invalid_not_met]
+            for p in pairs
+        ],
+        title="criteria, with 95 % intervals over cases",
+    )  # fmt: skip
+    print_table(
+        ["first", "second", "both met", "first only", "second only", "neither"],
+        [
+            [p.first, p.second, p.confusion.both_met, p.confusion.first_only, p.confusion.second_only,
+             p.confusion.neither]
+            for p in pairs
+        ],
+        title="confusion",
+    )  # fmt: skip
+    rows = [
+        ["AC1, all people at once", found.people_ac1],
+        ["macro-F1, mean over pairs of people", found.people_macro_f1],
+        ["AC1, grader, mean over people", found.grader_ac1],
+        ["macro-F1, grader, mean over people", found.grader_macro_f1],
+    ]
+    if (by := found.by_case) is not None:
+        rows += [["macro-F1 by case, mean", by.mean], [f"share of cases under {by.threshold}", by.below]]
+    if (strict := found.strictness) is not None:
+        rows += [
+            ["share met, grader", strict.grader], ["share met, people", strict.people],
+            ["grader less people", strict.difference],
+        ]  # fmt: skip
+    print_table(
+        ["figure", "value", "n", "cases"],
+        [[name, _figure(e), e.n, e.clusters] for name, e in rows],
+        title="summary",
+    )
+
+
+def _figure(e: Any) -> str:
+    """A value with its interval, or why there is none."""
+    if e.value is None:
+        return f"- ({e.why})"
+    return f"{e.value:.3f}" + (f" [{e.low:.3f}, {e.high:.3f}]" if e.low is not None else f" ({e.why})")
+
+
+def _p(p: float | None) -> str | None:
+    return None if p is None else "< 0.0001" if p < 0.0001 else f"{p:.4f}"
+
+
+def judge_direct(
+    run_dir: RunArgument,
+    grader: Annotated[str | None, typer.Option("--grader", help="The judge's model id.")] = None,
+    base_url: Annotated[str | None, typer.Option("--base-url", help="The judge's endpoint.")] = None,
+    allow_unpinned: Annotated[
+        bool, typer.Option("--allow-unpinned", help="Accept replies that name another model than --grader.")
+    ] = False,
+    max_calls: Annotated[int | None, typer.Option("--max-calls", min=0, help="Stop after so many calls.")] = None,
+    concurrency: ConcurrencyOption = 16,
+    api_key_env: KeyOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Ask a model for one score from 0 to 1 of each answer as a whole: the baseline for `medlive eval meta`.
+    Exit status 1 while answers have no score."""
+    from medlive.evaluation.direct import DirectResult
+    from medlive.evaluation.direct import judge_direct as judge_run
+    from medlive.llm.budget import Budget
+    from medlive.service.endpoints import grader_engine
+
+    settings = load_settings().settings
+
+    async def work() -> DirectResult:
+        engine = grader_engine(
+            settings.roles.grader, model=grader, base_url=base_url, api_key_env=api_key_env,
+            concurrency=concurrency, prices=settings.prices,
+        )  # fmt: skip
+        budget = Budget(max_calls=max_calls) if max_calls is not None else None
+        try:
+            with progress("answers") as tick:
+                return await judge_run(
+                    run_dir, engine, concurrency=concurrency, allow_unpinned=allow_unpinned, budget=budget,
+                    progress=tick,
+                )  # fmt: skip
+        finally:
+            await engine.aclose()
+
+    done = wait_for(work())
+    if as_json:
+        print_json(
+            {"path": done.path, "answers": done.answers, "scored": done.scored, "calls": done.calls,
+             "reasons": dict(done.reasons), "stopped": done.stopped}
+        )  # fmt: skip
+    else:
+        print_table(["run", "answers", "scored", "calls"], [[done.path, done.answers, done.scored, done.calls]])
+    for reason, n in done.reasons.items():
+        say(f"no score: {n}: {reason}")
+    if done.stopped:
+        say(done.stopped)
+    if done.scored < done.answers:
+        raise CheckFailed(
+            f"{done.answers - done.scored} answers have no score", hint="the same command asks for them again"
+        )
