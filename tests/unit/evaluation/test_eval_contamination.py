@@ -1,0 +1,255 @@
+"""Contamination of made-up models: what was planted is found, what is unknown stays unknown."""
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import UTC, date, datetime
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from medlive.errors import BadInput, ConfigError
+from medlive.evaluation.arms import score_arms
+from medlive.evaluation.contamination import contamination
+from medlive.evaluation.model import Answer, AnswerState, EvaluationCase, EvaluationCriterion
+from medlive.evaluation.registry import Basis, Candidate, Registry, load_registry, read_registry
+from medlive.evaluation.run import CasesUse, RunFolder, RunInfo, TemplateUse
+from medlive.evaluation.score import AFTER, CUTOFF, UP_TO, GradedRun, score_runs
+from medlive.report.tables import arms_rows, contamination_json
+
+STEPS = 20
+"""A case has so many criteria of one point: scores are multiples of 1/20."""
+MONTHS = [f"20{y}-{m:02d}" for y in (24, 25) for m in range(1, 13)]
+
+
+def cases_of(n: int) -> tuple[EvaluationCase, ...]:
+    """Cases over 24 months in the order of time, the specialty drifting from heart to skin."""
+    rng = np.random.default_rng(n)
+    criteria = tuple(EvaluationCriterion(f"k{i}", f"t{i}", 1.0, "Accuracy") for i in range(STEPS))
+    cases = []
+    for place in range(n):
+        month = MONTHS[place * len(MONTHS) // n]
+        skin = rng.random() < 0.2 + 0.6 * place / n
+        cases.append(
+            EvaluationCase(
+                case_id=f"c{place:04d}", language="en", narrative="n", query="q", advice="a", criteria=criteria,
+                post_time=f"{month}-15T00:00:00", month=month, source="icliniq", theme="Response Depth",
+                specialty="Dermatology" if skin else "Cardiology",
+                first_release=f"2026.W{10 + place * 40 // n:02d}",
+            )
+        )  # fmt: skip
+    return tuple(cases)
+
+
+def run_of(
+    name: str, cases: Sequence[EvaluationCase], scores: Sequence[float | None], template: str = "livemedbench-v1"
+) -> GradedRun:
+    use = CasesUse(
+        origin="snapshot", name="2026.W47", digest="sha256:0", rows="sha256:1", count=len(cases),
+        publishable=True, notes=(),
+    )  # fmt: skip
+    info = RunInfo(
+        created_at=datetime(2026, 11, 21, tzinfo=UTC), code_version="0", model=name, endpoint=None,
+        engine="openai", parameters={}, template=TemplateUse(name=template, digest=None), cases=use,
+    )  # fmt: skip
+    answers, met = {}, {}
+    for case, score in zip(cases, scores, strict=True):
+        answers[case.case_id] = Answer(case.case_id, AnswerState.OK, "Rest.", "stop", name)
+        points = None if score is None else round(min(1.0, max(0.0, score)) * STEPS)
+        met[case.case_id] = {f"k{i}": None if points is None else i < points for i in range(STEPS)}
+    path = Path(f"{name}-{template}")
+    return GradedRun(RunFolder(path, info, tuple(cases)), name, answers, {}, None, (), met)
+
+
+def registry_of(cutoffs: Mapping[str, str], **more: object) -> Registry:
+    tables = {
+        name: {"cutoff": c, "cutoff_source": "its card", "confidence": "stated"} for name, c in cutoffs.items()
+    }
+    return load_registry({**tables, **more}, "models.toml")
+
+
+CASES = cases_of(360)
+SEEN = {name: np.array([c.month or "" for c in CASES]) <= cut for name, cut in
+        {"early": "2024-06", "middle": "2025-01", "late": "2025-06"}.items()}  # fmt: skip
+REGISTRY = registry_of({"early": "2024-06", "middle": "2025-01-31", "late": "2025-06"})
+
+
+def planted(effect: Mapping[str, float], drift: float = 0.0, mix: float = 0.0) -> list[GradedRun]:
+    rng = np.random.default_rng(6)
+    base = 0.55 + rng.normal(0, 0.1, len(CASES)) - drift * np.arange(len(CASES)) / len(CASES)
+    base -= mix * np.array([c.specialty == "Dermatology" for c in CASES])
+    runs = []
+    for name, seen in SEEN.items():
+        scores = base + effect.get(name, 0.0) * seen + rng.normal(0, 0.08, len(CASES))
+        runs.append(run_of(name, CASES, scores.tolist()))
+    return runs
+
+
+def analysed(runs: list[GradedRun], registry: Registry = REGISTRY) -> dict[str, object]:
+    table = score_runs(runs, draws=200, registry=registry)
+    found = contamination(table, registry, permutations=499)
+    return {m.label: m for m in found.models} | {"table": found}
+
+
+def test_a_planted_memory_is_found_beyond_the_others() -> None:
+    found = analysed(planted({"middle": 0.12}))
+    middle, late = found["middle"], found["late"]
+    assert middle.cutoff.text == "2025-01-31"
+    assert (middle.drop.n_pre, middle.drop.n_post) == (195, 165)
+    assert middle.drop.low <= 0.12 <= middle.drop.high
+    assert middle.p_holm == pytest.approx(3 / 500)
+    assert middle.did.low <= 0.12 <= middle.did.high
+    assert middle.did.low > 0
+    assert middle.did_against == ("early",)
+    assert late.did.low <= 0 <= late.did.high
+    assert late.p_holm > 0.05
+    assert found["early"].did is None
+    assert "nothing to hold the drop against" in " ".join(found["early"].notes)
+    assert found["table"].pooled.low > 0
+    paper = middle.paper
+    assert paper.full.n == 360
+    assert paper.post.n == 165
+    # The full set holds what came after the cutoff: the paper's figure is the smaller one.
+    assert 0 < paper.difference < middle.drop.difference
+    assert middle.placebo.at_least == 0
+    assert len(middle.placebo.drops) >= 15
+
+
+def test_drift_is_no_memory_and_a_shift_of_the_mix_is_adjusted_away() -> None:
+    drifting = analysed(planted({}, drift=0.3))
+    late = drifting["late"]
+    assert late.drop.low > 0.05
+    assert late.did.low <= 0 <= late.did.high
+    mixed = analysed(planted({}, mix=0.35))["late"]
+    by = {mix.by: mix.adjusted for mix in mixed.mixes}
+    assert list(by) == ["specialty", "source", "difficulty", "all three"]
+    assert mixed.drop.low > 0
+    assert by["source"].difference == pytest.approx(mixed.drop.difference)
+    assert by["specialty"].low <= 0 <= by["specialty"].high
+    assert abs(by["difficulty"].difference) < abs(mixed.drop.difference)
+    for mix in mixed.mixes:
+        counts = [sum(x) for x in zip(*mix.adjusted.strata, strict=True)]
+        assert counts == [mixed.drop.n_pre, mixed.drop.n_post]
+        assert mix.adjusted.n_pre + mix.adjusted.lost_pre == mixed.drop.n_pre
+        assert len(mix.strata) == len(mix.adjusted.strata)
+
+
+def test_what_is_unknown_or_too_little_is_said() -> None:
+    runs = [run_of("stranger", CASES, [0.5] * 360), run_of("newborn", CASES, [0.5] * 360)]
+    runs.append(run_of("dated", CASES, [0.5] * 360))
+    registry = load_registry(
+        {"newborn": Candidate(cutoff="2025-11", cutoff_source="a talk", confidence="inferred"),
+         "dated": {"released": date(2025, 6, 20), "family": "f"}},
+        "models.toml",
+    )  # fmt: skip
+    found = analysed(runs, registry)
+    stranger, newborn, dated = found["stranger"], found["newborn"], found["dated"]
+    assert (stranger.cutoff, stranger.drop, stranger.mixes, stranger.newer) == (None, None, (), None)
+    assert stranger.few
+    assert any("stranger: cutoff unknown" in w for w in found["table"].warnings)
+    assert newborn.few
+    assert (newborn.drop.n_post, newborn.drop.p, newborn.p_holm) == (15, None, None)
+    assert newborn.drop.difference == 0
+    assert any("no p-value" in note for note in newborn.notes)
+    assert dated.cutoff.basis is Basis.RELEASED
+    assert dated.cutoff.day == date(2025, 6, 20)
+    assert any("release date" in note for note in dated.notes)
+    table = score_runs(runs, draws=20, registry=registry)
+    by_label = {m.label: m for m in table.models}
+    assert by_label["stranger"].slice(CUTOFF, AFTER) is None
+    assert by_label["dated"].slice(CUTOFF, UP_TO).n == dated.drop.n_pre
+    text = json.dumps(contamination_json(found["table"]), allow_nan=False)
+    assert json.loads(text)["models"][0]["model"] in by_label
+
+
+def test_cases_that_no_release_held_before_the_model_was_there() -> None:
+    registry = registry_of({"early": "2024-06"}, late={"released": "2026-06-01"})
+    found = analysed([r for r in planted({}) if r.label != "middle"], registry)
+    early, late = found["early"], found["late"]
+    assert early.newer.n == 360
+    assert early.newer_than == date(2024, 6, 30)
+    # 2026-06-01 is the Monday of week 23: releases of week 24 and later are newer.
+    weeks = [int((c.first_release or "")[-2:]) for c in CASES]
+    assert late.newer.n == sum(week > 23 for week in weeks)
+
+
+def test_cases_without_a_date_are_on_no_side() -> None:
+    cases = [
+        CASES[0],
+        *(EvaluationCase(f"u{i}", "en", "n", "q", "a", CASES[0].criteria, "someday", None) for i in range(3)),
+        EvaluationCase("m", "en", "n", "q", "a", CASES[0].criteria, "", "2025-01"),
+    ]
+    registry = registry_of({"x": "2025-01-10"})
+    found = analysed([run_of("x", cases, [0.5, 0.5, 0.5, None, 0.5])], registry)["x"]
+    # A month that holds the cutoff may have been seen.
+    assert (found.drop.n_pre, found.drop.n_post, found.scored, found.undated) == (2, 0, 4, 2)
+    assert any("2 cases without a date" in note for note in found.notes)
+
+
+def test_the_raw_arm_is_held_against_the_rewritten_one() -> None:
+    rng = np.random.default_rng(3)
+    base = rng.uniform(0.3, 0.7, len(CASES))
+    raw = base + 0.2 * SEEN["late"] + rng.normal(0, 0.05, len(CASES))
+    runs = [run_of("late", CASES, base.tolist()), run_of("late", CASES, raw.tolist(), "raw")]
+    found = analysed(runs)["table"]
+    (arm,) = found.arms
+    assert arm.drop.low <= 0.2 <= arm.drop.high
+    assert arm.drop.low > 0.1
+    # A model is no control of itself.
+    assert all(m.did is None for m in found.models)
+
+
+def test_open_book_against_closed_on_fresh_cases_alone() -> None:
+    rng = np.random.default_rng(9)
+    fresh = ~SEEN["late"]
+    closed = rng.uniform(0.3, 0.6, len(CASES)) + 0.2 * ~fresh
+    opened = closed + 0.1 * fresh + rng.normal(0, 0.05, len(CASES))
+    runs = [
+        run_of("late", CASES, closed.tolist()),
+        run_of("late", CASES, opened.tolist(), "open-book"),
+        run_of("late", CASES, closed.tolist(), "raw"),
+        run_of("other", CASES, opened.tolist(), "open-book"),
+        run_of("stranger", CASES, closed.tolist()),
+        run_of("stranger", CASES, closed.tolist(), "open-book"),
+    ]
+    arms = {arm.model: arm for arm in score_arms(score_runs(runs, draws=200), REGISTRY)}
+    assert set(arms) == {"late", "stranger"}
+    late = arms["late"]
+    assert (late.fresh, late.n, late.baseline.n) == (True, int(fresh.sum()), 360)
+    assert late.low <= 0.1 <= late.high
+    assert late.p_holm < 0.001
+    assert late.open_score.mean - late.closed_score.mean == pytest.approx(late.difference)
+    assert late.baseline.mean > late.closed_score.mean
+    assert (arms["stranger"].fresh, arms["stranger"].n, arms["stranger"].difference) == (False, 360, 0)
+    assert {row["fresh_only"] for row in arms_rows(arms.values())} == {True, False}
+
+
+def test_a_registry_is_read_whole_or_refused_by_name(tmp_path: Path) -> None:
+    file = tmp_path / "models.toml"
+    file.write_text(
+        '[roles.grader]\nengine = "rules"\n[candidates."a/b"]\ncutoff = 2025-06-01\ncutoff_source = "x"\n'
+        'confidence = "stated"\n[candidates."c"]\nmodel = "c-2025-01-01"\nreleased = 2025-01-02\n'
+    )
+    registry = read_registry(file)
+    assert registry.cutoff("a/b").day == date(2025, 6, 1)
+    assert registry.cutoff("c-2025-01-01").basis is Basis.RELEASED
+    assert registry.cutoff("C") is None
+    leap = registry_of({"x": "2024-02"}).cutoff("x")
+    assert leap.day == date(2024, 2, 29)
+    assert leap.before("2024-02-29", None) is True
+    assert leap.before("2024-03-01T00:00:00", "2024-03") is False
+    assert leap.before("", None) is None
+    for table, said in (
+        ({"cutoff": "2025-13", "cutoff_source": "x", "confidence": "stated"}, "cutoff"),
+        ({"cutoff": "June 2025", "cutoff_source": "x", "confidence": "stated"}, "YYYY-MM"),
+        ({"cutoff": "2025-01"}, "cutoff_source"),
+        ({"cutof": "2025-01"}, "cutof"),
+        ({"cutoff": "2025-01", "cutoff_source": "x", "confidence": "sure"}, "confidence"),
+    ):
+        with pytest.raises(ConfigError, match=said) as failed:
+            load_registry({"m": table}, "here.toml")
+        assert 'here.toml: candidates."m"' in failed.value.message
+    for text in ("", "[candidates]\n", "not toml"):
+        file.write_text(text)
+        with pytest.raises((BadInput, ConfigError), match=r"models\.toml"):
+            read_registry(file)

@@ -1,0 +1,208 @@
+"""The contamination estimators find what was planted, cover it as they say, and find nothing in nothing."""
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from medlive.statistics.bootstrap import Floats
+from medlive.statistics.contamination import (
+    adjusted_drop,
+    drop,
+    permutation_p,
+    placebos,
+    seen_effect,
+    terciles,
+)
+
+stats = pytest.importorskip("scipy.stats", reason="scipy is the oracle here")
+
+
+@given(st.lists(st.integers(0, 4), min_size=2, max_size=9), st.data())
+def test_an_exact_p_is_the_share_of_all_ways_to_deal_the_sides(scores: list[int], data: st.DataObject) -> None:
+    n = len(scores)
+    chosen = data.draw(st.integers(1, n - 1))
+    values = np.array(scores, dtype=np.float64)
+    sides = np.array([1] * chosen + [0] * (n - chosen))
+
+    def apart(picked: tuple[int, ...]) -> float:
+        rest = [i for i in range(n) if i not in picked]
+        return abs(sum(scores[i] for i in picked) / chosen - sum(scores[i] for i in rest) / (n - chosen))
+
+    ways = list(combinations(range(n), chosen))
+    truth = apart(tuple(range(chosen)))
+    expected = sum(apart(way) >= truth - 1e-12 for way in ways) / len(ways)
+    assert permutation_p(values, sides, len(ways)) == (pytest.approx(expected), True)
+
+
+def test_permutation_p_is_scipys() -> None:
+    rng = np.random.default_rng(3)
+    values = rng.random(40)
+    values[:15] += 0.2
+    sides = np.array([0] * 15 + [1] * 25)
+    found, exact = permutation_p(values, sides, 9999, seed=1)
+    theirs = stats.permutation_test(
+        (values[:15], values[15:]),
+        lambda x, y, axis: x.mean(axis=axis) - y.mean(axis=axis),
+        vectorized=True,
+        n_resamples=9999,
+        rng=np.random.default_rng(2),
+    )
+    assert not exact
+    assert found == pytest.approx(theirs.pvalue, abs=0.012)
+    assert permutation_p(values, 1 - sides, 9999, seed=1)[0] == pytest.approx(found, abs=0.012)
+
+
+def test_clusters_are_dealt_whole() -> None:
+    values = np.repeat([1.0, 0.9, 0.1, 0.0], 10)
+    sides = np.repeat([0, 0, 1, 1], 10)
+    clusters = np.repeat(np.arange(4), 10)
+    assert permutation_p(values, sides, 999)[0] < 0.005
+    assert permutation_p(values, sides, 999, clusters=clusters.tolist()) == (pytest.approx(2 / 6), True)
+    alone = drop(values, sides, draws=300)
+    together = drop(values, sides, draws=300, clusters=clusters.tolist())
+    assert (alone.low or 0) > (together.low or 0)
+
+
+def test_p_values_of_nothing_are_spread_evenly_and_of_something_are_small() -> None:
+    rng = np.random.default_rng(7)
+    sides = np.array([0] * 60 + [1] * 30)
+    nothing, something = [], []
+    for seed in range(200):
+        values = rng.beta(2, 2, 90)
+        nothing.append(permutation_p(values, sides, 199, seed)[0])
+        something.append(permutation_p(values - 0.25 * sides, sides, 199, seed)[0])
+    assert stats.kstest(nothing, "uniform").pvalue > 0.01
+    assert np.mean([p < 0.05 for p in nothing]) < 0.1
+    assert np.mean([p < 0.05 for p in something]) > 0.95
+
+
+def test_the_interval_of_a_drop_covers_it_about_as_often_as_it_says() -> None:
+    rng = np.random.default_rng(5)
+    sides = np.array([0] * 70 + [1] * 40)
+    covered = 0
+    for _ in range(300):
+        values = np.clip(rng.normal(np.where(sides == 0, 0.6, 0.5), 0.15), 0, 1)
+        found = drop(values, sides, draws=250)
+        covered += (found.low or 0) <= 0.1 <= (found.high or 0)
+    assert 0.9 <= covered / 300 <= 0.985
+
+
+def test_a_drop_of_one_side_alone_is_none() -> None:
+    values = np.array([0.5, np.nan, 0.7])
+    found = drop(values, np.array([0, 1, 0]), permutations=99)
+    assert (found.n_pre, found.n_post, found.pre, found.post) == (2, 0, pytest.approx(0.6), None)
+    assert (found.difference, found.low, found.p) == (None, None, None)
+
+
+def panel(rng: np.random.Generator, effect: float, items: int = 120, models: int = 5) -> tuple[Floats, Floats]:
+    """Scores with abilities, difficulties that drift with time, and an effect of having seen; later models saw
+    more."""
+    drift = np.linspace(0.0, -0.3, items)
+    difficulty = rng.normal(0, 0.15, items) + drift
+    ability = np.linspace(0.4, 0.6, models)
+    seen = np.arange(items)[:, None] < np.linspace(0.2, 0.8, models)[None, :] * items
+    return difficulty[:, None] + ability + effect * seen + rng.normal(0, 0.1, (items, models)), seen
+
+
+def test_the_effect_of_having_seen_is_least_squares_with_dummies() -> None:
+    rng = np.random.default_rng(1)
+    values, seen = panel(rng, 0.1, items=25, models=4)
+    values[rng.random(values.shape) < 0.2] = np.nan
+    rows = [(i, m) for i in range(25) for m in range(4) if not np.isnan(values[i, m])]
+    design = np.zeros((len(rows), 25 + 4 + 1))
+    for place, (i, m) in enumerate(rows):
+        design[place, i] = design[place, 25 + m] = 1
+        design[place, -1] = seen[i, m]
+    target = np.array([values[row] for row in rows])
+    expected = np.linalg.lstsq(design, target, rcond=None)[0][-1]
+    found = seen_effect(values, seen, draws=20)
+    assert found is not None
+    assert found.effect == pytest.approx(expected)
+    assert found.models == 4
+
+
+def test_drift_fools_the_drop_and_not_the_effect_of_having_seen() -> None:
+    rng = np.random.default_rng(2)
+    covered, raw = 0, []
+    for _ in range(120):
+        values, seen = panel(rng, 0.08)
+        found = seen_effect(values, seen, draws=120)
+        assert found is not None
+        covered += (found.low or 0) <= 0.08 <= (found.high or 0)
+        raw.append(values[seen[:, 2], 2].mean() - values[~seen[:, 2], 2].mean())
+    assert 0.88 <= covered / 120 <= 0.99
+    assert np.mean(raw) > 0.15
+    nothing = [seen_effect(*panel(rng, 0.0), draws=120) for _ in range(60)]
+    assert sum(1 for e in nothing if e and not (e.low or 0) <= 0 <= (e.high or 0)) <= 9
+
+
+def test_an_effect_that_nothing_tells_from_ability_or_difficulty_is_none() -> None:
+    rng = np.random.default_rng(0)
+    values = rng.random((30, 3))
+    everything, one_model = np.ones((30, 3), dtype=bool), np.zeros((30, 3), dtype=bool)
+    one_model[:, 0] = True
+    same_days = np.repeat(np.arange(30)[:, None] < 15, 3, axis=1)
+    for seen in (everything, one_model, same_days, np.zeros((30, 3), dtype=bool)):
+        assert seen_effect(values, seen, draws=10) is None
+    assert seen_effect(values[:, :1], everything[:, :1], draws=10) is None
+
+
+def test_a_pure_shift_of_the_mix_is_found_by_the_drop_and_taken_out_by_the_adjustment() -> None:
+    rng = np.random.default_rng(4)
+    covered, raw, left = 0, [], []
+    for _ in range(120):
+        sides = np.array([0] * 90 + [1] * 60)
+        hard = rng.random(150) < np.where(sides == 0, 0.3, 0.7)
+        values = np.where(hard, 0.3, 0.7) + rng.normal(0, 0.1, 150)
+        found = adjusted_drop(values, sides, hard.astype(int), 2, draws=200)
+        raw.append(values[sides == 0].mean() - values[sides == 1].mean())
+        left.append(found.difference or 0)
+        covered += (found.low or 0) <= 0 <= (found.high or 0)
+    assert np.mean(raw) > 0.12
+    assert abs(np.mean(left)) < 0.01
+    assert 0.9 <= covered / 120 <= 0.99
+
+
+def test_strata_that_a_side_lacks_are_left_out_and_counted() -> None:
+    values = np.array([1.0, 0.8, 0.5, 0.4, 0.2, 0.9])
+    sides = np.array([0, 0, 0, 1, 1, 1])
+    strata = np.array([0, 0, 1, 0, 0, 2])
+    found = adjusted_drop(values, sides, strata, 4, draws=50)
+    assert (found.n_pre, found.n_post, found.lost_pre, found.lost_post) == (2, 2, 1, 1)
+    assert found.strata == ((2, 2), (1, 0), (0, 1), (0, 0))
+    assert found.difference == pytest.approx(0.9 - 0.3)
+    alone = adjusted_drop(values, sides, np.arange(6), 6, draws=50)
+    assert (alone.difference, alone.low, alone.lost_pre, alone.lost_post) == (None, None, 3, 3)
+
+
+@settings(max_examples=40)
+@given(st.integers(0, 10_000))
+def test_an_adjustment_by_one_stratum_is_the_drop(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    values, sides = rng.random(30), np.where(rng.random(30) < 0.5, 0, 1)
+    sides[:2] = 0, 1
+    plain = drop(values, sides, draws=40, seed=seed)
+    same = adjusted_drop(values, sides, np.zeros(30, dtype=int), 1, draws=40, seed=seed)
+    assert same.difference == pytest.approx(plain.difference)
+    assert (same.low, same.high) == (pytest.approx(plain.low), pytest.approx(plain.high))
+
+
+def test_placebo_dates_stay_on_their_side_of_the_cutoff() -> None:
+    days = np.arange(100)
+    sides = np.where(days < 60, 0, 1)
+    values = np.where(sides == 0, 0.8, 0.4)
+    found = placebos(values, sides, days, [5, 20, 40, 59, 75, 95], least=15)
+    assert [(p.day, p.side, p.n_pre, p.n_post) for p in found] == [
+        (20, 0, 21, 39),
+        (40, 0, 41, 19),
+        (75, 1, 16, 24),
+    ]
+    assert all(p.difference == pytest.approx(0) for p in found)
+
+
+def test_terciles_part_known_values_and_keep_equals_together() -> None:
+    assert terciles(np.array([0.1, 0.2, 0.3, 0.4, 0.5, 0.6, np.nan])).tolist() == [0, 0, 1, 1, 2, 2, -1]
+    assert len(set(terciles(np.full(9, 0.5)).tolist())) == 1
