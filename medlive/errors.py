@@ -53,6 +53,10 @@ class EndpointUnavailable(ServiceUnavailable):
     """The model endpoint cannot be reached."""
 
 
+class RequestRefused(EndpointUnavailable):
+    """The model endpoint refuses this request, and may well answer others."""
+
+
 class EvidenceUnavailable(ServiceUnavailable):
     """The evidence index cannot be used."""
 

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Final, TypeVar
 
-from medlive.errors import EndpointUnavailable
+from medlive.errors import EndpointUnavailable, RequestRefused
 
 T = TypeVar("T")
 
@@ -19,13 +19,20 @@ class Health:
         """`concurrency` is how many calls may fail together by one hiccup."""
         self._limit = max(PATIENCE, 2 * concurrency)
         self._failures = 0
+        self._answered = False
 
     def good(self) -> None:
         """A reply came."""
         self._failures = 0
+        self._answered = True
 
     def bad(self, cause: EndpointUnavailable) -> None:
-        """No reply came. Raises `cause` anew when that has become the rule."""
+        """No reply came. Raises `cause` anew when that has become the rule.
+
+        An endpoint that has answered and refuses a request, as one that is too long, is not dead.
+        """
+        if self._answered and isinstance(cause, RequestRefused):
+            return
         self._failures += 1
         if self._failures >= self._limit:
             raise EndpointUnavailable(

@@ -22,7 +22,7 @@ from pydantic import SecretStr
 
 from medlive.clock import now
 from medlive.digest import canonical_json
-from medlive.errors import ConfigError, EndpointUnavailable
+from medlive.errors import ConfigError, EndpointUnavailable, RequestRefused
 from medlive.llm.engine import EngineIdentity, Finish, Reply, Request, Usage
 from medlive.llm.fence import data, render
 from medlive.llm.limiter import Ended, EndpointState, Limiter
@@ -62,6 +62,7 @@ _PARAMETER_WORDS: Final = (
     "not permitted",
 )
 """How endpoints without such a code put it, in lower case."""
+_THE_CALLERS: Final = _NOT_THE_FORMAT - {"context_length_exceeded"}
 _FILTERED: Final = frozenset({"content_filter", "content_policy_violation"})
 _OUT_OF_MONEY: Final = frozenset({"insufficient_quota", "billing_hard_limit_reached"})
 _OVERLOADED: Final = frozenset({503, 504, 529})
@@ -349,7 +350,10 @@ class OpenAIEngine:
             hint = _parameter_hint(parameter)
         else:
             hint = "Check the model's parameters in config/models.toml, and that the input fits its context."
-        return EndpointUnavailable(
+        # About this request's content or length, where it is not about the key, the model or the account.
+        alone = rejected.status in {400, 413, 422} and rejected.code not in _OUT_OF_MONEY | _THE_CALLERS
+        kind = RequestRefused if alone else EndpointUnavailable
+        return kind(
             f"{self._endpoint} refuses requests for model {self._model!r}: "
             f"status {rejected.status}: {self._clean(rejected.message)}",
             hint=hint,

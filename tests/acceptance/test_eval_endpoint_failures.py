@@ -88,6 +88,7 @@ FAULTS: dict[str, Callable[[dict[str, Any]], Step]] = {
     "429": lambda _: fails(429, "slow down", "rate_limit_exceeded"),
     "429 with Retry-After": lambda _: fails(429, "slow down", "rate_limit_exceeded", Retry_After="0.1"),
     "500": lambda _: fails(500),
+    "too long": lambda _: fails(400, "too many tokens", "context_length_exceeded"),
     "reset": lambda _: cuts_connection,
     "hang": lambda body: slow(1.2, sends(_completion(_lie(body)))),
     "half JSON": lambda body: raw(json.dumps(_completion(_said(body))).encode()[:150]),

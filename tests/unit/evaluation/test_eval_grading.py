@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from medlive.errors import EndpointUnavailable, UsageError
+from medlive.errors import EndpointUnavailable, RequestRefused, UsageError
 from medlive.evaluation.grade import grade_run, read_grades
 from medlive.evaluation.model import Mode
 from medlive.evaluation.run import run_model
@@ -129,6 +129,19 @@ async def test_a_dead_grader_stops_the_grading_and_what_was_graded_stays(run_dir
     assert sum(1 for g in read_grades(run_dir / "grades.jsonl")[0] if g.met is False) == 10
     done = await grade_run(run_dir, Judge(lambda r: verdict(False)))
     assert (done.calls, done.not_met) == (110, 120)
+
+
+async def test_requests_that_are_refused_one_by_one_do_not_stop_the_others(run_dir: Path) -> None:
+    await answered(run_dir, n=40)
+    refused = RequestRefused("the endpoint refuses requests: status 400: too long")
+    judge = Judge(lambda r: refused if r.inputs["criterion"][10:12].strip(".") not in "09" else verdict(False))
+    result = await grade_run(run_dir, judge, concurrency=2)
+    assert (result.not_met, result.ungraded, result.reasons) == (6, 114, {"endpoint": 114})
+    # One that refuses everything, as for a parameter it does not know, is not asked for ever.
+    other = Judge(lambda r: refused, engine="other")
+    with pytest.raises(EndpointUnavailable):
+        await grade_run(run_dir, other, concurrency=2)
+    assert len(other.requests) < 30
 
 
 async def test_an_unanswered_case_is_never_graded(run_dir: Path) -> None:
