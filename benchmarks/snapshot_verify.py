@@ -23,7 +23,8 @@ from pathlib import Path
 
 from medlive.rubric.model import SPECIALTIES, Axis, Theme
 from medlive.snapshot.diff import Change, ChangeKind
-from medlive.snapshot.freeze import SnapshotMeta, folder_name, write_snapshot
+from medlive.snapshot.freeze import SnapshotMeta, write_snapshot
+from medlive.snapshot.identity import folder_name
 from medlive.snapshot.manifest import Provenance
 from medlive.snapshot.model import SnapshotCase, SnapshotCriterion
 

@@ -39,7 +39,7 @@ def check(
     from medlive.evaluation.canary import check_canary, earlier, read_marked
     from medlive.service.endpoints import open_endpoint
     from medlive.service.paths import snapshot_folder
-    from medlive.snapshot.freeze import canary_of
+    from medlive.snapshot.identity import canary_of
 
     settings = load_settings().settings
     own, ancestors = read_marked(snapshot_folder(settings, snapshot))

@@ -20,7 +20,7 @@ from medlive.snapshot.errata import ERRATA, load_errata, parse_errata
 from medlive.snapshot.errata import SIGNATURE as ERRATA_SIGNATURE
 from medlive.snapshot.feed import LATEST
 from medlive.snapshot.folder import FOLDERS, REQUIRED, SIGNATURE, SUMS, TooLong, sha256
-from medlive.snapshot.freeze import folder_name
+from medlive.snapshot.identity import folder_name
 from medlive.snapshot.lock import exclusive
 from medlive.snapshot.manifest import Digest, FileEntry, Manifest, Version
 from medlive.snapshot.model import week_end

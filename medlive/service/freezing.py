@@ -52,8 +52,8 @@ from medlive.service.paths import snapshots_path
 from medlive.service.rebuilding import build, is_complete, lineage_of, put_back
 from medlive.service.withdrawing import write_errata
 from medlive.snapshot.folder import SIGNATURE_COMMENT, SUMS
-from medlive.snapshot.freeze import folder_name
 from medlive.snapshot.gates import GateHit, gates_digest, release_hits
+from medlive.snapshot.identity import folder_name
 from medlive.snapshot.lock import Locked
 from medlive.snapshot.manifest import Signing, moment_text
 from medlive.snapshot.model import commitment, week_end

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 from medlive.config import Settings
-from medlive.snapshot.freeze import folder_name
+from medlive.snapshot.identity import folder_name
 from medlive.snapshot.locate import find_snapshot
 from medlive.snapshot.model import week_end
 

@@ -7,7 +7,7 @@ from medlive.config import Settings
 from medlive.errors import BadInput, UsageError
 from medlive.service.paths import snapshot_folder, snapshots_path
 from medlive.snapshot.feed import Place, safe_authority, safe_base
-from medlive.snapshot.freeze import folder_name
+from medlive.snapshot.identity import folder_name
 from medlive.snapshot.model import week_end
 from medlive.snapshot.publish import Progress, Published, make_ready, publish
 from medlive.snapshot.shelf import FolderShelf, Shelf

@@ -20,7 +20,8 @@ from medlive.digest import digest_bytes, digest_file
 from medlive.errors import CheckFailed, UsageError
 from medlive.service.paths import snapshots_path
 from medlive.snapshot.folder import SIGNATURE, SUMS
-from medlive.snapshot.freeze import FrozenSnapshot, Sign, SnapshotMeta, differences, folder_name, write_snapshot
+from medlive.snapshot.freeze import FrozenSnapshot, Sign, SnapshotMeta, differences, write_snapshot
+from medlive.snapshot.identity import folder_name
 from medlive.snapshot.manifest import Ancestor
 
 IDENTITY: Final = (

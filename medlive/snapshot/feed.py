@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 
 from medlive.snapshot.errata import ERRATA, Errata
 from medlive.snapshot.folder import SIGNATURE, SUMS
-from medlive.snapshot.freeze import folder_name
+from medlive.snapshot.identity import folder_name
 from medlive.snapshot.manifest import FileEntry, Manifest, moment_text, pretty_json
 
 LATEST: Final = "latest.json"

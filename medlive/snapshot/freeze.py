@@ -9,13 +9,11 @@ import hashlib
 import os
 import shutil
 import tempfile
-import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import cache
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -25,6 +23,7 @@ from medlive.snapshot import card, croissant, figures
 from medlive.snapshot.diff import Change, ChangeKind
 from medlive.snapshot.folder import SIGNATURE, SUMS, list_files, sha256
 from medlive.snapshot.gates import row_hits
+from medlive.snapshot.identity import canary_of, folder_name, trusted_comment
 from medlive.snapshot.ledger import CHANGES, HOLDOUT_SECTIONS, HOLDOUTS, write_ledger
 from medlive.snapshot.lock import exclusive
 from medlive.snapshot.manifest import Ancestor, Counts, FileEntry, Manifest, Provenance, Signing, pretty_json
@@ -39,8 +38,6 @@ from medlive.snapshot.model import (
     stamped,
 )
 from medlive.snapshot.parquet import ParquetRows, writer_name
-
-_CANARY_SPACE: Final = uuid.UUID("5c6b1f0e-7d3a-4c5e-9a41-6d65646c6976")
 
 Sign = Callable[[bytes, str], str]
 """`sign(data, trusted comment)`: a detached signature in minisign's format."""
@@ -159,22 +156,6 @@ class _Tally:
             criteria_per_case=per_case,
             **{f"by_{name}": values for name, values in ordered.items()},
         )
-
-
-def folder_name(version: str) -> str:
-    """The name of a version's folder."""
-    return f"medlive-{version}"
-
-
-@cache
-def canary_of(version: str) -> str:
-    """The canary GUID of a version: fixed, so that anybody can look for it."""
-    return str(uuid.uuid5(_CANARY_SPACE, version))
-
-
-def trusted_comment(version: str, created_at: datetime, canary: str) -> str:
-    """What a snapshot's signature vouches for beside SHA256SUMS; made of the manifest, not of a clock."""
-    return f"timestamp:{int(created_at.timestamp())}\tfile:{SUMS}\tversion:{version}\tcanary:{canary}"
 
 
 def write_snapshot(

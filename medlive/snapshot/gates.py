@@ -110,6 +110,9 @@ _AXES: Final = frozenset(axis.value for axis in Axis)
 _SPECIALTIES: Final = frozenset((*SPECIALTIES, UNKNOWN_SPECIALTY))
 _LONGEST_ID: Final = 200
 
+MOST_TEXT: Final = 100_000
+"""Characters of a case's text; a thread that makes more is no question, and no line of a snapshot is that long."""
+
 
 @lru_cache(maxsize=4096)
 def _last_day(version: str) -> date | None:
@@ -180,6 +183,8 @@ def content_hits(case: SnapshotCase, scan: Scanner, lint: Linter) -> list[GateHi
     texts = [("narrative", case.narrative), ("query", case.query), ("advice", case.advice)]
     texts += [(f"criterion {place}", c.criterion) for place, c in enumerate(case.criteria, start=1)]
     texts.append(("source", case.source))
+    if long := [name for name, text in texts if len(text) > MOST_TEXT]:
+        return [GateHit(Gate.TEXT, case_id, f"{name} has more than {MOST_TEXT:,} characters") for name in long]
     # What a look at all texts together does not find, no look at one of them would: a line end parts them.
     whole = "\n".join([text for _, text in texts])
     unstorable = find_unstorable(whole) is not None

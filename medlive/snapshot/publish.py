@@ -18,7 +18,7 @@ from medlive.snapshot.errata import ERRATA, load_errata, parse_errata
 from medlive.snapshot.errata import SIGNATURE as ERRATA_SIGNATURE
 from medlive.snapshot.feed import FEED, INDEX, LATEST, Place, Release, feed_xml, index_html, latest_json
 from medlive.snapshot.folder import SIGNATURE, SUMS
-from medlive.snapshot.freeze import folder_name
+from medlive.snapshot.identity import folder_name
 from medlive.snapshot.manifest import FileEntry, Manifest
 from medlive.snapshot.model import week_end
 from medlive.snapshot.shelf import IMMUTABLE, Item, Shelf, Standing, page

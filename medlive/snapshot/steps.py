@@ -27,6 +27,7 @@ from medlive.snapshot.folder import (
     printable,
     read_all,
 )
+from medlive.snapshot.identity import canary_of, trusted_comment
 from medlive.snapshot.manifest import Manifest
 from medlive.snapshot.model import CASE_FIELDS, CRITERION_FIELDS, week_end
 from medlive.snapshot.rows import CASES, CRITERIA
@@ -161,7 +162,6 @@ def _signature(folder: Inspected, out: Faults) -> None:
 
 
 def _check_signature(folder: Inspected, manifest: Manifest, line: str, key_id: str, out: Faults) -> None:
-    from medlive.snapshot.freeze import trusted_comment
     from medlive.snapshot.signing import BadKey, BadSignature, PublicKey, check_signature
 
     given = folder.public_key
@@ -316,8 +316,6 @@ def _from_ledgers(folder: Inspected, out: Faults, stated: str, compared: str) ->
 
 
 def _canary(folder: Inspected, out: Faults) -> None:
-    from medlive.snapshot.freeze import canary_of
-
     manifest = folder.sure_manifest()
     if manifest.canary != (made := canary_of(manifest.version)):
         out.add("manifest.json", f"the canary of {manifest.version}, {made}", manifest.canary)

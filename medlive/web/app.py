@@ -22,7 +22,7 @@ from medlive.db.tables import SnapshotState
 from medlive.digest import digest_file
 from medlive.errors import DatabaseUnavailable, ServiceUnavailable
 from medlive.snapshot.folder import list_files
-from medlive.snapshot.freeze import folder_name
+from medlive.snapshot.identity import folder_name
 from medlive.snapshot.model import week_end
 
 DATABASE: Final = web.AppKey("database", Database)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from medlive.snapshot.folder import REQUIRED, SIGNATURE, SIGNATURE_COMMENT, SUMS
-from medlive.snapshot.freeze import trusted_comment
+from medlive.snapshot.identity import trusted_comment
 from medlive.snapshot.manifest import Manifest, pretty_json
 from medlive.snapshot.signing import SecretKey, sign
 

@@ -30,7 +30,7 @@ from medlive.evaluation.canary import (
 )
 from medlive.llm.engine import Finish, Reply, Usage
 from medlive.llm.openai import OpenAIEngine
-from medlive.snapshot.freeze import canary_of
+from medlive.snapshot.identity import canary_of
 
 VERSION = "2026.W47"
 CANARY = canary_of(VERSION)

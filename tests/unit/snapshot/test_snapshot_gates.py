@@ -107,6 +107,12 @@ def test_each_rule_of_a_row_is_named(case: SnapshotCase, details: list[str]) -> 
     assert [h.detail for h in row_hits(case)] == details
 
 
+def test_a_text_of_no_human_length_is_named_and_not_read() -> None:
+    case = make_case(0, advice="word " * 20_001)
+    (hit,) = content_hits(case, lambda text, language: pytest.fail("it was read"), lambda case: [])
+    assert (hit.gate, hit.detail) == (Gate.TEXT, "advice has more than 100,000 characters")
+
+
 def test_a_rubric_with_no_legal_axis_is_left_to_the_row_rules() -> None:
     case = first(CASE, axis="Kindness")
     assert list(standard_linter()(case)) == []
