@@ -1,0 +1,215 @@
+"""How candidates are asked: their parameters as they go over the wire, budgets, plans that send nothing."""
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from medlive.config import load_settings
+from medlive.errors import ConfigError, EndpointUnavailable, UsageError
+from medlive.evaluation.model import AnswerState
+from medlive.evaluation.registry import Candidate, load_registry
+from medlive.evaluation.run import ModelUse, Spending, run_model
+from medlive.evaluation.run_plan import plan_run
+from medlive.llm.budget import Budget
+from medlive.llm.engine import Usage
+from medlive.llm.wire import Price
+from medlive.service.endpoints import choose_candidate, grader_engine, grader_identity, open_endpoint
+from tests.support.bad_endpoint import BadEndpoint, bad_endpoint, completion, fails, ok, sends
+from tests.unit.evaluation.conftest import AT, USE, Model, make_cases, reply
+
+MODELS = """
+[candidates."thinks-1"]
+model = "vendor/thinks-1"
+base_url = "URL"
+api_key_env = "THINKS_KEY"
+temperature = "none"
+max_completion_tokens = 16000
+reasoning_effort = "high"
+extra_body = { chat_template_kwargs = { enable_thinking = false } }
+parameters = { top_p = 0.95 }
+[prices."vendor/thinks-1"]
+input = 1.0
+output = 2.0
+"""
+
+
+def configured(folder: Path, url: str) -> Any:
+    (folder / "models.toml").write_text(MODELS.replace("URL", url), "utf-8")
+    return load_settings({"MEDLIVE_CONFIG": str(folder), "MEDLIVE_HOME": str(folder)}).settings
+
+
+async def sent(choice: Any, out: Path, endpoint: BadEndpoint) -> list[dict[str, Any]]:
+    engine = open_endpoint(
+        choice.model, choice.base_url, api_key_env=choice.api_key_env, parameters=choice.parameters, concurrency=4
+    )
+    try:
+        use = ModelUse(choice.name, "openai", choice.base_url, choice.parameters, choice.model)
+        await run_model(make_cases(2), engine.complete, out, use=use, created_at=AT)
+    finally:
+        await engine.aclose()
+    return endpoint.bodies
+
+
+async def test_what_the_registry_says_is_what_the_endpoint_gets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("THINKS_KEY", "sk-secret")
+    async with bad_endpoint([ok("Rest.")]) as endpoint:
+        choice = choose_candidate(configured(tmp_path, endpoint.url), "thinks-1")
+        bodies = await sent(choice, tmp_path / "a", endpoint)
+        assert {
+            k: v for k, v in bodies[0].items() if k not in ("messages", "response_format")
+        } == {"model": "vendor/thinks-1", "max_completion_tokens": 16000, "reasoning_effort": "high",
+                "chat_template_kwargs": {"enable_thinking": False}, "top_p": 0.95}  # fmt: skip
+        assert endpoint.headers[0]["Authorization"] == "Bearer sk-secret"
+        info = json.loads((tmp_path / "a" / "run.json").read_text("utf-8"))
+        assert (info["model"], info["asked_as"]) == ("thinks-1", "vendor/thinks-1")
+        assert info["parameters"] == choice.parameters
+        assert "sk-secret" not in (tmp_path / "a" / "run.json").read_text("utf-8")
+
+
+def test_the_command_line_overrides_and_null_takes_away(tmp_path: Path) -> None:
+    settings = configured(tmp_path, "http://127.0.0.1:9/v1")
+    choice = choose_candidate(settings, "thinks-1", parameters={"top_p": None, "temperature": 0.3})
+    assert "top_p" not in choice.parameters
+    assert choice.parameters["temperature"] == 0.3
+    assert choice.price is not None
+    # The registry's key is for the registry's endpoint.
+    assert choose_candidate(settings, "thinks-1", base_url="http://other/v1").api_key_env is None
+    with pytest.raises(UsageError, match="no endpoint"):
+        choose_candidate(settings, "unheard-of")
+
+
+@pytest.mark.parametrize(
+    ("fields", "place"),
+    [
+        ({"max_tokens": 5, "max_completion_tokens": 5}, "max_completion_tokens"),
+        ({"temperature": 0.1, "parameters": {"temperature": 0.2}}, "temperature"),
+        ({"extra_body": {"top_p": 1}, "parameters": {"top_p": 1}}, "top_p"),
+        ({"temperature": "some"}, "temperature"),
+        ({"temprature": 1}, "temprature"),
+    ],
+)
+def test_what_contradicts_itself_in_the_registry_is_said(fields: Mapping[str, Any], place: str) -> None:
+    with pytest.raises(ConfigError, match=place):
+        load_registry({"x": fields})
+    assert Candidate(temperature="none").sent() == {}  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("error", "named"),
+    [
+        ({"message": "Unsupported parameter: 'max_tokens' is not supported with this model. Use "
+                     "'max_completion_tokens' instead.", "param": "max_tokens", "code": "unsupported_parameter"},
+         "max_tokens = 64"),
+        ({"message": "Unsupported value: 'temperature' does not support 0.5", "param": "temperature",
+          "code": "unsupported_value"}, "temperature = 0.5"),
+        ({"message": "Unrecognized request argument supplied: reasoning_effort"}, 'reasoning_effort = "high"'),
+        ({"message": "Extra inputs are not permitted: top_k", "param": 7, "code": 3}, "top_k = 9"),
+    ],
+)  # fmt: skip
+async def test_a_parameter_that_the_model_does_not_take_is_named_and_ends_the_run(
+    error: dict[str, Any], named: str, run_dir: Path
+) -> None:
+    parameters = {"max_tokens": 64, "temperature": 0.5, "reasoning_effort": "high", "top_k": 9}
+    async with bad_endpoint([sends({"error": {"type": "invalid_request_error", **error}}, 400)]) as endpoint:
+        engine = open_endpoint("m", endpoint.url, api_key_env=None, parameters=parameters, concurrency=1)
+        use = ModelUse("m", parameters=parameters)
+        with pytest.raises(ConfigError, match=named):
+            await run_model(make_cases(9), engine.complete, run_dir, use=use, created_at=AT, concurrency=1)
+        await engine.aclose()
+        assert endpoint.asked == 1
+    assert (run_dir / "responses.jsonl").read_bytes() == b""
+
+
+async def test_a_prompt_that_is_too_long_is_no_parameter_s_fault(run_dir: Path) -> None:
+    told = "This model's maximum context is 10 tokens; your max_tokens is not supported"
+    async with bad_endpoint([fails(400, told, "context_length_exceeded"), ok("Rest.")]) as endpoint:
+        engine = open_endpoint("m", endpoint.url, api_key_env=None, parameters={"max_tokens": 64}, concurrency=1)
+        use = ModelUse("m", parameters={"max_tokens": 64})
+        done = await run_model(make_cases(2), engine.complete, run_dir, use=use, created_at=AT, concurrency=1)
+        await engine.aclose()
+    assert (done.states[AnswerState.FAILED], done.states[AnswerState.OK]) == (1, 1)
+
+
+async def test_truncation_and_refusal_are_states_of_an_answer(run_dir: Path) -> None:
+    script = [
+        sends(completion("half an ans", finish="length")),
+        sends(completion(None, refusal="I will not.")),
+        sends(completion("", finish="content_filter")),
+        sends(completion("  ")),
+        ok("Rest."),
+    ]
+    async with bad_endpoint(script) as endpoint:
+        engine = open_endpoint("m", endpoint.url, api_key_env=None, parameters={}, concurrency=1)
+        done = await run_model(
+            make_cases(5), engine.complete, run_dir, use=ModelUse("m"), created_at=AT, concurrency=1
+        )
+        await engine.aclose()
+    assert {s.value: n for s, n in done.states.items()} == {
+        "ok": 1, "truncated": 1, "refused": 2, "empty": 1, "failed": 0,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("concurrency", [1, 7])
+async def test_a_budget_ends_a_run_that_the_next_one_goes_on_with(concurrency: int, run_dir: Path) -> None:
+    model, budget = Model(), Budget(max_calls=5)
+    spending = Spending(budget, lambda messages: Usage(10, 0, 2))
+    first = await run_model(
+        make_cases(12), model, run_dir, use=USE, created_at=AT, spending=spending, concurrency=concurrency
+    )
+    assert (first.asked, len(model.prompts), first.missing) == (5, 5, 7)
+    assert "5 calls" in (first.stopped or "")
+    # 12 tokens a call: the budget allows two, and the one that goes past it.
+    tokens = Spending(Budget(max_tokens=30), lambda messages: Usage(10, 0, 2))
+    second = await run_model(
+        make_cases(12), model, run_dir, use=USE, created_at=AT, spending=tokens, concurrency=concurrency
+    )
+    assert (second.asked, second.missing) == (3, 4)
+    last = await run_model(make_cases(12), model, run_dir, use=USE, created_at=AT)
+    assert (last.asked, last.stopped, last.missing) == (4, None, 0)
+    assert len(set(model.prompts)) == len(model.prompts) == 12
+
+
+async def test_a_plan_makes_nothing_and_counts_what_is_left(run_dir: Path) -> None:
+    price = Price(1.0, 10.0)
+    plan = await plan_run(make_cases(30), run_dir, use=USE, created_at=AT, price=price)
+    assert not os.path.lexists(run_dir)
+    assert (plan.cases, plan.answered, plan.plan.calls) == (30, 0, 30)
+    model = Model(lambda prompt: reply("Fine."))
+    await run_model(make_cases(30), model, run_dir, use=USE, created_at=AT)
+    assert plan.characters == sum(len(p) for p in model.prompts)
+    assert plan.plan.usd == pytest.approx((plan.plan.input_tokens + 10 * plan.plan.output_tokens) / 1e6)
+    rows = (run_dir / "responses.jsonl").read_bytes().splitlines(keepends=True)
+    (run_dir / "responses.jsonl").write_bytes(b"".join(rows[:20]))
+    rest = await plan_run(make_cases(30), run_dir, use=USE, created_at=AT, price=price)
+    assert (rest.answered, rest.plan.calls) == (20, 10)
+    assert (run_dir / "responses.jsonl").read_bytes() == b"".join(rows[:20])
+    short = ModelUse("x", parameters={"max_tokens": 7})
+    other = await plan_run(make_cases(30), run_dir / "other", use=short, created_at=AT)
+    assert (other.plan.output_tokens, other.plan.usd) == (210, None)
+
+
+async def test_a_dead_endpoint_costs_no_more_than_its_patience(run_dir: Path) -> None:
+    async with bad_endpoint([fails(401, "no such key")]) as endpoint:
+        engine = open_endpoint("m", endpoint.url, api_key_env=None, parameters={}, concurrency=2)
+        with pytest.raises(EndpointUnavailable, match="in a row"):
+            await run_model(
+                make_cases(100), engine.complete, run_dir, use=ModelUse("m"), created_at=AT, concurrency=2
+            )
+        await engine.aclose()
+        assert endpoint.asked <= 22
+
+
+async def test_the_identity_of_a_grader_is_the_one_it_asks_with(tmp_path: Path) -> None:
+    settings = configured(tmp_path, "http://127.0.0.1:9/v1")
+    for model in ("judge-1", "rules"):
+        engine = grader_engine(
+            settings.roles.grader, model=model, base_url="http://127.0.0.1:9/v1", api_key_env=None, concurrency=1
+        )
+        assert grader_identity(settings.roles.grader, model) == engine.identity
+        await engine.aclose()

@@ -1,0 +1,114 @@
+"""What a run is: its part of the cases, its arm, whether the snapshot was verified; runs of yesterday go on."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from medlive.errors import CheckFailed, UsageError
+from medlive.evaluation.cases import load_cases
+from medlive.evaluation.model import CaseSet, EvaluationCase
+from medlive.evaluation.run import ModelUse, open_run, run_model
+from medlive.evaluation.selection import Selection, day_of, select
+from tests.support.releases import case, release
+from tests.unit.evaluation.conftest import AT, USE, Model, make_cases
+
+CASES = make_cases(24)
+
+
+def mixed() -> CaseSet:
+    cases = tuple(
+        replace(c, first_release=f"2026.W{40 + i % 3}", source=("a", "b", None)[i % 3])
+        for i, c in enumerate(CASES.cases)
+    )
+    return replace(CASES, cases=cases)
+
+
+def test_a_part_is_what_its_conditions_say_each_by_itself_and_together() -> None:
+    cases = mixed()
+    tried: dict[Selection, Callable[[EvaluationCase], bool]] = {
+        Selection(language=("zh",)): lambda c: c.language == "zh",
+        Selection(source=("a", "b")): lambda c: c.source in ("a", "b"),
+        Selection(first_release_after="2026.W40"): lambda c: c.first_release in ("2026.W41", "2026.W42"),
+        Selection(first_release=("2026.W42",)): lambda c: c.first_release == "2026.W42",
+        Selection(posted_from="2025-06-03"): lambda c: (day_of(c) or "") >= "2025-06-03",
+        Selection(posted_before="2025-06-03"): lambda c: (day_of(c) or "") < "2025-06-03",
+        Selection(language=("en",), source=("a",)): lambda c: c.language == "en" and c.source == "a",
+    }
+    for selection, fits in tried.items():
+        part = select(cases, selection)
+        assert part.cases == tuple(c for c in cases.cases if fits(c))
+        assert 0 < len(part) < len(cases)
+        assert part.selection == selection.as_json()
+    assert select(cases, Selection()).selection is None
+
+
+@given(small=st.integers(1, 30), more=st.integers(0, 30), order=st.randoms())
+def test_a_limit_draws_always_the_same_cases_and_smaller_ones_lie_in_larger(
+    small: int, more: int, order: object
+) -> None:
+    shuffled = list(CASES.cases)
+    order.shuffle(shuffled)  # type: ignore[attr-defined]
+    few = select(CASES, Selection(limit=small))
+    many = select(replace(CASES, cases=tuple(shuffled)), Selection(limit=small + more))
+    assert len(few) == min(small, 24)
+    assert {c.case_id for c in few.cases} <= {c.case_id for c in many.cases}
+    assert [c.case_id for c in few.cases] == sorted(c.case_id for c in few.cases)
+
+
+def test_what_leaves_no_case_or_is_no_condition_is_said() -> None:
+    with pytest.raises(UsageError, match="language fr; there are en, zh"):
+        select(CASES, Selection(language=("fr",)))
+    for wrong in ({"posted_from": "soon"}, {"first_release_after": "2026-40"}, {"limit": 0}):
+        with pytest.raises(UsageError):
+            Selection(**wrong)
+
+
+async def test_a_part_is_part_of_what_a_run_is(run_dir: Path) -> None:
+    part = select(CASES, Selection(language=("zh",), limit=3))
+    await run_model(part, Model(), run_dir, use=USE, created_at=AT)
+    assert open_run(run_dir).info.cases.selection == {"language": ["zh"], "limit": 3}
+    with pytest.raises(UsageError, match="selection"):
+        await run_model(
+            select(CASES, Selection(language=("zh",), limit=4)), Model(), run_dir, use=USE, created_at=AT
+        )
+    again = await run_model(part, Model(), run_dir, use=USE, created_at=AT)
+    assert again.asked == 0
+
+
+async def test_an_arm_is_the_template_s_or_as_it_is_named(run_dir: Path, tmp_path: Path) -> None:
+    await run_model(make_cases(1), Model(), run_dir, use=USE, created_at=AT)
+    assert open_run(run_dir).info.arm == "closed"
+    raw = ModelUse("cand-1", arm="raw")
+    with pytest.raises(UsageError, match="arm"):
+        await run_model(make_cases(1), Model(), run_dir, use=raw, created_at=AT)
+    await run_model(make_cases(1), Model(), tmp_path / "raw", use=raw, created_at=AT)
+    assert open_run(tmp_path / "raw").info.arm == "raw"
+
+
+async def test_a_run_folder_of_before_goes_on(run_dir: Path) -> None:
+    await run_model(make_cases(3), Model(), run_dir, use=USE, created_at=AT)
+    info = json.loads((run_dir / "run.json").read_text("utf-8"))
+    for name in ("arm", "asked_as", "evidence"):
+        del info[name]
+    for name in ("verified", "selection"):
+        del info["cases"][name]
+    (run_dir / "run.json").write_text(json.dumps(info), "utf-8")
+    (run_dir / "responses.jsonl").unlink()
+    done = await run_model(make_cases(3), Model(), run_dir, use=USE, created_at=AT)
+    assert done.asked == 3
+
+
+async def test_a_snapshot_that_does_not_verify_is_refused_unless_told(tmp_path: Path, run_dir: Path) -> None:
+    made = release(tmp_path, "2026.W46", [case("ml-0001"), case("ml-0002")])
+    (made.path / "README.md").write_bytes((made.path / "README.md").read_bytes() + b"more\n")
+    with pytest.raises(CheckFailed, match=r"README\.md"):
+        load_cases(made.path)
+    loose = load_cases(made.path, verify=False)
+    await run_model(loose, Model(), run_dir, use=USE, created_at=AT)
+    assert open_run(run_dir).info.cases.verified is False
+    assert (await run_model(replace(loose, verified=True), Model(), run_dir, use=USE, created_at=AT)).asked == 0
