@@ -28,17 +28,19 @@ OUTPUT_A_CRITERION: Final = 70
 ENOUGH: Final = 20
 """Calls of a language on record from which an estimate is scaled."""
 
-_HAN: Final = re.compile("[\u3000-\u303f\u3400-\u9fff\uff00-\uffef]")
-_ASCII: Final = re.compile("[\x00-\x7f]")
+_HAN: Final = re.compile("[\u3000-\u303f\u3400-\u9fff\uff00-\uffef]+")
+_ASCII: Final = bytes(range(128))
 
 
 def estimate_tokens(text: str) -> int:
     """The tokens of a text, by the script of its characters."""
     size = len(text)
-    narrow = size if text.isascii() else size - len(_ASCII.sub("", text))
-    han = 0 if narrow == size else size - len(_HAN.sub("", text))
+    if text.isascii():
+        return round(size / CHARACTERS_A_TOKEN["ASCII"])
+    wide = text.encode("utf-8", "surrogatepass").translate(None, _ASCII).decode("utf-8", "surrogatepass")
+    han = len(wide) - len(_HAN.sub("", wide))
     by = CHARACTERS_A_TOKEN
-    return round(narrow / by["ASCII"] + han / by["Han"] + (size - narrow - han) / by["other"])
+    return round((size - len(wide)) / by["ASCII"] + han / by["Han"] + (len(wide) - han) / by["other"])
 
 
 @dataclass(frozen=True, slots=True)
