@@ -1,0 +1,209 @@
+"""Slices, common cases, judges and odd logs of scoring; the vectors against the one-case definition."""
+
+import csv
+import io
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from medlive.digest import canonical_json
+from medlive.errors import UsageError
+from medlive.evaluation.grade import grade_run
+from medlive.evaluation.graded import load_graded
+from medlive.evaluation.metrics import CaseState, Metric, case_score
+from medlive.evaluation.model import EvaluationCriterion, Mode, grade_key
+from medlive.evaluation.run import run_model
+from medlive.evaluation.score import AXIS, CaseBasis, GradedRun, score_runs
+from medlive.report.tables import score_rows, scores_csv, scores_json, scores_parquet
+from tests.unit.evaluation.conftest import AT, USE, Judge, Model, make_cases, reply, verdict
+from tests.unit.evaluation.test_eval_contamination import CASES, run_of
+
+VERDICTS = st.sampled_from([True, False, None])
+POINTS = st.sampled_from([-8.0, -3.0, 2.0, 5.0, 10.0])
+
+
+@st.composite
+def graded_runs(draw: st.DrawFn) -> list[GradedRun]:
+    """Two runs of the same few cases, with rubrics, verdicts and missing answers by chance."""
+    cases = []
+    for place in range(draw(st.integers(1, 6))):
+        rubric = draw(st.lists(st.tuples(POINTS, st.sampled_from(["A", "B", None])), min_size=1, max_size=5))
+        criteria = tuple(EvaluationCriterion(f"k{i}", f"t{i}", p, axis) for i, (p, axis) in enumerate(rubric))
+        cases.append(replace(CASES[place], criteria=criteria, theme=draw(st.sampled_from(["x", "y", None]))))
+    runs = []
+    for name in ("m", "n"):
+        run = run_of(name, cases, [0.5] * len(cases))
+        met = {c.case_id: {k.id: draw(VERDICTS) for k in c.criteria} for c in cases}
+        answers = {cid: a for cid, a in run.answers.items() if draw(st.integers(0, 4))}
+        runs.append(replace(run, answers=answers, met={cid: met[cid] for cid in answers}))
+    return runs
+
+
+@settings(max_examples=40, deadline=None)
+@given(graded_runs(), st.sampled_from(list(Metric)))
+def test_every_slice_is_the_mean_of_its_cases_scores_and_bounds(runs: list[GradedRun], metric: Metric) -> None:
+    table = score_runs(runs, metric=metric, draws=5)
+
+    def mean(values: list[float]) -> float:
+        average = sum(values) / len(values)
+        return min(1.0, max(0.0, average)) if metric is Metric.PUBLISHED else average
+
+    for model in table.models:
+        groups: dict[tuple[str, str], list[Any]] = {("", ""): list(model.cases)}
+        for score in model.cases:
+            case = score.case
+            groups.setdefault(("month", case.month or ""), []).append(score)
+            if case.theme:
+                groups.setdefault(("theme", case.theme), []).append(score)
+            for axis in {c.axis for c in case.criteria if c.axis}:
+                alone = replace(case, criteria=tuple(c for c in case.criteria if c.axis == axis))
+                if alone.positive_points > 0:
+                    answer = model.run.answers.get(case.case_id)
+                    met = model.run.verdicts(case.case_id)
+                    groups.setdefault((AXIS, axis), []).append(case_score(alone, answer, met, metric))
+        found = {(s.kind, s.value): s.estimate for s in model.slices} | {("", ""): model.overall}
+        for key, members in groups.items():
+            estimate = found[key]
+            points = [s.score for s in members if s.score is not None]
+            bounded = [s for s in members if s.state is not CaseState.UNSCORABLE or metric is Metric.PUBLISHED]
+            assert (estimate.n, estimate.of) == (len(points), len(bounded))
+            assert estimate.mean == (pytest.approx(mean(points)) if points else None)
+            if bounded:
+                assert estimate.least == pytest.approx(mean([s.low for s in bounded]))
+                assert estimate.most == pytest.approx(mean([s.high for s in bounded]))
+        assert {key for key in found if key[0] in ("", "month", "theme", AXIS)} == set(groups)
+
+
+def test_intervals_of_error_rates_are_a_bootstrap_over_cases() -> None:
+    rng = np.random.default_rng(1)
+    runs = [run_of("m", CASES, rng.random(360).tolist())]
+    (axis,) = score_runs(runs, draws=400, seed=5).models[0].axes
+    wrong = np.array([20 - round(20 * (c.score or 0)) for c in score_runs(runs, draws=1).models[0].cases])
+    assert (axis.n, axis.errors) == (7200, wrong.sum())
+    picks = rng.integers(0, 360, (2000, 360))
+    low, high = np.percentile(wrong[picks].sum(axis=1) / 7200, [2.5, 97.5])
+    assert (axis.low, axis.high) == (pytest.approx(low, abs=0.004), pytest.approx(high, abs=0.004))
+
+
+def test_a_cluster_key_draws_whole_clusters() -> None:
+    rng = np.random.default_rng(2)
+    level = np.repeat(rng.random(36), 10)
+    runs = [run_of("m", CASES, level.tolist())]
+    alone = score_runs(runs, draws=300).models[0].overall
+    together = score_runs(runs, draws=300, cluster=lambda c: str(int(c.case_id[1:]) // 10)).models[0].overall
+    assert together.mean == alone.mean
+    assert (together.high or 0) - (together.low or 0) > 2 * ((alone.high or 0) - (alone.low or 0))
+
+
+def test_common_cases_are_named_and_scored_alone() -> None:
+    some = [0.5 if i < 200 else None for i in range(360)]
+    runs = [run_of("a", CASES, [i / 360 for i in range(360)]), run_of("b", CASES[:250], some[:250])]
+    own, common = score_runs(runs, draws=20), score_runs(runs, draws=20, basis=CaseBasis.COMMON)
+    assert {m.label: m.overall.n for m in own.models} == {"a": 360, "b": 200}
+    assert {m.label: m.overall.n for m in common.models} == {"a": 200, "b": 200}
+    assert {m.overall.of for m in common.models} == {200}
+    assert own.coverage == common.coverage
+    first, second = own.coverage
+    assert (first.label, first.cases, first.scored, first.lacking) == ("a", 360, 360, ())
+    assert (second.label, second.cases, second.scored) == ("b", 250, 200)
+    assert second.lacking == tuple(c.case_id for c in CASES[200:])
+    assert {c.n for c in own.comparisons} == {c.n for c in common.comparisons} == {200}
+    none = run_of("c", CASES[300:], [0.5] * 60)
+    with pytest.raises(UsageError, match="no case is scored for every model"):
+        score_runs([*runs, none], basis=CaseBasis.COMMON)
+
+
+async def test_which_of_two_judges_is_scored_is_said_and_can_be_chosen(run_dir: Path) -> None:
+    await run_model(make_cases(4), Model(), run_dir, use=USE, created_at=AT)
+    await grade_run(run_dir, Judge(lambda r: verdict(True)))
+    kind = load_graded(run_dir)
+    assert kind.grader is not None
+    assert not any("judges" in note for note in kind.notes)
+    await grade_run(run_dir, Judge(lambda r: verdict(False), engine="other"))
+    harsh = load_graded(run_dir)
+    assert harsh.grader is not None
+    assert harsh.grader.engine == "other"
+    (said,) = (note for note in harsh.notes if "judges" in note)
+    assert "used last" in said
+    assert kind.grader.judge[:19] in said
+    for asked in (kind.grader.judge, kind.grader.judge.removeprefix("sha256:")[:12]):
+        again = load_graded(run_dir, judge=asked)
+        assert again.met == kind.met
+        assert again.grader == kind.grader
+    for asked in ("sha256:", "nobody"):
+        with pytest.raises(UsageError, match="judges are"):
+            load_graded(run_dir, judge=asked)
+
+
+async def test_the_lean_reader_finds_what_the_full_one_does_and_names_what_is_odd(run_dir: Path) -> None:
+    await run_model(make_cases(6), Model(lambda p: reply("Trink \ud83d Wasser", model="m")), run_dir, use=USE,
+                    created_at=AT)  # fmt: skip
+    await grade_run(run_dir, Judge(lambda r: verdict(True, quote="Wasser")), mode=Mode.CRITERION)
+    log = run_dir / "grades.jsonl"
+    rows = [json.loads(line) for line in log.read_bytes().decode("utf-8").splitlines()]
+    first, second = rows[0], rows[1]
+    odd = [
+        canonical_json(first | {"met": False}),
+        canonical_json(second | {"met": None, "reason": "no reply"}),
+        canonical_json(second),
+        canonical_json(rows[2] | {"met": "true"}),
+        canonical_json(rows[2] | {"mode": "guess"}),
+        canonical_json(rows[2] | {"quote": 7}),
+        canonical_json({k: v for k, v in rows[2].items() if k != "key"}),
+        canonical_json(rows[3] | {"key": "sha256:of another answer"}),
+        "null",
+        "[1]",
+        "{torn",
+        json.dumps(rows[4] | {"reasoning": "\ud800"}),
+    ]
+    with log.open("ab") as handle:
+        handle.write("\n".join([*odd, '{"case_id": "cut off']).encode("utf-8", "backslashreplace"))
+    run = load_graded(run_dir)
+    expected = {cid: {k: g.met for k, g in grades.items()} for cid, grades in run.grades.items()}
+    assert run.met == expected
+    assert run.verdicts(first["case_id"])[first["criterion_id"]] is False
+    assert run.verdicts(second["case_id"])[second["criterion_id"]] is True
+    assert sum(len(v) for v in expected.values()) == 18
+    notes = "\n".join(run.notes)
+    assert "1 criteria are met in one verdict and not met in another" in notes
+    assert "grades.jsonl:22: no grade: met is neither" in notes
+    assert "grades.jsonl:23: no grade: mode 'guess'" in notes
+    assert "grades.jsonl:24: no grade: quote is no text" in notes
+    assert "and 2 more of this kind" in notes
+    for case in run.run.cases:
+        answer = run.answers[case.case_id]
+        assert run.grader is not None
+        keys = {g.key for g in run.grades[case.case_id].values()}
+        assert keys == {grade_key(case, c, answer, run.grader.judge) for c in case.criteria}
+
+
+def test_tables_say_the_same_in_every_format(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow", exc_type=ImportError, reason="Parquet is written with pyarrow")
+    import pyarrow.parquet as pq
+
+    runs = [run_of("=cmd|' /C calc'!A0", CASES, [0.5] * 300 + [None] * 60), run_of("b", CASES, [0.4] * 360)]
+    table = score_runs(runs, draws=30, seed=4)
+    rows = score_rows(table)
+    read = list(csv.DictReader(io.StringIO(scores_csv(table))))
+    assert len(read) == len(rows)
+    assert {r["model"] for r in read} == {"'=cmd|' /C calc'!A0", "b"}
+    parquet = pq.read_table(io.BytesIO(scores_parquet(table)))
+    assert parquet.to_pylist() == rows
+    assert json.loads(parquet.schema.metadata[b"medlive"])["bootstrap"] == {"draws": 30, "level": 0.95, "seed": 4}
+    months = score_rows(table, "month")
+    assert {r["slice"] for r in months} == {"month"}
+    assert len(list(csv.reader(io.StringIO(scores_csv(table, "month"))))) == len(months) + 1
+    plain = json.loads(json.dumps(scores_json(table), allow_nan=False))
+    by_json = {(m["model"], s["kind"], s["value"]): s["mean"] for m in plain["models"] for s in m["slices"]}
+    for row in rows:
+        if row["slice"] not in ("overall", "errors by axis"):
+            assert by_json[row["model"], row["slice"], row["value"]] == row["mean"]
+    shares = plain["models"][0]["rates"]["shares"]
+    assert shares["ungraded"] == pytest.approx(60 / 360)
+    assert plain["coverage"][1]["scored"] == 360
