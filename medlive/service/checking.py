@@ -10,7 +10,8 @@ from typing import Any, Final, TypeVar
 from medlive.db.gates import count_unchecked, save_verdicts, unchecked
 from medlive.db.session import Database
 from medlive.db.snapshot_rows import Interrupted, SnapshotReader, read_snapshots
-from medlive.snapshot.gates import GateHit, check_many, row_hits
+from medlive.db.snapshots import latest_frozen
+from medlive.snapshot.gates import GateHit, check_many, gates_digest, row_hits
 from medlive.snapshot.model import SnapshotCase
 
 T = TypeVar("T")
@@ -19,6 +20,14 @@ _PAGE: Final = 1_000
 _WORTH_PROCESSES: Final = 500
 """Fewer cases are read sooner here than processes are begun."""
 _MOST_PROCESSES: Final = 8
+
+
+async def check_ready(database: Database) -> int:
+    """Check what the next release decides about; how many cases the gates had not read. Raises GateWorkerDied."""
+    digest = await asyncio.to_thread(gates_digest)
+    async with database.begin() as session:
+        parent = await latest_frozen(session)
+    return await check_cases(database, parent.version if parent else None, digest, lambda _done, _of: None)
 
 
 async def check_cases(

@@ -7,6 +7,7 @@ from typing import Any
 from medlive.config import Settings
 from medlive.db.funnel import funnel
 from medlive.db.runs import finish_run, start_run
+from medlive.service.checking import check_ready
 from medlive.service.curating import curate_queued, queue_failed, queue_untried
 from medlive.service.database import open_database
 from medlive.service.filtering import filter_pending
@@ -51,6 +52,8 @@ async def run_curation(
             async with database.begin() as session:
                 await finish_run(session, run, counts, failed=bool(done.faults))
                 rows = await funnel(session)
+            # Here, so that a freeze finds them read: the gates take longer over a case than all else that it does.
+            await check_ready(database)
         finally:
             await pipeline.aclose()
     return {**counts, "funnel": [[r.stage, r.outcome, r.reason, r.count] for r in rows]}
