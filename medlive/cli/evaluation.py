@@ -2,6 +2,7 @@
 
 import typer
 
+from medlive.cli.evaluation_audit import audit
 from medlive.cli.evaluation_batch import app as batch
 from medlive.cli.evaluation_contamination import contamination
 from medlive.cli.evaluation_grade import grade
@@ -17,6 +18,7 @@ app.command()(grade)
 app.command()(score)
 app.command()(report)
 app.command()(contamination)
+app.command()(audit)
 app.command()(meta)
 app.command("judge-direct")(judge_direct)
 app.command("import")(import_)

@@ -11,7 +11,7 @@ from typing import Any, Final
 from medlive.digest import digest_bytes, digest_json
 from medlive.errors import UsageError
 from medlive.llm.engine import EngineIdentity, Finish, Reply, Request, Usage
-from medlive.llm.rules import controller, grader, rubric, screener, validator
+from medlive.llm.rules import auditor, controller, grader, rubric, screener, validator
 
 
 def _version() -> str:
@@ -30,6 +30,7 @@ ANSWERS: Final[dict[str, Callable[[dict[str, Any]], dict[str, Any]]]] = {
     **controller.ANSWERS,
     **rubric.ANSWERS,
     **grader.ANSWERS,
+    **auditor.ANSWERS,
 }
 """Task name → what answers it."""
 

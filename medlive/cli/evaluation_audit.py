@@ -1,0 +1,146 @@
+"""`medlive eval audit`: why the lowest-scoring answers of runs went wrong."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from medlive.cli.evaluation_options import ConcurrencyOption, KeyOption, RunsArgument, UnpinnedOption
+from medlive.cli.evaluation_score import JudgeOption
+from medlive.cli.output import JsonOption, print_json, print_table, progress, say, wait_for
+from medlive.config import load_settings
+from medlive.errors import CheckFailed, UsageError
+
+if TYPE_CHECKING:
+    from medlive.evaluation.audit import AuditResult
+    from medlive.evaluation.causes import AuditTable
+
+_SHOWN = 120
+"""Characters of a quote in a table."""
+
+
+def audit(
+    runs: RunsArgument,
+    auditor: Annotated[str | None, typer.Option("--auditor", help="The auditor's model id.")] = None,
+    base_url: Annotated[str | None, typer.Option("--base-url", help="The auditor's endpoint.")] = None,
+    bottom: Annotated[int, typer.Option("--bottom", min=1, help="How many of the lowest-scoring cases.")] = 100,
+    table_only: Annotated[bool, typer.Option("--table", help="Show what is on record; ask nobody.")] = False,
+    examples: Annotated[int, typer.Option("--examples", min=0, help="Examples of each cause.")] = 1,
+    judge: JudgeOption = None,
+    allow_unpinned: UnpinnedOption = False,
+    concurrency: ConcurrencyOption = 16,
+    api_key_env: KeyOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Find the root cause of each of the lowest-scoring answers, by the paper's metric; counts with examples.
+
+    Without --auditor the role of the grader in config/models.toml is asked. What is on record is not asked again.
+    Exit status 1 while cases are unaudited.
+    """
+    from medlive.evaluation.audit import audit_run
+    from medlive.evaluation.causes import load_audit
+    from medlive.evaluation.graded import load_graded
+    from medlive.service.endpoints import grader_engine
+
+    if (auditor is None) != (base_url is None):
+        raise UsageError("--auditor and --base-url belong together; without both the configured grader is asked")
+    if table_only and auditor is not None:
+        raise UsageError("--table asks nobody; leave --auditor and --base-url out")
+    graded = [load_graded(path, judge=judge) for path in runs]
+    if table_only:
+        _tell([load_audit(run, bottom=bottom) for run in graded], None, runs, examples, as_json)
+        return
+    settings = load_settings().settings
+
+    async def work() -> "list[AuditResult]":
+        engine = grader_engine(
+            settings.roles.grader, model=auditor, base_url=base_url, api_key_env=api_key_env,
+            concurrency=concurrency, prices=settings.prices,
+        )  # fmt: skip
+        try:
+            done = []
+            for run in graded:
+                with progress(f"cases of {run.label}") as tick:
+                    done.append(
+                        await audit_run(
+                            run, engine, bottom=bottom, concurrency=concurrency, allow_unpinned=allow_unpinned,
+                            progress=tick,
+                        )
+                    )  # fmt: skip
+            return done
+        finally:
+            await engine.aclose()
+
+    found = wait_for(work())
+    _tell([one.table for one in found], found, runs, examples, as_json)
+
+
+def _tell(
+    tables: "list[AuditTable]",
+    results: "list[AuditResult] | None",
+    paths: list[Path],
+    examples: int,
+    as_json: bool,
+) -> None:
+    spent = [{"calls": r.calls, "reused": r.reused} for r in results or ()] or [{}] * len(tables)
+    if as_json:
+        rows = [
+            {"path": path, **table.as_json(examples), **cost}
+            for path, table, cost in zip(paths, tables, spent, strict=True)
+        ]
+        print_json({"format": "medlive-audit", "format_version": 1, "runs": rows})
+    else:
+        _print(tables, paths, examples)
+    for path, table in zip(paths, tables, strict=True):
+        for note in (*table.run.notes, *_remarks(table)):
+            say(f"{path}: {note}")
+    unaudited = sum(table.unaudited for table in tables)
+    if unaudited:
+        raise CheckFailed(f"{unaudited} cases are unaudited", hint="the same command, without --table, asks again")
+
+
+def _print(tables: "list[AuditTable]", paths: list[Path], examples: int) -> None:
+    from medlive.evaluation.causes import RootCause
+
+    names = [_name(table, path, tables) for table, path in zip(tables, paths, strict=True)]
+    rows: list[list[Any]] = [
+        [cause.label, *(_share(len(table.of(cause)), table.audited) for table in tables)] for cause in RootCause
+    ]
+    rows.append(["audited", *(str(table.audited) for table in tables)])
+    rows.append(["unaudited", *(str(table.unaudited) for table in tables)])
+    print_table(["root cause", *names], rows, title="root causes of the lowest scores (paper metric)")
+    shown = [
+        [name, cause.label, found.case_id, f"{100 * found.score:.1f}", _cut(found.quote), found.reasoning]
+        for cause in RootCause
+        for name, table in zip(names, tables, strict=True)
+        for found in table.of(cause)[:examples]
+    ]
+    if shown:
+        print_table(["model", "root cause", "case", "score %", "quote of the answer", "why"], shown)
+
+
+def _remarks(table: "AuditTable") -> list[str]:
+    bottom = table.bottom
+    said = list(table.notes)
+    if bottom.short:
+        said.append(f"{bottom.scored} cases have a score, fewer than the {bottom.asked} that were wanted")
+    if bottom.without_error:
+        said.append(f"{len(bottom.without_error)} of the lowest-scoring cases hold no error: nothing to audit")
+    said += [f"{n} cases are {state.replace('_', ' ')}: no candidates" for state, n in bottom.left_out.items()]
+    said += [f"unaudited: {n}: {reason}" for reason, n in table.reasons.items()]
+    if table.auditor is not None and not table.clinical:
+        said.append("audited by the rules engine: no clinical judgement was made")
+    return said
+
+
+def _name(table: "AuditTable", path: Path, tables: "list[AuditTable]") -> str:
+    alone = sum(1 for other in tables if other.run.label == table.run.label) == 1
+    return table.run.label if alone else f"{table.run.label} ({path.name})"
+
+
+def _share(n: int, of: int) -> str:
+    return f"{n} ({100 * n / of:.1f} %)" if n else "0"
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"

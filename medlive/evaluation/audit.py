@@ -1,0 +1,249 @@
+"""Root-cause audit: an engine is asked why a run's lowest-scoring answers went wrong, one primary cause each.
+
+Task `audit.cause`. `audit.jsonl` in the run folder is record and cache: a finding is found again by what it rests
+on, so a repeated audit asks only for what is new, was graded anew, or had stayed unaudited.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+
+from medlive.digest import digest_json
+from medlive.errors import EndpointUnavailable, UsageError
+from medlive.evaluation.causes import (
+    AUDIT,
+    BOTTOM,
+    AuditTable,
+    Candidate,
+    Finding,
+    RootCause,
+    find_bottom,
+    finding_fault,
+    load_audit,
+    read_audit,
+)
+from medlive.evaluation.grade import STRANGERS
+from medlive.evaluation.graded import GradedRun
+from medlive.evaluation.judge import MOST_RAW
+from medlive.evaluation.log import open_log
+from medlive.evaluation.pool import Health, for_each
+from medlive.evaluation.run import Progress
+from medlive.llm.engine import Engine, EngineIdentity, Finish, Reply, Request
+from medlive.llm.prompts import load_prompt
+from medlive.llm.reading import read_object
+
+TASK: Final = "audit.cause"
+_MOST_PLANTED: Final = 300
+
+
+class AuditReply(BaseModel):
+    """`audit.cause`: the primary cause, with words of the answer and the errors that show it.
+
+    Inputs: language, question, advice, answer, criteria [{id, criterion, points, met, error}].
+    """
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    cause: Literal[
+        "contextual_neglect",
+        "guideline_overgeneralisation",
+        "reasoning_and_synthesis_deficit",
+        "instruction_misinterpretation",
+        "knowledge_gap",
+        "excessive_caution",
+        "hallucination_or_misclassification",
+        "unclear",
+    ]
+    quote: Annotated[str, StringConstraints(max_length=4000)]
+    criteria: Annotated[tuple[str, ...], Field(max_length=200, strict=False)]
+    reasoning: Annotated[str, StringConstraints(min_length=1, max_length=4000)]
+
+
+@dataclass(frozen=True, slots=True)
+class AuditResult:
+    """How a run stands after its audit."""
+
+    table: AuditTable
+    calls: int
+    reused: int
+    """Findings that were there before and cost nothing."""
+
+
+def auditor_digest(identity: EngineIdentity) -> str:
+    """What makes two auditors one: engine, model, parameters and prompt."""
+    prompt = load_prompt("medlive.evaluation", TASK)
+    return digest_json([identity.engine, identity.model, dict(identity.parameters), prompt.digest])
+
+
+async def audit_run(
+    run: GradedRun,
+    engine: Engine,
+    *,
+    bottom: int = BOTTOM,
+    concurrency: int = 16,
+    allow_unpinned: bool = False,
+    progress: Progress | None = None,
+) -> AuditResult:
+    """Find the root cause of each of the lowest-scoring cases that this auditor has not found yet.
+
+    A reply that cannot be used is returned once with what is wrong with it; what stays so is unaudited, never a
+    type. A reply that names another model than the engine's pinned one does not count unless `allow_unpinned`.
+    Raises Locked when another process audits the same run, UsageError when nothing is graded or every reply comes
+    from another model, EndpointUnavailable when the endpoint seems dead; what was found by then is kept.
+    """
+    chosen = find_bottom(run, bottom)
+    auditor = _Auditor(run, engine, allow_unpinned, concurrency)
+    with open_log(run.run.path / AUDIT) as log:
+        found, _ = read_audit(run.run.path / AUDIT)
+        mine = [f for f in found if f.auditor == auditor.digest]
+        latest = {f.key: f for f in mine}
+        tried = Counter(f.key for f in mine if f.cause is None and f.answered_by)
+        todo = [c for c in chosen.candidates if not auditor.settles(latest.get(c.key), c)]
+        reused = done = len(chosen.candidates) - len(todo)
+
+        async def one(candidate: Candidate) -> None:
+            nonlocal done
+            log.add((await auditor.find(candidate, tried[candidate.key])).row())
+            done += 1
+            if progress:
+                progress(done, len(chosen.candidates))
+
+        if progress:
+            progress(done, len(chosen.candidates))
+        await for_each(todo, one, concurrency)
+    return AuditResult(load_audit(run, bottom=bottom, auditor=auditor.digest), auditor.calls, reused)
+
+
+class _Auditor:
+    def __init__(self, run: GradedRun, engine: Engine, allow_unpinned: bool, concurrency: int) -> None:
+        self.digest = auditor_digest(engine.identity)
+        self.calls = 0
+        self._engine, self._unpinned = engine, allow_unpinned
+        self._judge = run.grader.judge if run.grader else ""
+        self._prompt = load_prompt("medlive.evaluation", TASK)
+        self._schema = AuditReply.model_json_schema()
+        self._health = Health(concurrency)
+        self._strangers, self._pinned_seen = 0, False
+
+    def settles(self, found: Finding | None, candidate: Candidate) -> bool:
+        """Whether a finding on record is one, by a model that counts."""
+        if found is None or found.cause is None:
+            return False
+        counts = self._unpinned or found.answered_by == self._engine.identity.model
+        return counts and finding_fault(found.cause, found.quote, found.criteria, candidate) is None
+
+    async def find(self, candidate: Candidate, tried: int) -> Finding:
+        """Ask, and once more where the reply cannot be used."""
+        inputs, again = candidate.inputs, None
+        reason, replies = "", list[Reply]()
+        for attempt in range(2):
+            later = 2 * tried + (0 if again else attempt)
+            request = Request(TASK, self._prompt, inputs, self._schema, repair=again, round=later)
+            self.calls += 1
+            try:
+                reply = await self._engine.answer(request)
+            except EndpointUnavailable as exc:
+                reason = f"endpoint: {exc.message[:300]}"
+                self._health.bad(exc)
+                break
+            self._health.good()
+            replies.append(reply)
+            if self._stranger(reply):
+                reason, again = f"another model answered: {reply.model[:100]!r}", None
+                continue
+            read = _read(reply, inputs, candidate)
+            if isinstance(read, AuditReply):
+                return self._finding(candidate, replies, read, "")
+            reason, again = read, (reply.text[:MOST_RAW], read)
+            if reply.finish is Finish.REFUSAL:
+                break
+        return self._finding(candidate, replies, None, reason)
+
+    def _finding(
+        self, candidate: Candidate, replies: Sequence[Reply], read: AuditReply | None, reason: str
+    ) -> Finding:
+        who = self._engine.identity
+        last = replies[-1] if replies else None
+        costs = [r.usage.cost_usd for r in replies]
+        return Finding(
+            case_id=candidate.case_id,
+            key=candidate.key,
+            cause=RootCause(read.cause) if read else None,
+            quote=read.quote if read else "",
+            criteria=read.criteria if read else (),
+            reasoning=read.reasoning if read else "",
+            reason=reason,
+            score=candidate.score.score or 0.0,
+            raw=last.text[:MOST_RAW] if last else "",
+            answered_by=last.model if last else "",
+            engine=who.engine,
+            model=who.model,
+            prompt=self._prompt.digest,
+            auditor=self.digest,
+            judge=self._judge,
+            usage={
+                "input_tokens": sum(r.usage.input_tokens for r in replies),
+                "output_tokens": sum(r.usage.output_tokens for r in replies),
+                "cost_usd": None if None in costs else sum(c for c in costs if c is not None),
+            },
+        )
+
+    def _stranger(self, reply: Reply) -> bool:
+        who = self._engine.identity.model
+        if self._unpinned or reply.model == who:
+            self._pinned_seen = True
+            return False
+        self._strangers += 1
+        if not self._pinned_seen and self._strangers >= STRANGERS:
+            raise UsageError(
+                f"the auditor {who!r} was asked and {reply.model!r} answered, every time",
+                hint=f"name {reply.model!r} as the auditor, or allow an unpinned one",
+            )
+        return True
+
+
+def _read(reply: Reply, inputs: Mapping[str, Any], candidate: Candidate) -> AuditReply | str:
+    """The reply, checked against what was shown, or why it is none."""
+    if reply.finish is Finish.LENGTH:
+        return "the reply was cut at the token limit"
+    if reply.finish is Finish.REFUSAL:
+        return "the auditor refused"
+    if not reply.text.strip():
+        return "the reply is empty"
+    try:
+        value = read_object(reply.text, inputs)
+        read = AuditReply.model_validate(value)
+    except ValidationError as exc:
+        error = exc.errors(include_url=False, include_input=False)[0]
+        return f"{'.'.join(str(p) for p in error['loc']) or 'the reply'}: {error['msg']}"
+    except ValueError as exc:
+        return str(exc)[:300]
+    if value in _planted(candidate.answer.response):
+        return "the reply is a piece of the answer that was to be audited"
+    return finding_fault(RootCause(read.cause), read.quote, read.criteria, candidate) or read
+
+
+def _planted(answer: str) -> list[Any]:
+    """The objects in an answer that name a cause."""
+    found: list[Any] = []
+    if '"cause"' not in answer:
+        return found
+    at = answer.find("{")
+    for _ in range(_MOST_PLANTED):
+        if at < 0:
+            break
+        try:
+            value, _end = _DECODER.raw_decode(answer, at)
+        except (ValueError, RecursionError):
+            value = None
+        if isinstance(value, dict) and "cause" in value:
+            found.append(value)
+        at = answer.find("{", at + 1)
+    return found
+
+
+_DECODER: Final = json.JSONDecoder()
