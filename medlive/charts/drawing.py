@@ -167,7 +167,8 @@ class Drawing:
     def heading(self, text: str) -> None:
         """Write the heading of a group."""
         self.y += 17
-        self.text(PAD, self.y, text, classes="mc-b", room=self.width - 2 * PAD)
+        # Bold text is wider than the table's.
+        self.text(PAD, self.y, text, classes="mc-b", room=0.9 * (self.width - 2 * PAD))
         self.y += 4
 
     def legend(self, names: Sequence[str]) -> None:

@@ -30,6 +30,9 @@ def report(
     judge: JudgeOption = None,
     draws: DrawsOption = 1000,
     seed: SeedOption = 0,
+    meta: Annotated[
+        list[Path] | None, typer.Option("--meta", metavar="FILE", help="A meta.json of medlive eval meta.")
+    ] = None,
     case_pages: Annotated[
         bool, typer.Option("--case-pages/--no-case-pages", help="A page for each case, with answers and verdicts.")
     ] = True,
@@ -44,13 +47,15 @@ def report(
 
     index.html holds the figures and tables, cases.html a list of cases with filters, cases/ a page for each case.
     """
+    from medlive.report.meta import read_meta
     from medlive.report.render import write_report
 
+    metas = tuple(read_meta(path) for path in meta or ())
     registry = registry_of(models)
     table = scored(
         runs, metric=metric, errata=errata, errata_file=errata_file, public_key=public_key, models=models,
         draws=draws, seed=seed, basis=basis, judge=judge,
     )  # fmt: skip
-    written = write_report(table, out, registry=registry, case_pages=case_pages, png=png)
+    written = write_report(table, out, registry=registry, metas=metas, case_pages=case_pages, png=png)
     print(written.page)
     say(f"{written.cases} cases, {written.files} files, {written.size / 1e6:.1f} MB")

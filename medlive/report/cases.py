@@ -238,7 +238,8 @@ def _head(report: Report, found: Sequence[Entry], place: int) -> str:
     case, lang = entry.case, _lang(entry.case)
     about = "".join(f"<dt>{name}</dt><dd>{t(value)}</dd>" for name in _FIELDS if (value := getattr(case, name)))
     marks = "".join(
-        f'<tr><td><a href="#m{k}">{t(model.label)}</a></td><td>{_standing(score)}</td>{cells((judged(model),))}</tr>\n'
+        f'<tr><td><a href="#m{k}">{t(model.label)}</a></td><td>{_standing(score)}</td>'
+        f"{cells((judged(model),))}</tr>\n"
         for k, (model, score) in enumerate(zip(report.models, entry.scores, strict=True))
         if score is not None
     )

@@ -1,15 +1,18 @@
 """What a report is made of: the score table, and the analyses that go with it where they could be made."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 from medlive.evaluation.arms import BookArm, score_arms
+from medlive.evaluation.causes import AUDIT, AuditTable, load_audit
 from medlive.evaluation.contamination import ContaminationTable, contamination
 from medlive.evaluation.metrics import Metric
 from medlive.evaluation.overlap import Profiles, WorstCases, profiles, worst_cases
 from medlive.evaluation.registry import EMPTY, Registry
 from medlive.evaluation.score import FEW, CaseBasis, ModelScore, ScoreTable
 from medlive.report.html import Figures
+from medlive.report.meta import MetaFile
 
 MOST_SHOWN: Final = 6
 """Models that one figure of lines or of a radar can show apart; the tables show all."""
@@ -47,6 +50,12 @@ class Report:
     """None: no registry names a cutoff."""
     overlaps: Overlaps | None = None
     """None with fewer than two models."""
+    audits: Mapping[str, AuditTable] = field(default_factory=dict)
+    """Label → the root causes of that model's lowest scores, where anything is on record."""
+    metas: tuple[MetaFile, ...] = ()
+    """How far graders agree with people, as it was measured."""
+    case_pages: bool = True
+    """Whether each case has a page of its own, to be linked."""
     figures: Figures = field(default_factory=Figures)
 
     @property
@@ -85,18 +94,30 @@ class Report:
         return f"Fewer than {FEW} cases: grey and slanted in tables, hollow or faint in figures."
 
 
-def analyse(table: ScoreTable, registry: Registry = EMPTY, *, png: bool = False) -> Report:
-    """Everything that can be worked out of a score table and a registry of cutoffs."""
+def analyse(
+    table: ScoreTable,
+    registry: Registry = EMPTY,
+    *,
+    metas: tuple[MetaFile, ...] = (),
+    case_pages: bool = True,
+    png: bool = False,
+) -> Report:
+    """Everything that can be worked out of a score table, a registry of cutoffs, and what the run folders hold."""
     known = any(registry.cutoff(m.run.run.info.model) for m in table.models)
     overlaps = None
     if len(table.models) > 1:
         overlaps = Overlaps(profiles(table, "theme"), profiles(table, "specialty"), worst_cases(table))
+    graded = (m for m in table.models if m.run.grader is not None and (m.run.run.path / AUDIT).is_file())
+    audits = {m.label: load_audit(m.run) for m in graded}
     return Report(
         table,
         registry,
         score_arms(table, registry),
         contamination(table, registry) if known else None,
         overlaps,
+        {label: audit for label, audit in audits.items() if audit.findings},
+        metas,
+        case_pages,
         Figures(png=png),
     )
 

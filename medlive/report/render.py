@@ -14,13 +14,16 @@ from medlive.evaluation.registry import EMPTY, Registry
 from medlive.evaluation.score import ScoreTable, month_table
 from medlive.report.cases import CASES_A_LIST, Entry, case_lists, entries, list_name, write_case_pages
 from medlive.report.html import page, t
+from medlive.report.meta import MetaFile
 from medlive.report.model import Report, analyse
 from medlive.report.sections.axes import axes
 from medlive.report.sections.books import books
+from medlive.report.sections.causes import causes
 from medlive.report.sections.contamination import contamination
 from medlive.report.sections.overlap import overlap
 from medlive.report.sections.ranking import pairs, ranking
 from medlive.report.sections.rates import rates
+from medlive.report.sections.reliability import reliability
 from medlive.report.sections.slices import months, others, specialties, themes
 from medlive.report.tables import scores_csv, scores_json
 
@@ -33,6 +36,8 @@ SECTIONS: Final[tuple[tuple[str, str, Callable[[Report], str]], ...]] = (
     ("specialties", "By specialty", specialties),
     ("themes", "By theme", themes),
     ("axes", "Errors by axis", axes),
+    ("causes", "Root causes", causes),
+    ("reliability", "Reliability of the grader", reliability),
     ("overlap", "How alike the models are", overlap),
     ("pairs", "Pairs", pairs),
     ("others", "Other slices", others),
@@ -57,6 +62,7 @@ def write_report(
     out: Path,
     *,
     registry: Registry = EMPTY,
+    metas: tuple[MetaFile, ...] = (),
     case_pages: bool = True,
     png: bool = False,
 ) -> Written:
@@ -67,7 +73,7 @@ def write_report(
     Existing ones are replaced. Raises BadInput when the folder cannot be written, MissingExtra for PNG without the
     extra.
     """
-    report = analyse(table, registry, png=png)
+    report = analyse(table, registry, metas=metas, case_pages=case_pages, png=png)
     try:
         out.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".report-", dir=out) as temporary:

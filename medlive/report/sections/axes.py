@@ -6,7 +6,9 @@ from medlive.evaluation.score import AxisErrors
 from medlive.report.html import missing, section, t, table
 from medlive.report.model import Report
 
-_LACKING: Final = "No criterion of these cases names an axis, so errors by axis cannot be told; LiveMedBench's files call it axe."
+_LACKING: Final = (
+    "No criterion of these cases names an axis (axe in LiveMedBench's files): no errors by axis can be told."
+)
 
 
 def axes(report: Report) -> str:

@@ -1,0 +1,106 @@
+"""`meta.json` of `medlive eval meta`, as far as a report shows it."""
+
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from medlive.errors import BadInput
+
+
+class Read(BaseModel):
+    """What is read of an object; fields that are added later are passed over."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+
+class Measure(Read):
+    """A value with its 95 % interval, its n and the cases it comes from; no value says why."""
+
+    value: float | None
+    low: float | None
+    high: float | None
+    n: int
+    clusters: int
+    why: str = ""
+    p: float | None = None
+
+
+class ByCase(Read):
+    """Macro-F1 case by case."""
+
+    threshold: float
+    below: Measure
+
+
+class Strictness(Read):
+    """How often a criterion is called met."""
+
+    grader: Measure
+    people: Measure
+    difference: Measure
+
+
+class Criteria(Read):
+    """Agreement criterion by criterion."""
+
+    people_ac1: Measure
+    people_macro_f1: Measure
+    grader_ac1: Measure
+    grader_macro_f1: Measure
+    by_case: ByCase | None = None
+    strictness: Strictness | None = None
+
+
+class CaseMethod(Read):
+    """How one way of scoring goes with people's scores of cases."""
+
+    method: str
+    judge: str
+    pearson: Measure
+    unscored: int
+
+
+class Run(Read):
+    """The run that was graded."""
+
+    model: str
+    cases: str
+
+
+class Grader(Read):
+    """Who graded."""
+
+    name: str
+    engine: str
+
+
+class Human(Read):
+    """Where people's verdicts come from."""
+
+    file: str
+
+
+class MetaFile(Read):
+    """What this report shows of a `meta.json`."""
+
+    format: Literal["medlive-meta"]
+    format_version: Literal[1]
+    run: Run
+    grader: Grader
+    human: Human | None = None
+    criteria: Criteria | None = None
+    cases: tuple[CaseMethod, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def read_meta(path: Path) -> MetaFile:
+    """A `meta.json` of `medlive eval meta`. Raises BadInput for a file that is none."""
+    try:
+        return MetaFile.model_validate_json(path.read_bytes())
+    except OSError as exc:
+        raise BadInput(f"{path} cannot be read: {exc.strerror or exc}") from exc
+    except ValidationError as exc:
+        first: Any = exc.errors(include_url=False, include_input=False)[0]
+        place = ".".join(str(part) for part in first["loc"]) or "the whole"
+        raise BadInput(f"{path} is no meta.json of medlive: {place}: {first['msg']}") from exc

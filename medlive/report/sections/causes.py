@@ -1,0 +1,68 @@
+"""Root causes of each model's lowest scores (LiveMedBench, Table 11)."""
+
+from typing import Final
+
+from medlive.evaluation.causes import AuditTable, RootCause
+from medlive.report.cases import file_name
+from medlive.report.html import missing, section, soft, t, table
+from medlive.report.model import Report
+
+EXAMPLES: Final = 2
+"""Findings quoted of each model and cause."""
+_TITLE: Final = "Root causes"
+_LACKING: Final = (
+    "No run's lowest-scoring cases were audited for their root causes. Run medlive eval audit RUN with a model "
+    "that audits, then make the report again."
+)
+
+
+def causes(report: Report) -> str:
+    """The section: counts by cause and model, examples, and who audited."""
+    if not report.audits:
+        return section("causes", _TITLE, missing(_LACKING))
+    labels = list(report.audits)
+    rows = []
+    for cause in RootCause:
+        cells = "".join(_share(report.audits[label], cause) for label in labels)
+        rows.append(f'<tr><th scope="row">{t(cause.label)}</th>{cells}</tr>\n')
+    heads = ("cause", *(f"*{label} (n={report.audits[label].audited})" for label in labels))
+    caption = (
+        "Of each model's lowest-scoring cases, those that were audited, by root cause; a census of the lowest, so "
+        f"n and no interval. Paper metric; cases {report.cases_named}; grader {report.graders_named}"
+    )
+    about = "".join(_about(label, audit) for label, audit in report.audits.items())
+    return section("causes", _TITLE, table(caption, heads, rows), about, _examples(report))
+
+
+def _share(audit: AuditTable, cause: RootCause) -> str:
+    n = len(audit.of(cause))
+    share = f"{100 * n / audit.audited:.0f} %" if audit.audited else "–"
+    return f'<td class="n">{share}<small>{n} of {audit.audited}</small></td>'
+
+
+def _about(label: str, audit: AuditTable) -> str:
+    auditor, bottom = audit.auditor, audit.bottom
+    who = "" if auditor is None else f"audited by {auditor.model}"
+    if not audit.clinical:
+        who += ", the rules engine: no clinical judgement, not publishable"
+    why = "".join(f"; {n} {reason}" for reason, n in audit.reasons.items())
+    return soft(
+        f"{label}: {who}; {audit.audited} audited of {len(bottom.candidates)} with an error among the "
+        f"{bottom.asked} lowest of {bottom.scored} scored cases; {len(bottom.without_error)} of these held no error{why}."
+    )
+
+
+def _examples(report: Report) -> str:
+    rows = []
+    for label, audit in report.audits.items():
+        for cause in RootCause:
+            for found in audit.of(cause)[:EXAMPLES]:
+                name = t(found.case_id)
+                link = f'<a href="cases/{file_name(found.case_id)}">{name}</a>' if report.case_pages else name
+                said = f"<q>{t(found.quote[:300])}</q> {t(found.reasoning[:600])}"
+                rows.append(
+                    f"<tr><td>{t(label)}</td><td>{t(cause.label)}</td><td>{link}</td>"
+                    f'<td class="n">{found.score:.3f}</td><td class="w">{said}</td></tr>\n'
+                )
+    heads = ("model", "cause", "case", "*score", "the answer's words, and why")
+    return table(f"The lowest {EXAMPLES} cases of each model and cause", heads, rows) if rows else ""
