@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -36,6 +36,10 @@ __all__ = [
     "Estimate", "GradedRun", "Grader", "ModelScore", "Rates", "ScoreTable", "Slice", "load_graded",
     "month_table", "score_matrix", "score_runs",
 ]  # fmt: skip
+
+
+_NAMED: Final = 5
+"""How many cases a warning names."""
 
 
 class CaseBasis(StrEnum):
@@ -194,7 +198,11 @@ def score_runs(
     ]
     models.sort(key=lambda m: (m.overall.mean is None, -(m.overall.mean or 0.0), m.label))
     common = int((~np.isnan(grid.score)).all(axis=1).sum())
-    warnings = [*_warnings(runs, common, len(grid.score)), *(errata.told(labels) if errata else [])]
+    warnings = [
+        *_warnings(runs, common, len(grid.score)),
+        *_unscorable(labels, scored),
+        *(errata.told(labels) if errata else []),
+    ]
     return ScoreTable(
         metric,
         draws,
@@ -289,6 +297,19 @@ def _warnings(runs: Sequence[GradedRun], common: int, union: int) -> list[str]:
             f"{common} of {union} cases are scored for every model; pairs are compared on what both have"
         )
     return list(dict.fromkeys(warnings))
+
+
+def _unscorable(labels: Sequence[str], scored: Sequence[Sequence[CaseScore]]) -> list[str]:
+    """What is to be said of rubrics that equation 1 gives no score: models with the same ones together."""
+    found: dict[tuple[str, ...], list[str]] = {}
+    for label, cases in zip(labels, scored, strict=True):
+        if none := tuple(c.case.case_id for c in cases if c.case.positive_points <= 0):
+            found.setdefault(none, []).append(label)
+    return [
+        f"{', '.join(names)}: {len(none)} cases have no criterion with positive points and no score by Equation 1 "
+        f"({', '.join(none[:_NAMED])}{' …' if len(none) > _NAMED else ''})"
+        for none, names in found.items()
+    ]
 
 
 def month_table(table: ScoreTable) -> MonthTable:

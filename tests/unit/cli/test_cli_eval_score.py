@@ -1,0 +1,120 @@
+"""`medlive eval score` and `medlive eval contamination` on run folders, as a user calls them."""
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+from support.instance import Instance
+from support.runs import made_cases, made_run
+
+MODELS = """
+[candidates."older"]
+cutoff = "2024-06"
+cutoff_source = "its model card"
+confidence = "stated"
+[candidates."newer"]
+released = 2025-06-30
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Runs of three models, of which the registry does not know one, and one asked with evidence too."""
+    root = tmp_path_factory.mktemp("runs")
+    cases = made_cases(150, months=24)
+    made_run(cases, root / "older", "older", 0.6, missing=False)
+    made_run(cases, root / "newer", "newer", 0.7, drop=0.4, cutoff="2025-07")
+    made_run(cases, root / "book", "newer", 0.7, template="open-book")
+    made_run(made_cases(40, months=24), root / "stranger", "stranger", 0.5)
+    (root / "models.toml").write_text(MODELS, "utf-8")
+    return root
+
+
+def test_score_prints_tables_slices_and_files(instance: Instance, folder: Path) -> None:
+    runs = [str(folder / name) for name in ("older", "newer", "stranger")]
+    few = ("--draws", "50", "--seed", "3", "--models", str(folder / "models.toml"))
+    table = instance.here("eval", "score", *runs, *few)
+    assert "own cases" in table.out
+    assert "bootstrap of 50 draws, seed 3" in table.out
+    assert "--cases common takes the" in table.out
+    common = instance.here("eval", "score", *runs, *few, "--cases", "common", "--format", "json")
+    scored = {m["model"]: m["overall"]["n"] for m in json.loads(common.out)["models"]}
+    assert len(set(scored.values())) == 1
+    assert max(scored.values()) <= 40
+    cutoff = instance.here("eval", "score", *runs, *few, "--slice", "cutoff")
+    assert "after the cutoff" in cutoff.out
+    assert "stranger: cutoff unknown" in cutoff.err
+    errors = instance.here("eval", "score", *runs, *few, "--slice", "errors-by-axis")
+    assert "error rate %" in errors.out
+    printed = instance.here("eval", "score", *runs, *few, "--format", "csv", "--slice", "first release")
+    rows = list(csv.DictReader(io.StringIO(printed.out)))
+    assert {r["slice"] for r in rows} == {"first release"}
+    assert (
+        instance.here("eval", "score", *runs, *few, "--format", "csv", "--slice", "first_release").out
+        == printed.out
+    )
+    for name in ("json", "csv", "tsv"):
+        file = folder / f"out.{name}"
+        done = instance.here("eval", "score", *runs, *few, "--format", name, "--out", str(file))
+        assert done.out == ""
+        assert file.read_text("utf-8") == instance.here("eval", "score", *runs, *few, "--format", name).out
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--slice", "colour"), "choose month"),
+        (("--format", "xlsx"), "choose table"),
+        (("--format", "parquet"), "--out"),
+        (("--format", "json", "--slice", "month"), "--slice"),
+        (("--out", "x.csv"), "--format"),
+        (("--cases", "all"), "choose own or common"),
+        (("--metric", "best"), "choose paper or published"),
+        (("--judge", "nobody"), "judges are 'nobody'"),
+        (("--models", "none.toml"), "none.toml cannot be read"),
+    ],
+    ids=lambda x: " ".join(x) if isinstance(x, tuple) else "",
+)
+def test_score_refuses_what_it_cannot_do(
+    instance: Instance, folder: Path, options: tuple[str, ...], said: str
+) -> None:
+    done = instance.here("eval", "score", str(folder / "older"), *options, status=None)
+    assert done.status == 2
+    assert said in " ".join(done.err.split())
+    assert done.out == ""
+
+
+def test_a_run_given_twice_is_refused_and_one_with_odd_logs_is_named(
+    instance: Instance, folder: Path, tmp_path: Path
+) -> None:
+    older = folder / "older"
+    twice = instance.here("eval", "score", str(older), str(older / "."), status=None)
+    assert (twice.status, "more than once" in twice.err) == (2, True)
+    run = made_run(made_cases(5), tmp_path / "odd", "odd", 0.5, missing=False)
+    with (run / "responses.jsonl").open("a", encoding="utf-8") as log:
+        log.write('{"case_id":"nowhere","state":"ok","response":"x","finish_reason":"stop","model":"m"}\n{"case_')
+    done = instance.here("eval", "score", str(run), "--draws", "10")
+    assert f"{run}: responses.jsonl: case 'nowhere' is not in the cases" in " ".join(done.err.split())
+
+
+def test_contamination_prints_and_writes_what_it_found(instance: Instance, folder: Path, tmp_path: Path) -> None:
+    runs = [str(folder / name) for name in ("older", "newer", "book", "stranger")]
+    given = ("--models", str(folder / "models.toml"), "--draws", "60", "--permutations", "199")
+    shown = instance.here("eval", "contamination", *runs, *given)
+    assert "unknown" in shown.out
+    assert "open book against closed" in shown.out
+    assert "stranger: cutoff unknown" in shown.err
+    file = tmp_path / "found.json"
+    done = instance.here("eval", "contamination", *runs, *given, "--json", "--out", str(file))
+    found = json.loads(done.out)
+    assert json.loads(file.read_text("utf-8")) == found
+    newer = next(m for m in found["models"] if m["model"].startswith("newer (newer"))
+    assert newer["cutoff"] == {"cutoff": "2025-06-30", "basis": "released", "source": None}
+    assert newer["drop"]["ci_low"] > 0.05
+    assert newer["p_holm"] < 0.05
+    assert newer["held_against"] == ["older"]
+    assert newer["post_against_full_set_as_in_the_paper"]["difference"] < newer["drop"]["drop"]
+    assert [row["fresh_only"] for row in found["open_book_against_closed"]] == [True]
+    assert next(m for m in found["models"] if m["model"] == "stranger")["drop"] is None
