@@ -1,0 +1,273 @@
+"""People's ratings of two published sets against each other, against the rules grader, and against metrics.
+
+Run `python benchmarks/grader_agreement.py [--draws 1000] [--no-write]`; it writes docs/grader-agreement.md. K-QA:
+three physicians on whether an answer entails a statement, which is a grader's task; FRANK: people's factuality
+scores of summaries and the outputs of metrics. The files lie beside the repository, in shared/realdata/agreement,
+and are never copied. The figures have no target, but every correlation is computed a second time by scikit-learn
+and scipy in the way of FRANK's authors. Exit status 1 where the two differ, 3 where the files or those libraries
+are absent.
+"""
+
+import argparse
+import asyncio
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from medlive.evaluation.grade import grade_run
+from medlive.evaluation.human_sets import FrankItem, read_frank, read_kqa
+from medlive.evaluation.meta import Meta, meta_run
+from medlive.evaluation.reliability import PairAgreement
+from medlive.evaluation.run import import_answers
+from medlive.llm.rules.engine import RulesEngine
+from medlive.statistics.bootstrap import Floats
+from medlive.statistics.correlation import Correlation, Kind, correlate
+from medlive.statistics.estimate import Estimate
+
+ROOT: Final = Path(__file__).resolve().parents[1]
+DATA: Final = ROOT.parent / "shared" / "realdata" / "agreement"
+OUT: Final = ROOT / "docs" / "grader-agreement.md"
+FILES: Final = (
+    "kqa_NLI_medical_annotator.csv",
+    "frank_human_annotations.json",
+    "frank_baseline_factuality_metrics_outputs.json",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """A metric's correlations with people; `given`: after each summariser's mean was taken from both sides."""
+
+    pearson: Correlation
+    spearman: Correlation
+    given_pearson: Correlation
+    given_spearman: Correlation
+
+
+def kqa(folder: Path, draws: int) -> Meta:
+    """K-QA's answers as a run, graded by the rules engine as any run is, against its physicians."""
+    found = read_kqa(folder / FILES[0])
+    with tempfile.TemporaryDirectory() as place:
+        run = Path(place) / "kqa"
+        import_answers(run, found.cases, found.answers, "four models", datetime.now(UTC))
+        asyncio.run(grade_run(run, RulesEngine()))
+        return meta_run(run, human=folder / FILES[0], draws=draws)
+
+
+def within(values: Floats, groups: Sequence[str]) -> Floats:
+    """Each value less its group's mean, NaN left alone: what a partial correlation given the group is made of."""
+    out = values.copy()
+    names = np.array(groups)
+    for group in set(groups):
+        out[names == group] -= np.nanmean(out[names == group])
+    return out
+
+
+def frank(items: Sequence[FrankItem], draws: int) -> dict[str, Metric]:
+    """Every metric's correlations; drawn are whole articles, since several summaries are of one."""
+    articles = {name: place for place, name in enumerate(dict.fromkeys(item.article for item in items))}
+    found = {}
+    for metric in sorted({name for item in items for name in item.metrics}):
+        held = [item for item in items if metric in item.metrics]
+        clusters = [articles[item.article] for item in held]
+        values = np.array([item.metrics[metric] for item in held])
+        people = np.array([item.factuality for item in held])
+        models = [item.model for item in held]
+        inside = within(values, models), within(people, models)
+        found[metric] = Metric(
+            *(
+                correlate(kind, *sides, clusters=clusters, draws=draws)
+                for sides in ((values, people), inside)
+                for kind in (Kind.PEARSON, Kind.SPEARMAN)
+            )
+        )
+    return found
+
+
+def again(items: Sequence[FrankItem], metric: str) -> tuple[float, ...]:
+    """The four correlations of a metric by other people's code: regression on the summariser as a category
+    (scikit-learn), correlation of the residuals (scipy), as `evaluate.py` of FRANK's authors does it."""
+    from scipy.stats import pearsonr, spearmanr
+    from sklearn.linear_model import LinearRegression
+    from sklearn.preprocessing import OneHotEncoder
+
+    held = [item for item in items if metric in item.metrics]
+    sides = [np.array([item.metrics[metric] for item in held]), np.array([item.factuality for item in held])]
+    groups = OneHotEncoder().fit_transform(np.array([[item.model] for item in held])).toarray()
+    residuals = [side - LinearRegression().fit(groups, side).predict(groups) for side in sides]
+    return tuple(float(f(*pair).statistic) for pair in (sides, residuals) for f in (pearsonr, spearmanr))
+
+
+def figure(e: Estimate | Correlation) -> str:
+    """A value with its interval."""
+    if e.value is None:
+        return f"none: {e.why}"
+    return f"{e.value:.3f}" + (f" ({e.low:.3f} to {e.high:.3f})" if e.low is not None else "")
+
+
+def table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    """A Markdown table."""
+    lines = [columns, ["---"] * len(columns), *rows]
+    return "\n".join("| " + " | ".join(str(cell) for cell in line) + " |" for line in lines)
+
+
+def pairs_table(pairs: Sequence[PairAgreement]) -> str:
+    """Pairs of raters with every figure of theirs."""
+    columns = ["first", "second", "n", "equal", "AC1", "kappa", "macro-F1", "met: first", "met: second"]
+    rows = [
+        [p.first, p.second, p.equal.n, *(figure(e) for e in (p.equal, p.ac1, p.kappa, p.macro_f1)),
+         *(f"{e.value:.3f}" if e.value is not None else "none" for e in (p.first_rate, p.second_rate))]
+        for p in pairs
+    ]  # fmt: skip
+    return table(columns, rows)
+
+
+def kqa_text(meta: Meta) -> str:
+    """The part on K-QA."""
+    c, coverage = meta.criteria, meta.coverage
+    if c is None or coverage is None or c.by_case is None or c.strictness is None or c.majority is None:
+        raise SystemExit("the K-QA file holds no ratings")
+    rubric = meta.cases[0]
+    k = c.majority.confusion
+    name = meta.grader["model"]
+    summary: list[tuple[str, Estimate]] = [
+        ("AC1, the three physicians at once", c.people_ac1),
+        ("macro-F1, mean over pairs of physicians", c.people_macro_f1),
+        ("AC1, rules grader, mean over physicians", c.grader_ac1),
+        ("macro-F1, rules grader, mean over physicians", c.grader_macro_f1),
+        ("macro-F1 by case, mean", c.by_case.mean),
+        ("share of cases under 0.6", c.by_case.below),
+        ("share met, rules grader", c.strictness.grader),
+        ("share met, physicians", c.strictness.people),
+        ("rules grader less physicians", c.strictness.difference),
+    ]
+    return f"""## K-QA: three physicians on what an answer says
+
+{coverage.rated} statements about {coverage.cases_rated} answers of four models, each labelled by three physicians
+(`label_0` to `label_2`). Entailment counts as met, Neutral and Contradiction as not met: a rubric grader's two
+verdicts. An answer is a case, a statement a criterion.
+
+### Physicians with each other
+
+{pairs_table(c.people)}
+
+### The rules grader with each physician
+
+`{name}` in criterion mode. It compares words and judges nothing. The share of words that it asks for was tuned on
+answers that physicians had labelled (`medlive/llm/rules/grader.py`), these among them, so that the figures may
+flatter it; and they say nothing of a language model. None was asked: there is none here.
+
+{pairs_table([*c.grader, c.majority])}
+
+Against the majority of the three: {k.both_met} met by both, {k.first_only} by the physicians alone,
+{k.second_only} by the grader alone, {k.neither} by neither; {coverage.invalid} invalid, {coverage.ungraded}
+ungraded.
+
+### In short
+
+{table(["figure", "value", "n", "cases"], [[what, figure(e), e.n, e.clusters] for what, e in summary])}
+
+In {c.by_case.one_label} of the cases people and grader used a single label.
+
+### Scores of whole answers
+
+Nobody scored these answers as a whole. Both sides are derived by Equation 1 from the verdicts, must-have
+statements at 2 points and nice-to-have at 1 (the weights are ours); people's is the mean of the three. Pearson
+{figure(rubric.pearson)}, p = {rubric.pearson.p:.3f}; Spearman {figure(rubric.spearman)}, p =
+{rubric.spearman.p:.3f}; n = {rubric.pearson.n} cases. There is no direct judge to compare with, for want of a
+language model.
+"""
+
+
+def frank_text(items: Sequence[FrankItem], found: Mapping[str, Metric]) -> str:
+    """The part on FRANK."""
+    columns = ["metric", "n", "Pearson", "Spearman", "Pearson, given", "Spearman, given"]
+    rows = [
+        [name, m.pearson.n, *(figure(c) for c in (m.pearson, m.spearman, m.given_pearson, m.given_spearman))]
+        for name, m in found.items()
+    ]
+    best = [
+        max(found, key=lambda name: getattr(found[name], kind).value or 0.0)
+        for kind in ("given_pearson", "given_spearman")
+    ]
+    return f"""## FRANK: metrics against people's factuality
+
+{len(items):,} summaries of {len({item.article for item in items})} articles by
+{len({item.model for item in items})} summarisers. People's score is `Factuality`: three annotators judged each
+sentence, and the score is the mean over a summary's sentences. The file holds that score and no single annotator's
+labels, so **how far the annotators agree with each other cannot be computed from it**, and is not stated here.
+
+"Given" is the partial correlation given the summariser, which the authors' `evaluate.py` takes for its measure:
+each summariser's mean is taken from both sides first, since metric and factuality differ between summarisers
+anyway. A metric without a number for a summary leaves it out (n). Intervals are over draws of whole articles. Each
+of the {4 * len(found)} correlations was computed again by scikit-learn and scipy in the authors' way and is the
+same to nine digits.
+
+{table(columns, rows)}
+
+Given the summariser, {best[0]} correlates best by Pearson and {best[1]} by Spearman. Of the data as they corrected
+them after the paper the authors name BertScore P Art by Pearson and FactCC by Spearman (README of their
+repository, 20 July 2021). The printed figures of the paper are not compared: the paper is not at hand, and its
+BertScore figures were corrected since.
+"""
+
+
+def page(meta: Meta, frank_part: str, draws: int) -> str:
+    """The whole document."""
+    return f"""# How far graders and people agree
+
+Written by `benchmarks/grader_agreement.py`; run it to make this page again. The definitions are in
+[meta.md](meta.md). Every interval is a 95 % percentile interval over {draws:,} bootstrap draws of cases, seed 0.
+The formulas are medlive's own and are checked against irrCAC (AC1 of two and more raters, with gaps), scikit-learn
+(kappa, macro-F1) and scipy (Pearson, Spearman, Kendall, their p-values, and correlations of resampled items) on
+generated input, ties, gaps, single categories and constant columns among it
+(`tests/unit/statistics/test_stats_agreement_oracles.py`).
+
+{kqa_text(meta)}
+{frank_part}
+## What is not here
+
+A language model as grader or as direct judge, and physicians' ratings of medlive's own cases: both need what no
+file here holds. `medlive eval meta` computes them when they are there.
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Compute, write, and say what does not come out as published."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--draws", type=int, default=1000)
+    parser.add_argument("--no-write", action="store_true", help="print the page instead of writing it")
+    options = parser.parse_args(arguments)
+    absent = [name for name in FILES if not (DATA / name).is_file()]
+    if absent:
+        print(f"absent from shared/realdata/agreement: {', '.join(absent)}", file=sys.stderr)
+        return 3
+    if find_spec("scipy") is None or find_spec("sklearn") is None:
+        print("scipy and scikit-learn are absent: install the extra dev", file=sys.stderr)
+        return 3
+    items = read_frank(DATA / FILES[1], DATA / FILES[2])
+    found = frank(items, options.draws)
+    for name, m in found.items():
+        ours = [c.value for c in (m.pearson, m.spearman, m.given_pearson, m.given_spearman)]
+        theirs = again(items, name)
+        if any(a is None or abs(a - b) > 1e-9 for a, b in zip(ours, theirs, strict=True)):
+            print(f"{name}: {ours} here, {theirs} by scikit-learn and scipy; nothing is written", file=sys.stderr)
+            return 1
+    text = page(kqa(DATA, options.draws), frank_text(items, found), options.draws)
+    if options.no_write:
+        print(text)
+    else:
+        OUT.write_text(text, encoding="utf-8")
+        print(OUT.relative_to(ROOT))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
