@@ -5,17 +5,25 @@ folder remembers which calls were written, so results can be read without naming
 in parts, and twice.
 """
 
-import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
-from typing import IO, Any, Final, Protocol
+from typing import Any, Protocol
 
-from medlive.digest import canonical_json, digest_bytes, digest_json
-from medlive.errors import BadInput, UsageError
+from medlive.digest import digest_json
+from medlive.errors import BadInput
+from medlive.evaluation.batch_files import (
+    BATCHES,
+    MOST_BYTES,
+    MOST_REQUESTS,
+    BatchFiles,
+    Result,
+    brief,
+    read_results,
+    result_error,
+)
 from medlive.evaluation.cache import GradeCache
 from medlive.evaluation.grade import find_cached, open_work, read_record
 from medlive.evaluation.judge import Judge, Outcome, Work
@@ -24,15 +32,6 @@ from medlive.evaluation.model import Mode, Origin
 from medlive.evaluation.run import GRADES, RunFolder, open_run
 from medlive.llm.engine import EngineIdentity, Request
 from medlive.llm.wire import NotACompletion, Price, completion
-
-BATCHES: Final = "batches.jsonl"
-URL: Final = "/v1/chat/completions"
-MOST_REQUESTS: Final = 50_000
-MOST_BYTES: Final = 190 * 1024 * 1024
-"""Of a file; OpenAI takes 50,000 requests and 200 MB."""
-MOST_LINE: Final = 32 * 1024 * 1024
-NAMED: Final = 5
-"""Faults of a kind that are named; the others are counted."""
 
 
 class Batching(Protocol):
@@ -124,12 +123,12 @@ def write_batch(
         known, _ = _read_batches(run_dir)
         if judge.digest not in known.judges:
             written.add(_judge_row(judge))
-        with _Files(out, most_requests, most_bytes).open() as files:
+        with BatchFiles(out, most_requests, most_bytes).open() as files:
             for work in open_work(run.cases, answers, judge, record):
                 asked = _asked(judge, work)
                 custom_id = _custom_id(asked, known)
                 body = engine.body(judge.request(work))
-                files.add({"custom_id": custom_id, "method": "POST", "url": URL, "body": body})
+                files.add(custom_id, body)
                 criteria += len(work.criteria)
                 if custom_id not in known.asked:
                     written.add(_asked_row(custom_id, asked))
@@ -196,13 +195,12 @@ class _Reader:
         self._records = {digest: read_record(run.path / GRADES, digest) for digest in known.judges}
 
     def read(self, path: Path) -> None:
-        try:
-            with path.open("rb") as handle:
-                for number, line in enumerate(iter(lambda: handle.readline(MOST_LINE), b""), start=1):
-                    if line.strip():
-                        self._line(f"{path.name}:{number}", line)
-        except OSError as exc:
-            raise BadInput(f"{path} cannot be read: {exc.strerror or exc}") from exc
+        for result in read_results(path):
+            if isinstance(result, str):
+                self.told.damaged += 1
+                self.told.notes.append(result)
+            else:
+                self._count(result)
 
     def finish(self) -> BatchRead:
         """The count, once all files are read."""
@@ -212,30 +210,23 @@ class _Reader:
                 continue
             work = self._work(asked, judge)
             self.told.missing += work is not None and bool(self._open(work, judge))
-        self.told.notes = _brief(self.told.notes)
+        self.told.notes = brief(self.told.notes)
         return self.told
 
-    def _line(self, where: str, line: bytes) -> None:
-        told = self.told
-        try:
-            row = json.loads(line)
-            custom_id = row["custom_id"]
-        except (ValueError, TypeError, KeyError, RecursionError) as exc:
-            told.damaged += 1
-            told.notes.append(f"{where}: no result: {str(exc)[:100]}")
-            return
-        asked = self._known.asked.get(custom_id) if isinstance(custom_id, str) else None
+    def _count(self, result: Result) -> None:
+        told, where, custom_id = self.told, result.where, result.custom_id
+        asked = self._known.asked.get(custom_id)
         judge = self._known.judges.get(asked.judge) if asked else None
         if asked is None or judge is None:
             told.unknown += 1
-            told.notes.append(f"{where}: no call of this run is named {str(custom_id)[:80]!r}")
+            told.notes.append(f"{where}: no call of this run is named {custom_id[:80]!r}")
             return
-        mark = (custom_id, digest_bytes(line.strip()))
+        mark = (custom_id, result.digest)
         if mark in self._known.results:
             told.again += 1
             return
         self._known.results.add(mark)
-        self._written.add({"kind": "read", "custom_id": custom_id, "digest": mark[1]})
+        self._written.add({"kind": "read", "custom_id": custom_id, "digest": result.digest})
         twice = custom_id in self._known.answered
         self._known.answered.add(custom_id)
         work = self._work(asked, judge)
@@ -250,11 +241,11 @@ class _Reader:
         if not open_:
             told.again += 1
             return
-        self._take(judge, work, open_, row)
+        self._take(judge, work, open_, result.row)
 
     def _take(self, judge: Judge, work: Work, open_: frozenset[str], row: Mapping[str, Any]) -> None:
         outcome = Outcome()
-        if (why := _error(row)) is not None:
+        if (why := result_error(row)) is not None:
             outcome.fail(work.criteria, f"batch: {why}")
         else:
             try:
@@ -295,66 +286,6 @@ class _Reader:
         latest = self._records[judge.digest].latest
         keys = {c.id: judge.key(work.case, c, work.answer) for c in work.criteria}
         return frozenset(cid for cid, key in keys.items() if not judge.settles(latest.get(key)))
-
-
-class _Files:
-    """Lines over as many files as the limits ask for."""
-
-    def __init__(self, out: Path, most_requests: int, most_bytes: int) -> None:
-        self.paths: list[Path] = []
-        self.requests = 0
-        self._out, self._most_requests, self._most_bytes = out, most_requests, most_bytes
-        self._handle: IO[bytes] | None = None
-        self._lines = self._bytes = 0
-
-    @contextmanager
-    def open(self) -> Iterator["_Files"]:
-        """Files appear under their names when all are whole."""
-        try:
-            self._out.parent.mkdir(parents=True, exist_ok=True)
-            try:
-                yield self
-            except BaseException:
-                self._close()
-                for path in self.paths:
-                    _partial(path).unlink(missing_ok=True)
-                raise
-            self._close()
-            if len(self.paths) == 1:
-                _partial(self.paths[0]).replace(self._out)
-                self.paths = [self._out]
-            else:
-                for path in self.paths:
-                    _partial(path).replace(path)
-        except OSError as exc:
-            raise BadInput(f"{self._out} cannot be written: {exc.strerror or exc}") from exc
-
-    def add(self, row: Mapping[str, Any]) -> None:
-        # As the live client writes it: a lone surrogate has no UTF-8 form.
-        line = canonical_json(dict(row)).encode("utf-8", "replace") + b"\n"
-        if len(line) > self._most_bytes:
-            raise UsageError(f"a call of {len(line)} bytes fits into no file of {self._most_bytes}")
-        full = self._lines >= self._most_requests or self._bytes + len(line) > self._most_bytes
-        if self._handle is None or full:
-            self._begin()
-        assert self._handle is not None
-        self._handle.write(line)
-        self._lines, self._bytes, self.requests = self._lines + 1, self._bytes + len(line), self.requests + 1
-
-    def _close(self) -> None:
-        if self._handle is not None:
-            self._handle.close()
-
-    def _begin(self) -> None:
-        self._close()
-        path = self._out.with_name(f"{self._out.stem}-{len(self.paths) + 1:03d}{self._out.suffix}")
-        self._handle = _partial(path).open("wb")
-        self.paths.append(path)
-        self._lines = self._bytes = 0
-
-
-def _partial(path: Path) -> Path:
-    return path.with_name(f".{path.name}.partial")
 
 
 def _asked(judge: Judge, work: Work) -> _Asked:
@@ -421,36 +352,3 @@ def _note_row(known: _Known, row: Mapping[str, Any], allow_unpinned: bool) -> No
     elif row["kind"] == "read":
         known.results.add((row["custom_id"], row["digest"]))
         known.answered.add(row["custom_id"])
-
-
-def _error(row: Mapping[str, Any]) -> str | None:
-    """Why a result is none; None where it holds a body."""
-    if error := row.get("error"):
-        return _said(error)
-    response = row.get("response")
-    if not isinstance(response, dict):
-        return "the result holds no response"
-    status, body = response.get("status_code"), response.get("body")
-    if status != 200:
-        said = _said(body.get("error")) if isinstance(body, dict) and body.get("error") else ""
-        return f"status {status}{f': {said}' if said else ''}"
-    return None
-
-
-def _said(error: object) -> str:
-    text = error.get("message") or error.get("code") if isinstance(error, dict) else error
-    return " ".join(str(text).split())[:300]
-
-
-def _brief(notes: Sequence[str]) -> list[str]:
-    """The first notes of each kind, and how many more there are."""
-    kinds: dict[str, list[str]] = {}
-    for note in notes:
-        kinds.setdefault(note.split(": ")[1][:20] if ": " in note else note, []).append(note)
-    return [
-        told
-        for found in kinds.values()
-        for told in (
-            found[:NAMED] + ([f"… and {len(found) - NAMED} more of this kind"] if len(found) > NAMED else [])
-        )
-    ]
