@@ -217,7 +217,8 @@ def export_run(run_dir: Path, out: Path) -> list[Path]:
     run = graded.run
     stem = file_stem(run.info.model)
     out.mkdir(parents=True, exist_ok=True)
-    benchmark = out / f"LiveMedBench_{file_stem(run.info.cases.name.removesuffix('.json'))}.json"
+    name = run.info.cases.name.removesuffix(".json").removeprefix("LiveMedBench_")
+    benchmark = out / f"LiveMedBench_{file_stem(name)}.json"
     responses, grades = out / f"{stem}_results.json", out / f"evaluation_results_{stem}.json"
     write_list(benchmark, (case_entry(case) for case in run.cases))
     answered = [(case, graded.answers[case.case_id]) for case in run.cases if case.case_id in graded.answers]

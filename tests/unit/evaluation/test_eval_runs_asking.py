@@ -178,7 +178,7 @@ async def test_a_budget_ends_a_run_that_the_next_one_goes_on_with(concurrency: i
 async def test_a_plan_makes_nothing_and_counts_what_is_left(run_dir: Path) -> None:
     price = Price(1.0, 10.0)
     plan = await plan_run(make_cases(30), run_dir, use=USE, created_at=AT, price=price)
-    assert not os.path.lexists(run_dir)
+    assert run_dir.name not in os.listdir(run_dir.parent)
     assert (plan.cases, plan.answered, plan.plan.calls) == (30, 0, 30)
     model = Model(lambda prompt: reply("Fine."))
     await run_model(make_cases(30), model, run_dir, use=USE, created_at=AT)

@@ -133,7 +133,7 @@ async def test_without_an_index_no_folder_is_made_and_other_templates_take_none(
             cases, model, run_dir, use=USE, created_at=AT, template="open-book",
             open_book=OpenBook("default", 3, False, gone),
         )  # fmt: skip
-    assert not os.path.lexists(run_dir)
+    assert run_dir.name not in os.listdir(run_dir.parent)
     with pytest.raises(UsageError, match="needs"):
         await run_model(cases, model, run_dir, use=USE, created_at=AT, template="open-book")
     with pytest.raises(UsageError, match="takes no"):

@@ -1,0 +1,305 @@
+"""LiveMedBench's files in and out: nothing of what they hold is lost, and paid work goes on here."""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from medlive.errors import BadInput, UsageError
+from medlive.evaluation.grade import grade_run, read_grades
+from medlive.evaluation.graded import load_graded
+from medlive.evaluation.imports import export_run, import_run
+from medlive.evaluation.judge import Judge as Asking
+from medlive.evaluation.livemedbench import read_cases
+from medlive.evaluation.model import AnswerState, Mode, Origin
+from medlive.evaluation.run import ModelUse, open_run, run_model
+from tests.unit.evaluation.conftest import AT, Judge, Model, down, reply, verdict
+
+TEXT = st.text(st.characters(codec="utf-8"), min_size=1, max_size=12) | st.sampled_from(
+    ["ERROR: 500", "ERROR:x", " ", '{"met": true}', "\u2028", "a\x00b", "$query", "患者"]
+)
+FINISH = st.sampled_from(["stop", "length", "content_filter", "error", "unknown"])
+
+
+def write(path: Path, value: Any) -> Path:
+    path.write_text(json.dumps(value), "utf-8")
+    return path
+
+
+@st.composite
+def paid_work(draw: st.DrawFn) -> tuple[list[Any], list[Any], list[Any]]:
+    """A benchmark, its responses and its grades, as the published scripts write them."""
+    cases: list[Any] = []
+    responses: list[Any] = []
+    grades: list[Any] = []
+    for number in range(draw(st.integers(1, 4))):
+        items: list[dict[str, Any]] = [
+            {"criterion": text, "points": draw(st.sampled_from([5, -4, 2.5, 10]))}
+            | ({"axe": "Safety"} if draw(st.booleans()) else {})
+            for text in draw(st.lists(TEXT, min_size=1, max_size=4, unique=True))
+        ]
+        case = {
+            "case_id": f"case-{number}",
+            "post_time": draw(st.sampled_from(["2025-03-01T08:00:00", "", "soon"])),
+            "narrative": draw(TEXT),
+            "core_request": draw(TEXT),
+            "doctor_advice": draw(TEXT),
+        }
+        cases.append(case | {"rubric_items": items})
+        if draw(st.integers(0, 3)) == 0:
+            grades.append({"case_id": case["case_id"], "evaluations": {}})
+            continue
+        text = draw(TEXT | st.just(""))
+        finish = draw(FINISH)
+        if finish == "error":
+            # The published script writes these two together.
+            text = f"ERROR: {text.strip()}"
+        responses.append(case | {"model_response": text, "finish_reason": finish})
+        failed = finish == "error" or (finish == "unknown" and text.startswith("ERROR:"))
+        evaluations = {}
+        for place, item in enumerate(items, start=1):
+            score = draw(st.sampled_from([0, 1, None]))
+            if text.strip() and not failed and score is not None:
+                weighted = {"score": score, "weighted_score": item["points"] * score}
+                evaluations[f"rubric_{place}"] = item | weighted
+        grades.append({"case_id": case["case_id"], "evaluations": evaluations})
+    return cases, responses, grades
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(work=paid_work())
+def test_what_goes_in_comes_out_and_goes_in_as_it_was(
+    work: tuple[list[Any], list[Any], list[Any]], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = tmp_path_factory.mktemp("work")
+    names = ("LiveMedBench_v202601.json", "m_results.json", "evaluation_results_m.json")
+    paths = [write(folder / name, part) for name, part in zip(names, work, strict=True)]
+    runs = []
+    for step in ("a", "b"):
+        done = import_run(paths[0], paths[1], folder / step, model="m", created_at=AT, grades=paths[2])
+        assert not [note for note in done.notes if "left out" in note]
+        again = import_run(paths[0], paths[1], folder / step, model="m", created_at=AT, grades=paths[2])
+        assert (again.run.asked, again.grades) == (0, 0)
+        out = folder / f"out-{step}"
+        paths = export_run(folder / step, out)
+        runs.append([json.loads(path.read_text("utf-8")) for path in paths])
+        assert [path.name for path in paths] == list(names)
+    assert runs[0] == runs[1]
+    cases, responses, grades = runs[0]
+    assert cases == work[0]
+    assert grades == work[2]
+    assert [r | {"model_response": ""} for r in responses] == [r | {"model_response": ""} for r in work[1]]
+    for ours, theirs in zip(responses, work[1], strict=True):
+        text = theirs["model_response"]
+        # How a failure is spaced is the one thing that is written our way.
+        spaced = f"ERROR: {text.removeprefix('ERROR:').strip()}"
+        assert ours["model_response"] in (text, spaced)
+
+
+def item(text: str, points: Any = 5) -> dict[str, Any]:
+    return {"criterion": text, "points": points}
+
+
+def benchmark(path: Path, n: int = 4, items: list[Any] | None = None) -> Path:
+    rows = [
+        {"case_id": f"c{i}", "post_time": "2025-03-01", "narrative": f"Narrative {i}.", "core_request": "Now?",
+         "doctor_advice": "", "rubric_items": items or [item("a"), item("b", -3), item("c", 2)]}
+        for i in range(n)
+    ]  # fmt: skip
+    return write(path, rows)
+
+
+def scores(*values: Any) -> dict[str, Any]:
+    points = (5, -3, 2)
+    return {
+        f"rubric_{i}": item(text, p) | {"score": v, "weighted_score": p * v}
+        for i, (text, p, v) in enumerate(zip("abc", points, values, strict=False), start=1)
+    }
+
+
+async def test_paid_work_goes_on_with_what_is_missing_alone(tmp_path: Path) -> None:
+    cases = benchmark(tmp_path / "B.json", 5)
+    responses = write(
+        tmp_path / "r.json",
+        [
+            {"case_id": "c0", "model_response": "Drink water.", "finish_reason": "stop"},
+            {"case_id": "c1", "model_response": "Drink water.", "finish_reason": "stop"},
+            {"case_id": "c2", "model_response": "ERROR: 500", "finish_reason": "error"},
+            {"case_id": "c3", "model_response": "", "finish_reason": "stop"},
+        ],
+    )
+    grades = write(
+        tmp_path / "evaluation_results_m.json",
+        [{"case_id": "c0", "evaluations": scores(1, 0, 1)}, {"case_id": "c1", "evaluations": scores(0)}],
+    )
+    judge = Judge(lambda request: verdict(True))
+    claimed = Asking(judge.identity, Mode.CRITERION)
+    out = tmp_path / "run"
+    sets: dict[str, Any] = {
+        "model": "m", "created_at": AT, "grades": grades, "template": "livemedbench-v1", "judge": claimed,
+    }  # fmt: skip
+    import_run(cases, responses, out, **sets)
+
+    model = Model()
+    done = await run_model(read_cases(cases), model, out, use=ModelUse("m"), created_at=AT)
+    assert sorted(p.split("Narrative ")[1][0] for p in model.prompts) == ["2", "3", "4"]
+    assert done.states[AnswerState.OK] == 5
+    # The same files once more: what was answered since is not put aside for an old failure.
+    assert import_run(cases, responses, out, **sets).run.states[AnswerState.OK] == 5
+
+    graded = await grade_run(out, judge)
+    assert len(judge.requests) == 3 * 3 + 2
+    assert (graded.ungraded, graded.reused) == (0, 4)
+    found = load_graded(out)
+    assert [found.grades["c0"][f"rubric_{i}"].met for i in (1, 2, 3)] == [True, False, True]
+    assert [g.origin for g in found.grades["c1"].values()] == [Origin.IMPORT, Origin.CALL, Origin.CALL]
+    # And a verdict that was asked for here is not overruled by a file that is imported later.
+    write(grades, [{"case_id": "c1", "evaluations": scores(0, 0, 0)}])
+    assert import_run(cases, responses, out, **sets).grades == 0
+    assert (await grade_run(out, judge)).calls == 0
+
+
+async def test_answers_whose_prompt_nobody_knows_are_not_gone_on_with(tmp_path: Path) -> None:
+    cases = benchmark(tmp_path / "B.json")
+    responses = write(tmp_path / "r.json", {"c0": {"model_response": "Rest."}})
+    import_run(cases, responses, tmp_path / "run", model="m", created_at=AT)
+    model = Model()
+    with pytest.raises(UsageError, match="template") as raised:
+        await run_model(read_cases(cases), model, tmp_path / "run", use=ModelUse("m"), created_at=AT)
+    assert "import" in (raised.value.hint or "")
+    assert model.prompts == []
+    with pytest.raises(UsageError):
+        import_run(cases, responses, tmp_path / "other", model="m", created_at=AT, template="none-such")
+
+
+def test_every_oddity_of_responses_and_grades_says_what_and_where(tmp_path: Path) -> None:
+    cases = benchmark(tmp_path / "B.json")
+    responses = write(
+        tmp_path / "r.json",
+        [
+            {"case_id": "c0", "model_response": "Old."},
+            {"case_id": "c0", "model_response": "Rest."},
+            {"case_id": "c1", "model_response": {"text": "Rest."}},
+            {"case_id": "c2", "model_response": "ERROR: x", "finish_reason": "error"},
+            {"case_id": "nowhere", "model_response": "Rest."},
+            {"model_response": "Rest."},
+            "junk",
+        ],
+    )
+    weighted = scores(1)
+    weighted["rubric_1"]["weighted_score"] = -5
+    grades = write(
+        tmp_path / "g.json",
+        [
+            {"case_id": "c0", "evaluations": scores(0, 0, 0)},
+            {"case_id": "c0", "evaluations": scores(1, 0, 1)},
+            {"case_id": "c1", "evaluations": {"x": item("a") | {"score": 1}, "y": item("a") | {"score": 0}}},
+            {"case_id": "c2", "evaluations": scores(1)},
+            {"case_id": "c3", "evaluations": scores(1)},
+            {"case_id": "gone", "evaluations": {}},
+            {"case_id": "c1", "evaluations": [1]},
+        ],
+    )
+    done = import_run(cases, responses, tmp_path / "run", model="m", created_at=AT, grades=grades)
+    told = "\n".join(done.notes)
+    for said in (
+        "r.json: case 'c0': answered more than once", "r.json: case 'c1': the response is no text",
+        "case 'nowhere' is not in the cases", "r.json: a response without a case_id",
+        "r.json: 1 entries are no objects",
+        "g.json: case 'c0' is graded more than once, and 2 verdicts differ", "case 'c1', y: graded both ways",
+        "g.json: case 'c2' is graded but unanswered", "g.json: case 'c3' is graded but unanswered",
+        "g.json: case 'gone' is not in the cases", "g.json: case 'c1' holds no object of evaluations",
+    ):  # fmt: skip
+        assert said in told
+    assert len(done.notes) == 11
+    run = open_run(tmp_path / "run")
+    assert run.answers()[0]["c0"].response == "Rest."
+    assert {g.criterion_id: g.met for g in load_graded(tmp_path / "run").grades["c0"].values()} == {
+        "rubric_1": True, "rubric_2": False, "rubric_3": True,
+    }  # fmt: skip
+    assert load_graded(tmp_path / "run").grades["c1"] == {}
+    twice = import_run(cases, responses, tmp_path / "run", model="m", created_at=AT, grades=grades)
+    assert (twice.run.asked, twice.grades) == (0, 0)
+    write(grades, [{"case_id": "c0", "evaluations": weighted}])
+    odd = import_run(cases, responses, tmp_path / "run", model="m", created_at=AT, grades=grades)
+    assert any("weighted_score -5 is not points times score" in note for note in odd.notes)
+
+
+@pytest.mark.parametrize(
+    ("points", "kept", "said"),
+    [
+        (math.nan, 1, "points nan are no number"),
+        (math.inf, 1, "points inf are no number"),
+        ("5", 1, "points '5' are no number"),
+        (True, 1, "points True are no number"),
+        (None, 1, "points None are no number"),
+        (10**400, 1, "are no number"),
+    ],
+)
+def test_points_that_are_none_are_left_out_and_told(points: Any, kept: int, said: str, tmp_path: Path) -> None:
+    cases = read_cases(benchmark(tmp_path / "B.json", 1, [item("a", points), item("b", 2)]))
+    assert len(cases.cases[0].criteria) == kept
+    (note,) = cases.notes
+    assert note.startswith("case 'c0', rubric item 1: ")
+    assert said in note
+
+
+def test_a_rubric_of_negatives_alone_is_told(tmp_path: Path) -> None:
+    cases = read_cases(benchmark(tmp_path / "B.json", 2, [item("a", -5), item("b", -2)]))
+    assert cases.notes == tuple(
+        f"case 'c{i}': no criterion has positive points; it is asked and has no score" for i in (0, 1)
+    )
+
+
+def test_json_lines_are_read_and_a_tail_that_is_cut_off_is_told(tmp_path: Path) -> None:
+    cases = benchmark(tmp_path / "B.json")
+    rows = [json.dumps({"case_id": f"c{i}", "model_response": f"Rest {i}."}) for i in range(4)]
+    lines = tmp_path / "r.jsonl"
+    lines.write_text("\n".join([rows[0], "{broken", *rows[1:]])[:-5], "utf-8")
+    done = import_run(cases, lines, tmp_path / "run", model="m", created_at=AT)
+    assert done.run.states[AnswerState.OK] == 3
+    assert [note for note in done.notes if note.startswith("r.jsonl:2: ")]
+    assert "r.jsonl:5: the last line is cut off; left out" in done.notes
+    grades = tmp_path / "g.jsonl"
+    grades.write_text(json.dumps({"case_id": "c0", "evaluations": scores(1)}) + "\n{", "utf-8")
+    with pytest.raises(BadInput, match=r"g\.jsonl:2"):
+        import_run(cases, lines, tmp_path / "run", model="m", created_at=AT, grades=grades)
+    for text in ('[{"case_id": "c0", "model_resp', "", "7", "\xff"):
+        whole = tmp_path / "cut.json"
+        whole.write_text(text, "latin-1")
+        with pytest.raises(BadInput, match=r"cut\.json"):
+            import_run(cases, whole, tmp_path / "x", model="m", created_at=AT)
+    assert not (tmp_path / "x").exists()
+
+
+def test_criteria_of_the_same_text_share_a_verdict(tmp_path: Path) -> None:
+    cases = benchmark(tmp_path / "B.json", 1, [item("a", 5), item("a", 3), item("b", 1)])
+    responses = write(tmp_path / "r.json", {"c0": {"model_response": "Rest."}})
+    evaluations = {
+        "rubric_1": item("a", 5) | {"score": 1, "weighted_score": 5},
+        "rubric_2": item("a", 3) | {"score": 1, "weighted_score": 3},
+    }
+    grades = write(tmp_path / "g.json", [{"case_id": "c0", "evaluations": evaluations}])
+    done = import_run(cases, responses, tmp_path / "run", model="m", created_at=AT, grades=grades)
+    assert (done.grades, done.notes) == (1, ())
+    assert {k: g.met for k, g in load_graded(tmp_path / "run").grades["c0"].items()} == {
+        "rubric_1": True, "rubric_2": True,
+    }  # fmt: skip
+    assert json.loads(export_run(tmp_path / "run", tmp_path / "out")[2].read_text("utf-8"))[0]["evaluations"] == (
+        evaluations
+    )
+    assert len(read_grades(tmp_path / "run" / "grades.jsonl")[0]) == 1
+
+
+async def test_an_export_of_a_run_that_failed_goes_in_as_failed(tmp_path: Path) -> None:
+    cases = read_cases(benchmark(tmp_path / "B.json"))
+    model = Model(lambda prompt: down() if "Narrative 1" in prompt else reply("Fine."))
+    await run_model(cases, model, tmp_path / "run", use=ModelUse("m"), created_at=AT)
+    paths = export_run(tmp_path / "run", tmp_path / "out")
+    done = import_run(paths[0], paths[1], tmp_path / "in", model="m", created_at=AT)
+    assert done.run.states[AnswerState.FAILED] == 1
+    assert open_run(tmp_path / "in").answers()[0]["c1"].reason == "the endpoint gave status 500"
