@@ -1,7 +1,7 @@
-"""How long it takes to score a leaderboard from its run folders, and how much memory, against limits and peers.
+"""How long it takes to score a leaderboard from its run folders, and its memory, against limits and peers.
 
 Builds run folders of the published size (38 models, 2,756 cases, 16,702 criteria; made up, with answers and
-reasoning of usual length) once, then scores them with `medlive eval score`, every slice and 1,000 draws. Beside it,
+Builds run folders of the published size (38 models, 2,756 cases, 16,702 criteria; made up, with answers and
 in the same run: the json module parsing the same logs line by line and keeping nothing, which is what a reader
 without any thought does before it scores anything, and the bootstrap as simple-evals makes it, a numpy draw for
 each of 1,000 repetitions of each figure (measured on one model, times their number). Exits 1 when 15 s, 2 GB or
@@ -24,6 +24,7 @@ from typing import Any, Final
 import numpy as np
 
 from medlive.digest import canonical_json
+from medlive.evaluation.estimates import SLICES
 from medlive.evaluation.model import (
     Answer,
     AnswerState,
@@ -41,10 +42,53 @@ DRAWS: Final = 1000
 AXES: Final = ("Accuracy", "Completeness", "Communication Quality", "Context Awareness", "Safety")
 THEMES: Final = ("Emergency Referrals", "Context-Seeking", "Expertise-Tailored Communication",
                  "Responding under Uncertainty", "Response Depth")  # fmt: skip
-WORDS: Final = (
-    "the patient should be seen within days because swelling of one leg after a long flight may be a clot and "
-    "waiting is a risk while a scan is quick so the answer names it and says where to go and what to take along"
-).split()
+WORDS: Final = [
+    "the",
+    "patient",
+    "should",
+    "be",
+    "seen",
+    "within",
+    "days",
+    "because",
+    "swelling",
+    "of",
+    "one",
+    "leg",
+    "after",
+    "a",
+    "long",
+    "flight",
+    "may",
+    "be",
+    "a",
+    "clot",
+    "and",
+    "waiting",
+    "is",
+    "a",
+    "risk",
+    "while",
+    "a",
+    "scan",
+    "is",
+    "quick",
+    "so",
+    "the",
+    "answer",
+    "names",
+    "it",
+    "and",
+    "says",
+    "where",
+    "to",
+    "go",
+    "and",
+    "what",
+    "to",
+    "take",
+    "along",
+]
 
 
 def made_cases(count: int, criteria: int) -> CaseSet:
@@ -64,7 +108,7 @@ def made_cases(count: int, criteria: int) -> CaseSet:
                 criteria=tuple(
                     EvaluationCriterion(
                         f"case-{place:06d}-c{k}", f"{k} {_text(rng, 18)}",
-                        float(rng.choice((10, 8, 6, 5, 4)) if k == 0 or rng.random() < 0.8 else -rng.choice((4, 8))),
+                        float(rng.choice((10, 8, 6, 5)) if k == 0 or rng.random() < 0.8 else -rng.choice((4, 8))),
                         rng.choice(AXES),
                     )
                     for k in range(n)
@@ -107,11 +151,12 @@ def build(folder: Path, models: int, cases: CaseSet) -> list[Path]:
                 reasoning, quote = _text(rng, 35), _text(rng, 8) if met else ""
                 grades.append(
                     canonical_json({
-                        "case_id": case.case_id, "criterion_id": criterion.id, "key": key, "met": met, "quote": quote,
-                        "reasoning": reasoning, "reason": "", "grader": "judge-1", "engine": "openai",
+                        "case_id": case.case_id, "criterion_id": criterion.id, "key": key, "met": met,
+                        "quote": quote, "reasoning": reasoning, "reason": "", "grader": "judge-1",
+                        "engine": "openai",
                         "raw": json.dumps({"met": met, "quote": quote, "reasoning": reasoning}),
                         "model": "judge-1", "mode": "criterion", "prompt": "sha256:" + "2" * 64, "judge": judge,
-                        "usage": {"input_tokens": 900, "output_tokens": 90, "cached_tokens": 0, "latency_ms": 900.0},
+                        "usage": {"input_tokens": 900, "output_tokens": 90, "latency_ms": 900.0},
                     }) + "\n"
                 )  # fmt: skip
         (path / "responses.jsonl").write_text("".join(responses), "utf-8")
@@ -124,10 +169,10 @@ def build(folder: Path, models: int, cases: CaseSet) -> list[Path]:
 
 def parts(runs: list[Path]) -> dict[str, float]:
     """Seconds of each part, in this process."""
-    from medlive.evaluation.score import load_graded, score_runs
+    from medlive.evaluation.score import load_all, score_runs
 
     started = time.perf_counter()
-    graded = [load_graded(path) for path in runs]
+    graded = load_all(runs)
     read = time.perf_counter()
     score_runs(graded, draws=1)
     scored = time.perf_counter()
@@ -206,8 +251,7 @@ def measure(folder: Path, runs: list[Path], cases: CaseSet, chosen: Any) -> int:
     print(f"json.loads of the same logs {plain:6.2f} s: reading takes {took['reading'] / plain:.2f} of it")
     values: dict[tuple[str, str | None], int] = {}
     for case in cases.cases:
-        for key in (("", ""), ("month", case.month), ("theme", case.theme), ("specialty", case.specialty),
-                    ("source", case.source), ("release", case.first_release), ("language", case.language)):  # fmt: skip
+        for key in (("", ""), *((kind, value_of(case)) for kind, value_of in SLICES.items())):
             values[key] = values.get(key, 0) + 1
     loop = simple_bootstrap_s(list(values.values()), len(runs))
     print(

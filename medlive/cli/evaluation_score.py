@@ -59,7 +59,7 @@ def scored(
     """The `ScoreTable` of run folders, by the options' texts; what was odd in a folder goes to stderr."""
     from medlive.evaluation.errata import ErrataMode, ErrataSearch, use_errata
     from medlive.evaluation.metrics import Metric
-    from medlive.evaluation.score import CaseBasis, load_graded, score_runs
+    from medlive.evaluation.score import CaseBasis, load_all, score_runs
     from medlive.service.paths import snapshots_path
 
     chosen_metric = _one_of("--metric", Metric, metric)
@@ -72,7 +72,7 @@ def scored(
     twice = [path for place, path in enumerate(runs) if path.resolve() in {p.resolve() for p in runs[:place]}]
     if twice:
         raise UsageError(f"{twice[0]} is given more than once")
-    graded = [load_graded(path, judge=judge) for path in runs]
+    graded = load_all(runs, judge=judge)
     for path, run in zip(runs, graded, strict=True):
         for note in run.notes:
             say(f"{path}: {note}")

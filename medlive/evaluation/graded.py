@@ -1,11 +1,14 @@
 """A run with the verdicts of one grader: read lean for scoring, whole only where somebody looks at them."""
 
 import json
-from collections.abc import Iterator, Mapping
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
 from json.encoder import encode_basestring
+from multiprocessing import get_context
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -28,6 +31,8 @@ _ALL_TEXT: Final = {str}
 _MODES: Final = frozenset(mode.value for mode in Mode)
 _NAMED: Final = 5
 """How many oddities of a log are named; the others are counted."""
+_LARGE: Final = 150_000_000
+"""Bytes of logs from which on further processes are worth their start."""
 _DAMAGED: Final = object()
 
 T = TypeVar("T")
@@ -116,18 +121,56 @@ def load_graded(path: Path, *, judge: str | None = None) -> GradedRun:
     judge on the same thing the last one does. Raises UsageError for a judge that did not grade here.
     """
     run = open_run(path)
+    return _graded(run, _read(run, judge))
+
+
+def load_all(paths: Sequence[Path], *, judge: str | None = None) -> list[GradedRun]:
+    """`load_graded` of many runs; large logs are read by as many processes as there are processors."""
+    size = sum((path / GRADES).stat().st_size for path in paths if (path / GRADES).exists())
+    workers = min(_processors(), len(paths))
+    if workers < 2 or size < _LARGE:
+        return [load_graded(path, judge=judge) for path in paths]
+    # A fresh process each: a copy of this one might hold a lock of a thread that it does not have.
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+        found = pool.map(_read_path, paths, [judge] * len(paths))
+        return [_graded(open_run(path), read) for path, read in zip(paths, found, strict=True)]
+
+
+def _processors() -> int:
+    """How many processors this process may use; 1 where the system does not say."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+
+
+def _read_path(path: Path, judge: str | None) -> "_Read":
+    return _read(open_run(path), judge)
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """What the logs of a run say; small enough to be handed from one process to another."""
+
+    answers: dict[str, Answer]
+    met: dict[str, dict[str, bool | None]]
+    grader: Grader | None
+    notes: tuple[str, ...]
+
+
+def _graded(run: RunFolder, read: _Read) -> GradedRun:
+    grades = {} if read.grader is None else _GradeBook(run, read.answers, read.grader.judge)
+    return GradedRun(run, run.info.model, read.answers, grades, read.grader, read.notes, read.met)
+
+
+def _read(run: RunFolder, judge: str | None) -> _Read:
     answers, notes = run.answers()
-    judges, order, grade_notes = _read_verdicts(path / GRADES)
+    judges, order, grade_notes = _read_verdicts(run.path / GRADES)
     notes = [*_few(notes), *_few(grade_notes)]
-    chosen = _chosen(judges, order, judge, path)
+    chosen = _chosen(judges, order, judge, run.path)
     if chosen is None:
-        return GradedRun(run, run.info.model, answers, {}, None, tuple(notes), {})
+        return _Read(answers, {}, None, tuple(notes))
     found = judges[chosen]
-    met = dict(_fitting(run.cases, answers, chosen, found.latest))
     last = found.last
-    grader = Grader(
-        last["engine"], last["model"], tuple(sorted(found.named)), last["mode"], last["prompt"], chosen
-    )
+    named = tuple(sorted(found.named))
+    grader = Grader(last["engine"], last["model"], named, last["mode"], last["prompt"], chosen)
     if len(judges) > 1 and judge is None:
         others = "; ".join(_judge_text(judges[j].last) for j in order if j != chosen)
         notes.append(
@@ -139,7 +182,8 @@ def load_graded(path: Path, *, judge: str | None = None) -> GradedRun:
             f"{GRADES}: {len(found.contradicted)} criteria are met in one verdict and not met in another of "
             "the same judge; the last one counts"
         )
-    return GradedRun(run, run.info.model, answers, _GradeBook(run, answers, chosen), grader, tuple(notes), met)
+    met = dict(_fitting(run.cases, answers, chosen, found.latest))
+    return _Read(answers, met, grader, tuple(notes))
 
 
 def _judge_text(row: Mapping[str, Any]) -> str:

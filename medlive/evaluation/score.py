@@ -23,7 +23,7 @@ from medlive.evaluation.estimates import (
     Grid,
     Slice,
 )
-from medlive.evaluation.graded import GradedRun, Grader, load_graded
+from medlive.evaluation.graded import GradedRun, Grader, load_all, load_graded
 from medlive.evaluation.livemedbench import case_entry, grade_entry
 from medlive.evaluation.metrics import CaseScore, CaseState, Metric, case_score
 from medlive.evaluation.model import AnswerState, EvaluationCase
@@ -33,7 +33,7 @@ from medlive.statistics.bootstrap import Comparison, Floats, Standing, compare, 
 
 __all__ = [
     "AFTER", "AXIS", "CUTOFF", "FEW", "KINDS", "SLICES", "UP_TO", "AxisErrors", "CaseBasis", "Coverage",
-    "Estimate", "GradedRun", "Grader", "ModelScore", "Rates", "ScoreTable", "Slice", "load_graded",
+    "Estimate", "GradedRun", "Grader", "ModelScore", "Rates", "ScoreTable", "Slice", "load_all", "load_graded",
     "month_table", "score_matrix", "score_runs",
 ]  # fmt: skip
 

@@ -11,11 +11,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.runs import made_cases, made_run
 
 from medlive.digest import canonical_json
 from medlive.errors import UsageError
+from medlive.evaluation import graded
 from medlive.evaluation.grade import grade_run
-from medlive.evaluation.graded import load_graded
+from medlive.evaluation.graded import load_all, load_graded
 from medlive.evaluation.metrics import CaseState, Metric, case_score
 from medlive.evaluation.model import EvaluationCriterion, Mode, grade_key
 from medlive.evaluation.run import run_model
@@ -207,3 +209,21 @@ def test_tables_say_the_same_in_every_format(tmp_path: Path) -> None:
     shares = plain["models"][0]["rates"]["shares"]
     assert shares["ungraded"] == pytest.approx(60 / 360)
     assert plain["coverage"][1]["scored"] == 360
+
+
+def test_large_logs_are_read_by_several_processes_to_the_same_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cases = made_cases(8)
+    paths = [made_run(cases, tmp_path / name, name, 0.5) for name in ("a", "b")]
+    alone = [load_graded(path) for path in paths]
+    monkeypatch.setattr(graded, "_LARGE", 0)
+    monkeypatch.setattr(graded, "_processors", lambda: 2)
+    together = load_all(paths)
+    assert [(r.label, r.met, r.answers, r.grader) for r in together] == [
+        (r.label, r.met, r.answers, r.grader) for r in alone
+    ]
+    assert together[1].grades == alone[1].grades
+    assert together[0].run.cases is together[1].run.cases
+    with pytest.raises(UsageError, match=r"0 judges are 'nobody'"):
+        load_all(paths, judge="nobody")
