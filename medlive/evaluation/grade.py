@@ -185,8 +185,10 @@ class Asker:
         again: tuple[str, str] | None = None
         strange = 0
         for _ in range(1 + self._retries):
-            waiting = tuple(c for c in work.criteria if c.id not in outcome.verdicts)
-            part = replace(work, criteria=waiting)
+            waiting, part = work.criteria, work
+            if outcome.verdicts:
+                waiting = tuple(c for c in work.criteria if c.id not in outcome.verdicts)
+                part = replace(work, criteria=waiting)
             try:
                 reply = await self._ask(part, again, strange)
             except EndpointUnavailable as exc:
@@ -211,13 +213,14 @@ class Asker:
 
     async def _ask(self, work: Work, again: tuple[str, str] | None, strange: int) -> Reply:
         request = self.judge.request(work, again, strange)
+        if self._budget is None:
+            self.calls += 1
+            return await self._engine.answer(request)
 
         async def call() -> Reply:
             self.calls += 1
             return await self._engine.answer(request)
 
-        if self._budget is None:
-            return await call()
         return await self._budget.pay(self._budget.estimate(self._engine, request), call)
 
     def _stranger(self, reply: Reply) -> bool:

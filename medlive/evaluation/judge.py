@@ -56,9 +56,13 @@ class Outcome:
     ) -> None:
         """Count a reply in, as `Judge.read` read it."""
         self.replies.append(reply)
-        self.by |= {c.id: reply for c in waiting}
-        self.verdicts |= {cid: v for cid, v in read.items() if isinstance(v, Verdict)}
-        self.faults |= {cid: v for cid, v in read.items() if isinstance(v, str)}
+        for criterion in waiting:
+            self.by[criterion.id] = reply
+        for cid, found in read.items():
+            if isinstance(found, Verdict):
+                self.verdicts[cid] = found
+            else:
+                self.faults[cid] = found
 
     def fail(self, waiting: Sequence[EvaluationCriterion], why: str) -> None:
         """No reply came for these."""
@@ -76,7 +80,8 @@ class Judge:
     def __init__(self, identity: EngineIdentity, mode: Mode, *, allow_unpinned: bool = False) -> None:
         """`allow_unpinned` lets replies count that name another model than the identity's."""
         self.identity, self.mode, self.allow_unpinned = identity, mode, allow_unpinned
-        self.prompt = load_prompt("medlive.evaluation", f"grader.{mode}")
+        self._task = f"grader.{mode}"
+        self.prompt = load_prompt("medlive.evaluation", self._task)
         self.digest = judge_digest(identity, mode, self.prompt)
         self._prompt_digest = self.prompt.digest
         self.size = 1 if mode is Mode.CRITERION else RUBRIC_SIZE
@@ -115,9 +120,7 @@ class Judge:
             inputs["criterion"] = work.criteria[0].criterion
         else:
             inputs["criteria"] = [{"id": c.id, "criterion": c.criterion} for c in work.criteria]
-        return Request(
-            f"grader.{self.mode}", self.prompt, inputs, self._schema, repair=repair, round=work.round + later
-        )
+        return Request(self._task, self.prompt, inputs, self._schema, repair=repair, round=work.round + later)
 
     def stranger(self, reply: Reply) -> str | None:
         """Why a reply does not count for the model it names; None where it does."""
@@ -148,12 +151,11 @@ class Judge:
         """
         usage = _usage(outcome.replies)
         grades: list[Grade] = []
-        shown: list[Reply] = []
+        shown: set[int] = set()
         for place, criterion in enumerate(work.criteria):
             verdict, reply = outcome.verdicts.get(criterion.id), outcome.by.get(criterion.id)
-            first = reply is not None and not any(reply is one for one in shown)
-            if reply is not None and first:
-                shown.append(reply)
+            first = id(reply) not in shown
+            shown.add(id(reply))
             grades.append(
                 Grade(
                     case_id=work.case.case_id,

@@ -52,21 +52,24 @@ def data(request: Request) -> str:
 
 
 def fenced(inputs: Mapping[str, Any]) -> str:
-    """The inputs as the JSON text that stands between the fences."""
-    visible = {neutralise(key): value for key, value in inputs.items()}
-    return "{" + ",".join(f"{_written(key)}:{_written(value)}" for key, value in visible.items()) + "}"
+    """The inputs as the JSON text that stands between the fences; their names are the agents' own."""
+    return "{" + ",".join([_member(name, value) for name, value in inputs.items()]) + "}"
 
 
-def _written(value: Any) -> str:
+def _member(name: str, value: Any) -> str:
     if isinstance(value, str) and len(value) <= LONGEST:
-        return _remembered(value)
+        return _remembered(name, value)
     text = json.dumps(_neutral(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    return inert(text)
+    return f"{_written(name)}:{inert(text)}"
 
 
 @lru_cache(maxsize=64)
-def _remembered(text: str) -> str:
-    """Calls of one case share its texts, and come after each other; all share the keys."""
+def _remembered(name: str, text: str) -> str:
+    """Calls of one case share its texts, and come after each other."""
+    return f"{_written(name)}:{_written(text)}"
+
+
+def _written(text: str) -> str:
     return inert(encode_basestring(neutralise(text)))
 
 

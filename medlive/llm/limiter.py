@@ -37,6 +37,8 @@ SLACK_S: Final = 0.03
 """The client's own delays when it is idle: no queue is inferred from less."""
 PASSES: Final = 10
 """Passes of the event loop that a call takes; what the loop is late for each is no queue of the endpoint's."""
+TIMED_S: Final = 0.001
+"""A pass of the event loop is timed no more often than this."""
 WINDOW: Final = 8
 """The least replies that a window is judged by."""
 _BELOW: Final = 0.9
@@ -188,6 +190,8 @@ class Limiter:
         self._under_way = 0
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._paused_until = 0.0
+        self._timed = -math.inf
+        """When a pass of the loop was last timed."""
         self._lag = 0.0
         self._ended = dict.fromkeys(Ended, 0)
 
@@ -222,7 +226,10 @@ class Limiter:
 
     async def enter(self) -> float:
         """Wait for a turn; when it began, for `leave`, which every turn must be given back with."""
-        await self._turn()
+        if self._under_way < self._limit.calls and not self._waiting:
+            self._under_way += 1
+        else:
+            await self._turn()
         try:
             while (pause := self._paused_until - time.monotonic()) > 0:  # noqa: ASYNC110 - it may be prolonged
                 await asyncio.sleep(pause)
@@ -230,7 +237,9 @@ class Limiter:
             self._give_back()
             raise
         now = time.monotonic()
-        asyncio.get_running_loop().call_soon(self._passed, now)
+        if now >= self._timed + TIMED_S:
+            self._timed = now
+            asyncio.get_running_loop().call_soon(self._passed, now)
         return now
 
     def leave(self, task: str, began: float, ended: Ended) -> None:
@@ -246,9 +255,6 @@ class Limiter:
         self._lag += ((time.monotonic() - since) - self._lag) / 16
 
     async def _turn(self) -> None:
-        if self._under_way < self._limit.calls and not self._waiting:
-            self._under_way += 1
-            return
         self._limit.used_up()
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(turn)
