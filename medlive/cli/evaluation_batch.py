@@ -1,7 +1,7 @@
-"""`medlive eval batch write|read`: grading through an endpoint's batch API."""
+"""`medlive eval batch write|read`: answers and verdicts through an endpoint's batch API."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -20,7 +20,18 @@ from medlive.cli.output import JsonOption, print_json, print_table, say, wait_fo
 from medlive.config import load_settings
 from medlive.errors import CheckFailed, UsageError
 
-app = typer.Typer(no_args_is_help=True, help="Grade through an endpoint's batch API.")
+if TYPE_CHECKING:
+    from collections import Counter
+    from collections.abc import Sequence
+
+    from medlive.evaluation.batch import BatchWritten
+    from medlive.evaluation.model import AnswerState
+
+AnswersOption = Annotated[
+    bool, typer.Option("--answers", help="The model's answers, as `eval run` asks for them, and no verdicts.")
+]
+
+app = typer.Typer(no_args_is_help=True, help="Ask and grade through an endpoint's batch API.")
 
 
 @app.command()
@@ -29,6 +40,7 @@ def write(
     out: Annotated[Path, typer.Option("--out", help="The JSON Lines file to write.", dir_okay=False)],
     grader: GraderOption = None,
     base_url: GraderUrlOption = None,
+    answers: AnswersOption = False,
     mode: ModeOption = "criterion",
     endpoint_style: Annotated[
         str, typer.Option("--endpoint-style", help="Whose batch format: openai, the only one so far.")
@@ -47,11 +59,15 @@ def write(
 ) -> None:
     """Write the calls that grading would make as a batch file; nothing is sent."""
     from medlive.evaluation.batch import BatchWritten, write_batch
+    from medlive.evaluation.batch_answers import write_answers
     from medlive.llm.openai import OpenAIEngine
     from medlive.service.endpoints import grader_engine
 
     if endpoint_style != "openai":
         raise UsageError(f"--endpoint-style {endpoint_style}: openai is the only one so far")
+    if answers:
+        tell_written(write_answers(run_dir, out, most_requests=most_requests, most_bytes=most_bytes), as_json)
+        return
     which = read_mode(mode)
     settings = load_settings().settings
 
@@ -73,20 +89,25 @@ def write(
         finally:
             await engine.aclose()
 
-    done = wait_for(work())
+    tell_written(wait_for(work()), as_json)
+
+
+def tell_written(done: "BatchWritten", as_json: bool) -> None:
+    """Print the files of a batch."""
     if as_json:
         print_json({"files": done.files, "requests": done.requests, "criteria": done.criteria,
                     "cached": done.cached})  # fmt: skip
         return
     for path in done.files:
         print(path)
-    say(f"{done.requests} calls about {done.criteria} criteria; {done.cached} verdicts came from the cache")
+    say(f"{done.requests} calls; {done.criteria} criteria; {done.cached} verdicts came from the cache")
 
 
 @app.command()
 def read(
     run_dir: RunArgument,
     results: Annotated[list[Path], typer.Argument(help="Result and error files of the batch.", exists=True)],
+    answers: AnswersOption = False,
     allow_unpinned: UnpinnedOption = False,
     cache: CacheOption = None,
     no_cache: NoCacheOption = False,
@@ -95,30 +116,54 @@ def read(
     """Take a batch's results into the run, checked as live replies are. Exit status 1 while some are missing or
     hold no verdict."""
     from medlive.evaluation.batch import read_batch
+    from medlive.evaluation.batch_answers import read_answers
     from medlive.evaluation.cache import GradeCache
     from medlive.llm.wire import Price
 
     settings = load_settings().settings
     if no_cache and cache is not None:
         raise UsageError("--cache and --no-cache exclude each other")
-    held = None if no_cache else GradeCache(cache or settings.home / "cache" / "grades")
     prices = {model: Price(p.input, p.output, p.cached) for model, p in settings.prices.items()}
+    if answers:
+        got = read_answers(run_dir, results, prices=prices)
+        _tell_read(
+            {**{state.value: n for state, n in got.answers.items()}, "again": got.again, "unknown": got.unknown,
+             "damaged": got.damaged, "missing": got.missing},
+            got.notes, {}, as_json,
+        )  # fmt: skip
+        if (failed := got.answers.total() - _usable(got.answers)) or got.missing or got.unknown or got.damaged:
+            raise CheckFailed(
+                f"{failed} of the results are no answer and {got.missing} questions have no result",
+                hint="medlive eval batch write --answers, or run, asks again for what is open",
+            )
+        return
+    held = None if no_cache else GradeCache(cache or settings.home / "cache" / "grades")
     done = read_batch(run_dir, results, allow_unpinned=allow_unpinned, cache=held, prices=prices)
     counts = {
         "met": done.met, "not_met": done.not_met, "ungraded": done.ungraded, "again": done.again,
         "duplicates": done.duplicates, "unknown": done.unknown, "stale": done.stale, "damaged": done.damaged,
         "missing": done.missing,
     }  # fmt: skip
-    if as_json:
-        print_json({**counts, "reasons": dict(done.reasons), "notes": done.notes})
-    else:
-        print_table([name.replace("_", " ") for name in counts], [list(counts.values())])
-    for note in done.notes:
-        say(note)
-    for reason, n in done.reasons.most_common():
-        say(f"ungraded: {n}: {reason}")
+    _tell_read(counts, done.notes, dict(done.reasons.most_common()), as_json)
     if done.ungraded or done.missing or done.unknown or done.damaged:
         raise CheckFailed(
             f"{done.ungraded} criteria of the results are ungraded and {done.missing} calls have no result",
             hint="medlive eval batch write, or grade, asks again for what is open",
         )
+
+
+def _usable(answers: "Counter[AnswerState]") -> int:
+    from medlive.evaluation.model import AnswerState
+
+    return answers.total() - answers[AnswerState.FAILED] - answers[AnswerState.EMPTY]
+
+
+def _tell_read(counts: dict[str, int], notes: "Sequence[str]", reasons: dict[str, int], as_json: bool) -> None:
+    if as_json:
+        print_json({**counts, "reasons": reasons, "notes": notes})
+    else:
+        print_table([name.replace("_", " ") for name in counts], [list(counts.values())])
+    for note in notes:
+        say(note)
+    for reason, n in reasons.items():
+        say(f"ungraded: {n}: {reason}")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from medlive.cli.evaluation_batch import tell_written
 from medlive.cli.evaluation_options import (
     CasesOption,
     ConcurrencyOption,
@@ -86,13 +87,20 @@ def run(
     max_calls: MaxCallsOption = None,
     max_tokens: MaxTokensOption = None,
     dry_run: DryRunOption = False,
+    batch: Annotated[
+        Path | None,
+        typer.Option("--batch", metavar="FILE", help="Send nothing: write the calls for a batch API."),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Ask a model about every case. The same command goes on where it stopped, and asks again for answers that
     failed or were empty."""
-    from medlive.evaluation.run import ModelUse, Spending, run_model
+    from medlive.evaluation.batch import BatchWritten
+    from medlive.evaluation.batch_answers import write_answers
+    from medlive.evaluation.run import ModelUse, Spending, begin_run, run_model
     from medlive.evaluation.run_plan import RunPlan, plan_run
     from medlive.evaluation.selection import Selection, select
+    from medlive.evaluation.templates import load_template
     from medlive.llm.budget import Budget
     from medlive.llm.openai import Price
     from medlive.service.endpoints import choose_candidate, open_endpoint
@@ -120,7 +128,10 @@ def run(
     case_set = select(_load(settings, cases, unverified), part)
     budget = Budget(max_calls=max_calls, max_usd=max_usd, max_tokens=max_tokens)
 
-    async def work() -> "RunPlan | RunResult":
+    if dry_run and batch is not None:
+        raise UsageError("--dry-run and --batch exclude each other")
+
+    async def work() -> "RunPlan | RunResult | BatchWritten":
         engine = open_endpoint(
             chosen.model, chosen.base_url, api_key_env=chosen.api_key_env, parameters=chosen.parameters,
             concurrency=concurrency, price=chosen.price,
@@ -138,6 +149,10 @@ def run(
                     case_set, out, use=use, created_at=now(), template=template, open_book=book, price=price,
                     concurrency=concurrency,
                 )  # fmt: skip
+            if batch is not None:
+                prompt = load_template(template)
+                await begin_run(case_set, out, use=use, created_at=now(), prompt=prompt, open_book=book)
+                return write_answers(out, batch)
             with progress(f"answers of {model}") as tick:
                 return await run_model(
                     case_set, engine.complete, out, use=use, created_at=now(), template=template,
@@ -150,6 +165,8 @@ def run(
     found = wait_for(work())
     if isinstance(found, RunPlan):
         _tell_plan(found, as_json)
+    elif isinstance(found, BatchWritten):
+        tell_written(found, as_json)
     else:
         _tell_answers(replace(found, notes=(*case_set.notes, *found.notes)), as_json, budget)
 
@@ -254,13 +271,16 @@ def import_(
     from medlive.evaluation.imports import import_run
     from medlive.evaluation.judge import Judge
     from medlive.service.endpoints import grader_identity
+    from medlive.service.paths import snapshot_folder
 
     settings = load_settings().settings
     case_set = _load(settings, cases, unverified)
+    place = snapshot_folder(settings, cases)
     judge = Judge(grader_identity(settings.roles.grader, grader), read_mode(mode)) if grader else None
     done = import_run(
         case_set, responses, out, model=model, created_at=now(), grades=grades, template=template,
         parameters=_parameters(parameters), arm=arm, judge=judge,
+        benchmark=place / "livemedbench.json" if place.is_dir() else place,
     )  # fmt: skip
     _tell_answers(replace(done.run, notes=done.notes), as_json)
 

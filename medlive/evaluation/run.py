@@ -234,11 +234,11 @@ def create_run(
         out.mkdir(parents=True, exist_ok=True)
         with exclusive(out / ".run.lock"):
             if not (out / "run.json").exists():
-                _write_whole(out / "cases.jsonl", rows)
+                write_whole(out / "cases.jsonl", rows)
                 if evidence:
-                    _write_whole(out / EVIDENCE, evidence[1])
+                    write_whole(out / EVIDENCE, evidence[1])
                 text = json.dumps(info.model_dump(mode="json"), ensure_ascii=False, indent=2, sort_keys=True)
-                _write_whole(out / "run.json", text.encode("utf-8", "backslashreplace") + b"\n")
+                write_whole(out / "run.json", text.encode("utf-8", "backslashreplace") + b"\n")
     except OSError as exc:
         if is_full(exc):
             raise DiskFull(f"no space is left for {out}", hint="make room and run this again") from exc
@@ -291,7 +291,8 @@ def _short(value: object) -> str:
     return text if len(text) <= 160 else text[:157] + "..."
 
 
-def _write_whole(path: Path, data: bytes) -> None:
+def write_whole(path: Path, data: bytes) -> None:
+    """Put a file in its place whole or not at all."""
     partial = path.with_name(f".{path.name}.partial")
     try:
         with partial.open("wb") as handle:
@@ -375,7 +376,7 @@ async def run_model(
             if stopped:
                 return
             try:
-                answer = _answer(case, await said(prompt.messages(case, snippets.get(case.case_id, ()))))
+                answer = answer_of(case, await said(prompt.messages(case, snippets.get(case.case_id, ()))))
             except BudgetSpent as exc:
                 stopped.append(exc.message)
                 return
@@ -467,7 +468,8 @@ def _again(answer: Answer) -> bool:
     return answer.state in (AnswerState.FAILED, AnswerState.EMPTY)
 
 
-def _answer(case: EvaluationCase, reply: Reply) -> Answer:
+def answer_of(case: EvaluationCase, reply: Reply) -> Answer:
+    """A reply as the answer to a case."""
     finish = {Finish.STOP: "stop", Finish.LENGTH: "length", Finish.REFUSAL: "refusal"}[reply.finish]
     return Answer(
         case_id=case.case_id,

@@ -1,4 +1,5 @@
-"""Batch files: what is written is what a live call sends, and results count by the same checks."""
+"""Batch files of answers and verdicts: what is written is what a live call sends, and results count by the same
+checks."""
 
 import json
 import os
@@ -11,13 +12,16 @@ from support.bad_endpoint import bad_endpoint, completion, sends
 
 from medlive.digest import canonical_json
 from medlive.errors import BadInput, UsageError
-from medlive.evaluation.batch import BATCHES, BatchRead, read_batch, write_batch
+from medlive.evaluation.batch import BatchRead, read_batch, write_batch
+from medlive.evaluation.batch_answers import read_answers, write_answers
+from medlive.evaluation.batch_files import BATCHES
 from medlive.evaluation.cache import GradeCache
 from medlive.evaluation.grade import grade_run, read_grades
 from medlive.evaluation.log import open_log
 from medlive.evaluation.model import Mode, Origin
-from medlive.evaluation.run import open_run, run_model
+from medlive.evaluation.run import ModelUse, begin_run, import_answers, open_run, run_model
 from medlive.evaluation.score import load_graded
+from medlive.evaluation.templates import load_template
 from medlive.llm.fence import read_inputs
 from medlive.llm.openai import OpenAIEngine, Price
 from tests.unit.evaluation.conftest import AT, USE, Model, make_cases, verdict
@@ -188,3 +192,67 @@ async def test_a_batch_by_another_prompt_or_of_no_run_is_not_read(run: Path, tmp
     told = read_batch(run, [save(tmp_path / "r.jsonl", [result(row)])])
     assert (told.unknown, told.met + told.not_met) == (1, 0)
     assert any("another version" in note for note in told.notes)
+
+
+CANDIDATE = ModelUse("cand-1", parameters={"temperature": 0.5, "max_tokens": 9})
+
+
+async def test_answers_come_by_batch_as_they_come_live(run_dir: Path, tmp_path: Path) -> None:
+    cases = make_cases(6)
+    template = load_template("open")
+    await begin_run(cases, run_dir, use=CANDIDATE, created_at=AT, prompt=template)
+    assert write_answers(run_dir, tmp_path / "q.jsonl").requests == 6
+    rows = written(tmp_path / "q.jsonl")
+
+    def answer(row: dict[str, Any], text: str = "Drink water.", finish: str = "stop") -> dict[str, Any]:
+        body = completion(text, finish=finish) | {"model": "cand-1-0925"}
+        return {"custom_id": row["custom_id"], "response": {"status_code": 200, "body": body}, "error": None}
+
+    lines: list[Any] = [
+        answer(rows[0]),
+        answer(rows[1], finish="length"),
+        answer(rows[2], "I cannot.", "content_filter"),
+        answer(rows[3], ""),
+        {"custom_id": rows[4]["custom_id"], "response": None, "error": {"message": "expired"}},
+        {"custom_id": "f" * 64},
+        "x",
+    ]
+    results = save(tmp_path / "r.jsonl", lines)
+    told = read_answers(run_dir, [results])
+    assert {state.value: n for state, n in told.answers.items()} == {
+        "ok": 1, "truncated": 1, "refused": 1, "empty": 1, "failed": 1
+    }  # fmt: skip
+    assert (told.unknown, told.damaged, told.missing) == (1, 1, 1)
+    assert read_answers(run_dir, [results]).again == 5
+    answers = open_run(run_dir).answers()[0]
+    assert answers["c000"].model == "cand-1-0925"
+    assert answers["c004"].reason == "batch: expired"
+    again = write_answers(run_dir, tmp_path / "q2.jsonl")
+    assert again.requests == 3
+    second = written(tmp_path / "q2.jsonl")
+    told = read_answers(run_dir, [save(tmp_path / "r2.jsonl", [answer(row) for row in second])])
+    assert (told.missing, told.answers.total()) == (0, 3)
+    assert write_answers(run_dir, tmp_path / "q3.jsonl").files == ()
+
+    async with bad_endpoint([sends(completion("Drink water."))]) as endpoint:
+        live = OpenAIEngine("cand-1", endpoint.url, "k", CANDIDATE.parameters)
+        done = await run_model(
+            cases, live.complete, tmp_path / "live", use=CANDIDATE, created_at=AT, template="open"
+        )
+        # The same folder goes on live where the batch ended.
+        assert done.asked == 6
+        assert (
+            await run_model(cases, live.complete, run_dir, use=CANDIDATE, created_at=AT, template="open")
+        ).asked == 0
+        await live.aclose()
+        assert sorted(map(canonical_json, endpoint.bodies)) == sorted(canonical_json(row["body"]) for row in rows)
+
+
+async def test_a_run_that_does_not_say_how_it_is_asked_gives_no_batch(run: Path, tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="no batch of questions"):
+        read_answers(run, [])
+    imported = tmp_path / "imported"
+    import_answers(imported, make_cases(2), [], "m", AT)
+    with pytest.raises(UsageError, match="does not say"):
+        write_answers(imported, tmp_path / "q.jsonl")
+    assert not (tmp_path / "q.jsonl").exists()
