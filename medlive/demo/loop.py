@@ -152,4 +152,4 @@ async def _report(settings: Settings, done: Demo) -> None:
     assert done.scores is not None
     assert done.frozen is not None
     out = settings.home / "reports" / done.frozen.version
-    done.report = await asyncio.to_thread(write_report, done.scores, out)
+    done.report = (await asyncio.to_thread(write_report, done.scores, out)).page

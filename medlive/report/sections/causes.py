@@ -48,7 +48,8 @@ def _about(label: str, audit: AuditTable) -> str:
     why = "".join(f"; {n} {reason}" for reason, n in audit.reasons.items())
     return soft(
         f"{label}: {who}; {audit.audited} audited of {len(bottom.candidates)} with an error among the "
-        f"{bottom.asked} lowest of {bottom.scored} scored cases; {len(bottom.without_error)} of these held no error{why}."
+        f"{bottom.asked} lowest of {bottom.scored} scored cases; {len(bottom.without_error)} of these "
+        f"held no error{why}."
     )
 
 

@@ -1,82 +1,56 @@
-"""The report: whole, offline, escaped, honest about what may not be published."""
+"""The report: whole, offline, escaped, complete to the last case, honest about what may not be published."""
 
 import csv
 import json
-import random
 import re
-from datetime import UTC, datetime
+from collections.abc import Callable
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
+from xml.etree import ElementTree
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.runs import made_cases, made_run, made_runs
 
 from medlive.errors import BadInput
-from medlive.evaluation.grade import grade_run
-from medlive.evaluation.model import CaseSet, EvaluationCase, EvaluationCriterion
-from medlive.evaluation.run import ModelUse, run_model
-from medlive.evaluation.score import ScoreTable, load_graded, score_runs
-from medlive.llm.engine import EngineIdentity, Finish, Reply, Request, Usage
+from medlive.evaluation.model import CaseSet, EvaluationCase
+from medlive.evaluation.registry import Registry, load_registry
+from medlive.evaluation.score import GradedRun, ScoreTable, load_graded, score_runs
+from medlive.report import cases as case_pages
+from medlive.report.cases import entries, file_name
+from medlive.report.html import json_text, t
+from medlive.report.meta import read_meta
+from medlive.report.model import analyse
 from medlive.report.render import write_report
 
-AT = datetime(2026, 11, 21, tzinfo=UTC)
-EVIL = '<script>alert(1)</script><img src=x onerror=alert(2)> & "quoted" \x00\x07 \ud800 مرحبا \u202e'
-VOID = {"meta", "br", "img", "hr", "input", "link", "rect", "line"}
+EVIL = (
+    '<script>alert(1)</script></script><img src=x onerror=alert(2)> & "quoted" \x00\x07 \ud800 مرحبا \u202e'
+    "@@here@@ ]]> <!-- </style>"
+)
+VOID = {"meta", "br", "img", "hr", "input", "link", "rect", "line", "path", "circle"}
+LINK = re.compile(
+    r"(#[\w-]+|(\.\./)?(cases/)?[A-Za-z0-9_-]+\.(html|json|csv|tsv)(#\w+)?|figures/[a-z-]+\.(svg|png))"
+)
 
 
-class Judge:
-    """Grades by chance, or leaves a part ungraded."""
-
-    def __init__(self, engine: str) -> None:
-        self.identity = EngineIdentity(engine, "judge<1>", {})
-        self._rng = random.Random(3)
-
-    async def answer(self, request: Request) -> Reply:
-        text = json.dumps({"met": self._rng.random() < 0.5, "quote": "多喝水", "reasoning": EVIL})
-        if request.inputs["criterion"].endswith("9.1"):
-            text = "no idea " + EVIL
-        return Reply(text, Finish.STOP, Usage(), "judge<1>")
-
-    async def aclose(self) -> None:
-        return None
+def hostile(place: int, case: EvaluationCase) -> EvaluationCase:
+    criteria = tuple(replace(c, criterion=f"{c.criterion} {EVIL}") for c in case.criteria)
+    return replace(case, narrative=f"{case.narrative} {EVIL}", advice=EVIL, source=EVIL, criteria=criteria)
 
 
-def cases(n: int) -> CaseSet:
-    made = tuple(
-        EvaluationCase(
-            case_id=f"c{i}",
-            language="zh" if i % 2 else "en",
-            narrative=f"病史 {i} {EVIL}",
-            query="怎么办？",
-            advice="休息",
-            criteria=(
-                EvaluationCriterion("k0", f"Says it {i}.0 {EVIL}", 5.0, "Accuracy"),
-                EvaluationCriterion("k1", f"Errs {i}.1", -3.0, "Safety"),
-            ),
-            post_time="2025-01-01T00:00:00",
-            month="2025-01",
-            theme="Response Depth",
-        )
-        for i in range(n)
-    )
-    return CaseSet(made, "snapshot", "2026.W47", "sha256:" + "0" * 64, True)
-
-
-async def table_of(tmp_path: Path, engine: str = "openai", models: int = 2, n: int = 12) -> ScoreTable:
-    runs = []
-    for number in range(models):
-
-        async def complete(messages: Any) -> Reply:
-            if "病史 3 " in messages[0]["content"]:
-                return Reply("", Finish.STOP, Usage(), "m")
-            return Reply(f"多喝水 {EVIL}", Finish.STOP, Usage(), "m")
-
-        folder = tmp_path / f"run{number}"
-        use = ModelUse(f"=model<b>{number}")
-        await run_model(cases(n), complete, folder, use=use, created_at=AT)
-        await grade_run(folder, Judge(engine), concurrency=1)
-        runs.append(load_graded(folder))
-    return score_runs(runs, draws=50)
+def table_of(
+    root: Path, models: int = 2, n: int = 12, *,
+    change: Callable[[int, EvaluationCase], EvaluationCase] | None = None,
+    edit: Callable[[GradedRun], GradedRun] = lambda run: run, registry: Registry | None = None, **more: Any,
+) -> ScoreTable:  # fmt: skip
+    cases = made_cases(n, months=6, change=change)
+    paths = [made_run(cases, root / f"run{k}", f"=model<b>{k}", 0.6 - 0.1 * k, **more) for k in range(models)]
+    graded = [edit(load_graded(path)) for path in paths]
+    return score_runs(graded, draws=50, **({} if registry is None else {"registry": registry}))
 
 
 class Checker(HTMLParser):
@@ -87,13 +61,19 @@ class Checker(HTMLParser):
         self.open: list[str] = []
         self.wrong: list[str] = []
         self.text: list[str] = []
+        self.links: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
         if tag not in VOID:
             self.open.append(tag)
-        if tag in {"script", "link", "img", "iframe", "object"}:
+        if tag in {"link", "img", "iframe", "object", "base"} or (tag == "script" and given.get("src")):
             self.wrong.append(tag)
-        self.wrong += [f"{name}={value}" for name, value in attrs if name in {"src", "href"} or name[:2] == "on"]
+        self.wrong += [f"{name}={value}" for name, value in attrs if name in {"src", "style"} or name[:2] == "on"]
+        if (href := given.get("href")) is not None:
+            self.links.append(href)
+            if not LINK.fullmatch(href):
+                self.wrong.append(f"href={href}")
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.handle_starttag(tag, attrs)
@@ -108,68 +88,223 @@ class Checker(HTMLParser):
         self.text.append(data)
 
 
-async def test_the_page_is_whole_offline_and_escapes_everything(tmp_path: Path) -> None:
-    page = write_report(await table_of(tmp_path), tmp_path / "out")
-    html = page.read_bytes().decode("utf-8")
-    checker = Checker()
-    checker.feed(html)
-    checker.close()
-    assert checker.open == []
-    assert checker.wrong == []
-    assert "http" not in html.replace("http-equiv", "")
-    assert not re.search(r"url\(|@import", html)
-    assert not any(ord(c) < 32 and c not in "\n\t" for c in html)
+def test_every_page_is_whole_offline_escaped_and_linked_to_what_is_there(tmp_path: Path) -> None:
+    registry = load_registry({"=model<b>0": {"cutoff": "2025-02", "cutoff_source": EVIL, "confidence": "stated"}})
+    table = table_of(tmp_path, models=3, n=18, change=hostile, registry=registry)
+    out = write_report(table, tmp_path / "out", registry=registry).page.parent
+    pages = sorted(out.rglob("*.html"))
+    assert len(pages) == 2 + 18
+    for path in pages:
+        html = path.read_bytes().decode("utf-8")
+        checker = Checker()
+        checker.feed(html)
+        checker.close()
+        assert checker.open == []
+        assert checker.wrong == []
+        assert "default-src 'none'" in html
+        assert "unsafe" not in html
+        assert html.replace("http-equiv", "").count("http") == html.count("http://www.w3.org/2000/svg")
+        assert not re.search(r"url\(|@import", html)
+        assert not any(ord(c) < 32 and c not in "\n\t" for c in html)
+        for link in checker.links:
+            assert link.startswith("#") or (path.parent / unquote(link.partition("#")[0])).is_file(), link
+        for anchor in (link[1:] for link in checker.links if link.startswith("#")):
+            assert f'id="{anchor}"' in html
     text = "".join(checker.text)
     assert "<script>alert(1)</script>" in text
-    for word in (
-        "Ranking",
-        "Pairs",
-        "What is missing",
-        "Errors by axis",
-        "By month",
-        "95 %",
-        "多喝水",
-        "怎么办？",
-    ):
-        assert word in text
-    assert "not publishable" not in text
-    assert "empty" in text
-    assert "ungraded" in text
-    assert 'name="viewport"' in html
+    for path in (out / "figures").glob("*.svg"):
+        ElementTree.parse(path)
 
 
-async def test_a_grading_by_rules_is_flagged(tmp_path: Path) -> None:
-    page = write_report(await table_of(tmp_path, engine="rules", models=1, n=3), tmp_path / "out")
-    html = page.read_text("utf-8", "replace")
+def test_the_first_page_has_every_section_and_names_what_its_numbers_rest_on(tmp_path: Path) -> None:
+    html = write_report(table_of(tmp_path), tmp_path / "out").page.read_text("utf-8")
+    for title in ("Ranking", "What is missing", "Over time", "Contamination", "Open and closed book",
+                  "By specialty", "By theme", "Errors by axis", "Root causes", "Reliability of the grader", "How alike", "Pairs",
+                  "By language", "By source", "By first release"):  # fmt: skip
+        assert f"<h2>{title}" in html, title
+    captions = re.findall(r"<caption>(.*?)</caption>", html, re.DOTALL)
+    assert len(captions) > 10
+    for caption in captions:
+        assert "2026.W47" in caption or caption.startswith("Errata"), caption
+        assert "grader judge-2026-01-01 (rubric)" in caption or caption.startswith("Errata"), caption
+    for note in re.findall(r"<svg.*?</svg>", html, re.DOTALL):
+        words = re.sub(r"<[^>]+>", " ", note)
+        assert "2026.W47" in words
+        assert "metric" in words
+
+
+def test_what_cannot_be_shown_says_what_is_missing_and_how_to_have_it(tmp_path: Path) -> None:
+    def bare(place: int, case: EvaluationCase) -> EvaluationCase:
+        plain = tuple(replace(c, axis=None) for c in case.criteria)
+        return replace(case, theme=None, specialty=None, month=None, post_time="", criteria=plain)
+
+    html = write_report(table_of(tmp_path, models=1, change=bare), tmp_path / "out").page.read_text("utf-8")
+    said = re.findall(r'<p class="missing">(.*?)</p>', html, re.DOTALL)
+    for part in ("No bar after the cutoff", "names an axis", "name no theme", "name no specialty", "has a date",
+                 "No cutoff", "--template open-book", "eval audit", "eval meta", "One run alone"):  # fmt: skip
+        assert sum(part in one for one in said) >= 1, part
+    assert "no data" not in html
+
+
+def test_a_grading_by_rules_is_flagged(tmp_path: Path) -> None:
+    def ruled(run: GradedRun) -> GradedRun:
+        assert run.grader is not None
+        return replace(run, grader=replace(run.grader, engine="rules"))
+
+    html = write_report(table_of(tmp_path, models=1, n=3, edit=ruled), tmp_path / "out").page.read_text("utf-8")
     assert html.count("not publishable") >= 2
     assert "Read with care" in html
 
 
-async def test_the_figures_beside_the_page_agree_with_it(tmp_path: Path) -> None:
-    table = await table_of(tmp_path)
-    out = write_report(table, tmp_path / "out").parent
+def test_the_figures_beside_the_page_agree_with_it(tmp_path: Path) -> None:
+    table = table_of(tmp_path)
+    out = write_report(table, tmp_path / "out").page.parent
     scores = json.loads((out / "scores.json").read_text("utf-8"))
     assert scores["metric"] == "paper"
     assert [m["overall"]["mean"] for m in scores["models"]] == [m.overall.mean for m in table.models]
-    assert scores["models"][0]["rates"]["unanswered"] == 1
     with (out / "scores.csv").open(newline="", encoding="utf-8") as handle:
         rows = list(csv.DictReader(handle))
     overall = [row for row in rows if row["slice"] == "overall"]
     assert [float(row["mean"]) for row in overall] == [m.overall.mean for m in table.models]
-    assert all(row["model"].startswith("'=") for row in rows)
     assert (out / "scores.tsv").read_text("utf-8") == table.tsv()
-    html = (out / "index.html").read_text("utf-8", "replace")
-    assert f"{table.models[0].overall.mean:.4f}" in html
+    html = (out / "index.html").read_text("utf-8")
+    for model in table.models:
+        assert f"{model.overall.mean:.3f} [{model.overall.low:.3f}, {model.overall.high:.3f}]" in html
 
 
-async def test_long_lists_of_cases_are_cut_and_the_page_says_so(tmp_path: Path) -> None:
-    table = await table_of(tmp_path, models=1)
-    html = write_report(table, tmp_path / "out", most_cases=5).read_text("utf-8", "replace")
-    assert html.count("<details") == 5
-    assert "7 more cases are not shown" in html
+def test_a_case_page_holds_every_answer_verdict_quote_and_reason(tmp_path: Path) -> None:
+    table = table_of(tmp_path, models=2, n=40)
+    out = write_report(table, tmp_path / "out").page.parent
+    seen = set()
+    for model in table.models:
+        for score in model.cases:
+            html = (out / "cases" / file_name(score.case.case_id)).read_text("utf-8")
+            at = [m.label for m in table.models].index(model.label)
+            part = html.split(f'<article id="m{at}">')[1].split("</article>")[0]
+            answer = model.run.answers[score.case.case_id]
+            assert (answer.response if answer.gradable else answer.state.value) in part
+            seen.add(score.state)
+            assert part.count("ungraded</span>") == score.ungraded if score.met else "not graded" in part
+            for grade in model.run.grades.get(score.case.case_id, {}).values():
+                assert t(grade.quote or grade.reason or "not met") in part
+            assert all(t(c.criterion) in html for c in score.case.criteria)
+    assert len(seen) == 3
 
 
-async def test_a_place_that_cannot_be_written_is_a_plain_error(tmp_path: Path) -> None:
+def test_lists_are_cut_into_pages_and_every_case_is_on_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(case_pages, "CASES_A_LIST", 5)
+    table = table_of(tmp_path, models=1)
+    out = write_report(table, tmp_path / "out", case_pages=False).page.parent
+    lists = [out / "cases.html", out / "cases-2.html", out / "cases-3.html"]
+    found = [cid for path in lists for cid in re.findall(r"<tr><td>(case-\d+)</td>", path.read_text("utf-8"))]
+    assert found == [f"case-{k:04d}" for k in range(12)]
+    assert not (out / "cases").exists()
+    assert "list 2 of 3" in lists[1].read_text("utf-8")
+
+
+def test_a_second_report_leaves_nothing_of_the_first(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "mine.txt").write_text("kept")
+    write_report(table_of(tmp_path / "a", models=2, n=12), tmp_path / "out")
+    write_report(table_of(tmp_path / "b", models=1, n=4), tmp_path / "out")
+    assert len(list((tmp_path / "out" / "cases").iterdir())) == 4
+    assert not (tmp_path / "out" / "figures" / "worst-cases.svg").exists()
+    assert (tmp_path / "out" / "mine.txt").read_text() == "kept"
+    assert not list((tmp_path / "out").glob(".report-*"))
+
+
+def test_a_place_that_cannot_be_written_is_a_plain_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     with pytest.raises(BadInput):
-        write_report(await table_of(tmp_path, models=1, n=2), tmp_path / "file" / "out")
+        write_report(table_of(tmp_path, models=1, n=2), tmp_path / "file" / "out")
+
+
+def test_figures_as_png_are_pictures(tmp_path: Path) -> None:
+    pytest.importorskip("resvg_py", reason="the extra report is not installed")
+    out = write_report(table_of(tmp_path, n=6), tmp_path / "out", png=True).page.parent
+    drawn = {path.stem for path in (out / "figures").glob("*.svg")}
+    assert {path.stem for path in (out / "figures").glob("*.png")} == drawn
+    assert all(path.read_bytes().startswith(b"\x89PNG") for path in (out / "figures").glob("*.png"))
+
+
+def test_a_text_of_megabytes_is_cut_and_the_page_says_so(tmp_path: Path) -> None:
+    def long(place: int, case: EvaluationCase) -> EvaluationCase:
+        return replace(case, narrative="<心" * 2_500_000)
+
+    table = table_of(tmp_path, models=1, n=1, change=long)
+    written = write_report(table, tmp_path / "out")
+    (page,) = (tmp_path / "out" / "cases").iterdir()
+    assert "cut here: 5,000,000 characters in all" in page.read_text("utf-8")
+    assert written.size < 2_000_000
+
+
+def test_a_model_that_lacks_a_case_has_no_answer_to_it(tmp_path: Path) -> None:
+    whole = made_cases(6, months=2)
+    part = CaseSet(whole.cases[:4], whole.origin, whole.name, whole.digest, True)
+    runs = [made_run(whole, tmp_path / "a", "a", 0.6), made_run(part, tmp_path / "b", "b", 0.5)]
+    table = score_runs([load_graded(run) for run in runs], draws=20)
+    found = entries(analyse(table))
+    assert [sum(s is not None for s in entry.scores) for entry in found] == [2, 2, 2, 2, 1, 1]
+    out = write_report(table, tmp_path / "out").page.parent
+    last = (out / "cases" / file_name("case-0005")).read_text("utf-8")
+    assert last.count("<article") == 1
+    assert "scored for others only" in (out / "index.html").read_text("utf-8")
+
+
+def test_agreement_with_people_is_read_from_its_file_and_a_wrong_one_is_named(tmp_path: Path) -> None:
+    def value(x: float, **more: Any) -> dict[str, Any]:
+        return {"value": x, "low": x - 0.1, "high": x + 0.1, "n": 199, "clusters": 47, "why": "", **more}
+
+    keys = ("people_ac1", "people_macro_f1", "grader_ac1", "grader_macro_f1")
+    meta = {
+        "format": "medlive-meta", "format_version": 1, "run": {"model": "m", "cases": "c"}, "notes": [EVIL[:20]],
+        "grader": {"name": "judge", "engine": "openai"}, "human": {"file": "people.csv"}, "unknown": 1,
+        "criteria": {key: value(0.5 + 0.1 * k) for k, key in enumerate(keys)},
+        "cases": [{"method": "rubric", "judge": "j", "pearson": value(0.54, p=0.0001), "unscored": 0},
+                  {"method": "direct", "judge": "d", "pearson": value(0.26, p=0.07), "unscored": 1}],
+    }  # fmt: skip
+    (tmp_path / "meta.json").write_text(json.dumps(meta))
+    read = read_meta(tmp_path / "meta.json")
+    html = write_report(table_of(tmp_path, n=4), tmp_path / "out", metas=(read,)).page.read_text("utf-8")
+    part = html.split('<section id="reliability">')[1].split("</section>")[0]
+    for text in (
+        "0.600 (0.500 to 0.700), n=199",
+        "0.800 (",
+        "0.540 (",
+        "0.0001",
+        "direct judge: d",
+        "0.07",
+        "people.csv",
+    ):
+        assert text in part, text
+    (tmp_path / "meta.json").write_text(json.dumps(meta | {"grader": {}}))
+    with pytest.raises(BadInput, match=r"grader.name"):
+        read_meta(tmp_path / "meta.json")
+
+
+def test_two_runs_of_the_same_cases_make_the_same_bytes(tmp_path: Path) -> None:
+    runs = made_runs(tmp_path, models=2, n=8)
+    texts = []
+    for name in ("one", "two"):
+        out = write_report(score_runs([load_graded(r) for r in runs], draws=20), tmp_path / name).page.parent
+        texts.append({p.relative_to(out): p.read_bytes() for p in sorted(out.rglob("*")) if p.is_file()})
+    assert texts[0] == texts[1]
+
+
+@given(st.lists(st.text(), min_size=2, max_size=12, unique=True))
+def test_every_case_has_a_file_of_its_own_that_any_system_can_name(ids: list[str]) -> None:
+    names = [file_name(case_id).lower() for case_id in ids]
+    assert len(set(names)) == len(ids)
+    assert all(re.fullmatch(r"[a-z0-9_-]{10,60}\.html", name) for name in names)
+
+
+@settings(max_examples=60)
+@given(
+    st.recursive(st.text() | st.floats(allow_nan=False), lambda inner: st.lists(inner, max_size=4), max_leaves=9)
+)
+def test_json_in_a_page_comes_back_as_it_was_and_ends_no_element(value: Any) -> None:
+    text = json_text(json.dumps(value, ensure_ascii=False))
+    assert "<" not in text
+    assert json.loads(text.encode("utf-8", "backslashreplace")) == value

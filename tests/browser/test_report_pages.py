@@ -1,0 +1,322 @@
+"""The report as a reader meets it: in a real browser, wide and narrow, light and dark, printed, without scripts.
+
+Skipped where there is no Chromium (`apt-get install chromium`) or no Playwright to drive it.
+"""
+
+import csv
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.runs import made_cases, made_run
+
+from medlive.evaluation.metrics import CaseState
+from medlive.evaluation.model import EvaluationCase
+from medlive.evaluation.registry import load_registry
+from medlive.evaluation.score import ScoreTable, load_graded, score_runs
+from medlive.report.cases import file_name
+from medlive.report.render import write_report
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: no browser is driven")
+if CHROMIUM is None:
+    pytest.skip("no chromium on this machine: the report is not looked at", allow_module_level=True)
+
+EVIL = (
+    "</script></p></td><script>window.pwned=1</script><img src=http://127.0.0.1:9/x onerror=window.pwned=2>"
+    "<style>*{display:none}</style><a href=javascript:window.pwned=3>x</a> ‮مرحبا \u2028 \x00"
+)
+HOSTILE, LONG = "case-0007", "case-0008"
+MODELS, CASES = 3, 90
+CUTOFFS = {"model-1": {"cutoff": "2025-02", "cutoff_source": "its card", "confidence": "stated"}}
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A report on disk and what it was made of."""
+
+    folder: Path
+    table: ScoreTable
+
+    def url(self, page: str) -> str:
+        return (self.folder / page).as_uri()
+
+    def case(self, case_id: str) -> str:
+        return f"cases/{file_name(case_id)}"
+
+
+def spoilt(place: int, case: EvaluationCase) -> EvaluationCase:
+    if case.case_id == HOSTILE:
+        worse = tuple(replace(c, criterion=c.criterion + EVIL, axis=c.axis) for c in case.criteria)
+        return replace(case, narrative=EVIL, query=EVIL, advice=EVIL, criteria=worse, source=EVIL)
+    if case.case_id == LONG:
+        return replace(case, narrative="W" * 300_000)
+    return case
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Site:
+    root = tmp_path_factory.mktemp("report")
+    cases = made_cases(CASES, months=6, change=spoilt)
+    names = [f"model-0{EVIL[:40]}", "model-1", "model-2"]
+    runs = [
+        made_run(cases, root / f"run{k}", name, 0.7 - 0.2 * k, drop=0.2, cutoff="2025-03")
+        for k, name in enumerate(names)
+    ]
+    registry = load_registry(CUTOFFS)
+    table = score_runs([load_graded(run) for run in runs], draws=100, registry=registry)
+    write_report(table, root / "out", registry=registry)
+    return Site(root / "out", table)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with sync_api.sync_playwright() as playwright:
+        launched = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield launched
+        launched.close()
+
+
+@pytest.fixture
+def opened(browser: Any, site: Site) -> Callable[..., Any]:
+    """`with opened(page, …) as page`: fails on any request, dialog, error or message but the `expected` number."""
+
+    @contextmanager
+    def _open(name: str, scripts: bool = True, expected: int = 0) -> Iterator[Any]:
+        context = browser.new_context(viewport={"width": 1280, "height": 800}, java_script_enabled=scripts)
+        wrong: list[str] = []
+        page = context.new_page()
+        page.on("request", lambda r: None if r.url.startswith(("file:", "blob:")) else wrong.append(r.url))
+        page.on("console", lambda m: wrong.append(m.text))
+        page.on("pageerror", lambda e: wrong.append(str(e)))
+        page.on("dialog", lambda d: (wrong.append(d.message), d.dismiss()))
+        page.goto(site.url(name))
+        yield page
+        assert len(wrong) == expected, wrong
+        context.close()
+
+    return _open
+
+
+CONTRAST = """() => {
+    const light = (rgb) => { const [r, g, b] = rgb.match(/[\\d.]+/g).map(Number).map((v) => v / 255)
+        .map((v) => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
+        return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
+    const back = (e) => { for (; e; e = e.parentElement) { const c = getComputedStyle(e).backgroundColor;
+        if (!c.startsWith("rgba(0, 0, 0, 0)")) return c; } return "rgb(255,255,255)"; };
+    const worst = {};
+    const all = "p, td, th, dt, dd, a, label, button, caption, figcaption, span, strong, small";
+    document.querySelectorAll(all).forEach((e) => {
+        if (!e.checkVisibility() || e.className === "skip") return;
+        const [a, b] = [light(getComputedStyle(e).color), light(back(e))].sort((x, y) => y - x);
+        const ratio = (a + 0.05) / (b + 0.05), key = e.tagName + "." + e.className;
+        if (ratio < 4.5) worst[key] = ratio;
+    });
+    return worst;
+}"""
+
+
+@pytest.mark.parametrize("page_name", ["index", "cases", "case-0001", "case-0003", HOSTILE, LONG])
+def test_no_page_scrolls_sideways_and_every_text_stands_out(
+    opened: Callable[..., Any], site: Site, page_name: str
+) -> None:
+    name = f"{page_name}.html" if page_name in ("index", "cases") else site.case(page_name)
+    with opened(name) as page:
+        for width, scheme in ((1280, "light"), (360, "dark")):
+            page.set_viewport_size({"width": width, "height": 800})
+            page.emulate_media(color_scheme=scheme)
+            wide = page.evaluate("[document.documentElement.scrollWidth, innerWidth]")
+            assert wide[0] <= wide[1], width
+            assert page.locator("h1").is_visible()
+            back = page.evaluate("getComputedStyle(document.body).backgroundColor")
+            assert (back == "rgb(255, 255, 255)") is (scheme == "light")
+            assert page.evaluate(CONTRAST) == {}, scheme
+
+
+def test_what_a_forum_or_a_model_wrote_is_shown_and_runs_nowhere(opened: Callable[..., Any], site: Site) -> None:
+    for name in ("index.html", "cases.html", site.case(HOSTILE)):
+        with opened(name) as page:
+            assert page.evaluate("window.pwned") is None
+            assert page.locator("img, iframe, object, link, base").count() == 0
+            assert page.locator("a[href^='javascript'], a[href^='http']").count() == 0
+    with opened(site.case(HOSTILE)) as page:
+        shown = page.locator("p.text").first.inner_text()
+        assert "<script>window.pwned=1</script>" in shown
+        assert "</script></p></td>" in shown
+    with opened(site.case(LONG)) as page:
+        assert "cut here: 300,000 characters in all" in page.locator("p.text").first.inner_text()
+
+
+def test_the_pages_own_policy_stops_markup_that_would_slip_through(opened: Callable[..., Any]) -> None:
+    tried = """async () => {
+        const said = [];
+        document.addEventListener("securitypolicyviolation", (e) => said.push(e.effectiveDirective));
+        const script = document.createElement("script");
+        script.textContent = "window.pwned = 1";
+        document.body.append(script);
+        const image = document.createElement("img");
+        image.src = "http://127.0.0.1:9/x.png";
+        document.body.append(image);
+        await new Promise((done) => setTimeout(done, 100));
+        return [window.pwned ?? null, said.sort()];
+    }"""
+    with opened("cases.html", expected=2) as page:
+        pwned, said = page.evaluate(tried)
+        assert pwned is None
+        assert said == ["img-src", "script-src-elem"]
+
+
+LABELS = """() => Array.from(document.querySelectorAll("figure svg")).map((svg) => {
+    const box = svg.getBoundingClientRect();
+    const texts = Array.from(svg.querySelectorAll("text")).map((t) => [t.textContent, t.getBoundingClientRect()]);
+    const outside = texts.filter(([, b]) => b.left < box.left - 1 || b.right > box.right + 1 ||
+        b.top < box.top - 1 || b.bottom > box.bottom + 1).map(([t]) => t);
+    const crossed = [];
+    texts.forEach(([one, a], i) => texts.slice(i + 1).forEach(([other, b]) => {
+        /* Boxes hold a line's leading too; letters touch only where more than a third of a line is shared. */
+        const wide = Math.min(a.right, b.right) - Math.max(a.left, b.left);
+        const high = Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top);
+        if (wide > 2 && high > 5) crossed.push(one + " | " + other);
+    }));
+    const style = getComputedStyle(svg.querySelector("text"));
+    return { id: svg.closest("figure").id, width: box.width, height: box.height, outside, crossed,
+             visible: svg.checkVisibility(),
+             size: parseFloat(style.fontSize) * box.width / svg.viewBox.baseVal.width };
+})"""
+
+
+def test_every_figure_is_seen_and_no_label_lies_on_another(opened: Callable[..., Any]) -> None:
+    with opened("index.html") as page:
+        wide = page.evaluate(LABELS)
+        page.set_viewport_size({"width": 360, "height": 800})
+        narrow = page.evaluate(LABELS)
+    assert {figure["id"].removeprefix("figure-") for figure in wide} == {
+        "ranking", "months", "contamination", "specialties", "themes", "worst-cases", "theme-correlation",
+        "specialty-correlation",
+    }  # fmt: skip
+    for figure in wide + narrow:
+        assert figure["visible"], figure["id"]
+        assert figure["outside"] == [], figure["id"]
+        assert figure["crossed"] == [], figure["id"]
+        assert min(figure["width"], figure["height"]) > 100
+        assert figure["size"] > 9
+
+
+def rows(page: Any) -> list[str]:
+    return page.locator("#cases tbody tr:visible td:first-child").all_inner_texts()  # type: ignore[no-any-return]
+
+
+def test_filters_show_just_what_they_say_and_save_just_that(
+    opened: Callable[..., Any], site: Site, tmp_path: Path
+) -> None:
+    best = site.table.models[0]
+    scores = {c.case.case_id: c for c in best.cases}
+    every = sorted(scores)
+    with opened("cases.html") as page:
+        assert rows(page) == every
+        page.select_option("select[name=language]", "zh")
+        chinese = [cid for cid in every if scores[cid].case.language == "zh"]
+        assert rows(page) == chinese
+        assert f"{len(chinese)} of {len(every)}" in page.locator("#count").inner_text()
+        page.select_option("select[name=theme]", "Response Depth")
+        assert rows(page) == [cid for cid in chinese if scores[cid].case.theme == "Response Depth"]
+        page.click("button[type=reset]")
+        sync_api.expect(page.locator("#cases tbody tr[hidden]")).to_have_count(0)
+
+        page.select_option("select[name=model]", label=best.label)
+        page.select_option("select[name=state]", "u")
+        assert rows(page) == [cid for cid in every if scores[cid].state is CaseState.UNANSWERED] != []
+        page.select_option("select[name=state]", "p")
+        assert rows(page) == [cid for cid in every if scores[cid].state is CaseState.PARTLY_GRADED] != []
+        page.select_option("select[name=state]", "")
+        page.fill("input[name=least]", "0.5")
+        page.fill("input[name=most]", "0.75")
+        within = [cid for cid in every if (s := scores[cid].score) is not None and 0.5 <= s <= 0.75]
+        assert rows(page) == within != []
+        page.select_option("select[name=sort]", "low")
+        ordered = [scores[cid].score for cid in rows(page)]
+        assert ordered == sorted(ordered, key=lambda s: s or 0.0)
+
+        with page.expect_download() as taken:
+            page.click("#csv")
+        taken.value.save_as(tmp_path / "shown.csv")
+        with (tmp_path / "shown.csv").open(newline="", encoding="utf-8") as handle:
+            saved = list(csv.DictReader(handle))
+        assert sorted(row["case_id"] for row in saved) == within
+        for row in saved:
+            assert float(row[f"score: {best.label}"]) == pytest.approx(scores[row["case_id"]].score, abs=1e-4)
+        with page.expect_download() as taken:
+            page.click("#json")
+        taken.value.save_as(tmp_path / "shown.json")
+        whole = json.loads((tmp_path / "shown.json").read_text(encoding="utf-8"))
+        assert sorted(case["case_id"] for case in whole["cases"]) == within
+        assert whole["shown"] == len(within)
+        assert "grader judge-2026-01-01" in whole["about"]
+
+        page.click("button[type=reset]")
+        sync_api.expect(page.locator("#cases tbody tr[hidden]")).to_have_count(0)
+        page.fill("input[name=text]", "FEVER 4:")
+        assert rows(page) == [c for c in every if "4: knee" in scores[c].case.narrative] != []
+        page.fill("input[name=text]", "no such words")
+        assert rows(page) == []
+
+
+def test_without_scripts_every_case_is_there_and_no_control_is_dead(
+    opened: Callable[..., Any], site: Site
+) -> None:
+    with opened("cases.html", scripts=False) as page:
+        assert len(rows(page)) == CASES
+        assert not page.locator("#filters").is_visible()
+        page.click("text=case-0003")
+        assert page.locator("h1").inner_text() == "Case case-0003"
+        assert page.locator("article").count() == MODELS
+
+
+def test_chinese_is_marked_as_chinese_and_english_as_english(opened: Callable[..., Any], site: Site) -> None:
+    said = "(e) => e.closest('[lang]').lang"
+    with opened(site.case("case-0003")) as page:
+        assert {page.locator("p.text").nth(k).evaluate(said) for k in range(4)} == {"zh-Hans"}
+        assert "膝关节疼痛" in page.locator("p.text").first.inner_text()
+        assert page.locator("h2").first.evaluate(said) == "en"
+        assert page.locator("q").first.evaluate(said) == "zh-Hans"
+    with opened(site.case("case-0001")) as page:
+        assert page.locator("p.text").first.evaluate(said) == "en"
+
+
+def test_it_prints(opened: Callable[..., Any], site: Site) -> None:
+    for name in ("index.html", site.case("case-0003")):
+        with opened(name) as page:
+            page.emulate_media(media="print")
+            assert page.locator("nav").first.is_hidden()
+            assert page.evaluate("getComputedStyle(document.querySelector('.scroll')).overflowX") == "visible"
+            paper = page.pdf(format="A4")
+            assert paper.startswith(b"%PDF-")
+            assert paper.count(b"/Type /Page\n") + paper.count(b"/Type /Page ") >= 1
+
+
+def test_the_keyboard_reaches_everything_and_every_control_has_a_name(opened: Callable[..., Any]) -> None:
+    with opened("cases.html") as page:
+        page.keyboard.press("Tab")
+        assert page.evaluate("document.activeElement.className") == "skip"
+        reached = set()
+        for _ in range(18):
+            page.keyboard.press("Tab")
+            reached.add(
+                page.evaluate(
+                    "document.activeElement.name || document.activeElement.id || document.activeElement.className"
+                )
+            )
+        controls = "model language specialty theme source month state least most text csv json scroll"
+        assert set(controls.split()) <= reached
+        nameless = """() => Array.from(document.querySelectorAll("select, input, button")).filter(
+            (e) => !(e.labels?.[0]?.textContent || e.textContent).trim()).length"""
+        assert page.evaluate(nameless) == 0
+    with opened("index.html") as page:
+        boxes = page.locator(".scroll")
+        assert boxes.evaluate_all("all => all.every((e) => e.tabIndex === 0 && e.getAttribute('aria-label'))")
+        assert page.locator("svg.mc[role=img][aria-labelledby]").count() == page.locator("svg.mc").count()
