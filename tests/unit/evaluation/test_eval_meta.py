@@ -1,0 +1,423 @@
+"""`eval meta`: a scripted grader against scripted people, each figure against its formula on the plain labels.
+
+The formulas themselves are held against irrCAC, scikit-learn and scipy in test_stats_agreement_oracles.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from medlive.errors import BadInput, UsageError
+from medlive.evaluation.direct import DIRECT, judge_direct, read_direct
+from medlive.evaluation.grade import grade_run
+from medlive.evaluation.human_sets import read_frank, read_humans, read_kqa
+from medlive.evaluation.humans import read_ratings, read_scores
+from medlive.evaluation.meta import Meta, meta_run
+from medlive.evaluation.model import Answer, AnswerState, Mode
+from medlive.evaluation.repeats import repeat_run
+from medlive.evaluation.run import import_answers
+from medlive.llm.budget import Budget
+from medlive.llm.engine import Reply, Request
+from medlive.statistics.agreement import ac1, ac1_raters, kappa, macro_f1
+from medlive.statistics.correlation import kendall, pearson_p
+from medlive.statistics.rank import pearson, spearman
+from tests.unit.evaluation.conftest import AT, Judge, down, make_cases, reply, verdict
+
+AGREEMENT = Path(__file__).parents[4] / "shared" / "realdata" / "agreement"
+KQA = AGREEMENT / "kqa_NLI_medical_annotator.csv"
+FRANK = AGREEMENT / "frank_human_annotations.json"
+real = pytest.mark.skipif(not KQA.exists(), reason="../shared/realdata/agreement is absent")
+
+N = 12
+RATERS = ("ann", "bo", "cy")
+RNG = np.random.default_rng(7)
+TRUTH = {(f"c{i:03d}", f"k{j}"): bool(RNG.integers(2)) for i in range(N) for j in range(3)}
+SAID = {
+    place: {rater: None if RNG.random() < 0.1 else met ^ bool(RNG.random() < 0.2) for rater in RATERS}
+    for place, met in TRUTH.items()
+}
+INVALID = {("c000", "k0"), ("c003", "k2"), ("c004", "k1")}
+FAILED = {("c005", "k1"), ("c007", "k0")}
+GRADER = {place: met ^ bool(RNG.random() < 0.25) for place, met in TRUTH.items()}
+
+
+def place_of(request: Request) -> tuple[str, str]:
+    i, j = str(request.inputs["criterion"]).removeprefix("criterion ").split(".")
+    return f"c{int(i):03d}", f"k{j}"
+
+
+def grader(flip: float = 0.0, seed: int = 0) -> Judge:
+    noise = np.random.default_rng(seed)
+
+    def answer(request: Request) -> str | Exception:
+        place = place_of(request)
+        if place in FAILED:
+            return down()
+        if place in INVALID:
+            return '{"met": "perhaps"}'
+        return verdict(GRADER[place] ^ bool(noise.random() < flip))
+
+    return Judge(answer)
+
+
+async def graded(path: Path) -> Path:
+    answers = [Answer(f"c{i:03d}", AnswerState.OK, f"Drink water, {i}.", "stop", "m") for i in range(N)]
+    import_answers(path, make_cases(N), answers, "cand", AT)
+    await grade_run(path, grader(), concurrency=1, max_retries=0)
+    return path
+
+
+def human_file(path: Path, said: Mapping[tuple[str, str], Mapping[str, bool | None]] = SAID) -> Path:
+    rows = [
+        {"case_id": case, "criterion_id": criterion, "rater": rater, "met": met}
+        for (case, criterion), by in said.items()
+        for rater, met in by.items()
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+@pytest.fixture
+async def run(run_dir: Path) -> Path:
+    return await graded(run_dir)
+
+
+@pytest.fixture
+def found(run: Path, tmp_path: Path) -> Meta:
+    return meta_run(run, human=human_file(tmp_path / "people.jsonl"), draws=100)
+
+
+def test_criteria_are_counted_and_figures_are_their_formulas(found: Meta) -> None:
+    coverage, criteria = found.coverage, found.criteria
+    assert coverage is not None
+    assert criteria is not None
+    rated = [place for place, by in SAID.items() if any(met is not None for met in by.values())]
+    assert (coverage.criteria, coverage.rated) == (36, len(rated))
+    assert (coverage.invalid, coverage.ungraded) == (len(INVALID & set(rated)), len(FAILED & set(rated)))
+    f1 = []
+    for rater, pair in zip(RATERS, criteria.grader, strict=True):
+        truth = {p: by[rater] for p, by in SAID.items() if by[rater] is not None and p not in FAILED}
+        said = [None if p in INVALID else GRADER[p] for p in truth]
+        f1.append(macro_f1(list(truth.values()), said, [True, False]))
+        assert pair.macro_f1.value == pytest.approx(f1[-1])
+        assert pair.macro_f1.n == len(truth)
+        decided = [p for p in truth if p not in INVALID]
+        ours, theirs = [GRADER[p] for p in decided], [truth[p] for p in decided]
+        assert pair.kappa.value == pytest.approx(kappa(theirs, ours))
+        c = pair.confusion
+        both = Counter(zip(theirs, ours, strict=True))
+        assert (c.both_met, c.neither) == (both[True, True], both[False, False])
+        assert (c.first_only, c.second_only) == (both[True, False], both[False, True])
+        assert c.invalid_met + c.invalid_not_met == len(truth) - len(decided)
+        assert pair.ac1.value == pytest.approx(ac1(theirs, ours, 2))
+        assert pair.ac1.value is not None
+        low, high = pair.ac1.low, pair.ac1.high
+        assert low is not None
+        assert high is not None
+        assert low < pair.ac1.value < high
+    assert criteria.grader_macro_f1.value == pytest.approx(np.mean(f1))
+    assert criteria.people_ac1.value == pytest.approx(ac1_raters([list(by.values()) for by in SAID.values()], 2))
+    assert len(criteria.people) == 3
+    assert json.loads(json.dumps(found.as_json(), allow_nan=False))["format"] == "medlive-meta"
+
+
+def test_by_case_strictness_and_majority_are_their_definitions(found: Meta) -> None:
+    criteria = found.criteria
+    assert criteria is not None
+    assert criteria.by_case is not None
+    assert criteria.strictness is not None
+    by_case = {case.case_id: case.macro_f1 for case in criteria.by_case.cases}
+    assert len(by_case) == N
+    untouched = {case for case, _ in TRUTH} - {case for case, _ in INVALID | FAILED}
+    for case in untouched:
+        each = []
+        for rater in RATERS:
+            both = [(by[rater], GRADER[p]) for p, by in SAID.items() if p[0] == case and by[rater] is not None]
+            if both:
+                truth, said = zip(*both, strict=True)
+                each.append(macro_f1(truth, said, list({*truth, *said})))
+        assert by_case[case] == pytest.approx(np.mean(each))
+    below = np.mean([value < 0.6 for value in by_case.values()])
+    assert criteria.by_case.below.value == pytest.approx(below)
+    shared = [
+        (GRADER[p], np.mean([m for m in by.values() if m is not None]))
+        for p, by in SAID.items()
+        if p not in INVALID | FAILED and any(m is not None for m in by.values())
+    ]
+    ours, theirs = (np.mean([pair[side] for pair in shared]) for side in (0, 1))
+    assert criteria.strictness.difference.value == pytest.approx(ours - theirs)
+    assert criteria.strictness.grader.n == len(shared)
+    votes = {p: sum(1 if m else -1 for m in by.values() if m is not None) for p, by in SAID.items()}
+    ties = sum(v == 0 and any(m is not None for m in SAID[p].values()) for p, v in votes.items())
+    assert criteria.majority_ties == ties
+    assert criteria.majority is not None
+    c = criteria.majority.confusion
+    assert c.both_met == sum(v > 0 and GRADER[p] for p, v in votes.items() if p not in INVALID | FAILED)
+
+
+async def test_case_scores_against_people_and_a_direct_judge(run: Path, tmp_path: Path) -> None:
+    scores = {f"c{i:03d}": round(float(RNG.random()), 3) for i in range(N)}
+    asked: list[str] = []
+
+    def answer(request: Request) -> str:
+        text = str(request.inputs["answer"])
+        asked.append(text)
+        if text.endswith(", 2."):
+            return '{"score": "0.5", "reasoning": ""}'
+        if text.endswith(", 6.") and request.repair is None:
+            return "I would say 0.5"
+        return json.dumps({"reasoning": "so", "score": scores[f"c{int(text[13:-1]):03d}"] / 2})
+
+    done = await judge_direct(run, Judge(answer), concurrency=2)
+    assert (done.answers, done.scored, done.calls) == (N, N - 1, N + 2)
+    assert list(done.reasons) == ["score"]
+    asked.clear()
+    assert (await judge_direct(run, Judge(answer))).calls == 2  # what had no score is asked again, alone
+    assert {text[-4:] for text in asked} == {", 2."}
+    direct = read_direct(run)
+    assert direct is not None
+    assert (direct.model, direct.scores["c002"]) == ("judge-1", None)
+
+    rows = [{"case_id": c, "rater": r, "score": s} for c, s in scores.items() for r in ("ann", "bo")]
+    rows[1]["score"] = None
+    people = tmp_path / "scores.jsonl"
+    people.write_text("\n".join(map(json.dumps, rows)))
+    (tmp_path / "length.csv").write_text(
+        "case_id;rater;score\n" + "".join(f"{c};words;{str(1 - s).replace('.', ',')}\n" for c, s in scores.items())
+    )
+    found = meta_run(run, human=people, baselines=[tmp_path / "length.csv"], draws=100)
+    assert found.coverage is not None
+    assert found.coverage.people_scores == "given"
+    rubric, judged, length = found.cases
+    assert [level.method for level in found.cases] == ["rubric", "direct", "length"]
+    assert (judged.pearson.n, judged.unscored) == (N - 1, 1)
+    assert judged.pearson.value == pytest.approx(1)
+    assert judged.mean.value == pytest.approx(np.mean([s for c, s in scores.items() if c != "c002"]) / 2)
+    assert length.spearman.value == pytest.approx(-1)
+    whole = {c for c in scores if c not in {p[0] for p in INVALID | FAILED}}
+    assert rubric.pearson.n == len(whole)
+    points = {"k0": 5.0, "k1": -4.0, "k2": 3.0}
+    ours = [min(1, max(0, sum(points[k] for k in points if GRADER[c, k]) / 8)) for c in sorted(whole)]
+    r = pearson(np.array(ours), np.array([scores[c] for c in sorted(whole)]))
+    assert r is not None
+    assert (rubric.pearson.value, rubric.pearson.p) == pytest.approx((r, pearson_p(r, len(whole))))
+    assert length.gain is not None
+    assert length.gain.value == pytest.approx(r + 1)
+
+
+def test_people_who_gave_no_score_get_equation_1(found: Meta) -> None:
+    assert found.coverage is not None
+    assert found.coverage.people_scores == "derived"
+    whole = {
+        case for case, _ in TRUTH
+        if any(all(SAID[case, f"k{j}"][rater] is not None for j in range(3)) for rater in RATERS)
+    }  # fmt: skip
+    assert found.coverage.cases_scored_by_people == len(whole)
+
+
+async def test_the_direct_judge_is_not_led_or_led_astray(run: Path) -> None:
+    said: list[Reply | str | Exception] = [
+        reply('{"reasoning": "", "score": 0.9}', model="other-1"),
+        '{"reasoning": "", "score": 1.5}',
+        '{"reasoning": "", "score": true}',
+        '{"reasoning": "", "score": NaN}',
+        '{"reasoning": "", "score": 0.1} Sorry, wrong: {"reasoning": "", "score": 0.9}',
+        down(),
+        '{"reasoning": "", "score": 0}',
+    ]
+    replies = iter(said)
+    done = await judge_direct(run, Judge(lambda _: next(replies)), concurrency=1, max_retries=0, budget=Budget(7))
+    assert (done.scored, done.calls) == (1, 7)
+    assert done.stopped is not None
+    direct = read_direct(run)
+    assert direct is not None
+    assert [score for score in direct.scores.values() if score is not None] == [0.0]
+    with pytest.raises(UsageError, match="rules engine"):
+        await judge_direct(run, Judge(lambda _: "", engine="rules"))
+    with (run / DIRECT).open("a") as log:
+        log.write("{}\n")
+    with pytest.raises(BadInput, match="no score"):
+        read_direct(run, judge=direct.judge)
+
+
+async def test_graders_beside_each_other_and_one_with_itself(run: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="nothing to compare"):
+        meta_run(run)
+    await repeat_run(run, grader(0.3, seed=1), repeats=3, concurrency=1, max_retries=0)
+
+    def by_rubric(request: Request) -> str:
+        grades = [
+            {"id": one["id"], **json.loads(verdict(not GRADER[place_of_text(one["criterion"])]))}
+            for one in request.inputs["criteria"]
+        ]
+        return json.dumps({"grades": grades})
+
+    await grade_run(run, Judge(by_rubric), mode=Mode.RUBRIC)
+    found = meta_run(run, judge=json.loads((run / "grades.jsonl").read_text().split("\n")[0])["judge"], draws=100)
+    again = found.repeated
+    assert again is not None
+    assert again.stability.rounds == 3
+    assert again.equal.n == N * 3 - len(INVALID | FAILED)
+    assert 0 < (again.equal.value or 0) < 1
+    assert again.equal.value == pytest.approx(again.stability.agreement)
+    (pair,) = found.graders
+    assert pair.criteria.equal.value == 0
+    assert pair.criteria.equal.n == N * 3 - len(INVALID | FAILED)
+    whole = sorted({c for c, _ in TRUTH} - {c for c, _ in INVALID | FAILED})
+    points = {"k0": 5.0, "k1": -4.0, "k2": 3.0}
+    ours, theirs = (
+        np.array([min(1, max(0, sum(w for k, w in points.items() if GRADER[c, k] is met) / 8)) for c in whole])
+        for met in (True, False)
+    )
+    assert pair.spearman.value == pytest.approx(spearman(ours, theirs))
+    assert pair.kendall.value == pytest.approx(kendall(ours, theirs))
+    assert pair.mean_absolute_difference.value == pytest.approx(np.abs(ours - theirs).mean())
+    assert pair.top is not None
+    assert pair.top.k == 1
+    other = await graded(tmp_path / "other")
+    against = meta_run(other, against=[run], draws=100)
+    assert against.graders[0].criteria.equal.value == 0
+
+
+def place_of_text(criterion: str) -> tuple[str, str]:
+    i, j = criterion.removeprefix("criterion ").split(".")
+    return f"c{int(i):03d}", f"k{j}"
+
+
+def test_strangers_lonely_raters_and_doubles_are_said(run: Path, tmp_path: Path) -> None:
+    path = human_file(tmp_path / "people.jsonl")
+    with path.open("a") as handle:
+        for row in (
+            {"case_id": "c000", "criterion_id": "k1", "rater": "dee", "met": True},
+            {"case_id": "c000", "criterion_id": "k1", "rater": "dee", "met": True},
+            {"case_id": "nowhere", "criterion_id": "k1", "rater": "ann", "met": True},
+            {"case_id": "c000", "criterion_id": "k9", "rater": "ann", "met": True},
+        ):
+            handle.write(json.dumps(row) + "\n")
+    found = meta_run(run, human=path, draws=100)
+    assert found.criteria is not None
+    (lonely,) = [pair for pair in found.criteria.grader if pair.first == "dee"]
+    assert (lonely.ac1.value, lonely.ac1.why) == (None, "1 common items are too few")
+    assert found.criteria.grader_macro_f1.value is not None
+    notes = "\n".join(found.notes)
+    for part in ("'nowhere/k1' (line 111)", "'c000/k9' (line 112)", "'dee' rated one item only", "(lines 110)"):
+        assert part in notes
+    only_strangers = tmp_path / "strangers.csv"
+    only_strangers.write_text("case_id,rater,score\nelsewhere,ann,1\n")
+    with pytest.raises(BadInput, match="rates nothing of this run"):
+        meta_run(run, human=only_strangers)
+
+
+TABLE = "case_id,criterion_id,rater,met,score\nc1,k1,安,true,\nc1,k2,安,0,\nc1,k3,安,,\nc1,,安,,0.25\n"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        TABLE.encode(),
+        b"\xef\xbb\xbf" + TABLE.replace("\n", "\r\n").encode(),
+        TABLE.replace(",", ";").replace("0.25", "0,25").encode(),
+        TABLE.replace(",", "\t").replace("true", "Met").encode("utf-16"),
+        b'{"case_id":"c1","criterion_id":"k1","rater":"\\u5b89","met":true}\r\n\n'
+        b'{"case_id":"c1","criterion_id":"k2","rater":"\\u5b89","met":false}\n'
+        b'{"case_id":"c1","criterion_id":"k3","rater":"\\u5b89","met":null}\n'
+        b'{"case_id":"c1","rater":"\\u5b89","score":0.25,"page":7}',
+    ],
+)
+def test_a_table_is_read_in_every_spelling(data: bytes) -> None:
+    found = read_ratings(data, "people")
+    assert found.verdicts == {("c1", "k1"): {"安": True}, ("c1", "k2"): {"安": False}, ("c1", "k3"): {"安": None}}
+    assert found.scores == {"c1": {"安": 0.25}}
+    assert any("no decision" in note for note in found.notes)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "is empty"),
+        ("\ufeff \n", "is empty"),
+        ("case,rater\n", "line 1: no column case_id"),
+        ("case_id,rater,rater\n", "line 1: two columns"),
+        ("case_id,rater,met\n", "holds no rating"),
+        ("case_id,criterion_id,rater,met\nc,k,r,true\nc,k,s,maybe\n", "line 3: met is 'maybe'"),
+        ("case_id,criterion_id,rater,met\nc,k,r,nan\n", "line 2: met is 'nan'"),
+        ("case_id,criterion_id,rater,met\nc,k,r,true\n\nc,k,r,false\n", "line 4: 'r' on criterion 'k'"),
+        ("case_id,criterion_id,rater,met\nc,,r,true\n", "line 2: neither"),
+        ("case_id,criterion_id,rater,met\nc,k,,true\n", "line 2: case_id and rater"),
+        ('case_id,rater,score\n"c\n1",r,1\nc,r,2\n', "line 4: score is '2'"),
+        ("case_id,rater,score\nc,r,nan\n", "line 2: score is 'nan'"),
+        ("case_id,rater,score\nc,r,1,2\n", "line 2: 4 fields"),
+        ('{"case_id":"c","criterion_id":"k","rater":"r","met":NaN}', "line 1: met is 'nan'"),
+        ('{"case_id":"c","criterion_id":"k","rater":"r","met":1}', "line 1: met is '1'"),
+        ('{"case_id":"c","rater":"r","score":true}', "line 1: score is 'True'"),
+        ('{"case_id":"c","rater":"r","score":1}\n[1]\n{"case', "line 2: a list and no object; line 3: no JSON"),
+    ],
+)
+def test_what_is_no_rating_is_said_with_its_line(text: str, said: str) -> None:
+    with pytest.raises(BadInput) as caught:
+        read_ratings(text.encode(), "people.csv")
+    assert said in caught.value.message
+
+
+def test_other_bytes(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="line 2: no UTF-8"):
+        read_ratings("case_id,rater\n病,r\n".encode("gb18030"), "people.csv")
+    with pytest.raises(BadInput, match="cannot be read"):
+        read_humans(tmp_path / "absent.csv")
+    (tmp_path / "verdicts.csv").write_text("case_id,criterion_id,rater,met\nc,k,r,1\n")
+    with pytest.raises(BadInput, match="no score by case"):
+        read_scores(tmp_path / "verdicts.csv")
+    (tmp_path / "frank.json").write_text('[{"hash": "a", "model_name": "m", "Factuality": NaN}]')
+    with pytest.raises(BadInput, match="Factuality is nan"):
+        read_humans(tmp_path / "frank.json")
+
+
+cells = st.sampled_from(["c1", "", "true", "0.5", "nan", '"', "é", "\x00", "\n", ",", "{}", "null", "[", "\ud83d"])
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.binary(max_size=80) | st.lists(cells, max_size=30).map(lambda c: _table(c)))
+def test_nothing_crashes_the_reader(data: bytes) -> None:
+    try:
+        found = read_ratings(data, "any")
+    except BadInput:
+        return
+    assert found.raters
+
+
+def _table(fields: list[str]) -> bytes:
+    rows = [",".join(fields[i : i + 4]) for i in range(0, len(fields), 4)]
+    return ("case_id,criterion_id,rater,met\n" + "\n".join(rows)).encode("utf-8", "surrogatepass")
+
+
+def test_kqa_labels_that_are_none_are_said(tmp_path: Path) -> None:
+    head = ",Question,llm_x,answer,claim,category_x,majority_label,label_0,label_1\n"
+    path = tmp_path / "kqa.csv"
+    path.write_text(
+        head + "1,Q?,m,A.,S,Must_have,Neutral,Entailment,Neutral\n2,Q?,m,A.,T,Nice_to_have,x,,Unclear\n"
+    )
+    with pytest.raises(BadInput, match="line 3: label_1 is 'Unclear'"):
+        read_kqa(path)
+    path.write_text(path.read_text().replace("Unclear", "Contradiction"))
+    found = read_kqa(path)
+    ((case_id, first), (_, second)) = found.humans.verdicts
+    assert found.humans.verdicts[case_id, first] == {"label_0": True, "label_1": False}
+    assert found.humans.verdicts[case_id, second] == {"label_0": None, "label_1": False}
+    assert [c.points for c in found.cases.cases[0].criteria] == [2.0, 1.0]
+    assert read_humans(path).format == "kqa"
+
+
+@real
+def test_the_published_files_are_read_whole() -> None:
+    found = read_kqa(KQA)
+    labels: list[Any] = [met for by in found.humans.verdicts.values() for met in by.values()]
+    assert (len(labels), sum(labels)) == (597, KQA.read_text("utf-8-sig").count("Entailment") - 72)
+    items = read_frank(FRANK, AGREEMENT / "frank_baseline_factuality_metrics_outputs.json")
+    assert len(items) == len(read_humans(FRANK).scores) == 2246
