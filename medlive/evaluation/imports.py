@@ -33,6 +33,7 @@ from medlive.evaluation.model import (
     Origin,
     grade_key,
 )
+from medlive.evaluation.published_files import keep_files
 from medlive.evaluation.run import (
     GRADES,
     IMPORTED,
@@ -67,6 +68,7 @@ def import_run(
     parameters: Mapping[str, Any] | None = None,
     arm: str | None = None,
     judge: Judge | None = None,
+    benchmark: Path | None = None,
 ) -> Imported:
     """A run folder from cases, LiveMedBench's responses, and its grades where given.
 
@@ -74,7 +76,9 @@ def import_run(
     missing. `judge` says who graded: `grade_run` then grades what is left and keeps these verdicts; None: nobody
     knows, and they stand beside those of any other grader. A grade counts where its criterion's text is one of the
     case's and its score is 0 or 1; the published grader also writes 0 for a call that failed, which nothing in the
-    file tells apart. Raises BadInput for files that cannot be read, UsageError for a template that is not there.
+    file tells apart. `benchmark` is LiveMedBench's file of the cases, where `cases` is not its path: with the
+    grades it is kept, for the published script's own figures. Raises BadInput for files that cannot be read,
+    UsageError for a template that is not there.
     Importing the same files again adds nothing.
     """
     answers, notes = read_responses(responses, model)
@@ -89,7 +93,16 @@ def import_run(
     if grades is not None:
         added, grade_notes = _import_grades(open_run(out), grades, judge)
         notes += grade_notes
+        if judge is None and (file := benchmark or _benchmark_of(cases)) is not None:
+            keep_files(out, _claim(grades, None).digest, file, grades)
     return Imported(result, added, (*notes, *result.notes))
+
+
+def _benchmark_of(cases: CaseSet | Path) -> Path | None:
+    if isinstance(cases, CaseSet):
+        return None
+    file = cases / "livemedbench.json" if cases.is_dir() else cases
+    return file if file.is_file() else None
 
 
 @dataclass(frozen=True, slots=True)

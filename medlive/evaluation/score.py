@@ -28,6 +28,7 @@ from medlive.evaluation.livemedbench import case_entry, grade_entry
 from medlive.evaluation.metrics import CaseScore, CaseState, Metric, case_score
 from medlive.evaluation.model import AnswerState, EvaluationCase
 from medlive.evaluation.published import MonthTable, published_table
+from medlive.evaluation.published_files import table_of_files
 from medlive.evaluation.registry import EMPTY, Cutoff, Registry
 from medlive.statistics.bootstrap import Comparison, Floats, Standing, compare, tie_groups
 
@@ -313,10 +314,24 @@ def _unscorable(labels: Sequence[str], scored: Sequence[Sequence[CaseScore]]) ->
 
 
 def month_table(table: ScoreTable) -> MonthTable:
-    """Scores by month and overall. Under the published metric it is the published script's own, computed from the
-    runs as LiveMedBench's files would hold them; under the paper's a month that a model lacks is NA."""
-    by_label = {model.label: model for model in table.models}
+    """Scores by month and overall.
+
+    Under the published metric it is the published script's own, computed from the files that the runs were
+    imported from, else from the runs as such files would hold them; under the paper's a month that a model lacks
+    is NA.
+    """
+    found = {model.label: model for model in table.models}
+    # The script counts the cases of the first model given.
+    by_label = {label: found[label] for label in table.labels or found}
     if table.metric is Metric.PUBLISHED:
+        # Withdrawn cases, and those that not all models have, may have been left out: the files do not know.
+        if all(len(m.cases) == m.run.run.info.cases.count for m in table.models):
+            judged = [
+                (label, m.run.run.path, m.run.grader.judge if m.run.grader else None)
+                for label, m in by_label.items()
+            ]
+            if (kept := table_of_files(judged)) is not None:
+                return kept
         benchmark = {c.case.case_id: case_entry(c.case) for m in table.models for c in m.cases}
         gradings: dict[str, list[dict[str, Any]]] = {
             label: [grade_entry(c.case, c.met) for c in model.cases] for label, model in by_label.items()

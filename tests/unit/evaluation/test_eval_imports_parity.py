@@ -1,0 +1,151 @@
+"""The published metric, quirk by quirk (docs/metric-parity.md), against a second implementation written from the
+list alone: on raw files, and on run folders that were imported from them."""
+
+import json
+import math
+from collections import defaultdict
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from medlive.evaluation.graded import load_graded
+from medlive.evaluation.imports import import_run
+from medlive.evaluation.metrics import Metric
+from medlive.evaluation.published import published_table
+from medlive.evaluation.score import score_runs
+from tests.unit.evaluation.conftest import AT
+
+CRITERIA = ("rest", "water", "fever", "")
+POINTS = st.sampled_from([5, -4, 2.5, 10, 0, -10, "5", None, True, math.nan])
+TIMES = st.sampled_from(["2025-03-01T08:00:00Z", "2025-03-09", "2024-12-31T23:59:59", "", "soon", 20250301, None])
+IDS = st.sampled_from(["a", "b", "1", 1, "unknown", 0, "", None])
+
+
+@st.composite
+def benchmarks(draw: st.DrawFn) -> list[Any]:
+    return [
+        {
+            "case_id": case_id,
+            "post_time": draw(TIMES),
+            "narrative": "It hurts.",
+            "core_request": "What now?",
+            "doctor_advice": "",
+            "rubric_items": [
+                {"criterion": text, "points": draw(POINTS)}
+                for text in draw(st.lists(st.sampled_from(CRITERIA), max_size=4))
+            ],
+        }
+        for case_id in ("a", "b", "1")
+    ]
+
+
+@st.composite
+def gradings(draw: st.DrawFn) -> list[dict[str, Any]]:
+    entries = []
+    for case_id in draw(st.lists(IDS, max_size=5)):
+        evaluations: Any = {
+            f"rubric_{place}": {
+                "criterion": draw(st.sampled_from((*CRITERIA, "edited since"))),
+                "score": draw(st.sampled_from([0, 1])),
+                "weighted_score": draw(st.sampled_from([5, -4, 0, 2.5, -10, "5", None, True, math.nan])),
+            }
+            for place in range(draw(st.integers(0, 4)))
+        }
+        entries.append({"case_id": case_id, "evaluations": draw(st.sampled_from([evaluations, evaluations, []]))})
+    return entries
+
+
+def is_number(value: Any) -> bool:
+    return isinstance(value, int | float)
+
+
+def second_opinion(benchmark: list[Any], by_model: dict[str, list[dict[str, Any]]]) -> str:
+    """The table, made case by case from the list of quirks."""
+    cases = {str(entry["case_id"]): entry for entry in benchmark}
+    overall: dict[str, dict[Any, float]] = defaultdict(dict)
+    months: dict[Any, str | None] = {}
+    for model, entries in by_model.items():
+        overall[model] = {}
+        for entry in entries:
+            if not entry["case_id"] or not isinstance(entry["evaluations"], dict):
+                continue  # 7
+            case = cases.get(str(entry["case_id"]), {"post_time": "", "rubric_items": []})  # 7, 8
+            rubric = case["rubric_items"]
+            texts = [i["criterion"] for i in rubric if i["criterion"]]
+            denominator = sum(i["points"] for i in rubric if is_number(i["points"]) and i["points"] > 0)  # 5
+            numerator = 0.0
+            for given_ in entry["evaluations"].values():
+                if given_["criterion"] in texts and is_number(given_["weighted_score"]):  # 3, 4
+                    numerator += given_["weighted_score"]
+            overall[model][entry["case_id"]] = numerator / denominator if denominator > 0 else 0.0  # 1, 2
+            try:
+                moment = datetime.fromisoformat(case["post_time"].replace("Z", "+00:00"))
+                months[entry["case_id"]] = f"{moment.year:04d}-{moment.month:02d}"
+            except (AttributeError, ValueError):
+                months[entry["case_id"]] = None  # 9
+
+    def cell(values: list[float]) -> str:
+        if not values:
+            return "0.0000"  # 10
+        mean = sum(values) / len(values)
+        if math.isnan(mean):
+            return "1.0000"  # 6
+        return f"{0.0 if mean <= 0 else 1.0 if mean > 1 else mean:.4f}"  # 1
+
+    names, first = sorted(by_model), next(iter(by_model))  # 14, 11
+    lines, counted = ["\t".join(["Date", *names, "# case"])], 0
+    for month in sorted({m for c in overall.values() for k in c if (m := months[k])}):
+        n = sum(1 for k in overall[first] if months[k] == month)
+        counted += n  # 12
+        row = [cell([s for k, s in overall[name].items() if months[k] == month]) for name in names]
+        lines.append("\t".join([month, *row, str(n)]))
+    row = [cell(list(overall[name].values())) for name in names]
+    lines.append("\t".join(["Overall", *row, str(counted)]))
+    return "\n".join(lines) + "\n"
+
+
+ODD = [
+    {"case_id": "a", "evaluations": {"x": {"criterion": "rest", "score": 1, "weighted_score": 99}}},
+    {"case_id": "unknown", "evaluations": {}},
+]
+
+
+@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(benchmark=benchmarks(), one=gradings(), two=gradings())
+@example(benchmark=[], one=[], two=[])
+def test_raw_files_give_the_published_table(
+    benchmark: list[Any], one: list[dict[str, Any]], two: list[dict[str, Any]]
+) -> None:
+    by_model = {"zeta": one, "alpha": two}
+    assert published_table(benchmark, by_model).tsv() == second_opinion(benchmark, by_model)
+
+
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(benchmark=benchmarks(), more=st.lists(gradings(), min_size=2, max_size=2), failed=st.booleans())
+def test_runs_that_were_imported_give_the_published_table_of_their_files(
+    benchmark: list[Any], more: list[Any], failed: bool, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Whatever the run folder makes of verdicts on answers that failed, on cases nobody knows, of odd weights."""
+    folder: Path = tmp_path_factory.mktemp("parity")
+    benchmark[0]["rubric_items"] = [{"criterion": "rest", "points": 5}]
+    file = folder / "LiveMedBench_v202601.json"
+    file.write_text(json.dumps(benchmark))
+    answers = {k: {"model_response": "Rest."} for k in ("a", "b")}
+    if failed:
+        answers["b"] = {"model_response": "ERROR: 500", "finish_reason": "error"}
+    (folder / "r.json").write_text(json.dumps(answers))
+    runs, by_model = [], {}
+    for model, entries in zip(("zeta", "alpha"), more, strict=True):
+        by_model[model] = [*ODD, *entries]
+        grades = folder / f"evaluation_results_{model}.json"
+        grades.write_text(json.dumps(by_model[model]))
+        runs.append(folder / model)
+        import_run(file, folder / "r.json", runs[-1], model=model, created_at=AT, grades=grades)
+    if any(load_graded(run).grader is None for run in runs):
+        return
+    table = score_runs([load_graded(run) for run in runs], metric=Metric.PUBLISHED, draws=10)
+    assert table.tsv() == second_opinion(benchmark, by_model)
