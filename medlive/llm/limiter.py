@@ -1,7 +1,8 @@
 """How many calls an endpoint is given at once: learnt from its answers, one limit for all roles that share it.
 
 The limit starts low, so that the quickest reply is seen before a queue can form, and doubles every round trip
-up to the configured most: a healthy endpoint is soon asked as much as is allowed. Two things lower it. An
+up to the configured most, or grows fourfold while all replies take as long as each other: a healthy endpoint is
+soon asked as much as is allowed. It waits where the replies of a round are like a queue, each later. Two things lower it. An
 overload that is told (429, 503, 504, 529, no answer in time) cuts it at once by a fixed share. A standing queue
 is inferred: when even the quickest reply of a window took clearly longer than the task's quickest ever (the
 idea of CoDel and TCP Vegas), it is cut towards what the endpoint serves without queueing. One cut a round trip:
@@ -25,7 +26,7 @@ from urllib.parse import urlsplit
 
 from medlive.digest import digest_text
 
-START: Final = 8
+START: Final = 16
 """The limit at first, where more is allowed."""
 CUT: Final = 0.6
 """What is left of the limit after an overload that was told."""
@@ -43,6 +44,8 @@ WINDOW: Final = 8
 """The least replies that a window is judged by."""
 _BELOW: Final = 0.9
 """A cut that is inferred goes a little below what the queue tells, so that the floor is seen again."""
+_QUEUED: Final = 3.0
+"""So many times its floor on average are replies that come one after another; lengths alone seldom differ so."""
 _HELPED: Final = 0.75
 """Two cuts that leave more than this share of the inflation have not helped."""
 _AGEING: Final = 1.01
@@ -87,6 +90,9 @@ class _Seen:
     """One task's replies in a window."""
 
     quickest: float = math.inf
+    """In floors, as the others."""
+    slowest: float = 0.0
+    total: float = 0.0
     count: int = 0
 
 
@@ -138,8 +144,12 @@ class AdaptiveLimit:
             return
         seen = self._window.setdefault(task, _Seen())
         seen.count += 1
-        seen.quickest = min(seen.quickest, seconds / (floor + (SLACK_S + PASSES * lag) / INFLATED))
-        if sum(one.count for one in self._window.values()) >= max(WINDOW, self.value / 2):
+        inflation = seconds / (floor + (SLACK_S + PASSES * lag) / INFLATED)
+        seen.quickest = min(seen.quickest, inflation)
+        seen.slowest = max(seen.slowest, inflation)
+        seen.total += inflation
+        share = 0.75 if self._doubling else 0.5
+        if sum(one.count for one in self._window.values()) >= max(WINDOW, self.value * share):
             self._judge(now)
 
     def _judge(self, now: float) -> None:
@@ -161,12 +171,20 @@ class AdaptiveLimit:
 
     def _grow(self, now: float) -> None:
         if self._used_up and self.value < self.most:
-            step = self.value if self._doubling else math.sqrt(self.value)
+            step = self._first_step() if self._doubling else math.sqrt(self.value)
             if self.value + step > 0.9 * self._ceiling:
                 step, self._step = self._step, self._step * (2 if self.value > self._ceiling else 1)
             self._change(self.value + step, now)
         self._window.clear()
         self._used_up = False
+
+    def _first_step(self) -> float:
+        """While the endpoint has never had enough."""
+        seen = self._window.values()
+        if all(one.slowest <= INFLATED for one in seen):
+            return 3 * self.value
+        queued = sum(one.total for one in seen) > _QUEUED * sum(one.count for one in seen)
+        return 0.0 if queued else self.value
 
     def _cut(self, kept: float, now: float) -> None:
         self._doubling = False

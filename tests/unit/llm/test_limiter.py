@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from medlive.llm.limiter import CUT, START, AdaptiveLimit, Ended, Limiter, Limiters
+from medlive.llm.limiter import CUT, START, WINDOW, AdaptiveLimit, Ended, Limiter, Limiters
 
 
 @dataclass
@@ -164,12 +164,24 @@ def test_a_healthy_endpoint_is_soon_asked_all_that_is_allowed() -> None:
     assert run.seconds < 14  # ten round trips, and three to find out
 
 
+def test_a_short_run_at_a_healthy_endpoint_is_soon_at_full_height() -> None:
+    run = simulate(AdaptiveLimit(64), lambda now: (now + 0.2, True), 500)
+    assert run.seconds < 0.2 * (500 / 64 + 2)
+
+
+def test_an_endpoint_that_serves_one_at_a_time_is_not_asked_more_than_the_first_round() -> None:
+    limit = AdaptiveLimit(64)
+    run = simulate(limit, queueing(1, lambda: 6.0), 200)
+    assert max(run.limits) == START
+    assert run.limits[-1] < START / 2
+
+
 def test_what_the_client_is_late_itself_is_no_queue() -> None:
     def limit_with(lag: float) -> AdaptiveLimit:
         limit = AdaptiveLimit(START)
         for second in range(3 * START):
             limit.answered("t", second, second + 0.1)
-        for second in range(3 * START, 5 * START):
+        for second in range(3 * START, 3 * START + 2 * WINDOW):
             limit.answered("t", second, second + 0.4, lag)
         return limit
 
