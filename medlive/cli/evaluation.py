@@ -4,6 +4,7 @@ import typer
 
 from medlive.cli.evaluation_audit import audit
 from medlive.cli.evaluation_batch import app as batch
+from medlive.cli.evaluation_bundle import bundle, leaderboard, verify_bundle
 from medlive.cli.evaluation_contamination import contamination
 from medlive.cli.evaluation_grade import grade
 from medlive.cli.evaluation_meta import judge_direct, meta
@@ -19,6 +20,9 @@ app.command()(score)
 app.command()(report)
 app.command()(contamination)
 app.command()(audit)
+app.command()(bundle)
+app.command("verify-bundle")(verify_bundle)
+app.command()(leaderboard)
 app.command()(meta)
 app.command("judge-direct")(judge_direct)
 app.command("import")(import_)

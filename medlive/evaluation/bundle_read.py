@@ -1,15 +1,23 @@
-"""Reading a bundle that nobody vouches for: into memory and no further, following nothing, writing nothing."""
+"""Reading a bundle that nobody vouches for: into memory and no further, following nothing, writing nothing.
+
+Every document and row has one spelling; another one is a fault.
+"""
 
 import io
+import json
 import os
 import stat
+import struct
 import zipfile
 from collections import Counter
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, TypeVar
+
+from pydantic import BaseModel, ValidationError
 
 from medlive.errors import BadInput
-from medlive.evaluation.bundle import ALWAYS, ANSWERS, archive
+from medlive.evaluation.bundle import ALWAYS, ANSWERS, archive, pretty, spelt
+from medlive.evaluation.model import Answer, Grade
 from medlive.snapshot.entries import Faults
 from medlive.snapshot.folder import (
     SIGNATURE,
@@ -26,7 +34,20 @@ MOST_BUNDLE: Final = 2**31
 """Bytes of an archive, and of a folder's files together."""
 KNOWN: Final = frozenset({*ALWAYS, *ANSWERS, SUMS, SIGNATURE})
 _NOTHING: Final = "nothing but the files of a bundle"
+_TEXTS: Final = {
+    Answer: ("case_id", "response", "finish_reason", "model", "reason"),
+    Grade: ("case_id", "criterion_id", "key", "quote", "reasoning", "reason", "raw", "grader", "engine", "model",
+            "prompt", "judge"),
+}  # fmt: skip
+"""Which fields of a row are texts."""
+Shape = TypeVar("Shape", bound=BaseModel)
+Row = TypeVar("Row", Answer, Grade)
 _MOST_ENTRIES: Final = 1_000
+_DAMAGED: Final = (
+    zipfile.BadZipFile, zipfile.LargeZipFile, struct.error, RuntimeError, EOFError, ValueError, OverflowError,
+    OSError,
+)  # fmt: skip
+"""What zipfile raises of archives that are none, or not whole, or need a password."""
 
 
 def read_bundle(path: Path) -> tuple[dict[str, bytes], Faults]:
@@ -98,7 +119,7 @@ def _archive(data: bytes, faults: Faults) -> dict[str, bytes]:
                     faults.add(name, "a file that is not encrypted", "an encrypted one")
                 elif entry.filename not in files and entry.file_size <= len(data):
                     files[entry.filename] = packed.read(entry)
-    except (zipfile.BadZipFile, zipfile.LargeZipFile, NotImplementedError, EOFError, ValueError, OSError) as exc:
+    except _DAMAGED as exc:
         faults.add(".", "a whole zip archive", str(exc)[:200] or type(exc).__name__)
         return files
     if not faults.count and archive(files) != data:
@@ -110,3 +131,91 @@ def _kind(entry: zipfile.ZipInfo) -> str:
     if entry.is_dir():
         return "a folder"
     return "a symbolic link" if stat.S_ISLNK(entry.external_attr >> 16) else "a file"
+
+
+def shaped(data: bytes, name: str, shape: type[Shape], out: Faults) -> Shape | None:
+    """A document of that schema in its one spelling, or None with the fault named."""
+    value = document(data, name, out)
+    if value is None:
+        return None
+    try:
+        found = shape.model_validate_json(json.dumps(value))
+    except ValidationError as exc:
+        first = exc.errors(include_url=False, include_input=False)[0]
+        out.add(name, "its schema", f"{'.'.join(str(p) for p in first['loc'])[:100]}: {first['msg'][:150]}")
+        return None
+    if pretty(found.model_dump(mode="json")) != data:
+        out.add(name, "every field in its one spelling", "another spelling")
+        return None
+    return found
+
+
+def document(data: bytes, name: str, out: Faults) -> dict[str, Any] | None:
+    """A JSON object in its one spelling, or None with the fault named."""
+    try:
+        value = json.loads(data.decode("utf-8"))
+        if not isinstance(value, dict):
+            out.add(name, "a JSON object", type(value).__name__)
+            return None
+        if pretty(value) != data:
+            out.add(name, "a document in its one spelling", "another spelling")
+            return None
+    except (ValueError, RecursionError) as exc:
+        out.add(name, "a JSON document", str(exc)[:200])
+        return None
+    return value
+
+
+def rows(data: bytes, name: str, kind: type[Row], out: Faults) -> list[Row] | None:
+    """The rows of a log, each in its one spelling, or None with the faults named."""
+    if data and not data.endswith(b"\n"):
+        out.add(name, "a last line with an end", "none: it was cut")
+        return None
+    before, found = out.count, list[Row]()
+    for number, line in enumerate(data.split(b"\n")[:-1], start=1):
+        try:
+            row = json.loads(line.decode("utf-8"))
+            if not isinstance(row, dict) or not all(isinstance(row[text], str) for text in _TEXTS[kind]):
+                raise ValueError("a text is none")
+            if not isinstance(row["usage"], dict):
+                raise ValueError("usage is no object")
+            one = kind.from_row(row)
+            if spelt(one) != line + b"\n":
+                raise ValueError("another spelling than its own, or other fields")
+            found.append(one)
+        except (ValueError, KeyError, TypeError, RecursionError) as exc:
+            out.add(f"{name}:{number}", f"a row of {kind.__name__}", str(exc)[:200])
+    return found if out.count == before else None
+
+
+def is_list_of_pairs(value: Any) -> bool:
+    """Whether a value is a list of pairs of texts."""
+    return isinstance(value, list) and all(
+        isinstance(pair, list) and len(pair) == 2 and all(isinstance(text, str) for text in pair) for pair in value
+    )
+
+
+def plain(value: Any) -> Any:
+    """A value as it is read back from its document."""
+    return json.loads(pretty(value))
+
+
+def differences(want: Any, got: Any, place: str = "") -> list[tuple[str, str, str]]:
+    """Where two documents differ: (place, wanted, got)."""
+    if isinstance(want, dict) and isinstance(got, dict):
+        found = []
+        for key in sorted(want.keys() | got.keys()):
+            where = f"{place}.{key}" if place else key
+            if key not in want or key not in got:
+                found.append(
+                    (where[:100], "a field" if key in want else "none", "none" if key in want else "a field")
+                )
+            else:
+                found += differences(want[key], got[key], where)
+        return found
+    if isinstance(want, list) and isinstance(got, list) and len(want) == len(got):
+        pairs = enumerate(zip(want, got, strict=True))
+        return [one for i, (a, b) in pairs for one in differences(a, b, f"{place}[{i}]")]
+    if type(want) is type(got) and want == got:
+        return []
+    return [(place[:100], repr(want)[:120], repr(got)[:120])]
