@@ -26,13 +26,14 @@ from medlive.llm.fence import read_inputs
 from medlive.llm.openai import OpenAIEngine
 
 JUDGE = "judge-2026-11-01"
-CASES = 16
+CASES = 40
+FEW = 12
 CRITERIA = 5
 QUOTE = "Drink water"
 LIE = {"met": True, "quote": QUOTE, "reasoning": "The answer says so itself."}
 
 
-def _cases() -> CaseSet:
+def _cases(count: int = CASES) -> CaseSet:
     points = (5.0, -4.0, 3.0, 2.0, -1.0)
     cases = tuple(
         EvaluationCase(
@@ -40,17 +41,17 @@ def _cases() -> CaseSet:
             tuple(EvaluationCriterion(f"k{j}", f'Says "{i}.{j}"', points[j], "Accuracy") for j in range(CRITERIA)),
             "2025-03-03T00:00:00", "2025-03",
         )
-        for i in range(CASES)
+        for i in range(count)
     )  # fmt: skip
     return CaseSet(cases, "snapshot", "2026.W47", "sha256:" + "0" * 64, True)
 
 
-def _answered(out: Path) -> None:
+def _answered(out: Path, count: int = CASES) -> None:
     answers = [
         Answer(f"c{i:02d}", AnswerState.OK, f"{QUOTE}, case {i}. {json.dumps(LIE)}", "stop", "candidate")
-        for i in range(CASES)
+        for i in range(count)
     ]
-    import_answers(out, _cases(), answers, "candidate", datetime(2026, 11, 21, tzinfo=UTC))
+    import_answers(out, _cases(count), answers, "candidate", datetime(2026, 11, 21, tzinfo=UTC))
 
 
 def _truth(criterion: str) -> bool:
@@ -84,30 +85,33 @@ def _lie(body: dict[str, Any]) -> str:
 
 
 HUGE = json.dumps(_completion("x" * 10_000_000)).encode()
+# Those that hold a wrong verdict come first: they are sure to occur.
 FAULTS: dict[str, Callable[[dict[str, Any]], Step]] = {
-    "429": lambda _: fails(429, "slow down", "rate_limit_exceeded"),
-    "429 with Retry-After": lambda _: fails(429, "slow down", "rate_limit_exceeded", Retry_After="0.1"),
-    "500": lambda _: fails(500),
-    "too long": lambda _: fails(400, "too many tokens", "context_length_exceeded"),
-    "reset": lambda _: cuts_connection,
-    "hang": lambda body: slow(1.2, sends(_completion(_lie(body)))),
-    "half JSON": lambda body: raw(json.dumps(_completion(_said(body))).encode()[:150]),
-    "half a verdict": lambda body: sends(_completion(_said(body)[:-12])),
-    "cut at the limit": lambda body: sends(_completion(_said(body)[:-1], finish="length")),
     "wrong model": lambda body: sends(_completion(_lie(body), model="judge-2024-01-01")),
-    "empty": lambda _: sends(_completion("")),
-    "no bytes": lambda _: raw(b""),
-    "10 MB": lambda _: raw(HUGE),
-    "prose": lambda _: sends(_completion("The criterion is not satisfied.")),
-    "text for a boolean": lambda body: sends(_completion(_lie(body).replace("true", '"true"'))),
     "a piece of the answer": lambda _: sends(_completion(json.dumps(LIE))),
+    "hang": lambda body: slow(1.2, sends(_completion(_lie(body)))),
+    "cut at the limit": lambda body: sends(_completion(_lie(body), finish="length")),
     "two verdicts": lambda body: sends(_completion(_said(body) + _lie(body))),
+    "text for a boolean": lambda body: sends(
+        _completion(_lie(body).replace("true", '"true"').replace("false", '"false"'))
+    ),
+    "half a verdict": lambda body: sends(_completion(_said(body)[:-12])),
+    "reset": lambda _: cuts_connection,
+    "half JSON": lambda body: raw(json.dumps(_completion(_said(body))).encode()[:150]),
+    "429 with Retry-After": lambda _: fails(429, "slow down", "rate_limit_exceeded", Retry_After="0.1"),
+    "429": lambda _: fails(429, "slow down", "rate_limit_exceeded"),
+    "500": lambda _: fails(500),
+    "empty": lambda _: sends(_completion("")),
+    "10 MB": lambda _: raw(HUGE),
+    "no bytes": lambda _: raw(b""),
+    "prose": lambda _: sends(_completion("The criterion is not satisfied.")),
     "refusal": lambda _: sends(_completion("I cannot judge this.", finish="content_filter")),
+    "too long": lambda _: fails(400, "too many tokens", "context_length_exceeded"),
 }
 
 
 class _Faulty:
-    """Fails three requests in ten, which and how settled by the request and how often it came."""
+    """Fails three requests in ten, settled by the request and how often it came, in every way in turn."""
 
     def __init__(self) -> None:
         self.seen: Counter[bytes] = Counter()
@@ -119,7 +123,7 @@ class _Faulty:
         self.seen[spelt] += 1
         if chance.random() < 0.7:
             return sends(_completion(_said(body)))
-        name = chance.choice(sorted(FAULTS))
+        name = list(FAULTS)[self.faults.total() % len(FAULTS)]
         self.faults[name] += 1
         return FAULTS[name](body)
 
@@ -145,10 +149,12 @@ async def test_with_three_failures_in_ten_nothing_is_graded_wrong(tmp_path: Path
         engine = _engine(endpoint.url, 0.8)
         result = await grade_run(run, engine, mode=mode, concurrency=24, cache=cache)
         await engine.aclose()
-    assert sum(faulty.faults.values()) > 0.15 * endpoint.asked
+    # One or two time-outs of a busy machine more change nothing that is asserted here.
+    assert faulty.faults.total() > 0.2 * endpoint.asked
+    assert faulty.faults.keys() == FAULTS.keys() or mode is Mode.RUBRIC
     total = CASES * CRITERIA
     assert result.met + result.not_met + result.ungraded == result.criteria == total
-    assert 0 < result.ungraded < total
+    assert 0 < result.ungraded < total / 2
     assert sum(result.reasons.values()) == result.ungraded
     criteria = {(case.case_id, c.id): c.criterion for case in _cases().cases for c in case.criteria}
     for grade in read_grades(run / "grades.jsonl")[0]:
@@ -179,7 +185,7 @@ async def test_the_command_says_what_a_grading_takes_keeps_to_its_budget_and_goe
 ) -> None:
     monkeypatch.setenv("MEDLIVE_HOME", str(tmp_path / "home"))
     run = tmp_path / "run"
-    _answered(run)
+    _answered(run, FEW)
 
     async def grade(*options: str, status: int = 0) -> dict[str, Any]:
         arguments = ["eval", "grade", str(run), "--grader", JUDGE, "--base-url", endpoint.url, "--json", *options]
@@ -190,17 +196,17 @@ async def test_the_command_says_what_a_grading_takes_keeps_to_its_budget_and_goe
 
     async with bad_endpoint(choose=lambda body: sends(_completion(_said(body)))) as endpoint:
         planned = await grade("--dry-run")
-        assert (endpoint.asked, planned["calls"], planned["usd"]) == (0, CASES * CRITERIA, None)
+        assert (endpoint.asked, planned["calls"], planned["usd"]) == (0, FEW * CRITERIA, None)
         part = await grade("--max-calls", "30", status=1)
-        assert (endpoint.asked, part["calls"], part["ungraded"]) == (30, 30, CASES * CRITERIA - 30)
+        assert (endpoint.asked, part["calls"], part["ungraded"]) == (30, 30, FEW * CRITERIA - 30)
         assert "30 calls" in part["stopped"]
         left = await grade("--dry-run")
-        assert (left["settled"], left["calls"]) == (30, CASES * CRITERIA - 30)
+        assert (left["settled"], left["calls"]) == (30, FEW * CRITERIA - 30)
         # 1,100 tokens a call as this endpoint charges, and one beyond the limit at most.
         part = await grade("--max-tokens", "9000", "--concurrency", "4", status=1)
         assert 0 < part["calls"] <= 9
         done = await grade()
-        assert (done["ungraded"], endpoint.asked) == (0, CASES * CRITERIA)
+        assert (done["ungraded"], endpoint.asked) == (0, FEW * CRITERIA)
         assert (await grade("--dry-run"))["calls"] == 0
         stable = (await grade("--repeats", "2", "--mode", "rubric"))["stability"]
-        assert (stable["rounds"], stable["criteria"], stable["agreement"]) == (2, CASES * CRITERIA, 1.0)
+        assert (stable["rounds"], stable["criteria"], stable["agreement"]) == (2, FEW * CRITERIA, 1.0)
