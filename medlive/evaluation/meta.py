@@ -24,10 +24,11 @@ from medlive.evaluation.cross import (
     scores_of,
 )
 from medlive.evaluation.direct import read_direct
-from medlive.evaluation.grade import read_grades
 from medlive.evaluation.graded import GradedRun, load_graded
 from medlive.evaluation.human_sets import read_humans
 from medlive.evaluation.humans import Humans, Place, read_scores
+from medlive.evaluation.log import read_log
+from medlive.evaluation.model import Grade
 from medlive.evaluation.reliability import (
     ABSENT,
     INVALID,
@@ -38,7 +39,7 @@ from medlive.evaluation.reliability import (
     Reliability,
     reliability,
 )
-from medlive.evaluation.repeats import read_rounds
+from medlive.evaluation.repeats import REPEATS, read_rounds
 from medlive.evaluation.run import GRADES, open_run
 from medlive.statistics.bootstrap import Floats
 from medlive.statistics.correlation import Correlation, Kind, correlate, pearson_difference
@@ -148,7 +149,9 @@ def meta_run(
         ways = {"rubric": (name, scores_of(run)), **_baselines(run_dir, baselines, notes)}
         levels = _levels(truth, ways, notes, draws, seed) if truth else ()
     graders = _graders(run, against, notes, top=top, draws=draws, seed=seed)
-    steady = repeated(run, read_rounds(run_dir, judge=grader.judge), draws=draws, seed=seed)
+    steady: Repeated | None = None
+    if (run_dir / REPEATS).exists():
+        steady = repeated(run, read_rounds(run_dir, judge=grader.judge), draws=draws, seed=seed)
     if people is None and steady is None and not graders:
         raise UsageError(
             f"{run_dir} has one grader, which graded once: there is nothing to compare",
@@ -356,7 +359,14 @@ def _graders(
 ) -> tuple[GraderPair, ...]:
     """Every two of the gradings: this one, the run's other judges', and those of other folders."""
     path = run.run.path
-    judges = dict.fromkeys(grade.judge for grade in read_grades(path / GRADES)[0])
+    judges: list[str] = []
+    for row in read_log(path / GRADES).rows:
+        if not isinstance(row.get("judge"), str) or row["judge"] in judges:
+            continue
+        try:
+            judges.append(Grade.from_row(row).judge)
+        except (TypeError, KeyError, ValueError):
+            continue  # no grade, which `load_graded` has noted: it names no judge either
     gradings = [run, *(load_graded(path, judge=other) for other in judges if other != grader_of(run).judge)]
     for folder in against:
         gradings.append(load_graded(folder))

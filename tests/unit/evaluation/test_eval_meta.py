@@ -282,6 +282,8 @@ async def test_graders_beside_each_other_and_one_with_itself(run: Path, tmp_path
     assert pair.top is not None
     assert pair.top.k == 1
     other = await graded(tmp_path / "other")
+    with (other / "grades.jsonl").open("a") as log:
+        log.write('{"judge": "nobody"}\n{"judge": [1]}\n')
     against = meta_run(other, against=[run], draws=100)
     assert against.graders[0].criteria.equal.value == 0
 
