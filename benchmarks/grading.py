@@ -11,6 +11,7 @@ Run: `python benchmarks/grading.py [--quick] [--criteria 16702]`.
 
 import argparse
 import asyncio
+import gc
 import json
 import multiprocessing
 import os
@@ -31,6 +32,7 @@ from aiohttp import web
 from openai import AsyncOpenAI, DefaultAioHttpClient
 
 from medlive.digest import canonical_json
+from medlive.evaluation.cache import GradeCache
 from medlive.evaluation.grade import grade_run
 from medlive.evaluation.judge import Judge, Work
 from medlive.evaluation.model import Answer, AnswerState, CaseSet, EvaluationCase, EvaluationCriterion, Mode
@@ -75,7 +77,7 @@ def cases(criteria: int) -> CaseSet:
     for number in range(-(-criteria // PER_CASE)):
         zh = number % 2 == 1
         story = "患者两天前开始右足拇趾红肿热痛，夜间加重，既往有高血压病史。" if zh else (
-            "The patient has had a red, hot and painful big toe for two days and takes a diuretic for her pressure. "
+            "The patient has had a red, hot and painful big toe for two days and takes a diuretic. "
         )  # fmt: skip
         made.append(
             EvaluationCase(
@@ -103,9 +105,13 @@ def cases(criteria: int) -> CaseSet:
 def make_run(folder: Path, criteria: int) -> Path:
     """A run folder with an answer for every case, none graded."""
     found = cases(criteria)
-    text = "This looks like gout. It is best to see a physician this week, since the joint should be tapped. "
+    text = {
+        "en": "This looks like gout. It is best to see a physician this week, since the joint should be tapped. "
+        * 14,
+        "zh": "这很可能是痛风，建议本周就医，必要时做关节穿刺检查。" * 24,
+    }
     answers = [
-        Answer(c.case_id, AnswerState.OK, f"{c.case_id}: {text * 14}{QUOTE}", "stop", "candidate")
+        Answer(c.case_id, AnswerState.OK, f"{c.case_id}: {text[c.language]}{QUOTE}", "stop", "candidate")
         for c in found.cases
     ]
     import_answers(folder, found, answers, "candidate", datetime(2026, 11, 21, tzinfo=UTC))
@@ -213,10 +219,11 @@ async def aiohttp_transport(url: str, concurrency: int, calls: int) -> None:
 
 
 async def grade(url: str, concurrency: int, run: str, mode: str = "criterion") -> None:
-    """`medlive eval grade`, but for its command line."""
-    engine = OpenAIEngine(GRADER, url, concurrency=concurrency)
+    """`medlive eval grade`, but for its command line; its cache of verdicts is filled as well."""
+    engine = OpenAIEngine(GRADER, url, parameters={"temperature": 0.0}, concurrency=concurrency)
+    cache = GradeCache(Path(f"{run}-cache"))
     try:
-        result = await grade_run(Path(run), engine, mode=Mode(mode), concurrency=concurrency)
+        result = await grade_run(Path(run), engine, mode=Mode(mode), concurrency=concurrency, cache=cache)
     finally:
         await engine.aclose()
     if result.ungraded or result.notes:
@@ -224,6 +231,8 @@ async def grade(url: str, concurrency: int, run: str, mode: str = "criterion") -
 
 
 def _measured(work: Callable[..., Awaitable[None]], arguments: tuple[object, ...], out: Connection) -> None:
+    gc.freeze()  # as the command does
+
     async def run() -> tuple[float, float]:
         started, cpu = time.perf_counter(), time.process_time()
         await work(*arguments)
@@ -262,8 +271,11 @@ def started() -> tuple[str, BaseProcess]:
 def command(*arguments: str) -> float:
     """Seconds that a `medlive` command takes from start to end."""
     began = time.perf_counter()
-    subprocess.run([sys.executable, "-m", "medlive", *arguments], check=True, capture_output=True)
-    return time.perf_counter() - began
+    done = subprocess.run([sys.executable, "-m", "medlive", *arguments], check=True, capture_output=True)
+    seconds = time.perf_counter() - began
+    if "--json" in arguments and (calls := json.loads(done.stdout)["calls"]):
+        raise RuntimeError(f"{calls} calls were made where none was left to make")
+    return seconds
 
 
 class Verdicts:
@@ -355,11 +367,11 @@ def warm(base: str, run: Path, criteria: int, verdicts: Verdicts) -> None:
     url = f"{base}/50/v1"
     again = measure(grade, criteria, url, 128, str(run))
     size = (run / "grades.jsonl").stat().st_size / 2**20
-    verdicts.check(
-        again.seconds < WARM_S,
-        f"warm re-grade of {len(open_run(run).cases)} cases, {size:.0f} MB: {again.seconds:.2f} s (under {WARM_S:g})",
+    told = f"warm re-grade of {len(open_run(run).cases)} cases, {size:.0f} MB: {again.seconds:.2f} s"
+    verdicts.check(again.seconds < WARM_S, f"{told} (under {WARM_S:g})")
+    whole = command(
+        "eval", "grade", str(run), "--grader", GRADER, "--base-url", url, "--cache", f"{run}-cache", "--json"
     )
-    whole = command("eval", "grade", str(run), "--grader", GRADER, "--base-url", url)
     verdicts.check(whole < WARM_S, f"the same as a command, with its start: {whole:.2f} s (under {WARM_S:g})")
     helped = min(command("eval", "score", "--help") for _ in range(3))
     verdicts.check(helped < HELP_S, f"eval score --help: {helped:.2f} s (under {HELP_S:g})")

@@ -1,6 +1,7 @@
 """How commands speak: results to stdout (a table, or JSON), progress and remarks to stderr."""
 
 import asyncio
+import gc
 import json
 import sys
 from collections.abc import Coroutine, Iterable, Iterator, Sequence
@@ -22,6 +23,8 @@ stderr = Console(stderr=True, highlight=False)
 
 def wait_for(work: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine to its end."""
+    # What is imported by now stays to the end: full passes of the garbage collector need not look at it again.
+    gc.freeze()
     return asyncio.run(work)
 
 

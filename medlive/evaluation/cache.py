@@ -30,6 +30,8 @@ class GradeCache:
         """What could not be read or written; grading goes on without the cache then."""
         self._waiting: dict[Path, list[bytes]] = {}
         self._held = 0
+        self._paths: dict[str, tuple[EvaluationCase, Answer, str, Path]] = {}
+        """By case: where the verdicts by a judge about an answer lie."""
 
     def find(self, case: EvaluationCase, answer: Answer, judge: str) -> dict[str, Grade]:
         """The verdicts about an answer by its judge's digest, by key; as new rows, which cost nothing."""
@@ -67,8 +69,13 @@ class GradeCache:
             self._note(f"the cache {self.folder} cannot be written: {exc.strerror or exc}")
 
     def _path(self, case: EvaluationCase, answer: Answer, judge: str) -> Path:
+        known = self._paths.get(case.case_id)
+        if known is not None and known[0] is case and known[1] is answer and known[2] == judge:
+            return known[3]
         name = digest_json([judge, case.language, digest_text(case.question), answer.digest]).partition(":")[2]
-        return self.folder / name[:2] / f"{name[2:]}.jsonl"
+        path = self.folder / name[:2] / f"{name[2:]}.jsonl"
+        self._paths[case.case_id] = (case, answer, judge, path)
+        return path
 
     def _lines(self, path: Path) -> list[bytes]:
         try:

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, Final
 
+from pydantic_core import from_json
+
 from medlive.digest import canonical_json
 from medlive.errors import BadInput, DiskFull
 from medlive.snapshot.lock import exclusive
@@ -45,7 +47,7 @@ def read_log(path: Path) -> Lines:
 
 def _read(data: bytes, number: int, lines: Lines) -> None:
     try:
-        row = json.loads(data.decode("utf-8"))
+        row = _value(data)
     except (ValueError, RecursionError) as exc:
         if data.endswith(b"\n"):
             lines.damaged.append((number, str(exc)[:120]))
@@ -56,6 +58,14 @@ def _read(data: bytes, number: int, lines: Lines) -> None:
         lines.rows.append(row)
     else:
         lines.damaged.append((number, f"a {type(row).__name__} and no object"))
+
+
+def _value(data: bytes) -> Any:
+    try:
+        return from_json(data, cache_strings="keys")
+    except ValueError:
+        # It refuses some of what the json module reads, such as a lone surrogate's escape; that one has the say.
+        return json.loads(data.decode("utf-8"))
 
 
 class LogWriter:

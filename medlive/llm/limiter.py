@@ -2,12 +2,12 @@
 
 The limit starts low, so that the quickest reply is seen before a queue can form, and doubles every round trip
 up to the configured most, or grows fourfold while all replies take as long as each other: a healthy endpoint is
-soon asked as much as is allowed. It waits where the replies of a round are like a queue, each later. Two things lower it. An
-overload that is told (429, 503, 504, 529, no answer in time) cuts it at once by a fixed share. A standing queue
-is inferred: when even the quickest reply of a window took clearly longer than the task's quickest ever (the
-idea of CoDel and TCP Vegas), it is cut towards what the endpoint serves without queueing. One cut a round trip:
-only calls that began after the last change tell something about it. While neither happens and the limit is used
-up, it grows again, slowly near the height where it was last told to stop.
+soon asked as much as is allowed. It waits where the replies of a round are like a queue, each later. Two things
+lower it. An overload that is told (429, 503, 504, 529, no answer in time) cuts it at once by a fixed share. A
+standing queue is inferred: when even the quickest reply of a window took clearly longer than the task's quickest
+ever (the idea of CoDel and TCP Vegas), it is cut towards what the endpoint serves without queueing. One cut a
+round trip: only calls that began after the last change tell something about it. While neither happens and the
+limit is used up, it grows again, slowly near the height where it was last told to stop.
 
 Replies of one task differ in length, so a window is judged by its quickest; tasks differ more, so each has a
 floor of its own. A floor rises by 1 % a window, and two cuts that make nothing quicker are taken back and the
