@@ -2,11 +2,11 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from medlive.charts.bars import tick_step
-from medlive.charts.drawing import PAD, SMALL, WIDTH, Drawing, Frame, text_width
+from medlive.charts.drawing import PAD, SMALL, WIDTH, Drawing, Frame, fit, plain, text_width
 
 _STYLE: Final = (
     ".mc-v0{fill:#2166ac;fill-opacity:.75}.mc-v1{fill:none;stroke:#b35806;stroke-width:1.5;stroke-dasharray:3 2}"
@@ -15,6 +15,8 @@ _STYLE: Final = (
     ".mc-e{stroke:#e6edf3}}"
 )
 
+_LEAST_SPAN: Final = 1e-6
+"""A scale of less shows nothing but the noise of floating point."""
 _MARKS: Final = ("mc-v0", "mc-v1", "mc-v2")
 
 
@@ -67,9 +69,9 @@ def intervals(frame: Frame, series: Sequence[str], groups: Sequence[IntervalGrou
         return out.svg()
     ends = [end for _, _, v in named for end in (v.value, v.low, v.high) if end is not None]
     low, high = min(0.0, *ends), max(most, *ends)
-    if high <= low:
+    if high - low < _LEAST_SPAN:
         high = low + 1.0
-    behind = max(text_width(v.text, SMALL) for _, _, v in named) + 8
+    behind = min(max(text_width(v.text, SMALL) for _, _, v in named) + 8, WIDTH / 2)
     left, span = float(PAD), WIDTH - 2 * PAD - behind
 
     def at(value: float) -> float:
@@ -93,7 +95,8 @@ def intervals(frame: Frame, series: Sequence[str], groups: Sequence[IntervalGrou
             out.text(PAD, out.y, row.label, room=WIDTH - 2 * PAD)
             for place, value in enumerate(row.values):
                 if value is not None:
-                    _bar(out, place, value, at, f"{row.label}, {series[place]}" if series[place] else row.label)
+                    name = f"{row.label}, {series[place]}" if series[place] else row.label
+                    _bar(out, place, replace(value, text=fit(plain(value.text), behind - 8, SMALL)), at, name)
             out.y += 3
     out.y = top + tall + 13
     for tick in ticks:

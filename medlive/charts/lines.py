@@ -62,7 +62,7 @@ def lines(frame: Frame, labels: Sequence[str], series: Sequence[Line]) -> str:
     # A faint point's interval would stretch the scale for all the others.
     ends = [e for p in known for e in ((p.value,) if p.faint else (p.value, p.low, p.high)) if e is not None]
     low, high = min(0.0, *ends), max(0.0, *ends)
-    high = high if high > low else low + 1.0
+    high = high if high - low > 1e-6 else low + 1.0
     step = tick_step((high - low) / 2 * 4)
     ticks = [k * step for k in range(-9, 10) if low - 1e-9 <= k * step <= high + 1e-9]
     left = PAD + max(text_width(f"{t:g}", SMALL) for t in ticks) + 8

@@ -13,9 +13,7 @@ from medlive.charts.drawing import (
     Drawing,
     Frame,
     coordinate,
-    fit,
     plain,
-    text_width,
     wrap,
 )
 
