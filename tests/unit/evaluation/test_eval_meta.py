@@ -3,6 +3,7 @@
 The formulas themselves are held against irrCAC, scikit-learn and scipy in test_stats_agreement_oracles.
 """
 
+import asyncio
 import json
 from collections import Counter
 from collections.abc import Mapping
@@ -13,7 +14,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
+from medlive.cli.main import build
 from medlive.errors import BadInput, UsageError
 from medlive.evaluation.direct import DIRECT, judge_direct, read_direct
 from medlive.evaluation.grade import grade_run
@@ -423,3 +426,23 @@ def test_the_published_files_are_read_whole() -> None:
     assert (len(labels), sum(labels)) == (597, KQA.read_text("utf-8-sig").count("Entailment") - 72)
     items = read_frank(FRANK, AGREEMENT / "frank_baseline_factuality_metrics_outputs.json")
     assert len(items) == len(read_humans(FRANK).scores) == 2246
+
+
+async def test_the_command_shows_and_writes_what_it_found(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "250")
+    await judge_direct(run, Judge(lambda _: '{"reasoning": "", "score": 0.5}'))
+    await repeat_run(run, grader(0.3, seed=1), repeats=2, concurrency=1, max_retries=0)
+    people = human_file(tmp_path / "people.jsonl")
+    words = ["eval", "meta", str(run), "--human", str(people), "--draws", "100", "--out", str(tmp_path / "out")]
+    done = await asyncio.to_thread(CliRunner().invoke, build(words), words)
+    assert done.exit_code == 0, done.output
+    for part in ("majority", "- (one side is", "share of cases under 0.6", "unanimous"):
+        assert part in done.output
+    written = json.loads((tmp_path / "out" / "meta.json").read_text())
+    told = await asyncio.to_thread(CliRunner().invoke, build(words), [*words[:-2], "--json"])
+    assert json.loads(told.stdout) == written
+    assert [level["method"] for level in written["cases"]] == ["rubric", "direct"]
+    assert written["repeated"]["stability"]["rounds"] == 2
+    assert written["cases"][1]["pearson"]["value"] is None
