@@ -48,12 +48,14 @@ class GradeCache:
                 found[grade.key] = replace(grade, case_id=case.case_id, usage={}, origin=Origin.CACHE)
         return found
 
-    def add(self, case: EvaluationCase, answer: Answer, grade: Grade) -> None:
-        """Keep a verdict; one that is ungraded or came from here is passed over."""
+    def add(self, case: EvaluationCase, answer: Answer, grade: Grade, line: bytes | None = None) -> None:
+        """Keep a verdict; one that is ungraded or came from here is passed over. `line` is its row as a log
+        wrote it."""
         if grade.met is None or grade.origin is Origin.CACHE:
             return
         path = self._path(case, answer, grade.judge)
-        line = canonical_json(grade.row()).encode("utf-8", "backslashreplace") + b"\n"
+        if line is None:
+            line = canonical_json(grade.row()).encode("utf-8", "backslashreplace") + b"\n"
         self._waiting.setdefault(path, []).append(line)
         self._held += 1
         if self._held >= HELD:

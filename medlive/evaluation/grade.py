@@ -51,12 +51,16 @@ class GradeResult:
 
 @dataclass(slots=True)
 class Record:
-    """The verdicts on record for one judge, by key."""
+    """The verdicts on record for one judge, by key; what the grader said is not held, a run may be long."""
 
     latest: dict[str, Grade] = field(default_factory=dict)
     unusable: Counter[str] = field(default_factory=Counter)
     """Replies that held no verdict, by the key they were asked for."""
     notes: list[str] = field(default_factory=list)
+
+    def put(self, grade: Grade) -> None:
+        """The newest verdict of its key."""
+        self.latest[grade.key] = replace(grade, raw="", quote="", reasoning="", usage={})
 
 
 def read_grades(path: Path) -> tuple[list[Grade], list[str]]:
@@ -79,7 +83,7 @@ def read_record(path: Path, judge: str) -> Record:
     for grade in grades:
         if grade.judge != judge:
             continue
-        record.latest[grade.key] = grade
+        record.put(grade)
         if grade.met is None and grade.grader:
             record.unusable[grade.key] += 1
     return record
@@ -262,10 +266,10 @@ class _Grader:
                 stopped = exc.message
                 return
             for grade in grades:
-                log.add(grade.row())
-                record.latest[grade.key] = grade
+                line = log.add(grade.row())
+                record.put(grade)
                 if self._cache:
-                    self._cache.add(work.case, work.answer, grade)
+                    self._cache.add(work.case, work.answer, grade, line)
             done += len(work.criteria)
             if progress:
                 progress(done, total)
@@ -283,7 +287,7 @@ class _Grader:
         found = 0
         if self._cache is not None:
             for grade in find_cached(self._cache, self._run.cases, answers, self._judge, record):
-                record.latest[grade.key] = grade
+                record.put(grade)
                 log.add(grade.row())
                 found += 1
         return found

@@ -178,7 +178,7 @@ def _text(content: object) -> str | None:
 def _finish(reason: object) -> Finish | None:
     """Why the endpoint says it stopped; None for what it should not stop for (a tool call, an error, a word that
     is not known). An endpoint that gives no reason is taken to have stopped: the reply's own shape tells."""
-    if reason is None or reason == "":
+    if reason == "stop" or reason is None or reason == "":
         return Finish.STOP
     named = reason.casefold() if isinstance(reason, str) else ""
     for known, finish in ((_STOPPED, Finish.STOP), (_CUT, Finish.LENGTH), (_REFUSED, Finish.REFUSAL)):
