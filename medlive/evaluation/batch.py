@@ -117,7 +117,7 @@ def write_batch(
         record = read_record(run_dir / GRADES, judge.digest)
         if cache is not None:
             for grade in find_cached(cache, run.cases, answers, judge, record):
-                record.latest[grade.key] = grade
+                record.put(grade)
                 log.add(grade.row())
                 cached += 1
         known, _ = _read_batches(run_dir)
@@ -261,7 +261,7 @@ class _Reader:
         for grade in (one for one in grades if one.criterion_id in open_):
             grade, usage = replace(grade, usage=usage), {}
             self._log.add(grade.row())
-            self._records[judge.digest].latest[grade.key] = grade
+            self._records[judge.digest].put(grade)
             if self._cache is not None:
                 self._cache.add(work.case, work.answer, grade)
             self.told.met += grade.met is True

@@ -162,7 +162,7 @@ def plan_grading(
     cached = 0
     if cache is not None:
         for grade in find_cached(cache, run.cases, answers, judge, record):
-            record.latest[grade.key] = grade
+            record.put(grade)
             cached += 1
     measured = measure(run.cases, answers, judge, read_grades(run_dir / GRADES)[0])
     calls = (_call(judge, work) for work in open_work(run.cases, answers, judge, record))
