@@ -20,7 +20,8 @@ _PLAIN = ("HOME", "DATABASE_URL", "CONFIG")
 
 
 class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    # Built when settings are first read: a command that only says how it is used need not wait for it.
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
 class Price(_Section):

@@ -8,7 +8,6 @@ import typer
 
 from medlive.cli.evaluation_options import MetricOption, RunsArgument
 from medlive.cli.output import print_table, say
-from medlive.config import load_settings
 from medlive.errors import BadInput, UsageError
 
 Choice = TypeVar("Choice", bound=StrEnum)
@@ -57,6 +56,7 @@ def scored(
     judge: str | None = None,
 ) -> Any:
     """The `ScoreTable` of run folders, by the options' texts; what was odd in a folder goes to stderr."""
+    from medlive.config import load_settings
     from medlive.evaluation.errata import ErrataMode, ErrataSearch, use_errata
     from medlive.evaluation.metrics import Metric
     from medlive.evaluation.score import CaseBasis, load_all, score_runs
@@ -84,6 +84,7 @@ def scored(
 
 def registry_of(models: Path | None) -> Any:
     """The `Registry` of that file, or of the settings."""
+    from medlive.config import load_settings
     from medlive.evaluation.registry import load_registry, read_registry
 
     return read_registry(models) if models else load_registry(load_settings().settings.candidates)

@@ -1,6 +1,6 @@
 """What a table is made of: means with intervals and bounds, overall and by slice, for all models at once."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Final
@@ -254,7 +254,7 @@ class Grid:
         numbers: dict[str | None, int] = {axis: place for place, axis in enumerate(axes)} | {None: -1}
         verdicts = []
         for place in batch:
-            met = chain.from_iterable([c.met.get(k.id) for k in c.case.criteria] for c in self._scored[place])
+            met = chain.from_iterable(_verdicts(c) for c in self._scored[place])
             verdicts.append(np.array(list(met), dtype=np.float64))
         self._read[batch[0]] = (
             axes,
@@ -306,6 +306,13 @@ class Grid:
         n = (~np.isnan(values)).sum(axis=0)
         mean = np.nansum(values, axis=0) / np.maximum(n, 1)
         return n, np.clip(mean, 0.0, 1.0) if self._metric is Metric.PUBLISHED else mean
+
+
+def _verdicts(score: CaseScore) -> Iterable[bool | None]:
+    """In the order of the criteria, as the mapping holds them too where it is whole; None for unanswered."""
+    if len(score.met) == len(score.case.criteria):
+        return score.met.values()
+    return [score.met.get(criterion.id) for criterion in score.case.criteria]
 
 
 def _clusters(

@@ -1,9 +1,11 @@
 """A run with the verdicts of one grader: read lean for scoring, whole only where somebody looks at them."""
 
+import gc
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
@@ -129,9 +131,10 @@ def load_all(paths: Sequence[Path], *, judge: str | None = None) -> list[GradedR
     size = sum((path / GRADES).stat().st_size for path in paths if (path / GRADES).exists())
     workers = min(_processors(), len(paths))
     if workers < 2 or size < _LARGE:
-        return [load_graded(path, judge=judge) for path in paths]
+        with uncollected():
+            return [load_graded(path, judge=judge) for path in paths]
     # A fresh process each: a copy of this one might hold a lock of a thread that it does not have.
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+    with uncollected(), ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
         found = pool.map(_read_path, paths, [judge] * len(paths))
         return [_graded(open_run(path), read) for path, read in zip(paths, found, strict=True)]
 
@@ -141,8 +144,21 @@ def _processors() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
 
 
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """The collector of cycles kept from looking through millions of new objects, none of which is in a cycle."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
 def _read_path(path: Path, judge: str | None) -> "_Read":
-    return _read(open_run(path), judge)
+    with uncollected():
+        return _read(open_run(path), judge)
 
 
 @dataclass(frozen=True, slots=True)

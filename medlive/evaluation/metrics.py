@@ -76,11 +76,12 @@ def case_score(
     if most <= 0:
         point = None if metric is Metric.PAPER else 0.0
         return CaseScore(case, CaseState.UNSCORABLE, state, known, point, 0.0, 0.0)
-    low, high = clip((sure + loss) / most), clip((sure + gain) / most)
     if None in known.values():
         point = None if metric is Metric.PAPER else sure / most
+        low, high = clip((sure + loss) / most), clip((sure + gain) / most)
         return CaseScore(case, CaseState.PARTLY_GRADED, state, known, point, low, high)
-    return CaseScore(case, CaseState.SCORED, state, known, clip(sure / most), low, high)
+    score = clip(sure / most)
+    return CaseScore(case, CaseState.SCORED, state, known, score, score, score)
 
 
 def _clip(score: float) -> float:

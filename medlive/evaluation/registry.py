@@ -69,7 +69,8 @@ def _first_day(posted: str | None, month: str | None) -> date | None:
 class Candidate(BaseModel):
     """One model under evaluation."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    # Built when the first table is read: a command that only says how it is used need not wait for it.
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     model: str | None = None
     """The id at the endpoint; None: the table's name."""

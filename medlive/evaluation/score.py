@@ -23,7 +23,7 @@ from medlive.evaluation.estimates import (
     Grid,
     Slice,
 )
-from medlive.evaluation.graded import GradedRun, Grader, load_all, load_graded
+from medlive.evaluation.graded import GradedRun, Grader, load_all, load_graded, uncollected
 from medlive.evaluation.livemedbench import case_entry, grade_entry
 from medlive.evaluation.metrics import CaseScore, CaseState, Metric, case_score
 from medlive.evaluation.model import AnswerState, EvaluationCase
@@ -170,7 +170,8 @@ def score_runs(
     if errata is not None:
         # Answers and grades are looked up by what the run's cases hold: those of what is gone are not met.
         runs = [replace(run, run=errata.without(place, run.run)) for place, run in enumerate(runs)]
-    scored = [_case_scores(run, metric) for run in runs]
+    with uncollected():
+        scored = [_case_scores(run, metric) for run in runs]
     coverage = _coverage(runs, scored)
     if basis is CaseBasis.COMMON:
         scored = _common(scored)
@@ -302,9 +303,11 @@ def _warnings(runs: Sequence[GradedRun], common: int, union: int) -> list[str]:
 
 def _unscorable(labels: Sequence[str], scored: Sequence[Sequence[CaseScore]]) -> list[str]:
     """What is to be said of rubrics that equation 1 gives no score: models with the same ones together."""
+    cases_by_place = {id(c.case): c.case for cases in scored for c in cases}
+    blank = {place for place, case in cases_by_place.items() if case.positive_points <= 0}
     found: dict[tuple[str, ...], list[str]] = {}
     for label, cases in zip(labels, scored, strict=True):
-        if none := tuple(c.case.case_id for c in cases if c.case.positive_points <= 0):
+        if none := tuple(c.case.case_id for c in cases if id(c.case) in blank):
             found.setdefault(none, []).append(label)
     return [
         f"{', '.join(names)}: {len(none)} cases have no criterion with positive points and no score by Equation 1 "
