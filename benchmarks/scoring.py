@@ -1,11 +1,11 @@
 """How long it takes to score a leaderboard from its run folders, and its memory, against limits and peers.
 
 Builds run folders of the published size (38 models, 2,756 cases, 16,702 criteria; made up, with answers and
-Builds run folders of the published size (38 models, 2,756 cases, 16,702 criteria; made up, with answers and
-in the same run: the json module parsing the same logs line by line and keeping nothing, which is what a reader
-without any thought does before it scores anything, and the bootstrap as simple-evals makes it, a numpy draw for
-each of 1,000 repetitions of each figure (measured on one model, times their number). Exits 1 when 15 s, 2 GB or
-0.5 s for `medlive eval score --help` are passed. Run: `python benchmarks/scoring.py [--folder KEEP]`.
+reasoning of usual length) once, then scores them with `medlive eval score`: every slice, 1,000 draws. Beside it,
+in the same run: the json module parsing the same logs line by line and keeping nothing, and the bootstrap as
+simple-evals makes it, a numpy draw for each of 1,000 repetitions of each figure (measured on one model, times their
+number). Exits 1 when 15 s, 2 GB or 0.5 s for `medlive eval score --help` are passed; the processor time printed
+beside the first tells a slow run from a busy machine. Run: `python benchmarks/scoring.py [--folder KEEP]`.
 """
 
 import argparse
@@ -203,15 +203,15 @@ def simple_bootstrap_s(figures: list[int], models: int) -> float:
     return (time.perf_counter() - started) * models
 
 
-def command(arguments: list[str]) -> tuple[float, int]:
-    """Seconds and peak memory in bytes of a command in a process of its own."""
+def command(arguments: list[str]) -> tuple[float, float, int]:
+    """Seconds, seconds of processor, and the largest process's peak memory in bytes, of a command."""
     started = time.perf_counter()
     child = subprocess.Popen([sys.executable, *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     _, status, usage = os.wait4(child.pid, 0)
     child.returncode = os.waitstatus_to_exitcode(status)
     if child.returncode:
         raise SystemExit(f"{' '.join(arguments[:4])} … exited {child.returncode}")
-    return time.perf_counter() - started, usage.ru_maxrss * 1024
+    return time.perf_counter() - started, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024
 
 
 def main() -> int:
@@ -237,9 +237,10 @@ def measure(folder: Path, runs: list[Path], cases: CaseSet, chosen: Any) -> int:
     """Time the command, its parts and the peers, and hold them against the limits."""
     size = sum(f.stat().st_size for run in runs for f in run.iterdir())
     print(f"{len(runs)} models, {len(cases)} cases, {chosen.criteria} criteria each, {size / 1e6:.0f} MB of logs")
-    whole, peak = command(["-m", "medlive", "eval", "score", "--format", "json", *map(str, runs)])
+    whole, cpu, peak = command(["-m", "medlive", "eval", "score", "--format", "json", *map(str, runs)])
     print(
-        f"medlive eval score  {whole:6.2f} s, {whole / LIMIT_S:.2f} of the limit of {LIMIT_S:g} s; "
+        f"medlive eval score  {whole:6.2f} s, {whole / LIMIT_S:.2f} of the limit of {LIMIT_S:g} s "
+        f"({cpu:.1f} s of processor on {os.cpu_count()}, load {os.getloadavg()[0]:.1f}); "
         f"peak {peak / 1e6:.0f} MB, {peak / LIMIT_BYTES:.2f} of the limit of {LIMIT_BYTES / 1e9:g} GB"
     )
     own = [sys.executable, __file__, "--parts", "--folder", str(folder), "--models", str(chosen.models),
