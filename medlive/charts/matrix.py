@@ -8,7 +8,7 @@ from typing import Final
 from medlive.charts.drawing import PAD, SMALL, WIDTH, Drawing, Frame, coordinate, escape, fit, plain, text_width
 
 _SHADES: Final = 7
-_LIGHT: Final = ("#f1f6fb", "#dbe9f6", "#bcd7ec", "#93c0e0", "#5fa2d0", "#327fb9", "#1a5a96")
+_LIGHT: Final = ("#f1f6fb", "#dbe9f6", "#bcd7ec", "#93c0e0", "#5fa2d0", "#2b74ab", "#1a5a96")
 _DARK: Final = ("#1b2733", "#1c3347", "#1d415f", "#1f5278", "#246897", "#3b86bb", "#6aabdb")
 _BELOW: Final = ("#fdf3ea", "#f9dcc0", "#f3bd8c", "#e8975a", "#d0702f", "#a84f17", "#7f3a0c")
 _BELOW_DARK: Final = ("#2b231c", "#41301f", "#5a3d22", "#784c22", "#9b6024", "#c07c35", "#e0a263")
@@ -25,7 +25,7 @@ def _style() -> str:
         ".mc text.mc-i{fill:#fff}.mc .mc-u{fill-opacity:.4;stroke:#8c959f;stroke-dasharray:2 2}"
         ".mc text.mc-c{font-size:11px}"
     )
-    dark.append(".mc text.mc-i{fill:#e6edf3}.mc text.mc-j{fill:#0d1117}.mc .mc-u{stroke:#6e7681}")
+    dark.append(".mc text.mc-i{fill:#0d1117}.mc .mc-u{stroke:#6e7681}")
     return "".join(rules) + "@media (prefers-color-scheme:dark){" + "".join(dark) + "}"
 
 
@@ -68,7 +68,9 @@ def matrix(
         if cell.value is not None
     ]
     side = max((text_width(cell.text, 11) for line in cells for cell in line), default=0) + 6
-    room = max(170.0, min(250.0, WIDTH - 2 * PAD - 8 - max(side, 24.0) * len(columns)))
+    # Where the columns make it wider than a telephone anyway, the rows' names need not be cut for it.
+    room = WIDTH - 2 * PAD - 8 - max(side, 24.0) * len(columns)
+    room = min(250.0, room) if room >= 170 else 250.0
     named = [fit(plain(row), room, SMALL) for row in rows]
     left = PAD + max((text_width(name, SMALL) for name in named), default=0) + 8
     side = max(side, 24.0, min(44.0, (WIDTH - PAD - left) / max(1, len(columns))))
@@ -109,7 +111,7 @@ def _cell(out: Drawing, x: float, side: float, cell: Cell, name: str, shade: tup
     kind, depth = shade
     out.tooltip(f"{name}: {cell.told or cell.text}")
     out.rect(x + 0.5, out.y + 0.5, side - 1, 21, f"mc-{kind}{depth}" + (" mc-u" if cell.faint else ""))
-    # The deepest shade turns light at night, the three deepest are dark by day.
-    ink = "" if cell.faint else "mc-i" + (" mc-j" if depth == _SHADES - 1 else "") if depth >= 4 else ""
+    # The two deepest shades are dark by day and light at night.
+    ink = "mc-i" if depth >= _SHADES - 2 and not cell.faint else ""
     out.text(x + side / 2, out.y + 15, cell.text, anchor="middle", classes=f"mc-c {ink}".strip())
     out.end()

@@ -78,8 +78,10 @@ def table(caption: str, heads: Sequence[str], rows: Iterable[str]) -> str:
         for head in heads
     )
     return (
-        f'<div class="scroll" role="region" aria-label="{t(caption)}" tabindex="0"><table><caption>{t(caption)}'
-        f"</caption>\n<thead><tr>{named}</tr></thead>\n<tbody>{''.join(rows)}</tbody></table></div>\n"
+        # A caption within the table would be scrolled away with it on a narrow screen.
+        f'<p class="caption">{t(caption)}</p>\n<div class="scroll" role="region" aria-label="{t(caption)}" '
+        f'tabindex="0"><table aria-label="{t(caption)}">\n<thead><tr>{named}</tr></thead>\n'
+        f"<tbody>{''.join(rows)}</tbody></table></div>\n"
     )
 
 

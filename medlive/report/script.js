@@ -6,6 +6,8 @@
   const form = document.getElementById("filters");
   const field = (name) => form.elements.namedItem(name);
   const rows = Array.from(document.querySelectorAll("#cases tbody tr"));
+  const scoreCells = rows.map((row) => row.cells[1]);
+  const stateCells = rows.map((row) => row.cells[2]);
   const body = document.querySelector("#cases tbody");
   const count = document.getElementById("count");
   const kinds = ["month", "language", "specialty", "theme", "source"];
@@ -22,6 +24,9 @@
   const shownMarks = (entry, model) => (model === null ? entry.marks : [entry.marks[model]]);
 
   let shown = [];
+  let lastOrder = "";
+
+  const write = (cell, text) => { if (cell.textContent !== text) cell.textContent = text; };
 
   function apply() {
     const model = chosen();
@@ -42,15 +47,17 @@
       rows[place].hidden = !fits;
       const held = marks.map(stateOf).filter((s) => s !== "s");
       const note = held.length ? held.length === 1 && marks.length === 1 ? states[held[0]] : held.length + " not scored" : "";
-      rows[place].querySelector(".score").textContent = score === null ? "\u2013" : score.toFixed(3);
-      rows[place].querySelector(".state").textContent = note;
+      write(scoreCells[place], score === null ? "\u2013" : score.toFixed(3));
+      write(stateCells[place], note);
       if (fits) shown.push({ place, entry, score });
     });
     const by = field("sort").value;
     const value = (x) => (x.score === null ? Infinity : by === "high" ? -x.score : x.score);
     const order = by === "" ? shown : shown.slice().sort((a, b) => value(a) - value(b) || a.place - b.place);
     shown = order;
-    order.forEach((x) => body.append(rows[x.place]));
+    /* Rows are moved only where an order was asked for, or was before. */
+    if (by !== "" || lastOrder !== "") body.append(...order.map((x) => rows[x.place]));
+    lastOrder = by;
     count.textContent = shown.length + " of " + data.cases.length + " cases on this page";
   }
 

@@ -122,7 +122,7 @@ def test_the_first_page_has_every_section_and_names_what_its_numbers_rest_on(tmp
                   "By specialty", "By theme", "Errors by axis", "Root causes", "Reliability of the grader",
                   "How alike", "Pairs", "By language", "By source", "By first release"):  # fmt: skip
         assert f"<h2>{title}" in html, title
-    captions = re.findall(r"<caption>(.*?)</caption>", html, re.DOTALL)
+    captions = re.findall(r'<p class="caption">(.*?)</p>', html, re.DOTALL)
     assert len(captions) > 10
     for caption in captions:
         assert "2026.W47" in caption or caption.startswith("Errata"), caption
