@@ -27,7 +27,7 @@ from medlive.snapshot.folder import (
     printable,
     read_all,
 )
-from medlive.snapshot.identity import canary_of, trusted_comment
+from medlive.snapshot.identity import canary_of, folder_name, trusted_comment
 from medlive.snapshot.manifest import Manifest
 from medlive.snapshot.model import CASE_FIELDS, CRITERION_FIELDS, week_end
 from medlive.snapshot.rows import CASES, CRITERIA
@@ -36,6 +36,7 @@ from medlive.snapshot.scan import PLAIN, Scan, scan_rows
 if TYPE_CHECKING:
     from medlive.snapshot.signing import PublicKey
 
+_FOLDER: Final = re.compile(re.escape(folder_name("")) + r"(\d{4}\.W\d{2})")
 _SUM_LINE: Final = re.compile(r"([0-9a-f]{64})  ([^\n\r\\]+)")
 _TWINS: Final = (("data/cases.parquet", CASES, CASE_FIELDS), ("data/criteria.parquet", CRITERIA, CRITERION_FIELDS))
 _STREAMED: Final = frozenset({CASES, CRITERIA, PLAIN})
@@ -230,6 +231,10 @@ def _manifest(folder: Inspected, out: Faults) -> None:
     for version in (manifest.version, *(ancestor.version for ancestor in manifest.lineage)):
         if week_end(version) is None:
             out.add("manifest.json", "versions that are ISO weeks", version)
+    # A folder may have any name, but not another version's: whoever asks for that one would get this one.
+    named = _FOLDER.fullmatch(folder.root.absolute().name)
+    if named is not None and named[1] != manifest.version:
+        out.add("manifest.json", f"version {named[1]}, as its folder is called", printable(manifest.version)[:50])
     if manifest.publishable == bool(manifest.why_not):
         out.add("manifest.json", "reasons exactly when not publishable", repr(manifest.why_not)[:200])
 

@@ -356,3 +356,13 @@ def test_bytes_that_are_no_pages_are_a_fault(
     path.write_bytes(data)
     with path.open("rb", buffering=0) as handle, suppress(PageFault):
         assert unpacked_size(handle, 0, len(data), values) >= 0
+
+
+def test_a_folder_called_like_another_version_is_not_that_version(copied: Callable[[int], Path]) -> None:
+    folder = copied(3)
+    other = folder.rename(folder.with_name("medlive-2026.W48"))
+    report = verify_snapshot(other)
+    assert [(s.number, str(s.findings[0].expected)) for s in report.steps if s.findings] == [
+        (5, "version 2026.W48, as its folder is called")
+    ]
+    assert verify_snapshot(other.rename(folder.with_name("kept"))).ok
