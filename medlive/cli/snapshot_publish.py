@@ -82,4 +82,4 @@ def read_public_key(path: Path) -> PublicKey:
     try:
         return PublicKey.parse(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as exc:
-        raise BadInput(f"{path} cannot be read as a public key: {exc}") from exc
+        raise BadInput(f"{path} cannot be read as a public key: {getattr(exc, 'strerror', None) or exc}") from exc

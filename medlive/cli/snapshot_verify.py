@@ -11,7 +11,7 @@ from medlive.errors import BadInput, CheckFailed
 
 if TYPE_CHECKING:
     from medlive.snapshot.signing import PublicKey
-    from medlive.snapshot.verify import VerificationReport
+    from medlive.snapshot.verify import StepResult, VerificationReport
 
 
 def verify(
@@ -47,15 +47,17 @@ def verify(
     else:
         print_table(
             ["step", "what", "state", "finding"],
-            [
-                [s.number, s.name, s.state.value, "; ".join(map(str, s.findings)) or s.why or None]
-                for s in report.steps
-            ],
+            [[s.number, s.name, s.state.value, _told(s)] for s in report.steps],
         )
     if not report.ok:
         raise CheckFailed(f"{folder.name} does not verify")
     say(f"{folder.name} verifies" + ("" if report.complete else ", but steps were skipped"))
     say(_TRUST[report.trust.value])
+
+
+def _told(step: "StepResult") -> str | None:
+    more = step.faults - len(step.findings)
+    return "; ".join([*map(str, step.findings), *([f"and {more} more"] if more else [])]) or step.why or None
 
 
 _TRUST = {
@@ -76,7 +78,8 @@ def _read_key(file: Path | None) -> "PublicKey | None":
     try:
         return PublicKey.parse(read_small(file.resolve(), 10_000).decode("utf-8", "replace"))
     except (OSError, TooLong) as exc:
-        raise BadInput(f"the public key {file} cannot be read: {exc}") from exc
+        why = exc.strerror if isinstance(exc, OSError) else None
+        raise BadInput(f"the public key {file} cannot be read: {why or exc}") from exc
 
 
 def _print_json(report: "VerificationReport") -> None:

@@ -302,7 +302,7 @@ _DATA: Final = tuple(f"data/{stem}.{form}" for stem in ("cases", "criteria") for
 def _key(given: "PublicKey | str | Path | None") -> "PublicKey | None":
     if given is None:
         return None
-    from medlive.snapshot.signing import PublicKey
+    from medlive.snapshot.signing import BadKey, PublicKey
 
     if isinstance(given, PublicKey):
         return given
@@ -311,8 +311,14 @@ def _key(given: "PublicKey | str | Path | None") -> "PublicKey | None":
         named = isinstance(given, Path) or place.is_file()
         text = place.read_text(encoding="utf-8", errors="replace") if named else str(given)
     except (OSError, ValueError) as exc:
-        raise BadInput(f"the public key {str(given)[:200]!r} cannot be read: {exc}") from exc
-    return PublicKey.parse(text)
+        why = exc.strerror if isinstance(exc, OSError) else None
+        raise BadInput(f"the public key {str(given)[:200]!r} cannot be read: {why or exc}") from exc
+    try:
+        return PublicKey.parse(text)
+    except BadKey as exc:
+        if named:
+            raise
+        raise BadKey("the public key is neither a file that is there nor a key", hint=exc.hint) from None
 
 
 @contextmanager
