@@ -87,7 +87,7 @@ def changes_md(of: ChangeNote) -> Iterator[str]:
     yield f"# Changes in medlive {of.version} {since}\n"
     for kind in ChangeKind:
         total = of.numbers.get(kind, 0)
-        yield f"\n## {kind.value.capitalize()}: {number(total)}\n\n"
+        yield f"\n## {kind.value.capitalize()}: {number(total)}\n" + ("\n" if total else "")
         if kind is ChangeKind.ADDED and total > MOST_ADDED:
             yield "Too many to list here: `changes.json` names each.\n\n"
             yield _shares("language", of.added_by_language) + "\n" + _shares("source", of.added_by_source)
@@ -245,7 +245,7 @@ def _checking(of: Described) -> str:
 the folder:
 
 ```sh
-sha256sum -c SHA256SUMS
+sha256sum -c --strict SHA256SUMS
 medlive snapshot verify .
 ```
 """
@@ -255,8 +255,8 @@ Signed with the key `{of.signing.key_id}`. Compare that with the key you have fr
 with the files it signs proves nothing. Inside the folder:
 
 ```sh
-minisign -Vm SHA256SUMS -P {of.signing.public_key}
-sha256sum -c SHA256SUMS
+minisign -VHm SHA256SUMS -P {of.signing.public_key}
+sha256sum -c --strict SHA256SUMS
 medlive snapshot verify . --public-key ../minisign.pub
 ```
 

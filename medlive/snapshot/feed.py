@@ -215,13 +215,14 @@ def index_html(releases: Sequence[Release], place: Place, *, errata: Errata | No
 def _use(newest: Release, root: str, key: str | None) -> str:
     source = root or "FOLDER-OR-URL"
     keyed = f" --public-key {key}" if key else ""
-    signed = f"\nminisign -Vm {SUMS} -p ../{key}" if key and SIGNATURE in newest.files else ""
+    signed = f"\nminisign -VHm {SUMS} -p ../{key}" if key and SIGNATURE in newest.files else ""
+    checked = f', public_key="{key}"' if key and SIGNATURE in newest.files else ""
     return (
         f"medlive snapshot fetch {newest.version} --from {source}{keyed}\n\n"
-        f"# the bytes, in the version's folder{signed}\nsha256sum -c {SUMS}\n\n"
+        f"# the bytes, in the version's folder{signed}\nsha256sum -c --strict {SUMS}\n\n"
         f"# the bytes and their meaning\nmedlive snapshot verify {folder_name(newest.version)}{keyed}\n\n"
         "# Python\nfrom medlive import load_snapshot\n"
-        f'snapshot = load_snapshot("{folder_name(newest.version)}")'
+        f'snapshot = load_snapshot("{folder_name(newest.version)}"{checked})'
     )
 
 
@@ -243,6 +244,8 @@ def _section(release: Release, place: Place, *, opened: bool) -> str:
         f'<img loading="lazy" alt="{escape(_figure_name(name))}" src="{escape(quote(f"{folder}/{name}"))}">\n'
         for name in (figures if opened else ())
     )
+    if shown:
+        shown = f'<div class="figures">\n{shown}</div>\n'
     rows = "".join(
         f'<tr><td><a href="{escape(place.url(f"{folder}/{name}"))}">{escape(name)}</a></td>'
         f'<td class="n">{entry.size:,}</td><td><code>{entry.sha256}</code></td></tr>\n'
@@ -313,5 +316,6 @@ _STYLE: Final = (
     "summary{cursor:pointer;padding:.5rem 0;font-weight:600}details{border-top:1px solid #8886}"
     "table{border-collapse:collapse;font-size:.85rem}th,td{text-align:left;padding:.2rem .6rem .2rem 0;"
     "vertical-align:top}.n{text-align:right}code{font-size:.85em;overflow-wrap:anywhere}"
-    "img{max-width:100%;height:auto;background:#fff}"
+    ".figures{columns:2 20rem}img{display:block;width:100%;height:auto;margin:0 0 .75rem;background:#fff;"
+    "break-inside:avoid}"
 )

@@ -115,7 +115,8 @@ def test_every_figure_is_shown_once_by_its_path_and_no_table_is_ragged(card: str
 
 
 def test_a_signed_card_tells_how_to_check_and_an_unsigned_one_that_nobody_signed(card: str) -> None:
-    assert f"minisign -Vm SHA256SUMS -P {KEY.public_key}\nsha256sum -c SHA256SUMS\nmedlive snapshot verify" in card
+    commands = f"minisign -VHm SHA256SUMS -P {KEY.public_key}\nsha256sum -c --strict SHA256SUMS\n"
+    assert f"{commands}medlive snapshot verify" in card
     assert card.count(KEY.key_id) == 2
     unsigned = readme(replace(DESCRIBED, signing=None))
     assert "**This release is not signed.**" in unsigned
