@@ -138,7 +138,7 @@ async def freeze(
             if anew:
                 raise UsageError(f"snapshot {version} is frozen", hint="freeze under another week")
             again = await _whole_again(database, settings, info, tell)
-            return await _frozen(database, info, already=True, built_again=again)
+            return await _frozen(database, settings, info, already=True, built_again=again)
         for _ in range(_ATTEMPTS):
             fixed = None if anew else await _taken_up(database, settings, version, tell)
             if fixed is None:
@@ -150,7 +150,7 @@ async def freeze(
                 anew = True
                 continue
             await write_errata(database, settings, key=key)
-            return await _frozen(database, info, already=False)
+            return await _frozen(database, settings, info, already=False)
     raise MembersGone(hint="run this again when nothing is being taken back")
 
 
@@ -369,7 +369,9 @@ async def _whole_again(database: Database, settings: Settings, info: SnapshotInf
     return True
 
 
-async def _frozen(database: Database, info: SnapshotInfo, *, already: bool, built_again: bool = False) -> Frozen:
+async def _frozen(
+    database: Database, settings: Settings, info: SnapshotInfo, *, already: bool, built_again: bool = False
+) -> Frozen:
     async with database.begin() as session:
         manifest = await load_manifest(session, info.version)
         fixed = await load_fixed(session, info.version)
@@ -377,7 +379,7 @@ async def _frozen(database: Database, info: SnapshotInfo, *, already: bool, buil
     counts = (manifest or {}).get("counts", {})
     return Frozen(
         version=info.version,
-        path=Path(info.path or ""),
+        path=snapshots_path(settings) / folder_name(info.version),
         cases=counts.get("cases", 0),
         criteria=counts.get("criteria", 0),
         publishable=bool(info.publishable),
