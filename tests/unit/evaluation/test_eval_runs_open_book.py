@@ -11,11 +11,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from medlive.config import Settings
 from medlive.errors import BadInput, IndexMissing, UsageError
 from medlive.evaluation.model import CaseSet
 from medlive.evaluation.open_book import NO_DAY, NOTHING, Evidence, OpenBook, look_up
 from medlive.evaluation.run import open_run, run_model
 from medlive.evidence.passage import Hit, IndexIdentity, Passage, Query, Retriever
+from medlive.service.open_books import evidence_folder
 from tests.unit.evaluation.conftest import AT, USE, Model, down, make_cases, reply
 
 DAY = date(2025, 1, 3)
@@ -139,3 +141,16 @@ async def test_without_an_index_no_folder_is_made_and_other_templates_take_none(
     with pytest.raises(UsageError, match="takes no"):
         await run_model(cases, model, run_dir, use=USE, created_at=AT, open_book=book(Shelf([])))
     assert model.prompts == []
+
+
+def test_an_index_is_found_by_its_name_or_its_folder(tmp_path: Path) -> None:
+    settings = Settings(home=tmp_path / "home")
+    shelf = tmp_path / "home" / "evidence"
+    for name in ("default", "mine"):
+        (shelf / name).mkdir(parents=True)
+    (tmp_path / "other").mkdir()
+    assert evidence_folder(settings, "mine") == shelf / "mine"
+    assert evidence_folder(settings, str(tmp_path / "other")) == tmp_path / "other"
+    for wrong in ("none-such", "", "a\0b", str(tmp_path / "nowhere")):
+        with pytest.raises(UsageError, match="index"):
+            evidence_folder(settings, wrong)
