@@ -116,7 +116,7 @@ def find_cached(
         keys = [(cid, key) for cid, key in keys if not judge.settles(record.latest.get(key))]
         held = cache.find(case, answer, judge.digest) if keys else {}
         for cid, key in keys:
-            if judge.settles(grade := held.get(key)):
+            if (grade := held.get(key)) is not None and judge.settles(grade):
                 yield replace(grade, criterion_id=cid)
 
 
