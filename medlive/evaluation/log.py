@@ -77,11 +77,11 @@ class LogWriter:
         self._file = handle.fileno()
         self._size = os.fstat(self._file).st_size
 
-    def add(self, row: Mapping[str, Any]) -> None:
+    def add(self, row: Mapping[str, Any]) -> bytes:
         """One row more, handed to the system whole before this returns: a kill loses no row that was added.
 
         A lone surrogate is written as its JSON escape, so the row comes back as it was. Raises DiskFull, and
-        BadInput where the file cannot be written otherwise; then nothing of the row is there.
+        BadInput where the file cannot be written otherwise; then nothing of the row is there. Returns the line.
         """
         data = canonical_json(dict(row)).encode("utf-8", "backslashreplace") + b"\n"
         left = memoryview(data)
@@ -98,6 +98,7 @@ class LogWriter:
                 ) from exc
             raise BadInput(f"{self._path} cannot be written: {exc.strerror or exc}") from exc
         self._size += len(data)
+        return data
 
 
 def is_full(exc: OSError) -> bool:

@@ -1,0 +1,87 @@
+"""A log keeps every row that was added, through kills, whatever its texts hold, and says what it cannot read."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from medlive.evaluation.log import open_log, read_log
+from medlive.snapshot.lock import Locked
+
+TEXTS = st.text(st.characters(codec=None, categories=None), max_size=12)
+VALUES = st.recursive(
+    st.one_of(TEXTS, st.integers(), st.booleans(), st.none(), st.floats(allow_nan=False, allow_infinity=False)),
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(TEXTS, inner, max_size=3)),
+    max_leaves=6,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.dictionaries(TEXTS, VALUES, max_size=3), max_size=5))
+def test_rows_come_back_as_they_were(tmp_path_factory: pytest.TempPathFactory, rows: list[dict[str, Any]]) -> None:
+    path = tmp_path_factory.mktemp("log") / "rows.jsonl"
+    with open_log(path) as log:
+        lines = [log.add(row) for row in rows]
+    assert path.read_bytes() == b"".join(lines)
+    found = read_log(path)
+    assert (found.rows, found.damaged) == (rows, [])
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.one_of(st.binary(max_size=40), st.sampled_from(
+    [b'{"a":1e999}', b'{"a":NaN}', b'{"a":"\\ud83d"}', b'{"a":1,"a":2}', b'{"a":1} x', b"[1]", b"", b"7",
+     b"\xef\xbb\xbf{}", b'{"a":"\xff"}', b'{"a":01}', b'{"a":' + b"[" * 300 + b"]" * 300 + b"}", b'{"a":"\x01"}',
+     b'{"a":123456789012345678901234567890}']
+)))  # fmt: skip
+def test_a_line_is_read_as_the_json_module_reads_it(tmp_path_factory: pytest.TempPathFactory, line: bytes) -> None:
+    line = line.replace(b"\n", b" ")
+    path = tmp_path_factory.mktemp("log") / "rows.jsonl"
+    path.write_bytes(line + b'\n{"last":true}\n')
+    try:
+        value = json.loads(line.decode("utf-8"))
+    except ValueError:
+        value = None
+    found = read_log(path)
+    whole = [value] if isinstance(value, dict) else []
+    assert repr(found.rows) == repr([*whole, {"last": True}])
+    assert [number for number, _ in found.damaged] == ([] if whole else [1])
+
+
+ADDS = """
+import sys
+from pathlib import Path
+from medlive.evaluation.log import open_log
+with open_log(Path(sys.argv[1])) as log:
+    for number in range(10**9):
+        log.add({"n": number, "text": "x" * (number % 50)})
+        print(number, flush=True)
+"""
+
+
+def test_a_killed_writer_loses_no_row_that_was_added(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    with subprocess.Popen([sys.executable, "-c", ADDS, str(path)], stdout=subprocess.PIPE) as writer:
+        assert writer.stdout is not None
+        told = [int(writer.stdout.readline()) for _ in range(40)]
+        with pytest.raises(Locked), open_log(path):
+            pass
+        os.kill(writer.pid, signal.SIGKILL)
+        told += [int(line) for line in writer.stdout.read().splitlines()]
+    # What a torn write would leave: the beginning of a row.
+    with path.open("ab") as handle:
+        handle.write(b'{"n": 99')
+    torn = read_log(path)
+    assert [row["n"] for row in torn.rows][: len(told)] == told
+    assert torn.damaged == []
+    with open_log(path) as log:
+        log.add({"n": -1})
+    mended = read_log(path)
+    assert mended.rows == [*torn.rows, {"n": -1}]
+    assert mended.damaged == []
