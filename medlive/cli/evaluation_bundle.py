@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from medlive.evaluation.errata import ErrataMode, RunErrata
     from medlive.evaluation.graded import GradedRun
     from medlive.evaluation.leaderboard import Leaderboard
+    from medlive.evaluation.model import CaseSet
     from medlive.snapshot.signing import PublicKey
 
 PublicKeyFile = Annotated[
@@ -135,13 +136,15 @@ def leaderboard(
 ) -> None:
     """Rank bundles of one snapshot and grader after verifying each; the others stand apart with why."""
     from medlive.cli.evaluation_score import print_scores
+    from medlive.evaluation.cases import load_cases
     from medlive.evaluation.leaderboard import rank_bundles
     from medlive.evaluation.metrics import Metric
 
     if metric not in set(Metric):
         raise UsageError(f"--metric {metric}: choose {' or '.join(Metric)}")
     key = _read_key(public_key)
-    reports = [_verified(path, key, snapshot, errata_file) for path in bundles]
+    cases = None if snapshot is None else load_cases(snapshot)
+    reports = [_verified(path, key, cases, errata_file) for path in bundles]
     found = rank_bundles(reports, metric=Metric(metric), draws=draws, seed=seed)
     if as_json:
         print_json(_leaderboard_row(found))
@@ -166,7 +169,7 @@ def leaderboard(
 
 
 def _verified(
-    path: Path, key: "PublicKey | None", snapshot: Path | None, errata_file: Path | None
+    path: Path, key: "PublicKey | None", snapshot: "Path | CaseSet | None", errata_file: Path | None
 ) -> "BundleReport":
     from medlive.evaluation.bundle_verify import verify_bundle as verify
 

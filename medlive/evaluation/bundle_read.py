@@ -111,7 +111,7 @@ def _archive(data: bytes, faults: Faults) -> dict[str, bytes]:
                 name = printable(entry.filename)[:200]
                 if entry.filename not in KNOWN:
                     faults.add(name, _NOTHING, _kind(entry))
-                elif (mode := entry.external_attr >> 16) and not stat.S_ISREG(mode):
+                elif stat.S_IFMT(entry.external_attr >> 16) not in (0, stat.S_IFREG):
                     faults.add(name, "a plain file", _kind(entry))
                 elif entry.compress_type != zipfile.ZIP_STORED or entry.compress_size != entry.file_size:
                     faults.add(name, "a file that is stored as it is", "one that is compressed")

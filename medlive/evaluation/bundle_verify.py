@@ -41,7 +41,7 @@ from medlive.evaluation.cases import load_cases
 from medlive.evaluation.errata import ErrataMode, ErrataSearch, use_errata
 from medlive.evaluation.graded import GradedRun
 from medlive.evaluation.judge import MOST_RAW
-from medlive.evaluation.model import Answer, EvaluationCase, Grade, Mode, Origin, keys_of
+from medlive.evaluation.model import Answer, CaseSet, EvaluationCase, Grade, Mode, Origin, keys_of
 from medlive.evaluation.run import GRADES, RESPONSES, RunFolder, RunInfo
 from medlive.evaluation.selection import Selection, select
 from medlive.evaluation.verdict import Unreadable, Verdict, quoted, read_criterion, read_rubric
@@ -106,7 +106,7 @@ class _Bundle:
     files: dict[str, bytes]
     odd: Faults
     public_key: "PublicKey | None"
-    snapshot: Path | None
+    snapshot: Path | CaseSet | None
     errata_file: Path | None
     trust: Trust = Trust.BROKEN
     note: str = ""
@@ -117,8 +117,10 @@ class _Bundle:
     answers: list[Answer] | None = None
     grades: list[Grade] | None = None
     cases: tuple[EvaluationCase, ...] | None = None
-    place: Path | None = None
-    """Where the cases that it was verified against lie."""
+    home: Path | None = None
+    """Where errata may lie beside the snapshot."""
+    unsound: bool = False
+    """Whether a step failed that scores rest on: schema, cases, answers, verdicts, grader or errata."""
     again: dict[str, Any] | None = None
     """The scores as they come out here."""
 
@@ -133,30 +135,38 @@ def verify_bundle(
     path: Path,
     *,
     public_key: "PublicKey | None" = None,
-    snapshot: Path | None = None,
+    snapshot: Path | CaseSet | None = None,
     errata_file: Path | None = None,
 ) -> BundleReport:
     """Take every step over the bundle at `path`, an archive or a folder, whatever lies there.
 
     `public_key`: the key that must have signed it; without one a signature is checked with the key that the bundle
     names, which proves integrity and not origin. `snapshot`: the folder or LiveMedBench file that the run was made
-    on; None: the version that the bundle names is looked up (`find_snapshot`), and the steps that need it are
-    skipped where it is not here. `errata_file`: the errata that must name what was left out; None: those beside
-    the snapshot. Raises BadInput when there is no bundle; nothing is written.
+    on, or its cases as `load_cases` verified them; None: the version that the bundle names is looked up
+    (`find_snapshot`), and the steps that need it are skipped where it is not here. `errata_file`: the errata that
+    must name what was left out; None: those beside the snapshot. Raises BadInput when there is no bundle; nothing
+    is written.
     """
     files, odd = read_bundle(path)
     bundle = _Bundle(path, files, odd, public_key, snapshot, errata_file)
     results: list[StepResult] = []
     for number, (name, step) in enumerate(STEPS, start=1):
+        bundle.unsound = bundle.again is None and any(r.state is StepState.FAILED for r in results[3:])
         results.append(_take(bundle, number, name, step, any(r.state is StepState.FAILED for r in results)))
     return BundleReport(
         path,
         tuple(results),
         bundle.info,
         bundle.trust,
-        None if any(r.state is not StepState.PASSED for r in results[1:]) else _graded(bundle),
+        _graded(bundle) if _stands(results) else None,
         (bundle.scores or {}).get("errata"),
     )
+
+
+def _stands(results: list[StepResult]) -> bool:
+    """Whether every step passed, but for the signature, which a bundle may be without."""
+    first, *others = results
+    return first.state is not StepState.FAILED and all(r.state is StepState.PASSED for r in others)
 
 
 def _take(
@@ -274,25 +284,14 @@ def _schema(bundle: _Bundle, out: Faults) -> None:
 
 def _snapshot(bundle: _Bundle, out: Faults) -> None:
     info = _known(bundle.info, BUNDLE)
-    place = bundle.snapshot
-    if place is None:
-        if info.cases.origin != "snapshot":
-            raise Skip(f"the cases are of the file {info.cases.name!r}, which was not given", innocent=True)
-        try:
-            place = find_snapshot(info.cases.name)
-        except BadInput as exc:
-            raise Skip(f"no snapshot was given: {exc.message}", innocent=True) from None
-    try:
-        found = load_cases(place)
-    except CheckFailed as exc:
-        out.add(place.name, "a snapshot that verifies", exc.message[:300])
+    found = bundle.snapshot if isinstance(bundle.snapshot, CaseSet) else _loaded(bundle, info, out)
+    if found is None:
         return
-    except BadInput as exc:
-        out.add(place.name, "the cases that the run was made on", exc.message[:300])
-        return
+    if found.verified is False:
+        out.add(found.name, "a snapshot that was verified", "one that was not")
     for name in ("origin", "name", "digest"):
         if (want := getattr(info.cases, name)) != (got := getattr(found, name)):
-            out.add(place.name, f"{name} {want[:100]}, as {BUNDLE} says", got)
+            out.add(printable(found.name), f"{name} {want[:100]}, as {BUNDLE} says", got)
     if out.count:
         return
     try:
@@ -304,7 +303,26 @@ def _snapshot(bundle: _Bundle, out: Faults) -> None:
     except (MedliveError, TypeError, AttributeError) as exc:
         out.add(BUNDLE, "a selection of cases", str(exc)[:200])
         return
-    bundle.cases, bundle.place = found.cases, place
+    bundle.cases, bundle.home = found.cases, found.snapshots
+
+
+def _loaded(bundle: _Bundle, info: BundleInfo, out: Faults) -> CaseSet | None:
+    """The cases that lie where it was said, or where the version is looked up. Raises Skip without any."""
+    place = bundle.snapshot if isinstance(bundle.snapshot, Path) else None
+    if place is None:
+        if info.cases.origin != "snapshot":
+            raise Skip(f"the cases are of the file {info.cases.name!r}, which was not given", innocent=True)
+        try:
+            place = find_snapshot(info.cases.name)
+        except BadInput as exc:
+            raise Skip(f"no snapshot was given: {exc.message}", innocent=True) from None
+    try:
+        return load_cases(place)
+    except CheckFailed as exc:
+        out.add(place.name, "a snapshot that verifies", exc.message[:300])
+    except BadInput as exc:
+        out.add(place.name, "the cases that the run was made on", exc.message[:300])
+    return None
 
 
 def _cases(bundle: _Bundle, out: Faults) -> None:
@@ -429,7 +447,7 @@ def _errata(bundle: _Bundle, out: Faults) -> None:
     if mode is not ErrataMode.APPLY:
         return
     run = RunFolder(bundle.path, _known(bundle.run, RUN), cases)
-    search = ErrataSearch(bundle.errata_file, bundle.place.absolute().parent if bundle.place else None)
+    search = ErrataSearch(bundle.errata_file, bundle.home)
     try:
         (known,) = use_errata([run], ErrataMode.APPLY, search).runs
     except MedliveError as exc:
@@ -477,6 +495,8 @@ def _scored_again(bundle: _Bundle, out: Faults) -> dict[str, Any] | None:
     _known_cases(bundle)
     if bundle.again is not None:
         return bundle.again
+    if bundle.unsound:
+        raise Skip("what the scores rest on does not hold")
     try:
         boot = scores["bootstrap"]
         draws, seed = boot["draws"], boot["seed"]
