@@ -3,9 +3,10 @@
 Builds run folders of the published size (38 models, 2,756 cases, 16,702 criteria; made up, with answers and
 reasoning of usual length) once, then scores them with `medlive eval score`: every slice, 1,000 draws. Beside it,
 in the same run: the json module parsing the same logs line by line and keeping nothing, and the bootstrap as
-simple-evals makes it, a numpy draw for each of 1,000 repetitions of each figure (measured on one model, times their
-number). Exits 1 when 15 s, 2 GB or 0.5 s for `medlive eval score --help` are passed; the processor time printed
-beside the first tells a slow run from a busy machine. Run: `python benchmarks/scoring.py [--folder KEEP]`.
+simple-evals makes it, a numpy draw for each of 1,000 repetitions of each figure (measured on one model, times
+their number). Exits 1 when 15 s, 2 GB or 0.5 s for `medlive eval score --help` are passed; the processor time
+printed beside the first tells a slow run from a busy machine.
+Run: `python benchmarks/scoring.py [--folder KEEP]`.
 """
 
 import argparse
