@@ -6,7 +6,7 @@ from collections.abc import Hashable
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from medlive.statistics.agreement import (
@@ -63,6 +63,8 @@ def test_two_raters_as_irrcac_and_scikit_learn(rated: list[tuple[str, str]]) -> 
 @few
 @given(st.lists(st.lists(st.none() | label, min_size=4, max_size=4), min_size=2, max_size=25))
 def test_several_raters_with_gaps_as_irrcac(ratings: list[list[str | None]]) -> None:
+    # irrCAC divides by the rated items less one for its variance, which is not compared.
+    assume(sum(any(r is not None for r in item) for item in ratings) > 1)
     found = ac1_raters(ratings, 3)
     if not any(sum(r is not None for r in item) > 1 for item in ratings):
         assert found is None
@@ -98,7 +100,7 @@ def test_tables_give_what_labels_give(rated: list[tuple[int, int]]) -> None:
 
 
 tied = st.integers(-3, 3).map(float)
-smooth = st.floats(-1e3, 1e3).map(lambda x: round(x, 6))
+smooth = st.floats(-1e3, 1e3).map(lambda x: round(x, 3))
 columns = st.lists(st.tuples(tied, tied), min_size=3, max_size=45) | st.lists(
     st.tuples(smooth, smooth), min_size=3, max_size=45, unique_by=(lambda p: p[0], lambda p: p[1])
 )
