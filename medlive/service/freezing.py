@@ -66,6 +66,8 @@ Tick = Callable[[int, int], None]
 
 _TURN: Final = "medlive snapshot freeze"
 _PATIENCE_S: Final = 600.0
+_MOST_AHEAD: Final = 260
+"""Weeks, five years: a slip in a year is no week to freeze."""
 _ATTEMPTS: Final = 5
 """How often a week is fixed anew because cases of it were taken down meanwhile."""
 
@@ -139,9 +141,16 @@ async def freeze(
                 raise UsageError(f"snapshot {version} is frozen", hint="freeze under another week")
             again = await _whole_again(database, settings, info, tell)
             return await _frozen(database, settings, info, already=True, built_again=again)
+        if weeks_between(iso_week(now()), version) > _MOST_AHEAD:
+            raise UsageError(
+                f"{version} is more than {_MOST_AHEAD} weeks ahead",
+                hint="once it were frozen, no week before it could be made",
+            )
         for _ in range(_ATTEMPTS):
             fixed = None if anew else await _taken_up(database, settings, version, tell)
             if fixed is None:
+                if key is None and (signed := await _signed_before(database)):
+                    tell(f"{signed} was signed, and {version} will not be: no key is set")
                 await _fix(database, settings, version, key, share, tick)
             try:
                 info = await _build(database, settings, version, key)
@@ -325,6 +334,13 @@ def _signer(fixed: FixedMeta, version: str, key: SecretKey | None) -> Callable[[
             hint="set MEDLIVE_SIGNING_KEY_FILE, or fix the week anew with --anew",
         )
     return lambda data, comment: sign(data, key, comment, SIGNATURE_COMMENT)
+
+
+async def _signed_before(database: Database) -> str | None:
+    """The latest frozen version, when it is signed."""
+    async with database.begin() as session:
+        parent = await latest_frozen(session)
+    return parent.version if parent is not None and parent.signature is not None else None
 
 
 async def _clear(database: Database, settings: Settings) -> None:

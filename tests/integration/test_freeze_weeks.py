@@ -135,7 +135,12 @@ async def test_each_week_says_what_it_holds_what_changed_and_what_was_kept_out(
     ] == "in the release again"
     # History stays as it is, and is not written backwards.
     assert (await freeze(database, settings, "2026.W46")).kept_out == second.kept_out
-    for arguments in ({"week": "2026.W44"}, {"week": "2026.W46", "anew": True}, {"week": "2026.W60"}):
+    for arguments in (
+        {"week": "2026.W44"},
+        {"week": "2026.W46", "anew": True},
+        {"week": "2026.W60"},
+        {"week": "2062.W47"},
+    ):
         with pytest.raises(UsageError):
             await freeze(database, settings, **arguments)
 
