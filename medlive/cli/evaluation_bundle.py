@@ -81,6 +81,8 @@ def bundle(
     else:
         print_table(["file", "bytes"], [[name, len(data)] for name, data in files.items()])
     say(f"written: {out}")
+    if run.grader is not None and any(name != run.grader.model for name in run.grader.answered_by):
+        say(f"Not all verdicts are by the pinned grader {run.grader.model}: verify-bundle refuses that.")
     if key is None:
         say("It is not signed: nothing will prove whose it is. --signing-key signs it.")
 

@@ -48,6 +48,7 @@ from medlive.evaluation.verdict import Unreadable, Verdict, quoted, read_criteri
 from medlive.snapshot.entries import Faults
 from medlive.snapshot.folder import SIGNATURE, SUMS, printable
 from medlive.snapshot.locate import find_snapshot
+from medlive.snapshot.model import week_end
 from medlive.snapshot.steps import Skip, Trust
 from medlive.snapshot.verify import StepResult, StepState
 
@@ -311,7 +312,11 @@ def _loaded(bundle: _Bundle, info: BundleInfo, out: Faults) -> CaseSet | None:
     place = bundle.snapshot if isinstance(bundle.snapshot, Path) else None
     if place is None:
         if info.cases.origin != "snapshot":
-            raise Skip(f"the cases are of the file {info.cases.name!r}, which was not given", innocent=True)
+            raise Skip(f"the cases are of the file {info.cases.name[:100]!r}, which was not given", innocent=True)
+        if week_end(info.cases.name) is None:
+            # Only a version is looked up: a stranger's bundle names no path of this machine.
+            out.add(BUNDLE, "the version of a snapshot", printable(info.cases.name)[:100])
+            return None
         try:
             place = find_snapshot(info.cases.name)
         except BadInput as exc:

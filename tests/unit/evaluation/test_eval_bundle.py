@@ -468,6 +468,12 @@ def test_errata_are_left_out_where_the_snapshot_has_them(room: Room, tmp_path: P
     assert found.table.models[0].rates.cases == 5
 
 
+def test_a_bundle_names_a_version_and_no_path_of_this_machine(room: Room) -> None:
+    forged = both(lambda v: v["cases"].update(name=str(room.snapshot)))(dict(room.files), random.Random(1))
+    (step,) = room.verify(sealed(forged), snapshot=None).failed
+    assert (step.number, step.findings[0].expected) == (5, "the version of a snapshot")
+
+
 def test_another_snapshot_than_the_one_named_is_found(room: Room, tmp_path: Path) -> None:
     other = release(
         tmp_path / "medlive-2026.W47", "2026.W47", [case("ml-0000000000000001", first_release="2026.W47")]
