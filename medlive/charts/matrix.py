@@ -84,8 +84,10 @@ def matrix(
     for place, head in enumerate(heads):
         x, y = coordinate(left + side * (place + 0.5) + 4), coordinate(out.y - 4)
         out.draw(f'<text x="{x}" y="{y}" transform="rotate(-90 {x} {y})" class="mc-s">{escape(head)}</text>')
-    known = [c.value for line in cells for c in line if c.value is not None and not c.faint]
-    low, high = (-1.0, 1.0) if scale is Scale.AROUND_ZERO else (min(known, default=0.0), max(known, default=1.0))
+    known = [c for line in cells for c in line if c.value is not None]
+    # What rests on too little would stretch the scale for all the others, where there are others.
+    firm = [c.value or 0.0 for c in known if not c.faint] or [c.value or 0.0 for c in known]
+    low, high = (-1.0, 1.0) if scale is Scale.AROUND_ZERO else (min(firm), max(firm))
     for row, name, line in zip(rows, named, cells, strict=True):
         out.text(left - 6, out.y + 15, name, anchor="end", classes="mc-s")
         for place, (column, cell) in enumerate(zip(columns, line, strict=True)):

@@ -46,12 +46,14 @@ def _errata(report: Report) -> str:
     errata = report.table.errata
     if errata is None:
         return soft("Errata were not looked for: what was withdrawn since the snapshots is not known here.")
-    rows = []
-    for label, run in zip(report.table.labels, errata.runs, strict=True):
-        row = run.row()
-        rows.append(f"<tr><td>{t(label)}</td>{wide_cells(_plain(value) for value in row.values())}</tr>\n")
-    heads = ("model", *(name.replace("_", " ") for name in (errata.runs[0].row() if errata.runs else {})))
-    return table(f"Errata: {errata.mode.value}", heads, rows)
+    found = [run.row() for run in errata.runs]
+    # What no run has anything of, such as signatures where there are no errata, needs no column.
+    names = [name for name in (found[0] if found else {}) if any(_plain(row[name]) != "–" for row in found)]
+    rows = [
+        f"<tr><td>{t(label)}</td>{wide_cells(_plain(row[name]) for name in names)}</tr>\n"
+        for label, row in zip(report.table.labels, found, strict=True)
+    ]
+    return table(f"Errata: {errata.mode.value}", ("model", *(name.replace("_", " ") for name in names)), rows)
 
 
 def _plain(value: object) -> str:

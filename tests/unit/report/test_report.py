@@ -17,6 +17,8 @@ from hypothesis import strategies as st
 from support.runs import made_cases, made_run, made_runs
 
 from medlive.errors import BadInput
+from medlive.evaluation.causes import AUDIT, Finding, RootCause, find_bottom
+from medlive.evaluation.log import open_log
 from medlive.evaluation.model import CaseSet, EvaluationCase
 from medlive.evaluation.registry import Registry, load_registry
 from medlive.evaluation.score import GradedRun, ScoreTable, load_graded, score_runs
@@ -285,6 +287,28 @@ def test_agreement_with_people_is_read_from_its_file_and_a_wrong_one_is_named(tm
     (tmp_path / "meta.json").write_text(json.dumps(meta | {"grader": {}}))
     with pytest.raises(BadInput, match=r"grader.name"):
         read_meta(tmp_path / "meta.json")
+
+
+def test_root_causes_are_counted_and_quoted_and_a_rules_audit_says_so(tmp_path: Path) -> None:
+    table = table_of(tmp_path, models=2, n=20)
+    audited = table.models[1].run
+    candidates = find_bottom(audited).candidates
+    assert len(candidates) > 4
+    with open_log(audited.run.path / AUDIT) as log:
+        for place, one in enumerate(candidates):
+            cause = RootCause.KNOWLEDGE_GAP if place < 3 else RootCause.EXCESSIVE_CAUTION
+            log.add(Finding(
+                one.case_id, one.key, cause, one.answer.response[:12], (min(one.errors),), f"Because <b>{place}",
+                "", one.score.score or 0.0, "", "auditor-1", "rules", "auditor-1", "", "sha256:a", "",
+            ).row())  # fmt: skip
+    html = write_report(table, tmp_path / "out").page.read_text("utf-8")
+    part = html.split('<section id="causes">')[1].split("</section>")[0]
+    assert part.count('<th scope="row">') == len(RootCause)
+    row = part.split('<th scope="row">knowledge gap')[1].split("</tr>")[0]
+    assert f"3 of {len(candidates)}" in row
+    assert "no clinical judgement, not publishable" in part
+    assert "Because &lt;b&gt;0" in part
+    assert file_name(candidates[0].case_id) in part
 
 
 def test_two_runs_of_the_same_cases_make_the_same_bytes(tmp_path: Path) -> None:
