@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
-from medlive.errors import EndpointUnavailable, UsageError
+from medlive.cli.main import build
+from medlive.errors import CheckFailed, EndpointUnavailable, UsageError
 from medlive.evaluation.audit import audit_run
 from medlive.evaluation.causes import AUDIT, RootCause, find_bottom, load_audit, read_audit
 from medlive.evaluation.grade import grade_run
@@ -260,3 +262,33 @@ async def test_nothing_graded_is_said(run_dir: Path) -> None:
     await run_model(make_cases(1), Model(), run_dir, use=USE, created_at=AT)
     with pytest.raises(UsageError, match="nothing is graded"):
         await audit_run(load_graded(run_dir), Judge(lambda _: ""))
+
+
+async def test_the_command_audits_several_runs_and_shows_them_side_by_side(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        await graded(tmp_path / name, n=2)
+    home = {"MEDLIVE_HOME": str(tmp_path / "home")}
+
+    async def call(*words: Any) -> Any:
+        line = ["eval", "audit", str(tmp_path / "a"), str(tmp_path / "b"), *map(str, words)]
+        return await asyncio.to_thread(CliRunner().invoke, build(line), line, env=home)
+
+    def choose(body: dict[str, Any]) -> Step:
+        return says(GOOD if "Narrative 0" in shown(body)["question"] else "No idea.")
+
+    async with bad_endpoint(choose=choose) as endpoint:
+        asked = ("--auditor", "model-as-served", "--base-url", endpoint.url)
+        done = await call(*asked, "--json")
+        assert isinstance(done.exception, CheckFailed)
+        runs = json.loads(done.stdout)["runs"]
+        assert [(r["audited"], r["unaudited"], r["calls"]) for r in runs] == [(1, 1, 3), (1, 1, 3)]
+        assert runs[0]["auditor"]["clinical_judgement"] is True
+        (one,) = [c for c in runs[0]["causes"] if c["n"]]
+        assert (one["cause"], one["examples"][0]["quote"]) == ("knowledge_gap", GOOD["quote"])
+        before = endpoint.asked
+        table = await call("--table")
+        assert endpoint.asked == before
+    rows = [line for line in table.stdout.splitlines() if line.startswith("knowledge gap")]
+    assert rows[0].count("1 (100.0 %)") == 2
+    assert "fewer than the 100" in table.stderr
+    assert isinstance((await call("--table", *asked)).exception, UsageError)

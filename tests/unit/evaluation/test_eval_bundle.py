@@ -468,6 +468,14 @@ def test_errata_are_left_out_where_the_snapshot_has_them(room: Room, tmp_path: P
     assert found.table.models[0].rates.cases == 5
 
 
+async def test_verdicts_by_another_model_than_the_pinned_one_are_found(room: Room, tmp_path: Path) -> None:
+    await run_model(room.cases, Model(), tmp_path / "run", use=ModelUse("cand-1"), created_at=AT)
+    judge = Judge(lambda _: reply(verdict(True), model="judge-2"))
+    await grade_run(tmp_path / "run", judge, allow_unpinned=True)
+    report = room.verify(make_bundle(load_graded(tmp_path / "run"), draws=DRAWS))
+    assert [(s.number, s.findings[0].got) for s in report.failed] == [(9, "some of judge-2")]
+
+
 def test_a_bundle_names_a_version_and_no_path_of_this_machine(room: Room) -> None:
     forged = both(lambda v: v["cases"].update(name=str(room.snapshot)))(dict(room.files), random.Random(1))
     (step,) = room.verify(sealed(forged), snapshot=None).failed
