@@ -13,6 +13,7 @@ from pydantic import BaseModel
 
 from medlive.curation import tasks
 from medlive.errors import EndpointUnavailable, ServiceUnavailable
+from medlive.evaluation.audit import AuditReply
 from medlive.evaluation.tasks import GradeReply, RubricGradeReply
 from medlive.llm.engine import Request
 from medlive.llm.openai import JsonMode, OpenAIEngine
@@ -39,6 +40,7 @@ REPLIES: dict[str, tuple[str, type[BaseModel]]] = {
     "rubric.write": (RUBRIC, RubricReply),
     "grader.criterion": (EVALUATION, GradeReply),
     "grader.rubric": (EVALUATION, RubricGradeReply),
+    "audit.cause": (EVALUATION, AuditReply),
 }
 THREAD = {
     "language": "en",
@@ -99,6 +101,13 @@ INPUTS: dict[str, dict[str, Any]] = {
         "question": "?",
         "answer": "This is gout.",
         "criteria": [{"id": "c1", "criterion": "States that this is gout."}],
+    },
+    "audit.cause": {
+        "language": "en",
+        "question": "?",
+        "advice": "This looks like gout.",
+        "answer": "Rest.",
+        "criteria": [{"id": "c1", "criterion": "Names gout.", "points": 4.0, "met": False, "error": True}],
     },
 }
 
