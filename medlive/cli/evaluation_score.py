@@ -1,5 +1,6 @@
 """`medlive eval score`: runs side by side."""
 
+import os
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeVar
@@ -103,6 +104,8 @@ def _public_key(text: str | None) -> Any:
 
     if text is None:
         return None
+    if os.sep in text and text.startswith((os.sep, ".", "~")) and not Path(text).is_file():
+        raise BadInput(f"{text} is no file with a public key")
     try:
         return PublicKey.parse(Path(text).read_text(encoding="utf-8") if Path(text).is_file() else text)
     except (OSError, UnicodeDecodeError) as exc:

@@ -69,6 +69,8 @@ def check_parent(root: Path, manifest: Manifest, ledgers: Ledgers, parent: Path,
     before = _manifest(parent, faults)
     if before is None:
         return
+    if before.created_at > manifest.created_at:
+        faults.add("manifest.json", f"a moment after the parent's, {before.created_at}", f"{manifest.created_at}")
     if before.version != manifest.parent:
         faults.add(f"{name}/manifest.json", f"version {manifest.parent}", before.version)
     if before.lineage != manifest.lineage[:-1]:

@@ -191,6 +191,13 @@ def _same_line(ready: Ready, shelf: Shelf, releases: Sequence[Release]) -> None:
                 f"snapshots that are both called {', '.join(odd)}; nothing was written",
                 hint="two lines of releases need two places",
             )
+    signed = sorted(r.version for r in releases if r.manifest.signing is not None and r.version in mine)
+    if signed and not ready.signed:
+        raise CheckFailed(
+            f"medlive {ready.manifest.version} has no signature, and {signed[-1]}, which it continues, has one in "
+            f"{shelf.where}; nothing was written",
+            hint="readers who check signatures would lose the line: the next week can be frozen with the key",
+        )
 
 
 def _releases(shelf: Shelf, done: Published) -> list[Release]:

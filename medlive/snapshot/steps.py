@@ -1,5 +1,6 @@
 """The steps of verification, in order: each looks at one thing and says what it expected and what it got."""
 
+import json
 import os
 import re
 from collections.abc import Callable, Mapping
@@ -14,6 +15,7 @@ from pydantic import ValidationError
 
 from medlive.snapshot import parquet
 from medlive.snapshot.chain import check_lineage, check_parent
+from medlive.snapshot.croissant import DESCRIBED_FILES
 from medlive.snapshot.entries import Faults, Ledgers, read_ledgers
 from medlive.snapshot.folder import (
     REQUIRED,
@@ -252,6 +254,23 @@ def _sizes(folder: Inspected, out: Faults) -> None:
             out.add(name, f"the bytes that manifest.json states, {entry.size}", f"{size}")
         if (digest := folder.digest(name)) != entry.sha256:
             out.add(name, f"the sha256 that manifest.json states, {entry.sha256}", digest or "nothing readable")
+    _described(folder, manifest, out)
+
+
+def _described(folder: Inspected, manifest: Manifest, out: Faults) -> None:
+    """Croissant names the data files with the digests that the manifest has."""
+    name = "croissant.json"
+    if name not in folder.listing.files:
+        return
+    try:
+        listed = {x["contentUrl"]: x["sha256"] for x in json.loads(folder.read(name))["distribution"]}
+    except (ValueError, KeyError, TypeError, RecursionError) as exc:
+        out.add(name, "the data files with their digests", f"{type(exc).__name__}: {str(exc)[:100]}")
+        return
+    wanted = {n: manifest.files[n].sha256 for n in DESCRIBED_FILES if n in manifest.files}
+    if listed != wanted:
+        odd = sorted(str(n) for n in wanted.keys() | listed.keys() if wanted.get(n) != listed.get(n))
+        out.add(name, "the data files with the manifest's digests", f"another of {', '.join(odd)}"[:200])
 
 
 def _scanned(what: str) -> Callable[[Inspected, Faults], None]:
@@ -348,8 +367,20 @@ def _holds(root: Path, name: str, wanted: bytes) -> bool:
     return False
 
 
+_ACTIVE: Final = re.compile(
+    rb"<(?!/?(?:svg|title|desc|metadata|style|g|rect|line|path|polyline|polygon|circle|text|tspan)[\s/>])"
+    rb"|<[^>]*\s(?:on\w+|(?:xlink:)?href)\s*=|<style[^>]*>[^<]*(?:url\(|@import)"
+    rb"|<[^>]*\s(?:fill|stroke|style|filter|mask|clip-path)\s*=\s*[\"'][^\"']*url\(",
+    re.IGNORECASE,
+)
+"""What in a figure a browser would run, follow or load; text in it has its `<` escaped."""
+
+
 def _leaks(folder: Inspected, out: Faults) -> None:
     _scanned("leaks")(folder, out)
+    for name in sorted(n for n in folder.listing.files if n.endswith(".svg")):
+        if (active := _ACTIVE.search(folder.read(name))) is not None:
+            out.add(name, "a drawing and nothing that runs or loads", repr(active.group()[:40]))
     if folder.ledgers is not None:
         out.take(folder.ledgers.leaks)
 
@@ -391,7 +422,7 @@ STEPS: Final[tuple[tuple[str, Callable[[Inspected, Faults], None]], ...]] = (
     ("changes.json lists what was added, revised and withdrawn", _changes),
     ("held-out cases are committed to, and revealed ones prove their commitments", _holdouts),
     ("every file holds the canary", _canary),
-    ("no text holds an address, a handle, or a control or disguised character", _leaks),
+    ("no text holds an address, a handle or a disguised character, no figure what runs or loads", _leaks),
     ("the releases follow one another, and the parent holds what this one says of it", _chain),
 )
 """The steps, in order: a reviewer checks completeness by counting."""

@@ -216,6 +216,12 @@ ONE_FILE: tuple[tuple[str, str, Callable[[Rows], object], set[int]], ...] = (
 
 SPELLINGS: tuple[tuple[str, str, str, str, set[int]], ...] = (
     ("a space", CASES, '{"advice"', '{ "advice"', {7}),
+    ("a script", "figures/axes.svg", "<rect", "<script>alert(1)</script><rect", {18}),
+    ("a handler", "figures/axes.svg", "<rect", "<rect onload='alert(1)'", {18}),
+    ("a link", "figures/themes.svg", "<rect", "<a href='x'></a><rect", {18}),
+    ("a style that loads", "figures/themes.svg", "<style>", "<style>@import 'x';", {18}),
+    ("no distribution", "croissant.json", '"distribution"', '"elsewhere"', {6}),
+    ("one file less", "croissant.json", '"contentUrl": "data/cases.jsonl"', '"contentUrl": "data/x.jsonl"', {6}),
     ("a key twice", CASES, '{"advice"', '{"advice":"x","advice"', {7}),
     ("another order of keys", CRITERIA, '{"axis":"Accuracy",', "{", {7}),
     ("an escape that is not needed", CASES, "Rest", "\\u0052est", {7}),

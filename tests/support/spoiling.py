@@ -75,6 +75,7 @@ def _stamp(path: Path) -> tuple[int, ...]:
 def seal(folder: Path, key: SecretKey, edit: Callable[[dict[str, Any]], object] | None = None) -> None:
     """What a careful forger does: manifest and SHA256SUMS fit the files as they are, signed with another key."""
     manifest = json.loads((folder / "manifest.json").read_bytes())
+    _seal_croissant(folder)
     for name, entry in manifest["files"].items():
         data = (folder / name).read_bytes()
         entry["size"], entry["sha256"] = len(data), hashlib.sha256(data).hexdigest()
@@ -83,6 +84,21 @@ def seal(folder: Path, key: SecretKey, edit: Callable[[dict[str, Any]], object] 
         edit(manifest)
     (folder / "manifest.json").write_bytes(pretty_json(manifest).encode())
     seal_sums(folder, key)
+
+
+def _seal_croissant(folder: Path) -> None:
+    """Croissant names the data files' digests as they are; a file that is no Croissant any more stays as it is."""
+    path = folder / "croissant.json"
+    text = path.read_bytes()
+    try:
+        listed = {x["contentUrl"]: x["sha256"] for x in json.loads(text)["distribution"]}
+    except (ValueError, KeyError, TypeError):  # no Croissant
+        return
+    for name, digest in listed.items():
+        if not (folder / name).is_file():
+            continue
+        text = text.replace(digest.encode(), hashlib.sha256((folder / name).read_bytes()).hexdigest().encode())
+    path.write_bytes(text)
 
 
 def seal_sums(folder: Path, key: SecretKey) -> None:
