@@ -8,7 +8,6 @@ import typer
 from medlive.cli.evaluation_options import ConcurrencyOption, KeyOption, RunsArgument, UnpinnedOption
 from medlive.cli.evaluation_score import JudgeOption
 from medlive.cli.output import JsonOption, print_json, print_table, progress, say, wait_for
-from medlive.config import load_settings
 from medlive.errors import CheckFailed, UsageError
 
 if TYPE_CHECKING:
@@ -50,6 +49,8 @@ def audit(
     if table_only:
         _tell([load_audit(run, bottom=bottom) for run in graded], None, runs, examples, as_json)
         return
+    from medlive.config import load_settings
+
     settings = load_settings().settings
 
     async def work() -> "list[AuditResult]":

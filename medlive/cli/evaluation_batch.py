@@ -17,7 +17,6 @@ from medlive.cli.evaluation_options import (
     UnpinnedOption,
 )
 from medlive.cli.output import JsonOption, print_json, print_table, say, wait_for
-from medlive.config import load_settings
 from medlive.errors import CheckFailed, UsageError
 
 if TYPE_CHECKING:
@@ -69,6 +68,8 @@ def write(
         tell_written(write_answers(run_dir, out, most_requests=most_requests, most_bytes=most_bytes), as_json)
         return
     which = read_mode(mode)
+    from medlive.config import load_settings
+
     settings = load_settings().settings
 
     async def work() -> BatchWritten:
@@ -115,6 +116,7 @@ def read(
 ) -> None:
     """Take a batch's results into the run, checked as live replies are. Exit status 1 while some are missing or
     hold no verdict."""
+    from medlive.config import load_settings
     from medlive.evaluation.batch import read_batch
     from medlive.evaluation.batch_answers import read_answers
     from medlive.evaluation.cache import GradeCache

@@ -9,7 +9,6 @@ import typer
 from medlive.cli.evaluation_options import MetricOption, RunArgument
 from medlive.cli.evaluation_score import DrawsOption, ErrataFileOption, JudgeOption, SeedOption
 from medlive.cli.output import JsonOption, print_json, print_table, say
-from medlive.config import load_settings
 from medlive.errors import BadInput, CheckFailed, UsageError
 
 if TYPE_CHECKING:
@@ -94,6 +93,8 @@ def _errata(run: "GradedRun", mode: str, file: Path | None) -> "tuple[ErrataMode
     if mode not in set(ErrataMode):
         raise UsageError(f"--errata {mode}: choose {' or '.join(ErrataMode)}")
     chosen = ErrataMode(mode)
+    from medlive.config import load_settings
+
     home = snapshots_path(load_settings().settings)
     use = use_errata([run.run], chosen, ErrataSearch(file, home, lenient=chosen is ErrataMode.IGNORE))
     for said in use.told([run.label]):

@@ -21,10 +21,10 @@ from medlive.cli.evaluation_options import (
     UnpinnedOption,
 )
 from medlive.cli.output import JsonOption, print_json, print_table, progress, say, wait_for
-from medlive.config import Settings, load_settings
 from medlive.errors import CheckFailed, UsageError
 
 if TYPE_CHECKING:
+    from medlive.config import Settings
     from medlive.evaluation.cache import GradeCache
     from medlive.evaluation.grade import GradeResult
     from medlive.evaluation.model import Mode
@@ -62,6 +62,8 @@ def grade(
     from medlive.service.endpoints import grader_engine
 
     which = read_mode(mode)
+    from medlive.config import load_settings
+
     settings = load_settings().settings
     budget = Budget(max_calls=max_calls, max_usd=max_usd, max_tokens=max_tokens)
 
@@ -106,7 +108,7 @@ def read_mode(name: str) -> "Mode":
     return Mode(name)
 
 
-def open_cache(settings: Settings, engine: "Engine", folder: Path | None, without: bool) -> "GradeCache | None":
+def open_cache(settings: "Settings", engine: "Engine", folder: Path | None, without: bool) -> "GradeCache | None":
     """The verdicts that runs share; None when they are not wanted, and for the rules, which cost nothing."""
     from medlive.evaluation.cache import GradeCache
 

@@ -8,7 +8,6 @@ import typer
 
 from medlive.cli.evaluation_options import ConcurrencyOption, KeyOption, RunArgument
 from medlive.cli.output import JsonOption, print_json, print_table, progress, say, wait_for
-from medlive.config import load_settings
 from medlive.errors import BadInput, CheckFailed
 
 
@@ -166,6 +165,7 @@ def judge_direct(
 ) -> None:
     """Ask a model for one score from 0 to 1 of each answer as a whole: the baseline for `medlive eval meta`.
     Exit status 1 while answers have no score."""
+    from medlive.config import load_settings
     from medlive.evaluation.direct import DirectResult
     from medlive.evaluation.direct import judge_direct as judge_run
     from medlive.llm.budget import Budget

@@ -22,10 +22,10 @@ from medlive.cli.evaluation_options import (
 )
 from medlive.cli.output import JsonOption, print_json, print_table, progress, say, wait_for
 from medlive.clock import now
-from medlive.config import Settings, load_settings
 from medlive.errors import CheckFailed, UsageError
 
 if TYPE_CHECKING:
+    from medlive.config import Settings
     from medlive.evaluation.model import CaseSet
     from medlive.evaluation.run import RunResult
     from medlive.evaluation.run_plan import RunPlan
@@ -95,6 +95,7 @@ def run(
 ) -> None:
     """Ask a model about every case. The same command goes on where it stopped, and asks again for answers that
     failed or were empty."""
+    from medlive.config import load_settings
     from medlive.evaluation.batch import BatchWritten
     from medlive.evaluation.batch_answers import write_answers
     from medlive.evaluation.run import ModelUse, Spending, begin_run, run_model
@@ -181,7 +182,7 @@ def _parameters(text: str) -> dict[str, Any]:
     return sent
 
 
-def _load(settings: Settings, cases: str, unverified: bool) -> "CaseSet":
+def _load(settings: "Settings", cases: str, unverified: bool) -> "CaseSet":
     from medlive.evaluation.cases import load_cases
     from medlive.service.paths import snapshot_folder
 
@@ -268,6 +269,7 @@ def import_(
 ) -> None:
     """Make a run folder of answers, and gradings, that were made with LiveMedBench's scripts."""
     from medlive.cli.evaluation_grade import read_mode
+    from medlive.config import load_settings
     from medlive.evaluation.imports import import_run
     from medlive.evaluation.judge import Judge
     from medlive.service.endpoints import grader_identity

@@ -23,7 +23,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "status": ("medlive.cli.status", "Where the threads are, what failed, what it cost, what is due."),
     "snapshot": ("medlive.cli.snapshot", "Snapshots: freeze, sign, verify, compare, withdraw, publish, fetch."),
     "review": ("medlive.cli.review", "Disputes about cases: open, resolve, list."),
-    "eval": ("medlive.cli.evaluation", "Evaluate a model: run, grade, score, report, compare with people, bundle."),
+    "eval": (
+        "medlive.cli.evaluation",
+        "Evaluate a model: run, grade, score, report, audit, bundle.",
+    ),
     "canary": ("medlive.cli.canary", "Whether a model has seen a snapshot."),
     "llm": ("medlive.cli.llm", "Serve the rules engine as an OpenAI-compatible endpoint."),
     "config": ("medlive.cli.config", "The effective settings and where each comes from."),
