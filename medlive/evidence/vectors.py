@@ -13,6 +13,7 @@ one. A kill loses the shard under way and nothing else.
 import hashlib
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -340,12 +341,13 @@ class _Work:
         it, is given up unless a process works on it, and what is left of it planned anew.
         """
         with _waited(self._folder / "plan.lock"):
+            read: dict[str, Keys] = {}
+            for place in sorted(self._folder.glob("shard-*.plan")):
+                with suppress(FileNotFoundError):
+                    read[place.stem] = np.fromfile(place, dtype=KEY)
+            # After the plans: what another process finishes meanwhile is seen as a plan or as a shard, or both.
             self._store.refresh()
-            planned = {
-                place.stem: np.fromfile(place, dtype=KEY)
-                for place in sorted(self._folder.glob("shard-*.plan"))
-                if place.stem not in self._store.shards
-            }
+            planned = {name: keys for name, keys in read.items() if name not in self._store.shards}
             table = _Table(planned)
             seen, fresh, present = table.unseen(), bytearray(), 0
             for group in _groups(self._items()):
