@@ -4,8 +4,8 @@ SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# One more than two cores: some tests wait for a server or a kill.
-WORKERS ?= $(shell [ "$$(nproc 2>/dev/null || echo 2)" -gt 3 ] && echo 4 || echo 3)
+# More than two cores: many tests wait for a server or a kill.
+WORKERS ?= 4
 DEMO_HOME ?= $(CURDIR)/.medlive/demo
 
 .PHONY: help setup medcpt integrations demo test check bench bench-curation clean

@@ -256,7 +256,8 @@ async def test_killed_again_and_again_it_ends_as_if_it_never_had_been(
     assert _archived(instance) == named
     sizes = {Path(p).name: size for p, size in instance.rows("SELECT path, bytes FROM archives")}
     on_disk = {p.name: p.stat().st_size for p in (instance.home / "archive").rglob("*.warc.gz")}
-    assert on_disk == sizes
+    # A kill between a file and its row leaves the file, without a page (see above), to `source prune`.
+    assert sizes.items() <= on_disk.items()
 
 
 async def test_a_harvest_whose_lock_was_lost_writes_nothing_beside_the_next_one(
