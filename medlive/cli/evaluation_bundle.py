@@ -9,7 +9,7 @@ import typer
 from medlive.cli.evaluation_options import MetricOption, RunArgument
 from medlive.cli.evaluation_score import DrawsOption, ErrataFileOption, JudgeOption, SeedOption
 from medlive.cli.output import JsonOption, print_json, print_table, say
-from medlive.errors import BadInput, CheckFailed, UsageError
+from medlive.errors import CheckFailed, UsageError
 
 if TYPE_CHECKING:
     from medlive.evaluation.bundle_verify import BundleReport
@@ -110,7 +110,9 @@ def verify_bundle(
     as_json: JsonOption = False,
 ) -> None:
     """Verify a bundle and score it again, writing nothing; exit status 1 when a step fails."""
-    report = _verified(path, _read_key(public_key), snapshot, errata_file)
+    from medlive.snapshot.public_key import public_key_of
+
+    report = _verified(path, public_key_of(public_key), snapshot, errata_file)
     if as_json:
         print_json(_report_row(report))
     else:
@@ -142,10 +144,11 @@ def leaderboard(
     from medlive.evaluation.cases import load_cases
     from medlive.evaluation.leaderboard import rank_bundles
     from medlive.evaluation.metrics import Metric
+    from medlive.snapshot.public_key import public_key_of
 
     if metric not in set(Metric):
         raise UsageError(f"--metric {metric}: choose {' or '.join(Metric)}")
-    key = _read_key(public_key)
+    key = public_key_of(public_key)
     cases = None if snapshot is None else load_cases(snapshot)
     reports = [_verified(path, key, cases, errata_file) for path in bundles]
     found = rank_bundles(reports, metric=Metric(metric), draws=draws, seed=seed)
@@ -177,18 +180,6 @@ def _verified(
     from medlive.evaluation.bundle_verify import verify_bundle as verify
 
     return verify(path, public_key=key, snapshot=snapshot, errata_file=errata_file)
-
-
-def _read_key(file: Path | None) -> "PublicKey | None":
-    from medlive.snapshot.folder import TooLong, read_small
-    from medlive.snapshot.signing import PublicKey
-
-    if file is None:
-        return None
-    try:
-        return PublicKey.parse(read_small(file.resolve(), 10_000).decode("utf-8", "replace"))
-    except (OSError, TooLong) as exc:
-        raise BadInput(f"the public key {file} cannot be read: {exc}") from exc
 
 
 def _key_of(report: "BundleReport") -> str | None:

@@ -1,6 +1,5 @@
 """`medlive eval score`: runs side by side."""
 
-import os
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeVar
@@ -9,7 +8,7 @@ import typer
 
 from medlive.cli.evaluation_options import MetricOption, RunsArgument
 from medlive.cli.output import print_table, say
-from medlive.errors import BadInput, UsageError
+from medlive.errors import UsageError
 
 Choice = TypeVar("Choice", bound=StrEnum)
 ERRORS: Final = "errors by axis"
@@ -62,13 +61,14 @@ def scored(
     from medlive.evaluation.metrics import Metric
     from medlive.evaluation.score import CaseBasis, load_all, score_runs
     from medlive.service.paths import snapshots_path
+    from medlive.snapshot.public_key import public_key_of
 
     chosen_metric = _one_of("--metric", Metric, metric)
     mode = _one_of("--errata", ErrataMode, errata)
     chosen_basis = _one_of("--cases", CaseBasis, basis)
     registry = registry_of(models)
     search = ErrataSearch(
-        errata_file, snapshots_path(load_settings().settings), _public_key(public_key), mode is ErrataMode.IGNORE
+        errata_file, snapshots_path(load_settings().settings), public_key_of(public_key), mode is ErrataMode.IGNORE
     )
     twice = [path for place, path in enumerate(runs) if path.resolve() in {p.resolve() for p in runs[:place]}]
     if twice:
@@ -96,20 +96,6 @@ def _one_of(option: str, kind: type[Choice], text: str) -> Choice:
         return kind(text)
     except ValueError:
         raise UsageError(f"{option} {text}: choose {' or '.join(kind)}") from None
-
-
-def _public_key(text: str | None) -> Any:
-    """The key in a file of that name, or in the text itself; None for none."""
-    from medlive.snapshot.signing import PublicKey
-
-    if text is None:
-        return None
-    if os.sep in text and text.startswith((os.sep, ".", "~")) and not Path(text).is_file():
-        raise BadInput(f"{text} is no file with a public key")
-    try:
-        return PublicKey.parse(Path(text).read_text(encoding="utf-8") if Path(text).is_file() else text)
-    except (OSError, UnicodeDecodeError) as exc:
-        raise BadInput(f"{text} cannot be read: {exc}") from exc
 
 
 def _percent(share: float | None) -> str | None:

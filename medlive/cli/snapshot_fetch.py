@@ -6,7 +6,6 @@ from typing import Annotated
 import typer
 
 from medlive.cli.output import JsonOption, print_json, progress, say, wait_for
-from medlive.cli.snapshot_publish import read_public_key
 
 
 def fetch(
@@ -20,8 +19,9 @@ def fetch(
 ) -> None:
     """Fetch a published snapshot and verify it; a fetch that was cut off goes on where it stopped."""
     from medlive.service.fetching import fetch_snapshot
+    from medlive.snapshot.public_key import public_key_of
 
-    key = read_public_key(public_key) if public_key is not None else None
+    key = public_key_of(public_key)
     with progress("bytes fetched") as tick:
         done = wait_for(fetch_snapshot(source, version, out, key, progress=tick))
     if as_json:

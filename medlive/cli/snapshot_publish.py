@@ -8,8 +8,6 @@ import typer
 
 from medlive.cli.output import JsonOption, print_json, print_table, progress, say
 from medlive.config import load_settings
-from medlive.errors import BadInput
-from medlive.snapshot.signing import PublicKey
 
 
 class To(StrEnum):
@@ -45,10 +43,11 @@ def publish(
 ) -> None:
     """Publish a verified snapshot; its files never change there, and a run that was cut off is resumed."""
     from medlive.service.publishing import Wish, find_snapshot, publish_snapshot
+    from medlive.snapshot.public_key import public_key_of
 
     settings = load_settings().settings
     folder = find_snapshot(settings, snapshot)
-    key = read_public_key(public_key) if public_key is not None else None
+    key = public_key_of(public_key)
     wish = Wish(to.value if to is not None else None, at, endpoint_url, base_url)
     with progress("bytes sent") as tick:
         done = publish_snapshot(settings, folder, wish, key, dry_run=dry_run, progress=tick)
@@ -75,11 +74,3 @@ def publish(
         print(f"newest there: {done.latest}" + (f"; updated: {', '.join(done.updated)}" if done.updated else ""))
     if dry_run and done.sent:
         print_table(["would be sent"], [[name] for name in done.sent])
-
-
-def read_public_key(path: Path) -> PublicKey:
-    """The key in a file. Raises BadInput for a file that cannot be read, and BadKey."""
-    try:
-        return PublicKey.parse(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as exc:
-        raise BadInput(f"{path} cannot be read as a public key: {getattr(exc, 'strerror', None) or exc}") from exc

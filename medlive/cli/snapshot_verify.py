@@ -10,7 +10,6 @@ from medlive.config import load_settings
 from medlive.errors import BadInput, CheckFailed
 
 if TYPE_CHECKING:
-    from medlive.snapshot.signing import PublicKey
     from medlive.snapshot.verify import StepResult, VerificationReport
 
 
@@ -35,13 +34,14 @@ def verify(
 ) -> None:
     """Verify a snapshot from its files alone; exit status 1 when a step fails."""
     from medlive.service.paths import snapshot_folder
+    from medlive.snapshot.public_key import public_key_of
     from medlive.snapshot.verify import verify_snapshot
 
     folder = snapshot_folder(load_settings().settings, path)
     for place in (folder, *((parent,) if parent else ())):
         if not place.exists():
             raise BadInput(f"{place} is not there")
-    report = verify_snapshot(folder, public_key=_read_key(public_key), parent=parent)
+    report = verify_snapshot(folder, public_key=public_key_of(public_key), parent=parent)
     if as_json:
         _print_json(report)
     else:
@@ -67,19 +67,6 @@ _TRUST = {
     "origin": "It was signed with the key that was given.",
     "broken": "Its signature could not be looked at.",
 }
-
-
-def _read_key(file: Path | None) -> "PublicKey | None":
-    from medlive.snapshot.folder import TooLong, read_small
-    from medlive.snapshot.signing import PublicKey
-
-    if file is None:
-        return None
-    try:
-        return PublicKey.parse(read_small(file.resolve(), 10_000).decode("utf-8", "replace"))
-    except (OSError, TooLong) as exc:
-        why = exc.strerror if isinstance(exc, OSError) else None
-        raise BadInput(f"the public key {file} cannot be read: {why or exc}") from exc
 
 
 def _print_json(report: "VerificationReport") -> None:

@@ -19,6 +19,7 @@ from medlive.snapshot.frames import Condition, Table
 from medlive.snapshot.locate import find_snapshot
 from medlive.snapshot.manifest import Manifest
 from medlive.snapshot.model import CASE_FIELDS, CRITERION_FIELDS, SnapshotCase, case_from_rows, row_fault, week_end
+from medlive.snapshot.public_key import public_key_of
 from medlive.snapshot.verify import verify_snapshot
 
 if TYPE_CHECKING:
@@ -285,7 +286,7 @@ def load_snapshot(
     except OSError as exc:
         raise BadInput(f"{root} cannot be read: {exc.strerror or exc}") from exc
     if verify:
-        key = _key(public_key)
+        key = public_key_of(public_key)
         report = verify_snapshot(root, public_key=key)
         if not report.ok:
             raise CheckFailed(
@@ -297,28 +298,6 @@ def load_snapshot(
 
 
 _DATA: Final = tuple(f"data/{stem}.{form}" for stem in ("cases", "criteria") for form in ("jsonl", "parquet"))
-
-
-def _key(given: "PublicKey | str | Path | None") -> "PublicKey | None":
-    if given is None:
-        return None
-    from medlive.snapshot.signing import BadKey, PublicKey
-
-    if isinstance(given, PublicKey):
-        return given
-    place = Path(given)
-    try:
-        named = isinstance(given, Path) or place.is_file()
-        text = place.read_text(encoding="utf-8", errors="replace") if named else str(given)
-    except (OSError, ValueError) as exc:
-        why = exc.strerror if isinstance(exc, OSError) else None
-        raise BadInput(f"the public key {str(given)[:200]!r} cannot be read: {why or exc}") from exc
-    try:
-        return PublicKey.parse(text)
-    except BadKey as exc:
-        if named:
-            raise
-        raise BadKey("the public key is neither a file that is there nor a key", hint=exc.hint) from None
 
 
 @contextmanager
