@@ -474,6 +474,8 @@ def chain_forgeries(key: SecretKey) -> Iterable[Mutation]:
     """Those that only the parent beside them betrays."""
     for label, remake, named in CHAIN:
         yield Mutation(f"rows: {label}", whole(key, remake), named or (CHANGES,), frozenset({19}))
+    earlier = _resealed(key, lambda manifest: manifest.update(created_at="2020-01-01T00:00:00Z"))
+    yield Mutation("made before its parent", earlier, (MANIFEST,), frozenset({19}))
     for label, name, change in CHAIN_LEDGERS:
         spoil = sealed(key, _sorted(name, change))
         yield Mutation(f"{name}: {label}", spoil, (name,), frozenset({19}))

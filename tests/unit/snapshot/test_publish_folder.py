@@ -14,13 +14,15 @@ from urllib.parse import urljoin
 from xml.etree import ElementTree
 
 import pytest
-from support.snapshots import Line, build_line
+from support.snapshots import Line, build_line, freeze
 
 from medlive.__main__ import run
 from medlive.errors import CheckFailed, DiskFull, MedliveError, UsageError
 from medlive.snapshot.errata import Errata, Erratum, WithdrawalKind, trusted_comment, write_errata_file
 from medlive.snapshot.feed import Place
 from medlive.snapshot.folder import SUMS
+from medlive.snapshot.freeze import ListedEntries
+from medlive.snapshot.load import load_snapshot
 from medlive.snapshot.lock import Locked
 from medlive.snapshot.publish import Published, Ready, make_ready, publish
 from medlive.snapshot.shelf import FolderShelf, Item, Taken
@@ -180,6 +182,21 @@ def test_another_line_under_the_same_names_is_refused(
     with pytest.raises(CheckFailed, match=r"different snapshots that are both called 2026\.W43"):
         send(shelf, other)
     assert tree(shelf.root) == before
+
+
+def test_an_unsigned_release_does_not_follow_a_signed_one(
+    line: Line, made: dict[str, Ready], shelf: FolderShelf, tmp_path: Path
+) -> None:
+    for snapshot in made.values():
+        send(shelf, snapshot)
+    before = tree(shelf.root)
+    cases = list(load_snapshot(line.last, verify=False))
+    unsigned = freeze(tmp_path / "next", "2026.W46", cases, ListedEntries(), line.releases[-1])
+    with pytest.raises(CheckFailed, match=r"2026\.W46 has no signature, and 2026\.W45"):
+        send(shelf, make_ready(unsigned.path))
+    assert tree(shelf.root) == before
+    signed = freeze(tmp_path / "signed", "2026.W46", cases, ListedEntries(), line.releases[-1], line.key)
+    assert send(shelf, make_ready(signed.path, line.key.public)).latest == "2026.W46"
 
 
 def test_the_feed_is_atom(made: dict[str, Ready], shelf: FolderShelf) -> None:
