@@ -1,12 +1,8 @@
 """Publishing to the Hugging Face hub: its client as it is, over HTTP, against a server on this machine."""
 
-import os
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from pathlib import Path
 
 import pytest
 from support.hub import TOKEN, Hub, hub_server
@@ -67,23 +63,6 @@ def test_a_version_is_one_commit_and_one_tag_and_a_second_run_sends_nothing(
     again = send(hub, snapshot)
     assert (again.sent, again.already) == ([], sorted(snapshot.sums))
     assert [r for r in hub.requests if r[0] not in ("GET", "HEAD")] == []
-
-
-LOADED = """
-import sys
-from datasets import load_dataset
-for revision in ("2026.W46", "2026.W47", None):
-    print(load_dataset(sys.argv[1], revision=revision, split="test").num_rows)
-"""
-
-
-def test_one_line_loads_a_version_or_the_newest(hub: Hub, line: dict[str, Ready], tmp_path: Path) -> None:
-    for version in ("2026.W47", "2026.W46"):
-        send(hub, line[version])
-    # The client reads the hub's address once, when it is imported.
-    environment = {**os.environ, "HF_ENDPOINT": hub.url, "HF_HOME": str(tmp_path), "HF_HUB_DISABLE_TELEMETRY": "1"}
-    done = subprocess.run([sys.executable, "-c", LOADED, AT], env=environment, capture_output=True, check=True)
-    assert done.stdout.split() == [b"1", b"2", b"2"]
 
 
 def test_main_is_the_newest_version_whichever_is_published_last(hub: Hub, line: dict[str, Ready]) -> None:

@@ -1,9 +1,14 @@
-"""`datasets.load_dataset` reads a snapshot's folder as it is."""
+"""`datasets.load_dataset` reads a snapshot's folder as it is, and what was published to the hub."""
 
 import json
 from pathlib import Path
 
+import pytest
+from support.hub import TOKEN, hub_server
+from support.publishing import a_snapshot, ready
+
 from medlive import load_snapshot
+from medlive.service.shelves.huggingface import HubRepository
 from tests.integrations.conftest import run
 
 READ = """
@@ -25,3 +30,31 @@ def test_load_dataset_reads_the_rows_that_we_read(harness_bin: Path, snapshot: P
             {k: str(v) for k, v in row.items()} for row in ours
         ]
     assert len(criteria) == sum(len(case.criteria) for case in loaded)
+
+
+LOADED = """
+import sys
+from datasets import load_dataset
+for revision in ("2026.W46", "2026.W47", None):
+    print(load_dataset(sys.argv[1], revision=revision, split="test").num_rows)
+"""
+
+
+@pytest.mark.filterwarnings("ignore:Use 'content=:DeprecationWarning")  # the hub's client does so
+def test_one_line_loads_a_published_version_or_the_newest(
+    harness_bin: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_TOKEN", TOKEN)
+    monkeypatch.setenv("HF_HUB_DISABLE_XET", "1")
+    at = "some-group/medlive"
+    with hub_server() as hub:
+        for version, cases in (("2026.W47", 2), ("2026.W46", 1)):
+            snapshot = ready(a_snapshot(tmp_path, version, cases=cases))
+            HubRepository(at, endpoint_url=hub.url, pause=0.01).publish(snapshot)
+        # The client reads the hub's address once, when it is imported.
+        hub_here = {"HF_ENDPOINT": hub.url, "HF_HUB_OFFLINE": "0", "HF_DATASETS_OFFLINE": "0"}
+        printed = run(
+            harness_bin / "python", "-c", LOADED, at, home=tmp_path, check=True, **hub_here,
+            HF_HUB_DISABLE_TELEMETRY="1",
+        )  # fmt: skip
+    assert printed.split() == ["1", "2", "2"]
