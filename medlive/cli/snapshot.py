@@ -1,6 +1,6 @@
 """`medlive snapshot`: frozen snapshots."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,6 +14,9 @@ from medlive.cli.snapshot_publish import publish
 from medlive.cli.snapshot_sign import keygen
 from medlive.cli.snapshot_verify import verify
 from medlive.config import load_settings
+
+if TYPE_CHECKING:
+    from medlive.snapshot.manifest import Manifest
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -71,8 +74,31 @@ def show(path: PathArgument, as_json: JsonOption = False) -> None:
         title=f"medlive {manifest.version}, made {manifest.created_at:%Y-%m-%d}"
         + ("" if manifest.publishable else ", NOT PUBLISHABLE"),
     )
+    print_table(["what", "of", "value"], _made_with(manifest), title="\nHow it was made")
     for reason in manifest.why_not:
         say(f"not publishable: {reason}")
+
+
+def _made_with(manifest: "Manifest") -> list[list[str | None]]:
+    made, key = manifest.provenance, manifest.signing
+    parent = f"{manifest.parent} ({manifest.parent_digest})" if manifest.parent else "none: the first of its line"
+    return [
+        ["medlive", None, made.code_version],
+        ["parent", None, parent],
+        ["signing key", None, "none" if key is None else key.key_id],
+        *(["engine", use.role, f"{use.engine}, {use.model}"] for use in made.engines),
+        *(["prompt", task, digest] for task, digest in made.prompts.items()),
+        *(
+            [
+                "evidence",
+                use.retriever,
+                f"{use.passages:,} passages, {', '.join(use.corpora)}; {use.index_digest}",
+            ]
+            for use in made.evidence
+        ),
+        *(["threshold", name, str(value)] for name, value in made.thresholds.items()),
+        *(["written by", name, library] for name, library in manifest.writers.items()),
+    ]
 
 
 app.command()(verify)

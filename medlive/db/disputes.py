@@ -45,7 +45,21 @@ async def open_dispute(
     criterion_id: str | None = None,
     opened_by: str | None = None,
 ) -> Dispute:
-    """Dispute a case that is there, or a criterion of it."""
+    """Dispute a case that is there, or a criterion of it; the same objection that is open already is that one.
+
+    Whoever calls it holds the case's row, so that two who object at once do not both open it.
+    """
+    known = await session.scalar(
+        select(DisputeRow).where(
+            DisputeRow.case_id == case_id,
+            DisputeRow.criterion_id.is_not_distinct_from(criterion_id),
+            DisputeRow.reason == reason,
+            DisputeRow.opened_by.is_not_distinct_from(opened_by),
+            DisputeRow.closed_at.is_(None),
+        )
+    )
+    if known is not None:
+        return _dispute(known)
     row = await session.scalar(
         insert(DisputeRow)
         .values(case_id=case_id, criterion_id=criterion_id, reason=reason, opened_by=opened_by)

@@ -4,13 +4,13 @@ import re
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from html import escape
 from typing import Final
 from urllib.parse import quote, urljoin, urlsplit
 from xml.etree import ElementTree
 
-from medlive.snapshot.errata import ERRATA, Errata
+from medlive.snapshot.errata import ERRATA, Errata, Erratum
 from medlive.snapshot.folder import SIGNATURE, SUMS
 from medlive.snapshot.identity import folder_name
 from medlive.snapshot.manifest import FileEntry, Manifest, moment_text, pretty_json
@@ -106,33 +106,70 @@ def latest_json(releases: Sequence[Release], place: Place) -> bytes:
     return pretty_json(value).encode("utf-8")
 
 
-def feed_xml(releases: Sequence[Release], place: Place) -> bytes:
-    """`feed.xml`: Atom 1.0 (RFC 4287), an entry a version, newest first, its moments those of the manifests."""
+def feed_xml(releases: Sequence[Release], place: Place, errata: Errata | None) -> bytes:
+    """`feed.xml`: Atom 1.0 (RFC 4287), an entry for each version and each erratum, by moment, newest first.
+
+    The moments are those of the manifests and of errata.json. An erratum that names more snapshots later keeps its
+    entry and its moment.
+    """
     ElementTree.register_namespace("", _ATOM)
     feed = ElementTree.Element(f"{{{_ATOM}}}feed", {"xml:lang": "en"})
     _text(feed, "id", _feed_id(releases, place))
     _text(feed, "title", "medlive snapshots")
     _text(feed, "subtitle", _SUMMARY)
-    _text(feed, "updated", moment_text(max(r.manifest.created_at for r in releases)))
+    ordered = newest_first(releases)
+    entries = [(release.manifest.created_at, _release_entry(release, place)) for release in ordered]
+    entries += [(e.issued_at, _erratum_entry(e, place)) for e in (errata.entries if errata is not None else ())]
+    _text(feed, "updated", moment_text(max(moment for moment, _ in entries)))
     _text(ElementTree.SubElement(feed, f"{{{_ATOM}}}author"), "name", "medlive")
     _link(feed, "self", place.url(FEED), "application/atom+xml")
     _link(feed, "alternate", place.url(INDEX), "text/html")
-    for release in newest_first(releases):
-        manifest, folder = release.manifest, folder_name(release.version)
-        entry = ElementTree.SubElement(feed, f"{{{_ATOM}}}entry")
-        _text(entry, "id", _entry_id(release, place))
-        _text(entry, "title", f"medlive {release.version}")
-        _text(entry, "published", moment_text(manifest.created_at))
-        _text(entry, "updated", moment_text(manifest.created_at))
-        _text(entry, "summary", f"{_counted(manifest)}. SHA256SUMS has {release.digest}.")
-        _link(entry, "alternate", place.url(INDEX) + f"#{release.version}", "text/html")
-        for name in _ENCLOSED:
-            if (file := release.files.get(name)) is not None:
-                kind = "text/plain" if name == SUMS else _kind(name)
-                _link(entry, "enclosure", place.url(f"{folder}/{name}"), kind, name, file.size)
+    feed.extend(entry for _, entry in sorted(entries, key=lambda one: one[0], reverse=True))
     ElementTree.indent(feed)
     body = ElementTree.tostring(feed, encoding="unicode")
     return f'<?xml version="1.0" encoding="utf-8"?>\n{body}\n'.encode()
+
+
+def _release_entry(release: Release, place: Place) -> ElementTree.Element:
+    manifest, folder = release.manifest, folder_name(release.version)
+    entry = _entry(
+        _entry_id(release, place),
+        f"medlive {release.version}",
+        manifest.created_at,
+        f"{_counted(manifest)}. SHA256SUMS has {release.digest}.",
+    )
+    _link(entry, "alternate", place.url(INDEX) + f"#{release.version}", "text/html")
+    for name in _ENCLOSED:
+        if (file := release.files.get(name)) is not None:
+            kind = "text/plain" if name == SUMS else _kind(name)
+            _link(entry, "enclosure", place.url(f"{folder}/{name}"), kind, name, file.size)
+    return entry
+
+
+def _erratum_entry(erratum: Erratum, place: Place) -> ElementTree.Element:
+    subject = erratum.criterion_id or erratum.case_id
+    name = f"medlive/errata/{erratum.id}/{subject}"
+    identity = uuid.uuid5(uuid.NAMESPACE_URL, f"{name}/{moment_text(erratum.issued_at.astimezone(UTC))}").urn
+    if place.authority:
+        identity = f"tag:{place.authority},2026:{quote(name)}"
+    entry = _entry(
+        identity,
+        f"medlive {erratum.kind.value}: {subject}",
+        erratum.issued_at.astimezone(UTC),
+        f"{erratum.reason} (withdrawn; frozen in {', '.join(erratum.snapshots)})",
+    )
+    _link(entry, "alternate", place.url(ERRATA), "application/json")
+    return entry
+
+
+def _entry(identity: str, title: str, moment: datetime, summary: str) -> ElementTree.Element:
+    entry = ElementTree.Element(f"{{{_ATOM}}}entry")
+    _text(entry, "id", identity)
+    _text(entry, "title", title)
+    _text(entry, "published", moment_text(moment))
+    _text(entry, "updated", moment_text(moment))
+    _text(entry, "summary", summary)
+    return entry
 
 
 def _feed_id(releases: Sequence[Release], place: Place) -> str:

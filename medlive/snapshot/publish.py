@@ -263,7 +263,7 @@ def _pages(releases: Sequence[Release], shelf: Shelf, place: Place) -> dict[str,
     key = _key_of(max(releases, key=lambda r: r.version).manifest, None)
     pages = {PUBLIC_KEY: key.text().encode("ascii")} if key is not None else {}
     pages[INDEX] = index_html(releases, place, errata=errata, key=PUBLIC_KEY if key is not None else None)
-    pages[FEED] = feed_xml(releases, place)
+    pages[FEED] = feed_xml(releases, place, errata)
     pages[LATEST] = latest_json(releases, place)
     return pages
 

@@ -329,6 +329,7 @@ async def test_withdrawals_and_disputes_cannot_be_rewritten(database: Database, 
     case_id = (await make_case(database, rubric=RUBRIC)).case_id
     await withdraw(database, settings, case_id, ERRATUM, WRONG, criterion_id="c2")
     one = await dispute_case(database, case_id, "Is this so?", by="Bo")
+    assert await dispute_case(database, case_id, "Is this so?", by="Bo") == one
     two = await dispute_case(database, case_id, "And this?", criterion_id=f"{case_id}-c3")
     assert (one.criterion_id, two.criterion_id) == (None, "c3")
     assert await resolve_dispute(database, one.number, "It is.", by="Cy") != one
@@ -343,6 +344,8 @@ async def test_withdrawals_and_disputes_cannot_be_rewritten(database: Database, 
     with pytest.raises(UsageError, match="no dispute 99"):
         await resolve_dispute(database, 99, "Yes.")
     three = await dispute_case(database, case_id, "Really?")
+    again = await dispute_case(database, case_id, "Is this so?", by="Bo")
+    assert again.number not in (one.number, three.number), "a closed one is not opened again"
     for refused in (
         "UPDATE withdrawals SET reason = 'else'",
         "DELETE FROM withdrawals",

@@ -304,6 +304,14 @@ def test_the_page_escapes_everything_and_links_to_what_lies_there(
     finally:
         for left in line.root.glob("errata.json*"):
             left.unlink()
+    feed = ElementTree.fromstring((shelf.root / "feed.xml").read_bytes())
+    entries = feed.findall(f"{ATOM}entry")
+    told = [entry for entry in entries if HOSTILE in (entry.findtext(f"{ATOM}summary") or "")]
+    assert len(told) == 2
+    assert len({entry.findtext(f"{ATOM}id") for entry in entries}) == len(made) + 2
+    moments = [entry.findtext(f"{ATOM}updated") for entry in entries]
+    assert moments == sorted(moments, reverse=True)
+    assert feed.findtext(f"{ATOM}updated") == moments[0]
     page = Page((shelf.root / "index.html").read_text(encoding="utf-8"))
     assert "script" not in page.tags
     assert not {name for name in page.attributes if name.startswith("on")}
