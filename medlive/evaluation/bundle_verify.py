@@ -45,12 +45,11 @@ from medlive.evaluation.model import Answer, CaseSet, EvaluationCase, Grade, Mod
 from medlive.evaluation.run import GRADES, RESPONSES, RunFolder, RunInfo
 from medlive.evaluation.selection import Selection, select
 from medlive.evaluation.verdict import Unreadable, Verdict, quoted, read_criterion, read_rubric
+from medlive.snapshot.checks import Skip, StepResult, StepState, Trust
 from medlive.snapshot.entries import Faults
 from medlive.snapshot.folder import SIGNATURE, SUMS, printable
 from medlive.snapshot.locate import find_snapshot
 from medlive.snapshot.model import week_end
-from medlive.snapshot.steps import Skip, Trust
-from medlive.snapshot.verify import StepResult, StepState
 
 if TYPE_CHECKING:
     from medlive.snapshot.signing import PublicKey

@@ -23,8 +23,7 @@ from medlive.snapshot.manifest import FileEntry, Manifest
 from medlive.snapshot.model import week_end
 from medlive.snapshot.shelf import IMMUTABLE, Item, Shelf, Standing, page
 from medlive.snapshot.signing import PublicKey
-from medlive.snapshot.steps import Trust
-from medlive.snapshot.verify import StepState, verify_snapshot
+from medlive.snapshot.verify import StepState, Trust, verify_snapshot
 
 PUBLIC_KEY: Final = "minisign.pub"
 _FOLDER: Final = re.compile(r"medlive-([0-9]{4}\.W[0-9]{2})")

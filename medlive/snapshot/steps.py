@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -15,6 +14,7 @@ from pydantic import ValidationError
 
 from medlive.snapshot import parquet
 from medlive.snapshot.chain import check_lineage, check_parent
+from medlive.snapshot.checks import SaidKey, Skip, Trust, check_signed
 from medlive.snapshot.croissant import DESCRIBED_FILES
 from medlive.snapshot.entries import Faults, Ledgers, read_ledgers
 from medlive.snapshot.folder import (
@@ -46,27 +46,6 @@ _STREAMED: Final = frozenset({CASES, CRITERIA, PLAIN})
 _MOST_FOOTER: Final = 16 * 1024 * 1024
 
 
-class Trust(StrEnum):
-    """What a snapshot's signature proves."""
-
-    NOT_SIGNED = "not signed"
-    """Nothing: the release has no key."""
-    INTEGRITY = "integrity"
-    """Nothing has changed since it was signed, by whoever it was: the key is the one the snapshot itself names."""
-    ORIGIN = "origin"
-    """It was signed with the key that was given."""
-    BROKEN = "broken"
-    """The signature does not hold, or cannot be looked at."""
-
-
-class Skip(Exception):
-    """A step cannot be taken; the text says why. An earlier step failed, then, unless it is `innocent`."""
-
-    def __init__(self, why: str, *, innocent: bool = False) -> None:
-        self.innocent = innocent
-        super().__init__(why)
-
-
 @dataclass
 class Inspected:
     root: Path
@@ -78,7 +57,7 @@ class Inspected:
     problems: dict[str, Finding] = field(default_factory=dict)
     trust: Trust = Trust.BROKEN
     note: str = ""
-    """What the present step says although it passes."""
+    failed: tuple[int, ...] = ()
 
     def read(self, name: str) -> bytes:
         """A small file, whole. Raises Skip where there is none."""
@@ -143,55 +122,21 @@ class Inspected:
 
 
 def _signature(folder: Inspected, out: Faults) -> None:
-    manifest, given, there = folder.manifest, folder.public_key, SIGNATURE in folder.listing.files
+    manifest, there = folder.manifest, SIGNATURE in folder.listing.files
     if manifest is None:
         problem = folder.problems["manifest.json"]
         out.add(problem.file, problem.expected, problem.got)
         return
-    signing = manifest.signing
-    if there is not (signing is not None):
-        out.add(
-            SIGNATURE,
-            "a file" if signing else "none, for the manifest names no key",
-            "a file" if there else "none",
-        )
-    elif signing is None:
-        if given is None:
-            folder.trust = Trust.NOT_SIGNED
-            raise Skip("the release has no key, and nothing proves where it came from", innocent=True)
-        out.add("manifest.json", f"the key {given.id_text()}", "no key: the release is not signed")
-    if there and signing is not None:
-        _check_signature(folder, manifest, signing.public_key, signing.key_id, out)
-
-
-def _check_signature(folder: Inspected, manifest: Manifest, line: str, key_id: str, out: Faults) -> None:
-    from medlive.snapshot.signing import BadKey, BadSignature, PublicKey, check_signature
-
-    given = folder.public_key
-    try:
-        named = PublicKey.parse(line)
-    except BadKey as exc:
-        out.add("manifest.json", "a public key", str(exc)[:200])
-        return
-    if (named.id_text(), named.line()) != (key_id, line):
-        out.add("manifest.json", f"the key {named.id_text()} as {named.line()}", f"{key_id} as {line}")
-    if given is not None and given.line() != named.line():
-        out.add("manifest.json", f"the key {given.id_text()}, {given.line()}", f"{key_id}, {line}")
-    wanted = trusted_comment(manifest.version, manifest.created_at, manifest.canary)
-    try:
-        text = folder.read(SIGNATURE).decode("utf-8", "replace")
-        comment = check_signature(folder.read(SUMS), text, given or named, untrusted_comment=SIGNATURE_COMMENT)
-        if comment != wanted:
-            out.add(SIGNATURE, f"the trusted comment {wanted!r}", repr(comment)[:300])
-    except BadSignature as exc:
-        out.add(SIGNATURE, f"a signature of {SUMS} by the key {(given or named).id_text()}", str(exc)[:300])
-    if not out.count:
-        folder.trust = Trust.INTEGRITY if given is None else Trust.ORIGIN
-        folder.note = f"signed with the key {named.id_text()}" + (
-            ", which the snapshot itself names: this proves that nothing has changed since, not who signed it"
-            if given is None
-            else ", the one that was given"
-        )
+    said = SaidKey(
+        what="snapshot",
+        document="manifest.json",
+        key=None if manifest.signing is None else (manifest.signing.key_id, manifest.signing.public_key),
+        comment=trusted_comment(manifest.version, manifest.created_at, manifest.canary),
+        untrusted=SIGNATURE_COMMENT,
+    )
+    given = () if folder.public_key is None else (folder.public_key,)
+    folder.trust = Trust.NOT_SIGNED if said.key is None and not there and not given else Trust.BROKEN
+    folder.trust, folder.note = check_signed(said, there, given, folder.read, out)
 
 
 def _listing(folder: Inspected, out: Faults) -> None:

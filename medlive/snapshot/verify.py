@@ -1,57 +1,35 @@
 """Verification: numbered steps over a snapshot's files alone, each naming the file, what it expected and got."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from medlive.snapshot.entries import MOST_FINDINGS, Faults
+from medlive.snapshot.checks import StepResult, StepState, Trust, take_steps
+from medlive.snapshot.entries import MOST_FINDINGS
 from medlive.snapshot.folder import (
     SIGNATURE,
     SUMS,
     Finding,
     Listing,
-    TooLong,
     digest_of,
     list_files,
     open_inside,
-    printable,
 )
 from medlive.snapshot.manifest import Manifest
-from medlive.snapshot.steps import STEPS, Inspected, Skip, Trust
+from medlive.snapshot.steps import STEPS, Inspected
 
 if TYPE_CHECKING:
     from medlive.snapshot.signing import PublicKey
 
+__all__ = ["STEPS", "StepResult", "StepState", "Trust", "VerificationReport", "verify_snapshot"]
+
 _APART: Final = 4 * 1024 * 1024
 """A folder of more bytes is worth threads."""
-
-
-class StepState(StrEnum):
-    """How a step ended. `skipped` says nothing about the snapshot, good or bad."""
-
-    PASSED = "passed"
-    FAILED = "failed"
-    SKIPPED = "skipped"
-
-
-@dataclass(frozen=True, slots=True)
-class StepResult:
-    """One step's outcome."""
-
-    number: int
-    name: str
-    state: StepState
-    findings: tuple[Finding, ...] = ()
-    """The first faults; `faults` counts them all."""
-    faults: int = 0
-    why: str = ""
-    """Why it was skipped, or what it does not prove although it passed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,31 +85,9 @@ def verify_snapshot(
     root = Path(path)
     listing = list_files(root)
     with _inspected(root, listing, public_key, parent) as folder:
-        results: list[StepResult] = []
-        for number, (name, step) in enumerate(STEPS, start=1):
-            results.append(_take(folder, number, name, step, any(r.state is StepState.FAILED for r in results)))
+        results = list(take_steps(folder, STEPS))
         results[_STAYS - 1] = _with_changed(results[_STAYS - 1], listing, list_files(root))
     return VerificationReport(root, tuple(results), folder.manifest, folder.trust)
-
-
-def _take(
-    folder: Inspected, number: int, name: str, step: Callable[[Inspected, Faults], None], failed: bool
-) -> StepResult:
-    """One step. `failed`: whether one before it did."""
-    out = Faults()
-    folder.note = ""
-    try:
-        step(folder, out)
-    except Skip as skip:
-        if not out.count and (skip.innocent or failed):
-            return StepResult(number, name, StepState.SKIPPED, why=str(skip))
-        out.add(".", "what this step needs", str(skip))
-    except OSError as exc:
-        out.add(printable(str(exc.filename or ".")), "a file that can be read", exc.strerror or str(exc)[:200])
-    except TooLong as exc:
-        out.add(".", "files and lines of a snapshot's size", str(exc)[:200])
-    state = StepState.FAILED if out.count else StepState.PASSED
-    return StepResult(number, name, state, tuple(out.kept), out.count, "" if out.count else folder.note)
 
 
 def _with_changed(result: StepResult, before: Listing, after: Listing) -> StepResult:

@@ -29,10 +29,10 @@ from medlive.evaluation.leaderboard import rank_bundles
 from medlive.evaluation.model import CaseSet, Mode
 from medlive.evaluation.run import GRADES, RESPONSES, ModelUse, run_model
 from medlive.llm.engine import Finish, Reply, Request
+from medlive.snapshot.checks import Trust
 from medlive.snapshot.errata import Errata, Erratum, WithdrawalKind, write_errata_file
 from medlive.snapshot.folder import SIGNATURE, SUMS
 from medlive.snapshot.signing import SecretKey, generate
-from medlive.snapshot.steps import Trust
 from tests.support.releases import case, criterion, release
 from tests.unit.evaluation.conftest import AT, Judge, Model, reply, verdict
 
