@@ -1,18 +1,32 @@
 """`medlive eval audit`: why the lowest-scoring answers of runs went wrong."""
 
+from contextlib import aclosing
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from medlive.cli.evaluation_options import ConcurrencyOption, KeyOption, RunsArgument, UnpinnedOption
+from medlive.cli.evaluation_options import (
+    ConcurrencyOption,
+    DryRunOption,
+    KeyOption,
+    MaxCallsOption,
+    MaxTokensOption,
+    MaxUsdOption,
+    RunsArgument,
+    UnpinnedOption,
+)
 from medlive.cli.evaluation_score import JudgeOption
 from medlive.cli.output import JsonOption, print_json, print_table, progress, say, wait_for
 from medlive.errors import CheckFailed, UsageError
 
 if TYPE_CHECKING:
     from medlive.evaluation.audit import AuditResult
+    from medlive.evaluation.audit_plan import AuditPlan
     from medlive.evaluation.causes import AuditTable
+    from medlive.llm.budget import Budget
+    from medlive.llm.engine import Engine
 
 _SHOWN = 120
 """Characters of a quote in a table."""
@@ -29,6 +43,10 @@ def audit(
     allow_unpinned: UnpinnedOption = False,
     concurrency: ConcurrencyOption = 16,
     api_key_env: KeyOption = None,
+    max_usd: MaxUsdOption = None,
+    max_calls: MaxCallsOption = None,
+    max_tokens: MaxTokensOption = None,
+    dry_run: DryRunOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Find the root cause of each of the lowest-scoring answers, by the paper's metric; counts with examples.
@@ -37,65 +55,130 @@ def audit(
     Exit status 1 while cases are unaudited.
     """
     from medlive.evaluation.audit import audit_run
+    from medlive.evaluation.audit_plan import plan_audit
     from medlive.evaluation.causes import load_audit
     from medlive.evaluation.graded import load_graded
+    from medlive.llm.budget import Budget
+    from medlive.llm.openai import OpenAIEngine
     from medlive.service.endpoints import grader_engine
 
     if (auditor is None) != (base_url is None):
         raise UsageError("--auditor and --base-url belong together; without both the configured grader is asked")
     if table_only and auditor is not None:
         raise UsageError("--table asks nobody; leave --auditor and --base-url out")
+    if table_only and dry_run:
+        raise UsageError("--table and --dry-run exclude each other")
+    if len({path.resolve() for path in runs}) < len(runs):
+        raise UsageError("a run folder is named twice")
     graded = [load_graded(path, judge=judge) for path in runs]
     if table_only:
-        _tell([load_audit(run, bottom=bottom) for run in graded], None, runs, examples, as_json)
+        _tell([load_audit(run, bottom=bottom) for run in graded], None, None, runs, examples, as_json)
         return
     from medlive.config import load_settings
 
     settings = load_settings().settings
+    budget = Budget(max_calls=max_calls, max_usd=max_usd, max_tokens=max_tokens)
 
-    async def work() -> "list[AuditResult]":
-        engine = grader_engine(
+    def opened() -> "Engine":
+        return grader_engine(
             settings.roles.grader, model=auditor, base_url=base_url, api_key_env=api_key_env,
             concurrency=concurrency, prices=settings.prices,
         )  # fmt: skip
-        try:
+
+    async def plan() -> "list[AuditPlan]":
+        async with aclosing(opened()) as engine:
+            price = engine.price if isinstance(engine, OpenAIEngine) else None
+            return [
+                plan_audit(
+                    run, engine.identity, bottom=bottom, concurrency=concurrency, allow_unpinned=allow_unpinned,
+                    price=price,
+                )
+                for run in graded
+            ]  # fmt: skip
+
+    async def work() -> "list[AuditResult]":
+        async with aclosing(opened()) as engine:
+            if max_usd is not None and isinstance(engine, OpenAIEngine) and engine.price is None:
+                raise UsageError(
+                    f"--max-usd cannot be kept: {engine.identity.model} has no price",
+                    hint="give it one under [prices] in config/models.toml, or use --max-calls or --max-tokens",
+                )
             done = []
             for run in graded:
                 with progress(f"cases of {run.label}") as tick:
                     done.append(
                         await audit_run(
                             run, engine, bottom=bottom, concurrency=concurrency, allow_unpinned=allow_unpinned,
-                            progress=tick,
+                            budget=budget, progress=tick,
                         )
                     )  # fmt: skip
             return done
-        finally:
-            await engine.aclose()
 
+    if dry_run:
+        _tell_plans(wait_for(plan()), as_json)
+        return
     found = wait_for(work())
-    _tell([one.table for one in found], found, runs, examples, as_json)
+    _tell([one.table for one in found], found, budget, runs, examples, as_json)
+
+
+def _tell_plans(plans: "list[AuditPlan]", as_json: bool) -> None:
+    if as_json:
+        print_json(
+            {
+                "format": "medlive-audit-plan", "format_version": 1,
+                "runs": [
+                    {"path": one.path, "candidates": one.candidates, "settled": one.settled, **asdict(one.plan)}
+                    for one in plans
+                ],
+            }
+        )  # fmt: skip
+        return
+    print_table(
+        ["run", "cases", "audited", "calls", "input tokens", "of these cacheable", "output tokens", "USD",
+         "USD with a prefix cache", "seconds"],
+        [
+            [one.path, one.candidates, one.settled, one.plan.calls, one.plan.input_tokens,
+             one.plan.cacheable_tokens, one.plan.output_tokens,
+             *(_rounded(x) for x in (one.plan.usd, one.plan.usd_cached, one.plan.seconds))]
+            for one in plans
+        ],
+    )  # fmt: skip
+    for told in dict.fromkeys(one.plan.estimator for one in plans):
+        say(f"estimated; {told}; calls that have to be asked twice come on top")
+    if any(one.plan.usd is None for one in plans):
+        say("money unknown: the model has no price under [prices] in config/models.toml")
+    if any(one.plan.seconds is None and one.plan.calls for one in plans):
+        say("time unknown: too few calls of this auditor are on record to take its latency from")
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 4 if value < 1 else 2)
 
 
 def _tell(
     tables: "list[AuditTable]",
     results: "list[AuditResult] | None",
+    budget: "Budget | None",
     paths: list[Path],
     examples: int,
     as_json: bool,
 ) -> None:
-    spent = [{"calls": r.calls, "reused": r.reused} for r in results or ()] or [{}] * len(tables)
+    spent = [{"calls": r.calls, "reused": r.reused, "stopped": r.stopped} for r in results or ()]
     if as_json:
         rows = [
             {"path": path, **table.as_json(examples), **cost}
-            for path, table, cost in zip(paths, tables, spent, strict=True)
+            for path, table, cost in zip(paths, tables, spent or [{}] * len(tables), strict=True)
         ]
-        print_json({"format": "medlive-audit", "format_version": 1, "runs": rows})
+        found: dict[str, Any] = {"format": "medlive-audit", "format_version": 1, "runs": rows}
+        print_json(found | ({"spent": budget.as_json()} if budget is not None else {}))
     else:
         _print(tables, paths, examples)
     for path, table in zip(paths, tables, strict=True):
         for note in (*table.run.notes, *_remarks(table)):
             say(f"{path}: {note}")
     unaudited = sum(table.unaudited for table in tables)
+    if stopped := next((r.stopped for r in results or () if r.stopped), None):
+        raise CheckFailed(f"{stopped}; {unaudited} cases are unaudited", hint="the same command goes on from here")
     if unaudited:
         raise CheckFailed(f"{unaudited} cases are unaudited", hint="the same command, without --table, asks again")
 
@@ -125,6 +208,11 @@ def _remarks(table: "AuditTable") -> list[str]:
     said = list(table.notes)
     if bottom.short:
         said.append(f"{bottom.scored} cases have a score, fewer than the {bottom.asked} that were wanted")
+    if bottom.tied and bottom.edge is not None:
+        said.append(
+            f"{bottom.equals} cases score {100 * bottom.edge:.1f} %, the highest score among the lowest "
+            f"{bottom.asked}: the {bottom.tied} of them whose ids come first were taken"
+        )
     if bottom.without_error:
         said.append(f"{len(bottom.without_error)} of the lowest-scoring cases hold no error: nothing to audit")
     said += [f"{n} cases are {state.replace('_', ' ')}: no candidates" for state, n in bottom.left_out.items()]

@@ -18,6 +18,7 @@ from medlive.evaluation.causes import (
     AUDIT,
     BOTTOM,
     AuditTable,
+    Bottom,
     Candidate,
     Finding,
     RootCause,
@@ -32,6 +33,7 @@ from medlive.evaluation.judge import MOST_RAW
 from medlive.evaluation.log import open_log
 from medlive.evaluation.pool import Health, for_each
 from medlive.evaluation.run import Progress
+from medlive.llm.budget import Budget, BudgetSpent
 from medlive.llm.engine import Engine, EngineIdentity, Finish, Reply, Request
 from medlive.llm.prompts import load_prompt
 from medlive.llm.reading import read_object
@@ -63,6 +65,9 @@ class AuditReply(BaseModel):
     reasoning: Annotated[str, StringConstraints(min_length=1, max_length=4000)]
 
 
+_SCHEMA: Final = AuditReply.model_json_schema()
+
+
 @dataclass(frozen=True, slots=True)
 class AuditResult:
     """How a run stands after its audit."""
@@ -71,6 +76,8 @@ class AuditResult:
     calls: int
     reused: int
     """Findings that were there before and cost nothing."""
+    stopped: str | None = None
+    """Which budget ended it; None: none did."""
 
 
 def auditor_digest(identity: EngineIdentity) -> str:
@@ -86,28 +93,36 @@ async def audit_run(
     bottom: int = BOTTOM,
     concurrency: int = 16,
     allow_unpinned: bool = False,
+    budget: Budget | None = None,
     progress: Progress | None = None,
 ) -> AuditResult:
     """Find the root cause of each of the lowest-scoring cases that this auditor has not found yet.
 
     A reply that cannot be used is returned once with what is wrong with it; what stays so is unaudited, never a
     type. A reply that names another model than the engine's pinned one does not count unless `allow_unpinned`.
-    Raises Locked when another process audits the same run, UsageError when nothing is graded or every reply comes
-    from another model, EndpointUnavailable when the endpoint seems dead; what was found by then is kept.
+    When `budget` is spent, calls under way are finished and kept, and the result says `stopped`. Raises Locked
+    when another process audits the same run, UsageError when nothing is graded or every reply comes from another
+    model, EndpointUnavailable when the endpoint seems dead; what was found by then is kept.
     """
     chosen = find_bottom(run, bottom)
-    auditor = _Auditor(run, engine, allow_unpinned, concurrency)
+    auditor = _Auditor(run, engine, allow_unpinned, concurrency, budget)
+    stopped: str | None = None
     with open_log(run.run.path / AUDIT) as log:
         found, _ = read_audit(run.run.path / AUDIT)
         mine = [f for f in found if f.auditor == auditor.digest]
-        latest = {f.key: f for f in mine}
         tried = Counter(f.key for f in mine if f.cause is None and f.answered_by)
-        todo = [c for c in chosen.candidates if not auditor.settles(latest.get(c.key), c)]
+        todo = open_candidates(chosen, mine, engine.identity, allow_unpinned=allow_unpinned)
         reused = done = len(chosen.candidates) - len(todo)
 
         async def one(candidate: Candidate) -> None:
-            nonlocal done
-            log.add((await auditor.find(candidate, tried[candidate.key])).row())
+            nonlocal done, stopped
+            if stopped:
+                return
+            try:
+                log.add((await auditor.find(candidate, tried[candidate.key])).row())
+            except BudgetSpent as exc:
+                stopped = exc.message
+                return
             done += 1
             if progress:
                 progress(done, len(chosen.candidates))
@@ -115,40 +130,60 @@ async def audit_run(
         if progress:
             progress(done, len(chosen.candidates))
         await for_each(todo, one, concurrency)
-    return AuditResult(load_audit(run, bottom=bottom, auditor=auditor.digest), auditor.calls, reused)
+    return AuditResult(load_audit(run, bottom=bottom, auditor=auditor.digest), auditor.calls, reused, stopped)
+
+
+def open_candidates(
+    bottom: Bottom, found: Sequence[Finding], identity: EngineIdentity, *, allow_unpinned: bool = False
+) -> list[Candidate]:
+    """The candidates that an auditor has not settled: without a cause on record that holds against the answer and
+    comes from a model that counts."""
+    auditor = auditor_digest(identity)
+    latest = {f.key: f for f in found if f.auditor == auditor}
+
+    def settled(candidate: Candidate) -> bool:
+        one = latest.get(candidate.key)
+        if one is None or one.cause is None or not (allow_unpinned or one.answered_by == identity.model):
+            return False
+        return finding_fault(one.cause, one.quote, one.criteria, candidate) is None
+
+    return [candidate for candidate in bottom.candidates if not settled(candidate)]
+
+
+def audit_request(candidate: Candidate, *, repair: tuple[str, str] | None = None, round_: int = 0) -> Request:
+    """What is asked about a candidate."""
+    prompt = load_prompt("medlive.evaluation", TASK)
+    return Request(TASK, prompt, candidate.inputs, _SCHEMA, repair=repair, round=round_)
 
 
 class _Auditor:
-    def __init__(self, run: GradedRun, engine: Engine, allow_unpinned: bool, concurrency: int) -> None:
+    def __init__(
+        self, run: GradedRun, engine: Engine, allow_unpinned: bool, concurrency: int, budget: Budget | None
+    ) -> None:
         self.digest = auditor_digest(engine.identity)
         self.calls = 0
-        self._engine, self._unpinned = engine, allow_unpinned
+        self._engine, self._unpinned, self._budget = engine, allow_unpinned, budget
         self._judge = run.grader.judge if run.grader else ""
         self._prompt = load_prompt("medlive.evaluation", TASK)
-        self._schema = AuditReply.model_json_schema()
         self._health = Health(concurrency)
         self._strangers, self._pinned_seen = 0, False
 
-    def settles(self, found: Finding | None, candidate: Candidate) -> bool:
-        """Whether a finding on record is one, by a model that counts."""
-        if found is None or found.cause is None:
-            return False
-        counts = self._unpinned or found.answered_by == self._engine.identity.model
-        return counts and finding_fault(found.cause, found.quote, found.criteria, candidate) is None
-
     async def find(self, candidate: Candidate, tried: int) -> Finding:
-        """Ask, and once more where the reply cannot be used."""
+        """Ask, and once more where the reply cannot be used. Raises BudgetSpent when the budget does not reach for
+        one attempt."""
         inputs, again = candidate.inputs, None
         reason, replies = "", list[Reply]()
         for attempt in range(2):
             later = 2 * tried + (0 if again else attempt)
-            request = Request(TASK, self._prompt, inputs, self._schema, repair=again, round=later)
-            self.calls += 1
             try:
-                reply = await self._engine.answer(request)
+                reply = await self._ask(audit_request(candidate, repair=again, round_=later))
             except EndpointUnavailable as exc:
                 reason = f"endpoint: {exc.message[:300]}"
                 self._health.bad(exc)
+                break
+            except BudgetSpent:
+                if not replies:
+                    raise
                 break
             self._health.good()
             replies.append(reply)
@@ -162,6 +197,15 @@ class _Auditor:
             if reply.finish is Finish.REFUSAL:
                 break
         return self._finding(candidate, replies, None, reason)
+
+    async def _ask(self, request: Request) -> Reply:
+        async def call() -> Reply:
+            self.calls += 1
+            return await self._engine.answer(request)
+
+        if self._budget is None:
+            return await call()
+        return await self._budget.pay(self._budget.estimate(self._engine, request), call)
 
     def _finding(
         self, candidate: Candidate, replies: Sequence[Reply], read: AuditReply | None, reason: str
@@ -189,6 +233,8 @@ class _Auditor:
                 "input_tokens": sum(r.usage.input_tokens for r in replies),
                 "output_tokens": sum(r.usage.output_tokens for r in replies),
                 "cost_usd": None if None in costs else sum(c for c in costs if c is not None),
+                "calls": len(replies),
+                "latency_ms": sum(r.usage.latency_ms for r in replies),
             },
         )
 

@@ -42,6 +42,12 @@ class RootCause(StrEnum):
         return self.value.replace("_", " ")
 
 
+_TEXTS: Final = (
+    "case_id", "key", "quote", "reasoning", "reason", "raw", "answered_by", "engine", "model", "prompt", "auditor",
+    "judge",
+)  # fmt: skip
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
     """What an auditor found of one case, as a line of `audit.jsonl`."""
@@ -85,9 +91,15 @@ class Finding:
     def from_row(cls, row: Mapping[str, Any]) -> "Finding":
         """The finding from its JSON. Raises TypeError, KeyError or ValueError for what is none."""
         given = {name: row[name] for name in cls.__dataclass_fields__ if name in row}
-        texts = [given[n] for n in ("case_id", "key", "quote", "reasoning", "reason", "model", "auditor", "judge")]
+        given.setdefault("usage", {})
+        texts = [given[name] for name in _TEXTS]
         if not all(isinstance(text, str) for text in (*texts, *row["criteria"])):
             raise ValueError("a text is none")
+        score = given["score"]
+        if isinstance(score, bool) or not isinstance(score, int | float) or not 0 <= score <= 1:
+            raise ValueError("the score is no number from 0 to 1")
+        if not isinstance(row["criteria"], list) or not isinstance(given["usage"], dict):
+            raise ValueError("criteria are no list, or usage is no object")
         cause = None if row["cause"] is None else RootCause(row["cause"])
         return cls(**{**given, "cause": cause, "criteria": tuple(row["criteria"])})
 
@@ -145,6 +157,12 @@ class Bottom:
     """Cases that have no score, by their state: they are no candidates."""
     scored: int
     """Cases with a score."""
+    edge: float | None = None
+    """The highest score among them; None where there are none."""
+    tied: int = 0
+    """How many of the lowest were chosen by id alone, of equals with some left outside; 0 where none was."""
+    equals: int = 0
+    """How many cases have the score `edge`, where some of them were left outside."""
 
     @property
     def short(self) -> bool:
@@ -214,6 +232,9 @@ class AuditTable:
             "metric": Metric.PAPER.value,
             "bottom": self.bottom.asked,
             "scored": self.bottom.scored,
+            "highest_score": self.bottom.edge,
+            "chosen_by_id": self.bottom.tied,
+            "tied": self.bottom.equals,
             "candidates": len(self.bottom.candidates),
             "without_error": list(self.bottom.without_error),
             "not_candidates": dict(self.bottom.left_out),
@@ -259,7 +280,10 @@ def find_bottom(run: GradedRun, asked: int = BOTTOM) -> Bottom:
         for case in run.run.cases
     ]
     known = [(s.score, s.case.case_id, s) for s in scores if s.state is CaseState.SCORED and s.score is not None]
-    lowest = [Candidate(s, run.answers[name]) for _, name, s in sorted(known, key=lambda k: k[:2])[:asked]]
+    order = sorted(known, key=lambda k: k[:2])
+    lowest = [Candidate(s, run.answers[name]) for _, name, s in order[:asked]]
+    edge = order[:asked][-1][0] if lowest else None
+    outside = any(score == edge for score, _, _ in order[asked:])
     states = Counter(s.state.value for s in scores if s.state is not CaseState.SCORED)
     return Bottom(
         asked,
@@ -267,6 +291,9 @@ def find_bottom(run: GradedRun, asked: int = BOTTOM) -> Bottom:
         tuple(c.case_id for c in lowest if not c.errors),
         dict(sorted(states.items())),
         len(known),
+        edge,
+        sum(1 for score, _, _ in order[:asked] if score == edge) if outside else 0,
+        sum(1 for score, _, _ in order if score == edge) if outside else 0,
     )
 
 

@@ -14,15 +14,18 @@ from typer.testing import CliRunner
 from medlive.cli.main import build
 from medlive.errors import CheckFailed, EndpointUnavailable, UsageError
 from medlive.evaluation.audit import audit_run
+from medlive.evaluation.audit_plan import OUTPUT_A_CAUSE, plan_audit
 from medlive.evaluation.causes import AUDIT, RootCause, find_bottom, load_audit, read_audit
 from medlive.evaluation.grade import grade_run
 from medlive.evaluation.graded import GradedRun, load_graded
 from medlive.evaluation.log import open_log
 from medlive.evaluation.run import run_model
-from medlive.llm.engine import Request
+from medlive.llm.budget import Budget
+from medlive.llm.engine import Finish, Reply, Request, Usage
 from medlive.llm.fence import read_inputs
 from medlive.llm.openai import OpenAIEngine
 from medlive.llm.rules.engine import RulesEngine
+from medlive.llm.wire import Price
 from medlive.snapshot.lock import Locked
 from tests.support.bad_endpoint import BadEndpoint, Step, bad_endpoint, completion, fails, sends
 from tests.unit.evaluation.conftest import AT, USE, Judge, Model, down, make_cases, reply, verdict
@@ -226,6 +229,54 @@ async def test_the_bottom_is_by_score_then_id_and_says_who_is_left_out(run_dir: 
     assert [c.case_id for c in find_bottom(run, 2).candidates] == ["c003", "c000"]
 
 
+async def test_cases_of_one_score_at_the_edge_are_chosen_by_id_and_counted(run_dir: Path) -> None:
+    run = await graded(run_dir, n=5)
+    found = find_bottom(run, 2)
+    assert [c.case_id for c in found.candidates] == ["c000", "c001"]
+    assert (found.edge, found.tied, found.equals) == (5 / 8, 2, 5)
+    whole = find_bottom(run, 5)
+    assert (whole.edge, whole.tied, whole.equals) == (5 / 8, 0, 0)
+
+
+async def test_a_spent_budget_ends_it_and_the_same_call_goes_on(run_dir: Path) -> None:
+    run = await graded(run_dir, n=6)
+    judge = Judge(lambda _: json.dumps(GOOD))
+    done = await audit_run(run, judge, concurrency=2, budget=Budget(max_calls=4))
+    assert (done.calls, done.table.audited, done.table.unaudited) == (4, 4, 2)
+    assert done.table.reasons == {"not asked yet": 2}
+    assert done.stopped is not None
+    rest = await audit_run(run, judge, budget=Budget(max_calls=2))
+    assert (rest.calls, rest.reused, rest.table.audited, rest.stopped) == (2, 4, 6, None)
+
+
+async def test_a_budget_that_ends_between_two_attempts_keeps_the_first(run_dir: Path) -> None:
+    run = await graded(run_dir, n=1)
+    done = await audit_run(run, Judge(lambda _: "No idea."), budget=Budget(max_calls=1))
+    assert (done.calls, done.table.reasons) == (1, {"the reply holds no JSON object": 1})
+
+
+async def test_a_plan_is_what_is_asked_then(run_dir: Path) -> None:
+    run = await graded(run_dir, n=52)
+    judge = Judge(
+        lambda _: Reply(
+            json.dumps(GOOD), Finish.STOP, Usage(input_tokens=3000, output_tokens=50, latency_ms=80.0), "judge-1"
+        )
+    )
+    price = Price(2.0, 10.0)
+    before = plan_audit(run, judge.identity, bottom=44, price=price, concurrency=4)
+    assert (before.candidates, before.settled, before.plan.calls, before.plan.seconds) == (44, 0, 44, None)
+    assert before.plan.output_tokens == 44 * OUTPUT_A_CAUSE
+    assert judge.requests == []
+    assert (await audit_run(run, judge, bottom=44)).calls == 44
+    after = plan_audit(run, judge.identity, price=price, concurrency=4)
+    assert (after.candidates, after.settled, after.plan.calls) == (52, 44, 8)
+    # As charged: 3,000 tokens in and 50 out for each of 44 calls, 80 ms each.
+    assert after.plan.input_tokens == pytest.approx(8 * 3000, rel=0.01)
+    assert (after.plan.output_tokens, after.plan.seconds) == (8 * 50, 8 * 0.08 / 4)
+    assert after.plan.usd == pytest.approx((after.plan.input_tokens * 2 + 400 * 10) / 1e6)
+    assert plan_audit(run, RulesEngine().identity).plan.usd == 0.0
+
+
 async def test_a_case_graded_anew_is_audited_anew_alone(run_dir: Path) -> None:
     run = await graded(run_dir, n=3)
     async with auditor(lambda _: says(GOOD)) as (engine, endpoint):
@@ -244,9 +295,11 @@ async def test_a_record_that_was_written_into_is_not_believed(run_dir: Path) -> 
         with open_log(run_dir / AUDIT) as log:
             log.add(row | {"quote": "never said"})
             log.add({"case_id": 1})
+            for odd in ({"score": "0.5"}, {"score": True}, {"raw": None}, {"criteria": "k2"}, {"usage": [1]}):
+                log.add(row | {"cause": None} | odd)
         table = load_audit(run)
         assert (table.audited, table.unaudited) == (1, 1)
-        assert len(table.notes) == 2
+        assert len(table.notes) == 7
         assert (await audit_run(run, engine)).calls == 1
 
 
@@ -292,3 +345,18 @@ async def test_the_command_audits_several_runs_and_shows_them_side_by_side(tmp_p
     assert rows[0].count("1 (100.0 %)") == 2
     assert "fewer than the 100" in table.stderr
     assert isinstance((await call("--table", *asked)).exception, UsageError)
+    assert isinstance((await call("--table", "--dry-run")).exception, UsageError)
+    unpriced = await call(*asked, "--max-usd", "1")
+    assert isinstance(unpriced.exception, UsageError)
+    assert "has no price" in unpriced.exception.message
+    assert isinstance((await call(tmp_path / "a")).exception, UsageError)
+    plan = await call("--dry-run", "--json")
+    assert [(r["candidates"], r["settled"], r["calls"]) for r in json.loads(plan.stdout)["runs"]] == [
+        (2, 0, 2)
+    ] * 2
+    spent = await call("--max-calls", "3", "--json")
+    assert isinstance(spent.exception, CheckFailed)
+    told = json.loads(spent.stdout)
+    assert [(r["audited"], r["calls"], bool(r["stopped"])) for r in told["runs"]] == [(2, 2, False), (1, 1, True)]
+    assert told["spent"]["calls"] == 3
+    assert (await call()).exit_code == 0
