@@ -118,10 +118,11 @@ def test_a_rubric_reply_is_read_entry_by_entry() -> None:
         {"id": ["f"], "met": False},
         {"id": "f", "met": False, "quote": "", "reasoning": "x"},
     ]
-    read = read_rubric(json.dumps({"grades": entries}), ["a", "b", "c", "d", "e", "f"], ANSWER)
+    read = read_rubric(json.dumps({"grades": entries}), ["a", "b", "c", "d", "f"], ANSWER)
     assert {k for k, v in read.items() if isinstance(v, Verdict)} == {"a", "f"}
     assert isinstance(read["a"], Verdict)
     assert read["a"].met
-    for broken in ("", "[]x", '{"grades": {}}', '{"grades": [', FALSE):
+    for broken in ("", "[]x", '{"grades": {}}', '{"grades": [', f"[[{FALSE}]"):
         with pytest.raises(Unreadable):
             read_rubric(broken, ["a"], ANSWER)
+    assert read_rubric(FALSE, ["a"], ANSWER) == {"a": "the reply does not grade it"}
