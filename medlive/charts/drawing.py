@@ -18,6 +18,8 @@ _MOST_TOLD: Final = 120
 """How many values `<desc>` tells; a chart with more says how many it leaves out."""
 _MOST_TEXT: Final = 300
 """Characters of one text that any chart tells; the rest of a longer one is cut with an ellipsis."""
+_MOST_NOTE: Final = 1_500
+"""The same for the note under a chart, which says what its figures rest on."""
 
 # The families that hold Chinese on the usual systems come after each system's own face.
 _STYLE: Final = (
@@ -95,6 +97,19 @@ def fit(text: str, room: float, size: int) -> str:
     while text and text_width(text + "…", size) > room:
         text = text[:-1]
     return text.rstrip() + "…"
+
+
+def fit_middle(text: str, room: float, size: int) -> str:
+    """A text cut in its middle where it is too wide: names of models often differ at their end alone."""
+    if text_width(text, size) <= room:
+        return text
+    head, tail = text[: len(text) // 2], text[len(text) // 2 :]
+    while (head or tail) and text_width(f"{head}…{tail}", size) > room:
+        if len(head) > len(tail):
+            head = head[:-1]
+        else:
+            tail = tail[1:]
+    return f"{head.rstrip()}…{tail.lstrip()}"
 
 
 def wrap(text: str, room: float, size: int) -> list[str]:
@@ -193,7 +208,7 @@ class Drawing:
 
     def svg(self) -> str:
         """The whole file, with a line end."""
-        for row in wrap(plain(self._frame.note), self.width - 2 * PAD, SMALL):
+        for row in wrap(plain(self._frame.note, _MOST_NOTE), self.width - 2 * PAD, SMALL):
             self.y += 16
             self.text(PAD, self.y, row, classes="mc-m mc-s")
         tall = math.ceil(self.y + 12)

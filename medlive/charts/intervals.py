@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from medlive.charts.bars import tick_step
-from medlive.charts.drawing import PAD, SMALL, WIDTH, Drawing, Frame, fit, plain, text_width
+from medlive.charts.drawing import PAD, SIZE, SMALL, WIDTH, Drawing, Frame, fit, fit_middle, plain, text_width
 
 _STYLE: Final = (
     ".mc-v0{fill:#2166ac;fill-opacity:.75}.mc-v1{fill:none;stroke:#b35806;stroke-width:1.5;stroke-dasharray:3 2}"
@@ -48,11 +48,15 @@ class IntervalGroup:
     rows: Sequence[IntervalRow]
 
 
-def intervals(frame: Frame, series: Sequence[str], groups: Sequence[IntervalGroup], *, most: float = 0) -> str:
+def intervals(
+    frame: Frame, series: Sequence[str], groups: Sequence[IntervalGroup], *,
+    least: float = 0, most: float = 0, axis: str = "",
+) -> str:  # fmt: skip
     """Horizontal bars with an error bar each: the first series filled, the second outlined and dashed, the third
     outlined, so that none needs its colour.
 
-    All share a scale from 0, or from the least end of any interval below it, to `most`, or to the greatest end.
+    All share a scale from 0, or `least`, or the least end of any interval where that is lower, to `most` or the
+    greatest end; charts that are read beside one another are given the same two. `axis` names the scale.
     Raises ValueError for more than three series, or a row of another number of values.
     """
     if len(series) > len(_MARKS):
@@ -68,7 +72,7 @@ def intervals(frame: Frame, series: Sequence[str], groups: Sequence[IntervalGrou
         out.empty()
         return out.svg()
     ends = [end for _, _, v in named for end in (v.value, v.low, v.high) if end is not None]
-    low, high = min(0.0, *ends), max(most, *ends)
+    low, high = min(0.0, least, *ends), max(most, *ends)
     if high - low < _LEAST_SPAN:
         high = low + 1.0
     behind = min(max(text_width(v.text, SMALL) for _, _, v in named) + 8, WIDTH / 2)
@@ -92,7 +96,7 @@ def intervals(frame: Frame, series: Sequence[str], groups: Sequence[IntervalGrou
             out.heading(group.heading)
         for row in group.rows:
             out.y += 18
-            out.text(PAD, out.y, row.label, room=WIDTH - 2 * PAD)
+            out.text(PAD, out.y, fit_middle(plain(row.label), WIDTH - 2 * PAD, SIZE))
             for place, value in enumerate(row.values):
                 if value is not None:
                     name = f"{row.label}, {series[place]}" if series[place] else row.label
@@ -103,6 +107,9 @@ def intervals(frame: Frame, series: Sequence[str], groups: Sequence[IntervalGrou
         out.text(
             min(max(at(tick), PAD + 8), left + span), out.y, f"{tick:g}", anchor="middle", classes="mc-m mc-s"
         )
+    if axis:
+        out.y += 15
+        out.text(left + span / 2, out.y, axis, anchor="middle", classes="mc-m mc-s", room=span)
     out.y += 4
     return out.svg()
 

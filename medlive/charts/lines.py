@@ -41,9 +41,19 @@ class Line:
     mark_text: str = ""
 
 
-def lines(frame: Frame, labels: Sequence[str], series: Sequence[Line]) -> str:
+def scale_of(series: Sequence[Line]) -> tuple[float, float, int]:
+    """The least and the greatest value that panels of these lines reach, 0 among them, and the greatest n."""
+    known = [p for line in series for p in line.points if p.value is not None]
+    # A faint point's interval would stretch the scale for all the others.
+    ends = [e for p in known for e in ((p.value,) if p.faint else (p.value, p.low, p.high)) if e is not None]
+    low, high = min(0.0, *ends), max(0.0, *ends)
+    return low, high if high - low > 1e-6 else low + 1.0, max(p.n for p in known) or 1
+
+
+def lines(frame: Frame, labels: Sequence[str], series: Sequence[Line], *, among: Sequence[Line] = ()) -> str:
     """Panels one above the other on one scale; a faint point is hollow and no band is drawn at it.
 
+    `among`: all lines whose charts are read beside one another, these too, which are then drawn to one scale.
     Raises ValueError where a line has another number of points than there are labels.
     """
     if any(len(line.points) != len(labels) for line in series):
@@ -58,16 +68,11 @@ def lines(frame: Frame, labels: Sequence[str], series: Sequence[Line]) -> str:
     if not told:
         out.empty()
         return out.svg()
-    known = [p for line in series for p in line.points if p.value is not None]
-    # A faint point's interval would stretch the scale for all the others.
-    ends = [e for p in known for e in ((p.value,) if p.faint else (p.value, p.low, p.high)) if e is not None]
-    low, high = min(0.0, *ends), max(0.0, *ends)
-    high = high if high - low > 1e-6 else low + 1.0
+    low, high, most = scale_of(among or series)
     step = tick_step((high - low) / 2 * 4)
     ticks = [k * step for k in range(-9, 10) if low - 1e-9 <= k * step <= high + 1e-9]
     left = PAD + max(text_width(f"{t:g}", SMALL) for t in ticks) + 8
     pitch = (WIDTH - PAD - left) / len(labels)
-    most = max(p.n for p in known) or 1
     for line in series:
         out.heading(line.label)
         top = out.y + 6 + (14 if line.mark is not None else 0)

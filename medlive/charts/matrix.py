@@ -5,7 +5,18 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from medlive.charts.drawing import PAD, SMALL, WIDTH, Drawing, Frame, coordinate, escape, fit, plain, text_width
+from medlive.charts.drawing import (
+    PAD,
+    SMALL,
+    WIDTH,
+    Drawing,
+    Frame,
+    coordinate,
+    escape,
+    fit_middle,
+    plain,
+    text_width,
+)
 
 _SHADES: Final = 7
 _LIGHT: Final = ("#f1f6fb", "#dbe9f6", "#bcd7ec", "#93c0e0", "#5fa2d0", "#2b74ab", "#1a5a96")
@@ -71,7 +82,7 @@ def matrix(
     # Where the columns make it wider than a telephone anyway, the rows' names need not be cut for it.
     room = WIDTH - 2 * PAD - 8 - max(side, 24.0) * len(columns)
     room = min(250.0, room) if room >= 170 else 250.0
-    named = [fit(plain(row), room, SMALL) for row in rows]
+    named = [fit_middle(plain(row), room, SMALL) for row in rows]
     left = PAD + max((text_width(name, SMALL) for name in named), default=0) + 8
     side = max(side, 24.0, min(44.0, (WIDTH - PAD - left) / max(1, len(columns))))
     width = max(float(WIDTH), left + side * len(columns) + PAD)
@@ -79,7 +90,7 @@ def matrix(
     if not told:
         out.empty()
         return out.svg()
-    heads = [fit(plain(column), 150, SMALL) for column in columns]
+    heads = [fit_middle(plain(column), 210, SMALL) for column in columns]
     out.y += max(text_width(head, SMALL) for head in heads) + 8
     for place, head in enumerate(heads):
         x, y = coordinate(left + side * (place + 0.5) + 4), coordinate(out.y - 4)
@@ -93,8 +104,25 @@ def matrix(
         for place, (column, cell) in enumerate(zip(columns, line, strict=True)):
             _cell(out, left + side * place, side, cell, f"{row}, {column}", _shade(cell, low, high, scale))
         out.y += 22
-    out.y += 2
+    _legend(out, left, firm, known, scale)
     return out.svg()
+
+
+def _legend(out: Drawing, left: float, firm: Sequence[float], known: Sequence[Cell], scale: Scale) -> None:
+    """What the shades mean: the least and the greatest that they are spread over."""
+    if scale is Scale.AROUND_ZERO:
+        ends, kinds = ("-1", "1"), [f"k{k}" for k in reversed(range(_SHADES))] + [f"h{k}" for k in range(_SHADES)]
+    else:
+        texts = {cell.value: cell.text for cell in known}
+        ends, kinds = (texts[min(firm)], texts[max(firm)]), [f"h{k}" for k in range(_SHADES)]
+    out.y += 8
+    x = left + text_width(ends[0], SMALL) + 6
+    out.text(x - 6, out.y + 11, ends[0], anchor="end", classes="mc-m mc-s")
+    for kind in kinds:
+        out.rect(x, out.y, 15, 13, f"mc-{kind}")
+        x += 15
+    out.text(x + 6, out.y + 11, ends[1], classes="mc-m mc-s")
+    out.y += 16
 
 
 def _shade(cell: Cell, low: float, high: float, scale: Scale) -> tuple[str, int]:

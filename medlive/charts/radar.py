@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from medlive.charts.bars import tick_step
 from medlive.charts.drawing import (
     COLOURS,
     PAD,
@@ -18,7 +19,7 @@ from medlive.charts.drawing import (
 )
 
 _DASHES: Final = ("", "7 3", "2 3", "9 3 2 3", "4 4", "12 3")
-_RADIUS: Final = 106.0
+_RADIUS: Final = 116.0
 _INK: Final = ("#2166ac", "#b35806", "#1b7837", "#8e3b8c", "#7a6a00", "#5f6b76")
 _NIGHT: Final = ("#6cb0f0", "#f0a35e", "#7cc68d", "#d59ad3", "#d6c34a", "#aab4bf")
 _STYLE: Final = (
@@ -38,9 +39,9 @@ class Polygon:
     values: Sequence[float | None]
 
 
-def radar(frame: Frame, axes: Sequence[str], profiles: Sequence[Polygon], *, most: float | None = None) -> str:
-    """Profiles over at least three axes, told apart by dash, mark and colour; the rim is `most`, or the greatest
-    value's next tenth.
+def radar(frame: Frame, axes: Sequence[str], profiles: Sequence[Polygon], *, most: float = 0) -> str:
+    """Profiles over at least three axes, told apart by dash, mark and colour; the rim is the ring next above
+    `most`, or above the greatest value where that is more.
 
     Raises ValueError for fewer axes, more than six profiles, or a profile of another number of values.
     """
@@ -61,12 +62,15 @@ def radar(frame: Frame, axes: Sequence[str], profiles: Sequence[Polygon], *, mos
         out.empty()
         return out.svg()
     values = [value for profile in profiles for value in profile.values if value is not None]
-    rim = most if most is not None else max(0.1, math.ceil(max(values) * 10 - 1e-9) / 10)
+    greatest = max(most, *values, 0.04)
+    step = tick_step(greatest)
+    rings = math.ceil(greatest / step - 1e-9)
+    rim = rings * step
     _legend(out, profiles)
     out.y += 44
     x0, y0 = WIDTH / 2, out.y + _RADIUS
-    for ring in range(1, 6):
-        spots = [_spot(x0, y0, k, len(axes), ring / 5) for k in range(len(axes))]
+    for ring in range(1, rings + 1):
+        spots = [_spot(x0, y0, k, len(axes), ring / rings) for k in range(len(axes))]
         out.draw(f'<path d="{_closed(spots)}" class="mc-r"/>')
     for place, axis in enumerate(axes):
         x, y = _spot(x0, y0, place, len(axes), 1.0)
@@ -79,12 +83,12 @@ def radar(frame: Frame, axes: Sequence[str], profiles: Sequence[Polygon], *, mos
             profile,
             [_spot(x0, y0, k, len(axes), (v or 0.0) / rim) for k, v in enumerate(profile.values)],
         )
-    for ring in (1, 3, 5):
+    for ring in range(1, rings + 1):
         # Between two axes, where no mark of a profile stands.
         turn = math.pi / len(axes)
-        reach = _RADIUS * ring / 5 * math.cos(turn)
+        reach = _RADIUS * ring / rings * math.cos(turn)
         x, y = x0 + reach * math.sin(turn), y0 - reach * math.cos(turn)
-        out.text(x, y + 4, f"{rim * ring / 5:.2g}", anchor="middle", classes="mc-m mc-s mc-q")
+        out.text(x, y + 4, f"{step * ring:g}", anchor="middle", classes="mc-m mc-s mc-q")
     out.y = y0 + _RADIUS + 44
     return out.svg()
 

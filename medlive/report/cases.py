@@ -113,7 +113,7 @@ def _list(report: Report, part: Sequence[Entry], number: int, lists: int, total:
 
 def _row(entry: Entry, linked: bool) -> str:
     case = entry.case
-    lang = _lang(case)
+    lang = lang_of(case)
     name = t(case.case_id)
     link = f'<a href="cases/{file_name(case.case_id)}">{name}</a>' if linked else name
     open_ = sum(1 for s in entry.scores if s is None or s.state is not CaseState.SCORED)
@@ -229,13 +229,14 @@ def _nav(found: Sequence[Entry], place: int) -> str:
     )
 
 
-def _lang(case: EvaluationCase) -> str:
+def lang_of(case: EvaluationCase) -> str:
+    """The language tag of a case's texts."""
     return "zh-Hans" if case.language == "zh" else "en"
 
 
 def _head(report: Report, found: Sequence[Entry], place: int) -> str:
     entry = found[place]
-    case, lang = entry.case, _lang(entry.case)
+    case, lang = entry.case, lang_of(entry.case)
     about = "".join(f"<dt>{name}</dt><dd>{t(value)}</dd>" for name in _FIELDS if (value := getattr(case, name)))
     marks = "".join(
         f'<tr><td><a href="#m{k}">{t(model.label)}</a></td><td>{_standing(score)}</td>'
@@ -276,7 +277,7 @@ def _text(text: str) -> str:
 
 
 def _answer(model: ModelScore, number: int, score: CaseScore, grades: Mapping[str, Grade]) -> str:
-    case, lang = score.case, _lang(score.case)
+    case, lang = score.case, lang_of(score.case)
     answer = model.run.answers.get(case.case_id)
     if answer is None:
         said = '<p class="open">no answer on record</p>'

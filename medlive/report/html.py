@@ -39,6 +39,11 @@ def share(count: int, of: int) -> str:
     return f"{count} of {of}" + (f" ({100 * count / of:.1f} %)" if of else "")
 
 
+def head_cell(value: object, more: str = "") -> str:
+    """The cell that names its row; `more` is HTML. It stays in view when the table is scrolled sideways."""
+    return f'<th scope="row">{t(value)}{more}</th>'
+
+
 def number_cells(values: Iterable[str]) -> str:
     """Numeric cells of a row."""
     return "".join(f'<td class="{NUMBER}">{t(value)}</td>' for value in values)
@@ -85,6 +90,11 @@ def table(caption: str, heads: Sequence[str], rows: Iterable[str]) -> str:
     )
 
 
+def shut(title: str, body: str) -> str:
+    """A part that is opened at a click, and printed open; `body` is HTML."""
+    return f"<details><summary>{t(title)}</summary>\n{body}</details>\n"
+
+
 def section(name: str, title: str, *parts: str) -> str:
     """A part of a page under a heading; `name` is its anchor, `parts` are HTML."""
     return f'<section id="{name}">\n<h2>{t(title)}</h2>\n{"".join(parts)}</section>\n'
@@ -108,6 +118,14 @@ class Figures:
     png: bool = False
     """Whether each is there as PNG too, to be linked."""
 
+    def add_parts(self, name: str, title: str, drawings: Sequence[tuple[str, str]]) -> str:
+        """Keep a figure of several parts, each (which, SVG) with its own file, side by side where they fit."""
+        parts = [
+            self.add(name if k == 1 else f"{name}-{k}", f"{title}{f': {which}' if which else ''}", svg)
+            for k, (which, svg) in enumerate(drawings, start=1)
+        ]
+        return parts[0] if len(parts) == 1 else f'<div class="figures">{"".join(parts)}</div>\n'
+
     def add(self, name: str, title: str, svg: str) -> str:
         """Keep a figure and return it as HTML: drawn in the page, with a link to its file."""
         self.drawn[name] = svg
@@ -117,6 +135,11 @@ class Figures:
             f'<figure id="figure-{name}"><div class="scroll" role="region" aria-label="{t(title)}" tabindex="0">\n'
             f"{svg}</div><figcaption>{t(title)} · {links}</figcaption></figure>\n"
         )
+
+
+def upper_first(text: str) -> str:
+    """A sentence's beginning."""
+    return text[:1].upper() + text[1:]
 
 
 def resource(name: str) -> str:

@@ -14,8 +14,9 @@ from medlive.evaluation.score import FEW, CaseBasis, ModelScore, ScoreTable
 from medlive.report.html import Figures
 from medlive.report.meta import MetaFile
 
-MOST_SHOWN: Final = 6
-"""Models that one figure of lines or of a radar can show apart; the tables show all."""
+A_PART: Final = 6
+"""Models in one part of a figure of lines or of a radar, and of a table with a column for each model: as many as
+can be told apart, and as a sheet of paper is wide."""
 
 _METRIC: Final = {
     Metric.PAPER: "paper score (Equation 1: clipped to [0, 1] by case, mean over wholly graded cases)",
@@ -84,9 +85,25 @@ class Report:
         """What every figure and table names: metric, interval, cases, grader."""
         return (
             f"{self.table.metric.value} metric; 95 % intervals, bootstrap over cases, {self.table.draws} draws, "
-            f"seed {self.table.seed}; cases {self.cases_named} ({_BASIS[self.table.basis]}); grader "
-            f"{self.graders_named}"
+            f"seed {self.table.seed}; {self.rests_on}"
         )
+
+    @property
+    def rests_on(self) -> str:
+        """The cases and the grader, for figures that have no interval of the bootstrap."""
+        return f"cases {self.cases_named} ({_BASIS[self.table.basis]}); grader {self.graders_named}"
+
+    def parts(self, size: int = A_PART) -> list[tuple[str, range]]:
+        """The models' places in parts of at most `size`, each with what it is: `models 1 to 6 of 14`, nothing
+        where one part holds all."""
+        count = len(self.models)
+        return [
+            (
+                "" if count <= size else f"models {start + 1} to {min(start + size, count)} of {count}",
+                range(start, min(start + size, count)),
+            )
+            for start in range(0, count, size)
+        ]
 
     @property
     def few_said(self) -> str:

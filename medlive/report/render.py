@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Callable
@@ -43,6 +44,10 @@ SECTIONS: Final[tuple[tuple[str, str, Callable[[Report], str]], ...]] = (
     ("others", "Other slices", others),
 )
 """Anchor, name and maker of each part of the first page, in order."""
+
+
+_SECTION: Final = re.compile(r'<section id="([\w-]+)">\n<h2>(.*?)</h2>')
+"""Anchor and heading, as HTML, of a section as `section` writes it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +146,7 @@ def index(report: Report, cases: int) -> str:
     """The first page: what was measured, every section, where the cases are."""
     parts = [(name, title, make(report)) for name, title, make in SECTIONS]
     links = "".join(
-        f'<li><a href="#{name}">{t(title)}</a></li>' for name, title, text in parts if text and name != "others"
+        f'<li><a href="#{name}">{title}</a></li>' for _, _, text in parts for name, title in _SECTION.findall(text)
     )
     lists = range(1, -(-cases // CASES_A_LIST) + 1)
     links += "".join(

@@ -150,10 +150,13 @@ def test_a_matrix_writes_every_number_and_shades_in_its_order() -> None:
     depth = [
         int((e.get("class") or "")[4:]) for e in root.iter(f"{SVG}rect") if (e.get("class") or "")[:4] == "mc-h"
     ]
-    assert depth == sorted(depth)
-    assert (depth[0], depth[-1]) == (0, 6)
+    cells, legend = depth[: len(shares)], depth[len(shares) :]
+    assert cells == sorted(cells)
+    assert (cells[0], cells[-1]) == (0, 6)
+    assert legend == list(range(7))
+    assert shown[-2:] == ["10", "90"], "the legend names what its shades are spread over"
     signs = matrix(FRAME, ["r"], ["a", "b"], [[Cell(-0.9, "-.90"), Cell(0.9, ".90")]], scale=Scale.AROUND_ZERO)
-    assert len(of(drawn(signs), "mc-k6")) == len(of(drawn(signs), "mc-h6")) == 1
+    assert len(of(drawn(signs), "mc-k6")) == len(of(drawn(signs), "mc-h6")) == 2
 
 
 def test_a_matrix_of_many_columns_grows_and_says_that_it_scrolls() -> None:
@@ -164,9 +167,44 @@ def test_a_matrix_of_many_columns_grows_and_says_that_it_scrolls() -> None:
     assert many.get("class") == "mc mc-w"
 
 
+def test_names_that_differ_at_their_end_are_cut_so_that_they_still_do() -> None:
+    names = [f"a-model-with-a-name-that-no-column-can-hold-whole ({k})" for k in ("closed", "open")]
+    root = drawn(matrix(FRAME, names, names, [[Cell(0.5, "50")] * 2] * 2))
+    shown = [t.text or "" for t in root.iter(f"{SVG}text") if "…" in (t.text or "")]
+    assert len(shown) == 4
+    assert {text[-6:] for text in shown} == {"losed)", "(open)"}
+
+
+def test_a_long_note_is_written_to_its_end() -> None:
+    note = "left out: " + ", ".join(f"a specialty of number {k}" for k in range(30)) + "; grader judge-1"
+    svg = matrix(Frame("t", "d", note=note), ["r"], ["c"], [[Cell(0.5, "50")]])
+    assert "judge-1" in svg
+
+
+def test_charts_read_beside_one_another_share_a_scale() -> None:
+    high, low = Line("h", [Point(0.9, 0.8, 1.0, 50)] * 2), Line("l", [Point(0.1, 0.0, 0.2, 25)] * 2)
+    alone, among = (drawn(lines(FRAME, ["1", "2"], [low], among=a)) for a in ((), (high, low)))
+    assert [float(e.get("height", "nan")) for e in of(alone, "mc-n")] == pytest.approx([14, 14], abs=0.2)
+    assert [float(e.get("height", "nan")) for e in of(among, "mc-n")] == pytest.approx([7, 7], abs=0.2)
+    assert "0.5" in [t.text for t in among.iter(f"{SVG}text")]
+    row = [IntervalGroup("", [IntervalRow("r", [Interval(0.2, 0.1, 0.3, "x")])])]
+    wide = [
+        float(of(drawn(intervals(FRAME, ["a"], row, most=most)), "mc-v0")[0].get("width", "0"))
+        for most in (0, 0.6)
+    ]
+    assert wide[0] == pytest.approx(2 * wide[1], abs=0.2)
+
+
+def test_a_scale_of_intervals_is_named() -> None:
+    row = [IntervalGroup("", [IntervalRow("r", [Interval(0.2, 0.1, 0.3, "x")])])]
+    assert "mean score" in [
+        t.text for t in drawn(intervals(FRAME, ["a"], row, axis="mean score")).iter(f"{SVG}text")
+    ]
+
+
 def test_a_radars_corners_lie_as_far_out_as_their_values() -> None:
     root = drawn(radar(FRAME, ["a", "b", "c"], [Polygon("m", [1.0, 0.5, 0.25])], most=1.0))
-    rim = of(root, "mc-r")[4]
+    rim = of(root, "mc-r")[-1]
     whole = next(e for e in of(root, "mc-r0") if (e.get("d") or "").endswith("Z"))
 
     def corners(e: ElementTree.Element) -> list[tuple[float, float]]:

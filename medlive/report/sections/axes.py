@@ -3,7 +3,7 @@
 from typing import Final
 
 from medlive.evaluation.score import AxisErrors
-from medlive.report.html import missing, section, t, table
+from medlive.report.html import head_cell, missing, section, table
 from medlive.report.model import Report
 
 _LACKING: Final = (
@@ -31,10 +31,10 @@ def axes(report: Report) -> str:
                 f'<td class="{kind}">{100 * one.rate:.1f} %{mark}'
                 f"<small>{_around(one)}{one.errors} of {one.n}</small></td>"
             )
-        rows.append(f"<tr><td>{t(model.label)}</td>{''.join(cells)}</tr>\n")
+        rows.append(f"<tr>{head_cell(model.label)}{''.join(cells)}</tr>\n")
     caption = (
         "Share of graded criteria that went wrong: a positive one unmet, or a negative one met. "
-        f"▲ and bold: the model's worst axis. Cases {report.cases_named}; grader {report.graders_named}"
+        f"Under it the 95 % interval and the count. ▲ and bold: the model's worst axis; {report.said}"
     )
     return section("axes", "Errors by axis", table(caption, ("model", *(f"*{n}" for n in names)), rows))
 

@@ -1,6 +1,6 @@
 """Open book against closed (LiveMedBench, Table 4)."""
 
-from medlive.report.html import around, cells, f, missing, number_cells, section, table
+from medlive.report.html import around, cells, f, head_cell, missing, number_cells, section, table
 from medlive.report.model import Report
 from medlive.statistics.contamination import Mean
 
@@ -22,7 +22,7 @@ def books(report: Report) -> str:
         p = "–" if arm.p_holm is None else f"{arm.p_holm:.4f}"
         few = ' class="few"' if arm.few else ""
         rows.append(
-            f"<tr{few}>{cells((arm.model, arm.open_template, where))}"
+            f"<tr{few}>{head_cell(arm.model)}{cells((arm.open_template, where))}"
             + number_cells((_mean(arm.baseline), _mean(arm.closed_score), _mean(arm.open_score)))
             + number_cells((f(arm.difference), around(arm.low, arm.high), p, str(arm.n)))
             + "</tr>\n"

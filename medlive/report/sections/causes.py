@@ -1,11 +1,12 @@
 """Root causes of each model's lowest scores (LiveMedBench, Table 11)."""
 
+from collections.abc import Sequence
 from typing import Final
 
 from medlive.evaluation.causes import AuditTable, RootCause
-from medlive.report.cases import file_name
-from medlive.report.html import missing, section, soft, t, table
-from medlive.report.model import Report
+from medlive.report.cases import file_name, lang_of
+from medlive.report.html import head_cell, missing, section, shut, soft, t, table
+from medlive.report.model import A_PART, Report
 
 EXAMPLES: Final = 2
 """Findings quoted of each model and cause."""
@@ -20,18 +21,23 @@ def causes(report: Report) -> str:
     """The section: counts by cause and model, examples, and who audited."""
     if not report.audits:
         return section("causes", _TITLE, missing(_LACKING))
-    labels = list(report.audits)
+    every = list(report.audits)
+    tables = [_counts(report, every[start : start + A_PART]) for start in range(0, len(every), A_PART)]
+    about = "".join(_about(label, audit) for label, audit in report.audits.items())
+    return section("causes", _TITLE, *tables, about, _examples(report))
+
+
+def _counts(report: Report, labels: Sequence[str]) -> str:
     rows = []
     for cause in RootCause:
         cells = "".join(_share(report.audits[label], cause) for label in labels)
-        rows.append(f'<tr><th scope="row">{t(cause.label)}</th>{cells}</tr>\n')
+        rows.append(f"<tr>{head_cell(cause.label)}{cells}</tr>\n")
     heads = ("cause", *(f"*{label} (n={report.audits[label].audited})" for label in labels))
     caption = (
         "Of each model's lowest-scoring cases, those that were audited, by root cause; a census of the lowest, so "
         f"n and no interval. Paper metric; cases {report.cases_named}; grader {report.graders_named}"
     )
-    about = "".join(_about(label, audit) for label, audit in report.audits.items())
-    return section("causes", _TITLE, table(caption, heads, rows), about, _examples(report))
+    return table(caption, heads, rows)
 
 
 def _share(audit: AuditTable, cause: RootCause) -> str:
@@ -55,15 +61,20 @@ def _about(label: str, audit: AuditTable) -> str:
 
 def _examples(report: Report) -> str:
     rows = []
+    langs = {score.case.case_id: lang_of(score.case) for model in report.models for score in model.cases}
     for label, audit in report.audits.items():
         for cause in RootCause:
             for found in audit.of(cause)[:EXAMPLES]:
                 name = t(found.case_id)
                 link = f'<a href="cases/{file_name(found.case_id)}">{name}</a>' if report.case_pages else name
-                said = f"<q>{t(found.quote[:300])}</q> {t(found.reasoning[:600])}"
+                lang = langs.get(found.case_id, "en")
+                said = f'<q lang="{lang}">{t(found.quote[:300])}</q> {t(found.reasoning[:600])}'
                 rows.append(
-                    f"<tr><td>{t(label)}</td><td>{t(cause.label)}</td><td>{link}</td>"
+                    f"<tr>{head_cell(label)}<td>{t(cause.label)}</td><td>{link}</td>"
                     f'<td class="n">{found.score:.3f}</td><td class="w">{said}</td></tr>\n'
                 )
     heads = ("model", "cause", "case", "*score", "the answer's words, and why")
-    return table(f"The lowest {EXAMPLES} cases of each model and cause", heads, rows) if rows else ""
+    if not rows:
+        return ""
+    title = f"The lowest {EXAMPLES} cases of each model and cause"
+    return shut(f"{title}: {len(rows)} examples", table(title, heads, rows))

@@ -1,12 +1,33 @@
 """Contamination: the drop past each model's cutoff, and what else could have made it."""
 
+from collections.abc import Sequence
 from datetime import date
+from typing import Final
 
 from medlive.charts import Frame, Interval, IntervalGroup, IntervalRow, intervals
 from medlive.evaluation.contamination import ContaminationTable, ModelContamination
-from medlive.report.html import around, cells, f, missing, number_cells, section, soft, table, wide_cells
+from medlive.report.html import (
+    around,
+    cells,
+    f,
+    head_cell,
+    missing,
+    number_cells,
+    section,
+    shut,
+    soft,
+    table,
+    upper_first,
+    wide_cells,
+)
 from medlive.report.model import Report
 
+MOST_NAMED: Final = 3
+"""Models that a cell names; of more it says how many."""
+MOST_OPEN: Final = 16
+"""Rows of the table of mixes that stand open."""
+A_SHEET: Final = 18
+"""Models in one part of the figure: as many as a sheet of paper is high."""
 _TITLE = "Contamination"
 _LACKING = (
     "No cutoff of any of these models is known, so no drop is claimed. Write each model's cutoff and where it is "
@@ -37,10 +58,23 @@ def _figure(report: Report, found: ContaminationTable) -> str:
     if not rows:
         text = "No model has cases on both sides of its cutoff: take cases from before and after it to see a drop."
         return missing(text)
-    note = f"Above 0: worse on what the model cannot have seen. {report.said}."
-    frame = Frame("Drop past the cutoff", "Mean score up to each model's cutoff less that after it.", note=note)
+    note = f"Above 0: worse on what the model cannot have seen. {upper_first(report.said)}."
     title = "Drop: mean score up to the cutoff less after it, on disjoint sets"
-    return report.figures.add("contamination", title, intervals(frame, [""], [IntervalGroup("", rows)]))
+    ends = [e for row in rows for v in row.values if v for e in (v.value, v.low, v.high) if e is not None]
+    drawings = []
+    for start in range(0, len(rows), A_SHEET):
+        part = rows[start : start + A_SHEET]
+        which = "" if len(rows) <= A_SHEET else f"models {start + 1} to {start + len(part)} of {len(rows)}"
+        frame = Frame(
+            f"Drop past the cutoff, {which}" if which else "Drop past the cutoff",
+            "Mean score up to each model's cutoff less that after it.",
+            note=note,
+        )
+        drawn = intervals(
+            frame, [""], [IntervalGroup("", part)], least=min(ends), most=max(ends), axis="drop of the mean score"
+        )
+        drawings.append((which, drawn))
+    return report.figures.add_parts("contamination", title, drawings)
 
 
 def _drops(report: Report, found: ContaminationTable) -> str:
@@ -59,7 +93,7 @@ def _drops(report: Report, found: ContaminationTable) -> str:
             values[7] = f"{f(paper.full.mean)}, n={paper.full.n}"
             values[8] = f"{f(paper.post.mean)}, n={paper.post.n}"
             values[9] = f"{f(paper.difference)} ({around(paper.low, paper.high)})"
-        rows.append(f"<tr{_few(model)}>{cells((model.label, cutoff))}{number_cells(values)}</tr>\n")
+        rows.append(f"<tr{_few(model)}>{head_cell(model.label)}{cells((cutoff,))}{number_cells(values)}</tr>\n")
     heads = (
         "model", "cutoff", "*up to it", "*n", "*after it", "*n", "*drop (95 % interval)", "*p", "*p (Holm)",
         "*paper: full set", "*paper: after", "*paper's figure",
@@ -80,7 +114,7 @@ def _beside(report: Report, found: ContaminationTable) -> str:
     for model in found.models:
         did, placebo = model.did, model.placebo
         values = ["–", "–", "–", "–"]
-        against = ", ".join(model.did_against) or "–"
+        against = _some(model.did_against)
         if did is not None:
             values[0] = f"{did.effect:+.3f} ({around(did.low, did.high)})"
             values[1] = f"{did.n_pre} / {did.n_post}"
@@ -90,7 +124,7 @@ def _beside(report: Report, found: ContaminationTable) -> str:
             mean = model.newer
             values[3] = f"{f(mean.mean)} ({around(mean.low, mean.high)}), n={mean.n}, after {model.newer_than}"
         rows.append(
-            f"<tr{_few(model)}>{cells((model.label,))}{number_cells(values)}{wide_cells((against,))}</tr>\n"
+            f"<tr{_few(model)}>{head_cell(model.label)}{number_cells(values)}{wide_cells((against,))}</tr>\n"
         )
     heads = (
         "model", "*difference in differences", "*n seen / fresh", "*placebo dates no smaller",
@@ -106,6 +140,12 @@ def _beside(report: Report, found: ContaminationTable) -> str:
     return table(f"What else could have made the drop: {report.said}", heads, rows) + pooled
 
 
+def _some(names: Sequence[str]) -> str:
+    """A few names and how many more: all of 38 would make a row as high as a page."""
+    more = len(names) - MOST_NAMED
+    return (", ".join(names[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")) or "–"
+
+
 def _mixes(report: Report, found: ContaminationTable) -> str:
     rows = []
     for model in found.models:
@@ -115,11 +155,15 @@ def _mixes(report: Report, found: ContaminationTable) -> str:
                 f(one.pre), str(one.n_pre), f(one.post), str(one.n_post),
                 f"{f(one.difference)} ({around(one.low, one.high)})", f"{one.lost_pre} / {one.lost_post}",
             )  # fmt: skip
-            rows.append(f"<tr{_few(model)}>{cells((model.label, mix.by))}{number_cells(values)}</tr>\n")
+            rows.append(
+                f"<tr{_few(model)}>{head_cell(model.label)}{cells((mix.by,))}{number_cells(values)}</tr>\n"
+            )
     if not rows:
         return ""
     heads = ("model", "made alike by", "*up to it", "*n", "*after it", "*n", "*drop (95 % interval)", "*left out")
-    return table(f"The drop after both sides were given one mix of cases: {report.said}", heads, rows)
+    title = "The drop after both sides were given one mix of cases"
+    drawn = table(f"{title}: {report.said}", heads, rows)
+    return drawn if len(rows) <= MOST_OPEN else shut(f"{title}: {len(rows)} rows", drawn)
 
 
 def _arms(report: Report, found: ContaminationTable) -> str:
@@ -131,12 +175,16 @@ def _arms(report: Report, found: ContaminationTable) -> str:
     for arm in found.arms:
         drop = arm.drop
         values = (f"{f(drop.difference)} ({around(drop.low, drop.high)})", f"{drop.n_pre} / {drop.n_post}")
-        rows.append(f"<tr>{cells((arm.model, arm.raw, arm.rewritten))}{number_cells(values)}</tr>\n")
+        rows.append(f"<tr>{head_cell(arm.model)}{cells((arm.raw, arm.rewritten))}{number_cells(values)}</tr>\n")
     heads = ("model", "own words", "rewritten", "*raw less rewritten, up to less after", "*n")
     return table(f"Raw threads against rewritten cases: {report.said}", heads, rows)
 
 
 def _notes(found: ContaminationTable) -> str:
-    said = [f"{model.label}: {'; '.join(model.notes)}." for model in found.models if model.notes]
+    by_note: dict[str, list[str]] = {}
+    for model in found.models:
+        for note in model.notes:
+            by_note.setdefault(note, []).append(model.label)
+    said = [f"{upper_first(note)}: {', '.join(labels)}." for note, labels in by_note.items()]
     said += [f"Cutoffs are from {found.registry}."]
     return "".join(soft(one) for one in said)

@@ -1,5 +1,6 @@
 """How alike models fail: shared worst cases, and correlations over themes and specialties (Figures 16 to 18)."""
 
+import math
 from collections.abc import Sequence
 
 from medlive.charts import Cell, Frame, Scale, matrix
@@ -25,7 +26,8 @@ def _worst(report: Report, worst: WorstCases) -> str:
         return missing("The models have too few scored cases in common for worst cases to be compared.")
     note = (
         f"The {worst.k} lowest cases of each model among the {worst.common} that all are scored on; by chance two "
-        f"such sets share {f(worst.by_chance)}. {report.said}."
+        f"such sets share {f(worst.by_chance)}. No interval: a count of just these. "
+        f"{report.table.metric.value.capitalize()} metric; {report.rests_on}."
     )
     frame = Frame(
         f"Jaccard overlap of the bottom {worst.k}", "How far two models fail on the same cases.", note=note
@@ -47,17 +49,37 @@ def _profile(report: Report, found: Profiles) -> str:
             f"No correlation between {plural}: it needs {least}{plural} in which every model has at least 5 "
             f"scored cases; here are {len(found.labels)} models and {len(found.values)} such {plural}."
         )
-    left = f" Left out, for too few scored cases: {', '.join(found.left_out)}." if found.left_out else ""
-    note = f"Pearson's r over {len(found.labels)} models' mean scores.{left} {report.said}."
+    left = soft(f"Left out, for too few scored cases: {', '.join(found.left_out)}.") if found.left_out else ""
+    note = (
+        f"Pearson's r over {len(found.labels)} models' mean scores; the 95 % interval of each (Fisher's z, n = "
+        f"{len(found.labels)} models) is told to a pointer. {report.table.metric.value.capitalize()} metric; "
+        f"{report.rests_on}."
+    )
     if len(found.labels) < 6:
         note = f"r over only {len(found.labels)} models says little. {note}"
     frame = Frame(f"Correlation between {plural}", "Pearson's r of the models' mean scores.", note=note)
-    drawn = matrix(frame, found.values, found.values, _grid(found.between_values), scale=Scale.AROUND_ZERO)
-    return report.figures.add(f"{found.kind}-correlation", f"Correlation between {plural}, over models", drawn)
+    drawn = matrix(
+        frame, found.values, found.values, _grid(found.between_values, len(found.labels)), scale=Scale.AROUND_ZERO
+    )
+    title = f"Correlation between {plural}, over models"
+    return report.figures.add(f"{found.kind}-correlation", title, drawn) + left
 
 
-def _grid(values: Matrix) -> Sequence[Sequence[Cell]]:
-    return [
-        [Cell(None) if v is None else Cell(v, f"{v:.2f}".replace("0.", ".", 1), f"{v:.3f}") for v in row]
-        for row in values
-    ]
+def _grid(values: Matrix, pairs: int | None = None) -> Sequence[Sequence[Cell]]:
+    """Cells; with `pairs`, those of Pearson's r over so many pairs of values, told with their intervals."""
+    return [[_cell(v, pairs) for v in row] for row in values]
+
+
+def _cell(value: float | None, pairs: int | None) -> Cell:
+    if value is None:
+        return Cell(None)
+    told = f"{value:.3f}" + (_fisher(value, pairs) if pairs is not None else "")
+    return Cell(value, f"{value:.2f}".replace("0.", ".", 1), told)
+
+
+def _fisher(r: float, n: int) -> str:
+    """The 95 % interval of Pearson's r by Fisher's z; none for fewer than 4 pairs, or where r is 1 or -1."""
+    if n < 4 or abs(r) > 1 - 1e-12:
+        return f" (n={n})"
+    z, half = math.atanh(r), 1.959964 / math.sqrt(n - 3)
+    return f" ({math.tanh(z - half):.3f} to {math.tanh(z + half):.3f}, n={n})"

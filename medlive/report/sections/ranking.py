@@ -11,11 +11,12 @@ from medlive.report.html import (
     cells,
     estimate_cells,
     f,
+    head_cell,
     missing,
     number_cells,
     section,
-    t,
     table,
+    upper_first,
 )
 from medlive.report.model import Report, judged, unpublishable
 
@@ -23,17 +24,19 @@ _NO_CUTOFF: Final = (
     "No bar after the cutoff for {}: the model registry names no cutoff and no release date for it. Write a table "
     '[candidates."MODEL"] with cutoff and cutoff_source in config/models.toml, or give a file with --models.'
 )
+A_SHEET: Final = 10
+"""Models in one part of the figure: as many as a sheet of paper is high."""
 MOST_PAIRS: Final = 120
 """Pairs that the page itself shows; more of them are in scores.json."""
 
 
 def ranking(report: Report) -> str:
     """The section."""
-    figure = report.figures.add("ranking", "Scores with 95 % intervals, by tie group", _figure(report))
+    figure = report.figures.add_parts("ranking", "Scores with 95 % intervals, by tie group", _figures(report))
     heads = (
-        "*tie group",
-        "*rank",
         "model",
+        "*rank",
+        "*tie group",
         *ESTIMATE_HEADS,
         "*after the cutoff",
         "cutoff",
@@ -43,29 +46,44 @@ def ranking(report: Report) -> str:
     )
     rows = [_row(model) for model in report.models]
     caption = (
-        f"Ranking: {report.said}. Bounds: the least and the most that the ungraded and unanswered could make."
+        f"Ranking; {report.said}. Bounds: the least and the most that the ungraded and unanswered could make."
     )
     lacking = [model.label for model in report.models if model.cutoff is None]
     note = missing(_NO_CUTOFF.format(", ".join(lacking))) if lacking else ""
     return section("ranking", "Ranking", figure, note, table(caption, heads, rows))
 
 
-def _figure(report: Report) -> str:
+def _figures(report: Report) -> list[tuple[str, str]]:
     fresh = any(model.slice(CUTOFF, AFTER) for model in report.models)
 
     def series(model: ModelScore) -> list[Estimate | None]:
         return [model.overall, model.slice(CUTOFF, AFTER)] if fresh else [model.overall]
 
-    groups = []
-    for group, models in groupby(report.models, key=lambda m: m.standing.group if m.standing else None):
-        heading = "No score" if group is None else f"Tie group {group}"
-        rows = [IntervalRow(_name(m), [_interval(e) for e in series(m)]) for m in models]
-        rows = [row for row in rows if any(row.values)]
-        if rows:
-            groups.append(IntervalGroup(heading, rows))
-    note = f"{report.said}. A tie group holds what does not differ from its first at 5 % after Holm's correction."
-    frame = Frame("Overall score", "Mean score of each model with its 95 % interval and n.", note=note)
-    return intervals(frame, ["all cases", "cases after the model's cutoff"] if fresh else ["all cases"], groups)
+    ends = [
+        end for m in report.models for e in series(m) if e for end in (e.mean, e.low, e.high) if end is not None
+    ]
+    note = (
+        f"{upper_first(report.said)}. A tie group holds what does not differ from its first at 5 % after Holm's "
+        "correction."
+    )
+    drawings = []
+    for which, places in report.parts(A_SHEET):
+        groups = []
+        part = [report.models[k] for k in places]
+        for group, models in groupby(part, key=lambda m: m.standing.group if m.standing else None):
+            heading = "No score" if group is None else f"Tie group {group}"
+            rows = [IntervalRow(_name(m), [_interval(e) for e in series(m)]) for m in models]
+            rows = [row for row in rows if any(row.values)]
+            if rows:
+                groups.append(IntervalGroup(heading, rows))
+        title = f"Overall score, {which}" if which else "Overall score"
+        frame = Frame(title, "Mean score of each model with its 95 % interval and n.", note=note)
+        named = ["all cases", "cases after the model's cutoff"] if fresh else ["all cases"]
+        drawn = intervals(
+            frame, named, groups, least=min(ends, default=0), most=max(ends, default=0), axis="mean score"
+        )
+        drawings.append((which, drawn))
+    return drawings
 
 
 def _name(model: ModelScore) -> str:
@@ -91,7 +109,7 @@ def _row(model: ModelScore) -> str:
     few = ' class="few"' if model.overall.few else ""
     cutoff = model.cutoff.text if model.cutoff else "unknown"
     return (
-        f"<tr{few}>{number_cells((group, rank))}<td>{t(model.label)}{flag}</td>{estimate_cells(model.overall)}"
+        f"<tr{few}>{head_cell(model.label, flag)}{number_cells((rank, group))}{estimate_cells(model.overall)}"
         f"{_fresh(model)}{cells((cutoff, info.cases.name, info.template.name, judged(model)))}</tr>\n"
     )
 

@@ -1,6 +1,6 @@
 """What is missing from a score: ungraded, unanswered, truncated, refused; and what was withdrawn since."""
 
-from medlive.report.html import number_cells, section, share, soft, t, table, wide_cells
+from medlive.report.html import head_cell, number_cells, section, share, soft, table, wide_cells
 from medlive.report.model import Report
 
 
@@ -11,7 +11,7 @@ def rates(report: Report) -> str:
         r = model.rates
         counts = (r.partly_graded, r.unanswered, r.truncated, r.refused, r.unscorable)
         values = (share(r.ungraded, r.criteria), *(share(x, r.cases) for x in counts))
-        rows.append(f"<tr><td>{t(model.label)}</td>{number_cells(values)}</tr>\n")
+        rows.append(f"<tr>{head_cell(model.label)}{number_cells(values)}</tr>\n")
     heads = (
         "model",
         "*criteria ungraded",
@@ -34,7 +34,7 @@ def _coverage(report: Report) -> str:
     for one in differing:
         some = ", ".join(one.lacking[:5]) + (" …" if len(one.lacking) > 5 else "")
         figures = number_cells((str(one.cases), str(one.scored), str(len(one.lacking))))
-        rows.append(f"<tr><td>{t(one.label)}</td>{figures}{wide_cells((some,))}</tr>\n")
+        rows.append(f"<tr>{head_cell(one.label)}{figures}{wide_cells((some,))}</tr>\n")
     caption = (
         f"Models are scored on differing cases; {report.table.common} are scored for all, and --cases common "
         "takes those alone"
@@ -50,7 +50,7 @@ def _errata(report: Report) -> str:
     # What no run has anything of, such as signatures where there are no errata, needs no column.
     names = [name for name in (found[0] if found else {}) if any(_plain(row[name]) != "–" for row in found)]
     rows = [
-        f"<tr><td>{t(label)}</td>{wide_cells(_plain(row[name]) for name in names)}</tr>\n"
+        f"<tr>{head_cell(label)}{wide_cells(_plain(row[name]) for name in names)}</tr>\n"
         for label, row in zip(report.table.labels, found, strict=True)
     ]
     return table(f"Errata: {errata.mode.value}", ("model", *(name.replace("_", " ") for name in names)), rows)

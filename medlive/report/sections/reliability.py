@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from medlive.report.html import around, cells, f, missing, number_cells, section, soft, table
+from medlive.report.html import around, f, head_cell, missing, number_cells, section, soft, table
 from medlive.report.meta import Measure, MetaFile
 from medlive.report.model import Report
 
@@ -53,7 +53,7 @@ def _one(meta: MetaFile) -> str:
 
 def _row(name: str, f1: Measure | None, ac1: Measure | None, pearson: Measure | None) -> str:
     p = "–" if pearson is None or pearson.p is None else f"{pearson.p:.2g}"
-    return f"<tr>{cells((name,))}{number_cells((_said(f1), _said(ac1), _said(pearson), p))}</tr>\n"
+    return f"<tr>{head_cell(name)}{number_cells((_said(f1), _said(ac1), _said(pearson), p))}</tr>\n"
 
 
 def _said(measure: Measure | None) -> str:

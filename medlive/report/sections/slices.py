@@ -4,9 +4,9 @@ from collections.abc import Mapping
 
 from medlive.charts import Cell, Frame, Line, Point, Polygon, lines, matrix, radar
 from medlive.evaluation.registry import Cutoff
-from medlive.evaluation.score import AXIS, SLICES, Estimate
-from medlive.report.html import around, f, missing, section, soft, t, table
-from medlive.report.model import MOST_SHOWN, Report
+from medlive.evaluation.score import AXIS, FEW, SLICES, Estimate
+from medlive.report.html import around, f, head_cell, missing, section, shut, table, upper_first
+from medlive.report.model import Report
 
 _LACKING = {
     "month": "No case has a date that can be read, so scores over time cannot be shown.",
@@ -31,19 +31,27 @@ def months(report: Report) -> str:
         return section("months", "Over time", missing(_LACKING["month"]))
     labels = _every_month(list(values))
     series = []
-    for place, model in enumerate(report.models[:MOST_SHOWN]):
+    for place, model in enumerate(report.models):
         points = [_point(values[label][place] if label in values else None) for label in labels]
         mark = _mark(labels, model.cutoff)
         series.append(Line(model.label, points, mark, "cutoff" if mark is not None else ""))
-    frame = Frame(
-        "Score by month of posting",
-        "Mean score of each model by month, with its 95 % interval.",
-        note=f"{report.said}. Grey columns: n, {_most_n(values)} at most. Hollow: fewer than 30 cases, no band.",
-    )
-    figure = report.figures.add(
-        "months", "Scores over time, by the month a case was posted", lines(frame, labels, series)
-    )
-    return section("months", "Over time", figure, _cut(report), _table(report, "month", values))
+    drawings = []
+    for which, places in report.parts():
+        frame = Frame(
+            _titled("Mean score by month of posting", which),
+            "Mean score of each model by month, with its 95 % interval.",
+            note=(
+                f"{upper_first(report.said)}. Band: the interval. Grey columns: n, {_most_n(values)} at most. "
+                f"Hollow: fewer than {FEW} cases, no band."
+            ),
+        )
+        drawings.append((which, lines(frame, labels, [series[k] for k in places], among=series)))
+    figure = report.figures.add_parts("months", "Scores over time, by the month a case was posted", drawings)
+    return section("months", "Over time", figure, _table(report, "month", values))
+
+
+def _titled(title: str, which: str) -> str:
+    return f"{title}, {which}" if which else title
 
 
 def _every_month(known: list[str]) -> list[str]:
@@ -75,11 +83,6 @@ def _point(estimate: Estimate | None) -> Point:
     return Point(estimate.mean, estimate.low, estimate.high, estimate.n, estimate.few)
 
 
-def _cut(report: Report) -> str:
-    more = len(report.models) - MOST_SHOWN
-    return soft(f"The figure shows the first {MOST_SHOWN} models; the table shows all.") if more > 0 else ""
-
-
 def specialties(report: Report) -> str:
     """The section: a heat map of specialties."""
     values = by_value(report, "specialty")
@@ -89,11 +92,14 @@ def specialties(report: Report) -> str:
     frame = Frame(
         "Score by specialty",
         "Mean score in hundredths, a row for each specialty and a column for each model.",
-        note=f"In hundredths; dashed cells: fewer than 30 cases. {report.said}.",
+        note=(
+            "Mean scores in hundredths; most cases that a model is scored on in brackets; dashed: fewer than "
+            f"{FEW} cases. Intervals and each n are in the table. {upper_first(report.said)}."
+        ),
     )
     labels = [f"{value} ({max(e.n for e in row if e)})" for value, row in values.items()]
     drawn = matrix(frame, labels, [m.label for m in report.models], grid)
-    figure = report.figures.add("specialties", "Scores by specialty (n of cases in brackets)", drawn)
+    figure = report.figures.add("specialties", "Scores by specialty", drawn)
     return section("specialties", "By specialty", figure, _table(report, "specialty", values))
 
 
@@ -112,13 +118,25 @@ def themes(report: Report) -> str:
     body = _table(report, "theme", values)
     if len(values) < 3:
         return section("themes", "By theme", missing("A radar needs three themes; these cases have fewer."), body)
-    shown = [
+    profiles = [
         Polygon(model.label, [one.mean if (one := row[place]) else None for row in values.values()])
-        for place, model in enumerate(report.models[:MOST_SHOWN])
+        for place, model in enumerate(report.models)
     ]
-    frame = Frame("Score by theme", "Mean score of each model on each theme.", note=f"{report.said}.")
-    figure = report.figures.add("themes", "Scores by theme", radar(frame, list(values), shown))
-    return section("themes", "By theme", f'<div class="beside">{figure}{body}</div>\n', _cut(report))
+    most = max((v for one in profiles for v in one.values if v is not None), default=0.0)
+    labels = [f"{value} (n={max((e.n for e in row if e), default=0)})" for value, row in values.items()]
+    drawings = []
+    for which, places in report.parts():
+        frame = Frame(
+            _titled("Mean score by theme", which),
+            "Mean score of each model on each theme.",
+            note=(
+                "In brackets: the most cases that a model is scored on. Intervals and each n are in the table. "
+                f"{upper_first(report.said)}."
+            ),
+        )
+        drawings.append((which, radar(frame, labels, [profiles[k] for k in places], most=most)))
+    figure = report.figures.add_parts("themes", "Scores by theme", drawings)
+    return section("themes", "By theme", figure, body)
 
 
 def others(report: Report) -> str:
@@ -132,11 +150,23 @@ def others(report: Report) -> str:
 
 
 def _table(report: Report, kind: str, values: Mapping[str, list[Estimate | None]]) -> str:
-    rows = []
-    for value, estimates in values.items():
-        rows.append(f'<tr><th scope="row">{t(value)}</th>{"".join(_one(e) for e in estimates)}</tr>\n')
-    caption = f"By {kind}: score, 95 % interval and n. {report.said}. {report.few_said}"
-    return table(caption, (kind, *(f"*{model.label}" for model in report.models)), rows)
+    """As many models to a table as a sheet is wide; the first is open, the others are opened at a click."""
+    tables = []
+    for which, places in report.parts():
+        rows = [
+            f"<tr>{head_cell(value)}{''.join(_one(estimates[k]) for k in places)}</tr>\n"
+            for value, estimates in values.items()
+        ]
+        what = f"By {kind}{f', {which}' if which else ''}"
+        caption = f"{what}: score, 95 % interval and n; {report.said}. {report.few_said}"
+        heads = (kind, *(f"*{report.models[k].label}" for k in places))
+        drawn = table(caption, heads, rows)
+        tables.append(drawn if places.start == 0 else shut(f"{what}: {_names(report, places)}", drawn))
+    return "".join(tables)
+
+
+def _names(report: Report, places: range) -> str:
+    return ", ".join(report.models[k].label for k in places)
 
 
 def _one(estimate: Estimate | None) -> str:
