@@ -1,4 +1,4 @@
-"""`medlive eval batch write|read`: answers and verdicts through an endpoint's batch API."""
+"""`medlive eval batch write|read|next`: answers and verdicts through an endpoint's batch API."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -25,10 +25,17 @@ if TYPE_CHECKING:
 
     from medlive.evaluation.batch import BatchWritten
     from medlive.evaluation.model import AnswerState
+    from medlive.llm.wire import JsonMode
 
 AnswersOption = Annotated[
     bool, typer.Option("--answers", help="The model's answers, as `eval run` asks for them, and no verdicts.")
 ]
+
+OutOption = Annotated[Path, typer.Option("--out", help="The JSON Lines file to write.", dir_okay=False)]
+MostRequestsOption = Annotated[int, typer.Option("--max-requests", min=1, help="Requests in a file at most.")]
+MostBytesOption = Annotated[int, typer.Option("--max-bytes", min=1, help="Bytes of a file at most.")]
+MOST_REQUESTS = 50_000
+MOST_BYTES = 190 * 1024 * 1024
 
 app = typer.Typer(no_args_is_help=True, help="Ask and grade through an endpoint's batch API.")
 
@@ -36,7 +43,7 @@ app = typer.Typer(no_args_is_help=True, help="Ask and grade through an endpoint'
 @app.command()
 def write(
     run_dir: RunArgument,
-    out: Annotated[Path, typer.Option("--out", help="The JSON Lines file to write.", dir_okay=False)],
+    out: OutOption,
     grader: GraderOption = None,
     base_url: GraderUrlOption = None,
     answers: AnswersOption = False,
@@ -44,12 +51,12 @@ def write(
     endpoint_style: Annotated[
         str, typer.Option("--endpoint-style", help="Whose batch format: openai, the only one so far.")
     ] = "openai",
-    most_requests: Annotated[
-        int, typer.Option("--max-requests", min=1, help="Requests in a file at most.")
-    ] = 50_000,
-    most_bytes: Annotated[int, typer.Option("--max-bytes", min=1, help="Bytes of a file at most.")] = 190
-    * 1024
-    * 1024,
+    shape: Annotated[
+        str | None,
+        typer.Option("--shape", help="How JSON is asked for: schema, object or none [the role's, or schema]."),
+    ] = None,
+    most_requests: MostRequestsOption = MOST_REQUESTS,
+    most_bytes: MostBytesOption = MOST_BYTES,
     allow_unpinned: UnpinnedOption = False,
     api_key_env: KeyOption = None,
     cache: CacheOption = None,
@@ -57,7 +64,7 @@ def write(
     as_json: JsonOption = False,
 ) -> None:
     """Write the calls that grading would make as a batch file; nothing is sent."""
-    from medlive.evaluation.batch import BatchWritten, write_batch
+    from medlive.evaluation.batch import BatchWritten, Bodies, write_batch
     from medlive.evaluation.batch_answers import write_answers
     from medlive.llm.openai import OpenAIEngine
     from medlive.service.endpoints import grader_engine
@@ -67,7 +74,7 @@ def write(
     if answers:
         tell_written(write_answers(run_dir, out, most_requests=most_requests, most_bytes=most_bytes), as_json)
         return
-    which = read_mode(mode)
+    which, asked = read_mode(mode), _read_shape(shape)
     from medlive.config import load_settings
 
     settings = load_settings().settings
@@ -83,9 +90,9 @@ def write(
                     "the rules engine has no batch API", hint="name --grader and --base-url, or set roles.grader"
                 )
             return write_batch(
-                run_dir, engine, out, mode=which, allow_unpinned=allow_unpinned,
-                cache=open_cache(settings, engine, cache, no_cache), most_requests=most_requests,
-                most_bytes=most_bytes,
+                run_dir, Bodies(engine.identity, asked or engine.json_mode), out, mode=which,
+                allow_unpinned=allow_unpinned, cache=open_cache(settings, engine, cache, no_cache),
+                most_requests=most_requests, most_bytes=most_bytes,
             )  # fmt: skip
         finally:
             await engine.aclose()
@@ -93,15 +100,61 @@ def write(
     tell_written(wait_for(work()), as_json)
 
 
+@app.command(name="next")
+def next_(
+    run_dir: RunArgument,
+    out: OutOption,
+    shape: Annotated[
+        str | None, typer.Option("--shape", help="How JSON is asked for: schema, object or none [as before].")
+    ] = None,
+    most_requests: MostRequestsOption = MOST_REQUESTS,
+    most_bytes: MostBytesOption = MOST_BYTES,
+    allow_unpinned: UnpinnedOption = False,
+    cache: CacheOption = None,
+    no_cache: NoCacheOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Write what the last batch left open as the next file, for the same grader and mode: what failed or has no
+    result as it was, and a reply that held no verdict with what is wrong with it."""
+    from medlive.config import load_settings
+    from medlive.evaluation.batch import Bodies, last_written, write_batch
+    from medlive.evaluation.cache import GradeCache
+
+    if no_cache and cache is not None:
+        raise UsageError("--cache and --no-cache exclude each other")
+    identity, mode, before = last_written(run_dir)
+    held = None if no_cache else GradeCache(cache or load_settings().settings.home / "cache" / "grades")
+    done = write_batch(
+        run_dir, Bodies(identity, _read_shape(shape) or before), out, mode=mode, allow_unpinned=allow_unpinned,
+        cache=held, most_requests=most_requests, most_bytes=most_bytes,
+    )  # fmt: skip
+    tell_written(done, as_json)
+
+
+def _read_shape(name: str | None) -> "JsonMode | None":
+    from medlive.llm.wire import JsonMode
+
+    if name is None:
+        return None
+    if name not in set(JsonMode):
+        raise UsageError(f"--shape {name}: choose schema, object or none")
+    return JsonMode(name)
+
+
 def tell_written(done: "BatchWritten", as_json: bool) -> None:
     """Print the files of a batch."""
     if as_json:
         print_json({"files": done.files, "requests": done.requests, "criteria": done.criteria,
-                    "cached": done.cached})  # fmt: skip
+                    "cached": done.cached, "repairs": done.repairs})  # fmt: skip
         return
     for path in done.files:
         print(path)
-    say(f"{done.requests} calls; {done.criteria} criteria; {done.cached} verdicts came from the cache")
+    say(
+        f"{done.requests} calls; {done.criteria} criteria; {done.cached} verdicts came from the cache"
+        + (f"; {done.repairs} calls show the grader what was wrong with its reply" if done.repairs else "")
+    )
+    if not done.files:
+        say("nothing is open: no file was written")
 
 
 @app.command()
@@ -147,10 +200,12 @@ def read(
         "missing": done.missing,
     }  # fmt: skip
     _tell_read(counts, done.notes, dict(done.reasons.most_common()), as_json)
+    if done.shape_refused:
+        say(f"{done.shape_refused} calls were refused for the shape of the reply: try batch next --shape object")
     if done.ungraded or done.missing or done.unknown or done.damaged:
         raise CheckFailed(
             f"{done.ungraded} criteria of the results are ungraded and {done.missing} calls have no result",
-            hint="medlive eval batch write, or grade, asks again for what is open",
+            hint="medlive eval batch next writes the file of what is open; eval grade asks for it live",
         )
 
 

@@ -2,7 +2,8 @@
 
 What is written is what `grade` would send, and a result counts by the same checks. `batches.jsonl` in the run
 folder remembers which calls were written, so results can be read without naming the grader again, in any order,
-in parts, and twice.
+in parts, and twice, and what is left can be written as the next file: a call whose reply held no verdict with that
+reply and what is wrong with it, since the same words would often get the same reply.
 """
 
 from collections import Counter
@@ -25,17 +26,18 @@ from medlive.evaluation.batch_files import (
     result_error,
 )
 from medlive.evaluation.cache import GradeCache
-from medlive.evaluation.grade import find_cached, open_work, read_record
+from medlive.evaluation.grade import find_cached, open_work, read_grades, read_record
 from medlive.evaluation.judge import Judge, Outcome, Work
 from medlive.evaluation.log import LogWriter, open_log, read_log
-from medlive.evaluation.model import Mode, Origin
+from medlive.evaluation.model import Grade, Mode, Origin
 from medlive.evaluation.run import GRADES, RunFolder, open_run
 from medlive.llm.engine import EngineIdentity, Request
-from medlive.llm.wire import NotACompletion, Price, completion
+from medlive.llm.fence import render
+from medlive.llm.wire import JsonMode, NotACompletion, Price, chat_body, completion, response_format
 
 
 class Batching(Protocol):
-    """An engine whose calls can be sent another way."""
+    """Whose calls can be sent another way: an engine, or `Bodies`."""
 
     @property
     def identity(self) -> EngineIdentity:
@@ -48,6 +50,19 @@ class Batching(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Bodies:
+    """What a grader's calls send, with the reply's shape asked for in one way: a file cannot try another."""
+
+    identity: EngineIdentity
+    shape: JsonMode = JsonMode.SCHEMA
+
+    def body(self, request: Request) -> dict[str, Any]:
+        """The body of a call."""
+        asked = response_format(self.shape, request)
+        return chat_body(self.identity.model, render(request), self.identity.parameters, asked)
+
+
+@dataclass(frozen=True, slots=True)
 class BatchWritten:
     """The files of a batch."""
 
@@ -56,6 +71,8 @@ class BatchWritten:
     criteria: int
     cached: int
     """Verdicts that the cache held: in the log now, and in no request."""
+    repairs: int = 0
+    """Of the requests, those that hold an earlier reply and what is wrong with it."""
 
 
 @dataclass(slots=True)
@@ -78,6 +95,8 @@ class BatchRead:
     """Lines that are no result."""
     missing: int = 0
     """Calls that were written, are still open, and have no result in any file read so far."""
+    shape_refused: int = 0
+    """Calls that the endpoint refused for the shape of reply that they asked for."""
     reasons: Counter[str] = field(default_factory=Counter)
     notes: list[str] = field(default_factory=list)
 
@@ -105,14 +124,14 @@ def write_batch(
 ) -> BatchWritten:
     """Write the calls that are left to make, in OpenAI's batch format: JSON Lines of custom_id, method, url, body.
 
-    One file at `out`, or `out` with -001, -002 … before its suffix where the limits ask for more. Raises Locked
-    while the run is being graded, BadInput when the files cannot be written, UsageError for a call that is longer
-    than a file may be.
+    One file at `out`, or `out` with -001, -002 … before its suffix where the limits ask for more. A call about
+    which a reply without a verdict is on record asks for its repair. Raises Locked while the run is being graded,
+    BadInput when the files cannot be written, UsageError for a call that is longer than a file may be.
     """
     run = open_run(run_dir)
     judge = Judge(engine.identity, mode, allow_unpinned=allow_unpinned)
     answers, _ = run.answers()
-    cached = criteria = 0
+    cached = criteria = repairs = 0
     with open_log(run_dir / GRADES) as log, open_log(run_dir / BATCHES) as written:
         record = read_record(run_dir / GRADES, judge.digest)
         if cache is not None:
@@ -123,16 +142,52 @@ def write_batch(
         known, _ = _read_batches(run_dir)
         if judge.digest not in known.judges:
             written.add(_judge_row(judge))
+        if isinstance(engine, Bodies):
+            written.add({"kind": "written", "judge": judge.digest, "shape": engine.shape.value})
+        unread = _unread(run_dir, judge)
         with BatchFiles(out, most_requests, most_bytes).open() as files:
             for work in open_work(run.cases, answers, judge, record):
                 asked = _asked(judge, work)
                 custom_id = _custom_id(asked, known)
-                body = engine.body(judge.request(work))
-                files.add(custom_id, body)
+                repair = _repair(judge, work, unread)
+                files.add(custom_id, engine.body(judge.request(work, repair)))
                 criteria += len(work.criteria)
+                repairs += repair is not None
                 if custom_id not in known.asked:
                     written.add(_asked_row(custom_id, asked))
-    return BatchWritten(tuple(files.paths), files.requests, criteria, cached)
+    return BatchWritten(tuple(files.paths), files.requests, criteria, cached, repairs)
+
+
+def last_written(run_dir: Path) -> tuple[EngineIdentity, Mode, JsonMode]:
+    """The grader, the mode and the reply's shape of the batch written last. Raises BadInput where there is none
+    and for another version's."""
+    known, _ = _read_batches(run_dir)
+    if known.last is None:
+        raise BadInput(f"no batch was written of {run_dir}", hint="medlive eval batch write makes one")
+    judge = known.judges.get(known.last)
+    if judge is None:
+        raise BadInput(f"the last batch of {run_dir} was written with another version's prompt")
+    return judge.identity, judge.mode, known.shapes.get(known.last, JsonMode.SCHEMA)
+
+
+def _unread(run_dir: Path, judge: Judge) -> dict[str, Grade]:
+    """The newest reply without a verdict about each key that has none, where the asked model gave it."""
+    found: dict[str, Grade] = {}
+    for grade in read_grades(run_dir / GRADES)[0]:
+        if grade.judge == judge.digest:
+            found.pop(grade.key, None)
+            if grade.met is None and grade.raw and (judge.allow_unpinned or grade.grader == judge.identity.model):
+                found[grade.key] = grade
+    return found
+
+
+def _repair(judge: Judge, work: Work, unread: Mapping[str, Grade]) -> tuple[str, str] | None:
+    """The reply about all of a call's criteria that held no verdict, and why; None where there is no such one."""
+    grades = [unread.get(judge.key(work.case, criterion, work.answer)) for criterion in work.criteria]
+    first = grades[0]
+    if first is None or any(grade is None or grade.raw != first.raw for grade in grades):
+        return None
+    return first.raw, first.reason
 
 
 def read_batch(
@@ -175,6 +230,10 @@ class _Known:
     results: set[tuple[str, str]] = field(default_factory=set)
     """(custom_id, digest of the result)."""
     answered: set[str] = field(default_factory=set)
+    last: str | None = None
+    """The judge whose calls were written last."""
+    shapes: dict[str, JsonMode] = field(default_factory=dict)
+    """By judge, how the reply's shape was asked for last."""
 
 
 class _Reader:
@@ -225,10 +284,16 @@ class _Reader:
         if mark in self._known.results:
             told.again += 1
             return
-        self._known.results.add(mark)
-        self._written.add({"kind": "read", "custom_id": custom_id, "digest": result.digest})
         twice = custom_id in self._known.answered
+        self._settle(result, asked, judge, twice)
+        # Last: were the log full now, or the process killed, the result would be passed over for good.
+        self._written.add({"kind": "read", "custom_id": custom_id, "digest": result.digest})
+        self._known.results.add(mark)
         self._known.answered.add(custom_id)
+
+    def _settle(self, result: Result, asked: _Asked, judge: Judge, twice: bool) -> None:
+        """Take a result that was not read before, and about what is as it was."""
+        told, where = self.told, result.where
         work = self._work(asked, judge)
         if work is None:
             told.stale += 1
@@ -236,7 +301,7 @@ class _Reader:
             return
         if twice:
             told.duplicates += 1
-            told.notes.append(f"{where}: a second result for {custom_id[:12]}…")
+            told.notes.append(f"{where}: a second result for {result.custom_id[:12]}…")
         open_ = self._open(work, judge)
         if not open_:
             told.again += 1
@@ -247,6 +312,7 @@ class _Reader:
         outcome = Outcome()
         if (why := result_error(row)) is not None:
             outcome.fail(work.criteria, f"batch: {why}")
+            self.told.shape_refused += "response_format" in why or "json_schema" in why
         else:
             try:
                 reply = completion(
@@ -345,7 +411,10 @@ def _note_row(known: _Known, row: Mapping[str, Any], allow_unpinned: bool) -> No
             known.judges[judge.digest] = judge
         else:
             known.foreign.add(row["judge"])
+    elif row["kind"] == "written":
+        known.last, known.shapes[row["judge"]] = row["judge"], JsonMode(row["shape"])
     elif row["kind"] == "asked":
+        known.last = row["judge"]
         known.asked[row["custom_id"]] = _Asked(
             row["case_id"], tuple(row["criteria"]), tuple(row["keys"]), row["judge"]
         )

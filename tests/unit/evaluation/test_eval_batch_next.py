@@ -1,0 +1,176 @@
+"""What a batch left open, as the next file: failures as they were, unread replies with what is wrong with them."""
+
+import asyncio
+import json
+import resource
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.bad_endpoint import bad_endpoint, completion, sends
+from typer.testing import CliRunner
+
+from medlive.cli.main import build
+from medlive.digest import canonical_json
+from medlive.errors import BadInput, CheckFailed, DiskFull, UsageError
+from medlive.evaluation.batch import Bodies, last_written, read_batch, write_batch
+from medlive.evaluation.batch_files import BATCHES
+from medlive.evaluation.grade import grade_run, read_grades
+from medlive.evaluation.model import Mode
+from medlive.evaluation.run import run_model
+from medlive.llm.engine import EngineIdentity
+from medlive.llm.fence import read_inputs
+from medlive.llm.openai import OpenAIEngine
+from medlive.llm.wire import JsonMode
+from tests.unit.evaluation.conftest import AT, USE, Judge, Model, make_cases, reply, verdict
+
+JUDGE = EngineIdentity("openai", "judge-1", {"temperature": 0})
+
+
+def said(body: dict[str, Any]) -> str:
+    """A grader that is careless first, about every criterion that ends in 1, and reads what is wrong with that."""
+    inputs, told = read_inputs(body["messages"]), len(body["messages"]) > 2
+    assert inputs is not None
+    if "criterion" in inputs:
+        return verdict(True, "Drink water" if told or not inputs["criterion"].endswith("1") else "Drink wine")
+    entries = [
+        json.loads(verdict(True, "Drink water" if told or not c["criterion"].endswith("1") else "Drink wine"))
+        | {"id": c["id"]}
+        for c in inputs["criteria"]
+    ]
+    return json.dumps({"grades": entries})
+
+
+def written(*paths: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for path in paths for line in path.read_bytes().splitlines()]
+
+
+def result(row: dict[str, Any], text: str | None = None, status: int = 200) -> dict[str, Any]:
+    body = completion(said(row["body"]) if text is None else text) | {"model": "judge-1"}
+    if status != 200:
+        body = {"error": {"message": text}}
+    return {"custom_id": row["custom_id"], "response": {"status_code": status, "body": body}, "error": None}
+
+
+def save(path: Path, rows: list[Any]) -> Path:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+@pytest.fixture
+async def run(run_dir: Path) -> Path:
+    """Four cases of three criteria, answered."""
+    await run_model(make_cases(4), Model(), run_dir, use=USE, created_at=AT)
+    return run_dir
+
+
+@pytest.mark.parametrize("mode", list(Mode))
+async def test_what_a_batch_left_unread_is_repaired_by_the_next_as_it_would_be_live(
+    run: Path, tmp_path: Path, mode: Mode
+) -> None:
+    write_batch(run, Bodies(JUDGE), tmp_path / "b.jsonl", mode=mode)
+    rows = written(tmp_path / "b.jsonl")
+    lost, *others = rows
+    told = read_batch(run, [save(tmp_path / "r.jsonl", [result(row) for row in others])])
+    assert (told.ungraded, told.missing) == (3 if mode is Mode.RUBRIC else 4, 1)
+
+    identity, before, shape = last_written(run)
+    assert (identity, before, shape) == (JUDGE, mode, JsonMode.SCHEMA)
+    done = write_batch(run, Bodies(identity, shape), tmp_path / "b2.jsonl", mode=before)
+    again = written(tmp_path / "b2.jsonl")
+    assert (done.requests, done.repairs) == (len(again), len(again) - 1)
+    by_id = {row["custom_id"]: row for row in again}
+    assert by_id[lost["custom_id"]]["body"] == lost["body"]
+    told = read_batch(run, [save(tmp_path / "r2.jsonl", [result(row) for row in again])])
+    assert (told.ungraded, told.missing) == (0, 0) if mode is Mode.CRITERION else (1, 0)
+    if mode is Mode.RUBRIC:
+        # The call that was lost had its first reply now: its careless part is the next file.
+        write_batch(run, Bodies(identity), tmp_path / "b3.jsonl", mode=mode)
+        last = written(tmp_path / "b3.jsonl")
+        again += last
+        told = read_batch(run, [save(tmp_path / "r3.jsonl", [result(row) for row in last])])
+        assert (told.met, told.ungraded, told.missing) == (1, 0, 0)
+    assert write_batch(run, Bodies(identity), tmp_path / "b4.jsonl", mode=mode).files == ()
+
+    live = tmp_path / "live"
+    await run_model(make_cases(4), Model(), live, use=USE, created_at=AT)
+    async with bad_endpoint(choose=lambda body: sends(completion(said(body)) | {"model": "judge-1"})) as endpoint:
+        engine = OpenAIEngine("judge-1", endpoint.url, "k", {"temperature": 0}, max_retries=0)
+        assert (await grade_run(live, engine, mode=mode)).met == 12
+        await engine.aclose()
+        sent = {canonical_json(body) for body in endpoint.bodies}
+    assert sent == {canonical_json(row["body"]) for row in [*rows, *again]}
+    assert {g.key for g in read_grades(run / "grades.jsonl")[0] if g.met} == {
+        g.key for g in read_grades(live / "grades.jsonl")[0] if g.met
+    }
+
+
+async def test_a_reply_by_another_model_or_none_is_not_repaired(run: Path, tmp_path: Path) -> None:
+    strange = Judge(
+        lambda r: reply("rubbish", model="judge-2") if r.inputs["criterion"] != "criterion 0.0" else "x"
+    )
+    await grade_run(run, strange)
+    done = write_batch(run, Bodies(JUDGE), tmp_path / "b.jsonl")
+    assert (done.requests, done.repairs) == (12, 1)
+    assert write_batch(run, Bodies(JUDGE), tmp_path / "c.jsonl", allow_unpinned=True).repairs == 12
+
+
+@contextmanager
+def room(size: int) -> Iterator[None]:
+    """No file may grow beyond this."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+async def test_a_result_that_could_not_be_logged_is_taken_when_it_is_read_again(run: Path, tmp_path: Path) -> None:
+    other = Judge(lambda r: verdict(False, reasoning="y" * 3000), engine="other")
+    await grade_run(run, other)
+    write_batch(run, Bodies(JUDGE), tmp_path / "b.jsonl")
+    results = save(tmp_path / "r.jsonl", [result(row, verdict(False)) for row in written(tmp_path / "b.jsonl")])
+    size = (run / "grades.jsonl").stat().st_size
+    assert (run / BATCHES).stat().st_size < size - 10_000
+    with room(size + 1500), pytest.raises(DiskFull):
+        read_batch(run, [results])
+    kept = sum(g.engine == "openai" for g in read_grades(run / "grades.jsonl")[0])
+    assert 0 < kept < 12
+    told = read_batch(run, [results])
+    assert (told.not_met, told.again, told.missing) == (12 - kept, kept, 0)
+
+
+async def test_the_commands_go_on_until_nothing_is_open(run: Path, tmp_path: Path) -> None:
+    async def batch(*words: str | Path) -> tuple[BaseException | None, str]:
+        line = ["eval", "batch", *map(str, words)]
+        home = {"MEDLIVE_HOME": str(tmp_path / "home")}
+        done = await asyncio.to_thread(CliRunner().invoke, build(line), line, env=home)
+        return done.exception, done.output
+
+    def answers(name: str, answer: Callable[[dict[str, Any]], Any]) -> Path:
+        return save(tmp_path / f"r-{name}", [answer(row) for row in written(tmp_path / name)])
+
+    assert isinstance((await batch("next", run, "--out", tmp_path / "no.jsonl"))[0], BadInput)
+    named = ["--grader", "judge-1", "--base-url", "http://127.0.0.1:9/v1"]
+    assert (await batch("write", run, *named, "--out", tmp_path / "1.jsonl"))[0] is None
+    refused = "'response_format' of type 'json_schema' is not supported with this model"
+    error, output = await batch("read", run, answers("1.jsonl", lambda row: result(row, refused, 400)))
+    assert isinstance(error, CheckFailed)
+    assert "--shape object" in output
+    error, _ = await batch("next", run, "--shape", "table", "--out", tmp_path / "2.jsonl")
+    assert isinstance(error, UsageError)
+    assert (await batch("next", run, "--shape", "object", "--out", tmp_path / "2.jsonl"))[0] is None
+    assert {row["body"]["response_format"]["type"] for row in written(tmp_path / "2.jsonl")} == {"json_object"}
+    assert isinstance((await batch("read", run, answers("2.jsonl", result)))[0], CheckFailed)
+    error, output = await batch("next", run, "--out", tmp_path / "3.jsonl")
+    assert error is None
+    assert "4 calls show the grader" in output
+    assert {row["body"]["response_format"]["type"] for row in written(tmp_path / "3.jsonl")} == {"json_object"}
+    assert (await batch("read", run, answers("3.jsonl", result)))[0] is None
+    error, output = await batch("next", run, "--out", tmp_path / "4.jsonl")
+    assert error is None
+    assert "nothing is open" in output
+    assert not (tmp_path / "4.jsonl").exists()
