@@ -1,20 +1,15 @@
 """Open book against closed: runs of one model under two templates, paired on what it cannot have seen."""
 
 from dataclasses import dataclass, replace
-from typing import Final
 
 import numpy as np
 
-from medlive.evaluation.contamination import RAW
 from medlive.evaluation.estimates import FEW
 from medlive.evaluation.metrics import Metric
 from medlive.evaluation.registry import EMPTY, Cutoff, Registry
 from medlive.evaluation.score import ScoreTable, score_matrix
 from medlive.statistics.bootstrap import Floats, bootstrap_means, compare, holm, interval
 from medlive.statistics.contamination import Mean
-
-OPEN_BOOK: Final = "open-book"
-"""Templates whose names begin so put evidence before the question."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,21 +51,20 @@ class BookArm:
 def score_arms(table: ScoreTable, registry: Registry = EMPTY) -> tuple[BookArm, ...]:
     """Every open-book run of the table against each closed-book run of its model, in the table's order.
 
-    Runs of the template "raw" are no closed book: they are asked another text.
+    A run in the threads' own words is compared with no other kind: it was asked another text.
     """
     cases, scores = score_matrix(table)
     arms = []
     for opened, of_open in enumerate(table.models):
         info = of_open.run.run.info
-        if not info.template.name.startswith(OPEN_BOOK):
+        if not info.open_book:
             continue
         cutoff = registry.cutoff(info.model)
         sides = [cutoff.before(c.post_time, c.month) if cutoff else False for c in cases]
         fresh = np.array([side is False for side in sides], dtype=np.bool_)
         for closed, of_closed in enumerate(table.models):
             other = of_closed.run.run.info
-            name = other.template.name
-            if other.model != info.model or name == RAW or name.startswith(OPEN_BOOK):
+            if other.model != info.model or other.open_book or other.raw is not info.raw:
                 continue
             columns = (scores[:, closed], scores[:, opened])
             both = fresh & ~np.isnan(columns[0]) & ~np.isnan(columns[1])
@@ -81,7 +75,7 @@ def score_arms(table: ScoreTable, registry: Registry = EMPTY) -> tuple[BookArm, 
             p = pair.p if pair.n >= FEW else None
             arms.append(
                 BookArm(
-                    info.model, of_closed.label, name, of_open.label, info.template.name, cutoff,
+                    info.model, of_closed.label, other.template.name, of_open.label, info.template.name, cutoff,
                     cutoff is not None, _mean(columns[0], table), _mean(first, table), _mean(second, table),
                     pair.n, pair.difference, pair.low, pair.high, p, None,
                 )

@@ -11,6 +11,7 @@ from medlive.evaluation.model import Answer, CaseSet, EvaluationCase
 from medlive.evaluation.open_book import OpenBook, Snippet
 from medlive.evaluation.plan import ENOUGH, Call, Measured, Plan, estimate_tokens, plan_calls
 from medlive.evaluation.run import ModelUse, begin_run, unanswered
+from medlive.evaluation.run_folder import check_folder
 from medlive.evaluation.templates import PromptTemplate, load_template
 from medlive.llm.wire import Price
 
@@ -58,8 +59,10 @@ async def plan_run(
         evidence = run.evidence()
         snippets = evidence.by_case if evidence else {}
         todo = unanswered(run)
-    elif open_book is not None:
-        snippets = (await open_book.look_up(cases.cases))[0].by_case
+    else:
+        check_folder(out)
+        if open_book is not None:
+            snippets = (await open_book.look_up(cases.cases))[0].by_case
     calls = [Call(case.language, _text(prompt, case, snippets)) for case in todo]
     limits = [use.parameters.get(name) for name in ("max_tokens", "max_completion_tokens")]
     limit = min((n for n in limits if isinstance(n, int) and n > 0), default=AN_ANSWER)

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from medlive.errors import CheckFailed, UsageError
 from medlive.evaluation.cases import load_cases
 from medlive.evaluation.model import CaseSet, EvaluationCase
-from medlive.evaluation.run import ModelUse, open_run, run_model
+from medlive.evaluation.run import ModelUse, TemplateUse, create_run, open_run, run_model
+from medlive.evaluation.run_plan import plan_run
 from medlive.evaluation.selection import Selection, day_of, select
 from tests.support.releases import case, release
 from tests.unit.evaluation.conftest import AT, USE, Model, make_cases
@@ -112,3 +113,58 @@ async def test_a_snapshot_that_does_not_verify_is_refused_unless_told(tmp_path: 
     await run_model(loose, Model(), run_dir, use=USE, created_at=AT)
     assert open_run(run_dir).info.cases.verified is False
     assert (await run_model(replace(loose, verified=True), Model(), run_dir, use=USE, created_at=AT)).asked == 0
+
+
+@pytest.mark.parametrize(
+    ("files", "fits"),
+    [
+        (["notes.txt"], False),
+        (["responses.jsonl"], False),
+        (["cases.jsonl", ".run.lock", ".DS_Store"], True),
+        ([], True),
+    ],
+)
+async def test_a_folder_of_something_else_is_not_made_a_run(tmp_path: Path, files: list[str], fits: bool) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    for name in files:
+        (out / name).write_text("mine")
+    model = Model()
+    if fits:
+        assert (await run_model(make_cases(1), model, out, use=USE, created_at=AT)).asked == 1
+        return
+    for command in (run_model(make_cases(1), model, out, use=USE, created_at=AT), _planned(out)):
+        with pytest.raises(UsageError, match=f"no run.json but other files: {files[0]}"):
+            await command
+    assert model.prompts == []
+    assert sorted(path.name for path in out.iterdir()) == files
+
+
+async def _planned(out: Path) -> None:
+    await plan_run(make_cases(1), out, use=USE, created_at=AT)
+
+
+async def test_another_model_under_the_same_name_is_another_run(tmp_path: Path) -> None:
+    first = replace(USE, asked_as="vendor/cand-2026-01")
+    await run_model(make_cases(1), Model(), tmp_path, use=first, created_at=AT)
+    for other in (USE, replace(USE, asked_as="vendor/cand-2026-06")):
+        with pytest.raises(UsageError, match="model's id at the endpoint is 'vendor/cand-2026-01'"):
+            await run_model(make_cases(1), Model(), tmp_path, use=other, created_at=AT)
+    assert (await run_model(make_cases(1), Model(), tmp_path, use=first, created_at=AT)).asked == 0
+
+
+def test_the_arm_says_what_stood_before_the_model_whatever_the_template(tmp_path: Path) -> None:
+    pinned = {name: TemplateUse(name=name, digest="sha256:" + "1" * 64) for name in ("open", "open-book", "raw")}
+    made = {
+        (arm, template): create_run(
+            tmp_path / f"{arm}-{template}", make_cases(1), ModelUse("m", arm=arm), use, AT
+        ).info
+        for arm in (None, "raw", "open-book", "pilot")
+        for template, use in pinned.items()
+    }
+    assert {key for key, info in made.items() if info.raw} == {
+        (arm, template) for arm, template in made if "raw" in (arm, template)
+    }
+    assert {key for key, info in made.items() if info.open_book} == {
+        (arm, template) for arm, template in made if "open-book" in (arm, template)
+    }
