@@ -75,23 +75,28 @@ def contamination(
 
 
 def _print(found: Any, arms: Any) -> None:
+    clipped = ", cases and means not clipped" if found.metric.value == "published" else ""
     print_table(
         ["model", "cutoff", "basis", "n pre/post", "pre %", "post %", "drop", "95 % interval", "p", "p (Holm)"],
         [_drop_cells(m) for m in found.models],
-        title=f"drop past the cutoff ({found.metric.value} metric, points of 100); dim: under 30 cases on a side",
+        title=f"drop past the cutoff ({found.metric.value} metric{clipped}, points of 100); "
+        "dim: under 30 cases on a side",
     )
     known = [m for m in found.models if m.cutoff is not None]
     if not known:
         return
     print_table(
-        ["model", "beyond others", "95 % interval", "held against", "adjusted for all", "95 % interval", "lost",
-         "placebos as large", "full % − post % (the paper's)", "newer than the model %", "n"],
+        ["model", "beyond others", "95 % interval", "held against (n seen/fresh)", "adjusted for all",
+         "95 % interval", "lost", "placebos as large", "full % − post % (the paper's)", "newer than the model %",
+         "n"],
         [_more_cells(m) for m in known],
-        title="beside it: difference-in-differences, mix adjustment, placebo cutoffs, the paper's own figure",
+        title="beside it: difference-in-differences, mix adjustment, placebos, the paper's own figure",
     )  # fmt: skip
     if found.pooled is not None:
         e = found.pooled
-        print(f"Having seen a case, over {e.models} models: {_points(e.effect)} ({_span(e)})")
+        print(
+            f"Having seen a case, over {e.models} models: {_points(e.effect)} ({_span(e)}; n {e.n_pre}/{e.n_post})"
+        )
     for arm in found.arms:
         print(
             f"{arm.model}: drop of {arm.raw} beyond that of {arm.rewritten}: {_points(arm.drop.difference)} "
@@ -113,8 +118,6 @@ def _print(found: Any, arms: Any) -> None:
 
 
 def _drop_cells(m: Any) -> list[Any]:
-    from rich.text import Text
-
     if m.cutoff is None or m.drop is None:
         return [m.label, "unknown", *[None] * 8]
     d = m.drop
@@ -122,17 +125,23 @@ def _drop_cells(m: Any) -> list[Any]:
         m.label, m.cutoff.text, m.cutoff.basis.value, f"{d.n_pre}/{d.n_post}", _percent(d.pre), _percent(d.post),
         _points(d.difference), _span(d), _p(d.p), _p(m.p_holm),
     ]  # fmt: skip
-    return [Text("–" if c is None else c, style="dim") for c in cells] if m.few else cells
+    return _dimmed(cells) if m.few else cells
+
+
+def _dimmed(cells: list[Any]) -> list[Any]:
+    from rich.text import Text
+
+    return [Text("–" if c is None else str(c), style="dim") for c in cells]
 
 
 def _more_cells(m: Any) -> list[Any]:
     mix = m.mixes[-1] if m.mixes else None
     lost = None if mix is None else f"{mix.adjusted.lost_pre}/{mix.adjusted.lost_post} ({mix.by})"
-    return [
+    cells = [
         m.label,
         None if m.did is None else _points(m.did.effect),
         None if m.did is None else _span(m.did),
-        f"{len(m.did_against)} models",
+        f"{len(m.did_against)} models" + (f" ({m.did.n_pre}/{m.did.n_post})" if m.did else ""),
         None if mix is None else _points(mix.adjusted.difference),
         None if mix is None else _span(mix.adjusted),
         lost,
@@ -141,6 +150,7 @@ def _more_cells(m: Any) -> list[Any]:
         None if m.newer is None else _percent(m.newer.mean),
         None if m.newer is None else m.newer.n,
     ]
+    return _dimmed(cells) if m.few else cells
 
 
 def _percent(share: float | None) -> str | None:

@@ -198,7 +198,7 @@ def print_slice(table: Any, kind: str) -> None:
     """One kind of slice for people, value by value; a slice under 30 cases is dim."""
     from rich.text import Text
 
-    from medlive.evaluation.estimates import FEW
+    from medlive.evaluation.estimates import CUTOFF, FEW
 
     head = ["model", "%", "95 % interval", "n", "bounds %"]
     rows: list[list[Any]] = []
@@ -213,16 +213,17 @@ def print_slice(table: Any, kind: str) -> None:
                 ]
     else:
         head = [kind, *head]
-        values = dict.fromkeys(s.value for m in table.models for s in m.slices if s.kind == kind)
-        # The parts of a cutoff stand in the order of time, all others in their own.
-        for value in values if kind == "cutoff" else sorted(values):
+        values = {s.value for m in table.models for s in m.slices if s.kind == kind}
+        # The parts of a cutoff stand in the order of time, which is the alphabet's from its end.
+        for value in sorted(values, reverse=kind == CUTOFF):
             for m in table.models:
                 if (e := m.slice(kind, value)) is not None:
                     cells = [value, m.label, _percent(e.mean), _interval(e.low, e.high), e.n,
                              _interval(e.least, e.most)]  # fmt: skip
-                    rows.append([Text(str(c), style="dim") for c in cells] if e.n < FEW else cells)
+                    dim = [Text("–" if c is None else str(c), style="dim") for c in cells]
+                    rows.append(dim if e.n < FEW else cells)
     print_table(head, rows, title=_title(table) + ("" if kind == ERRORS else f"; dim: fewer than {FEW} cases"))
-    if kind == "cutoff":
+    if kind == CUTOFF:
         for m in table.models:
             if m.cutoff is None:
                 say(f"{m.label}: cutoff unknown")

@@ -1,8 +1,9 @@
 """Contamination: what of each model's score goes with texts that it may have seen (docs/contamination.md)."""
 
+import calendar
 import re
 from dataclasses import dataclass, replace
-from datetime import date, timedelta
+from datetime import date
 from typing import Final
 
 import numpy as np
@@ -356,8 +357,7 @@ def _day(case: EvaluationCase) -> date | None:
 
 
 def _month_end(day: date) -> date:
-    following = (day.replace(day=1) + timedelta(days=32)).replace(day=1)
-    return following - timedelta(days=1)
+    return day.replace(day=calendar.monthrange(day.year, day.month)[1])
 
 
 def _release_day(version: str | None) -> date | None:

@@ -1,15 +1,16 @@
 """What a table is made of: means with intervals and bounds, overall and by slice, for all models at once."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from medlive.evaluation.metrics import CaseScore, CaseState, Metric
+from medlive.evaluation.metrics import MOST, CaseScore, CaseState, Metric
 from medlive.evaluation.model import EvaluationCase
+from medlive.evaluation.published import published_mean
 from medlive.evaluation.registry import Cutoff
 from medlive.statistics.bootstrap import (
     Floats,
@@ -27,7 +28,7 @@ SLICES: Final[Mapping[str, Callable[[EvaluationCase], str | None]]] = {
     "month": lambda case: case.month,
     "theme": lambda case: case.theme,
     "specialty": lambda case: case.specialty,
-    "language": lambda case: case.language,
+    "language": lambda case: case.language or None,
     "source": lambda case: case.source,
     "first release": lambda case: case.first_release,
 }
@@ -130,7 +131,11 @@ class Grid:
         self._rows = [np.array([order[c.case.case_id] for c in cases], dtype=np.int_) for cases in scored]
         self._points = _Points(*(np.full((len(order), len(scored)), np.nan) for _ in range(3)))
         for place, (cases, rows) in enumerate(zip(scored, self._rows, strict=True)):
-            bounded = np.array([c.state is not CaseState.UNSCORABLE or metric is Metric.PUBLISHED for c in cases])
+            published = metric is Metric.PUBLISHED
+            bounded = np.array(
+                [c.odd is None if published else c.state is not CaseState.UNSCORABLE for c in cases],
+                dtype=np.bool_,
+            )
             self._points.score[rows, place] = [np.nan if c.score is None else c.score for c in cases]
             self._points.low[rows, place] = np.where(bounded, [c.low for c in cases], np.nan)
             self._points.high[rows, place] = np.where(bounded, [c.high for c in cases], np.nan)
@@ -141,6 +146,8 @@ class Grid:
             batches.setdefault(tuple(id(c.case) for c in cases), []).append(place)
         self._batches = list(batches.values())
         self._read: dict[int, tuple[list[str], _Rubrics]] = {}
+        # The published script adds up in its own order, and counts what is no finite number.
+        self._figures = [[c.figure for c in cases] for cases in scored] if metric is Metric.PUBLISHED else None
 
     @property
     def score(self) -> Floats:
@@ -150,7 +157,7 @@ class Grid:
     def overall(self) -> list[Estimate]:
         """Each model's estimate over all its cases."""
         everything = np.zeros(len(self.score), dtype=np.int_)
-        return self._estimates(self._points, everything, 1)[0]
+        return self._estimates(self._points, everything, 1, range(len(self._scored)))[0]
 
     def slices(self, cutoffs: Sequence[Cutoff | None]) -> list[list[Slice]]:
         """Each model's slices, in the order of `KINDS` and of their values."""
@@ -206,7 +213,7 @@ class Grid:
     def _add(
         self, out: list[list[Slice]], batch: Sequence[int], kind: str, values: Sequence[str], groups: Places
     ) -> None:
-        estimates = self._estimates(self._points.of(batch), groups, len(values))
+        estimates = self._estimates(self._points.of(batch), groups, len(values), batch)
         present = np.bincount(groups[groups >= 0], minlength=len(values))
         for number, value in enumerate(values):
             if present[number]:
@@ -233,10 +240,12 @@ class Grid:
         loss = self._by_item(row, np.where(open_, np.minimum(weight, 0.0), 0.0))
         gain = self._by_item(row, np.where(open_, np.maximum(weight, 0.0), 0.0))
         paper = self._metric is Metric.PAPER
-        with np.errstate(invalid="ignore", divide="ignore"):
+        # Points may be of any size that a float holds, their sums and quotients beyond it.
+        with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
             score, low, high = sure / most, (sure + loss) / most, (sure + gain) / most
+        least, greatest = (0.0, 1.0) if paper else (-MOST, MOST)
+        score, low, high = (np.clip(x, least, greatest) for x in (score, low, high))
         if paper:
-            score, low, high = (np.clip(x, 0.0, 1.0) for x in (score, low, high))
             score = np.where(self._by_item(row, open_.astype(np.float64)) > 0, np.nan, score)
         blank = most[:, 0] <= 0
         for found in (score, low, high):
@@ -272,8 +281,10 @@ class Grid:
         columns = [np.bincount(row, weights=column, minlength=len(self.score)) for column in values.T]
         return np.stack(columns, axis=1)
 
-    def _estimates(self, points: _Points, groups: Places, count: int) -> list[list[Estimate]]:
-        """By group and model."""
+    def _estimates(
+        self, points: _Points, groups: Places, count: int, models: Sequence[int] = ()
+    ) -> list[list[Estimate]]:
+        """By group and model; `models` are the columns' places where these are means of whole cases."""
         drawn = bootstrap_groups(
             points.score, groups, count, draws=self._draws, seed=self._seed, clusters=self.clusters
         )
@@ -300,12 +311,40 @@ class Grid:
                     for i in range(points.score.shape[1])
                 ]
             )
+        if self._figures is not None:
+            for column, place in enumerate(models):
+                for group, figures in enumerate(self._grouped(place, groups, count)):
+                    out[group][column] = _published(out[group][column], figures)
         return out
+
+    def _grouped(self, place: int, groups: Places, count: int) -> list[list[float]]:
+        """A model's figures by group, in the order of its cases."""
+        found: list[list[float]] = [[] for _ in range(count)]
+        figures = self._figures[place] if self._figures else ()
+        for group, figure in zip(groups[self._rows[place]].tolist(), figures, strict=True):
+            if group >= 0 and figure is not None:
+                found[group].append(figure)
+        return found
 
     def _means(self, values: Floats) -> tuple[Places, Floats]:
         n = (~np.isnan(values)).sum(axis=0)
         mean = np.nansum(values, axis=0) / np.maximum(n, 1)
         return n, np.clip(mean, 0.0, 1.0) if self._metric is Metric.PUBLISHED else mean
+
+
+def _published(estimate: Estimate, figures: Sequence[float]) -> Estimate:
+    """The estimate with the mean that the published script prints of these figures.
+
+    Where one of them is no finite number it alone makes the mean: there is no interval, and no verdict would
+    change it.
+    """
+    if not figures:
+        return estimate
+    mean = published_mean(figures)
+    if len(figures) == estimate.n:
+        return replace(estimate, mean=mean, least=min(estimate.least, mean), most=max(estimate.most, mean))
+    n = len(figures)
+    return Estimate(n=n, mean=mean, low=None, high=None, least=mean, most=mean, of=n)
 
 
 def _verdicts(score: CaseScore) -> Iterable[bool | None]:

@@ -1,10 +1,14 @@
 """A case's score and what the ungraded could make of it (LiveMedBench, equation 1; docs/method.md §2)."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Final
 
 from medlive.evaluation.model import Answer, AnswerState, EvaluationCase
+
+MOST: Final = 1e100
+"""A figure beyond is none to compute with: sums and squares of it leave what a float holds."""
 
 
 class Metric(StrEnum):
@@ -41,6 +45,14 @@ class CaseScore:
     """None unless scored (paper)."""
     low: float
     high: float
+    odd: float | None = None
+    """The published script's figure where it is NaN, infinite or beyond 1e100: `score` is then None, though the
+    script's mean counts it."""
+
+    @property
+    def figure(self) -> float | None:
+        """What the published script's mean counts of this case."""
+        return self.score if self.odd is None else self.odd
 
     @property
     def ungraded(self) -> int:
@@ -77,11 +89,23 @@ def case_score(
         point = None if metric is Metric.PAPER else 0.0
         return CaseScore(case, CaseState.UNSCORABLE, state, known, point, 0.0, 0.0)
     if None in known.values():
-        point = None if metric is Metric.PAPER else sure / most
         low, high = clip((sure + loss) / most), clip((sure + gain) / most)
-        return CaseScore(case, CaseState.PARTLY_GRADED, state, known, point, low, high)
+        found = CaseScore(case, CaseState.PARTLY_GRADED, state, known, None, low, high)
+        return found if metric is Metric.PAPER else with_figure(found, sure / most)
+    if metric is Metric.PUBLISHED:
+        return with_figure(CaseScore(case, CaseState.SCORED, state, known, None, 0.0, 0.0), sure / most)
     score = clip(sure / most)
     return CaseScore(case, CaseState.SCORED, state, known, score, score, score)
+
+
+def with_figure(found: CaseScore, figure: float) -> CaseScore:
+    """The case with what the published script makes of it; bounds are widened to hold it."""
+    if not abs(figure) <= MOST:
+        return replace(found, score=None, odd=figure)
+    if found.state in (CaseState.SCORED, CaseState.UNSCORABLE):
+        return replace(found, score=figure, low=figure, high=figure, odd=None)
+    low, high = min(found.low, figure), max(found.high, figure)
+    return replace(found, score=figure, low=low, high=high, odd=None)
 
 
 def _clip(score: float) -> float:
@@ -89,4 +113,4 @@ def _clip(score: float) -> float:
 
 
 def _keep(score: float) -> float:
-    return score
+    return max(-MOST, min(MOST, score))

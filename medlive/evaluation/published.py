@@ -29,67 +29,103 @@ class MonthTable:
         return head + "".join(row(*r) for r in self.rows) + row("Overall", self.overall, self.cases)
 
 
+@dataclass(frozen=True, slots=True)
+class CaseFigure:
+    """What the published script makes of one graded case."""
+
+    case_id: str
+    """The benchmark's case, as text."""
+    month: str | None
+    value: float
+    """Not clipped; it may be no finite number."""
+
+
 def published_table(benchmark: Sequence[Any], gradings: Mapping[str, Sequence[Mapping[str, Any]]]) -> MonthTable:
     """The published table of raw benchmark entries and, by model, raw grading entries.
 
     The first model of `gradings` is the one whose cases are counted (the published script takes the first file
     that the file system lists). Scores are neither clipped by case nor marked where a model lacks a month.
     """
-    rubrics: dict[str, tuple[Any, Any]] = {}
-    for entry in benchmark:
-        if isinstance(entry, dict) and entry.get("case_id") is not None:
-            rubrics[str(entry["case_id"])] = (entry.get("post_time", ""), entry.get("rubric_items", []))
-    scores = {model: _case_scores(entries, rubrics) for model, entries in gradings.items()}
-    months = sorted({m for cases in scores.values() for m, _ in cases.values() if m is not None})
-    models = tuple(sorted(scores))
-    first = next(iter(scores), None)
+    return table_of_figures(
+        {
+            model: [(f.month, f.value) for f in case_figures(benchmark, entries)]
+            for model, entries in gradings.items()
+        }
+    )
+
+
+def table_of_figures(figures: Mapping[str, Sequence[tuple[str | None, float]]]) -> MonthTable:
+    """The published table of each model's (month, unclipped figure) by case; as `published_table` otherwise."""
+    months = sorted({month for cases in figures.values() for month, _ in cases if month is not None})
+    models = tuple(sorted(figures))
+    first = next(iter(figures), None)
     rows, counted = [], 0
     for month in months:
-        by_model = {name: [s for m, s in cases.values() if m == month] for name, cases in scores.items()}
+        by_model = {name: [s for m, s in cases if m == month] for name, cases in figures.items()}
         n = len(by_model[first]) if first is not None else 0
         counted += n
-        rows.append((month, tuple(_clipped_mean(by_model[name]) for name in models), n))
-    overall = tuple(_clipped_mean([s for _, s in scores[name].values()]) for name in models)
+        rows.append((month, tuple(published_mean(by_model[name]) for name in models), n))
+    overall = tuple(published_mean([s for _, s in figures[name]]) for name in models)
     return MonthTable(models, tuple(rows), overall, counted)
 
 
-def _clipped_mean(scores: Sequence[float]) -> float:
+def published_mean(figures: Sequence[float]) -> float:
+    """The clipped mean of unclipped figures, added up in their order; of none 0, and with a NaN among them 1."""
     # min before max, as published: a NaN comes out as 1.
-    return max(0.0, min(1.0, sum(scores) / len(scores))) if scores else 0.0
+    return max(0.0, min(1.0, sum(figures) / len(figures))) if figures else 0.0
 
 
-def _case_scores(
-    entries: Sequence[Mapping[str, Any]], rubrics: Mapping[str, tuple[Any, Any]]
-) -> dict[Any, tuple[str | None, float]]:
-    """Id as the grading spells it (1 and "1" are two) → (month, unclipped score)."""
-    found: dict[Any, tuple[str | None, float]] = {}
+def case_figures(benchmark: Sequence[Any], entries: Sequence[Any]) -> list[CaseFigure]:
+    """The figure of every case that the gradings name, in the order in which a mean adds them up.
+
+    1 and "1" are two cases, of one benchmark entry; 1 and 1.0 are one, and the entry is the later one's. What the
+    published script ends in a traceback over is left out.
+    """
+    rubrics: dict[str, tuple[Any, Any]] = {}
+    for case in benchmark:
+        if isinstance(case, dict) and case.get("case_id") is not None:
+            rubrics[str(case["case_id"])] = (case.get("post_time", ""), case.get("rubric_items", []))
+    found: dict[Any, CaseFigure] = {}
     for entry in entries:
+        if not isinstance(entry, dict):
+            continue
         case_id, evaluations = entry.get("case_id"), entry.get("evaluations", {})
-        if not case_id or not isinstance(evaluations, dict):
+        if not case_id or isinstance(case_id, list | dict) or not isinstance(evaluations, dict):
             continue
         post_time, items = rubrics.get(str(case_id), ("", []))
-        items = items if isinstance(items, list) else []
+        items = [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
         most = 0.0
         for item in items:
-            points = item.get("points", 0) if isinstance(item, dict) else 0
-            if isinstance(points, int | float) and points > 0:
-                most += float(points)
+            if (points := _float(item.get("points", 0))) is not None and points > 0:
+                most += points
         total = _total(evaluations, items)
-        found[case_id] = (month_of(post_time), total / most if most > 0 else 0.0)
-    return found
+        found[case_id] = CaseFigure(str(case_id), month_of(post_time), total / most if most > 0 else 0.0)
+    return list(found.values())
 
 
-def _total(evaluations: Mapping[str, Any], items: Sequence[Any]) -> float:
+def _total(evaluations: Mapping[str, Any], items: Sequence[Mapping[str, Any]]) -> float:
     """The weighted scores of the criteria whose text stands in the rubric: an edited text counts for nothing."""
-    known = {item["criterion"] for item in items if isinstance(item, dict) and _named(item)}
+    # Any value that is not empty is a criterion's "text" to the script: 5, 5.0 and "5" are two.
+    known = {item["criterion"] for item in items if _named(item)}
     total = 0.0
     for grading in evaluations.values():
         if isinstance(grading, dict) and _named(grading) and grading["criterion"] in known:
-            weighted = grading.get("weighted_score", 0)
-            if isinstance(weighted, int | float):
-                total += float(weighted)
+            weighted = _float(grading.get("weighted_score", 0))
+            if weighted is not None:
+                total += weighted
     return total
 
 
 def _named(item: Mapping[str, Any]) -> bool:
-    return isinstance(item.get("criterion"), str) and bool(item["criterion"])
+    criterion = item.get("criterion")
+    return bool(criterion) and not isinstance(criterion, list | dict)
+
+
+def _float(value: object) -> float | None:
+    """A number, truth values among them, as a float; None for what is none, or beyond what a float holds."""
+    if not isinstance(value, int | float):
+        return None
+    try:
+        return float(value)
+    except OverflowError:
+        return None

@@ -5,14 +5,17 @@ published script counts what its files say (docs/metric-parity.md), so its table
 """
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence, Set
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 from medlive.errors import BadInput
+from medlive.evaluation.graded import GradedRun
 from medlive.evaluation.livemedbench import read_grades, read_json
-from medlive.evaluation.published import MonthTable, published_table
+from medlive.evaluation.metrics import CaseScore, CaseState, with_figure
+from medlive.evaluation.model import EvaluationCase
+from medlive.evaluation.published import CaseFigure, case_figures
 from medlive.evaluation.run import write_whole
 
 _FOLDER: Final = "livemedbench"
@@ -40,29 +43,54 @@ def keep_files(run: Path, judge: str, benchmark: Path, grades: Path) -> None:
 
 
 def kept_files(run: Path, judge: str | None) -> PublishedFiles | None:
-    """The files that a run's verdicts of `judge` came from; None where they came from elsewhere."""
-    if judge is None or not (place := _place(run, judge)).is_file():
+    """The files that a run's verdicts of `judge` came from; None where they came from elsewhere.
+
+    A run without any verdict (None) has those of its only import with grades: of these none could be read as one.
+    """
+    if judge is None:
+        places = list((run / _FOLDER).glob("*.json"))
+        place = places[0] if len(places) == 1 else None
+    else:
+        place = _place(run, judge)
+    if place is None or not place.is_file():
         return None
     held = read_json(place)
-    if not isinstance(held, dict) or held.get("judge") != judge or not isinstance(held.get("benchmark"), list):
+    lists = isinstance(held, dict) and all(isinstance(held.get(k), list) for k in ("benchmark", "gradings"))
+    if not lists or judge not in (None, held.get("judge")):
         raise BadInput(f"{place} holds no files of LiveMedBench's")
     return PublishedFiles(held["benchmark"], held["gradings"])
 
 
-def table_of_files(runs: Sequence[tuple[str, Path, str | None]]) -> MonthTable | None:
-    """The published table of runs, each (label, folder, judge), from the files they were imported from.
+def scores_of_files(run: GradedRun, held: Sequence[CaseScore]) -> tuple[CaseScore, ...] | None:
+    """A run's cases as the published script has them of the files it was imported from; None without such files.
 
-    None where one was not imported, or where they are of different benchmarks.
+    In the script's order: those that the gradings name and no others, cases that the benchmark lacks among them.
+    `held` is what the run folder makes of its cases: states, verdicts and bounds are from there.
     """
-    found = [(label, kept_files(path, judge)) for label, path, judge in runs]
-    kept = {label: files for label, files in found if files is not None}
-    if not kept or len(kept) < len(runs):
+    files = kept_files(run.run.path, run.grader.judge if run.grader else None)
+    if files is None:
         return None
-    first = next(iter(kept.values())).benchmark
-    # As text: a NaN among the points is not equal to itself.
-    if any(json.dumps(files.benchmark) != json.dumps(first) for files in list(kept.values())[1:]):
-        return None
-    return published_table(first, {label: files.gradings for label, files in kept.items()})
+    known = {score.case.case_id: score for score in held}
+    found: list[CaseScore] = []
+    taken: set[str] = set()
+    for figure in case_figures(files.benchmark, files.gradings):
+        score = known.get(figure.case_id)
+        if score is None or figure.case_id in taken:
+            score = _stranger(figure, taken, score)
+        taken.add(score.case.case_id)
+        found.append(with_figure(score, figure.value))
+    return tuple(found)
+
+
+def _stranger(figure: CaseFigure, taken: Set[str], same: CaseScore | None) -> CaseScore:
+    """A case that the benchmark lacks, or one that the gradings name a second time in another type (1 and "1")."""
+    case_id = figure.case_id
+    while case_id in taken:
+        case_id += "′"
+    if same is not None:
+        return replace(same, case=replace(same.case, case_id=case_id))
+    case = EvaluationCase(case_id, "", "", "", "", (), "", figure.month)
+    return CaseScore(case, CaseState.UNSCORABLE, None, {}, None, 0.0, 0.0)
 
 
 def _place(run: Path, judge: str) -> Path:

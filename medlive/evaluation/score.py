@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -24,12 +24,12 @@ from medlive.evaluation.estimates import (
     Slice,
 )
 from medlive.evaluation.graded import GradedRun, Grader, load_all, load_graded, uncollected
-from medlive.evaluation.livemedbench import case_entry, grade_entry
 from medlive.evaluation.metrics import CaseScore, CaseState, Metric, case_score
 from medlive.evaluation.model import AnswerState, EvaluationCase
-from medlive.evaluation.published import MonthTable, published_table
-from medlive.evaluation.published_files import table_of_files
+from medlive.evaluation.published import MonthTable, table_of_figures
+from medlive.evaluation.published_files import scores_of_files
 from medlive.evaluation.registry import EMPTY, Cutoff, Registry
+from medlive.evaluation.run import IMPORTED
 from medlive.statistics.bootstrap import Comparison, Floats, Standing, compare, tie_groups
 
 __all__ = [
@@ -167,14 +167,20 @@ def score_runs(
     if not runs:
         raise UsageError("there is no run to score")
     runs = _labelled(runs)
+    whole = [run.run.cases for run in runs]
     if errata is not None:
         # Answers and grades are looked up by what the run's cases hold: those of what is gone are not met.
         runs = [replace(run, run=errata.without(place, run.run)) for place, run in enumerate(runs)]
     with uncollected():
-        scored = [_case_scores(run, metric) for run in runs]
-    coverage = _coverage(runs, scored)
+        held = [_case_scores(run, metric) for run in runs]
+        scored, told = held, []
+        if metric is Metric.PUBLISHED:
+            scored, told = _as_published(runs, held, whole)
+    coverage = _coverage(runs, held, scored)
     if basis is CaseBasis.COMMON:
         scored = _common(scored)
+        shared = {case.case.case_id for case in scored[0]}
+        held = [tuple(c for c in cases if c.case.case_id in shared) for cases in held]
     labels = [run.label for run in runs]
     grid = Grid(scored, metric, draws, seed, cluster)
     comparisons = compare(labels, grid.score, draws=draws, seed=seed, clusters=grid.clusters)
@@ -190,7 +196,7 @@ def score_runs(
             run,
             overall[i],
             standings.get(run.label),
-            _rates(scored[i]),
+            _rates(held[i]),
             tuple(sliced[i]),
             axes[i],
             scored[i],
@@ -202,7 +208,8 @@ def score_runs(
     common = int((~np.isnan(grid.score)).all(axis=1).sum())
     warnings = [
         *_warnings(runs, common, len(grid.score)),
-        *_unscorable(labels, scored),
+        *told,
+        *_unscorable(labels, held, metric),
         *(errata.told(labels) if errata else []),
     ]
     return ScoreTable(
@@ -241,12 +248,47 @@ def _case_scores(run: GradedRun, metric: Metric) -> tuple[CaseScore, ...]:
     return tuple(found)
 
 
-def _coverage(runs: Sequence[GradedRun], scored: Sequence[Sequence[CaseScore]]) -> tuple[Coverage, ...]:
+def _as_published(
+    runs: Sequence[GradedRun], held: Sequence[tuple[CaseScore, ...]], whole: Sequence[tuple[EvaluationCase, ...]]
+) -> tuple[list[tuple[CaseScore, ...]], list[str]]:
+    """Each run's cases as the published script has them, and what is to be said where that is not so."""
+    scored, told = [], []
+    for run, cases, before in zip(runs, held, whole, strict=True):
+        # What was withdrawn since, the files do not know.
+        lessened = len(before) != len(cases) or any(a is not c.case for a, c in zip(before, cases, strict=True))
+        found = None if lessened else scores_of_files(run, cases)
+        if found is None and run.grader is not None and not _known(run.grader):
+            why = "what was withdrawn is left out" if lessened else "its folder holds no files of LiveMedBench's"
+            told.append(f"{run.label}: the published figures are of the verdicts in the run folder: {why}")
+        scored.append(cases if found is None else found)
+        if odd := [c.case.case_id for c in scored[-1] if c.odd is not None]:
+            told.append(
+                f"{run.label}: cases whose figure is no finite number: {len(odd)} ({_some(odd)}); the mean is "
+                "what the published script makes of it, and has no interval"
+            )
+        known = {case.case_id for case in before}
+        if found is not None and (strange := [c.case.case_id for c in found if c.case.case_id not in known]):
+            told.append(
+                f"{run.label}: graded cases that the benchmark lacks: {len(strange)} ({_some(strange)}); the "
+                "published mean counts them"
+            )
+        if found is not None and (lack := known - {c.case.case_id for c in found}):
+            told.append(f"{run.label}: cases without a grading: {len(lack)}; the published mean leaves them out")
+    return scored, told
+
+
+def _some(case_ids: Sequence[str]) -> str:
+    return ", ".join(case_ids[:_NAMED]) + (" …" if len(case_ids) > _NAMED else "")
+
+
+def _coverage(
+    runs: Sequence[GradedRun], held: Sequence[Sequence[CaseScore]], scored: Sequence[Sequence[CaseScore]]
+) -> tuple[Coverage, ...]:
     have = [{case.case.case_id for case in cases if case.score is not None} for cases in scored]
     anyone = dict.fromkeys(c.case.case_id for cases in scored for c in cases if c.score is not None)
     return tuple(
         Coverage(run.label, len(cases), len(own), tuple(cid for cid in anyone if cid not in own))
-        for run, cases, own in zip(runs, scored, have, strict=True)
+        for run, cases, own in zip(runs, held, have, strict=True)
     )
 
 
@@ -289,11 +331,14 @@ def _warnings(runs: Sequence[GradedRun], common: int, union: int) -> list[str]:
             warnings.append(f"{run.label}: graded by {', '.join(run.grader.answered_by)}, not by the pinned model")
     for what, values in (
         ("cases", {r.run.info.cases.digest for r in runs}),
-        ("graders", {r.grader.judge for r in runs if r.grader}),
+        # Of imported verdicts nobody knows who gave them: their judge is a name for the file.
+        ("graders", {r.grader.judge if _known(r.grader) else IMPORTED for r in runs if r.grader}),
         ("prompt templates", {r.run.info.template.name for r in runs}),
     ):
         if len(values) > 1:
             warnings.append(f"the runs differ in their {what}: their scores are not one ranking")
+    if len(runs) > 1 and (unknown := [r.label for r in runs if r.grader and not _known(r.grader)]):
+        warnings.append(f"{', '.join(unknown)}: who graded is unknown: they are one ranking if one grader did")
     if len(runs) > 1 and common < union:
         warnings.append(
             f"{common} of {union} cases are scored for every model; pairs are compared on what both have"
@@ -301,8 +346,13 @@ def _warnings(runs: Sequence[GradedRun], common: int, union: int) -> list[str]:
     return list(dict.fromkeys(warnings))
 
 
-def _unscorable(labels: Sequence[str], scored: Sequence[Sequence[CaseScore]]) -> list[str]:
+def _known(grader: Grader) -> bool:
+    return grader.engine != IMPORTED
+
+
+def _unscorable(labels: Sequence[str], scored: Sequence[Sequence[CaseScore]], metric: Metric) -> list[str]:
     """What is to be said of rubrics that equation 1 gives no score: models with the same ones together."""
+    what = "no score by Equation 1" if metric is Metric.PAPER else "count as 0"
     cases_by_place = {id(c.case): c.case for cases in scored for c in cases}
     blank = {place for place, case in cases_by_place.items() if case.positive_points <= 0}
     found: dict[tuple[str, ...], list[str]] = {}
@@ -310,8 +360,7 @@ def _unscorable(labels: Sequence[str], scored: Sequence[Sequence[CaseScore]]) ->
         if none := tuple(c.case.case_id for c in cases if id(c.case) in blank):
             found.setdefault(none, []).append(label)
     return [
-        f"{', '.join(names)}: {len(none)} cases have no criterion with positive points and no score by Equation 1 "
-        f"({', '.join(none[:_NAMED])}{' …' if len(none) > _NAMED else ''})"
+        f"{', '.join(names)}: {len(none)} cases have no criterion with positive points and {what} ({_some(none)})"
         for none, names in found.items()
     ]
 
@@ -319,27 +368,19 @@ def _unscorable(labels: Sequence[str], scored: Sequence[Sequence[CaseScore]]) ->
 def month_table(table: ScoreTable) -> MonthTable:
     """Scores by month and overall.
 
-    Under the published metric it is the published script's own, computed from the files that the runs were
-    imported from, else from the runs as such files would hold them; under the paper's a month that a model lacks
-    is NA.
+    Under the published metric it is the published script's own, of the files that the runs were imported from,
+    else of the runs as such files would hold them; under the paper's a month that a model lacks is NA.
     """
     found = {model.label: model for model in table.models}
     # The script counts the cases of the first model given.
     by_label = {label: found[label] for label in table.labels or found}
     if table.metric is Metric.PUBLISHED:
-        # Withdrawn cases, and those that not all models have, may have been left out: the files do not know.
-        if all(len(m.cases) == m.run.run.info.cases.count for m in table.models):
-            judged = [
-                (label, m.run.run.path, m.run.grader.judge if m.run.grader else None)
-                for label, m in by_label.items()
-            ]
-            if (kept := table_of_files(judged)) is not None:
-                return kept
-        benchmark = {c.case.case_id: case_entry(c.case) for m in table.models for c in m.cases}
-        gradings: dict[str, list[dict[str, Any]]] = {
-            label: [grade_entry(c.case, c.met) for c in model.cases] for label, model in by_label.items()
-        }
-        return published_table(list(benchmark.values()), gradings)
+        return table_of_figures(
+            {
+                label: [(c.case.month, c.figure) for c in model.cases if c.figure is not None]
+                for label, model in by_label.items()
+            }
+        )
     labels = tuple(sorted(by_label))
     by_month = {
         label: {s.value: s.estimate for s in by_label[label].slices if s.kind == "month"} for label in labels

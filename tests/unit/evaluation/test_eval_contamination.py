@@ -1,13 +1,17 @@
 """Contamination of made-up models: what was planted is found, what is unknown stays unknown."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from pathlib import Path
 
 import numpy as np
 import pytest
+from support.runs import made_cases, made_run
 
+from medlive.cli.evaluation_contamination import contamination as command
 from medlive.errors import BadInput, ConfigError
 from medlive.evaluation.arms import score_arms
 from medlive.evaluation.contamination import contamination
@@ -253,3 +257,26 @@ def test_a_registry_is_read_whole_or_refused_by_name(tmp_path: Path) -> None:
         file.write_text(text)
         with pytest.raises((BadInput, ConfigError), match=r"models\.toml"):
             read_registry(file)
+
+
+def test_the_last_month_of_the_calendar_has_an_end() -> None:
+    cases = tuple(replace(c, post_time="9999-12-31T00:00:00", month="9999-12") for c in CASES[:40])
+    found = contamination(score_runs([run_of("late", cases, [0.5] * 40)], draws=20), REGISTRY).models[0]
+    assert found.drop is not None
+    assert (found.drop.n_pre, found.drop.n_post) == (0, 40)
+
+
+def test_every_figure_for_people_names_its_cases(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made = made_cases(60, months=24)
+    runs = [made_run(made, tmp_path / name, name, 0.5) for name in ("early", "late")]
+    (tmp_path / "models.toml").write_text(
+        "".join(
+            f'[candidates."{name}"]\ncutoff = "{cutoff}"\ncutoff_source = "x"\nconfidence = "stated"\n'
+            for name, cutoff in (("early", "2025-03"), ("late", "2025-11"))
+        )
+    )
+    command(runs, models=tmp_path / "models.toml", metric="published", draws=50, permutations=99)
+    said = capsys.readouterr().out
+    assert "not clipped" in said
+    assert re.search(r"Having seen a case, over 2 models: .*; n 24/24\)", said)
+    assert said.count("24/24)") == 2

@@ -1,6 +1,8 @@
 """The published metric, quirk by quirk (docs/metric-parity.md), against a second implementation written from the
 list alone: on raw files, and on run folders that were imported from them."""
 
+import csv
+import io
 import json
 import math
 from collections import defaultdict
@@ -12,11 +14,14 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from medlive.evaluation.errata import ErrataMode, ErrataUse, FoundErrata, RunErrata
 from medlive.evaluation.graded import load_graded
 from medlive.evaluation.imports import import_run
 from medlive.evaluation.metrics import Metric
 from medlive.evaluation.published import published_table
-from medlive.evaluation.score import score_runs
+from medlive.evaluation.score import ScoreTable, score_runs
+from medlive.report.tables import WRITERS
+from medlive.snapshot.errata import Errata
 from tests.unit.evaluation.conftest import AT
 
 CRITERIA = ("rest", "water", "fever", "")
@@ -145,7 +150,113 @@ def test_runs_that_were_imported_give_the_published_table_of_their_files(
         grades.write_text(json.dumps(by_model[model]))
         runs.append(folder / model)
         import_run(file, folder / "r.json", runs[-1], model=model, created_at=AT, grades=grades)
-    if any(load_graded(run).grader is None for run in runs):
-        return
     table = score_runs([load_graded(run) for run in runs], metric=Metric.PUBLISHED, draws=10)
     assert table.tsv() == second_opinion(benchmark, by_model)
+    every_format_agrees(table)
+
+
+def every_format_agrees(table: ScoreTable) -> None:
+    """JSON, CSV and Parquet say what the TSV says, to its digit."""
+    lines = [line.split("\t") for line in table.tsv().splitlines()]
+    of_tsv = {
+        (label, line[0]): cell
+        for line in lines[1:]
+        for label, cell in zip(lines[0][1:-1], line[1:-1], strict=True)
+    }
+    document = json.loads(WRITERS["json"](table, None))
+    rows = list(csv.DictReader(io.StringIO(WRITERS["csv"](table, None).decode())))
+    for model in document["models"]:
+        label, overall = model["model"], model["overall"]
+        found = {(label, s["value"]): s["mean"] for s in model["slices"] if s["kind"] == "month"}
+        found[label, "Overall"] = overall["mean"]
+        for row in rows:
+            if row["model"] == label and row["slice"] in ("overall", "month"):
+                assert float(row["mean"] or 0.0) == (found[label, row["value"] or "Overall"] or 0.0)
+        for key, cell in of_tsv.items():
+            if key[0] == label:
+                assert f"{found.get(key) or 0.0:.4f}" == cell
+        if overall["mean"] is not None:
+            assert overall["least"] <= overall["mean"] <= overall["most"]
+
+
+def imported(folder: Path, benchmark: list[Any], answers: Any, entries: list[Any], model: str = "m") -> Path:
+    folder.mkdir(exist_ok=True)
+    for name, content in (("b", benchmark), ("r", answers), (f"evaluation_results_{model}", entries)):
+        (folder / f"{name}.json").write_text(json.dumps(content))
+    grades = folder / f"evaluation_results_{model}.json"
+    import_run(folder / "b.json", folder / "r.json", folder / model, model=model, created_at=AT, grades=grades)
+    return folder / model
+
+
+def case(case_id: Any, *items: tuple[Any, Any], at: str = "2025-03-01") -> dict[str, Any]:
+    rubric = [{"criterion": text, "points": points} for text, points in items]
+    return {"case_id": case_id, "post_time": at, "narrative": f"{case_id}", "rubric_items": rubric}
+
+
+def graded(case_id: Any, *weighted: tuple[Any, Any]) -> dict[str, Any]:
+    evaluations = {
+        f"rubric_{place}": {"criterion": text, "score": int(bool(w)), "weighted_score": w}
+        for place, (text, w) in enumerate(weighted)
+    }
+    return {"case_id": case_id, "evaluations": evaluations}
+
+
+@pytest.mark.parametrize(
+    ("benchmark", "entries", "overall", "said"),
+    [
+        # No answer, so no verdict in the run folder: the script has never heard of answers.
+        ([case("failed", ("rest", 5))], [graded("failed", ("rest", 5))], "1.0000", ""),
+        # Of two cases one was graded: the other is in no mean.
+        ([case("a", ("rest", 4)), case("b", ("rest", 4))], [graded("a", ("rest", 1))], "0.2500", "grading: 1;"),
+        # A criterion that is a number is one, and 5.0 is 5.
+        ([case("a", (5, 4), ("5", 4))], [graded("a", (5.0, 4))], "0.5000", ""),
+        # 1.0 is 1: one case, at its first place, with the later entry's rubric.
+        (
+            [case(1, ("rest", 4)), case("1.0", ("rest", 8))],
+            [graded(1, ("rest", 4)), graded(1.0, ("rest", 2))],
+            "0.2500",
+            "",
+        ),
+        ([case("a", ("rest", 1e-9))], [graded("a", ("rest", 1e308))], "1.0000", "finite number: 1 (a)"),
+        ([case("a", ("rest", 5))], [graded("a", ("rest", math.nan)), graded("x")], "1.0000", "lacks: 1 (x"),
+        ([case("a", ("rest", 10**400), ("water", 2))], [graded("a", ("water", 1))], "0.5000", ""),
+        ([case("a", ([1], 9), ("water", 2)), case([2])], [graded([2]), graded("a", ("water", 1))], "0.0909", ""),
+    ],
+)  # fmt: skip
+def test_odd_files_have_one_figure_in_every_format(
+    benchmark: list[Any], entries: list[Any], overall: str, said: str, tmp_path: Path
+) -> None:
+    answers = {"a": {"model_response": "Rest."}, "1": {"model_response": "Rest."}}
+    run = load_graded(imported(tmp_path, benchmark, answers, entries))
+    table = score_runs([run], metric=Metric.PUBLISHED, draws=10)
+    assert table.tsv().splitlines()[-1].split("\t")[1] == overall
+    assert table.tsv() == published_table(benchmark, {"m": entries}).tsv()
+    assert said in " ".join(table.warnings)
+    every_format_agrees(table)
+    paper = score_runs([run], draws=10).models[0]
+    assert paper.overall.mean is None or 0 <= paper.overall.mean <= 1
+
+
+def test_a_row_of_imported_runs_is_each_of_its_own_files(tmp_path: Path) -> None:
+    """A run that was graded here, or of another benchmark, does not change what the imported one's files say."""
+    answers = {"a": {"model_response": "Rest."}}
+    odd = imported(tmp_path / "one", [case("a", ("rest", 4))], answers, [graded("a", ("rest", 1))], "odd")
+    other = imported(tmp_path / "two", [case("a", ("rest", 5))], answers, [graded("a", ("rest", 5))], "other")
+    (here,) = (other / "livemedbench").iterdir()
+    here.unlink()
+    table = score_runs([load_graded(run) for run in (odd, other)], metric=Metric.PUBLISHED, draws=10)
+    assert table.tsv().splitlines()[-1] == "Overall\t0.2500\t1.0000\t1"
+    assert [w for w in table.warnings if "holds no files" in w]
+    every_format_agrees(table)
+
+
+def test_what_was_withdrawn_is_in_no_published_figure(tmp_path: Path) -> None:
+    benchmark = [case("a", ("rest", 4), ("water", 4)), case("b", ("rest", 4))]
+    entries = [graded("a", ("rest", 4), ("water", 0)), graded("b", ("rest", 0))]
+    answers = {k: {"model_response": "Rest."} for k in ("a", "b")}
+    run = load_graded(imported(tmp_path, benchmark, answers, entries))
+    gone = RunErrata("v", FoundErrata(None, Errata()), cases=("b",), criteria=(("a", "rubric_2"),))
+    table = score_runs([run], metric=Metric.PUBLISHED, draws=10, errata=ErrataUse(ErrataMode.APPLY, (gone,)))
+    assert table.tsv().splitlines()[-1] == "Overall\t1.0000\t1"
+    assert [w for w in table.warnings if "what was withdrawn is left out" in w]
+    every_format_agrees(table)

@@ -13,18 +13,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.runs import made_cases, made_run
 
+from medlive.cli.evaluation_score import print_slice
 from medlive.digest import canonical_json
 from medlive.errors import UsageError
 from medlive.evaluation import graded
 from medlive.evaluation.grade import grade_run
-from medlive.evaluation.graded import load_all, load_graded
+from medlive.evaluation.graded import Grader, load_all, load_graded
 from medlive.evaluation.metrics import CaseState, Metric, case_score
 from medlive.evaluation.model import EvaluationCriterion, Mode, grade_key
 from medlive.evaluation.run import run_model
-from medlive.evaluation.score import AXIS, CaseBasis, GradedRun, score_runs
+from medlive.evaluation.score import AFTER, AXIS, UP_TO, CaseBasis, GradedRun, score_runs
 from medlive.report.tables import score_rows, scores_csv, scores_json, scores_parquet
 from tests.unit.evaluation.conftest import AT, USE, Judge, Model, make_cases, reply, verdict
-from tests.unit.evaluation.test_eval_contamination import CASES, run_of
+from tests.unit.evaluation.test_eval_contamination import CASES, registry_of, run_of
 
 VERDICTS = st.sampled_from([True, False, None])
 POINTS = st.sampled_from([-8.0, -3.0, 2.0, 5.0, 10.0])
@@ -227,3 +228,29 @@ def test_large_logs_are_read_by_several_processes_to_the_same_end(
     assert together[0].run.cases is together[1].run.cases
     with pytest.raises(UsageError, match=r"0 judges are 'nobody'"):
         load_all(paths, judge="nobody")
+
+
+def test_a_slice_for_people_stands_in_order_and_marks_what_is_few(capsys: pytest.CaptureFixture[str]) -> None:
+    cutoffs = registry_of({"a": "2024-01", "b": "2025-11"})
+    values = [None if i < 20 else i / 360 for i in range(360)]
+    runs = [run_of("a", CASES[10:], values[10:]), run_of("b", CASES, values)]
+    table = score_runs(runs, draws=20, registry=cutoffs)
+    print_slice(table, "cutoff")
+    rows = [line.split("│") for line in capsys.readouterr().out.splitlines() if "the cutoff │" in line]
+    parts = [row[0].strip() for row in rows]
+    assert parts == sorted(parts, reverse=True)
+    assert set(parts) == {UP_TO, AFTER}
+    assert [row[2].strip() for row in rows if row[1].strip() == "a" and row[0].strip() == UP_TO] == ["–"]
+
+
+def test_who_graded_imported_verdicts_is_unknown_and_not_another_for_each_file() -> None:
+    by_file = Grader("import", "unknown", ("unknown",), "criterion", "unknown", "sha256:a")
+    runs = [
+        replace(run_of(name, CASES[:40], [0.5] * 40), grader=replace(by_file, judge=f"sha256:{name}"))
+        for name in ("a", "b")
+    ]
+    said = " ".join(score_runs(runs, draws=10).warnings)
+    assert "differ in their graders" not in said
+    assert "a, b: who graded is unknown" in said
+    known = replace(runs[1], grader=replace(by_file, engine="openai"))
+    assert "differ in their graders" in " ".join(score_runs([runs[0], known], draws=10).warnings)
