@@ -14,13 +14,10 @@ from medlive.evaluation.model import EvaluationCase, EvaluationCriterion, Grade
 from medlive.evaluation.score import ModelScore
 from medlive.report.html import cells, f, json_text, page, resource, t, table
 from medlive.report.model import Report, judged
+from medlive.report.search import MOST_TEXT, OWN, model_text, own_text, part_of, write_texts
 
 CASES_A_LIST: Final = 3_000
 """Cases on one list; the filters of a list see these."""
-MOST_TEXT: Final = 50_000
-"""Characters of one text that a page shows; it says so where there are more."""
-MOST_SEARCHED: Final = 2_000
-"""Characters of each of narrative, query and advice that the free-text filter looks into."""
 _OPENING: Final = 140
 _MARK: Final = "@@here@@"
 _FIELDS: Final = ("month", "language", "specialty", "theme", "source")
@@ -75,8 +72,8 @@ def list_name(number: int) -> str:
 
 def case_lists(report: Report, found: Sequence[Entry], *, linked: bool) -> Iterator[tuple[str, str]]:
     """(file name, page) of each list; `linked`: whether each case has a page of its own."""
-    parts = [found[start : start + CASES_A_LIST] for start in range(0, len(found), CASES_A_LIST)]
-    for number, part in enumerate(parts, start=1):
+    parts = dict(_lists(found))
+    for number, part in parts.items():
         yield list_name(number), _list(report, part, number, len(parts), len(found), linked)
 
 
@@ -87,10 +84,11 @@ def _list(report: Report, part: Sequence[Entry], number: int, lists: int, total:
     )
     which = "" if lists == 1 else f" (list {number} of {lists}: {len(part)} of {total} cases)"
     rows = "".join(_row(entry, linked) for entry in part)
+    # Without case pages the report holds no answers, and none to look into.
     body = (
         f'<h1>Cases{which}</h1>\n<p class="soft">{t(report.said)}. The score is the mean over the '
         f"{len(report.models)} models, or the chosen model's.</p>\n"
-        f'{_form(report, part)}<p id="count" role="status">{len(part)} cases on this page</p>\n'
+        f'{_form(report, part, answers=linked)}<p id="count" role="status">{len(part)} cases on this page</p>\n'
         '<div class="scroll" role="region" aria-label="Cases" tabindex="0"><table id="cases"><thead><tr>'
         '<th scope="col">case</th><th scope="col" class="n">score</th><th scope="col">state</th>'
         + "".join(f'<th scope="col">{name}</th>' for name in _FIELDS)
@@ -98,6 +96,7 @@ def _list(report: Report, part: Sequence[Entry], number: int, lists: int, total:
     )
     data = {
         "about": report.said,
+        "list": number,
         "models": [model.label for model in report.models],
         "cases": [_data(entry) for entry in part],
     }
@@ -107,6 +106,7 @@ def _list(report: Report, part: Sequence[Entry], number: int, lists: int, total:
         body,
         script=resource("script.js"),
         data={"data": text},
+        loads=True,
         nav=nav + "</ul></nav>\n",
     )
 
@@ -128,11 +128,9 @@ def _row(entry: Entry, linked: bool) -> str:
 
 def _data(entry: Entry) -> dict[str, Any]:
     case = entry.case
-    texts = (case.case_id, case.narrative, case.query, case.advice)
     return {
         "id": case.case_id,
         **{name: getattr(case, name) or "" for name in _FIELDS},
-        "text": "\n".join(text[:MOST_SEARCHED] for text in texts).lower(),
         "marks": [_mark(score) for score in entry.scores],
     }
 
@@ -146,12 +144,16 @@ def _mark(score: CaseScore | None) -> float | list[Any]:
     return [_STATES[score.state], value]
 
 
-def _form(report: Report, part: Sequence[Entry]) -> str:
+def _form(report: Report, part: Sequence[Entry], *, answers: bool) -> str:
     models = "".join(f'<option value="{k}">{t(m.label)}</option>' for k, m in enumerate(report.models))
     selects = "".join(
         _select(name, sorted({getattr(e.case, name) or "" for e in part} - {""})) for name in _FIELDS
     )
     states = "".join(f'<option value="{k}">{name}</option>' for k, name in _STATE_NAMES.items())
+    places = {"case": "narrative, question, advice, criteria"}
+    if answers:
+        places = {"": "all texts", **places, "answers": "answers, quotes, reasons"}
+    where = "".join(f'<option value="{key}">{name}</option>' for key, name in places.items())
     return (
         '<form id="filters" hidden aria-label="Filters">'
         f'<label>model<select name="model"><option value="">mean of all models</option>{models}</select></label>'
@@ -159,7 +161,8 @@ def _form(report: Report, part: Sequence[Entry]) -> str:
         f'<label>state<select name="state"><option value="">any</option>{states}</select></label>'
         '<label>score from<input type="number" name="least" step="0.05"></label>'
         '<label>score to<input type="number" name="most" step="0.05"></label>'
-        '<label>words in narrative, query, advice<input type="search" name="text"></label>'
+        '<label>words<input type="search" name="text"></label>'
+        f'<label>words in<select name="where">{where}</select></label>'
         '<label>order<select name="sort"><option value="">by case</option>'
         '<option value="low">lowest score first</option><option value="high">highest score first</option>'
         "</select></label>"
@@ -173,8 +176,20 @@ def _select(name: str, values: Sequence[str]) -> str:
     return f'<label>{name}<select name="{name}"><option value="">any</option>{options}</select></label>'
 
 
-def write_case_pages(report: Report, found: Sequence[Entry], folder: Path) -> int:
-    """A page for each case in `folder`, which is empty; the bytes written.
+def write_own_texts(found: Sequence[Entry], folder: Path) -> None:
+    """The cases' own words into `folder`, for each list to be searched."""
+    for number, part in _lists(found):
+        write_texts(folder, number, OWN, [own_text(entry.case) for entry in part])
+
+
+def _lists(found: Sequence[Entry]) -> Iterator[tuple[int, Sequence[Entry]]]:
+    starts = range(0, len(found), CASES_A_LIST)
+    return ((number, found[start : start + CASES_A_LIST]) for number, start in enumerate(starts, start=1))
+
+
+def write_case_pages(report: Report, found: Sequence[Entry], folder: Path, texts: Path) -> int:
+    """A page for each case in `folder`, which is empty, and the models' words into `texts`, for each list to be
+    searched; the bytes of the pages.
 
     Models are added one after the other, so that the texts of one run alone are held at a time.
     """
@@ -194,6 +209,10 @@ def write_case_pages(report: Report, found: Sequence[Entry], folder: Path) -> in
             if (score := entry.scores[number]) is not None:
                 text = _answer(model, number, score, grades.get(entry.case.case_id, {}))
                 size += _append(folder / file_name(entry.case.case_id), text)
+        answers = model.run.answers
+        for at, part in _lists(found):
+            words = [model_text(answers.get(cid := e.case.case_id), grades.get(cid, {})) for e in part]
+            write_texts(texts, at, part_of(number), words)
     for case_id, foot in feet.items():
         size += _append(folder / file_name(case_id), foot)
     return size

@@ -29,6 +29,11 @@ def f(value: float | None, digits: int = 3) -> str:
     return "–" if value is None else f"{value:.{digits}f}"
 
 
+def p_said(value: float | None) -> str:
+    """A p for people: none is 0, however few of the draws went the other way."""
+    return "–" if value is None else "< 0.0001" if value < 0.00005 else f"{value:.4f}"
+
+
 def around(low: float | None, high: float | None, digits: int = 3) -> str:
     """An interval for people; a dash where there is none."""
     return "–" if low is None or high is None else f"{low:.{digits}f} to {high:.{digits}f}"
@@ -147,16 +152,20 @@ def resource(name: str) -> str:
     return files("medlive.report").joinpath(name).read_text(encoding="utf-8")
 
 
-def page(title: str, body: str, *, script: str = "", data: Mapping[str, str] | None = None, nav: str = "") -> str:
+def page(
+    title: str, body: str, *,
+    script: str = "", data: Mapping[str, str] | None = None, loads: bool = False, nav: str = "",
+) -> str:  # fmt: skip
     """A whole page that runs `script` alone, asks for nothing and needs no other file.
 
     What may run is named by its digest in the page's own policy, so that markup that slipped through an escape
-    would stay dead. `data`: element id → JSON as `json_text` writes it, for the script.
+    would stay dead. `data`: element id → JSON as `json_text` writes it, for the script. `loads`: whether the
+    script may load others, which markup may not all the same.
     """
     style = resource("style.css")
     styles = {style, *_STYLES.findall(body)}
     allowed = " ".join(sorted(_digest(text) for text in styles))
-    scripts = _digest(script) if script else "'none'"
+    scripts = (_digest(script) + (" 'strict-dynamic'" if loads else "")) if script else "'none'"
     policy = (
         f"default-src 'none'; style-src {allowed}; script-src {scripts}; base-uri 'none'; form-action 'none'; "
         "img-src 'none'"

@@ -8,12 +8,20 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from medlive.errors import BadInput, MissingExtra
 from medlive.evaluation.registry import EMPTY, Registry
 from medlive.evaluation.score import ScoreTable, month_table
-from medlive.report.cases import CASES_A_LIST, Entry, case_lists, entries, list_name, write_case_pages
+from medlive.report.cases import (
+    CASES_A_LIST,
+    Entry,
+    case_lists,
+    entries,
+    list_name,
+    write_case_pages,
+    write_own_texts,
+)
 from medlive.report.html import page, t
 from medlive.report.meta import MetaFile
 from medlive.report.model import Report, analyse
@@ -46,6 +54,12 @@ SECTIONS: Final[tuple[tuple[str, str, Callable[[Report], str]], ...]] = (
 """Anchor, name and maker of each part of the first page, in order."""
 
 
+_TITLE: Final = "medlive: scores on "
+_OURS: Final = f"<title>{_TITLE}".encode()
+"""What the first page of a report holds, those of earlier versions too."""
+_NAMES: Final = frozenset(
+    ("index.html", "cases.html", "cases", "figures", "search", "scores.json", "scores.csv", "scores.tsv")
+)
 _SECTION: Final = re.compile(r'<section id="([\w-]+)">\n<h2>(.*?)</h2>')
 """Anchor and heading, as HTML, of a section as `section` writes it."""
 
@@ -74,10 +88,13 @@ def write_report(
     """Write the report of a score table into the folder `out`.
 
     `index.html` with the figures, `cases.html` and more of its kind, `cases/` with a page for each case unless
-    `case_pages` is false, `figures/` as SVG, as PNG too with `png`, and `scores.json`, `scores.csv`, `scores.tsv`.
-    Existing ones are replaced. Raises BadInput when the folder cannot be written, MissingExtra for PNG without the
-    extra.
+    `case_pages` is false, `search/` with the texts that lists search, `figures/` as SVG, as PNG too with `png`,
+    and `scores.json`, `scores.csv`, `scores.tsv`. An earlier report is replaced. Raises BadInput when the folder
+    cannot be written, or holds files of these names that no report wrote; MissingExtra for PNG without the extra.
     """
+    _check_place(out)
+    if png:
+        _drawing_library()
     report = analyse(table, registry, metas=metas, case_pages=case_pages, png=png)
     try:
         out.mkdir(parents=True, exist_ok=True)
@@ -105,14 +122,37 @@ def _write(path: Path, text: str) -> None:
     path.write_bytes(text.encode("utf-8", "backslashreplace"))
 
 
+def _check_place(out: Path) -> None:
+    """Raise BadInput where writing would take away or mix with what is not a report's."""
+    if not out.exists():
+        return
+    if not out.is_dir():
+        raise BadInput(f"{out} is a file: a report is a folder")
+    first = out / "index.html"
+    try:
+        if first.is_file() and _OURS in first.read_bytes()[:20_000]:
+            return
+        names = {path.name for path in out.iterdir()}
+    except OSError as exc:
+        raise BadInput(f"{out} cannot be read: {exc.strerror or exc}") from exc
+    if "run.json" in names:
+        raise BadInput(f"{out} is a run folder", hint="give --out a folder of its own")
+    if taken := sorted(names & _NAMES):
+        raise BadInput(
+            f"{out} holds {', '.join(taken)}, which no report of medlive wrote: nothing was replaced",
+            hint="give --out a folder that is new, empty or an earlier report",
+        )
+
+
 def _replace(made: Path, out: Path) -> None:
     """Put what was made in the place of what an earlier report left, and take away what it alone had."""
-    for old in (*out.glob("cases-*.html"), out / "cases", out / "figures"):
+    for old in (*out.glob("cases-*.html"), out / "cases", out / "figures", out / "search"):
         if old.is_dir():
             shutil.rmtree(old)
         else:
             old.unlink(missing_ok=True)
-    for path in made.iterdir():
+    # The first page is what an earlier report is known by, should the rest be cut off.
+    for path in sorted(made.iterdir(), key=lambda path: path.name != "index.html"):
         os.replace(path, out / path.name)
 
 
@@ -120,9 +160,12 @@ def _write_pages(report: Report, found: list[Entry], made: Path, case_pages: boo
     _write(made / "index.html", index(report, len(found)))
     for name, text in case_lists(report, found, linked=case_pages):
         _write(made / name, text)
+    texts = made / "search"
+    texts.mkdir()
+    write_own_texts(found, texts)
     if case_pages:
         (made / "cases").mkdir()
-        write_case_pages(report, found, made / "cases")
+        write_case_pages(report, found, made / "cases", texts)
 
 
 def _write_figures(report: Report, made: Path) -> None:
@@ -134,12 +177,16 @@ def _write_figures(report: Report, made: Path) -> None:
             (folder / f"{name}.png").write_bytes(_png(svg))
 
 
-def _png(svg: str) -> bytes:
+def _drawing_library() -> Any:
     try:
         import resvg_py
     except ModuleNotFoundError as exc:
         raise MissingExtra("figures as PNG need the extra report", hint="pip install 'medlive[report]'") from exc
-    return bytes(resvg_py.svg_to_bytes(svg_string=svg, zoom=2))
+    return resvg_py
+
+
+def _png(svg: str) -> bytes:
+    return bytes(_drawing_library().svg_to_bytes(svg_string=svg, zoom=2))
 
 
 def index(report: Report, cases: int) -> str:
@@ -155,7 +202,7 @@ def index(report: Report, cases: int) -> str:
     nav = f'<nav aria-label="Report"><ul>{links}</ul></nav>\n'
     head = f"<h1>Scores on {t(report.cases_named)}</h1>\n{_about(report, cases)}"
     body = head + "".join(text for _, _, text in parts)
-    return page(f"medlive: scores on {report.cases_named}", body, nav=nav)
+    return page(f"{_TITLE}{report.cases_named}", body, nav=nav)
 
 
 def _about(report: Report, cases: int) -> str:

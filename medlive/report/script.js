@@ -1,5 +1,6 @@
 "use strict";
-/* Filters the table of cases that is on the page already, and saves what it shows. Nothing is fetched; text from
+/* Filters the table of cases that is on the page already, and saves what it shows. Nothing is fetched; what words
+   are looked for in is loaded from the folder search/ beside the page, when there are words to look for. Text from
    models and forums is only ever compared or written as text. */
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
@@ -23,6 +24,80 @@
   const chosen = () => (field("model").value === "" ? null : Number(field("model").value));
   const shownMarks = (entry, model) => (model === null ? entry.marks : [entry.marks[model]]);
 
+  /* Texts to look into come in parts: the cases' own ("case") and each model's ("m0", "m1", ...). */
+  const KEPT = 60e6;
+  const kept = new Map();
+  const waiting = new Map();
+  window.medlive = (part, packed) => waiting.get(part)?.(packed);
+
+  async function unpack(packed) {
+    const bytes = Uint8Array.from(atob(packed), (c) => c.charCodeAt(0));
+    const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate-raw"));
+    return (await new Response(stream).text()).toLowerCase().split("\u0000");
+  }
+
+  async function texts(part) {
+    if (kept.has(part)) return kept.get(part);
+    const script = document.createElement("script");
+    const packed = await new Promise((resolve, reject) => {
+      waiting.set(part, resolve);
+      script.onerror = () => reject(new Error(part));
+      script.src = "search/" + data.list + "-" + part + ".js";
+      document.head.append(script);
+    });
+    script.remove();
+    const found = await unpack(packed);
+    kept.set(part, found);
+    /* Answers of many models are more than a browser should hold: the earliest are let go of. */
+    let size = 0;
+    for (const one of kept.values()) size += one.reduce((sum, text) => sum + text.length, 0);
+    for (const [name, one] of kept) {
+      if (size <= KEPT || name === part) break;
+      size -= one.reduce((sum, text) => sum + text.length, 0);
+      kept.delete(name);
+    }
+    return found;
+  }
+
+  let asked = "";
+  let answered = "";
+  let holds = null;
+  let lacking = "";
+
+  /* Which cases hold every word, in any of the texts asked for; at most 30 words. */
+  async function look(words, key) {
+    asked = key;
+    const where = field("where").value;
+    const model = chosen();
+    const answers = model === null ? data.models.map((_, place) => "m" + place) : ["m" + model];
+    const hasAnswers = field("where").options.length > 1;
+    const parts = [...(where === "answers" ? [] : ["case"]), ...(where === "case" || !hasAnswers ? [] : answers)];
+    const sought = words.slice(0, 30);
+    const seen = new Uint32Array(data.cases.length);
+    let done = 0;
+    lacking = "";
+    form.setAttribute("aria-busy", "true");
+    try {
+      for (const part of parts) {
+        if (parts.length > 4) count.textContent = "Looking for words: " + done + " of " + parts.length;
+        const found = await texts(part);
+        if (asked !== key) return;
+        found.forEach((text, place) => {
+          sought.forEach((word, bit) => { if (text.includes(word)) seen[place] |= 1 << bit; });
+        });
+        done += 1;
+      }
+      const all = 2 ** sought.length - 1;
+      holds = Array.from(seen, (bits) => bits === all);
+    } catch {
+      holds = null;
+      lacking = "; words could not be looked for: the folder search/ is not beside this page, or the browser is old";
+    }
+    answered = key;
+    form.removeAttribute("aria-busy");
+    apply();
+  }
+
   let shown = [];
   let lastOrder = "";
 
@@ -31,6 +106,15 @@
   function apply() {
     const model = chosen();
     const words = field("text").value.toLowerCase().split(/\s+/).filter(Boolean);
+    const key = words.length ? [field("where").value, field("model").value, ...words].join(" ") : "";
+    if (key === "") {
+      asked = answered = lacking = "";
+      holds = null;
+      form.removeAttribute("aria-busy");
+    } else if (key !== answered) {
+      if (key !== asked) look(words, key);
+      return;
+    }
     const least = field("least").value === "" ? null : Number(field("least").value);
     const most = field("most").value === "" ? null : Number(field("most").value);
     const state = field("state").value;
@@ -43,7 +127,7 @@
         (state === "" || marks.some((mark) => stateOf(mark) === state)) &&
         ((least === null && most === null) ||
           (score !== null && (least === null || score >= least) && (most === null || score <= most))) &&
-        words.every((word) => entry.text.includes(word));
+        (holds === null || holds[place]);
       rows[place].hidden = !fits;
       const held = marks.map(stateOf).filter((s) => s !== "s");
       const note = held.length ? held.length === 1 && marks.length === 1 ? states[held[0]] : held.length + " not scored" : "";
@@ -58,7 +142,7 @@
     /* Rows are moved only where an order was asked for, or was before. */
     if (by !== "" || lastOrder !== "") body.append(...order.map((x) => rows[x.place]));
     lastOrder = by;
-    count.textContent = shown.length + " of " + data.cases.length + " cases on this page";
+    count.textContent = shown.length + " of " + data.cases.length + " cases on this page" + lacking;
   }
 
   function records() {
@@ -103,7 +187,12 @@
     const whole = { about: data.about, shown: shown.length, of: data.cases.length, cases: records() };
     save("cases.json", "application/json", JSON.stringify(whole, null, 2) + "\n");
   });
-  form.addEventListener("input", apply);
+  let later = 0;
+  form.addEventListener("input", (event) => {
+    clearTimeout(later);
+    if (event.target === field("text")) later = setTimeout(apply, 200);
+    else apply();
+  });
   form.addEventListener("reset", () => setTimeout(apply, 0));
   form.addEventListener("submit", (event) => event.preventDefault());
   form.hidden = false;

@@ -1,6 +1,6 @@
 """Open book against closed (LiveMedBench, Table 4)."""
 
-from medlive.report.html import around, cells, f, head_cell, missing, number_cells, section, table
+from medlive.report.html import around, cells, f, head_cell, missing, number_cells, p_said, section, table
 from medlive.report.model import Report
 from medlive.statistics.contamination import Mean
 
@@ -19,7 +19,7 @@ def books(report: Report) -> str:
         where = (
             f"after {arm.cutoff.text}" if arm.fresh and arm.cutoff else "all common cases: the cutoff is unknown"
         )
-        p = "–" if arm.p_holm is None else f"{arm.p_holm:.4f}"
+        p = p_said(arm.p_holm)
         few = ' class="few"' if arm.few else ""
         rows.append(
             f"<tr{few}>{head_cell(arm.model)}{cells((arm.open_template, where))}"

@@ -13,6 +13,7 @@ from medlive.report.html import (
     head_cell,
     missing,
     number_cells,
+    p_said,
     section,
     shut,
     soft,
@@ -86,9 +87,9 @@ def _drops(report: Report, found: ContaminationTable) -> str:
             values[:6] = [
                 f(drop.pre), str(drop.n_pre), f(drop.post), str(drop.n_post),
                 f"{f(drop.difference)} ({around(drop.low, drop.high)})",
-                "–" if drop.p is None else f"{drop.p:.4f}{' exact' if drop.exact else ''}",
+                p_said(drop.p) + (" exact" if drop.exact else ""),
             ]  # fmt: skip
-            values[6] = "–" if model.p_holm is None else f"{model.p_holm:.4f}"
+            values[6] = p_said(model.p_holm)
         if (paper := model.paper) is not None:
             values[7] = f"{f(paper.full.mean)}, n={paper.full.n}"
             values[8] = f"{f(paper.post.mean)}, n={paper.post.n}"

@@ -14,6 +14,7 @@ from medlive.report.html import (
     head_cell,
     missing,
     number_cells,
+    p_said,
     section,
     table,
     upper_first,
@@ -132,7 +133,7 @@ def pairs(report: Report) -> str:
         return section("pairs", "Pairs", body)
     rows = [
         f"<tr>{cells((c.first, c.second))}"
-        + number_cells((f(c.difference), around(c.low, c.high), f"{c.p_holm:.4f}", str(c.n)))
+        + number_cells((f(c.difference), around(c.low, c.high), p_said(c.p_holm), str(c.n)))
         + "</tr>\n"
         for c in found
     ]

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from medlive.report.html import around, f, head_cell, missing, number_cells, section, soft, table
+from medlive.report.html import around, f, head_cell, missing, number_cells, p_said, section, soft, table
 from medlive.report.meta import Measure, MetaFile
 from medlive.report.model import Report
 
@@ -52,7 +52,7 @@ def _one(meta: MetaFile) -> str:
 
 
 def _row(name: str, f1: Measure | None, ac1: Measure | None, pearson: Measure | None) -> str:
-    p = "–" if pearson is None or pearson.p is None else f"{pearson.p:.2g}"
+    p = p_said(None if pearson is None else pearson.p)
     return f"<tr>{head_cell(name)}{number_cells((_said(f1), _said(ac1), _said(pearson), p))}</tr>\n"
 
 
