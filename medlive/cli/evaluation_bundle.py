@@ -2,12 +2,12 @@
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from medlive.cli.evaluation_options import MetricOption, RunArgument
-from medlive.cli.evaluation_score import DrawsOption, ErrataFileOption, JudgeOption, SeedOption
+from medlive.cli.evaluation_score import DrawsOption, ErrataFileOption, ErrataOption, JudgeOption, SeedOption
 from medlive.cli.output import JsonOption, print_json, print_table, say
 from medlive.errors import CheckFailed, UsageError
 
@@ -15,18 +15,22 @@ if TYPE_CHECKING:
     from medlive.evaluation.bundle_verify import BundleReport
     from medlive.evaluation.errata import ErrataMode, RunErrata
     from medlive.evaluation.graded import GradedRun
-    from medlive.evaluation.leaderboard import Leaderboard
+    from medlive.evaluation.leaderboard import Leaderboard, Ranking
     from medlive.evaluation.model import CaseSet
+    from medlive.snapshot.checks import StepResult
     from medlive.snapshot.signing import PublicKey
 
-PublicKeyFile = Annotated[
-    Path | None,
+PublicKeyFiles = Annotated[
+    list[Path] | None,
     typer.Option(
         "--public-key",
         metavar="FILE",
-        help="The key that must have signed it; without one, the key that it names, which proves no origin.",
+        help="A key that must have signed it, or one of several; without any, the key that it names, which proves "
+        "no origin.",
     ),
 ]
+UNPROVEN: Final = 4
+"""The exit status where nothing failed and not everything is shown: no signature, or steps that were skipped."""
 SnapshotOption = Annotated[
     Path | None,
     typer.Option("--snapshot", metavar="PATH", help="The snapshot, or file of cases [the version it names]."),
@@ -49,9 +53,7 @@ def bundle(
         ),
     ] = True,
     judge: JudgeOption = None,
-    errata: Annotated[
-        str, typer.Option("--errata", help="Of what was withdrawn since: warn, apply (leave it out) or ignore.")
-    ] = "warn",
+    errata: ErrataOption = "warn",
     errata_file: ErrataFileOption = None,
     draws: DrawsOption = 1000,
     seed: SeedOption = 0,
@@ -61,7 +63,9 @@ def bundle(
 
     The same run and key make the same bytes. The cases are not in it; they are in the snapshot that it names.
     """
-    from medlive.evaluation.bundle import make_bundle, write_bundle
+    from medlive.evaluation.bundle import make_bundle
+    from medlive.evaluation.bundle_files import write_bundle
+    from medlive.evaluation.bundle_public import find_secret
     from medlive.evaluation.graded import load_graded
     from medlive.snapshot.signing import load_signing_key
 
@@ -71,6 +75,8 @@ def bundle(
         say(f"{run_dir}: {note}")
     found = _errata(run, errata, errata_file)
     files = make_bundle(run, answers=with_answers, draws=draws, seed=seed, errata=found, key=key)
+    if (secret := find_secret(files, os.environ)) is not None:
+        raise UsageError(f"{secret[0]} holds the value of {secret[1]}, and a bundle would publish it")
     write_bundle(files, out)
     if as_json:
         print_json(
@@ -83,7 +89,7 @@ def bundle(
     if run.grader is not None and any(name != run.grader.model for name in run.grader.answered_by):
         say(f"Not all verdicts are by the pinned grader {run.grader.model}: verify-bundle refuses that.")
     if key is None:
-        say("It is not signed: nothing will prove whose it is. --signing-key signs it.")
+        say("Unsigned: nobody vouches for it, and nothing will prove whose it is. --signing-key signs it.")
 
 
 def _errata(run: "GradedRun", mode: str, file: Path | None) -> "tuple[ErrataMode, RunErrata]":
@@ -104,82 +110,164 @@ def _errata(run: "GradedRun", mode: str, file: Path | None) -> "tuple[ErrataMode
 
 def verify_bundle(
     path: Annotated[Path, typer.Argument(help="A bundle: a .zip file or a folder.")],
-    public_key: PublicKeyFile = None,
+    public_key: PublicKeyFiles = None,
     snapshot: SnapshotOption = None,
     errata_file: ErrataFileOption = None,
+    to_run: Annotated[
+        Path | None,
+        typer.Option("--to-run", metavar="PATH", help="Write it as a run folder there, once it verifies wholly."),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Verify a bundle and score it again, writing nothing; exit status 1 when a step fails."""
-    from medlive.snapshot.public_key import public_key_of
+    """Verify a bundle and score it again, writing nothing unless --to-run says where.
 
-    report = _verified(path, public_key_of(public_key), snapshot, errata_file)
+    Exit status 0: every step passed and it is signed; 1: a step failed; 4: none failed, but it is unsigned or
+    steps were skipped. With --public-key a bundle that none of the keys signed fails.
+    """
+    from medlive.evaluation.bundle_run import unbundle
+
+    report = _verified(path, _keys(public_key), snapshot, errata_file)
     if as_json:
         print_json(_report_row(report))
     else:
         print_table(
             ["step", "what", "state", "finding"],
-            [
-                [s.number, s.name, s.state.value, "; ".join(map(str, s.findings)) or s.why or None]
-                for s in report.steps
-            ],
+            [[s.number, s.name, s.state.value, _told(s)] for s in report.steps],
         )
     if not report.ok:
         raise CheckFailed(f"{path.name} does not verify")
     say(f"{path.name} verifies" + ("" if report.complete else ", but steps were skipped"))
-    say(f"signature: {report.trust.value}")
+    say(_TRUST[report.trust.value])
+    if to_run is not None:
+        unbundle(report, to_run)
+        say(f"written: {to_run}")
+    if not report.proven:
+        raise typer.Exit(UNPROVEN)
+
+
+_TRUST: Final = {
+    "not signed": "Unsigned: nobody vouches for it; whoever changed it could have made every digest fit.",
+    "integrity": "Signed by the key that it names itself; anybody can make one. --public-key says whose.",
+    "origin": "Signed with a key that was given.",
+    "broken": "Its signature could not be looked at.",
+}
+
+
+def _told(step: "StepResult") -> str | None:
+    more = step.faults - len(step.findings)
+    return "; ".join([*map(str, step.findings), *([f"and {more} more"] if more else [])]) or step.why or None
 
 
 def leaderboard(
     bundles: Annotated[list[Path], typer.Argument(help="Bundles: .zip files or folders.")],
     snapshot: SnapshotOption = None,
-    public_key: PublicKeyFile = None,
+    public_key: PublicKeyFiles = None,
+    errata: ErrataOption = "warn",
     errata_file: ErrataFileOption = None,
+    most_unscored: Annotated[
+        float,
+        typer.Option(
+            "--most-unscored", min=0, max=1, help="The share of its cases that a bundle may leave without a score."
+        ),
+    ] = 0.05,
     metric: MetricOption = "paper",
     draws: DrawsOption = 1000,
     seed: SeedOption = 0,
     as_json: JsonOption = False,
 ) -> None:
-    """Rank bundles of one snapshot and grader after verifying each; the others stand apart with why."""
+    """Rank bundles after verifying each: those of one snapshot, template and grader together, each model once.
+
+    The others stand apart with why. Exit status 1 where none can be ranked; 4 where one that is ranked is
+    unsigned.
+    """
     from medlive.cli.evaluation_score import print_scores
-    from medlive.evaluation.cases import load_cases
+    from medlive.evaluation.errata import ErrataMode
     from medlive.evaluation.leaderboard import rank_bundles
     from medlive.evaluation.metrics import Metric
-    from medlive.snapshot.public_key import public_key_of
+    from medlive.snapshot.checks import Trust
+    from medlive.snapshot.folder import printable
 
     if metric not in set(Metric):
         raise UsageError(f"--metric {metric}: choose {' or '.join(Metric)}")
-    key = public_key_of(public_key)
-    cases = None if snapshot is None else load_cases(snapshot)
-    reports = [_verified(path, key, cases, errata_file) for path in bundles]
-    found = rank_bundles(reports, metric=Metric(metric), draws=draws, seed=seed)
+    if errata not in set(ErrataMode):
+        raise UsageError(f"--errata {errata}: choose {' or '.join(ErrataMode)}")
+    keys = _keys(public_key)
+    cases = None if snapshot is None else _cases(snapshot)
+    reports = [_verified(path, keys, cases, errata_file) for path in bundles]
+    found = rank_bundles(
+        reports, metric=Metric(metric), draws=draws, seed=seed, errata=ErrataMode(errata),
+        most_unscored=most_unscored,
+    )  # fmt: skip
     if as_json:
         print_json(_leaderboard_row(found))
-    elif found.table is not None:
-        print_scores(found.table)
-        print_table(
-            ["bundle", "model", "signature", "key"],
-            [[r.path.name, r.info.model, r.trust.value, _key_of(r)] for r in found.ranked if r.info is not None],
-        )
-    if found.apart and not as_json:
-        print_table(
-            ["not ranked", "model", "why"],
-            [[r.path.name, r.info.model if r.info else None, why] for r, why in found.apart],
-        )
-    if found.left_out.concerned:
-        say(
-            f"left out for all as withdrawn: {len(found.left_out.cases)} cases and "
-            f"{len(found.left_out.criteria)} criteria"
-        )
-    if found.table is None:
+    else:
+        if len(found.rankings) > 1:
+            say(f"{len(found.rankings)} rankings: scores of two are of other conditions, and not to be compared")
+        for ranking in found.rankings:
+            say(_conditions(ranking))
+            print_scores(ranking.table)
+            print_table(
+                ["bundle", "model", "signature", "key"],
+                [[r.path.name, r.info.model, r.trust.value, _key_of(r)] for r in ranking.ranked if r.info],
+            )
+            for note in ranking.notes:
+                say(note)
+        if found.apart:
+            print_table(
+                ["not ranked", "model", "why"],
+                [[printable(r.path.name), _model_of(r), why] for r, why in found.apart],
+            )
+    if not found.rankings:
         raise CheckFailed("no bundle can be ranked")
+    if any(r.trust is Trust.NOT_SIGNED for ranking in found.rankings for r in ranking.ranked):
+        raise typer.Exit(UNPROVEN)
+
+
+def _keys(files: list[Path] | None) -> "list[PublicKey]":
+    from medlive.snapshot.public_key import public_key_of
+
+    return [key for file in files or () if (key := public_key_of(file)) is not None]
+
+
+def _cases(snapshot: Path) -> "CaseSet":
+    from medlive.evaluation.cases import load_cases
+
+    return load_cases(snapshot)
+
+
+def _conditions(ranking: "Ranking") -> str:
+    row = _conditions_row(ranking)
+    said = f"{row['snapshot']}, {row['cases']} cases"
+    if row["selection"]:
+        said += f" ({', '.join(f'{k} {v}' for k, v in row['selection'].items())})"
+    grader = row["grader"]
+    return f"{said}; template {row['template']['name']}; graded by {grader['model']} in {grader['mode']} mode"
+
+
+def _conditions_row(ranking: "Ranking") -> dict[str, Any]:
+    info = ranking.table.models[0].run.run.info
+    shared = ranking.conditions
+    return {
+        "snapshot": info.cases.name, "snapshot_digest": info.cases.digest, "cases": info.cases.count,
+        "selection": info.cases.selection, "cases_digest": shared.rows,
+        "template": shared.template.model_dump(mode="json"),
+        "evidence": None if info.evidence is None else info.evidence.model_dump(mode="json"),
+        "grader": {n: getattr(shared.grader, n) for n in ("engine", "model", "mode", "prompt", "judge")},
+    }  # fmt: skip
 
 
 def _verified(
-    path: Path, key: "PublicKey | None", snapshot: "Path | CaseSet | None", errata_file: Path | None
+    path: Path, keys: "list[PublicKey]", snapshot: "Path | CaseSet | None", errata_file: Path | None
 ) -> "BundleReport":
     from medlive.evaluation.bundle_verify import verify_bundle as verify
 
-    return verify(path, public_key=key, snapshot=snapshot, errata_file=errata_file)
+    return verify(path, public_keys=keys, snapshot=snapshot, errata_file=errata_file)
+
+
+def _model_of(report: "BundleReport") -> str | None:
+    from medlive.snapshot.folder import printable
+
+    return printable(report.info.model)[:100] if report.info else None
 
 
 def _key_of(report: "BundleReport") -> str | None:
@@ -188,8 +276,10 @@ def _key_of(report: "BundleReport") -> str | None:
 
 def _report_row(report: "BundleReport") -> dict[str, Any]:
     return {
-        "path": report.path, "ok": report.ok, "complete": report.complete, "trust": report.trust.value,
+        "path": report.path, "ok": report.ok, "complete": report.complete, "proven": report.proven,
+        "trust": report.trust.value, "key_id": _key_of(report),
         "model": report.info.model if report.info else None,
+        "made_with": {"medlive": report.info.code_version, "numpy": report.info.numpy} if report.info else None,
         "steps": [
             {"number": s.number, "name": s.name, "state": s.state.value, "why": s.why, "faults": s.faults,
              "findings": [{"file": f.file, "expected": f.expected, "got": f.got} for f in s.findings]}
@@ -204,13 +294,23 @@ def _leaderboard_row(found: "Leaderboard") -> dict[str, Any]:
     return {
         "format": "medlive-leaderboard",
         "format_version": 1,
-        "bundles": [
-            {"path": r.path, "model": r.info.model, "trust": r.trust.value, "key_id": _key_of(r),
-             "bundle": r.info.files["scores.json"].digest}
-            for r in found.ranked
-            if r.info is not None
+        "rankings": [
+            {
+                "conditions": _conditions_row(ranking),
+                "bundles": [
+                    {"path": r.path, "model": r.info.model, "trust": r.trust.value, "key_id": _key_of(r),
+                     "bundle": r.info.files["scores.json"].digest}
+                    for r in ranking.ranked
+                    if r.info is not None
+                ],
+                "left_out": {
+                    "cases": list(ranking.left_out.cases),
+                    "criteria": [list(c) for c in ranking.left_out.criteria],
+                },
+                "notes": list(ranking.notes),
+                "scores": scores_json(ranking.table),
+            }
+            for ranking in found.rankings
         ],
         "apart": [{"path": r.path, "model": r.info.model if r.info else None, "why": w} for r, w in found.apart],
-        "left_out": {"cases": list(found.left_out.cases), "criteria": [list(c) for c in found.left_out.criteria]},
-        "scores": None if found.table is None else scores_json(found.table),
     }  # fmt: skip

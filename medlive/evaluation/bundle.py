@@ -4,12 +4,7 @@ The cases are not in it: they are in the snapshot that it names, and it holds th
 spelling, so the same run makes the same bytes, and no byte of it can change unnoticed (docs/leaderboard.md).
 """
 
-import io
-import json
 import os
-import shutil
-import stat
-import zipfile
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -20,7 +15,20 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from medlive import __version__
 from medlive.digest import canonical_json, digest_bytes, digest_json
-from medlive.errors import BadInput, UsageError
+from medlive.errors import UsageError
+from medlive.evaluation.bundle_files import (
+    BOOK,
+    BUNDLE,
+    CASES,
+    RUN,
+    SCORES,
+    pretty,
+    published_row,
+    spelt,
+    sums_of,
+    trusted_comment,
+)
+from medlive.evaluation.bundle_public import public_answer, public_grade, public_info
 from medlive.evaluation.errata import ErrataMode, FoundErrata, RunErrata, without
 from medlive.evaluation.graded import GradedRun, Grader
 from medlive.evaluation.metrics import Metric
@@ -29,22 +37,17 @@ from medlive.evaluation.run import GRADES, RESPONSES, CasesUse, RunFolder, RunIn
 from medlive.evaluation.score import Estimate, score_runs
 from medlive.snapshot.errata import Errata
 from medlive.snapshot.folder import SIGNATURE, SUMS
+from medlive.snapshot.identity import canary_of
 
 if TYPE_CHECKING:
     from medlive.snapshot.signing import SecretKey
 
-BUNDLE: Final = "bundle.json"
-RUN: Final = "run.json"
-CASES: Final = "cases.json"
-SCORES: Final = "scores.json"
-ALWAYS: Final = (BUNDLE, CASES, RUN, SCORES)
-ANSWERS: Final = (GRADES, RESPONSES)
-"""What is in a bundle besides, unless it was made without."""
 UNTRUSTED_COMMENT: Final = "signature of a medlive bundle"
 MOST_DRAWS: Final = 10_000
-_UNIX: Final = 3
 DIGITS: Final = 6
 """Decimal places of a figure in `scores.json`: those that another machine's arithmetic does not change."""
+_NOWHERE: Final = Path(os.devnull, "bundle")
+"""A bundle is scored by what it holds: no file that lies in a run's folder besides may have a say."""
 
 
 class _Frozen(BaseModel):
@@ -69,6 +72,22 @@ class SigningUse(_Frozen):
     public_key: str
 
 
+class ErrataUse(_Frozen):
+    """What was done about errata: the mode, and `RunErrata.row`."""
+
+    mode: ErrataMode
+    version: str
+    file: Annotated[str, Field(pattern=r"^[^/\\\\]*$")] | None
+    """The name of the errata's file."""
+    digest: str | None
+    checked_with: str | None
+    problem: str | None
+    withdrawn_cases: tuple[str, ...]
+    withdrawn_criteria: tuple[dict[Literal["case_id", "criterion_id"], str], ...]
+    cases_left_without_positive_criterion: tuple[str, ...]
+    cases_with_unclear_criteria: tuple[str, ...]
+
+
 class FileUse(_Frozen):
     """One file of the bundle."""
 
@@ -91,6 +110,8 @@ class BundleInfo(_Frozen):
     grader: GraderUse
     answers: bool
     """Whether answers and grades are in it."""
+    canary: str | None
+    """The snapshot's, as in every row of answers and verdicts; None: the cases are of a file without one."""
     signing: SigningUse | None
     files: dict[str, FileUse]
 
@@ -116,18 +137,21 @@ def make_bundle(
         raise UsageError(f"a bundle's intervals are of 1 to {MOST_DRAWS} draws, not {draws}")
     rows = bundled_rows(run)
     told = None if errata is None else {"mode": errata[0].value, **errata[1].row()}
-    lean = bundled_run(run.run.path, run.run.info, run.run.cases, *rows)
+    lean = bundled_run(run.run.info, run.run.cases, *rows)
     if lean.grader is None:
         raise UsageError(f"{run.run.path}: no verdict is about an answer as it is now")
-    info = run.run.info.model_copy(update={"snapshots": None})
+    info = public_info(run.run.info)
+    canary = canary_of_cases(info)
     files = {
         RUN: pretty(info.model_dump(mode="json")),
         CASES: pretty({"cases": [[case.case_id, case_digest(case)] for case in run.run.cases]}),
         SCORES: pretty(bundle_scores(lean, told, draws, seed)),
     }
     if answers:
-        files[RESPONSES] = b"".join(spelt(answer) for answer in rows[0])
-        files[GRADES] = b"".join(spelt(grade) for grade in rows[1])
+        files[RESPONSES] = b"".join(spelt(published_row(answer, canary)) for answer in rows[0])
+        files[GRADES] = b"".join(spelt(published_row(grade, canary)) for grade in rows[1])
+        if (book := run.run.evidence()) is not None:
+            files[BOOK] = book.data()
     public = None if key is None else key.public
     files[BUNDLE] = pretty(
         BundleInfo(
@@ -139,6 +163,7 @@ def make_bundle(
             cases=info.cases,
             grader=GraderUse(**asdict(lean.grader)),
             answers=answers,
+            canary=canary,
             signing=None if public is None else SigningUse(key_id=public.id_text(), public_key=public.line()),
             files={n: FileUse(bytes=len(d), digest=digest_bytes(d)) for n, d in sorted(files.items())},
         ).model_dump(mode="json")
@@ -152,14 +177,19 @@ def make_bundle(
     return dict(sorted(files.items()))
 
 
+def canary_of_cases(info: RunInfo) -> str | None:
+    """The canary of the snapshot that the cases are of; None where they are of a file."""
+    return canary_of(info.cases.name) if info.cases.origin == "snapshot" else None
+
+
 def bundled_rows(run: GradedRun) -> tuple[list[Answer], list[Grade]]:
     """The latest answer of each case and the verdicts that count, in the order of cases and criteria."""
     cases = run.run.cases
-    answers = [run.answers[case.case_id] for case in cases if case.case_id in run.answers]
+    answers = [public_answer(run.answers[case.case_id]) for case in cases if case.case_id in run.answers]
     graded = [(case, run.grades[case.case_id]) for case in cases if case.case_id in run.grades]
     # A verdict that was found again under its key may have been written about another case of the same words.
     grades = [
-        replace(grades[c.id], case_id=case.case_id, criterion_id=c.id)
+        replace(public_grade(grades[c.id]), case_id=case.case_id, criterion_id=c.id)
         for case, grades in graded
         for c in case.criteria
         if c.id in grades
@@ -168,7 +198,7 @@ def bundled_rows(run: GradedRun) -> tuple[list[Answer], list[Grade]]:
 
 
 def bundled_run(
-    path: Path, info: RunInfo, cases: tuple[EvaluationCase, ...], answers: list[Answer], grades: list[Grade]
+    info: RunInfo, cases: tuple[EvaluationCase, ...], answers: list[Answer], grades: list[Grade]
 ) -> GradedRun:
     """A run that holds those answers and grades and nothing else: what is scored, here and by whoever verifies."""
     met: dict[str, dict[str, bool | None]] = {}
@@ -181,7 +211,7 @@ def bundled_run(
         one, named = grades[0], sorted({grade.grader for grade in grades} - {""})
         grader = Grader(one.engine, one.model, tuple(named), one.mode.value, one.prompt, one.judge)
     return GradedRun(
-        RunFolder(path, info, cases), info.model, {a.case_id: a for a in answers}, book, grader, (), met
+        RunFolder(_NOWHERE, info, cases), info.model, {a.case_id: a for a in answers}, book, grader, (), met
     )
 
 
@@ -250,81 +280,12 @@ def case_digest(case: EvaluationCase) -> str:
     return digest_json(case.row())
 
 
+def rows_of(cases: tuple[EvaluationCase, ...]) -> bytes:
+    """A run's `cases.jsonl`."""
+    rows = "".join(canonical_json(case.row()) + "\n" for case in cases)
+    return rows.encode("utf-8", "backslashreplace")
+
+
 def rows_digest(cases: tuple[EvaluationCase, ...]) -> str:
     """The digest of a run's `cases.jsonl` (`CasesUse.rows`)."""
-    rows = "".join(canonical_json(case.row()) + "\n" for case in cases)
-    return digest_bytes(rows.encode("utf-8", "backslashreplace"))
-
-
-def pretty(value: Any) -> bytes:
-    """A document in its one spelling. Raises ValueError for a number that JSON cannot hold."""
-    text = json.dumps(value, ensure_ascii=False, indent=1, sort_keys=True, allow_nan=False) + "\n"
-    return text.encode("utf-8", "backslashreplace")
-
-
-def spelt(row: Answer | Grade) -> bytes:
-    """A row in its one spelling. Raises ValueError and TypeError as `canonical_json`."""
-    return canonical_json(row.row()).encode("utf-8", "backslashreplace") + b"\n"
-
-
-def sums_of(files: Mapping[str, bytes]) -> bytes:
-    """`SHA256SUMS` of files, in the order of their names."""
-    lines = [f"{digest_bytes(files[name]).removeprefix('sha256:')}  {name}\n" for name in sorted(files)]
-    return "".join(lines).encode("ascii")
-
-
-def trusted_comment(bundle_json: bytes) -> str:
-    """What the signature says of what it signs: no clock, so that it can be made again."""
-    return f"medlive-bundle {digest_bytes(bundle_json)}"
-
-
-def archive(files: Mapping[str, bytes]) -> bytes:
-    """A zip archive of files in the one spelling that `verify-bundle` takes: sorted, stored as they are, no time.
-
-    Not compressed, since compressors differ between machines, and so that an archive holds no more than its size.
-    Raises UsageError above 2 GiB, where another format would be needed.
-    """
-    if sum(map(len, files.values())) > 2**31:
-        raise UsageError("the bundle is larger than 2 GiB", hint="write it to a folder, or --without-answers")
-    out = io.BytesIO()
-    with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as packed:
-        for name in sorted(files):
-            entry = zipfile.ZipInfo(name)
-            entry.create_system = _UNIX
-            entry.external_attr = (stat.S_IFREG | 0o644) << 16
-            packed.writestr(entry, files[name])
-    return out.getvalue()
-
-
-def write_bundle(files: Mapping[str, bytes], out: Path) -> None:
-    """Write a bundle as an archive where `out` ends in .zip, else as a folder; whole, or not at all.
-
-    The same bundle may be there already. Raises UsageError when something else is, BadInput when `out` cannot be
-    written.
-    """
-    zipped = out.suffix.lower() == ".zip"
-    partial = out.with_name(f".{out.name}.partial")
-    try:
-        if out.exists() or out.is_symlink():
-            if _is_there(files, out, zipped=zipped):
-                return
-            raise UsageError(f"{out} is there and is another bundle, or none", hint="give another --out")
-        out.parent.mkdir(parents=True, exist_ok=True)
-        if zipped:
-            partial.write_bytes(archive(files))
-        else:
-            shutil.rmtree(partial, ignore_errors=True)
-            partial.mkdir()
-            for name, data in files.items():
-                (partial / name).write_bytes(data)
-        os.replace(partial, out)
-    except OSError as exc:
-        raise BadInput(f"{out} cannot be written: {exc.strerror or exc}") from exc
-
-
-def _is_there(files: Mapping[str, bytes], out: Path, *, zipped: bool) -> bool:
-    if zipped:
-        return out.is_file() and out.read_bytes() == archive(files)
-    if not out.is_dir() or {entry.name for entry in out.iterdir()} != set(files):
-        return False
-    return all((out / name).is_file() and (out / name).read_bytes() == data for name, data in files.items())
+    return digest_bytes(rows_of(cases))

@@ -16,7 +16,7 @@ from typing import Any, Final, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from medlive.errors import BadInput
-from medlive.evaluation.bundle import ALWAYS, ANSWERS, archive, pretty, spelt
+from medlive.evaluation.bundle_files import ALWAYS, ANSWERS, BOOK, CANARY, archive, pretty, spelt
 from medlive.evaluation.model import Answer, Grade
 from medlive.snapshot.entries import Faults
 from medlive.snapshot.folder import (
@@ -32,7 +32,7 @@ from medlive.snapshot.folder import (
 
 MOST_BUNDLE: Final = 2**31
 """Bytes of an archive, and of a folder's files together."""
-KNOWN: Final = frozenset({*ALWAYS, *ANSWERS, SUMS, SIGNATURE})
+KNOWN: Final = frozenset({*ALWAYS, *ANSWERS, BOOK, SUMS, SIGNATURE})
 _NOTHING: Final = "nothing but the files of a bundle"
 _TEXTS: Final = {
     Answer: ("case_id", "response", "finish_reason", "model", "reason"),
@@ -134,7 +134,10 @@ def _kind(entry: zipfile.ZipInfo) -> str:
 
 
 def shaped(data: bytes, name: str, shape: type[Shape], out: Faults) -> Shape | None:
-    """A document of that schema in its one spelling, or None with the fault named."""
+    """A document of that schema in its one spelling, or None with the fault named.
+
+    A field with a default may be missing: an older medlive did not know it.
+    """
     value = document(data, name, out)
     if value is None:
         return None
@@ -144,7 +147,7 @@ def shaped(data: bytes, name: str, shape: type[Shape], out: Faults) -> Shape | N
         first = exc.errors(include_url=False, include_input=False)[0]
         out.add(name, "its schema", f"{'.'.join(str(p) for p in first['loc'])[:100]}: {first['msg'][:150]}")
         return None
-    if pretty(found.model_dump(mode="json")) != data:
+    if pretty(found.model_dump(mode="json", exclude_unset=True)) != data:
         out.add(name, "every field in its one spelling", "another spelling")
         return None
     return found
@@ -166,26 +169,35 @@ def document(data: bytes, name: str, out: Faults) -> dict[str, Any] | None:
     return value
 
 
-def rows(data: bytes, name: str, kind: type[Row], out: Faults) -> list[Row] | None:
-    """The rows of a log, each in its one spelling, or None with the faults named."""
+def rows(data: bytes, name: str, kind: type[Row], canary: str | None, out: Faults) -> list[Row] | None:
+    """The rows of a log, each in its one spelling and with the canary, or None with the faults named."""
     if data and not data.endswith(b"\n"):
         out.add(name, "a last line with an end", "none: it was cut")
         return None
     before, found = out.count, list[Row]()
     for number, line in enumerate(data.split(b"\n")[:-1], start=1):
         try:
-            row = json.loads(line.decode("utf-8"))
-            if not isinstance(row, dict) or not all(isinstance(row[text], str) for text in _TEXTS[kind]):
-                raise ValueError("a text is none")
-            if not isinstance(row["usage"], dict):
-                raise ValueError("usage is no object")
-            one = kind.from_row(row)
-            if spelt(one) != line + b"\n":
-                raise ValueError("another spelling than its own, or other fields")
-            found.append(one)
+            found.append(_row(line, kind, canary))
         except (ValueError, KeyError, TypeError, RecursionError) as exc:
-            out.add(f"{name}:{number}", f"a row of {kind.__name__}", str(exc)[:200])
+            out.add(f"{name}:{number}", f"a row of {kind.__name__}", printable(str(exc))[:200])
     return found if out.count == before else None
+
+
+def _row(line: bytes, kind: type[Row], canary: str | None) -> Row:
+    row = json.loads(line.decode("utf-8"))
+    if not isinstance(row, dict) or not all(isinstance(row[text], str) for text in _TEXTS[kind]):
+        raise ValueError("a text is none")
+    if not isinstance(row["usage"], dict):
+        raise ValueError("usage is no object")
+    if spelt(row) != line + b"\n":
+        raise ValueError("another spelling than its own")
+    if row.pop(CANARY, None) != canary:
+        raise ValueError(f"not the canary {canary}")
+    one = kind.from_row(row)
+    # A row of an older medlive may lack a field that has a default; one that is unknown here is a fault.
+    if {field: value for field, value in one.row().items() if field in row} != row:
+        raise ValueError("other fields or values than a row has")
+    return one
 
 
 def is_list_of_pairs(value: Any) -> bool:
