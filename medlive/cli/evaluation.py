@@ -6,8 +6,9 @@ from medlive.cli.evaluation_audit import audit
 from medlive.cli.evaluation_batch import app as batch
 from medlive.cli.evaluation_bundle import bundle, leaderboard, verify_bundle
 from medlive.cli.evaluation_contamination import contamination
+from medlive.cli.evaluation_direct import judge_direct
 from medlive.cli.evaluation_grade import grade
-from medlive.cli.evaluation_meta import judge_direct, meta
+from medlive.cli.evaluation_meta import meta
 from medlive.cli.evaluation_report import report
 from medlive.cli.evaluation_run import export, import_, run
 from medlive.cli.evaluation_score import score

@@ -20,6 +20,7 @@ from medlive.cli.evaluation_options import (
     RunArgument,
     UnpinnedOption,
 )
+from medlive.cli.evaluation_spending import check_priced, price_of, tell_plan
 from medlive.cli.output import JsonOption, print_json, print_table, progress, say, wait_for
 from medlive.errors import CheckFailed, UsageError
 
@@ -57,6 +58,7 @@ def grade(
     """Grade a run's answers; without --grader by the role of config/models.toml. Exit status 1 while criteria
     are ungraded."""
     from medlive.evaluation.grade import grade_run
+    from medlive.evaluation.plan import plan_grading
     from medlive.evaluation.repeats import repeat_run
     from medlive.llm.budget import Budget
     from medlive.service.endpoints import grader_engine
@@ -75,8 +77,11 @@ def grade(
         held = open_cache(settings, engine, cache, no_cache)
         try:
             if dry_run:
-                return _plan(run_dir, engine, which, concurrency, allow_unpinned, held)
-            _check_priced(engine, budget)
+                return plan_grading(
+                    run_dir, engine.identity, mode=which, concurrency=concurrency, allow_unpinned=allow_unpinned,
+                    price=price_of(engine), cache=held, repeats=repeats,
+                )  # fmt: skip
+            check_priced(engine, budget)
             with progress("criteria") as tick:
                 done = await grade_run(
                     run_dir, engine, mode=which, concurrency=concurrency, allow_unpinned=allow_unpinned,
@@ -119,56 +124,13 @@ def open_cache(settings: "Settings", engine: "Engine", folder: Path | None, with
     return GradeCache(folder or settings.home / "cache" / "grades")
 
 
-def _check_priced(engine: "Engine", budget: "Budget") -> None:
-    from medlive.llm.openai import OpenAIEngine
-
-    if budget.max_usd is not None and isinstance(engine, OpenAIEngine) and engine.price is None:
-        raise UsageError(
-            f"--max-usd cannot be kept: {engine.identity.model} has no price",
-            hint="give it one under [prices] in config/models.toml, or use --max-calls or --max-tokens",
-        )
-
-
-def _plan(
-    run_dir: Path, engine: "Engine", mode: "Mode", concurrency: int, unpinned: bool, cache: "GradeCache | None"
-) -> "GradingPlan":
-    from medlive.evaluation.plan import plan_grading
-    from medlive.llm.openai import OpenAIEngine
-
-    price = engine.price if isinstance(engine, OpenAIEngine) else None
-    return plan_grading(
-        run_dir, engine.identity, mode=mode, concurrency=concurrency, allow_unpinned=unpinned, price=price,
-        cache=cache,
-    )  # fmt: skip
-
-
 def _tell_plan(found: "GradingPlan", as_json: bool) -> None:
-    plan = found.plan
-    values: dict[str, Any] = {
-        "path": found.path, "mode": found.mode.value, "criteria": found.criteria, "settled": found.settled,
-        "cached": found.cached, "calls": plan.calls, "input_tokens": plan.input_tokens,
-        "cacheable_tokens": plan.cacheable_tokens, "output_tokens": plan.output_tokens, "usd": plan.usd,
-        "usd_cached": plan.usd_cached, "concurrency": plan.concurrency, "latency_ms": plan.latency_ms,
-        "seconds": plan.seconds, "estimator": plan.estimator,
+    about = {
+        "path": found.path, "mode": found.mode.value, "criteria": found.criteria, "graded": found.settled,
+        "in the cache": found.cached, "verdicts of later rounds": found.repeated,
     }  # fmt: skip
-    if as_json:
-        print_json(values)
-        return
-    print_table(
-        ["criteria", "graded", "in the cache", "calls", "input tokens", "of these cacheable", "output tokens",
-         "USD", "USD with a prefix cache", "seconds"],
-        [[found.criteria, found.settled, found.cached, plan.calls, plan.input_tokens, plan.cacheable_tokens,
-          plan.output_tokens, *(_rounded(x) for x in (plan.usd, plan.usd_cached, plan.seconds))]],
-    )  # fmt: skip
-    say(f"estimated; {plan.estimator}; calls that have to be asked twice come on top")
-    if plan.usd is None:
-        say("money unknown: the model has no price under [prices] in config/models.toml")
-    if plan.seconds is None and plan.calls:
-        say("time unknown: no call of this grader is on record to take its latency from")
-
-
-def _rounded(value: float | None) -> float | None:
-    return None if value is None else round(value, 4 if value < 1 else 2)
+    names = {"graded": "settled", "in the cache": "cached", "verdicts of later rounds": "repeated"}
+    tell_plan(about, found.plan, as_json, names)
 
 
 def _tell(done: "GradeResult", repeated: "RepeatResult | None", budget: "Budget", as_json: bool) -> None:

@@ -5,7 +5,7 @@ rubric and no physician's advice (LiveMedBench §4.2; docs/method.md §3).
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Final, Self
@@ -20,12 +20,14 @@ from medlive.evaluation.pool import Health, for_each
 from medlive.evaluation.run import Progress, open_run
 from medlive.evaluation.tasks import Reasoning
 from medlive.llm.budget import Budget, BudgetSpent
-from medlive.llm.engine import Engine, EngineIdentity, Finish, Prompt, Reply, Request
+from medlive.llm.engine import Engine, EngineIdentity, Finish, Reply, Request
 from medlive.llm.prompts import load_prompt
 from medlive.llm.reading import read_object
 
 DIRECT: Final = "direct.jsonl"
 TASK: Final = "grader.direct"
+STRANGERS: Final = 8
+"""This many replies in a row by another model than the pinned one, and none by it: a wrong configuration."""
 _MOST_RAW: Final = 4_000
 
 
@@ -109,9 +111,11 @@ async def judge_direct(
 ) -> DirectResult:
     """Ask for a score of every answer that can be judged and has none by this engine and prompt.
 
-    A reply that cannot be read is returned `max_retries` times; what stays unread has no score. Raises Locked when
-    another process judges the same folder, UsageError for an engine that has no such task, EndpointUnavailable
-    when the endpoint seems dead; what was scored by then is kept.
+    A reply that cannot be read is returned `max_retries` times; what stays unread has no score, nor has what
+    another model than the pinned one says, unless `allow_unpinned`. When `budget` is spent, calls under way are
+    finished and kept, and the result says `stopped`. Raises Locked when another process judges the same folder,
+    UsageError for an engine that has no such task and when every reply comes from another model,
+    EndpointUnavailable when the endpoint seems dead; what was scored by then is kept.
     """
     run = open_run(run_dir)
     if engine.identity.engine == "rules":
@@ -121,17 +125,14 @@ async def judge_direct(
     judge = _Judge(engine, max_retries, allow_unpinned, budget, Health(concurrency))
     answers, _ = run.answers()
     with open_log(run.path / DIRECT) as log:
-        there = _latest(run.path, judge.digest)
+        there, unusable = _on_record(run.path, judge.digest)
         keys = {c.case_id: _key(c, answers[c.case_id], judge.digest) for c in _gradable(run.cases, answers)}
-        todo = [
-            case for case in run.cases
-            if case.case_id in keys and ((old := there.get(keys[case.case_id])) is None or old.score is None)
-        ]  # fmt: skip
+        todo = open_cases(run.cases, answers, there, engine.identity, allow_unpinned=allow_unpinned)
         done = len(keys) - len(todo)
 
         async def one(case: EvaluationCase) -> None:
             nonlocal done
-            score = await judge.score(case, answers[case.case_id], there.get(keys[case.case_id]))
+            score = await judge.score(case, answers[case.case_id], unusable[keys[case.case_id]])
             if score is None:
                 return
             log.add(asdict(score))
@@ -142,11 +143,42 @@ async def judge_direct(
 
         await for_each(todo, one, concurrency)
     final = [there.get(key) for key in keys.values()]
+    counts = [s is not None and settles(s, engine.identity, allow_unpinned) for s in final]
     reasons = Counter(
-        "not asked yet" if s is None else s.reason.split(":")[0] for s in final if s is None or s.score is None
+        "not asked yet" if s is None else s.reason.split(":")[0] or "another model answered"
+        for s, scored in zip(final, counts, strict=True)
+        if not scored
     )
-    scored = sum(s is not None and s.score is not None for s in final)
+    scored = sum(counts)
     return DirectResult(run.path, len(keys), scored, judge.calls, dict(reasons.most_common()), judge.stopped)
+
+
+def settles(score: DirectScore | None, identity: EngineIdentity, allow_unpinned: bool) -> bool:
+    """Whether a row on record is a score, by a model that counts."""
+    return score is not None and score.score is not None and (allow_unpinned or score.grader == identity.model)
+
+
+def open_cases(
+    cases: Sequence[EvaluationCase],
+    answers: Mapping[str, Answer],
+    there: Mapping[str, DirectScore],
+    identity: EngineIdentity,
+    *,
+    allow_unpinned: bool = False,
+) -> list[EvaluationCase]:
+    """The cases whose answer can be judged and has no score on record that counts."""
+    judge = judge_digest(identity)
+    return [
+        case
+        for case in _gradable(cases, answers)
+        if not settles(there.get(_key(case, answers[case.case_id], judge)), identity, allow_unpinned)
+    ]
+
+
+def direct_request(case: EvaluationCase, answer: Answer) -> Request:
+    """What is asked about an answer."""
+    inputs = {"language": case.language, "question": case.question, "answer": answer.response}
+    return Request(TASK, load_prompt("medlive.evaluation", TASK), inputs, _SCHEMA)
 
 
 class _Judge:
@@ -155,25 +187,22 @@ class _Judge:
     def __init__(
         self, engine: Engine, max_retries: int, allow_unpinned: bool, budget: Budget | None, health: Health
     ) -> None:
-        self.prompt = load_prompt("medlive.evaluation", TASK)
-        self.digest = _judge_digest(engine.identity, self.prompt)
+        self.digest = judge_digest(engine.identity)
         self.calls = 0
         self.stopped: str | None = None
         self._engine, self._retries, self._unpinned = engine, max_retries, allow_unpinned
         self._budget, self._health = budget, health
-        self._schema = DirectReply.model_json_schema()
+        self._strangers, self._pinned_seen = 0, False
 
-    async def score(self, case: EvaluationCase, answer: Answer, old: DirectScore | None) -> DirectScore | None:
-        """The answer's score, or a row that says why there is none; None when the budget does not reach."""
+    async def score(self, case: EvaluationCase, answer: Answer, unusable: int) -> DirectScore | None:
+        """The answer's score, or a row that says why there is none; None when the budget does not reach. A store
+        of replies is asked past the `unusable` ones on record."""
         if self.stopped:
             return None
-        inputs = {"language": case.language, "question": case.question, "answer": answer.response}
-        # A store of replies is asked past one that was no score.
-        asked_before = 1 if old is not None and old.grader else 0
-        request = Request(TASK, self.prompt, inputs, self._schema, round=asked_before)
-        reply: Reply | None = None
+        first = replace(direct_request(case, answer), round=unusable)
+        request, replies = first, list[Reply]()
         read: DirectReply | str = ""
-        for _ in range(1 + self._retries):
+        for attempt in range(1 + self._retries):
             try:
                 reply = await self._ask(request)
             except EndpointUnavailable as exc:
@@ -182,29 +211,46 @@ class _Judge:
                 break
             except BudgetSpent as exc:
                 self.stopped = exc.message
-                if reply is None:
+                if not replies:
                     return None
                 break
             self._health.good()
-            read = self._read(reply, inputs)
+            replies.append(reply)
+            if self._stranger(reply):
+                read, request = f"another model answered: {reply.model[:100]!r}", _later(first, attempt + 1)
+                continue
+            read = self._read(reply, first.inputs)
             if isinstance(read, DirectReply) or reply.finish is Finish.REFUSAL:
                 break
-            request = replace(request, repair=(reply.text[:_MOST_RAW], read))
-        identity = self._engine.identity
+            request = replace(first, repair=(reply.text[:_MOST_RAW], read))
+        identity, last = self._engine.identity, replies[-1] if replies else None
         return DirectScore(
             case_id=case.case_id,
             key=_key(case, answer, self.digest),
             score=read.score if isinstance(read, DirectReply) else None,
             reasoning=read.reasoning if isinstance(read, DirectReply) else "",
             reason=read if isinstance(read, str) else "",
-            raw=reply.text[:_MOST_RAW] if reply else "",
-            grader=reply.model if reply else "",
+            raw=last.text[:_MOST_RAW] if last else "",
+            grader=last.model if last else "",
             engine=identity.engine,
             model=identity.model,
-            prompt=self.prompt.digest,
+            prompt=first.prompt.digest,
             judge=self.digest,
-            usage=asdict(reply.usage) if reply else {},
+            usage=_usage(replies),
         )
+
+    def _stranger(self, reply: Reply) -> bool:
+        asked = self._engine.identity.model
+        if self._unpinned or reply.model == asked:
+            self._pinned_seen = True
+            return False
+        self._strangers += 1
+        if not self._pinned_seen and self._strangers >= STRANGERS:
+            raise UsageError(
+                f"the judge {asked!r} was asked and {reply.model!r} answered, every time",
+                hint=f"name {reply.model!r} as the judge, or allow an unpinned one",
+            )
+        return True
 
     async def _ask(self, request: Request) -> Reply:
         async def call() -> Reply:
@@ -217,8 +263,6 @@ class _Judge:
 
     def _read(self, reply: Reply, inputs: Mapping[str, Any]) -> DirectReply | str:
         """The reply's score, or why it holds none."""
-        if not self._unpinned and reply.model != self._engine.identity.model:
-            return f"another model answered: {reply.model[:100]!r}"
         if reply.finish is Finish.REFUSAL:
             return "the judge refused"
         if reply.finish is Finish.LENGTH:
@@ -232,6 +276,26 @@ class _Judge:
             return str(exc)[:300]
 
 
+def _later(request: Request, times: int) -> Request:
+    """The same question, past what a store of replies holds of it."""
+    return replace(request, round=request.round + times)
+
+
+def _usage(replies: Sequence[Reply]) -> dict[str, Any]:
+    """The sum over all attempts; a cost that one of them does not know is unknown."""
+    if not replies:
+        return {}
+    rows = [reply.usage for reply in replies]
+    costs = [one.cost_usd for one in rows if one.cost_usd is not None]
+    return {
+        "input_tokens": sum(one.input_tokens for one in rows),
+        "cached_tokens": sum(one.cached_tokens for one in rows),
+        "output_tokens": sum(one.output_tokens for one in rows),
+        "latency_ms": sum(one.latency_ms for one in rows),
+        "cost_usd": sum(costs) if len(costs) == len(rows) else None,
+    }
+
+
 def read_direct(run_dir: Path, *, judge: str | None = None) -> DirectScores | None:
     """The scores of the direct judge used last, or of the one whose digest is given; None where there are none.
 
@@ -243,7 +307,7 @@ def read_direct(run_dir: Path, *, judge: str | None = None) -> DirectScores | No
         judge = next((row["judge"] for row in reversed(rows) if isinstance(row.get("judge"), str)), None)
     if judge is None:
         return None
-    latest = _latest(run_dir, judge)
+    latest, _ = _on_record(run_dir, judge)
     answers, _ = run.answers()
     found: dict[str, DirectScore] = {}
     for case in _gradable(run.cases, answers):
@@ -259,12 +323,14 @@ def _gradable(cases: Iterable[EvaluationCase], answers: Mapping[str, Answer]) ->
     return [case for case in cases if case.case_id in answers and answers[case.case_id].gradable]
 
 
-def _latest(run_dir: Path, judge: str) -> dict[str, DirectScore]:
+def _on_record(run_dir: Path, judge: str) -> tuple[dict[str, DirectScore], Counter[str]]:
+    """A judge's newest score of each key, and how many of its replies held none."""
     lines = read_log(run_dir / DIRECT)
     if lines.damaged:
         number, why = lines.damaged[0]
         raise BadInput(f"{run_dir / DIRECT}: line {number}: {why}", hint="take that line out; it is asked again")
     found: dict[str, DirectScore] = {}
+    unusable: Counter[str] = Counter()
     for row in lines.rows:
         try:
             score = DirectScore.from_row(row)
@@ -272,12 +338,23 @@ def _latest(run_dir: Path, judge: str) -> dict[str, DirectScore]:
             raise BadInput(f"{run_dir / DIRECT}: a row is no score: {str(exc)[:120]}") from exc
         if score.judge == judge:
             found[score.key] = score
-    return found
+            unusable[score.key] += score.score is None and bool(score.grader)
+    return found, unusable
 
 
-def _judge_digest(identity: EngineIdentity, prompt: Prompt) -> str:
+def scores_on_record(run_dir: Path, identity: EngineIdentity) -> dict[str, DirectScore]:
+    """The newest row of a judge about each key. Raises BadInput for a damaged log."""
+    return _on_record(run_dir, judge_digest(identity))[0]
+
+
+def judge_digest(identity: EngineIdentity) -> str:
+    """What makes two direct judges one: engine, model, parameters and prompt."""
+    prompt = load_prompt("medlive.evaluation", TASK)
     return digest_json([identity.engine, identity.model, dict(identity.parameters), "direct", prompt.digest])
 
 
 def _key(case: EvaluationCase, answer: Answer, judge: str) -> str:
     return digest_json([case.language, digest_text(case.question), answer.digest, judge])
+
+
+_SCHEMA: Final = DirectReply.model_json_schema()

@@ -7,6 +7,7 @@ what the same model was charged for calls on record, where the log has enough of
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from statistics import median
 from typing import Final
@@ -16,6 +17,7 @@ from medlive.evaluation.cache import GradeCache
 from medlive.evaluation.grade import find_cached, open_work, read_grades, read_record
 from medlive.evaluation.judge import Judge, Work
 from medlive.evaluation.model import Answer, EvaluationCase, Grade, Mode, Origin
+from medlive.evaluation.repeats import later_rounds
 from medlive.evaluation.run import GRADES, open_run
 from medlive.llm.engine import EngineIdentity, Request
 from medlive.llm.fence import render
@@ -104,6 +106,44 @@ class GradingPlan:
     """Verdicts that the cache of other runs holds."""
     mode: Mode
     plan: Plan
+    repeated: int = 0
+    """Verdicts of rounds after the first, asked for besides."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A call on record: what was charged for it, beside what it is estimated at."""
+
+    language: str
+    text: str
+    """All that was sent, in its order."""
+    asked: int
+    answered: int
+    """Tokens, of `verdicts` verdicts."""
+    latency_ms: float | None
+    verdicts: int = 1
+
+
+def measure_calls(samples: Iterable[Sample]) -> Measured:
+    """What calls on record took; one without tokens tells nothing, and a language with too few is left out."""
+    ratios: dict[str, list[float]] = {}
+    outputs: dict[str, list[float]] = {}
+    latencies: list[float] = []
+    for one in samples:
+        if not one.asked or not one.answered:
+            continue
+        ratios.setdefault(one.language, []).append(one.asked / max(1, estimate_tokens(one.text)))
+        outputs.setdefault(one.language, []).append(one.answered / one.verdicts)
+        if one.latency_ms:
+            latencies.append(one.latency_ms)
+    known = [language for language, found in ratios.items() if len(found) >= ENOUGH]
+    return Measured(
+        # A call that was repaired was charged twice: the median does not mind.
+        scale={language: median(ratios[language]) for language in known},
+        output={language: sum(outputs[language]) / len(outputs[language]) for language in known},
+        calls={language: len(ratios[language]) for language in known},
+        latency_ms=median(latencies) if len(latencies) >= ENOUGH else None,
+    )
 
 
 def plan_calls(
@@ -150,8 +190,10 @@ def plan_grading(
     allow_unpinned: bool = False,
     price: Price | None = None,
     cache: GradeCache | None = None,
+    repeats: int = 1,
 ) -> GradingPlan:
-    """What `grade_run` would ask, if no reply had to be asked for twice. Reads the run and the cache only."""
+    """What `grade_run`, and `repeat_run` after it, would ask, if no reply had to be asked for twice. Reads the run
+    and the cache only."""
     run = open_run(run_dir)
     answers, _ = run.answers()
     judge = Judge(identity, mode, allow_unpinned=allow_unpinned)
@@ -165,44 +207,40 @@ def plan_grading(
             record.put(grade)
             cached += 1
     measured = measure(run.cases, answers, judge, read_grades(run_dir / GRADES)[0])
-    calls = (_call(judge, work) for work in open_work(run.cases, answers, judge, record))
+    later = list(later_rounds(run, judge, repeats)) if repeats > 1 else []
+    calls = (_call(judge, work) for work in chain(open_work(run.cases, answers, judge, record), later))
     # The rules are this machine's: they cost nothing, whatever serves them.
     price = Price(0.0, 0.0) if identity.engine == "rules" else price
     plan = plan_calls(calls, price=price, concurrency=concurrency, measured=measured)
-    return GradingPlan(run_dir, total, settled, cached, mode, plan)
+    return GradingPlan(run_dir, total, settled, cached, mode, plan, sum(len(work.criteria) for work in later))
 
 
 def measure(
     cases: Sequence[EvaluationCase], answers: Mapping[str, Answer], judge: Judge, grades: Sequence[Grade]
 ) -> Measured:
     """What the judge's calls on record took, against what they are estimated at."""
-    by_id = {case.case_id: case for case in cases}
-    ratios: dict[str, list[float]] = {}
-    outputs: dict[str, list[float]] = {}
-    latencies: list[float] = []
+    return measure_calls(_samples({case.case_id: case for case in cases}, answers, judge, grades))
+
+
+def _samples(
+    cases: Mapping[str, EvaluationCase], answers: Mapping[str, Answer], judge: Judge, grades: Sequence[Grade]
+) -> Iterator[Sample]:
     for rows in _calls_on_record(grades, judge.digest):
-        case, answer = by_id.get(rows[0].case_id), answers.get(rows[0].case_id)
+        case, answer = cases.get(rows[0].case_id), answers.get(rows[0].case_id)
         if case is None or answer is None:
             continue
         ids = {row.criterion_id: row.key for row in rows}
         criteria = tuple(c for c in case.criteria if ids.get(c.id) == judge.key(case, c, answer))
-        usage = rows[0].usage
-        asked, answered = usage.get("input_tokens") or 0, usage.get("output_tokens") or 0
-        if len(criteria) != len(rows) or not asked or not answered:
-            continue
-        estimated = estimate_tokens(_call(judge, Work(case, answer, criteria)).text)
-        ratios.setdefault(case.language, []).append(asked / max(1, estimated))
-        outputs.setdefault(case.language, []).append(answered / len(rows))
-        if latency := usage.get("latency_ms"):
-            latencies.append(latency)
-    known = [language for language, found in ratios.items() if len(found) >= ENOUGH]
-    return Measured(
-        # A call that was repaired was charged twice: the median does not mind.
-        scale={language: median(ratios[language]) for language in known},
-        output={language: sum(outputs[language]) / len(outputs[language]) for language in known},
-        calls={language: len(ratios[language]) for language in known},
-        latency_ms=median(latencies) if len(latencies) >= ENOUGH else None,
-    )
+        if len(criteria) == len(rows):
+            usage = rows[0].usage
+            yield Sample(
+                case.language,
+                _call(judge, Work(case, answer, criteria)).text,
+                usage.get("input_tokens") or 0,
+                usage.get("output_tokens") or 0,
+                usage.get("latency_ms"),
+                len(rows),
+            )
 
 
 def sent_text(request: Request) -> str:

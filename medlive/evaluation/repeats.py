@@ -4,7 +4,7 @@
 never reads it (docs/method.md §3: the same response graded five times).
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
@@ -194,13 +194,29 @@ def _todo(
 ) -> Iterator[tuple[int, Work]]:
     """The rounds that lack a verdict, of criteria that have one that counts; a case's rounds after each other, so
     that an endpoint's prefix cache holds what they share."""
+    return _rounds(run, judge, there, repeats, lambda key: judge.settles(first.get(key)))
+
+
+def later_rounds(run: RunFolder, judge: Judge, repeats: int) -> Iterator[Work]:
+    """The calls of the rounds after the first that are left to make, once every criterion has its verdict."""
+    _, there = _on_record(run.path, judge.digest)
+    return (work for _, work in _rounds(run, judge, there, repeats, lambda _: True))
+
+
+def _rounds(
+    run: RunFolder,
+    judge: Judge,
+    there: Mapping[tuple[str, int], Grade],
+    repeats: int,
+    counts: Callable[[str], bool],
+) -> Iterator[tuple[int, Work]]:
     answers, _ = run.answers()
     for case in run.cases:
         answer = answers.get(case.case_id)
         if answer is None or not answer.gradable:
             continue
         keys = {c.id: judge.key(case, c, answer) for c in case.criteria}
-        graded = [c for c in case.criteria if judge.settles(first.get(keys[c.id]))]
+        graded = [c for c in case.criteria if counts(keys[c.id])]
         for round_ in range(2, repeats + 1):
             open_ = [c for c in graded if not judge.settles(there.get((keys[c.id], round_)))]
             for part in judge.parts(open_):

@@ -1,0 +1,125 @@
+"""A direct judge's plan, its budget, and whose scores count."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.bad_endpoint import bad_endpoint, completion, sends
+from typer.testing import CliRunner
+
+from medlive.cli.main import build
+from medlive.errors import CheckFailed, UsageError
+from medlive.evaluation.direct import DIRECT, judge_direct, read_direct
+from medlive.evaluation.direct_plan import plan_direct
+from medlive.evaluation.log import read_log
+from medlive.evaluation.run import run_model
+from medlive.llm.budget import Budget
+from medlive.llm.engine import EngineIdentity, Finish, Reply, Usage
+from medlive.llm.wire import Price
+from tests.unit.evaluation.conftest import AT, USE, Judge, Model, make_cases, reply
+
+GOOD = '{"reasoning": "Right.", "score": 0.5}'
+JUDGE = EngineIdentity("openai", "judge-1", {"temperature": 0})
+
+
+@pytest.fixture
+async def run(run_dir: Path) -> Path:
+    """Thirty cases, answered."""
+    await run_model(make_cases(30), Model(), run_dir, use=USE, created_at=AT)
+    return run_dir
+
+
+def says(text: str, model: str = "judge-1") -> Reply:
+    return Reply(text, Finish.STOP, Usage(900, 0, 40, 0.002, 10.0), model)
+
+
+async def test_a_plan_is_what_is_asked_then_and_learns_from_it(run: Path) -> None:
+    plan = plan_direct(run, JUDGE, price=Price(1.0, 4.0), concurrency=5)
+    assert (plan.answers, plan.scored, plan.plan.calls) == (30, 0, 30)
+    assert plan.plan.usd is not None
+    assert plan.plan.usd > 0
+    assert plan.plan.seconds is None
+    assert plan_direct(run, JUDGE).plan.usd is None
+    sent = Judge(lambda _: says(GOOD))
+    assert (
+        await judge_direct(run, sent, budget=Budget(max_calls=25))
+    ).stopped == "The budget of 25 calls is spent"
+    left = plan_direct(run, JUDGE, price=Price(1.0, 4.0), concurrency=5)
+    assert (left.scored, left.plan.calls) == (25, 5)
+    measured = plan_direct(run, JUDGE, allow_unpinned=True).plan
+    assert measured.estimator.count("too few") == 2
+    assert (await judge_direct(run, sent)).calls == 5
+    assert len(sent.requests) == 30
+    assert plan_direct(run, JUDGE).plan.calls == 0
+
+
+async def test_a_budget_holds_and_the_next_call_goes_on(run: Path) -> None:
+    sent = Judge(lambda _: says(GOOD))
+    done = await judge_direct(run, sent, concurrency=4, budget=Budget(max_usd=0.021))
+    assert done.stopped is not None
+    # Eleven reach it; those under way with it, three at the most, are finished.
+    assert 11 <= done.scored == done.calls <= 14
+    done = await judge_direct(run, sent, budget=Budget(max_tokens=3 * 940))
+    assert done.calls < 20
+    done = await judge_direct(run, sent)
+    assert (done.scored, done.stopped, len(sent.requests)) == (30, None, 30)
+
+
+async def test_all_attempts_are_charged(run: Path) -> None:
+    said = iter(["no", GOOD] * 30)
+    await judge_direct(run, Judge(lambda _: says(next(said))), concurrency=1)
+    rows = read_log(run / DIRECT).rows
+    assert {row["usage"]["input_tokens"] for row in rows} == {1800}
+    assert {row["usage"]["cost_usd"] for row in rows} == {0.004}
+
+
+async def test_another_models_score_counts_only_where_that_is_allowed(run: Path) -> None:
+    strange = Judge(lambda _: reply(GOOD, model="judge-2"))
+    with pytest.raises(UsageError, match="judge-2"):
+        await judge_direct(run, strange, concurrency=1)
+    assert len(strange.requests) == 8
+    assert all(request.repair is None for request in strange.requests)
+    allowed = await judge_direct(run, strange, allow_unpinned=True)
+    assert allowed.scored == 30
+    again = await judge_direct(run, Judge(lambda _: GOOD), concurrency=2, budget=Budget(max_calls=10))
+    assert (again.scored, again.reasons) == (10, {"another model answered": 20})
+    assert (await judge_direct(run, strange, allow_unpinned=True)).calls == 0
+    assert read_direct(run) is not None
+
+
+async def test_a_store_of_replies_is_asked_past_every_unusable_one(run_dir: Path) -> None:
+    await run_model(make_cases(1), Model(), run_dir, use=USE, created_at=AT)
+    judge = Judge(lambda _: "no")
+    for _ in range(3):
+        await judge_direct(run_dir, judge, max_retries=0)
+    assert [request.round for request in judge.requests] == [0, 1, 2]
+
+
+async def test_the_command_plans_keeps_to_its_budget_and_goes_on(run: Path, tmp_path: Path) -> None:
+    async def command(*words: str) -> Any:
+        line = ["eval", "judge-direct", str(run), *words, "--json"]
+        home = {"MEDLIVE_HOME": str(tmp_path / "home")}
+        return await asyncio.to_thread(CliRunner().invoke, build(line), line, env=home)
+
+    def choose(body: dict[str, Any]) -> Any:
+        return sends(completion(GOOD) | {"model": "judge-1"})
+
+    async with bad_endpoint(choose=choose) as endpoint:
+        asked = ("--grader", "judge-1", "--base-url", endpoint.url)
+        planned = json.loads((await command(*asked, "--dry-run")).stdout)
+        assert (planned["calls"], planned["usd"], planned["scored"]) == (30, None, 0)
+        assert endpoint.bodies == []
+        refused = await command(*asked, "--max-usd", "1")
+        assert isinstance(refused.exception, UsageError)
+        assert "no price" in str(refused.exception)
+        first = await command(*asked, "--max-calls", "12")
+        assert isinstance(first.exception, CheckFailed)
+        assert "12 calls is spent; 18 answers have no score" in str(first.exception)
+        told = json.loads(first.stdout)
+        assert (told["scored"], told["spent"]["calls"], told["spent"]["usd"]) == (12, 12, None)
+        rest = await command(*asked)
+        assert rest.exception is None
+        assert json.loads(rest.stdout)["scored"] == 30
+        assert len(endpoint.bodies) == 30
