@@ -1,4 +1,4 @@
-"""`medlive eval meta|judge-direct`: how far a run's grading can be trusted."""
+"""`medlive eval meta`: how far a run's grading can be trusted."""
 
 import json
 from pathlib import Path
@@ -6,16 +6,20 @@ from typing import Annotated, Any
 
 import typer
 
-from medlive.cli.evaluation_options import ConcurrencyOption, KeyOption, RunArgument
-from medlive.cli.output import JsonOption, print_json, print_table, progress, say, wait_for
-from medlive.errors import BadInput, CheckFailed
+from medlive.cli.evaluation_options import RunArgument
+from medlive.cli.output import JsonOption, print_json, print_table, say
+from medlive.errors import BadInput, UsageError
 
 
 def meta(
     run_dir: RunArgument,
     human: Annotated[
-        Path | None,
-        typer.Option("--human", metavar="FILE", help="People's ratings: CSV or JSON Lines, see docs/meta.md."),
+        list[Path] | None,
+        typer.Option("--human", metavar="FILE", help="People's ratings, CSV or JSON; any number of files."),
+    ] = None,
+    adjudicator: Annotated[
+        str | None,
+        typer.Option("--adjudicator", metavar="NAME", help="The rater who decided what others disagreed on."),
     ] = None,
     baseline: Annotated[
         list[Path] | None,
@@ -29,16 +33,34 @@ def meta(
         int | None, typer.Option("--top", min=1, help="k of the top-k overlap [a tenth of the cases].")
     ] = None,
     draws: Annotated[int, typer.Option("--draws", min=100, max=100_000, help="Bootstrap draws.")] = 1000,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Of the bootstrap.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Of the bootstrap, and of a sheet's order.")] = 0,
+    sheet: Annotated[
+        Path | None,
+        typer.Option(
+            "--sheet",
+            metavar="FOLDER",
+            help="Write blank sheets for --rater; with --human and "
+            "--adjudicator one of what they disagreed on. Compares nothing.",
+        ),
+    ] = None,
+    rater: Annotated[
+        list[str] | None, typer.Option("--rater", metavar="NAME", help="Who is to rate; any number of them.")
+    ] = None,
+    sample: Annotated[int | None, typer.Option("--sample", min=1, help="Cases on a sheet [all].")] = None,
     as_json: JsonOption = False,
     out: Annotated[Path | None, typer.Option("--out", help="A folder to write meta.json into.")] = None,
 ) -> None:
     """Compare a run's grading with people, with a direct judge, with other graders and with itself."""
+    if sheet is not None:
+        _write_sheets(run_dir, sheet, human or [], adjudicator, rater or [], sample, seed, as_json)
+        return
+    if rater or sample:
+        raise UsageError("--rater and --sample belong to --sheet")
     from medlive.evaluation.meta import meta_run
 
     found = meta_run(
-        run_dir, human=human, judge=judge, baselines=baseline or (), against=against or (), top=top, draws=draws,
-        seed=seed,
+        run_dir, human=human or (), adjudicator=adjudicator, judge=judge, baselines=baseline or (),
+        against=against or (), top=top, draws=draws, seed=seed,
     )  # fmt: skip
     if out is not None:
         _write(out / "meta.json", found.as_json())
@@ -48,6 +70,44 @@ def meta(
         _show(found)
     for note in found.notes:
         say(note)
+
+
+def _write_sheets(
+    run_dir: Path,
+    folder: Path,
+    human: list[Path],
+    adjudicator: str | None,
+    raters: list[str],
+    sample: int | None,
+    seed: int,
+    as_json: bool,
+) -> None:
+    from medlive.evaluation import sheets
+    from medlive.evaluation.human_sets import read_humans
+    from medlive.evaluation.run import open_run
+
+    if adjudicator is None and not human:
+        made = sheets.write_sheets(run_dir, folder, raters, sample=sample, seed=seed)
+    elif adjudicator is None or not human or raters or sample:
+        raise UsageError(
+            "--sheet takes --rater, or for what raters disagreed on --human and --adjudicator",
+            hint="medlive eval meta RUN --sheet FOLDER --rater A --rater B",
+        )
+    else:
+        run = open_run(run_dir)
+        places = sheets.places_of(sheets.items_of(run.cases, run.answers()[0]))
+        people = read_humans(*human, items=places)
+        for note in people.notes:
+            say(note)
+        made = sheets.write_adjudication(run_dir, folder, adjudicator, people, seed=seed)
+    if as_json:
+        print_json({"files": made.files, "items": made.items, "cases": made.cases, "cut": made.cut, "seed": seed})
+    else:
+        print_table(
+            ["file"], [[path] for path in made.files], title=f"{made.items} criteria of {made.cases} cases"
+        )
+    if made.cut:
+        say(f"{made.cut} questions or answers exceed a spreadsheet's cell of {sheets.MOST_CELL:,} characters")
 
 
 def _write(path: Path, value: Any) -> None:
@@ -149,58 +209,3 @@ def _figure(e: Any) -> str:
 
 def _p(p: float | None) -> str | None:
     return None if p is None else "< 0.0001" if p < 0.0001 else f"{p:.4f}"
-
-
-def judge_direct(
-    run_dir: RunArgument,
-    grader: Annotated[str | None, typer.Option("--grader", help="The judge's model id.")] = None,
-    base_url: Annotated[str | None, typer.Option("--base-url", help="The judge's endpoint.")] = None,
-    allow_unpinned: Annotated[
-        bool, typer.Option("--allow-unpinned", help="Accept replies that name another model than --grader.")
-    ] = False,
-    max_calls: Annotated[int | None, typer.Option("--max-calls", min=0, help="Stop after so many calls.")] = None,
-    concurrency: ConcurrencyOption = 16,
-    api_key_env: KeyOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Ask a model for one score from 0 to 1 of each answer as a whole: the baseline for `medlive eval meta`.
-    Exit status 1 while answers have no score."""
-    from medlive.config import load_settings
-    from medlive.evaluation.direct import DirectResult
-    from medlive.evaluation.direct import judge_direct as judge_run
-    from medlive.llm.budget import Budget
-    from medlive.service.endpoints import grader_engine
-
-    settings = load_settings().settings
-
-    async def work() -> DirectResult:
-        engine = grader_engine(
-            settings.roles.grader, model=grader, base_url=base_url, api_key_env=api_key_env,
-            concurrency=concurrency, prices=settings.prices,
-        )  # fmt: skip
-        budget = Budget(max_calls=max_calls) if max_calls is not None else None
-        try:
-            with progress("answers") as tick:
-                return await judge_run(
-                    run_dir, engine, concurrency=concurrency, allow_unpinned=allow_unpinned, budget=budget,
-                    progress=tick,
-                )  # fmt: skip
-        finally:
-            await engine.aclose()
-
-    done = wait_for(work())
-    if as_json:
-        print_json(
-            {"path": done.path, "answers": done.answers, "scored": done.scored, "calls": done.calls,
-             "reasons": dict(done.reasons), "stopped": done.stopped}
-        )  # fmt: skip
-    else:
-        print_table(["run", "answers", "scored", "calls"], [[done.path, done.answers, done.scored, done.calls]])
-    for reason, n in done.reasons.items():
-        say(f"no score: {n}: {reason}")
-    if done.stopped:
-        say(done.stopped)
-    if done.scored < done.answers:
-        raise CheckFailed(
-            f"{done.answers - done.scored} answers have no score", hint="the same command asks for them again"
-        )

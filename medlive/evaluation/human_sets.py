@@ -9,7 +9,8 @@ from typing import Any, Final, TypeGuard
 
 from medlive.digest import digest_bytes, digest_json
 from medlive.errors import BadInput
-from medlive.evaluation.humans import Gathered, Humans, Row, csv_rows, decoded, read_bytes, read_ratings
+from medlive.evaluation.human_tables import Row, csv_rows, decoded, read_bytes
+from medlive.evaluation.humans import Gathered, Humans, Place, joined, read_ratings
 from medlive.evaluation.model import Answer, AnswerState, CaseSet, EvaluationCase, EvaluationCriterion
 
 KQA_COLUMNS: Final = ("Question", "llm_x", "answer", "claim", "category_x")
@@ -20,19 +21,24 @@ _KQA_POINTS: Final[Mapping[str, float]] = {"Must_have": 2.0, "Nice_to_have": 1.0
 _FRANK_OWN: Final = frozenset({"hash", "model_name", "dataset", "split"})
 
 
-def read_humans(path: Path) -> Humans:
-    """The human ratings of a file: medlive's own format, K-QA's CSV of physicians, or FRANK's JSON.
+def read_humans(*paths: Path, items: Mapping[str, Place] | None = None) -> Humans:
+    """The human ratings of files: medlive's own format, K-QA's CSV of physicians, or FRANK's JSON.
 
-    Raises BadInput, with the lines, for what is none of these.
+    `items` are what a run's item ids stand for (`sheets.items_of`). Raises BadInput, with the lines, for what is
+    none of these, and where two files contradict each other.
     """
+    return joined([_read(path, items) for path in paths])
+
+
+def _read(path: Path, items: Mapping[str, Place] | None) -> Humans:
     data = read_bytes(path)
     text = decoded(data, path.name)
-    if text.lstrip().startswith("["):
+    if text.lstrip().startswith("[") and '"model_name"' in text and '"Factuality"' in text:
         return _frank_humans(data, path.name)
     head = text.split("\n", 1)[0]
     if all(column in head for column in (*KQA_COLUMNS, "label_0")):
         return read_kqa(path).humans
-    return read_ratings(data, path.name)
+    return read_ratings(data, path.name, items)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +59,8 @@ def read_kqa(path: Path) -> KqaSet:
     """
     data = read_bytes(path)
     found = Gathered(path.name)
-    rows = list(csv_rows(decoded(data, path.name), path.name, (*KQA_COLUMNS, "label_0")))
+    needed = [(column,) for column in (*KQA_COLUMNS, "label_0")]
+    rows = list(csv_rows(decoded(data, path.name), path.name, needed, fold=False))
     groups: dict[str, tuple[Mapping[str, Any], list[EvaluationCriterion]]] = {}
     for row in rows:
         case_id = "kqa-" + digest_json([row.values.get(name, "") for name in KQA_COLUMNS[:3]])[7:19]

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from medlive.errors import BadInput, UsageError
 from medlive.evaluation.cross import (
@@ -41,6 +42,7 @@ from medlive.evaluation.reliability import (
 )
 from medlive.evaluation.repeats import REPEATS, read_rounds
 from medlive.evaluation.run import GRADES, open_run
+from medlive.evaluation.sheets import items_of, places_of
 from medlive.statistics.bootstrap import Floats
 from medlive.statistics.correlation import Correlation, Kind, correlate, pearson_difference
 from medlive.statistics.estimate import Estimate
@@ -85,6 +87,8 @@ class Coverage:
     ungraded: int
     """Of the rated: no reply, or not asked: kept out of every figure."""
     cases_rated: int
+    adjudicated: int
+    """Of the rated: decided by the adjudicator."""
     cases_scored_by_people: int
     people_scores: str
     """"given" by people for whole cases, or "derived" from their verdicts by Equation 1; "none"."""
@@ -114,7 +118,8 @@ class Meta:
 def meta_run(
     run_dir: Path,
     *,
-    human: Path | None = None,
+    human: Path | Sequence[Path] = (),
+    adjudicator: str | None = None,
     judge: str | None = None,
     baselines: Sequence[Path] = (),
     against: Sequence[Path] = (),
@@ -124,7 +129,8 @@ def meta_run(
 ) -> Meta:
     """The meta-evaluation of a graded run.
 
-    `human` is a file of people's ratings (`human_sets.read_humans`); `baselines` are runs judged by
+    `human` are files of people's ratings (`human_sets.read_humans`); `adjudicator` is the one of their raters who
+    decided what others disagreed on, and counts for that alone; `baselines` are runs judged by
     `judge_direct` or files of scores by case (format: `humans`), beside the run's own `direct.jsonl`; `against`
     are folders with the same answers, graded by others; other judges of the run itself are compared unasked.
     `judge` chooses the grader as in `load_graded`. Raises UsageError when nothing is graded, or when there is
@@ -134,18 +140,22 @@ def meta_run(
     grader = grader_of(run)
     name = grader_name(grader)
     notes = list(run.notes)
-    people = read_humans(human) if human else None
+    files = [human] if isinstance(human, Path) else list(human)
+    if adjudicator is not None and not files:
+        raise UsageError("an adjudicator stands in a file of people's ratings", hint="name it with --human")
+    people = read_humans(*files, items=places_of(items_of(run.run.cases, run.answers))) if files else None
     coverage: Coverage | None = None
     criteria: Reliability | None = None
     levels: tuple[CaseLevel, ...] = ()
     if people is not None:
         notes += [f"{people.name}: {note}" for note in people.notes]
-        panel, coverage_criteria = _panel(run, people, name, notes)
-        truth, how = _people_scores(run, people)
+        panel, coverage_criteria = _panel(run, people, adjudicator, name, notes)
+        truth, how = _people_scores(run, people, adjudicator)
         coverage = Coverage(
             **coverage_criteria, cases_scored_by_people=len(truth), people_scores=how if truth else "none"
         )
         criteria = reliability(panel, draws=draws, seed=seed) if panel is not None else None
+        notes += _one_verdict(criteria) if criteria is not None else []
         ways = {"rubric": (name, scores_of(run)), **_baselines(run_dir, baselines, notes)}
         levels = _levels(truth, ways, notes, draws, seed) if truth else ()
     graders = _graders(run, against, notes, top=top, draws=draws, seed=seed)
@@ -169,7 +179,7 @@ def meta_run(
             "n": len(run.run.cases),
         },
         grader={**asdict(grader), "name": name},
-        human=_about(people),
+        human=_about(people, adjudicator),
         coverage=coverage,
         criteria=criteria,
         cases=levels,
@@ -181,7 +191,21 @@ def meta_run(
     )
 
 
-def _about(people: Humans | None) -> dict[str, Any] | None:
+def _one_verdict(found: Reliability) -> list[str]:
+    """Remarks on pairs whose macro-F1 holds a verdict that neither of them used."""
+    said = []
+    for pair in (*found.people, *found.grader):
+        c = pair.confusion
+        if pair.macro_f1.value is None or c.first_only or c.second_only or (c.both_met and c.neither):
+            continue
+        if not (c.both_met and c.invalid_not_met) and not (c.neither and c.invalid_met):
+            said.append(
+                f"{pair.first} and {pair.second} used one verdict only: the F1 of the other counts 0 in their macro-F1"
+            )
+    return said
+
+
+def _about(people: Humans | None, adjudicator: str | None) -> dict[str, Any] | None:
     if people is None:
         return None
     verdicts = Counter(r for given in people.verdicts.values() for r, met in given.items() if met is not None)
@@ -191,14 +215,25 @@ def _about(people: Humans | None) -> dict[str, Any] | None:
         "digest": people.digest,
         "format": people.format,
         "raters": [{"name": r, "verdicts": verdicts[r], "scores": scores[r]} for r in people.raters],
+        "adjudicator": adjudicator,
     }
 
 
-def _panel(run: GradedRun, people: Humans, name: str, notes: list[str]) -> tuple[Panel | None, dict[str, int]]:
+def _panel(
+    run: GradedRun, people: Humans, adjudicator: str | None, name: str, notes: list[str]
+) -> tuple[Panel | None, dict[str, int]]:
     """Everybody's codes on the criteria that somebody rated, and how many there are."""
+    if adjudicator is not None and adjudicator not in people.raters:
+        raise UsageError(
+            f"{people.name} holds no rating by {adjudicator!r}: the raters are {', '.join(people.raters)}"
+        )
     known = {(case.case_id, c.id): case.case_id for case in run.run.cases for c in case.criteria}
     _strangers(run, people, set(known), notes)
-    raters = tuple(rater for rater in people.raters if any(rater in given for given in people.verdicts.values()))
+    raters = tuple(
+        rater
+        for rater in people.raters
+        if rater != adjudicator and any(rater in given for given in people.verdicts.values())
+    )
     places: list[Place] = []
     unanswered = 0
     for place in known:
@@ -226,6 +261,7 @@ def _panel(run: GradedRun, people: Humans, name: str, notes: list[str]) -> tuple
         "invalid": int(((grader == INVALID) & some).sum()),
         "ungraded": int(((grader == ABSENT) & some).sum()),
         "cases_rated": len({places[i][0] for i in np.flatnonzero(some)}),
+        "adjudicated": 0,
     }
     if not some.any():
         if people.verdicts:
@@ -235,7 +271,19 @@ def _panel(run: GradedRun, people: Humans, name: str, notes: list[str]) -> tuple
     for rater, column in zip(raters, codes.T, strict=True):
         if (n := int((column >= MET).sum())) < LEAST_ITEMS:
             notes.append(f"rater {rater!r} decided {n} criteria of this run: too few for figures of their own")
-    return Panel(raters, codes, clusters, cases, grader, name), counts
+    agreed = None
+    if adjudicator is not None:
+        words = np.array([_code(people.verdicts[place].get(adjudicator)) for place in places], dtype=np.int_)
+        agreed = _agreed(codes, words)
+        counts["adjudicated"] = int(((words >= MET) & some).sum())
+    return Panel(raters, codes, clusters, cases, grader, name, agreed), counts
+
+
+def _agreed(codes: NDArray[np.int_], words: NDArray[np.int_]) -> NDArray[np.int_]:
+    """What the adjudicator said, else what two raters or more said without another word; ABSENT: neither."""
+    met, not_met = (codes == MET).sum(axis=1), (codes == NOT_MET).sum(axis=1)
+    alike = np.where((met > 1) & (not_met == 0), MET, np.where((not_met > 1) & (met == 0), NOT_MET, ABSENT))
+    return np.where(words >= MET, words, alike)
 
 
 def _strangers(run: GradedRun, people: Humans, known: set[Place], notes: list[str]) -> None:
@@ -247,7 +295,7 @@ def _strangers(run: GradedRun, people: Humans, known: set[Place], notes: list[st
     ):
         if keys:
             shown = ", ".join(
-                f"{key if isinstance(key, str) else '/'.join(key)!r} (line {people.lines[key]})"
+                f"{key if isinstance(key, str) else '/'.join(key)!r} ({people.lines[key]})"
                 for key in keys[:_NAMED]
             )
             more = f" and {len(keys) - _NAMED} more" if len(keys) > _NAMED else ""
@@ -271,15 +319,21 @@ def _grader_code(run: GradedRun, place: Place) -> int:
     return INVALID if grade.met is None else MET if grade.met else NOT_MET
 
 
-def _people_scores(run: GradedRun, people: Humans) -> tuple[dict[str, float], str]:
+def _people_scores(run: GradedRun, people: Humans, adjudicator: str | None) -> tuple[dict[str, float], str]:
     """People's mean score of each case of the run: as they gave it, or where nobody gave one, by Equation 1 from
-    the verdicts of those who decided every criterion of a case."""
+    the verdicts of those who decided every criterion of a case. The adjudicator is none of them."""
     ids = {case.case_id for case in run.run.cases}
-    given = {case_id: list(by.values()) for case_id, by in people.scores.items() if case_id in ids}
+    given = {
+        case_id: kept
+        for case_id, by in people.scores.items()
+        if case_id in ids and (kept := [score for rater, score in by.items() if rater != adjudicator])
+    }
     if given:
         return {case_id: sum(scores) / len(scores) for case_id, scores in given.items()}, "given"
     derived: dict[str, list[float]] = {}
     for rater in people.raters:
+        if rater == adjudicator:
+            continue
         met: dict[str, dict[str, bool | None]] = {}
         for (case_id, criterion_id), by in people.verdicts.items():
             met.setdefault(case_id, {})[criterion_id] = by.get(rater)

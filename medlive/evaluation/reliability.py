@@ -51,6 +51,9 @@ class Panel:
     grader: Codes | None = None
     """(items): any of the four codes; None: there is none."""
     grader_name: str = "grader"
+    agreed: Codes | None = None
+    """(items): what people agreed on, and where they did not, what their adjudicator said; ABSENT: neither. It
+    stands in for the majority."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,9 +130,10 @@ class Reliability:
     grader: tuple[PairAgreement, ...]
     """Against each rater."""
     majority: PairAgreement | None
-    """Against what most raters said; None without three raters or without a grader."""
+    """Against what most raters said, or with an adjudicator ("adjudicated") what two agreed on or that one said;
+    None without a grader, and without an adjudicator below three raters."""
     majority_ties: int
-    """Items on which no majority stands: left out of it."""
+    """Rated items on which nothing such stands: left out of it."""
     grader_ac1: Estimate
     """The mean over people."""
     grader_macro_f1: Estimate
@@ -163,7 +167,9 @@ def reliability(panel: Panel, *, draws: int = 1000, seed: int = 0) -> Reliabilit
             None,
         )
     against = [(column, panel.grader) for column in columns]
-    majority, ties = _majority(panel.people)
+    truth, ties = _majority(panel.people)
+    if panel.agreed is not None:
+        truth, ties = panel.agreed, int(((panel.people >= MET).any(axis=1) & (panel.agreed == ABSENT)).sum())
     return Reliability(
         people=people,
         people_ac1=_of_all(panel, made),
@@ -172,11 +178,18 @@ def reliability(panel: Panel, *, draws: int = 1000, seed: int = 0) -> Reliabilit
             _pair(panel, name, panel.grader_name, column, panel.grader, made)
             for name, column in zip(panel.raters, columns, strict=True)
         ),
-        majority=_pair(panel, "majority", panel.grader_name, majority, panel.grader, made)
-        if len(panel.raters) > 2
+        majority=_pair(
+            panel,
+            "majority" if panel.agreed is None else "adjudicated",
+            panel.grader_name,
+            truth,
+            panel.grader,
+            made,
+        )
+        if len(panel.raters) > 2 or panel.agreed is not None
         else None,
         majority_ties=ties,
-        grader_ac1=_mean_of(panel, against, _mean_ac1, made),
+        grader_ac1=_mean_of(panel, against, _mean_ac1, made, 2),
         grader_macro_f1=_mean_f1(panel, against, made),
         by_case=_by_case(panel, panel.grader, made),
         strictness=_strictness(panel, panel.grader, made),
@@ -230,11 +243,16 @@ def _share(marginal: Floats, counts: Floats) -> Floats:
 
 
 def _mean_of(
-    panel: Panel, pairs: Sequence[tuple[Codes, Codes]], statistic: Callable[[Floats], Floats], made: Made
+    panel: Panel,
+    pairs: Sequence[tuple[Codes, Codes]],
+    statistic: Callable[[Floats], Floats],
+    made: Made,
+    width: int,
 ) -> Estimate:
-    """The mean of a figure over pairs that share enough items."""
-    cells = [tables(a, b) for a, b in pairs]
-    kept = [one for one in cells if one[..., :2].sum() >= LEAST_ITEMS]
+    """The mean of a figure over pairs that share enough items; `width` 3 counts invalid replies for items, 2 does
+    not."""
+    cells = [tables(a, b)[..., :width] for a, b in pairs]
+    kept = [one for one in cells if one.sum() >= LEAST_ITEMS]
     if not kept:
         return no_estimate(f"no two raters have {LEAST_ITEMS} items in common")
     stacked = np.stack(kept, axis=1)
@@ -243,11 +261,11 @@ def _mean_of(
 
 
 def _mean_ac1(stacked: Floats) -> Floats:
-    return np.asarray(ac1_of_tables(stacked[..., :2]).mean(axis=-1))
+    return np.asarray(ac1_of_tables(stacked).mean(axis=-1))
 
 
 def _mean_f1(panel: Panel, pairs: Sequence[tuple[Codes, Codes]], made: Made) -> Estimate:
-    return _mean_of(panel, pairs, lambda t: np.asarray(macro_f1_of_tables(t).mean(axis=-1)), made)
+    return _mean_of(panel, pairs, lambda t: np.asarray(macro_f1_of_tables(t).mean(axis=-1)), made, 3)
 
 
 def _of_all(panel: Panel, made: Made) -> Estimate:

@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 
 from medlive.cli.main import build
 from medlive.errors import BadInput, UsageError
+from medlive.evaluation import reliability as panels
 from medlive.evaluation.direct import DIRECT, judge_direct, read_direct
 from medlive.evaluation.grade import grade_run
 from medlive.evaluation.human_sets import read_frank, read_humans, read_kqa
@@ -323,6 +324,12 @@ def test_strangers_lonely_raters_and_doubles_are_said(run: Path, tmp_path: Path)
 TABLE = "case_id,criterion_id,rater,met,score\nc1,k1,安,true,\nc1,k2,安,0,\nc1,k3,安,,\nc1,,安,,0.25\n"
 
 
+ENTRIES = [
+    {"case_id": "c1", "criterion_id": f"k{i + 1}", "rater": "安", "met": met}
+    for i, met in enumerate((True, False, None))
+] + [{"case_id": "c1", "rater": "安", "score": 1, "out_of": 4}]
+
+
 @pytest.mark.parametrize(
     "data",
     [
@@ -334,6 +341,11 @@ TABLE = "case_id,criterion_id,rater,met,score\nc1,k1,安,true,\nc1,k2,安,0,\nc1
         b'{"case_id":"c1","criterion_id":"k2","rater":"\\u5b89","met":false}\n'
         b'{"case_id":"c1","criterion_id":"k3","rater":"\\u5b89","met":null}\n'
         b'{"case_id":"c1","rater":"\\u5b89","score":0.25,"page":7}',
+        ("sep=;\n" + TABLE.replace(",", ";").replace("0.25", "1;4").replace("score", "score;out_of;")).encode(),
+        TABLE.replace("case_id,criterion_id", "Case_ID , CRITERION_ID").replace("true", "是").encode("gb18030"),
+        TABLE.replace("score", "score,a;b;c;d;e;f;g").replace("true", "Y").replace(",0,", ",不满足,").encode(),
+        json.dumps(ENTRIES).encode(),
+        json.dumps({"ratings": ENTRIES}, indent=1).encode(),
     ],
 )
 def test_a_table_is_read_in_every_spelling(data: bytes) -> None:
@@ -355,13 +367,19 @@ def test_a_table_is_read_in_every_spelling(data: bytes) -> None:
         ("case_id,criterion_id,rater,met\nc,k,r,nan\n", "line 2: met is 'nan'"),
         ("case_id,criterion_id,rater,met\nc,k,r,true\n\nc,k,r,false\n", "line 4: 'r' on criterion 'k'"),
         ("case_id,criterion_id,rater,met\nc,,r,true\n", "line 2: neither"),
-        ("case_id,criterion_id,rater,met\nc,k,,true\n", "line 2: case_id and rater"),
+        ("case_id,criterion_id,rater,met\nc,k,,true\n", "line 2: case_id (or item) and rater"),
         ('case_id,rater,score\n"c\n1",r,1\nc,r,2\n', "line 4: score is '2'"),
         ("case_id,rater,score\nc,r,nan\n", "line 2: score is 'nan'"),
         ("case_id,rater,score\nc,r,1,2\n", "line 2: 4 fields"),
         ('{"case_id":"c","criterion_id":"k","rater":"r","met":NaN}', "line 1: met is 'nan'"),
         ('{"case_id":"c","criterion_id":"k","rater":"r","met":1}', "line 1: met is '1'"),
         ('{"case_id":"c","rater":"r","score":true}', "line 1: score is 'True'"),
+        ('[{"case_id":1,"rater":"r","score":1},\n{"case_id":2,"rater":"r","score":3}]', "entry 2: score is '3'"),
+        ('[[1],\n"x"]', "entry 1: a list and no object; entry 2: a str"),
+        ("case_id,rater,score,out_of\nc,r,2,0\n", "line 2: out_of is '0'"),
+        ("case_id,rater,score,out_of\nc,r,2,nan\n", "line 2: out_of is 'nan'"),
+        ('case_id,rater,score,note\nc,r,1,"open\nd,r,1,x\n', "line 2: a quote is opened and not closed"),
+        ("item,rater,met\ni-1,r,1\n", "line 2: item 'i-1' can be read beside its run only"),
         ('{"case_id":"c","rater":"r","score":1}\n[1]\n{"case', "line 2: a list and no object; line 3: no JSON"),
     ],
 )
@@ -373,7 +391,11 @@ def test_what_is_no_rating_is_said_with_its_line(text: str, said: str) -> None:
 
 def test_other_bytes(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="line 2: no UTF-8"):
-        read_ratings("case_id,rater\n病,r\n".encode("gb18030"), "people.csv")
+        read_ratings(b"case_id,rater\n\xff,r\n", "people.csv")
+    with pytest.raises(BadInput, match="line 1: no UTF-16"):
+        read_ratings(b"\xff\xfea", "people.csv")
+    with pytest.raises(BadInput, match="workbook"):
+        read_ratings(b"PK\x03\x04\x14\x00", "people.xlsx")
     with pytest.raises(BadInput, match="cannot be read"):
         read_humans(tmp_path / "absent.csv")
     (tmp_path / "verdicts.csv").write_text("case_id,criterion_id,rater,met\nc,k,r,1\n")
@@ -400,6 +422,43 @@ def test_nothing_crashes_the_reader(data: bytes) -> None:
 def _table(fields: list[str]) -> bytes:
     rows = [",".join(fields[i : i + 4]) for i in range(0, len(fields), 4)]
     return ("case_id,criterion_id,rater,met\n" + "\n".join(rows)).encode("utf-8", "surrogatepass")
+
+
+def test_files_of_several_people_are_one_and_contradict_nowhere(tmp_path: Path) -> None:
+    head = "case_id,criterion_id,rater,met\n"
+    one, two, three = (tmp_path / name for name in ("one.csv", "two.csv", "three.csv"))
+    one.write_text(head + "c,k,ann,yes\nc,l,ann,\nc,m,ann,no\n")
+    two.write_text(head + "c,k,bo,no\nc,l,ann,no\nc,k,Bo,no\n")
+    found = read_humans(one, two)
+    assert found.raters == ("ann", "bo", "Bo")
+    assert found.verdicts == {
+        ("c", "k"): {"ann": True, "bo": False, "Bo": False},
+        ("c", "l"): {"ann": False},
+        ("c", "m"): {"ann": False},
+    }
+    assert found.lines["c", "m"] == "one.csv line 4"
+    assert any("'bo', 'Bo' count as 2 people" in note for note in found.notes)
+    three.write_text(head + "c,m,ann,yes\n")
+    with pytest.raises(BadInput, match=r"three\.csv, line 2: 'ann' on criterion 'm' of 'c'"):
+        read_humans(one, two, three)
+
+
+def test_replies_without_a_verdict_are_errors_in_the_mean_too() -> None:
+    people = np.array([[panels.MET, panels.NOT_MET]] * 6)
+
+    def found(grader: list[int]) -> panels.Reliability:
+        names = tuple(f"c{i}" for i in range(6))
+        panel = panels.Panel(("a", "b"), people, np.arange(6), names, np.array(grader))
+        return panels.reliability(panel, draws=100)
+
+    void = found([panels.INVALID] * 6)
+    assert (void.grader_macro_f1.value, void.grader_macro_f1.n) == (0.0, 6)
+    assert void.grader_ac1.value is None
+    some = found([panels.MET] * 5 + [panels.INVALID])
+    against_a = macro_f1([True] * 6, [*[True] * 5, None], [True, False])
+    assert some.grader_macro_f1.value == pytest.approx((against_a or 0) / 2)
+    assert (some.grader_ac1.n, some.grader_macro_f1.n) == (5, 6)
+    assert (some.grader_ac1.value, some.grader[0].ac1.value, some.grader[1].ac1.value) == (0.0, 1.0, -1.0)
 
 
 def test_kqa_labels_that_are_none_are_said(tmp_path: Path) -> None:
