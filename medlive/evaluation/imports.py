@@ -8,21 +8,22 @@ from pathlib import Path
 from typing import Any
 
 from medlive.digest import digest_json
+from medlive.errors import BadInput, DiskFull, UsageError
 from medlive.evaluation.cases import load_cases
 from medlive.evaluation.grade import read_grades
-from medlive.evaluation.graded import load_graded
+from medlive.evaluation.graded import GradedRun, load_graded
 from medlive.evaluation.judge import Judge
 from medlive.evaluation.livemedbench import (
     case_entry,
     file_stem,
     grade_entry,
+    list_bytes,
     number,
     read_responses,
     response_entry,
-    write_list,
 )
 from medlive.evaluation.livemedbench import read_grades as read_grade_entries
-from medlive.evaluation.log import open_log
+from medlive.evaluation.log import is_full, open_log
 from medlive.evaluation.model import (
     Answer,
     CaseSet,
@@ -33,7 +34,7 @@ from medlive.evaluation.model import (
     Origin,
     grade_key,
 )
-from medlive.evaluation.published_files import keep_files
+from medlive.evaluation.published_files import keep_files, kept_files
 from medlive.evaluation.run import (
     GRADES,
     IMPORTED,
@@ -42,6 +43,7 @@ from medlive.evaluation.run import (
     TemplateUse,
     import_answers,
     open_run,
+    write_whole,
 )
 from medlive.evaluation.templates import load_template
 
@@ -69,6 +71,7 @@ def import_run(
     arm: str | None = None,
     judge: Judge | None = None,
     benchmark: Path | None = None,
+    response_field: str = "model_response",
 ) -> Imported:
     """A run folder from cases, LiveMedBench's responses, and its grades where given.
 
@@ -77,12 +80,23 @@ def import_run(
     knows, and they stand beside those of any other grader. A grade counts where its criterion's text is one of the
     case's and its score is 0 or 1; the published grader also writes 0 for a call that failed, which nothing in the
     file tells apart. `benchmark` is LiveMedBench's file of the cases, where `cases` is not its path: with the
-    grades it is kept, for the published script's own figures. Raises BadInput for files that cannot be read,
-    UsageError for a template that is not there.
+    grades it is kept, for the published script's own figures. Raises BadInput for files that cannot be read, and
+    for responses to none of the cases that come without grades; UsageError for a template that is not there.
     Importing the same files again adds nothing.
     """
-    answers, notes = read_responses(responses, model)
     found = cases if isinstance(cases, CaseSet) else load_cases(cases)
+    known = {case.case_id: case for case in found.cases}
+    answers, notes = read_responses(responses, model, field=response_field, cases=known)
+    strangers = [answer.case_id for answer in answers if answer.case_id not in known]
+    notes += [f"{responses.name}: case {case_id!r} is not in the cases; left out" for case_id in strangers]
+    answers = [answer for answer in answers if answer.case_id in known]
+    if not answers and grades is None:
+        told = (
+            f"; it answers {strangers[0]!r} where the cases have {found.cases[0].case_id!r}" if strangers else ""
+        )
+        raise BadInput(f"{responses} answers none of the cases of {found.name}{told}")
+    gradings, torn = _gradings(grades)
+    notes += torn
     prompt = load_template(template) if template else None
     result = import_answers(
         out, found, answers, model, created_at, parameters=parameters, arm=arm,
@@ -91,11 +105,17 @@ def import_run(
     notes = [*found.notes, *notes]
     added = 0
     if grades is not None:
-        added, grade_notes = _import_grades(open_run(out), grades, judge)
+        added, grade_notes = _import_grades(open_run(out), grades, gradings, judge)
         notes += grade_notes
-        if judge is None and (file := benchmark or _benchmark_of(cases)) is not None:
+        # The published script ends in a traceback where a file is cut off: there are no figures of its own.
+        if judge is None and not torn and (file := benchmark or _benchmark_of(cases)) is not None:
             keep_files(out, _claim(grades, None).digest, file, grades)
     return Imported(result, added, (*notes, *result.notes))
+
+
+def _gradings(path: Path | None) -> tuple[list[dict[str, Any]], list[str]]:
+    torn: list[str] = []
+    return ([] if path is None else read_grade_entries(path, torn)), torn
 
 
 def _benchmark_of(cases: CaseSet | Path) -> Path | None:
@@ -122,13 +142,15 @@ def _claim(path: Path, judge: Judge | None) -> _Claim:
     return _Claim(judge.digest, judge.identity.engine, judge.identity.model, judge.mode, Origin.IMPORT)
 
 
-def _import_grades(run: RunFolder, path: Path, judge: Judge | None) -> tuple[int, list[str]]:
+def _import_grades(
+    run: RunFolder, path: Path, gradings: Iterable[Mapping[str, Any]], judge: Judge | None
+) -> tuple[int, list[str]]:
     claim = _claim(path, judge)
     cases = {case.case_id: case for case in run.cases}
     answers, _ = run.answers()
     notes: list[str] = []
     found: dict[str, dict[str, Grade]] = {}
-    for entry in read_grade_entries(path):
+    for entry in gradings:
         case = cases.get(str(entry.get("case_id")))
         evaluations = entry.get("evaluations")
         if case is None or not isinstance(evaluations, dict):
@@ -140,7 +162,9 @@ def _import_grades(run: RunFolder, path: Path, judge: Judge | None) -> tuple[int
             if evaluations:
                 notes.append(f"{path.name}: case {case.case_id!r} is graded but unanswered; left out")
             continue
-        grades = _grades(case, answer, evaluations, claim, notes)
+        odd: list[str] = []
+        grades = _grades(case, answer, evaluations, claim, odd)
+        notes += [f"{path.name}: {note}" for note in odd]
         if (before := found.get(case.case_id)) is not None:
             differ = sum(1 for key, grade in grades.items() if key in before and before[key].met != grade.met)
             told = f", and {differ} verdicts differ" if differ else ""
@@ -223,18 +247,69 @@ def _grade(
     )
 
 
-def export_run(run_dir: Path, out: Path) -> list[Path]:
+def export_run(run: Path | GradedRun, out: Path, *, replace: bool = False) -> list[Path]:
     """Write a run as LiveMedBench's files into `out`: the benchmark, the responses, and the grades of the grader
-    used last; the files written."""
-    graded = load_graded(run_dir)
-    run = graded.run
-    stem = file_stem(run.info.model)
-    out.mkdir(parents=True, exist_ok=True)
-    name = run.info.cases.name.removesuffix(".json").removeprefix("LiveMedBench_")
-    benchmark = out / f"LiveMedBench_{file_stem(name)}.json"
-    responses, grades = out / f"{stem}_results.json", out / f"evaluation_results_{stem}.json"
-    write_list(benchmark, (case_entry(case) for case in run.cases))
-    answered = [(case, graded.answers[case.case_id]) for case in run.cases if case.case_id in graded.answers]
-    write_list(responses, (response_entry(case, answer) for case, answer in answered))
-    write_list(grades, (grade_entry(case, graded.verdicts(case.case_id)) for case in run.cases))
-    return [benchmark, responses, grades]
+    used last; the files written.
+
+    Of grades that were imported without a grader's name, benchmark and gradings are those files' own, entry by
+    entry, but for cases that were answered anew since. Raises UsageError, before anything is written, where a file
+    of that name holds something else, unless it is to be replaced; BadInput and DiskFull where `out` cannot be
+    written.
+    """
+    graded = load_graded(run) if isinstance(run, Path) else run
+    cases, info = graded.run.cases, graded.run.info
+    stem = file_stem(info.model)
+    name = info.cases.name.removesuffix(".json").removeprefix("LiveMedBench_")
+    kept = kept_files(graded.run.path, graded.grader.judge if graded.grader else None)
+    if kept is None:
+        benchmark: list[Any] = [case_entry(case) for case in cases]
+        gradings = [grade_entry(case, graded.verdicts(case.case_id)) for case in cases]
+    else:
+        # What was asked here has a usage; the file's grading is of the answer that came with it.
+        anew = {case_id for case_id, answer in graded.answers.items() if answer.usage}
+        benchmark, gradings = kept.benchmark, [g for g in kept.gradings if str(g.get("case_id")) not in anew]
+    answered = [(case, graded.answers[case.case_id]) for case in cases if case.case_id in graded.answers]
+    files = {
+        out / f"LiveMedBench_{file_stem(name)}.json": list_bytes(benchmark),
+        out / f"{stem}_results.json": list_bytes(response_entry(case, answer) for case, answer in answered),
+        out / f"evaluation_results_{stem}.json": list_bytes(gradings),
+    }
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        for path, data in files.items():
+            if not replace and path.exists() and path.read_bytes() != data:
+                raise UsageError(
+                    f"{path} is there and holds something else", hint="name another folder, or say --replace"
+                )
+        for path, data in files.items():
+            write_whole(path, data)
+    except OSError as exc:
+        if is_full(exc):
+            raise DiskFull(f"no space is left for {out}", hint="make room and run this again") from exc
+        raise BadInput(f"{out} cannot be written: {exc.strerror or exc}") from exc
+    return list(files)
+
+
+def left_out(graded: GradedRun) -> list[str]:
+    """What the exported files have no word for, and how the published script counts it."""
+    if kept_files(graded.run.path, graded.grader.judge if graded.grader else None) is not None:
+        return []
+    notes = []
+    unanswered = sum(1 for c in graded.run.cases if not _gradable(graded, c))
+    if unanswered:
+        notes.append(f"{unanswered} cases have no answer; the published script counts them as 0")
+    open_ = sum(
+        1
+        for case in graded.run.cases
+        if _gradable(graded, case)
+        for criterion in case.criteria
+        if graded.verdicts(case.case_id).get(criterion.id) is None
+    )
+    if open_:
+        notes.append(f"{open_} criteria are ungraded; the published script counts them as not met")
+    return notes
+
+
+def _gradable(graded: GradedRun, case: EvaluationCase) -> bool:
+    answer = graded.answers.get(case.case_id)
+    return answer is not None and answer.gradable

@@ -21,6 +21,7 @@ from medlive.evaluation.model import (
 
 _HAN: Final = re.compile("[\u4e00-\u9fff]")
 _UNSAFE: Final = re.compile(r"[^\w.+@=-]")
+_BETWEEN: Final = re.compile(r"[\s,]*")
 FAILED_PREFIX: Final = "ERROR:"
 """How the published script writes an answer that it could not get."""
 
@@ -78,6 +79,9 @@ def read_cases(path: Path) -> CaseSet:
         if case.case_id in cases:
             notes.append(f"case {case.case_id!r}: given more than once; the last one counts")
         cases[case.case_id] = case
+    if bare := [case.case_id for case in cases.values() if not case.criteria]:
+        told = ", ".join(repr(case_id) for case_id in bare[:5]) + (" …" if len(bare) > 5 else "")
+        notes.append(f"{len(bare)} cases have no criterion ({told}); they are asked and have no score")
     if not cases:
         raise BadInput(f"{path} holds no case" + (f" ({notes[0]})" if notes else ""))
     return CaseSet(tuple(cases.values()), "livemedbench", path.name, digest_file(path), None, tuple(notes))
@@ -133,9 +137,16 @@ def _case(entry: Mapping[str, Any], notes: list[str]) -> EvaluationCase:
 
 
 def _read_entries(path: Path, notes: list[str]) -> Any:
-    """A file's JSON; of JSON Lines (`.jsonl`) its objects, and in `notes` the lines that hold none."""
+    """A file's JSON; in `notes`, what of it cannot be read: lines of JSON Lines (`.jsonl`) that hold no object,
+    and the end of a list that was cut off, as a kill leaves it behind."""
     if path.suffix != ".jsonl":
-        return read_json(path)
+        try:
+            return read_json(path)
+        except BadInput:
+            if not (entries := _whole_entries(path)):
+                raise
+            notes.append(f"{path.name}: the list is cut off after entry {len(entries)}; the rest is left out")
+            return entries
     if not path.is_file():
         raise BadInput(f"{path} cannot be read: no such file")
     lines = read_log(path)
@@ -145,44 +156,100 @@ def _read_entries(path: Path, notes: list[str]) -> Any:
     return lines.rows
 
 
-def read_responses(path: Path, model: str) -> tuple[list[Answer], list[str]]:
+def _whole_entries(path: Path) -> list[Any]:
+    """The whole entries of a JSON list without its end; none of one that is damaged before its end."""
+    data = path.read_bytes()
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as exc:
+        if exc.start < len(data) - 3:
+            return []
+        text = data[: exc.start].decode("utf-8-sig")
+    text = text.strip()
+    if not text.startswith("["):
+        return []
+    decoder, entries, place = json.JSONDecoder(), [], 1
+    while place < len(text):
+        place = _BETWEEN.search(text, place).end()  # type: ignore[union-attr]  # It finds the empty text anywhere.
+        try:
+            entry, place = decoder.raw_decode(text, place)
+        except json.JSONDecodeError as exc:
+            # A string that was cut off is told by where it begins; a literal or an escape is short.
+            return entries if exc.msg.startswith("Unterminated") or exc.pos >= len(text) - 6 else []
+        except (ValueError, RecursionError):
+            return []
+        if isinstance(entry, dict):
+            entries.append(entry)
+    return entries
+
+
+def read_responses(
+    path: Path, model: str, *, field: str = "model_response", cases: Mapping[str, EvaluationCase] | None = None
+) -> tuple[list[Answer], list[str]]:
     """The answers of a responses file, a list or an object by id, and what was odd in it.
 
-    An answer that begins with "ERROR:" and was not finished is `failed`, one without text `empty`, and one that
-    ended by length or by a filter is `truncated` or `refused`. The last of two for one id counts.
+    `field` holds the answer. An answer that begins with "ERROR:" and was not finished is `failed`, one without
+    text `empty`, and one that ended by length or by a filter is `truncated` or `refused`. The last of two for one
+    id counts. Of `cases`, those that were asked in other words than theirs are told. Raises BadInput where no
+    entry holds an answer.
     """
     notes: list[str] = []
     data = _read_entries(path, notes)
     if isinstance(data, dict):
-        entries = [(v.get("case_id") or k, v) for k, v in data.items() if isinstance(v, dict)]
+        entries = [(f"entry {key!r:.80}", v.get("case_id") or key, v) for key, v in data.items() if _is_object(v)]
     elif isinstance(data, list):
-        entries = [(v.get("case_id"), v) for v in data if isinstance(v, dict)]
+        entries = [(f"entry {n}", v.get("case_id"), v) for n, v in enumerate(data, start=1) if _is_object(v)]
     else:
         raise BadInput(f"{path} holds neither a list nor an object of responses")
+    if entries and not any(field in entry or "response" in entry for _, _, entry in entries):
+        raise BadInput(f"{path} holds no responses: no entry has a {field!r}")
     if len(entries) != len(data):
         notes.append(f"{path.name}: {len(data) - len(entries)} entries are no objects; left out")
     answers: dict[str, Answer] = {}
-    for case_id, entry in entries:
+    for place, case_id, entry in entries:
         if case_id in (None, ""):
-            notes.append(f"{path.name}: a response without a case_id; left out")
+            notes.append(f"{path.name}, {place}: a response without a case_id; left out")
             continue
-        if str(case_id) in answers:
-            notes.append(f"{path.name}: case {case_id!r}: answered more than once; the last one counts")
-        text = entry.get("model_response") or entry.get("response") or ""
-        if not isinstance(text, str):
-            notes.append(f"{path.name}: case {case_id!r}: the response is no text; read as its JSON")
-            text = json.dumps(text, ensure_ascii=False)
-        finish = str(entry.get("finish_reason") or "unknown")
-        failed = finish == "error" or (finish == "unknown" and text.startswith(FAILED_PREFIX))
-        answers[str(case_id)] = Answer(
-            case_id=str(case_id),
-            state=AnswerState.FAILED if failed else state_of(text, finish),
-            response="" if failed else text,
-            finish_reason=finish,
-            model=model,
-            reason=text.removeprefix(FAILED_PREFIX).strip() if failed else "",
-        )
+        where = f"{path.name}, {place}: case {case_id!r}"
+        answer = _answer(entry, str(case_id), model, field, where, notes)
+        if (before := answers.get(answer.case_id)) is not None:
+            differ = "" if before == answer else ", not the same way"
+            notes.append(f"{where}: answered more than once{differ}; the last one counts")
+        if cases and (case := cases.get(answer.case_id)) is not None and _asked_otherwise(entry, case):
+            notes.append(f"{where}: it was asked in other words than the case's; the answer counts")
+        answers[answer.case_id] = answer
     return list(answers.values()), notes
+
+
+def _is_object(value: object) -> bool:
+    return isinstance(value, dict)
+
+
+def _answer(
+    entry: Mapping[str, Any], case_id: str, model: str, field: str, where: str, notes: list[str]
+) -> Answer:
+    if field not in entry and "response" not in entry:
+        notes.append(f"{where}: there is no {field!r}; read as empty")
+    text = entry.get(field) or entry.get("response") or ""
+    if not isinstance(text, str):
+        notes.append(f"{where}: the response is no text; read as its JSON")
+        text = json.dumps(text, ensure_ascii=False)
+    finish = str(entry.get("finish_reason") or "unknown")
+    failed = finish == "error" or (finish == "unknown" and text.startswith(FAILED_PREFIX))
+    return Answer(
+        case_id=case_id,
+        state=AnswerState.FAILED if failed else state_of(text, finish),
+        response="" if failed else text,
+        finish_reason=finish,
+        model=model,
+        reason=text.removeprefix(FAILED_PREFIX).strip() if failed else "",
+    )
+
+
+def _asked_otherwise(entry: Mapping[str, Any], case: EvaluationCase) -> bool:
+    """Whether a response repeats another narrative or request than the case's; one that repeats none does not."""
+    said = ((entry.get("narrative"), case.narrative), (entry.get("core_request"), case.query))
+    return any(isinstance(then, str) and then.strip() != now.strip() for then, now in said)
 
 
 def state_of(text: str, finish_reason: str) -> AnswerState:
@@ -194,17 +261,23 @@ def state_of(text: str, finish_reason: str) -> AnswerState:
     return AnswerState.TRUNCATED if finish_reason == "length" else AnswerState.OK
 
 
-def read_grades(path: Path) -> list[dict[str, Any]]:
+def read_grades(path: Path, notes: list[str] | None = None) -> list[dict[str, Any]]:
     """The entries of a grades file, unread: `published_table` counts them as the published script does.
 
-    Raises BadInput when the file is no list of objects; of JSON Lines, where a line is none.
+    What is cut off, and lines of JSON Lines that hold no object, go into `notes`. Raises BadInput when the file is
+    no list of objects, or one of responses or cases; without `notes`, for what would go into them.
     """
-    notes: list[str] = []
-    data = _read_entries(path, notes)
-    if notes:
-        raise BadInput(notes[0])
+    odd: list[str] = []
+    data = _read_entries(path, odd)
+    if notes is None and odd:
+        raise BadInput(odd[0])
     if not isinstance(data, list) or not all(isinstance(entry, dict) for entry in data):
         raise BadInput(f"{path} holds no list of gradings")
+    names = {name for entry in data for name in entry}
+    if "evaluations" not in names and names & {"model_response", "rubric_items"}:
+        raise BadInput(f"{path} holds no gradings: no entry has 'evaluations'")
+    if notes is not None:
+        notes += odd
     return data
 
 
@@ -257,10 +330,10 @@ def grade_entry(case: EvaluationCase, met: Mapping[str, bool | None]) -> dict[st
     return {"case_id": case.case_id, "evaluations": evaluations}
 
 
-def write_list(path: Path, entries: Iterable[Mapping[str, Any]]) -> None:
+def list_bytes(entries: Iterable[Mapping[str, Any]]) -> bytes:
     """Entries as a JSON list, indented by two as LiveMedBench's files are."""
     text = json.dumps(list(entries), ensure_ascii=False, indent=2)
-    path.write_bytes((text + "\n").encode("utf-8", "backslashreplace"))
+    return (text + "\n").encode("utf-8", "backslashreplace")
 
 
 def file_stem(model: str) -> str:

@@ -12,10 +12,12 @@ from hypothesis import strategies as st
 from medlive.errors import BadInput, UsageError
 from medlive.evaluation.grade import grade_run, read_grades
 from medlive.evaluation.graded import load_graded
-from medlive.evaluation.imports import export_run, import_run
+from medlive.evaluation.imports import export_run, import_run, left_out
 from medlive.evaluation.judge import Judge as Asking
-from medlive.evaluation.livemedbench import read_cases
+from medlive.evaluation.livemedbench import read_cases, read_responses
 from medlive.evaluation.model import AnswerState, Mode, Origin
+from medlive.evaluation.published import published_table
+from medlive.evaluation.published_files import kept_files
 from medlive.evaluation.run import ModelUse, open_run, run_model
 from tests.unit.evaluation.conftest import AT, Judge, Model, down, reply, verdict
 
@@ -207,10 +209,12 @@ def test_every_oddity_of_responses_and_grades_says_what_and_where(tmp_path: Path
     done = import_run(cases, responses, tmp_path / "run", model="m", created_at=AT, grades=grades)
     told = "\n".join(done.notes)
     for said in (
-        "r.json: case 'c0': answered more than once", "r.json: case 'c1': the response is no text",
-        "case 'nowhere' is not in the cases", "r.json: a response without a case_id",
+        "r.json, entry 2: case 'c0': answered more than once, not the same way",
+        "r.json, entry 3: case 'c1': the response is no text",
+        "r.json: case 'nowhere' is not in the cases", "r.json, entry 6: a response without a case_id",
         "r.json: 1 entries are no objects",
-        "g.json: case 'c0' is graded more than once, and 2 verdicts differ", "case 'c1', y: graded both ways",
+        "g.json: case 'c0' is graded more than once, and 2 verdicts differ",
+        "g.json: case 'c1', y: graded both ways",
         "g.json: case 'c2' is graded but unanswered", "g.json: case 'c3' is graded but unanswered",
         "g.json: case 'gone' is not in the cases", "g.json: case 'c1' holds no object of evaluations",
     ):  # fmt: skip
@@ -266,8 +270,11 @@ def test_json_lines_are_read_and_a_tail_that_is_cut_off_is_told(tmp_path: Path) 
     assert "r.jsonl:5: the last line is cut off; left out" in done.notes
     grades = tmp_path / "g.jsonl"
     grades.write_text(json.dumps({"case_id": "c0", "evaluations": scores(1)}) + "\n{", "utf-8")
-    with pytest.raises(BadInput, match=r"g\.jsonl:2"):
-        import_run(cases, lines, tmp_path / "run", model="m", created_at=AT, grades=grades)
+    done = import_run(cases, lines, tmp_path / "run", model="m", created_at=AT, grades=grades)
+    assert done.grades == 1
+    assert "g.jsonl:2: the last line is cut off; left out" in done.notes
+    # The published script has no figures of such a file, and none are made up for it.
+    assert kept_files(tmp_path / "run", load_graded(tmp_path / "run").grader.judge) is None
     for text in ('[{"case_id": "c0", "model_resp', "", "7", "\xff"):
         whole = tmp_path / "cut.json"
         whole.write_text(text, "latin-1")
@@ -303,3 +310,112 @@ async def test_an_export_of_a_run_that_failed_goes_in_as_failed(tmp_path: Path) 
     done = import_run(paths[0], paths[1], tmp_path / "in", model="m", created_at=AT)
     assert done.run.states[AnswerState.FAILED] == 1
     assert open_run(tmp_path / "in").answers()[0]["c1"].reason == "the endpoint gave status 500"
+
+
+def test_a_list_that_was_cut_off_anywhere_keeps_its_whole_entries(tmp_path: Path) -> None:
+    entries = [
+        {"case_id": f"c{i}", "model_response": text, "n": n, "finish_reason": "stop"}
+        for i, (text, n) in enumerate([('a "quoted, {[ text', 1.5e3), ("\\u0041 \\ 歇歇 😀", -12), ("é\n", True)])
+    ]
+    whole = json.dumps(entries, ensure_ascii=False, indent=2).encode()
+    file = tmp_path / "r.json"
+    for end in range(1, len(whole), 3):
+        file.write_bytes(whole[:end])
+        ended = sum(whole[:end].count(b) for b in (b'"stop"\n  }',))
+        if not ended:
+            with pytest.raises(BadInput, match="is no JSON"):
+                read_responses(file, "m")
+            continue
+        answers, notes = read_responses(file, "m")
+        assert [a.response for a in answers] == [e["model_response"] for e in entries[:ended]], end
+        assert notes == [f"r.json: the list is cut off after entry {ended}; the rest is left out"]
+    for damaged in (whole.replace(b"-12", b"-1x2"), whole.replace(b"quoted, {", b'quoted" {'), whole[9:]):
+        file.write_bytes(damaged)
+        with pytest.raises(BadInput, match="is no JSON"):
+            read_responses(file, "m")
+
+
+def test_a_file_of_another_kind_is_refused_and_leaves_no_folder(tmp_path: Path) -> None:
+    cases = benchmark(tmp_path / "B.json")
+    responses = write(tmp_path / "r.json", [{"case_id": "c0", "model_response": "Rest."}])
+    grades = write(tmp_path / "g.json", [{"case_id": "c0", "evaluations": scores(1)}])
+    strange = write(tmp_path / "s.json", [{"case_id": "C0", "model_response": "Rest."}])
+    for files, said in (
+        ((cases, None), "holds no responses: no entry has a 'model_response'"),
+        ((grades, None), "holds no responses"),
+        ((responses, responses), "holds no gradings"),
+        ((responses, cases), "holds no gradings"),
+        ((strange, None), "answers none of the cases of B.json; it answers 'C0' where the cases have 'c0'"),
+        ((write(tmp_path / "e.json", []), None), "answers none of the cases"),
+    ):
+        with pytest.raises(BadInput, match=said):
+            import_run(cases, files[0], tmp_path / "run", model="m", created_at=AT, grades=files[1])
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_answer_in_another_field_and_to_another_text_is_told(tmp_path: Path) -> None:
+    cases = benchmark(tmp_path / "B.json", 3)
+    responses = write(
+        tmp_path / "r.json",
+        [
+            {"case_id": "c0", "text": "Rest.", "narrative": "Narrative 0. ", "core_request": "Now?"},
+            {"case_id": "c1", "text": "Rest.", "narrative": "Narrative 1, revised."},
+            {"case_id": "c2"},
+        ],
+    )
+    done = import_run(cases, responses, tmp_path / "run", model="m", created_at=AT, response_field="text")
+    assert {state: n for state, n in done.run.states.items() if n} == {AnswerState.OK: 2, AnswerState.EMPTY: 1}
+    assert done.notes == (
+        "r.json, entry 2: case 'c1': it was asked in other words than the case's; the answer counts",
+        "r.json, entry 3: there is no 'text'; read as empty".replace("3: ", "3: case 'c2': "),
+    )
+
+
+async def test_the_published_table_of_an_export_is_that_of_what_was_imported(tmp_path: Path) -> None:
+    cases = benchmark(tmp_path / "B.json", 5)
+    texts = ("Rest.", "ERROR: boom", "", "Rest.", "Rest.")
+    responses = write(
+        tmp_path / "r.json",
+        [
+            {"case_id": f"c{i}", "model_response": text, "finish_reason": "error" if "E" in text else "stop"}
+            for i, text in enumerate(texts)
+        ],
+    )
+    both = scores(0, 0, 0) | {"again": item("a") | {"score": 1, "weighted_score": 5}}
+    gradings = [
+        {"case_id": "c0", "evaluations": both},
+        {"case_id": "c1", "evaluations": scores(1, 0, 1)},
+        {"case_id": "c2", "evaluations": {}},
+        {"case_id": "gone", "evaluations": {}},
+    ]
+    grades = write(tmp_path / "g.json", gradings)
+    asked = {"template": "livemedbench-v1", "parameters": {"temperature": 0}}
+    import_run(cases, responses, tmp_path / "run", model="m", created_at=AT, grades=grades, **asked)
+    files = export_run(tmp_path / "run", tmp_path / "out")
+    out = [json.loads(path.read_text("utf-8")) for path in files]
+    table = published_table(json.loads(cases.read_text("utf-8")), {"m": gradings})
+    assert published_table(out[0], {"m": out[2]}).tsv() == table.tsv()
+    # What is asked anew has another answer than the one that was graded.
+    use = ModelUse("m", parameters={"temperature": 0})
+    await run_model(read_cases(cases), Model(lambda _: reply("Rest.")), tmp_path / "run", use=use, created_at=AT)
+    _, _, again = export_run(tmp_path / "run", tmp_path / "later")
+    assert [g["case_id"] for g in json.loads(again.read_text("utf-8"))] == ["c0", "gone"]
+
+
+async def test_an_export_replaces_no_file_unless_told_and_says_what_it_leaves_out(tmp_path: Path) -> None:
+    cases = read_cases(benchmark(tmp_path / "B.json"))
+    await run_model(cases, Model(lambda _: reply("Fine.")), tmp_path / "run", use=ModelUse("m"), created_at=AT)
+    paid = tmp_path / "m_results.json"
+    paid.write_text("paid for")
+    with pytest.raises(UsageError, match=r"m_results\.json is there and holds something else"):
+        export_run(tmp_path / "run", tmp_path)
+    assert paid.read_text() == "paid for"
+    assert not (tmp_path / "LiveMedBench_B.json").exists()
+    export_run(tmp_path / "run", tmp_path, replace=True)
+    assert len(json.loads(paid.read_text("utf-8"))) == 4
+    export_run(tmp_path / "run", tmp_path)
+    with pytest.raises(BadInput, match="cannot be written"):
+        export_run(tmp_path / "run", paid / "below")
+    assert left_out(load_graded(tmp_path / "run")) == [
+        "12 criteria are ungraded; the published script counts them as not met"
+    ]

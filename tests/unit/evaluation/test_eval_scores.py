@@ -226,7 +226,8 @@ def test_odd_benchmark_files_are_read_and_each_oddity_is_told(tmp_path: Path) ->
         ("rubric_1", 5.0, "Safety"),
         ("rubric_6", -2.5, None),
     ]
-    assert len(cases.notes) == 6
+    assert len(cases.notes) == 7
+    assert "1 cases have no criterion ('8')" in cases.notes[-1]
     for text in ("{}", "[]", "[1", "", "\ufeff[]"):
         file.write_text(text, "utf-8")
         with pytest.raises(BadInput):
