@@ -16,8 +16,10 @@ from medlive.digest import canonical_json, digest_json, digest_text
 from medlive.evaluation.model import Answer, EvaluationCase, Grade, Origin
 from medlive.evaluation.verdict import quoted
 
-HELD: Final = 128
-"""Verdicts that are gathered before they are written."""
+HELD: Final = 512
+"""Verdicts that are gathered before they are written: most of a case's come together, and open its file once."""
+NEAR: Final = 256
+"""Cases whose files' names are remembered: those whose verdicts come in."""
 
 
 class GradeCache:
@@ -28,9 +30,9 @@ class GradeCache:
         self.folder = folder
         self.notes: list[str] = []
         """What could not be read or written; grading goes on without the cache then."""
-        self._waiting: dict[Path, list[bytes]] = {}
+        self._waiting: dict[str, list[bytes]] = {}
         self._held = 0
-        self._paths: dict[str, tuple[EvaluationCase, Answer, str, Path]] = {}
+        self._paths: dict[str, tuple[EvaluationCase, Answer, str, str]] = {}
         """By case: where the verdicts by a judge about an answer lie."""
 
     def find(self, case: EvaluationCase, answer: Answer, judge: str) -> dict[str, Grade]:
@@ -70,18 +72,21 @@ class GradeCache:
         except OSError as exc:
             self._note(f"the cache {self.folder} cannot be written: {exc.strerror or exc}")
 
-    def _path(self, case: EvaluationCase, answer: Answer, judge: str) -> Path:
+    def _path(self, case: EvaluationCase, answer: Answer, judge: str) -> str:
         known = self._paths.get(case.case_id)
         if known is not None and known[0] is case and known[1] is answer and known[2] == judge:
             return known[3]
         name = digest_json([judge, case.language, digest_text(case.question), answer.digest]).partition(":")[2]
-        path = self.folder / name[:2] / f"{name[2:]}.jsonl"
+        path = f"{self.folder}/{name[:2]}/{name[2:]}.jsonl"
+        if len(self._paths) >= NEAR:
+            del self._paths[next(iter(self._paths))]
         self._paths[case.case_id] = (case, answer, judge, path)
         return path
 
-    def _lines(self, path: Path) -> list[bytes]:
+    def _lines(self, path: str) -> list[bytes]:
         try:
-            return path.read_bytes().splitlines()
+            with open(path, "rb", buffering=0) as handle:
+                return handle.readall().splitlines()
         except FileNotFoundError:
             return []
         except OSError as exc:
@@ -93,9 +98,16 @@ class GradeCache:
             self.notes.append(text)
 
 
-def _append(path: Path, data: bytes) -> None:
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with path.open("a+b", buffering=0) as handle:
+def _append(path: str, data: bytes) -> None:
+    try:
+        _add(path, data)
+    except FileNotFoundError:
+        Path(path).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _add(path, data)
+
+
+def _add(path: str, data: bytes) -> None:
+    with open(path, "a+b", buffering=0) as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
         end = handle.seek(0, os.SEEK_END)
         if end:

@@ -9,15 +9,17 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from medlive.errors import EndpointUnavailable, UsageError
 from medlive.evaluation.cache import GradeCache
+from medlive.evaluation.grade_line import grade_line
 from medlive.evaluation.judge import MOST_RAW, Judge, Outcome, Work
-from medlive.evaluation.log import LogWriter, open_log, read_log
-from medlive.evaluation.model import Answer, EvaluationCase, Grade, Mode
+from medlive.evaluation.log import Lines, LogWriter, open_log, rows_of
+from medlive.evaluation.model import Answer, EvaluationCase, Grade, Mode, keys_of
 from medlive.evaluation.pool import Health, for_each
-from medlive.evaluation.run import GRADES, Progress, RunFolder, open_run
+from medlive.evaluation.run import GRADES, Progress
+from medlive.evaluation.stored import StoredRun, stored_run
 from medlive.llm.budget import Budget, BudgetSpent
 from medlive.llm.engine import Engine, Finish, Reply
 
@@ -49,38 +51,55 @@ class GradeResult:
     """Which budget ended it; None: none did."""
 
 
+class Held(NamedTuple):
+    """What is held of a verdict on record."""
+
+    met: bool | None
+    grader: str
+    reason: str
+
+
 @dataclass(slots=True)
 class Record:
     """The verdicts on record for one judge, by key; what the grader said is not held, a run may be long."""
 
-    latest: dict[str, Grade] = field(default_factory=dict)
+    latest: dict[str, Held] = field(default_factory=dict)
     unusable: Counter[str] = field(default_factory=Counter)
     """Replies that held no verdict, by the key they were asked for."""
     notes: list[str] = field(default_factory=list)
+    _alike: dict[Held, Held] = field(default_factory=dict)
+    """Most verdicts are the same but for their key."""
 
     def put(self, grade: Grade) -> None:
         """The newest verdict of its key."""
-        self.latest[grade.key] = replace(grade, raw="", quote="", reasoning="", usage={})
+        held = Held(grade.met, grade.grader, grade.reason)
+        self.latest[grade.key] = self._alike.setdefault(held, held)
 
 
 def read_grades(path: Path) -> tuple[list[Grade], list[str]]:
     """Every grade of a log, in order, and what in it was none."""
-    lines = read_log(path)
-    notes = [f"{path.name}:{number}: {why}" for number, why in lines.damaged]
-    grades: list[Grade] = []
-    for row in lines.rows:
+    notes: list[str] = []
+    return list(grades_of(path, notes)), notes
+
+
+def grades_of(path: Path, notes: list[str]) -> Iterator[Grade]:
+    """`read_grades`, a grade at a time; `notes` is whole at the end."""
+    lines = Lines()
+    odd: list[str] = []
+    for row in rows_of(path, lines):
         try:
-            grades.append(Grade.from_row(row))
+            grade = Grade.from_row(row.value)
         except (TypeError, KeyError, ValueError) as exc:
-            notes.append(f"{path.name}: no grade: {str(exc)[:120]}")
-    return grades, notes
+            odd.append(f"{path.name}: no grade: {str(exc)[:120]}")
+            continue
+        yield grade
+    notes += [f"{path.name}:{number}: {why}" for number, why in lines.damaged] + odd
 
 
 def read_record(path: Path, judge: str) -> Record:
     """What a log holds of the judge with that digest."""
-    grades, notes = read_grades(path)
-    record = Record(notes=notes)
-    for grade in grades:
+    record = Record()
+    for grade in grades_of(path, record.notes):
         if grade.judge != judge:
             continue
         record.put(grade)
@@ -141,10 +160,9 @@ async def grade_run(
     the same folder, UsageError when every reply comes from another model, EndpointUnavailable when the endpoint
     seems dead; what was graded by then is kept.
     """
-    run = open_run(run_dir)
     judge = Judge(engine.identity, mode, allow_unpinned=allow_unpinned)
     asker = Asker(engine, judge, max_retries=max_retries, concurrency=concurrency, budget=budget)
-    with open_log(run.path / GRADES) as log:
+    with stored_run(run_dir) as run, open_log(run.path / GRADES) as log:
         return await _Grader(run, asker, concurrency, cache).grade(log, progress)
 
 
@@ -240,18 +258,35 @@ class Asker:
         return True
 
 
+class _Left(NamedTuple):
+    """What is left to ask about one answer."""
+
+    case: int
+    """Its place among the cases."""
+    first: int
+    """The place of its first criterion's key among those of the run."""
+    open: tuple[int, ...]
+    """Places of criteria within the case."""
+
+
 class _Grader:
-    def __init__(self, run: RunFolder, asker: Asker, concurrency: int, cache: GradeCache | None) -> None:
+    """Grades a run without holding it: of the cases and answers those that are being asked about, of the verdicts
+    what their keys lead to."""
+
+    def __init__(self, run: StoredRun, asker: Asker, concurrency: int, cache: GradeCache | None) -> None:
         self._run, self._asker, self._judge = run, asker, asker.judge
         self._concurrency, self._cache = concurrency, cache
+        self._keys: list[str] = []
+        """Of every criterion of an answer that can be graded, in order."""
+        self._left: list[_Left] = []
+        self._unanswered: list[str] = []
+        self._cached = 0
 
     async def grade(self, log: LogWriter, progress: Progress | None) -> GradeResult:
-        answers, notes = self._run.answers()
         record = read_record(self._run.path / GRADES, self._judge.digest)
-        cached = self._from_cache(answers, record, log)
-        todo = list(open_work(self._run.cases, answers, self._judge, record))
-        total = sum(len(c.criteria) for c in self._run.cases if _gradable(answers.get(c.case_id)))
-        done = reused = total - sum(len(work.criteria) for work in todo)
+        self._look_up(record, log)
+        total = len(self._keys)
+        done = reused = total - sum(len(left.open) for left in self._left)
         stopped: str | None = None
         if progress:
             progress(done, total)
@@ -266,7 +301,8 @@ class _Grader:
                 stopped = exc.message
                 return
             for grade in grades:
-                line = log.add(grade.row())
+                line = grade_line(grade)
+                log.write(line)
                 record.put(grade)
                 if self._cache:
                     self._cache.add(work.case, work.answer, grade, line)
@@ -275,39 +311,55 @@ class _Grader:
                 progress(done, total)
 
         try:
-            await for_each(todo, one, self._concurrency)
+            await for_each(self._works(record), one, self._concurrency)
         finally:
             if self._cache:
                 self._cache.flush()
-        result = self._result(answers, record, notes)
-        return replace(result, reused=reused, cached=cached, stopped=stopped)
+        return replace(self._result(record), reused=reused, cached=self._cached, stopped=stopped)
 
-    def _from_cache(self, answers: Mapping[str, Answer], record: Record, log: LogWriter) -> int:
-        """Log what the cache that runs share holds of what is open; how many verdicts."""
-        found = 0
-        if self._cache is not None:
-            for grade in find_cached(self._cache, self._run.cases, answers, self._judge, record):
-                record.put(grade)
-                log.add(grade.row())
-                found += 1
-        return found
+    def _look_up(self, record: Record, log: LogWriter) -> None:
+        """Find what is settled and what is left to ask, and log what the cache that runs share holds of that."""
+        settles, latest, answers = self._judge.settles, record.latest, self._run.answers
+        for place, case in enumerate(self._run.cases):
+            answer = answers.get(case.case_id)
+            if answer is None:
+                self._unanswered.append(case.case_id)
+                continue
+            keys = keys_of(case, answer, self._judge.digest)
+            open_ = [k for k, key in enumerate(keys) if not settles(latest.get(key))]
+            if open_ and self._cache is not None:
+                held = self._cache.find(case, answer, self._judge.digest)
+                for k in open_:
+                    if (grade := held.get(keys[k])) is not None and settles(grade):
+                        found = replace(grade, criterion_id=case.criteria[k].id)
+                        record.put(found)
+                        log.write(grade_line(found))
+                        self._cached += 1
+                open_ = [k for k in open_ if not settles(latest.get(keys[k]))]
+            if open_:
+                self._left.append(_Left(place, len(self._keys), tuple(open_)))
+            self._keys += keys
 
-    def _result(self, answers: Mapping[str, Answer], record: Record, notes: list[str]) -> GradeResult:
+    def _works(self, record: Record) -> Iterator[Work]:
+        """The calls to make, the calls of a case after each other; each is made when it is its turn."""
+        for left in self._left:
+            case = self._run.cases[left.case]
+            answer = self._run.answers[case.case_id]
+            for part in self._judge.parts(left.open):
+                keys = tuple(self._keys[left.first + k] for k in part)
+                round_ = max(record.unusable[key] for key in keys)
+                yield Work(case, answer, tuple(case.criteria[k] for k in part), round_, keys)
+
+    def _result(self, record: Record) -> GradeResult:
         tally: Counter[bool | None] = Counter()
         reasons: Counter[str] = Counter()
-        unanswered = []
-        for case in self._run.cases:
-            answer = answers.get(case.case_id)
-            if answer is None or not answer.gradable:
-                unanswered.append(case.case_id)
-                continue
-            for criterion in case.criteria:
-                grade = record.latest.get(self._judge.key(case, criterion, answer))
-                tally[grade.met if grade else None] += 1
-                if grade is None:
-                    reasons["not asked yet"] += 1
-                elif grade.met is None:
-                    reasons[grade.reason.split(":")[0]] += 1
+        for key in self._keys:
+            held = record.latest.get(key)
+            tally[held.met if held else None] += 1
+            if held is None:
+                reasons["not asked yet"] += 1
+            elif held.met is None:
+                reasons[held.reason.split(":")[0]] += 1
         return GradeResult(
             path=self._run.path,
             criteria=sum(tally.values()),
@@ -316,11 +368,7 @@ class _Grader:
             ungraded=tally[None],
             reused=0,
             calls=self._asker.calls,
-            unanswered=tuple(unanswered),
+            unanswered=tuple(self._unanswered),
             reasons=dict(reasons.most_common()),
-            notes=(*notes, *record.notes, *(self._cache.notes if self._cache else ())),
+            notes=(*self._run.notes, *record.notes, *(self._cache.notes if self._cache else ())),
         )
-
-
-def _gradable(answer: Answer | None) -> bool:
-    return answer is not None and answer.gradable

@@ -6,7 +6,7 @@ are not made (`plan`): all send what `Judge.request` makes and read what comes b
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Protocol, TypeVar
 
 from medlive.digest import digest_json
 from medlive.evaluation.model import (
@@ -21,10 +21,14 @@ from medlive.evaluation.model import (
 )
 from medlive.evaluation.tasks import GradeReply, RubricGradeReply
 from medlive.evaluation.verdict import Unreadable, Verdict, read_criterion, read_rubric
-from medlive.llm.engine import EngineIdentity, Finish, Prompt, Reply, Request
+from medlive.llm.engine import EngineIdentity, Finish, Prompt, Reply, Request, Usage
 from medlive.llm.prompts import load_prompt
 
+T = TypeVar("T")
+
 MOST_RAW: Final = 20_000
+NEAR: Final = 256
+"""Cases whose keys are remembered."""
 RUBRIC_SIZE: Final = 40
 """The most criteria of one call; longer rubrics take more calls."""
 
@@ -38,6 +42,8 @@ class Work:
     criteria: tuple[EvaluationCriterion, ...]
     round: int = 0
     """How often unusable replies stand on record: a store of replies is asked past them."""
+    keys: tuple[str, ...] = ()
+    """The criteria's, where they have been made; else `Judge.key` makes them."""
 
 
 @dataclass(slots=True)
@@ -74,6 +80,16 @@ def judge_digest(identity: EngineIdentity, mode: Mode, prompt: Prompt) -> str:
     return digest_json([identity.engine, identity.model, dict(identity.parameters), mode.value, prompt.digest])
 
 
+class Ruled(Protocol):
+    """What tells whether a verdict is one: a `Grade`, or what is held of it."""
+
+    @property
+    def met(self) -> bool | None: ...
+
+    @property
+    def grader(self) -> str: ...
+
+
 class Judge:
     """Makes requests for verdicts and reads the replies; asks nobody itself."""
 
@@ -88,7 +104,7 @@ class Judge:
         shape = GradeReply if mode is Mode.CRITERION else RubricGradeReply
         self._schema = shape.model_json_schema()
         self._keys: dict[str, tuple[EvaluationCase, Answer, dict[str, str]]] = {}
-        """By case, since a run asks for each key more than once: the keys by the criteria's texts."""
+        """By case, of the last NEAR, since each is asked for more than once: the keys by the criteria's texts."""
 
     def key(self, case: EvaluationCase, criterion: EvaluationCriterion, answer: Answer) -> str:
         """What a verdict is found again by."""
@@ -96,17 +112,19 @@ class Judge:
         if known is None or known[0] is not case or known[1] is not answer:
             texts = (c.criterion for c in case.criteria)
             found = dict(zip(texts, keys_of(case, answer, self.digest), strict=True))
+            if len(self._keys) >= NEAR:
+                del self._keys[next(iter(self._keys))]
             known = self._keys[case.case_id] = (case, answer, found)
         return known[2].get(criterion.criterion) or grade_key(case, criterion, answer, self.digest)
 
-    def settles(self, grade: Grade | None) -> bool:
+    def settles(self, grade: Ruled | None) -> bool:
         """Whether a verdict on record is one, by a model that counts: nothing is left to ask."""
         if grade is None or grade.met is None:
             return False
         return self.allow_unpinned or grade.grader == self.identity.model
 
-    def parts(self, criteria: Sequence[EvaluationCriterion]) -> list[tuple[EvaluationCriterion, ...]]:
-        """Criteria as they are put into calls: one each, or as many as a call holds."""
+    def parts(self, criteria: Sequence[T]) -> list[tuple[T, ...]]:
+        """Criteria, or what stands for them, as they are put into calls: one each, or as many as a call holds."""
         return [tuple(criteria[start : start + self.size]) for start in range(0, len(criteria), self.size)]
 
     def request(self, work: Work, repair: tuple[str, str] | None = None, later: int = 0) -> Request:
@@ -160,7 +178,7 @@ class Judge:
                 Grade(
                     case_id=work.case.case_id,
                     criterion_id=criterion.id,
-                    key=self.key(work.case, criterion, work.answer),
+                    key=work.keys[place] if work.keys else self.key(work.case, criterion, work.answer),
                     met=verdict.met if verdict else None,
                     quote=verdict.quote if verdict else "",
                     reasoning=verdict.reasoning if verdict else "",
@@ -184,11 +202,22 @@ def _usage(replies: list[Reply]) -> dict[str, Any]:
     if not replies:
         return {}
     rows = [reply.usage for reply in replies]
-    costs = [one.cost_usd for one in rows if one.cost_usd is not None]
+    one = rows[0] if len(rows) == 1 else _sum(rows)
     return {
-        "input_tokens": sum(one.input_tokens for one in rows),
-        "cached_tokens": sum(one.cached_tokens for one in rows),
-        "output_tokens": sum(one.output_tokens for one in rows),
-        "latency_ms": sum(one.latency_ms for one in rows),
-        "cost_usd": sum(costs) if len(costs) == len(rows) else None,
+        "input_tokens": one.input_tokens,
+        "cached_tokens": one.cached_tokens,
+        "output_tokens": one.output_tokens,
+        "latency_ms": one.latency_ms,
+        "cost_usd": one.cost_usd,
     }
+
+
+def _sum(rows: list[Usage]) -> Usage:
+    costs = [one.cost_usd for one in rows if one.cost_usd is not None]
+    return Usage(
+        input_tokens=sum(one.input_tokens for one in rows),
+        cached_tokens=sum(one.cached_tokens for one in rows),
+        output_tokens=sum(one.output_tokens for one in rows),
+        cost_usd=sum(costs) if len(costs) == len(rows) else None,
+        latency_ms=sum(one.latency_ms for one in rows),
+    )

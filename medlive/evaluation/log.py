@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import IO, Any, Final, NamedTuple
 
 from pydantic_core import from_json
 
@@ -28,39 +28,57 @@ class Lines:
     """The number of a last line that has no end and is no whole object: a write under way, or cut off."""
 
 
+class Row(NamedTuple):
+    """An object of a log and where it lies in the file, in bytes."""
+
+    value: dict[str, Any]
+    start: int
+    size: int
+
+
 def read_log(path: Path) -> Lines:
     """Everything a log holds; an unreadable line is reported and the others stand. No file is an empty log.
 
     A last line without an end that is no whole object is a write under way or cut off, and no damage.
     """
     lines = Lines()
-    if not path.exists():
-        return lines
-    try:
-        with path.open("rb") as handle:
-            for number, data in enumerate(iter(lambda: handle.readline(MOST_LINE), b""), start=1):
-                _read(data, number, lines)
-    except OSError as exc:
-        raise BadInput(f"{path} cannot be read: {exc.strerror or exc}") from exc
+    lines.rows += [row.value for row in rows_of(path, lines)]
     return lines
 
 
-def _read(data: bytes, number: int, lines: Lines) -> None:
+def rows_of(path: Path, lines: Lines) -> Iterator[Row]:
+    """The objects of a log one after another, as `read_log` reads them; `lines` is told what else is there."""
+    if not path.exists():
+        return
+    at = 0
     try:
-        row = _value(data)
+        with path.open("rb") as handle:
+            for number, data in enumerate(iter(lambda: handle.readline(MOST_LINE), b""), start=1):
+                value = _read(data, number, lines)
+                if value is not None:
+                    yield Row(value, at, len(data))
+                at += len(data)
+    except OSError as exc:
+        raise BadInput(f"{path} cannot be read: {exc.strerror or exc}") from exc
+
+
+def _read(data: bytes, number: int, lines: Lines) -> dict[str, Any] | None:
+    try:
+        row = parsed(data)
     except (ValueError, RecursionError) as exc:
         if data.endswith(b"\n"):
             lines.damaged.append((number, str(exc)[:120]))
         else:
             lines.torn = number
-        return
+        return None
     if isinstance(row, dict):
-        lines.rows.append(row)
-    else:
-        lines.damaged.append((number, f"a {type(row).__name__} and no object"))
+        return row
+    lines.damaged.append((number, f"a {type(row).__name__} and no object"))
+    return None
 
 
-def _value(data: bytes) -> Any:
+def parsed(data: bytes) -> Any:
+    """The value of a line. Raises ValueError or RecursionError for what is no JSON."""
     try:
         return from_json(data, cache_strings="keys")
     except ValueError:
@@ -84,6 +102,11 @@ class LogWriter:
         BadInput where the file cannot be written otherwise; then nothing of the row is there. Returns the line.
         """
         data = canonical_json(dict(row)).encode("utf-8", "backslashreplace") + b"\n"
+        self.write(data)
+        return data
+
+    def write(self, data: bytes) -> None:
+        """A row that is spelt already, with its line's end; as `add`."""
         left = memoryview(data)
         try:
             while left:
@@ -98,7 +121,6 @@ class LogWriter:
                 ) from exc
             raise BadInput(f"{self._path} cannot be written: {exc.strerror or exc}") from exc
         self._size += len(data)
-        return data
 
 
 def is_full(exc: OSError) -> bool:

@@ -24,7 +24,7 @@ from medlive.clock import now
 from medlive.digest import canonical_json
 from medlive.errors import ConfigError, EndpointUnavailable, RequestRefused
 from medlive.llm.engine import EngineIdentity, Finish, Reply, Request, Usage
-from medlive.llm.fence import data, render
+from medlive.llm.fence import render
 from medlive.llm.limiter import Ended, EndpointState, Limiter
 from medlive.llm.transport import TooLongError, Transport
 from medlive.llm.wire import (
@@ -245,7 +245,7 @@ class OpenAIEngine:
             if request.repair:
                 return encoded(chat_body(self._model, render(request), self._parameters, shape))
             frame = self._frames[request.task, mode] = Frame(self._model, request, self._parameters, shape)
-        return frame.around(data(request))
+        return frame.around(request)
 
     async def _ask(self, content: bytes, task: str) -> Reply:
         attempt, spared = 1, 0

@@ -6,12 +6,15 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 from json.encoder import encode_basestring
 from typing import Any, Final
 
+from pydantic_core import from_json
+
 from medlive.digest import canonical_json
 from medlive.llm.engine import Finish, Reply, Request, Usage
-from medlive.llm.fence import schema_name
+from medlive.llm.fence import CLOSE, LONGEST, OPEN, fenced, schema_name
 from medlive.llm.schema import strict_schema
 
 # What endpoints that call themselves compatible give as finish_reason, in lower case.
@@ -92,9 +95,32 @@ class Frame:
         """Whether the frame is of the request's prompt and schema, and the request is a first one."""
         return request.prompt is self.prompt and request.schema is self.schema and not request.repair
 
-    def around(self, text: str) -> bytes:
-        """The body that holds this text: byte for byte what `encoded` makes."""
-        return self._head + encode_basestring(text).encode("utf-8", "replace") + self._tail
+    def around(self, request: Request) -> bytes:
+        """The body of a request that fits: byte for byte what `encoded` makes of its messages."""
+        inputs = b",".join([_member(name, value) for name, value in request.inputs.items()])
+        return b"".join((self._head, _BEFORE, inputs, _AFTER, self._tail))
+
+
+def _member(name: str, value: Any) -> bytes:
+    """One of a request's inputs as it stands inside the text of its message."""
+    if isinstance(value, str) and len(value) <= LONGEST:
+        return _remembered(name, value)
+    return _within(fenced({name: value})[1:-1])
+
+
+@lru_cache(maxsize=64)
+def _remembered(name: str, text: str) -> bytes:
+    """Calls of one case share its texts, and come after each other."""
+    return _within(fenced({name: text})[1:-1])
+
+
+def _within(text: str) -> bytes:
+    """A part of a string as JSON spells it: each character for itself, so parts may be put together."""
+    return encode_basestring(text)[1:-1].encode("utf-8", "replace")
+
+
+_BEFORE: Final = b'"' + _within(f"{OPEN}\n{{")
+_AFTER: Final = _within(f"}}\n{CLOSE}") + b'"'
 
 
 def response_format(mode: JsonMode, request: Request) -> dict[str, Any] | None:
@@ -114,10 +140,18 @@ def response_format(mode: JsonMode, request: Request) -> dict[str, Any] | None:
 def read_completion(raw: bytes, asked: str, price: Price | None, latency_ms: float = 0.0) -> Reply:
     """The reply in a chat completion's body, as JSON text; see `completion`."""
     try:
-        body = json.loads(raw)
+        body = from_json(raw)
+    except ValueError:
+        body = _slowly(raw)
+    return completion(body, asked, price, latency_ms)
+
+
+def _slowly(raw: bytes) -> object:
+    """The json module reads more: other encodings, the escape of a lone surrogate. Its word is the last."""
+    try:
+        return json.loads(raw)
     except (ValueError, RecursionError):
         raise NotACompletion(f"the answer is no JSON: {raw[:60]!r}") from None
-    return completion(body, asked, price, latency_ms)
 
 
 def completion(body: object, asked: str, price: Price | None, latency_ms: float = 0.0) -> Reply:

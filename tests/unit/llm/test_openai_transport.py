@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from medlive.llm.engine import Prompt, Request
-from medlive.llm.fence import data, fenced, render
+from medlive.llm.fence import fenced, render
 from medlive.llm.neutral import inert, neutralise
 from medlive.llm.transport import TooLongError, Transport
 from medlive.llm.wire import Frame, JsonMode, chat_body, encoded, response_format
@@ -195,4 +195,4 @@ def test_a_framed_body_is_the_whole_body_byte_for_byte(
     request = Request("grader.criterion", Prompt("grader.criterion", prompt), inputs, schema)
     shape = response_format(mode, request)
     whole = encoded(chat_body("model", render(request), parameters, shape))
-    assert Frame("model", request, parameters, shape).around(data(request)) == whole
+    assert Frame("model", request, parameters, shape).around(request) == whole
