@@ -174,11 +174,18 @@ def plan_calls(
         output_tokens=round(answered),
         usd=price.cost(asked, 0, round(answered)) if price else None,
         usd_cached=price.cost(asked, cacheable, round(answered)) if price else None,
-        seconds=n * measured.latency_ms / concurrency / 1000 if measured.latency_ms is not None else None,
+        seconds=_seconds(n, concurrency, measured.latency_ms),
         concurrency=concurrency,
         latency_ms=measured.latency_ms,
         estimator=_told(measured, sorted(languages)),
     )
+
+
+def _seconds(calls: int, concurrency: int, latency_ms: float | None) -> float | None:
+    """Of calls side by side; what is made at all takes one call's time at least."""
+    if latency_ms is None:
+        return None
+    return max(calls / concurrency, 1.0 if calls else 0.0) * latency_ms / 1000
 
 
 def plan_grading(
@@ -209,8 +216,8 @@ def plan_grading(
     measured = measure(run.cases, answers, judge, read_grades(run_dir / GRADES)[0])
     later = list(later_rounds(run, judge, repeats)) if repeats > 1 else []
     calls = (_call(judge, work) for work in chain(open_work(run.cases, answers, judge, record), later))
-    # The rules are this machine's: they cost nothing, whatever serves them.
-    price = Price(0.0, 0.0) if identity.engine == "rules" else price
+    # The rules are this machine's: without a price of their own they cost nothing, whatever serves them.
+    price = price or (Price(0.0, 0.0) if identity.engine == "rules" else None)
     plan = plan_calls(calls, price=price, concurrency=concurrency, measured=measured)
     return GradingPlan(run_dir, total, settled, cached, mode, plan, sum(len(work.criteria) for work in later))
 

@@ -13,12 +13,20 @@ from medlive.errors import BadInput, UsageError
 from medlive.evaluation.cache import GradeCache
 from medlive.evaluation.grade import grade_run, read_grades
 from medlive.evaluation.model import Mode
-from medlive.evaluation.plan import Call, common_length, estimate_tokens, plan_calls, plan_grading, sent_text
+from medlive.evaluation.plan import (
+    Call,
+    Measured,
+    common_length,
+    estimate_tokens,
+    plan_calls,
+    plan_grading,
+    sent_text,
+)
 from medlive.evaluation.repeats import read_rounds, repeat_run, stability
 from medlive.evaluation.run import open_run, run_model
 from medlive.evaluation.score import load_graded, score_runs
 from medlive.llm.budget import Budget
-from medlive.llm.engine import Finish, Reply, Request, Usage
+from medlive.llm.engine import EngineIdentity, Finish, Reply, Request, Usage
 from medlive.llm.openai import Price
 from tests.unit.evaluation.conftest import AT, USE, Judge, Model, down, make_cases, verdict
 
@@ -83,6 +91,41 @@ async def test_a_plan_learns_from_the_calls_on_record(tmp_path: Path) -> None:
     assert left.latency_ms == 500.0
     assert left.seconds == 80 * 0.5 / 4
     assert "scaled by 3.00" in left.estimator
+
+
+@pytest.mark.parametrize("mode", list(Mode))
+async def test_a_plan_of_repeats_is_what_they_take(tmp_path: Path, mode: Mode) -> None:
+    run, judge = await answered(tmp_path / "run"), Judge(met)
+    planned = plan_grading(run, judge.identity, mode=mode, repeats=3)
+    assert (planned.criteria, planned.repeated) == (12, 24)
+    await grade_run(run, judge, mode=mode, concurrency=1)
+    # What the first round leaves is the later rounds; what a budget cut off is what is left of them.
+    later = plan_grading(run, judge.identity, mode=mode, repeats=3)
+    assert later.plan.calls == planned.plan.calls - len(judge.requests)
+    cut = await repeat_run(run, judge, repeats=3, mode=mode, budget=Budget(max_calls=3))
+    assert (cut.calls, plan_grading(run, judge.identity, mode=mode, repeats=3).plan.calls) == (
+        3,
+        later.plan.calls - 3,
+    )
+    await repeat_run(run, judge, repeats=3, mode=mode)
+    assert len(judge.requests) == planned.plan.calls
+    assert plan_grading(run, judge.identity, mode=mode, repeats=3).plan.calls == 0
+    assert planned.plan.input_tokens == sum(estimate_tokens(sent_text(r)) for r in judge.requests)
+
+
+def test_time_is_a_calls_at_least() -> None:
+    def seconds(calls: int) -> float | None:
+        measured = Measured({}, {}, {}, 500.0)
+        return plan_calls([Call("en", "x")] * calls, price=None, concurrency=8, measured=measured).seconds
+
+    assert [seconds(n) for n in (0, 1, 8, 12)] == [0.0, 0.5, 0.5, 0.75]
+
+
+async def test_rules_with_a_price_are_planned_at_it(tmp_path: Path) -> None:
+    run = await answered(tmp_path / "run", 1)
+    identity = EngineIdentity("rules", "rules", {})
+    assert plan_grading(run, identity).plan.usd == 0.0
+    assert (plan_grading(run, identity, price=Price(2.0, 8.0)).plan.usd or 0.0) > 0
 
 
 @given(st.text(max_size=200), st.text(max_size=200))
