@@ -196,11 +196,11 @@ def _one_verdict(found: Reliability) -> list[str]:
     said = []
     for pair in (*found.people, *found.grader):
         c = pair.confusion
-        if pair.macro_f1.value is None or c.first_only or c.second_only or (c.both_met and c.neither):
-            continue
-        if not (c.both_met and c.invalid_not_met) and not (c.neither and c.invalid_met):
+        apart = c.first_only + c.second_only
+        used = bool(c.both_met + apart + c.invalid_met) + bool(c.neither + apart + c.invalid_not_met)
+        if pair.macro_f1.value is not None and used == 1:
             said.append(
-                f"{pair.first} and {pair.second} used one verdict only: the F1 of the other counts 0 in their macro-F1"
+                f"{pair.first} and {pair.second} used one verdict only: in their macro-F1 the other counts 0"
             )
     return said
 

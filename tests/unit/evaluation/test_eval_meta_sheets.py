@@ -35,7 +35,8 @@ async def graded(path: Path, n: int = N, said: str = "Drink water") -> Path:
 
 
 def rows_of(path: Path) -> list[dict[str, str]]:
-    return list(csv.DictReader(io.StringIO(path.read_text("utf-8-sig"), newline="")))
+    text = path.read_text("utf-8-sig")
+    return list(csv.DictReader(io.StringIO(text, newline=""), delimiter=text[4]))
 
 
 def fill(path: Path, met: Callable[[dict[str, str]], str], encoding: str = "utf-8-sig") -> Path:
@@ -184,6 +185,10 @@ async def test_the_command_writes_sheets_and_overwrites_no_ratings(run_dir: Path
     assert (told["items"], told["cases"], len(told["files"])) == (6, 2, 3)
     ann, bo = (Path(name) for name in told["files"][1:])
     fill(ann, lambda row: "yes")
+    fill(bo, lambda row: "yes")
+    alike = await call("--human", ann, "--human", bo, "--draws", "100")
+    assert "ann and bo used one verdict only" in " ".join(alike.stderr.split())
+    assert "secret-model and" not in alike.stderr
     held = ann.read_bytes()
     again = await call(*sheets)
     assert isinstance(again.exception, BadInput)
