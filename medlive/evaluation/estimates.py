@@ -302,8 +302,8 @@ class Grid:
                     Estimate(
                         n=int(n[i]),
                         mean=float(mean[i]) if n[i] else None,
-                        low=float(lows[group, i]) if n[i] > 1 else None,
-                        high=float(highs[group, i]) if n[i] > 1 else None,
+                        low=_firm(lows[group, i], int(n[i])),
+                        high=_firm(highs[group, i], int(n[i])),
                         least=float(least[i]) if of[i] else 0.0,
                         most=float(most[i]) if of[i] else 0.0,
                         of=int(of[i]),
@@ -330,6 +330,11 @@ class Grid:
         n = (~np.isnan(values)).sum(axis=0)
         mean = np.nansum(values, axis=0) / np.maximum(n, 1)
         return n, np.clip(mean, 0.0, 1.0) if self._metric is Metric.PUBLISHED else mean
+
+
+def _firm(bound: float, n: int) -> float | None:
+    """An interval's end; None of one case, and where no draw held any."""
+    return float(bound) if n > 1 and not np.isnan(bound) else None
 
 
 def _published(estimate: Estimate, figures: Sequence[float]) -> Estimate:

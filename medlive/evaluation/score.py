@@ -173,7 +173,8 @@ def score_runs(
         runs = [replace(run, run=errata.without(place, run.run)) for place, run in enumerate(runs)]
     with uncollected():
         held = [_case_scores(run, metric) for run in runs]
-        scored, told = held, []
+        scored: list[tuple[CaseScore, ...]] = held
+        told: list[str] = []
         if metric is Metric.PUBLISHED:
             scored, told = _as_published(runs, held, whole)
     coverage = _coverage(runs, held, scored)

@@ -9,6 +9,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from medlive.statistics.student import student_p
+
 Floats = NDArray[np.float64]
 
 _CHUNK: Final = 16_000_000
@@ -186,21 +188,24 @@ def compare(
 ) -> list[Comparison]:
     """Every pair of columns of `values` (items x columns, NaN where absent), paired on common items.
 
-    p is that of z = difference / bootstrap standard error, for a percentile of 1,000 draws is too coarse for
-    Holm's correction over many pairs; it is never below 2^(1-n), which is all that n signs could show.
+    p is Student's, of the difference by its bootstrap standard error, for a percentile of 1,000 draws is too
+    coarse for Holm's correction over many pairs. With k clusters it has k - 1 degrees of freedom, the error is the
+    draws' times √(k / (k - 1)) (which makes it the t-test's, where each item is its own cluster), and p is never
+    below 2^(1-k), which is all that k signs could show.
     """
     pairs = [(i, j) for i in range(len(names)) for j in range(i + 1, len(names))]
     if not pairs:
         return []
     # A block of columns at a time: 703 pairs of 38 models over 200,000 cases would not fit.
     block = max(1, 4_000_000 // max(1, len(values)))
+    place = np.arange(len(values)) if clusters is None else np.asarray(clusters)
     raw: list[Comparison] = []
     for start in range(0, len(pairs), block):
         part = pairs[start : start + block]
         differences = np.stack([values[:, i] - values[:, j] for i, j in part], axis=1)
         drawn = bootstrap_means(differences, draws=draws, seed=seed, clusters=clusters)
         for column, (i, j) in enumerate(part):
-            raw.append(_pair(names[i], names[j], differences[:, column], drawn[:, column]))
+            raw.append(_pair(names[i], names[j], differences[:, column], drawn[:, column], place))
     corrected = holm([c.p for c in raw])
     return [
         Comparison(c.first, c.second, c.n, c.difference, c.low, c.high, c.p, p)
@@ -208,23 +213,26 @@ def compare(
     ]
 
 
-def _pair(first: str, second: str, differences: Floats, drawn: Floats) -> Comparison:
-    known = differences[~np.isnan(differences)]
+def _pair(first: str, second: str, differences: Floats, drawn: Floats, clusters: NDArray[np.int_]) -> Comparison:
+    here = ~np.isnan(differences)
+    known = differences[here]
     n = len(known)
     bounds = interval(drawn)
     if not n or bounds is None:
         return Comparison(first, second, n, None, None, None, 1.0, 1.0)
     mean = float(known.mean())
-    spread = float(np.nanstd(drawn))
-    p = _p_of(mean, spread)
-    floor = 2.0 ** (1 - n) if n < 1000 else 0.0
-    return Comparison(first, second, n, mean, *bounds, min(1.0, max(p, floor)), 1.0)
+    p = _p_of(mean, float(np.nanstd(drawn)), len(np.unique(clusters[here])))
+    return Comparison(first, second, n, mean, *bounds, p, 1.0)
 
 
-def _p_of(difference: float, spread: float) -> float:
-    if abs(difference) < 1e-12:
+def _p_of(difference: float, spread: float, clusters: int) -> float:
+    if abs(difference) < 1e-12 or clusters < 2:
         return 1.0
-    return math.erfc(abs(difference) / spread / math.sqrt(2)) if spread > 1e-12 else 0.0
+    freedom = clusters - 1
+    floor = 2.0**-freedom if freedom < 1000 else 0.0
+    if spread <= 1e-12:
+        return floor
+    return max(floor, student_p(difference / spread * math.sqrt(freedom / clusters), freedom))
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -253,18 +261,22 @@ def tie_groups(
 ) -> list[Standing]:
     """Models from the best score down; a group holds those not significantly below the group's first.
 
-    rank_best is one more than the number of models that are significantly better, rank_worst the number of models
-    less those significantly worse.
+    Who is below whom is what their comparison says, on the cases that both have: where these are others than those
+    of the scores, the scores alone may stand the other way round. rank_best is one more than the number of models
+    that are significantly better, rank_worst the number of models less those significantly worse.
     """
-    apart = {frozenset((c.first, c.second)) for c in comparisons if c.p_holm < alpha}
+    below = {
+        (c.second, c.first) if c.difference > 0 else (c.first, c.second)
+        for c in comparisons
+        if c.difference and c.p_holm < alpha
+    }
     order = sorted(scores, key=lambda name: (-scores[name], name))
     standings: list[Standing] = []
     leader, group = None, 0
     for name in order:
-        if leader is None or frozenset((leader, name)) in apart:
+        if leader is None or (name, leader) in below:
             leader, group = name, group + 1
-        differing = [other for other in order if frozenset((other, name)) in apart]
-        better = sum(1 for other in differing if scores[other] > scores[name])
-        worse = sum(1 for other in differing if scores[other] < scores[name])
+        better = sum((name, other) in below for other in order)
+        worse = sum((other, name) in below for other in order)
         standings.append(Standing(name, group, 1 + better, len(order) - worse))
     return standings

@@ -254,3 +254,13 @@ def test_who_graded_imported_verdicts_is_unknown_and_not_another_for_each_file()
     assert "a, b: who graded is unknown" in said
     known = replace(runs[1], grader=replace(by_file, engine="openai"))
     assert "differ in their graders" in " ".join(score_runs([runs[0], known], draws=10).warnings)
+
+
+@pytest.mark.parametrize("metric", list(Metric))
+def test_a_slice_that_no_draw_holds_has_no_interval(metric: Metric) -> None:
+    cases = [replace(c, theme=f"theme {i // 2}") for i, c in enumerate(CASES[:100])]
+    table = score_runs([run_of("m", cases, [0.5] * 100)], metric=metric, draws=1)
+    themes = [s.estimate for s in table.models[0].slices if s.kind == "theme"]
+    assert {e.n for e in themes} == {2}
+    assert None in {e.low for e in themes}
+    json.dumps(scores_json(table), allow_nan=False)

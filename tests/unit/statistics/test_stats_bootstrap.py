@@ -1,12 +1,25 @@
 """The bootstrap covers what it should, comparisons find what is there, Holm is Holm."""
 
+import random
+from dataclasses import replace
+from itertools import combinations
+
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 
 from medlive.statistics import bootstrap
-from medlive.statistics.bootstrap import bootstrap_means, compare, holm, interval, tie_groups, weight_chunks
+from medlive.statistics.bootstrap import (
+    Comparison,
+    bootstrap_means,
+    compare,
+    holm,
+    interval,
+    tie_groups,
+    weight_chunks,
+)
 
 
 def test_the_interval_covers_the_truth_about_as_often_as_it_says() -> None:
@@ -83,6 +96,67 @@ def test_a_handful_of_cases_proves_nothing() -> None:
     assert pair.p == 2.0**-4
     (lonely,) = compare(["a", "b"], np.array([[0.9, np.nan], [np.nan, 0.1]]))
     assert (lonely.n, lonely.difference, lonely.p_holm) == (0, None, 1.0)
+
+
+@pytest.mark.parametrize("n", [6, 9, 40])
+def test_p_of_a_pair_is_the_paired_t_tests_down_to_what_signs_can_show(n: int) -> None:
+    rng = np.random.default_rng(n)
+    values = rng.random((n, 8)) + np.linspace(0, 0.3, 8)
+    for pair in compare(list("abcdefgh"), values, draws=3000):
+        first, second = (values[:, "abcdefgh".index(name)] for name in (pair.first, pair.second))
+        asked = abs(stats.ttest_rel(first, second).statistic)
+        freedom = n - 1
+        given_ = stats.t.isf(pair.p / 2, freedom)
+        assert pair.p >= 2.0**-freedom
+        if 2.0**-freedom < pair.p < 1:
+            assert given_ == pytest.approx(asked, rel=0.06)
+
+
+def test_the_signs_of_clusters_count_and_not_those_of_their_items() -> None:
+    values = np.array([[0.9, 0.1]] * 300)
+    (pair,) = compare(["a", "b"], values, clusters=[i // 60 for i in range(300)], draws=50)
+    assert pair.p == 2.0**-4
+    (one,) = compare(["a", "b"], values, clusters=[0] * 300, draws=50)
+    assert one.p == 1.0
+
+
+def test_a_place_is_what_the_pairs_say_and_not_the_order_of_means_over_other_cases() -> None:
+    """b is below a by its mean, on cases of its own; on those that both have it is above."""
+    pairs = [
+        Comparison("a", "b", 200, -0.2, -0.3, -0.1, 0.001, 0.003),
+        Comparison("c", "a", 200, 0.0, -0.1, 0.1, 0.9, 0.9),
+    ]
+    found = {s.name: (s.group, s.rank_best, s.rank_worst) for s in tie_groups({"a": 0.6, "b": 0.5}, pairs)}
+    assert found == {"a": (1, 2, 2), "b": (1, 1, 1)}
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.sampled_from([0.1, 0.2, 0.3, 0.4]), min_size=1, max_size=6),
+    st.lists(
+        st.tuples(st.sampled_from([-0.1, 0.0, 0.1, None]), st.sampled_from([0.01, 0.5])), min_size=15, max_size=15
+    ),
+    st.randoms(),
+)
+def test_standings_do_not_depend_on_any_order(
+    means: list[float], told: list[tuple[float | None, float]], rng: random.Random
+) -> None:
+    names = "abcdef"[: len(means)]
+    pairs = [
+        Comparison(a, b, 9, difference, None, None, p, p)
+        for (a, b), (difference, p) in zip(combinations(names, 2), told, strict=False)
+    ]
+    scores = dict(zip(names, means, strict=True))
+    found = tie_groups(scores, pairs)
+    mixed = [
+        c
+        if rng.random() < 0.5
+        else replace(c, first=c.second, second=c.first, difference=c.difference and -c.difference)
+        for c in rng.sample(pairs, len(pairs))
+    ]
+    assert tie_groups(dict(rng.sample(list(scores.items()), len(scores))), mixed) == found
+    assert [s.group for s in found] == sorted(s.group for s in found)
+    assert all(1 <= s.rank_best <= s.rank_worst <= len(means) for s in found)
 
 
 def test_false_findings_stay_rare() -> None:
