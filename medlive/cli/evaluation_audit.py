@@ -1,7 +1,6 @@
 """`medlive eval audit`: why the lowest-scoring answers of runs went wrong."""
 
 from contextlib import aclosing
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,6 +17,7 @@ from medlive.cli.evaluation_options import (
     UnpinnedOption,
 )
 from medlive.cli.evaluation_score import JudgeOption
+from medlive.cli.evaluation_spending import check_priced, price_of, tell_plan
 from medlive.cli.output import JsonOption, print_json, print_table, progress, say, wait_for
 from medlive.errors import CheckFailed, UsageError
 
@@ -59,7 +59,6 @@ def audit(
     from medlive.evaluation.causes import load_audit
     from medlive.evaluation.graded import load_graded
     from medlive.llm.budget import Budget
-    from medlive.llm.openai import OpenAIEngine
     from medlive.service.endpoints import grader_engine
 
     if (auditor is None) != (base_url is None):
@@ -85,24 +84,16 @@ def audit(
             concurrency=concurrency, prices=settings.prices,
         )  # fmt: skip
 
-    async def plan() -> "list[AuditPlan]":
+    async def plan() -> "AuditPlan":
         async with aclosing(opened()) as engine:
-            price = engine.price if isinstance(engine, OpenAIEngine) else None
-            return [
-                plan_audit(
-                    run, engine.identity, bottom=bottom, concurrency=concurrency, allow_unpinned=allow_unpinned,
-                    price=price,
-                )
-                for run in graded
-            ]  # fmt: skip
+            return plan_audit(
+                graded, engine.identity, bottom=bottom, concurrency=concurrency, allow_unpinned=allow_unpinned,
+                price=price_of(engine),
+            )  # fmt: skip
 
     async def work() -> "list[AuditResult]":
         async with aclosing(opened()) as engine:
-            if max_usd is not None and isinstance(engine, OpenAIEngine) and engine.price is None:
-                raise UsageError(
-                    f"--max-usd cannot be kept: {engine.identity.model} has no price",
-                    hint="give it one under [prices] in config/models.toml, or use --max-calls or --max-tokens",
-                )
+            check_priced(engine, budget)
             done = []
             for run in graded:
                 with progress(f"cases of {run.label}") as tick:
@@ -115,44 +106,12 @@ def audit(
             return done
 
     if dry_run:
-        _tell_plans(wait_for(plan()), as_json)
+        found_plan = wait_for(plan())
+        about = {"runs": len(runs), "cases": found_plan.candidates, "audited": found_plan.audited}
+        tell_plan(about, found_plan.plan, as_json)
         return
     found = wait_for(work())
     _tell([one.table for one in found], found, budget, runs, examples, as_json)
-
-
-def _tell_plans(plans: "list[AuditPlan]", as_json: bool) -> None:
-    if as_json:
-        print_json(
-            {
-                "format": "medlive-audit-plan", "format_version": 1,
-                "runs": [
-                    {"path": one.path, "candidates": one.candidates, "settled": one.settled, **asdict(one.plan)}
-                    for one in plans
-                ],
-            }
-        )  # fmt: skip
-        return
-    print_table(
-        ["run", "cases", "audited", "calls", "input tokens", "of these cacheable", "output tokens", "USD",
-         "USD with a prefix cache", "seconds"],
-        [
-            [one.path, one.candidates, one.settled, one.plan.calls, one.plan.input_tokens,
-             one.plan.cacheable_tokens, one.plan.output_tokens,
-             *(_rounded(x) for x in (one.plan.usd, one.plan.usd_cached, one.plan.seconds))]
-            for one in plans
-        ],
-    )  # fmt: skip
-    for told in dict.fromkeys(one.plan.estimator for one in plans):
-        say(f"estimated; {told}; calls that have to be asked twice come on top")
-    if any(one.plan.usd is None for one in plans):
-        say("money unknown: the model has no price under [prices] in config/models.toml")
-    if any(one.plan.seconds is None and one.plan.calls for one in plans):
-        say("time unknown: too few calls of this auditor are on record to take its latency from")
-
-
-def _rounded(value: float | None) -> float | None:
-    return None if value is None else round(value, 4 if value < 1 else 2)
 
 
 def _tell(

@@ -18,7 +18,6 @@ from medlive.evaluation.causes import (
     AUDIT,
     BOTTOM,
     AuditTable,
-    Bottom,
     Candidate,
     Finding,
     RootCause,
@@ -111,7 +110,7 @@ async def audit_run(
         found, _ = read_audit(run.run.path / AUDIT)
         mine = [f for f in found if f.auditor == auditor.digest]
         tried = Counter(f.key for f in mine if f.cause is None and f.answered_by)
-        todo = open_candidates(chosen, mine, engine.identity, allow_unpinned=allow_unpinned)
+        todo = open_candidates(chosen.candidates, mine, engine.identity, allow_unpinned=allow_unpinned)
         reused = done = len(chosen.candidates) - len(todo)
 
         async def one(candidate: Candidate) -> None:
@@ -134,7 +133,11 @@ async def audit_run(
 
 
 def open_candidates(
-    bottom: Bottom, found: Sequence[Finding], identity: EngineIdentity, *, allow_unpinned: bool = False
+    candidates: Sequence[Candidate],
+    found: Sequence[Finding],
+    identity: EngineIdentity,
+    *,
+    allow_unpinned: bool = False,
 ) -> list[Candidate]:
     """The candidates that an auditor has not settled: without a cause on record that holds against the answer and
     comes from a model that counts."""
@@ -147,7 +150,7 @@ def open_candidates(
             return False
         return finding_fault(one.cause, one.quote, one.criteria, candidate) is None
 
-    return [candidate for candidate in bottom.candidates if not settled(candidate)]
+    return [candidate for candidate in candidates if not settled(candidate)]
 
 
 def audit_request(candidate: Candidate, *, repair: tuple[str, str] | None = None, round_: int = 0) -> Request:

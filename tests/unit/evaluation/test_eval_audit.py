@@ -263,18 +263,18 @@ async def test_a_plan_is_what_is_asked_then(run_dir: Path) -> None:
         )
     )
     price = Price(2.0, 10.0)
-    before = plan_audit(run, judge.identity, bottom=44, price=price, concurrency=4)
-    assert (before.candidates, before.settled, before.plan.calls, before.plan.seconds) == (44, 0, 44, None)
+    before = plan_audit([run], judge.identity, bottom=44, price=price, concurrency=4)
+    assert (before.candidates, before.audited, before.plan.calls, before.plan.seconds) == (44, 0, 44, None)
     assert before.plan.output_tokens == 44 * OUTPUT_A_CAUSE
     assert judge.requests == []
     assert (await audit_run(run, judge, bottom=44)).calls == 44
-    after = plan_audit(run, judge.identity, price=price, concurrency=4)
-    assert (after.candidates, after.settled, after.plan.calls) == (52, 44, 8)
+    after = plan_audit([run], judge.identity, price=price, concurrency=4)
+    assert (after.candidates, after.audited, after.plan.calls) == (52, 44, 8)
     # As charged: 3,000 tokens in and 50 out for each of 44 calls, 80 ms each.
     assert after.plan.input_tokens == pytest.approx(8 * 3000, rel=0.01)
     assert (after.plan.output_tokens, after.plan.seconds) == (8 * 50, 8 * 0.08 / 4)
     assert after.plan.usd == pytest.approx((after.plan.input_tokens * 2 + 400 * 10) / 1e6)
-    assert plan_audit(run, RulesEngine().identity).plan.usd == 0.0
+    assert plan_audit([run], RulesEngine().identity).plan.usd == 0.0
 
 
 async def test_a_case_graded_anew_is_audited_anew_alone(run_dir: Path) -> None:
@@ -351,9 +351,8 @@ async def test_the_command_audits_several_runs_and_shows_them_side_by_side(tmp_p
     assert "has no price" in unpriced.exception.message
     assert isinstance((await call(tmp_path / "a")).exception, UsageError)
     plan = await call("--dry-run", "--json")
-    assert [(r["candidates"], r["settled"], r["calls"]) for r in json.loads(plan.stdout)["runs"]] == [
-        (2, 0, 2)
-    ] * 2
+    planned = json.loads(plan.stdout)
+    assert [planned[name] for name in ("runs", "cases", "audited", "calls")] == [2, 4, 0, 4]
     spent = await call("--max-calls", "3", "--json")
     assert isinstance(spent.exception, CheckFailed)
     told = json.loads(spent.stdout)
