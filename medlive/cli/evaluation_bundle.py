@@ -204,7 +204,7 @@ def leaderboard(
         if len(found.rankings) > 1:
             say(f"{len(found.rankings)} rankings: scores of two are of other conditions, and not to be compared")
         for ranking in found.rankings:
-            say(_conditions(ranking))
+            print(_conditions(ranking))
             print_scores(ranking.table)
             print_table(
                 ["bundle", "model", "signature", "key"],

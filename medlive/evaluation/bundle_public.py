@@ -27,6 +27,7 @@ _PATH: Final = re.compile(r"(?:/|~/|[A-Za-z]:[\\/]|\\\\|\.{1,2}/)")
 _HUMP: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _NO_REPLY: Final = {"endpoint: ": "endpoint: no reply came", "batch: ": "batch: no reply that counts"}
 """How the grader's failures begin that name machines, and what is said instead."""
+_MOST_USED: Final = 1e15
 _NO_ANSWER: Final = "no answer came"
 
 
@@ -53,14 +54,32 @@ def public_info(info: RunInfo) -> RunInfo:
 
 
 def public_answer(answer: Answer) -> Answer:
-    """An answer whose failure names no machine."""
-    return replace(answer, model=public_name(answer.model), reason=_NO_ANSWER if answer.reason else "")
+    """An answer whose failure names no machine, with numbers alone as its usage."""
+    reason = _NO_ANSWER if answer.reason else ""
+    return replace(answer, model=public_name(answer.model), reason=reason, usage=_numbers(answer.usage))
 
 
 def public_grade(grade: Grade) -> Grade:
-    """A verdict whose failure names no machine."""
+    """A verdict whose failure names no machine, with numbers alone as its usage."""
     said = next((short for start, short in _NO_REPLY.items() if grade.reason.startswith(start)), grade.reason)
-    return replace(grade, reason=said, grader=public_name(grade.grader), model=public_name(grade.model))
+    return replace(
+        grade,
+        reason=said,
+        grader=public_name(grade.grader),
+        model=public_name(grade.model),
+        usage=_numbers(grade.usage),
+    )
+
+
+def _numbers(usage: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in usage.items() if is_count(value)}
+
+
+def is_count(value: object) -> bool:
+    """Whether a value is what a call used of something: a number from 0 on, or None for unknown."""
+    if value is None:
+        return True
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < _MOST_USED
 
 
 def public_name(model: str) -> str:

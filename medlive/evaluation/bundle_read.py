@@ -17,6 +17,7 @@ from pydantic import BaseModel, ValidationError
 
 from medlive.errors import BadInput
 from medlive.evaluation.bundle_files import ALWAYS, ANSWERS, BOOK, CANARY, archive, pretty, spelt
+from medlive.evaluation.bundle_public import is_count
 from medlive.evaluation.model import Answer, Grade
 from medlive.snapshot.entries import Faults
 from medlive.snapshot.folder import (
@@ -42,6 +43,7 @@ _TEXTS: Final = {
 """Which fields of a row are texts."""
 Shape = TypeVar("Shape", bound=BaseModel)
 Row = TypeVar("Row", Answer, Grade)
+_MOST_USAGE: Final = 40
 _MOST_ENTRIES: Final = 1_000
 _DAMAGED: Final = (
     zipfile.BadZipFile, zipfile.LargeZipFile, struct.error, RuntimeError, EOFError, ValueError, OverflowError,
@@ -187,8 +189,9 @@ def _row(line: bytes, kind: type[Row], canary: str | None) -> Row:
     row = json.loads(line.decode("utf-8"))
     if not isinstance(row, dict) or not all(isinstance(row[text], str) for text in _TEXTS[kind]):
         raise ValueError("a text is none")
-    if not isinstance(row["usage"], dict):
-        raise ValueError("usage is no object")
+    usage = row["usage"]
+    if not isinstance(usage, dict) or len(usage) > _MOST_USAGE or not all(map(is_count, usage.values())):
+        raise ValueError("usage is no object of numbers")
     if spelt(row) != line + b"\n":
         raise ValueError("another spelling than its own")
     if row.pop(CANARY, None) != canary:

@@ -1,6 +1,5 @@
 """A bundle that verifies as a run folder: to be scored with other options, reported on, or graded again."""
 
-import os
 from pathlib import Path
 
 from medlive.errors import BadInput, UsageError
@@ -29,7 +28,7 @@ def unbundle(report: BundleReport, out: Path) -> RunFolder:
         "run.json": pretty(run.run.info.model_dump(mode="json")),
     }
     try:
-        if out.is_symlink() or (out.exists() and (not out.is_dir() or next(os.scandir(out), None) is not None)):
+        if out.is_symlink() or (out.exists() and (not out.is_dir() or any(out.iterdir()))):
             raise UsageError(f"{out} is there and is not empty", hint="give a folder that is not there yet")
         out.mkdir(parents=True, exist_ok=True)
         for name, data in files.items():

@@ -39,6 +39,12 @@ def snapshot(held: Held, out: Faults) -> None:
     for name in ("origin", "name", "digest"):
         if (want := getattr(info.cases, name)) != (got := getattr(found, name)):
             out.add(printable(found.name), f"{name} {printable(want)[:100]}, as {BUNDLE} says", got)
+    if info.cases.publishable != found.publishable:
+        out.add(
+            BUNDLE,
+            f"publishable: {found.publishable}, as {printable(found.name)} says",
+            str(info.cases.publishable),
+        )
     if out.count:
         return
     whole = len(found)
@@ -163,6 +169,8 @@ def _snippets(case: EvaluationCase, listed: Sequence[Snippet], use: EvidenceUse,
     day = day_of(case)
     if [one.rank for one in listed] != list(range(1, len(listed) + 1)) or len(listed) > use.top_k:
         out.add(BOOK, f"case {case.case_id}: at most {use.top_k} snippets, ranked from 1", f"{len(listed)} others")
+    if listed and day is None:
+        out.add(BOOK, f"case {case.case_id}: no snippet, for its day is not known", str(len(listed)))
     for one in listed:
         what = f"case {case.case_id}, snippet {one.rank}"
         if one.digest != digest_json([one.title, one.section, one.text]):
@@ -172,8 +180,8 @@ def _snippets(case: EvaluationCase, listed: Sequence[Snippet], use: EvidenceUse,
         if one.date is None:
             if not use.undated:
                 out.add(BOOK, f"{what}: a date", "none")
-        elif not _is_day(one.date) or day is None or one.date > day:
-            out.add(BOOK, f"{what}: dated {day or 'never'} or before, as its case", printable(one.date)[:40])
+        elif not _is_day(one.date) or (day is not None and one.date > day):
+            out.add(BOOK, f"{what}: dated {day} or before, as its case", printable(one.date)[:40])
 
 
 def _is_day(text: str) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from medlive import __version__
 from medlive.evaluation.bundle_files import BUNDLE
 from medlive.evaluation.bundle_held import Held, known
 from medlive.evaluation.bundle_sources import in_order
@@ -51,6 +52,9 @@ def verdicts(held: Held, out: Faults) -> None:
             out.add(GRADES, what, f"{len(listed)} about none")
             continue
         bare += _of_case(case, answer, listed, info.grader.judge, out)
+    if out.count and info.code_version != __version__:
+        # Another medlive may read a reply otherwise.
+        out.add(BUNDLE, f"medlive {__version__}, which read the replies here", printable(info.code_version)[:40])
     # A criterion of a gradable answer without a row counts as ungraded, and so do rows without a verdict.
     wanted = sum(len(c.criteria) for c in cases if c.case_id in answers and answers[c.case_id].gradable)
     if (open_ := wanted - sum(grade.met is not None for grade in grades)) > 0:

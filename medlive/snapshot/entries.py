@@ -9,7 +9,7 @@ from typing import Any, Final
 from pydantic_core import from_json
 
 from medlive.snapshot.disguise import find_disguise
-from medlive.snapshot.folder import Finding, TooLong, lines, open_inside
+from medlive.snapshot.folder import Finding, TooLong, lines, open_inside, printable
 from medlive.snapshot.leaks import find_contact, find_unstorable
 from medlive.snapshot.ledger import (
     CHANGE_SECTIONS,
@@ -49,8 +49,8 @@ class Faults:
     count: int = 0
 
     def add(self, file: str, expected: str, got: str) -> None:
-        """One fault more."""
-        self.put(Finding(file, expected, got))
+        """One fault more; whatever was found, it can be printed."""
+        self.put(Finding(printable(file), printable(expected), printable(got)))
 
     def take(self, others: "Faults") -> None:
         """Those of another list as well."""

@@ -17,6 +17,7 @@ from medlive.evaluation.cases import load_cases
 from medlive.evaluation.grade import grade_run
 from medlive.evaluation.graded import GradedRun, load_graded
 from medlive.evaluation.model import Answer, CaseSet, Grade, Mode
+from medlive.evaluation.open_book import OpenBook
 from medlive.evaluation.run import GRADES, RESPONSES, ModelUse, RunInfo, run_model
 from medlive.evaluation.selection import Selection, select
 from medlive.llm.engine import Finish, Reply, Request
@@ -55,6 +56,8 @@ def graded(
     mode: Mode = Mode.CRITERION,
     template: str = "livemedbench-v1",
     selection: Selection | None = None,
+    open_book: OpenBook | None = None,
+    use: ModelUse | None = None,
 ) -> GradedRun:
     """A run on a snapshot: one case unanswered, one cut, one with an ungraded criterion, the rest by chance."""
     cases = select(load_cases(snapshot), selection or Selection())
@@ -77,7 +80,15 @@ def graded(
         return "?" if text == "Names 3" else json.dumps(one(text))
 
     async def make() -> None:
-        await run_model(cases, Model(answer), out, use=ModelUse(model), created_at=AT, template=template)
+        await run_model(
+            cases,
+            Model(answer),
+            out,
+            use=use or ModelUse(model),
+            created_at=AT,
+            template=template,
+            open_book=open_book,
+        )
         await grade_run(out, Judge(grade), mode=mode, concurrency=3)
 
     asyncio.run(make())

@@ -1,0 +1,290 @@
+"""Forgeries that fit in every digest and score, what gives them away, and what is only told."""
+
+import json
+import random
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from medlive.digest import digest_bytes
+from medlive.errors import UsageError
+from medlive.evaluation.bundle import make_bundle
+from medlive.evaluation.bundle_files import BOOK, BUNDLE, RUN, SCORES, pretty
+from medlive.evaluation.bundle_public import find_secret, public_name
+from medlive.evaluation.bundle_run import unbundle
+from medlive.evaluation.bundle_verdicts import PASSED_OVER
+from medlive.evaluation.bundle_verify import BundleReport
+from medlive.evaluation.graded import load_graded
+from medlive.evaluation.judge import Judge as Asking
+from medlive.evaluation.judge import Work
+from medlive.evaluation.model import Answer, AnswerState, Mode
+from medlive.evaluation.open_book import OpenBook
+from medlive.evaluation.run import GRADES, RESPONSES, ModelUse
+from medlive.evidence.passage import Hit, IndexIdentity, Passage, Query, Retriever
+from medlive.llm.engine import EngineIdentity, Finish
+from tests.support.bundles import (
+    DRAWS,
+    Files,
+    Room,
+    both,
+    graded,
+    lines_of,
+    made_room,
+    rescored,
+    sealed,
+    with_lines,
+)
+from tests.support.runs import made_cases
+from tests.unit.evaluation.conftest import reply, verdict
+
+Rows = list[dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def room(tmp_path_factory: pytest.TempPathFactory) -> Room:
+    return made_room(tmp_path_factory.mktemp("bundles"))
+
+
+@pytest.fixture(scope="module")
+def rubric(room: Room) -> Files:
+    return make_bundle(graded(room.snapshot, room.root / "rubric", "cand-3", mode=Mode.RUBRIC), draws=DRAWS)
+
+
+class Shelf:
+    """One passage for every query, older than the cases."""
+
+    identity = IndexIdentity("bm25", "sha256:1", {"demo": "sha256:2"}, 9)
+
+    async def search(
+        self,
+        queries: Sequence[Query],
+        *,
+        k: int,
+        not_after: date | None = None,
+        corpora: Collection[str] | None = None,
+    ) -> list[list[Hit]]:
+        found = Passage("demo:0:0", "demo", "Title", "", "Text 0", "en", date(2020, 1, 1), "", "")
+        return [[Hit(found, 1.0, 1)] for _ in queries]
+
+
+@pytest.fixture(scope="module")
+def opened(room: Room) -> Files:
+    async def shelf() -> Retriever:
+        return Shelf()
+
+    book = OpenBook("default", 2, False, shelf)
+    run = graded(room.snapshot, room.root / "book", "cand-4", template="open-book", open_book=book)
+    return make_bundle(run, draws=DRAWS)
+
+
+def forged(room: Room, files: Files, name: str, change: Callable[[Rows], object]) -> BundleReport:
+    """The report on a bundle with changed rows, its scores worked out anew and every digest fitting."""
+    listed = lines_of(files, name)
+    change(listed)
+    return room.verify(rescored(room, with_lines(files, name, listed)))
+
+
+def numbers(report: BundleReport) -> list[int]:
+    return [step.number for step in report.failed]
+
+
+def later(rows: Rows) -> dict[str, Any]:
+    """An unmet criterion's verdict whose reply stands with another one of its case."""
+    return next(row for row in rows if row["met"] is False and not row["raw"])
+
+
+def test_a_verdict_of_a_reply_that_stands_with_another_one_is_read_there(room: Room, rubric: Files) -> None:
+    assert room.verify(rescored(room, rubric)).ok
+    assert not any("no reply beside" in note for note in room.verify(rubric).notes)
+    quote = {"met": True, "quote": "Drink water", "reasoning": "It does."}
+    assert numbers(forged(room, rubric, GRADES, lambda rows: later(rows).update(quote))) == [9]
+    cached = {**quote, "origin": "cache"}
+    assert numbers(forged(room, rubric, GRADES, lambda rows: later(rows).update(cached))) == [9]
+    ungraded = {"met": None, "reason": "no verdict"}
+    shown = next(r for r in lines_of(rubric, GRADES) if r["met"] is not None and r["raw"])["key"]
+    hidden = forged(room, rubric, GRADES, lambda rows: next(r for r in rows if r["key"] == shown).update(ungraded))
+    assert numbers(hidden) == [9]
+    assert "a reply that says met: " in str(hidden.failed[0].findings[0])
+
+
+def test_verdicts_without_a_reply_are_counted(room: Room, rubric: Files) -> None:
+    def strip(rows: Rows) -> None:
+        for row in rows:
+            row["raw"] = "" if row["met"] is not None else row["raw"]
+
+    report = forged(room, room.files, GRADES, strip)
+    assert report.ok
+    (note,) = [note for note in report.notes if "no reply beside them" in note]
+    assert "; 14 of 15 verdicts have no reply" in note
+
+
+def test_the_graders_excuses_are_those_that_a_judge_gives() -> None:
+    judge = Asking(EngineIdentity("openai", "judge-1", {}), Mode.CRITERION)
+    cases = made_cases(1).cases
+    answer = Answer("case-0000", AnswerState.OK, "Drink water", "stop", "m")
+    work = Work(cases[0], answer, cases[0].criteria[:1])
+    for one, start in (
+        (reply(verdict(True), model="x"), PASSED_OVER[0]),
+        (reply(verdict(True), Finish.LENGTH, "judge-1"), PASSED_OVER[1]),
+        (reply(verdict(True), Finish.REFUSAL, "judge-1"), PASSED_OVER[2]),
+    ):
+        assert (judge.stranger(one) or "").startswith(start) or start in str(judge.read(one, work))
+
+
+def test_the_evidence_of_an_open_book_goes_with_it(room: Room, opened: Files, tmp_path: Path) -> None:
+    report = room.verify(opened)
+    assert report.complete
+    assert opened[BOOK] == (room.root / "book" / BOOK).read_bytes()
+    assert BOOK not in make_bundle(load_graded(room.root / "book"), answers=False, draws=DRAWS)
+    run = unbundle(report, tmp_path / "run")
+    book = run.evidence()
+    assert book is not None
+    assert book.data() == opened[BOOK]
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (lambda rows: rows[0].update(text="Text 1"), "the digest of its title"),
+        (lambda rows: rows[0].update(date="2026-01-01"), "dated 2025-03-03 or before"),
+        (lambda rows: rows[0].update(date=None), "a date"),
+        (lambda rows: rows[0].update(rank=2), "ranked from 1"),
+        (lambda rows: rows[0].update(corpus="mine"), "a corpus of the index"),
+        (lambda rows: rows[0].update(bonus=1), "expected snippets"),
+        (lambda rows: rows[0].update(title=5), "other values"),
+        (lambda rows: rows.pop(), "every case of the run"),
+    ],
+)
+def test_evidence_that_could_not_have_been_is_found(
+    room: Room, opened: Files, change: Callable[[Rows], object], told: str
+) -> None:
+    rows = lines_of(opened, BOOK)
+    change(rows)
+    files = with_lines(opened, BOOK, rows)
+
+    def fit(value: dict[str, Any]) -> None:
+        if "evidence" in value:
+            value["evidence"].update(rows=digest_bytes(files[BOOK]), snippets=len(rows))
+
+    run = json.loads(files[RUN])
+    fit(run)
+    report = room.verify(sealed(files | {RUN: pretty(run)}))
+    (step,) = [s for s in report.steps if s.number == 7]
+    assert told in " ".join(map(str, step.findings))
+
+
+def test_an_open_book_without_its_evidence_and_a_closed_one_with_some_fail(room: Room, opened: Files) -> None:
+    gone = {name: data for name, data in opened.items() if name != BOOK}
+    assert 7 in numbers(room.verify(sealed(gone)))
+    assert 7 in numbers(room.verify(sealed(room.files | {BOOK: opened[BOOK]})))
+    run = json.loads(opened[RUN])
+    for change in ({"arm": "closed"}, {"evidence": None}):
+        assert 7 in numbers(room.verify(sealed(opened | {RUN: pretty(run | change)}))), change
+
+
+def test_a_bundle_says_nothing_of_the_machine(room: Room, tmp_path: Path) -> None:
+    use = ModelUse("cand-1", endpoint="http://gpu7.corp.example:8000/v1", asked_as="/srv/models/cand-1")
+    run = graded(room.snapshot, tmp_path / "run", use=use)
+    path = tmp_path / "run" / RESPONSES
+    rows = [json.loads(line) for line in path.read_bytes().splitlines()]
+    rows[0] |= {
+        "reason": "http://gpu7.corp.example:8000/v1: refused (10.0.0.7)",
+        "state": "failed",
+        "response": "",
+    }
+    rows[1] |= {"model": "/srv/models/cand-1", "usage": {"host": "gpu7", "input_tokens": 3}}
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    run = load_graded(tmp_path / "run")
+    case_id, grades = next((k, v) for k, v in run.grades.items() if v)
+    one = next(iter(grades.values()))
+    failed = replace(one, met=None, raw="", grader="", reason="endpoint: gpu7.corp.example is away", quote="")
+    run = replace(run, grades={**run.grades, case_id: {**grades, one.criterion_id: failed}})
+    files = make_bundle(run, draws=DRAWS)
+    for private in (b"gpu7", b"10.0.0.7", b"/srv", b"corp.example", str(tmp_path).encode()):
+        assert not [name for name, data in files.items() if private in data], private
+    assert b"endpoint: no reply came" in files[GRADES]
+    assert find_secret(files, {"A_KEY": "Drink water. 请", "NAME": "Drink water. 请"}) == (RESPONSES, "A_KEY")
+    assert find_secret(files, {"A_KEY": "water"}) is None
+    assert [public_name(n) for n in ("/a/b/c-1/", "org/c-1", "C:\\m\\c-1", "~/c-1")] == [
+        "c-1",
+        "org/c-1",
+        "c-1",
+        "c-1",
+    ]
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"extra_headers": {"Authorization": "x"}},
+        {"apiKey": "x"},
+        {"extra_body": {"access_token": "x"}},
+        {"extra_body": {"proxy": "http://me:pass@host/"}},
+        {"extra_body": {"adapter": "/home/me/adapter"}},
+    ],
+)
+def test_parameters_that_look_like_secrets_are_not_published(
+    room: Room, parameters: dict[str, Any], tmp_path: Path
+) -> None:
+    info = room.run.run.info.model_copy(update={"parameters": parameters})
+    run = replace(room.run, run=replace(room.run.run, info=info))
+    with pytest.raises(UsageError, match="a bundle would publish it"):
+        make_bundle(run, draws=DRAWS)
+    harmless = room.run.run.info.model_copy(update={"parameters": {"max_tokens": 5, "stop": ["/"], "top_p": 1}})
+    make_bundle(replace(room.run, run=replace(room.run.run, info=harmless)), draws=DRAWS)
+
+
+def test_an_older_bundle_verifies_and_the_versions_are_told(room: Room) -> None:
+    def older(value: dict[str, Any]) -> None:
+        for name in ("arm", "asked_as", "evidence"):
+            value.pop(name, None)
+        value["cases"].pop("verified")
+
+    files = both(older)(dict(room.files), random.Random(1))
+    rows = lines_of(files, GRADES)
+    for row in rows:
+        row.pop("origin")
+    info = json.loads(files[BUNDLE]) | {"code_version": "0.0.9", "numpy": "1.0"}
+    report = room.verify(sealed(with_lines(files, GRADES, rows) | {BUNDLE: pretty(info)}))
+    assert report.complete
+    assert any("made with medlive 0.0.9, numpy 1.0; scored again with medlive" in note for note in report.notes)
+    scores = json.loads(files[SCORES])
+    scores["paper"]["overall"]["ci_low"] += 0.01
+    spoilt = room.verify(sealed(files | {SCORES: pretty(scores), BUNDLE: pretty(info)}))
+    assert any("medlive 0.0.9" in finding.got for step in spoilt.failed for finding in step.findings)
+
+
+@pytest.mark.parametrize("name", ["\x1b[2J", "a\u202eb", " ", "a\nb"])
+def test_names_that_cannot_be_printed_are_refused_and_spelt_out(room: Room, name: str) -> None:
+    report = room.verify(sealed(both(lambda v: v.update(model=name))(dict(room.files), random.Random(1))))
+    assert numbers(report)
+    assert all(str(finding).isprintable() for step in report.failed for finding in step.findings)
+
+
+def test_a_run_of_a_bundle_scores_and_is_graded_as_the_run_it_was_made_of(room: Room, tmp_path: Path) -> None:
+    unbundle(room.verify(room.files), tmp_path / "run")
+    again = load_graded(tmp_path / "run")
+    assert make_bundle(again, draws=DRAWS) == room.files
+    with pytest.raises(UsageError, match="not empty"):
+        unbundle(room.verify(room.files), tmp_path / "run")
+    with pytest.raises(UsageError, match="makes no run"):
+        unbundle(room.verify(sealed(room.files | {GRADES: b""})), tmp_path / "other")
+    assert not (tmp_path / "other").exists()
+
+
+def test_a_snapshot_is_as_publishable_as_it_says(room: Room) -> None:
+    files = both(lambda v: v["cases"].update(publishable=False))(dict(room.files), random.Random(1))
+    assert 5 in numbers(room.verify(sealed(files)))
+
+
+def test_the_canary_is_in_every_row(room: Room) -> None:
+    canary = json.loads(room.files[BUNDLE])["canary"]
+    assert all(row["canary"] == canary for name in (RESPONSES, GRADES) for row in lines_of(room.files, name))
+    for change in (lambda rows: rows[0].pop("canary"), lambda rows: rows[0].update(canary="x")):
+        rows = lines_of(room.files, GRADES)
+        change(rows)
+        assert 4 in numbers(room.verify(sealed(with_lines(room.files, GRADES, rows))))
