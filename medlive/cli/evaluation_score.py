@@ -138,7 +138,8 @@ def score(
 
     kind = None if slice_ is None else slice_.replace("-", " ").replace("_", " ")
     if kind is not None and kind not in (*KINDS, ERRORS):
-        raise UsageError(f"--slice {slice_}: choose {', '.join((*KINDS, ERRORS))}")
+        kinds = ", ".join((*KINDS, ERRORS)).replace(" ", "-").replace(",-", ", ")
+        raise UsageError(f"--slice {slice_}: choose {kinds}")
     if format_ != "table" and format_ not in WRITERS:
         raise UsageError(f"--format {format_}: choose table, {', '.join(WRITERS)}")
     if kind is not None and format_ in ("tsv", "json"):

@@ -338,6 +338,15 @@ def _warnings(runs: Sequence[GradedRun], common: int, union: int) -> list[str]:
     ):
         if len(values) > 1:
             warnings.append(f"the runs differ in their {what}: their scores are not one ranking")
+    if differing := _differing(runs):
+        warnings.append(
+            f"cases of one id that differ in question or rubric: {len(differing)} ({_some(differing)}); they are "
+            "paired all the same"
+        )
+    for place, run in enumerate(runs):
+        for other in runs[:place]:
+            if run.run.info == other.run.info and run.met == other.met and run.answers == other.answers:
+                warnings.append(f"{other.label} and {run.label} are one run: the same answers and verdicts")
     if len(runs) > 1 and (unknown := [r.label for r in runs if r.grader and not _known(r.grader)]):
         warnings.append(f"{', '.join(unknown)}: who graded is unknown: they are one ranking if one grader did")
     if len(runs) > 1 and common < union:
@@ -345,6 +354,22 @@ def _warnings(runs: Sequence[GradedRun], common: int, union: int) -> list[str]:
             f"{common} of {union} cases are scored for every model; pairs are compared on what both have"
         )
     return list(dict.fromkeys(warnings))
+
+
+def _differing(runs: Sequence[GradedRun]) -> list[str]:
+    """The cases that are not the same for every run that holds them, in the runs' order."""
+    first: dict[str, EvaluationCase] = {}
+    found: dict[str, None] = {}
+    for run in {run.run.info.cases.rows: run for run in reversed(runs)}.values():
+        for case in run.run.cases:
+            was = first.setdefault(case.case_id, case)
+            if was is not case and (was.question, _rubric(was)) != (case.question, _rubric(case)):
+                found[case.case_id] = None
+    return list(found)
+
+
+def _rubric(case: EvaluationCase) -> list[tuple[str, float]]:
+    return [(c.criterion, c.points) for c in case.criteria]
 
 
 def _known(grader: Grader) -> bool:

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import random
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,8 +21,8 @@ from medlive.evaluation import graded
 from medlive.evaluation.grade import grade_run
 from medlive.evaluation.graded import Grader, load_all, load_graded
 from medlive.evaluation.metrics import CaseState, Metric, case_score
-from medlive.evaluation.model import EvaluationCriterion, Mode, grade_key
-from medlive.evaluation.run import run_model
+from medlive.evaluation.model import Answer, AnswerState, EvaluationCriterion, Mode, grade_key
+from medlive.evaluation.run import RunInfo, run_model
 from medlive.evaluation.score import AFTER, AXIS, UP_TO, CaseBasis, GradedRun, score_runs
 from medlive.report.tables import score_rows, scores_csv, scores_json, scores_parquet
 from tests.unit.evaluation.conftest import AT, USE, Judge, Model, make_cases, reply, verdict
@@ -81,6 +82,57 @@ def test_every_slice_is_the_mean_of_its_cases_scores_and_bounds(runs: list[Grade
                 assert estimate.least == pytest.approx(mean([s.low for s in bounded]))
                 assert estimate.most == pytest.approx(mean([s.high for s in bounded]))
         assert {key for key in found if key[0] in ("", "month", "theme", AXIS)} == set(groups)
+
+
+@settings(max_examples=20, deadline=None)
+@given(graded_runs(), st.sampled_from(list(Metric)), st.randoms(use_true_random=False))
+def test_every_completion_lies_within_the_bounds(
+    runs: list[GradedRun], metric: Metric, rng: random.Random
+) -> None:
+    """Whatever the ungraded and the unanswered turn out to be, overall and in every slice."""
+    whole = []
+    for run in runs:
+        answers = {c.case_id: Answer(c.case_id, AnswerState.OK, "Rest.", "stop", "m") for c in run.run.cases}
+        met = {
+            c.case_id: {
+                k.id: v if c.case_id in run.answers and (v := run.verdicts(c.case_id)[k.id]) is not None
+                else rng.random() < 0.5
+                for k in c.criteria
+            }
+            for c in run.run.cases
+        }  # fmt: skip
+        whole.append(replace(run, answers=answers, met=met))
+    before, after = (score_runs(r, metric=metric, draws=2) for r in (runs, whole))
+    for model in before.models:
+        (truth,) = (m for m in after.models if m.label == model.label)
+        for known, true in (
+            (model.overall, truth.overall),
+            *((s.estimate, truth.slice(s.kind, s.value)) for s in model.slices),
+        ):
+            if true is not None and true.mean is not None:
+                assert known.least - 1e-9 <= true.mean <= known.most + 1e-9
+
+
+def test_cases_that_share_no_more_than_their_id_are_named() -> None:
+    other = [replace(c, criteria=c.criteria[1:]) if i < 7 else c for i, c in enumerate(CASES)]
+    runs = [run_of("a", CASES, [0.5] * 360), run_of("b", other, [0.5] * 360)]
+    runs[1] = replace(runs[1], run=replace(runs[1].run, info=_with_cases(runs[1], "sha256:2")))
+    said = " ".join(score_runs(runs, draws=2).warnings)
+    assert "cases of one id that differ in question or rubric: 7 (c0000, c0001, c0002, c0003, c0004 …)" in said
+    assert "of one id" not in " ".join(score_runs(runs[:1], draws=2).warnings)
+
+
+def _with_cases(run: GradedRun, rows: str) -> RunInfo:
+    info = run.run.info
+    return info.model_copy(update={"cases": info.cases.model_copy(update={"rows": rows, "digest": rows})})
+
+
+def test_the_same_run_twice_is_said() -> None:
+    run = run_of("a", CASES[:40], [0.5] * 40)
+    copied = replace(run, run=replace(run.run, path=Path("elsewhere")))
+    assert "are one run" in " ".join(score_runs([run, copied], draws=2).warnings)
+    again = run_of("a", CASES[:40], [0.25] * 40)
+    assert "are one run" not in " ".join(score_runs([run, again], draws=2).warnings)
 
 
 def test_intervals_of_error_rates_are_a_bootstrap_over_cases() -> None:
