@@ -161,7 +161,7 @@ def _form(report: Report, part: Sequence[Entry], *, answers: bool) -> str:
         f'<label>state<select name="state"><option value="">any</option>{states}</select></label>'
         '<label>score from<input type="number" name="least" step="0.05"></label>'
         '<label>score to<input type="number" name="most" step="0.05"></label>'
-        '<label>words<input type="search" name="text"></label>'
+        '<label>words, &quot;a phrase&quot;<input type="search" name="text"></label>'
         f'<label>words in<select name="where">{where}</select></label>'
         '<label>order<select name="sort"><option value="">by case</option>'
         '<option value="low">lowest score first</option><option value="high">highest score first</option>'

@@ -66,8 +66,17 @@ class Report:
 
     @property
     def cases_named(self) -> str:
-        """The names of the cases' snapshots or files."""
-        return ", ".join(sorted({m.run.run.info.cases.name for m in self.models}))
+        """The names of the cases' snapshots or files, with the digests of those that share a name."""
+        found = {(m.run.run.info.cases.name, m.run.run.info.cases.digest) for m in self.models}
+        names = [name for name, _ in found]
+        return ", ".join(
+            sorted(f"{name} [{_short(digest)}]" if names.count(name) > 1 else name for name, digest in found)
+        )
+
+    @property
+    def digests_named(self) -> str:
+        """The digests of the cases' snapshots or files, whole."""
+        return ", ".join(sorted({m.run.run.info.cases.digest for m in self.models}))
 
     @property
     def graders_named(self) -> str:
@@ -137,6 +146,10 @@ def analyse(
         case_pages,
         Figures(png=png),
     )
+
+
+def _short(digest: str) -> str:
+    return digest.removeprefix("sha256:")[:8]
 
 
 def judged(model: ModelScore) -> str:

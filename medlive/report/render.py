@@ -212,6 +212,7 @@ def _about(report: Report, cases: int) -> str:
     facts = {
         "metric": report.metric_said,
         "cases": f"{report.cases_named}: {cases}, of which {table.common} are scored for every model",
+        "digest of the cases": report.digests_named,
         "models": str(len(report.models)),
         "grader": report.graders_named,
         "intervals": f"95 %, bootstrap over cases, {table.draws} draws, seed {table.seed}",

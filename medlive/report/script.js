@@ -105,8 +105,10 @@
 
   function apply() {
     const model = chosen();
-    const words = field("text").value.toLowerCase().split(/\s+/).filter(Boolean);
-    const key = words.length ? [field("where").value, field("model").value, ...words].join(" ") : "";
+    /* Words, and phrases between double quotes, of which the last may still be open. */
+    const said = field("text").value.toLowerCase();
+    const words = Array.from(said.matchAll(/"([^"]*)"?|[^\s"]+/g), (m) => m[1] ?? m[0]).filter((w) => w.trim());
+    const key = words.length ? [field("where").value, field("model").value, ...words].join("\u0000") : "";
     if (key === "") {
       asked = answered = lacking = "";
       holds = null;

@@ -5,6 +5,7 @@ Skipped where there is no Chromium (`apt-get install chromium`) or no Playwright
 
 import csv
 import json
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -152,23 +153,29 @@ def test_what_a_forum_or_a_model_wrote_is_shown_and_runs_nowhere(opened: Callabl
         assert "cut here: 300,000 characters in all" in page.locator("p.text").first.inner_text()
 
 
-def test_the_pages_own_policy_stops_markup_that_would_slip_through(opened: Callable[..., Any]) -> None:
-    tried = """async () => {
-        const said = [];
-        document.addEventListener("securitypolicyviolation", (e) => said.push(e.effectiveDirective));
-        const script = document.createElement("script");
-        script.textContent = "window.pwned = 1";
-        document.body.append(script);
-        const image = document.createElement("img");
-        image.src = "http://127.0.0.1:9/x.png";
-        document.body.append(image);
-        await new Promise((done) => setTimeout(done, 100));
-        return [window.pwned ?? null, said.sort()];
-    }"""
-    with opened("cases.html", quiet=False) as page:
-        pwned, said = page.evaluate(tried)
-        assert pwned is None
-        assert said == ["img-src", "script-src-elem"]
+@pytest.mark.parametrize("page_name", ["cases.html", "index.html"])
+def test_the_pages_own_policy_stops_markup_that_would_slip_through(
+    browser: Any, site: Site, tmp_path: Path, page_name: str
+) -> None:
+    slipped = (
+        '<script>window.pwned = 1</script><script src="search/1-case.js"></script><script src="evil.js"></script>'
+        '<img src="http://127.0.0.1:9/x.png" onerror="window.pwned = 2"><p onclick="window.pwned = 3" id="p">x</p>'
+        '<a href="javascript:window.pwned = 4" id="a">x</a><style>h1 { display: none }</style>'
+    )
+    html = (site.folder / page_name).read_text("utf-8")
+    (tmp_path / page_name).write_text(html.replace("</h1>", f"</h1>{slipped}", 1), "utf-8")
+    (tmp_path / "evil.js").write_text("window.pwned = 5")
+    context = browser.new_context()
+    page = context.new_page()
+    requests: list[str] = []
+    page.on("requestfinished", lambda r: requests.append(r.url))
+    page.goto((tmp_path / page_name).as_uri())
+    page.click("#p")
+    page.click("#a")
+    assert page.evaluate("window.pwned ?? null") is None
+    assert page.locator("h1").is_visible()
+    assert requests == [(tmp_path / page_name).as_uri()]
+    context.close()
 
 
 LABELS = """() => Array.from(document.querySelectorAll("figure svg")).map((svg) => {
@@ -260,10 +267,60 @@ def test_filters_show_just_what_they_say_and_save_just_that(
 
         page.click("button[type=reset]")
         sync_api.expect(page.locator("#cases tbody tr[hidden]")).to_have_count(0)
-        page.fill("input[name=text]", "FEVER 4:")
-        assert rows(page) == [c for c in every if "4: knee" in scores[c].case.narrative] != []
-        page.fill("input[name=text]", "no such words")
+        sought = [c for c in every if "4: knee" in scores[c].case.narrative]
+        look(page, 'FEVER "4: knee', len(sought))
+        assert rows(page) == sought != []
+        look(page, "no such words", 0)
         assert rows(page) == []
+
+
+def look(page: Any, words: str, expected: int) -> None:
+    page.fill("input[name=text]", words)
+    sync_api.expect(page.locator("#count")).to_have_text(re.compile(rf"^{expected} of {CASES} cases"))
+
+
+def test_words_are_found_in_answers_criteria_and_reasons_and_only_where_asked(
+    opened: Callable[..., Any], site: Site
+) -> None:
+    best = site.table.models[0]
+    cases = [score.case for score in best.cases]
+    with opened("cases.html") as page:
+        # What only an answer says, only a criterion, only a grader's reason.
+        english = {
+            score.case.case_id
+            for model in site.table.models
+            for score in model.cases
+            if "stairs." in model.run.answers[score.case.case_id].response
+        }
+        look(page, "AVOID stairs.", len(english))
+        look(page, "criterion 3:", sum("Criterion 3:" in x.criterion for c in cases for x in c.criteria))
+        page.select_option("select[name=where]", "case")
+        look(page, "avoid stairs.", 0)
+        page.select_option("select[name=where]", "answers")
+        look(page, "criterion 3:", 0)
+        ungraded = {m.label: {c for c, gs in m.run.grades.items() if any(g.met is None for g in gs.values())}
+                    for m in site.table.models}  # fmt: skip
+        look(page, "no verdict in the reply", len(set.union(*ungraded.values())))
+        page.select_option("select[name=model]", label=best.label)
+        count = len(ungraded[best.label])
+        sync_api.expect(page.locator("#count")).to_have_text(f"{count} of {CASES} cases on this page")
+        assert 0 < count < len(set.union(*ungraded.values()))
+        page.click("button[type=reset]")
+        sync_api.expect(page.locator("#cases tbody tr[hidden]")).to_have_count(0)
+        look(page, "减少上下楼", sum(c.language == "zh" for c in cases))
+
+
+def test_a_list_without_its_folder_of_texts_says_so_and_hides_nothing(
+    browser: Any, site: Site, tmp_path: Path
+) -> None:
+    shutil.copy(site.folder / "cases.html", tmp_path / "cases.html")
+    context = browser.new_context()
+    page = context.new_page()
+    page.goto((tmp_path / "cases.html").as_uri())
+    page.fill("input[name=text]", "stairs")
+    sync_api.expect(page.locator("#count")).to_contain_text("the folder search/ is not beside this page")
+    assert len(rows(page)) == CASES
+    context.close()
 
 
 def test_without_scripts_every_case_is_there_and_no_control_is_dead(
@@ -288,6 +345,36 @@ def test_chinese_is_marked_as_chinese_and_english_as_english(opened: Callable[..
         assert page.locator("p.text").first.evaluate(said) == "en"
 
 
+@pytest.fixture(scope="module")
+def wide_site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A report of more models than one part of a figure or table holds, with names as long as real ones."""
+    root = tmp_path_factory.mktemp("wide")
+    cases = made_cases(24, months=6)
+    names = [f"A-Model-With-A-Name-Of-Usual-Length-{k}" for k in range(13)]
+    runs = [made_run(cases, root / f"run{k}", name, 0.8 - 0.05 * k) for k, name in enumerate(names)]
+    table = score_runs([load_graded(run) for run in runs], draws=20)
+    return write_report(table, root / "out", case_pages=False).page
+
+
+def test_many_models_fit_a_sheet_of_paper_with_all_that_is_shut_on_a_screen(browser: Any, wide_site: Path) -> None:
+    # A4 within margins of 12 mm.
+    context = browser.new_context(viewport={"width": 703, "height": 1031})
+    page = context.new_page()
+    page.goto(wide_site.as_uri())
+    sizes = """() => Array.from(document.querySelectorAll("table, figure")).map((e) => {
+        const box = e.getBoundingClientRect();
+        return [e.tagName, e.getAttribute("aria-label") || e.id, box.right, box.height, e.checkVisibility()]; })"""
+    assert {seen for *_, seen in page.evaluate(sizes)} == {True, False}, "further models are shut on a screen"
+    page.emulate_media(media="print")
+    found = page.evaluate(sizes)
+    for kind, name, right, height, seen in found:
+        assert right <= 704, name
+        assert seen, name
+        assert kind == "TABLE" or height < 1031, name
+    assert {f"figure-{name}" for name in ("months-3", "themes-3", "ranking-2")} <= {name for _, name, *_ in found}
+    context.close()
+
+
 def test_it_prints(opened: Callable[..., Any], site: Site) -> None:
     for name in ("index.html", site.case("case-0003")):
         with opened(name) as page:
@@ -304,14 +391,14 @@ def test_the_keyboard_reaches_everything_and_every_control_has_a_name(opened: Ca
         page.keyboard.press("Tab")
         assert page.evaluate("document.activeElement.className") == "skip"
         reached = set()
-        for _ in range(18):
+        for _ in range(19):
             page.keyboard.press("Tab")
             reached.add(
                 page.evaluate(
                     "document.activeElement.name || document.activeElement.id || document.activeElement.className"
                 )
             )
-        controls = "model language specialty theme source month state least most text csv json scroll"
+        controls = "model language specialty theme source month state least most text where csv json scroll"
         assert set(controls.split()) <= reached
         nameless = """() => Array.from(document.querySelectorAll("select, input, button")).filter(
             (e) => !(e.labels?.[0]?.textContent || e.textContent).trim()).length"""

@@ -1,8 +1,10 @@
 """The report: whole, offline, escaped, complete to the last case, honest about what may not be published."""
 
+import base64
 import csv
 import json
 import re
+import zlib
 from collections.abc import Callable
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -24,7 +26,7 @@ from medlive.evaluation.registry import Registry, load_registry
 from medlive.evaluation.score import GradedRun, ScoreTable, load_graded, score_runs
 from medlive.report import cases as case_pages
 from medlive.report.cases import entries, file_name
-from medlive.report.html import json_text, t
+from medlive.report.html import json_text, p_said, t
 from medlive.report.meta import read_meta
 from medlive.report.model import analyse
 from medlive.report.render import write_report
@@ -220,6 +222,87 @@ def test_a_second_report_leaves_nothing_of_the_first(tmp_path: Path) -> None:
     assert not list((tmp_path / "out").glob(".report-*"))
 
 
+def test_every_model_is_in_every_figure_and_table_however_many_there_are(tmp_path: Path) -> None:
+    table = table_of(tmp_path, models=8, n=12)
+    out = write_report(table, tmp_path / "out").page.parent
+    html = (out / "index.html").read_text("utf-8")
+    for names in (("months", "months-2"), ("themes", "themes-2"), ("ranking",), ("specialties",)):
+        drawn = [ElementTree.parse(out / "figures" / f"{name}.svg").getroot() for name in names]
+        texts = {e.text for root in drawn for e in root.iter("{http://www.w3.org/2000/svg}text")}
+        assert {model.label for model in table.models} <= texts, names
+    for kind in ("months", "specialties", "themes", "by-language"):
+        part = html.split(f'<section id="{kind}">')[1].split("</section>")[0]
+        assert all(part.count(f">{t(m.label)}</th>") == 1 for m in table.models), kind
+        assert "models 7 to 8 of 8" in part
+    assert not (out / "figures" / "months-3.svg").exists()
+
+
+def test_the_texts_to_search_are_all_that_the_case_pages_show(tmp_path: Path) -> None:
+    table = table_of(tmp_path, models=2, n=40, change=hostile)
+    out = write_report(table, tmp_path / "out").page.parent
+
+    def texts(part: str) -> list[str]:
+        said = (out / "search" / f"1-{part}.js").read_text("ascii")
+        name, packed = json.loads(f"[{said.removeprefix('medlive(').removesuffix(chr(10)).removesuffix(');')}]")
+        assert name == part
+        return zlib.decompress(base64.b64decode(packed), -zlib.MAX_WBITS).decode("utf-8").split("\0")
+
+    found = entries(analyse(table))
+    own = texts("case")
+    assert len(own) == len(found)
+    for entry, text in zip(found, own, strict=True):
+        case = entry.case
+        for one in (case.case_id, case.narrative, case.query, case.advice, *(c.criterion for c in case.criteria)):
+            assert one.replace("\0", " ").encode("utf-8", "backslashreplace").decode() in text
+    reasons = 0
+    for place, model in enumerate(table.models):
+        for entry, text in zip(found, texts(f"m{place}"), strict=True):
+            assert model.run.answers[entry.case.case_id].response in text
+            for grade in model.run.grades.get(entry.case.case_id, {}).values():
+                assert grade.quote in text
+                assert grade.reasoning in text
+                assert grade.reason in text
+                reasons += bool(grade.reason)
+    assert reasons
+
+
+def test_a_report_without_case_pages_holds_no_answers_to_search(tmp_path: Path) -> None:
+    out = write_report(table_of(tmp_path, n=4), tmp_path / "out", case_pages=False).page.parent
+    assert [path.name for path in (out / "search").iterdir()] == ["1-case.js"]
+    assert "answers, quotes" not in (out / "cases.html").read_text("utf-8")
+
+
+def test_nothing_that_no_report_wrote_is_replaced(tmp_path: Path) -> None:
+    table = table_of(tmp_path, models=1, n=2)
+    (tmp_path / "mine" / "figures").mkdir(parents=True)
+    (tmp_path / "mine" / "figures" / "a.png").write_text("mine")
+    with pytest.raises(BadInput, match="holds figures, which no report"):
+        write_report(table, tmp_path / "mine")
+    assert (tmp_path / "mine" / "figures" / "a.png").read_text() == "mine"
+    with pytest.raises(BadInput, match="is a run folder"):
+        write_report(table, tmp_path / "run0")
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(BadInput, match="is a file"):
+        write_report(table, tmp_path / "file")
+
+
+def test_snapshots_of_one_name_are_told_apart(tmp_path: Path) -> None:
+    cases = made_cases(6, months=2)
+    other = CaseSet(cases.cases, cases.origin, cases.name, "sha256:" + "ab" * 32, True)
+    runs = [made_run(cases, tmp_path / "a", "a", 0.6), made_run(other, tmp_path / "b", "b", 0.5)]
+    html = write_report(score_runs([load_graded(r) for r in runs], draws=20), tmp_path / "out").page.read_text(
+        "utf-8"
+    )
+    assert f"{cases.name} [00000000], {cases.name} [abababab]" in html
+    assert "sha256:" + "ab" * 32 in html
+
+
+def test_no_p_is_said_to_be_nothing() -> None:
+    assert [p_said(p) for p in (0.0, 0.00004, 0.0002, 0.07, 1.0, None)] == [
+        "< 0.0001", "< 0.0001", "0.0002", "0.0700", "1.0000", "–",
+    ]  # fmt: skip
+
+
 def test_a_place_that_cannot_be_written_is_a_plain_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     with pytest.raises(BadInput):
@@ -303,7 +386,7 @@ def test_root_causes_are_counted_and_quoted_and_a_rules_audit_says_so(tmp_path: 
             ).row())  # fmt: skip
     html = write_report(table, tmp_path / "out").page.read_text("utf-8")
     part = html.split('<section id="causes">')[1].split("</section>")[0]
-    assert part.count('<th scope="row">') == len(RootCause)
+    assert part.split("</table>")[0].count('<th scope="row">') == len(RootCause)
     row = part.split('<th scope="row">knowledge gap')[1].split("</tr>")[0]
     assert f"3 of {len(candidates)}" in row
     assert "no clinical judgement, not publishable" in part
