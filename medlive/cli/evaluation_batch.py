@@ -200,6 +200,8 @@ def read(
         "missing": done.missing,
     }  # fmt: skip
     _tell_read(counts, done.notes, dict(done.reasons.most_common()), as_json)
+    for model, n in done.strangers.most_common(5):
+        say(f"{n} criteria: {model[:100]!r} answered; the same command with --allow-unpinned takes its verdicts")
     if done.shape_refused:
         say(f"{done.shape_refused} calls were refused for the shape of the reply: try batch next --shape object")
     if done.ungraded or done.missing or done.unknown or done.damaged:

@@ -84,7 +84,7 @@ class BatchRead:
     ungraded: int = 0
     """Criteria of results that hold no verdict."""
     again: int = 0
-    """Results that were read before, and results for what has a verdict by now."""
+    """Results that were read before and hold nothing new, and results for what has a verdict by now."""
     duplicates: int = 0
     """Results for a call that has had another one: the first verdict stands."""
     unknown: int = 0
@@ -95,6 +95,8 @@ class BatchRead:
     """Lines that are no result."""
     missing: int = 0
     """Calls that were written, are still open, and have no result in any file read so far."""
+    strangers: Counter[str] = field(default_factory=Counter)
+    """Models that answered in place of the one asked, and how many criteria their replies leave ungraded."""
     shape_refused: int = 0
     """Calls that the endpoint refused for the shape of reply that they asked for."""
     reasons: Counter[str] = field(default_factory=Counter)
@@ -201,7 +203,8 @@ def read_batch(
     """Take result files, of successes and of errors, into the run's log.
 
     A result is checked as a live reply is: pinned model, finish reason, one certain verdict, the quote in the
-    answer. What has a verdict keeps it. Reading a file again adds nothing. Raises Locked while the run is being
+    answer. What has a verdict keeps it. Reading a file again adds nothing but verdicts that did not count before,
+    as another model's where it is allowed by now. Raises Locked while the run is being
     graded, BadInput for a file that cannot be opened and for a run that no batch was written of.
     """
     run = open_run(run_dir)
@@ -282,59 +285,68 @@ class _Reader:
             return
         mark = (custom_id, result.digest)
         if mark in self._known.results:
-            told.again += 1
+            self._settle(result, asked, judge, again=True)
             return
-        twice = custom_id in self._known.answered
-        self._settle(result, asked, judge, twice)
+        if custom_id in self._known.answered:
+            told.duplicates += 1
+            told.notes.append(f"{where}: a second result for {custom_id[:12]}…")
+        self._settle(result, asked, judge)
         # Last: were the log full now, or the process killed, the result would be passed over for good.
         self._written.add({"kind": "read", "custom_id": custom_id, "digest": result.digest})
         self._known.results.add(mark)
         self._known.answered.add(custom_id)
 
-    def _settle(self, result: Result, asked: _Asked, judge: Judge, twice: bool) -> None:
-        """Take a result that was not read before, and about what is as it was."""
-        told, where = self.told, result.where
+    def _settle(self, result: Result, asked: _Asked, judge: Judge, again: bool = False) -> None:
+        """Take a result about what is as it was; of one that was read before, what holds a verdict now: another
+        model may be allowed by now, or a reply be read that was not."""
+        told = self.told
         work = self._work(asked, judge)
         if work is None:
-            told.stale += 1
-            told.notes.append(f"{where}: the answer or the criterion of {asked.case_id!r} has changed since")
+            told.stale += not again
+            told.again += again
+            if not again:
+                told.notes.append(
+                    f"{result.where}: the answer or the criterion of {asked.case_id!r} has changed since"
+                )
             return
-        if twice:
-            told.duplicates += 1
-            told.notes.append(f"{where}: a second result for {result.custom_id[:12]}…")
         open_ = self._open(work, judge)
-        if not open_:
-            told.again += 1
-            return
-        self._take(judge, work, open_, result.row)
+        grades = self._grades(judge, work, result.row) if open_ else []
+        usage = grades[0].usage if grades else {}
+        taken = [g for g in grades if g.criterion_id in open_ and not (again and g.met is None)]
+        told.again += not taken
+        for grade in taken:
+            grade, usage = replace(grade, usage=usage), {}
+            self._take(work, judge, grade)
 
-    def _take(self, judge: Judge, work: Work, open_: frozenset[str], row: Mapping[str, Any]) -> None:
+    def _grades(self, judge: Judge, work: Work, row: Mapping[str, Any]) -> list[Grade]:
+        """What a result says of a call's criteria."""
         outcome = Outcome()
         if (why := result_error(row)) is not None:
             outcome.fail(work.criteria, f"batch: {why}")
-            self.told.shape_refused += "response_format" in why or "json_schema" in why
+            return judge.grades(work, outcome, Origin.BATCH)
+        try:
+            price = self._prices.get(judge.identity.model)
+            reply = completion(row["response"]["body"], judge.identity.model, price)
+        except NotACompletion as exc:
+            outcome.fail(work.criteria, f"batch: {exc}")
         else:
-            try:
-                reply = completion(
-                    row["response"]["body"], judge.identity.model, self._prices.get(judge.identity.model)
-                )
-            except NotACompletion as exc:
-                outcome.fail(work.criteria, f"batch: {exc}")
-            else:
-                outcome.take(reply, work.criteria, judge.read(reply, work))
-        grades = judge.grades(work, outcome, Origin.BATCH)
-        usage = grades[0].usage
-        for grade in (one for one in grades if one.criterion_id in open_):
-            grade, usage = replace(grade, usage=usage), {}
-            self._log.add(grade.row())
-            self._records[judge.digest].put(grade)
-            if self._cache is not None:
-                self._cache.add(work.case, work.answer, grade)
-            self.told.met += grade.met is True
-            self.told.not_met += grade.met is False
-            if grade.met is None:
-                self.told.ungraded += 1
-                self.told.reasons[grade.reason.split(":")[0]] += 1
+            outcome.take(reply, work.criteria, judge.read(reply, work))
+        return judge.grades(work, outcome, Origin.BATCH)
+
+    def _take(self, work: Work, judge: Judge, grade: Grade) -> None:
+        told = self.told
+        self._log.add(grade.row())
+        self._records[judge.digest].put(grade)
+        if self._cache is not None:
+            self._cache.add(work.case, work.answer, grade)
+        told.met += grade.met is True
+        told.not_met += grade.met is False
+        if grade.met is None:
+            told.ungraded += 1
+            told.reasons[grade.reason.split(":")[0]] += 1
+            told.shape_refused += "response_format" in grade.reason or "json_schema" in grade.reason
+            if grade.grader not in ("", judge.identity.model) and not judge.allow_unpinned:
+                told.strangers[grade.grader] += 1
 
     def _work(self, asked: _Asked, judge: Judge) -> Work | None:
         """The call as it would be made now; None when what it asked about has changed."""

@@ -117,6 +117,22 @@ async def test_a_reply_by_another_model_or_none_is_not_repaired(run: Path, tmp_p
     assert write_batch(run, Bodies(JUDGE), tmp_path / "c.jsonl", allow_unpinned=True).repairs == 12
 
 
+async def test_results_by_another_model_are_not_lost_when_it_is_allowed_later(run: Path, tmp_path: Path) -> None:
+    write_batch(run, Bodies(JUDGE), tmp_path / "b.jsonl")
+    rows = [result(row, verdict(False)) for row in written(tmp_path / "b.jsonl")]
+    for row in rows[2:]:
+        row["response"]["body"]["model"] = "judge-1-0925"
+    results = save(tmp_path / "r.jsonl", [*rows, {**rows[0], "response": None}])
+    told = read_batch(run, [results])
+    assert (told.not_met, told.ungraded, told.duplicates, told.strangers) == (2, 10, 1, {"judge-1-0925": 10})
+    before = (run / "grades.jsonl").read_bytes()
+    told = read_batch(run, [results])
+    assert (told.again, told.ungraded) == (13, 0)
+    assert (run / "grades.jsonl").read_bytes() == before
+    told = read_batch(run, [results], allow_unpinned=True)
+    assert (told.not_met, told.again, told.ungraded) == (10, 3, 0)
+
+
 @contextmanager
 def room(size: int) -> Iterator[None]:
     """No file may grow beyond this."""
