@@ -107,10 +107,17 @@ def run(
     from medlive.service.endpoints import choose_candidate, open_endpoint
     from medlive.service.open_books import DEFAULT, open_book
 
+    if not model.strip():
+        raise UsageError("--model is empty")
     settings = load_settings().settings
     chosen = choose_candidate(
         settings, model, base_url=base_url, api_key_env=api_key_env, parameters=_parameters(parameters)
     )
+    if {"max_tokens", "max_completion_tokens"} <= chosen.parameters.keys():
+        raise UsageError(
+            "max_tokens and max_completion_tokens are one limit by two names, and both would be sent",
+            hint="take one away with null: --parameters '{\"max_tokens\": null}'",
+        )
     if max_usd is not None and chosen.price is None:
         raise UsageError(
             f"--max-usd cannot be kept: {model} has no price",
@@ -163,13 +170,18 @@ def run(
         finally:
             await engine.aclose()
 
-    found = wait_for(work())
+    try:
+        found = wait_for(work())
+    except KeyboardInterrupt:
+        say("stopped; every answer that came is kept, and the same command goes on from here")
+        raise
     if isinstance(found, RunPlan):
         _tell_plan(found, as_json)
     elif isinstance(found, BatchWritten):
         tell_written(found, as_json)
     else:
-        _tell_answers(replace(found, notes=(*case_set.notes, *found.notes)), as_json, budget)
+        told = replace(found, notes=(*case_set.notes, *found.notes))
+        _check_answers(told, _tell_answers(told, as_json, budget))
 
 
 def _parameters(text: str) -> dict[str, Any]:
@@ -223,7 +235,8 @@ def _say_all(notes: Sequence[str]) -> None:
         say(f"and {len(notes) - _MOST_NOTES} more (--json has them all)")
 
 
-def _tell_answers(done: "RunResult", as_json: bool, budget: "Budget | None" = None) -> None:
+def _tell_answers(done: "RunResult", as_json: bool, budget: "Budget | None" = None) -> int:
+    """Print how the answers stand; how many cases have none."""
     states = {state.value: n for state, n in done.states.items()}
     if as_json:
         values: dict[str, Any] = {
@@ -233,11 +246,17 @@ def _tell_answers(done: "RunResult", as_json: bool, budget: "Budget | None" = No
         print_json(values | ({"spent": budget.as_json()} if budget else {}))
     else:
         print_table(
-            ["run", "cases", "asked now", *states], [[done.path, done.cases, done.asked, *states.values()]]
+            ["run", "cases", "new" if budget is None else "asked now", *states],
+            [[done.path, done.cases, done.asked, *states.values()]],
         )
     _say_all(done.notes)
-    open_ = states.get("failed", 0) + done.missing
-    if done.stopped and (open_ or states.get("empty", 0)):
+    return states.get("failed", 0) + done.missing
+
+
+def _check_answers(done: "RunResult", open_: int) -> None:
+    from medlive.evaluation.model import AnswerState
+
+    if done.stopped and (open_ or done.states.get(AnswerState.EMPTY, 0)):
         raise CheckFailed(
             f"{done.stopped}; {open_} cases have no answer", hint="the same command goes on from here"
         )
@@ -264,6 +283,9 @@ def import_(
     ] = None,
     mode: ModeOption = "criterion",
     arm: ArmOption = None,
+    response_field: Annotated[
+        str, typer.Option("--response-field", help="The field that holds the answer.")
+    ] = "model_response",
     unverified: UnverifiedOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -282,14 +304,25 @@ def import_(
     done = import_run(
         case_set, responses, out, model=model, created_at=now(), grades=grades, template=template,
         parameters=_parameters(parameters), arm=arm, judge=judge,
-        benchmark=place / "livemedbench.json" if place.is_dir() else place,
+        benchmark=place / "livemedbench.json" if place.is_dir() else place, response_field=response_field,
     )  # fmt: skip
-    _tell_answers(replace(done.run, notes=done.notes), as_json)
+    if open_ := _tell_answers(replace(done.run, notes=done.notes), as_json):
+        how = "with the same --template and --parameters" if template else "where the import names --template"
+        say(f"{open_} cases have no answer; medlive eval run asks for them, {how}")
 
 
-def export(run_dir: RunArgument, out: Annotated[Path, typer.Option("--out", help="The folder to write.")]) -> None:
+def export(
+    run_dir: RunArgument,
+    out: Annotated[Path, typer.Option("--out", help="The folder to write.")],
+    replace_: Annotated[
+        bool, typer.Option("--replace", help="Write over files of those names that hold something else.")
+    ] = False,
+) -> None:
     """Write a run as LiveMedBench's responses and evaluation_results files."""
-    from medlive.evaluation.imports import export_run
+    from medlive.evaluation.graded import load_graded
+    from medlive.evaluation.imports import export_run, left_out
 
-    for path in export_run(run_dir, out):
+    graded = load_graded(run_dir)
+    for path in export_run(graded, out, replace=replace_):
         print(path)
+    _say_all(left_out(graded))

@@ -331,9 +331,9 @@ def grade_entry(case: EvaluationCase, met: Mapping[str, bool | None]) -> dict[st
 
 
 def list_bytes(entries: Iterable[Mapping[str, Any]]) -> bytes:
-    """Entries as a JSON list, indented by two as LiveMedBench's files are."""
+    """Entries as a JSON list, indented by two and without a last line end, as LiveMedBench's files are."""
     text = json.dumps(list(entries), ensure_ascii=False, indent=2)
-    return (text + "\n").encode("utf-8", "backslashreplace")
+    return text.encode("utf-8", "backslashreplace")
 
 
 def file_stem(model: str) -> str:

@@ -1,10 +1,11 @@
 """Asking a model about every case of a run: continued where it stopped, a failure asked for again."""
 
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from medlive.digest import digest_bytes
 from medlive.errors import EndpointUnavailable, UsageError
@@ -37,6 +38,9 @@ __all__ = [
     "RunInfo", "RunResult", "Spending", "TemplateUse", "answer_of", "begin_run", "create_run", "import_answers",
     "open_run", "run_model", "summarise", "unanswered", "write_whole",
 ]  # fmt: skip
+
+_REASONS: Final = 3
+"""How many reasons, or models, are named; the others are counted."""
 
 Complete = Callable[[Sequence[Mapping[str, str]]], Awaitable[Reply]]
 """Asks the model: chat messages to a reply; raises EndpointUnavailable when none could be had."""
@@ -224,10 +228,34 @@ def answer_of(case: EvaluationCase, reply: Reply) -> Answer:
 
 
 def summarise(run: RunFolder, asked: int = 0) -> RunResult:
-    """How the answers on record stand."""
+    """How the answers on record stand; in the notes why some failed, and which other model the endpoint named."""
     answers, notes = run.answers()
     states = {state: sum(1 for a in answers.values() if a.state is state) for state in AnswerState}
-    return RunResult(run.path, len(run.cases), asked, states, tuple(notes))
+    reasons = Counter(_reason(a) for a in answers.values() if a.state is AnswerState.FAILED)
+    notes += [f"{n} failed: {why}" for why, n in reasons.most_common(_REASONS)]
+    if len(reasons) > _REASONS:
+        notes.append(f"and {len(reasons) - _REASONS} other reasons ({RESPONSES} has them all)")
+    return RunResult(run.path, len(run.cases), asked, states, (*notes, *_named(run, answers.values())))
+
+
+def _reason(answer: Answer) -> str:
+    return " ".join(answer.reason.split())[:200] or "nothing says why"
+
+
+def _named(run: RunFolder, answers: Iterable[Answer]) -> list[str]:
+    """Which models answered, where the endpoint names more than one or not the one that was asked."""
+    pinned = run.info.asked_as or run.info.model
+    # An answer that came from a file has no usage, and names whom the import was told.
+    named = Counter(a.model for a in answers if a.usage and a.model)
+    if len(named) < 2 and all(_is_of(name, pinned) for name in named):
+        return []
+    told = ", ".join(f"{name} ({n})" for name, n in sorted(named.most_common(_REASONS)))
+    return [f"{pinned} was asked; the endpoint names {told}" + (" and others" if len(named) > _REASONS else "")]
+
+
+def _is_of(named: str, asked: str) -> bool:
+    """Whether a reply names the model that was asked, or a version of it: with or without its vendor."""
+    return named.rsplit("/", 1)[-1].casefold().startswith(asked.rsplit("/", 1)[-1].casefold())
 
 
 def import_answers(

@@ -217,9 +217,10 @@ def test_every_oddity_of_responses_and_grades_says_what_and_where(tmp_path: Path
         "g.json: case 'c1', y: graded both ways",
         "g.json: case 'c2' is graded but unanswered", "g.json: case 'c3' is graded but unanswered",
         "g.json: case 'gone' is not in the cases", "g.json: case 'c1' holds no object of evaluations",
+        "1 failed: x",
     ):  # fmt: skip
         assert said in told
-    assert len(done.notes) == 11
+    assert len(done.notes) == 12
     run = open_run(tmp_path / "run")
     assert run.answers()[0]["c0"].response == "Rest."
     assert {g.criterion_id: g.met for g in load_graded(tmp_path / "run").grades["c0"].values()} == {

@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -213,3 +214,32 @@ async def test_the_identity_of_a_grader_is_the_one_it_asks_with(tmp_path: Path) 
         )
         assert grader_identity(settings.roles.grader, model) == engine.identity
         await engine.aclose()
+
+
+@pytest.mark.parametrize(
+    ("asked", "named", "said"),
+    [
+        (None, ["cand-1"], None),
+        (None, ["cand-1-2026-01-01"], None),
+        ("vendor/Cand-1", ["cand-1"], None),
+        (None, ["cand-0"], "cand-1 was asked; the endpoint names cand-0 (4)"),
+        (None, ["cand-1-a", "cand-1-b"], "cand-1 was asked; the endpoint names cand-1-a (2), cand-1-b (2)"),
+    ],
+)
+async def test_another_model_than_the_one_asked_is_told(
+    run_dir: Path, asked: str | None, named: list[str], said: str | None
+) -> None:
+    model = Model(lambda prompt: reply("Rest.", model=named[len(model.prompts) % len(named)]))
+    use = replace(USE, asked_as=asked)
+    result = await run_model(make_cases(4), model, run_dir, use=use, created_at=AT)
+    assert result.notes == (() if said is None else (said,))
+
+
+async def test_why_answers_failed_is_told_by_count(run_dir: Path) -> None:
+    reasons = ["too\nlong", "busy", "busy", "busy", "gone", "dark"]
+    model = Model(lambda _: EndpointUnavailable(reasons[len(model.prompts) - 1]))
+    result = await run_model(make_cases(6), model, run_dir, use=USE, created_at=AT)
+    assert result.notes == (
+        "3 failed: busy", "1 failed: too long", "1 failed: gone",
+        "and 1 other reasons (responses.jsonl has them all)",
+    )  # fmt: skip

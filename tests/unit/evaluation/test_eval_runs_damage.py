@@ -29,7 +29,9 @@ def files_up_to(size: int) -> Iterator[None]:
 
 async def test_a_log_cut_off_at_any_byte_goes_on_with_what_was_whole(run_dir: Path) -> None:
     cases = make_cases(3)
-    await run_model(cases, Model(lambda _: reply("喝水。")), run_dir, use=USE, created_at=AT, concurrency=1)
+    await run_model(
+        cases, Model(lambda _: reply("喝水。", model="cand-1")), run_dir, use=USE, created_at=AT, concurrency=1
+    )
     log = run_dir / "responses.jsonl"
     whole = log.read_bytes()
     ends = [i + 1 for i, byte in enumerate(whole) if byte == ord("\n")]
@@ -38,7 +40,7 @@ async def test_a_log_cut_off_at_any_byte_goes_on_with_what_was_whole(run_dir: Pa
         log.write_bytes(whole[:cut])
         # A row that lacks its line end alone is whole.
         kept = sum(1 for end in ends if end - 1 <= cut)
-        model = Model(lambda _: reply("喝水。"))
+        model = Model(lambda _: reply("喝水。", model="cand-1"))
         done = await run_model(cases, model, run_dir, use=USE, created_at=AT, concurrency=1)
         assert (done.asked, done.states[AnswerState.OK], done.notes) == (3 - kept, 3, ())
         assert log.read_bytes() == whole
