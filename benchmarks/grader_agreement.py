@@ -219,7 +219,21 @@ BertScore figures were corrected since.
 """
 
 
-def page(meta: Meta, frank_part: str, draws: int) -> str:
+def _who(items: Sequence[FrankItem], found: Mapping[str, Metric]) -> str:
+    """Who is the model and who are the people in each set."""
+    summarisers = len({item.model for item in items})
+    return table(
+        ["set", "what is rated", "the people", "what is held against them"],
+        [
+            ["K-QA", "answers of four language models to patients' questions",
+             "three physicians, on each statement", "medlive's rules grader"],
+            ["FRANK", f"summaries of news articles by {summarisers} summarisers",
+             "three annotators, their mean alone", f"{len(found)} published metrics"],
+        ],
+    )  # fmt: skip
+
+
+def page(meta: Meta, items: Sequence[FrankItem], found: Mapping[str, Metric], draws: int) -> str:
     """The whole document."""
     return f"""# How far graders and people agree
 
@@ -230,8 +244,12 @@ The formulas are medlive's own and are checked against irrCAC (AC1 of two and mo
 generated input, ties, gaps, single categories and constant columns among it
 (`tests/unit/statistics/test_stats_agreement_oracles.py`).
 
+{_who(items, found)}
+
+No language model was asked for this page, neither as grader nor as judge.
+
 {kqa_text(meta)}
-{frank_part}
+{frank_text(items, found)}
 ## What is not here
 
 A language model as grader or as direct judge, and physicians' ratings of medlive's own cases: both need what no
@@ -260,7 +278,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if any(a is None or abs(a - b) > 1e-9 for a, b in zip(ours, theirs, strict=True)):
             print(f"{name}: {ours} here, {theirs} by scikit-learn and scipy; nothing is written", file=sys.stderr)
             return 1
-    text = page(kqa(DATA, options.draws), frank_text(items, found), options.draws)
+    text = page(kqa(DATA, options.draws), items, found, options.draws)
     if options.no_write:
         print(text)
     else:
