@@ -20,11 +20,9 @@ from medlive.cli.output import JsonOption, print_json, print_table, say, wait_fo
 from medlive.errors import CheckFailed, UsageError
 
 if TYPE_CHECKING:
-    from collections import Counter
     from collections.abc import Sequence
 
     from medlive.evaluation.batch import BatchWritten
-    from medlive.evaluation.model import AnswerState
     from medlive.llm.wire import JsonMode
 
 AnswersOption = Annotated[
@@ -167,8 +165,8 @@ def read(
     no_cache: NoCacheOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Take a batch's results into the run, checked as live replies are. Exit status 1 while some are missing or
-    hold no verdict."""
+    """Take a batch's results into the run, checked as live replies are. Exit status 1 while what was asked for has
+    no answer or no verdict, and for lines that are no results of this run."""
     from medlive.config import load_settings
     from medlive.evaluation.batch import read_batch
     from medlive.evaluation.batch_answers import read_answers
@@ -183,12 +181,12 @@ def read(
         got = read_answers(run_dir, results, prices=prices)
         _tell_read(
             {**{state.value: n for state, n in got.answers.items()}, "again": got.again, "unknown": got.unknown,
-             "damaged": got.damaged, "missing": got.missing},
+             "damaged": got.damaged, "missing": got.missing, "open": got.open},
             got.notes, {}, as_json,
         )  # fmt: skip
-        if (failed := got.answers.total() - _usable(got.answers)) or got.missing or got.unknown or got.damaged:
+        if got.open or got.unknown or got.damaged:
             raise CheckFailed(
-                f"{failed} of the results are no answer and {got.missing} questions have no result",
+                f"{got.open} questions have no answer, {got.missing} of them no result",
                 hint="medlive eval batch write --answers, or run, asks again for what is open",
             )
         return
@@ -197,24 +195,18 @@ def read(
     counts = {
         "met": done.met, "not_met": done.not_met, "ungraded": done.ungraded, "again": done.again,
         "duplicates": done.duplicates, "unknown": done.unknown, "stale": done.stale, "damaged": done.damaged,
-        "missing": done.missing,
+        "missing": done.missing, "open": done.open,
     }  # fmt: skip
     _tell_read(counts, done.notes, dict(done.reasons.most_common()), as_json)
     for model, n in done.strangers.most_common(5):
         say(f"{n} criteria: {model[:100]!r} answered; the same command with --allow-unpinned takes its verdicts")
     if done.shape_refused:
         say(f"{done.shape_refused} calls were refused for the shape of the reply: try batch next --shape object")
-    if done.ungraded or done.missing or done.unknown or done.damaged:
+    if done.open or done.unknown or done.damaged:
         raise CheckFailed(
-            f"{done.ungraded} criteria of the results are ungraded and {done.missing} calls have no result",
+            f"{done.open} criteria that were asked for are ungraded, and {done.missing} calls have no result",
             hint="medlive eval batch next writes the file of what is open; eval grade asks for it live",
         )
-
-
-def _usable(answers: "Counter[AnswerState]") -> int:
-    from medlive.evaluation.model import AnswerState
-
-    return answers.total() - answers[AnswerState.FAILED] - answers[AnswerState.EMPTY]
 
 
 def _tell_read(counts: dict[str, int], notes: "Sequence[str]", reasons: dict[str, int], as_json: bool) -> None:

@@ -95,6 +95,8 @@ class BatchRead:
     """Lines that are no result."""
     missing: int = 0
     """Calls that were written, are still open, and have no result in any file read so far."""
+    open: int = 0
+    """Criteria that were asked for, whenever that was, and have no verdict now."""
     strangers: Counter[str] = field(default_factory=Counter)
     """Models that answered in place of the one asked, and how many criteria their replies leave ungraded."""
     shape_refused: int = 0
@@ -266,12 +268,16 @@ class _Reader:
 
     def finish(self) -> BatchRead:
         """The count, once all files are read."""
+        without: set[tuple[str, str, str]] = set()
         for custom_id, asked in self._known.asked.items():
             judge = self._known.judges.get(asked.judge)
-            if custom_id in self._known.answered or judge is None:
+            work = self._work(asked, judge) if judge else None
+            if judge is None or work is None:
                 continue
-            work = self._work(asked, judge)
-            self.told.missing += work is not None and bool(self._open(work, judge))
+            open_ = self._open(work, judge)
+            without |= {(asked.judge, asked.case_id, cid) for cid in open_}
+            self.told.missing += bool(open_) and custom_id not in self._known.answered
+        self.told.open = len(without)
         self.told.notes = brief(self.told.notes)
         return self.told
 

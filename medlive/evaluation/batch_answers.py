@@ -38,6 +38,8 @@ class AnswersRead:
     damaged: int = 0
     missing: int = 0
     """Cases that were written, have no answer, and have no result in any file read so far."""
+    open: int = 0
+    """Cases that were written, whenever that was, and have no answer now."""
     notes: list[str] = field(default_factory=list)
 
 
@@ -131,6 +133,7 @@ class _Reader:
     def finish(self) -> AnswersRead:
         waiting = {case for custom_id, case in self._asked.items() if custom_id not in self._answered}
         self.told.missing = len(waiting & self._open.keys())
+        self.told.open = len(set(self._asked.values()) & self._open.keys())
         self.told.notes = brief(self.told.notes)
         return self.told
 

@@ -125,12 +125,13 @@ async def test_results_by_another_model_are_not_lost_when_it_is_allowed_later(ru
     results = save(tmp_path / "r.jsonl", [*rows, {**rows[0], "response": None}])
     told = read_batch(run, [results])
     assert (told.not_met, told.ungraded, told.duplicates, told.strangers) == (2, 10, 1, {"judge-1-0925": 10})
+    assert told.open == 10
     before = (run / "grades.jsonl").read_bytes()
     told = read_batch(run, [results])
-    assert (told.again, told.ungraded) == (13, 0)
+    assert (told.again, told.ungraded, told.open) == (13, 0, 10)
     assert (run / "grades.jsonl").read_bytes() == before
     told = read_batch(run, [results], allow_unpinned=True)
-    assert (told.not_met, told.again, told.ungraded) == (10, 3, 0)
+    assert (told.not_met, told.again, told.ungraded, told.open) == (10, 3, 0, 0)
 
 
 @contextmanager
@@ -181,6 +182,7 @@ async def test_the_commands_go_on_until_nothing_is_open(run: Path, tmp_path: Pat
     assert (await batch("next", run, "--shape", "object", "--out", tmp_path / "2.jsonl"))[0] is None
     assert {row["body"]["response_format"]["type"] for row in written(tmp_path / "2.jsonl")} == {"json_object"}
     assert isinstance((await batch("read", run, answers("2.jsonl", result)))[0], CheckFailed)
+    assert isinstance((await batch("read", run, tmp_path / "r-2.jsonl"))[0], CheckFailed)
     error, output = await batch("next", run, "--out", tmp_path / "3.jsonl")
     assert error is None
     assert "4 calls show the grader" in output
