@@ -3,6 +3,10 @@
 import math
 import warnings
 from collections.abc import Hashable
+from fractions import Fraction
+from importlib import import_module
+from importlib.util import find_spec
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -22,15 +26,16 @@ from medlive.statistics.agreement import (
     rater_sums,
 )
 from medlive.statistics.bootstrap import weight_chunks
-from medlive.statistics.correlation import Kind, correlate, incomplete_beta, kendall, kendall_p, pearson_p
+from medlive.statistics.correlation import Kind, correlate, kendall, kendall_p, pearson_p
 from medlive.statistics.estimate import LEAST_CLUSTERS, estimate, ratio_of
 from medlive.statistics.rank import pearson, spearman
+from medlive.statistics.student import incomplete_beta
 
 stats = pytest.importorskip("scipy.stats", reason="scipy is an oracle of these tests alone")
 special = pytest.importorskip("scipy.special")
 sklearn = pytest.importorskip("sklearn.metrics", reason="scikit-learn is an oracle of these tests alone")
 pd = pytest.importorskip("pandas")
-irrcac = pytest.importorskip("irrCAC.raw", reason="irrCAC is an oracle of these tests alone")
+needs_irrcac = pytest.mark.skipif(find_spec("irrCAC") is None, reason="irrCAC is not installed")
 
 LABELS = ("met", "unmet", "unclear")
 label = st.sampled_from(LABELS)
@@ -39,6 +44,7 @@ few = settings(max_examples=25, deadline=None)
 
 
 def oracle_ac1(ratings: list[list[str | None]]) -> float:
+    irrcac = import_module("irrCAC.raw")
     with warnings.catch_warnings():
         # It divides by the variance of what does not vary; only its estimate is used.
         warnings.simplefilter("ignore")
@@ -46,11 +52,41 @@ def oracle_ac1(ratings: list[list[str | None]]) -> float:
         return float(raters.gwet()["est"]["coefficient_value"])
 
 
+def defined_ac1(ratings: list[list[str | None]]) -> Fraction | None:
+    """Gwet's definition in whole numbers, pair by pair, so that it can be read beside the formula."""
+    rated = [[r for r in item if r is not None] for item in ratings]
+    agreed = [
+        Fraction(sum(a == b for a, b in combinations(item, 2)), len(item) * (len(item) - 1) // 2)
+        for item in rated
+        if len(item) > 1
+    ]
+    if not agreed:
+        return None
+    some = [item for item in rated if item]
+    shares = [sum((Fraction(item.count(q), len(item)) for item in some), Fraction()) / len(some) for q in LABELS]
+    chance = sum((share * (1 - share) for share in shares), Fraction()) / (len(LABELS) - 1)
+    return (sum(agreed, Fraction()) / len(agreed) - chance) / (1 - chance)
+
+
+@few
+@given(st.lists(st.lists(st.none() | label, min_size=4, max_size=4), min_size=1, max_size=25))
+def test_ac1_is_its_definition(ratings: list[list[str | None]]) -> None:
+    expected, found = defined_ac1(ratings), ac1_raters(ratings, 3)
+    assert found == (None if expected is None else pytest.approx(float(expected), abs=1e-12))
+
+
+@needs_irrcac
 @few
 @given(pairs)
-def test_two_raters_as_irrcac_and_scikit_learn(rated: list[tuple[str, str]]) -> None:
+def test_two_raters_as_irrcac(rated: list[tuple[str, str]]) -> None:
     first, second = [a for a, _ in rated], [b for _, b in rated]
     assert ac1(first, second, 3) == pytest.approx(oracle_ac1([list(pair) for pair in rated]), abs=1e-9)
+
+
+@few
+@given(pairs)
+def test_kappa_as_scikit_learn(rated: list[tuple[str, str]]) -> None:
+    first, second = [a for a, _ in rated], [b for _, b in rated]
     found = kappa(first, second)
     if len({*first, *second}) == 1:
         assert found is None
@@ -60,6 +96,7 @@ def test_two_raters_as_irrcac_and_scikit_learn(rated: list[tuple[str, str]]) -> 
             assert found == pytest.approx(sklearn.cohen_kappa_score(first, second), abs=1e-9)
 
 
+@needs_irrcac
 @few
 @given(st.lists(st.lists(st.none() | label, min_size=4, max_size=4), min_size=2, max_size=25))
 def test_several_raters_with_gaps_as_irrcac(ratings: list[list[str | None]]) -> None:
