@@ -86,7 +86,7 @@ def _print(found: Any, arms: Any) -> None:
     if not known:
         return
     print_table(
-        ["model", "beyond others", "95 % interval", "held against (n seen/fresh)", "adjusted for all",
+        ["model", "beyond others", "95 % interval", "held against (n seen/fresh)", "adjusted for mix",
          "95 % interval", "lost", "placebos as large", "full % − post % (the paper's)", "newer than the model %",
          "n"],
         [_more_cells(m) for m in known],
@@ -94,27 +94,29 @@ def _print(found: Any, arms: Any) -> None:
     )  # fmt: skip
     if found.pooled is not None:
         e = found.pooled
-        print(
-            f"Having seen a case, over {e.models} models: {_points(e.effect)} ({_span(e)}; n {e.n_pre}/{e.n_post})"
-        )
+        print(f"Having seen a case, over {e.models} models: {_points(e.effect)} {_rests(e)}")
     for arm in found.arms:
-        print(
-            f"{arm.model}: drop of {arm.raw} beyond that of {arm.rewritten}: {_points(arm.drop.difference)} "
-            f"({_span(arm.drop)}; n {arm.drop.n_pre}/{arm.drop.n_post})"
-        )
+        beyond = f"{_points(arm.drop.difference) or '–'} {_rests(arm.drop)}"
+        print(f"{arm.model}: drop of {arm.raw} beyond that of {arm.rewritten}: {beyond}")
     if arms:
         print_table(
             ["model", "cases", "n", "baseline %", "closed book %", "open book %", "difference", "95 % interval",
              "p (Holm)"],
-            [
-                [a.model, "after the cutoff" if a.fresh else "all (cutoff unknown)", a.n,
-                 _percent(a.baseline.mean), _percent(a.closed_score.mean), _percent(a.open_score.mean),
-                 _points(a.difference), _span(a),
-                 _p(a.p_holm)]
-                for a in arms
-            ],
-            title="open book against closed",
+            [_dimmed(_arm_cells(a)) if a.few else _arm_cells(a) for a in arms],
+            title="open book against closed; dim: under 30 cases",
         )  # fmt: skip
+
+
+def _rests(of: Any) -> str:
+    """What a difference of two sides rests on."""
+    return f"({_span(of) or 'no interval'}; n {of.n_pre}/{of.n_post}{', which is few' if _few(of) else ''})"
+
+
+def _arm_cells(a: Any) -> list[Any]:
+    return [
+        a.model, "after the cutoff" if a.fresh else "all (cutoff unknown)", a.n, _percent(a.baseline.mean),
+        _percent(a.closed_score.mean), _percent(a.open_score.mean), _points(a.difference), _span(a), _p(a.p_holm),
+    ]  # fmt: skip
 
 
 def _drop_cells(m: Any) -> list[Any]:
@@ -135,22 +137,39 @@ def _dimmed(cells: list[Any]) -> list[Any]:
 
 
 def _more_cells(m: Any) -> list[Any]:
-    mix = m.mixes[-1] if m.mixes else None
+    # The finest mix that leaves both sides anything.
+    mix = next((x for x in reversed(m.mixes) if x.adjusted.difference is not None), None)
     lost = None if mix is None else f"{mix.adjusted.lost_pre}/{mix.adjusted.lost_post} ({mix.by})"
-    cells = [
-        m.label,
+    beyond = [
         None if m.did is None else _points(m.did.effect),
         None if m.did is None else _span(m.did),
         f"{len(m.did_against)} models" + (f" ({m.did.n_pre}/{m.did.n_post})" if m.did else ""),
+    ]
+    adjusted = [
         None if mix is None else _points(mix.adjusted.difference),
         None if mix is None else _span(mix.adjusted),
         lost,
+    ]
+    rest = [
         None if m.placebo is None else f"{m.placebo.at_least} of {len(m.placebo.drops)}",
         None if m.paper is None else _points(m.paper.difference),
         None if m.newer is None else _percent(m.newer.mean),
         None if m.newer is None else m.newer.n,
     ]
-    return _dimmed(cells) if m.few else cells
+    if m.few:
+        return _dimmed([m.label, *beyond, *adjusted, *rest])
+    return [
+        m.label,
+        *(_dimmed(beyond) if _few(m.did) else beyond),
+        *(_dimmed(adjusted) if mix is not None and _few(mix.adjusted) else adjusted),
+        *rest,
+    ]
+
+
+def _few(of: Any) -> bool:
+    from medlive.evaluation.estimates import FEW
+
+    return of is not None and min(of.n_pre, of.n_post) < FEW
 
 
 def _percent(share: float | None) -> str | None:

@@ -278,5 +278,6 @@ def test_every_figure_for_people_names_its_cases(tmp_path: Path, capsys: pytest.
     command(runs, models=tmp_path / "models.toml", metric="published", draws=50, permutations=99)
     said = capsys.readouterr().out
     assert "not clipped" in said
-    assert re.search(r"Having seen a case, over 2 models: .*; n 24/24\)", said)
-    assert said.count("24/24)") == 2
+    assert re.search(r"Having seen a case, over 2 models: .*; n 24/24", said)
+    assert said.count("24/24") == 2
+    assert "n 24/24, which is few)" in said
