@@ -63,6 +63,9 @@ def run(
     top_k: Annotated[int, typer.Option("--top-k", min=1, max=50, help="Snippets before a question.")] = 5,
     undated: Annotated[bool, typer.Option("--undated", help="Let in snippets without a date.")] = False,
     arm: ArmOption = None,
+    raw: Annotated[
+        bool, typer.Option("--raw", help="Ask in the threads' own words; needs the database that holds them.")
+    ] = False,
     language: Annotated[_Values, typer.Option("--language", help="Only cases in it: en or zh.")] = None,
     source: Annotated[_Values, typer.Option("--source", help="Only cases of this community.")] = None,
     theme: Annotated[_Values, typer.Option("--theme", help="Only cases of this theme.")] = None,
@@ -99,6 +102,7 @@ def run(
     from medlive.evaluation.batch import BatchWritten
     from medlive.evaluation.batch_answers import write_answers
     from medlive.evaluation.run import ModelUse, Spending, begin_run, run_model
+    from medlive.evaluation.run_folder import RAW
     from medlive.evaluation.run_plan import RunPlan, plan_run
     from medlive.evaluation.selection import Selection, select
     from medlive.evaluation.templates import load_template
@@ -134,6 +138,12 @@ def run(
         first_release_after=first_release_after, posted_from=posted_from, posted_before=posted_before, limit=limit,
     )  # fmt: skip
     case_set = select(_load(settings, cases, unverified), part)
+    if raw:
+        if arm not in (None, RAW):
+            raise UsageError(f"--raw is the arm {RAW}, and --arm says {arm}")
+        from medlive.service.raw_cases import raw_cases
+
+        case_set, arm = wait_for(raw_cases(settings, case_set)), RAW
     budget = Budget(max_calls=max_calls, max_usd=max_usd, max_tokens=max_tokens)
 
     if dry_run and batch is not None:

@@ -12,7 +12,8 @@ from medlive.evaluation.estimates import FEW
 from medlive.evaluation.metrics import Metric
 from medlive.evaluation.model import EvaluationCase
 from medlive.evaluation.registry import Basis, Candidate, Cutoff, Registry
-from medlive.evaluation.score import ModelScore, ScoreTable, score_matrix
+from medlive.evaluation.run_folder import RAW
+from medlive.evaluation.score import ScoreTable, score_matrix
 from medlive.statistics.bootstrap import Floats, bootstrap_means, holm, interval
 from medlive.statistics.contamination import (
     Adjusted,
@@ -29,8 +30,6 @@ from medlive.statistics.contamination import (
 )
 
 PERMUTATIONS: Final = 4999
-RAW: Final = "raw"
-"""The template whose runs are asked with the thread's own words instead of the rewritten case."""
 _RELEASE: Final = re.compile(r"(\d{4})\.W(\d{2})")
 
 
@@ -329,22 +328,21 @@ class _Study:
         return self._of(own, drawn[:, 0]), than
 
     def arms(self) -> list[ArmDrop]:
-        """Every run in the thread's own words against each other run of its model."""
+        """Every run in the threads' own words against each other run of its model that was asked the same way."""
         found = []
         for raw, of_raw in enumerate(self._table.models):
-            if _template(of_raw) != RAW or self._cutoffs[raw] is None:
+            info = of_raw.run.run.info
+            if not info.raw or self._cutoffs[raw] is None:
                 continue
-            name = of_raw.run.run.info.model
             for other, of_other in enumerate(self._table.models):
-                if of_other.run.run.info.model == name and _template(of_other) != RAW:
+                of = of_other.run.run.info
+                # A template of that name is of a run from before arms were named.
+                alike = info.template.name == RAW or info.template == of.template
+                if of.model == info.model and not of.raw and of.open_book is info.open_book and alike:
                     gap = self._values[:, raw] - self._values[:, other]
                     figures = drop(gap, self._sides[:, raw], draws=self._table.draws, seed=self._table.seed)
-                    found.append(ArmDrop(name, of_raw.label, of_other.label, figures))
+                    found.append(ArmDrop(info.model, of_raw.label, of_other.label, figures))
         return found
-
-
-def _template(model: ModelScore) -> str:
-    return model.run.run.info.template.name
 
 
 def _day(case: EvaluationCase) -> date | None:

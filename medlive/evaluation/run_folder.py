@@ -264,8 +264,8 @@ def _same(there: RunFolder, info: RunInfo, *, arm: str | None) -> None:
         parts.insert(1, ("engine", was.engine, info.engine))
         at_endpoint = (was.asked_as or was.model, info.asked_as or info.model)
         parts.insert(1, ("model's id at the endpoint", *at_endpoint))
-    if arm is not None:
-        parts.append(("arm", was.arm, arm))
+    if arm is not None or (RAW in (was.arm, info.arm) and was.cases.rows != info.cases.rows):
+        parts.insert(1, ("arm", was.arm, info.arm))
     for name, then, now in parts:
         if then != now:
             hint = "give each model, template and set of cases its own folder"

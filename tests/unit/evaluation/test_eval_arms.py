@@ -5,8 +5,10 @@ from pathlib import Path
 import pytest
 
 from medlive.evaluation.arms import score_arms
+from medlive.evaluation.contamination import contamination
 from medlive.evaluation.log import open_log
 from medlive.evaluation.model import Answer, AnswerState, CaseSet, Grade, Mode, grade_key
+from medlive.evaluation.registry import load_registry
 from medlive.evaluation.run import GRADES, RESPONSES, ModelUse, TemplateUse, create_run
 from medlive.evaluation.score import load_all, score_runs
 from tests.support.runs import JUDGE, MADE_AT, made_cases
@@ -43,3 +45,15 @@ def test_a_run_in_the_threads_own_words_is_no_closed_book(tmp_path: Path) -> Non
     assert set(found) == {("m (opened)", "m (closed)"), ("m (rawopen)", "m (raw)")}
     assert found["m (opened)", "m (closed)"].difference == pytest.approx(1.0)
     assert found["m (rawopen)", "m (raw)"].difference == pytest.approx(-1.0)
+
+
+def test_the_raw_arm_is_held_against_what_was_asked_the_same_way(tmp_path: Path) -> None:
+    paths = [
+        asked(tmp_path / "raw", CASES, True, arm="raw"),
+        asked(tmp_path / "rewritten", CASES, False, arm=None),
+        asked(tmp_path / "terse", CASES, False, arm=None, template="livemedbench-v1"),
+        asked(tmp_path / "opened", CASES, False, arm=None, template="open-book"),
+    ]
+    registry = load_registry({"m": {"released": "2024-12-31"}})
+    table = contamination(score_runs(load_all(paths), draws=10), registry, permutations=9)
+    assert [(arm.raw, arm.rewritten) for arm in table.arms] == [("m (raw)", "m (rewritten)")]
