@@ -32,8 +32,10 @@ PublicKeyFiles = Annotated[
 UNPROVEN: Final = 4
 """The exit status where nothing failed and not everything is shown: no signature, or steps that were skipped."""
 SnapshotOption = Annotated[
-    Path | None,
-    typer.Option("--snapshot", metavar="PATH", help="The snapshot, or file of cases [the version it names]."),
+    str | None,
+    typer.Option(
+        "--snapshot", metavar="PATH", help="The snapshot, by folder or version, or file of cases [as it names]."
+    ),
 ]
 
 
@@ -126,7 +128,7 @@ def verify_bundle(
     """
     from medlive.evaluation.bundle_run import unbundle
 
-    report = _verified(path, _keys(public_key), snapshot, errata_file)
+    report = _verified(path, _keys(public_key), _place(snapshot), errata_file)
     if as_json:
         print_json(_report_row(report))
     else:
@@ -145,6 +147,8 @@ def verify_bundle(
         raise typer.Exit(UNPROVEN)
 
 
+_TOLD: Final = 5
+"""Faults of a step that a table names; --json has the first twenty."""
 _TRUST: Final = {
     "not signed": "Unsigned: nobody vouches for it; whoever changed it could have made every digest fit.",
     "integrity": "Signed by the key that it names itself; anybody can make one. --public-key says whose.",
@@ -154,8 +158,9 @@ _TRUST: Final = {
 
 
 def _told(step: "StepResult") -> str | None:
-    more = step.faults - len(step.findings)
-    return "; ".join([*map(str, step.findings), *([f"and {more} more"] if more else [])]) or step.why or None
+    told = step.findings[:_TOLD]
+    more = step.faults - len(told)
+    return "; ".join([*map(str, told), *([f"and {more} more"] if more else [])]) or step.why or None
 
 
 def leaderboard(
@@ -181,6 +186,7 @@ def leaderboard(
     unsigned.
     """
     from medlive.cli.evaluation_score import print_scores
+    from medlive.evaluation.cases import load_cases
     from medlive.evaluation.errata import ErrataMode
     from medlive.evaluation.leaderboard import rank_bundles
     from medlive.evaluation.metrics import Metric
@@ -192,7 +198,8 @@ def leaderboard(
     if errata not in set(ErrataMode):
         raise UsageError(f"--errata {errata}: choose {' or '.join(ErrataMode)}")
     keys = _keys(public_key)
-    cases = None if snapshot is None else _cases(snapshot)
+    place = _place(snapshot)
+    cases = None if place is None else load_cases(place)
     reports = [_verified(path, keys, cases, errata_file) for path in bundles]
     found = rank_bundles(
         reports, metric=Metric(metric), draws=draws, seed=seed, errata=ErrataMode(errata),
@@ -229,10 +236,14 @@ def _keys(files: list[Path] | None) -> "list[PublicKey]":
     return [key for file in files or () if (key := public_key_of(file)) is not None]
 
 
-def _cases(snapshot: Path) -> "CaseSet":
-    from medlive.evaluation.cases import load_cases
+def _place(snapshot: str | None) -> Path | None:
+    """Where the snapshot lies. Raises BadInput where there is nothing."""
+    if snapshot is None:
+        return None
+    from medlive.config import load_settings
+    from medlive.service.paths import snapshot_folder
 
-    return load_cases(snapshot)
+    return snapshot_folder(load_settings().settings, snapshot)
 
 
 def _conditions(ranking: "Ranking") -> str:

@@ -13,7 +13,7 @@ from medlive.evaluation.bundle_held import Held, known
 from medlive.evaluation.bundle_sources import in_order
 from medlive.evaluation.judge import MOST_RAW
 from medlive.evaluation.model import Answer, EvaluationCase, Grade, Mode, Origin, keys_of
-from medlive.evaluation.run import GRADES, RESPONSES
+from medlive.evaluation.run import GRADES, IMPORTED, RESPONSES
 from medlive.evaluation.verdict import Unreadable, Verdict, quoted, read_criterion, read_rubric
 from medlive.llm.prompts import load_prompt
 from medlive.snapshot.entries import Faults
@@ -82,9 +82,11 @@ def _of_case(case: EvaluationCase, answer: Answer, grades: Sequence[Grade], judg
             continue
         if grade.quote.strip() and not quoted(grade.quote, answer.response):
             out.add(GRADES, f"{what}: what the grader's reply says", "a quote that is not in the answer")
-        elif grade.met and not grade.quote.strip() and grade.origin is not Origin.IMPORT:
+        elif grade.met and not grade.quote.strip() and not _imported(grade):
             out.add(GRADES, f"{what}: words of the answer to show for it", "none")
-        said = _said(grade, answer, replies)
+        # Criteria of the same words share a verdict, and so what any reply says of one of them.
+        alike = [cid for cid, key in keys.items() if key == grade.key]
+        said = _said(grade, answer, replies, alike)
         if said is None:
             bare += 1
         elif said:
@@ -119,11 +121,16 @@ def _ids(raw: str) -> list[str]:
     return list(found)
 
 
-def _said(grade: Grade, answer: Answer, replies: _Replies) -> str | None:
+def _imported(grade: Grade) -> bool:
+    """Whether a verdict is of a file, which may hold neither quotes nor replies."""
+    return grade.engine == IMPORTED or grade.origin is Origin.IMPORT
+
+
+def _said(grade: Grade, answer: Answer, replies: _Replies, alike: Sequence[str]) -> str | None:
     """How a verdict differs from what was replied: "" in nothing, None where no reply is about it."""
     mine = Verdict(grade.met is True, grade.quote, grade.reasoning)
     if grade.mode is Mode.CRITERION:
-        if not grade.raw or len(grade.raw) >= MOST_RAW or grade.origin is Origin.IMPORT:
+        if not grade.raw or len(grade.raw) >= MOST_RAW or _imported(grade):
             return None
         try:
             return (
@@ -131,10 +138,10 @@ def _said(grade: Grade, answer: Answer, replies: _Replies) -> str | None:
             )
         except Unreadable as exc:
             return f"a reply that holds no verdict: {exc}"
-    read = replies.by_id.get(grade.criterion_id, ())
+    read = [one for cid in alike for one in replies.by_id.get(cid, ())]
     if mine in read or (grade.origin is Origin.CACHE and mine in replies.any_id):
         return ""
-    if not read or grade.origin is Origin.IMPORT:
+    if not read or _imported(grade):
         return None
     held = any(isinstance(one, Verdict) for one in read)
     return "another verdict, quote or reasoning" if held else f"a reply that holds none: {read[0]}"
@@ -174,5 +181,9 @@ def grader(held: Held, out: Faults) -> None:
             out.add(
                 GRADES, f"the grader's {name} {getattr(want, name)[:100]}", printable(", ".join(sorted(got)))[:200]
             )
-    if not out.count and load_prompt("medlive.evaluation", f"grader.{want.mode}").digest != want.prompt:
+    if (
+        not out.count
+        and want.engine != IMPORTED
+        and load_prompt("medlive.evaluation", f"grader.{want.mode}").digest != want.prompt
+    ):
         held.told("the grader's prompt is another than this medlive's")

@@ -259,6 +259,21 @@ def test_the_commands_tell_it_in_words_and_exit_statuses(room: Room, tmp_path: P
     assert made.exit_code == 0, made.output
     good = call("verify-bundle", out, "--public-key", tmp_path / "medlive.pub", "--json")
     assert json.loads(good.stdout)["trust"] == "origin"
+    assert (good.exit_code, call("verify-bundle", out).exit_code) == (0, 0)
+    (tmp_path / "other.pub").write_text(generate(None)[1])
+    keys = ("--public-key", tmp_path / "other.pub")
+    assert call("verify-bundle", out, *keys).exit_code == 1
+    assert call("verify-bundle", out, *keys, "--public-key", tmp_path / "medlive.pub").exit_code == 0
+    write_bundle(room.files, tmp_path / "unsigned.zip")
+    unsigned = call("verify-bundle", tmp_path / "unsigned.zip")
+    assert unsigned.exit_code == 4
+    assert "Unsigned: nobody vouches for it" in unsigned.stderr
+    assert call("verify-bundle", tmp_path / "unsigned.zip", *keys).exit_code == 1
+    assert call("leaderboard", tmp_path / "unsigned.zip", "--most-unscored", 0.5).exit_code == 4
+    again = call("verify-bundle", out, "--snapshot", "2026.W47", "--to-run", tmp_path / "run")
+    assert again.exit_code == 0, again.output
+    assert load_graded(tmp_path / "run").met == room.run.met
+    assert isinstance(call("verify-bundle", out, "--snapshot", "nowhere").exception, BadInput)
     ranked = call("leaderboard", out, "--draws", 20, "--most-unscored", 0.5, "--json")
     (ranking,) = json.loads(ranked.stdout)["rankings"]
     assert [m["model"] for m in ranking["scores"]["models"]] == ["cand-1"]

@@ -1,5 +1,6 @@
 """Forgeries that fit in every digest and score, what gives them away, and what is only told."""
 
+import asyncio
 import json
 import random
 from collections.abc import Callable, Collection, Sequence
@@ -13,19 +14,21 @@ import pytest
 from medlive.digest import digest_bytes
 from medlive.errors import UsageError
 from medlive.evaluation.bundle import make_bundle
-from medlive.evaluation.bundle_files import BOOK, BUNDLE, RUN, SCORES, pretty
+from medlive.evaluation.bundle_files import BOOK, BUNDLE, RUN, SCORES, archive, pretty
 from medlive.evaluation.bundle_public import find_secret, public_name
 from medlive.evaluation.bundle_run import unbundle
 from medlive.evaluation.bundle_verdicts import PASSED_OVER
-from medlive.evaluation.bundle_verify import BundleReport
+from medlive.evaluation.bundle_verify import BundleReport, verify_bundle
+from medlive.evaluation.cases import load_cases
+from medlive.evaluation.grade import grade_run
 from medlive.evaluation.graded import load_graded
 from medlive.evaluation.judge import Judge as Asking
 from medlive.evaluation.judge import Work
 from medlive.evaluation.model import Answer, AnswerState, Mode
 from medlive.evaluation.open_book import OpenBook
-from medlive.evaluation.run import GRADES, RESPONSES, ModelUse
+from medlive.evaluation.run import GRADES, RESPONSES, ModelUse, run_model
 from medlive.evidence.passage import Hit, IndexIdentity, Passage, Query, Retriever
-from medlive.llm.engine import EngineIdentity, Finish
+from medlive.llm.engine import EngineIdentity, Finish, Request
 from tests.support.bundles import (
     DRAWS,
     Files,
@@ -38,8 +41,9 @@ from tests.support.bundles import (
     sealed,
     with_lines,
 )
+from tests.support.releases import case, criterion, release
 from tests.support.runs import made_cases
-from tests.unit.evaluation.conftest import reply, verdict
+from tests.unit.evaluation.conftest import AT, Judge, Model, reply, verdict
 
 Rows = list[dict[str, Any]]
 
@@ -120,6 +124,40 @@ def test_verdicts_without_a_reply_are_counted(room: Room, rubric: Files) -> None
     assert report.ok
     (note,) = [note for note in report.notes if "no reply beside them" in note]
     assert "; 14 of 15 verdicts have no reply" in note
+
+
+def test_imported_verdicts_have_neither_quotes_nor_replies(room: Room) -> None:
+    rows = lines_of(room.files, GRADES)
+    for row in rows:
+        row.update(engine="import", raw="", quote="", reasoning="")
+    info = json.loads(room.files[BUNDLE])
+    info["grader"]["engine"] = "import"
+    files = with_lines(room.files, GRADES, rows) | {BUNDLE: pretty(info)}
+    report = room.verify(rescored(room, files))
+    assert report.complete
+    assert any("14 of 15 verdicts have no reply" in note or "15 of 15" in note for note in report.notes)
+
+
+def test_criteria_of_the_same_words_share_what_a_reply_says_of_one(tmp_path: Path) -> None:
+    case_id = "ml-0000000000000007"
+    twice = tuple(criterion(case_id, place, "Advises water") for place in (1, 2))
+    held = case(case_id, criteria=twice, first_release="2026.W47")
+    place = release(tmp_path / "medlive-2026.W47", "2026.W47", [held]).path
+
+    def grade(request: Request) -> str:
+        listed = [c["id"] for c in request.inputs["criteria"]]
+        met = [json.loads(verdict(number == 0)) for number in range(len(listed))]
+        return json.dumps({"grades": [{"id": c, **one} for c, one in zip(listed, met, strict=True)]})
+
+    async def make() -> None:
+        model = Model(lambda _: reply("Drink water.", model="m"))
+        await run_model(load_cases(place), model, tmp_path / "run", use=ModelUse("m"), created_at=AT)
+        await grade_run(tmp_path / "run", Judge(grade), mode=Mode.RUBRIC)
+
+    asyncio.run(make())
+    files = make_bundle(load_graded(tmp_path / "run"), draws=DRAWS)
+    (tmp_path / "b.zip").write_bytes(archive(files))
+    assert verify_bundle(tmp_path / "b.zip", snapshot=place).why_not == ""
 
 
 def test_the_graders_excuses_are_those_that_a_judge_gives() -> None:
@@ -284,7 +322,8 @@ def test_a_snapshot_is_as_publishable_as_it_says(room: Room) -> None:
 def test_the_canary_is_in_every_row(room: Room) -> None:
     canary = json.loads(room.files[BUNDLE])["canary"]
     assert all(row["canary"] == canary for name in (RESPONSES, GRADES) for row in lines_of(room.files, name))
-    for change in (lambda rows: rows[0].pop("canary"), lambda rows: rows[0].update(canary="x")):
+    for other in ({}, {"canary": "x"}):
         rows = lines_of(room.files, GRADES)
-        change(rows)
+        del rows[0]["canary"]
+        rows[0] |= other
         assert 4 in numbers(room.verify(sealed(with_lines(room.files, GRADES, rows))))
