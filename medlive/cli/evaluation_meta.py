@@ -46,16 +46,30 @@ def meta(
     rater: Annotated[
         list[str] | None, typer.Option("--rater", metavar="NAME", help="Who is to rate; any number of them.")
     ] = None,
+    about: Annotated[
+        str, typer.Option("--about", help="What a sheet asks about: answers, or the cases themselves.")
+    ] = "answers",
+    quality: Annotated[
+        list[Path] | None,
+        typer.Option("--quality", metavar="FILE", help="Filled sheets about the cases; any number of files."),
+    ] = None,
     sample: Annotated[int | None, typer.Option("--sample", min=1, help="Cases on a sheet [all].")] = None,
     as_json: JsonOption = False,
     out: Annotated[Path | None, typer.Option("--out", help="A folder to write meta.json into.")] = None,
 ) -> None:
     """Compare a run's grading with people, with a direct judge, with other graders and with itself."""
+    if about not in ("answers", "cases"):
+        raise UsageError(f"--about {about}: choose answers or cases")
     if sheet is not None:
-        _write_sheets(run_dir, sheet, human or [], adjudicator, rater or [], sample, seed, as_json)
+        _write_sheets(run_dir, sheet, human or [], adjudicator, rater or [], sample, seed, about, as_json)
         return
-    if rater or sample:
-        raise UsageError("--rater and --sample belong to --sheet")
+    if rater or sample or about != "answers":
+        raise UsageError("--rater, --sample and --about belong to --sheet")
+    if quality:
+        if human or adjudicator or baseline or against or judge:
+            raise UsageError("--quality is about the cases alone: leave what compares answers out")
+        _show_quality(run_dir, quality, draws, seed, as_json, out)
+        return
     from medlive.evaluation.meta import meta_run
 
     found = meta_run(
@@ -80,13 +94,19 @@ def _write_sheets(
     raters: list[str],
     sample: int | None,
     seed: int,
+    about: str,
     as_json: bool,
 ) -> None:
     from medlive.evaluation import sheets
     from medlive.evaluation.human_sets import read_humans
+    from medlive.evaluation.quality import write_quality_sheets
     from medlive.evaluation.run import open_run
 
-    if adjudicator is None and not human:
+    if about == "cases":
+        if adjudicator or human:
+            raise UsageError("--about cases takes --rater and --sample alone")
+        made = write_quality_sheets(run_dir, folder, raters, sample=sample, seed=seed)
+    elif adjudicator is None and not human:
         made = sheets.write_sheets(run_dir, folder, raters, sample=sample, seed=seed)
     elif adjudicator is None or not human or raters or sample:
         raise UsageError(
@@ -108,6 +128,38 @@ def _write_sheets(
         )
     if made.cut:
         say(f"{made.cut} questions or answers exceed a spreadsheet's cell of {sheets.MOST_CELL:,} characters")
+
+
+def _show_quality(
+    run_dir: Path, files: list[Path], draws: int, seed: int, as_json: bool, out: Path | None
+) -> None:
+    from medlive.evaluation.quality import quality
+
+    found = quality(run_dir, files, draws=draws, seed=seed)
+    if out is not None:
+        _write(out / "quality.json", found.as_json())
+    if as_json:
+        print_json(found.as_json())
+    else:
+        print_table(
+            ["aspect", "scale", "rater", "agrees (1 and more)", "n"],
+            [
+                [one.aspect.replace("_", " "), f"0 to {one.values - 1}", share.rater, _figure(share.agreed),
+                 share.agreed.n]
+                for one in found.aspects for share in one.raters
+            ],
+            title=f"people on the cases: {found.files}",
+        )  # fmt: skip
+        print_table(
+            ["aspect", "equal", "AC1", "n", "cases"],
+            [
+                [one.aspect.replace("_", " "), _figure(one.equal), _figure(one.ac1), one.ac1.n, one.ac1.clusters]
+                for one in found.aspects
+            ],
+            title="all raters at once, with 95 % intervals over cases",
+        )  # fmt: skip
+    for note in found.notes:
+        say(note)
 
 
 def _write(path: Path, value: Any) -> None:

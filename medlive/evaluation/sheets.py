@@ -9,7 +9,7 @@ import csv
 import io
 import random
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -105,11 +105,16 @@ def write_sheets(
     a run without an answer; BadInput where a file is there already: it may hold ratings.
     """
     items = _items(run_dir)
-    ids = sorted({item.case.case_id for item in items})
-    if sample is not None and sample < len(ids):
-        chosen = set(random.Random(seed).sample(ids, sample))
-        items = tuple(item for item in items if item.case.case_id in chosen)
-    return _write(folder, raters, items, seed)
+    chosen = drawn({item.case.case_id for item in items}, sample, seed)
+    return _write(folder, raters, [item for item in items if item.case.case_id in chosen], seed)
+
+
+def drawn(ids: Iterable[str], sample: int | None, seed: int) -> frozenset[str]:
+    """So many of the ids, by the seed; all of them where there are no more."""
+    known = sorted(set(ids))
+    return frozenset(
+        known if sample is None or sample >= len(known) else random.Random(seed).sample(known, sample)
+    )
 
 
 def write_adjudication(run_dir: Path, folder: Path, adjudicator: str, humans: Humans, *, seed: int = 0) -> Sheets:
@@ -146,6 +151,20 @@ def _item_id(case: EvaluationCase, answer: Answer, criterion: EvaluationCriterio
 
 
 def _write(folder: Path, raters: Sequence[str], items: Sequence[Item], seed: int) -> Sheets:
+    files = put_sheets(folder, raters, GUIDE, lambda name: _sheet(name, _ordered(items, f"{seed}/{name}")))
+    cells = {text for item in items for text in (item.case.question, item.answer.response)}
+    return Sheets(
+        files,
+        len(items),
+        len({item.case.case_id for item in items}),
+        sum(1 for text in cells if len(text) >= MOST_CELL),
+    )
+
+
+def put_sheets(
+    folder: Path, raters: Sequence[str], guide: str, sheet_of: Callable[[str], str]
+) -> tuple[Path, ...]:
+    """Write a guide and each rater's sheet into a folder. Raises as `write_sheets`."""
     named = [name.strip() for name in raters if name.strip()]
     paths = [folder / f"ratings-{_NAME.sub('-', name)}.csv" for name in named]
     if not named:
@@ -154,21 +173,15 @@ def _write(folder: Path, raters: Sequence[str], items: Sequence[Item], seed: int
         raise UsageError("two raters have one name")
     if held := [path for path in paths if path.exists()]:
         raise BadInput(f"{held[0]} is there already and may hold ratings", hint="name another folder")
-    texts = [_sheet(name, _ordered(items, f"{seed}/{name}")) for name in named]
+    texts = [sheet_of(name) for name in named]
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "how-to-rate.txt").write_text(GUIDE, encoding="utf-8-sig")
+        (folder / "how-to-rate.txt").write_text(guide, encoding="utf-8-sig")
         for path, text in zip(paths, texts, strict=True):
             path.write_text(text, encoding="utf-8-sig", newline="")
     except OSError as exc:
         raise BadInput(f"{folder} cannot be written: {exc.strerror or exc}") from exc
-    cells = {text for item in items for text in (item.case.question, item.answer.response)}
-    return Sheets(
-        (folder / "how-to-rate.txt", *paths),
-        len(items),
-        len({item.case.case_id for item in items}),
-        sum(1 for text in cells if len(text) >= MOST_CELL),
-    )
+    return folder / "how-to-rate.txt", *paths
 
 
 def _ordered(items: Sequence[Item], seed: str) -> list[Item]:
@@ -192,11 +205,11 @@ def _sheet(rater: str, items: Sequence[Item]) -> str:
         case, before = case + first, item.case.case_id
         shown = (item.case.question, item.answer.response) if first else ("", "")
         texts = (item.case.language, *shown, item.criterion.criterion)
-        table.writerow([item.id, _cell(rater), number, case, *map(_cell, texts), "", ""])
+        table.writerow([item.id, cell(rater), number, case, *map(cell, texts), "", ""])
     return out.getvalue()
 
 
-def _cell(text: str) -> str:
+def cell(text: str) -> str:
     """A text as a cell: nothing that a spreadsheet would compute, no control characters but line ends and tabs."""
     clean = _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text.replace("\r\n", "\n").replace("\r", "\n"))
     return f"'{clean}" if clean.startswith(_FORMULA) else clean
