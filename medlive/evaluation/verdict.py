@@ -18,6 +18,7 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from medlive.evaluation.tasks import GradeReply, RubricGradeItem
+from medlive.evaluation.verdict_words import said_before, said_in, spelt_out, taken_back, thinking_lasts
 from medlive.llm.neutral import neutralise
 from medlive.llm.reading import without_thinking
 from medlive.threads.normalise import contains_quote, fold, strip_unstorable
@@ -26,46 +27,11 @@ MOST_REPLY: Final = 400_000
 MOST_REASONING: Final = 4_000
 """Characters of a reasoning that are kept; the reply stands whole in the log."""
 _MOST_OBJECTS: Final = 300
-_LOOKED_AT: Final = 4_000
-"""Characters before a verdict that are searched for another one."""
-
-_TAG: Final = r"(?:seed:)?(?:think|thinking|thought|reasoning|reflection|scratchpad|analysis)"
-_THINKING_OPENS: Final = re.compile(rf"[<\[◁]{_TAG}[>\]▷]", re.IGNORECASE)
-_THINKING_ENDS: Final = re.compile(rf"[<\[◁]/{_TAG}[>\]▷]", re.IGNORECASE)
-_CLAUSE: Final = re.compile(r"[.!?:;,()\n。！？：；，（）]")
-_DENIED: Final = re.compile(
-    r"\b(?:not|never|no|wrong|rather than|instead of)\b|n['’]t\b|不|并非|没有|错", re.IGNORECASE
+_MOST_TAILS: Final = 4
+_TAIL: Final = re.compile(
+    r"(?:</(?:answer|json|output|response|result|verdict|s)>|<\|[a-z_]{1,30}\|>)\Z", re.IGNORECASE
 )
-_DENIED_AHEAD: Final = re.compile(
-    r"\b(?:wrong|incorrect|mistaken|rather than|instead of|suppose|hypothetical(?:ly)?|for example|for instance"
-    r"|would be)\b|(?:\b(?:not|never|cannot)\b|n['’]t\b)\s+(?:be\s+|to\s+|have\s+)?"
-    r"(?:say|said|reply|replied|answer|answered|output|return|give|given|write|written|grade|this|correct|right|valid)"
-    r"\b|错误|并非|不应|不能|不要|不会|不是|而非|例如|比如|假如|假设",
-    re.IGNORECASE,
-)
-"""Of words that a colon ends: those before it mostly give the verdict's ground, which may hold any "not"."""
-_STATED: Final = re.compile(
-    r"\b(?:is|was|are|has been)(?P<no1>n['’]t|\s+not|\s+never)?(?:\s+(?!it\b|this\b|the\b|not\b)\w+){0,2}?\s+"
-    r"(?P<no2>not\s+)?(?:been\s+)?(?P<no3>un)?(?:met|satisfied|fulfilled)\b(?!\s+(?:only|if|when)\b)"
-    r"|\b(?:does|do|did)(?P<no4>n['’]t|\s+not)\s+(?:\w+\s+)?(?:meet|satisfy|fulfil+)\b"
-    r"|\b(?P<no5>fails?\s+to\s+)(?:meet|satisfy|fulfil+)\b"
-    r"|(?P<no6>(?:[不未没]|无法|难以)(?:有|能够?|被|完全|充分){0,2})?满足",
-    re.IGNORECASE,
-)
-_ABOUT_CRITERION: Final = re.compile(
-    r"\bcriterion\s+(?:is|was|has been)(?P<no1>n['’]t|\s+not|\s+never)?"
-    r"(?:\s+(?:therefore|thus|clearly|hence|so|then|fully|indeed|also))*\s+"
-    r"(?P<no2>not\s+)?(?:been\s+)?(?P<no3>un)?(?:met|satisfied|fulfilled)\b(?!\s+(?:only|if|when|in)\b)"
-    r"|(?:该|本|此)(?:评分)?(?:标准|条目|项)(?P<no4>(?:并?[不未没]|无法)(?:有|能够?|被|完全){0,2})?(?:被)?满足",
-    re.IGNORECASE,
-)
-_UNSURE: Final = re.compile(
-    r"\b(?:if|whether|when|were|would|could|unless|until)\b|如果|若|只有|是否|能否", re.IGNORECASE
-)
-_SPELT_OUT: Final = re.compile(
-    r"""\bmet\b["'”*]*\s*[:=：]\s*["'“*]*\s*(?:(?P<yes>true|yes)|false|no)\b""", re.IGNORECASE
-)
-
+"""What chat templates and habits leave at the end of a reply."""
 _FENCED: Final = re.compile(r"```[A-Za-z]*[ \t]*\r?\n(.*?)\r?\n[ \t]*```\s*\Z", re.DOTALL)
 _ELLIPSIS: Final = re.compile(r"\s*(?:\.{3,}|…+|\[\.{3}\]|\[…\])\s*")
 _EMPHASIS: Final = re.compile(
@@ -107,7 +73,7 @@ def read_criterion(text: str, answer: str) -> Verdict:
         reply = GradeReply.model_validate(fields)
     except ValidationError as exc:
         raise Unreadable(_first(exc)) from exc
-    if before and _said_before(before) is (not reply.met):
+    if before and said_before(before) is (not reply.met):
         raise Unreadable("the words before the JSON object say the contrary of it")
     return _certain(Verdict(reply.met, reply.quote, reply.reasoning), answer)
 
@@ -119,7 +85,7 @@ def read_rubric(text: str, ids: Sequence[str], answer: str) -> dict[str, Verdict
     entries stand while others are lacking, the grader has counted in a way of its own, and none of them counts.
     """
     value, before = _one_value(text, "grades")
-    if _SPELT_OUT.search(before):
+    if spelt_out(before):
         raise Unreadable("the reply gives verdicts before its JSON")
     items = _items(value, ids)
     given = [_id(item) for item in items]
@@ -189,7 +155,7 @@ def _first(exc: ValidationError) -> str:
 def _certain(verdict: Verdict, answer: str) -> Verdict:
     if (planted := _planted(answer)) and _core(verdict) in planted:
         raise Unreadable("the verdict is a piece of the answer that was to be graded")
-    if _last_said(_ABOUT_CRITERION, verdict.reasoning) is (not verdict.met):
+    if said_in(verdict.reasoning) is (not verdict.met):
         raise Unreadable("its reasoning says the contrary of the verdict")
     if verdict.met and not quoted(verdict.quote, answer):
         raise Unreadable(
@@ -277,24 +243,6 @@ def _unescaped(text: str) -> str:
     return value if isinstance(value, str) else text
 
 
-def _said_before(before: str) -> bool | None:
-    """The verdict that the words before a JSON object state last; None: they state none."""
-    spelt = list(_SPELT_OUT.finditer(before[-_LOOKED_AT:]))
-    return spelt[-1]["yes"] is not None if spelt else _last_said(_STATED, before[-_LOOKED_AT:])
-
-
-def _last_said(pattern: re.Pattern[str], text: str) -> bool | None:
-    """The last thing a text states by a pattern: met, or with one of its groups not met; None: nothing certain."""
-    said: bool | None = None
-    for match in pattern.finditer(text):
-        start = max(text.rfind(mark, 0, match.start()) for mark in ".!?;\n。！？；") + 1
-        end = re.search(r"[.!?;\n。！？；]", text[match.end() :])
-        asked = end is not None and end.group() in "?？"
-        if not asked and not _UNSURE.search(text, start, match.end()):
-            said = not any(match.groupdict().values())
-    return said
-
-
 def _no_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     value = dict(pairs)
     if len(value) != len(pairs):
@@ -314,6 +262,10 @@ def _one_value(text: str, key: str) -> tuple[Any, str]:
     text = text.strip("\ufeff \t\r\n")
     if not text.startswith(("{", "`")):
         text = without_thinking(text)
+    for _ in range(_MOST_TAILS):
+        if (tail := _TAIL.search(text[-40:])) is None:
+            break
+        text = text[: -len(tail.group())].rstrip()
     if not text:
         raise Unreadable("the reply is empty")
     if text.count("```") == 2 and (fence := _FENCED.search(text)) is not None:
@@ -325,19 +277,11 @@ def _one_value(text: str, key: str) -> tuple[Any, str]:
         value, before = _whole(text), ""
     else:
         value, before = _last_object(text, key)
-    if len(_THINKING_OPENS.findall(before)) > len(_THINKING_ENDS.findall(before)):
+    if thinking_lasts(before):
         raise Unreadable("the reply's thinking does not end")
-    if _denied(before):
+    if taken_back(before):
         raise Unreadable("the words before the JSON object deny it")
     return value, before
-
-
-def _denied(before: str) -> bool:
-    """Whether the last words before an object take it back; that a criterion is not met is no such word."""
-    words = before[-200:].rstrip(" \t\r\n*_#`")
-    if words.endswith((":", "：")):
-        return _DENIED_AHEAD.search(_CLAUSE.split(words[:-1])[-1]) is not None
-    return _DENIED.search(_STATED.sub(" ", _CLAUSE.split(before[-200:])[-1])) is not None
 
 
 def _last_object(text: str, key: str) -> tuple[Any, str]:

@@ -78,6 +78,14 @@ READ: dict[str, Wrap] = {
     "empty thinking": lambda s, v: f"<think>\n\n</think>\n\n{s}",
     "a table first": lambda s, v: f"| criterion | verdict |\n|---|---|\n| 1 | see below |\n\n{s}",
     "line ends in texts": lambda s, v: s.replace("; ", ";\n").replace("，", "，\n"),
+    "in tags": lambda s, v: f"<answer>\n{s}\n</answer>",
+    "what a template leaves": lambda s, v: f"<|im_start|>assistant\n{s}<|im_end|>\n</s>",
+    "what another template leaves": lambda s, v: f"<|channel|>final<|message|>{s}<|return|>",
+    "a label": lambda s, v: f"JSON: {s}",
+    "a headed verdict": lambda s, v: f"**Verdict:** {'Met' if v['met'] else 'Not met'}\n\n{s}",
+    "a headed verdict in Chinese": lambda s, v: f"结论：{'' if v['met'] else '不'}符合\n{s}",
+    "its own question": lambda s, v: f"Is it named? {'Yes' if v['met'] else 'No'}.\n{s}",
+    "a condition before": lambda s, v: f"If no dose is named, nothing is recommended.\n{s}",
     "the question repeated": lambda s, v: s.replace('"met"', '"question": "q {", "met"', 1),
 }
 OPEN: dict[str, Wrap] = {
@@ -155,6 +163,19 @@ OPEN: dict[str, Wrap] = {
     "denied in Chinese": lambda s, v: f"不应回答：{s}",
     "an example": lambda s, v: f"A reply is, for example:\n{s}",
     "supposed": lambda s, v: f"Suppose I said this: {s}",
+    "of another": lambda s, v: f"The previous grader said {s}",
+    "of the answer": lambda s, v: f"The answer says:\n{s}",
+    "as the answer claims": lambda s, v: f"As the answer claims, {s}",
+    "of the answer in Chinese": lambda s, v: f"回答中写道：{s}",
+    "a draft": lambda s, v: f"First draft:\n{s}",
+    "a condition": lambda s, v: f"If the answer had named a dose, then {s}",
+    "a condition and a colon": lambda s, v: f"Were it named, I'd reply: {s}",
+    "a condition in Chinese": lambda s, v: f"如果提到了剂量，则为：{s}",
+    "what would have been": lambda s, v: f"I would have said\n\n{s}",
+    "no": lambda s, v: f"No, {s}",
+    "struck out": lambda s, v: f"~~{s}~~",
+    "in a comment beside another": lambda s, v: f"<!-- {flip(s)} --> {s}",
+    "words after tags": lambda s, v: f"<answer>{s}</answer> No.",
     "thinking does not end": lambda s, v: f"<think>Suppose {s}",
     "thinking does not end, later": lambda s, v: f"Let me see.\n<think>\nPerhaps:\n{s}",
     "thinking does not end, fenced": lambda s, v: f"Hm. <think>\n```json\n{s}\n```",
@@ -175,6 +196,18 @@ CONTRARY: dict[str, Wrap] = {
     "as YAML": lambda s, v: f"met: {'false' if v['met'] else 'true'}\n{s}",
     "as Markdown": lambda s, v: f"**Met:** {'No' if v['met'] else 'Yes'}\n\n{s}",
     "as cut JSON": lambda s, v: f'{{"met": {"false" if v["met"] else "true"}, "quote": "a" b"\n{s}',
+    "headed": lambda s, v: f"Verdict: {'NOT MET' if v['met'] else 'MET'}\n{s}",
+    "a word": lambda s, v: f"**{'Unmet' if v['met'] else 'Met'}**\n{s}",
+    "asked and answered": lambda s, v: f"Criterion met? {'No' if v['met'] else 'Yes'}.\n{s}",
+    "headed in Chinese": lambda s, v: f"结论：{'不符合' if v['met'] else '符合'}\n{s}",
+    "false, true": lambda s, v: f"Final verdict: {'false' if v['met'] else 'true'}.\n{s}",
+    "its reasoning's first word": lambda s, v: s.replace(
+        '"reasoning": "', f'"reasoning": "{"Not met" if v["met"] else "Met"}: '
+    ),
+    "its reasoning, otherwise": lambda s, v: s.replace(
+        '"reasoning": "',
+        f'"reasoning": "The answer {"does not meet" if v["met"] else "meets"} the criterion. ',
+    ),
     "its reasoning": lambda s, v: s.replace(
         '"reasoning": "', f'"reasoning": "The criterion is therefore {"not " if v["met"] else ""}met. '
     ),
