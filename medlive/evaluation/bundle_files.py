@@ -28,7 +28,10 @@ BOOK: Final = EVIDENCE
 CANARY: Final = "canary"
 """The key of the snapshot's canary, in `bundle.json` and in every row of answers and verdicts."""
 _UNIX: Final = 3
-_MOST_ARCHIVE: Final = 2**31
+_FRAME: Final = 10_000
+"""Bytes that an archive has around its files, at most."""
+MOST_BUNDLE: Final = 2**29
+"""Bytes of a bundle: it is read into memory whole, several times over."""
 
 
 def pretty(value: Any) -> bytes:
@@ -62,10 +65,7 @@ def archive(files: Mapping[str, bytes]) -> bytes:
     """A zip archive of files in the one spelling that `verify-bundle` takes: sorted, stored as they are, no time.
 
     Not compressed, since compressors differ between machines, and so that an archive holds no more than its size.
-    Raises UsageError above 2 GiB, where another format would be needed.
     """
-    if sum(map(len, files.values())) > _MOST_ARCHIVE:
-        raise UsageError("the bundle is larger than 2 GiB", hint="--without-answers leaves the rows out")
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as packed:
         for name in sorted(files):
@@ -79,9 +79,13 @@ def archive(files: Mapping[str, bytes]) -> bytes:
 def write_bundle(files: Mapping[str, bytes], out: Path) -> None:
     """Write a bundle as an archive where `out` ends in .zip, else as a folder; whole, or not at all.
 
-    The same bundle may be there already. Raises UsageError when something else is, BadInput when `out` cannot be
-    written.
+    The same bundle may be there already. Raises UsageError when something else is, or for a bundle of more bytes
+    than `verify-bundle` reads, BadInput when `out` cannot be written.
     """
+    if (size := sum(map(len, files.values()))) > MOST_BUNDLE - _FRAME:
+        raise UsageError(
+            f"the bundle has {size} bytes, more than {MOST_BUNDLE}", hint="--without-answers leaves the rows out"
+        )
     zipped = out.suffix.lower() == ".zip"
     partial = out.with_name(f".{out.name}.partial")
     try:

@@ -16,7 +16,7 @@ from typing import Any, Final, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from medlive.errors import BadInput
-from medlive.evaluation.bundle_files import ALWAYS, ANSWERS, BOOK, CANARY, archive, pretty, spelt
+from medlive.evaluation.bundle_files import ALWAYS, ANSWERS, BOOK, CANARY, MOST_BUNDLE, archive, pretty, spelt
 from medlive.evaluation.bundle_public import is_count
 from medlive.evaluation.model import Answer, Grade
 from medlive.snapshot.entries import Faults
@@ -31,8 +31,8 @@ from medlive.snapshot.folder import (
     read_small,
 )
 
-MOST_BUNDLE: Final = 2**31
-"""Bytes of an archive, and of a folder's files together."""
+MOST_DOCUMENT: Final = 16 * 1024 * 1024
+"""Bytes of a JSON document, and of a row: read, they take fifty times as much memory."""
 KNOWN: Final = frozenset({*ALWAYS, *ANSWERS, BOOK, SUMS, SIGNATURE})
 _NOTHING: Final = "nothing but the files of a bundle"
 _TEXTS: Final = {
@@ -157,6 +157,9 @@ def shaped(data: bytes, name: str, shape: type[Shape], out: Faults) -> Shape | N
 
 def document(data: bytes, name: str, out: Faults) -> dict[str, Any] | None:
     """A JSON object in its one spelling, or None with the fault named."""
+    if len(data) > MOST_DOCUMENT:
+        out.add(name, f"at most {MOST_DOCUMENT} bytes", str(len(data)))
+        return None
     try:
         value = json.loads(data.decode("utf-8"))
         if not isinstance(value, dict):
@@ -186,6 +189,8 @@ def rows(data: bytes, name: str, kind: type[Row], canary: str | None, out: Fault
 
 
 def _row(line: bytes, kind: type[Row], canary: str | None) -> Row:
+    if len(line) > MOST_DOCUMENT:
+        raise ValueError(f"a row of more than {MOST_DOCUMENT} bytes")
     row = json.loads(line.decode("utf-8"))
     if not isinstance(row, dict) or not all(isinstance(row[text], str) for text in _TEXTS[kind]):
         raise ValueError("a text is none")

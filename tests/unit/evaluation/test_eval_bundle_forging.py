@@ -13,6 +13,7 @@ import pytest
 
 from medlive.digest import digest_bytes
 from medlive.errors import UsageError
+from medlive.evaluation import bundle_read
 from medlive.evaluation.bundle import make_bundle
 from medlive.evaluation.bundle_files import BOOK, BUNDLE, RUN, SCORES, archive, pretty
 from medlive.evaluation.bundle_public import find_secret, public_name
@@ -317,6 +318,18 @@ def test_a_run_of_a_bundle_scores_and_is_graded_as_the_run_it_was_made_of(room: 
 def test_a_snapshot_is_as_publishable_as_it_says(room: Room) -> None:
     files = both(lambda v: v["cases"].update(publishable=False))(dict(room.files), random.Random(1))
     assert 5 in numbers(room.verify(sealed(files)))
+
+
+def test_documents_and_rows_that_would_fill_the_memory_are_not_read(
+    room: Room, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bundle_read, "MOST_DOCUMENT", 100_000)
+    assert room.verify(room.files).ok
+    many = b'{"a":[' + b"[]," * 50_000 + b"[]]}\n"
+    for name in (SCORES, GRADES):
+        report = room.verify(sealed(room.files | {name: many}))
+        (step,) = [s for s in report.steps if s.number == 4]
+        assert "100000 bytes" in str(step.findings[0])
 
 
 def test_the_canary_is_in_every_row(room: Room) -> None:
