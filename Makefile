@@ -7,6 +7,8 @@ BIN := $(VENV)/bin
 # More than two cores: many tests wait for a server or a kill.
 WORKERS ?= 4
 DEMO_HOME ?= $(CURDIR)/.medlive/demo
+# Some machines ask Python to keep no bytecode: then each of the tests' hundred processes would compile medlive anew.
+test: export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: help setup medcpt integrations demo test check bench bench-curation clean
 
@@ -44,7 +46,7 @@ demo: $(VENV)/.service ## the whole loop once, on sample communities served from
 	@$(BIN)/medlive demo
 
 test: $(VENV)/.dev ## every test but those of `make integrations`, with a PostgreSQL of its own
-	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile --ignore=tests/integrations
+	@tests/in_memory.sh $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder --ignore=tests/integrations
 
 check: $(VENV)/.dev ## ruff, mypy strict, import contracts, migrations against the model
 	$(BIN)/ruff check .

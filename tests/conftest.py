@@ -1,7 +1,9 @@
-"""What every test shares: how long and how freely properties are tried."""
+"""What every test shares: how long and how freely properties are tried, and which files come first."""
 
 import os
+from pathlib import Path
 
+import pytest
 from hypothesis import settings
 
 # No test measures time, so no example has a deadline. CI tries the same examples each time, so that a change is
@@ -9,3 +11,27 @@ from hypothesis import settings
 settings.register_profile("here", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True, max_examples=40)
 settings.load_profile("ci" if os.environ.get("CI") else "here")
+
+# `make test` hands files to its workers in this order. What takes long comes first, so that none is left alone
+# with it at the end; then the other tests of whole programs, which wait for servers and leave room for the rest.
+FIRST = (
+    "acceptance/test_demo_loop.py",
+    "acceptance/test_worker_and_scheduler.py",
+    "acceptance/test_harvest_weeks.py",
+    "acceptance/test_endpoint_failures.py",
+    "acceptance/test_kill_and_resume.py",
+    "integration/test_freeze_weeks.py",
+    "unit/snapshot/test_verify_mutations.py",
+    "acceptance/test_attacks.py",
+    "integration/test_duplicates.py",
+    "unit/evidence/test_evidence_encoder.py",
+    "acceptance/test_eval_run.py",
+    "browser/test_report_pages.py",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the files of FIRST first; all else stays in its order."""
+    here = f"{Path(__file__).parent}/"
+    places = {name: place for place, name in enumerate(FIRST)}
+    items.sort(key=lambda item: places.get(str(item.path).removeprefix(here), len(FIRST)))

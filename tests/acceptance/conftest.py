@@ -68,7 +68,7 @@ def new_instance(server: str, evidence: Path, tmp_path: Path) -> Iterator[NewIns
     def make(**settings: str) -> Instance:
         name = f"instance_{next(_NUMBERS)}"
         with psycopg.connect(_plain(_named(server, "postgres")), autocommit=True) as connection:
-            connection.execute(f"CREATE DATABASE {name} TEMPLATE {_PRISTINE}")
+            connection.execute(f"CREATE DATABASE {name} TEMPLATE {_PRISTINE} STRATEGY FILE_COPY")
         made.append(name)
         home = tmp_path / name
         shutil.copytree(evidence, home)

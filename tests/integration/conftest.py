@@ -41,7 +41,7 @@ def database_url(database_server: str) -> Iterator[str]:
     name = f"test_{next(_NUMBERS)}"
     admin = plain(database_server).replace("/medlive?", "/postgres?")
     with psycopg.connect(admin, autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name} TEMPLATE medlive")
+        connection.execute(f"CREATE DATABASE {name} TEMPLATE medlive STRATEGY FILE_COPY")
     yield database_server.replace("/medlive?", f"/{name}?")
     with psycopg.connect(admin, autocommit=True) as connection:
         connection.execute(f"DROP DATABASE {name} WITH (FORCE)")

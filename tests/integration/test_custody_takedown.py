@@ -1,7 +1,7 @@
 """A takedown: nothing of the thread is left, nothing else is touched, and it does not come back."""
 
-import asyncio
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,14 @@ from medlive.sources.archive import pages, verify
 ERASED, KEPT, REJECTED = "1402038", "1402075", "1402519"
 
 
+@pytest.fixture(scope="module")
+def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An index of the sample evidence."""
+    folder = tmp_path_factory.mktemp("evidence") / "index"
+    build_index([open_corpus(sample_evidence_path(), name="samples")], folder)
+    return folder
+
+
 @pytest.fixture
 def settings(database_url: str, tmp_path: Path) -> Settings:
     """This test's instance."""
@@ -47,12 +55,10 @@ def settings(database_url: str, tmp_path: Path) -> Settings:
 
 
 @pytest.fixture
-async def curated(database: Database, settings: Settings) -> dict[str, SampleThread]:
+async def curated(database: Database, settings: Settings, index: Path) -> dict[str, SampleThread]:
     """Three threads harvested and curated; two of them made cases."""
     threads = samples(ERASED, KEPT, REJECTED)
-    await asyncio.to_thread(
-        build_index, [open_corpus(sample_evidence_path(), name="samples")], index_path(settings)
-    )
+    shutil.copytree(index, index_path(settings))
     await harvest(database, settings, threads)
     assert (await run_curation(settings))["outcomes"] == {"kept": 2, "rejected": 1}
     return {t.thread_id: t for t in threads}

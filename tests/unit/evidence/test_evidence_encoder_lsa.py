@@ -4,16 +4,32 @@ import json
 import random
 import shutil
 from collections.abc import Iterator
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-pytest.importorskip("sklearn", reason="medlive[medcpt] is not installed: make medcpt")
-
 from medlive.errors import BadInput, EvidenceUnavailable, IndexCorrupt, IndexOutdated
 from medlive.evidence.encoder import EncoderSettings, open_encoder
-from medlive.evidence.encoders.lsa import LsaEncoder, LsaParameters, fit_lsa
+
+# Looked for and not imported: every worker collects this file, one runs it, and the import takes a second.
+if find_spec("sklearn") is None:
+    pytest.skip("medlive[medcpt] is not installed: make medcpt", allow_module_level=True)
+
+LsaEncoder: Any
+LsaParameters: Any
+fit_lsa: Any
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _heavy() -> None:
+    global LsaEncoder, LsaParameters, fit_lsa
+    lsa = import_module("medlive.evidence.encoders.lsa")
+    LsaEncoder, LsaParameters, fit_lsa = lsa.LsaEncoder, lsa.LsaParameters, lsa.fit_lsa
+
 
 TOPICS = {
     "heart": ["infarction", "troponin", "stent", "angina", "coronary", "statin", "ischemia", "thrombus"],
