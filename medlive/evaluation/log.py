@@ -4,7 +4,7 @@ import errno
 import json
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, Final, NamedTuple
@@ -12,7 +12,7 @@ from typing import IO, Any, Final, NamedTuple
 from pydantic_core import from_json
 
 from medlive.digest import canonical_json
-from medlive.errors import BadInput, DiskFull
+from medlive.errors import BadInput, DiskFull, MedliveError
 from medlive.snapshot.lock import exclusive
 
 MOST_LINE: Final = 256 * 1024 * 1024
@@ -114,12 +114,7 @@ class LogWriter:
         except OSError as exc:
             # Half a row would make one line with the next, once there is room again.
             os.ftruncate(self._file, self._size)
-            if is_full(exc):
-                raise DiskFull(
-                    f"no space is left for {self._path}",
-                    hint="what was written is kept; make room and run this again",
-                ) from exc
-            raise BadInput(f"{self._path} cannot be written: {exc.strerror or exc}") from exc
+            raise _unwritable(self._path, exc) from exc
         self._size += len(data)
 
 
@@ -128,15 +123,28 @@ def is_full(exc: OSError) -> bool:
     return exc.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
+def _unwritable(path: Path, exc: OSError) -> MedliveError:
+    if is_full(exc):
+        return DiskFull(
+            f"no space is left for {path}", hint="what was written is kept; make room and run this again"
+        )
+    return BadInput(f"{path} cannot be written: {exc.strerror or exc}")
+
+
 @contextmanager
 def open_log(path: Path) -> Iterator[LogWriter]:
-    """Hold a log for writing. Raises Locked when another process does.
+    """Hold a log for writing. Raises Locked when another process does, BadInput and DiskFull where it cannot be
+    written.
 
     A last line that a kill cut off is taken away; one that is whole but for its end gets it.
     """
-    with exclusive(path) as handle:
-        _mend(handle)
-        handle.flush()
+    with ExitStack() as held:
+        try:
+            handle = held.enter_context(exclusive(path))
+            _mend(handle)
+            handle.flush()
+        except OSError as exc:
+            raise _unwritable(path, exc) from exc
         try:
             yield LogWriter(path, handle)
         finally:

@@ -235,6 +235,12 @@ def summarise(run: RunFolder, asked: int = 0) -> RunResult:
     notes += [f"{n} failed: {why}" for why, n in reasons.most_common(_REASONS)]
     if len(reasons) > _REASONS:
         notes.append(f"and {len(reasons) - _REASONS} other reasons ({RESPONSES} has them all)")
+    cut = sum(1 for a in answers.values() if a.state is AnswerState.EMPTY and a.finish_reason == "length")
+    if cut:
+        notes.append(
+            f"{cut} answers are empty because the token limit was spent, as on reasoning; "
+            "a run with a higher one is another run"
+        )
     return RunResult(run.path, len(run.cases), asked, states, (*notes, *_named(run, answers.values())))
 
 

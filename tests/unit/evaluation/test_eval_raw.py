@@ -27,7 +27,7 @@ def thread(*said: tuple[Role, str], title: str = "Knee") -> Thread:
                    (Role.PATIENT, "So I rest.")),
             "Knee\n\nIt hurts.\n\nAnd swells.",
         ),
-        (thread((Role.PATIENT, "It hurts."), (Role.OTHER, "Me too."), (Role.PATIENT, "How?")), "Knee\n\nIt hurts."),
+        (thread((Role.PATIENT, "It hurts."), (Role.OTHER, "Me."), (Role.PATIENT, "How?")), "Knee\n\nIt hurts."),
         (thread((Role.PATIENT, "Knee hurts.")), "Knee hurts."),
         (thread((Role.PATIENT, "膝痛"), title=""), "膝痛"),
         (thread((Role.PHYSICIAN, "Rest."), (Role.PATIENT, "So I rest.")), ""),

@@ -16,7 +16,7 @@ from medlive.evaluation.registry import Candidate, load_registry
 from medlive.evaluation.run import ModelUse, Spending, run_model
 from medlive.evaluation.run_plan import plan_run
 from medlive.llm.budget import Budget
-from medlive.llm.engine import Usage
+from medlive.llm.engine import Finish, Usage
 from medlive.llm.wire import Price
 from medlive.service.endpoints import choose_candidate, grader_engine, grader_identity, open_endpoint
 from tests.support.bad_endpoint import BadEndpoint, bad_endpoint, completion, fails, ok, sends
@@ -243,3 +243,10 @@ async def test_why_answers_failed_is_told_by_count(run_dir: Path) -> None:
         "3 failed: busy", "1 failed: too long", "1 failed: gone",
         "and 1 other reasons (responses.jsonl has them all)",
     )  # fmt: skip
+
+
+async def test_a_limit_spent_before_the_first_word_is_told(run_dir: Path) -> None:
+    model = Model(lambda _: reply("", Finish.LENGTH, model="cand-1"))
+    result = await run_model(make_cases(2), model, run_dir, use=USE, created_at=AT)
+    assert result.states[AnswerState.EMPTY] == 2
+    assert [note for note in result.notes if note.startswith("2 answers are empty because the token limit")]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from medlive.errors import DiskFull, UsageError
+from medlive.errors import BadInput, DiskFull, UsageError
 from medlive.evaluation.log import open_log, read_log
 from medlive.evaluation.model import AnswerState
 from medlive.evaluation.run import ModelUse, open_run, run_model
@@ -111,3 +111,11 @@ async def test_two_that_begin_at_once_in_one_folder_end_as_one_run(run_dir: Path
     assert run.info.model == winner
     assert {a.response for a in answers.values()} == {winner}
     assert (len(answers), notes) == (20, [])
+
+
+async def test_a_log_that_cannot_be_opened_is_no_fault_of_ours(run_dir: Path) -> None:
+    await run_model(make_cases(1), Model(), run_dir, use=USE, created_at=AT)
+    (run_dir / "responses.jsonl").unlink()
+    (run_dir / "responses.jsonl").mkdir()
+    with pytest.raises(BadInput, match="cannot be written: Is a directory"):
+        await run_model(make_cases(1), Model(), run_dir, use=USE, created_at=AT)
