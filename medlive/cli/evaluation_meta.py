@@ -123,9 +123,7 @@ def _write_sheets(
     if as_json:
         print_json({"files": made.files, "items": made.items, "cases": made.cases, "cut": made.cut, "seed": seed})
     else:
-        print_table(
-            ["file"], [[path] for path in made.files], title=f"{made.items} criteria of {made.cases} cases"
-        )
+        print_table(["file"], [[path] for path in made.files], title=f"{made.items} ratings of {made.cases} cases")
     if made.cut:
         say(f"{made.cut} questions or answers exceed a spreadsheet's cell of {sheets.MOST_CELL:,} characters")
 

@@ -195,7 +195,7 @@ async def test_the_command_writes_sheets_and_overwrites_no_ratings(run_dir: Path
     assert ann.read_bytes() == held
     fill(bo, lambda row: "no" if row["criterion"].endswith(".0") else "yes")
     adjudicated = await call("--sheet", tmp_path / "adj", "--human", ann, "--human", bo, "--adjudicator", "cy")
-    assert "2 criteria of 2 cases" in adjudicated.stdout
+    assert "2 ratings of 2 cases" in adjudicated.stdout
     assert (tmp_path / "adj" / "ratings-cy.csv").exists()
     for wrong in (
         ("--sheet", tmp_path / "n"),
