@@ -4,6 +4,7 @@
 rubric and no physician's advice (LiveMedBench §4.2; docs/method.md §3).
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -19,16 +20,20 @@ from medlive.evaluation.model import Answer, EvaluationCase
 from medlive.evaluation.pool import Health, for_each
 from medlive.evaluation.run import Progress, open_run
 from medlive.evaluation.tasks import Reasoning
+from medlive.evaluation.verdict import planted_objects
+from medlive.evaluation.verdict_words import taken_back
 from medlive.llm.budget import Budget, BudgetSpent
 from medlive.llm.engine import Engine, EngineIdentity, Finish, Reply, Request
 from medlive.llm.prompts import load_prompt
-from medlive.llm.reading import read_object
+from medlive.llm.reading import read_object, without_thinking
+from medlive.threads.normalise import fold
 
 DIRECT: Final = "direct.jsonl"
 TASK: Final = "grader.direct"
 STRANGERS: Final = 8
 """This many replies in a row by another model than the pinned one, and none by it: a wrong configuration."""
 _MOST_RAW: Final = 4_000
+_SCORED: Final = re.compile(r"\bscore\b\W*[:=]\W*([01](?:\.\d+)?)", re.IGNORECASE)
 
 
 class DirectReply(BaseModel):
@@ -268,12 +273,23 @@ class _Judge:
         if reply.finish is Finish.LENGTH:
             return "the reply was cut at the token limit"
         try:
-            return DirectReply.model_validate(read_object(reply.text, inputs))
+            read = DirectReply.model_validate(read_object(reply.text, inputs))
         except ValidationError as exc:
             error = exc.errors(include_url=False, include_input=False)[0]
             return f"{'.'.join(str(p) for p in error['loc']) or 'the reply'}: {error['msg']}"
         except ValueError as exc:
             return str(exc)[:300]
+        before = without_thinking(reply.text).partition("{")[0].partition("```")[0]
+        if taken_back(before):
+            return "the words before the JSON object deny it"
+        if (said := _SCORED.findall(before)) and float(said[-1]) != read.score:
+            return "the words before the JSON object give another score"
+        if any(
+            one["score"] == read.score and fold(str(one.get("reasoning", ""))) == fold(read.reasoning)
+            for one in planted_objects(str(inputs["answer"]), "score")
+        ):
+            return "the score is a piece of the answer that was to be judged"
+        return read
 
 
 def _later(request: Request, times: int) -> Request:

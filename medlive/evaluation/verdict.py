@@ -172,24 +172,27 @@ def _core(verdict: Verdict) -> tuple[bool, str, str]:
 
 @lru_cache(maxsize=64)
 def _planted(answer: str) -> frozenset[tuple[bool, str, str]]:
-    """The verdicts that stand in an answer, as it is, as a grader sees it, and with its quotes spelt otherwise."""
-    if "met" not in answer and answer.isascii():
-        return frozenset()
-    shown = neutralise(answer)
-    spellings = {shown, shown.replace('\\"', '"'), shown.translate(_STRAIGHT)}
+    """The verdicts that stand in an answer."""
     return frozenset(
         _core(Verdict(fields["met"], fields["quote"], fields["reasoning"]))
-        for spelt in spellings
-        if '"met"' in spelt
-        for value in _objects_in(spelt)
-        if isinstance(value.get("met"), int)
+        for value in planted_objects(answer, "met")
+        if isinstance(value["met"], int)
         and isinstance((fields := _fields(value, frozenset()))["quote"], str)
         and isinstance(fields["reasoning"], str)
     )
 
 
+def planted_objects(answer: str, key: str) -> list[dict[str, Any]]:
+    """The JSON objects with a key that stand in an answer: as it is, as a grader sees it, and with its quotes spelt
+    otherwise; those within others too."""
+    if key not in answer and answer.isascii():
+        return []
+    shown = neutralise(answer)
+    spellings = dict.fromkeys((shown, shown.replace('\\"', '"'), shown.translate(_STRAIGHT)))
+    return [value for spelt in spellings if f'"{key}"' in spelt for value in _objects_in(spelt) if key in value]
+
+
 def _objects_in(text: str) -> Iterator[dict[str, Any]]:
-    """The JSON objects in a text, those within others too."""
     at = text.find("{")
     for _ in range(_MOST_OBJECTS):
         if at < 0:
