@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from medlive.evaluation.metrics import MOST, CaseScore, CaseState, Metric
+from medlive.evaluation.metrics import MOST, CaseScore, Metric
 from medlive.evaluation.model import EvaluationCase
 from medlive.evaluation.published import published_mean
 from medlive.evaluation.registry import Cutoff
@@ -133,7 +133,7 @@ class Grid:
         for place, (cases, rows) in enumerate(zip(scored, self._rows, strict=True)):
             published = metric is Metric.PUBLISHED
             bounded = np.array(
-                [c.odd is None if published else c.state is not CaseState.UNSCORABLE for c in cases],
+                [c.odd is None if published else not c.unscorable for c in cases],
                 dtype=np.bool_,
             )
             self._points.score[rows, place] = [np.nan if c.score is None else c.score for c in cases]

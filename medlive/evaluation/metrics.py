@@ -50,6 +50,13 @@ class CaseScore:
     script's mean counts it."""
 
     @property
+    def unscorable(self) -> bool:
+        """Whether equation 1 has no score for the case, answered or not."""
+        return self.state is CaseState.UNSCORABLE or (
+            self.state is CaseState.UNANSWERED and self.case.positive_points <= 0
+        )
+
+    @property
     def figure(self) -> float | None:
         """What the published script's mean counts of this case."""
         return self.score if self.odd is None else self.odd
@@ -92,10 +99,10 @@ def case_score(
         low, high = clip((sure + loss) / most), clip((sure + gain) / most)
         found = CaseScore(case, CaseState.PARTLY_GRADED, state, known, None, low, high)
         return found if metric is Metric.PAPER else with_figure(found, sure / most)
-    if metric is Metric.PUBLISHED:
-        return with_figure(CaseScore(case, CaseState.SCORED, state, known, None, 0.0, 0.0), sure / most)
     score = clip(sure / most)
-    return CaseScore(case, CaseState.SCORED, state, known, score, score, score)
+    found = CaseScore(case, CaseState.SCORED, state, known, score, score, score)
+    # What `_keep` had to cut, and a NaN, is none to compute with.
+    return found if metric is Metric.PAPER or score == sure / most else with_figure(found, sure / most)
 
 
 def with_figure(found: CaseScore, figure: float) -> CaseScore:

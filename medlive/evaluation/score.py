@@ -311,7 +311,7 @@ def _rates(cases: Sequence[CaseScore]) -> Rates:
         unanswered=states[CaseState.UNANSWERED],
         truncated=answers[AnswerState.TRUNCATED],
         refused=answers[AnswerState.REFUSED],
-        unscorable=states[CaseState.UNSCORABLE],
+        unscorable=sum(case.unscorable for case in cases),
     )
 
 

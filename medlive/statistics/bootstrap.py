@@ -198,7 +198,7 @@ def compare(
         return []
     # A block of columns at a time: 703 pairs of 38 models over 200,000 cases would not fit.
     block = max(1, 4_000_000 // max(1, len(values)))
-    place = np.arange(len(values)) if clusters is None else np.asarray(clusters)
+    place = None if clusters is None else np.asarray(clusters)
     raw: list[Comparison] = []
     for start in range(0, len(pairs), block):
         part = pairs[start : start + block]
@@ -213,7 +213,9 @@ def compare(
     ]
 
 
-def _pair(first: str, second: str, differences: Floats, drawn: Floats, clusters: NDArray[np.int_]) -> Comparison:
+def _pair(
+    first: str, second: str, differences: Floats, drawn: Floats, clusters: NDArray[np.int_] | None
+) -> Comparison:
     here = ~np.isnan(differences)
     known = differences[here]
     n = len(known)
@@ -221,7 +223,8 @@ def _pair(first: str, second: str, differences: Floats, drawn: Floats, clusters:
     if not n or bounds is None:
         return Comparison(first, second, n, None, None, None, 1.0, 1.0)
     mean = float(known.mean())
-    p = _p_of(mean, float(np.nanstd(drawn)), len(np.unique(clusters[here])))
+    k = n if clusters is None else len(np.unique(clusters[here]))
+    p = _p_of(mean, float(np.nanstd(drawn)), k)
     return Comparison(first, second, n, mean, *bounds, p, 1.0)
 
 

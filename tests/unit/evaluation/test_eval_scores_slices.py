@@ -20,7 +20,7 @@ from medlive.errors import UsageError
 from medlive.evaluation import graded
 from medlive.evaluation.grade import grade_run
 from medlive.evaluation.graded import Grader, load_all, load_graded
-from medlive.evaluation.metrics import CaseState, Metric, case_score
+from medlive.evaluation.metrics import Metric, case_score
 from medlive.evaluation.model import Answer, AnswerState, EvaluationCriterion, Mode, grade_key
 from medlive.evaluation.run import RunInfo, run_model
 from medlive.evaluation.score import AFTER, AXIS, UP_TO, CaseBasis, GradedRun, score_runs
@@ -75,7 +75,7 @@ def test_every_slice_is_the_mean_of_its_cases_scores_and_bounds(runs: list[Grade
         for key, members in groups.items():
             estimate = found[key]
             points = [s.score for s in members if s.score is not None]
-            bounded = [s for s in members if s.state is not CaseState.UNSCORABLE or metric is Metric.PUBLISHED]
+            bounded = [s for s in members if not s.unscorable or metric is Metric.PUBLISHED]
             assert (estimate.n, estimate.of) == (len(points), len(bounded))
             assert estimate.mean == (pytest.approx(mean(points)) if points else None)
             if bounded:
@@ -111,6 +111,15 @@ def test_every_completion_lies_within_the_bounds(
         ):
             if true is not None and true.mean is not None:
                 assert known.least - 1e-9 <= true.mean <= known.most + 1e-9
+
+
+def test_an_unanswered_case_that_has_no_score_is_in_no_bound() -> None:
+    penalties = replace(CASES[1], criteria=(EvaluationCriterion("k0", "t0", -8.0, "A"),))
+    run = run_of("m", (CASES[0], penalties), [0.5, 0.5])
+    run = replace(run, answers={CASES[0].case_id: run.answers[CASES[0].case_id]})
+    model = score_runs([run], draws=2).models[0]
+    assert (model.overall.least, model.overall.most, model.overall.of) == (0.5, 0.5, 1)
+    assert (model.rates.unanswered, model.rates.unscorable) == (1, 1)
 
 
 def test_cases_that_share_no_more_than_their_id_are_named() -> None:
