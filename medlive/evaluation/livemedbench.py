@@ -168,7 +168,8 @@ def _whole_entries(path: Path) -> list[Any]:
     text = text.strip()
     if not text.startswith("["):
         return []
-    decoder, entries, place = json.JSONDecoder(), [], 1
+    entries: list[Any] = []
+    decoder, place = json.JSONDecoder(), 1
     while place < len(text):
         place = _BETWEEN.search(text, place).end()  # type: ignore[union-attr]  # It finds the empty text anywhere.
         try:

@@ -123,7 +123,7 @@ class Candidate(BaseModel):
 
     @model_validator(mode="after")
     def _said_once(self) -> Self:
-        if self.max_tokens is not None and self.max_completion_tokens is not None:
+        if {"max_tokens", "max_completion_tokens"} <= self.sent().keys():
             raise ValueError("max_tokens and max_completion_tokens are one limit by two names: give one")
         named = {name for name in _SENT if getattr(self, name) is not None}
         for twice in (named & self.parameters.keys(), self.extra_body.keys() & (named | self.parameters.keys())):
@@ -196,6 +196,8 @@ def load_registry(tables: Mapping[str, Any], origin: str = "config/models.toml")
             first = exc.errors(include_url=False, include_input=False)[0]
             place = ".".join(str(part) for part in first["loc"])
             said = first["msg"].removeprefix("Value error, ")
+            if first["type"] == "extra_forbidden" and isinstance(table.get(first["loc"][0]), dict):
+                said += f'; a name with a dot needs quotes: [candidates."{name}.{place}"]'
             raise ConfigError(f'{origin}: candidates."{name}"{"." if place else ""}{place}: {said}') from exc
     return Registry(found, origin)
 

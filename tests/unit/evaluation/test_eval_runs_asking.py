@@ -250,3 +250,18 @@ async def test_a_limit_spent_before_the_first_word_is_told(run_dir: Path) -> Non
     result = await run_model(make_cases(2), model, run_dir, use=USE, created_at=AT)
     assert result.states[AnswerState.EMPTY] == 2
     assert [note for note in result.notes if note.startswith("2 answers are empty because the token limit")]
+
+
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        ({"1": {"base_url": "http://x/v1"}}, r'needs quotes: \[candidates\."m\.1"\]'),
+        ({"max_tokens": 5, "max_completion_tokens": 5}, "one limit by two names"),
+        ({"max_tokens": 5, "parameters": {"max_completion_tokens": 5}}, "one limit by two names"),
+        ({"extra_body": {"max_tokens": 5}, "parameters": {"max_completion_tokens": 5}}, "one limit by two names"),
+        ({"unknown": 5}, "Extra inputs are not permitted$"),
+    ],
+)
+def test_a_candidate_that_cannot_be_meant_is_refused_by_name(table: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        load_registry({"m": table})
