@@ -12,12 +12,14 @@ from medlive.evaluation.graded import load_graded
 from medlive.evaluation.metrics import CaseScore, CaseState
 from medlive.evaluation.model import EvaluationCase, EvaluationCriterion, Grade
 from medlive.evaluation.score import ModelScore
-from medlive.report.html import cells, f, json_text, page, resource, t, table
+from medlive.report.html import alone, cells, f, json_text, page, resource, t, table
 from medlive.report.model import Report, judged
 from medlive.report.search import MOST_TEXT, OWN, model_text, own_text, part_of, write_texts
 
 CASES_A_LIST: Final = 3_000
 """Cases on one list; the filters of a list see these."""
+MOST_WHOLE: Final = 6
+"""Models up to which a case's page writes each criterion beside each model's verdict; of more, it links to it."""
 _OPENING: Final = 140
 _MARK: Final = "@@here@@"
 _FIELDS: Final = ("month", "language", "specialty", "theme", "source")
@@ -86,8 +88,7 @@ def _list(report: Report, part: Sequence[Entry], number: int, lists: int, total:
     rows = "".join(_row(entry, linked) for entry in part)
     # Without case pages the report holds no answers, and none to look into.
     body = (
-        f'<h1>Cases{which}</h1>\n<p class="soft">{t(report.said)}. The score is the mean over the '
-        f"{len(report.models)} models, or the chosen model's.</p>\n"
+        f'<h1>Cases{which}</h1>\n<p class="soft">{t(report.said)}. {_scored_by(report)}</p>\n'
         f'{_form(report, part, answers=linked)}<p id="count" role="status">{len(part)} cases on this page</p>\n'
         '<div class="scroll" role="region" aria-label="Cases" tabindex="0"><table id="cases"><thead><tr>'
         '<th scope="col">case</th><th scope="col" class="n">score</th><th scope="col">state</th>'
@@ -109,6 +110,12 @@ def _list(report: Report, part: Sequence[Entry], number: int, lists: int, total:
         loads=True,
         nav=nav + "</ul></nav>\n",
     )
+
+
+def _scored_by(report: Report) -> str:
+    if len(report.models) == 1:
+        return f"The score is that of {t(report.models[0].label)}."
+    return f"The score is the mean over the {len(report.models)} models, or the chosen model's."
 
 
 def _row(entry: Entry, linked: bool) -> str:
@@ -203,11 +210,13 @@ def write_case_pages(report: Report, found: Sequence[Entry], folder: Path, texts
         head, _, foot = whole.rpartition(_MARK)
         feet[entry.case.case_id] = foot
         size += _append(folder / file_name(entry.case.case_id), head)
+    # Repeated under every answer of many models, the criteria would be most of the report.
+    whole_verdicts = len(report.models) <= MOST_WHOLE
     for number, model in enumerate(report.models):
         grades = _grades(model)
         for entry in found:
             if (score := entry.scores[number]) is not None:
-                text = _answer(model, number, score, grades.get(entry.case.case_id, {}))
+                text = _answer(model, number, score, grades.get(entry.case.case_id, {}), whole_verdicts)
                 size += _append(folder / file_name(entry.case.case_id), text)
         answers = model.run.answers
         for at, part in _lists(found):
@@ -258,13 +267,13 @@ def _head(report: Report, found: Sequence[Entry], place: int) -> str:
     case, lang = entry.case, lang_of(entry.case)
     about = "".join(f"<dt>{name}</dt><dd>{t(value)}</dd>" for name in _FIELDS if (value := getattr(case, name)))
     marks = "".join(
-        f'<tr><td><a href="#m{k}">{t(model.label)}</a></td><td>{_standing(score)}</td>'
+        f'<tr><th scope="row"><a href="#m{k}">{t(model.label)}</a></th><td>{_standing(score)}</td>'
         f"{cells((judged(model),))}</tr>\n"
         for k, (model, score) in enumerate(zip(report.models, entry.scores, strict=True))
         if score is not None
     )
     rubric = "".join(
-        f'<tr><td class="n">{k}</td><td class="n">{c.points:+g}</td><td>{t(c.axis or "–")}</td>'
+        f'<tr id="c{k}"><td class="n">{k}</td><td class="n">{c.points:+g}</td><td>{t(c.axis or "–")}</td>'
         f'<td class="w" lang="{lang}">{_text(c.criterion)}</td></tr>\n'
         for k, c in enumerate(case.criteria, start=1)
     )
@@ -291,11 +300,12 @@ def _standing(score: CaseScore) -> str:
 def _text(text: str) -> str:
     """A text of any length as HTML; what is cut is said."""
     if len(text) <= MOST_TEXT:
-        return t(text)
-    return f'{t(text[:MOST_TEXT])} <span class="open" lang="en">[cut here: {len(text):,} characters in all]</span>'
+        return alone(text)
+    said = f"[cut here: {len(text):,} characters in all]"
+    return f'{alone(text[:MOST_TEXT])} <span class="open" lang="en">{said}</span>'
 
 
-def _answer(model: ModelScore, number: int, score: CaseScore, grades: Mapping[str, Grade]) -> str:
+def _answer(model: ModelScore, number: int, score: CaseScore, grades: Mapping[str, Grade], whole: bool) -> str:
     case, lang = score.case, lang_of(score.case)
     answer = model.run.answers.get(case.case_id)
     if answer is None:
@@ -306,17 +316,23 @@ def _answer(model: ModelScore, number: int, score: CaseScore, grades: Mapping[st
         state = "" if answer.state.value == "ok" else f'<p class="open">{answer.state.value}</p>'
         said = f'{state}<p class="text" lang="{lang}" dir="auto">{_text(answer.response)}</p>'
     rows = "".join(
-        _verdict(place, criterion, grades.get(criterion.id), lang)
+        _verdict(place, criterion, grades.get(criterion.id), lang, whole)
         for place, criterion in enumerate(case.criteria, start=1)
     )
     return (
-        f'<article id="m{number}"><h3>{t(model.label)}: {_standing(score)}</h3>{said}\n'
-        + table("Verdicts", ("*no.", "verdict", "quote and reasoning"), rows)
+        f'<article id="m{number}"><h3><bdi>{t(model.label)}</bdi>: {_standing(score)}</h3>{said}\n'
+        + table(
+            "Verdicts",
+            ("*no.", "*points", *(["criterion"] if whole else []), "verdict", "quote and reasoning"),
+            rows,
+        )
         + "</article>\n"
     )
 
 
-def _verdict(place: int, criterion: EvaluationCriterion, grade: Grade | None, lang: str) -> str:
+def _verdict(
+    place: int, criterion: EvaluationCriterion, grade: Grade | None, lang: str, whole: bool
+) -> str:  # fmt: skip
     why = ""
     if grade is None:
         verdict = '<span class="open">not graded</span>'
@@ -331,4 +347,8 @@ def _verdict(place: int, criterion: EvaluationCriterion, grade: Grade | None, la
         why = quote + (
             f'<span class="soft" lang="{lang}">{_text(grade.reasoning)}</span>' if grade.reasoning else ""
         )
-    return f'<tr><td class="n">{place}</td><td>{verdict}</td><td class="w">{why}</td></tr>\n'
+    said = f'<td class="w" lang="{lang}">{_text(criterion.criterion)}</td>' if whole else ""
+    return (
+        f'<tr><td class="n"><a href="#c{place}">{place}</a></td><td class="n">{criterion.points:+g}</td>{said}'
+        f'<td>{verdict}</td><td class="w">{why}</td></tr>\n'
+    )

@@ -13,6 +13,8 @@ from medlive.evaluation.score import Estimate
 
 _UNSAFE: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ufffe\uffff]")
 """What HTML cannot hold. Line ends and tabs stay."""
+_TURNING: Final = re.compile("[\u202a-\u202e\u2066-\u2069]")
+"""What would turn the direction of the words that come after it."""
 _STYLES: Final = re.compile(r"<style>(.*?)</style>", re.DOTALL)
 
 NUMBER: Final = "n"
@@ -20,8 +22,14 @@ NUMBER: Final = "n"
 
 
 def t(text: object) -> str:
-    """A text as HTML, in an element or an attribute in double quotes; what HTML cannot hold becomes U+FFFD."""
-    return escape(_UNSAFE.sub("\ufffd", str(text)))
+    """A text as HTML among others, or in an attribute in double quotes; what HTML cannot hold, and what would turn
+    the words that follow, becomes U+FFFD."""
+    return alone(_TURNING.sub("\ufffd", str(text)))
+
+
+def alone(text: str) -> str:
+    """The same for a text in an element of its own, that isolates its direction: what turns it stays."""
+    return escape(_UNSAFE.sub("\ufffd", text))
 
 
 def f(value: float | None, digits: int = 3) -> str:

@@ -67,11 +67,13 @@ class Report:
     @property
     def cases_named(self) -> str:
         """The names of the cases' snapshots or files, with the digests of those that share a name."""
-        found = {(m.run.run.info.cases.name, m.run.run.info.cases.digest) for m in self.models}
-        names = [name for name, _ in found]
-        return ", ".join(
-            sorted(f"{name} [{_short(digest)}]" if names.count(name) > 1 else name for name, digest in found)
-        )
+        return ", ".join(sorted({self.case_name(model) for model in self.models}))
+
+    def case_name(self, model: ModelScore) -> str:
+        """The name of a model's cases as `cases_named` has it."""
+        used = model.run.run.info.cases
+        named = {m.run.run.info.cases.digest for m in self.models if m.run.run.info.cases.name == used.name}
+        return f"{used.name} [{_short(used.digest)}]" if len(named) > 1 else used.name
 
     @property
     def digests_named(self) -> str:

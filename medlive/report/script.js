@@ -31,7 +31,9 @@
   window.medlive = (part, packed) => waiting.get(part)?.(packed);
 
   async function unpack(packed) {
-    const bytes = Uint8Array.from(atob(packed), (c) => c.charCodeAt(0));
+    const text = atob(packed);
+    const bytes = new Uint8Array(text.length);
+    for (let k = 0; k < text.length; k += 1) bytes[k] = text.charCodeAt(k);
     const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate-raw"));
     return (await new Response(stream).text()).toLowerCase().split("\u0000");
   }

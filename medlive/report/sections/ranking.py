@@ -25,6 +25,10 @@ _NO_CUTOFF: Final = (
     "No bar after the cutoff for {}: the model registry names no cutoff and no release date for it. Write a table "
     '[candidates."MODEL"] with cutoff and cutoff_source in config/models.toml, or give a file with --models.'
 )
+_NO_SCORE: Final = (
+    "No model has a score: none of the cases is wholly graded. What is missing says why; medlive eval grade RUN "
+    "grades what has an answer."
+)
 A_SHEET: Final = 10
 """Models in one part of the figure: as many as a sheet of paper is high."""
 MOST_PAIRS: Final = 120
@@ -33,7 +37,9 @@ MOST_PAIRS: Final = 120
 
 def ranking(report: Report) -> str:
     """The section."""
-    figure = report.figures.add_parts("ranking", "Scores with 95 % intervals, by tie group", _figures(report))
+    figure = missing(_NO_SCORE)
+    if any(model.overall.mean is not None for model in report.models):
+        figure = report.figures.add_parts("ranking", "Scores with 95 % intervals, by tie group", _figures(report))
     heads = (
         "model",
         "*rank",
@@ -41,17 +47,23 @@ def ranking(report: Report) -> str:
         *ESTIMATE_HEADS,
         "*after the cutoff",
         "cutoff",
-        "cases",
         "prompt",
-        "grader",
     )
-    rows = [_row(model) for model in report.models]
+    # What is the same for all is in the caption.
+    further = {
+        "cases": [report.case_name(model) for model in report.models],
+        "grader": [judged(model) for model in report.models],
+    }
+    differing = {name: values for name, values in further.items() if len(set(values)) > 1}
+    rows = [
+        _row(model, [values[place] for values in differing.values()]) for place, model in enumerate(report.models)
+    ]
     caption = (
         f"Ranking; {report.said}. Bounds: the least and the most that the ungraded and unanswered could make."
     )
     lacking = [model.label for model in report.models if model.cutoff is None]
     note = missing(_NO_CUTOFF.format(", ".join(lacking))) if lacking else ""
-    return section("ranking", "Ranking", figure, note, table(caption, heads, rows))
+    return section("ranking", "Ranking", figure, note, table(caption, (*heads, *differing), rows))
 
 
 def _figures(report: Report) -> list[tuple[str, str]]:
@@ -100,7 +112,7 @@ def _interval(estimate: Estimate | None) -> Interval | None:
     )
 
 
-def _row(model: ModelScore) -> str:
+def _row(model: ModelScore, further: list[str]) -> str:
     info, standing = model.run.run.info, model.standing
     group, rank = "–", "–"
     if standing:
@@ -111,7 +123,7 @@ def _row(model: ModelScore) -> str:
     cutoff = model.cutoff.text if model.cutoff else "unknown"
     return (
         f"<tr{few}>{head_cell(model.label, flag)}{number_cells((rank, group))}{estimate_cells(model.overall)}"
-        f"{_fresh(model)}{cells((cutoff, info.cases.name, info.template.name, judged(model)))}</tr>\n"
+        f"{_fresh(model)}{cells((cutoff, info.template.name, *further))}</tr>\n"
     )
 
 

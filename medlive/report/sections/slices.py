@@ -9,18 +9,23 @@ from medlive.report.html import around, f, head_cell, missing, section, shut, ta
 from medlive.report.model import Report
 
 _LACKING = {
-    "month": "No case has a date that can be read, so scores over time cannot be shown.",
-    "specialty": "These cases name no specialty; medlive's snapshots do, LiveMedBench's files do not.",
-    "theme": "These cases name no theme; medlive's snapshots do, LiveMedBench's files do not.",
+    "month": "No scored case has a date that can be read, so scores over time cannot be shown.",
+    "specialty": "No scored case names a specialty; medlive's snapshots do, LiveMedBench's files do not.",
+    "theme": "No scored case names a theme; medlive's snapshots do, LiveMedBench's files do not.",
 }
 
 
 def by_value(report: Report, kind: str) -> dict[str, list[Estimate | None]]:
-    """Each value of a kind of slice, in order, with an estimate for each model in the report's order."""
+    """Each value of a kind of slice, in order, with an estimate for each model, in the report's order.
+
+    Nothing where no model has a scored case with any of them.
+    """
     found: list[Mapping[str, Estimate]] = [
         {s.value: s.estimate for s in model.slices if s.kind == kind} for model in report.models
     ]
     values = sorted({value for slices in found for value in slices})
+    if not any(estimate.n for slices in found for estimate in slices.values()):
+        return {}
     return {value: [slices.get(value) for slices in found] for value in values}
 
 
