@@ -1,4 +1,4 @@
-"""`medlive eval run` and `import` as users run them: real processes, a real endpoint, kill -9, a full disk."""
+"""`medlive eval run` and `import` as users run them: real commands, a real endpoint, kill -9, a full disk."""
 
 import asyncio
 import json
@@ -74,8 +74,11 @@ def lines(path: Path) -> list[Any]:
 
 
 async def test_a_killed_run_goes_on_and_another_process_is_turned_away(
-    benchmark: Path, command: Command, tmp_path: Path
-) -> None:
+    benchmark: Path, command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.setenv("MEDLIVE_HOME", str(tmp_path))
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     out, gate, answers = tmp_path / "run", asyncio.Event(), ok("Rest.")
 
     async def later(body: dict[str, Any]) -> web.StreamResponse:
@@ -91,15 +94,16 @@ async def test_a_killed_run_goes_on_and_another_process_is_turned_away(
         while endpoint.asked < 8:
             assert first.returncode is None
             await asyncio.sleep(0.05)
-        status, _, told = await command(*asked)
+        mine = ["eval", *map(str, asked)]
+        status, told = await asyncio.to_thread(run, mine), capsys.readouterr().err
         first.send_signal(signal.SIGKILL)
         await first.communicate()
         assert (status, "another process" in told) == (3, True), told
         assert len(lines(out / "responses.jsonl")) == 6
         gate.set()
-        status, said, told = await command(*asked)
-        assert status == 0, told
-        assert json.loads(said)["states"]["ok"] == CASES
+        status, said = await asyncio.to_thread(run, mine), capsys.readouterr()
+        assert status == 0, said.err
+        assert json.loads(said.out)["states"]["ok"] == CASES
         assert len(lines(out / "responses.jsonl")) == CASES
         # The two that were under way when the kill came are all that is asked twice.
         assert len(set(prompts(endpoint))) == CASES
