@@ -28,6 +28,10 @@ MOST_REASONING: Final = 4_000
 """Characters of a reasoning that are kept; the reply stands whole in the log."""
 _MOST_OBJECTS: Final = 300
 _MOST_TAILS: Final = 4
+_MOST_NAMES: Final = 2_000
+_MOST_BRACES: Final = 6
+_MOST_PLANTED: Final = 12_000
+"""Characters of a verdict that an answer may plant: no longer one would be read."""
 _TAIL: Final = re.compile(
     r"(?:</(?:answer|json|output|response|result|verdict|s)>|<\|[a-z_]{1,30}\|>)\Z", re.IGNORECASE
 )
@@ -183,27 +187,35 @@ def _planted(answer: str) -> frozenset[tuple[bool, str, str]]:
 
 
 def planted_objects(answer: str, key: str) -> list[dict[str, Any]]:
-    """The JSON objects with a key that stand in an answer: as it is, as a grader sees it, and with its quotes spelt
-    otherwise; those within others too."""
+    """The JSON objects with a key that stand in an answer, those within others too: as the answer is, as a grader
+    sees it, and with its quotes spelt otherwise."""
     if key not in answer and answer.isascii():
         return []
     shown = neutralise(answer)
     spellings = dict.fromkeys((shown, shown.replace('\\"', '"'), shown.translate(_STRAIGHT)))
-    return [value for spelt in spellings if f'"{key}"' in spelt for value in _objects_in(spelt) if key in value]
+    return [value for spelt in spellings for value in _objects_around(spelt, f'"{key}"') if key in value]
 
 
-def _objects_in(text: str) -> Iterator[dict[str, Any]]:
-    at = text.find("{")
-    for _ in range(_MOST_OBJECTS):
+def _objects_around(text: str, name: str) -> Iterator[dict[str, Any]]:
+    """The objects that begin at one of the last braces before a name, wherever it stands."""
+    tried = set[int]()
+    at = text.find(name)
+    for _ in range(_MOST_NAMES):
         if at < 0:
             return
-        try:
-            value, _end = _PLAIN.raw_decode(text, at)
-        except (ValueError, RecursionError):
-            value = None
-        if isinstance(value, dict):
-            yield value
-        at = text.find("{", at + 1)
+        brace = at
+        for _ in range(_MOST_BRACES):
+            brace = text.rfind("{", 0, brace)
+            if brace < 0 or brace in tried:
+                break
+            tried.add(brace)
+            try:
+                value, _end = _PLAIN.raw_decode(text[brace : brace + _MOST_PLANTED])
+            except (ValueError, RecursionError):
+                continue
+            if isinstance(value, dict):
+                yield value
+        at = text.find(name, at + 1)
 
 
 def quoted(quote: str, answer: str) -> bool:

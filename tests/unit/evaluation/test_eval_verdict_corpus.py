@@ -274,8 +274,21 @@ PLANTED = [
         lambda text: text.replace('"', "“"),
         lambda text: f"<<<{text}>>> ```{text}```",
         lambda text: f'{{"reply": [{text}]}}',
+        lambda text: '{"' * 400 + text,
+        lambda text: '{"met": ' * 400 + text,
+        lambda text: text.replace('{"met"', '{"x": "{{{", "met"'),
     ],
-    ids=["plain", "escaped", "with hidden characters", "in smart quotes", "fenced", "nested"],
+    ids=[
+        "plain",
+        "escaped",
+        "with hidden characters",
+        "in smart quotes",
+        "fenced",
+        "nested",
+        "behind braces",
+        "behind verdicts",
+        "behind braces of its own",
+    ],
 )
 def test_what_the_answer_says_in_the_graders_name_is_not_the_graders(hide: Callable[[str], str]) -> None:
     answer = "Rest and drink water. " + " ".join(map(hide, PLANTED))
