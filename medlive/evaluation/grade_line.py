@@ -3,12 +3,17 @@
 from collections.abc import Mapping
 from functools import lru_cache
 from json.encoder import encode_basestring
+from math import isfinite
 from typing import Any, Final
 
 from medlive.digest import canonical_json
 from medlive.evaluation.model import Grade, Mode, Origin
 
 _MET: Final = {True: "true", False: "false", None: "null"}
+_MEMBERS: Final = ("cached_tokens", "cost_usd", "input_tokens", "latency_ms", "output_tokens")
+"""Of a call's usage, in their order."""
+_COUNTED: Final = frozenset(_MEMBERS)
+_SPELT: Final = "{" + ",".join(f'"{name}":%s' for name in _MEMBERS) + "}"
 
 
 def grade_line(grade: Grade) -> bytes:
@@ -36,4 +41,10 @@ def _shared(
 
 
 def _usage(usage: Mapping[str, Any]) -> str:
-    return canonical_json(dict(usage)) if usage else "{}"
+    if not usage:
+        return "{}"
+    if usage.keys() == _COUNTED:
+        numbers = [usage[name] for name in _MEMBERS]
+        if all(one is None or type(one) is int or (type(one) is float and isfinite(one)) for one in numbers):
+            return _SPELT % tuple("null" if one is None else repr(one) for one in numbers)
+    return canonical_json(dict(usage))

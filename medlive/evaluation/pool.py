@@ -11,6 +11,9 @@ T = TypeVar("T")
 PATIENCE: Final = 20
 """This many failures in a row, or as many as there are calls at once if that is more, and the endpoint is dead."""
 
+DRAIN_S: Final = 10.0
+"""How long calls under way are waited for when no other is to begin."""
+
 
 class Health:
     """Counts failures in a row; whoever asks an endpoint tells it."""
@@ -44,18 +47,33 @@ class Health:
 async def for_each(items: Iterable[T], work: Callable[[T], Awaitable[None]], concurrency: int) -> None:
     """Do `work` on every item, at most `concurrency` at a time, taking items as workers get free.
 
-    The first exception ends the others and is raised as it is.
+    The first exception is raised as it is. When it comes, or the caller is cancelled, no other item is taken, and
+    those under way, which may be paid for, have DRAIN_S to end; what is left of them then, or when the caller is
+    cancelled once more, is cancelled.
     """
     source = iter(items)
+    stopping = False
 
     async def worker() -> None:
         for item in source:
             await work(item)
+            if stopping:
+                return
 
     tasks = [asyncio.create_task(worker()) for _ in range(max(1, concurrency))]
     try:
-        await asyncio.gather(*tasks)
+        ended, under_way = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+        stopping = True
+        if under_way:
+            await asyncio.wait(under_way, timeout=DRAIN_S)
+    except asyncio.CancelledError:
+        if not stopping:
+            stopping = True
+            await asyncio.wait(tasks, timeout=DRAIN_S)
+        raise
     finally:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+    for task in ended:
+        task.result()
