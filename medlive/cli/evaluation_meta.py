@@ -57,7 +57,10 @@ def meta(
     as_json: JsonOption = False,
     out: Annotated[Path | None, typer.Option("--out", help="A folder to write meta.json into.")] = None,
 ) -> None:
-    """Compare a run's grading with people, with a direct judge, with other graders and with itself."""
+    """Compare a run's grading with people, with a direct judge, with other graders and with itself.
+
+    With --sheet it writes blank sheets for people to rate on, with --quality it reads those about the cases.
+    """
     if about not in ("answers", "cases"):
         raise UsageError(f"--about {about}: choose answers or cases")
     if sheet is not None:
