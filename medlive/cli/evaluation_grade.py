@@ -125,11 +125,13 @@ def open_cache(settings: "Settings", engine: "Engine", folder: Path | None, with
 
 
 def _tell_plan(found: "GradingPlan", as_json: bool) -> None:
-    about = {
+    about: dict[str, Any] = {
         "path": found.path, "mode": found.mode.value, "criteria": found.criteria, "graded": found.settled,
-        "in the cache": found.cached, "verdicts of later rounds": found.repeated,
+        "in the cache": found.cached,
     }  # fmt: skip
-    names = {"graded": "settled", "in the cache": "cached", "verdicts of later rounds": "repeated"}
+    if found.repeated or as_json:
+        about["asked again"] = found.repeated
+    names = {"graded": "settled", "in the cache": "cached", "asked again": "repeated"}
     tell_plan(about, found.plan, as_json, names)
 
 

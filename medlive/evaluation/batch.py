@@ -349,7 +349,7 @@ class _Reader:
         told.not_met += grade.met is False
         if grade.met is None:
             told.ungraded += 1
-            told.reasons[grade.reason.split(":")[0]] += 1
+            told.reasons[_kind(grade.reason)] += 1
             told.shape_refused += "response_format" in grade.reason or "json_schema" in grade.reason
             if grade.grader not in ("", judge.identity.model) and not judge.allow_unpinned:
                 told.strangers[grade.grader] += 1
@@ -370,6 +370,12 @@ class _Reader:
         latest = self._records[judge.digest].latest
         keys = {c.id: judge.key(work.case, c, work.answer) for c in work.criteria}
         return frozenset(cid for cid, key in keys.items() if not judge.settles(latest.get(key)))
+
+
+def _kind(reason: str) -> str:
+    """A reason without what is particular to one reply; of a batch's own failures, with what failed."""
+    kind, *more = reason.split(": ")
+    return f"{kind}: {more[0][:80]}" if kind == "batch" and more else kind
 
 
 def _asked(judge: Judge, work: Work) -> _Asked:

@@ -111,6 +111,8 @@ def _result(where: str, line: bytes) -> Result | str:
         custom_id = row["custom_id"]
     except (ValueError, TypeError, KeyError, RecursionError) as exc:
         return f"{where}: no result: {str(exc)[:100]}"
+    if "body" in row and "response" not in row:
+        return f"{where}: no result: it is a call, as it was handed in"
     if not isinstance(custom_id, str):
         return f"{where}: no result: its custom_id is no text"
     return Result(where, custom_id, digest_bytes(line), row)

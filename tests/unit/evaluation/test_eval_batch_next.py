@@ -107,6 +107,14 @@ async def test_what_a_batch_left_unread_is_repaired_by_the_next_as_it_would_be_l
     }
 
 
+async def test_the_file_that_was_handed_in_is_no_result(run: Path, tmp_path: Path) -> None:
+    write_batch(run, Bodies(JUDGE), tmp_path / "b.jsonl")
+    told = read_batch(run, [tmp_path / "b.jsonl"])
+    assert (told.damaged, told.ungraded, told.missing, told.open) == (12, 0, 12, 12)
+    assert "handed in" in told.notes[0]
+    assert not (run / "grades.jsonl").read_bytes()
+
+
 async def test_a_reply_by_another_model_or_none_is_not_repaired(run: Path, tmp_path: Path) -> None:
     strange = Judge(
         lambda r: reply("rubbish", model="judge-2") if r.inputs["criterion"] != "criterion 0.0" else "x"
