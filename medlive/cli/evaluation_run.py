@@ -324,6 +324,12 @@ def import_(
 def export(
     run_dir: RunArgument,
     out: Annotated[Path, typer.Option("--out", help="The folder to write.")],
+    judge: Annotated[
+        str | None,
+        typer.Option(
+            "--judge", metavar="DIGEST", help="Export this grader's verdicts [those of the one used last]."
+        ),
+    ] = None,
     replace_: Annotated[
         bool, typer.Option("--replace", help="Write over files of those names that hold something else.")
     ] = False,
@@ -332,7 +338,7 @@ def export(
     from medlive.evaluation.graded import load_graded
     from medlive.evaluation.imports import export_run, left_out
 
-    graded = load_graded(run_dir)
+    graded = load_graded(run_dir, judge=judge)
     for path in export_run(graded, out, replace=replace_):
         print(path)
-    _say_all(left_out(graded))
+    _say_all([*graded.notes, *left_out(graded)])

@@ -258,7 +258,9 @@ def _same(there: RunFolder, info: RunInfo, *, arm: str | None) -> None:
         ("parameters", was.parameters, info.parameters),
     ]
     parts += [("template", was.template, info.template)]
-    parts += [(f"cases' {n}", getattr(was.cases, n), getattr(info.cases, n)) for n in _SAME_CASES]
+    # A file that was moved or renamed holds the same cases.
+    named = _SAME_CASES if was.cases.digest != info.cases.digest else [n for n in _SAME_CASES if n != "name"]
+    parts += [(f"cases' {n}", getattr(was.cases, n), getattr(info.cases, n)) for n in named]
     if was.engine != IMPORTED:
         # What was imported with its template named may be gone on with by asking the model.
         parts.insert(1, ("engine", was.engine, info.engine))

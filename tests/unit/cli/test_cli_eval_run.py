@@ -75,6 +75,8 @@ def test_half_paid_work_is_imported_and_exported_with_status_0(
     told = capsys.readouterr()
     assert len(told.out.splitlines()) == 3
     assert "1 criteria are ungraded" in told.err
+    assert run([*export, "--judge", "sha256:0"]) == 2
+    assert "sha256:0" in capsys.readouterr().err
     (folder / "out" / "m_results.json").write_text("paid for")
     assert run(export) == 2
     assert "--replace" in capsys.readouterr().err

@@ -168,3 +168,12 @@ def test_the_arm_says_what_stood_before_the_model_whatever_the_template(tmp_path
     assert {key for key, info in made.items() if info.open_book} == {
         (arm, template) for arm, template in made if "open-book" in (arm, template)
     }
+
+
+async def test_a_file_of_cases_may_be_renamed_and_may_not_change(tmp_path: Path) -> None:
+    cases = make_cases(1)
+    await run_model(cases, Model(), tmp_path, use=USE, created_at=AT)
+    moved = replace(cases, name="other.json")
+    assert (await run_model(moved, Model(), tmp_path, use=USE, created_at=AT)).asked == 0
+    with pytest.raises(UsageError, match="its cases' name is '2026.W47', not 'other.json'"):
+        await run_model(replace(moved, digest="sha256:" + "1" * 64), Model(), tmp_path, use=USE, created_at=AT)
