@@ -17,7 +17,7 @@ from medlive.evaluation.registry import Cutoff
 from medlive.evaluation.score import Estimate, ModelScore, ScoreTable, month_table
 from medlive.statistics.contamination import Drop, Effect, Mean
 
-_FIGURES: Final = ("n", "mean", "ci_low", "ci_high", "least", "most", "bounds_over")
+_FIGURES: Final = ("n", "mean", "ci_low", "ci_high", "least", "most", "bounds_over", "few")
 
 
 def estimate_row(estimate: Estimate) -> dict[str, Any]:
@@ -127,7 +127,10 @@ def errata_row(table: ScoreTable) -> dict[str, Any] | None:
 
 def score_rows(table: ScoreTable, kind: str | None = None) -> list[dict[str, Any]]:
     """A row for each model and slice, the overall score under slice "overall" and errors by axis under "errors by
-    axis", whose mean is the rate; of one kind of slice alone where `kind` names it."""
+    axis", whose mean is the rate; of one kind of slice alone where `kind` names it.
+
+    `few` marks what is over fewer than 30 cases and no result; of errors by axis, whose n are criteria, None.
+    """
     rows: list[dict[str, Any]] = []
     for model in table.models:
         grader = model.run.grader.model if model.run.grader else None
@@ -176,7 +179,7 @@ def scores_parquet(table: ScoreTable, kind: str | None = None) -> bytes:
     texts = ("model", "metric", "cases", "grader", "slice", "value")
     whole = ("n", "bounds_over")
     fields: list[tuple[str, Any]] = [(name, pa.string()) for name in texts]
-    fields += [(name, pa.int64() if name in whole else pa.float64()) for name in _FIGURES]
+    fields += [(n, pa.bool_() if n == "few" else pa.int64() if n in whole else pa.float64()) for n in _FIGURES]
     about = {
         "metric": table.metric.value,
         "bootstrap": {"draws": table.draws, "seed": table.seed, "level": 0.95},

@@ -257,6 +257,9 @@ def test_tables_say_the_same_in_every_format(tmp_path: Path) -> None:
     read = list(csv.DictReader(io.StringIO(scores_csv(table))))
     assert len(read) == len(rows)
     assert {r["model"] for r in read} == {"'=cmd|' /C calc'!A0", "b"}
+    assert {(r["slice"], r["few"]) for r in read if r["slice"] in ("overall", "month", "errors by axis")} == {
+        ("overall", "False"), ("month", "True"), ("errors by axis", ""),
+    }  # fmt: skip
     parquet = pq.read_table(io.BytesIO(scores_parquet(table)))
     assert parquet.to_pylist() == rows
     assert json.loads(parquet.schema.metadata[b"medlive"])["bootstrap"] == {"draws": 30, "level": 0.95, "seed": 4}
