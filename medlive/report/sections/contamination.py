@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import date
+from pathlib import Path
 from typing import Final
 
 from medlive.charts import Frame, Interval, IntervalGroup, IntervalRow, intervals
@@ -187,5 +188,5 @@ def _notes(found: ContaminationTable) -> str:
         for note in model.notes:
             by_note.setdefault(note, []).append(model.label)
     said = [f"{upper_first(note)}: {', '.join(labels)}." for note, labels in by_note.items()]
-    said += [f"Cutoffs are from {found.registry}."]
+    said += [f"Cutoffs are from {Path(found.registry).name}."]
     return "".join(soft(one) for one in said)

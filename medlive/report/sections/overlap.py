@@ -24,9 +24,11 @@ def overlap(report: Report) -> str:
 def _worst(report: Report, worst: WorstCases) -> str:
     if not worst.k:
         return missing("The models have too few scored cases in common for worst cases to be compared.")
+    pairs = [v for row, values in enumerate(worst.jaccard) for v in values[:row] if v is not None]
+    mean = f"; the mean over {len(pairs)} pairs is {f(sum(pairs) / len(pairs))}" if pairs else ""
     note = (
         f"The {worst.k} lowest cases of each model among the {worst.common} that all are scored on; by chance two "
-        f"such sets share {f(worst.by_chance)}. No interval: a count of just these. "
+        f"such sets share {f(worst.by_chance)}{mean}. No interval: a count of just these. "
         f"{report.table.metric.value.capitalize()} metric; {report.rests_on}."
     )
     frame = Frame(
@@ -73,11 +75,11 @@ def _grid(values: Matrix, pairs: int | None = None) -> Sequence[Sequence[Cell]]:
 def _cell(value: float | None, pairs: int | None) -> Cell:
     if value is None:
         return Cell(None)
-    told = f"{value:.3f}" + (_fisher(value, pairs) if pairs is not None else "")
+    told = f"{value:.3f}" + (fisher_said(value, pairs) if pairs is not None else "")
     return Cell(value, f"{value:.2f}".replace("0.", ".", 1), told)
 
 
-def _fisher(r: float, n: int) -> str:
+def fisher_said(r: float, n: int) -> str:
     """The 95 % interval of Pearson's r by Fisher's z; none for fewer than 4 pairs, or where r is 1 or -1."""
     if n < 4 or abs(r) > 1 - 1e-12:
         return f" (n={n})"

@@ -30,6 +30,7 @@ from medlive.report.html import json_text, p_said, t
 from medlive.report.meta import read_meta
 from medlive.report.model import analyse
 from medlive.report.render import write_report
+from medlive.report.sections.overlap import fisher_said
 
 EVIL = (
     '<script>alert(1)</script></script><img src=x onerror=alert(2)> & "quoted" \x00\x07 \ud800 مرحبا \u202e'
@@ -240,6 +241,7 @@ def test_a_second_report_leaves_nothing_of_the_first(tmp_path: Path) -> None:
     write_report(table_of(tmp_path / "b", models=1, n=4), tmp_path / "out")
     assert len(list((tmp_path / "out" / "cases").iterdir())) == 4
     assert not (tmp_path / "out" / "figures" / "worst-cases.svg").exists()
+    assert {p.name for p in (tmp_path / "out" / "search").iterdir()} == {"1-case.js", "1-m0.js"}
     assert (tmp_path / "out" / "mine.txt").read_text() == "kept"
     assert not list((tmp_path / "out").glob(".report-*"))
 
@@ -317,6 +319,30 @@ def test_snapshots_of_one_name_are_told_apart(tmp_path: Path) -> None:
     )
     assert f"{cases.name} [00000000], {cases.name} [abababab]" in html
     assert "sha256:" + "ab" * 32 in html
+
+
+def test_correlations_have_an_interval_and_overlaps_their_mean(tmp_path: Path) -> None:
+    table = table_of(tmp_path, models=5, n=60, missing=False)
+    out = write_report(table, tmp_path / "out", case_pages=False).page.parent
+
+    def read(name: str) -> tuple[list[str], str]:
+        root = ElementTree.parse(out / "figures" / f"{name}.svg").getroot()
+        svg = "{http://www.w3.org/2000/svg}"
+        titles = [e.findtext(f"{svg}title") or "" for e in root.iter(f"{svg}g")]
+        return titles, " ".join(e.text or "" for e in root.iter(f"{svg}text"))
+
+    # Fisher's z by hand: r = 0.9 of 5 pairs lies within tanh(atanh(0.9) -/+ 1.96 / sqrt(2)).
+    assert fisher_said(0.9, 5) == " (0.086 to 0.993, n=5)"
+    assert fisher_said(1.0, 5) == " (n=5)"
+    assert fisher_said(0.5, 3) == " (n=3)"
+    titles, note = read("theme-correlation")
+    assert all(re.search(r": -?[01]\.\d{3} \((-?[01]\.\d{3} to -?[01]\.\d{3}, )?n=5\)$", one) for one in titles)
+    assert "bootstrap" not in note, "no interval is claimed that is not there"
+    titles, note = read("worst-cases")
+    values = [float(one.rsplit(": ", 1)[1]) for one in titles if len(set(one.rsplit(": ", 1)[0].split(", "))) == 2]
+    said = re.search(r"mean over 10 pairs is ([\d.]+)\.", note)
+    assert said is not None
+    assert float(said[1]) == pytest.approx(sum(values) / len(values), abs=0.001)
 
 
 def test_no_p_is_said_to_be_nothing() -> None:
