@@ -3,6 +3,7 @@
 import asyncio
 import json
 import random
+import shutil
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from datetime import date
@@ -23,10 +24,12 @@ from medlive.evaluation.bundle_verify import BundleReport, verify_bundle
 from medlive.evaluation.cases import load_cases
 from medlive.evaluation.grade import grade_run
 from medlive.evaluation.graded import load_graded
+from medlive.evaluation.imports import export_run
 from medlive.evaluation.judge import Judge as Asking
 from medlive.evaluation.judge import Work
 from medlive.evaluation.model import Answer, AnswerState, Mode
 from medlive.evaluation.open_book import OpenBook
+from medlive.evaluation.published_files import keep_files
 from medlive.evaluation.run import GRADES, RESPONSES, ModelUse, run_model
 from medlive.evidence.passage import Hit, IndexIdentity, Passage, Query, Retriever
 from medlive.llm.engine import EngineIdentity, Finish, Request
@@ -141,13 +144,14 @@ def test_imported_verdicts_have_neither_quotes_nor_replies(room: Room) -> None:
 
 def test_criteria_of_the_same_words_share_what_a_reply_says_of_one(tmp_path: Path) -> None:
     case_id = "ml-0000000000000007"
-    twice = tuple(criterion(case_id, place, "Advises water") for place in (1, 2))
-    held = case(case_id, criteria=twice, first_release="2026.W47")
+    words = ["Advises rest", "Advises water", "Advises water"]
+    rubric = tuple(criterion(case_id, place, text) for place, text in enumerate(words, start=1))
+    held = case(case_id, criteria=rubric, first_release="2026.W47")
     place = release(tmp_path / "medlive-2026.W47", "2026.W47", [held]).path
 
     def grade(request: Request) -> str:
         listed = [c["id"] for c in request.inputs["criteria"]]
-        met = [json.loads(verdict(number == 0)) for number in range(len(listed))]
+        met = [json.loads(verdict(number == 1)) for number in range(len(listed))]
         return json.dumps({"grades": [{"id": c, **one} for c, one in zip(listed, met, strict=True)]})
 
     async def make() -> None:
@@ -158,7 +162,28 @@ def test_criteria_of_the_same_words_share_what_a_reply_says_of_one(tmp_path: Pat
     asyncio.run(make())
     files = make_bundle(load_graded(tmp_path / "run"), draws=DRAWS)
     (tmp_path / "b.zip").write_bytes(archive(files))
-    assert verify_bundle(tmp_path / "b.zip", snapshot=place).why_not == ""
+    report = verify_bundle(tmp_path / "b.zip", snapshot=place)
+    assert (report.why_not, report.notes) == ("", ())
+
+
+def test_files_beside_the_run_have_no_say(room: Room, tmp_path: Path) -> None:
+    shutil.copytree(room.run.run.path, tmp_path / "run")
+    benchmark, _, gradings = export_run(tmp_path / "run", tmp_path / "files")
+    rows = json.loads(gradings.read_bytes())
+    for row in rows:
+        for entry in row["evaluations"].values():
+            entry["score"] = entry["weighted_score"] = 0
+    gradings.write_text(json.dumps(rows))
+    assert room.run.grader is not None
+    keep_files(tmp_path / "run", room.run.grader.judge, benchmark, gradings)
+    assert make_bundle(load_graded(tmp_path / "run"), draws=DRAWS) == room.files
+
+
+def test_usage_is_numbers(room: Room) -> None:
+    for usage in ({"input_tokens": "x"}, {"input_tokens": -1}, {"cost_usd": 1e300}, {"a": {}}, {"a": True}):
+        rows = lines_of(room.files, RESPONSES)
+        rows[0]["usage"] = usage
+        assert 4 in numbers(room.verify(sealed(with_lines(room.files, RESPONSES, rows)))), usage
 
 
 def test_the_graders_excuses_are_those_that_a_judge_gives() -> None:
@@ -299,9 +324,15 @@ def test_an_older_bundle_verifies_and_the_versions_are_told(room: Room) -> None:
 
 @pytest.mark.parametrize("name", ["\x1b[2J", "a\u202eb", " ", "a\nb"])
 def test_names_that_cannot_be_printed_are_refused_and_spelt_out(room: Room, name: str) -> None:
-    report = room.verify(sealed(both(lambda v: v.update(model=name))(dict(room.files), random.Random(1))))
-    assert numbers(report)
-    assert all(str(finding).isprintable() for step in report.failed for finding in step.findings)
+    info = json.loads(room.files[BUNDLE])
+    info["grader"]["mode"] = name
+    for files in (
+        both(lambda v: v.update(model=name))(dict(room.files), random.Random(1)),
+        room.files | {BUNDLE: pretty(info)},
+    ):
+        report = room.verify(sealed(files))
+        assert numbers(report)
+        assert all(str(finding).isprintable() for step in report.failed for finding in step.findings)
 
 
 def test_a_run_of_a_bundle_scores_and_is_graded_as_the_run_it_was_made_of(room: Room, tmp_path: Path) -> None:
