@@ -1,5 +1,6 @@
 """Asking a model about every case of a run: continued where it stopped, a failure asked for again."""
 
+import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -41,6 +42,9 @@ __all__ = [
 
 _REASONS: Final = 3
 """How many reasons, or models, are named; the others are counted."""
+
+_VERSION: Final = re.compile(r"([-@:_.](v?\d[\w.-]*|latest))?")
+"""What an endpoint may append to the name that it was asked under: a date or a number, no word such as "mini"."""
 
 Complete = Callable[[Sequence[Mapping[str, str]]], Awaitable[Reply]]
 """Asks the model: chat messages to a reply; raises EndpointUnavailable when none could be had."""
@@ -261,7 +265,8 @@ def _named(run: RunFolder, answers: Iterable[Answer]) -> list[str]:
 
 def _is_of(named: str, asked: str) -> bool:
     """Whether a reply names the model that was asked, or a version of it: with or without its vendor."""
-    return named.rsplit("/", 1)[-1].casefold().startswith(asked.rsplit("/", 1)[-1].casefold())
+    short, whole = (name.rsplit("/", 1)[-1].casefold() for name in (asked, named))
+    return whole.startswith(short) and _VERSION.fullmatch(whole, len(short)) is not None
 
 
 def import_answers(

@@ -222,6 +222,7 @@ async def test_the_identity_of_a_grader_is_the_one_it_asks_with(tmp_path: Path) 
         (None, ["cand-1"], None),
         (None, ["cand-1-2026-01-01"], None),
         ("vendor/Cand-1", ["cand-1"], None),
+        (None, ["cand-1-mini"], "cand-1 was asked; the endpoint names cand-1-mini (4)"),
         (None, ["cand-0"], "cand-1 was asked; the endpoint names cand-0 (4)"),
         (None, ["cand-1-a", "cand-1-b"], "cand-1 was asked; the endpoint names cand-1-a (2), cand-1-b (2)"),
     ],

@@ -175,5 +175,5 @@ async def test_a_file_of_cases_may_be_renamed_and_may_not_change(tmp_path: Path)
     await run_model(cases, Model(), tmp_path, use=USE, created_at=AT)
     moved = replace(cases, name="other.json")
     assert (await run_model(moved, Model(), tmp_path, use=USE, created_at=AT)).asked == 0
-    with pytest.raises(UsageError, match="its cases' name is '2026.W47', not 'other.json'"):
+    with pytest.raises(UsageError, match="its cases' name is "):
         await run_model(replace(moved, digest="sha256:" + "1" * 64), Model(), tmp_path, use=USE, created_at=AT)
