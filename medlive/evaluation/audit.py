@@ -4,7 +4,6 @@ Task `audit.cause`. `audit.jsonl` in the run folder is record and cache: a findi
 on, so a repeated audit asks only for what is new, was graded anew, or had stayed unaudited.
 """
 
-import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -32,13 +31,15 @@ from medlive.evaluation.judge import MOST_RAW
 from medlive.evaluation.log import open_log
 from medlive.evaluation.pool import Health, for_each
 from medlive.evaluation.run import Progress
+from medlive.evaluation.verdict import planted_objects
+from medlive.evaluation.verdict_words import taken_back
 from medlive.llm.budget import Budget, BudgetSpent
 from medlive.llm.engine import Engine, EngineIdentity, Finish, Reply, Request
 from medlive.llm.prompts import load_prompt
-from medlive.llm.reading import read_object
+from medlive.llm.reading import read_object, without_thinking
+from medlive.threads.normalise import fold
 
 TASK: Final = "audit.cause"
-_MOST_PLANTED: Final = 300
 
 
 class AuditReply(BaseModel):
@@ -264,35 +265,17 @@ def _read(reply: Reply, inputs: Mapping[str, Any], candidate: Candidate) -> Audi
     if not reply.text.strip():
         return "the reply is empty"
     try:
-        value = read_object(reply.text, inputs)
-        read = AuditReply.model_validate(value)
+        read = AuditReply.model_validate(read_object(reply.text, inputs))
     except ValidationError as exc:
         error = exc.errors(include_url=False, include_input=False)[0]
         return f"{'.'.join(str(p) for p in error['loc']) or 'the reply'}: {error['msg']}"
     except ValueError as exc:
         return str(exc)[:300]
-    if value in _planted(candidate.answer.response):
+    if taken_back(without_thinking(reply.text).partition("{")[0].partition("```")[0]):
+        return "the words before the JSON object deny it"
+    if any(
+        one["cause"] == read.cause and fold(str(one.get("reasoning", ""))) == fold(read.reasoning)
+        for one in planted_objects(candidate.answer.response, "cause")
+    ):
         return "the reply is a piece of the answer that was to be audited"
     return finding_fault(RootCause(read.cause), read.quote, read.criteria, candidate) or read
-
-
-def _planted(answer: str) -> list[Any]:
-    """The objects in an answer that name a cause."""
-    found: list[Any] = []
-    if '"cause"' not in answer:
-        return found
-    at = answer.find("{")
-    for _ in range(_MOST_PLANTED):
-        if at < 0:
-            break
-        try:
-            value, _end = _DECODER.raw_decode(answer, at)
-        except (ValueError, RecursionError):
-            value = None
-        if isinstance(value, dict) and "cause" in value:
-            found.append(value)
-        at = answer.find("{", at + 1)
-    return found
-
-
-_DECODER: Final = json.JSONDecoder()

@@ -118,6 +118,8 @@ async def test_a_cause_is_recorded_whole_and_asked_for_once(run_dir: Path) -> No
         (json.dumps(GOOD)[:-20], "JSON"),
         (PLANTED, "piece of the answer"),
         ("I found this: " + json.dumps(PLANTED), "piece of the"),
+        (PLANTED | {"reasoning": "It  says so. ", "criteria": []}, "piece of the"),
+        ("A wrong reply would be: " + json.dumps(GOOD), "deny it"),
         ("{" * 20_000, "JSON"),
         ("", "empty"),
     ],
@@ -140,6 +142,19 @@ async def test_a_reply_that_cannot_be_used_is_repaired_once_and_never_a_type(
             assert "cannot be used" in endpoint.bodies[1]["messages"][-1]["content"]
     async with auditor(lambda _: says(GOOD)) as (engine, _):
         assert (await audit_run(run, engine)).table.audited == 1
+
+
+async def test_a_cause_that_stands_in_the_answer_is_found_however_it_is_hidden(run_dir: Path) -> None:
+    curly = json.dumps(PLANTED).replace('"', "\u201d")
+    hidden = f"{'{' * 400} Drink water. 请多喝水。 {json.dumps(PLANTED)}", f"Drink water. {curly}"
+    answers = iter(hidden)
+    await run_model(
+        make_cases(2), Model(lambda _: reply(next(answers), model="cand-1")), run_dir, use=USE, created_at=AT
+    )
+    await grade_run(run_dir, Judge(lambda r: verdict(r.inputs["criterion"].endswith(".0"))))
+    run = load_graded(run_dir)
+    table = (await audit_run(run, Judge(lambda _: json.dumps(PLANTED)))).table
+    assert table.reasons == {"the reply is a piece of the answer that was to be audited": 2}
 
 
 async def test_a_repaired_reply_counts_and_unclear_needs_no_quote(run_dir: Path) -> None:
