@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Final
 
 import numpy as np
 
@@ -27,9 +26,8 @@ from medlive.evaluation.graded import GradedRun, Grader, load_all, load_graded, 
 from medlive.evaluation.metrics import CaseScore, CaseState, Metric, case_score
 from medlive.evaluation.model import AnswerState, EvaluationCase
 from medlive.evaluation.published import MonthTable, table_of_figures
-from medlive.evaluation.published_files import scores_of_files
 from medlive.evaluation.registry import EMPTY, Cutoff, Registry
-from medlive.evaluation.run import IMPORTED
+from medlive.evaluation.score_warnings import as_published, run_warnings, unscorable_warnings
 from medlive.statistics.bootstrap import Comparison, Floats, Standing, compare, tie_groups
 
 __all__ = [
@@ -37,10 +35,6 @@ __all__ = [
     "Estimate", "GradedRun", "Grader", "ModelScore", "Rates", "ScoreTable", "Slice", "load_all", "load_graded",
     "month_table", "score_matrix", "score_runs",
 ]  # fmt: skip
-
-
-_NAMED: Final = 5
-"""How many cases a warning names."""
 
 
 class CaseBasis(StrEnum):
@@ -176,10 +170,10 @@ def score_runs(
         scored: list[tuple[CaseScore, ...]] = held
         told: list[str] = []
         if metric is Metric.PUBLISHED:
-            scored, told = _as_published(runs, held, whole)
+            scored, told = as_published(runs, held, whole)
     coverage = _coverage(runs, held, scored)
     if basis is CaseBasis.COMMON:
-        scored = _common(scored)
+        scored = _common([run.label for run in runs], scored)
         shared = {case.case.case_id for case in scored[0]}
         held = [tuple(c for c in cases if c.case.case_id in shared) for cases in held]
     labels = [run.label for run in runs]
@@ -208,9 +202,9 @@ def score_runs(
     models.sort(key=lambda m: (m.overall.mean is None, -(m.overall.mean or 0.0), m.label))
     common = int((~np.isnan(grid.score)).all(axis=1).sum())
     warnings = [
-        *_warnings(runs, common, len(grid.score)),
+        *run_warnings(runs, common, len(grid.score)),
         *told,
-        *_unscorable(labels, held, metric),
+        *unscorable_warnings(labels, held, metric),
         *(errata.told(labels) if errata else []),
     ]
     return ScoreTable(
@@ -249,39 +243,6 @@ def _case_scores(run: GradedRun, metric: Metric) -> tuple[CaseScore, ...]:
     return tuple(found)
 
 
-def _as_published(
-    runs: Sequence[GradedRun], held: Sequence[tuple[CaseScore, ...]], whole: Sequence[tuple[EvaluationCase, ...]]
-) -> tuple[list[tuple[CaseScore, ...]], list[str]]:
-    """Each run's cases as the published script has them, and what is to be said where that is not so."""
-    scored, told = [], []
-    for run, cases, before in zip(runs, held, whole, strict=True):
-        # What was withdrawn since, the files do not know.
-        lessened = len(before) != len(cases) or any(a is not c.case for a, c in zip(before, cases, strict=True))
-        found = None if lessened else scores_of_files(run, cases)
-        if found is None and run.grader is not None and not _known(run.grader):
-            why = "what was withdrawn is left out" if lessened else "its folder holds no files of LiveMedBench's"
-            told.append(f"{run.label}: the published figures are of the verdicts in the run folder: {why}")
-        scored.append(cases if found is None else found)
-        if odd := [c.case.case_id for c in scored[-1] if c.odd is not None]:
-            told.append(
-                f"{run.label}: cases whose figure is no finite number: {len(odd)} ({_some(odd)}); the mean is "
-                "what the published script makes of it, and has no interval"
-            )
-        known = {case.case_id for case in before}
-        if found is not None and (strange := [c.case.case_id for c in found if c.case.case_id not in known]):
-            told.append(
-                f"{run.label}: graded cases that the benchmark lacks: {len(strange)} ({_some(strange)}); the "
-                "published mean counts them"
-            )
-        if found is not None and (lack := known - {c.case.case_id for c in found}):
-            told.append(f"{run.label}: cases without a grading: {len(lack)}; the published mean leaves them out")
-    return scored, told
-
-
-def _some(case_ids: Sequence[str]) -> str:
-    return ", ".join(case_ids[:_NAMED]) + (" …" if len(case_ids) > _NAMED else "")
-
-
 def _coverage(
     runs: Sequence[GradedRun], held: Sequence[Sequence[CaseScore]], scored: Sequence[Sequence[CaseScore]]
 ) -> tuple[Coverage, ...]:
@@ -293,10 +254,15 @@ def _coverage(
     )
 
 
-def _common(scored: Sequence[tuple[CaseScore, ...]]) -> list[tuple[CaseScore, ...]]:
-    shared = set.intersection(*({c.case.case_id for c in cases if c.score is not None} for cases in scored))
+def _common(labels: Sequence[str], scored: Sequence[tuple[CaseScore, ...]]) -> list[tuple[CaseScore, ...]]:
+    have = [{c.case.case_id for c in cases if c.score is not None} for cases in scored]
+    shared = set.intersection(*have)
     if not shared:
-        raise UsageError("no case is scored for every model", hint="--cases own scores each on its own cases")
+        none = ", ".join(label for label, own in zip(labels, have, strict=True) if not own)
+        without = f"of {none} none is scored; " if none else ""
+        raise UsageError(
+            "no case is scored for every model", hint=f"{without}--cases own scores each on its own cases"
+        )
     return [tuple(c for c in cases if c.case.case_id in shared) for cases in scored]
 
 
@@ -313,82 +279,6 @@ def _rates(cases: Sequence[CaseScore]) -> Rates:
         refused=answers[AnswerState.REFUSED],
         unscorable=sum(case.unscorable for case in cases),
     )
-
-
-def _warnings(runs: Sequence[GradedRun], common: int, union: int) -> list[str]:
-    warnings = []
-    for run in runs:
-        info = run.run.info
-        if info.cases.publishable is False:
-            why = "; ".join(info.cases.notes) or "no reason given"
-            warnings.append(f"{run.label}: not publishable: the snapshot {info.cases.name} is not ({why})")
-        if run.grader is None:
-            warnings.append(f"{run.label}: nothing is graded")
-        elif run.grader.engine == "rules":
-            warnings.append(f"{run.label}: not publishable: graded by the rules engine")
-        if info.engine == "rules":
-            warnings.append(f"{run.label}: not publishable: answered by the rules engine")
-        if run.grader is not None and any(name != run.grader.model for name in run.grader.answered_by):
-            warnings.append(f"{run.label}: graded by {', '.join(run.grader.answered_by)}, not by the pinned model")
-    for what, values in (
-        ("cases", {r.run.info.cases.digest for r in runs}),
-        # Of imported verdicts nobody knows who gave them: their judge is a name for the file.
-        ("graders", {r.grader.judge if _known(r.grader) else IMPORTED for r in runs if r.grader}),
-        ("prompt templates", {r.run.info.template.name for r in runs}),
-    ):
-        if len(values) > 1:
-            warnings.append(f"the runs differ in their {what}: their scores are not one ranking")
-    if differing := _differing(runs):
-        warnings.append(
-            f"cases of one id that differ in question or rubric: {len(differing)} ({_some(differing)}); they are "
-            "paired all the same"
-        )
-    for place, run in enumerate(runs):
-        for other in runs[:place]:
-            if run.run.info == other.run.info and run.met == other.met and run.answers == other.answers:
-                warnings.append(f"{other.label} and {run.label} are one run: the same answers and verdicts")
-    if len(runs) > 1 and (unknown := [r.label for r in runs if r.grader and not _known(r.grader)]):
-        warnings.append(f"{', '.join(unknown)}: who graded is unknown: they are one ranking if one grader did")
-    if len(runs) > 1 and common < union:
-        warnings.append(
-            f"{common} of {union} cases are scored for every model; pairs are compared on what both have"
-        )
-    return list(dict.fromkeys(warnings))
-
-
-def _differing(runs: Sequence[GradedRun]) -> list[str]:
-    """The cases that are not the same for every run that holds them, in the runs' order."""
-    first: dict[str, EvaluationCase] = {}
-    found: dict[str, None] = {}
-    for run in {run.run.info.cases.rows: run for run in reversed(runs)}.values():
-        for case in run.run.cases:
-            was = first.setdefault(case.case_id, case)
-            if was is not case and (was.question, _rubric(was)) != (case.question, _rubric(case)):
-                found[case.case_id] = None
-    return list(found)
-
-
-def _rubric(case: EvaluationCase) -> list[tuple[str, float]]:
-    return [(c.criterion, c.points) for c in case.criteria]
-
-
-def _known(grader: Grader) -> bool:
-    return grader.engine != IMPORTED
-
-
-def _unscorable(labels: Sequence[str], scored: Sequence[Sequence[CaseScore]], metric: Metric) -> list[str]:
-    """What is to be said of rubrics that equation 1 gives no score: models with the same ones together."""
-    what = "no score by Equation 1" if metric is Metric.PAPER else "count as 0"
-    cases_by_place = {id(c.case): c.case for cases in scored for c in cases}
-    blank = {place for place, case in cases_by_place.items() if case.positive_points <= 0}
-    found: dict[tuple[str, ...], list[str]] = {}
-    for label, cases in zip(labels, scored, strict=True):
-        if none := tuple(c.case.case_id for c in cases if id(c.case) in blank):
-            found.setdefault(none, []).append(label)
-    return [
-        f"{', '.join(names)}: {len(none)} cases have no criterion with positive points and {what} ({_some(none)})"
-        for none, names in found.items()
-    ]
 
 
 def month_table(table: ScoreTable) -> MonthTable:

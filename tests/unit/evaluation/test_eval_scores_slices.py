@@ -181,6 +181,10 @@ def test_common_cases_are_named_and_scored_alone() -> None:
     none = run_of("c", CASES[300:], [0.5] * 60)
     with pytest.raises(UsageError, match="no case is scored for every model"):
         score_runs([*runs, none], basis=CaseBasis.COMMON)
+    blank = run_of("d", CASES, [None] * 360)
+    with pytest.raises(UsageError) as failed:
+        score_runs([*runs, blank], basis=CaseBasis.COMMON)
+    assert "of d none is scored" in (failed.value.hint or "")
 
 
 async def test_which_of_two_judges_is_scored_is_said_and_can_be_chosen(run_dir: Path) -> None:
