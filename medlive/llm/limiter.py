@@ -42,6 +42,8 @@ TIMED_S: Final = 0.001
 """A pass of the event loop is timed no more often than this."""
 WINDOW: Final = 8
 """The least replies that a window is judged by."""
+TOGETHER: Final = 4
+"""Callers that go on in one pass of the event loop."""
 _BELOW: Final = 0.9
 """A cut that is inferred goes a little below what the queue tells, so that the floor is seen again."""
 _QUEUED: Final = 3.0
@@ -292,6 +294,41 @@ class Limiter:
                 turn.set_result(None)
         if self._waiting:
             self._limit.used_up()
+
+
+class Turns:
+    """Lets a few callers go on in each pass of the event loop, first come first served. One event loop at a time.
+
+    Replies that came together would else be worked off together, and what is asked next would leave together at
+    the end of that: a convoy, in which endpoint and client wait for each other in turn, and which lasts.
+    """
+
+    def __init__(self) -> None:
+        self._gone = 0
+        """Callers that went on in this pass."""
+        self._waiting: deque[asyncio.Future[None]] = deque()
+
+    async def next(self) -> None:
+        """Go on when few others do."""
+        loop = asyncio.get_running_loop()
+        if self._gone < TOGETHER and not self._waiting:
+            if self._gone == 0:
+                loop.call_soon(self._pass, loop)
+            self._gone += 1
+            return
+        turn: asyncio.Future[None] = loop.create_future()
+        self._waiting.append(turn)
+        await turn
+
+    def _pass(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._gone = 0
+        while self._waiting and self._gone < TOGETHER:
+            turn = self._waiting.popleft()
+            if not turn.done():  # its caller has left
+                turn.set_result(None)
+                self._gone += 1
+        if self._gone:
+            loop.call_soon(self._pass, loop)
 
 
 class Limiters:

@@ -25,7 +25,7 @@ from medlive.digest import canonical_json
 from medlive.errors import ConfigError, EndpointUnavailable, RequestRefused
 from medlive.llm.engine import EngineIdentity, Finish, Reply, Request, Usage
 from medlive.llm.fence import render
-from medlive.llm.limiter import Ended, EndpointState, Limiter
+from medlive.llm.limiter import Ended, EndpointState, Limiter, Turns
 from medlive.llm.transport import TooLongError, Transport
 from medlive.llm.wire import (
     Frame,
@@ -151,6 +151,7 @@ class OpenAIEngine:
         self._key_variable = key_variable
         self._backoff_s = backoff_s
         self._limiter = limiter or Limiter(endpoint, concurrency)
+        self._turns = Turns()
         self._frames: dict[tuple[str, JsonMode], Frame] = {}
         self._transport = Transport(base_url, self._secret or "none")
 
@@ -252,7 +253,9 @@ class OpenAIEngine:
         while True:
             served = self._limiter.answered
             try:
-                return await self._attempt(content, task)
+                reply = await self._attempt(content, task)
+                await self._turns.next()
+                return reply
             except _TroubleError as trouble:
                 cause, wait, ended = trouble.cause, trouble.retry_after, trouble.ended
             if wait is not None and wait > PATIENCE_S:

@@ -3,6 +3,7 @@
 import asyncio
 import heapq
 import random
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -10,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from medlive.llm.limiter import CUT, START, WINDOW, AdaptiveLimit, Ended, Limiter, Limiters
+from medlive.llm.limiter import CUT, START, TOGETHER, WINDOW, AdaptiveLimit, Ended, Limiter, Limiters, Turns
 
 
 @dataclass
@@ -236,3 +237,45 @@ def test_roles_at_one_address_with_one_key_share_a_limit() -> None:
     assert limiters.of("http://h/v1", "other", 4) is not one
     assert limiters.of("http://h:81/v1", "k", 4) is not one
     assert [(state.endpoint, state.most) for state in limiters.states()] == [("h", 16), ("h", 4), ("h:81", 4)]
+
+
+async def test_of_many_replies_at_once_a_few_are_worked_off_before_their_next_calls_leave() -> None:
+    turns, loop = Turns(), asyncio.get_running_loop()
+    worked: list[int] = []
+    left: list[int] = []
+
+    async def caller(number: int) -> None:
+        await turns.next()
+        worked.append(number)
+        loop.call_soon(left.append, number)  # as what is sent leaves in the next pass
+        assert len(worked) - len(left) <= 2 * TOGETHER
+
+    tasks = [asyncio.create_task(caller(number)) for number in range(10 * TOGETHER)]
+    await asyncio.sleep(0)
+    tasks[TOGETHER].cancel()
+    ended = await asyncio.gather(*tasks, return_exceptions=True)
+    assert [type(end) for end in ended if end is not None] == [asyncio.CancelledError]
+    assert worked == [number for number in range(10 * TOGETHER) if number != TOGETHER]
+    await asyncio.wait_for(turns.next(), 5)
+
+
+async def test_a_pass_of_the_loop_lets_few_go_on_also_when_they_come_one_by_one() -> None:
+    turns, loop = Turns(), asyncio.get_running_loop()
+    passes = 0
+    gone: Counter[int] = Counter()
+
+    def tick() -> None:
+        nonlocal passes
+        passes += 1
+        if sum(gone.values()) < 100:
+            loop.call_soon(tick)
+
+    async def caller() -> None:
+        for _ in range(10):
+            await turns.next()
+            gone[passes] += 1
+
+    tick()
+    await asyncio.gather(*(caller() for _ in range(10)))
+    assert sum(gone.values()) == 100
+    assert max(gone.values()) <= 2 * TOGETHER
