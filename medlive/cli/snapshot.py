@@ -79,25 +79,21 @@ def show(path: PathArgument, as_json: JsonOption = False) -> None:
         say(f"not publishable: {reason}")
 
 
-def _made_with(manifest: "Manifest") -> list[list[str | None]]:
+def _made_with(manifest: "Manifest") -> list[tuple[str, str | None, str]]:
     made, key = manifest.provenance, manifest.signing
     parent = f"{manifest.parent} ({manifest.parent_digest})" if manifest.parent else "none: the first of its line"
     return [
-        ["medlive", None, made.code_version],
-        ["parent", None, parent],
-        ["signing key", None, "none" if key is None else key.key_id],
-        *(["engine", use.role, f"{use.engine}, {use.model}"] for use in made.engines),
-        *(["prompt", task, digest] for task, digest in made.prompts.items()),
+        ("medlive", None, made.code_version),
+        ("parent", None, parent),
+        ("signing key", None, "none" if key is None else key.key_id),
+        *(("engine", use.role, f"{use.engine}, {use.model}") for use in made.engines),
+        *(("prompt", task, digest) for task, digest in made.prompts.items()),
         *(
-            [
-                "evidence",
-                use.retriever,
-                f"{use.passages:,} passages, {', '.join(use.corpora)}; {use.index_digest}",
-            ]
+            ("evidence", use.retriever, f"{use.passages:,} passages, {', '.join(use.corpora)}; {use.index_digest}")
             for use in made.evidence
         ),
-        *(["threshold", name, str(value)] for name, value in made.thresholds.items()),
-        *(["written by", name, library] for name, library in manifest.writers.items()),
+        *(("threshold", name, str(value)) for name, value in made.thresholds.items()),
+        *(("written by", name, library) for name, library in manifest.writers.items()),
     ]
 
 
