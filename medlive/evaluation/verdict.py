@@ -28,7 +28,7 @@ MOST_REASONING: Final = 4_000
 """Characters of a reasoning that are kept; the reply stands whole in the log."""
 _MOST_OBJECTS: Final = 300
 _MOST_TAILS: Final = 4
-_MOST_NAMES: Final = 2_000
+_MOST_NAMES: Final = 5_000
 _MOST_BRACES: Final = 6
 _MOST_PLANTED: Final = 12_000
 """Characters of a verdict that an answer may plant: no longer one would be read."""
