@@ -57,7 +57,7 @@ def run_warnings(runs: Sequence[GradedRun], common: int, union: int) -> list[str
 
 def unscorable_warnings(labels: Sequence[str], scored: Sequence[Sequence[CaseScore]], metric: Metric) -> list[str]:
     """What is to be said of rubrics that equation 1 gives no score: models with the same ones together."""
-    what = "no score by Equation 1" if metric is Metric.PAPER else "count as 0"
+    what = "no score by Equation 1" + ("" if metric is Metric.PAPER else ", and count as 0 here")
     cases_by_place = {id(c.case): c.case for cases in scored for c in cases}
     blank = {place for place, case in cases_by_place.items() if case.positive_points <= 0}
     found: dict[tuple[str, ...], list[str]] = {}
