@@ -9,6 +9,8 @@ WORKERS ?= 4
 DEMO_HOME ?= $(CURDIR)/.medlive/demo
 # Some machines ask Python to keep no bytecode: then each of the tests' hundred processes would compile medlive anew.
 test: export PYTHONDONTWRITEBYTECODE :=
+# The workers share the cores already; on small matrices a second thread mostly waits, and burns a core doing so.
+test: export OMP_NUM_THREADS := 1
 
 .PHONY: help setup medcpt integrations demo test check bench bench-curation clean
 

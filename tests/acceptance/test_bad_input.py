@@ -159,8 +159,10 @@ def test_every_line_becomes_a_thread_or_a_problem_and_curation_ends(new_instance
     assert instance.one("SELECT count(*) FROM threads") == counts["new"]
 
 
-def test_threads_of_bad_input_can_be_looked_at(new_instance: NewInstance, file: Path) -> None:
+def test_threads_of_bad_input_can_be_looked_at(new_instance: NewInstance, tmp_path: Path) -> None:
     instance = new_instance()
+    file = tmp_path / "bad.jsonl"
+    file.write_bytes(b"\n".join(line for _, line, _ in LINES if len(line) < HUGE))
     done = instance.here("import", file)
     assert "bad.jsonl:2: not_json" in done.err
     assert "\x1b[31m" not in done.out + done.err
