@@ -14,6 +14,9 @@ _EXTRAS = {
     ),
 }  # fmt: skip
 
+# As typer ends a command that Ctrl-C stopped.
+_INTERRUPTED = 130
+
 
 def main() -> None:
     """Run the command line and exit: 0 done, 1 a check failed, 2 wrong use, 3 a service is missing."""
@@ -31,10 +34,11 @@ def run(arguments: list[str]) -> int:
         build(rest)(args=rest, prog_name="medlive")
         return 0
     except SystemExit as exc:
+        if exc.code == _INTERRUPTED:
+            return _interrupted()
         return exc.code if isinstance(exc.code, int) else 0 if exc.code is None else 1
     except KeyboardInterrupt:
-        print("interrupted; the same command continues where this one stopped", file=sys.stderr)
-        return 130
+        return _interrupted()
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
@@ -58,6 +62,11 @@ def run(arguments: list[str]) -> int:
         print(f"error: a fault of medlive itself: {type(exc).__name__}: {str(exc)[:500]}", file=sys.stderr)
         print("  run it again with --debug for the trace, and report it", file=sys.stderr)
         return 1
+
+
+def _interrupted() -> int:
+    print("interrupted; what was finished is kept, and the same command goes on from there", file=sys.stderr)
+    return _INTERRUPTED
 
 
 if __name__ == "__main__":

@@ -180,11 +180,7 @@ def run(
         finally:
             await engine.aclose()
 
-    try:
-        found = wait_for(work())
-    except KeyboardInterrupt:
-        say("stopped; every answer that came is kept, and the same command goes on from here")
-        raise
+    found = wait_for(work())
     if isinstance(found, RunPlan):
         _tell_plan(found, as_json)
     elif isinstance(found, BatchWritten):

@@ -59,7 +59,7 @@ def test_an_interrupted_run_says_that_nothing_is_lost(
 
     monkeypatch.setattr("medlive.evaluation.run.run_model", interrupted)
     assert run(asked(cases, "--model", "m")) == 130
-    assert "every answer that came is kept" in capsys.readouterr().err
+    assert "what was finished is kept" in capsys.readouterr().err
 
 
 def test_half_paid_work_is_imported_and_exported_with_status_0(
