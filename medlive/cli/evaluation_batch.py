@@ -105,6 +105,9 @@ def next_(
     shape: Annotated[
         str | None, typer.Option("--shape", help="How JSON is asked for: schema, object or none [as before].")
     ] = None,
+    leave_waiting: Annotated[
+        bool, typer.Option("--leave-waiting", help="Leave out what has no result yet: its batch is under way.")
+    ] = False,
     most_requests: MostRequestsOption = MOST_REQUESTS,
     most_bytes: MostBytesOption = MOST_BYTES,
     allow_unpinned: UnpinnedOption = False,
@@ -124,9 +127,12 @@ def next_(
     held = None if no_cache else GradeCache(cache or load_settings().settings.home / "cache" / "grades")
     done = write_batch(
         run_dir, Bodies(identity, _read_shape(shape) or before), out, mode=mode, allow_unpinned=allow_unpinned,
-        cache=held, most_requests=most_requests, most_bytes=most_bytes,
+        cache=held, most_requests=most_requests, most_bytes=most_bytes, leave_waiting=leave_waiting,
     )  # fmt: skip
     tell_written(done, as_json)
+    if done.waiting:
+        what = "are left out" if leave_waiting else "are in it: hand it in once their batch has ended"
+        say(f"{done.waiting} calls that have no result yet {what}")
 
 
 def _read_shape(name: str | None) -> "JsonMode | None":
@@ -143,7 +149,7 @@ def tell_written(done: "BatchWritten", as_json: bool) -> None:
     """Print the files of a batch."""
     if as_json:
         print_json({"files": done.files, "requests": done.requests, "criteria": done.criteria,
-                    "cached": done.cached, "repairs": done.repairs})  # fmt: skip
+                    "cached": done.cached, "repairs": done.repairs, "waiting": done.waiting})  # fmt: skip
         return
     for path in done.files:
         print(path)
@@ -151,7 +157,7 @@ def tell_written(done: "BatchWritten", as_json: bool) -> None:
         f"{done.requests} calls; {done.criteria} criteria; {done.cached} verdicts came from the cache"
         + (f"; {done.repairs} calls show the grader what was wrong with its reply" if done.repairs else "")
     )
-    if not done.files:
+    if not done.files and not done.waiting:
         say("nothing is open: no file was written")
 
 

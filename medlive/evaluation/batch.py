@@ -73,6 +73,8 @@ class BatchWritten:
     """Verdicts that the cache held: in the log now, and in no request."""
     repairs: int = 0
     """Of the requests, those that hold an earlier reply and what is wrong with it."""
+    waiting: int = 0
+    """Calls that were written before and have no result yet: among the requests, or left out of them."""
 
 
 @dataclass(slots=True)
@@ -125,17 +127,19 @@ def write_batch(
     cache: GradeCache | None = None,
     most_requests: int = MOST_REQUESTS,
     most_bytes: int = MOST_BYTES,
+    leave_waiting: bool = False,
 ) -> BatchWritten:
     """Write the calls that are left to make, in OpenAI's batch format: JSON Lines of custom_id, method, url, body.
 
     One file at `out`, or `out` with -001, -002 … before its suffix where the limits ask for more. A call about
-    which a reply without a verdict is on record asks for its repair. Raises Locked while the run is being graded,
+    which a reply without a verdict is on record asks for its repair; one that was written before and has no result
+    is left out with `leave_waiting`. Raises Locked while the run is being graded,
     BadInput when the files cannot be written, UsageError for a call that is longer than a file may be.
     """
     run = open_run(run_dir)
     judge = Judge(engine.identity, mode, allow_unpinned=allow_unpinned)
     answers, _ = run.answers()
-    cached = criteria = repairs = 0
+    cached = criteria = repairs = waiting = 0
     with open_log(run_dir / GRADES) as log, open_log(run_dir / BATCHES) as written:
         record = read_record(run_dir / GRADES, judge.digest)
         if cache is not None:
@@ -153,13 +157,17 @@ def write_batch(
             for work in open_work(run.cases, answers, judge, record):
                 asked = _asked(judge, work)
                 custom_id = _custom_id(asked, known)
+                waits = custom_id in known.asked
+                waiting += waits
+                if waits and leave_waiting:
+                    continue
                 repair = _repair(judge, work, unread)
                 files.add(custom_id, engine.body(judge.request(work, repair)))
                 criteria += len(work.criteria)
                 repairs += repair is not None
-                if custom_id not in known.asked:
+                if not waits:
                     written.add(_asked_row(custom_id, asked))
-    return BatchWritten(tuple(files.paths), files.requests, criteria, cached, repairs)
+    return BatchWritten(tuple(files.paths), files.requests, criteria, cached, repairs, waiting)
 
 
 def last_written(run_dir: Path) -> tuple[EngineIdentity, Mode, JsonMode]:

@@ -115,6 +115,23 @@ async def test_the_file_that_was_handed_in_is_no_result(run: Path, tmp_path: Pat
     assert not (run / "grades.jsonl").read_bytes()
 
 
+async def test_calls_that_are_under_way_can_be_left_out(run: Path, tmp_path: Path) -> None:
+    write_batch(run, Bodies(JUDGE), tmp_path / "b.jsonl")
+    rows = written(tmp_path / "b.jsonl")
+    assert write_batch(run, Bodies(JUDGE), tmp_path / "n.jsonl", leave_waiting=True).files == ()
+    read_batch(run, [save(tmp_path / "r.jsonl", [result(row, "no") for row in rows[:5]])])
+    every = write_batch(run, Bodies(JUDGE), tmp_path / "e.jsonl")
+    assert (every.requests, every.waiting, every.repairs) == (12, 7, 5)
+    # What was just written is under way as well.
+    done = write_batch(run, Bodies(JUDGE), tmp_path / "n.jsonl", leave_waiting=True)
+    assert (done.requests, done.waiting) == (0, 12)
+    read_batch(
+        run, [save(tmp_path / "r2.jsonl", [result(row, "no") for row in written(tmp_path / "e.jsonl")[:3]])]
+    )
+    done = write_batch(run, Bodies(JUDGE), tmp_path / "n.jsonl", leave_waiting=True)
+    assert (done.requests, done.waiting, done.repairs) == (3, 9, 3)
+
+
 async def test_a_reply_by_another_model_or_none_is_not_repaired(run: Path, tmp_path: Path) -> None:
     strange = Judge(
         lambda r: reply("rubbish", model="judge-2") if r.inputs["criterion"] != "criterion 0.0" else "x"
