@@ -305,8 +305,14 @@ def _text(text: str) -> str:
     return f'{alone(text[:MOST_TEXT])} <span class="open" lang="en">{said}</span>'
 
 
+def _lang(case: EvaluationCase) -> str:
+    """The same as an attribute, where it is not the page's own language: a report has a million of these texts."""
+    lang = lang_of(case)
+    return "" if lang == "en" else f' lang="{lang}"'
+
+
 def _answer(model: ModelScore, number: int, score: CaseScore, grades: Mapping[str, Grade], whole: bool) -> str:
-    case, lang = score.case, lang_of(score.case)
+    case, lang = score.case, _lang(score.case)
     answer = model.run.answers.get(case.case_id)
     if answer is None:
         said = '<p class="open">no answer on record</p>'
@@ -314,7 +320,7 @@ def _answer(model: ModelScore, number: int, score: CaseScore, grades: Mapping[st
         said = f'<p class="open">{answer.state.value}: {_text(answer.reason or answer.finish_reason)}</p>'
     else:
         state = "" if answer.state.value == "ok" else f'<p class="open">{answer.state.value}</p>'
-        said = f'{state}<p class="text" lang="{lang}" dir="auto">{_text(answer.response)}</p>'
+        said = f'{state}<p class="text"{lang} dir="auto">{_text(answer.response)}</p>'
     rows = "".join(
         _verdict(place, criterion, grades.get(criterion.id), lang, whole)
         for place, criterion in enumerate(case.criteria, start=1)
@@ -323,7 +329,7 @@ def _answer(model: ModelScore, number: int, score: CaseScore, grades: Mapping[st
         f'<article id="m{number}"><h3><bdi>{t(model.label)}</bdi>: {_standing(score)}</h3>{said}\n'
         + table(
             "Verdicts",
-            ("*no.", "*points", *(["criterion"] if whole else []), "verdict", "quote and reasoning"),
+            ("*no.", *(["*points", "criterion"] if whole else []), "verdict", "quote and reasoning"),
             rows,
         )
         + "</article>\n"
@@ -343,12 +349,12 @@ def _verdict(
         wrong = grade.met is (criterion.points < 0)
         kind, mark = ("error", "✗") if wrong else ("met", "✓") if grade.met else ("unmet", "○")
         verdict = f'<span class="{kind}">{mark} {"met" if grade.met else "not met"}</span>'
-        quote = f'<q lang="{lang}">{_text(grade.quote)}</q> ' if grade.quote else ""
-        why = quote + (
-            f'<span class="soft" lang="{lang}">{_text(grade.reasoning)}</span>' if grade.reasoning else ""
-        )
-    said = f'<td class="w" lang="{lang}">{_text(criterion.criterion)}</td>' if whole else ""
+        quote = f"<q{lang}>{_text(grade.quote)}</q> " if grade.quote else ""
+        why = quote + (f'<span class="soft"{lang}>{_text(grade.reasoning)}</span>' if grade.reasoning else "")
+    said = ""
+    if whole:
+        said = f'<td class="n">{criterion.points:+g}</td><td class="w"{lang}>{_text(criterion.criterion)}</td>'
     return (
-        f'<tr><td class="n"><a href="#c{place}">{place}</a></td><td class="n">{criterion.points:+g}</td>{said}'
+        f'<tr><td class="n"><a href="#c{place}">{place}</a></td>{said}'
         f'<td>{verdict}</td><td class="w">{why}</td></tr>\n'
     )

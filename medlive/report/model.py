@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Final
 
 from medlive.evaluation.arms import BookArm, score_arms
@@ -105,16 +106,8 @@ class Report:
         return f"cases {self.cases_named} ({_BASIS[self.table.basis]}); grader {self.graders_named}"
 
     def parts(self, size: int = A_PART) -> list[tuple[str, range]]:
-        """The models' places in parts of at most `size`, each with what it is: `models 1 to 6 of 14`, nothing
-        where one part holds all."""
-        count = len(self.models)
-        return [
-            (
-                "" if count <= size else f"models {start + 1} to {min(start + size, count)} of {count}",
-                range(start, min(start + size, count)),
-            )
-            for start in range(0, count, size)
-        ]
+        """The models' places in parts of at most `size`, each with what it is, as `in_parts` has them."""
+        return in_parts(len(self.models), size)
 
     @property
     def few_said(self) -> str:
@@ -148,6 +141,19 @@ def analyse(
         case_pages,
         Figures(png=png),
     )
+
+
+def in_parts(count: int, size: int) -> list[tuple[str, range]]:
+    """So many models in as few parts of at most `size` as can be, none of them much smaller than another.
+
+    Each with what it is: `models 1 to 5 of 14`; nothing where one part holds all.
+    """
+    number = max(1, -(-count // size))
+    starts = [count * k // number for k in range(number + 1)]
+    return [
+        ("" if number == 1 else f"models {first + 1} to {last} of {count}", range(first, last))
+        for first, last in pairwise(starts)
+    ]
 
 
 def _short(digest: str) -> str:

@@ -22,7 +22,7 @@ from medlive.report.html import (
     upper_first,
     wide_cells,
 )
-from medlive.report.model import Report
+from medlive.report.model import Report, in_parts
 
 MOST_NAMED: Final = 3
 """Models that a cell names; of more it says how many."""
@@ -64,9 +64,8 @@ def _figure(report: Report, found: ContaminationTable) -> str:
     title = "Drop: mean score up to the cutoff less after it, on disjoint sets"
     ends = [e for row in rows for v in row.values if v for e in (v.value, v.low, v.high) if e is not None]
     drawings = []
-    for start in range(0, len(rows), A_SHEET):
-        part = rows[start : start + A_SHEET]
-        which = "" if len(rows) <= A_SHEET else f"models {start + 1} to {start + len(part)} of {len(rows)}"
+    for which, places in in_parts(len(rows), A_SHEET):
+        part = [rows[place] for place in places]
         frame = Frame(
             f"Drop past the cutoff, {which}" if which else "Drop past the cutoff",
             "Mean score up to each model's cutoff less that after it.",

@@ -28,7 +28,7 @@ from medlive.report import cases as case_pages
 from medlive.report.cases import entries, file_name
 from medlive.report.html import json_text, p_said, t
 from medlive.report.meta import read_meta
-from medlive.report.model import analyse
+from medlive.report.model import analyse, in_parts
 from medlive.report.render import write_report
 from medlive.report.sections.overlap import fisher_said
 
@@ -257,7 +257,7 @@ def test_every_model_is_in_every_figure_and_table_however_many_there_are(tmp_pat
     for kind in ("months", "specialties", "themes", "by-language"):
         part = html.split(f'<section id="{kind}">')[1].split("</section>")[0]
         assert all(part.count(f">{t(m.label)}</th>") == 1 for m in table.models), kind
-        assert "models 7 to 8 of 8" in part
+        assert "models 5 to 8 of 8" in part
     assert not (out / "figures" / "months-3.svg").exists()
 
 
@@ -343,6 +343,16 @@ def test_correlations_have_an_interval_and_overlaps_their_mean(tmp_path: Path) -
     said = re.search(r"mean over 10 pairs is ([\d.]+)\.", note)
     assert said is not None
     assert float(said[1]) == pytest.approx(sum(values) / len(values), abs=0.001)
+
+
+@given(st.integers(1, 200), st.integers(1, 12))
+def test_parts_hold_every_model_once_and_none_is_left_alone(count: int, size: int) -> None:
+    parts = [places for _, places in in_parts(count, size)]
+    assert [k for places in parts for k in places] == list(range(count))
+    lengths = [len(places) for places in parts]
+    assert max(lengths) <= size
+    assert max(lengths) - min(lengths) <= 1
+    assert len(parts) == -(-count // size)
 
 
 def test_no_p_is_said_to_be_nothing() -> None:
