@@ -21,6 +21,11 @@ def run_warnings(runs: Sequence[GradedRun], common: int, union: int) -> list[str
         if info.cases.publishable is False:
             why = "; ".join(info.cases.notes) or "no reason given"
             warnings.append(f"{run.label}: not publishable: the snapshot {info.cases.name} is not ({why})")
+        if info.cases.verified is False:
+            warnings.append(f"{run.label}: not publishable: the snapshot {info.cases.name} was not verified")
+        if info.cases.selection is not None:
+            part = ", ".join(f"{name} {_value(value)}" for name, value in info.cases.selection.items())
+            warnings.append(f"{run.label}: on {len(run.run.cases)} cases of {info.cases.name} alone, by {part}")
         if run.grader is None:
             warnings.append(f"{run.label}: nothing is graded")
         elif run.grader.engine == "rules":
@@ -30,7 +35,8 @@ def run_warnings(runs: Sequence[GradedRun], common: int, union: int) -> list[str
         if run.grader is not None and any(name != run.grader.model for name in run.grader.answered_by):
             warnings.append(f"{run.label}: graded by {', '.join(run.grader.answered_by)}, not by the pinned model")
     for what, values in (
-        ("cases", {r.run.info.cases.digest for r in runs}),
+        # Not the digest of where they came from: a part of a snapshot has that of the whole.
+        ("cases", {r.run.info.cases.rows for r in runs}),
         # Of imported verdicts nobody knows who gave them: their judge is a name for the file.
         ("graders", {r.grader.judge if _known(r.grader) else IMPORTED for r in runs if r.grader}),
         ("prompt templates", {r.run.info.template.name for r in runs}),
@@ -117,6 +123,10 @@ def _rubric(case: EvaluationCase) -> list[tuple[str, float]]:
 
 def _known(grader: Grader) -> bool:
     return grader.engine != IMPORTED
+
+
+def _value(value: object) -> str:
+    return _some([str(one) for one in value]) if isinstance(value, list | tuple) else str(value)
 
 
 def _some(case_ids: Sequence[str]) -> str:

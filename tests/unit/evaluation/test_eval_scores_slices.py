@@ -136,6 +136,19 @@ def _with_cases(run: GradedRun, rows: str) -> RunInfo:
     return info.model_copy(update={"cases": info.cases.model_copy(update={"rows": rows, "digest": rows})})
 
 
+def test_a_part_of_the_cases_and_a_snapshot_that_nobody_verified_are_said() -> None:
+    whole, part = run_of("a", CASES[:60], [0.5] * 60), run_of("b", CASES[:40], [0.5] * 40)
+    use = part.run.info.cases.model_copy(
+        update={"rows": "sha256:2", "selection": {"source": ["dxy", "sdn"], "limit": 40}, "verified": False}
+    )
+    part = replace(part, run=replace(part.run, info=part.run.info.model_copy(update={"cases": use})))
+    said = score_runs([whole, part], draws=2).warnings
+    assert "b: on 40 cases of 2026.W47 alone, by source dxy, sdn, limit 40" in said
+    assert "b: not publishable: the snapshot 2026.W47 was not verified" in said
+    assert "the runs differ in their cases: their scores are not one ranking" in said
+    assert [w for w in said if w.startswith("a:")] == ["a: nothing is graded"]
+
+
 def test_the_same_run_twice_is_said() -> None:
     run = run_of("a", CASES[:40], [0.5] * 40)
     copied = replace(run, run=replace(run.run, path=Path("elsewhere")))
