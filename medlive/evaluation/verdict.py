@@ -292,9 +292,9 @@ def _one_value(text: str, key: str) -> tuple[Any, str]:
         value, before = _whole(text), ""
     else:
         value, before = _last_object(text, key)
-    if thinking_lasts(before):
+    if before and thinking_lasts(before):
         raise Unreadable("the reply's thinking does not end")
-    if taken_back(before):
+    if before and taken_back(before):
         raise Unreadable("the words before the JSON object deny it")
     return value, before
 

@@ -60,6 +60,8 @@ _ABOUT_CRITERION: Final = re.compile(
     r"|\A\W*(?P<no7>not\s+met|unmet|[不未]满足)(?=\W|\Z)|\A\W*met(?=\s*[:：.。,，—-])",
     re.IGNORECASE,
 )
+_OPENING: Final = re.compile(r"\W*(?:not\s+met|unmet|met)\b", re.IGNORECASE)
+"""A reasoning that begins with its verdict."""
 _UNSURE: Final = re.compile(
     r"\b(?:if|whether|when|were|would|could|unless|until)\b|如果|若|只有|是否|能否", re.IGNORECASE
 )
@@ -103,7 +105,9 @@ def said_before(before: str) -> bool | None:
 
 def said_in(reasoning: str) -> bool | None:
     """The verdict that a reasoning states last, of the criterion by name; None: none."""
-    return _last_said(_ABOUT_CRITERION, reasoning)
+    # Most reasonings are about the answer alone; the search is not cheap.
+    named = "riterion" in reasoning or "RITERION" in reasoning or "满足" in reasoning
+    return _last_said(_ABOUT_CRITERION, reasoning) if named or _OPENING.match(reasoning) else None
 
 
 def _last_said(pattern: re.Pattern[str], text: str) -> bool | None:
