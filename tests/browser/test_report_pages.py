@@ -349,7 +349,7 @@ def test_chinese_is_marked_as_chinese_and_english_as_english(opened: Callable[..
 def wide_site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A report of more models than one part of a figure or table holds, with names as long as real ones."""
     root = tmp_path_factory.mktemp("wide")
-    cases = made_cases(24, months=6)
+    cases = made_cases(12, months=4)
     names = [f"A-Model-With-A-Name-Of-Usual-Length-{k}" for k in range(13)]
     runs = [made_run(cases, root / f"run{k}", name, 0.8 - 0.05 * k) for k, name in enumerate(names)]
     table = score_runs([load_graded(run) for run in runs], draws=20)

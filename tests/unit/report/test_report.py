@@ -369,7 +369,7 @@ def test_a_place_that_cannot_be_written_is_a_plain_error(tmp_path: Path) -> None
 
 def test_figures_as_png_are_pictures(tmp_path: Path) -> None:
     pytest.importorskip("resvg_py", reason="the extra report is not installed")
-    out = write_report(table_of(tmp_path, n=6), tmp_path / "out", png=True).page.parent
+    out = write_report(table_of(tmp_path, models=1, n=6), tmp_path / "out", png=True).page.parent
     drawn = {path.stem for path in (out / "figures").glob("*.svg")}
     assert {path.stem for path in (out / "figures").glob("*.png")} == drawn
     assert all(path.read_bytes().startswith(b"\x89PNG") for path in (out / "figures").glob("*.png"))
