@@ -65,6 +65,7 @@ _LATIN_WORD: Final = re.compile(r"[A-Za-z\u00c0-\u024f\u1e00-\u1eff]+(?:['’][A
 _ASCII_WORD: Final = re.compile(r"[a-z]+(?:'[a-z]+)?")
 _MARKED: Final = re.compile(r"[\u00c0-\u024f\u1e00-\u1eff]")
 _SAMPLE: Final = 20_000
+_MOST_PLACES: Final = 1_000
 _ENGLISH_TEXT: Final = (
     "the a an and or of to in is are was were be been it its this that these those i my me mine you "
     "your he his she her we our they their with for on at by from as but not no have has had do does "
@@ -142,17 +143,19 @@ def fold(text: str) -> str:
 def contains_quote(quote: str, source: str) -> bool:
     """Whether the quote stands in the source once both are folded, and cuts through no number or Latin word.
 
-    "5 mg" is not found in "15 mg", nor "effective" in "ineffective". An empty quote is in nothing.
+    "5 mg" is not found in "15 mg", nor "effective" in "ineffective". An empty quote is in nothing, nor is one that
+    cuts something at its first 1,000 places: a text of one letter would have it compared at each.
     """
     needle = fold(quote)
     if not needle:
         return False
     hay = fold(source)
-    at = hay.find(needle)
-    while at >= 0:
+    at = -1
+    for _ in range(_MOST_PLACES):
+        if (at := hay.find(needle, at + 1)) < 0:
+            return False
         if _whole(hay, at, at + len(needle)):
             return True
-        at = hay.find(needle, at + 1)
     return False
 
 

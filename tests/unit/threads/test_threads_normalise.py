@@ -112,3 +112,8 @@ def test_where_sentences_end(text: str, language: str, expected: int) -> None:
 )
 def test_the_language_is_read_from_script_and_function_words(text: str, language: str) -> None:
     assert dominant_language(text) == language
+
+
+def test_a_quote_is_looked_for_at_so_many_places_and_no_more() -> None:
+    assert contains_quote("effective", "ineffective " * 999 + "effective")
+    assert not contains_quote("effective", "ineffective " * 1000 + "effective")
