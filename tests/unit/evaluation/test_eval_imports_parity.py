@@ -260,3 +260,13 @@ def test_what_was_withdrawn_is_in_no_published_figure(tmp_path: Path) -> None:
     assert table.tsv().splitlines()[-1] == "Overall\t1.0000\t1"
     assert [w for w in table.warnings if "what was withdrawn is left out" in w]
     every_format_agrees(table)
+
+
+def test_one_case_that_is_graded_under_two_types_is_two_with_names_of_their_own(tmp_path: Path) -> None:
+    entries = [graded(1, ("rest", 4)), graded("1", ("rest", 0)), graded("2", ("rest", 2))]
+    answers = {"1": {"model_response": "Rest."}}
+    run = load_graded(imported(tmp_path, [case(1, ("rest", 4)), case(2, ("rest", 4))], answers, entries))
+    (model,) = score_runs([run], metric=Metric.PUBLISHED, draws=30).models
+    assert [(c.case.case_id, c.score) for c in model.cases] == [("1", 1.0), ("1′", 0.0), ("2", 0.5)]
+    assert (model.overall.n, model.overall.mean) == (3, 0.5)
+    assert model.overall.low is not None
