@@ -107,11 +107,13 @@ def _append(path: str, data: bytes) -> None:
 
 
 def _add(path: str, data: bytes) -> None:
-    with open(path, "a+b", buffering=0) as handle:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        end = handle.seek(0, os.SEEK_END)
-        if end:
-            handle.seek(end - 1)
+    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        size = os.fstat(file).st_size
+        if size and os.pread(file, 1, size - 1) != b"\n":
             # A line that a kill tore must not swallow the next.
-            data = data if handle.read(1) == b"\n" else b"\n" + data
-        handle.write(data)
+            data = b"\n" + data
+        os.write(file, data)
+    finally:
+        os.close(file)

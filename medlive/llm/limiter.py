@@ -42,7 +42,7 @@ TIMED_S: Final = 0.001
 """A pass of the event loop is timed no more often than this."""
 WINDOW: Final = 8
 """The least replies that a window is judged by."""
-TOGETHER: Final = 4
+TOGETHER: Final = 8
 """Callers that go on in one pass of the event loop."""
 _BELOW: Final = 0.9
 """A cut that is inferred goes a little below what the queue tells, so that the floor is seen again."""
