@@ -100,7 +100,7 @@ def test_rubric_mode_gives_each_criterion_the_grade_it_would_get_alone() -> None
         assert (alone.met, alone.quote, alone.reasoning) == (got.met, got.quote, got.reasoning)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None)
 @given(
     st.text(st.sampled_from(list("take not aspirin.不要吃药，。\n\x00\ud83d 5%")) | st.characters(), max_size=300),
     st.text(st.sampled_from(list("take not aspirin.不要吃药，。\n 5%")) | st.characters(), max_size=100),

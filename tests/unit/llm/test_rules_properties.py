@@ -66,7 +66,7 @@ def ask(task: str, inputs: dict[str, Any]) -> Any:
     return REPLIES[task].model_validate_json(json.dumps(ANSWERS[task](inputs)))
 
 
-@settings(max_examples=120, deadline=None)
+@settings(deadline=None)
 @given(threads())
 def test_every_quote_stands_in_the_message_it_names(thread: dict[str, Any]) -> None:
     texts = {m["id"]: m for m in thread["messages"]}

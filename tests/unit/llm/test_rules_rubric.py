@@ -194,7 +194,7 @@ HOSTILE = st.lists(st.sampled_from(PIECES), max_size=40).map("".join) | st.text(
 )
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None)
 @given(
     st.lists(st.tuples(st.sampled_from(["assessment", "plan"]), HOSTILE), max_size=6),
     st.sampled_from(["en", "zh"]),

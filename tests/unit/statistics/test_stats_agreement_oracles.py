@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from support.oracles import oracle
 
 from medlive.statistics.agreement import (
     ac1,
@@ -31,10 +32,10 @@ from medlive.statistics.estimate import LEAST_CLUSTERS, estimate, ratio_of
 from medlive.statistics.rank import pearson, spearman
 from medlive.statistics.student import incomplete_beta
 
-stats = pytest.importorskip("scipy.stats", reason="scipy is an oracle of these tests alone")
-special = pytest.importorskip("scipy.special")
-sklearn = pytest.importorskip("sklearn.metrics", reason="scikit-learn is an oracle of these tests alone")
-pd = pytest.importorskip("pandas")
+stats = oracle("scipy.stats")
+special = oracle("scipy.special")
+sklearn = oracle("sklearn.metrics")
+pd = oracle("pandas")
 needs_irrcac = pytest.mark.skipif(find_spec("irrCAC") is None, reason="irrCAC is not installed")
 
 LABELS = ("met", "unmet", "unclear")

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.oracles import oracle
 
 from medlive.statistics.bootstrap import Floats
 from medlive.statistics.contamination import (
@@ -17,7 +18,7 @@ from medlive.statistics.contamination import (
     terciles,
 )
 
-stats = pytest.importorskip("scipy.stats", reason="scipy is the oracle here")
+stats = oracle("scipy.stats")
 
 
 @given(st.lists(st.integers(0, 4), min_size=2, max_size=9), st.data())

@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.oracles import oracle
 
 from medlive.statistics.bootstrap import bootstrap_groups, bootstrap_means, interval, intervals
 from medlive.statistics.rank import jaccard, pearson, pearson_matrix, rank_stability, ranks, spearman
 
-stats = pytest.importorskip("scipy.stats", reason="scipy is the oracle here")
+stats = oracle("scipy.stats")
 
 
 @settings(max_examples=60)
