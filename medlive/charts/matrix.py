@@ -116,7 +116,10 @@ def _legend(out: Drawing, left: float, firm: Sequence[float], known: Sequence[Ce
         texts = {cell.value: cell.text for cell in known}
         ends, kinds = (texts[min(firm)], texts[max(firm)]), [f"h{k}" for k in range(_SHADES)]
     out.y += 8
-    x = left + text_width(ends[0], SMALL) + 6
+    tail = 15 * len(kinds) + 6 + text_width(ends[1], SMALL)
+    x = max(
+        PAD + text_width(ends[0], SMALL) + 6, min(left + text_width(ends[0], SMALL) + 6, out.width - PAD - tail)
+    )
     out.text(x - 6, out.y + 11, ends[0], anchor="end", classes="mc-m mc-s")
     for kind in kinds:
         out.rect(x, out.y, 15, 13, f"mc-{kind}")
