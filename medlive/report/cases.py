@@ -329,7 +329,7 @@ def _answer(model: ModelScore, number: int, score: CaseScore, grades: Mapping[st
         f'<article id="m{number}"><h3><bdi>{t(model.label)}</bdi>: {_standing(score)}</h3>{said}\n'
         + table(
             "Verdicts",
-            ("*no.", *(["*points", "criterion"] if whole else []), "verdict", "quote and reasoning"),
+            ("*no.", "verdict", *(["*points", "criterion"] if whole else []), "quote and reasoning"),
             rows,
         )
         + "</article>\n"
@@ -355,6 +355,6 @@ def _verdict(
     if whole:
         said = f'<td class="n">{criterion.points:+g}</td><td class="w"{lang}>{_text(criterion.criterion)}</td>'
     return (
-        f'<tr><td class="n"><a href="#c{place}">{place}</a></td>{said}'
-        f'<td>{verdict}</td><td class="w">{why}</td></tr>\n'
+        f'<tr><td class="n"><a href="#c{place}">{place}</a></td><td>{verdict}</td>{said}'
+        f'<td class="w">{why}</td></tr>\n'
     )
