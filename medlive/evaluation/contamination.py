@@ -12,7 +12,7 @@ from medlive.evaluation.estimates import FEW
 from medlive.evaluation.metrics import Metric
 from medlive.evaluation.model import EvaluationCase
 from medlive.evaluation.registry import Basis, Candidate, Cutoff, Registry
-from medlive.evaluation.run_folder import RAW
+from medlive.evaluation.run_folder import RAW, RunInfo
 from medlive.evaluation.score import ScoreTable, score_matrix
 from medlive.statistics.bootstrap import Floats, bootstrap_means, holm, interval
 from medlive.statistics.contamination import (
@@ -119,7 +119,8 @@ class ContaminationTable:
     permutations: int
     models: tuple[ModelContamination, ...]
     pooled: Effect | None
-    """One effect of having seen a case, over all models with a known cutoff."""
+    """One effect of having seen a case, over the closed-book runs of rewritten cases of all models with a known
+    cutoff."""
     arms: tuple[ArmDrop, ...]
     registry: str
     """Where the cutoffs are written."""
@@ -151,6 +152,11 @@ def contamination(
         registry.origin,
         tuple(warnings),
     )
+
+
+def _way(info: RunInfo) -> tuple[bool, bool]:
+    """What a score also depends on: the threads' own words, and evidence before the question."""
+    return info.raw, info.open_book
 
 
 class _Study:
@@ -235,13 +241,14 @@ class _Study:
         return PaperFigure(full, post, full.mean - post.mean, low, high)
 
     def _did(self, column: int) -> tuple[Effect | None, tuple[str, ...]]:
-        """The model's own cells, and of models with an earlier cutoff those that they cannot have seen."""
-        name, cutoff = self._table.models[column].run.run.info.model, self._cutoffs[column]
+        """The model's own cells, and of models with an earlier cutoff, asked the same way, those that they cannot
+        have seen."""
+        info, cutoff = self._table.models[column].run.run.info, self._cutoffs[column]
         others = [
             place
             for place, (model, other) in enumerate(zip(self._table.models, self._cutoffs, strict=True))
             if other is not None and cutoff is not None and other.day < cutoff.day
-            and model.run.run.info.model != name
+            and model.run.run.info.model != info.model and _way(model.run.run.info) == _way(info)
         ]  # fmt: skip
         if not others:
             return None, ()
@@ -254,10 +261,11 @@ class _Study:
         return effect, tuple(self._table.models[place].label for place in others)
 
     def pooled(self) -> Effect | None:
-        """One effect over all models whose cutoff is known; of several runs of a model the first counts."""
+        """One effect over all models whose cutoff is known, asked closed-book with the rewritten cases; of several
+        such runs of a model the first counts."""
         first: dict[str, int] = {}
         for place, model in enumerate(self._table.models):
-            if self._cutoffs[place] is not None:
+            if self._cutoffs[place] is not None and _way(model.run.run.info) == (False, False):
                 first.setdefault(model.run.run.info.model, place)
         columns = list(first.values())
         cells = np.where(self._sides[:, columns] >= 0, self._values[:, columns], np.nan)

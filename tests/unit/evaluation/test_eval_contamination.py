@@ -203,6 +203,22 @@ def test_the_raw_arm_is_held_against_the_rewritten_one() -> None:
     assert all(m.did is None for m in found.models)
 
 
+def test_what_was_asked_another_way_is_no_control_and_in_no_pooled_effect() -> None:
+    runs = planted({"middle": 0.12})
+    alone = analysed(runs)
+    rng = np.random.default_rng(5)
+    other = [
+        run_of(name, CASES, rng.uniform(0, 1, len(CASES)).tolist(), way)
+        for name in ("early", "late")
+        for way in ("open-book", "raw")
+    ]
+    found = analysed([*other, *runs])
+    assert found["middle"].did == alone["middle"].did
+    assert found["table"].pooled == alone["table"].pooled
+    against = {m.label: m.did_against for m in found["table"].models}
+    assert against["late (late-open-book)"] == ("early (early-open-book)",)
+
+
 def test_open_book_against_closed_on_fresh_cases_alone() -> None:
     rng = np.random.default_rng(9)
     fresh = ~SEEN["late"]
