@@ -27,7 +27,7 @@ from medlive.evaluation.metrics import CaseScore, CaseState, Metric, case_score
 from medlive.evaluation.model import AnswerState, EvaluationCase
 from medlive.evaluation.published import MonthTable, table_of_figures
 from medlive.evaluation.registry import EMPTY, Cutoff, Registry
-from medlive.evaluation.score_warnings import as_published, run_warnings, unscorable_warnings
+from medlive.evaluation.score_warnings import as_published, pair_warnings, run_warnings, unscorable_warnings
 from medlive.statistics.bootstrap import Comparison, Floats, Standing, compare, tie_groups
 
 __all__ = [
@@ -203,6 +203,7 @@ def score_runs(
     common = int((~np.isnan(grid.score)).all(axis=1).sum())
     warnings = [
         *run_warnings(runs, common, len(grid.score)),
+        *pair_warnings(comparisons),
         *told,
         *unscorable_warnings(labels, held, metric),
         *(errata.told(labels) if errata else []),

@@ -8,6 +8,7 @@ from medlive.evaluation.metrics import CaseScore, Metric
 from medlive.evaluation.model import EvaluationCase
 from medlive.evaluation.published_files import scores_of_files
 from medlive.evaluation.run import IMPORTED
+from medlive.statistics.bootstrap import Comparison
 
 _NAMED: Final = 5
 """How many cases a warning names."""
@@ -59,6 +60,17 @@ def run_warnings(runs: Sequence[GradedRun], common: int, union: int) -> list[str
             f"{common} of {union} cases are scored for every model; pairs are compared on what both have"
         )
     return list(dict.fromkeys(warnings))
+
+
+def pair_warnings(comparisons: Sequence[Comparison]) -> list[str]:
+    """The pairs that were not compared: their models stand in one tie group for want of a case, not for being alike."""
+    apart = [f"{pair.first} and {pair.second}" for pair in comparisons if not pair.n]
+    if not apart:
+        return []
+    return [
+        f"no case is scored for both of a pair: {_some(apart)}; nothing says whether they differ, though they may "
+        "stand in one tie group"
+    ]
 
 
 def unscorable_warnings(labels: Sequence[str], scored: Sequence[Sequence[CaseScore]], metric: Metric) -> list[str]:

@@ -219,6 +219,15 @@ def test_what_was_asked_another_way_is_no_control_and_in_no_pooled_effect() -> N
     assert against["late (late-open-book)"] == ("early (early-open-book)",)
 
 
+def test_models_that_share_no_case_are_not_said_to_tie() -> None:
+    scores = np.linspace(0.2, 0.8, len(CASES)).tolist()
+    half = len(CASES) // 2
+    runs = [run_of("a", CASES[:half], scores[:half]), run_of("b", CASES[half:], scores[half:])]
+    assert any("a and b; nothing says whether they differ" in w for w in score_runs(runs, draws=50).warnings)
+    shared = [runs[0], run_of("b", CASES[half - 1 :], scores[half - 1 :])]
+    assert not any("nothing says" in w for w in score_runs(shared, draws=50).warnings)
+
+
 def test_open_book_against_closed_on_fresh_cases_alone() -> None:
     rng = np.random.default_rng(9)
     fresh = ~SEEN["late"]
