@@ -63,7 +63,7 @@ def run_warnings(runs: Sequence[GradedRun], common: int, union: int) -> list[str
 
 
 def pair_warnings(comparisons: Sequence[Comparison]) -> list[str]:
-    """The pairs that were not compared: their models stand in one tie group for want of a case, not for being alike."""
+    """The pairs that were not compared: they may stand in one tie group for want of a case."""
     apart = [f"{pair.first} and {pair.second}" for pair in comparisons if not pair.n]
     if not apart:
         return []
