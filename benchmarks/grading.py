@@ -31,6 +31,7 @@ import aiohttp
 from aiohttp import web
 from openai import AsyncOpenAI, DefaultAioHttpClient
 
+from medlive.cli.output import COLLECT_AT
 from medlive.digest import canonical_json
 from medlive.evaluation.cache import GradeCache
 from medlive.evaluation.grade import grade_run
@@ -231,7 +232,8 @@ async def grade(url: str, concurrency: int, run: str, mode: str = "criterion") -
 
 
 def _measured(work: Callable[..., Awaitable[None]], arguments: tuple[object, ...], out: Connection) -> None:
-    gc.freeze()  # as the command does
+    gc.freeze()  # as the command does, and so its thresholds
+    gc.set_threshold(*COLLECT_AT)
 
     async def run() -> tuple[float, float]:
         started, cpu = time.perf_counter(), time.process_time()

@@ -5,6 +5,7 @@ Nothing clinical is repaired: damaged decimals, misspelt drugs and lost commas s
 
 import re
 import unicodedata
+from functools import lru_cache
 from typing import Final, Literal
 
 from medlive.llm.neutral import neutralise
@@ -66,6 +67,8 @@ _ASCII_WORD: Final = re.compile(r"[a-z]+(?:'[a-z]+)?")
 _MARKED: Final = re.compile(r"[\u00c0-\u024f\u1e00-\u1eff]")
 _SAMPLE: Final = 20_000
 _MOST_PLACES: Final = 1_000
+_MOST_KEPT: Final = 50_000
+"""Characters of a source whose folded text is kept for the next quote."""
 _ENGLISH_TEXT: Final = (
     "the a an and or of to in is are was were be been it its this that these those i my me mine you "
     "your he his she her we our they their with for on at by from as but not no have has had do does "
@@ -140,6 +143,10 @@ def fold(text: str) -> str:
     return _HAN_SPACE.sub("", text) if " " in text and not text.isascii() else text
 
 
+# The criteria of a case quote one answer, the elements of a thread one message.
+_fold_again: Final = lru_cache(maxsize=16)(fold)
+
+
 def contains_quote(quote: str, source: str) -> bool:
     """Whether the quote stands in the source once both are folded, and cuts through no number or Latin word.
 
@@ -149,7 +156,7 @@ def contains_quote(quote: str, source: str) -> bool:
     needle = fold(quote)
     if not needle:
         return False
-    hay = fold(source)
+    hay = _fold_again(source) if len(source) <= _MOST_KEPT else fold(source)
     at = -1
     for _ in range(_MOST_PLACES):
         if (at := hay.find(needle, at + 1)) < 0:
