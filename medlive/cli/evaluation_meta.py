@@ -149,7 +149,7 @@ def _show_quality(
                  share.agreed.n]
                 for one in found.aspects for share in one.raters
             ],
-            title=f"people on the cases: {found.files}",
+            title=f"people on the cases of {found.cases}: {found.files}",
         )  # fmt: skip
         print_table(
             ["aspect", "equal", "AC1", "n", "cases"],

@@ -33,7 +33,7 @@ TASK: Final = "grader.direct"
 STRANGERS: Final = 8
 """This many replies in a row by another model than the pinned one, and none by it: a wrong configuration."""
 _MOST_RAW: Final = 4_000
-_SCORED: Final = re.compile(r"\bscore\b\W*[:=]\W*([01](?:\.\d+)?)", re.IGNORECASE)
+_SCORED: Final = re.compile(r"\bscore\b[^\w:=]*+[:=]\W*+([01](?:\.\d+)?)", re.IGNORECASE)
 
 
 class DirectReply(BaseModel):

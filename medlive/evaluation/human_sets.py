@@ -60,15 +60,18 @@ def read_kqa(path: Path) -> KqaSet:
     data = read_bytes(path)
     found = Gathered(path.name)
     needed = [(column,) for column in (*KQA_COLUMNS, "label_0")]
-    rows = list(csv_rows(decoded(data, path.name), path.name, needed, fold=False))
+    # A row that ends early has nothing in the columns that it lacks.
+    blank = dict.fromkeys(KQA_COLUMNS, "")
+    read = csv_rows(decoded(data, path.name), path.name, needed, fold=False)
+    rows = [Row(row.line, blank | dict(row.values)) for row in read]
     groups: dict[str, tuple[Mapping[str, Any], list[EvaluationCriterion]]] = {}
     for row in rows:
-        case_id = "kqa-" + digest_json([row.values.get(name, "") for name in KQA_COLUMNS[:3]])[7:19]
+        case_id = "kqa-" + digest_json([row.values[name] for name in KQA_COLUMNS[:3]])[7:19]
         _, criteria = groups.setdefault(case_id, (row.values, []))
         criterion_id = f"r{row.values.get('') or row.line}"
         _kqa_labels(row, (case_id, criterion_id), found)
-        points = _KQA_POINTS.get(row.values.get("category_x", ""), 1.0)
-        criteria.append(EvaluationCriterion(criterion_id, row.values.get("claim", ""), points))
+        points = _KQA_POINTS.get(row.values["category_x"], 1.0)
+        criteria.append(EvaluationCriterion(criterion_id, row.values["claim"], points))
     cases = tuple(
         EvaluationCase(case_id, "en", "", str(first["Question"]), "", tuple(criteria), "", None, source="kqa")
         for case_id, (first, criteria) in groups.items()

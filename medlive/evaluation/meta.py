@@ -321,12 +321,15 @@ def _grader_code(run: GradedRun, place: Place) -> int:
 
 def _people_scores(run: GradedRun, people: Humans, adjudicator: str | None) -> tuple[dict[str, float], str]:
     """People's mean score of each case of the run: as they gave it, or where nobody gave one, by Equation 1 from
-    the verdicts of those who decided every criterion of a case. The adjudicator is none of them."""
-    ids = {case.case_id for case in run.run.cases}
+    the verdicts of those who decided every criterion of a case. The adjudicator is none of them.
+
+    Cases are in the run's order, so that draws of them do not hang on the order of a file's rows.
+    """
+    ids = [case.case_id for case in run.run.cases]
     given = {
         case_id: kept
-        for case_id, by in people.scores.items()
-        if case_id in ids and (kept := [score for rater, score in by.items() if rater != adjudicator])
+        for case_id in ids
+        if (kept := [score for rater, score in people.scores.get(case_id, {}).items() if rater != adjudicator])
     }
     if given:
         return {case_id: sum(scores) / len(scores) for case_id, scores in given.items()}, "given"
@@ -339,7 +342,8 @@ def _people_scores(run: GradedRun, people: Humans, adjudicator: str | None) -> t
             met.setdefault(case_id, {})[criterion_id] = by.get(rater)
         for case_id, score in scores_of(run, met).items():
             derived.setdefault(case_id, []).append(score)
-    return {case_id: sum(scores) / len(scores) for case_id, scores in derived.items()}, "derived"
+    means = {case_id: sum(derived[case_id]) / len(derived[case_id]) for case_id in ids if case_id in derived}
+    return means, "derived"
 
 
 def _baselines(run_dir: Path, paths: Sequence[Path], notes: list[str]) -> dict[str, tuple[str, dict[str, float]]]:

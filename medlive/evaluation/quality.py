@@ -91,6 +91,11 @@ class AspectQuality:
 class Quality:
     """What people say of a run's cases."""
 
+    cases: str
+    """The snapshot or the file that the cases are of."""
+    cases_digest: str
+    n: int
+    """Cases of the run."""
     files: str
     aspects: tuple[AspectQuality, ...]
     draws: int
@@ -133,11 +138,13 @@ def write_quality_sheets(
 def quality(run_dir: Path, files: Sequence[Path], *, draws: int = 1000, seed: int = 0) -> Quality:
     """What the filled sheets say of the run's cases. Raises BadInput with the lines that cannot be read, where a
     rater contradicts themselves, and where nothing belongs to the run's cases as they are now."""
-    items = {item.id: item for case in open_run(run_dir).cases for item in _items(case)}
+    run = open_run(run_dir)
+    items = {item.id: item for case in run.cases for item in _items(case)}
     given, raters, notes = _read(files, items)
     aspects = []
     for aspect, values in ASPECTS.items():
-        rated = [item for item in given if items[item].aspect == aspect]
+        # In the run's order: draws of cases are not to hang on the order of rows or files.
+        rated = [item.id for item in items.values() if item.aspect == aspect and item.id in given]
         codes = np.array([[given[item].get(rater, -1) for rater in raters] for item in rated], dtype=np.int_)
         codes = codes.reshape(len(rated), len(raters))
         names = {case_id: n for n, case_id in enumerate(dict.fromkeys(items[i].case.case_id for i in rated))}
@@ -155,7 +162,8 @@ def quality(run_dir: Path, files: Sequence[Path], *, draws: int = 1000, seed: in
             ac1 = estimate(sums, ac1_of_sums, clusters[several], draws=draws, seed=seed)
             equal = estimate(sums[:, :2], ratio_of, clusters[several], draws=draws, seed=seed)
         aspects.append(AspectQuality(aspect, values, tuple(shares), ac1, equal))
-    return Quality(", ".join(path.name for path in files), tuple(aspects), draws, seed, tuple(notes))
+    about, named = run.info.cases, ", ".join(path.name for path in files)
+    return Quality(about.name, about.digest, len(run.cases), named, tuple(aspects), draws, seed, tuple(notes))
 
 
 def _items(case: EvaluationCase) -> Iterator[Item]:

@@ -29,8 +29,9 @@ RAW: Final = "raw"
 OPEN_BOOK: Final = "open-book"
 """The arm whose runs have evidence before the question, and how the names of their templates begin."""
 
+_LOCK: Final = ".run.lock"
 _BEFORE_IT_IS_ONE: Final = frozenset(("cases.jsonl", EVIDENCE))
-"""What a folder may hold before `run.json` is there."""
+"""What a folder may hold before `run.json` is there, beside the lock under which it was written."""
 _SAME_CASES: Final = ("origin", "name", "digest", "selection", "rows", "count")
 
 
@@ -213,7 +214,7 @@ def create_run(
     )
     try:
         out.mkdir(parents=True, exist_ok=True)
-        with exclusive(out / ".run.lock"):
+        with exclusive(out / _LOCK):
             if not (out / "run.json").exists():
                 write_whole(out / "cases.jsonl", rows)
                 if evidence:
@@ -235,7 +236,9 @@ def check_folder(out: Path) -> None:
         there = {path.name for path in out.iterdir()} if out.is_dir() else set()
     except OSError as exc:
         raise BadInput(f"{out} cannot be read: {exc.strerror or exc}") from exc
-    foreign = sorted(name for name in there - _BEFORE_IT_IS_ONE if not name.startswith("."))
+    # Without the lock a file of that name is somebody's own, such as the cases that the run was told to read.
+    ours = _BEFORE_IT_IS_ONE if _LOCK in there else frozenset[str]()
+    foreign = sorted(name for name in there - ours if not name.startswith("."))
     if "run.json" not in there and foreign:
         told = ", ".join(foreign[:5]) + (" …" if len(foreign) > 5 else "")
         raise UsageError(

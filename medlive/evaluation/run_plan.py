@@ -1,15 +1,14 @@
 """What a run's open calls would take, before any is made. Nothing is sent, and no folder is made."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from statistics import median
 from typing import Final
 
 from medlive.evaluation.model import Answer, CaseSet, EvaluationCase
 from medlive.evaluation.open_book import OpenBook, Snippet
-from medlive.evaluation.plan import ENOUGH, Call, Measured, Plan, estimate_tokens, plan_calls
+from medlive.evaluation.plan import Call, Plan, Sample, measure_calls, plan_calls
 from medlive.evaluation.run import ModelUse, begin_run, unanswered
 from medlive.evaluation.run_folder import check_folder
 from medlive.evaluation.templates import PromptTemplate, load_template
@@ -70,7 +69,7 @@ async def plan_run(
         calls,
         price=Price(0.0, 0.0) if use.engine == "rules" else price,
         concurrency=concurrency,
-        measured=_measured(cases.cases, prompt, snippets, answers),
+        measured=measure_calls(_samples(cases.cases, prompt, snippets, answers)),
         output_tokens=min(AN_ANSWER, limit),
     )
     return RunPlan(len(cases), len(cases) - len(calls), sum(len(call.text) for call in calls), plan)
@@ -80,30 +79,20 @@ def _text(prompt: PromptTemplate, case: EvaluationCase, snippets: Mapping[str, S
     return "\n".join(m["content"] for m in prompt.messages(case, snippets.get(case.case_id, ())))
 
 
-def _measured(
+def _samples(
     cases: Sequence[EvaluationCase],
     prompt: PromptTemplate,
     snippets: Mapping[str, Sequence[Snippet]],
     answers: Mapping[str, Answer],
-) -> Measured:
-    """What the answers on record took, against what their calls are estimated at."""
-    ratios: dict[str, list[float]] = {}
-    outputs: dict[str, list[float]] = {}
-    latencies: list[float] = []
+) -> Iterator[Sample]:
+    """The calls of the answers on record."""
     for case in cases:
-        answer = answers.get(case.case_id)
-        usage = answer.usage if answer else {}
-        asked, answered = usage.get("input_tokens") or 0, usage.get("output_tokens") or 0
-        if asked and answered:
-            ratios.setdefault(case.language, []).append(
-                asked / max(1, estimate_tokens(_text(prompt, case, snippets)))
+        if (answer := answers.get(case.case_id)) is not None:
+            usage = answer.usage
+            yield Sample(
+                case.language,
+                _text(prompt, case, snippets),
+                usage.get("input_tokens") or 0,
+                usage.get("output_tokens") or 0,
+                usage.get("latency_ms"),
             )
-            outputs.setdefault(case.language, []).append(answered)
-            latencies += [latency] if (latency := usage.get("latency_ms")) else []
-    known = [language for language, found in ratios.items() if len(found) >= ENOUGH]
-    return Measured(
-        scale={language: median(ratios[language]) for language in known},
-        output={language: sum(outputs[language]) / len(outputs[language]) for language in known},
-        calls={language: len(ratios[language]) for language in known},
-        latency_ms=median(latencies) if len(latencies) >= ENOUGH else None,
-    )

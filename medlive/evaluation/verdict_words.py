@@ -66,7 +66,7 @@ _UNSURE: Final = re.compile(
     r"\b(?:if|whether|when|were|would|could|unless|until)\b|如果|若|只有|是否|能否", re.IGNORECASE
 )
 _SPELT_OUT: Final = re.compile(
-    r"""\bmet\b["'”*]*\s*[:=：]\s*["'“*]*\s*(?:(?P<yes>true|yes)|false|no)\b""", re.IGNORECASE
+    r"""\bmet\b["'”*]*+\s*+[:=：]\s*+["'“*]*+\s*+(?:(?P<yes>true|yes)|false|no)\b""", re.IGNORECASE
 )
 
 _SENTENCE: Final = re.compile(r"[.!?\n。！？]+")

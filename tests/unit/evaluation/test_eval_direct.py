@@ -120,6 +120,11 @@ async def test_a_score_is_read_right_or_not_at_all(run_dir: Path, said: str, sco
     assert bool(row["reason"]) == (score is None)
 
 
+async def test_a_reply_of_many_colons_is_read_at_once(run: Path) -> None:
+    # In time that grows with its square this would take minutes.
+    assert (await judge_direct(run, Judge(lambda _: "Score" + ":" * 100_000), max_retries=0)).scored == 0
+
+
 async def test_a_store_of_replies_is_asked_past_every_unusable_one(run_dir: Path) -> None:
     await run_model(make_cases(1), Model(), run_dir, use=USE, created_at=AT)
     judge = Judge(lambda _: "no")

@@ -216,6 +216,22 @@ async def test_case_scores_against_people_and_a_direct_judge(run: Path, tmp_path
     assert length.gain.value == pytest.approx(r + 1)
 
 
+def test_the_order_of_rows_changes_no_figure(run: Path, tmp_path: Path) -> None:
+    rows = [
+        {"case_id": f"c{i:03d}", "rater": rater, "score": round(((7 * i + k) % 11) / 11, 3)}
+        for i in range(N)
+        for k, rater in enumerate(("ann", "bo"))
+    ]
+    given, derived = tmp_path / "scores.jsonl", human_file(tmp_path / "said.jsonl")
+    given.write_text("\n".join(map(json.dumps, rows)))
+    for file in (given, derived):
+        (once,) = meta_run(run, human=file, draws=100).cases
+        file.write_text("\n".join(sorted(file.read_text().splitlines(), key=lambda row: row[::-1])))
+        (again,) = meta_run(run, human=file, draws=100).cases
+        assert once.pearson.low is not None
+        assert again.pearson.low == pytest.approx(once.pearson.low)
+
+
 def test_people_who_gave_no_score_get_equation_1(found: Meta) -> None:
     assert found.coverage is not None
     assert found.coverage.people_scores == "derived"
@@ -476,6 +492,10 @@ def test_kqa_labels_that_are_none_are_said(tmp_path: Path) -> None:
     assert found.humans.verdicts[case_id, second] == {"label_0": None, "label_1": False}
     assert [c.points for c in found.cases.cases[0].criteria] == [2.0, 1.0]
     assert read_humans(path).format == "kqa"
+    path.write_text(head + "1,Q?,m,A.,S,Must_have,Neutral,Entailment,Neutral\n2,Q2?\n")
+    short = read_kqa(path)
+    assert [(case.query, len(case.criteria)) for case in short.cases.cases] == [("Q?", 1), ("Q2?", 1)]
+    assert [answer.response for answer in short.answers] == ["A.", ""]
 
 
 @real

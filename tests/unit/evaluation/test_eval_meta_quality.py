@@ -62,6 +62,9 @@ def test_the_table_is_what_was_rated(run: Path, tmp_path: Path) -> None:
         said[-1][rows[7]["item"]] = None
         fill(path, said[-1])
     found = quality(run, [ann, bo], draws=100)
+    assert (found.cases, found.n) == ("2026.W47", N)
+    turned = quality(run, [bo, ann], draws=100)
+    assert [(one.ac1, one.equal) for one in turned.aspects] == [(one.ac1, one.equal) for one in found.aspects]
     assert [one.values for one in found.aspects] == [3, 3, 2]
     assert found.notes == ("2 ratings hold no decision and count for nothing",)
     for one in found.aspects:

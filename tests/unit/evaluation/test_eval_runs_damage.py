@@ -79,7 +79,7 @@ async def test_a_folder_that_found_no_room_is_no_run_and_becomes_one(run_dir: Pa
     [
         {},
         {".cases.jsonl.partial": b'{"case_id": "c0'},
-        {"cases.jsonl": b'{"half": 1}\n', ".run.json.partial": b"{"},
+        {".run.lock": b"", "cases.jsonl": b'{"half": 1}\n', ".run.json.partial": b"{"},
         {".run.lock": b"", "cases.jsonl": b""},
     ],
 )
@@ -90,6 +90,14 @@ def test_what_a_kill_left_while_the_folder_was_made_is_made_anew(run_dir: Path, 
     done = asyncio.run(run_model(make_cases(4), Model(), run_dir, use=USE, created_at=AT))
     assert (done.asked, done.missing) == (4, 0)
     assert len(open_run(run_dir).cases) == 4
+
+
+def test_a_file_of_cases_is_not_written_over_by_the_run_that_reads_it(run_dir: Path) -> None:
+    run_dir.mkdir()
+    (run_dir / "cases.jsonl").write_bytes(b'{"case_id": "1", "narrative": "Mine."}\n')
+    with pytest.raises(UsageError, match=r"holds no run\.json but other files: cases\.jsonl"):
+        asyncio.run(run_model(make_cases(4), Model(), run_dir, use=USE, created_at=AT))
+    assert (run_dir / "cases.jsonl").read_bytes() == b'{"case_id": "1", "narrative": "Mine."}\n'
 
 
 async def test_two_that_begin_at_once_in_one_folder_end_as_one_run(run_dir: Path) -> None:

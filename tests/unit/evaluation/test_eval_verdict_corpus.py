@@ -412,3 +412,12 @@ def test_reasoning_that_only_mentions_a_part_or_a_condition_is_no_contradiction(
     ):
         reply = json.dumps({"met": met, "quote": "Rest" if met else "", "reasoning": reasoning})
         assert read("criterion", reply, "en") == {met}, reasoning
+
+
+def test_a_reply_of_many_blanks_is_read_at_once() -> None:
+    # In time that grows with its square this would take minutes.
+    words = "met:" + " " * 100_000
+    graded = json.dumps({"grades": [{"id": "a", "met": False, "quote": "", "reasoning": "No."}]})
+    assert read_rubric(words + graded, ["a"], "Rest.")["a"] == Verdict(False, "", "No.")
+    with pytest.raises(Unreadable, match="before its JSON"):
+        read_rubric(words + "true" + graded, ["a"], "Rest.")
