@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from medlive.digest import digest_json
-from medlive.errors import EndpointUnavailable, UsageError
+from medlive.errors import EndpointUnavailable
 from medlive.evaluation.causes import (
     AUDIT,
     BOTTOM,
@@ -25,10 +25,10 @@ from medlive.evaluation.causes import (
     load_audit,
     read_audit,
 )
-from medlive.evaluation.grade import STRANGERS
 from medlive.evaluation.graded import GradedRun
 from medlive.evaluation.judge import MOST_RAW
 from medlive.evaluation.log import open_log
+from medlive.evaluation.pinned import Pinned
 from medlive.evaluation.pool import Health, for_each
 from medlive.evaluation.run import Progress
 from medlive.evaluation.verdict import planted_objects
@@ -166,11 +166,11 @@ class _Auditor:
     ) -> None:
         self.digest = auditor_digest(engine.identity)
         self.calls = 0
-        self._engine, self._unpinned, self._budget = engine, allow_unpinned, budget
+        self._engine, self._budget = engine, budget
         self._judge = run.grader.judge if run.grader else ""
         self._prompt = load_prompt("medlive.evaluation", TASK)
         self._health = Health(concurrency)
-        self._strangers, self._pinned_seen = 0, False
+        self._pinned = Pinned("auditor", engine.identity.model, allow_unpinned=allow_unpinned)
 
     async def find(self, candidate: Candidate, tried: int) -> Finding:
         """Ask, and once more where the reply cannot be used. Raises BudgetSpent when the budget does not reach for
@@ -191,8 +191,8 @@ class _Auditor:
                 break
             self._health.good()
             replies.append(reply)
-            if self._stranger(reply):
-                reason, again = f"another model answered: {reply.model[:100]!r}", None
+            if (fault := self._pinned.fault(reply)) is not None:
+                reason, again = fault, None
                 continue
             read = _read(reply, inputs, candidate)
             if isinstance(read, AuditReply):
@@ -241,19 +241,6 @@ class _Auditor:
                 "latency_ms": sum(r.usage.latency_ms for r in replies),
             },
         )
-
-    def _stranger(self, reply: Reply) -> bool:
-        who = self._engine.identity.model
-        if self._unpinned or reply.model == who:
-            self._pinned_seen = True
-            return False
-        self._strangers += 1
-        if not self._pinned_seen and self._strangers >= STRANGERS:
-            raise UsageError(
-                f"the auditor {who!r} was asked and {reply.model!r} answered, every time",
-                hint=f"name {reply.model!r} as the auditor, or allow an unpinned one",
-            )
-        return True
 
 
 def _read(reply: Reply, inputs: Mapping[str, Any], candidate: Candidate) -> AuditReply | str:

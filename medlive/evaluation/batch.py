@@ -27,7 +27,7 @@ from medlive.evaluation.batch_files import (
 )
 from medlive.evaluation.cache import GradeCache
 from medlive.evaluation.grade import find_cached, open_work, read_grades, read_record
-from medlive.evaluation.judge import Judge, Outcome, Work
+from medlive.evaluation.judge import Judge, Outcome, Work, kind_of
 from medlive.evaluation.log import LogWriter, open_log, read_log
 from medlive.evaluation.model import Grade, Mode, Origin
 from medlive.evaluation.run import GRADES, RunFolder, open_run
@@ -339,8 +339,7 @@ class _Reader:
             outcome.fail(work.criteria, f"batch: {why}")
             return judge.grades(work, outcome, Origin.BATCH)
         try:
-            price = self._prices.get(judge.identity.model)
-            reply = completion(row["response"]["body"], judge.identity.model, price)
+            reply = completion(row["response"]["body"], self._prices.get(judge.identity.model))
         except NotACompletion as exc:
             outcome.fail(work.criteria, f"batch: {exc}")
         else:
@@ -357,7 +356,7 @@ class _Reader:
         told.not_met += grade.met is False
         if grade.met is None:
             told.ungraded += 1
-            told.reasons[_kind(grade.reason)] += 1
+            told.reasons[kind_of(grade.reason)] += 1
             told.shape_refused += "response_format" in grade.reason or "json_schema" in grade.reason
             if grade.grader not in ("", judge.identity.model) and not judge.allow_unpinned:
                 told.strangers[grade.grader] += 1
@@ -378,12 +377,6 @@ class _Reader:
         latest = self._records[judge.digest].latest
         keys = {c.id: judge.key(work.case, c, work.answer) for c in work.criteria}
         return frozenset(cid for cid, key in keys.items() if not judge.settles(latest.get(key)))
-
-
-def _kind(reason: str) -> str:
-    """A reason without what is particular to one reply; of a batch's own failures, with what failed."""
-    kind, *more = reason.split(": ")
-    return f"{kind}: {more[0][:80]}" if kind == "batch" and more else kind
 
 
 def _asked(judge: Judge, work: Work) -> _Asked:

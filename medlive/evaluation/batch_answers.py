@@ -96,8 +96,7 @@ class _Reader:
     def __init__(self, run: RunFolder, log: LogWriter, written: LogWriter, prices: Mapping[str, Price]) -> None:
         self.told = AnswersRead()
         self._log, self._written = log, written
-        self._model = run.info.asked_as or run.info.model
-        self._price = prices.get(self._model)
+        self._price = prices.get(run.info.asked_as or run.info.model)
         self._asked, self._answered = _on_record(run.path)
         if not self._asked:
             raise BadInput(
@@ -141,7 +140,7 @@ class _Reader:
         why = result_error(row)
         if why is None:
             try:
-                return answer_of(case, completion(row["response"]["body"], self._model, self._price))
+                return answer_of(case, completion(row["response"]["body"], self._price))
             except NotACompletion as exc:
                 why = str(exc)
         return Answer(case.case_id, AnswerState.FAILED, "", "error", "", reason=f"batch: {why}"[:2000])

@@ -9,22 +9,20 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
-from medlive.errors import EndpointUnavailable, UsageError
+from medlive.errors import EndpointUnavailable
 from medlive.evaluation.cache import GradeCache
 from medlive.evaluation.grade_line import grade_line
-from medlive.evaluation.judge import MOST_RAW, Judge, Outcome, Work
+from medlive.evaluation.judge import MOST_RAW, Judge, Outcome, Work, kind_of
 from medlive.evaluation.log import Lines, LogWriter, open_log, rows_of
 from medlive.evaluation.model import Answer, EvaluationCase, Grade, Mode, keys_of
+from medlive.evaluation.pinned import Pinned
 from medlive.evaluation.pool import Health, for_each
 from medlive.evaluation.run import GRADES, Progress
 from medlive.evaluation.stored import StoredRun, stored_run
 from medlive.llm.budget import Budget, BudgetSpent
 from medlive.llm.engine import Engine, Finish, Reply
-
-STRANGERS: Final = 8
-"""This many replies in a row by another model than the pinned one, and none by it: a wrong configuration."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,8 +195,7 @@ class Asker:
         self.calls = 0
         self._engine, self._retries, self._budget = engine, max_retries, budget
         self._health = Health(concurrency)
-        self._strangers = 0
-        self._pinned_seen = False
+        self._pinned = Pinned("grader", judge.identity.model, allow_unpinned=judge.allow_unpinned)
 
     async def grades(self, work: Work) -> list[Grade]:
         """Ask until every criterion has a verdict or the attempts are spent. Raises BudgetSpent when the budget
@@ -224,7 +221,7 @@ class Asker:
             self._health.good()
             read = self.judge.read(reply, part)
             outcome.take(reply, waiting, read)
-            if self._stranger(reply):
+            if self._pinned.fault(reply) is not None:
                 again, strange = None, strange + 1
                 continue
             if len(outcome.verdicts) == len(work.criteria) or reply.finish is Finish.REFUSAL:
@@ -244,18 +241,6 @@ class Asker:
             return await self._engine.answer(request)
 
         return await self._budget.pay(self._budget.estimate(self._engine, request), call)
-
-    def _stranger(self, reply: Reply) -> bool:
-        if self.judge.stranger(reply) is None:
-            self._pinned_seen = True
-            return False
-        self._strangers += 1
-        if not self._pinned_seen and self._strangers >= STRANGERS:
-            raise UsageError(
-                f"the grader {self.judge.identity.model!r} was asked and {reply.model!r} answered, every time",
-                hint=f"name {reply.model!r} as the grader, or allow an unpinned one",
-            )
-        return True
 
 
 class _Left(NamedTuple):
@@ -359,7 +344,7 @@ class _Grader:
             if held is None:
                 reasons["not asked yet"] += 1
             elif held.met is None:
-                reasons[held.reason.split(":")[0]] += 1
+                reasons[kind_of(held.reason)] += 1
         return GradeResult(
             path=self._run.path,
             criteria=sum(tally.values()),

@@ -4,6 +4,7 @@ The same for calls that are made one by one (`grade`), for files of calls (`batc
 are not made (`plan`): all send what `Judge.request` makes and read what comes by `Judge.read`.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, TypeVar
@@ -19,6 +20,7 @@ from medlive.evaluation.model import (
     grade_key,
     keys_of,
 )
+from medlive.evaluation.pinned import stranger
 from medlive.evaluation.tasks import GradeReply, RubricGradeReply
 from medlive.evaluation.verdict import Unreadable, Verdict, read_criterion, read_rubric
 from medlive.llm.engine import EngineIdentity, Finish, Prompt, Reply, Request, Usage
@@ -29,6 +31,9 @@ T = TypeVar("T")
 MOST_RAW: Final = 20_000
 NEAR: Final = 256
 """Cases whose keys are remembered."""
+_TOLD: Final = frozenset({"endpoint", "batch", "another model answered"})
+"""Reasons that say after a colon what failed, or who answered."""
+_ATTEMPTS: Final = re.compile(r" in \d+ attempts?: ")
 RUBRIC_SIZE: Final = 40
 """The most criteria of one call; longer rubrics take more calls."""
 
@@ -73,6 +78,15 @@ class Outcome:
     def fail(self, waiting: Sequence[EvaluationCriterion], why: str) -> None:
         """No reply came for these."""
         self.faults |= {c.id: why for c in waiting}
+
+
+def kind_of(reason: str) -> str:
+    """Why a criterion is ungraded, without what is particular to one reply: to be counted."""
+    kind, _, detail = reason.partition(": ")
+    if kind == "endpoint":
+        # "<endpoint> gave no answer for model <id> in <n> attempts: <cause>"
+        detail = _ATTEMPTS.split(detail)[-1]
+    return f"{kind}: {detail[:80]}" if detail and kind in _TOLD else kind
 
 
 def judge_digest(identity: EngineIdentity, mode: Mode, prompt: Prompt) -> str:
@@ -140,16 +154,10 @@ class Judge:
             inputs["criteria"] = [{"id": c.id, "criterion": c.criterion} for c in work.criteria]
         return Request(self._task, self.prompt, inputs, self._schema, repair=repair, round=work.round + later)
 
-    def stranger(self, reply: Reply) -> str | None:
-        """Why a reply does not count for the model it names; None where it does."""
-        if self.allow_unpinned or reply.model == self.identity.model:
-            return None
-        return f"another model answered: {reply.model[:100]!r}"
-
     def read(self, reply: Reply, work: Work) -> dict[str, Verdict | str]:
         """For each of a call's criteria its verdict, or why the reply holds none."""
         ids = [c.id for c in work.criteria]
-        if (fault := self.stranger(reply)) is not None:
+        if not self.allow_unpinned and (fault := stranger(reply, self.identity.model)) is not None:
             return dict.fromkeys(ids, fault)
         if reply.finish is Finish.LENGTH:
             return dict.fromkeys(ids, "the reply was cut at the token limit")

@@ -7,9 +7,12 @@ cache holds) and its inputs as JSON. Text of a thread is only ever inside the in
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Final, Protocol, runtime_checkable
 
 from medlive.digest import digest_json, digest_text
+
+UNNAMED: Final = "(unnamed)"
+"""The model of a reply that names none: nobody knows who answered, and no pinned model is called so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +115,7 @@ class Reply:
     finish: Finish
     usage: Usage
     model: str
-    """The model as the endpoint named it in this reply."""
+    """The model as the endpoint named it in this reply; UNNAMED where it named none."""
 
 
 class Engine(Protocol):

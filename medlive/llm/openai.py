@@ -203,7 +203,7 @@ class OpenAIEngine:
 
     def read(self, body: object) -> Reply:
         """The reply in a chat completion that came another way. Raises NotACompletion."""
-        return completion(body, self._model, self._price)
+        return completion(body, self._price)
 
     def estimate(self, request: Request) -> Usage:
         """What a call may take at most: tokens from its bytes, and the longest reply that is allowed."""
@@ -309,7 +309,7 @@ class OpenAIEngine:
         except (aiohttp.ClientError, OSError) as error:
             raise _TroubleError(f"the connection broke: {error or type(error).__name__}") from None
         try:
-            return read_completion(raw, self._model, self._price, _since(started))
+            return read_completion(raw, self._price, _since(started))
         except NotACompletion as fault:
             raise _TroubleError(str(fault)) from None
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 from pydantic_core import from_json
 
 from medlive.digest import canonical_json
-from medlive.llm.engine import Finish, Reply, Request, Usage
+from medlive.llm.engine import UNNAMED, Finish, Reply, Request, Usage
 from medlive.llm.fence import CLOSE, LONGEST, OPEN, fenced, schema_name
 from medlive.llm.schema import strict_schema
 
@@ -137,13 +137,13 @@ def response_format(mode: JsonMode, request: Request) -> dict[str, Any] | None:
     return {"type": "json_schema", "json_schema": shape}
 
 
-def read_completion(raw: bytes, asked: str, price: Price | None, latency_ms: float = 0.0) -> Reply:
+def read_completion(raw: bytes, price: Price | None, latency_ms: float = 0.0) -> Reply:
     """The reply in a chat completion's body, as JSON text; see `completion`."""
     try:
         body = from_json(raw)
     except ValueError:
         body = _slowly(raw)
-    return completion(body, asked, price, latency_ms)
+    return completion(body, price, latency_ms)
 
 
 def _slowly(raw: bytes) -> object:
@@ -154,8 +154,8 @@ def _slowly(raw: bytes) -> object:
         raise NotACompletion(f"the answer is no JSON: {raw[:60]!r}") from None
 
 
-def completion(body: object, asked: str, price: Price | None, latency_ms: float = 0.0) -> Reply:
-    """The reply in a chat completion; where it names no model, the one that was `asked`. Raises NotACompletion."""
+def completion(body: object, price: Price | None, latency_ms: float = 0.0) -> Reply:
+    """The reply in a chat completion. Raises NotACompletion."""
     if not isinstance(body, dict):
         raise NotACompletion("the answer holds no choice")
     choices = body.get("choices")
@@ -182,7 +182,7 @@ def completion(body: object, asked: str, price: Price | None, latency_ms: float 
         text=text,
         finish=finish,
         usage=_usage(body.get("usage"), price, latency_ms),
-        model=model if isinstance(model, str) and model else asked,
+        model=model if isinstance(model, str) and model else UNNAMED,
     )
 
 

@@ -6,13 +6,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from support.bad_endpoint import bad_endpoint, completion, sends
 
 from medlive.errors import EndpointUnavailable, RequestRefused, UsageError
-from medlive.evaluation.grade import grade_run, read_grades
-from medlive.evaluation.model import Mode
+from medlive.evaluation.grade import grade_answer, grade_run, read_grades
+from medlive.evaluation.model import Answer, AnswerState, Mode
 from medlive.evaluation.run import run_model
 from medlive.evaluation.score import load_graded, score_runs
 from medlive.llm.engine import Finish, Request
+from medlive.llm.openai import OpenAIEngine
 from medlive.llm.replay import FileReplyStore, ReplayEngine
 from tests.unit.evaluation.conftest import AT, USE, Judge, Model, down, make_cases, reply, verdict
 
@@ -120,6 +122,25 @@ async def test_a_wrong_pinned_model_stops_and_unpinned_may_be_allowed(run_dir: P
     assert any("not by the pinned model" in w for w in table.warnings)
 
 
+async def test_a_reply_that_names_no_model_is_by_nobody_known(run_dir: Path) -> None:
+    await answered(run_dir, n=3, criteria=4)
+    case = make_cases(1, 1).cases[0]
+    answer = Answer(case.case_id, AnswerState.OK, "Drink water", "stop", "m")
+    body = completion(verdict(False))
+    del body["model"]
+    async with bad_endpoint(choose=lambda _: sends(body)) as endpoint:
+        engine = OpenAIEngine("judge-1", endpoint.url, "key")
+        try:
+            (grade,) = await grade_answer(case, answer, engine)
+            assert (grade.met, grade.reason) == (None, "another model answered: the reply names none")
+            (grade,) = await grade_answer(case, answer, engine, allow_unpinned=True)
+            assert grade.met is False
+            with pytest.raises(UsageError, match="no reply names the model"):
+                await grade_run(run_dir, engine)
+        finally:
+            await engine.aclose()
+
+
 async def test_a_dead_grader_stops_the_grading_and_what_was_graded_stays(run_dir: Path) -> None:
     await answered(run_dir, n=40)
     left = iter(range(10**6))
@@ -136,7 +157,9 @@ async def test_requests_that_are_refused_one_by_one_do_not_stop_the_others(run_d
     refused = RequestRefused("the endpoint refuses requests: status 400: too long")
     judge = Judge(lambda r: refused if r.inputs["criterion"][10:12].strip(".") not in "09" else verdict(False))
     result = await grade_run(run_dir, judge, concurrency=2)
-    assert (result.not_met, result.ungraded, result.reasons) == (6, 114, {"endpoint": 114})
+    assert (result.not_met, result.ungraded, result.reasons) == (
+        6, 114, {f"endpoint: {refused.message}": 114}
+    )  # fmt: skip
     # One that refuses everything, as for a parameter it does not know, is not asked for ever.
     other = Judge(lambda r: refused, engine="other")
     with pytest.raises(EndpointUnavailable):
