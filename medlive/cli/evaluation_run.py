@@ -323,7 +323,7 @@ def export(
     judge: Annotated[
         str | None,
         typer.Option(
-            "--judge", metavar="DIGEST", help="Export this grader's verdicts [those of the one used last]."
+            "--judge", metavar="DIGEST", help="Export this grader's verdicts [of the last that gave any]."
         ),
     ] = None,
     replace_: Annotated[

@@ -38,7 +38,7 @@ BasisOption = Annotated[
 ]
 JudgeOption = Annotated[
     str | None,
-    typer.Option("--judge", metavar="DIGEST", help="Score this grader's verdicts [those of the one used last]."),
+    typer.Option("--judge", metavar="DIGEST", help="Score this grader's verdicts [of the last that gave any]."),
 ]
 
 

@@ -17,6 +17,7 @@ from medlive.digest import digest_json, digest_text
 from medlive.errors import BadInput, EndpointUnavailable, UsageError
 from medlive.evaluation.log import open_log, read_log
 from medlive.evaluation.model import Answer, EvaluationCase
+from medlive.evaluation.pinned import Pinned
 from medlive.evaluation.pool import Health, for_each
 from medlive.evaluation.run import Progress, open_run
 from medlive.evaluation.tasks import Reasoning
@@ -30,8 +31,6 @@ from medlive.threads.normalise import fold
 
 DIRECT: Final = "direct.jsonl"
 TASK: Final = "grader.direct"
-STRANGERS: Final = 8
-"""This many replies in a row by another model than the pinned one, and none by it: a wrong configuration."""
 _MOST_RAW: Final = 4_000
 _SCORED: Final = re.compile(r"\bscore\b[^\w:=]*+[:=]\W*+([01](?:\.\d+)?)", re.IGNORECASE)
 
@@ -195,9 +194,9 @@ class _Judge:
         self.digest = judge_digest(engine.identity)
         self.calls = 0
         self.stopped: str | None = None
-        self._engine, self._retries, self._unpinned = engine, max_retries, allow_unpinned
+        self._engine, self._retries = engine, max_retries
         self._budget, self._health = budget, health
-        self._strangers, self._pinned_seen = 0, False
+        self._pinned = Pinned("judge", engine.identity.model, allow_unpinned=allow_unpinned)
 
     async def score(self, case: EvaluationCase, answer: Answer, unusable: int) -> DirectScore | None:
         """The answer's score, or a row that says why there is none; None when the budget does not reach. A store
@@ -221,8 +220,8 @@ class _Judge:
                 break
             self._health.good()
             replies.append(reply)
-            if self._stranger(reply):
-                read, request = f"another model answered: {reply.model[:100]!r}", _later(first, attempt + 1)
+            if (fault := self._pinned.fault(reply)) is not None:
+                read, request = fault, _later(first, attempt + 1)
                 continue
             read = self._read(reply, first.inputs)
             if isinstance(read, DirectReply) or reply.finish is Finish.REFUSAL:
@@ -243,19 +242,6 @@ class _Judge:
             judge=self.digest,
             usage=_usage(replies),
         )
-
-    def _stranger(self, reply: Reply) -> bool:
-        asked = self._engine.identity.model
-        if self._unpinned or reply.model == asked:
-            self._pinned_seen = True
-            return False
-        self._strangers += 1
-        if not self._pinned_seen and self._strangers >= STRANGERS:
-            raise UsageError(
-                f"the judge {asked!r} was asked and {reply.model!r} answered, every time",
-                hint=f"name {reply.model!r} as the judge, or allow an unpinned one",
-            )
-        return True
 
     async def _ask(self, request: Request) -> Reply:
         async def call() -> Reply:

@@ -116,8 +116,8 @@ class _Judged:
 
 
 def load_graded(path: Path, *, judge: str | None = None) -> GradedRun:
-    """A run with the verdicts of the grader used last, or of the one whose judge digest (or a beginning of it that
-    is no other's) is given.
+    """A run with the verdicts of the last grader that gave any, or of the one whose judge digest (or its
+    beginning, where no other has the same) is given.
 
     A verdict about an answer or a criterion that has changed since does not count; of several verdicts of one
     judge on the same thing the last one does. Raises UsageError for a judge that did not grade here.
@@ -190,8 +190,8 @@ def _read(run: RunFolder, judge: str | None) -> _Read:
     if len(judges) > 1 and judge is None:
         others = "; ".join(_judge_text(judges[j].last) for j in order if j != chosen)
         notes.append(
-            f"graded by {len(judges)} judges; scored are the verdicts of the one used last, {_judge_text(last)}, "
-            f"and not those of {others} (--judge chooses)"
+            f"graded by {len(judges)} judges; scored are the verdicts of the last that gave any, "
+            f"{_judge_text(last)}, and not those of {others} (--judge chooses)"
         )
     if found.contradicted:
         notes.append(
@@ -213,7 +213,9 @@ def _few(notes: list[str]) -> list[str]:
 
 def _chosen(judges: Mapping[str, _Judged], order: list[str], asked: str | None, path: Path) -> str | None:
     if asked is None:
-        return order[-1] if order else None
+        # One that only failed, as a mistyped one, does not push aside what others have graded.
+        graded = [j for j in order if any(met is not None for met in judges[j].latest.values())]
+        return (graded or order)[-1] if order else None
     fitting = [j for j in judges if j == asked or j.partition(":")[2].startswith(asked) or j.startswith(asked)]
     if len(fitting) == 1:
         return fitting[0]
@@ -238,7 +240,8 @@ def _read_verdicts(path: Path) -> tuple[dict[str, _Judged], list[str], list[str]
             continue
         judge, key, met = row["judge"], row["key"], row["met"]
         if found is None or judge != last:
-            found = judges.setdefault(judge, _Judged(row, {}, set(), set()))
+            found = judges.pop(judge, None) or _Judged(row, {}, set(), set())
+            judges[judge] = found
             last = judge
         found.last = row
         found.named.add(row["grader"])
@@ -247,7 +250,7 @@ def _read_verdicts(path: Path) -> tuple[dict[str, _Judged], list[str], list[str]
         found.latest[key] = met
     for one in judges.values():
         one.named.discard("")
-    return judges, [*(j for j in judges if j != last), *([last] if last else [])], notes
+    return judges, list(judges), notes
 
 
 def _rows(path: Path, notes: list[str]) -> Iterator[tuple[int, dict[str, Any]]]:

@@ -248,8 +248,8 @@ def _grade(
 
 
 def export_run(run: Path | GradedRun, out: Path, *, replace: bool = False) -> list[Path]:
-    """Write a run as LiveMedBench's files into `out`: the benchmark, the responses, and the grades of the grader
-    used last; the files written.
+    """Write a run as LiveMedBench's files into `out`: the benchmark, the responses, and the grades of the last
+    grader that gave any; the files written.
 
     Of grades that were imported without a grader's name, benchmark and gradings are those files' own, entry by
     entry, but for cases that were answered anew since. Raises UsageError, before anything is written, where a file

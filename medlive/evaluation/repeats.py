@@ -127,7 +127,7 @@ async def repeat_run(
 
 
 def read_rounds(run_dir: Path, *, judge: str | None = None) -> Rounds:
-    """The rounds of the grader used last, or of the one whose judge digest is given.
+    """The rounds of the last grader that gave a verdict, or of the one whose judge digest is given.
 
     Only verdicts about the answers and criteria as they are now. Raises BadInput when nothing is graded.
     """
@@ -136,7 +136,7 @@ def read_rounds(run_dir: Path, *, judge: str | None = None) -> Rounds:
         grades, _ = read_grades(run_dir / GRADES)
         if not grades:
             raise BadInput(f"{run_dir} holds no grades", hint="medlive eval grade makes them")
-        judge = grades[-1].judge
+        judge = ([g for g in grades if g.met is not None] or grades)[-1].judge
     first, there = _on_record(run_dir, judge)
     n = max((round_ for _, round_ in there), default=1)
     answers, _ = run.answers()

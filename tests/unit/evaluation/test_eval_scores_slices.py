@@ -25,7 +25,7 @@ from medlive.evaluation.model import Answer, AnswerState, EvaluationCriterion, M
 from medlive.evaluation.run import RunInfo, run_model
 from medlive.evaluation.score import AFTER, AXIS, UP_TO, CaseBasis, GradedRun, score_runs
 from medlive.report.tables import score_rows, scores_csv, scores_json, scores_parquet
-from tests.unit.evaluation.conftest import AT, USE, Judge, Model, make_cases, reply, verdict
+from tests.unit.evaluation.conftest import AT, USE, Judge, Model, down, make_cases, reply, verdict
 from tests.unit.evaluation.test_eval_contamination import CASES, registry_of, run_of
 
 VERDICTS = st.sampled_from([True, False, None])
@@ -211,7 +211,7 @@ async def test_which_of_two_judges_is_scored_is_said_and_can_be_chosen(run_dir: 
     assert harsh.grader is not None
     assert harsh.grader.engine == "other"
     (said,) = (note for note in harsh.notes if "judges" in note)
-    assert "used last" in said
+    assert "the last that gave any" in said
     assert kind.grader.judge[:19] in said
     for asked in (kind.grader.judge, kind.grader.judge.removeprefix("sha256:")[:12]):
         again = load_graded(run_dir, judge=asked)
@@ -220,6 +220,9 @@ async def test_which_of_two_judges_is_scored_is_said_and_can_be_chosen(run_dir: 
     for asked in ("sha256:", "nobody"):
         with pytest.raises(UsageError, match="judges are"):
             load_graded(run_dir, judge=asked)
+    # A name that was mistyped takes nothing away.
+    assert (await grade_run(run_dir, Judge(lambda r: down(), engine="mistyped"))).ungraded == 12
+    assert load_graded(run_dir).grader == harsh.grader
 
 
 async def test_the_lean_reader_finds_what_the_full_one_does_and_names_what_is_odd(run_dir: Path) -> None:
