@@ -57,6 +57,10 @@ class RequestRefused(EndpointUnavailable):
     """The model endpoint refuses this request, and may well answer others."""
 
 
+class CallerRefused(EndpointUnavailable):
+    """The model endpoint answers nobody with this key, for this model, or on this account."""
+
+
 class EvidenceUnavailable(ServiceUnavailable):
     """The evidence index cannot be used."""
 

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Final, TypeVar
 
-from medlive.errors import EndpointUnavailable, RequestRefused
+from medlive.errors import CallerRefused, EndpointUnavailable, RequestRefused
 
 T = TypeVar("T")
 
@@ -30,10 +30,13 @@ class Health:
         self._answered = True
 
     def bad(self, cause: EndpointUnavailable) -> None:
-        """No reply came. Raises `cause` anew when that has become the rule.
+        """No reply came. Raises `cause` anew when that has become the rule, and at once where nothing was answered
+        yet and the key, the model's name or the account is what is wrong.
 
         An endpoint that has answered and refuses a request, as one that is too long, is not dead.
         """
+        if not self._answered and isinstance(cause, CallerRefused):
+            raise cause
         if self._answered and isinstance(cause, RequestRefused):
             return
         self._failures += 1

@@ -22,7 +22,7 @@ from pydantic import SecretStr
 
 from medlive.clock import now
 from medlive.digest import canonical_json
-from medlive.errors import ConfigError, EndpointUnavailable, RequestRefused
+from medlive.errors import CallerRefused, ConfigError, EndpointUnavailable, RequestRefused
 from medlive.llm.engine import EngineIdentity, Finish, Reply, Request, Usage
 from medlive.llm.fence import render
 from medlive.llm.limiter import Ended, EndpointState, Limiter, Turns
@@ -64,6 +64,8 @@ _PARAMETER_WORDS: Final = (
 """How endpoints without such a code put it, in lower case."""
 _THE_CALLERS: Final = _NOT_THE_FORMAT - {"context_length_exceeded"}
 _FILTERED: Final = frozenset({"content_filter", "content_policy_violation"})
+_LEAST_SECRET: Final = 8
+"""Characters from which on a key is one, and taken out of messages."""
 _OUT_OF_MONEY: Final = frozenset({"insufficient_quota", "billing_hard_limit_reached"})
 _OVERLOADED: Final = frozenset({503, 504, 529})
 BYTES_A_TOKEN: Final = 3
@@ -355,7 +357,8 @@ class OpenAIEngine:
             hint = "Check the model's parameters in config/models.toml, and that the input fits its context."
         # About this request's content or length, where it is not about the key, the model or the account.
         alone = rejected.status in {400, 413, 422} and rejected.code not in _OUT_OF_MONEY | _THE_CALLERS
-        kind = RequestRefused if alone else EndpointUnavailable
+        caller = rejected.status in {401, 403, 404} or rejected.code in _OUT_OF_MONEY
+        kind = RequestRefused if alone else CallerRefused if caller else EndpointUnavailable
         return kind(
             f"{self._endpoint} refuses requests for model {self._model!r}: "
             f"status {rejected.status}: {self._clean(rejected.message)}",
@@ -364,7 +367,8 @@ class OpenAIEngine:
 
     def _clean(self, text: str) -> str:
         """An endpoint's words on one line of at most 300 characters, without the key, which some echo."""
-        if self._secret:
+        # A local endpoint's key may be a letter, which is no secret and stands in every word.
+        if len(self._secret) >= _LEAST_SECRET:
             text = text.replace(self._secret, "***")
         text = " ".join(text[:3000].split())
         return text if len(text) <= 300 else text[:299] + "…"

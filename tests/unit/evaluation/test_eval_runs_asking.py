@@ -196,14 +196,17 @@ async def test_a_plan_makes_nothing_and_counts_what_is_left(run_dir: Path) -> No
 
 
 async def test_a_dead_endpoint_costs_no_more_than_its_patience(run_dir: Path) -> None:
-    async with bad_endpoint([fails(401, "no such key")]) as endpoint:
-        engine = open_endpoint("m", endpoint.url, api_key_env=None, parameters={}, concurrency=2)
-        with pytest.raises(EndpointUnavailable, match="in a row"):
-            await run_model(
-                make_cases(100), engine.complete, run_dir, use=ModelUse("m"), created_at=AT, concurrency=2
-            )
-        await engine.aclose()
-        assert endpoint.asked <= 22
+    steps = {"in a row": (fails(413, "too long"), 22), "no such key": (fails(401, "no such key"), 2)}
+    for said, (step, most) in steps.items():
+        async with bad_endpoint([step]) as endpoint:
+            engine = open_endpoint("m", endpoint.url, api_key_env=None, parameters={}, concurrency=2)
+            with pytest.raises(EndpointUnavailable, match=said) as caught:
+                await run_model(
+                    make_cases(100), engine.complete, run_dir, use=ModelUse("m"), created_at=AT, concurrency=2
+                )
+            await engine.aclose()
+            assert endpoint.asked <= most
+    assert "key" in (caught.value.hint or "")
 
 
 async def test_the_identity_of_a_grader_is_the_one_it_asks_with(tmp_path: Path) -> None:

@@ -219,6 +219,14 @@ async def test_the_key_is_nowhere_to_be_read(caplog: pytest.LogCaptureFixture) -
         assert KEY not in text
 
 
+async def test_a_local_endpoint_s_key_of_a_letter_is_no_secret() -> None:
+    async with bad_endpoint([fails(404, "The model m-1 does not exist.")]) as endpoint:
+        asker = OpenAIEngine("m-1", endpoint.url, "x")
+        with pytest.raises(EndpointUnavailable, match="does not exist"):
+            await asker.answer(REQUEST)
+        await asker.aclose()
+
+
 async def test_truncated_filtered_and_refused_replies_are_told_apart() -> None:
     cut, _ = await ask([sends(completion('{"met": tr', finish="length"))])
     assert (cut.finish, cut.text) == (Finish.LENGTH, '{"met": tr')
