@@ -5,6 +5,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
@@ -133,9 +134,14 @@ def load_all(paths: Sequence[Path], *, judge: str | None = None) -> list[GradedR
     if workers < 2 or size < _LARGE:
         with uncollected():
             return [load_graded(path, judge=judge) for path in paths]
-    # A fresh process each: a copy of this one might hold a lock of a thread that it does not have.
-    with uncollected(), ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-        found = pool.map(_read_path, paths, [judge] * len(paths))
+    with uncollected():
+        try:
+            # A fresh process each: a copy of this one might hold a lock of a thread that it does not have.
+            with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+                found = list(pool.map(_read_path, paths, [judge] * len(paths)))
+        except BrokenProcessPool:
+            # They begin by importing the caller's script, which may have no `if __name__ == "__main__"`.
+            return [load_graded(path, judge=judge) for path in paths]
         return [_graded(open_run(path), read) for path, read in zip(paths, found, strict=True)]
 
 

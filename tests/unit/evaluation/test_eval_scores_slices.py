@@ -4,6 +4,8 @@ import csv
 import io
 import json
 import random
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -312,6 +314,17 @@ def test_large_logs_are_read_by_several_processes_to_the_same_end(
     assert together[0].run.cases is together[1].run.cases
     with pytest.raises(UsageError, match=r"0 judges are 'nobody'"):
         load_all(paths, judge="nobody")
+
+
+def test_a_script_without_a_guard_reads_large_logs_too(tmp_path: Path) -> None:
+    made_run(made_cases(2), tmp_path / "a", "a", 0.5)
+    script = tmp_path / "script.py"
+    script.write_text(
+        "from pathlib import Path\nfrom medlive.evaluation import graded\ngraded._LARGE = 0\n"
+        f"print(len(graded.load_all([Path({str(tmp_path / 'a')!r})] * 2)))\n"
+    )
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=120)
+    assert done.stdout.split()[-1] == "2", done.stderr
 
 
 def test_a_slice_for_people_stands_in_order_and_marks_what_is_few(capsys: pytest.CaptureFixture[str]) -> None:
