@@ -128,11 +128,13 @@ def make_bundle(
     """The files of a run's bundle, by name; the same for the same run, options and key.
 
     `answers`: with answers and grades, so that others can score and grade again. `errata`: what was done about
-    them and what they concern. Raises UsageError when nothing is graded or `draws` is out of range, CheckFailed
+    them and what they concern. Raises UsageError when nothing is graded, of a raw run, or when `draws` is out of range, CheckFailed
     when errata leave no case.
     """
     if run.grader is None:
         raise UsageError(f"{run.run.path}: nothing is graded", hint="medlive eval grade comes first")
+    if run.run.info.raw:
+        raise UsageError(f"{run.run.path}: asked with the threads' own words, which are in no snapshot: no entry")
     if not 1 <= draws <= MOST_DRAWS:
         raise UsageError(f"a bundle's intervals are of 1 to {MOST_DRAWS} draws, not {draws}")
     rows = bundled_rows(run)
@@ -140,6 +142,8 @@ def make_bundle(
     lean = bundled_run(run.run.info, run.run.cases, *rows)
     if lean.grader is None:
         raise UsageError(f"{run.run.path}: no verdict is about an answer as it is now")
+    if not any(met is not None for verdicts in (lean.met or {}).values() for met in verdicts.values()):
+        raise UsageError(f"{run.run.path}: every criterion is ungraded", hint="medlive eval grade asks again")
     info = public_info(run.run.info)
     canary = canary_of_cases(info)
     files = {

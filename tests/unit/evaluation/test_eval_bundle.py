@@ -6,6 +6,7 @@ import random
 import shutil
 import stat
 import zipfile
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -60,6 +61,19 @@ def test_a_bundle_verifies_and_its_score_is_equation_1(room: Room) -> None:
     assert (scores["rates"]["unanswered"], scores["rates"]["truncated"], scores["rates"]["ungraded"]) == (1, 1, 1)
     assert "cases.jsonl" not in room.files
     assert not any(b"Drink" in data for name, data in room.files.items() if name not in ANSWERS)
+
+
+def test_what_shows_nothing_and_what_no_snapshot_holds_is_no_entry(room: Room, tmp_path: Path) -> None:
+    info = room.run.run.info
+    raw = replace(room.run, run=replace(room.run.run, info=info.model_copy(update={"arm": "raw"})))
+    with pytest.raises(UsageError, match="own words"):
+        make_bundle(raw, draws=DRAWS)
+    shutil.copytree(room.run.run.path, tmp_path / "run")
+    log = tmp_path / "run" / GRADES
+    rows = [json.loads(line) | {"met": None, "quote": ""} for line in log.read_text().splitlines()]
+    log.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with pytest.raises(UsageError, match="every criterion is ungraded"):
+        make_bundle(load_graded(tmp_path / "run"), draws=DRAWS)
 
 
 def test_the_same_run_makes_the_same_bytes_whatever_order_its_logs_are_in(room: Room, tmp_path: Path) -> None:
