@@ -128,8 +128,8 @@ def make_bundle(
     """The files of a run's bundle, by name; the same for the same run, options and key.
 
     `answers`: with answers and grades, so that others can score and grade again. `errata`: what was done about
-    them and what they concern. Raises UsageError when nothing is graded, of a raw run, or when `draws` is out of range, CheckFailed
-    when errata leave no case.
+    them and what they concern. Raises UsageError when nothing is graded, of a raw run, or when `draws` is out of
+    range, CheckFailed when errata leave no case.
     """
     if run.grader is None:
         raise UsageError(f"{run.run.path}: nothing is graded", hint="medlive eval grade comes first")
