@@ -14,6 +14,7 @@ from medlive.cli.evaluation_options import (
     MaxTokensOption,
     MaxUsdOption,
     RunsArgument,
+    TimeoutOption,
     UnpinnedOption,
 )
 from medlive.cli.evaluation_score import JudgeOption
@@ -42,6 +43,7 @@ def audit(
     judge: JudgeOption = None,
     allow_unpinned: UnpinnedOption = False,
     concurrency: ConcurrencyOption = 16,
+    timeout: TimeoutOption = None,
     api_key_env: KeyOption = None,
     max_usd: MaxUsdOption = None,
     max_calls: MaxCallsOption = None,
@@ -81,7 +83,7 @@ def audit(
     def opened() -> "Engine":
         return grader_engine(
             settings.roles.grader, model=auditor, base_url=base_url, api_key_env=api_key_env,
-            concurrency=concurrency, prices=settings.prices,
+            concurrency=concurrency, prices=settings.prices, timeout_s=timeout,
         )  # fmt: skip
 
     async def plan() -> "AuditPlan":

@@ -12,6 +12,7 @@ from medlive.cli.evaluation_options import (
     MaxTokensOption,
     MaxUsdOption,
     RunArgument,
+    TimeoutOption,
     UnpinnedOption,
 )
 from medlive.cli.evaluation_spending import check_priced, price_of, tell_plan
@@ -30,6 +31,7 @@ def judge_direct(
     base_url: GraderUrlOption = None,
     allow_unpinned: UnpinnedOption = False,
     concurrency: ConcurrencyOption = 16,
+    timeout: TimeoutOption = None,
     api_key_env: KeyOption = None,
     max_usd: MaxUsdOption = None,
     max_calls: MaxCallsOption = None,
@@ -51,7 +53,7 @@ def judge_direct(
     async def work() -> "DirectPlan | DirectResult":
         engine = grader_engine(
             settings.roles.grader, model=grader, base_url=base_url, api_key_env=api_key_env,
-            concurrency=concurrency, prices=settings.prices,
+            concurrency=concurrency, prices=settings.prices, timeout_s=timeout,
         )  # fmt: skip
         try:
             if dry_run:

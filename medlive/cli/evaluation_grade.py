@@ -18,6 +18,7 @@ from medlive.cli.evaluation_options import (
     ModeOption,
     NoCacheOption,
     RunArgument,
+    TimeoutOption,
     UnpinnedOption,
 )
 from medlive.cli.evaluation_spending import check_priced, price_of, tell_plan
@@ -42,6 +43,7 @@ def grade(
     mode: ModeOption = "criterion",
     allow_unpinned: UnpinnedOption = False,
     concurrency: ConcurrencyOption = 16,
+    timeout: TimeoutOption = None,
     api_key_env: KeyOption = None,
     cache: CacheOption = None,
     no_cache: NoCacheOption = False,
@@ -72,7 +74,7 @@ def grade(
     async def work() -> "GradingPlan | tuple[GradeResult, RepeatResult | None]":
         engine = grader_engine(
             settings.roles.grader, model=grader, base_url=base_url, api_key_env=api_key_env,
-            concurrency=concurrency, prices=settings.prices,
+            concurrency=concurrency, prices=settings.prices, timeout_s=timeout,
         )  # fmt: skip
         held = open_cache(settings, engine, cache, no_cache)
         try:

@@ -29,6 +29,10 @@ CacheOption = Annotated[
     typer.Option("--cache", help="Where runs share verdicts [MEDLIVE_HOME/cache/grades].", file_okay=False),
 ]
 NoCacheOption = Annotated[bool, typer.Option("--no-cache", help="Share no verdicts with other runs.")]
+TimeoutOption = Annotated[
+    float | None,
+    typer.Option("--timeout", min=1, metavar="SECONDS", help="The longest that an attempt may take [120]."),
+]
 MaxUsdOption = Annotated[float | None, typer.Option("--max-usd", min=0, help="Stop when this is spent.")]
 MaxCallsOption = Annotated[int | None, typer.Option("--max-calls", min=1, help="Stop after this many calls.")]
 MaxTokensOption = Annotated[

@@ -19,6 +19,7 @@ from medlive.cli.evaluation_options import (
     MaxUsdOption,
     ModeOption,
     RunArgument,
+    TimeoutOption,
 )
 from medlive.cli.output import JsonOption, print_json, print_table, progress, say, wait_for
 from medlive.clock import now
@@ -85,6 +86,7 @@ def run(
     ] = None,
     unverified: UnverifiedOption = False,
     concurrency: ConcurrencyOption = 16,
+    timeout: TimeoutOption = None,
     api_key_env: KeyOption = None,
     max_usd: MaxUsdOption = None,
     max_calls: MaxCallsOption = None,
@@ -152,7 +154,7 @@ def run(
     async def work() -> "RunPlan | RunResult | BatchWritten":
         engine = open_endpoint(
             chosen.model, chosen.base_url, api_key_env=chosen.api_key_env, parameters=chosen.parameters,
-            concurrency=concurrency, price=chosen.price,
+            concurrency=concurrency, price=chosen.price, timeout_s=timeout,
         )  # fmt: skip
         use = ModelUse(
             model, engine.identity.engine, chosen.base_url, chosen.parameters,

@@ -17,6 +17,8 @@ from medlive.llm.rules.engine import RulesEngine
 GRADER_PARAMETERS: Mapping[str, Any] = {"temperature": 0.0}
 """What a grader named on the command line is asked with."""
 DEFAULT_KEY_VARIABLE = "OPENAI_API_KEY"
+TIMEOUT_S = 120.0
+"""The longest that one attempt of a call takes where nothing else is said."""
 
 
 def open_endpoint(
@@ -26,7 +28,7 @@ def open_endpoint(
     api_key_env: str | None,
     parameters: Mapping[str, Any],
     concurrency: int,
-    timeout_s: float = 120.0,
+    timeout_s: float | None = None,
     max_retries: int = 5,
     json_mode: str = "schema",
     price: Price | None = None,
@@ -35,8 +37,8 @@ def open_endpoint(
     """A model at an OpenAI-compatible endpoint.
 
     The key is read from `api_key_env`; None reads OPENAI_API_KEY where it is set and sends no key where it is
-    not. `limiters`: engines opened with the same one share a limit where they share address and key. Raises
-    ConfigError when a named variable is not set.
+    not. `timeout_s` bounds one attempt; None is 120 seconds. `limiters`: engines opened with the same one share a
+    limit where they share address and key. Raises ConfigError when a named variable is not set.
     """
     key = os.environ.get(api_key_env or DEFAULT_KEY_VARIABLE, "")
     if api_key_env and not key:
@@ -46,7 +48,7 @@ def open_endpoint(
         base_url=base_url,
         api_key=key,
         parameters=parameters,
-        timeout_s=timeout_s,
+        timeout_s=TIMEOUT_S if timeout_s is None else timeout_s,
         max_retries=max_retries,
         concurrency=concurrency,
         json_mode=json_mode,
@@ -166,8 +168,12 @@ def grader_engine(
     api_key_env: str | None,
     concurrency: int,
     prices: Mapping[str, Price] | None = None,
+    timeout_s: float | None = None,
 ) -> Engine:
-    """The grader: the endpoint that is named, or the configured role. Raises UsageError for half a name."""
+    """The grader: the endpoint that is named, or the configured role. Raises UsageError for half a name.
+
+    `timeout_s` bounds one attempt; None: as the role says, or 120 seconds.
+    """
     if (model is None) != (base_url is None):
         raise UsageError("--grader and --base-url belong together; without both the configured grader is used")
     if model is not None and base_url is not None:
@@ -177,6 +183,9 @@ def grader_engine(
             api_key_env=api_key_env,
             parameters=GRADER_PARAMETERS,
             concurrency=concurrency,
+            timeout_s=timeout_s,
             price=(prices or {}).get(model),
         )
+    if timeout_s is not None:
+        settings = settings.model_copy(update={"timeout_s": timeout_s})
     return build_engine("grader", settings, prices)
