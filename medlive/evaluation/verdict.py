@@ -24,6 +24,8 @@ from medlive.llm.reading import without_thinking
 from medlive.threads.normalise import contains_quote, fold, strip_unstorable
 
 MOST_REPLY: Final = 400_000
+MOST_QUOTE: Final = 4_000
+"""Characters of a quote, as the schemas of replies have it; a log from elsewhere may hold longer ones."""
 MOST_REASONING: Final = 4_000
 """Characters of a reasoning that are kept; the reply stands whole in the log."""
 _MOST_OBJECTS: Final = 300
@@ -37,7 +39,7 @@ _TAIL: Final = re.compile(
 )
 """What chat templates and habits leave at the end of a reply."""
 _FENCED: Final = re.compile(r"```[A-Za-z]*[ \t]*\r?\n(.*?)\r?\n[ \t]*```\s*\Z", re.DOTALL)
-_ELLIPSIS: Final = re.compile(r"\s*(?:\.{3,}|…+|\[\.{3}\]|\[…\])\s*")
+_ELLIPSIS: Final = re.compile(r"\.{3,}|…+|\[\.{3}\]|\[…\]")
 _EMPHASIS: Final = re.compile(
     r"\*{2,3}|_{2,3}|`{1,3}|(?<![A-Za-z0-9*)])\*(?=[^\s*])|(?<=[^\s*])\*(?![A-Za-z0-9*(])"
 )
@@ -222,8 +224,10 @@ def quoted(quote: str, answer: str) -> bool:
     """Whether a quote stands in the answer once both are folded; parts around an ellipsis may stand apart.
 
     Marks of Markdown may be left out, and JSON escapes that were copied as they are spelt count as what they
-    stand for. A quote without a letter, digit or sign shows nothing.
+    stand for. A quote without a letter, digit or sign shows nothing, nor does one that is too long to be one.
     """
+    if len(quote) > MOST_QUOTE:
+        return False
     if _stands(quote, answer):
         return True
     if "\\" in quote and _stands(quote := _unescaped(quote), answer):
@@ -233,8 +237,8 @@ def quoted(quote: str, answer: str) -> bool:
 
 
 def _stands(quote: str, answer: str) -> bool:
-    parts = [part.strip(_MARKS) for part in _ELLIPSIS.split(quote.strip(_MARKS))]
-    parts = [part for part in parts if _tells(fold(part))]
+    found = dict.fromkeys(part.strip().strip(_MARKS) for part in _ELLIPSIS.split(quote.strip(_MARKS)))
+    parts = [part for part in found if _tells(fold(part))]
     return bool(parts) and all(contains_quote(part, answer) for part in parts)
 
 

@@ -421,3 +421,13 @@ def test_a_reply_of_many_blanks_is_read_at_once() -> None:
     assert read_rubric(words + graded, ["a"], "Rest.")["a"] == Verdict(False, "", "No.")
     with pytest.raises(Unreadable, match="before its JSON"):
         read_rubric(words + "true" + graded, ["a"], "Rest.")
+
+
+def test_a_quote_of_many_blanks_or_parts_holds_nothing_up() -> None:
+    answer = "Rest and drink water. " * 200
+    # Each of these took from a second to hours before.
+    for _ in range(20):
+        assert not quoted("Rest" + " " * 3_900 + "sleep", answer)
+    assert not quoted("Rest" + " " * 1_000_000 + "sleep", answer)
+    assert not quoted("e…" * 200_000, answer)
+    assert quoted("Rest … drink\u3000...\r\n water", answer)
