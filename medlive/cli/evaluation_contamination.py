@@ -185,4 +185,6 @@ def _span(of: Any) -> str | None:
 
 
 def _p(p: float | None) -> str | None:
-    return None if p is None else f"{p:.4f}"
+    from medlive.report.html import p_said
+
+    return None if p is None else p_said(p)

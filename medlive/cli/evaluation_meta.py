@@ -261,4 +261,6 @@ def _figure(e: Any) -> str:
 
 
 def _p(p: float | None) -> str | None:
-    return None if p is None else "< 0.0001" if p < 0.0001 else f"{p:.4f}"
+    from medlive.report.html import p_said
+
+    return None if p is None else p_said(p)

@@ -39,7 +39,7 @@ def f(value: float | None, digits: int = 3) -> str:
 
 def p_said(value: float | None) -> str:
     """A p for people: none is 0, however few of the draws went the other way."""
-    return "–" if value is None else "< 0.0001" if value < 0.00005 else f"{value:.4f}"
+    return "–" if value is None else "< 0.0001" if value < 0.0001 else f"{value:.4f}"
 
 
 def around(low: float | None, high: float | None, digits: int = 3) -> str:

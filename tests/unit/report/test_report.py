@@ -356,7 +356,7 @@ def test_parts_hold_every_model_once_and_none_is_left_alone(count: int, size: in
 
 
 def test_no_p_is_said_to_be_nothing() -> None:
-    assert [p_said(p) for p in (0.0, 0.00004, 0.0002, 0.07, 1.0, None)] == [
+    assert [p_said(p) for p in (0.0, 0.00009, 0.0002, 0.07, 1.0, None)] == [
         "< 0.0001", "< 0.0001", "0.0002", "0.0700", "1.0000", "–",
     ]  # fmt: skip
 
