@@ -4,6 +4,7 @@ import asyncio
 import gc
 import json
 import sys
+import time
 from collections.abc import Coroutine, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Annotated, Any, Final, Protocol, TypeVar
@@ -18,6 +19,7 @@ T = TypeVar("T")
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
+_A_MINUTE: Final = 60.0
 COLLECT_AT: Final = (20_000, 20, 20)
 """The collector's thresholds while a command does its work."""
 
@@ -75,12 +77,17 @@ class Tick(Protocol):
 
 @contextmanager
 def progress(what: str) -> Iterator[Tick]:
-    """A progress line on stderr; on no terminal a line when the work begins and one when it ends."""
+    """A progress line on stderr; on no terminal, as in a log, a line a minute and one when the work ends."""
     if not stderr.is_terminal:
         last = [0]
+        told = time.monotonic()
 
         def count(done: int, total: int | None = None) -> None:
+            nonlocal told
             last[0] = done
+            if (now := time.monotonic()) - told >= _A_MINUTE:
+                told = now
+                stderr.print(Text(f"{what}: {done}" + ("" if total is None else f" of {total}")))
 
         yield count
         stderr.print(Text(f"{what}: {last[0]}"))
