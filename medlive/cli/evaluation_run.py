@@ -21,6 +21,7 @@ from medlive.cli.evaluation_options import (
     RunArgument,
     TimeoutOption,
 )
+from medlive.cli.evaluation_spending import tell_plan
 from medlive.cli.output import JsonOption, print_json, print_table, progress, say, wait_for
 from medlive.clock import now
 from medlive.errors import CheckFailed, UsageError
@@ -184,7 +185,8 @@ def run(
 
     found = wait_for(work())
     if isinstance(found, RunPlan):
-        _tell_plan(found, as_json)
+        about = {"cases": found.cases, "answered": found.answered, "characters": found.characters}
+        tell_plan(about, found.plan, as_json)
     elif isinstance(found, BatchWritten):
         tell_written(found, as_json)
     else:
@@ -213,27 +215,6 @@ def _load(settings: "Settings", cases: str, unverified: bool) -> "CaseSet":
     if found.verified is False:
         say(f"{found.name} was not verified; run.json says so")
     return found
-
-
-def _tell_plan(found: "RunPlan", as_json: bool) -> None:
-    plan = found.plan
-    if as_json:
-        print_json(
-            {"cases": found.cases, "answered": found.answered, "calls": plan.calls,
-             "characters": found.characters, "input_tokens": plan.input_tokens,
-             "output_tokens": plan.output_tokens, "usd": plan.usd, "concurrency": plan.concurrency,
-             "latency_ms": plan.latency_ms, "seconds": plan.seconds, "estimator": plan.estimator}
-        )  # fmt: skip
-        return
-    usd, seconds = (None if x is None else round(x, 4 if x < 1 else 2) for x in (plan.usd, plan.seconds))
-    print_table(
-        ["cases", "answered", "calls", "characters", "input tokens", "output tokens", "USD", "seconds"],
-        [[found.cases, found.answered, plan.calls, found.characters, plan.input_tokens, plan.output_tokens, usd,
-          seconds]],
-    )  # fmt: skip
-    say(f"estimated; {plan.estimator}; calls that have to be made twice come on top")
-    if usd is None:
-        say("money unknown: the model has no price under [prices] in config/models.toml")
 
 
 def _say_all(notes: Sequence[str]) -> None:

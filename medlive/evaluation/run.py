@@ -32,7 +32,7 @@ from medlive.evaluation.run_folder import (
 )
 from medlive.evaluation.templates import PromptTemplate, load_template
 from medlive.llm.budget import Budget, BudgetSpent
-from medlive.llm.engine import Finish, Reply, Usage
+from medlive.llm.engine import UNNAMED, Finish, Reply, Usage
 
 __all__ = [
     "GRADES", "IMPORTED", "RESPONSES", "CasesUse", "Complete", "EvidenceUse", "ModelUse", "Progress", "RunFolder",
@@ -257,10 +257,13 @@ def _named(run: RunFolder, answers: Iterable[Answer]) -> list[str]:
     pinned = run.info.asked_as or run.info.model
     # An answer that came from a file has no usage, and names whom the import was told.
     named = Counter(a.model for a in answers if a.usage and a.model)
+    none = named.pop(UNNAMED, 0)
+    said = [f"{none} replies name no model: nothing shows which one answered"] if none else []
     if len(named) < 2 and all(_is_of(name, pinned) for name in named):
-        return []
+        return said
     told = ", ".join(f"{name} ({n})" for name, n in sorted(named.most_common(_REASONS)))
-    return [f"{pinned} was asked; the endpoint names {told}" + (" and others" if len(named) > _REASONS else "")]
+    more = " and others" if len(named) > _REASONS else ""
+    return [f"{pinned} was asked; the endpoint names {told}{more}", *said]
 
 
 def _is_of(named: str, asked: str) -> bool:

@@ -228,6 +228,7 @@ async def test_the_identity_of_a_grader_is_the_one_it_asks_with(tmp_path: Path) 
         (None, ["cand-1-mini"], "cand-1 was asked; the endpoint names cand-1-mini (4)"),
         (None, ["cand-0"], "cand-1 was asked; the endpoint names cand-0 (4)"),
         (None, ["cand-1-a", "cand-1-b"], "cand-1 was asked; the endpoint names cand-1-a (2), cand-1-b (2)"),
+        (None, ["(unnamed)"], "4 replies name no model: nothing shows which one answered"),
     ],
 )
 async def test_another_model_than_the_one_asked_is_told(
