@@ -111,18 +111,24 @@ def bootstrap_ratios(
     item_cluster = np.arange(len(above)) if clusters is None else np.asarray(clusters)
     k = int(item_cluster.max()) + 1 if len(item_cluster) else 0
     place = np.asarray(groups)
-    members = [np.flatnonzero(place == group) for group in range(count)]
-    whole = [len(rows) == k and clusters is None for rows in members]
     both = np.concatenate([above, below], axis=1)
+    members = []
+    for group in range(count):
+        rows = np.flatnonzero(place == group)
+        if clusters is None:
+            members.append((rows, both[rows]))
+        else:
+            # Added up by cluster: a draw has a weight for each of these, and of items there may be many more.
+            drawn, of = np.unique(item_cluster[rows], return_inverse=True)
+            members.append((drawn, _gather(both[rows], of, len(drawn))))
     columns = above.shape[1]
     out = np.full((draws, count, columns), np.nan)
     start = 0
     for weights in weight_chunks(k, draws, seed):
-        for group, rows in enumerate(members):
-            if not len(rows):
+        for group, (drawn, cells) in enumerate(members):
+            if not len(drawn):
                 continue
-            taken = weights if whole[group] else weights[:, item_cluster[rows]]
-            sums = taken @ both[rows]
+            sums = (weights if len(drawn) == k else weights[:, drawn]) @ cells
             with np.errstate(invalid="ignore", divide="ignore"):
                 out[start : start + len(weights), group] = sums[:, :columns] / sums[:, columns:]
         start += len(weights)

@@ -1,6 +1,7 @@
 """The bootstrap covers what it should, comparisons find what is there, Holm is Holm."""
 
 import random
+import tracemalloc
 from dataclasses import replace
 from itertools import combinations
 
@@ -13,6 +14,7 @@ from scipy import stats
 from medlive.statistics import bootstrap
 from medlive.statistics.bootstrap import (
     Comparison,
+    bootstrap_groups,
     bootstrap_means,
     compare,
     holm,
@@ -166,3 +168,16 @@ def test_false_findings_stay_rare() -> None:
         values = rng.random((120, 4))
         hits += any(c.p_holm < 0.05 for c in compare(list("abcd"), values, draws=200, seed=seed))
     assert hits <= 9
+
+
+def test_items_of_few_clusters_take_no_more_room_than_their_clusters() -> None:
+    values = np.random.default_rng(2).random((30_000, 1))
+    clusters = [place % 4 for place in range(len(values))]
+    tracemalloc.start()
+    try:
+        grouped = bootstrap_groups(values, np.zeros(len(values), dtype=np.int_), 1, clusters=clusters)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 20e6  # a weight for each item and draw would be 240 MB
+    assert grouped[:, 0] == pytest.approx(bootstrap_means(values, clusters=clusters))
