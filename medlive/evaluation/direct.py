@@ -130,7 +130,7 @@ async def judge_direct(
     answers, _ = run.answers()
     with open_log(run.path / DIRECT) as log:
         there, unusable = _on_record(run.path, judge.digest)
-        keys = {c.case_id: _key(c, answers[c.case_id], judge.digest) for c in _gradable(run.cases, answers)}
+        keys = {c.case_id: score_key(c, answers[c.case_id], judge.digest) for c in _gradable(run.cases, answers)}
         todo = open_cases(run.cases, answers, there, engine.identity, allow_unpinned=allow_unpinned)
         done = len(keys) - len(todo)
 
@@ -175,7 +175,7 @@ def open_cases(
     return [
         case
         for case in _gradable(cases, answers)
-        if not settles(there.get(_key(case, answers[case.case_id], judge)), identity, allow_unpinned)
+        if not settles(there.get(score_key(case, answers[case.case_id], judge)), identity, allow_unpinned)
     ]
 
 
@@ -230,7 +230,7 @@ class _Judge:
         identity, last = self._engine.identity, replies[-1] if replies else None
         return DirectScore(
             case_id=case.case_id,
-            key=_key(case, answer, self.digest),
+            key=score_key(case, answer, self.digest),
             score=read.score if isinstance(read, DirectReply) else None,
             reasoning=read.reasoning if isinstance(read, DirectReply) else "",
             reason=read if isinstance(read, str) else "",
@@ -313,7 +313,7 @@ def read_direct(run_dir: Path, *, judge: str | None = None) -> DirectScores | No
     answers, _ = run.answers()
     found: dict[str, DirectScore] = {}
     for case in _gradable(run.cases, answers):
-        if (score := latest.get(_key(case, answers[case.case_id], judge))) is not None:
+        if (score := latest.get(score_key(case, answers[case.case_id], judge))) is not None:
             found[case.case_id] = score
     if not found:
         return None
@@ -355,7 +355,8 @@ def judge_digest(identity: EngineIdentity) -> str:
     return digest_json([identity.engine, identity.model, dict(identity.parameters), "direct", prompt.digest])
 
 
-def _key(case: EvaluationCase, answer: Answer, judge: str) -> str:
+def score_key(case: EvaluationCase, answer: Answer, judge: str) -> str:
+    """What a score rests on: question, answer and judge."""
     return digest_json([case.language, digest_text(case.question), answer.digest, judge])
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Final
 
 from medlive.errors import UsageError
-from medlive.evaluation.direct import direct_request, open_cases, scores_on_record
+from medlive.evaluation.direct import direct_request, judge_digest, open_cases, score_key, scores_on_record
 from medlive.evaluation.plan import Call, Plan, Sample, measure_calls, plan_calls, sent_text
 from medlive.evaluation.run import open_run
 from medlive.llm.engine import EngineIdentity
@@ -46,17 +46,18 @@ def plan_direct(
     todo = open_cases(run.cases, answers, there, identity, allow_unpinned=allow_unpinned)
     judged = open_cases(run.cases, answers, {}, identity)
     texts = {case.case_id: sent_text(direct_request(case, answers[case.case_id])) for case in judged}
-    languages = {case.case_id: case.language for case in judged}
+    judge = judge_digest(identity)
+    # A score of an answer as it was before tells nothing of what this one's call would take.
     samples = (
         Sample(
-            languages[score.case_id],
-            texts[score.case_id],
+            case.language,
+            texts[case.case_id],
             score.usage.get("input_tokens") or 0,
             score.usage.get("output_tokens") or 0,
             score.usage.get("latency_ms"),
         )
-        for score in there.values()
-        if score.case_id in texts
+        for case in judged
+        if (score := there.get(score_key(case, answers[case.case_id], judge))) is not None
     )
     plan = plan_calls(
         [Call(case.language, texts[case.case_id]) for case in todo],

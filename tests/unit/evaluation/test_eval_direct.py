@@ -55,6 +55,16 @@ async def test_a_plan_is_what_is_asked_then_and_learns_from_it(run: Path) -> Non
     assert plan_direct(run, JUDGE).plan.calls == 0
 
 
+async def test_what_was_charged_for_other_answers_scales_no_plan(run_dir: Path) -> None:
+    await run_model(make_cases(60), Model(lambda _: reply("Rest.")), run_dir, use=USE, created_at=AT)
+    await judge_direct(run_dir, Judge(lambda _: says(GOOD)))
+    log = run_dir / "responses.jsonl"
+    log.write_text("".join(json.dumps(row | {"response": "Rest. " * 900}) + "\n" for row in read_log(log).rows))
+    plan = plan_direct(run_dir, JUDGE)
+    assert (plan.scored, plan.plan.calls) == (0, 60)
+    assert plan.plan.input_tokens > 60 * 900
+
+
 async def test_a_budget_holds_and_the_next_call_goes_on(run: Path) -> None:
     sent = Judge(lambda _: says(GOOD))
     done = await judge_direct(run, sent, concurrency=4, budget=Budget(max_usd=0.021))
