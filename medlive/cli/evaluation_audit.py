@@ -17,7 +17,7 @@ from medlive.cli.evaluation_options import (
     TimeoutOption,
     UnpinnedOption,
 )
-from medlive.cli.evaluation_score import JudgeOption
+from medlive.cli.evaluation_score import JudgeOption, rests_on
 from medlive.cli.evaluation_spending import check_priced, price_of, tell_plan
 from medlive.cli.output import JsonOption, print_json, print_table, progress, say, wait_for
 from medlive.errors import CheckFailed, UsageError
@@ -153,7 +153,8 @@ def _print(tables: "list[AuditTable]", paths: list[Path], examples: int) -> None
     ]
     rows.append(["audited", *(str(table.audited) for table in tables)])
     rows.append(["unaudited", *(str(table.unaudited) for table in tables)])
-    print_table(["root cause", *names], rows, title="root causes of the lowest scores (paper metric)")
+    on = rests_on([table.run for table in tables])
+    print_table(["root cause", *names], rows, title=f"root causes of the lowest scores (paper metric) on {on}")
     shown = [
         [name, cause.label, found.case_id, f"{100 * found.score:.1f}", _cut(found.quote), found.reasoning]
         for cause in RootCause

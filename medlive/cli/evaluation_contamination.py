@@ -16,6 +16,7 @@ from medlive.cli.evaluation_score import (
     PublicKeyOption,
     SeedOption,
     registry_of,
+    rests_on,
     scored,
 )
 from medlive.cli.output import JsonOption, print_json, print_table, say
@@ -66,7 +67,7 @@ def contamination(
     if as_json:
         print_json(plain)
     else:
-        _print(found, arms)
+        _print(found, arms, rests_on([model.run for model in table.models]))
     for warning in found.warnings:
         say(warning)
     for model in found.models:
@@ -74,13 +75,13 @@ def contamination(
             say(f"{model.label}: {note}")
 
 
-def _print(found: Any, arms: Any) -> None:
+def _print(found: Any, arms: Any, on: str) -> None:
     clipped = ", cases and means not clipped" if found.metric.value == "published" else ""
     print_table(
         ["model", "cutoff", "basis", "n pre/post", "pre %", "post %", "drop", "95 % interval", "p", "p (Holm)"],
         [_drop_cells(m) for m in found.models],
-        title=f"drop past the cutoff ({found.metric.value} metric{clipped}, points of 100); "
-        "dim: under 30 cases on a side",
+        title=f"drop past the cutoff ({found.metric.value} metric{clipped}, points of 100) on {on}; dim: under 30 "
+        "cases on a side",
     )
     known = [m for m in found.models if m.cutoff is not None]
     if not known:
@@ -103,7 +104,7 @@ def _print(found: Any, arms: Any) -> None:
             ["model", "cases", "n", "baseline %", "closed book %", "open book %", "difference", "95 % interval",
              "p (Holm)"],
             [_dimmed(_arm_cells(a)) if a.few else _arm_cells(a) for a in arms],
-            title="open book against closed; dim: under 30 cases",
+            title=f"open book against closed ({found.metric.value} metric) on {on}; dim: under 30 cases",
         )  # fmt: skip
 
 

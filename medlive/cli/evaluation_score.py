@@ -1,14 +1,18 @@
 """`medlive eval score`: runs side by side."""
 
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
 import typer
 
 from medlive.cli.evaluation_options import MetricOption, RunsArgument
 from medlive.cli.output import print_table, say
 from medlive.errors import UsageError
+
+if TYPE_CHECKING:
+    from medlive.evaluation.graded import GradedRun
 
 Choice = TypeVar("Choice", bound=StrEnum)
 ERRORS: Final = "errors by axis"
@@ -233,11 +237,17 @@ def print_slice(table: Any, kind: str) -> None:
 
 
 def _title(table: Any) -> str:
-    cases = ", ".join(sorted({m.run.run.info.cases.name for m in table.models}))
     return (
-        f"{table.metric.value} metric on {cases}, {table.basis.value} cases ({table.common} common), bootstrap of "
-        f"{table.draws} draws, seed {table.seed}"
+        f"{table.metric.value} metric on {rests_on([m.run for m in table.models])}; {table.basis.value} cases "
+        f"({table.common} common), bootstrap of {table.draws} draws, seed {table.seed}"
     )
+
+
+def rests_on(runs: "Sequence[GradedRun]") -> str:
+    """The cases and the graders that a table's figures rest on, for its title."""
+    cases = sorted({run.run.info.cases.name for run in runs})
+    graders = sorted({f"{run.grader.model} ({run.grader.mode} mode)" for run in runs if run.grader})
+    return f"{', '.join(cases)}, graded by {', '.join(graders) or 'nobody'}"
 
 
 def _interval(low: float | None, high: float | None) -> str | None:

@@ -78,5 +78,6 @@ async def for_each(items: Iterable[T], work: Callable[[T], Awaitable[None]], con
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-    for task in ended:
-        task.result()
+    for task in tasks:
+        if task in ended:
+            task.result()
