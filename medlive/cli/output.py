@@ -3,10 +3,12 @@
 import asyncio
 import gc
 import json
+import os
 import sys
 import time
 from collections.abc import Coroutine, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated, Any, Final, Protocol, TypeVar
 
 import typer
@@ -15,13 +17,20 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from rich.table import Table
 from rich.text import Text
 
+from medlive.errors import UsageError
+
 T = TypeVar("T")
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+ReplaceOption = Annotated[bool, typer.Option("--replace", help="Write over the file where one is there already.")]
 
 _A_MINUTE: Final = 60.0
 COLLECT_AT: Final = (20_000, 20, 20)
 """The collector's thresholds while a command does its work."""
+
+_WHOLE: Final = {"run.json": "a run folder", "manifest.json": "a snapshot"}
+"""What says that a folder's files belong together and are medlive's to write."""
+_HEAD: Final = 65_536
 
 stderr = Console(stderr=True, highlight=False)
 
@@ -66,6 +75,38 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, title:
     if not console.is_terminal:
         console = Console(highlight=False, width=160)
     console.print(table)
+
+
+def new_file(path: Path, replace: bool = False) -> None:
+    """See that a result may be written to `path`, before the work that makes it.
+
+    Raises UsageError for one that is there already, unless `replace`; and always for a folder, and for a path
+    inside a run folder or a snapshot, whose files are evidence.
+    """
+    if path.is_dir():
+        raise UsageError(f"{path} is a folder", hint="name a file")
+    _outside(path)
+    if not replace and os.path.lexists(path):
+        raise UsageError(f"{path} is there already", hint="name another file, or --replace writes over it")
+
+
+def _outside(path: Path) -> None:
+    holder = path.absolute().parent.resolve()
+    for folder in (holder, *holder.parents):
+        for name, what in _WHOLE.items():
+            # Further up another program's manifest.json may lie, as of a browser's extension.
+            if (folder / name).is_file() and (folder == holder or _ours(folder / name)):
+                raise UsageError(
+                    f"{path} is inside {what}, {folder}, where medlive alone writes", hint="name a file elsewhere"
+                )
+
+
+def _ours(file: Path) -> bool:
+    try:
+        with file.open("rb") as handle:
+            return b"medlive" in handle.read(_HEAD)
+    except OSError:
+        return False
 
 
 class Tick(Protocol):

@@ -2,11 +2,14 @@
 
 import io
 import time
+from pathlib import Path
 
 import pytest
 from rich.console import Console
 
 from medlive.cli import output
+from medlive.cli.output import new_file
+from medlive.errors import UsageError
 
 
 def test_a_log_gets_a_line_now_and_then_and_one_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -19,3 +22,35 @@ def test_a_log_gets_a_line_now_and_then_and_one_at_the_end(monkeypatch: pytest.M
         tick(5, 9)
         tick(6)
     assert said.getvalue().splitlines() == ["criteria: 5 of 9", "criteria: 6", "criteria: 6"]
+
+
+def test_a_result_is_written_over_nothing_and_over_a_file_only_where_that_is_said(tmp_path: Path) -> None:
+    new_file(tmp_path / "new" / "s.json")
+    there = tmp_path / "there.json"
+    there.write_text("{}", "utf-8")
+    with pytest.raises(UsageError, match="is there already"):
+        new_file(there)
+    new_file(there, True)
+    (tmp_path / "link").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(UsageError, match="is there already"):
+        new_file(tmp_path / "link")
+    with pytest.raises(UsageError, match="is a folder"):
+        new_file(tmp_path, True)
+
+
+@pytest.mark.parametrize(("name", "what"), [("run.json", "a run folder"), ("manifest.json", "a snapshot")])
+def test_nothing_is_written_into_a_run_folder_or_a_snapshot(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, what: str
+) -> None:
+    whole = tmp_path / "whole"
+    (whole / "data").mkdir(parents=True)
+    (whole / name).write_text('{"code_version": "medlive 1"}', "utf-8")
+    (tmp_path / "way").symlink_to(whole)
+    monkeypatch.chdir(whole)
+    inside = [whole / name, whole / "new", whole / "data" / "x.csv", tmp_path / "way" / "a" / "x", Path("x.json")]
+    for path in inside:
+        for replace in (False, True):
+            with pytest.raises(UsageError, match=f"inside {what}"):
+                new_file(path, replace)
+    (whole / name).write_text('{"manifest_version": 3}', "utf-8")
+    new_file(whole / "data" / "x.csv")
