@@ -1,5 +1,6 @@
 """`medlive eval batch write|read|next`: answers and verdicts through an endpoint's batch API."""
 
+from glob import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,7 +17,7 @@ from medlive.cli.evaluation_options import (
     RunArgument,
     UnpinnedOption,
 )
-from medlive.cli.output import JsonOption, print_json, print_table, say, wait_for
+from medlive.cli.output import JsonOption, ReplaceOption, new_file, print_json, print_table, say, wait_for
 from medlive.errors import CheckFailed, UsageError
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ app = typer.Typer(no_args_is_help=True, help="Ask and grade through an endpoint'
 def write(
     run_dir: RunArgument,
     out: OutOption,
+    replace: ReplaceOption = False,
     grader: GraderOption = None,
     base_url: GraderUrlOption = None,
     answers: AnswersOption = False,
@@ -69,6 +71,7 @@ def write(
 
     if endpoint_style != "openai":
         raise UsageError(f"--endpoint-style {endpoint_style}: openai is the only one so far")
+    check_batch_out(out, replace)
     if answers:
         tell_written(write_answers(run_dir, out, most_requests=most_requests, most_bytes=most_bytes), as_json)
         return
@@ -102,6 +105,7 @@ def write(
 def next_(
     run_dir: RunArgument,
     out: OutOption,
+    replace: ReplaceOption = False,
     shape: Annotated[
         str | None, typer.Option("--shape", help="How JSON is asked for: schema, object or none [as before].")
     ] = None,
@@ -123,6 +127,7 @@ def next_(
 
     if no_cache and cache is not None:
         raise UsageError("--cache and --no-cache exclude each other")
+    check_batch_out(out, replace)
     identity, mode, before = last_written(run_dir)
     held = None if no_cache else GradeCache(cache or load_settings().settings.home / "cache" / "grades")
     done = write_batch(
@@ -133,6 +138,14 @@ def next_(
     if done.waiting:
         what = "are left out" if leave_waiting else "are in it: hand it in once their batch has ended"
         say(f"{done.waiting} calls that have no result yet {what}")
+
+
+def check_batch_out(out: Path, replace: bool) -> None:
+    """`new_file` of a batch's file, and of the numbered ones that it becomes where it is long: parts of another
+    batch beside it would be handed in with it."""
+    new_file(out, replace)
+    for part in out.parent.glob(f"{escape(out.stem)}-[0-9][0-9][0-9]{escape(out.suffix)}"):
+        new_file(part, replace)
 
 
 def _read_shape(name: str | None) -> "JsonMode | None":

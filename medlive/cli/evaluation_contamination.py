@@ -19,7 +19,7 @@ from medlive.cli.evaluation_score import (
     rests_on,
     scored,
 )
-from medlive.cli.output import JsonOption, print_json, print_table, say
+from medlive.cli.output import JsonOption, ReplaceOption, new_file, print_json, print_table, say
 
 
 def contamination(
@@ -36,6 +36,7 @@ def contamination(
     out: Annotated[
         Path | None, typer.Option("--out", metavar="FILE", help="Write the JSON there as well.")
     ] = None,
+    replace: ReplaceOption = False,
     as_json: JsonOption = False,
     errata: ErrataOption = "warn",
     errata_file: ErrataFileOption = None,
@@ -52,6 +53,8 @@ def contamination(
     from medlive.evaluation.contamination import contamination as analyse
     from medlive.report.tables import arms_rows, contamination_json, write_whole
 
+    if out is not None:
+        new_file(out, replace)
     registry = registry_of(models)
     table = scored(
         runs, metric=metric, errata=errata, errata_file=errata_file, public_key=public_key, models=models,

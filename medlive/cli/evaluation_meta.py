@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from medlive.cli.evaluation_options import RunArgument
-from medlive.cli.output import JsonOption, print_json, print_table, say
+from medlive.cli.output import JsonOption, ReplaceOption, new_file, print_json, print_table, say
 from medlive.errors import BadInput, UsageError
 
 
@@ -56,6 +56,7 @@ def meta(
     sample: Annotated[int | None, typer.Option("--sample", min=1, help="Cases on a sheet [all].")] = None,
     as_json: JsonOption = False,
     out: Annotated[Path | None, typer.Option("--out", help="A folder to write meta.json into.")] = None,
+    replace: ReplaceOption = False,
 ) -> None:
     """Compare a run's grading with people, with a direct judge, with other graders and with itself.
 
@@ -63,6 +64,10 @@ def meta(
     """
     if about not in ("answers", "cases"):
         raise UsageError(f"--about {about}: choose answers or cases")
+    if sheet is not None and out is not None:
+        raise UsageError("--sheet says where its files go, and compares nothing: leave --out out")
+    if out is not None:
+        new_file(out / ("quality.json" if quality else "meta.json"), replace)
     if sheet is not None:
         _write_sheets(run_dir, sheet, human or [], adjudicator, rater or [], sample, seed, about, as_json)
         return

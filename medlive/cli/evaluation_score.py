@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 import typer
 
 from medlive.cli.evaluation_options import MetricOption, RunsArgument
-from medlive.cli.output import print_table, say
+from medlive.cli.output import ReplaceOption, new_file, print_table, say
 from medlive.errors import UsageError
 
 if TYPE_CHECKING:
@@ -110,8 +110,12 @@ def score(
     runs: RunsArgument,
     metric: MetricOption = "paper",
     format_: Annotated[
-        str, typer.Option("--format", help="table, tsv (as LiveMedBench prints it), json, csv or parquet.")
-    ] = "table",
+        str | None,
+        typer.Option(
+            "--format",
+            help="table, tsv (as LiveMedBench prints it), json, csv or parquet [as --out ends, or table].",
+        ),
+    ] = None,
     slice_: Annotated[
         str | None,
         typer.Option(
@@ -128,6 +132,7 @@ def score(
     out: Annotated[
         Path | None, typer.Option("--out", metavar="FILE", help="Write there instead of to stdout.")
     ] = None,
+    replace: ReplaceOption = False,
     errata: ErrataOption = "warn",
     errata_file: ErrataFileOption = None,
     public_key: PublicKeyOption = None,
@@ -144,6 +149,11 @@ def score(
     if kind is not None and kind not in (*KINDS, ERRORS):
         kinds = ", ".join((*KINDS, ERRORS)).replace(" ", "-").replace(",-", ", ")
         raise UsageError(f"--slice {slice_}: choose {kinds}")
+    if out is not None and format_ is None and (format_ := out.suffix.lower().removeprefix(".")) not in WRITERS:
+        raise UsageError(
+            f"--out {out}: its ending names no format", hint=f"choose {', '.join(WRITERS)} with --format"
+        )
+    format_ = format_ or "table"
     if format_ != "table" and format_ not in WRITERS:
         raise UsageError(f"--format {format_}: choose table, {', '.join(WRITERS)}")
     if kind is not None and format_ in ("tsv", "json"):
@@ -152,6 +162,8 @@ def score(
         raise UsageError("--out writes tsv, json, csv or parquet; choose one with --format")
     if format_ == "parquet" and out is None:
         raise UsageError("parquet is no text: name a file with --out")
+    if out is not None:
+        new_file(out, replace)
     table = scored(
         runs, metric=metric, errata=errata, errata_file=errata_file, public_key=public_key, models=models,
         draws=draws, seed=seed, basis=basis, judge=judge,

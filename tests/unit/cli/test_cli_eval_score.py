@@ -57,9 +57,16 @@ def test_score_prints_tables_slices_and_files(instance: Instance, folder: Path) 
     )
     for name in ("json", "csv", "tsv"):
         file = folder / f"out.{name}"
-        done = instance.here("eval", "score", *runs, *few, "--format", name, "--out", str(file))
+        done = instance.here("eval", "score", *runs, *few, "--out", str(file))
         assert done.out == ""
         assert file.read_text("utf-8") == instance.here("eval", "score", *runs, *few, "--format", name).out
+    asked = ("eval", "score", *runs, *few, "--format", "tsv", "--out", str(folder / "out.json"))
+    was = (folder / "out.json").read_bytes()
+    refused = instance.here(*asked, status=2)
+    assert "is there already" in refused.err
+    assert (folder / "out.json").read_bytes() == was
+    instance.here(*asked, "--replace")
+    assert (folder / "out.json").read_bytes() == (folder / "out.tsv").read_bytes()
 
 
 @pytest.mark.parametrize(
@@ -69,7 +76,8 @@ def test_score_prints_tables_slices_and_files(instance: Instance, folder: Path) 
         (("--format", "xlsx"), "choose table"),
         (("--format", "parquet"), "--out"),
         (("--format", "json", "--slice", "month"), "--slice"),
-        (("--out", "x.csv"), "--format"),
+        (("--out", "x.xlsx"), "ending names no format"),
+        (("--format", "table", "--out", "x.csv"), "choose one with --format"),
         (("--cases", "all"), "choose own or common"),
         (("--metric", "best"), "choose paper or published"),
         (("--judge", "nobody"), "judges are 'nobody'"),
@@ -84,6 +92,16 @@ def test_score_refuses_what_it_cannot_do(
     assert done.status == 2
     assert said in " ".join(done.err.split())
     assert done.out == ""
+
+
+@pytest.mark.parametrize("command", ["score", "contamination"])
+def test_what_they_write_never_takes_a_file_of_a_run(instance: Instance, folder: Path, command: str) -> None:
+    log = folder / "older" / "grades.jsonl"
+    was = log.read_bytes()
+    kind = ("--format", "json") if command == "score" else ()
+    done = instance.here("eval", command, str(folder / "older"), *kind, "--out", str(log), "--replace", status=2)
+    assert "inside a run folder" in " ".join(done.err.split())
+    assert log.read_bytes() == was
 
 
 def test_a_run_given_twice_is_refused_and_one_with_odd_logs_is_named(

@@ -520,6 +520,11 @@ async def test_the_command_shows_and_writes_what_it_found(
     for part in ("majority", "- (one side is", "share of cases under 0.6", "unanimous"):
         assert part in done.output
     written = json.loads((tmp_path / "out" / "meta.json").read_text())
+    again = await asyncio.to_thread(CliRunner().invoke, build(words), words)
+    assert "is there already" in str(again.exception)
+    words[-1] = str(run)
+    inside = await asyncio.to_thread(CliRunner().invoke, build(words), [*words, "--replace"])
+    assert "inside a run folder" in str(inside.exception)
     told = await asyncio.to_thread(CliRunner().invoke, build(words), [*words[:-2], "--json"])
     assert json.loads(told.stdout) == written
     assert [level["method"] for level in written["cases"]] == ["rubric", "direct"]

@@ -119,5 +119,10 @@ async def test_the_command(run: Path, tmp_path: Path) -> None:
     assert shown.exit_code == 0, shown.output
     assert "1.000 [1.000, 1.000]" in shown.stdout
     assert json.loads((tmp_path / "out" / "quality.json").read_text())["format"] == "medlive-quality"
-    for wrong in (("--about", "x"), ("--about", "cases"), ("--quality", path, "--human", path)):
+    for wrong in (
+        ("--about", "x"),
+        ("--about", "cases"),
+        ("--quality", path, "--human", path),
+        ("--sheet", tmp_path / "more", "--rater", "ann", "--out", tmp_path / "x"),
+    ):
         assert isinstance((await call(*wrong)).exception, UsageError)
