@@ -15,6 +15,9 @@ from medlive.evaluation.registry import Candidate
 from medlive.home import default_home
 
 CONFIG_FILES = ("medlive.toml", "sources.toml", "models.toml", "schedule.toml")
+_HERE = Path("config")
+_OURS_BY_NAME = ("medlive.toml", "models.toml")
+"""Either makes the folder `./config` one of settings; the other files' names are anybody's."""
 _PREFIX = "MEDLIVE_"
 _PLAIN = ("HOME", "DATABASE_URL", "CONFIG")
 
@@ -204,7 +207,8 @@ class Loaded:
 
 
 def config_folder(environment: Mapping[str, str]) -> Path:
-    """MEDLIVE_CONFIG, else `./config` when it holds medlive.toml, else the files shipped with the package.
+    """MEDLIVE_CONFIG, else `./config` when it holds medlive.toml or models.toml, else the files shipped with the
+    package.
 
     Raises ConfigError when MEDLIVE_CONFIG names no folder.
     """
@@ -212,11 +216,25 @@ def config_folder(environment: Mapping[str, str]) -> Path:
         if not Path(named).is_dir():
             raise ConfigError(f"MEDLIVE_CONFIG names {named}, which is no folder")
         return Path(named)
-    here = Path("config")
-    if (here / "medlive.toml").is_file():
-        return here
+    if any((_HERE / name).is_file() for name in _OURS_BY_NAME):
+        return _HERE
+    return _shipped()
+
+
+def models_file(environment: Mapping[str, str] | None = None) -> Path:
+    """The models.toml that is read, or that would be if it were there: for messages."""
+    return config_folder(os.environ if environment is None else environment) / "models.toml"
+
+
+def _shipped() -> Path:
     shipped = Path(str(files("medlive"))) / "_config"
     return shipped if shipped.is_dir() else Path(str(files("medlive"))).parent / "config"
+
+
+def _config_file(folder: Path, name: str) -> Path:
+    """A `./config` of models alone, as whoever evaluates has one, leaves the other files as they are shipped."""
+    alone = folder == _HERE and not (folder / "medlive.toml").is_file()
+    return _shipped() / name if alone and not (folder / name).is_file() else folder / name
 
 
 def load_settings(environment: Mapping[str, str] | None = None) -> Loaded:
@@ -226,7 +244,7 @@ def load_settings(environment: Mapping[str, str] | None = None) -> Loaded:
     values: dict[str, Any] = {}
     origins: dict[str, str] = {}
     for name in CONFIG_FILES:
-        path = folder / name
+        path = _config_file(folder, name)
         if not path.is_file():
             continue
         try:

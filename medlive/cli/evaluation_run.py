@@ -101,7 +101,7 @@ def run(
 ) -> None:
     """Ask a model about every case. The same command goes on where it stopped, and asks again for answers that
     failed or were empty."""
-    from medlive.config import load_settings
+    from medlive.config import load_settings, models_file
     from medlive.evaluation.batch import BatchWritten
     from medlive.evaluation.batch_answers import write_answers
     from medlive.evaluation.run import ModelUse, Spending, begin_run, run_model
@@ -128,7 +128,7 @@ def run(
     if max_usd is not None and chosen.price is None:
         raise UsageError(
             f"--max-usd cannot be kept: {model} has no price",
-            hint="give it one under [prices] in config/models.toml, or use --max-calls or --max-tokens",
+            hint=f"give it one under [prices] in {models_file()}, or use --max-calls or --max-tokens",
         )
     if template != "open-book" and (evidence is not None or undated):
         raise UsageError("--evidence and --undated belong to --template open-book")

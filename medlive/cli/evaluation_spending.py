@@ -23,12 +23,13 @@ def price_of(engine: "Engine") -> "Price | None":
 def check_priced(engine: "Engine", budget: "Budget") -> None:
     """Raises UsageError when the budget is in dollars and the model has no price: before the first call, since
     afterwards the money would be spent and unknown."""
+    from medlive.config import models_file
     from medlive.llm.openai import OpenAIEngine
 
     if budget.max_usd is not None and isinstance(engine, OpenAIEngine) and engine.price is None:
         raise UsageError(
             f"--max-usd cannot be kept: {engine.identity.model} has no price",
-            hint="give it one under [prices] in config/models.toml, or use --max-calls or --max-tokens",
+            hint=f"give it one under [prices] in {models_file()}, or use --max-calls or --max-tokens",
         )
 
 
@@ -56,7 +57,9 @@ def tell_plan(
     )  # fmt: skip
     say(f"estimated; {plan.estimator}; calls that have to be asked twice come on top")
     if plan.usd is None:
-        say("money unknown: the model has no price under [prices] in config/models.toml")
+        from medlive.config import models_file
+
+        say(f"money unknown: the model has no price under [prices] in {models_file()}")
     if plan.seconds is None and plan.calls:
         say("time unknown: too few calls of this model are on record to take its latency from")
 

@@ -1,6 +1,6 @@
 """The model registry: what is known of each candidate, its training cutoff above all, and how it is asked.
 
-Tables `[candidates."MODEL"]` of `config/models.toml`, or of a file of the same form. A cutoff that nobody stated
+Tables `[candidates."MODEL"]` of `models.toml`, or of a file of the same form. A cutoff that nobody stated
 is unknown; nothing here guesses one.
 """
 
@@ -183,7 +183,7 @@ class Registry:
 EMPTY: Final = Registry({}, "no registry")
 
 
-def load_registry(tables: Mapping[str, Any], origin: str = "config/models.toml") -> Registry:
+def load_registry(tables: Mapping[str, Any], origin: str = "models.toml") -> Registry:
     """The registry of `[candidates]`'s tables. Raises ConfigError, naming the candidate and the field."""
     found = {}
     for name, table in tables.items():

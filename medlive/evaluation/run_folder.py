@@ -277,7 +277,7 @@ def _same(there: RunFolder, info: RunInfo, *, arm: str | None) -> None:
             if was.engine == IMPORTED and info.engine != IMPORTED and name in ("template", "parameters"):
                 hint = "import the answers with --template and --parameters as they were asked, to go on with them"
             elif was.engine == IMPORTED and name == "model":
-                hint = f'its id at the endpoint goes under [candidates."{was.model}"] in config/models.toml'
+                hint = f'its id at the endpoint goes under [candidates."{was.model}"] in models.toml'
             verb = "are" if name in ("parameters", "cases' rows") else "is"
             raise UsageError(
                 f"{there.path} is another run: its {name} {verb} {_short(then)}, not {_short(now)}", hint=hint

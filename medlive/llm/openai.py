@@ -129,7 +129,7 @@ class OpenAIEngine:
         if endpoint is None:
             raise ConfigError(
                 f"The base_url of model {model!r} is no http(s) address without user and password",
-                hint="Write it like https://host/v1 in config/models.toml; a key is named by its variable.",
+                hint="Write it like https://host/v1; a key is named by its variable.",
             )
         self._parameters = dict(parameters or {})
         if taken := _OURS & self._parameters.keys():
@@ -354,7 +354,7 @@ class OpenAIEngine:
         elif (parameter := self._rejected_parameter(rejected)) is not None:
             hint = _parameter_hint(parameter)
         else:
-            hint = "Check the model's parameters in config/models.toml, and that the input fits its context."
+            hint = "Check the parameters that the model is asked with, and that the input fits its context."
         # About this request's content or length, where it is not about the key, the model or the account.
         alone = rejected.status in {400, 413, 422} and rejected.code not in _OUT_OF_MONEY | _THE_CALLERS
         caller = rejected.status in {401, 403, 404} or rejected.code in _OUT_OF_MONEY
@@ -377,7 +377,7 @@ class OpenAIEngine:
 def _parameter_hint(parameter: str) -> str:
     if parameter == "max_tokens":
         return "Models that reason often know this limit as max_completion_tokens: set that one instead."
-    return f"Take {parameter} out of the model's parameters in config/models.toml, or of --parameters."
+    return f"Take {parameter} out of the model's table in models.toml, or of --parameters."
 
 
 def _host(base_url: str) -> str | None:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from medlive.config import Price, RoleSettings, Settings
+from medlive.config import Price, RoleSettings, Settings, models_file
 from medlive.errors import ConfigError, UsageError
 from medlive.evaluation.registry import Candidate, load_registry
 from medlive.llm.engine import Engine, EngineIdentity
@@ -102,7 +102,7 @@ def check_priced(settings: Settings, roles: Sequence[str]) -> None:
         told = ", ".join(f"{model} ({role})" for role, model in unpriced.items())
         raise ConfigError(
             f"budget.max_usd is {settings.budget.max_usd:g}, and what these models cost is unknown: {told}",
-            hint="Give each a price under [prices] in config/models.toml, or set max_calls or max_tokens instead.",
+            hint=f"Give each a price under [prices] in {models_file()}, or set max_calls or max_tokens instead.",
         )
 
 
@@ -137,7 +137,7 @@ def choose_candidate(
     if address is None:
         raise UsageError(
             f"{name} has no endpoint",
-            hint=f'give --base-url, or base_url under [candidates."{name}"] in config/models.toml',
+            hint=f'give --base-url, or base_url under [candidates."{name}"] in {models_file()}',
         )
     own_key = known.api_key_env if address == known.base_url else None
     sent = {**known.sent(), **(parameters or {})}
