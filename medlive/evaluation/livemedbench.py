@@ -142,13 +142,13 @@ def _read_entries(path: Path, notes: list[str]) -> Any:
     if path.suffix != ".jsonl":
         try:
             return read_json(path)
-        except BadInput:
-            if not (entries := _whole_entries(path)):
+        except BadInput as exc:
+            if isinstance(exc.__cause__, OSError) or not (entries := _whole_entries(path)):
                 raise
             notes.append(f"{path.name}: the list is cut off after entry {len(entries)}; the rest is left out")
             return entries
     if not path.is_file():
-        raise BadInput(f"{path} cannot be read: no such file")
+        raise BadInput(f"{path} cannot be read: {'it is a folder' if path.is_dir() else 'there is no such file'}")
     lines = read_log(path)
     notes += [f"{path.name}:{number}: {why}; left out" for number, why in lines.damaged]
     if lines.torn:
@@ -189,9 +189,9 @@ def read_responses(
 ) -> tuple[list[Answer], list[str]]:
     """The answers of a responses file, a list or an object by id, and what was odd in it.
 
-    `field` holds the answer. An answer that begins with "ERROR:" and was not finished is `failed`, one without
-    text `empty`, and one that ended by length or by a filter is `truncated` or `refused`. The last of two for one
-    id counts. Of `cases`, those that were asked in other words than theirs are told. Raises BadInput where no
+    `field` holds the answer. An answer that begins with "ERROR:" is `failed`, whatever it says of its end, one
+    without text `empty`, and one that ended by length or by a filter is `truncated` or `refused`. The last of two
+    for one id counts. Of `cases`, those that were asked in other words than theirs are told. Raises BadInput where no
     entry holds an answer.
     """
     notes: list[str] = []
@@ -236,7 +236,11 @@ def _answer(
         notes.append(f"{where}: the response is no text; read as its JSON")
         text = json.dumps(text, ensure_ascii=False)
     finish = str(entry.get("finish_reason") or "unknown")
-    failed = finish == "error" or (finish == "unknown" and text.startswith(FAILED_PREFIX))
+    failed = finish == "error" or text.startswith(FAILED_PREFIX)
+    if failed and finish not in ("error", "unknown"):
+        notes.append(
+            f"{where}: it begins with {FAILED_PREFIX} though it ended as {finish!r:.40}; read as a failure"
+        )
     return Answer(
         case_id=case_id,
         state=AnswerState.FAILED if failed else state_of(text, finish),

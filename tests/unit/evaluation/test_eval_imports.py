@@ -61,7 +61,7 @@ def paid_work(draw: st.DrawFn) -> tuple[list[Any], list[Any], list[Any]]:
             # The published script writes these two together.
             text = f"ERROR: {text.strip()}"
         responses.append(case | {"model_response": text, "finish_reason": finish})
-        failed = finish == "error" or (finish == "unknown" and text.startswith("ERROR:"))
+        failed = text.startswith("ERROR:")
         evaluations = {}
         for place, item in enumerate(items, start=1):
             score = draw(st.sampled_from([0, 1, None]))
@@ -311,6 +311,32 @@ async def test_an_export_of_a_run_that_failed_goes_in_as_failed(tmp_path: Path) 
     done = import_run(paths[0], paths[1], tmp_path / "in", model="m", created_at=AT)
     assert done.run.states[AnswerState.FAILED] == 1
     assert open_run(tmp_path / "in").answers()[0]["c1"].reason == "the endpoint gave status 500"
+
+
+@pytest.mark.parametrize("finish", ["stop", "length", "unknown", None, "content_filter"])
+def test_an_error_in_an_answer_s_place_is_a_failure_whatever_it_says_of_its_end(
+    finish: str | None, tmp_path: Path
+) -> None:
+    row = {"case_id": "c0", "model_response": "ERROR: timeout", "finish_reason": finish}
+    (answer,), notes = read_responses(write(tmp_path / "r.json", [row]), "m")
+    assert (answer.state, answer.response, answer.reason) == (AnswerState.FAILED, "", "timeout")
+    told = f"r.json, entry 1: case 'c0': it begins with ERROR: and ended as {finish!r}; read as a failure"
+    assert notes == ([] if finish in (None, "unknown") else [told])
+    row["model_response"] = "The ERROR: rest."
+    assert read_responses(write(tmp_path / "r.json", [row]), "m")[0][0].state is not AnswerState.FAILED
+
+
+@pytest.mark.parametrize("name", ["gone.json", "gone.jsonl", "folder.json", "folder.jsonl"])
+def test_a_file_that_is_not_there_or_a_folder_is_said(name: str, tmp_path: Path) -> None:
+    cases = benchmark(tmp_path / "B.json")
+    sound = write(tmp_path / "r.json", [{"case_id": "c0", "model_response": "Rest."}])
+    place = tmp_path / name
+    if name.startswith("folder"):
+        place.mkdir()
+    for responses, grades in ((place, None), (sound, place)):
+        with pytest.raises(BadInput, match=f"{name} cannot be read: "):
+            import_run(cases, responses, tmp_path / "run", model="m", created_at=AT, grades=grades)
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_list_that_was_cut_off_anywhere_keeps_its_whole_entries(tmp_path: Path) -> None:
