@@ -191,8 +191,8 @@ def read_responses(
 
     `field` holds the answer. An answer that begins with "ERROR:" is `failed`, whatever it says of its end, one
     without text `empty`, and one that ended by length or by a filter is `truncated` or `refused`. The last of two
-    for one id counts. Of `cases`, those that were asked in other words than theirs are told. Raises BadInput where no
-    entry holds an answer.
+    for one id counts. Of `cases`, those that were asked in other words than theirs are told. Raises BadInput where
+    no entry holds an answer.
     """
     notes: list[str] = []
     data = _read_entries(path, notes)
@@ -238,9 +238,7 @@ def _answer(
     finish = str(entry.get("finish_reason") or "unknown")
     failed = finish == "error" or text.startswith(FAILED_PREFIX)
     if failed and finish not in ("error", "unknown"):
-        notes.append(
-            f"{where}: it begins with {FAILED_PREFIX} though it ended as {finish!r:.40}; read as a failure"
-        )
+        notes.append(f"{where}: it begins with {FAILED_PREFIX} and ended as {finish!r:.40}; read as a failure")
     return Answer(
         case_id=case_id,
         state=AnswerState.FAILED if failed else state_of(text, finish),
