@@ -12,19 +12,14 @@ from typing import Any, Final
 
 from medlive.errors import UsageError
 from medlive.evaluation.model import Answer, Grade
+from medlive.evaluation.private import KEYS_BELONG, leaves, names_secret
 from medlive.evaluation.run import RunInfo
 
-_SECRET: Final = re.compile(
-    r"(?:^|[^a-z])(?:api[^a-z]?key|authorization|secret|password|passwd|credentials?|cookies?|headers|bearer"
-    r"|access[^a-z]?key|(?:access|auth|api|refresh|session)[^a-z]?token)s?(?:$|[^a-z])"
-)
-"""In the name of a parameter, spelt small."""
 _SECRET_VARIABLE: Final = re.compile(r"(?:KEY|TOKEN|SECRET|PASSWORD|CREDENTIALS?)$", re.IGNORECASE)
 _LONG: Final = 12
 """Characters of a value that is no word by chance."""
 _LOGIN: Final = re.compile(r"://[^/@\s]+@")
 _PATH: Final = re.compile(r"(?:/|~/|[A-Za-z]:[\\/]|\\\\|\.{1,2}/)")
-_HUMP: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _NO_REPLY: Final = {"endpoint: ": "endpoint: no reply came", "batch: ": "batch: no reply that counts"}
 """How the grader's failures begin that name machines, and what is said instead."""
 _MOST_USED: Final = 1e15
@@ -37,11 +32,11 @@ def public_info(info: RunInfo) -> RunInfo:
     Raises UsageError where a parameter looks like a secret or holds a login or a path: it was sent with each call,
     so that a bundle without it would be of another run.
     """
-    for place, value in _leaves(info.parameters, ""):
+    for place, value in leaves(info.parameters):
         if (why := _private(place, value)) is not None:
             raise UsageError(
                 f"the parameter {place} {why}, and a bundle would publish it",
-                hint="keys belong into the variable that --api-key-env names",
+                hint=KEYS_BELONG,
             )
     return info.model_copy(
         update={
@@ -99,18 +94,10 @@ def find_secret(files: Mapping[str, bytes], environ: Mapping[str, str]) -> tuple
 
 
 def _private(place: str, value: Any) -> str | None:
-    if _SECRET.search(_HUMP.sub("_", place).lower()):
+    if names_secret(place):
         return "looks like a secret"
     return "holds a login or a path" if _private_text(value) else None
 
 
 def _private_text(value: Any) -> bool:
     return isinstance(value, str) and bool(_LOGIN.search(value) or re.match(r"/[\w.-]+/|~/|[A-Za-z]:\\", value))
-
-
-def _leaves(value: Any, place: str) -> list[tuple[str, Any]]:
-    if isinstance(value, Mapping):
-        return [one for k, v in value.items() for one in _leaves(v, f"{place}.{k}" if place else str(k))]
-    if isinstance(value, list | tuple):
-        return [one for i, v in enumerate(value) for one in _leaves(v, f"{place}[{i}]")]
-    return [(place, value)]

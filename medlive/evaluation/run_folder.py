@@ -17,6 +17,7 @@ from medlive.errors import BadInput, DiskFull, UsageError
 from medlive.evaluation.log import is_full, read_log
 from medlive.evaluation.model import Answer, CaseSet, EvaluationCase
 from medlive.evaluation.open_book import EVIDENCE, Evidence
+from medlive.evaluation.private import check_parameters
 from medlive.snapshot.lock import exclusive
 
 RESPONSES: Final = "responses.jsonl"
@@ -184,9 +185,12 @@ def create_run(
 
     The cases are copied into it (`cases.jsonl`), and the snippets of an open-book run, so that going on, grading
     and scoring need no other file. Raises UsageError when the folder holds a run of another model, template,
-    parameters, arm or cases, or something else than a run; DiskFull when there is no room for it.
+    parameters, arm or cases, or something else than a run, and for parameters that name a secret; DiskFull when
+    there is no room for it.
     """
     check_folder(out)
+    if not (out / "run.json").exists():
+        check_parameters(use.parameters)
     rows = "".join(canonical_json(case.row()) + "\n" for case in cases.cases).encode("utf-8", "backslashreplace")
     info = RunInfo(
         created_at=created_at.replace(microsecond=0),

@@ -9,6 +9,7 @@ from typing import Final
 from medlive.evaluation.model import Answer, CaseSet, EvaluationCase
 from medlive.evaluation.open_book import OpenBook, Snippet
 from medlive.evaluation.plan import Call, Plan, Sample, measure_calls, plan_calls
+from medlive.evaluation.private import check_parameters
 from medlive.evaluation.run import ModelUse, begin_run, unanswered
 from medlive.evaluation.run_folder import check_folder
 from medlive.evaluation.templates import PromptTemplate, load_template
@@ -60,6 +61,7 @@ async def plan_run(
         todo = unanswered(run)
     else:
         check_folder(out)
+        check_parameters(use.parameters)
         if open_book is not None:
             snippets = (await open_book.look_up(cases.cases))[0].by_case
     calls = [Call(case.language, _text(prompt, case, snippets)) for case in todo]

@@ -131,6 +131,11 @@ class OpenAIEngine:
                 f"The base_url of model {model!r} is no http(s) address without user and password",
                 hint="Write it like https://host/v1; a key is named by its variable.",
             )
+        if urlsplit(base_url).query or urlsplit(base_url).fragment:
+            raise ConfigError(
+                f"The base_url of model {model!r} has words after ? or #, and no call would come where it should",
+                hint="Write it like https://host/v1; a key is named by its variable, all else is a parameter.",
+            )
         self._parameters = dict(parameters or {})
         if taken := _OURS & self._parameters.keys():
             raise ConfigError(f"The parameters of model {model!r} may not set {', '.join(sorted(taken))}")

@@ -41,13 +41,22 @@ def asked(cases: Path, *more: str) -> list[str]:
         ),
         (["--model", "m", "--parameters", "[]"], "--parameters is a JSON object"),
         (["--model", "m", "--undated"], "belong to --template open-book"),
+        (["--model", "m", "--base-url", "http://127.0.0.1:1/v1?key=s3cret"], "has words after ? or #"),
+        (["--model", "m", "--base-url", "http://127.0.0.1:1/v1#s3cret"], "has words after ? or #"),
+        (["--model", "m", "--parameters", '{"api_key": "s3cret"}'], "the parameter api_key looks like a secret"),
+        (
+            ["--model", "m", "--dry-run", "--parameters", '{"extra": {"authToken": "s3cret"}}'],
+            "the parameter extra.authToken looks like a secret",
+        ),
     ],
 )
 def test_what_cannot_be_meant_is_refused_before_anything_is_made(
     cases: Path, more: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(asked(cases, *more)) == 2
-    assert said in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert said in told
+    assert "s3cret" not in told
     assert not (cases.parent / "run").exists()
 
 
