@@ -42,7 +42,9 @@ BasisOption = Annotated[
 ]
 JudgeOption = Annotated[
     str | None,
-    typer.Option("--judge", metavar="DIGEST", help="Score this grader's verdicts [of the last that gave any]."),
+    typer.Option(
+        "--judge", metavar="DIGEST", help="This grader's verdicts, by digest or model [of the one with the most]."
+    ),
 ]
 
 

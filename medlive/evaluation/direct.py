@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from medlive.digest import digest_json, digest_text
 from medlive.errors import BadInput, EndpointUnavailable, UsageError
+from medlive.evaluation.graded import fullest
 from medlive.evaluation.log import open_log, read_log
 from medlive.evaluation.model import Answer, EvaluationCase
 from medlive.evaluation.pinned import Pinned
@@ -299,26 +300,30 @@ def _usage(replies: Sequence[Reply]) -> dict[str, Any]:
 
 
 def read_direct(run_dir: Path, *, judge: str | None = None) -> DirectScores | None:
-    """The scores of the direct judge used last, or of the one whose digest is given; None where there are none.
-
-    Only those about answers as they are now.
+    """The scores of the direct judge that has the most about the answers as they are now (of equals: the one that
+    wrote last), or of the one whose digest is given; None where there are none.
     """
     run = open_run(run_dir)
-    if judge is None:
-        rows = read_log(run_dir / DIRECT).rows
-        judge = next((row["judge"] for row in reversed(rows) if isinstance(row.get("judge"), str)), None)
-    if judge is None:
-        return None
-    latest, _ = _on_record(run_dir, judge)
     answers, _ = run.answers()
-    found: dict[str, DirectScore] = {}
-    for case in _gradable(run.cases, answers):
-        if (score := latest.get(score_key(case, answers[case.case_id], judge))) is not None:
-            found[case.case_id] = score
+    cases = _gradable(run.cases, answers)
+    found: dict[str, dict[str, DirectScore]] = {}
+    for one in _judges(run_dir) if judge is None else [judge]:
+        latest, _ = _on_record(run_dir, one)
+        keys = ((case.case_id, score_key(case, answers[case.case_id], one)) for case in cases)
+        if scores := {case_id: latest[key] for case_id, key in keys if key in latest}:
+            found[one] = scores
     if not found:
         return None
-    model = next(iter(found.values())).model
-    return DirectScores(judge, model, {case_id: score.score for case_id, score in found.items()})
+    chosen = fullest({one: sum(s.score is not None for s in scores.values()) for one, scores in found.items()})
+    model = next(iter(found[chosen].values())).model
+    return DirectScores(chosen, model, {case_id: score.score for case_id, score in found[chosen].items()})
+
+
+def _judges(run_dir: Path) -> list[str]:
+    """Who judged a run directly, the one that wrote last at the end."""
+    rows = reversed(read_log(run_dir / DIRECT).rows)
+    last_first = dict.fromkeys(row["judge"] for row in rows if isinstance(row.get("judge"), str))
+    return list(reversed(last_first))
 
 
 def _gradable(cases: Iterable[EvaluationCase], answers: Mapping[str, Answer]) -> list[EvaluationCase]:

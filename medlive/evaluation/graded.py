@@ -117,8 +117,9 @@ class _Judged:
 
 
 def load_graded(path: Path, *, judge: str | None = None) -> GradedRun:
-    """A run with the verdicts of the last grader that gave any, or of the one whose judge digest (or its
-    beginning, where no other has the same) is given.
+    """A run with the verdicts of the grader that has the most on the answers and criteria as they are now (of
+    equals: the one that wrote last), or of the one whose digest, its beginning or whose model is given, where no
+    other has the same.
 
     A verdict about an answer or a criterion that has changed since does not count; of several verdicts of one
     judge on the same thing the last one does. Raises UsageError for a judge that did not grade here.
@@ -186,26 +187,46 @@ def _read(run: RunFolder, judge: str | None) -> _Read:
     answers, notes = run.answers()
     judges, order, grade_notes = _read_verdicts(run.path / GRADES)
     notes = [*_few(notes), *_few(grade_notes)]
-    chosen = _chosen(judges, order, judge, run.path)
-    if chosen is None:
+    if not order:
+        if judge is not None:
+            raise UsageError(f"{run.path}: 0 judges are {judge!r}", hint="graded by nobody")
         return _Read(answers, {}, None, tuple(notes))
+    chosen = _asked(judges, order, judge, run.path) if judge is not None else order[-1]
+    looked = [chosen] if len(order) == 1 or judge is not None else order
+    fitting = {one: dict(_fitting(run.cases, answers, one, judges[one].latest)) for one in looked}
+    counts = {one: _given(met) for one, met in fitting.items()} if len(looked) > 1 else {}
+    if counts:
+        # One that was broken off or only failed, as a mistyped one, does not push aside what others have graded.
+        chosen = fullest(counts)
     found = judges[chosen]
     last = found.last
     named = tuple(sorted(found.named))
     grader = Grader(last["engine"], last["model"], named, last["mode"], last["prompt"], chosen)
-    if len(judges) > 1 and judge is None:
-        others = "; ".join(_judge_text(judges[j].last) for j in order if j != chosen)
+    if counts:
+        told = {one: f"{_judge_text(judges[one].last)}: {n} verdicts" for one, n in counts.items()}
+        tied = list(counts.values()).count(counts[chosen]) > 1
+        why = "wrote last of those with the most" if tied else "has the most"
+        others = "; ".join(text for one, text in told.items() if one != chosen)
         notes.append(
-            f"graded by {len(judges)} judges; scored are the verdicts of the last that gave any, "
-            f"{_judge_text(last)}, and not those of {others} (--judge chooses)"
+            f"graded by {len(judges)} judges; scored is the one that {why}, {told[chosen]} on the answers and "
+            f"criteria as they are now; not {others} (--judge chooses)"
         )
     if found.contradicted:
         notes.append(
             f"{GRADES}: {len(found.contradicted)} criteria are met in one verdict and not met in another of "
             "the same judge; the last one counts"
         )
-    met = dict(_fitting(run.cases, answers, chosen, found.latest))
-    return _Read(answers, met, grader, tuple(notes))
+    return _Read(answers, fitting[chosen], grader, tuple(notes))
+
+
+def fullest(counts: dict[str, int]) -> str:
+    """The name with the most; of equals the one that stands last. Of judges and their verdicts, as they wrote."""
+    return max(reversed(counts), key=counts.__getitem__)
+
+
+def _given(met: Mapping[str, Mapping[str, bool | None]]) -> int:
+    """How many of the verdicts are one."""
+    return sum(verdict is not None for of in met.values() for verdict in of.values())
 
 
 def _judge_text(row: Mapping[str, Any]) -> str:
@@ -217,17 +238,16 @@ def _few(notes: list[str]) -> list[str]:
     return notes if more <= 0 else [*notes[:_NAMED], f"and {more} more of this kind"]
 
 
-def _chosen(judges: Mapping[str, _Judged], order: list[str], asked: str | None, path: Path) -> str | None:
-    if asked is None:
-        # One that only failed, as a mistyped one, does not push aside what others have graded.
-        graded = [j for j in order if any(met is not None for met in judges[j].latest.values())]
-        return (graded or order)[-1] if order else None
-    fitting = [j for j in judges if j == asked or j.partition(":")[2].startswith(asked) or j.startswith(asked)]
+def _asked(judges: Mapping[str, _Judged], order: list[str], asked: str, path: Path) -> str:
+    """The judge of that digest, or its beginning, or the one whose model has that name."""
+    fitting = [j for j in judges if j.partition(":")[2].startswith(asked) or j.startswith(asked)]
+    fitting = fitting or [j for j in judges if judges[j].last["model"] == asked]
     if len(fitting) == 1:
         return fitting[0]
-    there = "; ".join(_judge_text(judges[j].last) for j in order) or "nobody"
+    there = "; ".join(_judge_text(judges[j].last) for j in order)
     raise UsageError(
-        f"{path}: {len(fitting)} judges are {asked!r}", hint=f"graded by {there}; give the digest's first digits"
+        f"{path}: {len(fitting)} judges are {asked!r}",
+        hint=f"graded by {there}; give the digest's first digits, or the model where it is one judge's alone",
     )
 
 

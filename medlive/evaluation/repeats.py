@@ -12,6 +12,7 @@ from typing import Final
 
 from medlive.errors import BadInput, UsageError
 from medlive.evaluation.grade import Asker, read_grades
+from medlive.evaluation.graded import load_graded
 from medlive.evaluation.judge import Judge, Work
 from medlive.evaluation.log import open_log, read_log
 from medlive.evaluation.model import Grade, Mode, grade_key
@@ -127,16 +128,16 @@ async def repeat_run(
 
 
 def read_rounds(run_dir: Path, *, judge: str | None = None) -> Rounds:
-    """The rounds of the last grader that gave a verdict, or of the one whose judge digest is given.
+    """The rounds of the grader that `load_graded` chooses, or of the one whose judge digest is given.
 
     Only verdicts about the answers and criteria as they are now. Raises BadInput when nothing is graded.
     """
     run = open_run(run_dir)
     if judge is None:
-        grades, _ = read_grades(run_dir / GRADES)
-        if not grades:
+        grader = load_graded(run_dir).grader
+        if grader is None:
             raise BadInput(f"{run_dir} holds no grades", hint="medlive eval grade makes them")
-        judge = ([g for g in grades if g.met is not None] or grades)[-1].judge
+        judge = grader.judge
     first, there = _on_record(run_dir, judge)
     n = max((round_ for _, round_ in there), default=1)
     answers, _ = run.answers()

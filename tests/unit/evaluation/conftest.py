@@ -66,14 +66,16 @@ class Model:
 class Judge:
     """An engine that answers grader tasks by a function of the request."""
 
-    def __init__(self, answer: Callable[[Request], Reply | str | Exception], engine: str = "openai") -> None:
+    def __init__(
+        self, answer: Callable[[Request], Reply | str | Exception], engine: str = "openai", model: str = "judge-1"
+    ) -> None:
         self.requests: list[Request] = []
         self._answer = answer
-        self._engine = engine
+        self._engine, self._model = engine, model
 
     @property
     def identity(self) -> EngineIdentity:
-        return EngineIdentity(self._engine, "judge-1", {"temperature": 0})
+        return EngineIdentity(self._engine, self._model, {"temperature": 0})
 
     async def answer(self, request: Request) -> Reply:
         await asyncio.sleep(0)
@@ -81,7 +83,7 @@ class Judge:
         said = self._answer(request)
         if isinstance(said, Exception):
             raise said
-        return reply(said) if isinstance(said, str) else said
+        return reply(said, model=self._model) if isinstance(said, str) else said
 
     async def aclose(self) -> None:
         return None

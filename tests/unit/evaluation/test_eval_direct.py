@@ -99,6 +99,18 @@ async def test_another_models_score_counts_only_where_that_is_allowed(run: Path)
     assert read_direct(run) is not None
 
 
+async def test_a_direct_judge_that_was_broken_off_pushes_none_aside_that_has_more(run: Path) -> None:
+    await judge_direct(run, Judge(lambda _: GOOD, model="whole"))
+    await judge_direct(run, Judge(lambda _: GOOD, model="half"), budget=Budget(max_calls=9), concurrency=1)
+    found = read_direct(run)
+    assert found is not None
+    assert (found.model, len(found.scores)) == ("whole", 30)
+    await judge_direct(run, Judge(lambda _: GOOD, model="half"))
+    found = read_direct(run)
+    assert found is not None
+    assert found.model == "half"
+
+
 @pytest.mark.parametrize(
     ("said", "score"),
     [

@@ -24,6 +24,7 @@ from medlive.evaluation.grade import grade_run
 from medlive.evaluation.graded import Grader, load_all, load_graded
 from medlive.evaluation.metrics import Metric, case_score
 from medlive.evaluation.model import Answer, AnswerState, EvaluationCriterion, Mode, grade_key
+from medlive.evaluation.repeats import read_rounds
 from medlive.evaluation.run import RunInfo, run_model
 from medlive.evaluation.score import AFTER, AXIS, UP_TO, CaseBasis, GradedRun, score_runs
 from medlive.report.tables import score_rows, scores_csv, scores_json, scores_parquet
@@ -213,18 +214,48 @@ async def test_which_of_two_judges_is_scored_is_said_and_can_be_chosen(run_dir: 
     assert harsh.grader is not None
     assert harsh.grader.engine == "other"
     (said,) = (note for note in harsh.notes if "judges" in note)
-    assert "the last that gave any" in said
+    assert "the one that wrote last of those with the most, judge-1 (criterion mode" in said
+    assert said.count(": 12 verdicts") == 2
     assert kind.grader.judge[:19] in said
     for asked in (kind.grader.judge, kind.grader.judge.removeprefix("sha256:")[:12]):
         again = load_graded(run_dir, judge=asked)
         assert again.met == kind.met
         assert again.grader == kind.grader
-    for asked in ("sha256:", "nobody"):
+    for asked in ("sha256:", "nobody", "judge-1"):
         with pytest.raises(UsageError, match="judges are"):
             load_graded(run_dir, judge=asked)
     # A name that was mistyped takes nothing away.
     assert (await grade_run(run_dir, Judge(lambda r: down(), engine="mistyped"))).ungraded == 12
     assert load_graded(run_dir).grader == harsh.grader
+
+
+async def test_the_judge_with_the_most_verdicts_on_what_is_there_now_is_scored(run_dir: Path) -> None:
+    await run_model(make_cases(4), Model(), run_dir, use=USE, created_at=AT)
+    await grade_run(run_dir, Judge(lambda r: verdict(True), model="whole"))
+    half = Judge(
+        lambda r: verdict(False) if r.inputs["criterion"].startswith("criterion 0") else down(), model="half"
+    )
+    await grade_run(run_dir, half)
+    found = load_graded(run_dir)
+    assert found.grader is not None
+    assert found.grader.model == "whole"
+    assert read_rounds(run_dir).judge == found.grader.judge
+    (said,) = (note for note in found.notes if "judges" in note)
+    assert "the one that has the most, whole (criterion mode" in said
+    assert "half (criterion mode" in said
+    assert said.index(": 12 verdicts") < said.index(": 3 verdicts")
+    named = load_graded(run_dir, judge="half").grader
+    assert named is not None
+    assert named.model == "half"
+    # Verdicts about answers that were given anew do not count.
+    await grade_run(run_dir, Judge(lambda r: verdict(True), model="other"))
+    log = run_dir / "responses.jsonl"
+    rows = [json.loads(line) for line in log.read_text("utf-8").splitlines()]
+    log.write_text("".join(json.dumps(row | {"response": "Rest more."}) + "\n" for row in rows), "utf-8")
+    await grade_run(run_dir, half)
+    now = load_graded(run_dir).grader
+    assert now is not None
+    assert now.model == "half"
 
 
 async def test_the_lean_reader_finds_what_the_full_one_does_and_names_what_is_odd(run_dir: Path) -> None:
