@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from medlive.cli.evaluation_batch import tell_written
+from medlive.cli.evaluation_batch import check_batch_out, tell_written
 from medlive.cli.evaluation_options import (
     CasesOption,
     ConcurrencyOption,
@@ -22,13 +22,14 @@ from medlive.cli.evaluation_options import (
     TimeoutOption,
 )
 from medlive.cli.evaluation_spending import tell_plan
-from medlive.cli.output import JsonOption, print_json, print_table, progress, say, wait_for
+from medlive.cli.output import JsonOption, ReplaceOption, print_json, print_table, progress, say, wait_for
 from medlive.clock import now
-from medlive.errors import CheckFailed, UsageError
+from medlive.errors import CheckFailed, EndpointUnavailable, UsageError
 
 if TYPE_CHECKING:
     from medlive.config import Settings
     from medlive.evaluation.model import CaseSet
+    from medlive.evaluation.plan import Plan
     from medlive.evaluation.run import RunResult
     from medlive.evaluation.run_plan import RunPlan
     from medlive.llm.budget import Budget
@@ -97,6 +98,7 @@ def run(
         Path | None,
         typer.Option("--batch", metavar="FILE", help="Send nothing: write the calls for a batch API."),
     ] = None,
+    replace_: ReplaceOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Ask a model about every case. The same command goes on where it stopped, and asks again for answers that
@@ -151,6 +153,10 @@ def run(
 
     if dry_run and batch is not None:
         raise UsageError("--dry-run and --batch exclude each other")
+    if batch is not None:
+        if out.resolve() in batch.resolve().parents:
+            raise UsageError(f"{batch} would lie in the run folder {out}", hint="name a file elsewhere")
+        check_batch_out(batch, replace_)
 
     async def work() -> "RunPlan | RunResult | BatchWritten":
         engine = open_endpoint(
@@ -187,11 +193,26 @@ def run(
     if isinstance(found, RunPlan):
         about = {"cases": found.cases, "answered": found.answered, "characters": found.characters}
         tell_plan(about, found.plan, as_json)
-    elif isinstance(found, BatchWritten):
+        _tell_limits(found.plan, budget)
+    elif isinstance(found, BatchWritten) and as_json:
         tell_written(found, as_json)
+    elif isinstance(found, BatchWritten):
+        for path in found.files:
+            print(path)
+        say(f"{found.requests} calls" if found.files else "every case has an answer: no file was written")
     else:
         told = replace(found, notes=(*case_set.notes, *found.notes))
         _check_answers(told, _tell_answers(told, as_json, budget))
+
+
+def _tell_limits(plan: "Plan", budget: "Budget") -> None:
+    """Which limits would end the run before all calls are made."""
+    if budget.max_calls is not None and budget.max_calls < plan.calls:
+        say(f"--max-calls {budget.max_calls}: so many of the {plan.calls} calls would be made")
+    if budget.max_tokens is not None and budget.max_tokens < plan.input_tokens + plan.output_tokens:
+        say(f"--max-tokens {budget.max_tokens} would end the run before all {plan.calls} calls are made")
+    if budget.max_usd is not None and plan.usd is not None and budget.max_usd < plan.usd:
+        say(f"--max-usd {budget.max_usd:g} would end the run before all {plan.calls} calls are made")
 
 
 def _parameters(text: str) -> dict[str, Any]:
@@ -245,6 +266,10 @@ def _tell_answers(done: "RunResult", as_json: bool, budget: "Budget | None" = No
 def _check_answers(done: "RunResult", open_: int) -> None:
     from medlive.evaluation.model import AnswerState
 
+    if done.silence is not None and open_:
+        raise EndpointUnavailable(
+            f"none of {done.asked} calls was answered, the last: {done.silence.message}", hint=done.silence.hint
+        )
     if done.stopped and (open_ or done.states.get(AnswerState.EMPTY, 0)):
         raise CheckFailed(
             f"{done.stopped}; {open_} cases have no answer", hint="the same command goes on from here"

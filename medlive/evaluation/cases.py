@@ -1,12 +1,16 @@
 """Cases to evaluate on, from a snapshot's folder or from LiveMedBench's file."""
 
+import os
 from dataclasses import replace
 from pathlib import Path
+
+from pydantic import ValidationError
 
 from medlive.errors import BadInput
 from medlive.evaluation.livemedbench import read_cases
 from medlive.evaluation.model import CaseSet, EvaluationCase, EvaluationCriterion
 from medlive.snapshot.load import Snapshot, load_snapshot
+from medlive.snapshot.manifest import Manifest
 from medlive.snapshot.model import SnapshotCase
 
 
@@ -21,8 +25,26 @@ def load_cases(path: str | Path, *, verify: bool = True) -> CaseSet:
     if place.is_file():
         found = read_cases(place)
         beside = (place.parent / "manifest.json").is_file()
-        return replace(found, snapshots=place.absolute().parent.parent) if beside else found
-    raise BadInput(f"{place} is neither a snapshot's folder nor a file of cases")
+        return (
+            replace(_as_said_beside(found, place), snapshots=place.absolute().parent.parent) if beside else found
+        )
+    fault = "is neither a folder nor a file" if os.path.lexists(place) else "is not there"
+    raise BadInput(
+        f"{place} {fault}", hint="name a snapshot's folder or version, or LiveMedBench's JSON file of cases"
+    )
+
+
+def _as_said_beside(cases: CaseSet, file: Path) -> CaseSet:
+    """The cases of a snapshot's own `livemedbench.json`, as publishable as the manifest beside it says; those of a
+    file that it does not list as it is, as they were."""
+    try:
+        manifest = Manifest.model_validate_json((file.parent / "manifest.json").read_bytes())
+    except (OSError, ValidationError):
+        return cases
+    entry = manifest.files.get(file.name)
+    if entry is None or cases.digest != f"sha256:{entry.sha256}":
+        return cases
+    return replace(cases, publishable=manifest.publishable, notes=(*cases.notes, *manifest.why_not))
 
 
 def from_snapshot(snapshot: Snapshot) -> CaseSet:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from medlive.digest import digest_bytes
-from medlive.errors import EndpointUnavailable, UsageError
+from medlive.errors import EndpointUnavailable, RequestRefused, UsageError
 from medlive.evaluation.livemedbench import state_of
 from medlive.evaluation.log import open_log
 from medlive.evaluation.model import Answer, AnswerState, CaseSet, EvaluationCase
@@ -73,6 +73,9 @@ class RunResult:
     notes: tuple[str, ...] = ()
     stopped: str | None = None
     """Which budget ended it; None: none did."""
+    silence: EndpointUnavailable | None = None
+    """Why the last call failed, where none of this time was answered and the endpoint did not turn down what was
+    asked; None: one was, or none was made."""
 
     @property
     def missing(self) -> int:
@@ -108,6 +111,8 @@ async def run_model(
     health = Health(concurrency)
     asked = 0
     stopped: list[str] = []
+    answered = False
+    failures: list[EndpointUnavailable] = []
 
     async def said(messages: Sequence[Mapping[str, str]]) -> Reply:
         if spending is None:
@@ -121,7 +126,7 @@ async def run_model(
             progress(done, len(run.cases))
 
         async def ask(case: EvaluationCase) -> None:
-            nonlocal done, asked
+            nonlocal done, asked, answered
             if stopped:
                 return
             try:
@@ -133,9 +138,11 @@ async def run_model(
                 asked += 1
                 failed = Answer(case.case_id, AnswerState.FAILED, "", "error", "", reason=exc.message[:2000])
                 log.add(failed.row())
+                failures.append(exc)
                 health.bad(exc)
             else:
                 asked += 1
+                answered = True
                 health.good()
                 log.add(answer.row())
             done += 1
@@ -145,7 +152,9 @@ async def run_model(
         await for_each(todo, ask, concurrency)
     result = summarise(run, asked=asked)
     notes = [*result.notes, *_closed(run)]
-    return replace(result, notes=tuple(notes), stopped=next(iter(stopped), None))
+    turned_down = any(isinstance(failure, RequestRefused) for failure in failures)
+    silence = failures[-1] if failures and not answered and not turned_down else None
+    return replace(result, notes=tuple(notes), stopped=next(iter(stopped), None), silence=silence)
 
 
 async def begin_run(

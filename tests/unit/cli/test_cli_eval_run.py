@@ -1,10 +1,12 @@
 """`medlive eval run|import|export`: what is refused, what is said, and the exit status."""
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
+from support.bad_endpoint import bad_endpoint, fails, sends
 
 from medlive.__main__ import run
 
@@ -90,3 +92,48 @@ def test_half_paid_work_is_imported_and_exported_with_status_0(
     assert run(export) == 2
     assert "--replace" in capsys.readouterr().err
     assert run([*export, "--replace"]) == 0
+
+
+async def test_without_one_answer_the_endpoint_is_what_is_missing(
+    cases: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    sound = {"choices": [{"message": {"content": "Rest."}, "finish_reason": "stop"}], "model": "m"}
+    for steps, status, said in (
+        ([fails(405, "no way")], 3, "none of 2 calls was answered, the last: "),
+        ([fails(400, "too long", "context_length_exceeded")], 1, "2 cases have no answer"),
+        ([fails(405, "no way"), sends(sound)], 1, "1 cases have no answer"),
+        ([fails(405, "no way")], 3, "none of 1 calls was answered"),
+        ([sends(sound)], 0, ""),
+    ):
+        async with bad_endpoint(steps) as endpoint:
+            more = ["--model", "m", "--base-url", endpoint.url, "--concurrency", "1"]
+            assert await asyncio.to_thread(run, asked(cases, *more)) == status
+        assert said in capsys.readouterr().err
+
+
+def test_a_batch_writes_over_nothing_and_into_no_run_folder(
+    cases: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    there = write(cases.parent / "there.jsonl", "mine")
+    batch = ["--model", "m", "--batch"]
+    for file, said in ((there, "is there already"), (cases.parent / "run" / "b.jsonl", "in the run folder")):
+        assert run(asked(cases, *batch, str(file))) == 2
+        assert said in capsys.readouterr().err
+        assert not (cases.parent / "run").exists()
+    assert there.read_text("utf-8") == '"mine"'
+    assert run(asked(cases, *batch, str(there), "--replace")) == 0
+    told = capsys.readouterr()
+    assert (told.out.split(), told.err) == ([str(there)], "2 calls\n")
+    assert len(there.read_bytes().splitlines()) == 2
+    assert run(asked(cases, *batch, str(cases.parent / "run" / "run.json"), "--replace")) == 2
+
+
+def test_a_dry_run_says_which_limit_would_end_it(cases: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plan = ["--model", "m", "--dry-run"]
+    assert run(asked(cases, *plan, "--max-calls", "1", "--max-tokens", "9")) == 0
+    said = capsys.readouterr().err
+    assert "--max-calls 1: so many of the 2 calls would be made" in said
+    assert "--max-tokens 9 would end the run before all 2 calls are made" in said
+    assert run(asked(cases, *plan, "--max-calls", "2")) == 0
+    assert "--max-calls" not in capsys.readouterr().err

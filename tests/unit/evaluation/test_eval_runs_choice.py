@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from medlive.errors import CheckFailed, UsageError
+from medlive.errors import BadInput, CheckFailed, UsageError
 from medlive.evaluation.cases import load_cases
 from medlive.evaluation.model import CaseSet, EvaluationCase
 from medlive.evaluation.run import ModelUse, TemplateUse, create_run, open_run, run_model
@@ -113,6 +113,26 @@ async def test_a_snapshot_that_does_not_verify_is_refused_unless_told(tmp_path: 
     await run_model(loose, Model(), run_dir, use=USE, created_at=AT)
     assert open_run(run_dir).info.cases.verified is False
     assert (await run_model(replace(loose, verified=True), Model(), run_dir, use=USE, created_at=AT)).asked == 0
+
+
+def test_a_snapshot_s_file_of_cases_is_as_publishable_as_the_snapshot(tmp_path: Path) -> None:
+    made = release(tmp_path, "2026.W46", [case("ml-0001"), case("ml-0002")], why_not=("made by the rules engine",))
+    file = made.path / "livemedbench.json"
+    found = load_cases(file)
+    assert (found.publishable, found.notes) == (False, ("made by the rules engine",))
+    assert load_cases(made.path).notes == found.notes
+    other = file.rename(made.path / "mine.json")
+    assert load_cases(other).publishable is None
+    (made.path / "livemedbench.json").write_bytes(other.read_bytes() + b" ")
+    assert load_cases(made.path / "livemedbench.json").publishable is None
+    (made.path / "manifest.json").write_text("{}")
+    assert load_cases(other).publishable is None
+
+
+def test_cases_that_are_not_there_are_called_so(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match=r"none\.json is not there") as failed:
+        load_cases(tmp_path / "none.json")
+    assert "LiveMedBench's JSON" in (failed.value.hint or "")
 
 
 @pytest.mark.parametrize(
