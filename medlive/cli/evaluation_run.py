@@ -1,6 +1,7 @@
 """`medlive eval run|import|export`: answers, from a model or from LiveMedBench's files."""
 
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -24,7 +25,7 @@ from medlive.cli.evaluation_options import (
 from medlive.cli.evaluation_spending import tell_plan
 from medlive.cli.output import JsonOption, ReplaceOption, print_json, print_table, progress, say, wait_for
 from medlive.clock import now
-from medlive.errors import CheckFailed, EndpointUnavailable, UsageError
+from medlive.errors import BadInput, CheckFailed, EndpointUnavailable, UsageError
 
 if TYPE_CHECKING:
     from medlive.config import Settings
@@ -227,15 +228,34 @@ def _parameters(text: str) -> dict[str, Any]:
 
 def _load(settings: "Settings", cases: str, unverified: bool) -> "CaseSet":
     from medlive.evaluation.cases import load_cases
-    from medlive.service.paths import snapshot_folder
 
     try:
-        found = load_cases(snapshot_folder(settings, cases), verify=not unverified)
+        found = load_cases(_place(settings, cases), verify=not unverified)
     except CheckFailed as exc:
         raise CheckFailed(exc.message, hint="fetch it again, or say --unverified to take it all the same") from exc
     if found.verified is False:
         say(f"{found.name} was not verified; run.json says so")
     return found
+
+
+def _place(settings: "Settings", cases: str) -> Path:
+    """Where the cases lie. Raises BadInput where nothing does, and it is no version either."""
+    from medlive.service.paths import snapshot_folder
+    from medlive.snapshot.model import week_end
+
+    version = cases.removeprefix("medlive-")
+    if (
+        cases
+        and "\0" not in cases
+        and not os.path.lexists(cases)
+        and version != "latest"
+        and not week_end(version)
+    ):
+        raise BadInput(
+            f"there is no file or folder {cases}, and it is no version of a snapshot",
+            hint="give LiveMedBench's JSON file of cases, a snapshot's folder, 2026.W47, say, or latest",
+        )
+    return snapshot_folder(settings, cases)
 
 
 def _say_all(notes: Sequence[str]) -> None:
@@ -309,11 +329,10 @@ def import_(
     from medlive.evaluation.imports import import_run
     from medlive.evaluation.judge import Judge
     from medlive.service.endpoints import grader_identity
-    from medlive.service.paths import snapshot_folder
 
     settings = load_settings().settings
     case_set = _load(settings, cases, unverified)
-    place = snapshot_folder(settings, cases)
+    place = _place(settings, cases)
     judge = Judge(grader_identity(settings.roles.grader, grader), read_mode(mode)) if grader else None
     done = import_run(
         case_set, responses, out, model=model, created_at=now(), grades=grades, template=template,
@@ -321,8 +340,12 @@ def import_(
         benchmark=place / "livemedbench.json" if place.is_dir() else place, response_field=response_field,
     )  # fmt: skip
     if open_ := _tell_answers(replace(done.run, notes=done.notes), as_json):
-        how = "with the same --template and --parameters" if template else "where the import names --template"
-        say(f"{open_} cases have no answer; medlive eval run asks for them, {how}")
+        how = (
+            "medlive eval run asks for them, with the same --template and --parameters"
+            if template
+            else "for medlive eval run to ask for them, import into a new folder, with --template and --parameters"
+        )
+        say(f"{open_} cases have no answer; {how}")
 
 
 def export(

@@ -66,7 +66,13 @@ _THE_CALLERS: Final = _NOT_THE_FORMAT - {"context_length_exceeded"}
 _FILTERED: Final = frozenset({"content_filter", "content_policy_violation"})
 _LEAST_SECRET: Final = 8
 """Characters from which on a key is one, and taken out of messages."""
-_OUT_OF_MONEY: Final = frozenset({"insufficient_quota", "billing_hard_limit_reached"})
+_NO_MONEY: Final = "insufficient_quota"
+_OUT_OF_MONEY: Final = frozenset({_NO_MONEY, "billing_hard_limit_reached"})
+_NO_MONEY_WORDS: Final = (_NO_MONEY, "insufficient balance", "余额不足")
+"""How endpoints without such a code put it, in lower case. A quota that is "exceeded" may be that of a minute."""
+_VERSIONED: Final = re.compile(r"/v\d+[a-z0-9]*(?:/openai)?$")
+"""How the addresses of such endpoints end."""
+_PAGE: Final = "a web page came, no JSON"
 _OVERLOADED: Final = frozenset({503, 504, 529})
 BYTES_A_TOKEN: Final = 3
 """For estimates, on the safe side: English has about 4.5 bytes a token, Chinese from 2.5 to 4."""
@@ -150,6 +156,7 @@ class OpenAIEngine:
         if not (self._secret.isascii() and self._secret.isprintable()):
             raise ConfigError(f"The key of model {model!r} holds characters that no key has")
         self._endpoint = endpoint
+        self._versioned = _VERSIONED.search(urlsplit(base_url).path.rstrip("/")) is not None
         self._timeout_s = timeout_s
         self._late = f"no answer within {timeout_s:g} s"
         self._max_retries = max_retries
@@ -283,7 +290,11 @@ class OpenAIEngine:
         raise EndpointUnavailable(
             f"{self._endpoint} gave no answer for model {self._model!r} in {attempt} "
             f"attempt{'s' if attempt > 1 else ''}: {self._clean(cause)}",
-            hint="Check that the endpoint is up and reachable; what failed is tried again with the next run.",
+            hint=(
+                "Does the address end in /v1, as most do? This one is a web site's, or a proxy stands before it."
+                if cause == _PAGE
+                else "Check that the endpoint is up and reachable; what failed is tried again with the next run."
+            ),
         )
 
     async def _attempt(self, content: bytes, task: str) -> Reply:
@@ -318,13 +329,15 @@ class OpenAIEngine:
         try:
             return read_completion(raw, self._price, _since(started))
         except NotACompletion as fault:
-            raise _TroubleError(str(fault)) from None
+            page = raw.lstrip()[:1] == b"<"
+            raise _TroubleError(_PAGE if page else str(fault)) from None
 
     def _status(self, error: APIStatusError) -> str:
         """What the endpoint's filter said, or raises what the status means."""
-        status, code = error.status_code, (error.code or error.type or "")
+        status = error.status_code
         message = error.body.get("message") if isinstance(error.body, dict) else None
         text = str(message or error.message)
+        code = _code(error, text)
         if status == 400 and code in _FILTERED:
             return self._clean(text)
         retried = status in {408, 409, 425, 429} or status >= 500
@@ -350,12 +363,18 @@ class OpenAIEngine:
 
     def _refused(self, rejected: _RejectedError) -> EndpointUnavailable:
         variable = self._key_variable or "of this model"
-        if rejected.status in {401, 403}:
-            hint = f"Check the key in the variable {variable}: the endpoint does not accept it."
-        elif rejected.status == 404:
-            hint = f"The endpoint knows no model {self._model!r}, or the base_url lacks its /v1."
-        elif rejected.code in _OUT_OF_MONEY:
+        if rejected.code in _OUT_OF_MONEY:
             hint = f"The account behind the key in the variable {variable} has no credit left."
+        elif rejected.status in {401, 403} and not self._secret:
+            hint = f"The variable {variable} is not set or empty, so no key was sent: set it, or name another one."
+        elif rejected.status in {401, 403}:
+            hint = f"Check the key in the variable {variable}: the endpoint does not accept it."
+        elif rejected.status == 404 and rejected.code != "model_not_found" and not self._versioned:
+            hint = f"Does the address end in /v1, as most do? Else the endpoint knows no model {self._model!r}."
+        elif rejected.status == 404:
+            hint = (
+                f"The endpoint knows no model {self._model!r}: look for its id in the endpoint's list of models."
+            )
         elif (parameter := self._rejected_parameter(rejected)) is not None:
             hint = _parameter_hint(parameter)
         else:
@@ -377,6 +396,15 @@ class OpenAIEngine:
             text = text.replace(self._secret, "***")
         text = " ".join(text[:3000].split())
         return text if len(text) <= 300 else text[:299] + "…"
+
+
+def _code(error: APIStatusError, text: str) -> str:
+    """The endpoint's word for what is wrong; "" where it has none."""
+    said = [word for word in (error.code, error.type) if isinstance(word, str) and word]
+    broke = error.status_code == 402 or any(words in text.casefold() for words in _NO_MONEY_WORDS)
+    if broke or not _OUT_OF_MONEY.isdisjoint(said):
+        return _NO_MONEY
+    return said[0] if said else ""
 
 
 def _parameter_hint(parameter: str) -> str:

@@ -43,6 +43,8 @@ def asked(cases: Path, *more: str) -> list[str]:
         ),
         (["--model", "m", "--parameters", "[]"], "--parameters is a JSON object"),
         (["--model", "m", "--undated"], "belong to --template open-book"),
+        (["--model", "m", "--cases", "none.json"], "there is no file or folder none.json"),
+        (["--model", "m", "--cases", "2026.W01"], "2026.W01"),
         (["--model", "m", "--base-url", "http://127.0.0.1:1/v1?key=s3cret"], "has words after ? or #"),
         (["--model", "m", "--base-url", "http://127.0.0.1:1/v1#s3cret"], "has words after ? or #"),
         (["--model", "m", "--parameters", '{"api_key": "s3cret"}'], "the parameter api_key looks like a secret"),
@@ -80,7 +82,13 @@ def test_half_paid_work_is_imported_and_exported_with_status_0(
     responses = write(folder / "r.json", [{"case_id": "ca", "text": "Rest.", "finish_reason": "stop"}])
     made = ["--cases", str(cases), "--responses", str(responses), "--model", "m", "--out", str(folder / "run")]
     assert run(["eval", "import", *made, "--response-field", "text"]) == 0
-    assert "1 cases have no answer; medlive eval run asks for them" in capsys.readouterr().err
+    assert (
+        "1 cases have no answer; for medlive eval run to ask for them, import into a new"
+        in capsys.readouterr().err
+    )
+    named = ["eval", "import", *made, "--response-field", "text", "--template", "open"]
+    assert run([*named, "--out", str(folder / "named")]) == 0
+    assert "1 cases have no answer; medlive eval run asks for them, with the same" in capsys.readouterr().err
     export = ["eval", "export", str(folder / "run"), "--out", str(folder / "out")]
     assert run(export) == 0
     told = capsys.readouterr()

@@ -190,6 +190,12 @@ async def test_a_retry_after_past_patience_ends_at_once() -> None:
         (fails(404, "no such model", "model_not_found"), "m-1"),
         (fails(400, "too long", "context_length_exceeded"), "context"),
         (fails(429, "no money", "insufficient_quota"), "credit"),
+        (
+            sends({"error": {"message": "no", "type": "insufficient_quota", "code": "rate"}}, 429),
+            "MY_KEY has no credit",
+        ),
+        (sends({"error": {"message": "no", "type": ["a"], "code": {}}}, 402), "credit"),
+        (sends({"error": {"message": "余额不足或无可用资源包", "code": "1113"}}, 429), "credit"),
     ],
 )
 async def test_a_refused_request_is_not_repeated_and_says_what_to_do(step: Step, hint: str) -> None:
@@ -197,6 +203,23 @@ async def test_a_refused_request_is_not_repeated_and_says_what_to_do(step: Step,
     assert isinstance(error, EndpointUnavailable)
     assert asked == 1
     assert hint in (error.hint or "")
+
+
+async def test_a_key_that_is_not_there_an_address_without_v1_and_a_web_site_are_told_apart() -> None:
+    async def hint(step: Step, path: str, key: str = KEY) -> str | None:
+        async with bad_endpoint([step]) as endpoint:
+            url = endpoint.url.removesuffix("/v1") + path
+            asker = OpenAIEngine("m-1", url, key, key_variable="MY_KEY", max_retries=0)
+            with pytest.raises(EndpointUnavailable) as failed:
+                await asker.answer(REQUEST)
+            await asker.aclose()
+        return failed.value.hint
+
+    assert (await hint(fails(401), "/v1", " ") or "").startswith("The variable MY_KEY is not set or empty")
+    assert (await hint(fails(401), "/v1") or "").startswith("Check the key in the variable MY_KEY")
+    assert (await hint(fails(404), "/v1") or "").startswith("The endpoint knows no model 'm-1'")
+    assert (await hint(fails(404), "") or "").startswith("Does the address end in /v1")
+    assert (await hint(raw(b"\n<!doctype html>", "text/html"), "/v1") or "").startswith("Does the address end")
 
 
 async def test_the_key_is_nowhere_to_be_read(caplog: pytest.LogCaptureFixture) -> None:
