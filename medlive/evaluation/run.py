@@ -27,10 +27,12 @@ from medlive.evaluation.run_folder import (
     TemplateUse,
     check_folder,
     create_run,
+    name_endpoint,
     open_run,
     write_whole,
 )
 from medlive.evaluation.templates import PromptTemplate, load_template
+from medlive.evaluation.thinking import told_of_thinking
 from medlive.llm.budget import Budget, BudgetSpent
 from medlive.llm.engine import UNNAMED, Finish, Reply, Usage
 
@@ -121,6 +123,7 @@ async def run_model(
 
     with open_log(out / RESPONSES) as log:
         todo = unanswered(run)
+        moved = name_endpoint(run, use.endpoint) if todo else []
         done = len(run.cases) - len(todo)
         if progress:
             progress(done, len(run.cases))
@@ -151,7 +154,7 @@ async def run_model(
 
         await for_each(todo, ask, concurrency)
     result = summarise(run, asked=asked)
-    notes = [*result.notes, *_closed(run)]
+    notes = [*result.notes, *moved, *_closed(run)]
     turned_down = any(isinstance(failure, RequestRefused) for failure in failures)
     silence = failures[-1] if failures and not answered and not turned_down else None
     return replace(result, notes=tuple(notes), stopped=next(iter(stopped), None), silence=silence)
@@ -254,7 +257,8 @@ def summarise(run: RunFolder, asked: int = 0) -> RunResult:
             f"{cut} answers are empty because the token limit was spent, as on reasoning; "
             "a run with a higher one is another run"
         )
-    return RunResult(run.path, len(run.cases), asked, states, (*notes, *_named(run, answers.values())))
+    notes += [*told_of_thinking(answers.values()), *_named(run, answers.values())]
+    return RunResult(run.path, len(run.cases), asked, states, tuple(notes))
 
 
 def _reason(answer: Answer) -> str:
@@ -268,11 +272,22 @@ def _named(run: RunFolder, answers: Iterable[Answer]) -> list[str]:
     named = Counter(a.model for a in answers if a.usage and a.model)
     none = named.pop(UNNAMED, 0)
     said = [f"{none} replies name no model: nothing shows which one answered"] if none else []
-    if len(named) < 2 and all(_is_of(name, pinned) for name in named):
+    if len(named) < 2 and all(_is_same(name, pinned) for name in named):
         return said
+    if len(named) == 1 and all(_is_of(name, pinned) for name in named):
+        ((version, n),) = named.items()
+        return [
+            f"{pinned} was asked, and {version} answered ({n}): who asks under that id pins the version",
+            *said,
+        ]
     told = ", ".join(f"{name} ({n})" for name, n in sorted(named.most_common(_REASONS)))
     more = " and others" if len(named) > _REASONS else ""
     return [f"{pinned} was asked; the endpoint names {told}{more}", *said]
+
+
+def _is_same(named: str, asked: str) -> bool:
+    """Whether a reply names the very model that was asked: with or without its vendor."""
+    return named.rsplit("/", 1)[-1].casefold() == asked.rsplit("/", 1)[-1].casefold()
 
 
 def _is_of(named: str, asked: str) -> bool:

@@ -15,7 +15,7 @@ from medlive import __version__
 from medlive.digest import canonical_json, digest_bytes
 from medlive.errors import BadInput, DiskFull, UsageError
 from medlive.evaluation.log import is_full, read_log
-from medlive.evaluation.model import Answer, CaseSet, EvaluationCase
+from medlive.evaluation.model import Answer, AnswerState, CaseSet, EvaluationCase
 from medlive.evaluation.open_book import EVIDENCE, Evidence
 from medlive.evaluation.private import check_parameters
 from medlive.snapshot.lock import exclusive
@@ -85,7 +85,7 @@ class EvidenceUse(_Frozen):
 
 
 class RunInfo(_Frozen):
-    """`run.json`: who answered what, with which prompt. Written once."""
+    """`run.json`: who answered what, with which prompt. Written once, but for an endpoint that never answered."""
 
     format: Literal["medlive-run"] = "medlive-run"
     format_version: Literal[1] = 1
@@ -223,8 +223,7 @@ def create_run(
                 write_whole(out / "cases.jsonl", rows)
                 if evidence:
                     write_whole(out / EVIDENCE, evidence[1])
-                text = json.dumps(info.model_dump(mode="json"), ensure_ascii=False, indent=2, sort_keys=True)
-                write_whole(out / "run.json", text.encode("utf-8", "backslashreplace") + b"\n")
+                _write_info(out, info)
     except OSError as exc:
         if is_full(exc):
             raise DiskFull(f"no space is left for {out}", hint="make room and run this again") from exc
@@ -232,6 +231,32 @@ def create_run(
     there = open_run(out)
     _same(there, info, arm=use.arm)
     return there
+
+
+def _write_info(out: Path, info: RunInfo) -> None:
+    text = json.dumps(info.model_dump(mode="json"), ensure_ascii=False, indent=2, sort_keys=True)
+    write_whole(out / "run.json", text.encode("utf-8", "backslashreplace") + b"\n")
+
+
+def name_endpoint(run: RunFolder, endpoint: str | None) -> list[str]:
+    """See that `run.json` names the endpoint that answers; what is to be said of it.
+
+    An endpoint that never answered, as one that was misspelled, is not the run's: the next one takes its place.
+    Where another answered before, `run.json` stays as it is, and the note says so. To be called by whoever holds
+    the log of the answers. Raises DiskFull and BadInput where `run.json` cannot be written.
+    """
+    was = run.info.endpoint
+    if endpoint is None or was == endpoint or run.info.engine == IMPORTED:
+        return []
+    if any(answer.state is not AnswerState.FAILED for answer in run.answers()[0].values()):
+        return [f"{endpoint} is asked now; run.json names {was}, where earlier answers are from"]
+    try:
+        _write_info(run.path, run.info.model_copy(update={"endpoint": endpoint}))
+    except OSError as exc:
+        if is_full(exc):
+            raise DiskFull(f"no space is left for {run.path}", hint="make room and run this again") from exc
+        raise BadInput(f"{run.path / 'run.json'} cannot be written: {exc.strerror or exc}") from exc
+    return []
 
 
 def check_folder(out: Path) -> None:

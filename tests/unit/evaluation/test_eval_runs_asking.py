@@ -13,14 +13,14 @@ from medlive.config import load_settings
 from medlive.errors import ConfigError, EndpointUnavailable, UsageError
 from medlive.evaluation.model import AnswerState
 from medlive.evaluation.registry import Candidate, load_registry
-from medlive.evaluation.run import ModelUse, Spending, run_model
+from medlive.evaluation.run import ModelUse, Spending, open_run, run_model
 from medlive.evaluation.run_plan import plan_run
 from medlive.llm.budget import Budget
 from medlive.llm.engine import Finish, Usage
 from medlive.llm.wire import Price
 from medlive.service.endpoints import choose_candidate, grader_engine, grader_identity, open_endpoint
 from tests.support.bad_endpoint import BadEndpoint, bad_endpoint, completion, fails, ok, sends
-from tests.unit.evaluation.conftest import AT, USE, Model, make_cases, reply
+from tests.unit.evaluation.conftest import AT, USE, Model, down, make_cases, reply
 
 MODELS = """
 [candidates."thinks-1"]
@@ -223,7 +223,11 @@ async def test_the_identity_of_a_grader_is_the_one_it_asks_with(tmp_path: Path) 
     ("asked", "named", "said"),
     [
         (None, ["cand-1"], None),
-        (None, ["cand-1-2026-01-01"], None),
+        (
+            None,
+            ["cand-1-2026-01-01"],
+            "cand-1 was asked, and cand-1-2026-01-01 answered (4): who asks under that id pins the version",
+        ),
         ("vendor/Cand-1", ["cand-1"], None),
         (None, ["cand-1-mini"], "cand-1 was asked; the endpoint names cand-1-mini (4)"),
         (None, ["cand-0"], "cand-1 was asked; the endpoint names cand-0 (4)"),
@@ -238,6 +242,47 @@ async def test_another_model_than_the_one_asked_is_told(
     use = replace(USE, asked_as=asked)
     result = await run_model(make_cases(4), model, run_dir, use=use, created_at=AT)
     assert result.notes == (() if said is None else (said,))
+
+
+async def test_an_endpoint_that_never_answered_is_not_the_run_s(run_dir: Path) -> None:
+    async def at(endpoint: str, model: Model) -> Any:
+        use = replace(USE, endpoint=endpoint)
+        return await run_model(make_cases(3), model, run_dir, use=use, created_at=AT)
+
+    def some_down(prompt: str) -> Any:
+        return down() if "病史" in prompt else reply("Rest.", model="cand-1")
+
+    await at("http://wrong/v1", Model(lambda _: down()))
+    before = json.loads((run_dir / "run.json").read_text("utf-8"))
+    assert before["endpoint"] == "http://wrong/v1"
+    done = await at("http://right/v1", Model(some_down))
+    assert json.loads((run_dir / "run.json").read_text("utf-8")) == before | {"endpoint": "http://right/v1"}
+    assert done.notes == ("1 failed: the endpoint gave status 500",)
+    last = await at("http://other/v1", Model(lambda _: reply("Rest.", model="cand-1")))
+    assert last.states[AnswerState.OK] == 3
+    (told,) = last.notes
+    assert told == "http://other/v1 is asked now; run.json names http://right/v1, where earlier answers are from"
+    assert open_run(run_dir).info.endpoint == "http://right/v1"
+
+
+@pytest.mark.parametrize(
+    ("text", "thinks"),
+    [
+        ("<think>rest?</think>Rest.", True),
+        ("\n <THINKING>\nit does not end", True),
+        ("rest, I suppose</think>Rest.", True),
+        ("I think <b>rest</b>.", False),
+        ("Write <think>or else</think> in your notes.", False),
+    ],
+)
+async def test_answers_that_are_graded_with_their_thinking_are_counted(
+    run_dir: Path, text: str, thinks: bool
+) -> None:
+    model = Model(lambda prompt: reply("Rest." if "Narrative" in prompt else text, model="cand-1"))
+    done = await run_model(make_cases(4), model, run_dir, use=USE, created_at=AT)
+    told = "2 answers begin with a thinking block, which is graded with them: let the endpoint separate it"
+    assert done.notes == ((told,) if thinks else ())
+    assert open_run(run_dir).answers()[0]["c001"].response == text
 
 
 async def test_why_answers_failed_is_told_by_count(run_dir: Path) -> None:
