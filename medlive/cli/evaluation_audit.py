@@ -18,7 +18,7 @@ from medlive.cli.evaluation_options import (
     UnpinnedOption,
 )
 from medlive.cli.evaluation_score import JudgeOption, rests_on
-from medlive.cli.evaluation_spending import check_priced, price_of, tell_plan
+from medlive.cli.evaluation_spending import check_answered, check_priced, price_of, tell_limits, tell_plan
 from medlive.cli.output import JsonOption, print_json, print_table, progress, say, wait_for
 from medlive.errors import CheckFailed, UsageError
 
@@ -54,7 +54,7 @@ def audit(
     """Find the root cause of each of the lowest-scoring answers, by the paper's metric; counts with examples.
 
     Without --auditor the role of the grader in config/models.toml is asked. What is on record is not asked again.
-    Exit status 1 while cases are unaudited.
+    Exit status 1 while cases are unaudited, 3 where no call was answered.
     """
     from medlive.evaluation.audit import audit_run
     from medlive.evaluation.audit_plan import plan_audit
@@ -111,6 +111,7 @@ def audit(
         found_plan = wait_for(plan())
         about = {"runs": len(runs), "cases": found_plan.candidates, "audited": found_plan.audited}
         tell_plan(about, found_plan.plan, as_json)
+        tell_limits(found_plan.plan, budget)
         return
     found = wait_for(work())
     _tell([one.table for one in found], found, budget, runs, examples, as_json)
@@ -138,6 +139,9 @@ def _tell(
         for note in (*table.run.notes, *_remarks(table)):
             say(f"{path}: {note}")
     unaudited = sum(table.unaudited for table in tables)
+    asked = [r for r in results or () if r.calls]
+    if unaudited:
+        check_answered([r.silence for r in asked], sum(r.calls for r in asked))
     if stopped := next((r.stopped for r in results or () if r.stopped), None):
         raise CheckFailed(f"{stopped}; {unaudited} cases are unaudited", hint="the same command goes on from here")
     if unaudited:

@@ -15,7 +15,7 @@ from medlive.cli.evaluation_options import (
     TimeoutOption,
     UnpinnedOption,
 )
-from medlive.cli.evaluation_spending import check_priced, price_of, tell_plan
+from medlive.cli.evaluation_spending import check_answered, check_priced, price_of, tell_limits, tell_plan
 from medlive.cli.output import JsonOption, print_json, print_table, progress, say, wait_for
 from medlive.errors import CheckFailed
 
@@ -40,7 +40,7 @@ def judge_direct(
     as_json: JsonOption = False,
 ) -> None:
     """Ask a model for one score from 0 to 1 of each answer as a whole: the baseline for `medlive eval meta`.
-    Exit status 1 while answers have no score."""
+    Exit status 1 while answers have no score, 3 where no call was answered."""
     from medlive.config import load_settings
     from medlive.evaluation.direct import judge_direct as judge_run
     from medlive.evaluation.direct_plan import DirectPlan, plan_direct
@@ -73,6 +73,7 @@ def judge_direct(
     found = wait_for(work())
     if isinstance(found, DirectPlan):
         tell_plan({"path": found.path, "answers": found.answers, "scored": found.scored}, found.plan, as_json)
+        tell_limits(found.plan, budget)
     else:
         _tell(found, budget, as_json)
 
@@ -88,6 +89,8 @@ def _tell(done: "DirectResult", budget: "Budget", as_json: bool) -> None:
     for reason, n in done.reasons.items():
         say(f"no score: {n}: {reason}")
     left = done.answers - done.scored
+    if left and done.calls:
+        check_answered([done.silence], done.calls)
     if left and done.stopped:
         raise CheckFailed(
             f"{done.stopped}; {left} answers have no score", hint="the same command goes on from here"

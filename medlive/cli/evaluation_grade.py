@@ -21,7 +21,7 @@ from medlive.cli.evaluation_options import (
     TimeoutOption,
     UnpinnedOption,
 )
-from medlive.cli.evaluation_spending import check_priced, price_of, tell_plan
+from medlive.cli.evaluation_spending import check_answered, check_priced, price_of, tell_limits, tell_plan
 from medlive.cli.output import JsonOption, print_json, print_table, progress, say, wait_for
 from medlive.errors import CheckFailed, UsageError
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from medlive.config import Settings
     from medlive.evaluation.cache import GradeCache
     from medlive.evaluation.grade import GradeResult
+    from medlive.evaluation.judge import Judge
     from medlive.evaluation.model import Mode
     from medlive.evaluation.plan import GradingPlan
     from medlive.evaluation.repeats import RepeatResult
@@ -58,8 +59,9 @@ def grade(
     as_json: JsonOption = False,
 ) -> None:
     """Grade a run's answers; without --grader by the role of config/models.toml. Exit status 1 while criteria
-    are ungraded."""
+    are ungraded, 3 where no call was answered."""
     from medlive.evaluation.grade import grade_run
+    from medlive.evaluation.judge import Judge
     from medlive.evaluation.plan import plan_grading
     from medlive.evaluation.repeats import repeat_run
     from medlive.llm.budget import Budget
@@ -71,15 +73,17 @@ def grade(
     settings = load_settings().settings
     budget = Budget(max_calls=max_calls, max_usd=max_usd, max_tokens=max_tokens)
 
-    async def work() -> "GradingPlan | tuple[GradeResult, RepeatResult | None]":
+    async def work() -> "tuple[Judge, GradingPlan | tuple[GradeResult, RepeatResult | None]]":
         engine = grader_engine(
             settings.roles.grader, model=grader, base_url=base_url, api_key_env=api_key_env,
             concurrency=concurrency, prices=settings.prices, timeout_s=timeout,
         )  # fmt: skip
+        judge = Judge(engine.identity, which, allow_unpinned=allow_unpinned)
         held = open_cache(settings, engine, cache, no_cache)
+        say(_who(judge))
         try:
             if dry_run:
-                return plan_grading(
+                return judge, plan_grading(
                     run_dir, engine.identity, mode=which, concurrency=concurrency, allow_unpinned=allow_unpinned,
                     price=price_of(engine), cache=held, repeats=repeats,
                 )  # fmt: skip
@@ -90,20 +94,22 @@ def grade(
                     budget=budget, cache=held, progress=tick,
                 )  # fmt: skip
             if repeats == 1 or done.stopped:
-                return done, None
+                return judge, (done, None)
             with progress("repeated verdicts") as tick:
-                return done, await repeat_run(
+                again = await repeat_run(
                     run_dir, engine, repeats=repeats, mode=which, concurrency=concurrency,
                     allow_unpinned=allow_unpinned, budget=budget, progress=tick,
                 )  # fmt: skip
+            return judge, (done, again)
         finally:
             await engine.aclose()
 
-    found = wait_for(work())
+    judge, found = wait_for(work())
     if not isinstance(found, tuple):
-        _tell_plan(found, as_json)
+        _tell_plan(found, judge, as_json)
+        tell_limits(found.plan, budget)
         return
-    _tell(*found, budget, as_json)
+    _tell(*found, judge, budget, as_json)
 
 
 def read_mode(name: str) -> "Mode":
@@ -126,21 +132,35 @@ def open_cache(settings: "Settings", engine: "Engine", folder: Path | None, with
     return GradeCache(folder or settings.home / "cache" / "grades")
 
 
-def _tell_plan(found: "GradingPlan", as_json: bool) -> None:
+def _who(judge: "Judge") -> str:
+    return f"the grader is {judge.identity.model} in {judge.mode} mode ({judge.digest[:19]})"
+
+
+def _grader(judge: "Judge") -> dict[str, str]:
+    who = judge.identity
+    return {"engine": who.engine, "model": who.model, "mode": judge.mode.value, "judge": judge.digest}
+
+
+def _tell_plan(found: "GradingPlan", judge: "Judge", as_json: bool) -> None:
     about: dict[str, Any] = {
         "path": found.path, "mode": found.mode.value, "criteria": found.criteria, "graded": found.settled,
         "in the cache": found.cached,
     }  # fmt: skip
+    if as_json:
+        about["grader"] = _grader(judge)
     if found.repeated or as_json:
         about["asked again"] = found.repeated
     names = {"graded": "settled", "in the cache": "cached", "asked again": "repeated"}
     tell_plan(about, found.plan, as_json, names)
 
 
-def _tell(done: "GradeResult", repeated: "RepeatResult | None", budget: "Budget", as_json: bool) -> None:
+def _tell(
+    done: "GradeResult", repeated: "RepeatResult | None", judge: "Judge", budget: "Budget", as_json: bool
+) -> None:
     if as_json:
         values: dict[str, Any] = {
-            "path": done.path, "criteria": done.criteria, "met": done.met, "not_met": done.not_met,
+            "path": done.path, "grader": _grader(judge), "criteria": done.criteria, "met": done.met,
+            "not_met": done.not_met,
             "ungraded": done.ungraded, "reused": done.reused, "cached": done.cached, "calls": done.calls,
             "unanswered": done.unanswered, "reasons": dict(done.reasons), "stopped": done.stopped,
             "spent": budget.as_json(), "notes": done.notes,
@@ -153,6 +173,7 @@ def _tell(done: "GradeResult", repeated: "RepeatResult | None", budget: "Budget"
             ["run", "criteria", "met", "not met", "ungraded", "reused", "calls", "unanswered cases"],
             [[done.path, done.criteria, done.met, done.not_met, done.ungraded, done.reused, done.calls,
               len(done.unanswered)]],
+            title=_who(judge),
         )  # fmt: skip
         if repeated:
             found = _stability(repeated)
@@ -161,6 +182,12 @@ def _tell(done: "GradeResult", repeated: "RepeatResult | None", budget: "Budget"
         say(note)
     for reason, n in done.reasons.items():
         say(f"ungraded: {n}: {reason}")
+    if judge.identity.engine == "rules":
+        say("graded by the rules engine: no clinical judgement was made, and no score of it is publishable")
+    if done.ungraded and done.calls:
+        check_answered([done.silence], done.calls)
+    if repeated and repeated.missing and repeated.calls:
+        check_answered([repeated.silence], repeated.calls)
     stopped = done.stopped or (repeated.stopped if repeated else None)
     if stopped:
         raise CheckFailed(

@@ -1,10 +1,10 @@
 """What commands that ask a model have in common: a plan that is printed, and a budget that can be kept."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from medlive.cli.output import print_json, print_table, say
-from medlive.errors import UsageError
+from medlive.errors import EndpointUnavailable, UsageError
 
 if TYPE_CHECKING:
     from medlive.evaluation.plan import Plan
@@ -14,10 +14,30 @@ if TYPE_CHECKING:
 
 
 def price_of(engine: "Engine") -> "Price | None":
-    """What an engine's model costs; None: unknown."""
+    """What an engine's model costs: nothing for the rules of this process; None: unknown, as of any endpoint's
+    without a price, whatever its model is called."""
     from medlive.llm.openai import OpenAIEngine
+    from medlive.llm.wire import Price
 
-    return engine.price if isinstance(engine, OpenAIEngine) else None
+    return engine.price if isinstance(engine, OpenAIEngine) else Price(0.0, 0.0)
+
+
+def tell_limits(plan: "Plan", budget: "Budget") -> None:
+    """Say which limits would end the work before all calls are made."""
+    if budget.max_calls is not None and budget.max_calls < plan.calls:
+        say(f"--max-calls {budget.max_calls}: so many of the {plan.calls} calls would be made")
+    if budget.max_tokens is not None and budget.max_tokens < plan.input_tokens + plan.output_tokens:
+        say(f"--max-tokens {budget.max_tokens} would end the work before all {plan.calls} calls are made")
+    if budget.max_usd is not None and plan.usd is not None and budget.max_usd < plan.usd:
+        say(f"--max-usd {budget.max_usd:g} would end the work before all {plan.calls} calls are made")
+
+
+def check_answered(silences: "Iterable[EndpointUnavailable | None]", calls: int) -> None:
+    """Raises EndpointUnavailable where calls were made and none was answered; `silences`: of each part of the work
+    that made any, why its last call failed (`Health.silence`)."""
+    found = list(silences)
+    if found and (last := found[-1]) is not None and None not in found:
+        raise EndpointUnavailable(f"none of {calls} calls was answered, the last: {last.message}", hint=last.hint)
 
 
 def check_priced(engine: "Engine", budget: "Budget") -> None:

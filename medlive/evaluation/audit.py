@@ -78,6 +78,8 @@ class AuditResult:
     """Findings that were there before and cost nothing."""
     stopped: str | None = None
     """Which budget ended it; None: none did."""
+    silence: EndpointUnavailable | None = None
+    """Why the last call failed, where none of this time was answered (`Health.silence`)."""
 
 
 def auditor_digest(identity: EngineIdentity) -> str:
@@ -130,7 +132,8 @@ async def audit_run(
         if progress:
             progress(done, len(chosen.candidates))
         await for_each(todo, one, concurrency)
-    return AuditResult(load_audit(run, bottom=bottom, auditor=auditor.digest), auditor.calls, reused, stopped)
+    table = load_audit(run, bottom=bottom, auditor=auditor.digest)
+    return AuditResult(table, auditor.calls, reused, stopped, auditor.health.silence)
 
 
 def open_candidates(
@@ -169,7 +172,7 @@ class _Auditor:
         self._engine, self._budget = engine, budget
         self._judge = run.grader.judge if run.grader else ""
         self._prompt = load_prompt("medlive.evaluation", TASK)
-        self._health = Health(concurrency)
+        self.health = Health(concurrency)
         self._pinned = Pinned("auditor", engine.identity.model, allow_unpinned=allow_unpinned)
 
     async def find(self, candidate: Candidate, tried: int) -> Finding:
@@ -183,13 +186,13 @@ class _Auditor:
                 reply = await self._ask(audit_request(candidate, repair=again, round_=later))
             except EndpointUnavailable as exc:
                 reason = f"endpoint: {exc.message[:300]}"
-                self._health.bad(exc)
+                self.health.bad(exc)
                 break
             except BudgetSpent:
                 if not replies:
                     raise
                 break
-            self._health.good()
+            self.health.good()
             replies.append(reply)
             if (fault := self._pinned.fault(reply)) is not None:
                 reason, again = fault, None

@@ -53,8 +53,7 @@ def plan_audit(
     )
     plan = plan_calls(
         (Call(one.score.case.language, _text(one)) for one in todo),
-        # The rules are this machine's: they cost nothing, whatever serves them.
-        price=Price(0.0, 0.0) if identity.engine == "rules" else price,
+        price=price,
         concurrency=concurrency,
         measured=measure_calls(samples),
         output_tokens=OUTPUT_A_CAUSE,

@@ -92,6 +92,8 @@ class DirectResult:
     """Why answers have no score."""
     stopped: str | None = None
     """Which budget ended it; None: none did."""
+    silence: EndpointUnavailable | None = None
+    """Why the last call failed, where none of this time was answered (`Health.silence`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +129,8 @@ async def judge_direct(
         raise UsageError(
             "the rules engine gives no score of a whole answer", hint="name a model: --grader and --base-url"
         )
-    judge = _Judge(engine, max_retries, allow_unpinned, budget, Health(concurrency))
+    health = Health(concurrency)
+    judge = _Judge(engine, max_retries, allow_unpinned, budget, health)
     answers, _ = run.answers()
     with open_log(run.path / DIRECT) as log:
         there, unusable = _on_record(run.path, judge.digest)
@@ -155,7 +158,8 @@ async def judge_direct(
         if not scored
     )
     scored = sum(counts)
-    return DirectResult(run.path, len(keys), scored, judge.calls, dict(reasons.most_common()), judge.stopped)
+    why = dict(reasons.most_common())
+    return DirectResult(run.path, len(keys), scored, judge.calls, why, judge.stopped, health.silence)
 
 
 def settles(score: DirectScore | None, identity: EngineIdentity, allow_unpinned: bool) -> bool:

@@ -47,6 +47,8 @@ class GradeResult:
     """Of `reused`, those that came from the cache that runs share."""
     stopped: str | None = None
     """Which budget ended it; None: none did."""
+    silence: EndpointUnavailable | None = None
+    """Why the last call failed, where none of this time was answered (`Health.silence`)."""
 
 
 class Held(NamedTuple):
@@ -197,6 +199,11 @@ class Asker:
         self._health = Health(concurrency)
         self._pinned = Pinned("grader", judge.identity.model, allow_unpinned=judge.allow_unpinned)
 
+    @property
+    def silence(self) -> EndpointUnavailable | None:
+        """`Health.silence`."""
+        return self._health.silence
+
     async def grades(self, work: Work) -> list[Grade]:
         """Ask until every criterion has a verdict or the attempts are spent. Raises BudgetSpent when the budget
         does not reach for one attempt."""
@@ -300,7 +307,9 @@ class _Grader:
         finally:
             if self._cache:
                 self._cache.flush()
-        return replace(self._result(record), reused=reused, cached=self._cached, stopped=stopped)
+        return replace(
+            self._result(record), reused=reused, cached=self._cached, stopped=stopped, silence=self._asker.silence
+        )
 
     def _look_up(self, record: Record, log: LogWriter) -> None:
         """Find what is settled and what is left to ask, and log what the cache that runs share holds of that."""

@@ -199,8 +199,11 @@ def plan_grading(
     cache: GradeCache | None = None,
     repeats: int = 1,
 ) -> GradingPlan:
-    """What `grade_run`, and `repeat_run` after it, would ask, if no reply had to be asked for twice. Reads the run
-    and the cache only."""
+    """What `grade_run`, and `repeat_run` after it, would ask, if no reply had to be asked for twice.
+
+    Reads the run and the cache only. Money is unknown without a `price`, of the rules as well: an endpoint may
+    charge for them.
+    """
     run = open_run(run_dir)
     answers, _ = run.answers()
     judge = Judge(identity, mode, allow_unpinned=allow_unpinned)
@@ -216,8 +219,6 @@ def plan_grading(
     measured = measure(run.cases, answers, judge, read_grades(run_dir / GRADES)[0])
     later = list(later_rounds(run, judge, repeats)) if repeats > 1 else []
     calls = (_call(judge, work) for work in chain(open_work(run.cases, answers, judge, record), later))
-    # The rules are this machine's: without a price of their own they cost nothing, whatever serves them.
-    price = price or (Price(0.0, 0.0) if identity.engine == "rules" else None)
     plan = plan_calls(calls, price=price, concurrency=concurrency, measured=measured)
     return GradingPlan(run_dir, total, settled, cached, mode, plan, sum(len(work.criteria) for work in later))
 

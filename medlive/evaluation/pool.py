@@ -22,7 +22,16 @@ class Health:
         """`concurrency` is how many calls may fail together by one hiccup."""
         self._limit = max(PATIENCE, 2 * concurrency)
         self._failures = 0
-        self._answered = False
+        self._answered = self._turned_down = False
+        self._last: EndpointUnavailable | None = None
+
+    @property
+    def silence(self) -> EndpointUnavailable | None:
+        """Why the last call failed, where none was answered and the endpoint turned no request down.
+
+        None: one was answered or turned down, or none was made.
+        """
+        return None if self._answered or self._turned_down else self._last
 
     def good(self) -> None:
         """A reply came."""
@@ -35,6 +44,8 @@ class Health:
 
         An endpoint that has answered and refuses a request, as one that is too long, is not dead.
         """
+        self._last = cause
+        self._turned_down = self._turned_down or isinstance(cause, RequestRefused)
         if not self._answered and isinstance(cause, CallerRefused):
             raise cause
         if self._answered and isinstance(cause, RequestRefused):

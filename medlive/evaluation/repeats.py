@@ -10,7 +10,7 @@ from itertools import combinations
 from pathlib import Path
 from typing import Final
 
-from medlive.errors import BadInput, UsageError
+from medlive.errors import BadInput, EndpointUnavailable, UsageError
 from medlive.evaluation.grade import Asker, read_grades
 from medlive.evaluation.graded import load_graded
 from medlive.evaluation.judge import Judge, Work
@@ -70,6 +70,8 @@ class RepeatResult:
     """Verdicts of rounds that are wanted and not there, of graded criteria."""
     stopped: str | None
     """Which budget ended it; None: none did."""
+    silence: EndpointUnavailable | None = None
+    """Why the last call failed, where none of this time was answered (`Health.silence`)."""
 
 
 async def repeat_run(
@@ -124,7 +126,7 @@ async def repeat_run(
         for verdicts in rounds.verdicts.values()
         if verdicts[0] is not None
     )
-    return RepeatResult(stability(rounds), asker.calls, wanted * (repeats - 1) - have, stopped)
+    return RepeatResult(stability(rounds), asker.calls, wanted * (repeats - 1) - have, stopped, asker.silence)
 
 
 def read_rounds(run_dir: Path, *, judge: str | None = None) -> Rounds:

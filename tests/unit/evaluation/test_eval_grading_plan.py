@@ -124,7 +124,7 @@ def test_time_is_a_calls_at_least() -> None:
 async def test_rules_with_a_price_are_planned_at_it(tmp_path: Path) -> None:
     run = await answered(tmp_path / "run", 1)
     identity = EngineIdentity("rules", "rules", {})
-    assert plan_grading(run, identity).plan.usd == 0.0
+    assert plan_grading(run, identity).plan.usd is None
     assert (plan_grading(run, identity, price=Price(2.0, 8.0)).plan.usd or 0.0) > 0
 
 

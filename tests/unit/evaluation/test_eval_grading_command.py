@@ -1,0 +1,94 @@
+"""`eval grade`, `judge-direct` and `audit` as a user calls them: who grades, what a plan says, which status."""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.bad_endpoint import bad_endpoint, completion, fails, sends
+from typer.testing import CliRunner
+
+from medlive.cli.main import build
+from medlive.errors import CheckFailed, EndpointUnavailable
+from medlive.evaluation.grade import grade_run
+from medlive.evaluation.run import run_model
+from medlive.llm.rules.engine import RulesEngine
+from tests.unit.evaluation.conftest import AT, USE, Judge, Model, make_cases, verdict
+
+Command = Callable[..., Awaitable[Any]]
+
+
+@pytest.fixture
+async def run(tmp_path: Path) -> Path:
+    await run_model(make_cases(2), Model(), tmp_path / "run", use=USE, created_at=AT)
+    return tmp_path / "run"
+
+
+@pytest.fixture
+def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+
+    async def call(*words: str | Path) -> Any:
+        line = ["eval", *map(str, words)]
+        home = {"MEDLIVE_HOME": str(tmp_path / "home")}
+        return await asyncio.to_thread(CliRunner().invoke, build(line), line, env=home)
+
+    return call
+
+
+async def test_who_grades_is_named_and_what_the_rules_are(run: Path, command: Command) -> None:
+    planned = await command("grade", run, "--dry-run", "--json")
+    done = await command("grade", run, "--json")
+    who = json.loads(done.stdout)["grader"]
+    assert who == json.loads(planned.stdout)["grader"]
+    assert (who["engine"], who["mode"]) == ("rules", "criterion")
+    short = f"the grader is {who['model']} in criterion mode ({who['judge'][:19]})"
+    assert short in done.stderr
+    assert short in planned.stderr
+    assert "no clinical judgement was made" in done.stderr
+    assert json.loads(planned.stdout)["usd"] == 0.0
+    assert short in (await command("grade", run)).stdout
+
+
+async def test_a_limit_under_the_plan_is_told_and_the_rules_at_an_address_cost_what_is_unknown(
+    run: Path, command: Command
+) -> None:
+    await grade_run(run, Judge(lambda _: verdict(False)))
+    rules = RulesEngine().identity.model
+    for words in (("grade", "--grader", rules), ("judge-direct", "--grader", "m"), ("audit", "--auditor", rules)):
+        name, *who = words
+        asked = (name, run, *who, "--base-url", "http://127.0.0.1:9/v1", "--dry-run")
+        done = await command(*asked, "--max-calls", "1", "--max-tokens", "5", "--json")
+        plan = json.loads(done.stdout)
+        assert plan["usd"] is None
+        assert f"--max-calls 1: so many of the {plan['calls']} calls would be made" in done.stderr
+        assert "--max-tokens 5 would end the work" in done.stderr
+        assert "--max-calls" not in (await command(*asked, "--max-calls", "99")).stderr
+
+
+@pytest.mark.parametrize("name", ["grade", "judge-direct", "audit"])
+async def test_where_no_call_was_answered_the_endpoint_is_what_is_missing(
+    run: Path, command: Command, name: str
+) -> None:
+    await grade_run(run, Judge(lambda _: verdict(False)))
+    who = "--auditor" if name == "audit" else "--grader"
+    sound = sends(completion("No idea.") | {"model": "m"})
+    for steps, kind in (
+        ([fails(405)], EndpointUnavailable),
+        ([fails(400, "too long", "context_length_exceeded")], CheckFailed),
+        ([fails(405), sound], CheckFailed),
+    ):
+        async with bad_endpoint(steps) as endpoint:
+            done = await command(name, run, who, "m", "--base-url", endpoint.url, "--concurrency", "1")
+        assert type(done.exception) is kind
+        assert ("calls was answered, the last: " in str(done.exception)) is (kind is EndpointUnavailable)
+
+
+async def test_repeats_that_are_not_answered_end_as_grading_does(run: Path, command: Command) -> None:
+    sound = sends(completion(verdict(False)) | {"model": "m"})
+    async with bad_endpoint([sound] * 6 + [fails(405)]) as endpoint:
+        asked = ("--grader", "m", "--base-url", endpoint.url, "--concurrency", "1", "--repeats", "2")
+        done = await command("grade", run, *asked)
+    assert "none of 6 calls was answered" in str(done.exception)
