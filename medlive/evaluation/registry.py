@@ -20,6 +20,8 @@ from medlive.errors import BadInput, ConfigError
 
 _SENT: Final = ("max_tokens", "max_completion_tokens", "temperature", "reasoning_effort")
 """Fields that are sent under their own names."""
+_TABLES: Final = {"candidates", "prices", "roles"}
+"""What a `models.toml` may hold."""
 _CUTOFF: Final = re.compile(r"\d{4}-\d{2}(-\d{2})?")
 
 
@@ -203,16 +205,22 @@ def load_registry(tables: Mapping[str, Any], origin: str = "models.toml") -> Reg
 
 
 def read_registry(path: Path) -> Registry:
-    """The registry of a TOML file; tables other than `candidates` are passed over.
+    """The registry of a TOML file; the other tables of a `models.toml` are passed over.
 
-    Raises BadInput for a file that cannot be read, ConfigError for what is no registry.
+    Raises BadInput for a file that cannot be read, ConfigError for what is no registry and for tables that nothing
+    reads, such as one whose name is misspelled.
     """
     try:
-        tables = tomllib.loads(path.read_text(encoding="utf-8")).get("candidates", {})
+        held = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as exc:
         raise BadInput(f"{path} cannot be read: {exc.strerror or exc}") from exc
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as exc:
         raise BadInput(f"{path} is no TOML: {exc}") from exc
+    if strange := sorted(held.keys() - _TABLES):
+        raise ConfigError(
+            f"{path}: nothing reads {', '.join(strange)}", hint='a model\'s table is called [candidates."MODEL"]'
+        )
+    tables = held.get("candidates", {})
     if not isinstance(tables, dict) or not tables:
         raise ConfigError(f'{path} holds no table [candidates."MODEL"]')
     return load_registry(tables, str(path))

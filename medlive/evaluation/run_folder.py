@@ -18,6 +18,7 @@ from medlive.evaluation.log import is_full, read_log
 from medlive.evaluation.model import Answer, AnswerState, CaseSet, EvaluationCase
 from medlive.evaluation.open_book import EVIDENCE, Evidence
 from medlive.evaluation.private import check_parameters
+from medlive.evaluation.selection import in_words
 from medlive.snapshot.lock import exclusive
 
 RESPONSES: Final = "responses.jsonl"
@@ -307,6 +308,11 @@ def _same(there: RunFolder, info: RunInfo, *, arm: str | None) -> None:
                 hint = "import the answers with --template and --parameters as they were asked, to go on with them"
             elif was.engine == IMPORTED and name == "model":
                 hint = f'its id at the endpoint goes under [candidates."{was.model}"] in models.toml'
+            if name == "cases' selection":
+                about, other = (in_words(one.cases.selection) for one in (was, info))
+                raise UsageError(
+                    f"{there.path} is another run: it asks about {about}, not about {other}", hint=hint
+                )
             verb = "are" if name in ("parameters", "cases' rows") else "is"
             raise UsageError(
                 f"{there.path} is another run: its {name} {verb} {_short(then)}, not {_short(now)}", hint=hint

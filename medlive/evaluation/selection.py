@@ -1,6 +1,6 @@
 """A part of the cases, by what they say of themselves; it is part of what a run is, and stands in `run.json`."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import date, datetime
 from typing import Any, Final
@@ -8,7 +8,7 @@ from typing import Any, Final
 from medlive.digest import digest_text
 from medlive.errors import UsageError
 from medlive.evaluation.model import CaseSet, EvaluationCase
-from medlive.snapshot.model import week_end
+from medlive.snapshot.model import VERSION, week_end
 
 _AMONG: Final = ("language", "source", "theme", "specialty", "first_release")
 
@@ -35,7 +35,9 @@ class Selection:
         """Raises UsageError for what is no version, no day or no number."""
         for version in (*self.first_release, self.first_release_after):
             if version is not None and week_end(version) is None:
-                raise UsageError(f"{version!r} is no version such as 2026.W47")
+                week = VERSION.fullmatch(version)
+                why = f": {week['year']} has no week {week['week']}" if week else " such as 2026.W47"
+                raise UsageError(f"{version!r} is no version{why}")
         for day in (self.posted_from, self.posted_before):
             if day is not None and not _is_day(day):
                 raise UsageError(f"{day!r} is no date of the form YYYY-MM-DD")
@@ -46,6 +48,17 @@ class Selection:
         """What is asked for, without what is not; None when all cases are in."""
         given = {name: value for name, value in asdict(self).items() if value not in (None, ())}
         return {k: sorted(v) if isinstance(v, tuple) else v for k, v in given.items()} or None
+
+
+def in_words(selection: Mapping[str, Any] | None) -> str:
+    """Which cases a run asks about, by what stands in its `run.json`."""
+    if not selection:
+        return "all cases"
+    given = (
+        f"{name.replace('_', ' ')} {', '.join(map(str, value)) if isinstance(value, list | tuple) else value}"
+        for name, value in selection.items()
+    )
+    return f"the cases of {'; '.join(given)}"
 
 
 def select(cases: CaseSet, selection: Selection) -> CaseSet:

@@ -278,7 +278,14 @@ def test_a_registry_is_read_whole_or_refused_by_name(tmp_path: Path) -> None:
         with pytest.raises(ConfigError, match=said) as failed:
             load_registry({"m": table}, "here.toml")
         assert 'here.toml: candidates."m"' in failed.value.message
-    for text in ("", "[candidates]\n", "not toml"):
+    for text in (
+        "",
+        "[candidates]\n",
+        "not toml",
+        '[candidate."a"]\n',
+        '[candidates."a"]\n[candidats."b"]\n',
+        "x = 1",
+    ):
         file.write_text(text)
         with pytest.raises((BadInput, ConfigError), match=r"models\.toml"):
             read_registry(file)

@@ -64,6 +64,9 @@ def test_a_limit_draws_always_the_same_cases_and_smaller_ones_lie_in_larger(
 def test_what_leaves_no_case_or_is_no_condition_is_said() -> None:
     with pytest.raises(UsageError, match="language fr; there are en, zh"):
         select(CASES, Selection(language=("fr",)))
+    for version, said in (("2026.W99", "2026 has no week 99"), ("2026-47", "such as 2026.W47")):
+        with pytest.raises(UsageError, match=said):
+            Selection(first_release=(version,))
     for wrong in ({"posted_from": "soon"}, {"first_release_after": "2026-40"}, {"limit": 0}):
         with pytest.raises(UsageError):
             Selection(**wrong)
@@ -73,7 +76,9 @@ async def test_a_part_is_part_of_what_a_run_is(run_dir: Path) -> None:
     part = select(CASES, Selection(language=("zh",), limit=3))
     await run_model(part, Model(), run_dir, use=USE, created_at=AT)
     assert open_run(run_dir).info.cases.selection == {"language": ["zh"], "limit": 3}
-    with pytest.raises(UsageError, match="selection"):
+    with pytest.raises(
+        UsageError, match="about the cases of language zh; limit 3, not about the cases of language zh; limit 4$"
+    ):
         await run_model(
             select(CASES, Selection(language=("zh",), limit=4)), Model(), run_dir, use=USE, created_at=AT
         )
