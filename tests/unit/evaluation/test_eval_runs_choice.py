@@ -77,7 +77,7 @@ async def test_a_part_is_part_of_what_a_run_is(run_dir: Path) -> None:
     await run_model(part, Model(), run_dir, use=USE, created_at=AT)
     assert open_run(run_dir).info.cases.selection == {"language": ["zh"], "limit": 3}
     with pytest.raises(
-        UsageError, match="about the cases of language zh; limit 3, not about the cases of language zh; limit 4$"
+        UsageError, match=r"about the cases of language zh; limit 3, not about the cases of language zh; limit 4$"
     ):
         await run_model(
             select(CASES, Selection(language=("zh",), limit=4)), Model(), run_dir, use=USE, created_at=AT
