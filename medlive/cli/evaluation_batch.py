@@ -167,7 +167,10 @@ def tell_written(done: "BatchWritten", as_json: bool) -> None:
     for path in done.files:
         print(path)
     say(
-        f"{done.requests} calls; {done.criteria} criteria; {done.cached} verdicts came from the cache"
+        f"{done.requests} calls"
+        # Of a file that asks for answers there are none.
+        + (f"; {done.criteria} criteria" if done.criteria else "")
+        + (f"; {done.cached} verdicts came from the cache" if done.cached else "")
         + (f"; {done.repairs} calls show the grader what was wrong with its reply" if done.repairs else "")
     )
     if not done.files and not done.waiting:
@@ -203,11 +206,12 @@ def read(
              "damaged": got.damaged, "missing": got.missing, "open": got.open},
             got.notes, {}, as_json,
         )  # fmt: skip
-        if got.open or got.unknown or got.damaged:
-            raise CheckFailed(
-                f"{got.open} questions have no answer, {got.missing} of them no result",
-                hint="medlive eval batch write --answers, or run, asks again for what is open",
-            )
+        if left := _left(
+            {"questions have no answer": got.open, "calls have no result": got.missing,
+             "results are of no call of this run": got.unknown, "lines are no results": got.damaged}
+        ):  # fmt: skip
+            hint = "medlive eval batch write --answers, or run, asks again for what is open" if got.open else None
+            raise CheckFailed(left, hint=hint)
         return
     held = None if no_cache else GradeCache(cache or settings.home / "cache" / "grades")
     done = read_batch(run_dir, results, allow_unpinned=allow_unpinned, cache=held, prices=prices)
@@ -221,11 +225,17 @@ def read(
         say(f"{n} criteria: {model[:100]!r} answered; the same command with --allow-unpinned takes its verdicts")
     if done.shape_refused:
         say(f"{done.shape_refused} calls were refused for the shape of the reply: try batch next --shape object")
-    if done.open or done.unknown or done.damaged:
-        raise CheckFailed(
-            f"{done.open} criteria that were asked for are ungraded, and {done.missing} calls have no result",
-            hint="medlive eval batch next writes the file of what is open; eval grade asks for it live",
-        )
+    if left := _left(
+        {"criteria that were asked for are ungraded": done.open, "calls have no result": done.missing,
+         "results are of no call of this run": done.unknown, "lines are no results": done.damaged}
+    ):  # fmt: skip
+        hint = "medlive eval batch next writes the file of what is open; eval grade asks for it live"
+        raise CheckFailed(left, hint=hint if done.open else None)
+
+
+def _left(counts: dict[str, int]) -> str:
+    """What there is of what should not be, as words; empty where there is none."""
+    return ", ".join(f"{n} {what}" for what, n in counts.items() if n)
 
 
 def _tell_read(counts: dict[str, int], notes: "Sequence[str]", reasons: dict[str, int], as_json: bool) -> None:

@@ -5,11 +5,33 @@ from typing import Annotated
 
 import typer
 
+from medlive.errors import UsageError
+
 CasesOption = Annotated[
     str, typer.Option("--cases", help="A snapshot's folder or version, or a LiveMedBench JSON.")
 ]
-RunArgument = Annotated[Path, typer.Argument(help="A run folder.")]
-RunsArgument = Annotated[list[Path], typer.Argument(help="Run folders.")]
+
+
+def _run(path: Path) -> Path:
+    if inside := _held(path):
+        raise UsageError(f"{path} is no run folder, but holds {len(inside)}", hint=f"name one, as {inside[0]}")
+    return path
+
+
+def _runs(paths: list[Path]) -> list[Path]:
+    for path in paths:
+        if inside := _held(path):
+            raise UsageError(f"{path} is no run folder, but holds {len(inside)}", hint=f"name them: {path}/*")
+    return paths
+
+
+def _held(path: Path) -> list[Path]:
+    """The runs in a folder that is none itself."""
+    return [] if (path / "run.json").exists() else sorted(found.parent for found in path.glob("*/run.json"))
+
+
+RunArgument = Annotated[Path, typer.Argument(help="A run folder.", callback=_run)]
+RunsArgument = Annotated[list[Path], typer.Argument(help="Run folders.", callback=_runs)]
 ConcurrencyOption = Annotated[int, typer.Option("--concurrency", min=1, max=1024, help="Calls at once.")]
 KeyOption = Annotated[
     str | None,

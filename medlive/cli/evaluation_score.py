@@ -9,7 +9,7 @@ import typer
 
 from medlive.cli.evaluation_options import MetricOption, RunsArgument
 from medlive.cli.output import ReplaceOption, new_file, print_table, say
-from medlive.errors import UsageError
+from medlive.errors import CheckFailed, UsageError
 
 if TYPE_CHECKING:
     from medlive.evaluation.graded import GradedRun
@@ -139,7 +139,7 @@ def score(
     errata_file: ErrataFileOption = None,
     public_key: PublicKeyOption = None,
 ) -> None:
-    """Score runs side by side, with intervals, bounds and what is missing.
+    """Score runs side by side, with intervals, bounds and what is missing. Exit status 1 where none has a score.
 
     What was withdrawn since a run's snapshot was frozen stands in the errata.json beside it; without one there, in
     that of the snapshots frozen here.
@@ -175,6 +175,7 @@ def score(
             print_scores(table)
         else:
             print_slice(table, kind)
+        check_scored(table)
         return
     data = WRITERS[format_](table, kind)
     if out is not None:
@@ -184,6 +185,15 @@ def score(
         print(data.decode("utf-8"), end="")
     for warning in table.warnings:
         say(warning)
+    check_scored(table)
+
+
+def check_scored(table: Any) -> None:
+    """Raises CheckFailed where no model has a score."""
+    if all(model.overall.mean is None for model in table.models):
+        raise CheckFailed(
+            "no case has a score: nothing is graded", hint="medlive eval grade RUN makes the verdicts"
+        )
 
 
 def print_scores(table: Any, *, warnings: bool = True) -> None:

@@ -203,7 +203,7 @@ def score_runs(
     common = int((~np.isnan(grid.score)).all(axis=1).sum())
     warnings = [
         *run_warnings(runs, common, len(grid.score)),
-        *pair_warnings(comparisons),
+        *pair_warnings(comparisons, standings),
         *told,
         *unscorable_warnings(labels, held, metric),
         *(errata.told(labels) if errata else []),

@@ -1,6 +1,6 @@
 """What is to be said beside a score table: what keeps its figures from being published, or from being compared."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from medlive.evaluation.graded import GradedRun, Grader
@@ -8,33 +8,15 @@ from medlive.evaluation.metrics import CaseScore, Metric
 from medlive.evaluation.model import EvaluationCase
 from medlive.evaluation.published_files import scores_of_files
 from medlive.evaluation.run import IMPORTED
-from medlive.statistics.bootstrap import Comparison
+from medlive.statistics.bootstrap import Comparison, Standing
 
 _NAMED: Final = 5
-"""How many cases a warning names."""
+"""How many cases, or models, a warning names."""
 
 
 def run_warnings(runs: Sequence[GradedRun], common: int, union: int) -> list[str]:
     """What keeps runs from being published or compared; `common` of `union` cases are scored for all of them."""
-    warnings = []
-    for run in runs:
-        info = run.run.info
-        if info.cases.publishable is False:
-            why = "; ".join(info.cases.notes) or "no reason given"
-            warnings.append(f"{run.label}: not publishable: the snapshot {info.cases.name} is not ({why})")
-        if info.cases.verified is False:
-            warnings.append(f"{run.label}: not publishable: the snapshot {info.cases.name} was not verified")
-        if info.cases.selection is not None:
-            part = ", ".join(f"{name} {_value(value)}" for name, value in info.cases.selection.items())
-            warnings.append(f"{run.label}: on {len(run.run.cases)} cases of {info.cases.name} alone, by {part}")
-        if run.grader is None:
-            warnings.append(f"{run.label}: nothing is graded")
-        elif run.grader.engine == "rules":
-            warnings.append(f"{run.label}: not publishable: graded by the rules engine")
-        if info.engine == "rules":
-            warnings.append(f"{run.label}: not publishable: answered by the rules engine")
-        if run.grader is not None and any(name != run.grader.model for name in run.grader.answered_by):
-            warnings.append(f"{run.label}: graded by {', '.join(run.grader.answered_by)}, not by the pinned model")
+    warnings = [f"{_models(labels)}: {why}" for why, labels in _shared(runs).items()]
     for what, values in (
         # Not the digest of where they came from: a part of a snapshot has that of the whole.
         ("cases", {r.run.info.cases.rows for r in runs}),
@@ -62,15 +44,54 @@ def run_warnings(runs: Sequence[GradedRun], common: int, union: int) -> list[str
     return list(dict.fromkeys(warnings))
 
 
-def pair_warnings(comparisons: Sequence[Comparison]) -> list[str]:
-    """The pairs that were not compared: they may stand in one tie group for want of a case."""
-    apart = [f"{pair.first} and {pair.second}" for pair in comparisons if not pair.n]
+def _shared(runs: Sequence[GradedRun]) -> dict[str, list[str]]:
+    """What is to be said of runs one by one, each with the models that it holds of: of many models it mostly holds
+    of all."""
+    found: dict[str, list[str]] = {}
+    for run in runs:
+        for why in dict.fromkeys(_of(run)):
+            found.setdefault(why, []).append(run.label)
+    return found
+
+
+def _of(run: GradedRun) -> Iterator[str]:
+    info = run.run.info
+    if info.cases.publishable is False:
+        why = "; ".join(info.cases.notes) or "no reason given"
+        yield f"not publishable: the snapshot {info.cases.name} is not ({why})"
+    if info.cases.verified is False:
+        yield f"not publishable: the snapshot {info.cases.name} was not verified"
+    if info.cases.selection is not None:
+        part = ", ".join(f"{name} {_value(value)}" for name, value in info.cases.selection.items())
+        yield f"on {len(run.run.cases)} cases of {info.cases.name} alone, by {part}"
+    if run.grader is None:
+        yield "nothing is graded"
+    elif run.grader.engine == "rules":
+        yield "not publishable: graded by the rules engine"
+    if info.engine == "rules":
+        yield "not publishable: answered by the rules engine"
+    if run.grader is not None and any(name != run.grader.model for name in run.grader.answered_by):
+        yield f"graded by {', '.join(run.grader.answered_by)}, not by the pinned model"
+
+
+def _models(labels: Sequence[str]) -> str:
+    return _some(labels) + (f" ({len(labels)} models)" if len(labels) > _NAMED else "")
+
+
+def pair_warnings(comparisons: Sequence[Comparison], standings: Mapping[str, Standing]) -> list[str]:
+    """The pairs that were not compared, and which of them stand in one tie group for want of a case."""
+    apart = [pair for pair in comparisons if not pair.n]
     if not apart:
         return []
-    return [
-        f"no case is scored for both of a pair: {_some(apart)}; nothing says whether they differ, though they may "
-        "stand in one tie group"
-    ]
+    named = _some([_pair(one) for one in apart])
+    said = f"no case is scored for both of a pair: {named}; nothing says whether they differ"
+    groups = {name: standing.group for name, standing in standings.items()}
+    tied = [_pair(one) for one in apart if one.first in groups and groups[one.first] == groups.get(one.second)]
+    return [f"{said}, though in one tie group stand {_some(tied)}" if tied else said]
+
+
+def _pair(pair: Comparison) -> str:
+    return f"{pair.first} and {pair.second}"
 
 
 def unscorable_warnings(labels: Sequence[str], scored: Sequence[Sequence[CaseScore]], metric: Metric) -> list[str]:
@@ -141,5 +162,5 @@ def _value(value: object) -> str:
     return _some([str(one) for one in value]) if isinstance(value, list | tuple) else str(value)
 
 
-def _some(case_ids: Sequence[str]) -> str:
-    return ", ".join(case_ids[:_NAMED]) + (" …" if len(case_ids) > _NAMED else "")
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:_NAMED]) + (" …" if len(names) > _NAMED else "")

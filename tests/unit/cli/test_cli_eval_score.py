@@ -9,6 +9,9 @@ import pytest
 from support.instance import Instance
 from support.runs import made_cases, made_run
 
+from medlive.cli.main import build
+from medlive.errors import CheckFailed, UsageError
+
 MODELS = """
 [candidates."older"]
 cutoff = "2024-06"
@@ -92,6 +95,28 @@ def test_score_refuses_what_it_cannot_do(
     assert done.status == 2
     assert said in " ".join(done.err.split())
     assert done.out == ""
+
+
+def test_the_folder_of_runs_and_runs_without_a_grade_are_said(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for words in (("score",), ("report", "--out", str(tmp_path / "out"))):
+        with pytest.raises(UsageError, match="is no run folder, but holds 4") as failed:
+            called("eval", *words, str(folder))
+        assert failed.value.hint == f"name them: {folder}/*"
+    with pytest.raises(UsageError, match="is no run folder") as failed:
+        called("eval", "grade", str(folder))
+    assert failed.value.hint == f"name one, as {folder / 'book'}"
+    blank = made_run(made_cases(3), tmp_path / "blank", "blank", 0.5)
+    (blank / "grades.jsonl").unlink()
+    for options in ((), ("--format", "json"), ("--slice", "month")):
+        with pytest.raises(CheckFailed, match="nothing is graded"):
+            called("eval", "score", str(blank), "--draws", "10", *options)
+        assert "blank" in capsys.readouterr().out
+
+
+def called(*words: str) -> None:
+    build(words)(list(words), standalone_mode=False)
 
 
 @pytest.mark.parametrize("command", ["score", "contamination"])

@@ -223,3 +223,8 @@ async def test_the_commands_go_on_until_nothing_is_open(run: Path, tmp_path: Pat
     assert error is None
     assert "nothing is open" in output
     assert not (tmp_path / "4.jsonl").exists()
+    (tmp_path / "README.md").write_text("# Results\n\nSee elsewhere.\n", "utf-8")
+    error, _ = await batch("read", run, tmp_path / "README.md")
+    assert str(error) == "2 lines are no results"
+    _, output = await batch("write", run, "--answers", "--out", tmp_path / "4.jsonl")
+    assert "0 calls\n" in output

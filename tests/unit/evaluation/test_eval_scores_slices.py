@@ -149,7 +149,18 @@ def test_a_part_of_the_cases_and_a_snapshot_that_nobody_verified_are_said() -> N
     assert "b: on 40 cases of 2026.W47 alone, by source dxy, sdn, limit 40" in said
     assert "b: not publishable: the snapshot 2026.W47 was not verified" in said
     assert "the runs differ in their cases: their scores are not one ranking" in said
-    assert [w for w in said if w.startswith("a:")] == ["a: nothing is graded"]
+    assert [w for w in said if w.startswith("a")] == ["a, b: nothing is graded"]
+
+
+def test_what_holds_of_many_models_is_said_once_and_what_is_tied_only_where_it_stands() -> None:
+    rules = Grader("rules", "rules-1", (), "criterion", "", "sha256:1")
+    runs = [replace(run_of(name, CASES[:4], [0.5] * 4), grader=rules) for name in "abcdefg"]
+    said = [w for w in score_runs(runs, draws=2).warnings if "publishable" in w]
+    assert said == ["a, b, c, d, e … (7 models): not publishable: graded by the rules engine"]
+    for score, tail in ((None, ""), (0.5, ", though in one tie group stand a and b")):
+        apart = [run_of("a", CASES[:40], [score] * 40), run_of("b", CASES[40:80], [score] * 40)]
+        (said_of,) = (w for w in score_runs(apart, draws=20).warnings if "of a pair" in w)
+        assert said_of.endswith(f"a and b; nothing says whether they differ{tail}")
 
 
 def test_the_same_run_twice_is_said() -> None:
