@@ -29,7 +29,8 @@ def serve(
     async def run() -> None:
         import asyncio
 
-        async with serve_rules(load_settings().settings, host=host, port=port, latency_ms=latency_ms) as url:
+        settings = load_settings().settings
+        async with serve_rules(settings, host=host, port=port, latency_ms=latency_ms, told=say) as url:
             say(f"serving rules, sample-generic and sample-evidence at {url} (stop with Ctrl-C)")
             await asyncio.Event().wait()
 
