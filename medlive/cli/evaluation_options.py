@@ -44,7 +44,7 @@ GraderOption = Annotated[str | None, typer.Option("--grader", help="The grader's
 GraderUrlOption = Annotated[str | None, typer.Option("--base-url", help="The grader's endpoint.")]
 ModeOption = Annotated[str, typer.Option("--mode", help="criterion: a call each; rubric: a call per case.")]
 UnpinnedOption = Annotated[
-    bool, typer.Option("--allow-unpinned", help="Accept replies that name another model than --grader.")
+    bool, typer.Option("--allow-unpinned", help="Accept replies that name another model than the one asked.")
 ]
 CacheOption = Annotated[
     Path | None,

@@ -1,12 +1,15 @@
 """Many calls at once, a bounded number of them under way, and an end when the endpoint is dead."""
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Final, TypeVar
 
 from medlive.errors import CallerRefused, EndpointUnavailable, RequestRefused
 
 T = TypeVar("T")
+
+_log: Final = logging.getLogger(__name__)
 
 PATIENCE: Final = 20
 """This many failures in a row, or as many as there are calls at once if that is more, and the endpoint is dead."""
@@ -63,14 +66,21 @@ async def for_each(items: Iterable[T], work: Callable[[T], Awaitable[None]], con
 
     The first exception is raised as it is. When it comes, or the caller is cancelled, no other item is taken, and
     those under way, which may be paid for, have DRAIN_S to end; what is left of them then, or when the caller is
-    cancelled once more, is cancelled.
+    cancelled once more, is cancelled. That a cancelled caller is waiting is logged as a warning, which Python
+    prints where nobody has said otherwise.
     """
     source = iter(items)
     stopping = False
+    open_calls = 0
 
     async def worker() -> None:
+        nonlocal open_calls
         for item in source:
-            await work(item)
+            open_calls += 1
+            try:
+                await work(item)
+            finally:
+                open_calls -= 1
             if stopping:
                 return
 
@@ -83,6 +93,9 @@ async def for_each(items: Iterable[T], work: Callable[[T], Awaitable[None]], con
     except asyncio.CancelledError:
         if not stopping:
             stopping = True
+            if open_calls:
+                said = "finishing the %d calls under way, for at most %.0f s; Ctrl-C again stops at once"
+                _log.warning(said, open_calls, DRAIN_S)
             await asyncio.wait(tasks, timeout=DRAIN_S)
         raise
     finally:

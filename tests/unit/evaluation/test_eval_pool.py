@@ -28,13 +28,16 @@ async def until_begun(calls: Calls, count: int) -> None:
         await asyncio.sleep(0)
 
 
-async def test_a_caller_that_leaves_gets_what_is_under_way_and_nothing_begins() -> None:
+async def test_a_caller_that_leaves_gets_what_is_under_way_and_nothing_begins(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     calls = Calls()
     whole = asyncio.create_task(pool.for_each(range(2, 100), calls.one, 8))
     await until_begun(calls, 8)
     whole.cancel()
     await asyncio.sleep(0)
     assert not whole.done()
+    assert caplog.messages == ["finishing the 8 calls under way, for at most 10 s; Ctrl-C again stops at once"]
     calls.may_end.set()
     with pytest.raises(asyncio.CancelledError):
         await whole
