@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from medlive.digest import digest_json
 from medlive.errors import UsageError
-from medlive.evaluation.graded import GradedRun
+from medlive.evaluation.graded import GradedRun, fullest
 from medlive.evaluation.log import read_log
 from medlive.evaluation.metrics import CaseScore, CaseState, Metric, case_score
 from medlive.evaluation.model import Answer
@@ -313,17 +313,24 @@ def read_audit(path: Path) -> tuple[list[Finding], list[str]]:
 def load_audit(run: GradedRun, *, bottom: int = BOTTOM, auditor: str | None = None) -> AuditTable:
     """What is on record of a run's lowest-scoring cases as they are answered and graded now; asks nobody.
 
-    `auditor` is a digest (`Finding.auditor`); None: the one that wrote last. A finding whose quote does not stand
+    `auditor` is a digest (`Finding.auditor`); None: the one with the most causes of these cases, and of equals the
+    one that wrote last. A finding whose quote does not stand
     in the answer, or whose criteria are no errors, was not written by an audit and counts as unaudited.
     """
     found, notes = read_audit(run.run.path / AUDIT)
-    if auditor is None and found:
-        auditor = found[-1].auditor
-        others = len({f.auditor for f in found}) - 1
-        if others:
-            notes.append(f"audited by {others + 1} auditors; shown is the one that wrote last, {found[-1].model}")
-    latest = {f.key: f for f in found if f.auditor == auditor}
     chosen = find_bottom(run, bottom)
+    if auditor is None and found:
+        keys = {candidate.key for candidate in chosen.candidates}
+        held = {(f.auditor, f.key): f for f in found if f.key in keys}
+        counts = dict.fromkeys(reversed(dict.fromkeys(f.auditor for f in reversed(found))), 0)
+        for finding in held.values():
+            counts[finding.auditor] += finding.cause is not None
+        auditor = fullest(counts)
+        if len(counts) > 1:
+            names = {f.auditor: f.model for f in found}
+            told = ", ".join(f"{names[a]} ({n} causes)" for a, n in counts.items())
+            notes.append(f"audited by {told}; shown is {names[auditor]}, with the most, or of equals the last")
+    latest = {f.key: f for f in found if f.auditor == auditor}
     shown = []
     for candidate in chosen.candidates:
         one = latest.get(candidate.key)

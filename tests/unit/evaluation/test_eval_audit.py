@@ -326,6 +326,21 @@ async def test_the_rules_name_no_cause(run_dir: Path) -> None:
     assert "no clinical judgement" in table.findings[0].reasoning
 
 
+async def test_the_auditor_with_the_most_causes_is_shown(run_dir: Path) -> None:
+    run = await graded(run_dir)
+    await audit_run(run, Judge(lambda _: json.dumps(GOOD), model="whole"))
+    silent = Judge(lambda _: "No idea.", model="silent")
+    await audit_run(run, silent)
+    table = load_audit(run)
+    assert table.auditor is not None
+    assert (table.auditor.model, table.audited) == ("whole", 6)
+    assert any("whole (6 causes), silent (0 causes); shown is whole" in note for note in table.notes)
+    await audit_run(run, Judge(lambda _: json.dumps(GOOD), model="silent"))
+    last = load_audit(run).auditor
+    assert last is not None
+    assert last.model == "silent"
+
+
 async def test_nothing_graded_is_said(run_dir: Path) -> None:
     await run_model(make_cases(1), Model(), run_dir, use=USE, created_at=AT)
     with pytest.raises(UsageError, match="nothing is graded"):
