@@ -22,15 +22,14 @@ from medlive.cli.evaluation_options import (
     RunArgument,
     TimeoutOption,
 )
-from medlive.cli.evaluation_spending import tell_plan
+from medlive.cli.evaluation_spending import check_answered, tell_limits, tell_plan
 from medlive.cli.output import JsonOption, ReplaceOption, print_json, print_table, progress, say, wait_for
 from medlive.clock import now
-from medlive.errors import BadInput, CheckFailed, EndpointUnavailable, UsageError
+from medlive.errors import BadInput, CheckFailed, UsageError
 
 if TYPE_CHECKING:
     from medlive.config import Settings
     from medlive.evaluation.model import CaseSet
-    from medlive.evaluation.plan import Plan
     from medlive.evaluation.run import RunResult
     from medlive.evaluation.run_plan import RunPlan
     from medlive.llm.budget import Budget
@@ -194,7 +193,7 @@ def run(
     if isinstance(found, RunPlan):
         about = {"cases": found.cases, "answered": found.answered, "characters": found.characters}
         tell_plan(about, found.plan, as_json)
-        _tell_limits(found.plan, budget)
+        tell_limits(found.plan, budget)
     elif isinstance(found, BatchWritten) and as_json:
         tell_written(found, as_json)
     elif isinstance(found, BatchWritten):
@@ -204,16 +203,6 @@ def run(
     else:
         told = replace(found, notes=(*case_set.notes, *found.notes))
         _check_answers(told, _tell_answers(told, as_json, budget))
-
-
-def _tell_limits(plan: "Plan", budget: "Budget") -> None:
-    """Which limits would end the run before all calls are made."""
-    if budget.max_calls is not None and budget.max_calls < plan.calls:
-        say(f"--max-calls {budget.max_calls}: so many of the {plan.calls} calls would be made")
-    if budget.max_tokens is not None and budget.max_tokens < plan.input_tokens + plan.output_tokens:
-        say(f"--max-tokens {budget.max_tokens} would end the run before all {plan.calls} calls are made")
-    if budget.max_usd is not None and plan.usd is not None and budget.max_usd < plan.usd:
-        say(f"--max-usd {budget.max_usd:g} would end the run before all {plan.calls} calls are made")
 
 
 def _parameters(text: str) -> dict[str, Any]:
@@ -286,10 +275,8 @@ def _tell_answers(done: "RunResult", as_json: bool, budget: "Budget | None" = No
 def _check_answers(done: "RunResult", open_: int) -> None:
     from medlive.evaluation.model import AnswerState
 
-    if done.silence is not None and open_:
-        raise EndpointUnavailable(
-            f"none of {done.asked} calls was answered, the last: {done.silence.message}", hint=done.silence.hint
-        )
+    if open_ and done.asked:
+        check_answered([done.silence], done.asked)
     if done.stopped and (open_ or done.states.get(AnswerState.EMPTY, 0)):
         raise CheckFailed(
             f"{done.stopped}; {open_} cases have no answer", hint="the same command goes on from here"

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from medlive.digest import digest_bytes
-from medlive.errors import EndpointUnavailable, RequestRefused, UsageError
+from medlive.errors import EndpointUnavailable, UsageError
 from medlive.evaluation.livemedbench import state_of
 from medlive.evaluation.log import open_log
 from medlive.evaluation.model import Answer, AnswerState, CaseSet, EvaluationCase
@@ -76,8 +76,7 @@ class RunResult:
     stopped: str | None = None
     """Which budget ended it; None: none did."""
     silence: EndpointUnavailable | None = None
-    """Why the last call failed, where none of this time was answered and the endpoint did not turn down what was
-    asked; None: one was, or none was made."""
+    """Why the last call failed, where none of this time was answered (`Health.silence`)."""
 
     @property
     def missing(self) -> int:
@@ -113,8 +112,6 @@ async def run_model(
     health = Health(concurrency)
     asked = 0
     stopped: list[str] = []
-    answered = False
-    failures: list[EndpointUnavailable] = []
 
     async def said(messages: Sequence[Mapping[str, str]]) -> Reply:
         if spending is None:
@@ -129,7 +126,7 @@ async def run_model(
             progress(done, len(run.cases))
 
         async def ask(case: EvaluationCase) -> None:
-            nonlocal done, asked, answered
+            nonlocal done, asked
             if stopped:
                 return
             try:
@@ -141,11 +138,9 @@ async def run_model(
                 asked += 1
                 failed = Answer(case.case_id, AnswerState.FAILED, "", "error", "", reason=exc.message[:2000])
                 log.add(failed.row())
-                failures.append(exc)
                 health.bad(exc)
             else:
                 asked += 1
-                answered = True
                 health.good()
                 log.add(answer.row())
             done += 1
@@ -155,9 +150,7 @@ async def run_model(
         await for_each(todo, ask, concurrency)
     result = summarise(run, asked=asked)
     notes = [*result.notes, *moved, *_closed(run)]
-    turned_down = any(isinstance(failure, RequestRefused) for failure in failures)
-    silence = failures[-1] if failures and not answered and not turned_down else None
-    return replace(result, notes=tuple(notes), stopped=next(iter(stopped), None), silence=silence)
+    return replace(result, notes=tuple(notes), stopped=next(iter(stopped), None), silence=health.silence)
 
 
 async def begin_run(

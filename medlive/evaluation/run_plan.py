@@ -69,7 +69,7 @@ async def plan_run(
     limit = min((n for n in limits if isinstance(n, int) and n > 0), default=AN_ANSWER)
     plan = plan_calls(
         calls,
-        price=Price(0.0, 0.0) if use.engine == "rules" else price,
+        price=price,
         concurrency=concurrency,
         measured=measure_calls(_samples(cases.cases, prompt, snippets, answers)),
         output_tokens=min(AN_ANSWER, limit),

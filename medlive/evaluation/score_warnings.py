@@ -8,6 +8,7 @@ from medlive.evaluation.metrics import CaseScore, Metric
 from medlive.evaluation.model import EvaluationCase
 from medlive.evaluation.published_files import scores_of_files
 from medlive.evaluation.run import IMPORTED
+from medlive.evaluation.thinking import told_of_thinking
 from medlive.statistics.bootstrap import Comparison, Standing
 
 _NAMED: Final = 5
@@ -64,6 +65,7 @@ def _of(run: GradedRun) -> Iterator[str]:
     if info.cases.selection is not None:
         part = ", ".join(f"{name} {_value(value)}" for name, value in info.cases.selection.items())
         yield f"on {len(run.run.cases)} cases of {info.cases.name} alone, by {part}"
+    yield from told_of_thinking(run.answers.values())
     if run.grader is None:
         yield "nothing is graded"
     elif run.grader.engine == "rules":

@@ -133,7 +133,7 @@ class Budget:
             told = f"The budget of {self.max_tokens} tokens is spent"
         elif self.max_usd is not None and (self.unpriced or estimate.cost_usd is None):
             told = "A budget in US dollars cannot be kept: the model has no price"
-            hint = "Give it one under [prices] in config/models.toml, or limit calls or tokens instead."
+            hint = "Give it one under [prices] in models.toml, or limit calls or tokens instead."
         elif self.max_usd is not None and self.usd >= self.max_usd:
             told = f"The budget of {self.max_usd:g} US dollars is spent"
         if told is not None:

@@ -142,6 +142,9 @@ def test_a_dry_run_says_which_limit_would_end_it(cases: Path, capsys: pytest.Cap
     assert run(asked(cases, *plan, "--max-calls", "1", "--max-tokens", "9")) == 0
     said = capsys.readouterr().err
     assert "--max-calls 1: so many of the 2 calls would be made" in said
-    assert "--max-tokens 9 would end the run before all 2 calls are made" in said
+    assert "--max-tokens 9 would end the work before all 2 calls are made" in said
     assert run(asked(cases, *plan, "--max-calls", "2")) == 0
     assert "--max-calls" not in capsys.readouterr().err
+    # What is called as the rules are costs nothing on this machine, and who knows what at an address.
+    assert run(asked(cases, "--model", "rules-1", "--dry-run", "--json")) == 0
+    assert json.loads(capsys.readouterr().out)["usd"] is None

@@ -11,10 +11,12 @@ import pytest
 
 from medlive.config import load_settings
 from medlive.errors import ConfigError, EndpointUnavailable, UsageError
+from medlive.evaluation.graded import load_graded
 from medlive.evaluation.model import AnswerState
 from medlive.evaluation.registry import Candidate, load_registry
 from medlive.evaluation.run import ModelUse, Spending, open_run, run_model
 from medlive.evaluation.run_plan import plan_run
+from medlive.evaluation.score_warnings import run_warnings
 from medlive.llm.budget import Budget
 from medlive.llm.engine import Finish, Usage
 from medlive.llm.wire import Price
@@ -283,6 +285,8 @@ async def test_answers_that_are_graded_with_their_thinking_are_counted(
     told = "2 answers begin with a thinking block, which is graded with them: let the endpoint separate it"
     assert done.notes == ((told,) if thinks else ())
     assert open_run(run_dir).answers()[0]["c001"].response == text
+    warnings = run_warnings([load_graded(run_dir)], 4, 4)
+    assert (f"cand-1: {told}" in warnings) is thinks
 
 
 async def test_why_answers_failed_is_told_by_count(run_dir: Path) -> None:
