@@ -28,7 +28,7 @@ def meta(
     against: Annotated[
         list[Path] | None, typer.Option("--against", help="The same answers in another run, graded by another.")
     ] = None,
-    judge: Annotated[str | None, typer.Option("--judge", help="The grader, by the digits of its digest.")] = None,
+    judge: Annotated[str | None, typer.Option("--judge", help="The grader, by digest or model.")] = None,
     top: Annotated[
         int | None, typer.Option("--top", min=1, help="k of the top-k overlap [a tenth of the cases].")
     ] = None,
