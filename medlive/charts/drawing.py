@@ -39,6 +39,10 @@ _UNSAFE: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800
 """What XML cannot hold, and what turns a line's direction or breaks it."""
 
 
+_PIECES: Final = re.compile(r"[\u1100-\uffff\U00010000-\U0010ffff]|[^\s\u1100-\U0010ffff]+|\s+")
+_AFTER_HYPHEN: Final = re.compile(r"(?<=[^\W\d_]-)(?=[^\W\d_])")
+
+
 @dataclass(frozen=True, slots=True)
 class Frame:
     """What a chart says of itself."""
@@ -81,6 +85,7 @@ _WIDTHS: Final = {
     **dict.fromkeys("frt()[]-/\\", 410),
     **dict.fromkeys("cksvxyz", 600),
     **dict.fromkeys("mwMW@%", 970),
+    **dict.fromkeys("+=<>~", 840),
     **dict.fromkeys("ABCDEFGHKLNOPQRSTUVXYZ&", 740),
 }
 
@@ -112,10 +117,22 @@ def fit_middle(text: str, room: float, size: int) -> str:
     return f"{head.rstrip()}…{tail.lstrip()}"
 
 
+def pieces(text: str) -> list[str]:
+    """What `wrap` breaks a text between where it must: words, spaces, parts of a word between letters after a
+    hyphen, and each character of a script that writes no spaces."""
+    return [part for piece in _PIECES.findall(text) for part in _AFTER_HYPHEN.split(piece)]
+
+
+def _parts(piece: str, room: float, size: int) -> list[str]:
+    """A word too wide for a line, divided after its hyphens: names of models stay whole where they can."""
+    return [piece] if text_width(piece, size) <= room else _AFTER_HYPHEN.split(piece)
+
+
 def wrap(text: str, room: float, size: int) -> list[str]:
-    """A text as lines that fit, broken at spaces, or between any two characters where there is none."""
+    """A text as lines that fit, broken at spaces, or between any two characters of a script that writes none; a
+    word that no line holds is broken after a hyphen, or cut."""
     rows = [""]
-    for piece in re.findall(r"[\u1100-\uffff\U00010000-\U0010ffff]|[^\s\u1100-\U0010ffff]+|\s+", text):
+    for piece in (part for whole in _PIECES.findall(text) for part in _parts(whole, room, size)):
         if text_width(rows[-1] + piece, size) <= room:
             rows[-1] += piece
         elif not piece.isspace():

@@ -22,7 +22,7 @@ _FOOT: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A value at a place on the axis; None where there is none. Faint: it rests on too few items."""
+    """A value in per cent at a place on the axis; None where there is none. Faint: it rests on too few items."""
 
     value: float | None
     low: float | None = None
@@ -59,7 +59,7 @@ def lines(frame: Frame, labels: Sequence[str], series: Sequence[Line], *, among:
     if any(len(line.points) != len(labels) for line in series):
         raise ValueError("every line needs a point for each label")
     told = [
-        (f"{line.label}, {label}", f"{p.value:.3f} (n={p.n})")
+        (f"{line.label}, {label}", f"{p.value:z.1f} (n={p.n})")
         for line in series
         for label, p in zip(labels, line.points, strict=True)
         if p.value is not None
@@ -119,8 +119,8 @@ def _panel(
         if point.value is None:
             continue
         x, y = spot(place, point.value)
-        around = "" if point.low is None else f", {point.low:.3f} to {point.high:.3f}"
-        out.tooltip(f"{line.label}, {label}: {point.value:.3f}{around}, n={point.n}")
+        around = "" if point.low is None else f", {point.low:z.1f} to {point.high:z.1f}"
+        out.tooltip(f"{line.label}, {label}: {point.value:z.1f}{around}, n={point.n}")
         out.draw(
             f'<circle cx="{coordinate(x)}" cy="{coordinate(y)}" r="{3.2 if point.faint else 2.6}" '
             f'class="{"mc-o" if point.faint else "mc-d"}"/>'

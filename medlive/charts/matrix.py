@@ -46,6 +46,7 @@ _STYLE: Final = _style()
 class Scale(Enum):
     """How a matrix is shaded."""
 
+    SHARE = "from 0 to 1"
     FROM_LOW = "from the least value shown to the greatest"
     AROUND_ZERO = "from -1 over 0 to 1"
 
@@ -64,10 +65,11 @@ class Cell:
 
 def matrix(
     frame: Frame, rows: Sequence[str], columns: Sequence[str], cells: Sequence[Sequence[Cell]], *,
-    scale: Scale = Scale.FROM_LOW,
+    scale: Scale = Scale.FROM_LOW, among: Sequence[Cell] = (),
 ) -> str:  # fmt: skip
     """Rows by columns; the columns' labels stand upright. Wider than `WIDTH` where the columns need it.
 
+    `among`: all cells whose matrices are read beside one another, these too, which are then shaded alike.
     Raises ValueError where `cells` are not one for each row and column.
     """
     if len(cells) != len(rows) or any(len(line) != len(columns) for line in cells):
@@ -95,26 +97,32 @@ def matrix(
     for place, head in enumerate(heads):
         x, y = coordinate(left + side * (place + 0.5) + 4), coordinate(out.y - 4)
         out.draw(f'<text x="{x}" y="{y}" transform="rotate(-90 {x} {y})" class="mc-s">{escape(head)}</text>')
-    known = [c for line in cells for c in line if c.value is not None]
+    known = [c for c in among or [c for line in cells for c in line] if c.value is not None]
     # What rests on too little would stretch the scale for all the others, where there are others.
     firm = [c.value or 0.0 for c in known if not c.faint] or [c.value or 0.0 for c in known]
-    low, high = (-1.0, 1.0) if scale is Scale.AROUND_ZERO else (min(firm), max(firm))
+    ends = {Scale.AROUND_ZERO: (-1.0, 1.0), Scale.SHARE: (0.0, 1.0), Scale.FROM_LOW: (min(firm), max(firm))}
+    low, high = ends[scale]
     for row, name, line in zip(rows, named, cells, strict=True):
         out.text(left - 6, out.y + 15, name, anchor="end", classes="mc-s")
         for place, (column, cell) in enumerate(zip(columns, line, strict=True)):
             _cell(out, left + side * place, side, cell, f"{row}, {column}", _shade(cell, low, high, scale))
         out.y += 22
-    _legend(out, left, firm, known, scale)
+    if scale is Scale.FROM_LOW:
+        texts = {cell.value: cell.text for cell in known}
+        _legend(out, left, (texts[low], texts[high]), [f"h{k}" for k in range(_SHADES)])
+    elif scale is Scale.SHARE:
+        _legend(out, left, ("0", "1"), [f"h{k}" for k in range(_SHADES)])
+    else:
+        below = [f"k{k}" for k in reversed(range(_SHADES))]
+        _legend(out, left, ("-1", "1"), below + [f"h{k}" for k in range(_SHADES)])
     return out.svg()
 
 
-def _legend(out: Drawing, left: float, firm: Sequence[float], known: Sequence[Cell], scale: Scale) -> None:
+def _legend(out: Drawing, left: float, ends: tuple[str, str], kinds: Sequence[str]) -> None:
     """What the shades mean: the least and the greatest that they are spread over."""
-    if scale is Scale.AROUND_ZERO:
-        ends, kinds = ("-1", "1"), [f"k{k}" for k in reversed(range(_SHADES))] + [f"h{k}" for k in range(_SHADES)]
-    else:
-        texts = {cell.value: cell.text for cell in known}
-        ends, kinds = (texts[min(firm)], texts[max(firm)]), [f"h{k}" for k in range(_SHADES)]
+    if ends[0] == ends[1]:
+        # Nothing to tell apart: every number stands in its cell, and there is no scale.
+        return
     out.y += 8
     tail = 15 * len(kinds) + 6 + text_width(ends[1], SMALL)
     x = max(

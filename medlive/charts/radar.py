@@ -14,12 +14,17 @@ from medlive.charts.drawing import (
     Drawing,
     Frame,
     coordinate,
+    pieces,
     plain,
+    text_width,
     wrap,
 )
 
 _DASHES: Final = ("", "7 3", "2 3", "9 3 2 3", "4 4", "12 3")
 _RADIUS: Final = 116.0
+_LEAST_RADIUS: Final = 84.0
+_LEAST_RIM: Final = 4.0
+"""A web of less shows nothing but noise, and its rings could not be told apart."""
 _INK: Final = ("#2166ac", "#b35806", "#1b7837", "#8e3b8c", "#7a6a00", "#5f6b76")
 _NIGHT: Final = ("#6cb0f0", "#f0a35e", "#7cc68d", "#d59ad3", "#d6c34a", "#aab4bf")
 _STYLE: Final = (
@@ -33,7 +38,7 @@ _STYLE: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Polygon:
-    """One profile: a value from 0 to 1 for each axis, None where there is none."""
+    """One profile: a value from 0 to 100 for each axis, None where there is none."""
 
     label: str
     values: Sequence[float | None]
@@ -52,7 +57,7 @@ def radar(frame: Frame, axes: Sequence[str], profiles: Sequence[Polygon], *, mos
     if any(len(profile.values) != len(axes) for profile in profiles):
         raise ValueError("every profile needs a value for each axis, or None")
     told = [
-        (f"{profile.label}, {axis}", f"{value:.3f}")
+        (f"{profile.label}, {axis}", f"{value:z.1f}")
         for profile in profiles
         for axis, value in zip(axes, profile.values, strict=True)
         if value is not None
@@ -62,40 +67,40 @@ def radar(frame: Frame, axes: Sequence[str], profiles: Sequence[Polygon], *, mos
         out.empty()
         return out.svg()
     values = [value for profile in profiles for value in profile.values if value is not None]
-    greatest = max(most, *values, 0.04)
+    greatest = max(most, *values, _LEAST_RIM)
     step = tick_step(greatest)
     rings = math.ceil(greatest / step - 1e-9)
     rim = rings * step
     _legend(out, profiles)
     out.y += 44
-    x0, y0 = WIDTH / 2, out.y + _RADIUS
+    radius = _radius([plain(axis) for axis in axes])
+    x0, y0 = WIDTH / 2, out.y + radius
     for ring in range(1, rings + 1):
-        spots = [_spot(x0, y0, k, len(axes), ring / rings) for k in range(len(axes))]
+        spots = [_spot(x0, y0, radius, k, len(axes), ring / rings) for k in range(len(axes))]
         out.draw(f'<path d="{_closed(spots)}" class="mc-r"/>')
     for place, axis in enumerate(axes):
-        x, y = _spot(x0, y0, place, len(axes), 1.0)
+        x, y = _spot(x0, y0, radius, place, len(axes), 1.0)
         out.line(x0, y0, x, y)
-        _label(out, plain(axis), *_spot(x0, y0, place, len(axes), 1.07))
+        _label(out, plain(axis), *_spot(x0, y0, radius, place, len(axes), 1.07), y0)
     for number, profile in enumerate(profiles):
         _profile(
             out,
             number,
             profile,
-            [_spot(x0, y0, k, len(axes), (v or 0.0) / rim) for k, v in enumerate(profile.values)],
+            [_spot(x0, y0, radius, k, len(axes), (v or 0.0) / rim) for k, v in enumerate(profile.values)],
         )
     for ring in range(1, rings + 1):
-        # Between two axes, where no mark of a profile stands.
-        turn = math.pi / len(axes)
-        reach = _RADIUS * ring / rings * math.cos(turn)
-        x, y = x0 + reach * math.sin(turn), y0 - reach * math.cos(turn)
-        out.text(x, y + 4, f"{step * ring:g}", anchor="middle", classes="mc-m mc-s mc-q")
-    out.y = y0 + _RADIUS + 44
+        # Beside the upright axis, where rings lie as far apart as they can, clear of the marks on it.
+        out.text(
+            x0 - 8, y0 - radius * ring / rings + 11, f"{step * ring:g}", anchor="end", classes="mc-m mc-s mc-q"
+        )
+    out.y = max(_spot(x0, y0, radius, k, len(axes), 1.07)[1] for k in range(len(axes))) + 50
     return out.svg()
 
 
-def _spot(x0: float, y0: float, place: int, count: int, share: float) -> tuple[float, float]:
+def _spot(x0: float, y0: float, radius: float, place: int, count: int, share: float) -> tuple[float, float]:
     turn = 2 * math.pi * place / count
-    reach = _RADIUS * min(max(share, 0.0), 1.1)
+    reach = radius * min(max(share, 0.0), 1.1)
     return x0 + reach * math.sin(turn), y0 - reach * math.cos(turn)
 
 
@@ -103,12 +108,19 @@ def _closed(spots: Sequence[tuple[float, float]]) -> str:
     return "M" + "L".join(f"{coordinate(x)} {coordinate(y)}" for x, y in spots) + "Z"
 
 
-def _label(out: Drawing, text: str, x: float, y: float) -> None:
+def _radius(axes: Sequence[str]) -> float:
+    """As large as leaves room beside the web for the longest word of any axis at its sides."""
+    words = [part for axis in axes for part in pieces(axis)]
+    beside = max((text_width(word, SMALL) for word in words), default=0.0)
+    return max(_LEAST_RADIUS, min(_RADIUS, (WIDTH / 2 - PAD - beside) / 1.07))
+
+
+def _label(out: Drawing, text: str, x: float, y: float, y0: float) -> None:
     aside = x - WIDTH / 2
     anchor = "middle" if abs(aside) < 1 else "" if aside > 0 else "end"
     room = {"middle": WIDTH - 2 * PAD, "": WIDTH - PAD - x, "end": x - PAD}[anchor]
     rows = wrap(text, room, SMALL)[:4]
-    below = y > out.y + _RADIUS
+    below = y > y0
     first = y + 10 if below else y - 13 * (len(rows) - 1) - 2
     for place, row in enumerate(rows):
         out.text(x, first + 13 * place, row, anchor=anchor, classes="mc-s")

@@ -12,7 +12,7 @@ from medlive.evaluation.graded import load_graded
 from medlive.evaluation.metrics import CaseScore, CaseState
 from medlive.evaluation.model import EvaluationCase, EvaluationCriterion, Grade
 from medlive.evaluation.score import ModelScore
-from medlive.report.html import alone, cells, f, json_text, page, resource, t, table
+from medlive.report.html import alone, cells, json_text, page, percent, percents, resource, t, table
 from medlive.report.model import Report, judged
 from medlive.report.search import MOST_TEXT, OWN, model_text, own_text, part_of, write_texts
 
@@ -91,7 +91,7 @@ def _list(report: Report, part: Sequence[Entry], number: int, lists: int, total:
         f'<h1>Cases{which}</h1>\n<p class="soft">{t(report.said)}. {_scored_by(report)}</p>\n'
         f'{_form(report, part, answers=linked)}<p id="count" role="status">{len(part)} cases on this page</p>\n'
         '<div class="scroll" role="region" aria-label="Cases" tabindex="0"><table id="cases"><thead><tr>'
-        '<th scope="col">case</th><th scope="col" class="n">score</th><th scope="col">state</th>'
+        '<th scope="col">case</th><th scope="col" class="n">score, %</th><th scope="col">state</th>'
         + "".join(f'<th scope="col">{name}</th>' for name in _FIELDS)
         + f'<th scope="col">opening</th></tr></thead>\n<tbody>\n{rows}</tbody></table></div>\n'
     )
@@ -128,7 +128,7 @@ def _row(entry: Entry, linked: bool) -> str:
     about = "".join(f"<td>{t(getattr(case, name) or '–')}</td>" for name in _FIELDS)
     opening = " ".join(case.narrative[: 2 * _OPENING].split())[:_OPENING]
     return (
-        f'<tr><td>{link}</td><td class="n score">{f(entry.mean)}</td><td class="state">{state}</td>{about}'
+        f'<tr><td>{link}</td><td class="n score">{percent(entry.mean)}</td><td class="state">{state}</td>{about}'
         f'<td class="w" lang="{lang}">{t(opening)}</td></tr>\n'
     )
 
@@ -166,8 +166,8 @@ def _form(report: Report, part: Sequence[Entry], *, answers: bool) -> str:
         f'<label>model<select name="model"><option value="">mean of all models</option>{models}</select></label>'
         f"{selects}"
         f'<label>state<select name="state"><option value="">any</option>{states}</select></label>'
-        '<label>score from<input type="number" name="least" step="0.05"></label>'
-        '<label>score to<input type="number" name="most" step="0.05"></label>'
+        '<label>score from, %<input type="number" name="least" step="5"></label>'
+        '<label>score to, %<input type="number" name="most" step="5"></label>'
         '<label>words, &quot;a phrase&quot;<input type="search" name="text"></label>'
         f'<label>words in<select name="where">{where}</select></label>'
         '<label>order<select name="sort"><option value="">by case</option>'
@@ -291,9 +291,9 @@ def _head(report: Report, found: Sequence[Entry], place: int) -> str:
 
 def _standing(score: CaseScore) -> str:
     if score.state is CaseState.SCORED:
-        return f(score.score)
+        return f"{percent(score.score)} %"
     if score.state is CaseState.PARTLY_GRADED:
-        return f'<span class="open">{score.ungraded} ungraded: {f(score.low)} to {f(score.high)}</span>'
+        return f'<span class="open">{score.ungraded} ungraded: {percents(score.low, score.high)} %</span>'
     return f'<span class="open">{score.state.value.replace("_", " ")}</span>'
 
 

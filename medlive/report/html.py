@@ -32,9 +32,29 @@ def alone(text: str) -> str:
     return escape(_UNSAFE.sub("\ufffd", text))
 
 
-def f(value: float | None, digits: int = 3) -> str:
-    """A score for people; a dash where there is none."""
-    return "–" if value is None else f"{value:.{digits}f}"
+def percent(score: float | None) -> str:
+    """A score for people, in per cent, which its head or caption says; a dash where there is none."""
+    return "–" if score is None else f"{100 * score:z.1f}"
+
+
+def percents(low: float | None, high: float | None) -> str:
+    """The interval of a score for people, in per cent; a dash where there is none."""
+    return "–" if low is None or high is None else f"{percent(low)} to {percent(high)}"
+
+
+def points(difference: float | None) -> str:
+    """A difference of scores for people, in points of 100, with its sign; a dash where there is none."""
+    return "–" if difference is None else f"{100 * difference:+z.1f}"
+
+
+def points_around(low: float | None, high: float | None) -> str:
+    """The interval of a difference for people, in points of 100; a dash where there is none."""
+    return "–" if low is None or high is None else f"{points(low)} to {points(high)}"
+
+
+def f(value: float | None) -> str:
+    """A coefficient for people, as of agreement or correlation; a dash where there is none."""
+    return "–" if value is None else f"{value:z.3f}"
 
 
 def p_said(value: float | None) -> str:
@@ -42,14 +62,9 @@ def p_said(value: float | None) -> str:
     return "–" if value is None else "< 0.0001" if value < 0.0001 else f"{value:.4f}"
 
 
-def around(low: float | None, high: float | None, digits: int = 3) -> str:
-    """An interval for people; a dash where there is none."""
-    return "–" if low is None or high is None else f"{low:.{digits}f} to {high:.{digits}f}"
-
-
-def share(count: int, of: int) -> str:
-    """A count with its share: `3 of 40 (7.5 %)`."""
-    return f"{count} of {of}" + (f" ({100 * count / of:.1f} %)" if of else "")
+def around(low: float | None, high: float | None) -> str:
+    """The interval of a coefficient for people; a dash where there is none."""
+    return "–" if low is None or high is None else f"{f(low)} to {f(high)}"
 
 
 def head_cell(value: object, more: str = "") -> str:
@@ -72,17 +87,36 @@ def wide_cells(values: Iterable[object]) -> str:
     return "".join(f'<td class="w">{t(value)}</td>' for value in values)
 
 
+def under_cell(value: str, below: str, *, few: bool = False) -> str:
+    """A number with what belongs to it in small under it; grey and slanted with `few`."""
+    return f'<td class="{NUMBER}{" few" if few else ""}">{t(value)}<small>{t(below)}</small></td>'
+
+
+def share_cell(count: int, of: int) -> str:
+    """A share with the counts under it; a dash where there is nothing to have a share of."""
+    return under_cell(f"{100 * count / of:.1f} %" if of else "–", f"{count} of {of}")
+
+
+def estimate_cell(estimate: Estimate | None) -> str:
+    """A score with its interval and n under it; a dash where there is none."""
+    if estimate is None:
+        return f'<td class="{NUMBER}">–</td>'
+    below = f"{percents(estimate.low, estimate.high)} · n={estimate.n}"
+    return under_cell(percent(estimate.mean), below, few=estimate.few)
+
+
 def estimate_cells(estimate: Estimate) -> str:
     """Score, interval, bounds and n, as `ESTIMATE_HEADS` names them."""
     return number_cells(
         (
-            f(estimate.mean), around(estimate.low, estimate.high), around(estimate.least, estimate.most),
+            percent(estimate.mean), percents(estimate.low, estimate.high),
+            percents(estimate.least, estimate.most),
             str(estimate.n),
         )
     )  # fmt: skip
 
 
-ESTIMATE_HEADS: Final = ("*score", "*95 % interval", "*bounds", "*n")
+ESTIMATE_HEADS: Final = ("*score, %", "*95 % interval", "*bounds, %", "*n")
 """Heads for `estimate_cells`."""
 
 
@@ -106,6 +140,16 @@ def table(caption: str, heads: Sequence[str], rows: Iterable[str]) -> str:
 def shut(title: str, body: str) -> str:
     """A part that is opened at a click, and printed open; `body` is HTML."""
     return f"<details><summary>{t(title)}</summary>\n{body}</details>\n"
+
+
+def beside(figure: str, more: str) -> str:
+    """A figure and what belongs to it, side by side where there is room; both are HTML."""
+    return f'<div class="beside">{figure}<div>{more}</div></div>\n' if more else figure
+
+
+def row_of(*figures: str) -> str:
+    """Figures side by side where they fit, each with the remarks under it; all are HTML."""
+    return f'<div class="figures">{"".join(f"<div>{one}</div>" for one in figures)}</div>\n'
 
 
 def section(name: str, title: str, *parts: str) -> str:
@@ -144,10 +188,24 @@ class Figures:
         self.drawn[name] = svg
         links = f'<a href="figures/{name}.svg">SVG</a>'
         links += f' · <a href="figures/{name}.png">PNG</a>' if self.png else ""
+        # A wide one alone is scrolled; the others are drawn as small as their column.
+        wide = ' class="mc mc-w"' in svg
+        box = f' class="scroll" role="region" aria-label="{t(title)}" tabindex="0"' if wide else ""
+        kind = ' class="wide"' if wide else ""
         return (
-            f'<figure id="figure-{name}"><div class="scroll" role="region" aria-label="{t(title)}" tabindex="0">\n'
-            f"{svg}</div><figcaption>{t(title)} · {links}</figcaption></figure>\n"
+            f'<figure id="figure-{name}"{kind}><div{box}>\n{svg}</div>'
+            f"<figcaption>{t(title)} · {links}</figcaption></figure>\n"
         )
+
+
+MOST_NAMED: Final = 6
+"""Names that a sentence gives; of more it says how many."""
+
+
+def some(names: Sequence[str]) -> str:
+    """Names for a sentence, a few of them and how many more: all of 38 models are read by nobody."""
+    more = len(names) - MOST_NAMED
+    return ", ".join(names[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def upper_first(text: str) -> str:

@@ -119,8 +119,8 @@
       if (key !== asked) look(words, key);
       return;
     }
-    const least = field("least").value === "" ? null : Number(field("least").value);
-    const most = field("most").value === "" ? null : Number(field("most").value);
+    const least = field("least").value === "" ? null : Number(field("least").value) / 100;
+    const most = field("most").value === "" ? null : Number(field("most").value) / 100;
     const state = field("state").value;
     shown = [];
     data.cases.forEach((entry, place) => {
@@ -135,7 +135,7 @@
       rows[place].hidden = !fits;
       const held = marks.map(stateOf).filter((s) => s !== "s");
       const note = held.length ? held.length === 1 && marks.length === 1 ? states[held[0]] : held.length + " not scored" : "";
-      write(scoreCells[place], score === null ? "\u2013" : score.toFixed(3));
+      write(scoreCells[place], score === null ? "\u2013" : (100 * score).toFixed(1));
       write(stateCells[place], note);
       if (fits) shown.push({ place, entry, score });
     });

@@ -139,6 +139,59 @@ def test_no_page_scrolls_sideways_and_every_text_stands_out(
             assert page.evaluate(CONTRAST) == {}, scheme
 
 
+BROKEN = """() => Array.from(document.querySelectorAll("th, td")).flatMap((cell) => {
+    const found = [], walk = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT);
+    for (let node; (node = walk.nextNode());) for (const word of node.data.matchAll(/[^\\s-]+/g)) {
+        if (!/^[a-z]+$/i.test(word[0])) continue;
+        const range = document.createRange();
+        range.setStart(node, word.index);
+        range.setEnd(node, word.index + word[0].length);
+        const lines = Array.from(range.getClientRects());
+        if (new Set(lines.map((r) => r.top)).size > 1 && lines.reduce((sum, r) => sum + r.width, 0) < 130)
+            found.push(word[0]);
+    }
+    return found;
+})"""
+SCROLLED = """() => Array.from(document.querySelectorAll("body *")).filter((e) => e.checkVisibility() &&
+    e.scrollWidth > e.clientWidth + 1 && ["auto", "scroll", "hidden"].includes(getComputedStyle(e).overflowX)).map(
+    (e) => [e.className, e.tabIndex, e.getAttribute("aria-label"), getComputedStyle(e, "::after").position])"""
+
+
+def test_on_a_telephone_no_word_is_broken_and_what_scrolls_shows_it(opened: Callable[..., Any]) -> None:
+    with opened("index.html") as page:
+        page.set_viewport_size({"width": 390, "height": 800})
+        assert page.evaluate(BROKEN) == []
+        boxes = page.evaluate(SCROLLED)
+        assert len(boxes) > 5
+        for kind, tab, label, hint in boxes:
+            assert (kind, tab, hint) == ("scroll", 0, "sticky"), label
+            assert label
+        box = page.locator("#ranking .scroll").last
+        box.scroll_into_view_if_needed()
+        at = box.bounding_box()
+        edge = {"x": at["x"] + at["width"] - 4, "y": at["y"], "width": 4, "height": at["height"]}
+
+        def shadowed() -> bool:
+            seen = page.screenshot(clip=edge)
+            # The page's own policy lets no other style in; its own may be added to.
+            page.evaluate("document.styleSheets[0].insertRule('.scroll::after { visibility: hidden }', 0)")
+            page.evaluate(
+                "document.styleSheets[0].cssRules[0].style.setProperty('visibility', 'hidden', 'important')"
+            )
+            without = page.screenshot(clip=edge)
+            page.evaluate("document.styleSheets[0].deleteRule(0)")
+            return bool(seen != without)
+
+        assert shadowed(), "there is more to the right"
+        box.evaluate("(e) => { e.scrollLeft = e.scrollWidth; }")
+        assert not shadowed(), "this is the end"
+        kept = "(all) => all.map((e) => e.getBoundingClientRect().left)"
+        held = page.locator("#ranking tbody th, #ranking thead th:first-child").evaluate_all(kept)
+        assert held == pytest.approx([at["x"]] * len(held), abs=1), "the model stays in view"
+        page.set_viewport_size({"width": 1400, "height": 800})
+        assert {tuple(one[:2]) for one in page.evaluate(SCROLLED)} <= {("scroll", 0)}
+
+
 def test_what_a_forum_or_a_model_wrote_is_shown_and_runs_nowhere(opened: Callable[..., Any], site: Site) -> None:
     for name in ("index.html", "cases.html", site.case(HOSTILE)):
         with opened(name) as page:
@@ -241,11 +294,13 @@ def test_filters_show_just_what_they_say_and_save_just_that(
         page.select_option("select[name=state]", "p")
         assert rows(page) == [cid for cid in every if scores[cid].state is CaseState.PARTLY_GRADED] != []
         page.select_option("select[name=state]", "")
-        page.fill("input[name=least]", "0.5")
-        page.fill("input[name=most]", "0.75")
+        page.fill("input[name=least]", "50")
+        page.fill("input[name=most]", "75")
         within = [cid for cid in every if (s := scores[cid].score) is not None and 0.5 <= s <= 0.75]
         assert rows(page) == within != []
         page.select_option("select[name=sort]", "low")
+        shown = page.locator("#cases tbody tr:visible td.score").all_inner_texts()
+        assert shown == [f"{100 * scores[cid].score:.1f}" for cid in rows(page)]
         ordered = [scores[cid].score for cid in rows(page)]
         assert ordered == sorted(ordered, key=lambda s: s or 0.0)
 

@@ -1,6 +1,18 @@
 """Open book against closed (LiveMedBench, Table 4)."""
 
-from medlive.report.html import around, cells, f, head_cell, missing, number_cells, p_said, section, table
+from medlive.report.html import (
+    cells,
+    head_cell,
+    missing,
+    number_cells,
+    p_said,
+    percent,
+    percents,
+    points,
+    points_around,
+    section,
+    table,
+)
 from medlive.report.model import Report
 from medlive.statistics.contamination import Mean
 
@@ -24,16 +36,16 @@ def books(report: Report) -> str:
         rows.append(
             f"<tr{few}>{head_cell(arm.model)}{cells((arm.open_template, where))}"
             + number_cells((_mean(arm.baseline), _mean(arm.closed_score), _mean(arm.open_score)))
-            + number_cells((f(arm.difference), around(arm.low, arm.high), p, str(arm.n)))
+            + number_cells((points(arm.difference), points_around(arm.low, arm.high), p, str(arm.n)))
             + "</tr>\n"
         )
     heads = (
         "model", "open-book prompt", "compared on", "*baseline (all cases)", "*closed book", "*open book",
         "*open less closed", "*95 % interval", "*p (Holm)", "*n",
     )  # fmt: skip
-    caption = f"Scores with 95 % interval and n; {report.said}. {report.few_said}"
+    caption = f"Scores in % with 95 % interval and n; {report.said}. {report.few_said}"
     return section("books", "Open and closed book", table(caption, heads, rows))
 
 
 def _mean(mean: Mean) -> str:
-    return f"{f(mean.mean)} ({around(mean.low, mean.high)}), n={mean.n}"
+    return f"{percent(mean.mean)} ({percents(mean.low, mean.high)}), n={mean.n}"

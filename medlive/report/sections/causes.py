@@ -5,7 +5,7 @@ from typing import Final
 
 from medlive.evaluation.causes import AuditTable, RootCause
 from medlive.report.cases import file_name, lang_of
-from medlive.report.html import head_cell, missing, section, shut, soft, t, table
+from medlive.report.html import head_cell, missing, percent, section, shut, soft, t, table
 from medlive.report.model import A_PART, Report
 
 EXAMPLES: Final = 2
@@ -71,9 +71,9 @@ def _examples(report: Report) -> str:
                 said = f'<q lang="{lang}">{t(found.quote[:300])}</q> {t(found.reasoning[:600])}'
                 rows.append(
                     f"<tr>{head_cell(label)}<td>{t(cause.label)}</td><td>{link}</td>"
-                    f'<td class="n">{found.score:.3f}</td><td class="w">{said}</td></tr>\n'
+                    f'<td class="n">{percent(found.score)}</td><td class="w">{said}</td></tr>\n'
                 )
-    heads = ("model", "cause", "case", "*score", "the answer's words, and why")
+    heads = ("model", "cause", "case", "*score, %", "the answer's words, and why")
     if not rows:
         return ""
     title = f"The lowest {EXAMPLES} cases of each model and cause"

@@ -8,17 +8,22 @@ from typing import Final
 from medlive.charts import Frame, Interval, IntervalGroup, IntervalRow, intervals
 from medlive.evaluation.contamination import ContaminationTable, ModelContamination
 from medlive.report.html import (
-    around,
+    beside,
     cells,
-    f,
     head_cell,
     missing,
     number_cells,
     p_said,
+    percent,
+    percents,
+    points,
+    points_around,
     section,
     shut,
     soft,
+    some,
     table,
+    under_cell,
     upper_first,
     wide_cells,
 )
@@ -37,14 +42,19 @@ _LACKING = (
     "give a file of the same form with --models."
 )
 
+_NO_ARMS: Final = (
+    "Whether rewriting hides memorisation cannot be told: no model was also run on the threads' own words."
+)
+
 
 def contamination(report: Report) -> str:
     """The section: drops, differences in differences, placebo dates, adjusted mixes, the paper's own figure."""
     found = report.contamination
     if found is None:
         return section("contamination", _TITLE, missing(_LACKING))
-    parts = [_figure(report, found), _drops(report, found), _beside(report, found), _mixes(report, found)]
-    parts += [_arms(report, found), _notes(found)]
+    said = _notes(found) + ("" if found.arms else soft(_NO_ARMS))
+    parts = [beside(_figure(report, found), said), _drops(report, found), _beside(report, found)]
+    parts += [_mixes(report, found), _arms(report, found)]
     return section("contamination", _TITLE, *parts)
 
 
@@ -54,9 +64,10 @@ def _figure(report: Report, found: ContaminationTable) -> str:
         drop = model.drop
         if drop is None or drop.difference is None:
             continue
-        text = f"{drop.difference:+.3f} [{f(drop.low)}, {f(drop.high)}]"
+        text = f"{points(drop.difference)} ({points_around(drop.low, drop.high)})"
         label = f"{model.label} (n={drop.n_pre} before, {drop.n_post} after)"
-        rows.append(IntervalRow(label, [Interval(drop.difference, drop.low, drop.high, text, model.few)]))
+        low, high = (None if end is None else 100 * end for end in (drop.low, drop.high))
+        rows.append(IntervalRow(label, [Interval(100 * drop.difference, low, high, text, model.few)]))
     if not rows:
         text = "No model has cases on both sides of its cutoff: take cases from before and after it to see a drop."
         return missing(text)
@@ -68,11 +79,16 @@ def _figure(report: Report, found: ContaminationTable) -> str:
         part = [rows[place] for place in places]
         frame = Frame(
             f"Drop past the cutoff, {which}" if which else "Drop past the cutoff",
-            "Mean score up to each model's cutoff less that after it.",
+            "Mean score up to each model's cutoff less that after it, in points of 100.",
             note=note,
         )
         drawn = intervals(
-            frame, [""], [IntervalGroup("", part)], least=min(ends), most=max(ends), axis="drop of the mean score"
+            frame,
+            [""],
+            [IntervalGroup("", part)],
+            least=min(ends),
+            most=max(ends),
+            axis="drop of the mean score, points of 100",
         )
         drawings.append((which, drawn))
     return report.figures.add_parts("contamination", title, drawings)
@@ -82,26 +98,29 @@ def _drops(report: Report, found: ContaminationTable) -> str:
     rows = []
     for model in found.models:
         cutoff = "unknown" if model.cutoff is None else f"{model.cutoff.text} ({model.cutoff.basis})"
-        values = ["–"] * 10
+        ours, theirs = number_cells("–" * 5), number_cells("–" * 3)
         if (drop := model.drop) is not None:
-            values[:6] = [
-                f(drop.pre), str(drop.n_pre), f(drop.post), str(drop.n_post),
-                f"{f(drop.difference)} ({around(drop.low, drop.high)})",
-                p_said(drop.p) + (" exact" if drop.exact else ""),
-            ]  # fmt: skip
-            values[6] = p_said(model.p_holm)
+            ours = (
+                under_cell(percent(drop.pre), f"n={drop.n_pre}")
+                + under_cell(percent(drop.post), f"n={drop.n_post}")
+                + under_cell(points(drop.difference), points_around(drop.low, drop.high))
+                + number_cells((p_said(drop.p) + (" exact" if drop.exact else ""), p_said(model.p_holm)))
+            )
         if (paper := model.paper) is not None:
-            values[7] = f"{f(paper.full.mean)}, n={paper.full.n}"
-            values[8] = f"{f(paper.post.mean)}, n={paper.post.n}"
-            values[9] = f"{f(paper.difference)} ({around(paper.low, paper.high)})"
-        rows.append(f"<tr{_few(model)}>{head_cell(model.label)}{cells((cutoff,))}{number_cells(values)}</tr>\n")
+            theirs = (
+                under_cell(percent(paper.full.mean), f"n={paper.full.n}")
+                + under_cell(percent(paper.post.mean), f"n={paper.post.n}")
+                + under_cell(points(paper.difference), points_around(paper.low, paper.high))
+            )
+        rows.append(f"<tr{_few(model)}>{head_cell(model.label)}{cells((cutoff,))}{ours}{theirs}</tr>\n")
     heads = (
-        "model", "cutoff", "*up to it", "*n", "*after it", "*n", "*drop (95 % interval)", "*p", "*p (Holm)",
-        "*paper: full set", "*paper: after", "*paper's figure",
+        "model", "cutoff", "*up to it, %", "*after it, %", "*drop, points of 100", "*p", "*p (Holm)",
+        "*paper: full set, %", "*paper: after, %", "*paper's figure, points",
     )  # fmt: skip
     caption = (
-        f"Drops on disjoint sets, p by {found.permutations} permutations; the last three columns are the "
-        f"LiveMedBench paper's own figure, after the cutoff against the full set, which overlap; {report.said}"
+        f"Drops on disjoint sets, with 95 % intervals; p by {found.permutations} permutations; the last three "
+        "columns are the LiveMedBench paper's own figure, after the cutoff against the full set, which overlap; "
+        f"{report.said}"
     )
     return table(caption, heads, rows)
 
@@ -117,26 +136,28 @@ def _beside(report: Report, found: ContaminationTable) -> str:
         values = ["–", "–", "–", "–"]
         against = _some(model.did_against)
         if did is not None:
-            values[0] = f"{did.effect:+.3f} ({around(did.low, did.high)})"
+            values[0] = f"{points(did.effect)} ({points_around(did.low, did.high)})"
             values[1] = f"{did.n_pre} / {did.n_post}"
         if placebo is not None:
             values[2] = f"{placebo.at_least} of {len(placebo.drops)}"
         if model.newer is not None and isinstance(model.newer_than, date):
             mean = model.newer
-            values[3] = f"{f(mean.mean)} ({around(mean.low, mean.high)}), n={mean.n}, after {model.newer_than}"
+            values[3] = (
+                f"{percent(mean.mean)} ({percents(mean.low, mean.high)}), n={mean.n}, after {model.newer_than}"
+            )
         rows.append(
             f"<tr{_few(model)}>{head_cell(model.label)}{number_cells(values)}{wide_cells((against,))}</tr>\n"
         )
     heads = (
-        "model", "*difference in differences", "*n seen / fresh", "*placebo dates no smaller",
-        "*on newer releases", "held against",
+        "model", "*difference in differences, points", "*n seen / fresh", "*placebo dates no smaller",
+        "*on newer releases, %", "held against",
     )  # fmt: skip
     pooled = ""
     if (one := found.pooled) is not None:
         pooled = soft(
             f"Over all {one.models} models with a known cutoff, having been able to see a case adds "
-            f"{one.effect:+.3f} ({around(one.low, one.high)}) net of case difficulty and model ability; "
-            f"n={one.n_pre} cases seen by some and not by others, {one.n_post} fresh to all."
+            f"{points(one.effect)} points of 100 ({points_around(one.low, one.high)}) net of case difficulty "
+            f"and model ability; n={one.n_pre} cases seen by some and not by others, {one.n_post} fresh to all."
         )
     return table(f"What else could have made the drop: {report.said}", heads, rows) + pooled
 
@@ -153,15 +174,19 @@ def _mixes(report: Report, found: ContaminationTable) -> str:
         for mix in model.mixes:
             one = mix.adjusted
             values = (
-                f(one.pre), str(one.n_pre), f(one.post), str(one.n_post),
-                f"{f(one.difference)} ({around(one.low, one.high)})", f"{one.lost_pre} / {one.lost_post}",
+                percent(one.pre), str(one.n_pre), percent(one.post), str(one.n_post),
+                f"{points(one.difference)} ({points_around(one.low, one.high)})",
+                f"{one.lost_pre} / {one.lost_post}",
             )  # fmt: skip
             rows.append(
                 f"<tr{_few(model)}>{head_cell(model.label)}{cells((mix.by,))}{number_cells(values)}</tr>\n"
             )
     if not rows:
         return ""
-    heads = ("model", "made alike by", "*up to it", "*n", "*after it", "*n", "*drop (95 % interval)", "*left out")
+    heads = (
+        "model", "made alike by", "*up to it, %", "*n", "*after it, %", "*n", "*drop, points (95 % interval)",
+        "*left out",
+    )  # fmt: skip
     title = "The drop after both sides were given one mix of cases"
     drawn = table(f"{title}: {report.said}", heads, rows)
     return drawn if len(rows) <= MOST_OPEN else shut(f"{title}: {len(rows)} rows", drawn)
@@ -169,15 +194,16 @@ def _mixes(report: Report, found: ContaminationTable) -> str:
 
 def _arms(report: Report, found: ContaminationTable) -> str:
     if not found.arms:
-        return soft(
-            "Whether rewriting hides memorisation cannot be told: no model was also run on the threads' own words."
-        )
+        return ""
     rows = []
     for arm in found.arms:
         drop = arm.drop
-        values = (f"{f(drop.difference)} ({around(drop.low, drop.high)})", f"{drop.n_pre} / {drop.n_post}")
+        values = (
+            f"{points(drop.difference)} ({points_around(drop.low, drop.high)})",
+            f"{drop.n_pre} / {drop.n_post}",
+        )
         rows.append(f"<tr>{head_cell(arm.model)}{cells((arm.raw, arm.rewritten))}{number_cells(values)}</tr>\n")
-    heads = ("model", "own words", "rewritten", "*raw less rewritten, up to less after", "*n")
+    heads = ("model", "own words", "rewritten", "*raw less rewritten, up to less after, points", "*n")
     return table(f"Raw threads against rewritten cases: {report.said}", heads, rows)
 
 
@@ -186,6 +212,6 @@ def _notes(found: ContaminationTable) -> str:
     for model in found.models:
         for note in model.notes:
             by_note.setdefault(note, []).append(model.label)
-    said = [f"{upper_first(note)}: {', '.join(labels)}." for note, labels in by_note.items()]
+    said = [f"{upper_first(note)}: {some(labels)}." for note, labels in by_note.items()]
     said += [f"Cutoffs are from {Path(found.registry).name}."]
     return "".join(soft(one) for one in said)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from medlive.charts import Cell, Frame, Scale, matrix
 from medlive.evaluation.overlap import Matrix, Profiles, WorstCases
-from medlive.report.html import f, missing, section, soft
+from medlive.report.html import f, missing, row_of, section, soft
 from medlive.report.model import Report
 
 _TITLE = "How alike the models are"
@@ -18,14 +18,14 @@ def overlap(report: Report) -> str:
         text = "One run alone is compared with nothing: give the run folders of two models or more."
         return section("overlap", _TITLE, missing(text))
     parts = [_worst(report, found.worst), _profile(report, found.themes), _profile(report, found.specialties)]
-    return section("overlap", _TITLE, *parts)
+    return section("overlap", _TITLE, row_of(*parts))
 
 
 def _worst(report: Report, worst: WorstCases) -> str:
     if not worst.k:
         return missing("The models have too few scored cases in common for worst cases to be compared.")
     pairs = [v for row, values in enumerate(worst.jaccard) for v in values[:row] if v is not None]
-    mean = f"; the mean over {len(pairs)} pairs is {f(sum(pairs) / len(pairs))}" if pairs else ""
+    mean = f"; the mean over {len(pairs)} pairs is {f(sum(pairs) / len(pairs))}" if len(pairs) > 1 else ""
     note = (
         f"The {worst.k} lowest cases of each model among the {worst.common} that all are scored on; by chance two "
         f"such sets share {f(worst.by_chance)}{mean}. No interval: a count of just these. "
@@ -38,7 +38,11 @@ def _worst(report: Report, worst: WorstCases) -> str:
     tied = [f"{label}: {n} of the {worst.k}" for label, n in worst.tied.items() if n]
     said = soft(f"Chosen by id alone among equal scores: {'; '.join(tied)}.") if tied else ""
     return (
-        report.figures.add("worst-cases", title, matrix(frame, worst.labels, worst.labels, _grid(worst.jaccard)))
+        report.figures.add(
+            "worst-cases",
+            title,
+            matrix(frame, worst.labels, worst.labels, _grid(worst.jaccard), scale=Scale.SHARE),
+        )
         + said
     )
 

@@ -7,15 +7,21 @@ from medlive.charts import Frame, Interval, IntervalGroup, IntervalRow, interval
 from medlive.evaluation.score import AFTER, CUTOFF, Estimate, ModelScore
 from medlive.report.html import (
     ESTIMATE_HEADS,
-    around,
+    beside,
     cells,
+    estimate_cell,
     estimate_cells,
-    f,
     head_cell,
     missing,
     number_cells,
     p_said,
+    percent,
+    percents,
+    points,
+    points_around,
     section,
+    soft,
+    some,
     table,
     upper_first,
 )
@@ -28,6 +34,12 @@ _NO_CUTOFF: Final = (
 _NO_SCORE: Final = (
     "No model has a score: none of the cases is wholly graded. What is missing says why; medlive eval grade RUN "
     "grades what has an answer."
+)
+_HOW_TO_READ: Final = (
+    "Rank: the best and the worst place that the significant differences leave open.",
+    "Tie group: the models that do not differ from the group's first at 5 %, after Holm's correction.",
+    "Bounds: the least and the most that the ungraded and unanswered could make of the score.",
+    "After the cutoff: the score on the cases that were posted after the model's training data ended.",
 )
 A_SHEET: Final = 10
 """Models in one part of the figure: as many as a sheet of paper is high."""
@@ -45,7 +57,7 @@ def ranking(report: Report) -> str:
         "*rank",
         "*tie group",
         *ESTIMATE_HEADS,
-        "*after the cutoff",
+        "*after the cutoff, %",
         "cutoff",
         "prompt",
     )
@@ -58,12 +70,15 @@ def ranking(report: Report) -> str:
     rows = [
         _row(model, [values[place] for values in differing.values()]) for place, model in enumerate(report.models)
     ]
-    caption = (
-        f"Ranking; {report.said}. Bounds: the least and the most that the ungraded and unanswered could make."
-    )
     lacking = [model.label for model in report.models if model.cutoff is None]
-    note = missing(_NO_CUTOFF.format(", ".join(lacking))) if lacking else ""
-    return section("ranking", "Ranking", figure, note, table(caption, (*heads, *differing), rows))
+    said = "".join(soft(one) for one in (f"Score: {report.metric_said}, in per cent.", *_HOW_TO_READ))
+    note = missing(_NO_CUTOFF.format(some(lacking))) if lacking else ""
+    return section(
+        "ranking",
+        "Ranking",
+        beside(figure, note + said),
+        table(f"Ranking; {report.said}", (*heads, *differing), rows),
+    )
 
 
 def _figures(report: Report) -> list[tuple[str, str]]:
@@ -73,7 +88,12 @@ def _figures(report: Report) -> list[tuple[str, str]]:
         return [model.overall, model.slice(CUTOFF, AFTER)] if fresh else [model.overall]
 
     ends = [
-        end for m in report.models for e in series(m) if e for end in (e.mean, e.low, e.high) if end is not None
+        100 * end
+        for m in report.models
+        for e in series(m)
+        if e
+        for end in (e.mean, e.low, e.high)
+        if end is not None
     ]
     note = (
         f"{upper_first(report.said)}. A tie group holds what does not differ from its first at 5 % after Holm's "
@@ -90,10 +110,10 @@ def _figures(report: Report) -> list[tuple[str, str]]:
             if rows:
                 groups.append(IntervalGroup(heading, rows))
         title = f"Overall score, {which}" if which else "Overall score"
-        frame = Frame(title, "Mean score of each model with its 95 % interval and n.", note=note)
+        frame = Frame(title, "Mean score of each model in per cent, with its 95 % interval and n.", note=note)
         named = ["all cases", "cases after the model's cutoff"] if fresh else ["all cases"]
         drawn = intervals(
-            frame, named, groups, least=min(ends, default=0), most=max(ends, default=0), axis="mean score"
+            frame, named, groups, least=min(ends, default=0), most=max(ends, default=0), axis="mean score, %"
         )
         drawings.append((which, drawn))
     return drawings
@@ -106,10 +126,10 @@ def _name(model: ModelScore) -> str:
 def _interval(estimate: Estimate | None) -> Interval | None:
     if estimate is None or estimate.mean is None:
         return None
-    span = "" if estimate.low is None else f" [{estimate.low:.3f}, {estimate.high:.3f}]"
-    return Interval(
-        estimate.mean, estimate.low, estimate.high, f"{estimate.mean:.3f}{span} n={estimate.n}", estimate.few
-    )
+    low, high = (None if end is None else 100 * end for end in (estimate.low, estimate.high))
+    span = "" if low is None else f" ({percents(estimate.low, estimate.high)})"
+    text = f"{percent(estimate.mean)}{span}, n={estimate.n}"
+    return Interval(100 * estimate.mean, low, high, text, estimate.few)
 
 
 def _row(model: ModelScore, further: list[str]) -> str:
@@ -123,16 +143,8 @@ def _row(model: ModelScore, further: list[str]) -> str:
     cutoff = model.cutoff.text if model.cutoff else "unknown"
     return (
         f"<tr{few}>{head_cell(model.label, flag)}{number_cells((rank, group))}{estimate_cells(model.overall)}"
-        f"{_fresh(model)}{cells((cutoff, info.template.name, *further))}</tr>\n"
+        f"{estimate_cell(model.slice(CUTOFF, AFTER))}{cells((cutoff, info.template.name, *further))}</tr>\n"
     )
-
-
-def _fresh(model: ModelScore) -> str:
-    after = model.slice(CUTOFF, AFTER)
-    if after is None:
-        return '<td class="n">–</td>'
-    few = " few" if after.few else ""
-    return f'<td class="n{few}">{f(after.mean)}<small>{around(after.low, after.high)} · n={after.n}</small></td>'
 
 
 def pairs(report: Report) -> str:
@@ -144,14 +156,14 @@ def pairs(report: Report) -> str:
         body = f'<p>{len(found)} pairs of models are compared in <a href="scores.json">scores.json</a>.</p>\n'
         return section("pairs", "Pairs", body)
     rows = [
-        f"<tr>{cells((c.first, c.second))}"
-        + number_cells((f(c.difference), around(c.low, c.high), p_said(c.p_holm), str(c.n)))
+        f"<tr>{head_cell(c.first)}{cells((c.second,))}"
+        + number_cells((points(c.difference), points_around(c.low, c.high), p_said(c.p_holm), str(c.n)))
         + "</tr>\n"
         for c in found
     ]
     caption = (
-        f"First less second, on the cases that both are scored on; {report.table.common} are common to all; "
-        f"{report.said}; p corrected by Holm for {len(found)} pairs"
+        "First less second in points of 100, on the cases that both are scored on; "
+        f"{report.table.common} are common to all; {report.said}; p corrected by Holm for {len(found)} pairs"
     )
     return section(
         "pairs", "Pairs", table(caption, ("first", "second", "*difference", "*95 % interval", "*p", "*n"), rows)

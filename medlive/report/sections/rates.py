@@ -1,7 +1,19 @@
 """What is missing from a score: ungraded, unanswered, truncated, refused; and what was withdrawn since."""
 
-from medlive.report.html import head_cell, number_cells, section, share, soft, table, wide_cells
+from collections.abc import Sequence
+from typing import Final
+
+from medlive.evaluation.errata import ErrataMode, RunErrata
+from medlive.report.html import head_cell, number_cells, section, share_cell, soft, table, wide_cells
 from medlive.report.model import Report
+
+MOST_NAMED: Final = 10
+"""Withdrawn cases or criteria of a run that a cell names; of more it says how many."""
+_DONE: Final = {
+    ErrataMode.WARN: "is scored all the same; --errata apply leaves it out",
+    ErrataMode.APPLY: "is left out of every score here",
+    ErrataMode.IGNORE: "is scored all the same, as --errata ignore asks",
+}
 
 
 def rates(report: Report) -> str:
@@ -10,8 +22,8 @@ def rates(report: Report) -> str:
     for model in report.models:
         r = model.rates
         counts = (r.partly_graded, r.unanswered, r.truncated, r.refused, r.unscorable)
-        values = (share(r.ungraded, r.criteria), *(share(x, r.cases) for x in counts))
-        rows.append(f"<tr>{head_cell(model.label)}{number_cells(values)}</tr>\n")
+        shares = share_cell(r.ungraded, r.criteria) + "".join(share_cell(x, r.cases) for x in counts)
+        rows.append(f"<tr>{head_cell(model.label)}{shares}</tr>\n")
     heads = (
         "model",
         "*criteria ungraded",
@@ -46,20 +58,33 @@ def _errata(report: Report) -> str:
     errata = report.table.errata
     if errata is None:
         return soft("Errata were not looked for: what was withdrawn since the snapshots is not known here.")
-    found = [run.row() for run in errata.runs]
-    # What no run has anything of, such as signatures where there are no errata, needs no column.
-    names = [name for name in (found[0] if found else {}) if any(_plain(row[name]) != "–" for row in found)]
-    rows = [
-        f"<tr>{head_cell(label)}{wide_cells(_plain(row[name]) for name in names)}</tr>\n"
-        for label, row in zip(report.table.labels, found, strict=True)
-    ]
-    return table(f"Errata: {errata.mode.value}", ("model", *(name.replace("_", " ") for name in names)), rows)
+    runs = list(zip(report.table.labels, errata.runs, strict=True))
+    looked = sorted({_looked_in(run) for _, run in runs})
+    said = soft(f"Errata: {'; '.join(looked)}.")
+    if not any(run.concerned or run.found.problem for _, run in runs):
+        return said
+    rows = [f"<tr>{head_cell(label)}{wide_cells(_withdrawn(run))}</tr>\n" for label, run in runs]
+    heads = ("model", "cases withdrawn", "criteria withdrawn", "cannot be told")
+    return said + table(f"Errata: what was withdrawn since {_DONE[errata.mode]}", heads, rows)
 
 
-def _plain(value: object) -> str:
-    if value is None or value == [] or value == {}:
-        return "–"
-    if isinstance(value, (list, tuple)):
-        shown = ", ".join(str(x) for x in value[:10])
-        return shown + (f" and {len(value) - 10} more" if len(value) > 10 else "")
-    return str(value)
+def _looked_in(run: RunErrata) -> str:
+    found = run.found
+    if found.path is None:
+        return f"none are at hand for {run.version}, so that nothing of it is known to be withdrawn"
+    if found.problem:
+        return f"{found.path.name} of {run.version} could not be read"
+    checked = f"its signature checked with key {found.key}" if found.key else "its signature not checked"
+    what = "withdraws some of what these runs hold" if run.concerned else "withdraws nothing that these runs hold"
+    return f"{found.path.name} of {run.version} {what} ({found.digest}; {checked})"
+
+
+def _withdrawn(run: RunErrata) -> tuple[str, str, str]:
+    unclear = [run.found.problem] if run.found.problem else []
+    unclear += [f"{case}: which of its criteria" for case in run.unclear]
+    return _some(run.cases), _some([f"{case} {criterion}" for case, criterion in run.criteria]), _some(unclear)
+
+
+def _some(found: Sequence[str]) -> str:
+    more = len(found) - MOST_NAMED
+    return (", ".join(found[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")) or "–"

@@ -1,14 +1,28 @@
 """Scores by month, theme, specialty and the rest (LiveMedBench, Figures 1 and 5)."""
 
 from collections.abc import Mapping
+from typing import Final
 
 from medlive.charts import Cell, Frame, Line, Point, Polygon, lines, matrix, radar
 from medlive.evaluation.registry import Cutoff
 from medlive.evaluation.score import AXIS, FEW, SLICES, Estimate
-from medlive.report.html import around, f, head_cell, missing, section, shut, table, upper_first
+from medlive.report.html import (
+    beside,
+    estimate_cell,
+    head_cell,
+    missing,
+    percent,
+    percents,
+    section,
+    shut,
+    table,
+    upper_first,
+)
 from medlive.report.model import Report
 
-_LACKING = {
+A_MAP: Final = 20
+"""Models in one part of the heat map: as many columns as a sheet of paper holds legibly."""
+_LACKING: Final = {
     "month": "No scored case has a date that can be read, so scores over time cannot be shown.",
     "specialty": "No scored case names a specialty; medlive's snapshots do, LiveMedBench's files do not.",
     "theme": "No scored case names a theme; medlive's snapshots do, LiveMedBench's files do not.",
@@ -44,15 +58,15 @@ def months(report: Report) -> str:
     for which, places in report.parts():
         frame = Frame(
             _titled("Mean score by month of posting", which),
-            "Mean score of each model by month, with its 95 % interval.",
+            "Mean score of each model by month in per cent, with its 95 % interval.",
             note=(
-                f"{upper_first(report.said)}. Band: the interval. Grey columns: n, {_most_n(values)} at most. "
-                f"Hollow: fewer than {FEW} cases, no band."
+                f"Scores in %. {upper_first(report.said)}. Band: the interval. Grey columns: n, "
+                f"{_most_n(values)} at most. Hollow: fewer than {FEW} cases, no band."
             ),
         )
         drawings.append((which, lines(frame, labels, [series[k] for k in places], among=series)))
     figure = report.figures.add_parts("months", "Scores over time, by the month a case was posted", drawings)
-    return section("months", "Over time", figure, _table(report, "month", values))
+    return section("months", "Over time", beside(figure, _table(report, "month", values)))
 
 
 def _titled(title: str, which: str) -> str:
@@ -85,7 +99,8 @@ def _most_n(values: Mapping[str, list[Estimate | None]]) -> int:
 def _point(estimate: Estimate | None) -> Point:
     if estimate is None or estimate.mean is None:
         return Point(None)
-    return Point(estimate.mean, estimate.low, estimate.high, estimate.n, estimate.few)
+    low, high = (None if end is None else 100 * end for end in (estimate.low, estimate.high))
+    return Point(100 * estimate.mean, low, high, estimate.n, estimate.few)
 
 
 def specialties(report: Report) -> str:
@@ -94,25 +109,29 @@ def specialties(report: Report) -> str:
     if not values:
         return section("specialties", "By specialty", missing(_LACKING["specialty"]))
     grid = [[_cell(estimate) for estimate in row] for row in values.values()]
-    frame = Frame(
-        "Score by specialty",
-        "Mean score in hundredths, a row for each specialty and a column for each model.",
-        note=(
-            "Mean scores in hundredths; most cases that a model is scored on in brackets; dashed: fewer than "
-            f"{FEW} cases. Intervals and each n are in the table. {upper_first(report.said)}."
-        ),
-    )
     labels = [f"{value} ({max(e.n for e in row if e)})" for value, row in values.items()]
-    drawn = matrix(frame, labels, [m.label for m in report.models], grid)
-    figure = report.figures.add("specialties", "Scores by specialty", drawn)
-    return section("specialties", "By specialty", figure, _table(report, "specialty", values))
+    drawings = []
+    for which, places in report.parts(A_MAP):
+        frame = Frame(
+            _titled("Score by specialty", which),
+            "Mean score in per cent, a row for each specialty and a column for each model.",
+            note=(
+                "Mean scores in %; most cases that a model is scored on in brackets; dashed: fewer than "
+                f"{FEW} cases. Intervals and each n are in the table. {upper_first(report.said)}."
+            ),
+        )
+        named = [report.models[k].label for k in places]
+        cells = [[row[k] for k in places] for row in grid]
+        drawings.append((which, matrix(frame, labels, named, cells, among=[c for row in grid for c in row])))
+    figure = report.figures.add_parts("specialties", "Scores by specialty", drawings)
+    return section("specialties", "By specialty", beside(figure, _table(report, "specialty", values)))
 
 
 def _cell(estimate: Estimate | None) -> Cell:
     if estimate is None or estimate.mean is None:
         return Cell(None)
-    told = f"{estimate.mean:.3f}, {around(estimate.low, estimate.high)}, n={estimate.n}"
-    return Cell(estimate.mean, f"{100 * estimate.mean:.0f}", told, estimate.few)
+    told = f"{percent(estimate.mean)} %, {percents(estimate.low, estimate.high)}, n={estimate.n}"
+    return Cell(estimate.mean, percent(estimate.mean), told, estimate.few)
 
 
 def themes(report: Report) -> str:
@@ -124,7 +143,7 @@ def themes(report: Report) -> str:
     if len(values) < 3:
         return section("themes", "By theme", missing("A radar needs three themes; these cases have fewer."), body)
     profiles = [
-        Polygon(model.label, [one.mean if (one := row[place]) else None for row in values.values()])
+        Polygon(model.label, [_share(row[place]) for row in values.values()])
         for place, model in enumerate(report.models)
     ]
     most = max((v for one in profiles for v in one.values if v is not None), default=0.0)
@@ -133,15 +152,19 @@ def themes(report: Report) -> str:
     for which, places in report.parts():
         frame = Frame(
             _titled("Mean score by theme", which),
-            "Mean score of each model on each theme.",
+            "Mean score of each model on each theme in per cent.",
             note=(
-                "In brackets: the most cases that a model is scored on. Intervals and each n are in the table. "
-                f"{upper_first(report.said)}."
+                "Scores in %. In brackets: the most cases that a model is scored on. Intervals and each n are "
+                f"in the table. {upper_first(report.said)}."
             ),
         )
         drawings.append((which, radar(frame, labels, [profiles[k] for k in places], most=most)))
     figure = report.figures.add_parts("themes", "Scores by theme", drawings)
-    return section("themes", "By theme", figure, body)
+    return section("themes", "By theme", beside(figure, body))
+
+
+def _share(estimate: Estimate | None) -> float | None:
+    return None if estimate is None or estimate.mean is None else 100 * estimate.mean
 
 
 def others(report: Report) -> str:
@@ -159,11 +182,11 @@ def _table(report: Report, kind: str, values: Mapping[str, list[Estimate | None]
     tables = []
     for which, places in report.parts():
         rows = [
-            f"<tr>{head_cell(value)}{''.join(_one(estimates[k]) for k in places)}</tr>\n"
+            f"<tr>{head_cell(value)}{''.join(estimate_cell(estimates[k]) for k in places)}</tr>\n"
             for value, estimates in values.items()
         ]
         what = f"By {kind}{f', {which}' if which else ''}"
-        caption = f"{what}: score, 95 % interval and n; {report.said}. {report.few_said}"
+        caption = f"{what}: score in %, 95 % interval and n; {report.said}. {report.few_said}"
         heads = (kind, *(f"*{report.models[k].label}" for k in places))
         drawn = table(caption, heads, rows)
         tables.append(drawn if places.start == 0 else shut(f"{what}: {_names(report, places)}", drawn))
@@ -172,13 +195,3 @@ def _table(report: Report, kind: str, values: Mapping[str, list[Estimate | None]
 
 def _names(report: Report, places: range) -> str:
     return ", ".join(report.models[k].label for k in places)
-
-
-def _one(estimate: Estimate | None) -> str:
-    if estimate is None:
-        return '<td class="n">–</td>'
-    few = " few" if estimate.few else ""
-    return (
-        f'<td class="n{few}">{f(estimate.mean)}<small>{around(estimate.low, estimate.high)} · n={estimate.n}'
-        "</small></td>"
-    )

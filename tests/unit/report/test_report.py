@@ -20,6 +20,7 @@ from support.runs import made_cases, made_run, made_runs
 
 from medlive.errors import BadInput
 from medlive.evaluation.causes import AUDIT, Finding, RootCause, find_bottom
+from medlive.evaluation.errata import ErrataMode, ErrataUse, FoundErrata, RunErrata
 from medlive.evaluation.log import open_log
 from medlive.evaluation.model import CaseSet, EvaluationCase
 from medlive.evaluation.registry import Registry, load_registry
@@ -31,6 +32,8 @@ from medlive.report.meta import read_meta
 from medlive.report.model import analyse, in_parts
 from medlive.report.render import write_report
 from medlive.report.sections.overlap import fisher_said
+from medlive.report.sections.rates import rates
+from medlive.snapshot.errata import Errata
 
 EVIL = (
     '<script>alert(1)</script></script><img src=x onerror=alert(2)> & "quoted" \x00\x07 \ud800 مرحبا \u202e'
@@ -199,7 +202,49 @@ def test_the_figures_beside_the_page_agree_with_it(tmp_path: Path) -> None:
     assert (out / "scores.tsv").read_text("utf-8") == table.tsv()
     html = (out / "index.html").read_text("utf-8")
     for model in table.models:
-        assert f"{model.overall.mean:.3f} [{model.overall.low:.3f}, {model.overall.high:.3f}]" in html
+        mean, low, high = (100 * x for x in (model.overall.mean, model.overall.low, model.overall.high))
+        assert f"{mean:.1f} ({low:.1f} to {high:.1f}), n={model.overall.n}" in html
+
+
+def test_people_read_scores_in_per_cent_and_programs_as_shares(tmp_path: Path) -> None:
+    registry = load_registry(
+        {"=model<b>0": {"cutoff": "2025-02", "cutoff_source": "card", "confidence": "stated"}}
+    )
+    table = table_of(tmp_path, models=2, n=40, registry=registry)
+    out = write_report(table, tmp_path / "out", registry=registry).page.parent
+    html = (out / "index.html").read_text("utf-8")
+    # Coefficients and p alone are told with three decimals and more.
+    html = html.split('<section id="overlap">')[0] + html.split('<section id="pairs">')[1]
+    shown = re.sub(
+        r"(?s)<style>.*?</style>| [xyd12]{1,2}=\"[^\"]*\"|<td class=\"n\">(< )?\d\.\d{4}( exact)?</td>", "", html
+    )
+    assert re.findall(r"(?<![\d.])[01]\.\d{2,}", shown) == []
+    for name in ("months", "themes", "specialties"):
+        assert "%" in (out / "figures" / f"{name}.svg").read_text("utf-8"), name
+    best = table.models[0]
+    some = next(score for score in best.cases if score.score is not None and 0 < score.score < 1)
+    assert some.score is not None
+    case = (out / "cases" / file_name(some.case.case_id)).read_text("utf-8")
+    assert f"{100 * some.score:.1f} %" in case
+    assert json.loads((out / "scores.json").read_text("utf-8"))["models"][0]["overall"]["mean"] <= 1
+
+
+def test_errata_are_told_in_words(tmp_path: Path) -> None:
+    table = table_of(tmp_path, models=2, n=4)
+
+    def told(mode: ErrataMode, *, path: Path | None = Path("errata.json"), **more: Any) -> str:
+        found = FoundErrata(path, Errata(), digest="sha256:ab")
+        use = ErrataUse(mode, (RunErrata("2026.W47", found, **more), RunErrata("2026.W47", found)))
+        html = rates(analyse(replace(table, errata=use)))
+        return html.split("Errata", 1)[1]
+
+    assert "withdraws nothing that these runs hold (sha256:ab; its signature not checked)" in told(ErrataMode.WARN)
+    assert "<table" not in told(ErrataMode.WARN)
+    assert "none are at hand for 2026.W47" in told(ErrataMode.WARN, path=None)
+    warned = told(ErrataMode.WARN, cases=("case-0001",), criteria=(("case-0002", "k1"),))
+    assert "is scored all the same; --errata apply leaves it out" in warned
+    assert '<td class="w">case-0001</td><td class="w">case-0002 k1</td>' in warned
+    assert "is left out of every score here" in told(ErrataMode.APPLY, unclear=("case-0003",))
 
 
 def test_a_case_page_holds_every_answer_verdict_quote_and_reason(tmp_path: Path) -> None:
