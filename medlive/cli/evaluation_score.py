@@ -30,7 +30,8 @@ PublicKeyOption = Annotated[
 
 
 ModelsOption = Annotated[
-    Path | None, typer.Option("--models", metavar="FILE", help="The models' cutoffs [config/models.toml].")
+    Path | None,
+    typer.Option("--models", metavar="FILE", help="The models' cutoffs [models.toml of the settings]."),
 ]
 DrawsOption = Annotated[int, typer.Option("--draws", min=1, max=100_000, help="Draws of the bootstrap.")]
 SeedOption = Annotated[int, typer.Option("--seed", min=0, help="Where the draws begin.")]
@@ -46,6 +47,9 @@ JudgeOption = Annotated[
         "--judge", metavar="DIGEST", help="This grader's verdicts, by digest or model [of the one with the most]."
     ),
 ]
+
+
+_MOST_IDLE = 5
 
 
 def scored(
@@ -83,6 +87,9 @@ def scored(
     for path, run in zip(runs, graded, strict=True):
         for note in run.notes:
             say(f"{path}: {note}")
+    if models and (idle := registry.without_run(run.run.info.model for run in graded)):
+        told = ", ".join(idle[:_MOST_IDLE]) + (" …" if len(idle) > _MOST_IDLE else "")
+        say(f"{models}: of {len(idle)} models there is no run here: {told}")
     use = use_errata([run.run for run in graded], mode, search)
     return score_runs(
         graded, metric=chosen_metric, draws=draws, seed=seed, errata=use, basis=chosen_basis, registry=registry

@@ -7,7 +7,7 @@ is unknown; nothing here guesses one.
 import calendar
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date
 from enum import StrEnum
@@ -175,6 +175,11 @@ class Registry:
             return self.candidates[model]
         same = [c for c in self.candidates.values() if c.model == model]
         return same[0] if len(same) == 1 else None
+
+    def without_run(self, models: Iterable[str]) -> list[str]:
+        """The candidates' names that none of these models is found under."""
+        found = [self.find(model) for model in models]
+        return [name for name, candidate in self.candidates.items() if not any(c is candidate for c in found)]
 
     def cutoff(self, model: str) -> Cutoff | None:
         """The known cutoff of a model; None is unknown."""
