@@ -225,6 +225,7 @@ async def test_the_commands_go_on_until_nothing_is_open(run: Path, tmp_path: Pat
     assert not (tmp_path / "4.jsonl").exists()
     (tmp_path / "README.md").write_text("# Results\n\nSee elsewhere.\n", "utf-8")
     error, _ = await batch("read", run, tmp_path / "README.md")
-    assert str(error) == "2 lines are no results"
+    assert isinstance(error, CheckFailed)
+    assert (error.message, error.hint) == ("2 lines are no results", None)
     _, output = await batch("write", run, "--answers", "--out", tmp_path / "4.jsonl")
     assert "0 calls\n" in output
