@@ -82,6 +82,9 @@ def read_cases(path: Path) -> CaseSet:
     if bare := [case.case_id for case in cases.values() if not case.criteria]:
         told = ", ".join(repr(case_id) for case_id in bare[:5]) + (" …" if len(bare) > 5 else "")
         notes.append(f"{len(bare)} cases have no criterion ({told}); they are asked and have no score")
+    if undated := [case.case_id for case in cases.values() if case.month is None]:
+        told = ", ".join(repr(case_id) for case_id in undated[:5]) + (" …" if len(undated) > 5 else "")
+        notes.append(f"{len(undated)} cases have no post_time that can be read ({told}); they are in no month")
     if not cases:
         raise BadInput(f"{path} holds no case" + (f" ({notes[0]})" if notes else ""))
     return CaseSet(tuple(cases.values()), "livemedbench", path.name, digest_file(path), None, tuple(notes))

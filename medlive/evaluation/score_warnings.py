@@ -60,6 +60,9 @@ def _of(run: GradedRun) -> Iterator[str]:
     if info.cases.publishable is False:
         why = "; ".join(info.cases.notes) or "no reason given"
         yield f"not publishable: the snapshot {info.cases.name} is not ({why})"
+    elif info.cases.notes:
+        more = f"; and {len(info.cases.notes) - 1} more in its run.json" if len(info.cases.notes) > 1 else ""
+        yield f"the scores rest on {info.cases.name} as far as it could be read: {info.cases.notes[0][:200]}{more}"
     if info.cases.verified is False:
         yield f"not publishable: the snapshot {info.cases.name} was not verified"
     if info.cases.selection is not None:

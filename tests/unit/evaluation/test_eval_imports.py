@@ -18,7 +18,8 @@ from medlive.evaluation.livemedbench import read_cases, read_responses
 from medlive.evaluation.model import AnswerState, Mode, Origin
 from medlive.evaluation.published import published_table
 from medlive.evaluation.published_files import kept_files
-from medlive.evaluation.run import ModelUse, open_run, run_model
+from medlive.evaluation.run import ModelUse, import_answers, open_run, run_model
+from medlive.evaluation.score import score_runs
 from tests.unit.evaluation.conftest import AT, Judge, Model, down, reply, verdict
 
 TEXT = st.text(st.characters(codec="utf-8"), min_size=1, max_size=12) | st.sampled_from(
@@ -251,6 +252,17 @@ def test_points_that_are_none_are_left_out_and_told(points: Any, kept: int, said
     (note,) = cases.notes
     assert note.startswith("case 'c0', rubric item 1: ")
     assert said in note
+
+
+def test_a_time_that_cannot_be_read_is_told_and_what_was_odd_is_said_with_the_score(tmp_path: Path) -> None:
+    file = benchmark(tmp_path / "B.json", 3)
+    first, *entries = json.loads(file.read_text())
+    file.write_text(json.dumps([{**first, "post_time": "yesterday"}, *entries]))
+    cases = read_cases(file)
+    assert cases.notes == ("1 cases have no post_time that can be read ('c0'); they are in no month",)
+    import_answers(tmp_path / "run", cases, [], "m", AT)
+    warnings = score_runs([load_graded(tmp_path / "run")], draws=10).warnings
+    assert any("as far as it could be read: 1 cases have no post_time" in w for w in warnings)
 
 
 def test_a_rubric_of_negatives_alone_is_told(tmp_path: Path) -> None:
