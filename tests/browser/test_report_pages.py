@@ -128,6 +128,8 @@ def test_no_page_scrolls_sideways_and_every_text_stands_out(
 ) -> None:
     name = f"{page_name}.html" if page_name in ("index", "cases") else site.case(page_name)
     with opened(name) as page:
+        if page_name == LONG:
+            assert "cut here: 300,000 characters in all" in page.locator("p.text").first.text_content()
         for width, scheme in ((1280, "light"), (360, "dark")):
             page.set_viewport_size({"width": width, "height": 800})
             page.emulate_media(color_scheme=scheme)
@@ -198,12 +200,10 @@ def test_what_a_forum_or_a_model_wrote_is_shown_and_runs_nowhere(opened: Callabl
             assert page.evaluate("window.pwned") is None
             assert page.locator("img, iframe, object, link, base").count() == 0
             assert page.locator("a[href^='javascript'], a[href^='http']").count() == 0
-    with opened(site.case(HOSTILE)) as page:
-        shown = page.locator("p.text").first.inner_text()
-        assert "<script>window.pwned=1</script>" in shown
-        assert "</script></p></td>" in shown
-    with opened(site.case(LONG)) as page:
-        assert "cut here: 300,000 characters in all" in page.locator("p.text").first.inner_text()
+            if name == site.case(HOSTILE):
+                shown = page.locator("p.text").first.inner_text()
+                assert "<script>window.pwned=1</script>" in shown
+                assert "</script></p></td>" in shown
 
 
 @pytest.mark.parametrize("page_name", ["cases.html", "index.html"])
@@ -436,9 +436,11 @@ def test_it_prints(opened: Callable[..., Any], site: Site) -> None:
             page.emulate_media(media="print")
             assert page.locator("nav").first.is_hidden()
             assert page.evaluate("getComputedStyle(document.querySelector('.scroll')).overflowX") == "visible"
-            paper = page.pdf(format="A4")
-            assert paper.startswith(b"%PDF-")
-            assert paper.count(b"/Type /Page\n") + paper.count(b"/Type /Page ") >= 1
+            if name == "index.html":
+                paper = page.pdf(format="A4")
+                assert paper.startswith(b"%PDF-")
+                sheets = paper.count(b"/Type /Page\n") + paper.count(b"/Type /Page ")
+                assert 5 <= sheets < 20, "no sheet is left blank"
 
 
 def test_the_keyboard_reaches_everything_and_every_control_has_a_name(opened: Callable[..., Any]) -> None:
