@@ -341,7 +341,7 @@ def export(
     judge: Annotated[
         str | None,
         typer.Option(
-            "--judge", metavar="DIGEST", help="Export this grader's verdicts [of the last that gave any]."
+            "--judge", metavar="DIGEST", help="Export this grader's verdicts [of the one with the most]."
         ),
     ] = None,
     replace_: Annotated[
