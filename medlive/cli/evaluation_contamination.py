@@ -177,15 +177,15 @@ def _few(of: Any) -> bool:
 
 
 def _percent(share: float | None) -> str | None:
-    return None if share is None else f"{100 * share:.1f}"
+    return None if share is None else f"{100 * share:z.1f}"
 
 
 def _points(difference: float | None) -> str | None:
-    return None if difference is None else f"{100 * difference:+.1f}"
+    return None if difference is None else f"{100 * difference:+z.1f}"
 
 
 def _span(of: Any) -> str | None:
-    return None if of.low is None else f"{100 * of.low:+.1f} to {100 * of.high:+.1f}"
+    return None if of.low is None else f"{100 * of.low:+z.1f} to {100 * of.high:+z.1f}"
 
 
 def _p(p: float | None) -> str | None:
