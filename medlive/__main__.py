@@ -19,7 +19,7 @@ _INTERRUPTED = 130
 
 
 def main() -> None:
-    """Run the command line and exit: 0 done, 1 a check failed, 2 wrong use, 3 a service is missing."""
+    """Run the command line and exit with a status of docs/operations.md's table."""
     sys.exit(run(sys.argv[1:]))
 
 

@@ -33,7 +33,7 @@ from medlive.evaluation.pool import Health, for_each
 from medlive.evaluation.run import Progress
 from medlive.evaluation.verdict import planted_objects
 from medlive.evaluation.verdict_words import taken_back
-from medlive.llm.budget import Budget, BudgetSpent
+from medlive.llm.budget import Asked, Budget, BudgetSpent
 from medlive.llm.engine import Engine, EngineIdentity, Finish, Reply, Request
 from medlive.llm.prompts import load_prompt
 from medlive.llm.reading import read_object, without_thinking
@@ -133,7 +133,7 @@ async def audit_run(
             progress(done, len(chosen.candidates))
         await for_each(todo, one, concurrency)
     table = load_audit(run, bottom=bottom, auditor=auditor.digest)
-    return AuditResult(table, auditor.calls, reused, stopped, auditor.health.silence)
+    return AuditResult(table, auditor.asked.calls, reused, stopped, auditor.health.silence)
 
 
 def open_candidates(
@@ -168,8 +168,8 @@ class _Auditor:
         self, run: GradedRun, engine: Engine, allow_unpinned: bool, concurrency: int, budget: Budget | None
     ) -> None:
         self.digest = auditor_digest(engine.identity)
-        self.calls = 0
-        self._engine, self._budget = engine, budget
+        self.asked = Asked(engine, budget)
+        self._engine = engine
         self._judge = run.grader.judge if run.grader else ""
         self._prompt = load_prompt("medlive.evaluation", TASK)
         self.health = Health(concurrency)
@@ -183,7 +183,7 @@ class _Auditor:
         for attempt in range(2):
             later = 2 * tried + (0 if again else attempt)
             try:
-                reply = await self._ask(audit_request(candidate, repair=again, round_=later))
+                reply = await self.asked.answer(audit_request(candidate, repair=again, round_=later))
             except EndpointUnavailable as exc:
                 reason = f"endpoint: {exc.message[:300]}"
                 self.health.bad(exc)
@@ -204,15 +204,6 @@ class _Auditor:
             if reply.finish is Finish.REFUSAL:
                 break
         return self._finding(candidate, replies, None, reason)
-
-    async def _ask(self, request: Request) -> Reply:
-        async def call() -> Reply:
-            self.calls += 1
-            return await self._engine.answer(request)
-
-        if self._budget is None:
-            return await call()
-        return await self._budget.pay(self._budget.estimate(self._engine, request), call)
 
     def _finding(
         self, candidate: Candidate, replies: Sequence[Reply], read: AuditReply | None, reason: str

@@ -24,7 +24,7 @@ from medlive.evaluation.run import Progress, open_run
 from medlive.evaluation.tasks import Reasoning
 from medlive.evaluation.verdict import planted_objects
 from medlive.evaluation.verdict_words import taken_back
-from medlive.llm.budget import Budget, BudgetSpent
+from medlive.llm.budget import Asked, Budget, BudgetSpent
 from medlive.llm.engine import Engine, EngineIdentity, Finish, Reply, Request
 from medlive.llm.prompts import load_prompt
 from medlive.llm.reading import read_object, without_thinking
@@ -159,7 +159,7 @@ async def judge_direct(
     )
     scored = sum(counts)
     why = dict(reasons.most_common())
-    return DirectResult(run.path, len(keys), scored, judge.calls, why, judge.stopped, health.silence)
+    return DirectResult(run.path, len(keys), scored, judge.asked.calls, why, judge.stopped, health.silence)
 
 
 def settles(score: DirectScore | None, identity: EngineIdentity, allow_unpinned: bool) -> bool:
@@ -197,10 +197,10 @@ class _Judge:
         self, engine: Engine, max_retries: int, allow_unpinned: bool, budget: Budget | None, health: Health
     ) -> None:
         self.digest = judge_digest(engine.identity)
-        self.calls = 0
+        self.asked = Asked(engine, budget)
         self.stopped: str | None = None
         self._engine, self._retries = engine, max_retries
-        self._budget, self._health = budget, health
+        self._health = health
         self._pinned = Pinned("judge", engine.identity.model, allow_unpinned=allow_unpinned)
 
     async def score(self, case: EvaluationCase, answer: Answer, unusable: int) -> DirectScore | None:
@@ -213,7 +213,7 @@ class _Judge:
         read: DirectReply | str = ""
         for attempt in range(1 + self._retries):
             try:
-                reply = await self._ask(request)
+                reply = await self.asked.answer(request)
             except EndpointUnavailable as exc:
                 read = f"endpoint: {exc.message[:300]}"
                 self._health.bad(exc)
@@ -247,15 +247,6 @@ class _Judge:
             judge=self.digest,
             usage=_usage(replies),
         )
-
-    async def _ask(self, request: Request) -> Reply:
-        async def call() -> Reply:
-            self.calls += 1
-            return await self._engine.answer(request)
-
-        if self._budget is None:
-            return await call()
-        return await self._budget.pay(self._budget.estimate(self._engine, request), call)
 
     def _read(self, reply: Reply, inputs: Mapping[str, Any]) -> DirectReply | str:
         """The reply's score, or why it holds none."""

@@ -21,8 +21,8 @@ from medlive.evaluation.pinned import Pinned
 from medlive.evaluation.pool import Health, for_each
 from medlive.evaluation.run import GRADES, Progress
 from medlive.evaluation.stored import StoredRun, stored_run
-from medlive.llm.budget import Budget, BudgetSpent
-from medlive.llm.engine import Engine, Finish, Reply
+from medlive.llm.budget import Asked, Budget, BudgetSpent
+from medlive.llm.engine import Engine, Finish
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,10 +194,14 @@ class Asker:
         self, engine: Engine, judge: Judge, *, max_retries: int, concurrency: int, budget: Budget | None = None
     ) -> None:
         self.judge = judge
-        self.calls = 0
-        self._engine, self._retries, self._budget = engine, max_retries, budget
+        self._asked, self._retries = Asked(engine, budget), max_retries
         self._health = Health(concurrency)
         self._pinned = Pinned("grader", judge.identity.model, allow_unpinned=judge.allow_unpinned)
+
+    @property
+    def calls(self) -> int:
+        """How many were made."""
+        return self._asked.calls
 
     @property
     def silence(self) -> EndpointUnavailable | None:
@@ -216,7 +220,7 @@ class Asker:
                 waiting = tuple(c for c in work.criteria if c.id not in outcome.verdicts)
                 part = replace(work, criteria=waiting)
             try:
-                reply = await self._ask(part, again, strange)
+                reply = await self._asked.answer(self.judge.request(part, again, strange))
             except EndpointUnavailable as exc:
                 outcome.fail(waiting, f"endpoint: {exc.message[:300]}")
                 self._health.bad(exc)
@@ -236,18 +240,6 @@ class Asker:
             problem = next(v for v in read.values() if isinstance(v, str))
             again = (reply.text[:MOST_RAW], problem)
         return self.judge.grades(work, outcome)
-
-    async def _ask(self, work: Work, again: tuple[str, str] | None, strange: int) -> Reply:
-        request = self.judge.request(work, again, strange)
-        if self._budget is None:
-            self.calls += 1
-            return await self._engine.answer(request)
-
-        async def call() -> Reply:
-            self.calls += 1
-            return await self._engine.answer(request)
-
-        return await self._budget.pay(self._budget.estimate(self._engine, request), call)
 
 
 class _Left(NamedTuple):

@@ -345,17 +345,25 @@ def write_whole(path: Path, data: bytes) -> None:
         raise
 
 
-def open_run(path: Path) -> RunFolder:
-    """The run in a folder. Raises BadInput when it holds none, or when its cases are not those it began with."""
+def read_info(path: Path) -> RunInfo:
+    """What `run.json` in a folder says. Raises BadInput when the folder holds no run."""
     try:
-        info = RunInfo.model_validate_json((path / "run.json").read_bytes())
-        data = (path / "cases.jsonl").read_bytes()
+        return RunInfo.model_validate_json((path / "run.json").read_bytes())
     except OSError as exc:
         raise BadInput(f"{path} holds no run: {exc.strerror or exc}") from exc
     except ValidationError as exc:
         first = exc.errors(include_url=False, include_input=False)[0]
         place = ".".join(str(p) for p in first["loc"]) or "the whole"
         raise BadInput(f"{path / 'run.json'} is no run: {place}: {first['msg']}") from exc
+
+
+def open_run(path: Path) -> RunFolder:
+    """The run in a folder. Raises BadInput when it holds none, or when its cases are not those it began with."""
+    info = read_info(path)
+    try:
+        data = (path / "cases.jsonl").read_bytes()
+    except OSError as exc:
+        raise BadInput(f"{path} holds no run: {exc.strerror or exc}") from exc
     if digest_bytes(data) != info.cases.rows:
         raise BadInput(f"{path / 'cases.jsonl'} was changed since the run began")
     try:

@@ -9,12 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, overload
 
-from pydantic import ValidationError
-
 from medlive.errors import BadInput
 from medlive.evaluation.log import Lines, parsed, rows_of
 from medlive.evaluation.model import Answer, EvaluationCase
-from medlive.evaluation.run import RESPONSES, RunInfo
+from medlive.evaluation.run_folder import RESPONSES, read_info
 
 CASES: Final = "cases.jsonl"
 
@@ -102,22 +100,11 @@ class StoredRun:
 def stored_run(path: Path) -> Iterator[StoredRun]:
     """The run in a folder, as `open_run` and `RunFolder.answers` read it, but nothing of it is held: of each row
     only its place in the file. Raises as they do."""
-    digest = _info(path / "run.json").cases.rows
+    digest = read_info(path).cases.rows
     with ExitStack() as files:
         cases, ids = _cases(path / CASES, digest, files)
         answers, notes = _answers(path / RESPONSES, ids, files)
         yield StoredRun(path, cases, answers, tuple(notes))
-
-
-def _info(path: Path) -> RunInfo:
-    try:
-        return RunInfo.model_validate_json(path.read_bytes())
-    except OSError as exc:
-        raise BadInput(f"{path.parent} holds no run: {exc.strerror or exc}") from exc
-    except ValidationError as exc:
-        first = exc.errors(include_url=False, include_input=False)[0]
-        place = ".".join(str(p) for p in first["loc"]) or "the whole"
-        raise BadInput(f"{path} is no run: {place}: {first['msg']}") from exc
 
 
 def _cases(path: Path, digest: str, files: ExitStack) -> tuple[StoredCases, set[str]]:

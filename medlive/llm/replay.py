@@ -11,7 +11,7 @@ from typing import Any, BinaryIO, Final, Self
 
 from medlive.digest import canonical_json
 from medlive.errors import BadInput, MedliveError, UsageError
-from medlive.llm.budget import Budget
+from medlive.llm.budget import Asked, Budget
 from medlive.llm.engine import Engine, EngineIdentity, Finish, Reply, ReplyStore, Request, Usage
 
 FILE_NAME: Final = "replies.jsonl"
@@ -28,7 +28,7 @@ class ReplayEngine:
         """`budget` is asked before and charged after every call that is really made."""
         self._engine = engine
         self._store = store
-        self._budget = budget
+        self._asked = Asked(engine, budget)
         self._under_way: dict[str, asyncio.Task[tuple[Reply, bool]]] = {}
 
     @property
@@ -71,11 +71,7 @@ class ReplayEngine:
     async def _find_or_ask(self, digest: str, request: Request) -> tuple[Reply, bool]:
         if (stored := await self._store.find(digest)) is not None:
             return stored, True
-        if self._budget is None:
-            reply = await self._engine.answer(request)
-        else:
-            estimate = self._budget.estimate(self._engine, request)
-            reply = await self._budget.pay(estimate, lambda: self._engine.answer(request))
+        reply = await self._asked.answer(request)
         await self._store.keep(digest, request, self._engine.identity, reply)
         return reply, False
 

@@ -21,6 +21,7 @@ from medlive.db.tables import Base
 from medlive.db.takedowns import find_takedown
 from medlive.demo.samples import SampleThread, sample_evidence_path
 from medlive.errors import CheckFailed, UsageError
+from medlive.evaluation.cases import load_cases
 from medlive.evidence.build import build_index
 from medlive.evidence.corpora.registry import open_corpus
 from medlive.llm.engine import EngineIdentity, Finish, Prompt, Reply, Request, Usage
@@ -31,6 +32,7 @@ from medlive.service.harvesting import harvest_source
 from medlive.service.importing import import_file
 from medlive.service.inspecting import ThreadTakenDown, inspect_thread
 from medlive.service.paths import archive_path, index_path, snapshots_path
+from medlive.service.raw_cases import raw_cases
 from medlive.service.retention import apply_retention
 from medlive.service.runs import run_curation
 from medlive.service.takedown import take_down
@@ -157,9 +159,18 @@ async def test_what_a_frozen_snapshot_holds_is_named_and_kept_out_of_later_ones(
     words = await own_words(database, curated[ERASED])
     held = {w for table, w in await traces_in_tables(database, words) if table in ("case_revisions", "criteria")}
     folder = {path: path.read_bytes() for path in frozen.path.rglob("*") if path.is_file()}
+    before = {case.case_id: case for case in (await raw_cases(settings, load_cases(frozen.path))).cases}
     done = await take_down(database, settings, "sdn", ERASED, "a court's order")
     [(version, case_id)] = done.frozen
     assert version == frozen.version
+    # The raw arm asks in each thread's own words while there are such, and says how many it has lost.
+    assert len(before) == 2
+    assert any(w in before[case_id].narrative for w in words)
+    assert (before[case_id].query, before[case_id].advice != "") == ("", True)
+    after = await raw_cases(settings, load_cases(frozen.path))
+    assert {case.case_id for case in after.cases} == before.keys() - {case_id}
+    assert "1 of 2 cases are left out" in after.notes[-1]
+    assert after.publishable is False
     # The errata beside the snapshot say so; the snapshot stays as it is.
     errata = snapshots_path(settings) / "errata.json"
     [erratum] = load_errata(errata).affecting(version)
