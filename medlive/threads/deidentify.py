@@ -11,6 +11,7 @@ import re
 from bisect import bisect_left
 from typing import Final
 
+from medlive.threads.anchors import anchor
 from medlive.threads.deidentify_en import english_names, english_places
 from medlive.threads.deidentify_numbers import net_addresses, numeric_identifiers
 from medlive.threads.deidentify_zh import chinese_names, chinese_places
@@ -23,6 +24,21 @@ _LATIN: Final = re.compile(r"[A-Za-z]{3}")
 _HAN: Final = re.compile(r"[\u3400-\u9fff]")
 _BETWEEN: Final = re.compile(r"[ \t,，、.#-]{0,3}|,? ?(?:in|near) ")
 _CODE: Final = re.compile(r"[ ,-]{1,3}(?:\d{6}|\d{5}(?:-\d{4})?)(?!\d)")
+_OTHERS_AT: Final = anchor(
+    "others' data",
+    (
+        "信息", "资料", "名单", "如下", "details", "detail", "information", "info", "data", "list",
+    ),
+)  # fmt: skip
+_OTHERS: Final = re.compile(
+    r"(?:(?:员工|职工|同事|同学|学生|乘客|家属|邻居|接触者|密接者?|(?:同行|接触|密接|隔离|相关|确诊)人员)的?(?:个人|基本|具体|详细|登记)?"
+    r"(?:信息|资料|名单)(?:如下)?|(?<![a-z])(?:employee|staff|co-?worker|colleague|contact|passenger|student|relative)s?(?:'s?)?"
+    r" (?:details?|information|info|data|list))\s?[:：](?P<line>[^\n]{0,500})(?P<more>(?:\n[^\n]{0,500}){0,30})"
+)
+_FIELD: Final = re.compile(
+    r"姓名|性别|年龄|出生|电话|手机|身份证|住址|地址|工号|学号|单位|部门|籍贯|(?<![a-z])(?:name|phone|tel|mobile|e-?mail"
+    r"|address|dob|date of birth|id|employee no|department|sex|age)(?![a-z])"
+)
 _WHERE: Final = (IdentifierKind.PLACE, IdentifierKind.ADDRESS)
 _ROUNDS: Final = 64
 
@@ -43,6 +59,7 @@ def keyed_handle(handle: str, key: bytes) -> str:
 def _candidates(view: View, language: str | None) -> Candidates:
     yield from numeric_identifiers(view, language)
     yield from net_addresses(view)
+    yield from _others_data(view)
     if view.ascii or _LATIN.search(view.text):
         yield from english_names(view)
         yield from english_places(view)
@@ -51,6 +68,18 @@ def _candidates(view: View, language: str | None) -> Candidates:
             yield IdentifierKind.NAME, start, end
         for exact, start, end in chinese_places(view):
             yield IdentifierKind.ADDRESS if exact else IdentifierKind.PLACE, start, end
+
+
+def _others_data(view: View) -> Candidates:
+    """Blocks of fields about people who are not the patient: the lines from their heading on that hold fields."""
+    for match in view.around(_OTHERS_AT, _OTHERS, 16, 1200):
+        end = match.end("line")
+        for line in match.group("more").split("\n")[1:]:
+            if not _FIELD.search(line):
+                break
+            end += 1 + len(line)
+        if len(_FIELD.findall(view.lower, match.start("line"), end)) > 1:
+            yield IdentifierKind.OTHERS, match.start("line"), end
 
 
 def _whole_places(candidates: Candidates) -> Candidates:

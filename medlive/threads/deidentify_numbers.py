@@ -15,7 +15,8 @@ _EMAIL: Final = re.compile(
 )
 _DOT: Final = r"\s?(?:\.|[(\[{]\s?(?:dot|\.)\s?[)\]}]|(?<=\s)dot(?=\s)|点|。)\s?"
 _SPELLED_EMAIL: Final = re.compile(
-    r"(?<![a-z0-9._%+-])[a-z0-9_%+-][a-z0-9._%+-]{0,63}(?:\sdot\s[a-z0-9_-]{1,30}){0,2}"
+    r"(?<![a-z0-9._%+-])[a-z0-9_%+-][a-z0-9._%+-]{0,63}"
+    r"(?:\s?(?:点|下划线)\s?[a-z0-9_-]{1,30}|\s(?:dot|underscore|dash)\s[a-z0-9_-]{1,30}){0,3}"
     r"(?:\s?[(\[{<]\s?(?:at|@)\s?[)\]}>]\s?|\sat\s|\s?艾特\s?|\s?@\s?|#)"
     rf"[a-z0-9-]{{2,63}}(?:{_DOT}(?:com|net|org|edu|cn|co|uk|in|gov|info|io|me|ac|example))+(?![a-z0-9])"
 )
@@ -66,14 +67,15 @@ _USER_AT: Final = anchor(
 _NOT_A_NICK: Final = re.compile(r"\d{1,3}|\d+[a-z]{1,3}|(?:not|the|my|a|is|or|in)\b.*")
 
 _MESSENGER_AT: Final = anchor("messenger", (
-    "微信", "威信", "薇信", "微心", "v信", "vx", "v+x", "wx", "wechat", "weixin", "whatsapp", "qq", "扣扣",
+    "微信", "威信", "薇信", "微心", "微x", "薇x", "威x", "v信", "vx", "v+x", "wx",
+    "wechat", "weixin", "whatsapp", "qq", "扣扣",
     "企鹅", "telegram",
     "skype", "line id", "kakao", "snap", "instagram", "insta", "ig", "discord", "抖音", "快手", "小红书",
     "微博", "加v", "加我v", "➕v", "+v", "tg",
     "facebook", "fb", "twitter",
 ), anywhere=True)  # fmt: skip
 _MESSENGER: Final = re.compile(
-    r"(?:(?:微信|威信|薇信|微心|v信|(?<![a-z0-9])(?:v\+?x|wx)(?![a-z])|wechat|weixin|whatsapp|qq|扣扣|企鹅号?"
+    r"(?:(?:微信|威信|薇信|微心|[微薇威]x|v信|(?<![a-z0-9])(?:v\+?x|wx)(?![a-z])|wechat|weixin|whatsapp|qq|扣扣|企鹅号?"
     r"|telegram|skype"
     r"|(?<![a-z0-9])(?:line\sid|kakao(?:talk)?|snap(?:chat)?|insta(?:gram)?|ig|discord|facebook|fb|twitter"
     r"|tg)(?![a-z])"
@@ -81,7 +83,8 @@ _MESSENGER: Final = re.compile(
     r"(?:(?:的)?(?:群号?|同号|号码|号|账号|名|昵称|搜)|\s?(?:id|number|no\.?|handle|account|user ?name"
     r"|name)(?![a-z]))?"
     r"(?:[\s:：.=是为叫搜(（]{1,4}|(?=\d)|(?<=号)|(?<=[信v])(?=[a-z0-9]))(?:(?:is|me at|on|at|me)[\s:@]{1,2})?)"
-    r"(?P<id>@?[a-z](?:[-_.]?[a-z0-9_])*|live:[a-z0-9_.-]{3,30}|\+?\d[\d -]{3,15}\d|\d[a-z0-9_]{4,19})(?:#\d{4})?"
+    r"(?P<id>@?[a-z](?:[-_.]?[a-z0-9_])*|live:[a-z0-9_.-]{3,30}|\+?\d[\d -]{3,15}\d|\d[a-z0-9_]{4,19}"
+    r"|[零〇一二三四五六七八九幺]{5,12})(?:#\d{4})?"
 )
 _NO_MESSENGER_ID_TEXT: Final = (
     "group groups video call calls messages message msg chat photo photos images image status story post "
@@ -148,6 +151,7 @@ _RECORD_ZH: Final = (
     "条形码", "条码", "订单号", "单号", "编号", "流水号", "病理号", "CT号", "ct号", "片号", "X光号",
     "申请单号", "样本号", "检验号", "超声号",
     "保单号", "住院号码", "病历号码", "磁卡号", "卡号", "门诊号码", "报告号", "取号", "预约号", "快递号",
+    "工号", "学号", "警号", "员工号",
     "运单号", "档案号", "床号牌",
 )  # fmt: skip
 _ID_ZH: Final = (
@@ -488,7 +492,7 @@ def net_addresses(view: View) -> Candidates:
             yield IdentifierKind.EMAIL, *match.span()
         for match in _HANDLE.finditer(text):
             yield IdentifierKind.HANDLE, *match.span()
-    spelled = "dot" in lower or "点" in lower
+    spelled = "dot" in lower or "underscore" in lower or "点" in lower
     web = "." in text and _TLD.search(lower)
     if (spelled and " at " in lower) or ((spelled or web) and any(map(lower.__contains__, _SPELLED_HINT))):
         for match in _SPELLED_EMAIL.finditer(lower):

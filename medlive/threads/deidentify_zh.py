@@ -68,7 +68,8 @@ _I_AM: Final = re.compile(
 )
 _SIGNED: Final = re.compile(
     r"(?:敬礼|敬上|祝好|祝您?[\u4e00-\u9fff]{2,6}|谢谢(?:您|你|了|大家|医生|大夫)?|感谢|感激不尽"
-    r"|拜托了?|跪求|叩首|不胜感激|多谢|致谢|顺祝商祺)[!！。.～~，, ]{0,3}\s*\n+\s*(?:——|—|--|-"
+    r"|拜托了?|跪求|叩首|不胜感激|多谢|致谢|顺祝商祺)[!！。.～~，, ]{0,3}(?:\s*\n+\s*|(?<=敬礼)\s*"
+    r"|(?<=敬礼[!！。.，, ])\s*)(?:——|—|--|-"
     rf"|～)?\s*(?:患者|家属|病人|您的患者|孩子妈妈)?[:： ]?(?P<thanked>{_HAN_NAME}?)[ \t]*(?=$|\n"
     r"|\d{2,4}[年.-]|敬上|拜上|上$|上\n)"
     rf"|(?:——|—|--|～)\s*(?:患者|家属|病人)?[:： ]?(?P<dashed>{_HAN_NAME}?)[ \t。]*(?=$|\n)"
@@ -115,6 +116,23 @@ _AFTER_ROLE: Final = re.compile(
     rf"](?P<name>{_HAN_NAME}?)(?=$|[\s,，。;；、!！(（])"
     rf"|(?P<before>{_HAN_NAME}?)[ ]?[(（](?:副?主任|大夫|医生|教授|医师|副?院长|护士长|主治|患者|病人|住院医)"
 )
+_ASSOCIATES: Final = (
+    "同事", "同学", "同伴", "同行人员", "接触者", "接触人员", "密接", "员工", "职工", "工友",
+    "室友", "邻居", "朋友", "家属",
+    "名单", "人员", "确诊者", "感染者",
+)  # fmt: skip
+_ASSOCIATES_AT: Final = anchor("associates zh", _ASSOCIATES)
+_ONE_LISTED: Final = r"(?:(?![和与])[\u4e00-\u9fff]){2,4}"
+_ASSOCIATE_LIST: Final = re.compile(
+    rf"(?:{'|'.join(_ASSOCIATES)})(?:有|是|包括|分别是|分别为|为|叫|如下)?[:：\s]{{0,2}}"
+    rf"(?P<names>{_ONE_LISTED}?(?:[、和与,，]{_ONE_LISTED}?){{1,12}})"
+    r"(?=$|[\s。；;.!！?？(（]|等|都|也|均|在|是|有|被|已|出现|感染|发|确诊|一起|[\u4e00-\u9fff]人)"
+)
+_LISTED: Final = re.compile(_ONE_LISTED)
+_GIVEN_ALONE: Final = re.compile(
+    r"(?:我叫|我的名字叫|本人叫|名叫)(?P<name>[\u4e00-\u9fff]{2,3})(?=$|[，,。.！!\s]|今年)"
+)
+_NOT_CALLED: Final = re.compile("[医救车人护他她你了来过着它们起不啥什]|外卖|出租|家")
 _HAN: Final = re.compile(r"[\u4e00-\u9fff]")
 _SURE_CITIES: Final = "|".join(c for c in CITIES_ZH if c not in DOUBTFUL_CITIES_ZH)
 _DOUBTFUL: Final = "|".join(sorted(DOUBTFUL_CITIES_ZH))
@@ -131,10 +149,19 @@ _CITY_AT: Final = anchor("city zh", CITIES_ZH)
 _PROVINCE_AT: Final = anchor("province zh", [*PROVINCES_ZH.split(), "中国"])
 _HOSPITAL_AT: Final = anchor("hospital zh", HOSPITALS_ZH)
 _HOSPITAL_END_AT: Final = anchor("hospital end zh", (
-    "医院", "卫生院", "医学院", "保健院", "疾控中心", "附院", "附一", "附二", "医大一院", "医大二院",
+    "医院", "卫生院", "医学院", "保健院", "疾控中心", "附院", "一附", "二附", "三附", "附属",
+    "附一", "附二", "医大一院", "医大二院",
     "诊所", "医学中心",
 ))  # fmt: skip
 _COUNTY_AT: Final = anchor("county zh", ("县", "自治州", "街道", "区", "镇", "乡", "村"))
+_BRIEF_HOSPITAL: Final = re.compile(
+    rf"(?!{_FUNCTION}|[送知找于])(?:[\u4e00-\u9fff]{{1,2}}大|[\u4e00-\u9fff]{{1,2}}医(?:科?大)?)第?[一二三四五]?附属?(?:医院|[一二三四五]?院|[一二三四五])"
+)
+"""郑大一附院, 中山大附一."""
+_COMPANY_AT: Final = anchor("company zh", ("有限公司", "有限责任公司", "股份公司", "集团公司"))
+_COMPANY: Final = re.compile(
+    r"(?:(?!在|于|是|的|去|到|为|从|给)[\u4e00-\u9fff（）()]){2,16}?(?:有限责任公司|有限公司|股份公司|集团公司)"
+)
 _LISTED_HOSPITAL: Final = re.compile(
     r"(?:医院及科室|就诊医院|医院名称|所在医院|(?:^|(?<=\n)))[ \t]?[:：]?[ \t]{0,3}"
     r"(?P<place>[\u4e00-\u9fff0-9()（）]{2,18}?(?:医院|卫生院|诊所|医学中心))(?=[\s,，。北南东西分本]|$)"
@@ -272,7 +299,7 @@ _NOT_PET_NAMES: Final = frozenset(_NOT_PET_NAMES_TEXT.split())
 
 
 _NEAR_NAMES: Final = frozenset((
-    _TITLE_AT, _INTRODUCED_AT, _RELATED_AT, _I_AM_AT, _SIGNED_AT, _NICKNAME_AT, _AFTER_ROLE_AT,
+    _TITLE_AT, _INTRODUCED_AT, _RELATED_AT, _I_AM_AT, _SIGNED_AT, _NICKNAME_AT, _AFTER_ROLE_AT, _ASSOCIATES_AT,
 ))  # fmt: skip
 
 
@@ -317,10 +344,23 @@ def chinese_names(view: View) -> Iterator[tuple[int, int]]:
             _PET_NAME.fullmatch(match.group("child")) or _named(match.group("child"))
         ):
             yield match.span("child")
+    for match in view.around(_INTRODUCED_AT, _GIVEN_ALONE, 4, 8):
+        if not _NOT_CALLED.search(match.group("name")) and match.group("name") not in _NOT_NAMES:
+            yield match.span("name")
+    for match in view.matches(_ASSOCIATES_AT, _ASSOCIATE_LIST):
+        listed = list(_LISTED.finditer(view.lower, *match.span("names")))
+        # One name that is none, and it is a list of something else.
+        if all(_named(m.group()) or _is_nickname(m.group()) for m in listed):
+            yield from (m.span() for m in listed)
     for match in view.around(_AFTER_ROLE_AT, _AFTER_ROLE, 6, 20):
         group = match.lastgroup or "name"
         if _named(match.group(group)):
             yield match.span(group)
+
+
+def _is_nickname(word: str) -> bool:
+    """Whether it is 小李 or 老王."""
+    return len(word) == 2 and word[0] in "小老阿" and word[1] in SURNAMES
 
 
 _CHAIN: Final = re.compile(
@@ -366,7 +406,7 @@ _NOT_ESTATE: Final = frozenset(_NOT_ESTATE_TEXT.split())
 
 
 _NEAR_PLACES: Final = frozenset((
-    _CITY_AT, _HOSPITAL_AT, _HOSPITAL_END_AT, _COUNTY_AT, _ESTATE_AT, _LIVES_AT, _POSTCODE_AT,
+    _CITY_AT, _HOSPITAL_AT, _HOSPITAL_END_AT, _COMPANY_AT, _COUNTY_AT, _ESTATE_AT, _LIVES_AT, _POSTCODE_AT,
 ))  # fmt: skip
 
 
@@ -393,6 +433,8 @@ def chinese_places(view: View) -> Iterator[tuple[bool, int, int]]:
     for match in view.matches(_LIVES_AT, _LIVES):
         if match.group("place")[-2:] not in _NOT_ESTATE and not _GENERIC_PLACE.fullmatch(match.group("place")):
             yield True, *match.span("place")
+    for match in view.around(_COMPANY_AT, _COMPANY, 18, 6):
+        yield False, *match.span()
     for match in view.matches(_POSTCODE_AT, _POSTCODE):
         yield True, *match.span("code")
 
@@ -423,6 +465,8 @@ def _named_places(view: View) -> Iterator[tuple[int, int]]:
     begins = sorted({*view.at(_CITY_AT), *view.at(_PROVINCE_AT)})
     for at in view.at(_HOSPITAL_END_AT):
         yield from _hospital(lower, at, begins[bisect_left(begins, at - 18) : bisect_left(begins, at)])
+    for match in view.around(_HOSPITAL_END_AT, _BRIEF_HOSPITAL, 6, 5):
+        yield match.span()
     for rule, pattern in ((_HOSPITAL_AT, _HOSPITAL), (_CITY_AT, _CITY)):
         for match in view.matches(rule, pattern):
             yield match.span()

@@ -25,6 +25,8 @@ class IdentifierKind(StrEnum):
     """A street and number, a housing estate, a village, a postcode."""
     RECORD_NUMBER = "record number"
     MESSENGER = "wechat/qq"
+    OTHERS = "others' data"
+    """A block of data on people who are not the patient, pasted whole."""
 
 
 class Identifier(NamedTuple):
