@@ -150,12 +150,11 @@ def list_(as_json: JsonOption = False) -> None:
 
 @app.command()
 def search(
-    query: str,
+    phrases: Annotated[
+        list[str], typer.Argument(metavar="PHRASE...", help="What to look for; several phrases are fused by rank.")
+    ],
     k: Annotated[int, typer.Option("-k", min=1, max=100, help="How many passages.")] = 5,
     index: IndexOption = None,
-    english: Annotated[
-        str | None, typer.Option(help="The query in English, for encoders and passages that know only English.")
-    ] = None,
     corpus: Annotated[
         list[str] | None, typer.Option(help="Only passages of this corpus; may be repeated.")
     ] = None,
@@ -172,7 +171,7 @@ def search(
     models: ModelsOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Print the passages nearest to a query, with the rank and score that each side gives them."""
+    """Print the passages nearest to the phrases, with the rank and score that each side gives them."""
     from medlive.evidence.manifest import read_manifest
     from medlive.evidence.opening import open_index
     from medlive.evidence.passage import Query
@@ -187,7 +186,7 @@ def search(
         retriever=retriever or configured.retriever,
     )
     day = not_after and not_after.date()
-    (hits,) = wait_for(opened.search([Query(query, english)], k=k, not_after=day, corpora=corpus))
+    (hits,) = wait_for(opened.search([Query(*phrases)], k=k, not_after=day, corpora=corpus))
     manifest = read_manifest(folder)
     if as_json:
         print_json(
@@ -196,8 +195,8 @@ def search(
         )  # fmt: skip
         return
     say(described(manifest, opened.identity.retriever))
-    if opened.dense is not None and opened.dense.text_of(Query(query, english)) is None:
-        say(f"searched by words alone: {opened.dense.encoder.identity.name} reads English only (see --english)")
+    if opened.dense is not None and not all(map(opened.dense.reads, phrases)):
+        say(f"searched by words alone where not English: {opened.dense.encoder.identity.name} reads nothing else")
     print_table(
         ["rank", "score", "found by", "passage", "title", "published", "text"],
         [
@@ -251,7 +250,9 @@ def _hit(hit: "Hit") -> dict[str, Any]:
     return {
         "rank": hit.rank,
         "score": hit.score,
-        "sides": {side.side.value: {"rank": side.rank, "score": side.score} for side in hit.sides},
+        "found_by": [
+            {"side": s.side.value, "phrase": s.phrase, "rank": s.rank, "score": s.score} for s in hit.sides
+        ],
         "id": hit.passage.id,
         "corpus": hit.passage.corpus,
         "title": hit.passage.title,

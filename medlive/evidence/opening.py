@@ -150,10 +150,13 @@ def open_data(path: Path, manifest: IndexManifest, given: _Given) -> IndexRetrie
 
 
 def _lexical_side(path: Path, manifest: IndexManifest, store: PassageStore) -> LexicalIndex:
-    if manifest.parameters != lexical.parameters():
+    here = lexical.parameters()
+    if manifest.parameters != here:
+        differ = [n for n in sorted({*here, *manifest.parameters}) if manifest.parameters.get(n) != here.get(n)]
+        told = ", ".join(f"{n} {manifest.parameters.get(n)}, now {here.get(n)}" for n in differ)
         raise IndexOutdated(
-            f"{path} was built with other parameters or cuts text differently: built with"
-            f" {manifest.libraries}, here are {lexical.libraries()}",
+            f"{path} was built with other parameters ({told}; libraries then {manifest.libraries},"
+            f" now {lexical.libraries()})",
             hint=HINT,
         )
     try:

@@ -35,11 +35,9 @@ class Side(StrEnum):
     """A way of finding passages; a hybrid search fuses several."""
 
     LEXICAL = "lexical"
-    """BM25 over the query's own words."""
-    LEXICAL_ENGLISH = "lexical_english"
-    """BM25 over the query's English translation."""
+    """BM25 over a phrase's words."""
     DENSE = "dense"
-    """Nearest vectors to the query in English."""
+    """Nearest vectors to a phrase."""
     RERANK = "rerank"
     """A cross-encoder's order of what the other sides found."""
 
@@ -53,6 +51,8 @@ class SideHit:
     """From 1."""
     score: float
     """That side's own, higher is nearer; scores of different sides cannot be compared."""
+    phrase: int = 0
+    """Which of the query's phrases found it there, from 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,14 +66,17 @@ class Hit:
     """Where each side that found it put it, in the order of `Side`."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, init=False)
 class Query:
-    """What is looked for."""
+    """What is looked for: one phrase, or several that look at it from different sides, fused by rank."""
 
-    text: str
-    """In its own language."""
-    english: str | None = None
-    """The same in English, for encoders and passages that know only English; None when `text` is English."""
+    phrases: tuple[str, ...]
+
+    def __init__(self, *phrases: str) -> None:
+        """`phrases` are plain text, whatever they hold. Raises ValueError without any."""
+        if not phrases:
+            raise ValueError("a query needs a phrase")
+        object.__setattr__(self, "phrases", tuple(dict.fromkeys(phrases)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,7 @@
 """The retriever over an index: asks each side, fuses what they find, re-ranks where a cross-encoder is given.
 
-Which sides a query has: its own words (lexical); its English translation's words where it brings one; and its
-nearest vectors, for the encoder's languages: the translation, or else the text itself where the encoder knows its
-language. A query that an encoder cannot read has no dense side, and its hits say so by having none.
+Each phrase of a query is searched by its words, and by its nearest vectors where the encoder knows its language:
+one that an encoder cannot read has no dense side, and its hits say so by having none.
 """
 
 import asyncio
@@ -18,7 +17,7 @@ from medlive.evidence.encoder import Encoder, Reranker
 from medlive.evidence.fusion import DEPTH, Found, by_ordinal, fused
 from medlive.evidence.gather import Gatherer
 from medlive.evidence.lexical import LexicalIndex
-from medlive.evidence.passage import Hit, IndexIdentity, Passage, Query, Side, SideHit
+from medlive.evidence.passage import Hit, IndexIdentity, Passage, Query, Side
 from medlive.evidence.store import PassageStore
 
 RetrieverName = Literal["bm25", "dense", "hybrid"]
@@ -42,16 +41,14 @@ class DenseSide:
     encoder: Encoder
     index: DenseIndex
 
-    def text_of(self, query: Query) -> str | None:
-        """What the encoder is given; None when it reads neither the query nor a translation of it."""
-        if query.english is not None:
-            return query.english
+    def reads(self, phrase: str) -> bool:
+        """Whether the encoder knows the phrase's language."""
         languages = LANGUAGES.get(self.encoder.identity.name)
-        return query.text if languages is None or language_of(query.text) in (*languages, "und") else None
+        return languages is None or language_of(phrase) in (*languages, "und")
 
 
 class _Ask(NamedTuple):
-    """One query's dense side."""
+    """One phrase's dense side."""
 
     text: str
     depth: int
@@ -97,10 +94,11 @@ class IndexRetriever:
     ) -> list[list[Hit]]:
         """For each query its k best hits (1 ≤ k ≤ 1000), best first; equal scores are ordered by passage id.
 
-        A query is plain text, whatever it holds. Passages published after `not_after` are left out on every side,
-        undated ones stay; so is what is not of `corpora`, where they are named. `score` is the sum of reciprocal
-        ranks where sides are fused, a cross-encoder's where it re-ranks, else the one side's own. Queries of
-        calls that come at about the same time are encoded and searched together, which changes no result.
+        Phrases are plain text, whatever they hold. Passages published after `not_after` are left out on every
+        side, undated ones stay; so is what is not of `corpora`, where they are named. `score` is the sum of
+        reciprocal ranks where sides are fused, a cross-encoder's where it re-ranks, else the one side's own.
+        Queries of calls that come at about the same time are encoded and searched together, which changes no
+        result.
         Raises UsageError for a corpus that the index does not hold.
         """
         if not 1 <= k <= MAX_K:
@@ -108,19 +106,14 @@ class IndexRetriever:
         wanted = None if corpora is None else self._known(corpora)
         if self.dense is None:
             return await asyncio.to_thread(self._search_words, queries, k, not_after, wanted)
-        asked = [self.dense.text_of(query) for query in queries]
-        asks = [
-            _Ask(text, self._depth(query, k), not_after, wanted)
-            for query, text in zip(queries, asked, strict=True)
-            if text is not None
-        ]
+        dense = self.dense
+        readable = [(at, n) for at, q in enumerate(queries) for n, p in enumerate(q.phrases) if dense.reads(p)]
+        asks = [_Ask(queries[at].phrases[n], self._depth(queries[at], k), not_after, wanted) for at, n in readable]
         found, nearest = await asyncio.gather(
             asyncio.to_thread(self._by_words, queries, k, not_after, wanted), self._asks.ask(asks)
         )
-        remaining = iter(nearest)
-        for sides, text in zip(found, asked, strict=True):
-            if text is not None:
-                sides[Side.DENSE] = next(remaining)
+        for (at, n), near in zip(readable, nearest, strict=True):
+            found[at][Side.DENSE, n] = near
         return await asyncio.to_thread(self._hits, queries, found, k)
 
     def _known(self, corpora: Collection[str]) -> frozenset[str]:
@@ -144,24 +137,20 @@ class IndexRetriever:
         return max(k, RERANKED) if self._reranker is not None else k
 
     def _fuses(self, query: Query) -> bool:
-        return self._identity.retriever == "hybrid" or (
-            self._lexical is not None and _other_words(query) is not None
-        )
+        return self._identity.retriever == "hybrid" or len(query.phrases) > 1
 
     def _by_words(
         self, queries: Sequence[Query], k: int, not_after: date | None, corpora: frozenset[str] | None
-    ) -> list[dict[Side, Found]]:
-        found: list[dict[Side, Found]] = []
-        for query in queries:
-            sides: dict[Side, Found] = {}
-            depth = self._depth(query, k)
-            if self._lexical is not None:
-                sides[Side.LEXICAL] = self._lexical.search(query.text, depth, not_after, corpora)
-                english = _other_words(query)
-                if english is not None:
-                    sides[Side.LEXICAL_ENGLISH] = self._lexical.search(english, depth, not_after, corpora)
-            found.append(sides)
-        return found
+    ) -> list[dict[tuple[Side, int], Found]]:
+        if self._lexical is None:
+            return [{} for _ in queries]
+        return [
+            {
+                (Side.LEXICAL, n): self._lexical.search(phrase, self._depth(query, k), not_after, corpora)
+                for n, phrase in enumerate(query.phrases)
+            }
+            for query in queries
+        ]
 
     def _nearest(self, asks: Sequence[_Ask]) -> list[Found]:
         """Encode all in one batch, then search once for each set of filters."""
@@ -187,30 +176,31 @@ class IndexRetriever:
                     found[number] = self._store.ordered(rounded, depth)
         return found
 
-    def _hits(self, queries: Sequence[Query], found: Sequence[dict[Side, Found]], k: int) -> list[list[Hit]]:
-        return [self._hits_of(query, sides, k) for query, sides in zip(queries, found, strict=True)]
+    def _hits(
+        self, queries: Sequence[Query], found: Sequence[dict[tuple[Side, int], Found]], k: int
+    ) -> list[list[Hit]]:
+        return [self._hits_of(query, orders, k) for query, orders in zip(queries, found, strict=True)]
 
-    def _hits_of(self, query: Query, sides: dict[Side, Found], k: int) -> list[Hit]:
+    def _hits_of(self, query: Query, orders: dict[tuple[Side, int], Found], k: int) -> list[Hit]:
         if self._fuses(query):
-            best = self._store.ordered(fused(sides), max(k, RERANKED if self._reranker else 0))
+            best = self._store.ordered(fused(orders), max(k, RERANKED if self._reranker else 0))
         else:
-            best = list(next(iter(sides.values()), ()))
+            best = list(next(iter(orders.values()), ()))
         passages: dict[int, Passage] = {}
         if self._reranker is not None:
             best = best[: max(k, RERANKED)]
             passages = {ordinal: self._store.get(ordinal) for ordinal, _ in best}
-            sides[Side.RERANK] = best = self._reranked(self._reranker, query, passages)
-        places = by_ordinal(sides)
+            orders[Side.RERANK, 0] = best = self._reranked(self._reranker, query.phrases[0], passages)
+        places = by_ordinal(orders)
         return [
-            Hit(passages.get(ordinal) or self._store.get(ordinal), score, rank, _sides(places, ordinal))
+            Hit(passages.get(ordinal) or self._store.get(ordinal), score, rank, tuple(places.get(ordinal, ())))
             for rank, (ordinal, score) in enumerate(best[:k], start=1)
         ]
 
-    def _reranked(self, reranker: Reranker, query: Query, passages: dict[int, Passage]) -> list[tuple[int, float]]:
+    def _reranked(self, reranker: Reranker, phrase: str, passages: dict[int, Passage]) -> list[tuple[int, float]]:
         if not passages:
             return []
-        text = (query.english if query.english is not None else query.text)[:_MAX_QUERY_CHARS]
-        scores = reranker.score(text, [embedded(passage) for passage in passages.values()])
+        scores = reranker.score(phrase[:_MAX_QUERY_CHARS], [embedded(passage) for passage in passages.values()])
         rounded = [(o, _rounded(float(score))) for o, score in zip(passages, scores, strict=True)]
         return self._store.ordered(rounded, len(rounded))
 
@@ -221,14 +211,5 @@ def embedded(passage: Passage) -> tuple[str, str]:
     return (f"{passage.title}. {passage.section}" if named else passage.title), passage.text
 
 
-def _other_words(query: Query) -> str | None:
-    """The translation, where it says what the query does not say already."""
-    return None if query.english == query.text else query.english
-
-
 def _rounded(score: float) -> float:
     return float(f"{score:.{_DIGITS}g}")
-
-
-def _sides(places: dict[int, list[SideHit]], ordinal: int) -> tuple[SideHit, ...]:
-    return tuple(places.get(ordinal, ()))

@@ -145,7 +145,6 @@ def test_the_commands_say_which_retriever_runs_and_why(instance: Instance, corpu
         "evidence",
         "search",
         "rash",
-        "--english",
         "fever",
         "--not-after",
         "2005-12-31",
@@ -155,7 +154,7 @@ def test_the_commands_say_which_retriever_runs_and_why(instance: Instance, corpu
     )
     answer = instance.here(*asked).json
     assert answer["retriever"] == "bm25"
-    assert {side for hit in answer["hits"] for side in hit["sides"]} == {"lexical", "lexical_english"}
+    assert {found["phrase"] for hit in answer["hits"] for found in hit["found_by"]} == {0, 1}
     assert all(hit["published"] <= "2005-12-31" for hit in answer["hits"])
     listed = instance.here("evidence", "list", "--json").json
     assert [(i["manifest"]["retriever"], i["manifest"]["dense"]) for i in listed] == [("bm25", None)]
