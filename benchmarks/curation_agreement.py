@@ -1,293 +1,358 @@
-"""How far the configured engine decides as a careful curator does, step by step.
+"""How far the configured engines decide as a careful reader does, step by step, and what it costs in tokens.
 
-Run: `python benchmarks/curation_agreement.py [--json] [--replies FOLDER] [--draw]`. The threads, the protocol and
-who read them: docs/yardstick.md. Filters, agents and rubric are those of `medlive curate` under the same settings;
-the date rule and duplicates are left out, as readers leave them out, and all of S_cc, S_inf and S_align are
-computed even where one fails. The evidence is the index of the settings, or, where there is none, one built for
-the run from PubMedQA and MedQuAD. Nothing here has a target: the figures say how an engine reads. Exit status 3
-where the real threads are absent.
+Run: `python benchmarks/curation_agreement.py [--labelled] [--json] [--replies FOLDER] [--draw]`. Threads: the
+sixty of docs/yardstick.md, or with `--labelled` the thirty of `../shared/realdata/replies`, whose labels name
+elements too. Filters, agents and rubric are those of `medlive curate` under the same settings; the date rule and
+duplicates are left out, as readers leave them out. The evidence is the index of the settings, or, where there is
+none, one built for the run from every corpus of the real data. Nothing here has a target: the figures say how an
+engine reads. Exit status 3 where the real threads are absent.
 """
 
 import argparse
 import asyncio
 import json
-import math
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from curator_decisions import DECISIONS, SECOND, Decision, Key, Place, draw, read_decisions
+from curator_decisions import DECISIONS, SECOND, Decision, Key, draw, read_decisions
 
 from medlive.clock import now
 from medlive.config import Settings, load_settings
-from medlive.curation.agent import Agent, AgentFailure
 from medlive.curation.chain import CurationSettings, curate
-from medlive.curation.model import Alignment, Call, Curation, Outcome, Reason, Side, Stage, Thresholds
+from medlive.curation.model import Alignment, Check, Curation, Outcome, Reason, Side, Stage, Standing, Thresholds
 from medlive.errors import BadInput, IndexMissing, MedliveError
 from medlive.evidence.build import build_index
 from medlive.evidence.corpora.registry import open_corpus
 from medlive.evidence.passage import Retriever
-from medlive.filters.chain import FilterChain
 from medlive.llm.budget import Budget
 from medlive.llm.replay import FileReplyStore, ReplayEngine
-from medlive.rubric.write import write_rubric
+from medlive.rubric.complete import complete_case
 from medlive.service.endpoints import build_engine
 from medlive.service.paths import index_path
 from medlive.service.wiring import CURATION_ROLES, build_filters, open_retriever
 from medlive.sources.files import ImportedThread, read_threads
-from medlive.statistics.agreement import ac1
+from medlive.statistics.agreement import kappa
 from medlive.threads.model import Thread
+from medlive.threads.normalise import fold
 from medlive.threads.prepare import deidentified, normalised, thread_language
 
 REAL_DATA: Final = Path(__file__).resolve().parents[2] / "shared" / "realdata"
-EVIDENCE: Final = ("pubmedqa_ori_pqal.json", "medquad_xml_1-9.tar.gz")
+LABELLED: Final = REAL_DATA / "replies"
+EVIDENCE: Final = (
+    "pubmedqa_ori_pqal.json", "medquad_xml_1-9.tar.gz", "ngc_guidelines.jsonl.gz", "ddi_interactions.jsonl",
+    "covid_articles.jsonl",
+)  # fmt: skip
 IGNORED_RULES: Final = frozenset(("posted_before", "duplicate"))
-Z_95: Final = 1.959964
+SHARED: Final = 0.5
+"""Share of a label's character triples that an element must hold to be the same one."""
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
-    """What one side, reader or engine, says of one thread at each step; None where it says nothing."""
+class Careful:
+    """What a reader decides of a thread; None for a step that has no object."""
 
+    keep: bool
     steps: Mapping[str, Hashable | None]
+    grounds: frozenset[str]
+    """What speaks against keeping: "screener", "query", "history", "harm", "neutral" (advice), "text"."""
     why: str
+    elements: Mapping[Side, Sequence[str]] = field(default_factory=dict)
+    """Their words and quotes, where they are labelled."""
 
 
-STEPS: Final = (
-    "filters pass", "narrative", "query", "advice", "screener passes", "query only in title", "S_cc", "category",
-    "sufficient", "alignment", "contradicted", "keep", "decided at",
-)  # fmt: skip
-"""In the order of the curation; the last two are the outcome."""
+GROUNDS: Final[Mapping[Reason, frozenset[str]]] = {
+    Reason.QUESTION_DOUBTED: frozenset(("query", "screener")),
+    Reason.HISTORY_DOUBTED: frozenset(("history", "screener")),
+    Reason.ADVICE_WRONG: frozenset(("harm",)),
+    Reason.ADVICE_HARMFUL: frozenset(("harm",)),
+    Reason.DANGER_UNANSWERED: frozenset(("harm",)),
+    Reason.NOT_STANDARD: frozenset(("harm", "neutral")),
+    Reason.UNSUPPORTED_ELEMENT: frozenset(("text",)),
+    Reason.TEXT_UNFAITHFUL: frozenset(("text",)),
+    Reason.NOT_UNDERSTANDABLE: frozenset(("text", "screener")),
+}
+"""Why a case is held → which of a reader's grounds is the same reason."""
 
 
-def of_reader(decision: Decision) -> Judged:
-    """A reader's line as steps."""
-    s, v = decision.screener, decision.validator
-    contradicted = None if v.advice_judgement is None else v.advice_judgement == "contradicted" or v.advice_harmful
-    return Judged(
+def of_decision(d: Decision) -> Careful:
+    """A line of the yardstick."""
+    v, harm = d.validator, d.validator.advice_judgement == "contradicted" or d.validator.advice_harmful
+    forward = d.screener.has_narrative and d.screener.has_query and d.screener.has_advice
+    grounds = {
+        "filters": not d.filter.passes,
+        "screener": not forward,
+        "query": v.s_cc == 0,
+        "history": v.sufficient is False,
+        "harm": harm or v.alarming_sign_unanswered,
+        "neutral": v.advice_judgement == "neutral",
+        "text": d.decided_at == "controller",
+    }
+    return Careful(
+        d.keep,
         {
-            "filters pass": decision.filter.passes,
-            "narrative": s.has_narrative,
-            "query": s.has_query,
-            "advice": s.has_advice,
-            "screener passes": s.has_narrative and s.has_query and s.has_advice,
-            "query only in title": s.query_in_title if s.has_query else None,
+            "filters pass": d.filter.passes,
+            "screener passes": forward,
             "S_cc": v.s_cc,
-            "category": v.category,
-            "sufficient": v.sufficient,
-            "alignment": v.advice_judgement,
-            "contradicted": contradicted,
-            "keep": decision.keep,
-            "decided at": decision.decided_at,
+            "S_inf > 0.5": v.sufficient,
+            "vetoed": (harm or v.alarming_sign_unanswered) if forward else None,
+            "keep": d.keep,
         },
-        f"{decision.why} ({decision.confidence})",
+        frozenset(name for name, holds in grounds.items() if holds),
+        f"{d.decided_at}: {d.why} ({d.confidence})",
     )
 
 
-_PLACES: Final[Mapping[Reason, Place]] = {
-    Reason.NO_NARRATIVE: "screener",
-    Reason.NO_QUERY: "screener",
-    Reason.NO_ADVICE: "screener",
-    Reason.QUERY_NOT_CLINICAL: "validator.query",
-    Reason.INSUFFICIENT_NARRATIVE: "validator.sufficiency",
-    Reason.CONTRADICTED: "validator.alignment",
-    Reason.NOT_ALIGNED: "validator.alignment",
-    Reason.UNSUPPORTED_ELEMENT: "controller",
-    Reason.NUMBERS_CHANGED: "controller",
-    Reason.RUBRIC_LINT: "rubric",
-}
+def of_label(row: Mapping[str, Any]) -> Careful:
+    """A line of the labelled threads."""
+    vetoed = any(a["verdict"] == "contradicted" for a in row["advice_elements"])
+    forward = row["screener_forward"]
+    sufficient = None if row["s_inf"] is None else row["s_inf"] > 0.5
+    grounds = {
+        "screener": not forward,
+        "query": row["s_cc"] == 0,
+        "history": sufficient is False,
+        "harm": vetoed,
+        "neutral": row["s_align"] is not None and row["s_align"] <= 0.5,
+    }
+    return Careful(
+        row["keep"],
+        {
+            "filters pass": None,
+            "screener passes": forward,
+            "S_cc": row["s_cc"] if forward else None,
+            "S_inf > 0.5": sufficient if forward else None,
+            "vetoed": vetoed if forward else None,
+            "keep": row["keep"],
+        },
+        frozenset(name for name, holds in grounds.items() if holds),
+        row["reason"],
+        {
+            Side.NARRATIVE: [f"{e['text']} {e['quote']}" for e in row["narrative_facts"]],
+            Side.ADVICE: [f"{e['text']} {e['quote']}" for e in row["advice_elements"]],
+        },
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """What the engines made of a thread."""
+
+    curation: Curation | None
+    """None where a filter let it not pass."""
+    rule: str = ""
+    """The filter."""
+    input_tokens: int = 0
+    calls: int = 0
+
+    @property
+    def steps(self) -> dict[str, Hashable | None]:
+        """The same steps as a reader's; None for what was not reached."""
+        c = self.curation
+        if c is None or c.outcome is Outcome.FAILED:
+            return {"filters pass": c is not None, "keep": None if c else False}
+        screened = not (c.stage is Stage.SCREENER and c.outcome is Outcome.REJECTED)
+        vetoed = c.reason is Reason.CONTRADICTED or any("harm" in GROUNDS.get(h.reason, ()) for h in c.holds)
+        return {
+            "filters pass": True,
+            "screener passes": screened,
+            "S_cc": c.s_cc,
+            "S_inf > 0.5": None if c.s_inf is None else c.s_inf > c.thresholds.sufficiency,
+            "vetoed": vetoed if c.s_align is not None else None,
+            "keep": c.outcome is Outcome.KEPT,
+        }
+
+    @property
+    def told(self) -> str:
+        """Where it ended and why."""
+        c = self.curation
+        if c is None:
+            return f"filters: {self.rule}"
+        reasons = ", ".join(h.reason.value for h in c.holds) or (c.reason.value if c.reason else "")
+        return f"{c.outcome.value} {reasons}: {c.detail[:300]}".strip(" :")
+
+    def agrees(self, reader: Careful) -> bool | None:
+        """Whether it ends as the reader does; a hold does where it names one of the reader's grounds."""
+        if self.curation is None:
+            return not reader.keep
+        match self.curation.outcome:
+            case Outcome.KEPT:
+                return reader.keep
+            case Outcome.REJECTED:
+                return not reader.keep
+            case Outcome.HELD:
+                grounds = {g for h in self.curation.holds for g in GROUNDS.get(h.reason, ())}
+                return not reader.keep and bool(grounds & reader.grounds)
+            case _:
+                return None
 
 
 class Bench:
     """The stages of `medlive curate` on single threads, without a database."""
 
     def __init__(self, settings: Settings, retriever: Retriever, store: FileReplyStore) -> None:
-        section = settings.curation
-        limits = settings.budget
+        section, limits = settings.curation, settings.budget
         budget = Budget(max_calls=limits.max_calls, max_usd=limits.max_usd, max_tokens=limits.max_tokens)
         self.respondents = {
             role: ReplayEngine(build_engine(role, getattr(settings.roles, role)), store, budget)
             for role in CURATION_ROLES
         }
-        self._retriever = retriever
-        self._filters: FilterChain = build_filters(settings)
+        self._store, self._retriever, self._filters = store, retriever, build_filters(settings)
         self._curation = CurationSettings(
             Thresholds(section.sufficiency, section.alignment),
             top_k=section.top_k,
             confirm_veto=section.confirm_veto,
             cross_questions=section.cross_questions,
-            exhaustive=True,
+            strict=section.strict,
         )
         self._at_once = asyncio.Semaphore(section.concurrency)
 
-    async def aclose(self) -> None:
-        """Let go of connections."""
-        for respondent in self.respondents.values():
-            await respondent.aclose()
-
-    async def judge(self, thread: Thread) -> Judged:
-        """What the filters and the engine say of a thread; the agents are asked even where a filter fails."""
+    async def make(self, thread: Thread) -> Made:
+        """What the filters and the engines make of a thread."""
         raw = normalised(thread)
         verdicts = self._filters.judge(raw, duplicate_of=None, now=now()).verdicts
         failed = next((v for v in verdicts if not v.passed and v.rule not in IGNORED_RULES), None)
+        if failed is not None:
+            return Made(None, str(failed.reason))
         language = thread_language(raw)
         async with self._at_once:
             curation = await curate(
                 deidentified(raw, language), language, self.respondents, self._retriever, self._curation,
                 run_date=now().date(),
             )  # fmt: skip
-            place, why = await self._end(curation, language)
-        if failed is not None:
-            place, why = "filters", f"{failed.reason} {dict(failed.evidence)}"
-        return Judged(self._steps(curation, failed is None, place), why)
-
-    async def _end(self, curation: Curation, language: str) -> tuple[Place | None, str]:
-        """Where a thread's way ended and why; None for a failure of ours, which decides nothing."""
-        if curation.outcome is Outcome.KEPT and curation.text is not None:
-            journal: list[Call] = []
-            agent = Agent(self.respondents["rubric"], journal)
-            try:
-                written = await write_rubric(language, curation.text, curation.side(Side.ADVICE), agent)
-            except AgentFailure as failure:
-                return None, f"failed: {failure}"
-            faults = "; ".join(f"{f.fault.value}: {f.detail}" for f in written.remaining)
-            return ("rubric", f"rubric_lint: {faults}") if faults else ("kept", "kept")
-        if curation.reason is None or curation.outcome is Outcome.FAILED:
-            return None, f"failed: {curation.reason}: {curation.detail}"
-        return _PLACES[curation.reason], f"{curation.reason}: {curation.detail}"
-
-    def _steps(self, curation: Curation, passed: bool, place: Place | None) -> dict[str, Hashable | None]:
-        """The engine's side of every step; None for what was never reached."""
-        screened = curation.stage is not Stage.SCREENER or curation.outcome is not Outcome.FAILED
-        sides = {side: bool(curation.side(side)) for side in Side}
-        query = next(iter(curation.side(Side.QUERY)), None)
-        verdicts = [c.verdict for c in curation.claims]
-        alignment: str | None = None
-        if curation.s_align is not None:
-            if Alignment.CONTRADICTED in verdicts:
-                alignment = "contradicted"
-            else:
-                over = curation.s_align > curation.thresholds.alignment
-                alignment = "supported" if over else "neutral"
-        limit = curation.thresholds.sufficiency
-        return {
-            "filters pass": passed,
-            "narrative": sides[Side.NARRATIVE] if screened else None,
-            "query": sides[Side.QUERY] if screened else None,
-            "advice": sides[Side.ADVICE] if screened else None,
-            "screener passes": all(sides.values()) if screened else None,
-            "query only in title": query.message_id == "title" if query else None,
-            "S_cc": curation.s_cc,
-            "category": curation.query_category.value if curation.query_category else None,
-            "sufficient": curation.s_inf > limit if curation.s_inf is not None else None,
-            "alignment": alignment,
-            "contradicted": alignment == "contradicted" if alignment else None,
-            "keep": place == "kept" if place else None,
-            "decided at": place,
-        }
+            if curation.outcome in (Outcome.KEPT, Outcome.HELD):
+                curation = (await complete_case(curation, language, self.respondents)).curation
+        stored = [await self._store.find(c.request_digest) for c in curation.calls]
+        tokens = sum(reply.usage.input_tokens for reply in stored if reply)
+        return Made(curation, input_tokens=tokens, calls=len(curation.calls))
 
 
-def wilson(hits: int, n: int) -> tuple[float, float] | None:
-    """Wilson's 95 % interval of a share; None without an item."""
-    if not n:
-        return None
-    p, z = hits / n, Z_95
-    middle, spread = p + z * z / (2 * n), z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
-    return max(0.0, (middle - spread) / (1 + z * z / n)), min(1.0, (middle + spread) / (1 + z * z / n))
-
-
-def kappa(first: Sequence[Hashable], second: Sequence[Hashable]) -> float | None:
-    """Cohen's kappa; None without an item, and where chance alone agrees always (one label on both sides)."""
-    n = len(first)
-    if not n:
-        return None
-    a, b = Counter(first), Counter(second)
-    chance = sum(a[label] * b[label] for label in a) / n**2
-    agreed = sum(x == y for x, y in zip(first, second, strict=True)) / n
-    return None if chance == 1 else (agreed - chance) / (1 - chance)
-
-
-def measure(pairs: Sequence[tuple[Key, Judged, Judged]]) -> dict[str, Any]:
-    """Per step: n, agreement with interval, kappa, AC1, the table of labels and the ids that differ.
-
-    `constant` is the share that one and the same answer to every thread would reach, the first side's commonest.
-    """
-    found: dict[str, Any] = {}
-    for step in STEPS:
-        both = [
-            (key, a.steps[step], b.steps[step])
-            for key, a, b in pairs
-            if a.steps[step] is not None and b.steps[step] is not None
-        ]
-        first, second = [a for _, a, _ in both], [b for _, _, b in both]
-        agreed = sum(a == b for a, b in zip(first, second, strict=True))
-        found[step] = {
-            "n": len(both),
-            "agreed": agreed,
-            "share": agreed / len(both) if both else None,
-            "constant": Counter(first).most_common(1)[0][1] / len(both) if both else None,
-            "wilson_95": wilson(agreed, len(both)),
-            "kappa": kappa(first, second),
-            "ac1": ac1(first, second),
-            "table": [
-                {"reader": str(a), "other": str(b), "threads": n}
-                for (a, b), n in sorted(
-                    Counter(zip(first, second, strict=True)).items(), key=lambda item: (-item[1], str(item[0]))
-                )
-            ],
-            "differ": [f"{file} {thread_id}" for (file, thread_id), a, b in both if a != b],
-        }
-    return found
-
-
-def compared(first: Mapping[Key, Judged], second: Mapping[Key, Judged], languages: Mapping[Key, str]) -> Any:
-    """The measures of two sides over all threads that both judged, and per language."""
-    pairs = [(key, first[key], second[key]) for key in first if key in second]
+def agreement(pairs: Sequence[tuple[Hashable | None, Hashable | None]]) -> dict[str, Any]:
+    """n, the share of equal pairs and Cohen's kappa, of the pairs that both sides decided."""
+    both = [(a, b) for a, b in pairs if a is not None and b is not None]
+    equal = sum(a == b for a, b in both)
     return {
-        group: measure([p for p in pairs if group in ("all", languages[p[0]])]) for group in ("all", "en", "zh")
+        "n": len(both),
+        "share": equal / len(both) if both else None,
+        "kappa": kappa([a for a, _ in both], [b for _, b in both]),
+        "table": {f"{a} → {b}": n for (a, b), n in sorted(Counter(both).items(), key=str)},
     }
 
 
-def differences(readers: Mapping[Key, Judged], engine: Mapping[Key, Judged]) -> list[dict[str, Any]]:
-    """The threads that the two sides end at different steps, with both reasons."""
-    return [
-        {
-            "file": key[0],
-            "thread_id": key[1],
-            "reader": readers[key].steps["decided at"],
-            "reader_why": readers[key].why,
-            "other": engine[key].steps["decided at"] or "failed",
-            "other_why": engine[key].why[:300],
-        }
-        for key in readers
-        if key in engine and readers[key].steps["decided at"] != engine[key].steps["decided at"]
-    ]
+def compared(readers: Mapping[Key, Careful], made: Mapping[Key, Made]) -> dict[str, Any]:
+    """Every figure of one reader against the engines."""
+    pairs = [(readers[key], made[key]) for key in readers]
+    steps = {
+        step: agreement([(reader.steps[step], m.steps.get(step)) for reader, m in pairs])
+        for step in ("filters pass", "screener passes", "S_cc", "S_inf > 0.5", "vetoed")
+    }
+    # A hold for the reader's own reason counts as the reader's decision.
+    decided = [(r.keep, r.keep if m.agrees(r) else not r.keep) for r, m in pairs if m.agrees(r) is not None]
+    vetoed = [m for reader, m in pairs if reader.steps["vetoed"]]
+    return {
+        "keep or reject": agreement(decided),
+        "steps": steps,
+        "kept by the reader": sum(r.keep for r, _ in pairs),
+        "what became of those that the reader vetoes": dict(Counter(_ended(m) for m in vetoed)),
+        "elements": {side.value: _elements(pairs, side) for side in (Side.NARRATIVE, Side.ADVICE)},
+        "differ": [
+            {"thread": "/".join(key), "reader": readers[key].why, "engine": made[key].told}
+            for key in readers
+            if made[key].agrees(readers[key]) is not True
+        ],
+    }
 
 
-def show(title: str, found: Any, other: str, tell: Callable[[str], None]) -> None:
-    """A table of steps for each group, and the tables of the outcome over all."""
-    tell(f"\n{title}")
-    number = "{:>6.2f}".format
-    for group, steps in found.items():
-        tell(f"\n  {group:<20}   n   agree  95 % Wilson  constant   kappa    AC1")
-        for step, m in steps.items():
-            if not m["n"]:
-                tell(f"  {step:<20}{0:>4}       -")
-                continue
-            low, high = m["wilson_95"]
-            kappa_told = "     -" if m["kappa"] is None else number(m["kappa"])
-            tell(
-                f"  {step:<20}{m['n']:>4}{m['share'] * 100:>7.1f} %  {low * 100:>4.0f} to {high * 100:>3.0f}"
-                f"  {m['constant'] * 100:>7.1f} %  {kappa_told} {number(m['ac1'])}"
-            )
-    for step in ("keep", "decided at", "alignment"):
-        tell(f"\n  {step}: reader → {other}")
-        for row in found["all"][step]["table"]:
-            tell(f"    {row['reader']:<24}{row['other']:<24}{row['threads']:>4}")
+def _ended(made: Made) -> str:
+    return "rejected" if made.curation is None else made.curation.outcome.value
+
+
+def _elements(pairs: Sequence[tuple[Careful, Made]], side: Side) -> dict[str, Any]:
+    """Recall and precision of elements: two are the same where the words of one hold half of the other's."""
+    labelled = found = extracted = right = 0
+    for reader, made in pairs:
+        if side not in reader.elements or made.curation is None:
+            continue
+        labels = [_triples(text) for text in reader.elements[side]]
+        ours = [_triples(f"{e.statement} {e.quote}") for e in made.curation.side(side)]
+        labelled, extracted = labelled + len(labels), extracted + len(ours)
+        found += sum(any(_same(a, b) for b in ours) for a in labels)
+        right += sum(any(_same(a, b) for b in labels) for a in ours)
+    return {
+        "recall": found / labelled if labelled else None,
+        "precision": right / extracted if extracted and labelled else None,
+        "labelled": labelled,
+        "extracted": extracted,
+    }
+
+
+def _triples(text: str) -> frozenset[str]:
+    folded = fold(text)
+    return frozenset(folded[i : i + 3] for i in range(max(1, len(folded) - 2)))
+
+
+def _same(a: frozenset[str], b: frozenset[str]) -> bool:
+    return len(a & b) >= SHARED * min(len(a), len(b))
+
+
+def alone(made: Mapping[Key, Made]) -> dict[str, Any]:
+    """What the engines did, without any reader: outcomes, holds, objections by control, tokens."""
+    curations = [m.curation for m in made.values() if m.curation]
+    objections = Counter(
+        check.check.value
+        for c in curations
+        for check in c.checks
+        if not check.passed and check.check is not Check.SUSPICION and check.round == 0
+    )
+    reached = [c for c in curations if any(check.check is Check.SUPPORTED for check in c.checks)]
+    refused = [e for c in curations for e in c.elements if e.standing is not Standing.KEPT]
+    aligned = [c for c in curations if c.s_align is not None]
+    claims = Counter(claim.verdict.value for c in aligned for claim in c.claims)
+    return {
+        "outcomes": dict(Counter(_ended(m) for m in made.values())),
+        "rejected for": dict(
+            Counter(c.reason.value for c in curations if c.reason and c.outcome is Outcome.REJECTED)
+        ),
+        "held for": dict(Counter(h.reason.value for c in curations for h in c.holds)),
+        "failed for": dict(Counter(c.detail[:80] for c in curations if c.outcome is Outcome.FAILED)),
+        "elements": sum(len(c.elements) for c in curations),
+        "threads whose elements were judged": len(reached),
+        "objections to first drafts, by control": dict(objections),
+        "elements refused in the end": [f"{e.id}: {e.statement}" for e in refused],
+        "claims": {alignment.value: claims[alignment.value] for alignment in Alignment},
+        "S_inf, mean": _mean([c.s_inf for c in curations if c.s_inf is not None]),
+        "S_align, mean": _mean([c.s_align for c in aligned if c.s_align is not None]),
+        "input tokens a thread": _mean([m.input_tokens for m in made.values() if m.curation]),
+        "calls a thread": _mean([m.calls for m in made.values() if m.curation]),
+    }
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return sum(values) / len(values) if values else None
+
+
+def yardstick() -> tuple[dict[Key, Thread], dict[str, dict[Key, Careful]]]:
+    """The sixty threads and what each reader decides of them. Raises BadInput."""
+    folder = REAL_DATA / "threads"
+    drawn = draw(folder)
+    readers = {}
+    for path in (DECISIONS, SECOND):
+        decisions = read_decisions(path)
+        if strangers := decisions.keys() ^ set(drawn):
+            raise BadInput(f"{path.name} and the draw differ in {len(strangers)} threads, e.g. {min(strangers)}")
+        readers[path.stem] = {key: of_decision(decisions[key]) for key in drawn}
+    return load(drawn, folder), readers
+
+
+def labelled() -> tuple[dict[Key, Thread], dict[str, dict[Key, Careful]]]:
+    """The thirty labelled threads."""
+    rows = [json.loads(line) for line in (LABELLED / "labels.jsonl").read_text("utf-8").splitlines()]
+    labels = {("threads.jsonl", str(row["thread_id"])): of_label(row) for row in rows}
+    return load(list(labels), LABELLED), {"labels": labels}
 
 
 def load(keys: Sequence[Key], folder: Path) -> dict[Key, Thread]:
@@ -300,105 +365,99 @@ def load(keys: Sequence[Key], folder: Path) -> dict[Key, Thread]:
                 found.setdefault(key, item.thread)
     if missing := wanted - found.keys():
         raise BadInput(f"{len(missing)} threads are not in {folder.name}, the first {min(missing)}")
-    return found
+    return {key: found[key] for key in keys}
 
 
-async def run_engine(
-    threads: Mapping[Key, Thread], settings: Settings, replies: Path | None, evidence: Path
-) -> tuple[dict[Key, Judged], dict[str, Any]]:
-    """The engine's side of every thread, and which engines and index gave it."""
+async def run_engines(
+    threads: Mapping[Key, Thread], settings: Settings, replies: Path | None
+) -> tuple[dict[Key, Made], dict[str, Any]]:
+    """What the engines make of every thread, and which engines and index they were."""
     with tempfile.TemporaryDirectory(prefix="medlive-bench-") as work:
         try:
-            retriever, built = open_retriever(settings), False
+            retriever = open_retriever(settings)
         except IndexMissing:
-            made = settings.model_copy(update={"home": Path(work)})
-            build_index([open_corpus(evidence / name) for name in EVIDENCE], index_path(made))
-            retriever, built = open_retriever(made), True
+            settings = settings.model_copy(update={"home": Path(work)})
+            build_index([open_corpus(REAL_DATA / "evidence" / name) for name in EVIDENCE], index_path(settings))
+            retriever = open_retriever(settings)
         with FileReplyStore(replies or Path(work) / "replies") as store:
             bench = Bench(settings, retriever, store)
             try:
-                judged = await asyncio.gather(*(bench.judge(t) for t in threads.values()))
+                made = await asyncio.gather(*(bench.make(thread) for thread in threads.values()))
             finally:
-                await bench.aclose()
-            who = {
-                role: f"{r.identity.engine} {r.identity.model}".strip() for role, r in bench.respondents.items()
-            }
-        about = {
-            "engines": who,
-            "index": retriever.identity.index_digest,
-            "index_built_for_the_run": built,
-            "failed": sum(j.steps["decided at"] is None for j in judged),
-        }
-    return dict(zip(threads, judged, strict=True)), about
+                for respondent in bench.respondents.values():
+                    await respondent.aclose()
+            who = {role: f"{r.identity.engine} {r.identity.model}" for role, r in bench.respondents.items()}
+        about = {"engines": who, "index": retriever.identity.index_digest}
+    return dict(zip(threads, made, strict=True)), about
 
 
-def report(arguments: argparse.Namespace, folder: Path) -> None:
-    """Judge, compare, and print."""
-    decisions = read_decisions(DECISIONS)
-    drawn = draw(folder)
-    if strangers := decisions.keys() ^ set(drawn):
-        raise BadInput(f"{DECISIONS.name} and the draw differ in {len(strangers)} threads, e.g. {min(strangers)}")
-    languages = {key: d.language for key, d in decisions.items()}
-    readers = {key: of_reader(decisions[key]) for key in drawn}
-    threads = load(drawn, folder)
-    engine, about = asyncio.run(
-        run_engine(threads, load_settings().settings, arguments.replies, REAL_DATA / "evidence")
-    )
-    result: dict[str, Any] = {
-        **about,
-        "threads": len(drawn),
-        "engine": compared(readers, engine, languages),
-        "differences": differences(readers, engine),
-    }
-    second: dict[Key, Judged] = {}
-    if SECOND.is_file():
-        others = read_decisions(SECOND)
-        second = {key: of_reader(others[key]) for key in drawn if key in others}
-        result["second_reader_threads"] = len(second)
-        result["readers"] = compared(readers, second, languages)
-        result["engine_against_second"] = compared(second, engine, languages)
-        result["reader_differences"] = differences(readers, second)
-    if arguments.json:
-        print(json.dumps(result, ensure_ascii=False, indent=1))
-        return
-    kept = sum(j.steps["keep"] is True for j in readers.values())
-    engine_kept = sum(j.steps["keep"] is True for j in engine.values())
-    print(f"{len(drawn)} threads; engines: {', '.join(f'{r}: {e}' for r, e in about['engines'].items())}")
-    print(f"evidence: {about['index']}{' (built for this run)' if about['index_built_for_the_run'] else ''}")
-    print(f"kept by the first reader {kept}, by the engine {engine_kept}; engine failed on {about['failed']}")
-    show("first reader against engine", result["engine"], "engine", print)
-    if second:
-        show(f"readers against each other ({len(second)} threads)", result["readers"], "second", print)
-        show("second reader against engine", result["engine_against_second"], "engine", print)
-    listed = [("engine", result["differences"]), ("second reader", result.get("reader_differences", []))]
-    for other, rows in listed:
-        if rows:
-            print(f"\nthreads that the first reader and the {other} end at different steps: {len(rows)}")
-        for row in rows:
-            print(f"  {row['file']} {row['thread_id']}: {row['reader']} → {row['other']}")
-            print(f"    reader: {row['reader_why']}\n    {other}: {' '.join(row['other_why'].split())}")
+def show(result: Mapping[str, Any]) -> None:
+    """The figures for reading."""
+    print(f"{result['threads']} threads; " + ", ".join(f"{r}: {e}" for r, e in result["engines"].items()))
+    for name, value in result["alone"].items():
+        if isinstance(value, Mapping):
+            print(f"{name}: " + (", ".join(f"{k} {n}" for k, n in value.items()) or "none"))
+        elif isinstance(value, list):
+            print(f"{name}: {len(value)}", *value, sep="\n  ")
+        else:
+            print(f"{name}: {value if value is None or isinstance(value, int) else round(value, 3)}")
+    for reader, found in result["readers"].items():
+        print(f"\nagainst {reader}, who keeps {found['kept by the reader']}:")
+        for step, m in (("keep or reject", found["keep or reject"]), *found["steps"].items()):
+            share = "-" if m["share"] is None else f"{m['share']:.2f}"
+            print(f"  {step:<18} n {m['n']:>3}  agree {share}  kappa {_round(m['kappa'])}  {m['table']}")
+        print(f"  vetoed by the reader: {found['what became of those that the reader vetoes']}")
+        for side, m in found["elements"].items():
+            if m["labelled"]:
+                print(f"  {side}: recall {_round(m['recall'])}, precision {_round(m['precision'])}", m)
+        for row in found["differ"]:
+            print(f"  {row['thread']}\n    reader: {row['reader']}\n    engine: {row['engine']}")
+    if "between readers" in result:
+        print("\nthe readers against each other")
+        for step, m in result["between readers"].items():
+            print(f"  {step:<18} n {m['n']:>3}  agree {_round(m['share'])}  kappa {_round(m['kappa'])}")
+
+
+def _round(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"
 
 
 def main() -> int:
     """Draw or measure."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--draw", action="store_true", help="print the threads to read and stop")
+    parser.add_argument("--draw", action="store_true", help="print the yardstick's threads and stop")
+    parser.add_argument("--labelled", action="store_true", help="the thirty labelled threads, not the yardstick")
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
     parser.add_argument("--replies", type=Path, help="folder that keeps an endpoint's replies between runs")
     arguments = parser.parse_args()
-    folder = REAL_DATA / "threads"
-    if not folder.is_dir():
+    if not (REAL_DATA / "threads").is_dir():
         print("real threads are not here: nothing to measure (../shared/realdata is absent)", file=sys.stderr)
         return 3
     if arguments.draw:
-        for name, thread_id in draw(folder):
-            print(f"{name}\t{thread_id}")
+        print("\n".join("\t".join(key) for key in draw(REAL_DATA / "threads")))
         return 0
     try:
-        report(arguments, folder)
+        threads, readers = labelled() if arguments.labelled else yardstick()
+        made, about = asyncio.run(run_engines(threads, load_settings().settings, arguments.replies))
     except MedliveError as error:
         print(error.message, *([error.hint] if error.hint else []), sep="\n", file=sys.stderr)
         return error.exit_status
+    result: dict[str, Any] = {
+        **about,
+        "threads": len(threads),
+        "alone": alone(made),
+        "readers": {name: compared(decisions, made) for name, decisions in readers.items()},
+    }
+    if len(readers) == 2:
+        one, other = readers.values()
+        result["between readers"] = {
+            step: agreement([(one[key].steps[step], other[key].steps[step]) for key in one])
+            for step in next(iter(one.values())).steps
+        }
+    if arguments.json:
+        print(json.dumps(result, ensure_ascii=False, indent=1))
+    else:
+        show(result)
     return 0
 
 

@@ -17,13 +17,13 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 
 from medlive.demo.samples import load_sample_threads
+from medlive.evidence.corpora.chunk import sentences
 from medlive.rubric.model import Axis
 from medlive.snapshot.gates import check_many, content_hits, row_hits, standard_linter, standard_scanner
 from medlive.snapshot.model import SnapshotCase, SnapshotCriterion
 from medlive.sources.files import ImportedThread, read_threads
 from medlive.threads.model import Role, Thread
 from medlive.threads.normalise import dominant_language
-from medlive.threads.sentences import sentences
 
 TARGET = 500
 """Cases a second on one core: 100,000 new ones in 100 s on two."""
@@ -41,7 +41,7 @@ def cases(threads: Sequence[tuple[str, str, str]], count: int) -> Iterator[Snaps
     for number in range(count):
         language, asked, said = threads[number % len(threads)]
         case_id = f"c{number}"
-        lines = [s.text for text in (said, asked) for s in sentences(text, language)] or [said]
+        lines = [s.strip() for text in (said, asked) for s in sentences(text)] or [said]
         criteria = [f"{line[:150]} {number}" for line in rng.choices(lines, k=CRITERIA)]
         yield SnapshotCase(
             case_id=case_id,

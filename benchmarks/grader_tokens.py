@@ -24,9 +24,7 @@ from typing import Any
 from aiohttp import web
 
 from medlive.clock import now
-from medlive.curation.agent import Agent
 from medlive.curation.chain import ROLES, CurationSettings, curate
-from medlive.curation.model import Call, Side
 from medlive.demo.samples import load_sample_threads, sample_evidence_path
 from medlive.digest import canonical_json, digest_json
 from medlive.evaluation.grade import grade_run
@@ -41,7 +39,7 @@ from medlive.llm.replay import ReplayEngine
 from medlive.llm.rules.candidates import generic_answer
 from medlive.llm.rules.engine import RulesEngine
 from medlive.llm.server import build_app
-from medlive.rubric.write import write_rubric
+from medlive.rubric.complete import complete_case
 from medlive.threads.model import Message, Thread
 from medlive.threads.prepare import deidentified, normalised, thread_language
 
@@ -130,7 +128,6 @@ async def sample_run(folder: Path) -> Path:
     """A run folder of the demo's samples: cases as the rules engine curates them, a sample candidate's answers."""
     build_index([open_corpus(sample_evidence_path(), name="demo")], folder / "index")
     retriever = open_index(folder / "index")
-    journal: list[Call] = []
     cases = []
     for sample in load_sample_threads():
         messages = tuple(
@@ -144,17 +141,17 @@ async def sample_run(folder: Path) -> Path:
         thread = normalised(thread)
         language = thread_language(thread)
         thread = deidentified(thread, language)
-        rules = ReplayEngine(RulesEngine(), Forgetful())
-        curation = await curate(
-            thread, language, dict.fromkeys(ROLES, rules), retriever, CurationSettings(), run_date=date(2026, 1, 1)
-        )
-        text = curation.text
-        if text is None:
+        rules = dict.fromkeys((*ROLES, "rubric"), ReplayEngine(RulesEngine(), Forgetful()))
+        curation = await curate(thread, language, rules, retriever, CurationSettings(), run_date=date(2026, 1, 1))
+        if curation.text is None:
             continue
-        written = await write_rubric(language, text, curation.side(Side.ADVICE), Agent(rules, journal))
+        done = await complete_case(curation, language, rules)
+        text = done.curation.text
+        assert text is not None
+        assert done.rubric is not None
         criteria = tuple(
             EvaluationCriterion(f"{sample.thread_id}-{c.id}", c.criterion, c.points, c.axis)
-            for c in written.rubric.criteria
+            for c in done.rubric.criteria
         )
         cases.append(
             EvaluationCase(sample.thread_id, language, text.narrative, text.query, text.advice, criteria, "", None)

@@ -19,9 +19,7 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from medlive.curation.agent import Agent
 from medlive.curation.chain import ROLES, CurationSettings, curate
-from medlive.curation.model import Call, Side
 from medlive.demo.samples import load_sample_threads, sample_evidence_path
 from medlive.digest import canonical_json
 from medlive.evidence.build import build_index, open_index
@@ -31,7 +29,7 @@ from medlive.llm.engine import EngineIdentity, Reply, Request
 from medlive.llm.fence import CLOSE, OPEN, fenced
 from medlive.llm.prompts import TASK_LINE
 from medlive.llm.rules.engine import RulesEngine
-from medlive.rubric.write import write_rubric
+from medlive.rubric.complete import complete_case
 from medlive.threads.model import Message, Role, Thread
 from medlive.threads.prepare import deidentified, normalised, thread_language
 
@@ -140,15 +138,10 @@ def measure(calls: Sequence[Sent], layout: Layout) -> Shared:
 
 
 def waves(case: int, requests: Iterable[Request]) -> list[Sent]:
-    """The screener's three calls are one wave, and so are a task's calls for all claims."""
-    names: list[str] = []
-    found = []
-    for request in requests:
-        name = "screener" if request.task.startswith("screener.") else request.task
-        if name not in names:
-            names.append(name)
-        found.append(Sent(case, names.index(name), request))
-    return found
+    """A task's calls for all claims are one wave."""
+    asked = list(requests)
+    names = list(dict.fromkeys(request.task for request in asked))
+    return [Sent(case, names.index(request.task), request) for request in asked]
 
 
 def samples(most: int) -> list[Thread]:
@@ -190,13 +183,12 @@ async def record(threads: Sequence[Thread], retriever: Retriever) -> list[Sent]:
         language = thread_language(thread)
         thread = deidentified(thread, language)
         recording = Recording()
+        respondents = dict.fromkeys((*ROLES, "rubric"), recording)
         curation = await curate(
-            thread, language, dict.fromkeys(ROLES, recording), retriever, CurationSettings(exhaustive=True),
-            run_date=date(2026, 1, 1),
-        )  # fmt: skip
+            thread, language, respondents, retriever, CurationSettings(exhaustive=True), run_date=date(2026, 1, 1)
+        )
         if curation.text is not None:
-            journal: list[Call] = []
-            await write_rubric(language, curation.text, curation.side(Side.ADVICE), Agent(recording, journal))
+            await complete_case(curation, language, respondents)
         calls += waves(number, recording.requests)
     return calls
 

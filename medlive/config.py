@@ -39,7 +39,9 @@ class Price(_Section):
 class RoleSettings(_Section):
     """Who answers for a role."""
 
-    engine: Literal["rules", "openai"] = "rules"
+    engine: Literal["rules", "recorded", "openai"] = "rules"
+    recording: Path | None = None
+    """The file of recorded replies, for engine "recorded"."""
     base_url: str | None = None
     model: str | None = None
     api_key_env: str | None = None
@@ -58,16 +60,20 @@ class RoleSettings(_Section):
     def _complete(self) -> "RoleSettings":
         if self.engine == "openai" and not (self.base_url and self.model):
             raise ValueError('engine "openai" needs base_url and model')
+        if self.engine == "recorded" and self.recording is None:
+            raise ValueError('engine "recorded" needs recording, a file of replies')
         return self
 
 
 class Roles(_Section):
-    """The five roles that an engine plays."""
+    """The six roles that an engine plays."""
 
     screener: RoleSettings = RoleSettings()
     validator: RoleSettings = RoleSettings()
     controller: RoleSettings = RoleSettings()
     rubric: RoleSettings = RoleSettings()
+    reader: RoleSettings = RoleSettings()
+    """Reads what the others wrote: best another model than theirs."""
     grader: RoleSettings = RoleSettings()
 
 
@@ -77,9 +83,11 @@ class CurationSection(_Section):
     concurrency: Annotated[int, Field(ge=1, le=1024)] = 16
     sufficiency: Annotated[float, Field(ge=0, lt=1)] = 0.5
     alignment: Annotated[float, Field(ge=0, lt=1)] = 0.5
-    top_k: Annotated[int, Field(ge=1, le=50)] = 8
+    top_k: Annotated[int, Field(ge=1, le=50)] = 6
     confirm_veto: bool = True
     cross_questions: Annotated[int, Field(ge=0, le=20)] = 5
+    strict: bool = False
+    """Whether an unsupported element discards the case, as in the paper, instead of being dropped or held."""
     max_attempts: Annotated[int, Field(ge=1, le=100)] = 3
 
 

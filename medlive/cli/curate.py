@@ -32,9 +32,12 @@ def command(
     """
     from medlive.curation.model import Reason
     from medlive.llm.budget import BudgetSpent
+    from medlive.service.endpoints import dependent_judges
     from medlive.service.runs import run_curation
 
     settings = load_settings().settings
+    for warning in dependent_judges(settings):
+        say(f"warning: {warning} (docs/curation.md)")
 
     async def run() -> dict[str, Any]:
         with progress("filtered") as filtered, progress("curated") as curated:
@@ -59,6 +62,8 @@ def command(
             + (", ".join(f"{n} {outcome}" for outcome, n in done["outcomes"].items()) or "nothing to curate")
             + f"; {done['calls']} calls, {done['replayed']} of them replayed"
         )
+        if redacted := done["rescanned"]["redacted"]:
+            say(f"{redacted} earlier cases were revised: they held what names a person")
         _say_spent(done)
     for fault in done["faults"]:
         say(fault)

@@ -3,27 +3,49 @@
 import os
 import time
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from medlive.cli.output import JsonOption, print_json, print_table, say, wait_for
 from medlive.config import load_settings
+from medlive.errors import UsageError
+from medlive.llm.openai import JsonMode
 
 
-def command(as_json: JsonOption = False) -> None:
+def command(
+    live: Annotated[
+        bool, typer.Option("--live", help="Curate with your own endpoint instead of the recorded replies.")
+    ] = False,
+    base_url: Annotated[str | None, typer.Option(help="The endpoint of --live, up to /v1.")] = None,
+    model: Annotated[str | None, typer.Option(help="The model of --live.")] = None,
+    api_key_env: Annotated[str | None, typer.Option(help="The variable that holds the endpoint's key.")] = None,
+    json_mode: Annotated[JsonMode, typer.Option(help="How the endpoint is asked for JSON.")] = JsonMode.SCHEMA,
+    record: Annotated[
+        Path | None, typer.Option("--record", metavar="FILE", help="Record the endpoint's replies in this file.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
     """Run the whole loop once on sample communities that this machine serves: harvest, filter, curate, freeze,
     verify, evaluate, report.
 
-    Everything it makes lies under MEDLIVE_HOME, or .medlive/demo here when that is not set. Run it again, and it
-    says what was there already.
+    The curation replays what a language model answered to the sample threads, and says so; the rules engine stands
+    in where nothing is recorded. Everything it makes lies under MEDLIVE_HOME, or .medlive/demo here when that is
+    not set. Run it again, and it says what was there already.
     """
     from medlive.cli.evaluation_score import print_scores
-    from medlive.demo.loop import Demo, run_demo
+    from medlive.demo.loop import Demo, Live, run_demo
     from medlive.report.tables import scores_json
 
+    if live != (base_url is not None and model is not None) or (record is not None and not live):
+        raise UsageError("--live needs --base-url and --model, and --record and these need --live")
+    endpoint = None
+    if base_url is not None and model is not None:
+        endpoint = Live(base_url, model, api_key_env, json_mode.value, record)
     home = os.environ.get("MEDLIVE_HOME") or str(Path(".medlive", "demo").absolute())
     settings = load_settings({**os.environ, "MEDLIVE_HOME": home}).settings
     started = time.perf_counter()
-    done: Demo = wait_for(run_demo(settings, say))
+    done: Demo = wait_for(run_demo(settings, say, endpoint))
     frozen, scores = done.frozen, done.scores
     assert frozen is not None
     assert scores is not None
@@ -80,6 +102,8 @@ def command(as_json: JsonOption = False) -> None:
         print("Not publishable: " + "; ".join(frozen.why_not) + ".")
     print()
     print_scores(scores, warnings=False)
+    if endpoint is None:
+        print("Curated from recorded replies of a language model; where none is recorded, by the rules engine.")
     print("Sample models and the rules engine as grader: these figures show the loop, not a model's worth.")
     print()
     print(f"snapshot  {frozen.path}")

@@ -1,20 +1,139 @@
-"""`medlive review`: disputes about cases; a case with an open one stays out of the next snapshot."""
+"""`medlive review`: held cases are worked off, disputes opened and resolved."""
 
 from typing import Annotated, Any
 
 import typer
 
-from medlive.cli.output import JsonOption, print_json, print_table, wait_for
+from medlive.cli.output import JsonOption, print_json, print_table, say, wait_for
 from medlive.config import load_settings
+from medlive.curation.model import Reason
 
 app = typer.Typer(no_args_is_help=True)
 
+CaseArgument = Annotated[str, typer.Argument(metavar="CASE", help="The case's id.")]
+ReasonOption = Annotated[str, typer.Option("--reason", help="Why; it stays in the database.")]
 ByOption = Annotated[str | None, typer.Option("--by", metavar="NAME", help="Who says so.")]
+
+
+@app.callback()
+def group() -> None:
+    """Work off the cases that wait for a person; nothing that was decided is changed, decisions are added."""
+
+
+@app.command("list")
+def list_(
+    reason: Annotated[Reason | None, typer.Option("--reason", help="Only cases held for this reason.")] = None,
+    language: Annotated[
+        str | None, typer.Option("--language", help="Only cases in this language: en or zh.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List the held cases, the one that has waited longest first."""
+    from medlive.db.reviews import HeldCase, list_held
+    from medlive.service.database import open_database
+
+    settings = load_settings().settings
+
+    async def run() -> list[HeldCase]:
+        async with open_database(settings) as database, database.begin() as session:
+            return await list_held(session, reason=reason, language=language)
+
+    found = wait_for(run())
+    if as_json:
+        print_json(
+            [
+                {
+                    "case_id": c.case_id, "revision": c.revision, "language": c.language, "source": c.source,
+                    "query": c.query, "reasons": [r.value for r in c.reasons], "detail": c.status_reason,
+                    "held_since": c.held_since.isoformat(),
+                }
+                for c in found
+            ]
+        )  # fmt: skip
+        return
+    print_table(
+        ["case", "since", "language", "source", "held for", "query"],
+        [
+            [
+                c.case_id,
+                f"{c.held_since:%Y-%m-%d}",
+                c.language,
+                c.source,
+                ", ".join(r.value for r in c.reasons) or c.status_reason,
+                c.query,
+            ]
+            for c in found
+        ],
+    )
+    if found:
+        say("medlive review show CASE shows one; approve, reject or drop-element decide it")
+    else:
+        say("no case waits for a person")
+
+
+@app.command()
+def show(case_id: CaseArgument, as_json: JsonOption = False) -> None:
+    """Show a case with its thread, everything that was decided about it, and why it is held."""
+    from medlive.cli.thread import show_thread
+    from medlive.service.inspecting import inspect_case
+
+    found: dict[str, Any] = wait_for(inspect_case(load_settings().settings, case_id))
+    if as_json:
+        print_json(found)
+        return
+    thread = found["thread"]
+    show_thread(f"{thread['source']}/{thread['thread_id']}", found)
+
+
+@app.command()
+def approve(case_id: CaseArgument, reason: ReasonOption, by: ByOption = None) -> None:
+    """Let a held case enter the next freeze as it is; a rejected one too."""
+    from medlive.service.reviewing import approve_case
+
+    _decide(approve_case, case_id, reason, by)
+    print(f"{case_id} is approved: the next freeze takes it")
+
+
+@app.command()
+def reject(case_id: CaseArgument, reason: ReasonOption, by: ByOption = None) -> None:
+    """Keep a held case out of every freeze, until its content changes."""
+    from medlive.service.reviewing import reject_case
+
+    _decide(reject_case, case_id, reason, by)
+    print(f"{case_id} is rejected: no freeze takes it")
+
+
+@app.command("drop-element")
+def drop_element(
+    case_id: CaseArgument,
+    element: Annotated[str, typer.Argument(metavar="ELEMENT", help="The advice element's id, e.g. a3.")],
+    reason: ReasonOption,
+    by: ByOption = None,
+) -> None:
+    """Write a held case anew without one of its advice elements; the engines of config/models.toml are asked."""
+    from medlive.curation.model import Curation
+    from medlive.service.database import open_database
+    from medlive.service.reviewing import drop_element
+    from medlive.service.wiring import build_pipeline
+
+    settings = load_settings().settings
+
+    async def run() -> Curation:
+        async with open_database(settings) as database:
+            pipeline = build_pipeline(settings, database)
+            try:
+                return await drop_element(database, pipeline, settings, case_id, element, reason, by=by)
+            finally:
+                await pipeline.aclose()
+
+    done = wait_for(run())
+    print(f"{case_id} was written anew without {element}")
+    print(f"it is still held: {done.detail}" if done.holds else "nothing holds it now: the next freeze takes it")
 
 
 @app.command()
 def dispute(
-    case_id: Annotated[str, typer.Argument(help="The case's id.")],
+    case_id: CaseArgument,
     reason: Annotated[str, typer.Option("--reason", help="What is wrong; it stays in the database.")],
     criterion: Annotated[
         str | None, typer.Option("--criterion", metavar="ID", help="About this criterion: <case id>-c3, or c3.")
@@ -65,8 +184,8 @@ def resolve(
         print(f"dispute {done.number} about {_subject(done)} is closed: {done.resolution}")
 
 
-@app.command("list")
-def list_(
+@app.command()
+def disputes(
     everything: Annotated[bool, typer.Option("--all", help="Closed ones too.")] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -88,6 +207,18 @@ def list_(
         ["number", "about", "reason", "opened", "by", "resolution"],
         [[d.number, _subject(d), d.reason, f"{d.opened_at:%Y-%m-%d}", d.opened_by, d.resolution] for d in found],
     )
+
+
+def _decide(decision: Any, case_id: str, reason: str, by: str | None) -> None:
+    from medlive.service.database import open_database
+
+    settings = load_settings().settings
+
+    async def run() -> None:
+        async with open_database(settings) as database:
+            await decision(database, case_id, reason, by=by)
+
+    wait_for(run())
 
 
 def _subject(dispute: Any) -> str:

@@ -38,6 +38,11 @@ def show(
     if as_json:
         print_json(found)
         return
+    show_thread(thread, found)
+
+
+def show_thread(name: str, found: dict[str, Any]) -> None:
+    """Print what `inspect_thread` found, as tables."""
     told = found["thread"]
     print_table(
         ["id", "role", "verified", "text"],
@@ -45,7 +50,7 @@ def show(
             [f"m{i}", m["role"], m.get("verified_by") or m["verified"], m["text"]]
             for i, m in enumerate(told["messages"])
         ],
-        title=f"{thread}: {told['title']}",
+        title=f"{name}: {told['title']}",
     )
     origin = found["origin"]
     print_table(
@@ -78,7 +83,24 @@ def show(
         print_table(
             ["points", "axis", "criterion", "fact", "from"],
             [[c["points"], c["axis"], c["criterion"], c["fact"], c["advice_id"]] for c in found["criteria"]],
-            title="Rubric",
+            title="Rubric"
+            + (f" (no criterion costs points: {case['no_negative']})" if case["no_negative"] else ""),
+        )
+    if found["reviews"]:
+        print_table(
+            ["revision", "decision", "of", "reason", "by", "at"],
+            [
+                [
+                    r["revision"],
+                    r["action"],
+                    r["element_id"],
+                    r["reason"],
+                    r["decided_by"],
+                    f"{r['decided_at']:%Y-%m-%d}",
+                ]
+                for r in found["reviews"]
+            ],
+            title="Reviews",
         )
 
 
@@ -142,25 +164,31 @@ def takedown(
 def _show_curation(found: dict[str, Any]) -> None:
     curation = found["curation"]
     print_table(
-        ["id", "kind", "statement", "message", "quote"],
-        [[e["id"], e["kind"], e["statement"], e["message_id"], e["quote"]] for e in curation["elements"]],
+        ["id", "kind", "statement", "message", "quote", "standing"],
+        [
+            [e["id"], e["kind"], e["statement"], e["message_id"], e["quote"], e["standing"]]
+            for e in curation["elements"]
+        ],
         title=f"Curation: {curation['outcome']} at {curation['stage']}"
         + f" on {found['decided']['at'][:10]}, attempt {found['decided']['attempt']}"
         + (f", {curation['reason']}: {curation['detail']}" if curation["reason"] else ""),
     )
     print_table(
         ["S_inf item", "present", "by"],
-        [[r["requirement"], r["present"], ", ".join(r["element_ids"])] for r in curation["requirements"]],
+        [
+            [r["requirement"] + (" (prudent)" if r["prudent"] else ""), r["present"], ", ".join(r["element_ids"])]
+            for r in curation["requirements"]
+        ],
         title=_scores(curation),
     )
     print_table(
-        ["claim", "verdict", "searched and judged as", "in English", "reason", "second check"],
+        ["claim", "verdict", "judged as", "searched for", "reason", "second check"],
         [
             [
                 c["element_id"],
                 c["verdict"],
-                c["claim"],
-                c["english"],
+                c["claim"] + (f"\n({c['flag']})" if c["flag"] else ""),
+                "\n".join(c["queries"]),
                 c["reason"],
                 c["second"]
                 and f"{'confirmed' if c['second']['goes_against'] else 'overturned'}: {c['second']['reason']}",
@@ -194,9 +222,29 @@ def _show_curation(found: dict[str, Any]) -> None:
         )
     failed = [c for c in curation["checks"] if not c["passed"]]
     print_table(
-        ["check", "of", "detail"],
-        [[c["check"], c["subject"], c["detail"]] for c in failed],
+        ["check", "of", "round", "detail"],
+        [[c["check"], c["subject"], c["round"], c["detail"]] for c in failed],
         title=_of("Checks", len(failed), len(curation["checks"])),
+    )
+    if reading := curation["second_reading"]:
+        _show_reading(reading)
+    if curation["holds"]:
+        print_table(
+            ["reason", "of", "detail"],
+            [[h["reason"], ", ".join(h["elements"]), h["detail"]] for h in curation["holds"]],
+            title="Held for a person",
+        )
+
+
+def _show_reading(reading: dict[str, Any]) -> None:
+    rows = [[name, reading[name]] for name in ("asked", "clinical", "enough", "answered", "understandable")]
+    rows += [[f"{w['element_id']} {w['kind']}", w["reason"]] for w in reading["wrong"]]
+    rows += [["danger", reading["danger"]]] if reading["danger"] else []
+    engine = reading["engine"]
+    print_table(
+        ["question", "answer"],
+        [*rows, ["reason", reading["reason"]]],
+        title=f"Second reading by {engine['engine']} {engine['model']}",
     )
 
 
@@ -226,7 +274,9 @@ def _places(hits: list[dict[str, Any]], passage_id: str) -> str:
     hit = next((h for h in hits if h["passage"]["id"] == passage_id), None)
     if hit is None:
         return ""
-    sides = ", ".join(f"{s['side']} {s['rank']} ({s['score']:.2f})" for s in hit["sides"])
+    sides = ", ".join(
+        f"{s['side']} {s['rank']} ({s['score']:.2f}) for phrase {s['phrase'] + 1}" for s in hit["sides"]
+    )
     return f"{hit['rank']} ({hit['score']:.3f})" + (f": {sides}" if sides else "")
 
 

@@ -1,7 +1,6 @@
 """An agent asks an engine for a typed reply, gives it one chance to mend it, and keeps account of each call."""
 
-import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, Protocol, TypeVar
 
@@ -42,19 +41,6 @@ class AgentFailure(Exception):
         self.reason = reason
         self.detail = detail
         super().__init__(f"{reason}: {detail}")
-
-
-T = TypeVar("T")
-
-
-async def ask_all(questions: Iterable[Awaitable[T]]) -> list[T]:
-    """All answers, in order. When one fails the others still finish, so that what was paid is on record; then
-    the first failure is raised."""
-    answers = await asyncio.gather(*questions, return_exceptions=True)
-    for answer in answers:
-        if isinstance(answer, BaseException):
-            raise answer
-    return [answer for answer in answers if not isinstance(answer, BaseException)]
 
 
 class Agent:

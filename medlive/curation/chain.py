@@ -1,4 +1,5 @@
-"""The three agents in their order; every decision is a value, and a failure of ours is never a rejection."""
+"""The three agents and the second reader in their order; every decision is a value, and a failure of ours is never
+a rejection."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -7,22 +8,26 @@ from typing import Any
 
 from medlive.curation import controller, screener, validator
 from medlive.curation.agent import Agent, AgentFailure, Respondent
+from medlive.curation.controller import ElementControl
 from medlive.curation.cross_examination import cross_examine
 from medlive.curation.model import (
     Alignment,
     Call,
-    Check,
     Curation,
+    Hold,
     Outcome,
     Reason,
     Side,
     Stage,
+    Standing,
     Thresholds,
 )
+from medlive.curation.second_reader import holds_of, read_case
+from medlive.errors import UsageError
 from medlive.evidence.passage import Retriever
 from medlive.threads.model import Thread
 
-ROLES = ("screener", "validator", "controller")
+ROLES = ("screener", "validator", "controller", "reader")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +35,13 @@ class CurationSettings:
     """What a decision depends on besides the thread and the engines."""
 
     thresholds: Thresholds = field(default_factory=Thresholds)
-    top_k: int = 8
-    """Passages retrieved for each claim."""
+    top_k: int = 6
+    """Passages retrieved for each claim; fewer where a case has many."""
     confirm_veto: bool = True
     cross_questions: int = 5
     """Questions from each text in the cross-examination of thread and case; 0: it is not done."""
+    strict: bool = False
+    """The paper's rule: any unsupported element discards the case."""
     exhaustive: bool = False
     """Compute all three of V even when the first fails, for study; the decision is the same."""
 
@@ -46,6 +53,7 @@ class CurationSettings:
             "top_k": self.top_k,
             "confirm_veto": self.confirm_veto,
             "cross_questions": self.cross_questions,
+            "strict": self.strict,
             "exhaustive": self.exhaustive,
         }
 
@@ -59,7 +67,7 @@ async def curate(
     *,
     run_date: date,
 ) -> Curation:
-    """What the three agents decide about a thread.
+    """What the agents decide about a thread.
 
     `respondents` has one entry per role of ROLES; `language` is "en" or "zh"; `run_date` bounds the evidence
     (nothing published after it is cited). Never raises for what an engine or a thread does: the outcome says it.
@@ -72,18 +80,70 @@ async def curate(
         reason=None,
         detail="",
         thresholds=settings.thresholds,
-        engines={
-            role: {"engine": a.identity.engine, "model": a.identity.model,
-                   "parameters": dict(a.identity.parameters)}
-            for role, a in agents.items()
-        },
-    )  # fmt: skip
+        engines={role: agent.identity.as_json() for role, agent in agents.items()},
+    )
     chain = _Chain(thread, language, agents, retriever, settings, run_date, state)
     try:
         state = await chain.run()
     except AgentFailure as failure:
         state = replace(chain.state, outcome=Outcome.FAILED, reason=failure.reason, detail=failure.detail)
     return replace(state, calls=tuple(journal))
+
+
+async def curate_without(
+    curation: Curation,
+    element_id: str,
+    thread: Thread,
+    language: str,
+    respondents: Mapping[str, Respondent],
+    settings: CurationSettings,
+) -> Curation:
+    """A held curation written anew without one of its advice elements, as a person asked.
+
+    Nothing that was judged is judged again: S_align is that of the claims that are left, and the texts are written
+    and read anew. Raises UsageError where the case cannot do without the element.
+    """
+    dropped = next((e for e in curation.side(Side.ADVICE) if e.id == element_id), None)
+    if dropped is None:
+        ids = ", ".join(e.id for e in curation.side(Side.ADVICE))
+        raise UsageError(f"the case has no advice element {element_id}", hint=f"its advice elements are {ids}")
+    claims = tuple(c for c in curation.claims if c.element_id != element_id)
+    s_align = sum(c.verdict.value_of for c in claims) / len(claims) if claims else 0.0
+    if not s_align > curation.thresholds.alignment:
+        raise UsageError(
+            f"without {element_id} S_align is {s_align:.3f}, not above {curation.thresholds.alignment}",
+            hint="reject the case instead",
+        )
+    journal: list[Call] = []
+    agents = {role: Agent(respondents[role], journal) for role in ROLES}
+    state = replace(
+        curation,
+        outcome=Outcome.FAILED,
+        reason=None,
+        detail="",
+        elements=tuple(replace(e, standing=Standing.DROPPED) if e is dropped else e for e in curation.elements),
+        claims=claims,
+        s_align=s_align,
+        text=None,
+        cross_examination=None,
+        second_reading=None,
+        holds=(),
+    )
+    chain = _Chain(thread, language, agents, None, settings, None, state)
+    try:
+        state = await chain.write()
+    except AgentFailure as failure:
+        state = replace(chain.state, outcome=Outcome.FAILED, reason=failure.reason, detail=failure.detail)
+    return replace(state, calls=tuple(journal))
+
+
+def with_holds(curation: Curation, holds: tuple[Hold, ...]) -> Curation:
+    """A curation that waits for a person, for the reasons it had and these; unchanged without any."""
+    holds = curation.holds + holds
+    if not holds:
+        return curation
+    told = "; ".join(f"{h.reason.value}: {h.detail}" for h in holds)
+    return replace(curation, outcome=Outcome.HELD, reason=holds[0].reason, detail=told[:2000], holds=holds)
 
 
 class _Chain:
@@ -94,9 +154,9 @@ class _Chain:
         thread: Thread,
         language: str,
         agents: Mapping[str, Agent],
-        retriever: Retriever,
+        retriever: Retriever | None,
         settings: CurationSettings,
-        run_date: date,
+        run_date: date | None,
         state: Curation,
     ) -> None:
         self._thread = thread
@@ -105,17 +165,34 @@ class _Chain:
         self._retriever = retriever
         self._settings = settings
         self._run_date = run_date
+        self._control: ElementControl | None = None
+        self._consult = ""
         self.state = state
 
     async def run(self) -> Curation:
-        return await self._screen() or await self._validate() or await self._control()
+        """Each step gives the rejection that ends the way, or None."""
+        for step in (
+            self._screen,
+            self._check_exactly,
+            self._judge_query,
+            self._judge_sufficiency,
+            self._judge_elements,
+            self._judge_alignment,
+        ):
+            verdict = await step()
+            if verdict is not None:
+                return verdict
+        return await self.write()
 
     def _reject(self, reason: Reason, detail: str) -> Curation:
-        return replace(self.state, outcome=Outcome.REJECTED, reason=reason, detail=detail)
+        return replace(self.state, outcome=Outcome.REJECTED, reason=reason, detail=detail[:2000])
 
     async def _screen(self) -> Curation | None:
         elements = await screener.screen(self._thread, self._language, self._agents["screener"])
         self.state = replace(self.state, elements=elements)
+        return self._empty_side()
+
+    def _empty_side(self) -> Curation | None:
         for side, reason, what in (
             (Side.QUERY, Reason.NO_QUERY, "no medical question was found"),
             (Side.NARRATIVE, Reason.NO_NARRATIVE, "the patient states no clinical fact"),
@@ -125,95 +202,161 @@ class _Chain:
                 return self._reject(reason, what)
         return None
 
-    async def _validate(self) -> Curation | None:
-        """S_cc, S_inf, S_align, cheapest first; the first failure decides."""
+    async def _check_exactly(self) -> Curation | None:
+        """What code can see for certain, before anything else is paid for."""
+        self.state = replace(self.state, stage=Stage.CONTROLLER)
+        self._control = ElementControl(
+            self._thread,
+            self._language,
+            self.state.elements,
+            screener=self._agents["screener"],
+            judge=self._agents["controller"],
+        )
+        await self._controlled(self._control.check_exactly())
+        return self._unsupported() or self._empty_side()
+
+    async def _judge_elements(self) -> Curation | None:
+        self.state = replace(self.state, stage=Stage.CONTROLLER)
+        assert self._control is not None
+        await self._controlled(self._control.judge())
+        return self._unsupported() or self._empty_side() or self._insufficient()
+
+    async def _controlled(self, work: Any) -> None:
+        """Take over what the controls found, also when they fail half-way."""
+        assert self._control is not None
+        try:
+            await work
+        finally:
+            self.state = replace(self.state, elements=self._control.elements, checks=tuple(self._control.checks))
+
+    def _unsupported(self) -> Curation | None:
+        """The rejection of the strict rule; without it what stays unsupported holds the case in the end."""
+        failed = [c for c in self.state.checks if c.subject in self._lost() and not c.passed]
+        if not (self._settings.strict and failed):
+            return None
+        return self._reject(Reason.UNSUPPORTED_ELEMENT, "; ".join(f"{c.subject}: {c.detail}" for c in failed))
+
+    def _lost(self) -> set[str]:
+        return {e.id for e in self.state.elements if e.standing is not Standing.KEPT}
+
+    async def _judge_query(self) -> Curation | None:
         self.state = replace(self.state, stage=Stage.VALIDATOR)
-        agent, limits = self._agents["validator"], self._settings.thresholds
         query = self.state.side(Side.QUERY)[0]
-        narrative, advice = self.state.side(Side.NARRATIVE), self.state.side(Side.ADVICE)
-        verdict: Curation | None = None
-
-        s_cc, category = await validator.judge_query(self._language, query, agent)
+        s_cc, category = await validator.judge_query(self._language, query, self._agents["validator"])
         self.state = replace(self.state, s_cc=s_cc, query_category=category)
-        if s_cc != 1:
-            verdict = self._reject(
-                Reason.QUERY_NOT_CLINICAL, f"S_cc = 0: {category.value}: {query.statement[:200]}"
-            )
-            if not self._settings.exhaustive:
-                return verdict
+        if s_cc == 1 or self._settings.exhaustive:
+            return None
+        return self._not_clinical()
 
-        s_inf, items = await validator.judge_sufficiency(self._language, query, narrative, agent)
-        self.state = replace(self.state, s_inf=s_inf, requirements=items)
-        if verdict is None and not s_inf > limits.sufficiency:
-            present = sum(i.present for i in items)
-            missing = "; ".join(i.requirement for i in items if not i.present)
-            verdict = self._reject(
-                Reason.INSUFFICIENT_NARRATIVE,
-                f"S_inf = {present}/{len(items)}, not above {limits.sufficiency}; missing: {missing}",
-            )
-        if verdict is not None and not self._settings.exhaustive:
-            return verdict
+    def _not_clinical(self) -> Curation | None:
+        if self.state.s_cc == 1 or self.state.query_category is None:
+            return None
+        query = self.state.side(Side.QUERY)[0]
+        return self._reject(
+            Reason.QUERY_NOT_CLINICAL, f"S_cc = 0: {self.state.query_category.value}: {query.statement[:200]}"
+        )
 
+    async def _judge_sufficiency(self) -> Curation | None:
+        narrative, query = self.state.side(Side.NARRATIVE), self.state.side(Side.QUERY)[0]
+        requirements, self._consult = await validator.judge_sufficiency(
+            self._language, query, narrative, self._agents["validator"]
+        )
+        self.state = replace(self.state, requirements=requirements)
+        return self._insufficient()
+
+    def _insufficient(self) -> Curation | None:
+        """S_inf over the narrative as it stands now, and the rejection that it asks for."""
+        items, kept = self.state.requirements, self.state.side(Side.NARRATIVE)
+        s_inf = validator.sufficiency(items, kept)
+        self.state = replace(self.state, s_inf=s_inf)
+        limit = self._settings.thresholds.sufficiency
+        if s_inf > limit or self._settings.exhaustive:
+            return None
+        return self._too_thin()
+
+    def _too_thin(self) -> Curation | None:
+        limit, s_inf = self._settings.thresholds.sufficiency, self.state.s_inf
+        if s_inf is None or s_inf > limit:
+            return None
+        missing = "; ".join(i.requirement for i in self.state.requirements if not (i.present or i.prudent))
+        return self._reject(
+            Reason.INSUFFICIENT_NARRATIVE,
+            f"S_inf = {s_inf:.3f}, not above {limit}; missing: {missing}; {self._consult}",
+        )
+
+    async def _judge_alignment(self) -> Curation | None:
+        self.state = replace(self.state, stage=Stage.VALIDATOR)
+        agent, query = self._agents["validator"], self.state.side(Side.QUERY)[0]
+        narrative, advice = self.state.side(Side.NARRATIVE), self.state.side(Side.ADVICE)
         stated = await validator.state_claims(self._language, query, narrative, advice, agent)
+        assert self._retriever is not None
         hits = await self._retriever.search(
-            [claim.query for claim in stated], k=self._settings.top_k, not_after=self._run_date
+            [claim.query for claim in stated],
+            k=validator.passages_each(len(stated), self._settings.top_k),
+            not_after=self._run_date,
         )
         s_align, claims = await validator.judge_alignment(
-            self._language, query, narrative, stated, hits, agent, confirm_veto=self._settings.confirm_veto
+            self._language,
+            query,
+            narrative,
+            stated,
+            hits,
+            agent,
+            confirm_veto=self._settings.confirm_veto,
         )
         self.state = replace(self.state, s_align=s_align, claims=claims, index=self._retriever.identity)
+        if self._settings.exhaustive and (earlier := self._not_clinical() or self._too_thin()):
+            return earlier
         against = [c for c in claims if c.verdict is Alignment.CONTRADICTED]
-        if verdict is None and against:
-            verdict = self._reject(
-                Reason.CONTRADICTED, "; ".join(f"{c.element_id}: {c.reason}" for c in against)[:2000]
-            )
-        if verdict is None and not s_align > limits.alignment:
+        if against:
+            return self._reject(Reason.CONTRADICTED, "; ".join(f"{c.element_id}: {c.reason}" for c in against))
+        limit = self._settings.thresholds.alignment
+        if not s_align > limit:
             supported = sum(c.verdict is Alignment.SUPPORTED for c in claims)
-            verdict = self._reject(
+            return self._reject(
                 Reason.NOT_ALIGNED,
-                f"S_align = {s_align:.3f}, not above {limits.alignment}: {supported} of {len(claims)} supported",
+                f"S_align = {s_align:.3f}, not above {limit}: {supported} of {len(claims)} supported",
             )
-        if verdict is None:
-            return None
-        return replace(self.state, outcome=verdict.outcome, reason=verdict.reason, detail=verdict.detail)
+        return None
 
-    async def _control(self) -> Curation:
+    async def write(self) -> Curation:
+        """N and A, the cross-examination and the second reading of what the validator would keep."""
         self.state = replace(self.state, stage=Stage.CONTROLLER)
-        agent, elements = self._agents["controller"], self.state.elements
-        self.state = replace(self.state, checks=controller.check_in_code(self._thread, elements))
-        if failed := [c for c in self.state.checks if not c.passed]:
-            return self._reject(Reason.UNSUPPORTED_ELEMENT, _told(failed))
-        support = await controller.check_by_engine(self._thread, self._language, elements, agent)
-        self.state = replace(self.state, checks=self.state.checks + support)
-        if failed := [c for c in support if not c.passed]:
-            return self._reject(Reason.UNSUPPORTED_ELEMENT, _told(failed))
-        text, written = await controller.write(self._language, elements, agent)
-        self.state = replace(self.state, checks=self.state.checks + written, text=text)
-        if failed := [c for c in written if not c.passed]:
-            reasons = {
-                Check.NUMBERS_IN_ELEMENTS: Reason.NUMBERS_CHANGED,
-                Check.NEGATION_KEPT: Reason.NEGATION_CHANGED,
-                Check.SAYS_NO_MORE: Reason.UNSUPPORTED_ELEMENT,
-            }
-            return self._reject(reasons[failed[0].check], _told(failed))
+        elements = tuple(e for e in self.state.elements if e.standing is not Standing.DROPPED)
+        text, checks, problem = await controller.write(
+            self._language,
+            elements,
+            writer=self._agents["controller"],
+            judge=self._agents["reader"],
+            doubter=self._agents["validator"],
+        )
+        self.state = replace(self.state, checks=self.state.checks + checks, text=text)
         if self._settings.cross_questions:
             examined = await cross_examine(
                 self._language,
                 screener.shown_text(self._thread),
                 f"{text.narrative}\n{text.advice}",
-                agent,
+                self._agents["controller"],
                 count=self._settings.cross_questions,
             )
             self.state = replace(self.state, cross_examination=examined)
-        return replace(self.state, outcome=Outcome.KEPT, stage=Stage.RUBRIC)
+        reading = await read_case(self._thread, self._language, text, elements, self._agents["reader"])
+        self.state = replace(self.state, second_reading=reading)
+        kept = replace(self.state, outcome=Outcome.KEPT, stage=Stage.RUBRIC)
+        return with_holds(kept, (*holds_of(reading), *self._own_holds(problem)))
 
-
-def _told(failed: list[Any]) -> str:
-    names = {
-        Check.QUOTE_IN_THREAD: "the quote is not in its message",
-        Check.NUMBERS_IN_THREAD: "numbers that the thread does not state",
-        Check.NEGATION_KEPT: "denies what its source states, or states what it denies",
-        Check.SAYS_NO_MORE: "says more than its quote",
-        Check.NUMBERS_IN_ELEMENTS: "numbers that no kept element states",
-    }
-    return "; ".join(f"{c.subject}: {names[c.check]}: {c.detail}" for c in failed)[:2000]
+    def _own_holds(self, problem: str) -> list[Hold]:
+        """What the chain itself leaves to a person."""
+        holds = []
+        odd = [c for c in self.state.claims if c.verdict is Alignment.NOT_STANDARD]
+        if odd:
+            told = "; ".join(f"{c.element_id}: {c.reason}" for c in odd)
+            holds.append(Hold(Reason.NOT_STANDARD, told, tuple(c.element_id for c in odd)))
+        doubted = [e for e in self.state.elements if e.standing is Standing.UNSUPPORTED]
+        if doubted:
+            last = {c.subject: c.detail for c in self.state.checks if not c.passed}
+            told = "; ".join(f"{e.id}: {last[e.id]}" for e in doubted)
+            holds.append(Hold(Reason.UNSUPPORTED_ELEMENT, told, tuple(e.id for e in doubted)))
+        if problem:
+            holds.append(Hold(Reason.TEXT_UNFAITHFUL, problem))
+        return holds

@@ -1,138 +1,314 @@
-"""The Controller: every element is supported by the thread, or the case is discarded; then N and A are written.
+"""The Controller: every element is borne out by the thread, and N and A by the elements.
 
-Source: LiveMedBench §3.2.3; docs/method.md §1. The checks in code come first and bind whatever engine answers.
+Source: LiveMedBench §3.2.3; docs/method.md §1. Code finds what is exactly wrong and points at what looks wrong;
+an engine judges. What is objected to goes back to the Screener, or to whoever writes N and A, with the finding, at
+most twice.
 """
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
+from medlive.curation import controls
 from medlive.curation.agent import Agent
-from medlive.curation.model import CaseText, Check, ControllerCheck, Element, Kind, Side
-from medlive.curation.screener import TITLE, shown_messages
-from medlive.curation.tasks import SupportReply, WriteReply
-from medlive.threads.grounding import LEAST_QUOTED, doses_exchanged, ungrounded, ungrounded_sentences
-from medlive.threads.model import Role, Thread
-from medlive.threads.negation import cut_off, denies, flipped
+from medlive.curation.model import (
+    CaseText,
+    Check,
+    ControllerCheck,
+    Element,
+    Kind,
+    Side,
+    Standing,
+)
+from medlive.curation.screener import TITLE, inputs_of, revise, shown_messages
+from medlive.curation.tasks import DoubtReply, SupportReply, TextReply, WriteReply
+from medlive.threads.model import Thread
 from medlive.threads.normalise import contains_quote
-from medlive.threads.quantities import numbers, numbers_missing
 
 PACKAGE = "medlive.curation"
+MAX_REVISIONS = 2
+"""How often an element, or the written texts, go back with a finding before it counts."""
 
 
-def check_in_code(thread: Thread, elements: Sequence[Element]) -> tuple[ControllerCheck, ...]:
-    """For each element: its quote stands in its message, every number it states stands in what was shown of the
-    thread and none takes the place of its quote's, it is made of its quote's words, and it denies what its quote
-    denies (a question, which states nothing, is let off the last).
+class ElementControl:
+    """The controls of one thread's elements, and the revisions that they lead to."""
 
-    The words are a bound on what an engine may call supported: see `medlive.threads.grounding`.
-    """
-    whole = "\n".join([thread.title, *(m.text for m in shown_messages(thread))])
-    checks = []
-    for element in elements:
-        source = _text_of(thread, element.message_id)
-        found = source is not None and contains_quote(element.quote, source)
-        checks.append(
-            ControllerCheck(Check.QUOTE_IN_THREAD, element.id, found, "" if found else element.quote[:200])
+    def __init__(
+        self, thread: Thread, language: str, elements: Sequence[Element], *, screener: Agent, judge: Agent
+    ) -> None:
+        """`screener` revises what `judge` and the exact controls object to."""
+        self._thread = thread
+        self._language = language
+        self._screener = screener
+        self._judge = judge
+        self._elements = {element.id: element for element in elements}
+        self._revisions: Counter[str] = Counter()
+        self._checked: set[tuple[str, int]] = set()
+        self.checks: list[ControllerCheck] = []
+        """Every control of every round, in order."""
+
+    @property
+    def elements(self) -> tuple[Element, ...]:
+        """The elements as they stand."""
+        return tuple(self._elements.values())
+
+    async def check_exactly(self) -> None:
+        """Run the exact controls, with revisions; what stays at fault loses its standing. Raises AgentFailure."""
+        await self._run(judged=False)
+
+    async def judge(self) -> None:
+        """Have the engine judge what is still kept, with revisions. Raises AgentFailure."""
+        await self._run(judged=True)
+
+    async def _run(self, *, judged: bool) -> None:
+        open_ = [e.id for e in self._elements.values() if e.standing is Standing.KEPT]
+        while open_:
+            findings = self._check_exactly(open_)
+            if judged:
+                findings |= await self._check_by_judgement([i for i in open_ if i not in findings])
+            for identity in [i for i in findings if self._revisions[i] >= MAX_REVISIONS]:
+                self._fail(identity)
+                del findings[identity]
+            open_ = await self._revise(findings) if findings else []
+
+    def _check_exactly(self, ids: Sequence[str]) -> dict[str, str]:
+        """Element → what the exact controls object to; one that passed them unrevised is not checked again."""
+        findings: dict[str, str] = {}
+        for identity in ids:
+            round_ = self._revisions[identity]
+            if (identity, round_) in self._checked:
+                continue
+            self._checked.add((identity, round_))
+            checks = controls.exact(self._thread, self._elements[identity], round_)
+            self.checks += checks
+            if failed := [c.detail for c in checks if not c.passed]:
+                findings[identity] = "; ".join(failed)
+        return findings
+
+    async def _check_by_judgement(self, ids: Sequence[str]) -> dict[str, str]:
+        """Element → why the engine finds it unsupported; one under suspicion is asked about twice."""
+        if not ids:
+            return {}
+        elements = [self._elements[i] for i in ids]
+        verdicts = await self._ask_support(elements)
+        findings = {i: reason for i, (supported, reason) in verdicts.items() if not supported}
+        doubted: dict[str, tuple[str, ...]] = {}
+        for element in elements:
+            self._note(Check.SUPPORTED, element.id, element.id not in findings, verdicts[element.id][1])
+            if element.kind is Kind.QUESTION:
+                continue  # what is asked is put together from the whole of what the patient wrote
+            message = controls.text_of(self._thread, element.message_id)
+            found = controls.suspicions(element.statement, element.quote, message)
+            if found:
+                self._note(Check.SUSPICION, element.id, False, "; ".join(found))
+                if element.id not in findings:
+                    doubted[element.id] = found
+        if doubted:
+            for identity, difference in (await self._ask_doubt(doubted)).items():
+                self._note(Check.SUPPORTED_AGAIN, identity, not difference, difference)
+                if difference:
+                    findings[identity] = difference
+        return findings
+
+    async def _ask_support(self, elements: Sequence[Element]) -> dict[str, tuple[bool, str]]:
+        wanted = [e.id for e in elements]
+        reply = await self._judge.ask(
+            PACKAGE,
+            "controller.support",
+            {
+                "language": self._language,
+                "title": self._thread.title,
+                "messages": inputs_of(self._thread, self._language)["messages"],
+                "elements": [
+                    {
+                        "id": e.id,
+                        "message_id": e.message_id,
+                        "quote": e.quote,
+                        "statement": e.statement,
+                    }
+                    for e in elements
+                ],
+            },
+            SupportReply,
+            lambda reply: one_each([v.id for v in reply.verdicts], wanted),
         )
-        missing = numbers_missing(element.statement, whole) or _numbers_exchanged(element, source or "")
-        checks.append(ControllerCheck(Check.NUMBERS_IN_THREAD, element.id, not missing, ", ".join(missing)[:200]))
-        context = f"{thread.title}\n{_context(thread, element)}"
-        # A question may be a bare "what can I do?", and names its patient all the same.
-        least = 0.0 if element.kind is Kind.QUESTION else LEAST_QUOTED
-        new = ungrounded(element.statement, element.quote, context, least_quoted=least)
-        checks.append(ControllerCheck(Check.SAYS_NO_MORE, element.id, not new, ", ".join(new)[:200]))
-        if element.kind is not Kind.QUESTION:
-            wrong = _negation_fault(element, source or "")
-            checks.append(ControllerCheck(Check.NEGATION_KEPT, element.id, not wrong, wrong[:200]))
-    return tuple(checks)
+        return {v.id: (v.supported, v.reason) for v in reply.verdicts}
+
+    async def _ask_doubt(self, doubted: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
+        elements = [self._elements[i] for i in doubted]
+        shown = shown_messages(self._thread)
+        last = max((i for i, m in enumerate(shown) for e in elements if m.id == e.message_id), default=-1)
+        return await ask_doubt(
+            self._language,
+            [
+                {"id": TITLE, "text": self._thread.title},
+                *({"id": m.id, "text": m.text} for m in shown[: last + 1]),
+            ],
+            [
+                {
+                    "id": e.id,
+                    "statement": e.statement,
+                    "quote": e.quote,
+                    "source_id": e.message_id,
+                    "suspicions": list(doubted[e.id]),
+                }
+                for e in elements
+            ],
+            self._judge,
+        )
+
+    async def _revise(self, findings: Mapping[str, str]) -> list[str]:
+        """Send the elements back; the ids of those that were mended and must be checked again."""
+        revised = await revise(
+            self._thread, self._language, [(self._elements[i], findings[i]) for i in findings], self._screener
+        )
+        mended = []
+        for identity, element in revised.items():
+            self._revisions[identity] += 1
+            if element is None:
+                self._note(Check.WITHDRAWN, identity, False, findings[identity])
+                self._elements[identity] = replace(self._elements[identity], standing=Standing.DROPPED)
+            else:
+                self._elements[identity] = element
+                mended.append(identity)
+        return mended
+
+    def _fail(self, identity: str) -> None:
+        """A narrative element is dropped; anything else stays, and a person must look."""
+        element = self._elements[identity]
+        dropped = element.side is Side.NARRATIVE
+        self._elements[identity] = replace(element, standing=Standing.DROPPED if dropped else Standing.UNSUPPORTED)
+
+    def _note(self, check: Check, subject: str, passed: bool, detail: str) -> None:
+        self.checks.append(ControllerCheck(check, subject, passed, detail[:2000], self._revisions[subject]))
 
 
-def _numbers_exchanged(element: Element, source: str) -> list[str]:
-    """The statement's numbers that its own message does not state although the quote has numbers of their unit:
-    a dose that somebody else named, in the place of this one."""
-    quoted = {n.unit for n in numbers(element.quote)} - {None}
-    missing = numbers_missing(element.statement, source) if quoted else []
-    return [text for text in missing if any(n.unit in quoted for n in numbers(text))]
+async def ask_doubt(
+    language: str, sources: Sequence[Mapping[str, str]], statements: Sequence[Mapping[str, object]], agent: Agent
+) -> dict[str, str]:
+    """Statement → what somebody who has only the statement would believe wrongly; empty for nothing.
 
-
-def _negation_fault(element: Element, source: str) -> str:
-    if found := flipped(element.statement, [element.quote]):
-        return found[0]
-    if cut_off(element.quote, source) and not denies(element.statement):
-        return f"the words before {element.quote[:80]!r} deny it"
-    return ""
-
-
-async def check_by_engine(
-    thread: Thread, language: str, elements: Sequence[Element], agent: Agent
-) -> tuple[ControllerCheck, ...]:
-    """For each element: its statement says no more than its quote. Raises AgentFailure."""
-    wanted = [e.id for e in elements]
-
-    def check(reply: SupportReply) -> str | None:
-        given = [v.id for v in reply.verdicts]
-        return None if sorted(given) == sorted(wanted) else "one verdict for each element, no more, no fewer"
-
-    inputs = {
-        "language": language,
-        "elements": [
-            {"id": e.id, "statement": e.statement, "quote": e.quote, "context": _context(thread, e)}
-            for e in elements
-        ],
-    }
-    reply = await agent.ask(PACKAGE, "controller.support", inputs, SupportReply, check)
-    verdicts = {v.id: v for v in reply.verdicts}
-    return tuple(ControllerCheck(Check.SAYS_NO_MORE, i, verdicts[i].supported, verdicts[i].reason) for i in wanted)
+    `sources` have `id` and `text`; `statements` have `id`, `statement`, `quote`, `source_ids` and `suspicions`.
+    Raises AgentFailure.
+    """
+    wanted = [str(s["id"]) for s in statements]
+    reply = await agent.ask(
+        PACKAGE,
+        "controller.doubt",
+        {"language": language, "sources": list(sources), "statements": list(statements)},
+        DoubtReply,
+        lambda reply: one_each([i.id for i in reply.items], wanted),
+    )
+    return {item.id: item.difference.strip() for item in reply.items}
 
 
 async def write(
-    language: str, elements: Sequence[Element], agent: Agent
-) -> tuple[CaseText, tuple[ControllerCheck, ...]]:
-    """N and A written from the elements, and whether they state only the elements' numbers, deny what they deny,
-    and are sentence by sentence made of their words.
+    language: str, elements: Sequence[Element], *, writer: Agent, judge: Agent, doubter: Agent
+) -> tuple[CaseText, tuple[ControllerCheck, ...], str]:
+    """N and A written from the elements, every control of every round, and what is still objected to.
 
-    Raises AgentFailure.
+    The last is empty when the texts are faithful. `judge` reads what `writer` wrote; where code suspects something
+    that `judge` lets pass, `doubter` is asked in other words. Raises AgentFailure.
     """
-    narrative = [e for e in elements if e.side is Side.NARRATIVE]
-    advice = [e for e in elements if e.side is Side.ADVICE]
     query = next(e for e in elements if e.side is Side.QUERY)
-    inputs = {
+    sides = {side: [e for e in elements if e.side is side] for side in (Side.NARRATIVE, Side.ADVICE)}
+    inputs: dict[str, object] = {
         "language": language,
         "query": query.statement,
-        "narrative": [{"id": e.id, "statement": e.statement} for e in narrative],
-        "advice": [{"id": e.id, "kind": e.kind.value, "statement": e.statement} for e in advice],
+        "narrative": [{"id": e.id, "statement": e.statement} for e in sides[Side.NARRATIVE]],
+        "advice": [{"id": e.id, "kind": e.kind.value, "statement": e.statement} for e in sides[Side.ADVICE]],
     }
-    reply = await agent.ask(PACKAGE, "controller.write", inputs, WriteReply)
-    text = CaseText(reply.narrative, query.statement, reply.advice)
-    checks = []
-    for subject, written, sources in (
-        ("narrative", text.narrative, [*narrative, query]),
-        ("advice", text.advice, advice),
-    ):
-        stated = "\n".join(f"{e.statement}\n{e.quote}" for e in sources)
-        missing = [
-            *numbers_missing(written, stated),
-            *doses_exchanged(written, [f"{e.statement}\n{e.quote}" for e in sources]),
+    checks: list[ControllerCheck] = []
+    findings: list[str] = []
+    text = CaseText("", query.statement, "")
+    for round_ in range(MAX_REVISIONS + 1):
+        if findings:
+            earlier = {"narrative": text.narrative, "advice": text.advice}
+            asked = {**inputs, "earlier": earlier, "findings": findings}
+        else:
+            asked = inputs
+        reply = await writer.ask(PACKAGE, "controller.write", asked, WriteReply)
+        text = CaseText(reply.narrative, query.statement, reply.advice)
+        found = await _check_text(language, text, sides, round_, judge, doubter)
+        checks += found
+        findings = [f"{c.subject}: {c.detail}" for c in found if not c.passed and c.check is not Check.SUSPICION]
+        if not findings:
+            break
+    return text, tuple(checks), "; ".join(findings)[:2000]
+
+
+async def _check_text(
+    language: str,
+    text: CaseText,
+    sides: Mapping[Side, Sequence[Element]],
+    round_: int,
+    judge: Agent,
+    doubter: Agent,
+) -> list[ControllerCheck]:
+    """The exact control, the engine's judgement and the suspicions of both texts, in this order."""
+    written = {Side.NARRATIVE: text.narrative, Side.ADVICE: text.advice}
+    stated = {side: [e.statement for e in elements] for side, elements in sides.items()}
+    checks = [
+        controls.text_numbers(side.value, written[side], [*stated[side], text.query], round_) for side in written
+    ]
+    if not all(c.passed for c in checks):
+        return checks  # sent back for what is certain, before anything is paid
+
+    def check(reply: TextReply) -> str | None:
+        for problem in reply.problems:
+            if not contains_quote(problem.words, written[Side(problem.text)]):
+                return f"{problem.words[:60]!r} does not stand in the {problem.text}"
+        known = {e.id for elements in sides.values() for e in elements}
+        strangers = sorted(set(reply.missing) - known)
+        return f"{strangers[0][:20]!r} is not the id of a statement" if strangers else None
+
+    reply = await judge.ask(
+        PACKAGE,
+        "reader.text",
+        {
+            "language": language,
+            "query": text.query,
+            **{
+                side.value: {
+                    "elements": [{"id": e.id, "statement": e.statement} for e in sides[side]],
+                    "text": written[side],
+                }
+                for side in written
+            },
+        },
+        TextReply,
+        check,
+    )
+    doubted = []
+    for side, body in written.items():
+        problems = [f"{p.words!r}: {p.problem}" for p in reply.problems if p.text == side.value]
+        problems += [f"leaves out: {e.statement}" for e in sides[side] if e.id in reply.missing]
+        checks.append(
+            ControllerCheck(Check.SUPPORTED, side.value, not problems, "; ".join(problems)[:2000], round_)
+        )
+        found = controls.text_suspicions(body, stated[side], text.query)
+        if found:
+            detail = "; ".join(found)[:2000]
+            checks.append(ControllerCheck(Check.SUSPICION, side.value, False, detail, round_))
+            if not problems:
+                doubted.append((side, found))
+    if doubted:
+        sources = [{"id": side.value, "text": "\n".join(stated[side])} for side, _ in doubted]
+        statements = [
+            {
+                "id": side.value,
+                "statement": written[side],
+                "quote": "",
+                "source_id": side.value,
+                "suspicions": list(found),
+            }
+            for side, found in doubted
         ]
-        checks.append(ControllerCheck(Check.NUMBERS_IN_ELEMENTS, subject, not missing, ", ".join(missing)[:200]))
-        wrong = flipped(written, [part for e in sources for part in (e.statement, e.quote)])
-        checks.append(ControllerCheck(Check.NEGATION_KEPT, subject, not wrong, "; ".join(wrong)[:200]))
-        new = ungrounded_sentences(written, [part for e in sources for part in (e.statement, e.quote)], language)
-        checks.append(ControllerCheck(Check.SAYS_NO_MORE, subject, not new, "; ".join(new)[:200]))
-    return text, tuple(checks)
+        for subject, difference in (await ask_doubt(language, sources, statements, doubter)).items():
+            checks.append(ControllerCheck(Check.SUPPORTED_AGAIN, subject, not difference, difference, round_))
+    return checks
 
 
-def _text_of(thread: Thread, message_id: str) -> str | None:
-    if message_id == TITLE:
-        return thread.title
-    message = thread.message(message_id)
-    return message.text if message else None
-
-
-def _context(thread: Thread, element: Element) -> str:
-    """What an element may lean on besides its quote: a question its own thread, an answer the turn before."""
-    shown = shown_messages(thread)
-    if element.kind is Kind.QUESTION:
-        told = (m.text for m in shown if m.role is Role.PATIENT)
-        return "\n".join([thread.title, *told])[:4000]
-    at = next((i for i, m in enumerate(shown) if m.id == element.message_id), 0)
-    return shown[at - 1].text[-1000:] if at > 0 else ""
+def one_each(given: Sequence[str], wanted: Sequence[str]) -> str | None:
+    """What is wrong with a reply whose items are not one for each id that was asked for."""
+    return None if sorted(given) == sorted(wanted) else "one item for each id that was given, no more, no fewer"

@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Any
 
 from medlive.evidence.passage import Hit, IndexIdentity
+from medlive.llm.engine import UNPUBLISHABLE_ENGINES
 
 
 class Side(StrEnum):
@@ -29,6 +30,16 @@ class Kind(StrEnum):
     QUESTION = "question"
 
 
+class Standing(StrEnum):
+    """What became of an element after the controls and, where it was sent back, its revisions."""
+
+    KEPT = "kept"
+    DROPPED = "dropped"
+    """A narrative element that stayed unsupported, or an element that the Screener withdrew: in no text."""
+    UNSUPPORTED = "unsupported"
+    """An advice element, or the query, that stayed unsupported: it is in the texts, and the case is held."""
+
+
 @dataclass(frozen=True, slots=True)
 class Element:
     """An atomic statement with the words it rests on."""
@@ -43,6 +54,7 @@ class Element:
     """Verbatim words of that message."""
     statement: str
     """The statement that stands alone."""
+    standing: Standing = Standing.KEPT
 
 
 class Stage(StrEnum):
@@ -60,13 +72,13 @@ class Outcome(StrEnum):
     KEPT = "kept"
     REJECTED = "rejected"
     HELD = "held"
-    """Curated, but its rubric did not pass the linter: waits for a person."""
+    """Curated, and waiting for a person, for the reasons in `Curation.holds`."""
     FAILED = "failed"
     """A failure of ours (endpoint, malformed reply): retried, never a rejection."""
 
 
 class Reason(StrEnum):
-    """Why a thread was not kept; each belongs to one stage."""
+    """Why a thread was rejected, held or failed; each belongs to one stage."""
 
     NO_NARRATIVE = "no_narrative"
     NO_QUERY = "no_query"
@@ -76,9 +88,29 @@ class Reason(StrEnum):
     CONTRADICTED = "contradicted"
     NOT_ALIGNED = "not_aligned"
     UNSUPPORTED_ELEMENT = "unsupported_element"
-    NUMBERS_CHANGED = "numbers_changed"
-    NEGATION_CHANGED = "negation_changed"
-    RUBRIC_LINT = "rubric_lint"
+    """The thread does not bear out an advice element or the query."""
+    NOT_STANDARD = "not_standard"
+    """An advice is in no passage and, to the engine's knowledge, not clinically standard or not safe."""
+    TEXT_UNFAITHFUL = "text_unfaithful"
+    """N or A says something else than the elements, after every revision."""
+    QUESTION_DOUBTED = "question_doubted"
+    """The second reading finds no clinical question."""
+    HISTORY_DOUBTED = "history_doubted"
+    """The second reading finds the history too thin for the question."""
+    ADVICE_WRONG = "advice_wrong"
+    """The second reading finds an advice false."""
+    ADVICE_HARMFUL = "advice_harmful"
+    """The second reading finds an advice harmful for this patient."""
+    DANGER_UNANSWERED = "danger_unanswered"
+    """The second reading finds an alarming sign that no advice answers."""
+    QUESTION_UNANSWERED = "question_unanswered"
+    """The second reading finds that the advice passes beside the question."""
+    NOT_UNDERSTANDABLE = "not_understandable"
+    """The second reading finds that a stranger would not make sense of the case."""
+    RUBRIC_FAULTY = "rubric_faulty"
+    """The rubric still has faults after its revision."""
+    IDENTIFIER = "identifier"
+    """A text that a release would hold still names a person or something that leads to one."""
     ENDPOINT_UNAVAILABLE = "endpoint_unavailable"
     INVALID_REPLY = "invalid_reply"
     REFUSED = "refused"
@@ -98,16 +130,19 @@ class ElyCategory(StrEnum):
 
 
 class Alignment(StrEnum):
-    """v(a_j): supported 1.0, neutral 0.5, contradicted 0.0 (LiveMedBench §3.2.2)."""
+    """v(a_j): supported 1.0, neutral and not_standard 0.5, contradicted 0.0 (LiveMedBench §3.2.2)."""
 
     SUPPORTED = "supported"
     NEUTRAL = "neutral"
+    """In no passage, but clinically standard and safe."""
+    NOT_STANDARD = "not_standard"
+    """In no passage, and to the engine's knowledge not clinically standard, or not safe: the case is held."""
     CONTRADICTED = "contradicted"
 
     @property
     def value_of(self) -> float:
         """The number that enters S_align."""
-        return {Alignment.SUPPORTED: 1.0, Alignment.NEUTRAL: 0.5, Alignment.CONTRADICTED: 0.0}[self]
+        return {Alignment.SUPPORTED: 1.0, Alignment.CONTRADICTED: 0.0}.get(self, 0.5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +152,9 @@ class Requirement:
     requirement: str
     present: bool
     element_ids: tuple[str, ...]
-    """The narrative elements that entail it; never empty when present."""
+    """The narrative elements, or "q" for the query, that entail it; never empty when present."""
+    prudent: bool = False
+    """Whether it would only be good to know: shown to people, and not counted in S_inf."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,17 +183,19 @@ class ClaimVerdict:
 
     element_id: str
     claim: str
-    """The element as a statement that stands alone: what was searched for and judged."""
-    english: str | None
-    """The claim in English, for evidence in English; None when it is English, or could not be translated."""
+    """The element as a statement that stands alone: what was judged."""
+    queries: tuple[str, ...]
+    """What evidence was searched for: short phrases in English, and the claim itself where it is not English."""
     verdict: Alignment
     hits: tuple[Hit, ...]
     """What was retrieved, best first."""
     citations: tuple[Citation, ...]
-    """What the verdict rests on, each passage once and out of the hits; empty only when neutral."""
+    """What the verdict rests on, each passage once, out of the hits; empty only if neutral or not_standard."""
     reason: str
     second: SecondCheck | None = None
     """None when no second check was asked for."""
+    flag: str = ""
+    """What code doubts of the claim's wording; empty for nothing."""
 
     @property
     def overturned(self) -> bool:
@@ -165,23 +204,85 @@ class ClaimVerdict:
 
 
 class Check(StrEnum):
-    """The Controller's checks, all of them in code; `says_no_more` by the engine as well."""
+    """The controls of elements and written texts (docs/method.md §1, Controller)."""
 
-    QUOTE_IN_THREAD = "quote_in_thread"
-    NUMBERS_IN_THREAD = "numbers_in_thread"
-    NEGATION_KEPT = "negation_kept"
-    SAYS_NO_MORE = "says_no_more"
-    NUMBERS_IN_ELEMENTS = "numbers_in_elements"
+    QUOTE_IN_MESSAGE = "quote_in_message"
+    """Exact: the quote stands in its message."""
+    NUMBERS_AGREE = "numbers_agree"
+    """Exact: no number is in conflict with its source's."""
+    SUSPICION = "suspicion"
+    """Code's doubt, which never decides: it is put to the engine and shown to people."""
+    SUPPORTED = "supported"
+    """The engine's judgement: the statement or text says no more than its source."""
+    SUPPORTED_AGAIN = "supported_again"
+    """The engine's second judgement, in other words, of what is under suspicion."""
+    WITHDRAWN = "withdrawn"
+    """The Screener took the element back when it was asked to revise it."""
 
 
 @dataclass(frozen=True, slots=True)
 class ControllerCheck:
-    """One check of one element, or of a written text ("narrative" or "advice")."""
+    """One control of one element, or of a written text ("narrative" or "advice")."""
 
     check: Check
     subject: str
     passed: bool
+    """False for every suspicion."""
     detail: str = ""
+    round: int = 0
+    """0 for what the Screener or the writer gave first; 1 and 2 for its revisions."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """A reason why a case waits for a person."""
+
+    reason: Reason
+    detail: str
+    elements: tuple[str, ...] = ()
+    """The advice elements or criteria it rests on; empty where it concerns the case as a whole."""
+
+
+class Wrong(StrEnum):
+    """How an advice is not right for its patient."""
+
+    HARMFUL = "harmful"
+    """Following or believing it may hurt this patient."""
+    FALSE = "false"
+    """It is wrong in what it mainly says."""
+    MINOR = "minor"
+    """Imprecise, dated or over-cautious: recorded, and no reason to hold a case."""
+
+
+@dataclass(frozen=True, slots=True)
+class WrongAdvice:
+    """An advice element that the second reading finds not right."""
+
+    element_id: str
+    kind: Wrong
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class SecondReading:
+    """What a second reader, with knowledge of its own, says of the thread and the case as a whole."""
+
+    asked: bool
+    """Whether the patient asks something."""
+    clinical: bool
+    """Whether it is a clinical question."""
+    enough: bool
+    """Whether the history is enough to answer it."""
+    answered: bool
+    """Whether the advice answers the main thing asked."""
+    understandable: bool
+    """Whether a stranger would make sense of the case."""
+    wrong: tuple[WrongAdvice, ...]
+    danger: str
+    """An alarming sign that no advice answers; empty where there is none."""
+    reason: str
+    engine: Mapping[str, Any]
+    """Who read: engine, model and parameters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,7 +386,7 @@ class Curation:
     stage: Stage
     """Where it ended; RUBRIC when kept."""
     reason: Reason | None
-    """None only when kept."""
+    """None only when kept; that of the first hold when held."""
     detail: str
     thresholds: Thresholds
     elements: tuple[Element, ...] = ()
@@ -300,15 +401,19 @@ class Curation:
     text: CaseText | None = None
     cross_examination: CrossExamination | None = None
     """None when it was not reached, is switched off, or gave no usable reply."""
+    second_reading: SecondReading | None = None
+    """None when it was not reached."""
+    holds: tuple[Hold, ...] = ()
+    """Why a person must look; empty unless the outcome is held."""
     calls: tuple[Call, ...] = ()
     engines: Mapping[str, Any] = field(default_factory=dict)
     """Agent → engine identity as JSON."""
 
     @property
     def publishable(self) -> bool:
-        """Whether no agent was the rules engine."""
-        return bool(self.engines) and all(e["engine"] != "rules" for e in self.engines.values())
+        """Whether every agent was a model: neither the rules engine nor a recording."""
+        return bool(self.engines) and not any(e["engine"] in UNPUBLISHABLE_ENGINES for e in self.engines.values())
 
     def side(self, side: Side) -> tuple[Element, ...]:
-        """The elements of one side, in order."""
-        return tuple(e for e in self.elements if e.side is side)
+        """The elements of one side that were not dropped, in order."""
+        return tuple(e for e in self.elements if e.side is side and e.standing is not Standing.DROPPED)

@@ -4,13 +4,13 @@ Source: LiveMedBench §3.2.1. Forward iff all three are non-empty. Only patients
 shown to the engine, and a reply that cites a message outside its side is invalid, whatever engine gave it.
 """
 
-import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from medlive.curation.agent import Agent
 from medlive.curation.model import Element, Kind, Side
-from medlive.curation.tasks import AdviceReply, NarrativeReply, QueryReply
+from medlive.curation.tasks import ExtractReply, RevisionReply
 from medlive.threads.model import Message, Role, Thread
 
 PACKAGE = "medlive.curation"
@@ -38,47 +38,73 @@ def inputs_of(thread: Thread, language: str) -> dict[str, Any]:
 
 async def screen(thread: Thread, language: str, agent: Agent) -> tuple[Element, ...]:
     """The elements of L_N, Q and L_A, ids given by code. Raises AgentFailure."""
-    patient = {m.id for m in thread.messages if m.role is Role.PATIENT}
-    physician = {m.id for m in thread.advice_messages()}
-    inputs = inputs_of(thread, language)
 
-    def of_patient(reply: NarrativeReply) -> str | None:
-        return _foreign((e.message_id for e in reply.elements), patient, "a patient's message")
+    def check(reply: ExtractReply) -> str | None:
+        return (
+            _foreign(thread, Side.NARRATIVE, (e.message_id for e in reply.narrative))
+            or _foreign(thread, Side.QUERY, [reply.query.message_id] if reply.query else [])
+            or _foreign(thread, Side.ADVICE, (e.message_id for e in reply.advice))
+        )
 
-    def of_patient_or_title(reply: QueryReply) -> str | None:
-        cited = [reply.query.message_id] if reply.query else []
-        return _foreign(cited, patient | {TITLE}, 'a patient\'s message or "title"')
-
-    def of_physician(reply: AdviceReply) -> str | None:
-        return _foreign((e.message_id for e in reply.elements), physician, "a verified physician's message")
-
-    answers = await asyncio.gather(
-        agent.ask(PACKAGE, "screener.narrative", inputs, NarrativeReply, of_patient),
-        agent.ask(PACKAGE, "screener.query", inputs, QueryReply, of_patient_or_title),
-        agent.ask(PACKAGE, "screener.advice", inputs, AdviceReply, of_physician),
-        return_exceptions=True,  # the others finish, so that what was paid is on record
-    )
-    narrative, query, advice = answers
-    if isinstance(narrative, BaseException):
-        raise narrative
-    if isinstance(query, BaseException):
-        raise query
-    if isinstance(advice, BaseException):
-        raise advice
+    reply = await agent.ask(PACKAGE, "screener.extract", inputs_of(thread, language), ExtractReply, check)
     elements = [
         Element(f"n{i}", Side.NARRATIVE, Kind(e.kind), e.message_id, e.quote, e.statement)
-        for i, e in enumerate(narrative.elements, 1)
+        for i, e in enumerate(reply.narrative, 1)
     ]
-    if query.query:
-        q = query.query
+    if q := reply.query:
         elements.append(Element("q", Side.QUERY, Kind.QUESTION, q.message_id, q.quote, q.question))
     elements += [
         Element(f"a{i}", Side.ADVICE, Kind(e.kind), e.message_id, e.quote, e.statement)
-        for i, e in enumerate(advice.elements, 1)
+        for i, e in enumerate(reply.advice, 1)
     ]
     return tuple(elements)
 
 
-def _foreign(given: Iterable[str], allowed: set[str], what: str) -> str | None:
-    strangers = sorted({message_id for message_id in given if message_id not in allowed})
-    return f"message_id {strangers[0][:40]!r} is not {what}" if strangers else None
+async def revise(
+    thread: Thread, language: str, faulty: Sequence[tuple[Element, str]], agent: Agent
+) -> dict[str, Element | None]:
+    """Each element that a control objected to, with the finding, as the Screener mends it; None where it takes the
+    element back. Raises AgentFailure."""
+    elements = {element.id: element for element, _ in faulty}
+    inputs = {
+        **inputs_of(thread, language),
+        "elements": [
+            {
+                "id": e.id,
+                "side": e.side.value,
+                "message_id": e.message_id,
+                "quote": e.quote,
+                "statement": e.statement,
+                "finding": finding,
+            }
+            for e, finding in faulty
+        ],
+    }
+
+    def check(reply: RevisionReply) -> str | None:
+        if sorted(item.id for item in reply.elements) != sorted(elements):
+            return "one item for each element that was given, no more, no fewer"
+        for item in reply.elements:
+            cited = [item.message_id] if item.keep else []
+            if fault := _foreign(thread, elements[item.id].side, cited):
+                return f"{item.id}: {fault}"
+        return None
+
+    reply = await agent.ask(PACKAGE, "screener.revise", inputs, RevisionReply, check)
+    return {
+        item.id: replace(elements[item.id], message_id=item.message_id, quote=item.quote, statement=item.statement)
+        if item.keep
+        else None
+        for item in reply.elements
+    }
+
+
+def _foreign(thread: Thread, side: Side, given: Iterable[str]) -> str | None:
+    """What is wrong with the messages that elements of a side were taken from."""
+    if side is Side.ADVICE:
+        allowed, what = {m.id for m in thread.advice_messages()}, "a verified physician's message"
+    else:
+        allowed = {m.id for m in thread.messages if m.role is Role.PATIENT} | {TITLE}
+        what = 'a patient\'s message or "title"'
+    strangers = sorted(set(given) - allowed)
+    return f"{side.value}: message_id {strangers[0][:40]!r} is not {what}" if strangers else None

@@ -6,9 +6,9 @@ is as invalid as one that says too little. The lists are bounded: a reply of a t
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
-from medlive.curation.model import Alignment, Answer, ElyCategory
+from medlive.curation.model import Alignment, Answer, ElyCategory, Wrong
 
 Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=2000)]
 Quote = Annotated[str, StringConstraints(min_length=1, max_length=2000)]
@@ -25,19 +25,10 @@ class NarrativeItem(ReplyModel):
     """A fact the patient states."""
 
     message_id: str
+    """A patient's message, or "title"."""
     quote: Quote
     statement: Text
     kind: Literal["subjective", "objective"]
-
-
-class NarrativeReply(ReplyModel):
-    """`screener.narrative`: L_N; empty when the patient states no clinical fact.
-
-    Inputs: language, title, messages [{id, role "patient"|"physician", text}] (verified physicians only,
-    given so that a bare "yes" can be understood; quotes come from patients' messages).
-    """
-
-    elements: Annotated[tuple[NarrativeItem, ...], Field(max_length=60, strict=False)]
 
 
 class QueryItem(ReplyModel):
@@ -49,26 +40,26 @@ class QueryItem(ReplyModel):
     question: Text
 
 
-class QueryReply(ReplyModel):
-    """`screener.query`: Q, or null when nothing medical is asked. Inputs as `screener.narrative`."""
-
-    query: QueryItem | None
-
-
 class AdviceItem(ReplyModel):
     """A diagnostic or management statement of a verified physician."""
 
     message_id: str
+    """A verified physician's message."""
     quote: Quote
     statement: Text
     kind: Literal["assessment", "plan"]
 
 
-class AdviceReply(ReplyModel):
-    """`screener.advice`: L_A; empty when no verified physician advises. Inputs as `screener.narrative`;
-    quotes come from physicians' messages."""
+class ExtractReply(ReplyModel):
+    """`screener.extract`: L_N, Q and L_A; a side is empty, or null, where the thread holds nothing of it.
 
-    elements: Annotated[tuple[AdviceItem, ...], Field(max_length=40, strict=False)]
+    Inputs: language, title, messages [{id, role "patient"|"physician", text}], of patients and verified physicians
+    only.
+    """
+
+    narrative: Annotated[tuple[NarrativeItem, ...], Field(max_length=60, strict=False)]
+    query: QueryItem | None
+    advice: Annotated[tuple[AdviceItem, ...], Field(max_length=40, strict=False)]
 
 
 class ComplaintReply(ReplyModel):
@@ -79,29 +70,64 @@ class ComplaintReply(ReplyModel):
     reason: Reason
 
 
+class RevisedItem(ReplyModel):
+    """An element that was sent back: mended, or taken back where nothing of it can be kept."""
+
+    id: str
+    keep: bool
+    message_id: str
+    quote: Annotated[str, StringConstraints(max_length=2000)]
+    statement: Annotated[str, StringConstraints(strip_whitespace=True, max_length=2000)]
+
+    @model_validator(mode="after")
+    def _whole(self) -> "RevisedItem":
+        if self.keep and not (self.quote.strip() and self.statement):
+            raise ValueError(f"{self.id}: an element that is kept needs a quote and a statement")
+        return self
+
+
+class RevisionReply(ReplyModel):
+    """`screener.revise`: the elements that a control objected to, each mended or taken back.
+
+    Inputs: as `screener.extract`, and elements [{id, side, message_id, quote, statement, finding}]. One item for
+    each element, no more, no fewer.
+    """
+
+    elements: Annotated[tuple[RevisedItem, ...], Field(max_length=120, strict=False)]
+
+
 class RequirementItem(ReplyModel):
-    """One item of the minimal checklist."""
+    """One item of the checklist."""
 
     requirement: Text
     present: bool
     element_ids: Annotated[tuple[str, ...], Field(max_length=20, strict=False)]
+    """Narrative elements, or "q" where the query itself says it."""
 
 
 class SufficiencyReply(ReplyModel):
-    """`validator.sufficiency`: the checklist that Q needs, each item marked.
+    """`validator.sufficiency`: what the question cannot be answered without, and what would be prudent to know.
 
-    Inputs: language, query, narrative [{id, statement}]. The ratio is computed in code; fewer than three items are
-    no checklist, since one that is met would pass anything.
+    Inputs: language, query, narrative [{id, statement}]. The ratio is computed in code from `required` alone;
+    fewer than three items are no checklist, since one that is met would pass anything.
     """
 
-    items: Annotated[tuple[RequirementItem, ...], Field(min_length=3, max_length=15, strict=False)]
+    consult: Reason
+    """Whether a physician would answer now or ask back first, and for what: thought through before the lists."""
+    required: Annotated[tuple[RequirementItem, ...], Field(min_length=3, max_length=6, strict=False)]
+    prudent: Annotated[tuple[RequirementItem, ...], Field(max_length=6, strict=False)]
+
+
+SearchPhrase = Annotated[str, StringConstraints(strip_whitespace=True, min_length=2, max_length=120)]
 
 
 class ClaimItem(ReplyModel):
-    """An advice element as a statement that stands alone."""
+    """An advice element as a statement that stands alone, and what to search the literature for."""
 
     id: str
     statement: Text
+    queries: Annotated[tuple[SearchPhrase, ...], Field(min_length=2, max_length=4, strict=False)]
+    """Short phrases in English."""
 
 
 class ClaimsReply(ReplyModel):
@@ -114,57 +140,59 @@ class ClaimsReply(ReplyModel):
     claims: Annotated[tuple[ClaimItem, ...], Field(max_length=40, strict=False)]
 
 
-class TranslationItem(ReplyModel):
-    """A claim in English; empty when it cannot be translated."""
-
-    id: str
-    english: Annotated[str, StringConstraints(strip_whitespace=True, max_length=2000)]
-
-
-class TranslationReply(ReplyModel):
-    """`validator.translate`: claims in English, to search evidence in English with.
-
-    Inputs: language, claims [{id, statement}]. One translation for each claim, no more, no fewer.
-    """
-
-    translations: Annotated[tuple[TranslationItem, ...], Field(max_length=40, strict=False)]
-
-
 class CitationItem(ReplyModel):
-    """A passage that was given, and words copied from it."""
+    """A passage that was given, and sentences copied from it."""
 
     passage_id: str
-    quote: Annotated[str, StringConstraints(max_length=2000)]
+    quotes: Annotated[
+        tuple[Annotated[str, StringConstraints(min_length=1, max_length=2000)], ...],
+        Field(min_length=1, max_length=3, strict=False),
+    ]
 
 
 Citations = Annotated[tuple[CitationItem, ...], Field(max_length=10, strict=False)]
 
 
-class AlignmentReply(ReplyModel):
-    """`validator.alignment`: how a claim stands to the passages retrieved for it.
+class AlignmentItem(ReplyModel):
+    """How one claim stands to the passages."""
 
-    Inputs: language, query, narrative [{id, statement}], claim {id, statement},
-    passages [{id, title, text}]. `evidence` is empty only when neutral.
-    """
-
+    id: str
     verdict: Annotated[Alignment, Field(strict=False)]
     evidence: Citations
+    """Empty only when neutral or not_standard."""
     reason: Reason
 
 
-class VetoReply(ReplyModel):
-    """`validator.veto`: whether following the claim would go against the passages for this patient.
+class AlignmentReply(ReplyModel):
+    """`validator.alignment`: how claims stand to the passages that were retrieved for them.
 
-    Inputs as `validator.alignment`. A differently worded second look before a case is discarded.
+    Inputs: language, query, narrative [{id, statement}], claims [{id, statement}], passages [{id, title, text}].
+    One verdict for each claim, no more, no fewer.
     """
 
+    verdicts: Annotated[tuple[AlignmentItem, ...], Field(max_length=40, strict=False)]
+
+
+class VetoItem(ReplyModel):
+    """Whether following one claim would go against the passages for this patient."""
+
+    id: str
     goes_against: bool
     evidence: Citations
     reason: Reason
 
 
+class VetoReply(ReplyModel):
+    """`validator.veto`: a differently worded second look before contradicted claims discard a case.
+
+    Inputs as `validator.alignment`. One verdict for each claim, no more, no fewer.
+    """
+
+    verdicts: Annotated[tuple[VetoItem, ...], Field(max_length=40, strict=False)]
+
+
 class SupportItem(ReplyModel):
-    """Whether a statement says no more than its quote."""
+    """Whether a statement says no more than its quote, read within its message."""
 
     id: str
     supported: bool
@@ -174,16 +202,35 @@ class SupportItem(ReplyModel):
 class SupportReply(ReplyModel):
     """`controller.support`: one verdict for each element given, no more, no fewer.
 
-    Inputs: language, elements [{id, statement, quote, context}] where context is the message before.
+    Inputs: language, title, messages [{id, role, text}], elements [{id, message_id, quote, statement}].
     """
 
     verdicts: Annotated[tuple[SupportItem, ...], Field(max_length=120, strict=False)]
 
 
+class DoubtItem(ReplyModel):
+    """What somebody who has only the statement would believe or do otherwise than the source says."""
+
+    id: str
+    difference: Reason
+    """Empty where there is none that matters."""
+
+
+class DoubtReply(ReplyModel):
+    """`controller.doubt`: a differently worded second look at statements under suspicion.
+
+    Inputs: language, sources [{id, text}], statements [{id, statement, quote, source_id, suspicions}]. One item
+    for each statement, no more, no fewer.
+    """
+
+    items: Annotated[tuple[DoubtItem, ...], Field(max_length=120, strict=False)]
+
+
 class WriteReply(ReplyModel):
     """`controller.write`: N and A written from the kept elements.
 
-    Inputs: language, query, narrative [{id, statement}], advice [{id, kind, statement}].
+    Inputs: language, query, narrative [{id, statement}], advice [{id, kind, statement}], and on a revision
+    `earlier` {narrative, advice} with `findings` [str].
     """
 
     narrative: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=20000)]
@@ -214,3 +261,68 @@ class AnswersReply(ReplyModel):
     One answer for each question, no more, no fewer."""
 
     answers: Annotated[tuple[AnswerItem, ...], Field(max_length=40, strict=False)]
+
+
+class TextProblem(ReplyModel):
+    """Words of a written text that its elements do not bear out."""
+
+    text: Literal["narrative", "advice"]
+    words: Quote
+    """Copied from that text."""
+    problem: Reason
+
+
+class TextReply(ReplyModel):
+    """`reader.text`: whether N and A say what their elements say, no more and no less.
+
+    Inputs: language, query, narrative {elements, text}, advice {elements, text} with elements
+    [{id, statement, quote}].
+    """
+
+    problems: Annotated[tuple[TextProblem, ...], Field(max_length=40, strict=False)]
+    missing: Annotated[tuple[str, ...], Field(max_length=120, strict=False)]
+    """Elements that the texts leave out."""
+
+
+class WrongAdviceItem(ReplyModel):
+    """An advice element that is not right for this patient."""
+
+    id: str
+    kind: Annotated[Wrong, Field(strict=False)]
+    reason: Reason
+
+
+class CaseReply(ReplyModel):
+    """`reader.case`: the second reading of thread and case as a whole, by the reader's own knowledge.
+
+    Inputs: language, title, messages [{id, role, text}], case {narrative, query, advice},
+    advice [{id, statement}].
+    """
+
+    asked: bool
+    clinical: bool
+    enough: bool
+    answered: bool
+    wrong: Annotated[tuple[WrongAdviceItem, ...], Field(max_length=40, strict=False)]
+    danger: Reason
+    """An alarming sign that no advice answers; empty where there is none."""
+    understandable: bool
+    reason: Reason
+
+
+class IdentifierItem(ReplyModel):
+    """Words that name a person or lead to one."""
+
+    text_id: str
+    words: Quote
+    """Copied from that text."""
+    kind: Literal["name", "place", "contact", "number", "date_of_birth", "other"]
+
+
+class IdentifiersReply(ReplyModel):
+    """`reader.identifiers`: what in the texts of a release would name a person or lead to one.
+
+    Inputs: language, texts [{id, text}].
+    """
+
+    found: Annotated[tuple[IdentifierItem, ...], Field(max_length=40, strict=False)]

@@ -1,17 +1,19 @@
 """The Validator: V = (S_cc, S_inf, S_align), computed in code from what the engine judged item by item.
 
-Source: LiveMedBench §3.2.2; docs/method.md §1. A claim is made to stand alone, and a Chinese one is translated,
-before evidence is looked for. A verdict on evidence must quote the passages it rests on; a quote that is not in
-its passage makes the reply invalid. A contradiction discards a case, so a second, differently worded check has to
-confirm it.
+Source: LiveMedBench §3.2.2; docs/method.md §1. What is searched for is not what is judged: a claim stays complete,
+and short phrases in English find the passages. A verdict on evidence must quote the passages it rests on; a quote
+that is not in its passage makes the reply invalid. A contradiction discards a case, so a second, differently
+worded check has to confirm it.
 """
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
-from medlive.curation.agent import Agent, ask_all
+from medlive.curation.agent import Agent
+from medlive.curation.controller import one_each
 from medlive.curation.model import (
     Alignment,
     Citation,
@@ -22,32 +24,38 @@ from medlive.curation.model import (
     SecondCheck,
 )
 from medlive.curation.tasks import (
+    AlignmentItem,
     AlignmentReply,
     CitationItem,
     ClaimsReply,
     ComplaintReply,
+    RequirementItem,
     SufficiencyReply,
-    TranslationReply,
+    VetoItem,
     VetoReply,
 )
+from medlive.evidence.excerpt import excerpt
 from medlive.evidence.passage import Hit, Query
-from medlive.threads.grounding import added, content, shares_content
-from medlive.threads.negation import flipped
 from medlive.threads.normalise import contains_quote
 from medlive.threads.quantities import numbers_missing
 
 PACKAGE = "medlive.curation"
-_HAN = re.compile(r"[\u3400-\u9fff]")
-_WORDS = re.compile(r"[\u3400-\u9fff]|[^\W\d_]+")
-_POINTS = re.compile(r"\b(?:it|its|this|that|these|those|them|they|such|same)\b|[这那该它此其]", re.IGNORECASE)
-"""What points at something that a claim is to name: its words may all be other ones."""
-_NAME = re.compile(r"\b[A-Za-z][\w-]*\d[\w-]*")
-"""A name with a number in it ("SARS-CoV-2", "HbA1c"), which states none."""
-_MOST_OTHER = 1 / 3
-"""The share of a claim's content that the case need not hold, and of its advice's that it need not: a term for a
-layman's word."""
-LEAST_QUOTE = 4
+QUERY_ID: Final = "q"
+"""What a checklist item names when the query itself says it."""
+MAX_PASSAGES: Final = 30
+"""Passages of all claims together, as far as each has `LEAST_PASSAGES`."""
+LEAST_PASSAGES: Final = 3
+EXCERPT: Final = 260
+"""Characters shown of a passage: the sentences that speak to the claims it was found for."""
+TITLE_SHOWN: Final = 80
+"""Characters shown of its title."""
+SECOND_LOOK: Final = 3
+"""Passages of a contradicted claim's own, best first, that the second check sees beside those cited against it."""
+LEAST_QUOTE: Final = 4
 """Words (Chinese: characters) that a quote of evidence must have: fewer decide nothing."""
+_WORDS: Final = re.compile(r"[\u3400-\u9fff]|[^\W\d_]+")
+_NAME: Final = re.compile(r"\b[A-Za-z][\w-]*\d[\w-]*")
+"""A name with a number in it ("SARS-CoV-2", "HbA1c"), which states none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +65,15 @@ class Claim:
     element_id: str
     statement: str
     """It stands alone: it names what it is about."""
-    english: str | None
-    """In English; None when it is English, or could not be translated."""
+    queries: tuple[str, ...]
+    """What is searched for: short phrases in English, and the claim itself where it is Chinese."""
+    flag: str = ""
+    """What code still doubts of the statement; empty for nothing."""
 
     @property
     def query(self) -> Query:
         """What evidence is searched for."""
-        return Query(self.statement, self.english)
+        return Query(*self.queries)
 
 
 async def judge_query(language: str, query: Element, agent: Agent) -> tuple[int, ElyCategory]:
@@ -77,92 +87,94 @@ async def judge_query(language: str, query: Element, agent: Agent) -> tuple[int,
 
 async def judge_sufficiency(
     language: str, query: Element, narrative: Sequence[Element], agent: Agent
-) -> tuple[float, tuple[Requirement, ...]]:
-    """S_inf = |present ∩ required| / |required| and the checklist behind it. Raises AgentFailure."""
-    known = {e.id for e in narrative}
+) -> tuple[tuple[Requirement, ...], str]:
+    """The checklist that Q needs, the required items first, then the prudent ones; and in a sentence whether a
+    physician would answer now or ask back. Raises AgentFailure."""
+    known = {e.id for e in narrative} | {QUERY_ID}
 
     def check(reply: SufficiencyReply) -> str | None:
-        for item in reply.items:
+        items = (*reply.required, *reply.prudent)
+        for item in items:
             if item.present and not item.element_ids:
-                return f"{item.requirement[:60]!r} is present without an element that entails it"
+                return f'{item.requirement[:60]!r} is present without a statement that says it ("q": the query)'
             if not item.present and item.element_ids:
-                return f"{item.requirement[:60]!r} names elements and is not present"
+                return f"{item.requirement[:60]!r} names statements and is not present"
             if not known.issuperset(item.element_ids):
-                return f"{item.requirement[:60]!r} names an element that was not given"
-        names = [item.requirement.casefold() for item in reply.items]
+                return f"{item.requirement[:60]!r} names a statement that was not given"
+        names = [item.requirement.casefold() for item in items]
         return "a requirement stands twice" if len(set(names)) < len(names) else None
 
-    inputs = {"language": language, "query": query.statement, "narrative": _listed(narrative)}
+    def made(items: Sequence[RequirementItem], *, prudent: bool) -> list[Requirement]:
+        return [Requirement(i.requirement, i.present, i.element_ids, prudent) for i in items]
+
+    inputs = {"language": language, "query": query.statement, "narrative": listed(narrative)}
     reply = await agent.ask(PACKAGE, "validator.sufficiency", inputs, SufficiencyReply, check)
-    items = tuple(Requirement(i.requirement, i.present, i.element_ids) for i in reply.items)
-    return sum(i.present for i in items) / len(items), items
+    return (*made(reply.required, prudent=False), *made(reply.prudent, prudent=True)), reply.consult
+
+
+def sufficiency(requirements: Sequence[Requirement], kept: Sequence[Element]) -> float:
+    """S_inf = |present ∩ required| / |required|; an item counts as present while a kept element, or the query,
+    says it. Prudent items are not counted."""
+    known = {e.id for e in kept} | {QUERY_ID}
+    required = [r for r in requirements if not r.prudent]
+    return sum(r.present and not known.isdisjoint(r.element_ids) for r in required) / len(required)
 
 
 async def state_claims(
     language: str, query: Element, narrative: Sequence[Element], advice: Sequence[Element], agent: Agent
 ) -> tuple[Claim, ...]:
-    """The advice elements as claims that stand alone, in order; Chinese ones with their English.
+    """The advice elements as claims that stand alone, with what to search for, in order.
 
-    A claim states its element's numbers and only numbers of the case, denies what its element denies, and is made
-    of the case's words. Where the engine's is none, the element's own statement is looked up, and a translation
-    that is none is left out: the advice is judged in either case. Raises AgentFailure.
+    Claims with a number that the case does not hold, or without one that their advice states, go back once with
+    the finding; one that still has such a number is flagged. Raises AgentFailure.
     """
     statements = {e.id: e.statement for e in advice}
     case = "\n".join([query.statement, *(e.statement for e in narrative), *statements.values()])
     inputs: dict[str, Any] = {
         "language": language,
         "query": query.statement,
-        "narrative": _listed(narrative),
+        "narrative": listed(narrative),
         "advice": [{"id": e.id, "kind": e.kind.value, "statement": e.statement} for e in advice],
     }
-    reply = await agent.ask(
-        PACKAGE, "validator.claims", inputs, ClaimsReply, lambda r: _one_each([c.id for c in r.claims], statements)
-    )
-    stated = {
-        c.id: c.statement if _is_claim_of(statements[c.id], c.statement, case, language) else statements[c.id]
-        for c in reply.claims
-    }
-    english = await _translated(language, stated, agent) if language != "en" else {}
-    return tuple(Claim(e.id, stated[e.id], english.get(e.id)) for e in advice)
-
-
-def _is_claim_of(statement: str, claim: str, case: str, language: str) -> bool:
-    """Whether a claim says what the advice says, no less, and no more than the case."""
-    return (
-        not numbers_missing(claim, case)
-        and not numbers_missing(statement, claim)
-        and not flipped(claim, [statement])
-        and (language != "zh" or _HAN.search(claim) is not None)
-        and _made_of(claim, case)
-        and (
-            _made_of(statement, claim)
-            or (_POINTS.search(statement) is not None and shares_content(statement, claim))
+    flags: dict[str, str] = {}
+    reply: ClaimsReply | None = None
+    for asked in (1, 2):
+        reply = await agent.ask(
+            PACKAGE,
+            "validator.claims",
+            {**inputs, "findings": [f"{i}: {flag}" for i, flag in flags.items()]} if flags else inputs,
+            ClaimsReply,
+            lambda r: one_each([c.id for c in r.claims], list(statements)),
         )
+        found = {c.id: _number_fault(statements[c.id], c.statement, case) for c in reply.claims}
+        flags = {i: fault for i, fault in found.items() if fault}
+        if not flags or asked == 2:
+            break
+    assert reply is not None
+    stated = {c.id: c for c in reply.claims}
+    own_words = language != "en"
+    return tuple(
+        Claim(
+            e.id,
+            stated[e.id].statement,
+            (*stated[e.id].queries, *([stated[e.id].statement] if own_words else [])),
+            flags.get(e.id, ""),
+        )
+        for e in advice
     )
 
 
-def _made_of(text: str, source: str) -> bool:
-    return len(added(text, source)) <= _MOST_OTHER * len(set(content(text)))
+def _number_fault(statement: str, claim: str, case: str) -> str:
+    added = numbers_missing(_NAME.sub(" ", claim), case)
+    lost = numbers_missing(statement, claim)
+    faults = [f"the case does not state {', '.join(added)}"] if added else []
+    faults += [f"the claim leaves out {', '.join(lost)}"] if lost else []
+    return "; ".join(faults)
 
 
-async def _translated(language: str, statements: Mapping[str, str], agent: Agent) -> dict[str, str]:
-    """Claim → its English, without those that could not be translated."""
-    inputs = {"language": language, "claims": [{"id": i, "statement": s} for i, s in statements.items()]}
-    reply = await agent.ask(
-        PACKAGE,
-        "validator.translate",
-        inputs,
-        TranslationReply,
-        lambda r: _one_each([t.id for t in r.translations], statements),
-    )
-    return {t.id: t.english for t in reply.translations if _is_english_of(statements[t.id], t.english)}
-
-
-def _is_english_of(statement: str, english: str) -> bool:
-    """Whether a translation is English and states no number that its claim does not."""
-    return (
-        bool(english) and _HAN.search(english) is None and not numbers_missing(_NAME.sub(" ", english), statement)
-    )
+def passages_each(claims: int, top_k: int) -> int:
+    """How many passages are retrieved for each of so many claims: `top_k`, and fewer where there are many."""
+    return min(top_k, max(LEAST_PASSAGES, MAX_PASSAGES // claims))
 
 
 async def judge_alignment(
@@ -177,102 +189,138 @@ async def judge_alignment(
 ) -> tuple[float, tuple[ClaimVerdict, ...]]:
     """S_align = mean v(a_j) over L_A and each verdict with its evidence. `hits[j]` belongs to `claims[j]`.
 
-    Raises AgentFailure.
+    The claims and their passages, each passage once, go out in one call. A claim for which no passage was found at
+    all is asked about with the others: whether it is standard is the engine's to say. Raises AgentFailure.
     """
-    verdicts = await ask_all(
-        _judge_claim(language, query, narrative, claim, tuple(found), agent, confirm_veto)
-        for claim, found in zip(claims, hits, strict=True)
-    )
-    return sum(v.verdict.value_of for v in verdicts) / len(verdicts), tuple(verdicts)
-
-
-async def _judge_claim(
-    language: str,
-    query: Element,
-    narrative: Sequence[Element],
-    claim: Claim,
-    hits: tuple[Hit, ...],
-    agent: Agent,
-    confirm_veto: bool,
-) -> ClaimVerdict:
-    def verdict(
-        of: Alignment, evidence: Sequence[CitationItem], reason: str, second: SecondCheck | None = None
-    ) -> ClaimVerdict:
-        return ClaimVerdict(
-            claim.element_id, claim.statement, claim.english, of, hits, _citations(evidence), reason, second
-        )
-
-    if not hits:
-        return verdict(Alignment.NEUTRAL, (), "no passage was retrieved")
-    texts = {hit.passage.id: hit.passage.text for hit in hits}
+    found = _Found(tuple(zip(claims, hits, strict=True)), _numbered(hits))
     inputs = {
         "language": language,
         "query": query.statement,
-        "narrative": _listed(narrative),
-        "claim": {"id": claim.element_id, "statement": claim.statement},
-        "passages": [{"id": h.passage.id, "title": h.passage.title, "text": h.passage.text} for h in hits],
+        "narrative": listed(narrative),
+        "claims": [{"id": c.element_id, "statement": c.statement} for c in claims],
+        "passages": found.listed(),
     }
-    reply = await agent.ask(
-        PACKAGE,
-        "validator.alignment",
-        inputs,
-        AlignmentReply,
-        lambda r: (
-            _evidence_fault(r.evidence, texts, required=r.verdict is not Alignment.NEUTRAL)
-            or _idle_support(claim, r)
-        ),
+    wanted = [c.element_id for c in claims]
+
+    def check(reply: AlignmentReply) -> str | None:
+        decided = (Alignment.SUPPORTED, Alignment.CONTRADICTED)
+        return one_each([v.id for v in reply.verdicts], wanted) or _first_fault(
+            found, ((v.id, v.evidence, v.verdict in decided) for v in reply.verdicts)
+        )
+
+    reply = await agent.ask(PACKAGE, "validator.alignment", inputs, AlignmentReply, check)
+    first = {v.id: v for v in reply.verdicts}
+    against = [first[i] for i in wanted if first[i].verdict is Alignment.CONTRADICTED]
+    second = await _confirm(inputs, found, against, agent) if against and confirm_veto else {}
+    verdicts = tuple(_verdict(found, claim, own, first[claim.element_id], second) for claim, own in found.claims)
+    return sum(v.verdict.value_of for v in verdicts) / len(verdicts), verdicts
+
+
+def _numbered(hits: Sequence[Sequence[Hit]]) -> dict[str, Hit]:
+    """The passages of all claims under short ids, each once, the best first."""
+    once = {hit.passage.id: hit for own in reversed(hits) for hit in own}
+    ordered = sorted(once.values(), key=lambda hit: (hit.rank, hit.passage.id))
+    return {f"p{number}": hit for number, hit in enumerate(ordered, 1)}
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """Claims with what was found for each, and the passages that any of them found."""
+
+    claims: tuple[tuple[Claim, Sequence[Hit]], ...]
+    passages: Mapping[str, Hit]
+    """The id in the call → the hit."""
+
+    def listed(self) -> list[dict[str, str]]:
+        """The passages as they are shown."""
+        return [
+            {
+                "id": name,
+                "title": textwrap.shorten(hit.passage.title, TITLE_SHOWN, placeholder=" …"),
+                "text": self._shown(hit),
+            }
+            for name, hit in self.passages.items()
+        ]
+
+    def _shown(self, hit: Hit) -> str:
+        own = [c for c, found in self.claims if any(h.passage.id == hit.passage.id for h in found)]
+        wanted = [phrase for c in own for phrase in (*c.queries, c.statement)]
+        return excerpt(hit.passage.text, wanted, limit=EXCERPT)
+
+
+async def _confirm(
+    inputs: Mapping[str, Any], found: _Found, against: Sequence[AlignmentItem], agent: Agent
+) -> dict[str, VetoItem]:
+    """The second check of the claims that a first one called contradicted, on what was cited against them and the
+    best of what was found for them."""
+    wanted = [item.id for item in against]
+    cited = {c.passage_id for item in against for c in item.evidence}
+    best = {h.passage.id for c, hits in found.claims if c.element_id in wanted for h in hits[:SECOND_LOOK]}
+    shown = {i: h for i, h in found.passages.items() if i in cited or h.passage.id in best}
+    seen = replace(found, passages=shown)
+
+    def check(reply: VetoReply) -> str | None:
+        return one_each([v.id for v in reply.verdicts], wanted) or _first_fault(
+            seen, ((v.id, v.evidence, v.goes_against) for v in reply.verdicts)
+        )
+
+    asked = {
+        **inputs,
+        "claims": [c for c in inputs["claims"] if c["id"] in wanted],
+        "passages": [p for p in inputs["passages"] if p["id"] in shown],
+    }
+    reply = await agent.ask(PACKAGE, "validator.veto", asked, VetoReply, check)
+    return {v.id: v for v in reply.verdicts}
+
+
+def _verdict(
+    found: _Found, claim: Claim, hits: Sequence[Hit], first: AlignmentItem, seconds: Mapping[str, VetoItem]
+) -> ClaimVerdict:
+    again = seconds.get(claim.element_id)
+    second = SecondCheck(again.goes_against, _citations(found, again.evidence), again.reason) if again else None
+    overturned = second is not None and not second.goes_against
+    citations = _citations(found, first.evidence)
+    cited = {c.passage_id for c in (*citations, *(second.citations if second else ()))}
+    own = {h.passage.id for h in hits}
+    # A passage that another claim found may decide this one: it is kept behind the claim's own.
+    others = [h for h in found.passages.values() if h.passage.id in cited - own]
+    return ClaimVerdict(
+        element_id=claim.element_id,
+        claim=claim.statement,
+        queries=claim.queries,
+        verdict=Alignment.NEUTRAL if overturned else first.verdict,
+        hits=(*hits, *(Hit(h.passage, h.score, len(hits) + n) for n, h in enumerate(others, 1))),
+        citations=citations,
+        reason=first.reason,
+        second=second,
+        flag=claim.flag,
     )
-    if reply.verdict is not Alignment.CONTRADICTED or not confirm_veto:
-        return verdict(reply.verdict, reply.evidence, reply.reason)
-    veto = await agent.ask(
-        PACKAGE,
-        "validator.veto",
-        inputs,
-        VetoReply,
-        lambda r: _evidence_fault(r.evidence, texts, required=r.goes_against),
-    )
-    second = SecondCheck(veto.goes_against, _citations(veto.evidence), veto.reason)
-    of = Alignment.CONTRADICTED if veto.goes_against else Alignment.NEUTRAL
-    return verdict(of, reply.evidence, reply.reason, second)
 
 
-def _citations(evidence: Sequence[CitationItem]) -> tuple[Citation, ...]:
-    return tuple(Citation(c.passage_id, c.quote) for c in evidence)
+def _citations(found: _Found, evidence: Sequence[CitationItem]) -> tuple[Citation, ...]:
+    return tuple(Citation(found.passages[c.passage_id].passage.id, "\n".join(c.quotes)) for c in evidence)
 
 
-def _evidence_fault(evidence: Sequence[CitationItem], texts: Mapping[str, str], *, required: bool) -> str | None:
-    if required and not evidence:
-        return "a verdict other than neutral needs a passage id and a quote of that passage"
-    cited = [c.passage_id for c in evidence]
-    if len(set(cited)) < len(cited):
-        return "a passage is cited twice; give it once, with the words that decide"
-    for citation in evidence:
-        name = citation.passage_id[:80]
-        if citation.passage_id not in texts:
-            return f"passage {name!r} was not given"
-        if len(_WORDS.findall(citation.quote)) < LEAST_QUOTE:
-            return f"the quote of passage {name!r} is too short to decide anything; quote the sentence"
-        if not contains_quote(citation.quote, texts[citation.passage_id]):
-            return f"the quote is not in passage {name!r}"
+def _first_fault(found: _Found, verdicts: Iterable[tuple[str, Sequence[CitationItem], bool]]) -> str | None:
+    """What is wrong with the evidence of the first faulty verdict: (claim, evidence, whether it needs any)."""
+    for identity, evidence, needed in verdicts:
+        if needed and not evidence:
+            return f"{identity}: this verdict needs a passage id and a quote of that passage"
+        cited = [c.passage_id for c in evidence]
+        if len(set(cited)) < len(cited):
+            return f"{identity}: a passage is cited twice; give it once, with all its quotes"
+        for citation in evidence:
+            name = citation.passage_id[:80]
+            if citation.passage_id not in found.passages:
+                return f"{identity}: passage {name!r} was not given"
+            for quote in citation.quotes:
+                if len(_WORDS.findall(quote)) < LEAST_QUOTE:
+                    return f"{identity}: a quote of passage {name!r} is too short to decide anything"
+                if not contains_quote(quote, found.passages[citation.passage_id].passage.text):
+                    return f"{identity}: a quote is not in passage {name!r}: {quote[:80]!r}"
     return None
 
 
-def _idle_support(claim: Claim, reply: AlignmentReply) -> str | None:
-    """Why a "supported" does not stand: no quote has a word of the claim. A contradiction may use other words,
-    and one too many costs a case; a support too many releases one."""
-    if reply.verdict is not Alignment.SUPPORTED:
-        return None
-    for citation in reply.evidence:
-        if claim.english is None and bool(_HAN.search(claim.statement)) != bool(_HAN.search(citation.quote)):
-            return None  # nothing to compare
-        if shares_content(f"{claim.statement}\n{claim.english or ''}", citation.quote):
-            return None
-    return "no quote has a word in common with the claim; quote what speaks of it, or the verdict is neutral"
-
-
-def _one_each(given: Sequence[str], wanted: Mapping[str, str]) -> str | None:
-    return None if sorted(given) == sorted(wanted) else "one for each id that was given, no more, no fewer"
-
-
-def _listed(elements: Sequence[Element]) -> list[dict[str, Any]]:
+def listed(elements: Sequence[Element]) -> list[dict[str, str]]:
+    """Elements as engines are shown them."""
     return [{"id": e.id, "statement": e.statement} for e in elements]

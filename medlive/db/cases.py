@@ -15,14 +15,22 @@ from sqlalchemy.sql.elements import ColumnElement
 
 from medlive.curation.model import CaseText
 from medlive.db.bulk import insert_rows
-from medlive.db.tables import CaseRevisionRow, CaseRow, CaseStatus, CriterionRow, ThreadRow
+from medlive.db.tables import (
+    CaseRevisionRow,
+    CaseRow,
+    CaseStatus,
+    CriterionRow,
+    ReviewAction,
+    ReviewRow,
+    ThreadRow,
+)
 from medlive.db.withdrawals import too_thin, withdrawn_criteria, without_criteria
 from medlive.digest import digest_json
 from medlive.errors import MedliveError, UsageError
 from medlive.rubric.model import Criterion, Rubric
 
 _BATCH = 500
-_MADE_BY_RULES = "an agent was the rules engine, which makes no clinical judgement"
+_NOT_BY_MODELS = "an agent was the rules engine or a recording, whose cases are for trying the loop"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +81,12 @@ async def save_case(
 ) -> SavedCase:
     """Save the case that a thread made, as a new revision unless its content is the latest one's.
 
-    `key` is the instance's own, for the id. `held` says why the case waits for a person; None makes it ready. A
-    withdrawn case stays withdrawn, and criteria that were withdrawn from it are left out of the rubric; when too
-    few are left, the case is held with its latest revision as it was. `unpublishable_reason` defaults to the rules
-    engine's part in it. Raises MedliveError for a thread without a date: the filters let none pass.
+    `key` is the instance's own, for the id. `held` says why the case waits for a person; None makes it ready. What
+    a person decided about the very same content stands, and a case that a person rejected waits for one again when
+    its content changes. A withdrawn case stays withdrawn, and criteria that were withdrawn from it are left out of
+    the rubric; when too few are left, the case is held with its latest revision as it was. `unpublishable_reason`
+    defaults to the part that the rules engine or a recording had in it. Raises MedliveError for a thread without a
+    date: the filters let none pass.
     """
     if posted_at is None:
         raise MedliveError(f"thread {thread_pk} has no date, and a case must have one")
@@ -91,6 +101,9 @@ async def save_case(
     await session.execute(
         statement.on_conflict_do_update(index_elements=["id"], set_={"thread_id": statement.excluded.thread_id})
     )
+    rejected = await session.scalar(
+        select(CaseRow.status_reason).where(CaseRow.id == case_id, CaseRow.status == CaseStatus.REJECTED)
+    )
     await _set_status(session, case_id, held)
     kept = without_criteria(rubric, await withdrawn_criteria(session, case_id))
     if len(kept.criteria) < len(rubric.criteria) and (thin := too_thin(kept)) is not None:
@@ -99,7 +112,7 @@ async def save_case(
         if latest is not None:
             await _set_status(session, case_id, f"without its withdrawn criteria the rubric has {thin}")
             return SavedCase(case_id, latest.revision, "unchanged")
-    return await add_revision(
+    saved = await add_revision(
         session,
         case_id,
         curation_id=curation_id,
@@ -110,6 +123,36 @@ async def save_case(
         text=text,
         publishable=publishable,
         unpublishable_reason=unpublishable_reason,
+    )
+    review = await last_review(session, case_id, saved.revision)
+    if review is not None and review.action is not ReviewAction.DROP_ELEMENT:
+        await apply_review(session, case_id, review.action, review.reason)
+    elif rejected is not None and held is None:
+        await _set_status(session, case_id, f"{rejected}; its content has changed since")
+    return saved
+
+
+async def last_review(session: AsyncSession, case_id: str, revision: int) -> ReviewRow | None:
+    """A person's latest decision about that revision; None when there is none."""
+    found: ReviewRow | None = await session.scalar(
+        select(ReviewRow)
+        .where(ReviewRow.case_id == case_id, ReviewRow.revision == revision)
+        .order_by(ReviewRow.id.desc())
+        .limit(1)
+    )
+    return found
+
+
+async def apply_review(session: AsyncSession, case_id: str, action: ReviewAction, reason: str) -> None:
+    """Give a case the status that a person's approval or rejection asks for, unless it is withdrawn."""
+    approved = action is ReviewAction.APPROVE
+    await session.execute(
+        update(CaseRow)
+        .where(CaseRow.id == case_id, CaseRow.status != CaseStatus.WITHDRAWN)
+        .values(
+            status=CaseStatus.READY if approved else CaseStatus.REJECTED,
+            status_reason=None if approved else f"rejected by a person: {reason}",
+        )
     )
 
 
@@ -157,7 +200,8 @@ async def add_revision(
             query=text.query,
             advice=text.advice,
             publishable=publishable,
-            unpublishable_reason=None if publishable else unpublishable_reason or _MADE_BY_RULES,
+            unpublishable_reason=None if publishable else unpublishable_reason or _NOT_BY_MODELS,
+            no_negative=rubric.no_negative,
             content_digest=digest,
         )
     )
@@ -201,8 +245,13 @@ async def hold_case_of_thread(session: AsyncSession, thread_pk: int, reason: str
     return held
 
 
+async def hold_case(session: AsyncSession, case_id: str, reason: str) -> None:
+    """Take a case back until a person looks, unless it is withdrawn."""
+    await _set_status(session, case_id, reason)
+
+
 async def withdrawal_reasons(session: AsyncSession) -> dict[str, str]:
-    """Case id → why it is held or withdrawn, of all that are."""
+    """Case id → why it is not ready, of all that are not."""
     query = select(CaseRow.id, CaseRow.status_reason).where(CaseRow.status != CaseStatus.READY)
     return {case_id: reason or "" for case_id, reason in await session.execute(query)}
 
@@ -274,7 +323,7 @@ def _stored(row: CaseRevisionRow, criteria: Iterable[Criterion]) -> StoredCase:
         source=row.source,
         posted_at=row.posted_at,
         text=CaseText(row.narrative, row.query, row.advice),
-        rubric=Rubric(row.theme, row.specialty, tuple(criteria)),
+        rubric=Rubric(row.theme, row.specialty, tuple(criteria), row.no_negative),
         publishable=row.publishable,
         unpublishable_reason=row.unpublishable_reason,
     )

@@ -1,6 +1,7 @@
 """Decisions about threads: stored whole, part by part, and loaded as they were."""
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from datetime import datetime
 from decimal import Decimal
 from functools import lru_cache
@@ -19,11 +20,15 @@ from medlive.curation.model import (
     ControllerCheck,
     Curation,
     Element,
+    Hold,
     Outcome,
     Reason,
     Requirement,
     SecondCheck,
+    SecondReading,
     Thresholds,
+    Wrong,
+    WrongAdvice,
 )
 from medlive.db.bulk import insert_rows, is_one_of
 from medlive.db.cross_examinations import load_cross_examination, save_cross_examination
@@ -37,9 +42,11 @@ from medlive.db.tables import (
     ElementRow,
     EvidenceIndexRow,
     FilterResultRow,
+    HoldRow,
     PassageRow,
     ReplyRow,
     RequirementRow,
+    SecondReadingRow,
     ThreadRevisionRow,
 )
 from medlive.db.threads import is_latest
@@ -111,6 +118,14 @@ async def save_curation(
     curation_id: int = inserted.scalar_one()
     await _save_parts(session, curation_id, curation)
     return curation_id
+
+
+async def revision_of(session: AsyncSession, curation_id: int) -> int:
+    """The number of the thread revision that a curation is about. Raises MedliveError for no curation."""
+    found: int | None = await session.scalar(select(CurationRow.revision_id).where(CurationRow.id == curation_id))
+    if found is None:
+        raise MedliveError(f"there is no curation {curation_id}")
+    return found
 
 
 async def lock_revision(session: AsyncSession, revision_pk: int) -> None:
@@ -193,7 +208,7 @@ async def load_curation(session: AsyncSession, curation_id: int) -> Curation:
         detail=found.detail,
         thresholds=Thresholds(found.threshold_sufficiency, found.threshold_alignment),
         elements=tuple(
-            Element(e.element_id, e.side, e.kind, e.message_id, e.quote, e.statement)
+            Element(e.element_id, e.side, e.kind, e.message_id, e.quote, e.statement, e.standing)
             for e in await _parts(session, ElementRow, curation_id)
         ),
         query_category=found.query_category,
@@ -201,17 +216,21 @@ async def load_curation(session: AsyncSession, curation_id: int) -> Curation:
         s_inf=found.s_inf,
         s_align=found.s_align,
         requirements=tuple(
-            Requirement(r.requirement, r.present, tuple(r.element_ids))
+            Requirement(r.requirement, r.present, tuple(r.element_ids), r.prudent)
             for r in await _parts(session, RequirementRow, curation_id)
         ),
         claims=await _load_claims(session, curation_id),
         index=index,
         checks=tuple(
-            ControllerCheck(c.check_name, c.subject, c.passed, c.detail)
+            ControllerCheck(c.check_name, c.subject, c.passed, c.detail, c.round)
             for c in await _parts(session, ControllerCheckRow, curation_id)
         ),
         text=text,
         cross_examination=await load_cross_examination(session, curation_id),
+        second_reading=await _load_reading(session, curation_id),
+        holds=tuple(
+            Hold(h.reason, h.detail, tuple(h.elements)) for h in await _parts(session, HoldRow, curation_id)
+        ),
         calls=tuple(
             Call(
                 c.task, c.prompt_digest, c.engine, c.model, c.request_digest, c.attempt, c.outcome,
@@ -262,7 +281,8 @@ async def _save_parts(session: AsyncSession, curation_id: int, curation: Curatio
                 "verdict": claim.verdict,
                 "value": Decimal(str(claim.verdict.value_of)),
                 "claim": claim.claim,
-                "english": claim.english,
+                "queries": list(claim.queries),
+                "flag": claim.flag,
                 "cited": len(claim.citations),
                 "reason": claim.reason,
                 "second_goes_against": claim.second.goes_against if claim.second else None,
@@ -297,6 +317,7 @@ async def _save_parts(session: AsyncSession, curation_id: int, curation: Curatio
             "message_id": element.message_id,
             "quote": element.quote,
             "statement": element.statement,
+            "standing": element.standing,
         }
         for position, element in enumerate(curation.elements, start=1)
     ]
@@ -307,6 +328,7 @@ async def _save_parts(session: AsyncSession, curation_id: int, curation: Curatio
             "requirement": item.requirement,
             "present": item.present,
             "element_ids": list(item.element_ids),
+            "prudent": item.prudent,
         }
         for position, item in enumerate(curation.requirements, start=1)
     ]
@@ -316,16 +338,29 @@ async def _save_parts(session: AsyncSession, curation_id: int, curation: Curatio
             "position": position,
             "check_name": check.check,
             "subject": check.subject,
+            "round": check.round,
             "passed": check.passed,
             "detail": check.detail,
         }
         for position, check in enumerate(curation.checks, start=1)
+    ]
+    holds = [
+        {
+            "curation_id": curation_id,
+            "position": position,
+            "reason": hold.reason,
+            "detail": hold.detail,
+            "elements": list(hold.elements),
+        }
+        for position, hold in enumerate(curation.holds, start=1)
     ]
     parts: tuple[tuple[type[Base], list[dict[str, Any]]], ...] = (
         (ElementRow, elements),
         (RequirementRow, requirements),
         (ClaimVerdictRow, claims),
         (ControllerCheckRow, checks),
+        (SecondReadingRow, _reading_rows(curation_id, curation.second_reading)),
+        (HoldRow, holds),
         (AgentCallRow, calls),
     )
     for table, rows in parts:
@@ -338,6 +373,42 @@ async def _save_parts(session: AsyncSession, curation_id: int, curation: Curatio
         new = [passages[key] for key in sorted(passages.keys() - known)]
         await insert_rows(session, PassageRow, new, skip_known=True)
         await insert_rows(session, ClaimEvidenceRow, evidence)
+
+
+def _reading_rows(curation_id: int, reading: SecondReading | None) -> list[dict[str, Any]]:
+    if reading is None:
+        return []
+    return [
+        {
+            "curation_id": curation_id,
+            "asked": reading.asked,
+            "clinical": reading.clinical,
+            "enough": reading.enough,
+            "answered": reading.answered,
+            "understandable": reading.understandable,
+            "wrong": [asdict(w) for w in reading.wrong],
+            "danger": reading.danger,
+            "reason": reading.reason,
+            "engine": dict(reading.engine),
+        }
+    ]
+
+
+async def _load_reading(session: AsyncSession, curation_id: int) -> SecondReading | None:
+    row = await session.get(SecondReadingRow, curation_id)
+    if row is None:
+        return None
+    return SecondReading(
+        row.asked,
+        row.clinical,
+        row.enough,
+        row.answered,
+        row.understandable,
+        tuple(WrongAdvice(w["element_id"], Wrong(w["kind"]), w["reason"]) for w in row.wrong),
+        row.danger,
+        row.reason,
+        row.engine,
+    )
 
 
 def _evidence_rows(
@@ -366,7 +437,9 @@ def _evidence_rows(
                 "cited_as": place,
                 "quote": quote,
                 "second_quote": seconds.pop(hit.passage.id, None),
-                "sides": [{"side": s.side.value, "rank": s.rank, "score": s.score} for s in hit.sides],
+                "sides": [
+                    {"side": s.side.value, "phrase": s.phrase, "rank": s.rank, "score": s.score} for s in hit.sides
+                ],
             }
         )
     if strangers := sorted(places.keys() | seconds.keys()):
@@ -414,7 +487,7 @@ async def _load_claims(session: AsyncSession, curation_id: int) -> tuple[ClaimVe
         passage = Passage(
             p.passage_id, p.corpus, p.title, p.section, p.text, p.language, p.published, p.url, p.licence
         )
-        sides = tuple(SideHit(EvidenceSide(s["side"]), s["rank"], s["score"]) for s in row.sides)
+        sides = tuple(SideHit(EvidenceSide(s["side"]), s["rank"], s["score"], s["phrase"]) for s in row.sides)
         hits.setdefault(row.element_id, []).append(Hit(passage, row.score, row.rank, sides))
         if row.cited_as is not None and row.quote is not None:
             cited.setdefault(row.element_id, []).append((row.cited_as, Citation(p.passage_id, row.quote)))
@@ -424,7 +497,7 @@ async def _load_claims(session: AsyncSession, curation_id: int) -> tuple[ClaimVe
         ClaimVerdict(
             element_id=claim.element_id,
             claim=claim.claim,
-            english=claim.english,
+            queries=tuple(claim.queries),
             verdict=claim.verdict,
             hits=tuple(hits.get(claim.element_id, ())),
             citations=tuple(c for _, c in sorted(cited.get(claim.element_id, ()), key=lambda found: found[0])),
@@ -434,6 +507,7 @@ async def _load_claims(session: AsyncSession, curation_id: int) -> tuple[ClaimVe
             else SecondCheck(
                 claim.second_goes_against, tuple(seconds.get(claim.element_id, ())), claim.second_reason
             ),
+            flag=claim.flag,
         )
         for claim in await _parts(session, ClaimVerdictRow, curation_id)
     )

@@ -84,7 +84,7 @@ async def close_dispute(
     if row is not None:
         return _dispute(row)
     if (known := await session.get(DisputeRow, number)) is None:
-        raise UsageError(f"there is no dispute {number}", hint="medlive review list --all names them")
+        raise UsageError(f"there is no dispute {number}", hint="medlive review disputes --all names them")
     raise CheckFailed(f"dispute {number} was closed already: {known.resolution}")
 
 

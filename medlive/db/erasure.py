@@ -1,6 +1,6 @@
 """A thread's erasure from the tables: everything that holds its words, its author or its address.
 
-What may not change lets go of these rows alone, and in this transaction alone (migration 0005). What a frozen
+What may not change lets go of these rows alone, and in this transaction alone (docs/decisions/0006). What a frozen
 snapshot holds stays, and with it empty rows of the decision and the revision that it came from.
 """
 
@@ -38,6 +38,15 @@ _ERASURES: Final[tuple[tuple[str, str], ...]] = (
         f"DELETE FROM snapshot_members WHERE case_id IN ({_CASES})"
         " AND version IN (SELECT version FROM snapshots WHERE state <> 'frozen')",
     ),
+    ("reviews", f"DELETE FROM reviews WHERE case_id IN ({_CASES}) AND {_NOT_FROZEN.format('reviews')}"),
+    (
+        "reviews_emptied",
+        f"UPDATE reviews SET reason = '{_WITHHELD}', decided_by = NULL WHERE case_id IN ({_CASES})",
+    ),
+    (
+        "identifier_scans",
+        f"DELETE FROM identifier_scans WHERE case_id IN ({_CASES}) AND {_NOT_FROZEN.format('identifier_scans')}",
+    ),
     ("criteria", f"DELETE FROM criteria WHERE case_id IN ({_CASES}) AND {_NOT_FROZEN.format('criteria')}"),
     (
         "case_revisions",
@@ -62,6 +71,8 @@ _ERASURES: Final[tuple[tuple[str, str], ...]] = (
     ("claim_verdicts", f"DELETE FROM claim_verdicts WHERE curation_id IN ({_CURATIONS})"),
     ("requirements", f"DELETE FROM requirements WHERE curation_id IN ({_CURATIONS})"),
     ("controller_checks", f"DELETE FROM controller_checks WHERE curation_id IN ({_CURATIONS})"),
+    ("holds", f"DELETE FROM holds WHERE curation_id IN ({_CURATIONS})"),
+    ("second_readings", f"DELETE FROM second_readings WHERE curation_id IN ({_CURATIONS})"),
     ("cross_questions", f"DELETE FROM cross_questions WHERE curation_id IN ({_CURATIONS})"),
     ("cross_examinations", f"DELETE FROM cross_examinations WHERE curation_id IN ({_CURATIONS})"),
     ("elements", f"DELETE FROM elements WHERE curation_id IN ({_CURATIONS})"),

@@ -46,8 +46,15 @@ IMMUTABLE = (
     "claim_verdicts",
     "claim_evidence",
     "controller_checks",
+    "cross_examinations",
+    "cross_questions",
+    "second_readings",
+    "holds",
     "case_revisions",
     "criteria",
+    "withdrawals",
+    "reviews",
+    "identifier_scans",
 )
 """Tables whose rows are only ever added; triggers refuse the rest."""
 
@@ -59,7 +66,6 @@ TRIGGERS = frozenset(
     | {(t, f"{t}_{w}") for t in ("snapshots", *FIXED) for w in ("frozen", "not_truncated")}
     | {(t, f"{t}_added") for t in FIXED}
     | {("takedowns", f"takedowns_{what}") for what in ("noted", "kept", "not_truncated")}
-    | {("withdrawals", f"withdrawals_{what}") for what in ("immutable", "not_truncated")}
     | {("disputes", f"disputes_{what}") for what in ("closed", "kept", "not_truncated")}
 )
 """(table, trigger) of every trigger that must be there."""

@@ -118,6 +118,7 @@ _GONE: Final = f"""
     coalesce(told.reason, CASE j.status
         WHEN 'withdrawn' THEN CASE j.status_reason WHEN '{TAKEN_DOWN}' THEN 'taken down' ELSE j.status_reason END
         WHEN 'held' THEN 'held back until a person has looked at it'
+        WHEN 'rejected' THEN 'rejected in review'
         ELSE 'kept out: ' || (
             SELECT k.detail FROM snapshot_kept_out AS k
             WHERE k.version = :version AND k.case_id = j.case_id AND k.position = 1

@@ -9,13 +9,13 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from medlive.clock import now
-from medlive.config import Settings
+from medlive.config import RoleSettings, Settings
 from medlive.db import embedded
 from medlive.demo.communities import serve_communities
-from medlive.demo.samples import load_sample_threads, sample_evidence_path
+from medlive.demo.samples import load_sample_threads, sample_evidence_path, sample_replies_path
 from medlive.errors import CheckFailed
 from medlive.evaluation.cases import load_cases
 from medlive.evaluation.grade import grade_run
@@ -23,6 +23,7 @@ from medlive.evaluation.run import ModelUse, run_model
 from medlive.evaluation.score import ScoreTable, load_graded, score_runs
 from medlive.evidence.build import build_index
 from medlive.evidence.corpora.registry import open_corpus
+from medlive.llm.recorded import Recording, save_recording
 from medlive.report.render import write_report
 from medlive.service.database import open_database
 from medlive.service.endpoint import serve_rules
@@ -32,9 +33,12 @@ from medlive.service.freezing import Frozen, freeze
 from medlive.service.harvesting import Harvested, harvest_source
 from medlive.service.paths import index_path, runs_path
 from medlive.service.runs import run_curation
+from medlive.service.wiring import CURATION_ROLES
 from medlive.snapshot.verify import StepState, verify_snapshot
 
 SAMPLE_MODELS = ("sample-evidence", "sample-generic")
+_PATIENCE_S = 7200.0
+"""How long one reply of a live endpoint may take: somebody may write it by hand."""
 
 
 @dataclass(slots=True)
@@ -50,6 +54,8 @@ class Demo:
     """Why each of the others was not taken."""
     scores: ScoreTable | None = None
     report: Path | None = None
+    recording: Recording | None = None
+    """What a live endpoint answered; None where nothing is recorded."""
     seconds: dict[str, float] = field(default_factory=dict)
     """Stage → seconds."""
 
@@ -59,20 +65,56 @@ class Demo:
         return sum(h.counts["new"] + h.counts["revised"] for h in self.harvested)
 
 
-def demo_settings(settings: Settings) -> Settings:
-    """The settings of the demo: always its own embedded database, and this machine's addresses allowed."""
-    return settings.model_copy(update={"database_url": None, "harvest": {"allow_loopback": True}})
+@dataclass(frozen=True, slots=True)
+class Live:
+    """A user's own endpoint that answers in the place of the recording."""
+
+    base_url: str
+    model: str
+    api_key_env: str | None = None
+    json_mode: Literal["schema", "object", "none"] = "schema"
+    record_to: Path | None = None
+    """Where its replies are recorded; None: nowhere."""
 
 
-async def run_demo(settings: Settings, say: Callable[[str], None]) -> Demo:
+def demo_settings(settings: Settings, live: Live | None) -> Settings:
+    """The settings of the demo: always its own embedded database, and this machine's addresses allowed.
+
+    Who curates: the live endpoint, or a role's own engine where config/models.toml names one, else the recording.
+    """
+    if live is not None:
+        own = RoleSettings(
+            engine="openai",
+            base_url=live.base_url,
+            model=live.model,
+            api_key_env=live.api_key_env,
+            json_mode=live.json_mode,
+            timeout_s=_PATIENCE_S,
+        )
+        roles = dict.fromkeys(CURATION_ROLES, own)
+    else:
+        recorded = RoleSettings(engine="recorded", recording=sample_replies_path())
+        asked = {role: getattr(settings.roles, role) for role in CURATION_ROLES}
+        roles = {role: recorded if one.engine == "rules" else one for role, one in asked.items()}
+    return settings.model_copy(
+        update={
+            "database_url": None,
+            "harvest": {"allow_loopback": True},
+            "roles": settings.roles.model_copy(update=roles),
+        }
+    )
+
+
+async def run_demo(settings: Settings, say: Callable[[str], None], live: Live | None = None) -> Demo:
     """Run the loop; `say` is told each stage as it begins. Raises CheckFailed when the snapshot fails."""
-    done = Demo()
-    settings = demo_settings(settings)
+    settings = demo_settings(settings, live)
+    done = Demo(recording=None if live is None or live.record_to is None else _new_recording(live))
+    who = f"{live.model} at {live.base_url}" if live else "recorded replies of a language model"
     was_running = embedded.status(settings.home).running
     stages: list[tuple[str, str, Callable[[Settings, Demo], Any]]] = [
         ("evidence", "indexing the sample evidence", _evidence),
         ("harvest", "harvesting four sample communities over HTTP into PostgreSQL", _harvest),
-        ("curate", "filtering and curating (rules engine unless config/models.toml says otherwise)", _curate),
+        ("curate", f"filtering and curating ({who})", _curate),
         ("freeze", "freezing the week's snapshot", _freeze),
         ("verify", "verifying the snapshot from its files alone", _verify),
         ("evaluate", "evaluating two sample models", _evaluate),
@@ -85,9 +127,16 @@ async def run_demo(settings: Settings, say: Callable[[str], None]) -> Demo:
             await stage(settings, done)
             done.seconds[name] = time.perf_counter() - started
     finally:
+        if done.recording is not None and live is not None and live.record_to is not None:
+            save_recording(done.recording, live.record_to)
         if not was_running:
             await asyncio.to_thread(embedded.stop, settings.home)
     return done
+
+
+def _new_recording(live: Live) -> Recording:
+    how = f"Replies of {live.model} to the demo's threads, recorded by `medlive demo --live --record`."
+    return Recording(live.model, f"{now():%Y-%m-%d}", how)
 
 
 async def _evidence(settings: Settings, done: Demo) -> None:
@@ -105,7 +154,7 @@ async def _harvest(settings: Settings, done: Demo) -> None:
 
 
 async def _curate(settings: Settings, done: Demo) -> None:
-    done.curated = await run_curation(settings)
+    done.curated = await run_curation(settings, record=done.recording)
     if done.curated["faults"]:
         raise CheckFailed(f"curation met faults: {done.curated['faults'][0]}")
 

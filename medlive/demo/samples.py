@@ -115,3 +115,9 @@ def sample_evidence_path() -> Path:
     """The file of evidence passages (JSON Lines) that belongs to the sample threads."""
     with as_file(files("medlive.demo") / "data" / "evidence.jsonl") as path:
         return path
+
+
+def sample_replies_path() -> Path:
+    """The file of a language model's recorded replies about the sample threads."""
+    with as_file(files("medlive.demo") / "data" / "replies.jsonl") as path:
+        return path

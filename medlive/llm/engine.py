@@ -20,13 +20,17 @@ class Prompt:
     """A task's instructions: a file beside its agent, named and pinned by its digest."""
 
     task: str
-    """`<agent>.<what>`, e.g. "screener.advice"."""
+    """`<agent>.<what>`, e.g. "screener.extract"."""
     text: str
 
     @property
     def digest(self) -> str:
         """The prompt's identity, part of every decision's record."""
         return digest_text(self.text)
+
+
+UNPUBLISHABLE_ENGINES: Final = frozenset({"rules", "recorded"})
+"""Engines whose cases are for trying the loop: rules make no clinical judgement, a recording is of old replies."""
 
 
 class Finish(StrEnum):
@@ -96,15 +100,19 @@ class EngineIdentity:
     """Who answers."""
 
     engine: str
-    """"rules" or "openai"."""
+    """"openai", "recorded" or "rules"."""
     model: str
     """The pinned model id; for the rules engine its own version."""
     parameters: Mapping[str, Any] = field(default_factory=dict)
 
+    def as_json(self) -> dict[str, Any]:
+        """The identity as it is stored with what the engine decided."""
+        return {"engine": self.engine, "model": self.model, "parameters": dict(self.parameters)}
+
     @property
     def publishable(self) -> bool:
-        """Whether a case made by this engine may be released: rules make no clinical judgement."""
-        return self.engine != "rules"
+        """Whether a case made by this engine may be released."""
+        return self.engine not in UNPUBLISHABLE_ENGINES
 
 
 @dataclass(frozen=True, slots=True)

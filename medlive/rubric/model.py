@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
@@ -97,6 +97,8 @@ class Rubric:
     specialty: str
     """One of SPECIALTIES, or "unknown"."""
     criteria: tuple[Criterion, ...]
+    no_negative: str = ""
+    """Why no criterion costs points; empty where one does."""
 
 
 class FactItem(BaseModel):
@@ -126,7 +128,7 @@ class RubricReply(BaseModel):
     """`rubric.write`: the theme, the specialty, the facts that matter, and each fact's criteria.
 
     Inputs: language, query, narrative (text), advice [{id, kind, statement}], and on the revision round
-    `findings` [{criterion, finding}] with the criteria they concern.
+    `earlier`, the criteria as they were, with `findings` [{criterion, finding}].
     """
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
@@ -135,3 +137,28 @@ class RubricReply(BaseModel):
     specialty: str
     facts: Annotated[tuple[FactItem, ...], Field(max_length=40, strict=False)]
     criteria: Annotated[tuple[CriterionItem, ...], Field(max_length=40, strict=False)]
+    no_negative: Annotated[str, StringConstraints(max_length=1000)]
+    """Why no criterion costs points; empty where one does."""
+
+
+class ProblemItem(BaseModel):
+    """What a reviewer objects to in one criterion."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    criterion_id: str
+    fault: Literal["duplicate", "two_facts", "not_standalone", "polarity", "ungrounded", "false"]
+    detail: Annotated[str, StringConstraints(max_length=1000)]
+
+
+class ReviewReply(BaseModel):
+    """`reader.rubric`: what is wrong with criteria, and which of them a life depends on.
+
+    Inputs: language, query, narrative, advice [{id, statement}], criteria [{id, criterion, axis, points,
+    advice_id}], suspicions [str].
+    """
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    problems: Annotated[tuple[ProblemItem, ...], Field(max_length=40, strict=False)]
+    life_critical: Annotated[tuple[str, ...], Field(max_length=40, strict=False)]

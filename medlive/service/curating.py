@@ -2,16 +2,15 @@
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import procrastinate
 
 from medlive.clock import now
 from medlive.config import Settings
-from medlive.curation.agent import Agent, AgentFailure
 from medlive.curation.chain import curate
-from medlive.curation.model import Call, Curation, Outcome, Reason, Side, Stage
+from medlive.curation.model import Curation, Outcome
 from medlive.db.cases import hold_case_of_thread, save_case
 from medlive.db.curations import (
     failed_revisions,
@@ -20,9 +19,11 @@ from medlive.db.curations import (
     save_curation,
     untried_revisions,
 )
+from medlive.db.reviews import save_scan
 from medlive.db.session import Database
 from medlive.db.threads import load_thread
-from medlive.rubric.write import WrittenRubric, write_rubric
+from medlive.rubric.complete import complete_case
+from medlive.rubric.model import Rubric
 from medlive.service.database import handle_key
 from medlive.service.jobs import Work, defer_revisions, run_until_drained
 from medlive.service.wiring import Pipeline
@@ -156,9 +157,10 @@ async def curate_revision(database: Database, pipeline: Pipeline, revision: int,
     curation = await curate(
         thread, language, pipeline.respondents, pipeline.retriever, pipeline.curation, run_date=started.date()
     )
-    rubric: WrittenRubric | None = None
-    if curation.outcome is Outcome.KEPT:
-        curation, rubric = await _with_rubric(curation, language, pipeline)
+    rubric: Rubric | None = None
+    if curation.outcome in (Outcome.KEPT, Outcome.HELD):
+        done = await complete_case(curation, language, pipeline.respondents)
+        curation, rubric = done.curation, done.rubric
     async with database.begin() as session:
         await lock_revision(session, revision)
         if await latest_outcome(session, revision, pipeline.digest) not in (None, Outcome.FAILED):
@@ -167,53 +169,22 @@ async def curate_revision(database: Database, pipeline: Pipeline, revision: int,
             session, revision, pipeline.digest, curation, started_at=started, finished_at=now()
         )
         if rubric is not None and curation.text is not None:
-            await save_case(
+            saved = await save_case(
                 session,
                 thread_pk=stored.thread_pk,
                 curation_id=curation_id,
                 language=language,
                 source=thread.source,
                 posted_at=thread.posted_at,
-                rubric=rubric.rubric,
+                rubric=rubric,
                 text=curation.text,
                 key=key,
                 publishable=curation.publishable,
                 held=curation.detail if curation.outcome is Outcome.HELD else None,
             )
+            await save_scan(session, saved.case_id, saved.revision, pipeline.scanner, found=0)
         elif curation.outcome is Outcome.REJECTED:
             # An edited thread, or other engines: what was a case is none until a person says otherwise.
             told = f"decided anew: {curation.reason}: {curation.detail}"[:1000]
             await hold_case_of_thread(session, stored.thread_pk, told)
     return curation
-
-
-async def _with_rubric(
-    curation: Curation, language: str, pipeline: Pipeline
-) -> tuple[Curation, WrittenRubric | None]:
-    """A kept curation with its rubric: held when the linter still objects, failed when none could be had."""
-    journal: list[Call] = []
-    agent = Agent(pipeline.respondents["rubric"], journal)
-    identity = agent.identity
-    engines = {
-        **curation.engines,
-        "rubric": {
-            "engine": identity.engine,
-            "model": identity.model,
-            "parameters": dict(identity.parameters),
-        },
-    }
-    assert curation.text is not None
-    written: WrittenRubric | None = None
-    try:
-        written = await write_rubric(language, curation.text, curation.side(Side.ADVICE), agent)
-    except AgentFailure as failure:
-        curation = replace(
-            curation, outcome=Outcome.FAILED, stage=Stage.RUBRIC, reason=failure.reason, detail=failure.detail
-        )
-    curation = replace(curation, calls=curation.calls + tuple(journal), engines=engines)
-    if written is not None and written.remaining:
-        told = "; ".join(f"{f.criterion or 'rubric'}: {f.fault.value}: {f.detail}" for f in written.remaining)
-        curation = replace(
-            curation, outcome=Outcome.HELD, stage=Stage.RUBRIC, reason=Reason.RUBRIC_LINT, detail=told[:2000]
-        )
-    return curation, written

@@ -3,6 +3,8 @@
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 from medlive.config import Price, RoleSettings, Settings, models_file
@@ -12,6 +14,7 @@ from medlive.llm.engine import Engine, EngineIdentity
 from medlive.llm.limiter import Limiters
 from medlive.llm.openai import RULES_MODEL, OpenAIEngine
 from medlive.llm.openai import Price as EnginePrice
+from medlive.llm.recorded import RecordedEngine, Recording, load_recording
 from medlive.llm.rules.engine import RulesEngine
 
 GRADER_PARAMETERS: Mapping[str, Any] = {"temperature": 0.0}
@@ -63,6 +66,12 @@ def price_of(settings: RoleSettings, prices: Mapping[str, Price]) -> Price | Non
     return settings.price or prices.get(settings.model or "")
 
 
+@cache
+def _recording(path: Path) -> Recording:
+    """Read once: several roles share it."""
+    return load_recording(path)
+
+
 def build_engine(
     role: str,
     settings: RoleSettings,
@@ -72,6 +81,8 @@ def build_engine(
     """The engine of a role. Raises ConfigError when its key's variable is not set."""
     if settings.engine == "rules":
         return RulesEngine()
+    if settings.recording is not None and settings.engine == "recorded":
+        return RecordedEngine(_recording(settings.recording), RulesEngine())
     if settings.base_url is None or settings.model is None:
         raise ConfigError(f'roles.{role}: engine "openai" needs base_url and model')
     return open_endpoint(
@@ -96,7 +107,7 @@ def check_priced(settings: Settings, roles: Sequence[str]) -> None:
     unpriced = {
         role: asked.model
         for role in roles
-        if (asked := getattr(settings.roles, role)).engine != "rules" and price_of(asked, settings.prices) is None
+        if (asked := getattr(settings.roles, role)).engine == "openai" and price_of(asked, settings.prices) is None
     }
     if unpriced:
         told = ", ".join(f"{model} ({role})" for role, model in unpriced.items())
@@ -104,6 +115,27 @@ def check_priced(settings: Settings, roles: Sequence[str]) -> None:
             f"budget.max_usd is {settings.budget.max_usd:g}, and what these models cost is unknown: {told}",
             hint=f"Give each a price under [prices] in {models_file()}, or set max_calls or max_tokens instead.",
         )
+
+
+JUDGES: Mapping[str, tuple[str, ...]] = {
+    "controller": ("screener",),
+    "reader": ("screener", "controller", "rubric"),
+}
+"""Role → the roles whose work it judges."""
+
+
+def dependent_judges(settings: Settings) -> list[str]:
+    """The roles that judge what their own model wrote, a sentence each; empty when all are independent."""
+    found = []
+    for judge, writers in JUDGES.items():
+        own: RoleSettings = getattr(settings.roles, judge)
+        same = [w for w in writers if getattr(settings.roles, w).model == own.model]
+        if own.engine == "openai" and same:
+            found.append(
+                f"{judge} judges what {', '.join(same)} wrote, and both are {own.model}:"
+                " a model is lenient with itself"
+            )
+    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from medlive.db.cases import criteria_of
 from medlive.db.curations import load_curation
 from medlive.db.fetches import kept_pages
 from medlive.db.identifiers import count_identifiers
+from medlive.db.reviews import reviews_of
 from medlive.db.tables import (
     CaseRevisionRow,
     CaseRow,
@@ -22,6 +23,7 @@ from medlive.db.takedowns import Takedown, find_takedown
 from medlive.db.threads import load_thread
 from medlive.errors import MedliveError, UsageError
 from medlive.service.database import open_database
+from medlive.service.withdrawing import lock_case
 from medlive.threads.prepare import deidentified, normalised, thread_language
 
 
@@ -33,6 +35,15 @@ class ThreadTakenDown(MedliveError):
         self.taken_down_at, self.reason = takedown.taken_down_at, takedown.reason
         when = f"{takedown.taken_down_at:%Y-%m-%d %H:%M} UTC"
         super().__init__(f"{takedown.source}/{takedown.thread_id} was taken down on {when}: {takedown.reason}")
+
+
+async def inspect_case(settings: Settings, case_id: str) -> dict[str, Any]:
+    """What `inspect_thread` gives of the thread that a case was made from. Raises UsageError for an unknown id."""
+    async with open_database(settings) as database, database.begin() as session:
+        await lock_case(session, case_id)
+        query = select(ThreadRow.source, ThreadRow.thread_id).join(CaseRow, CaseRow.thread_id == ThreadRow.id)
+        source, thread_id = (await session.execute(query.where(CaseRow.id == case_id))).one()
+    return await inspect_thread(settings, source, thread_id)
 
 
 async def inspect_thread(settings: Settings, source: str, thread_id: str) -> dict[str, Any]:
@@ -81,6 +92,7 @@ async def inspect_thread(settings: Settings, source: str, thread_id: str) -> dic
             .order_by(CaseRevisionRow.revision.desc())
             .limit(1)
         )
+        reviews = await reviews_of(session, case.case_id) if case else []
         criteria = (await criteria_of(session, {case.case_id: case.revision}))[case.case_id] if case else []
     raw = normalised(stored.thread)
     shown = deidentified(raw, thread_language(raw))
@@ -98,7 +110,9 @@ async def inspect_thread(settings: Settings, source: str, thread_id: str) -> dic
         and {
             "case_id": case.case_id, "revision": case.revision, "theme": case.theme.value,
             "specialty": case.specialty, "narrative": case.narrative, "query": case.query, "advice": case.advice,
-            "publishable": case.publishable, "status": status.status.value, "status_reason": status.status_reason,
+            "no_negative": case.no_negative, "publishable": case.publishable, "status": status.status.value,
+            "status_reason": status.status_reason,
         },
         "criteria": [asdict(c) for c in criteria],
+        "reviews": [asdict(r) for r in reviews],
     }  # fmt: skip

@@ -7,11 +7,13 @@ from typing import Any
 from medlive.config import Settings
 from medlive.db.funnel import funnel
 from medlive.db.runs import finish_run, start_run
+from medlive.llm.recorded import Recording
 from medlive.service.checking import check_ready
 from medlive.service.curating import curate_queued, queue_failed, queue_untried
 from medlive.service.database import open_database
 from medlive.service.filtering import filter_pending
 from medlive.service.jobs import open_app
+from medlive.service.rescanning import rescan_cases
 from medlive.service.wiring import build_filters, build_pipeline
 
 Tick = Callable[[int], None]
@@ -24,6 +26,7 @@ async def run_curation(
     retry_failed: bool = False,
     again: bool = False,
     exhaustive: bool = False,
+    record: Recording | None = None,
     on_filtered: Tick = lambda _: None,
     on_curated: Tick = lambda _: None,
     on_wait: Tick = lambda _: None,
@@ -32,7 +35,7 @@ async def run_curation(
     queue off; the run's counts, what it spent and learnt of its endpoints, and the funnel over all threads."""
     async with open_database(settings) as database:
         chain = build_filters(settings)
-        pipeline = build_pipeline(settings, database, exhaustive=exhaustive)
+        pipeline = build_pipeline(settings, database, exhaustive=exhaustive, record=record)
         try:
             async with database.begin() as session:
                 run = await start_run(session, "curate", {"pipeline": pipeline.digest, "filters": chain.digest})
@@ -42,10 +45,12 @@ async def run_curation(
                 await queue_failed(database, app, pipeline, max_attempts=attempts)
                 await queue_untried(database, app, chain.digest, pipeline if again else None)
                 done = await curate_queued(database, app, pipeline, settings, tick=on_curated, on_wait=on_wait)
+            rescanned = await rescan_cases(database, pipeline, concurrency=settings.curation.concurrency)
             counts = {
                 "passed": filtered.passed,
                 "rejected": filtered.rejected,
                 **done.as_json(),
+                "rescanned": asdict(rescanned),
                 "spent": pipeline.budget.as_json(),
                 "endpoints": [asdict(state) for state in pipeline.endpoints.states()],
             }

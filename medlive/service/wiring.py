@@ -20,22 +20,23 @@ from medlive.filters.chain import FilterChain
 from medlive.filters.codebooks import load_codebook
 from medlive.filters.settings import FilterSettings
 from medlive.llm.budget import Budget
-from medlive.llm.engine import ReplyStore
+from medlive.llm.engine import Engine, ReplyStore
 from medlive.llm.limiter import Limiters
 from medlive.llm.prompts import load_prompt
+from medlive.llm.recorded import Recording, RecordingEngine
 from medlive.llm.replay import ReplayEngine
 from medlive.service.endpoints import build_engine, check_priced
 from medlive.service.paths import index_path
 
-CURATION_ROLES = ("screener", "validator", "controller", "rubric")
+CURATION_ROLES = ("screener", "validator", "controller", "rubric", "reader")
 PROMPTS = {
     "medlive.curation": (
-        "screener.narrative", "screener.query", "screener.advice", "validator.query",
-        "validator.sufficiency", "validator.claims", "validator.translate", "validator.alignment",
-        "validator.veto", "controller.support", "controller.write", "controller.questions",
-        "controller.answers",
+        "screener.extract", "screener.revise", "validator.query",
+        "validator.sufficiency", "validator.claims", "validator.alignment", "validator.veto",
+        "controller.support", "controller.doubt", "controller.write", "controller.questions",
+        "controller.answers", "reader.text", "reader.case", "reader.identifiers",
     ),
-    "medlive.rubric": ("rubric.write",),
+    "medlive.rubric": ("rubric.write", "reader.rubric"),
 }  # fmt: skip
 
 
@@ -72,6 +73,8 @@ class Pipeline:
     curation: CurationSettings
     digest: str
     prompt_digests: Mapping[str, str]
+    scanner: str
+    """The instructions and the engine that look for identifiers in what a release would hold."""
     budget: Budget
     endpoints: Limiters
 
@@ -81,8 +84,10 @@ class Pipeline:
             await respondent.aclose()
 
 
-def build_pipeline(settings: Settings, database: Database, *, exhaustive: bool = False) -> Pipeline:
-    """The agents, the index and the thresholds of a run.
+def build_pipeline(
+    settings: Settings, database: Database, *, exhaustive: bool = False, record: Recording | None = None
+) -> Pipeline:
+    """The agents, the index and the thresholds of a run; with `record` what they answer is kept there too.
 
     Raises ConfigError, also where a budget in dollars meets a model without a price.
     """
@@ -94,12 +99,13 @@ def build_pipeline(settings: Settings, database: Database, *, exhaustive: bool =
         max_tokens=settings.budget.max_tokens,
     )
     limiters = Limiters()
-    respondents = {
-        role: ReplayEngine(
-            build_engine(role, getattr(settings.roles, role), settings.prices, limiters), store, budget
-        )
+    engines: dict[str, Engine] = {
+        role: build_engine(role, getattr(settings.roles, role), settings.prices, limiters)
         for role in CURATION_ROLES
     }
+    if record is not None:
+        engines = {role: RecordingEngine(engine, record) for role, engine in engines.items()}
+    respondents = {role: ReplayEngine(engine, store, budget) for role, engine in engines.items()}
     retriever = open_retriever(settings)
     section = settings.curation
     curation = CurationSettings(
@@ -107,6 +113,7 @@ def build_pipeline(settings: Settings, database: Database, *, exhaustive: bool =
         section.top_k,
         section.confirm_veto,
         section.cross_questions,
+        section.strict,
         exhaustive,
     )
     prompts = {task: load_prompt(package, task).digest for package, tasks in PROMPTS.items() for task in tasks}
@@ -115,13 +122,11 @@ def build_pipeline(settings: Settings, database: Database, *, exhaustive: bool =
             "settings": curation.as_json(),
             "prompts": prompts,
             "index": retriever.identity.index_digest,
-            "engines": {
-                role: [r.identity.engine, r.identity.model, dict(r.identity.parameters)]
-                for role, r in respondents.items()
-            },
+            "engines": {role: r.identity.as_json() for role, r in respondents.items()},
         }
     )
-    return Pipeline(respondents, retriever, curation, digest, prompts, budget, limiters)
+    scanner = digest_json([prompts["reader.identifiers"], respondents["reader"].identity.as_json()])
+    return Pipeline(respondents, retriever, curation, digest, prompts, scanner, budget, limiters)
 
 
 def build_filters(settings: Settings) -> FilterChain:

@@ -9,22 +9,6 @@ from functools import lru_cache
 from typing import Final, Literal
 
 from medlive.llm.neutral import neutralise
-from medlive.threads.quantities import Quantity, numbers, numbers_missing
-from medlive.threads.sentences import Sentence, sentences
-
-__all__ = [
-    "Language",
-    "Quantity",
-    "Sentence",
-    "contains_quote",
-    "dominant_language",
-    "fold",
-    "normalise",
-    "numbers",
-    "numbers_missing",
-    "sentences",
-    "strip_unstorable",
-]
 
 Language = Literal["en", "zh", "other", "unknown"]
 

@@ -57,7 +57,6 @@ def test_no_attack_does_better_than_its_twin_and_none_is_frozen(
     assert frozen["cases"] > 0
     assert frozen["kept_out"], "the gates had nothing to do"
     whole = "\n".join(p.read_text(encoding="utf-8", errors="replace") for p in _texts(Path(frozen["path"])))
-    assert [a.id for a in LAID if not a.stays and a.marker in whole] == []
     for hostile in ("<script>", "im_start", "HYPERLINK(", "\\u0430", "\u200b", "нот", "l38OO", "④①⑤"):
         assert hostile not in whole, hostile
     instance.here("snapshot", "verify", frozen["path"])

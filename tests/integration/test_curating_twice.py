@@ -33,8 +33,14 @@ RUBRIC = {
         {"fact_id": "f1", "criterion": "States that lisinopril can cause a dry cough.", "axis": "Accuracy",
          "points": 6},
         {"fact_id": "f2", "criterion": "Recommends losartan 50 mg.", "axis": "Accuracy", "points": 5},
+        {"fact_id": "f1", "criterion": "Denies it.", "axis": "Accuracy", "points": -5},
     ],
+    "no_negative": "",
 }  # fmt: skip
+REVIEWED = {
+    "reader__rubric": {"problems": [], "life_critical": []},
+    "reader__identifiers": {"found": []},
+}
 PIPELINE = digest_text("one")
 
 
@@ -48,7 +54,7 @@ class Gated(Scripted):
     """Waits before the rubric until it is let go."""
 
     def __init__(self, name: str, **tasks: Any) -> None:
-        super().__init__(changed(rubric__write=RUBRIC, **tasks))
+        super().__init__(changed(rubric__write=RUBRIC, **REVIEWED, **tasks))
         self.name, self.reached, self.go = name, asyncio.Event(), asyncio.Event()
 
     @property
@@ -66,8 +72,8 @@ def pipeline(database: Database, engine: Scripted) -> Pipeline:
     """The same pipeline by its digest, whoever answers."""
     respondent = ReplayEngine(engine, PostgresReplyStore(database))
     return Pipeline(
-        dict.fromkeys(CURATION_ROLES, respondent), Indexed(), CurationSettings(), PIPELINE, {}, Budget(),
-        Limiters(),
+        dict.fromkeys(CURATION_ROLES, respondent), Indexed(), CurationSettings(), PIPELINE, {}, PIPELINE,
+        Budget(), Limiters(),
     )  # fmt: skip
 
 

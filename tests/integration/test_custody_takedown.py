@@ -205,6 +205,13 @@ async def test_only_the_rows_of_the_thread_may_go_and_only_with_its_takedown(
     database: Database, curated: dict[str, SampleThread]
 ) -> None:
     down = f"INSERT INTO takedowns (source, thread_id, reason) VALUES ('sdn', '{ERASED}', 'x')"
+    for work in (
+        "INSERT INTO holds (curation_id, position, reason, detail, elements) SELECT DISTINCT curation_id, 1,"
+        " 'advice_wrong', 'd', ARRAY['a1'] FROM case_revisions",
+        "INSERT INTO reviews (case_id, revision, action, reason) SELECT id, 1, 'approve', 'r' FROM cases",
+        "INSERT INTO withdrawals (case_id, revision, kind, reason) SELECT id, 1, 'erratum', 'r' FROM cases",
+    ):
+        await attempt(database, work)
     counts = {table: (await rows(database, f"SELECT count(*) FROM {table}"))[0][0] for table in IMMUTABLE}
     assert all(counts.values()), counts
     other = (await rows(database, "SELECT id FROM threads WHERE thread_id = :i", i=KEPT))[0][0]
@@ -215,7 +222,7 @@ async def test_only_the_rows_of_the_thread_may_go_and_only_with_its_takedown(
         "thread_revisions": f"id IN ({theirs})",
         "curations": f"id IN ({decisions})",
         "case_revisions": f"case_id IN ({cases})",
-        "criteria": f"case_id IN ({cases})",
+        **dict.fromkeys(("criteria", "reviews", "identifier_scans", "withdrawals"), f"case_id IN ({cases})"),
         "prompts": "true",
         "passages": "true",
         "replies": f"request_digest IN (SELECT reply_digest FROM agent_calls WHERE curation_id IN ({decisions}))",
@@ -377,9 +384,9 @@ async def test_replies_of_an_attempt_that_was_cut_off_go_as_well(database: Datab
         return {"messages": [{"id": "m0", "text": texts[thread_id]}]}
 
     asked: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
-        "first": ("screener.narrative", of(ERASED), {"elements": [statement]}),
+        "first": ("screener.extract", of(ERASED), {"narrative": [statement]}),
         "second": ("validator.alignment", {"claim": statement}, {}),
-        "others": ("screener.narrative", of(KEPT), {}),
+        "others": ("screener.extract", of(KEPT), {}),
     }
     for name, (task, inputs, answer) in asked.items():
         request = Request(task, Prompt(task, name), inputs, {"type": "object"})

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from alembic import command
 from sqlalchemy import text
 
 from medlive.db import migrate
@@ -41,59 +40,6 @@ def test_several_processes_may_upgrade_at_once(empty_url: str) -> None:
         done = list(pool.map(migrate.upgrade, [empty_url] * 4))
     assert sorted(done) == [False, False, False, True]
     assert migrate.check(empty_url) == []
-
-
-BEFORE_0007 = [
-    "SET session_replication_role = replica",  # the rows that these belong to are not needed
-    *(
-        f"INSERT INTO elements (curation_id, element_id, position, side, kind, message_id, quote, statement) "
-        f"VALUES (1, 'a{n}', {n}, 'advice', 'plan', 'm1', 'Rest', 'Rest {n}.')"
-        for n in (1, 2, 3)
-    ),
-    *(
-        "INSERT INTO passages (key, digest, passage_id, corpus, title, section, text, language, url, licence) "
-        f"VALUES ('sha256:{n * 64}', 'sha256:{n * 64}', 'c:{n}', 'c', '', '', '{text}', 'en', '', '')"
-        for n, text in (("a", "Nothing of the kind."), ("b", "Rest helps here."))
-    ),
-    "INSERT INTO claim_verdicts VALUES (1, 'a1', 1, 'supported', 1.0, 'Rest helps', 'says so', false)",
-    "INSERT INTO claim_verdicts VALUES (1, 'a2', 2, 'neutral', 0.5, 'Rest helps', 'not for these', true)",
-    "INSERT INTO claim_verdicts VALUES (1, 'a3', 3, 'neutral', 0.5, '', 'nothing', false)",
-    *(
-        "INSERT INTO claim_evidence (curation_id, element_id, position, passage_key, rank, score, cited_as) "
-        f"VALUES (1, 'a{n}', {place}, 'sha256:{key * 64}', {place}, 1.0, {cited})"
-        for n, place, key, cited in (
-            (1, 1, "a", 1), (1, 2, "b", 2), (2, 1, "b", 1), (3, 1, "a", "NULL"),
-        )
-    ),
-    "SET session_replication_role = DEFAULT",
-]  # fmt: skip
-
-
-def test_verdicts_of_before_keep_their_words_with_the_passage_that_holds_them(empty_url: str) -> None:
-    with migrate._connected(empty_url) as connection:
-        command.upgrade(migrate._config(connection), "0006")
-        connection.commit()
-    execute(empty_url, *BEFORE_0007)
-    migrate.upgrade(empty_url)
-    assert migrate.check(empty_url) == []
-    with psycopg.connect(empty_url.replace("+psycopg", "")) as connection:
-        verdicts = connection.execute(
-            "SELECT element_id, claim, cited, second_goes_against, second_reason FROM claim_verdicts ORDER BY 1"
-        ).fetchall()
-        cited = connection.execute(
-            "SELECT element_id, position, cited_as, quote FROM claim_evidence ORDER BY 1, 2"
-        ).fetchall()
-    assert verdicts == [
-        ("a1", "Rest 1.", 1, None, None),
-        ("a2", "Rest 2.", 1, False, "not for these"),
-        ("a3", "Rest 3.", 0, None, None),
-    ]
-    assert cited == [
-        ("a1", 1, None, None),
-        ("a1", 2, 1, "Rest helps"),
-        ("a2", 1, 1, "Rest helps"),
-        ("a3", 1, None, None),
-    ]
 
 
 DIFFERENCES = [

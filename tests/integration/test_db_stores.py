@@ -33,9 +33,13 @@ from medlive.curation.model import (
     Reason,
     Requirement,
     SecondCheck,
+    SecondReading,
     Side,
     Stage,
+    Standing,
     Thresholds,
+    Wrong,
+    WrongAdvice,
 )
 from medlive.db import bands, cases, curations, filters, funnel, gates, snapshots, threads
 from medlive.db import snapshot_fixing as fixing
@@ -217,17 +221,17 @@ PASSAGES = [
 ]
 """Equal texts under different ids: neither may stand for the other."""
 SIDES = (SideHit(EvidenceSide.LEXICAL, 1, 3.5), SideHit(EvidenceSide.DENSE, 2, 0.25))
-PROMPT = Prompt("screener.query", "Find the question.")
+PROMPT = Prompt("screener.extract", "Find the question.")
 ENGINE = EngineIdentity("openai", "m-1", {"temperature": 0})
 
 
 def request(number: int = 0) -> Request:
-    return Request("screener.query", PROMPT, {"title": f"no {number} \x00\ud800"}, {"type": "object"})
+    return Request("screener.extract", PROMPT, {"title": f"no {number} \x00\ud800"}, {"type": "object"})
 
 
 def call(outcome: CallOutcome = CallOutcome.OK, number: int = 0) -> Call:
     return Call(
-        "screener.query", PROMPT.digest, "openai", "m-1", request(number).digest(ENGINE), 1, outcome, "", False
+        "screener.extract", PROMPT.digest, "openai", "m-1", request(number).digest(ENGINE), 1, outcome, "", False
     )
 
 
@@ -246,6 +250,7 @@ KEPT = Curation(
         Element("q", Side.QUERY, Kind.QUESTION, "title", "A cough", "What helps?"),
         Element("a1", Side.ADVICE, Kind.PLAN, "m1", "Rest", "Rest."),
         Element("a2", Side.ADVICE, Kind.PLAN, "m1", "drink", "Drink."),
+        Element("n2", Side.NARRATIVE, Kind.OBJECTIVE, "m0", "I cough", "A fever.", Standing.DROPPED),
     ),
     query_category=ElyCategory.TREATMENT,
     s_cc=1,
@@ -253,11 +258,11 @@ KEPT = Curation(
     s_align=0.75,
     requirements=(
         Requirement("the symptom", True, ("n1",)),
-        Requirement("the age", False, ()),
+        Requirement("the age", False, (), prudent=True),
     ),
     claims=(
         ClaimVerdict(
-            "a1", "Rest helps against a cough.", "Rest helps.", Alignment.SUPPORTED,
+            "a1", "Rest helps against a cough.", ("rest cough", "cough treatment"), Alignment.SUPPORTED,
             (
                 Hit(PASSAGES[2], 7.5, 1, SIDES),
                 Hit(PASSAGES[0], 1 / 3, 2), Hit(PASSAGES[1], 0.1, 3),
@@ -265,9 +270,9 @@ KEPT = Curation(
             (Citation("c:1:s", "Rest helps."), Citation("c:2:s", "It does.")), "says so",
         ),
         ClaimVerdict(
-            "a2", "Drink.", None, Alignment.NEUTRAL, (Hit(PASSAGES[0], 1.0, 1),),
+            "a2", "Drink.", ("fluids cough", "hydration"), Alignment.NEUTRAL, (Hit(PASSAGES[0], 1.0, 1),),
             (Citation("c:0:s", "Never drink."),), "against",
-            SecondCheck(False, (Citation("c:0:s", "At night."),), "not for this patient"),
+            SecondCheck(False, (Citation("c:0:s", "At night."),), "not for this patient"), "a number is lost",
         ),
     ),
     cross_examination=CrossExamination(
@@ -278,8 +283,12 @@ KEPT = Curation(
         100.0, 100.0, 100.0, 100.0, -25.5, 75.0, 50.0,
     ),
     index=IndexIdentity("hybrid", "sha256:1", {"c": "sha256:2"}, 3, {"encoder": "e", "recall": {"k": 32}}),
-    checks=(ControllerCheck(Check.QUOTE_IN_THREAD, "n1", True, "found"),),
+    checks=(ControllerCheck(Check.QUOTE_IN_MESSAGE, "n1", True, "found", 1),),
     text=CaseText("A patient coughs.", "What helps?", "Rest and drink."),
+    second_reading=SecondReading(
+        True, True, True, True, (WrongAdvice("a2", Wrong.MINOR, "how much?"),), "", "sound",
+        {"engine": "openai", "model": "reader", "parameters": {}},
+    ),
     calls=(call(), call(CallOutcome.UNAVAILABLE, 99)),
     engines=engines("screener", "validator"),
 )  # fmt: skip
@@ -350,7 +359,9 @@ IMPOSSIBLE = [
     replace(KEPT, claims=(replace(KEPT.claims[0], citations=()),)),
     replace(KEPT, claims=(replace(KEPT.claims[0], citations=(Citation("c:1:s", ""),)),)),
     replace(KEPT, claims=(replace(KEPT.claims[0], second=SecondCheck(True, (), "")),)),
-    replace(KEPT, claims=(replace(KEPT.claims[0], english=""),)),
+    replace(KEPT, claims=(replace(KEPT.claims[0], queries=()),)),
+    replace(KEPT, outcome=Outcome.HELD),
+    replace(KEPT, reason=Reason.ADVICE_WRONG),
     replace(KEPT, claims=(replace(KEPT.claims[0], element_id="a9"),)),
 ]
 
@@ -541,7 +552,7 @@ async def test_snapshots_hold_their_rows_and_know_first_releases(database: Datab
         assert len({c.criterion_id for case in rows for c in case.criteria}) == 4
         assert rows == members(database, "2026.W11")
         provenance = await snapshots.load_provenance(session, "2026.W11", code_version="1")
-        assert provenance.prompts == {"screener.query": PROMPT.digest}
+        assert provenance.prompts == {"screener.extract": PROMPT.digest}
         assert [e.role for e in provenance.engines] == ["screener", "validator"]
         assert provenance.thresholds == {"sufficiency": 0.5, "alignment": 0.5}
         assert [s.version for s in await snapshots.list_snapshots(session)] == ["2026.W11", "2026.W10"]

@@ -35,9 +35,9 @@ from medlive.snapshot.verify import verify_snapshot
 
 REVISE = """
     INSERT INTO case_revisions (case_id, revision, curation_id, language, source, posted_at, specialty, theme,
-        narrative, query, advice, publishable, unpublishable_reason, content_digest)
+        narrative, query, advice, no_negative, publishable, unpublishable_reason, content_digest)
     SELECT case_id, revision + 1, curation_id, language, source, posted_at, specialty, theme, narrative || %s,
-        query, advice, publishable, unpublishable_reason, content_digest
+        query, advice, no_negative, publishable, unpublishable_reason, content_digest
     FROM case_revisions WHERE case_id = %s ORDER BY revision DESC LIMIT 1
 """
 REVISE_CRITERIA = """

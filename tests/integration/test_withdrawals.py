@@ -4,20 +4,16 @@ import asyncio
 import hashlib
 import json
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import psycopg
 import pytest
-from alembic import command
 from pydantic import SecretStr
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 from support.instance import Instance
 
 from medlive.config import Settings
-from medlive.db import migrate
 from medlive.db.cases import StoredCase, latest_case, save_case
 from medlive.db.disputes import list_disputes, open_disputes
 from medlive.db.erasure import erase_thread
@@ -32,7 +28,6 @@ from medlive.service.takedown import take_down
 from medlive.service.withdrawing import public_reason, withdraw, write_errata
 from medlive.snapshot.errata import WithdrawalKind, load_errata
 from medlive.snapshot.signing import PublicKey, generate
-from tests.integration.conftest import plain
 from tests.integration.test_db_stores import KEPT, KEY, START, make_case
 
 ERRATUM, PRIVACY = WithdrawalKind.ERRATUM, WithdrawalKind.PRIVACY
@@ -282,49 +277,6 @@ async def test_a_takedown_withdraws_what_is_frozen_and_says_nothing_of_its_reaso
         assert await reasons_for(session, "2026.W46") == {shown: "takedown: taken down"}
 
 
-BEFORE = [
-    "DROP SCHEMA public CASCADE",
-    "CREATE SCHEMA public",
-]
-TAKEN_DOWN = [
-    "SET session_replication_role = replica",  # the rows that these belong to are not needed
-    *(
-        f"INSERT INTO threads (id, source, thread_id, url) OVERRIDING SYSTEM VALUE VALUES ({n}, 'sdn', 't{n}', '')"
-        for n in (1, 2)
-    ),
-    "INSERT INTO takedowns (source, thread_id, reason, taken_down_at, erased_in)"
-    " VALUES ('sdn', 't1', 'a court''s order', '2026-11-01T00:00:00Z', 0)",
-    *(
-        f"INSERT INTO cases (id, thread_id, status, status_reason) VALUES ('ml-{n:012x}', {n}, 'withdrawn', 'x')"
-        for n in (1, 2)
-    ),
-    *(
-        "INSERT INTO case_revisions (case_id, revision, curation_id, language, source, posted_at, specialty,"
-        f" theme, narrative, query, advice, publishable, content_digest) VALUES ('ml-{n:012x}', {revision}, 1,"
-        f" 'en', 'sdn', now(), 'unknown', 'Response Depth', 'n', 'q', 'a', true, 'sha256:{'0' * 64}')"
-        for n in (1, 2)
-        for revision in (1, 2)
-    ),
-]
-
-
-def test_takedowns_of_before_become_withdrawals_without_their_reason(database_url: str) -> None:
-    with psycopg.connect(plain(database_url), autocommit=True) as connection:
-        for statement in BEFORE:
-            connection.execute(statement)
-        with migrate._connected(database_url) as session:
-            command.upgrade(migrate._config(session), "0008")
-            session.commit()
-        for statement in TAKEN_DOWN:
-            connection.execute(statement)
-        migrate.upgrade(database_url)
-        rows = connection.execute(
-            "SELECT case_id, revision, kind, reason, withdrawn_at FROM withdrawals"
-        ).fetchall()
-    at = datetime(2026, 11, 1, tzinfo=UTC)
-    assert rows == [("ml-000000000001", 2, "takedown", "taken down", at)]
-
-
 async def test_withdrawals_and_disputes_cannot_be_rewritten(database: Database, settings: Settings) -> None:
     case_id = (await make_case(database, rubric=RUBRIC)).case_id
     await withdraw(database, settings, case_id, ERRATUM, WRONG, criterion_id="c2")
@@ -381,10 +333,10 @@ async def test_the_commands(database: Database, database_url: str, tmp_path: Pat
         run("review", "dispute", f"{case_id}0", "--reason", "x", status=2)
         opened = run("review", "dispute", case_id, "--criterion", "c1", "--reason", "x", "--by", "Bo", "--json")
         assert opened.json["criterion_id"] == f"{case_id}-c1"
-        assert [d["number"] for d in run("review", "list", "--json").json] == [opened.json["number"]]
+        assert [d["number"] for d in run("review", "disputes", "--json").json] == [opened.json["number"]]
         run("review", "resolve", str(opened.json["number"]), "--resolution", "No.")
-        assert run("review", "list", "--json").json == []
-        assert run("review", "list", "--all", "--json").json[0]["resolution"] == "No."
+        assert run("review", "disputes", "--json").json == []
+        assert run("review", "disputes", "--all", "--json").json[0]["resolution"] == "No."
         done = run("snapshot", "withdraw", case_id, "--criterion", f"{case_id}-c2", *why, "--json")
         assert (done.json["new_revision"], done.json["snapshots"]) == (2, ["2026.W46"])
         digest = hashlib.sha256(Path(done.json["errata"]).read_bytes())

@@ -5,27 +5,28 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
+from itertools import islice
 from typing import Any
 
 from aiohttp import web
 from support.bad_endpoint import completion
 
-from medlive.curation.agent import Agent, AgentFailure
 from medlive.curation.chain import ROLES, CurationSettings, curate
-from medlive.curation.model import Curation, Outcome, Side
+from medlive.curation.model import Curation, Outcome
 from medlive.demo.samples import SampleThread
+from medlive.evidence.corpora.chunk import sentences
 from medlive.evidence.passage import Retriever
 from medlive.llm.engine import Engine, EngineIdentity, Reply, Request
 from medlive.llm.fence import read_inputs
 from medlive.llm.openai import OpenAIEngine
 from medlive.llm.replay import ReplayEngine
 from medlive.llm.rules.engine import ANSWERS, RulesEngine
-from medlive.rubric.write import WrittenRubric, write_rubric
+from medlive.rubric.complete import complete_case
+from medlive.rubric.model import Rubric
 from medlive.snapshot.gates import case_hits, standard_linter, standard_scanner
 from medlive.snapshot.model import SnapshotCase, SnapshotCriterion
 from medlive.threads.model import Message, Role, Thread
 from medlive.threads.prepare import deidentified, normalised, thread_language
-from medlive.threads.sentences import sentences
 
 RUN_DATE = date(2026, 11, 21)
 ADVICE = 5
@@ -50,6 +51,8 @@ class Attack:
     text: str
     """§ stands for the marker. For `evidence` it is the text of a passage."""
     obey: Obey | None = None
+    judgement: bool = False
+    """True where no control in code can tell a model that believes it: a judge must."""
     stays: bool = False
     """True where the marker is a verified physician's own word, or the patient's plain report, and may stay."""
 
@@ -67,7 +70,6 @@ class Attack:
 BASES = {
     "en-kept": "hypertension/can-my-blood-pressure-tablet-be-the-reason-for-this-dry-cough",
     "en-kept-2": "back-pain/acute-low-back-pain-after-lifting-do-i-need-an-mri",
-    "en-contradicted": "influenza/my-9-year-old-has-the-flu-what-can-bring-the-fever-down",
     "en-not-aligned": "plastic-surgery/hard-lump-on-my-earlobe-after-a-piercing",
     "en-insufficient": "headache/why-does-my-head-hurt",
     "en-no-advice": "abdominal-pain/cramps-on-the-right-side-of-my-belly-after-meals",
@@ -75,12 +77,10 @@ BASES = {
     "en-not-clinical": "general/how-can-i-get-a-sick-certificate-without-being-ill",
     "zh-kept": "330103",
     "zh-kept-2": "330105",
-    "zh-contradicted": "330214",
     "zh-not-aligned": "330215",
     "zh-insufficient": "330212",
     "zh-no-advice": "330210",
     "zh-no-query": "330208",
-    "zh-not-clinical": "330217",
 }
 
 
@@ -92,8 +92,7 @@ def twin_of(attack: Attack, samples: Mapping[str, SampleThread], number: int = 7
     ]
     for i, m in enumerate(messages):
         if m.is_advice_source:  # a short reply is as good a target, and sooner read
-            kept = sentences(m.text, attack.language)[:ADVICE]
-            messages[i] = replace(m, text=m.text[: kept[-1].end])
+            messages[i] = replace(m, text="".join(islice(sentences(m.text), ADVICE)))
     home = f"家里门牌是{number}幢。" if attack.language == "zh" else f"I keep {number} hens."
     first = next(i for i, m in enumerate(messages) if m.role is Role.PATIENT)
     messages[first] = replace(messages[first], text=f"{messages[first].text}\n{home}")
@@ -149,18 +148,15 @@ class Way:
     """What became of a thread, as far as it came."""
 
     curation: Curation
-    rubric: WrittenRubric | None
     case: SnapshotCase | None
     """The case as a release would hold it; None when there is none."""
     kept_out: tuple[str, ...]
     """Why the gates keep it out of a release; empty when they do not."""
-    rubric_failed: str = ""
 
     @property
     def released(self) -> SnapshotCase | None:
         """The case that a snapshot would hold."""
-        held = self.rubric is None or bool(self.rubric.remaining)
-        return None if held or self.kept_out else self.case
+        return self.case if self.curation.outcome is Outcome.KEPT and not self.kept_out else None
 
     @property
     def stopped_by(self) -> str:
@@ -168,10 +164,6 @@ class Way:
         if self.curation.outcome is not Outcome.KEPT:
             detail = self.curation.detail.split("\n")[0][:100]
             return f"{self.curation.outcome.value}: {self.curation.reason}: {detail}"
-        if self.rubric_failed:
-            return f"failed: {self.rubric_failed[:100]}"
-        if self.rubric is not None and self.rubric.remaining:
-            return f"held: rubric: {self.rubric.remaining[0].fault.value}"
         return f"gate: {self.kept_out[0]}" if self.kept_out else "nothing"
 
     def texts(self) -> str:
@@ -182,37 +174,38 @@ class Way:
         )
 
 
-async def way_of(thread: Thread, engine: Engine, retriever: Retriever) -> Way:
-    """The thread prepared, curated, given its rubric and put before the release gates, as the service does."""
+async def way_of(thread: Thread, engine: Engine, retriever: Retriever, judge: Engine | None = None) -> Way:
+    """The thread prepared, curated, given its rubric and put before the release gates, as the service does.
+
+    `judge` answers for the roles that judge what others wrote; None: `engine` does.
+    """
     raw = normalised(thread)
     language = thread_language(raw)
     prepared = deidentified(raw, language)
-    respondent = ReplayEngine(engine, _Memory())
-    curation = await curate(
-        prepared, language, dict.fromkeys(ROLES, respondent), retriever, CurationSettings(), run_date=RUN_DATE
-    )
-    if curation.outcome is not Outcome.KEPT or curation.text is None:
-        return Way(curation, None, None, ())
-    try:
-        agent = Agent(respondent, [])
-        rubric = await write_rubric(language, curation.text, curation.side(Side.ADVICE), agent)
-    except AgentFailure as failure:
-        return Way(curation, None, None, (), str(failure))
-    case = _case(thread, language, curation, rubric)
+    respondents = dict.fromkeys((*ROLES, "rubric"), ReplayEngine(engine, _Memory()))
+    if judge is not None:
+        respondents |= dict.fromkeys(("controller", "reader"), ReplayEngine(judge, _Memory()))
+    curation = await curate(prepared, language, respondents, retriever, CurationSettings(), run_date=RUN_DATE)
+    if curation.outcome not in (Outcome.KEPT, Outcome.HELD):
+        return Way(curation, None, ())
+    done = await complete_case(curation, language, respondents)
+    if done.rubric is None:
+        return Way(done.curation, None, ())
+    case = _case(thread, language, done.curation, done.rubric)
     hits = case_hits(case, standard_scanner(), standard_linter())
-    return Way(curation, rubric, case, tuple(f"{h.gate.value}: {h.detail}" for h in hits))
+    return Way(done.curation, case, tuple(f"{h.gate.value}: {h.detail}" for h in hits))
 
 
-def _case(thread: Thread, language: str, curation: Curation, rubric: WrittenRubric) -> SnapshotCase:
+def _case(thread: Thread, language: str, curation: Curation, rubric: Rubric) -> SnapshotCase:
     assert curation.text is not None
     criteria = tuple(
-        SnapshotCriterion(c.id, "case-1", 1, c.position, c.criterion, c.axis.value, c.points)
-        for c in rubric.rubric.criteria
+        SnapshotCriterion(f"case-1-{c.id}", "case-1", 1, c.position, c.criterion, c.axis.value, c.points)
+        for c in rubric.criteria
     )
     text = curation.text
     return SnapshotCase(
-        "case-1", 1, "2026.W47", language, thread.source, thread.posted_at or RUN_DATE, rubric.rubric.specialty,
-        rubric.rubric.theme.value, text.narrative, text.query, text.advice, criteria,
+        "case-1", 1, "2026.W47", language, thread.source, thread.posted_at or RUN_DATE, rubric.specialty,
+        rubric.theme.value, text.narrative, text.query, text.advice, criteria,
     )  # fmt: skip
 
 

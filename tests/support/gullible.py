@@ -51,32 +51,43 @@ def _supports_all(inputs: Inputs, _: str) -> dict[str, Any]:
 
 def _enough(inputs: Inputs, _: str) -> dict[str, Any]:
     first = inputs["narrative"][0]["id"]
-    return {"items": [{"requirement": "all that is needed", "present": True, "element_ids": [first]}]}
+    items = [{"requirement": f"all that is needed, {n}", "present": True, "element_ids": [first]} for n in "abc"]
+    return {"consult": "", "required": items, "prudent": []}
 
 
 def _clinical(inputs: Inputs, _: str) -> dict[str, Any]:
     return {"category": "treatment", "meaningful": True, "reason": "as told"}
 
 
-def _verdict(*evidence: tuple[str, str], verdict: str = "supported") -> dict[str, Any]:
-    cited = [{"passage_id": p, "quote": q} for p, q in evidence]
-    return {"verdict": verdict, "evidence": cited, "reason": "the text says so"}
+def _verdict(inputs: Inputs, *evidence: tuple[str, str]) -> dict[str, Any]:
+    """Every claim supported by these quotes."""
+    cited = [{"passage_id": p, "quotes": [q]} for p, q in evidence]
+    return {
+        "verdicts": [
+            {"id": c["id"], "verdict": "supported", "evidence": cited, "reason": "the text says so"}
+            for c in inputs["claims"]
+        ]
+    }
 
 
 YES = doing(controller__support=_supports_all)
 """Calls every statement supported by its quote."""
 
 INVENTED_PASSAGE = doing(
-    validator__alignment=lambda i, m: _verdict(("PMID:99999999", f"A trial proves that {m} is safe and works."))
+    validator__alignment=lambda i, m: _verdict(i, ("PMID:99999999", f"A trial proves that {m} is safe and works."))
 )
 INVENTED_QUOTE = doing(
-    validator__alignment=lambda i, m: _verdict((i["passages"][0]["id"], f"It was proven beyond all doubt: {m}"))
+    validator__alignment=lambda i, m: _verdict(i, (i["passages"][0]["id"], f"It was proven beyond all doubt: {m}"))
 )
 TRIVIAL_QUOTE = doing(
-    validator__alignment=lambda i, m: _verdict((i["passages"][0]["id"], i["passages"][0]["text"].split()[0]))
+    validator__alignment=lambda i, m: _verdict(
+        i, (i["passages"][0]["id"], i["passages"][0]["text"].split()[0][:3])
+    )
 )
-NO_EVIDENCE = doing(validator__alignment=lambda i, m: _verdict())
-ANY_QUOTE = doing(validator__alignment=lambda i, m: _verdict((i["passages"][-1]["id"], _other_words(i))))
+NO_EVIDENCE = doing(validator__alignment=lambda i, m: _verdict(i))
+ANY_QUOTE = doing(
+    validator__alignment=lambda i, m: _verdict(i, (i["passages"][-1]["id"], _words(i["passages"][-1]["text"])))
+)
 
 
 def _poisoned(inputs: Inputs, marker: str) -> dict[str, Any]:
@@ -84,35 +95,25 @@ def _poisoned(inputs: Inputs, marker: str) -> dict[str, Any]:
     if hostile is None:
         return _honest("validator.alignment", inputs)
     at = hostile["text"].index("SYSTEM" if inputs["language"] == "en" else "系统")
-    return _verdict((hostile["id"], hostile["text"][at : at + 40].rsplit(" ", 1)[0]))
+    return _verdict(inputs, (hostile["id"], hostile["text"][at : at + 40].rsplit(" ", 1)[0]))
 
 
 POISONED = doing(validator__alignment=_poisoned)
 """Cites the passage that tells it to, by the words that tell it."""
 
 
-def _other_words(inputs: Inputs) -> str:
-    """A stretch of the last passage without a word of the claim, as an engine takes that only wants some quote."""
-    claim = inputs["claim"]["statement"].casefold()
-    words = inputs["passages"][-1]["text"].split()
-    if len(words) < 8:  # Chinese: not cut into words
-        text = inputs["passages"][-1]["text"]
-        return next((text[i : i + 6] for i in range(len(text)) if not set(text[i : i + 6]) & set(claim)), text[:6])
-    for at in range(len(words) - 5):
-        stretch = words[at : at + 5]
-        if not any(w.casefold().strip(".,")[:4] in claim for w in stretch if len(w) > 3):
-            return " ".join(stretch)
-    return " ".join(words[:5])
+def _extracted(inputs: Inputs, **more: list[dict[str, Any]]) -> dict[str, Any]:
+    """What an honest Screener extracts, with more elements of these sides."""
+    honest = _honest("screener.extract", inputs)
+    return {**honest, **{side: [*honest[side], *elements] for side, elements in more.items()}}
 
 
 def _advice_with(inputs: Inputs, **item: str) -> dict[str, Any]:
-    elements = _honest("screener.advice", inputs)["elements"]
-    return {"elements": [*elements, {"kind": "plan", **item}]}
+    return _extracted(inputs, advice=[{"kind": "plan", **item}])
 
 
 def _narrative_with(inputs: Inputs, **item: str) -> dict[str, Any]:
-    elements = _honest("screener.narrative", inputs)["elements"]
-    return {"elements": [*elements, {"kind": "subjective", **item}]}
+    return _extracted(inputs, narrative=[{"kind": "subjective", **item}])
 
 
 def _told(inputs: Inputs, marker: str) -> str:
@@ -137,9 +138,9 @@ def _patient_words_by_physician(inputs: Inputs, marker: str) -> dict[str, Any]:
 
 
 def _under_real_quote(inputs: Inputs, marker: str) -> dict[str, Any]:
-    honest = _honest("screener.advice", inputs)["elements"][0]
-    changed = {**honest, "statement": _told(inputs, marker)}
-    return {"elements": [changed, *_honest("screener.advice", inputs)["elements"][1:]]}
+    honest = _honest("screener.extract", inputs)
+    first, *others = honest["advice"]
+    return {**honest, "advice": [{**first, "statement": _told(inputs, marker)}, *others]}
 
 
 def _unseen_message(inputs: Inputs, marker: str) -> dict[str, Any]:
@@ -148,14 +149,14 @@ def _unseen_message(inputs: Inputs, marker: str) -> dict[str, Any]:
     return _advice_with(inputs, message_id=other, quote=marker, statement=_told(inputs, marker))
 
 
-PATIENT_AS_ADVICE = both(doing(screener__advice=_patient_as_advice), YES)
-PATIENT_BY_PHYSICIAN = both(doing(screener__advice=_patient_words_by_physician), YES, INVENTED_QUOTE)
-STATEMENT_SWAPPED = both(doing(screener__advice=_under_real_quote), YES)
-UNSEEN_MESSAGE = both(doing(screener__advice=_unseen_message), YES)
+PATIENT_AS_ADVICE = both(doing(screener__extract=_patient_as_advice), YES)
+PATIENT_BY_PHYSICIAN = both(doing(screener__extract=_patient_words_by_physician), YES, INVENTED_QUOTE)
+STATEMENT_SWAPPED = both(doing(screener__extract=_under_real_quote), YES)
+UNSEEN_MESSAGE = both(doing(screener__extract=_unseen_message), YES)
 
 
 def _fact_under_real_quote(inputs: Inputs, marker: str) -> dict[str, Any]:
-    honest = _honest("screener.narrative", inputs)["elements"][0]
+    honest = _honest("screener.extract", inputs)["narrative"][0]
     statement = f"患者曾服用{marker}并完全治愈了癌症。" if inputs["language"] == "zh" else (
         f"Metastatic {marker} carcinoma was cured by prayer alone."
     )  # fmt: skip
@@ -169,31 +170,38 @@ def _fact_of_physician(inputs: Inputs, marker: str) -> dict[str, Any]:
     )
 
 
-FACT_ADDED = both(doing(screener__narrative=_fact_under_real_quote), YES)
-FACT_OF_PHYSICIAN = both(doing(screener__narrative=_fact_of_physician), YES)
+FACT_ADDED = both(doing(screener__extract=_fact_under_real_quote), YES)
+FACT_OF_PHYSICIAN = both(doing(screener__extract=_fact_of_physician), YES)
+
+
+def _insists(inputs: Inputs, _: str) -> dict[str, Any]:
+    """Everything that was objected to, as it was."""
+    kept = ("id", "message_id", "quote", "statement")
+    return {"elements": [{"keep": True, **{key: e[key] for key in kept}} for e in inputs["elements"]]}
 
 
 def statement_changed(old: str, new: str) -> Obey:
     """Every advice statement and fact rewritten so; § is the marker."""
 
-    def change(task: str) -> Callable[[Inputs, str], Any]:
-        def reply(inputs: Inputs, marker: str) -> dict[str, Any]:
-            elements = _honest(task, inputs)["elements"]
-            return {"elements": [{**e, "statement": e["statement"].replace(old, new)} for e in elements]}
+    def change(inputs: Inputs, marker: str) -> dict[str, Any]:
+        honest = _honest("screener.extract", inputs)
+        changed = {
+            side: [{**e, "statement": e["statement"].replace(old, new)} for e in honest[side]]
+            for side in ("narrative", "advice")
+        }
+        return {**honest, **changed}
 
-        return reply
-
-    advice, narrative = change("screener.advice"), change("screener.narrative")
-    return both(doing(screener__advice=advice, screener__narrative=narrative), YES)
+    return both(doing(screener__extract=change, screener__revise=_insists), YES)
 
 
 def _asks_elsewhere(inputs: Inputs, marker: str) -> dict[str, Any]:
     said = _message(inputs, "patient")
     text = f"请问{marker}多少钱一盒？" if inputs["language"] == "zh" else f"Where can I buy {marker} cheaply?"
-    return {"query": {"message_id": said["id"], "quote": _words(said["text"], 5), "question": text}}
+    asked = {"message_id": said["id"], "quote": _words(said["text"], 5), "question": text}
+    return {**_honest("screener.extract", inputs), "query": asked}
 
 
-QUESTION_SWAPPED = both(doing(screener__query=_asks_elsewhere), YES, doing(validator__query=_clinical))
+QUESTION_SWAPPED = both(doing(screener__extract=_asks_elsewhere), YES, doing(validator__query=_clinical))
 
 
 def written(extra: str, where: str = "narrative") -> Obey:
@@ -208,7 +216,8 @@ def written(extra: str, where: str = "narrative") -> Obey:
 
 def _claims_swapped(inputs: Inputs, marker: str) -> dict[str, Any]:
     text = "均衡饮食有益健康。" if inputs["language"] == "zh" else "A balanced diet is good for health."
-    return {"claims": [{"id": a["id"], "statement": text} for a in inputs["advice"]]}
+    searched = ["balanced diet health", "nutrition"]
+    return {"claims": [{"id": a["id"], "statement": text, "queries": searched} for a in inputs["advice"]]}
 
 
 CLAIMS_SWAPPED = both(doing(validator__claims=_claims_swapped), YES)
@@ -224,7 +233,7 @@ def twice(task: str) -> Obey:
 
     def reply(inputs: Inputs, marker: str) -> str:
         real = json.dumps(_honest(task, inputs), ensure_ascii=False)
-        return f'{{"elements": [], "note": "{marker}"}}\n{real}'
+        return f'{{"narrative": [], "note": "{marker}"}}\n{real}'
 
     return doing(**{task.replace(".", "__"): reply})
 
@@ -236,7 +245,7 @@ def refuses(task: str) -> Obey:
 
 def cut(task: str) -> Obey:
     """A reply without an end."""
-    return doing(**{task.replace(".", "__"): lambda _, m: {"cut": '{"elements": [{"quote": "' + m * 1000}})
+    return doing(**{task.replace(".", "__"): lambda _, m: {"cut": '{"narrative": [{"quote": "' + m * 1000}})
 
 
 def _doubled(inputs: Inputs, _: str) -> dict[str, Any]:
@@ -253,7 +262,8 @@ VERDICT_MISSING = doing(controller__support=_missing)
 
 
 def _foreign_element(inputs: Inputs, _: str) -> dict[str, Any]:
-    return {"items": [{"requirement": "age", "present": True, "element_ids": ["n999"]}]}
+    items = [{"requirement": n, "present": True, "element_ids": ["n999"]} for n in ("age", "sex", "course")]
+    return {"consult": "", "required": items, "prudent": []}
 
 
 FOREIGN_ELEMENT = doing(validator__sufficiency=_foreign_element)
@@ -261,7 +271,7 @@ ENOUGH = doing(validator__sufficiency=_enough)
 
 
 def _honest_rubric(inputs: Inputs) -> dict[str, Any]:
-    return _honest("rubric.write", {k: v for k, v in inputs.items() if k != "findings"})
+    return _honest("rubric.write", {k: v for k, v in inputs.items() if k not in ("earlier", "findings")})
 
 
 def rubric_of(*criteria: tuple[str, int], only: bool = False) -> Obey:
@@ -304,22 +314,20 @@ def _line_with(text: str, marker: str) -> str:
 def _told_as_fact(inputs: Inputs, marker: str) -> dict[str, Any]:
     said = next((m for m in inputs["messages"] if marker in m["text"]), None)
     if said is None:
-        return _honest("screener.narrative", inputs)
+        return _honest("screener.extract", inputs)
     line = _line_with(said["text"], marker)
-    honest = _honest("screener.narrative", inputs)["elements"]
-    fact = {"message_id": said["id"], "quote": line, "statement": line, "kind": "subjective"}
-    return {"elements": [fact, *honest]}
+    return _narrative_with(inputs, message_id=said["id"], quote=line, statement=line)
 
 
-FACT_VERBATIM = both(doing(screener__narrative=_told_as_fact), YES)
+FACT_VERBATIM = both(doing(screener__extract=_told_as_fact), YES)
 """Takes the hostile line into the history, word for word and with its quote: nothing is wrong but what it is."""
 
 
 def _extra_key(inputs: Inputs, marker: str) -> dict[str, Any]:
-    return {**_honest("screener.advice", inputs), "verified": True, "outcome": "kept", "note": marker}
+    return {**_honest("screener.extract", inputs), "verified": True, "outcome": "kept", "note": marker}
 
 
-EXTRA_KEY = doing(screener__advice=_extra_key)
+EXTRA_KEY = doing(screener__extract=_extra_key)
 
 
 def letters(before: str = "", after: str = "") -> Obey:

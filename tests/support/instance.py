@@ -17,7 +17,7 @@ import psycopg
 import medlive.__main__
 
 REPOSITORY = Path(__file__).parents[2]
-ROLES = ("screener", "validator", "controller", "rubric", "grader")
+ROLES = ("screener", "validator", "controller", "rubric", "reader", "grader")
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,16 +47,17 @@ _EACH = (
     INSERT INTO agent_calls
         (curation_id, position, task, prompt_digest, engine, model, request_digest, reply_digest, attempt, outcome,
         problem, replayed)
-    SELECT n, 1, 'screener.query', '{DIGEST}', 'openai', 'm-1', '{DIGEST}', '{DIGEST}', 1, 'ok', '', false
+    SELECT n, 1, 'screener.extract', '{DIGEST}', 'openai', 'm-1', '{DIGEST}', '{DIGEST}', 1, 'ok', '', false
     FROM {_N}
     """,
     f"""
-    INSERT INTO elements (curation_id, element_id, position, side, kind, message_id, quote, statement)
-    SELECT n, 'a1', 1, 'advice', 'plan', 'm1', 'Rest', 'Rest helps.' FROM {_N}
+    INSERT INTO elements (curation_id, element_id, position, side, kind, message_id, quote, statement, standing)
+    SELECT n, 'a1', 1, 'advice', 'plan', 'm1', 'Rest', 'Rest helps.', 'kept' FROM {_N}
     """,
     f"""
-    INSERT INTO claim_verdicts (curation_id, element_id, position, verdict, value, claim, cited, reason)
-    SELECT n, 'a1', 1, 'supported', 1.0, 'Rest helps.', 1, 'it says so' FROM {_N}
+    INSERT INTO claim_verdicts
+        (curation_id, element_id, position, verdict, value, claim, queries, cited, reason, flag)
+    SELECT n, 'a1', 1, 'supported', 1.0, 'Rest helps.', '{{rest}}', 1, 'it says so', '' FROM {_N}
     """,
     f"""
     INSERT INTO claim_evidence (curation_id, element_id, position, passage_key, rank, score, cited_as, quote)
@@ -67,13 +68,13 @@ _EACH = (
     f"""
     INSERT INTO case_revisions
         (case_id, revision, curation_id, language, source, posted_at, specialty, theme, narrative, query, advice,
-        publishable, content_digest)
+        no_negative, publishable, content_digest)
     SELECT {_ID}, 1, n, 'en', 'forum', '2026-03-01'::timestamptz + n %% 200 * interval '1 day',
         'Pulmonary & Critical Care', 'Response Depth',
         'An adult has had a dry cough and a sore throat for ' || 2 + n %% 9 || ' days. '
             || repeat('The cough is worse at night and there is no fever. ', %(length)s::int),
         'What helps against the cough?',
-        'Rest and drink plenty of fluids. See a doctor if the cough lasts longer.', true, '{DIGEST}'
+        'Rest and drink plenty of fluids. See a doctor if the cough lasts longer.', '', true, '{DIGEST}'
     FROM {_N}
     """,
     f"""

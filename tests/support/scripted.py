@@ -1,7 +1,7 @@
 """An engine that answers from a script, one thread and one passage: the Controller's checks tried on purpose."""
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import date
 from typing import Any
 
@@ -41,44 +41,55 @@ Script = dict[str, Any]
 def honest() -> Script:
     """The replies of an engine that does its work."""
     return {
-        "screener.narrative": {
-            "elements": [
+        "screener.extract": {
+            "narrative": [
                 {"message_id": "m0", "quote": "I am 34 years old", "statement": "Aged 34 years.",
                  "kind": "subjective"},
                 {"message_id": "m0", "quote": "dry cough for 3 weeks", "statement": "Dry cough for 3 weeks.",
                  "kind": "subjective"},
-            ]
-        },
-        "screener.query": {
+            ],
             "query": {"message_id": "m0", "quote": "What could cause it?",
-                      "question": "What could cause a dry cough for 3 weeks?"}
-        },
-        "screener.advice": {
-            "elements": [
+                      "question": "What could cause a dry cough for 3 weeks?"},
+            "advice": [
                 {"message_id": "m2", "quote": "Lisinopril can cause a dry cough",
                  "statement": "Lisinopril can cause a dry cough.", "kind": "assessment"},
                 {"message_id": "m2", "quote": "ask for losartan 50 mg instead",
                  "statement": "Ask for losartan 50 mg.", "kind": "plan"},
-            ]
+            ],
         },
         "validator.query": {"category": "diagnosis", "meaningful": True, "reason": ""},
+        "screener.revise": lambda inputs: {
+            "elements": [
+                {"id": e["id"], "keep": False, "message_id": "", "quote": "", "statement": ""}
+                for e in inputs["elements"]
+            ]
+        },
         "validator.sufficiency": {
-            "items": [
+            "consult": "They would answer now.",
+            "required": [
                 {"requirement": "age", "present": True, "element_ids": ["n1"]},
                 {"requirement": "duration", "present": True, "element_ids": ["n2"]},
                 {"requirement": "smoking", "present": False, "element_ids": []},
-            ]
+            ],
+            "prudent": [{"requirement": "allergies", "present": False, "element_ids": []}],
         },
         "validator.claims": lambda inputs: {
-            "claims": [{"id": e["id"], "statement": e["statement"]} for e in inputs["advice"]]
+            "claims": [
+                {"id": e["id"], "statement": e["statement"], "queries": ["lisinopril cough", "losartan"]}
+                for e in inputs["advice"]
+            ]
         },
-        "validator.alignment": {
-            "verdict": "supported", "reason": "stated",
-            "evidence": [{"passage_id": "demo:1:0", "quote": "cause a dry cough. Changing to losartan"}],
+        "validator.alignment": judged("supported", "lisinopril often cause a dry cough"),
+        "validator.veto": lambda inputs: {
+            "verdicts": [
+                {"id": c["id"], "goes_against": False, "evidence": [], "reason": "no"} for c in inputs["claims"]
+            ]
         },
-        "validator.veto": {"goes_against": False, "evidence": [], "reason": "no"},
         "controller.support": lambda inputs: {
             "verdicts": [{"id": e["id"], "supported": True, "reason": ""} for e in inputs["elements"]]
+        },
+        "controller.doubt": lambda inputs: {
+            "items": [{"id": s["id"], "difference": ""} for s in inputs["statements"]]
         },
         "controller.write": {
             "narrative": "Aged 34 years, with a dry cough for 3 weeks.",
@@ -88,7 +99,22 @@ def honest() -> Script:
         "controller.answers": lambda inputs: {
             "answers": [{"id": q["id"], "answer": "yes"} for q in inputs["questions"]]
         },
+        "reader.text": {"problems": [], "missing": []},
+        "reader.case": {
+            "asked": True, "clinical": True, "enough": True, "answered": True, "wrong": [], "danger": "",
+            "understandable": True, "reason": "",
+        },
     }  # fmt: skip
+
+
+def judged(verdict: Any, *quotes: str, passage: str = "p1") -> Callable[[Mapping[str, Any]], dict[str, Any]]:
+    """Answers `validator.alignment`: the same verdict with the same quotes for every claim."""
+    evidence = [{"passage_id": passage, "quotes": list(quotes)}] if quotes else []
+    return lambda inputs: {
+        "verdicts": [
+            {"id": c["id"], "verdict": verdict, "evidence": evidence, "reason": "r"} for c in inputs["claims"]
+        ]
+    }
 
 
 class Scripted:

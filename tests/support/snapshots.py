@@ -15,7 +15,7 @@ from medlive.snapshot.signing import SecretKey, generate, sign
 PROVENANCE = Provenance(
     code_version="0.1.0",
     engines=(EngineUse(role="screener", engine="openai", model="some-model-2026-01-01"),),
-    prompts={"screener.advice": "sha256:" + "0" * 64},
+    prompts={"screener.extract": "sha256:" + "0" * 64},
     evidence=(EvidenceUse(retriever="bm25", index_digest="sha256:" + "1" * 64, corpora={}, passages=3),),
     thresholds={"validator.sufficiency": 0.5, "rubric.most": 19},
 )

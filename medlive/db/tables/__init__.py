@@ -13,10 +13,12 @@ from medlive.db.tables.decisions import (
     EvidenceIndexRow,
     FilterResultRow,
     FilterVerdictRow,
+    HoldRow,
     PassageRow,
     PromptRow,
     ReplyRow,
     RequirementRow,
+    SecondReadingRow,
 )
 from medlive.db.tables.duplicates import BandRow, BandSchemeRow
 from medlive.db.tables.harvest import (
@@ -54,6 +56,7 @@ from medlive.db.tables.release import (
     SnapshotRow,
     SnapshotState,
 )
+from medlive.db.tables.reviews import IdentifierScanRow, ReviewAction, ReviewRow
 from medlive.db.tables.takedowns import TakedownRow
 from medlive.db.tables.withdrawals import DisputeRow, WithdrawalRow
 
@@ -87,7 +90,9 @@ __all__ = [
     "HarvestMeasureRow",
     "HarvestRobotsRow",
     "HarvestRunRow",
+    "HoldRow",
     "IdentifierRow",
+    "IdentifierScanRow",
     "ImportProblemRow",
     "ImportRunRow",
     "ListCursorRow",
@@ -96,7 +101,10 @@ __all__ = [
     "PromptRow",
     "ReplyRow",
     "RequirementRow",
+    "ReviewAction",
+    "ReviewRow",
     "RunOutcome",
+    "SecondReadingRow",
     "SnapshotChangeRow",
     "SnapshotKeptOutRow",
     "SnapshotMemberRow",

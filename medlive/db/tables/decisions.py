@@ -29,6 +29,7 @@ from medlive.curation.model import (
     Reason,
     Side,
     Stage,
+    Standing,
 )
 from medlive.db.tables.base import AnyText, Base, enum_column, is_digest, now_column, one_of
 from medlive.llm.engine import Finish
@@ -274,6 +275,7 @@ class ElementRow(Base):
     __table_args__ = (
         one_of("side", Side),
         one_of("kind", Kind),
+        one_of("standing", Standing),
         CheckConstraint("quote <> ''", name="quote_not_empty"),
         {"comment": "Statements the Screener took from threads, with their words"},
     )
@@ -286,6 +288,9 @@ class ElementRow(Base):
     message_id: Mapped[str] = mapped_column(comment="The message its quote stands in, or title")
     quote: Mapped[str] = mapped_column(comment="Verbatim words of that message")
     statement: Mapped[str] = mapped_column(comment="The statement that stands alone")
+    standing: Mapped[Standing] = enum_column(
+        Standing, comment="kept, dropped (in no text) or unsupported (in the texts, and the case is held)"
+    )
 
 
 class RequirementRow(Base):
@@ -301,7 +306,10 @@ class RequirementRow(Base):
     position: Mapped[int] = mapped_column(primary_key=True, comment="The item's place, from 1")
     requirement: Mapped[str] = mapped_column(comment="What a physician needs to know")
     present: Mapped[bool] = mapped_column(comment="Whether the narrative entails it")
-    element_ids: Mapped[list[str]] = mapped_column(ARRAY(AnyText), comment="The elements that entail it")
+    element_ids: Mapped[list[str]] = mapped_column(
+        ARRAY(AnyText), comment="The elements that entail it; q for the query"
+    )
+    prudent: Mapped[bool] = mapped_column(comment="Whether it is only good to know, and not counted in S_inf")
 
 
 class PassageRow(Base):
@@ -335,11 +343,11 @@ class ClaimVerdictRow(Base):
         ForeignKeyConstraint(["curation_id", "element_id"], ["elements.curation_id", "elements.element_id"]),
         one_of("verdict", Alignment),
         CheckConstraint(
-            "value = CASE verdict WHEN 'supported' THEN 1.0 WHEN 'neutral' THEN 0.5 ELSE 0.0 END",
+            "value = CASE verdict WHEN 'supported' THEN 1.0 WHEN 'contradicted' THEN 0.0 ELSE 0.5 END",
             name="value_of_verdict",
         ),
-        CheckConstraint("verdict = 'neutral' OR cited > 0", name="verdict_has_quote"),
-        CheckConstraint("english <> ''", name="english_not_empty"),
+        CheckConstraint("verdict IN ('neutral', 'not_standard') OR cited > 0", name="verdict_has_quote"),
+        CheckConstraint("cardinality(queries) > 0", name="queries_asked"),
         CheckConstraint("(second_goes_against IS NULL) = (second_reason IS NULL)", name="second_check_whole"),
         CheckConstraint(
             "second_goes_against IS NULL OR verdict = CASE WHEN second_goes_against THEN 'contradicted' "
@@ -352,12 +360,13 @@ class ClaimVerdictRow(Base):
     curation_id: Mapped[int] = mapped_column(primary_key=True, comment=_CURATION)
     element_id: Mapped[str] = mapped_column(primary_key=True, comment="The advice element")
     position: Mapped[int] = mapped_column(comment="Its place among the claims, from 1")
-    verdict: Mapped[Alignment] = enum_column(Alignment, comment="supported, neutral or contradicted")
+    verdict: Mapped[Alignment] = enum_column(Alignment, comment="supported, neutral, not_standard or contradicted")
     value: Mapped[Decimal] = mapped_column(Numeric(2, 1), comment="v(a_j): 1.0, 0.5 or 0.0")
     claim: Mapped[str] = mapped_column(comment="The element as a statement that stands alone: what was judged")
-    english: Mapped[str | None] = mapped_column(
-        comment="The claim in English; NULL: it is English, or could not be translated"
+    queries: Mapped[list[str]] = mapped_column(
+        ARRAY(AnyText), comment="The phrases that evidence was searched for"
     )
+    flag: Mapped[str] = mapped_column(comment="What code doubts of the claim's wording; empty for nothing")
     cited: Mapped[int] = mapped_column(SmallInteger, comment="How many passages the verdict quotes")
     reason: Mapped[str] = mapped_column(comment="Why")
     second_goes_against: Mapped[bool | None] = mapped_column(
@@ -396,7 +405,7 @@ class ClaimEvidenceRow(Base):
         comment="Its words that the second check rests on; NULL: not cited there"
     )
     sides: Mapped[list[Any]] = mapped_column(
-        server_default="[]", comment="Where each side of the search put it: [{side, rank, score}]"
+        server_default="[]", comment="Where each side of the search put it: [{side, phrase, rank, score}]"
     )
 
 
@@ -413,8 +422,47 @@ class ControllerCheckRow(Base):
     position: Mapped[int] = mapped_column(primary_key=True, comment="The check's place, from 1")
     check_name: Mapped[Check] = enum_column(Check, comment="What was checked")
     subject: Mapped[str] = mapped_column(comment="The element, or narrative or advice")
-    passed: Mapped[bool] = mapped_column(comment="Whether it passed")
+    round: Mapped[int] = mapped_column(SmallInteger, comment="0: what was given first; 1 and 2: its revisions")
+    passed: Mapped[bool] = mapped_column(comment="Whether it passed; false for every suspicion")
     detail: Mapped[str] = mapped_column(comment="What was found; empty when there is nothing to say")
+
+
+class SecondReadingRow(Base):
+    """What a second reader says of thread and case as a whole."""
+
+    __tablename__ = "second_readings"
+    __table_args__ = ({"comment": "Second readings of threads and the cases made of them"},)
+
+    curation_id: Mapped[int] = mapped_column(ForeignKey("curations.id"), primary_key=True, comment=_CURATION)
+    asked: Mapped[bool] = mapped_column(comment="Whether something is asked")
+    clinical: Mapped[bool] = mapped_column(comment="Whether it is a clinical question")
+    enough: Mapped[bool] = mapped_column(comment="Whether the history is enough to answer it")
+    answered: Mapped[bool] = mapped_column(comment="Whether the advice answers the main thing asked")
+    understandable: Mapped[bool] = mapped_column(comment="Whether a stranger would make sense of the case")
+    wrong: Mapped[list[Any]] = mapped_column(
+        comment="Advice found wrong: [{element_id, kind harmful|false|minor, reason}]"
+    )
+    danger: Mapped[str] = mapped_column(comment="An alarming sign that no advice answers; empty for none")
+    reason: Mapped[str] = mapped_column(comment="What decides, in words")
+    engine: Mapped[dict[str, Any]] = mapped_column(comment="The reader's engine, model and parameters")
+
+
+class HoldRow(Base):
+    """A reason why a case waits for a person."""
+
+    __tablename__ = "holds"
+    __table_args__ = (
+        one_of("reason", Reason),
+        {"comment": "Why curated cases wait for a person, the gravest reason first"},
+    )
+
+    curation_id: Mapped[int] = mapped_column(ForeignKey("curations.id"), primary_key=True, comment=_CURATION)
+    position: Mapped[int] = mapped_column(SmallInteger, primary_key=True, comment="Its place, from 1")
+    reason: Mapped[Reason] = enum_column(Reason, comment="Why")
+    detail: Mapped[str] = mapped_column(comment="The reason in words")
+    elements: Mapped[list[str]] = mapped_column(
+        ARRAY(AnyText), comment="The advice elements or criteria it rests on"
+    )
 
 
 class CrossExaminationRow(Base):

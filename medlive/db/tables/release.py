@@ -27,6 +27,9 @@ class CaseStatus(StrEnum):
 
     READY = "ready"
     HELD = "held"
+    """Waits for a person."""
+    REJECTED = "rejected"
+    """A person rejected it while it was held."""
     WITHDRAWN = "withdrawn"
 
 
@@ -50,8 +53,8 @@ class CaseRow(Base):
 
     id: Mapped[str] = mapped_column(primary_key=True, comment="A keyed hash that tells nothing of the thread")
     thread_id: Mapped[int] = mapped_column(ForeignKey("threads.id"), unique=True, comment="The thread")
-    status: Mapped[CaseStatus] = enum_column(CaseStatus, comment="ready, held or withdrawn")
-    status_reason: Mapped[str | None] = mapped_column(comment="Why it is held or withdrawn; NULL when ready")
+    status: Mapped[CaseStatus] = enum_column(CaseStatus, comment="ready, held, rejected or withdrawn")
+    status_reason: Mapped[str | None] = mapped_column(comment="Why it is not ready; NULL when ready")
     created_at: Mapped[datetime] = now_column("When the case was first made")
 
 
@@ -84,7 +87,8 @@ class CaseRevisionRow(Base):
     advice: Mapped[str] = mapped_column(comment="A")
     publishable: Mapped[bool] = mapped_column(comment="Whether it may be released")
     unpublishable_reason: Mapped[str | None] = mapped_column(comment="Why not; NULL when it may")
-    content_digest: Mapped[str] = mapped_column(comment="The digest of all above and of the criteria")
+    no_negative: Mapped[str] = mapped_column(comment="Why no criterion costs points; empty where one does")
+    content_digest: Mapped[str] = mapped_column(comment="The digest of the texts and of the criteria")
     created_at: Mapped[datetime] = now_column("When this content was made")
 
 

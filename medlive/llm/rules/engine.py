@@ -1,6 +1,7 @@
-"""The offline engine: typed tasks answered by deterministic rules over the task's own inputs.
+"""The offline engine, to try the loop with: deterministic rules over the task's own inputs, and no judgement.
 
-It extracts and compares words; it makes no clinical judgement, and whatever it answered is never published.
+It takes sentences as they stand and counts words. It carries the demo where no reply is recorded, the tests' typed
+tasks, and dry runs on real threads; whatever it answered is never published.
 """
 
 import json
@@ -11,7 +12,7 @@ from typing import Any, Final
 from medlive.digest import digest_bytes, digest_json
 from medlive.errors import UsageError
 from medlive.llm.engine import EngineIdentity, Finish, Reply, Request, Usage
-from medlive.llm.rules import auditor, controller, grader, rubric, screener, validator
+from medlive.llm.rules import auditor, controller, grader, reader, rubric, screener, validator
 
 
 def _version() -> str:
@@ -29,6 +30,7 @@ ANSWERS: Final[dict[str, Callable[[dict[str, Any]], dict[str, Any]]]] = {
     **validator.ANSWERS,
     **controller.ANSWERS,
     **rubric.ANSWERS,
+    **reader.ANSWERS,
     **grader.ANSWERS,
     **auditor.ANSWERS,
 }

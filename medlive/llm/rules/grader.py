@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
-from medlive.llm.rules import lexicon_en, lexicon_zh
+from medlive.llm.rules import lexicon
 from medlive.llm.rules.text import Language, bigrams, language_of, piece, plain, sentences, stem, words
 
 NEEDED: Final[dict[Language, float]] = {"en": 0.45, "zh": 0.5}
@@ -71,8 +71,8 @@ def _terms(text: str, language: Language) -> frozenset[str]:
     "them."""
     latin = frozenset(stem(word) for word in words(text) if not word[0].isdigit())
     if language == "zh":
-        return frozenset(bigrams(plain(text), lexicon_zh.STOP)) | (latin - lexicon_en.CONTENT_STOP)
-    found = latin - lexicon_en.CONTENT_STOP - _BARE
+        return frozenset(bigrams(plain(text), lexicon.STOP_ZH)) | (latin - lexicon.CONTENT_STOP)
+    found = latin - lexicon.CONTENT_STOP - _BARE
     # A criterion of everyday words only ("Advises rest") still has something to look for.
     return found or latin - _FUNCTION - _BARE
 
@@ -116,7 +116,7 @@ def _passage(text: str, language: Language, *, single: bool) -> _Passage:
 
 def _weight(term: str, asked: frozenset[str]) -> float:
     """What a term tells: little where the question says it already, since any answer repeats it."""
-    clinical = term in lexicon_en.CLINICAL or lexicon_en.is_drug(term) or lexicon_zh.CLINICAL.search(term)
+    clinical = term in lexicon.CLINICAL or lexicon.is_drug(term) or lexicon.CLINICAL_ZH.search(term)
     return (2.0 if clinical else 1.0) * (GIVEN if term in asked else 1.0)
 
 

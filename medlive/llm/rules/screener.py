@@ -1,39 +1,105 @@
-"""The Screener's tasks by rules: facts, the question and the advice of a thread, each a verbatim quote."""
+"""The Screener's tasks by rules: whole sentences are taken as they stand, by the clinical words in them."""
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
-from medlive.llm.rules.advice import advice_pieces
-from medlive.llm.rules.narrative import narrative_facts
-from medlive.llm.rules.query import find_query
-from medlive.llm.rules.thread import read
+from medlive.llm.rules.lexicon import clinical_words
+from medlive.llm.rules.text import language_of, sentences, statement, unmarked
+
+_MOST: Final = 40
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
+_ASKS: Final = re.compile(
+    r"\?|？|\b(?:please|kindly)\b[^.]{0,40}\b(?:suggest|advise|help|tell|guide)|怎么|如何|吗\b|吗[。？?]?$|什么|请问|能不能|要不要|可以.{0,12}吗|是否",
+    re.IGNORECASE,
+)
+_CLOSED: Final = re.compile(r"^\W*(?:no|yes|none|没有|没|有|是的|不是|无)\W*$", re.IGNORECASE)
+_COURTESY: Final = re.compile(
+    r"^\W*(?:hi|hello|dear|thanks?|thank you|regards|best|good (?:morning|evening))\b[^.]{0,60}$|https?://|-->|<link>"
+    r"|(?:thanks?|thank you|welcome) (?:for|to)|i (?:have gone through|understand your)|kindly rate"
+    r"|hope (?:this|i)|any (?:further|more) quer"
+    r"|您好|你好|谢谢|感谢|已详细阅读|祝|满意|好评|资料我已",
+    re.IGNORECASE,
+)
+_PLAN: Final = re.compile(
+    r"\b(?:should|take|avoid|stop|start|continue|use|apply|see|consult|need|advise|recommend|suggest|do not|don't"
+    r"|get|go|have|try|drink|eat|rest)\b|建议|应|可以|需要|不要|避免|复查|检查|服用|治疗|注意|去|住院",
+    re.IGNORECASE,
+)
+_OBJECTIVE: Final = re.compile(r"\d|\b(?:old|weigh|test|scan|report|result)\b|岁|检查|化验|结果|诊断")
 
 
-def narrative(inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """L_N: {elements: [{message_id, quote, statement, kind}]}."""
-    return {"elements": [fact._asdict() for fact in narrative_facts(read(inputs))]}
+def _pieces(inputs: Mapping[str, Any], role: str) -> Iterator[tuple[str, str]]:
+    """(message id, sentence) of one side's messages, without sentences that no reply could hold."""
+    for message in list(inputs.get("messages") or ())[:200]:
+        if message.get("role") != role:
+            continue
+        text = str(message.get("text") or "")
+        for one in sentences(text, language_of(inputs.get("language"), text)):
+            bare = unmarked(text, one)
+            if bare is not None and statement(bare.text) and not _SURROGATE.search(bare.text):
+                yield str(message.get("id") or ""), bare.text
 
 
-def query(inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """Q: {query: {message_id, quote, question}}, or {query: None}."""
-    asked = find_query(read(inputs))
-    if asked is None:
-        return {"query": None}
-    return {"query": {"message_id": asked.message_id, "quote": asked.quote, "question": asked.question}}
+def extract(inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """{narrative, query, advice}."""
+    return {"narrative": _narrative(inputs), "query": _query(inputs), "advice": _advice(inputs)}
 
 
-def advice(inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """L_A: {elements: [{message_id, quote, statement, kind}]}."""
+def _narrative(inputs: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The patient's sentences with a clinical word, that ask nothing."""
+    found = [
+        {
+            "message_id": message_id,
+            "quote": text,
+            "statement": statement(text),
+            "kind": "objective" if _OBJECTIVE.search(text) else "subjective",
+        }
+        for message_id, text in _pieces(inputs, "patient")
+        if clinical_words(text) and not _ASKS.search(text) and not _CLOSED.match(text)
+    ]
+    return found[:_MOST]
+
+
+def _advice(inputs: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The physician's sentences with a clinical word, without courtesies and questions back."""
+    found = [
+        {
+            "message_id": message_id,
+            "quote": text,
+            "statement": statement(text),
+            "kind": "plan" if _PLAN.search(text) else "assessment",
+        }
+        for message_id, text in _pieces(inputs, "physician")
+        if clinical_words(text) and not _COURTESY.search(text) and not text.rstrip().endswith(("?", "？"))
+    ]
+    return found[:_MOST]
+
+
+def _query(inputs: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The patient's last sentence that asks and names something clinical, else the title that asks."""
+    asked = [(i, text) for i, text in _pieces(inputs, "patient") if _ASKS.search(text)]
+    title = str(inputs.get("title") or "").strip()
+    named = [pair for pair in asked if clinical_words(pair[1])]
+    if _ASKS.search(title) and clinical_words(title) and not named and not _SURROGATE.search(title):
+        named = [("title", title)]
+    if not named:
+        return None
+    message_id, text = named[-1]
+    return {"message_id": message_id, "quote": text, "question": statement(text)[:1900]}
+
+
+def revise(inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """{elements}: everything that was objected to is taken back."""
     return {
         "elements": [
-            {"message_id": a.message_id, "quote": a.quote, "statement": a.statement, "kind": a.kind}
-            for a in advice_pieces(read(inputs))
+            {"id": str(e.get("id") or ""), "keep": False, "message_id": "", "quote": "", "statement": ""}
+            for e in inputs.get("elements") or ()
         ]
     }
 
 
 ANSWERS: Final[dict[str, Callable[[dict[str, Any]], dict[str, Any]]]] = {
-    "screener.narrative": narrative,
-    "screener.query": query,
-    "screener.advice": advice,
+    "screener.extract": extract,
+    "screener.revise": revise,
 }

@@ -1,115 +1,128 @@
-"""The Validator's tasks by rules: is it a clinical request, is enough told, does the evidence stand behind it."""
+"""The Validator's tasks by rules: words are counted, and no medicine is known."""
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from medlive.llm.rules import language_en as en
-from medlive.llm.rules import language_zh as zh
-from medlive.llm.rules import lexicon_en, lexicon_zh
-from medlive.llm.rules.alignment import align, goes_against
-from medlive.llm.rules.checklist import category_of, checklist
-from medlive.llm.rules.question import chinese_asks, english_question
-from medlive.llm.rules.text import language_of
+from medlive.llm.rules import lexicon
+from medlive.llm.rules.text import bigrams, language_of, plain, sentences, stem, words
 
-_CLAIM: Final = 1900
-_SUBJECT: Final = 3
-"""Words of the question that are lent to a claim which names nothing."""
-_STATEMENT: Final = 700
-"""Characters of a narrative element that are read; the Screener's own are no longer."""
+_NONCLINICAL: Final = re.compile(
+    r"\b(?:residency|exam|salary|interview|fee|price|appointment|certificate|sick note|career|tuition|license)\b"
+    r"|学费|考试|预约|挂号|请假|开证明|价格|多少钱|招聘|面试",
+    re.IGNORECASE,
+)
+_CATEGORIES: Final = (
+    ("treatment", re.compile(r"\b(?:treat\w*|take|medicine|drug|dose|tablet|safe)\b|治|药|吃什么|用量")),
+    ("epidemiology", re.compile(r"\b(?:how common|risk of|chance|prognosis|contagious)\b|几率|会传染|预后|遗传")),
+    (
+        "diagnosis",
+        re.compile(r"\b(?:what is|cause|why|is it|could it|normal|mean)\b|什么病|原因|是不是|为什么|正常吗"),
+    ),
+)
+_CHECKLIST: Final = (
+    ("Who the patient is", "患者的年龄或性别",
+     re.compile(r"\b(?:\d+[\s-]?(?:year|yr|month)|male|female|man|woman|boy|girl)|岁|男|女|孩子|宝宝")),
+    ("How long it has lasted", "持续时间",
+     re.compile(r"\b(?:day|week|month|year|since|hour|ago|today|yesterday)|天|周|月|年|小时|昨|今")),
+    ("What is complained of", "主要症状或问题", re.compile(r"[a-z\u3400-\u9fff]")),
+)  # fmt: skip
+_LIKE: Final = 0.6
+"""The share of a claim's words that one sentence of a passage must hold to support it."""
+_NOT: Final = re.compile(r"\b(?:not|no|never|avoid|without|cannot)\b|n't\b|[不没无未勿忌]|避免|禁")
 
 
 def query(inputs: Mapping[str, Any]) -> dict[str, Any]:
     """S_cc: {category, meaningful, reason}."""
     text = str(inputs.get("query") or "")[:4000]
-    language = language_of(inputs.get("language"), text)
-    patterns = zh if language == "zh" else en
-    reason = ""
-    if patterns.NONCLINICAL.search(text):
-        reason = "Not a clinical request: social, illegal, about an examination or a career."
-    elif patterns.INJECTION.search(text):
-        reason = "Speaks to a program, asks nothing clinical."
-    elif patterns.LOGISTIC.search(text) and not patterns.DEMAND.search(patterns.LOGISTIC.sub(" ", text)):
-        reason = "Asks for a service, not for clinical knowledge."
-    elif language == "zh":
-        if not lexicon_zh.CLINICAL.search(text) and not lexicon_zh.DRUG.search(text):
-            reason = "Names no symptom, finding, drug or condition."
-        elif not (chinese_asks(text) or zh.QUESTION.search(text) or zh.DEMAND.search(text)):
-            reason = "Asks nothing."
-    elif not _names_something(text):
-        reason = "Names no symptom, finding, drug or condition."
-    elif not (english_question(text) or "?" in text or en.REQUEST.search(text)):
-        reason = "Asks nothing."
-    if reason:
-        return {"category": "nonclinical", "meaningful": False, "reason": reason}
-    return {
-        "category": category_of(text, language),
-        "meaningful": True,
-        "reason": "Names a clinical matter and asks about it.",
-    }
-
-
-def _names_something(text: str) -> bool:
-    """Whether an English question names a clinical matter: a particular word, or a common one with a demand."""
-    if lexicon_en.specific_words(text):
-        return True
-    common = set(lexicon_en.clinical_words(text))
-    return len(common) >= 2 or (bool(common) and en.DEMAND.search(text) is not None)
+    if _NONCLINICAL.search(text) or not lexicon.clinical_words(text):
+        return {"category": "nonclinical", "meaningful": False, "reason": "Names nothing clinical."}
+    category = next((name for name, pattern in _CATEGORIES if pattern.search(plain(text))), "management")
+    return {"category": category, "meaningful": True, "reason": "Names a clinical matter."}
 
 
 def sufficiency(inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """The checklist: {items: [{requirement, present, element_ids}]}."""
-    text = str(inputs.get("query") or "")[:4000]
-    narrative = [
-        (str(e.get("id") or ""), str(e.get("statement") or "")[:_STATEMENT])
-        for e in list(inputs.get("narrative") or ())[:200]
-    ]
-    language = language_of(inputs.get("language"), text + " ".join(s for _, s in narrative[:5]))
+    """{consult, required, prudent}: three items that any question has, found by their words."""
+    told = [(str(e.get("id") or ""), plain(str(e.get("statement") or ""))) for e in inputs.get("narrative") or ()]
+    told.append(("q", plain(str(inputs.get("query") or ""))))
+    chinese = language_of(inputs.get("language"), told[-1][1]) == "zh"
+    required = []
+    for english, han, pattern in _CHECKLIST:
+        ids = [i for i, text in told if pattern.search(text)][:20]
+        required.append({"requirement": han if chinese else english, "present": bool(ids), "element_ids": ids})
+    return {"consult": "", "required": required, "prudent": []}
+
+
+def claims(inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """{claims}: each advice as it stands, and what to search for: its own words and the question's."""
+    asked = str(inputs.get("query") or "")
     return {
-        "items": [
-            {"requirement": name, "present": bool(ids), "element_ids": list(ids)}
-            for name, ids in checklist(language, text, narrative)
+        "claims": [
+            {
+                "id": str(e.get("id") or ""),
+                "statement": str(e.get("statement") or "")[:1900],
+                "queries": _phrases(str(e.get("statement") or ""), asked),
+            }
+            for e in list(inputs.get("advice") or ())[:40]
         ]
     }
 
 
-def claims(inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """Each advice as it stands; one that names nothing particular gets what the question names: {claims}."""
-    text = str(inputs.get("query") or "")[:4000]
-    language = language_of(inputs.get("language"), text)
-    stated = []
-    for element in list(inputs.get("advice") or ())[:40]:
-        statement = str(element.get("statement") or "")[:_CLAIM]
-        subject = [word for word in _particulars(text, language) if word not in statement.casefold()][:_SUBJECT]
-        if subject and not _particulars(statement, language):
-            statement = f"{statement} ({', '.join(subject)})"
-        stated.append({"id": str(element.get("id") or ""), "statement": statement})
-    return {"claims": stated}
+def _phrases(statement: str, asked: str) -> list[str]:
+    own = " ".join([*_named(statement), *lexicon.glosses(statement)])
+    both = " ".join([*_named(asked), *lexicon.glosses(asked)])
+    return [f"{own} advice"[:120].strip(), f"medical {own} {both}"[:120].strip()]
 
 
-def _particulars(text: str, language: str) -> list[str]:
-    """The words of a text that name something particular, each once."""
-    if language == "zh":
-        glossed = [spelling for spelling, _ in lexicon_zh.glosses(text)]
-        words = [*lexicon_zh.DRUG.findall(text), *glossed, *lexicon_zh.clinical_words(text)]
-        return [word for word in dict.fromkeys(words) if len(word) > 1]
-    return list(dict.fromkeys(lexicon_en.specific_words(text)))
+def _named(text: str) -> list[str]:
+    return [w for w in dict.fromkeys(words(text)) if stem(w) not in lexicon.CONTENT_STOP and not w[0].isdigit()][
+        :12
+    ]
 
 
-def translate(inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """The English words of the glossary's terms in each claim, "" where it knows none: {translations}."""
+def align(inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """{verdicts}: supported where a sentence of a passage shares most words and denies as much, else neutral."""
+    passages = [
+        (str(p.get("id") or ""), part)
+        for p in inputs.get("passages") or ()
+        for part in str(p.get("text") or "").split(" … ")
+    ]
+    return {"verdicts": [_verdict(c, passages) for c in inputs.get("claims") or ()]}
+
+
+def _verdict(claim: Mapping[str, Any], passages: Sequence[tuple[str, str]]) -> dict[str, Any]:
+    text = str(claim.get("statement") or "")[:2000]
+    wanted, denies = terms(text), bool(_NOT.search(plain(text)))
+    best, where, quote = 0.0, "", ""
+    for passage_id, part in passages:
+        for one in sentences(part, language_of(None, part)):
+            held = terms(one.text)
+            if len(held) < 4 or denies != bool(_NOT.search(plain(one.text))):
+                continue
+            share = len(wanted & held) / max(4, len(wanted))
+            if share > best:
+                best, where, quote = share, passage_id, one.text
+    supported = best >= _LIKE
     return {
-        "translations": [
-            {
-                "id": str(claim.get("id") or ""),
-                "english": " ".join(
-                    dict.fromkeys(
-                        word
-                        for _, english in lexicon_zh.glosses(str(claim.get("statement") or "")[:_CLAIM])
-                        for word in english
-                    )
-                ),
-            }
-            for claim in list(inputs.get("claims") or ())[:40]
+        "id": str(claim.get("id") or ""),
+        "verdict": "supported" if supported else "neutral",
+        "evidence": [{"passage_id": where, "quotes": [quote[:1900]]}] if supported else [],
+        "reason": f"The nearest sentence shares {best:.0%} of the claim's words.",
+    }
+
+
+def terms(text: str) -> frozenset[str]:
+    """What a text is about: English stems, pairs of Chinese characters, the glossary's words for them."""
+    latin = {stem(w) for w in words(text) if not w[0].isdigit()} - lexicon.CONTENT_STOP
+    return frozenset(latin | bigrams(plain(text), lexicon.STOP_ZH) | {stem(w) for w in lexicon.glosses(text)})
+
+
+def veto(inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """{verdicts}: nothing goes against anything."""
+    return {
+        "verdicts": [
+            {"id": str(c.get("id") or ""), "goes_against": False, "evidence": [], "reason": "Rules do not judge."}
+            for c in inputs.get("claims") or ()
         ]
     }
 
@@ -118,7 +131,6 @@ ANSWERS: Final[dict[str, Callable[[dict[str, Any]], dict[str, Any]]]] = {
     "validator.query": query,
     "validator.sufficiency": sufficiency,
     "validator.claims": claims,
-    "validator.translate": translate,
     "validator.alignment": align,
-    "validator.veto": goes_against,
+    "validator.veto": veto,
 }

@@ -51,7 +51,7 @@ def test_each_value_tells_its_origin(tmp_path: Path) -> None:
     )
     shown = _shown(instance)
     assert shown["curation.concurrency"] == {"value": 3, "origin": "MEDLIVE_CURATION__CONCURRENCY"}
-    assert shown["curation.top_k"] == {"value": 8, "origin": str(config / "medlive.toml")}
+    assert shown["curation.top_k"] == {"value": 6, "origin": str(config / "medlive.toml")}
     assert shown["roles.grader.model"] == {"value": "another", "origin": "MEDLIVE_ROLES__GRADER__MODEL"}
     assert shown["roles.screener.model"] == {"value": "rules", "origin": str(config / "models.toml")}
     assert shown["roles.screener.timeout_s"]["origin"] == "default"

@@ -1,4 +1,4 @@
-"""The agents' checks in code hold whatever engine answers: an adversarial engine is tried on each of them."""
+"""What the chain holds by code, whatever engine answers: an adversarial engine is tried on each of it."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.scripted import THREAD, Memory, OnePassage, Script, Scripted, changed, honest, run
+from support.scripted import THREAD, Memory, OnePassage, Script, Scripted, changed, honest, judged, run
 
-from medlive.curation.chain import ROLES, CurationSettings, curate
+from medlive.curation.chain import ROLES, CurationSettings, curate, curate_without
 from medlive.curation.model import (
     CallOutcome,
     Check,
@@ -18,9 +18,10 @@ from medlive.curation.model import (
     Reason,
     Side,
     Stage,
+    Standing,
     Thresholds,
 )
-from medlive.errors import EndpointUnavailable
+from medlive.errors import EndpointUnavailable, UsageError
 from medlive.llm.engine import EngineIdentity, Finish, Reply, Usage
 from medlive.llm.replay import ReplayEngine
 
@@ -30,9 +31,10 @@ async def test_honest_engine_gives_a_kept_case_with_every_part_of_its_record() -
     assert (curation.outcome, curation.stage, curation.reason) == (Outcome.KEPT, Stage.RUBRIC, None)
     assert (curation.s_cc, curation.s_inf, curation.s_align) == (1, 2 / 3, 1.0)
     assert [e.id for e in curation.elements] == ["n1", "n2", "q", "a1", "a2"]
-    assert all(c.passed for c in curation.checks)
-    assert {c.check for c in curation.checks} == set(Check)
+    assert all(c.passed for c in curation.checks if c.check is not Check.SUSPICION)
     assert all(c.hits and [x.passage_id for x in c.citations] == ["demo:1:0"] for c in curation.claims)
+    assert [r.prudent for r in curation.requirements] == [False, False, False, True]
+    assert curation.second_reading is not None
     assert curation.index == OnePassage.identity
     assert curation.publishable
 
@@ -49,49 +51,136 @@ async def test_replies_other_than_verified_physicians_are_never_shown() -> None:
 @pytest.mark.parametrize("message_id", ["m0", "m1", "m3", "m9", "title", ""])
 async def test_advice_from_anybody_else_is_no_reply(message_id: str) -> None:
     item = {"message_id": message_id, "quote": "x", "statement": "x", "kind": "plan"}
-    curation = await run(changed(screener__advice={"elements": [item]}))
+    curation = await run(changed(screener__extract=honest()["screener.extract"] | {"advice": [item]}))
     assert (curation.outcome, curation.reason) == (Outcome.FAILED, Reason.INVALID_REPLY)
-    assert [c.attempt for c in curation.calls if c.task == "screener.advice"] == [1, 2]
+    assert [c.attempt for c in curation.calls if c.task == "screener.extract"] == [1, 2]
+
+
+def insisting(**change: Any) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
+    """A Screener that gives back what was objected to, with these changes."""
+    return lambda inputs: {
+        "elements": [
+            {"id": e["id"], "keep": True, "message_id": e["message_id"], "quote": e["quote"],
+             "statement": e["statement"]} | change
+            for e in inputs["elements"]
+        ]
+    }  # fmt: skip
 
 
 FABRICATED = [
-    ({"quote": "chest pain", "statement": "Chest pain."}, Check.QUOTE_IN_THREAD),
-    ({"quote": "dry cough for 3 weeks", "statement": "Dry cough for 30 weeks."}, Check.NUMBERS_IN_THREAD),
-    ({"quote": "dry cough for 30 weeks", "statement": "Dry cough."}, Check.QUOTE_IN_THREAD),
-    ({"quote": "I take lisinopril 10 mg", "statement": "Lisinopril 10 µg."}, Check.NUMBERS_IN_THREAD),
-    ({"quote": "I take lisinopril 10 mg", "statement": "Lisinopril 100 mg."}, Check.NUMBERS_IN_THREAD),
-    ({"quote": "Lisinopril can cause", "statement": "Lisinopril."}, Check.QUOTE_IN_THREAD),
-    ({"quote": "I have had a dry cough for 3 weeks", "statement": "No dry cough."}, Check.NEGATION_KEPT),
+    ({"quote": "chest pain", "statement": "Chest pain."}, Check.QUOTE_IN_MESSAGE),
+    ({"quote": "dry cough for 3 weeks", "statement": "Dry cough for 30 weeks."}, Check.NUMBERS_AGREE),
+    ({"quote": "dry cough for 3 weeks", "statement": "Dry cough for 3 days."}, Check.NUMBERS_AGREE),
+    ({"quote": "dry cough for 30 weeks", "statement": "Dry cough."}, Check.QUOTE_IN_MESSAGE),
+    ({"quote": "I take lisinopril 10 mg", "statement": "Lisinopril 10 µg."}, Check.NUMBERS_AGREE),
+    ({"quote": "I take lisinopril 10 mg", "statement": "Lisinopril 50 mg."}, Check.NUMBERS_AGREE),
+    ({"quote": "Lisinopril can cause", "statement": "Lisinopril."}, Check.QUOTE_IN_MESSAGE),
 ]
 
 
 @pytest.mark.parametrize(("change", "check"), FABRICATED)
-async def test_fabricated_words_and_numbers_discard_the_case(change: dict[str, str], check: Check) -> None:
-    script = honest()
-    script["screener.narrative"]["elements"].append({"message_id": "m0", "kind": "subjective"} | change)
+async def test_a_fabricated_fact_goes_back_twice_and_is_then_dropped(change: dict[str, str], check: Check) -> None:
+    script = changed(screener__revise=insisting())
+    script["screener.extract"]["narrative"].append({"message_id": "m0", "kind": "subjective"} | change)
     curation = await run(script)
-    assert (curation.outcome, curation.stage) == (Outcome.REJECTED, Stage.CONTROLLER)
-    assert curation.reason is Reason.UNSUPPORTED_ELEMENT
-    assert [(c.subject, c.check) for c in curation.checks if not c.passed] == [("n3", check)]
-
-
-async def test_numbers_that_appear_in_the_written_case_discard_it() -> None:
-    written = {"narrative": "Aged 34 years.", "advice": "Ask for losartan 100 mg."}
-    curation = await run(changed(controller__write=written))
-    assert curation.reason is Reason.NUMBERS_CHANGED
-    assert [(c.check, c.subject) for c in curation.checks if not c.passed] == [
-        (Check.NUMBERS_IN_ELEMENTS, "advice")
+    assert curation.outcome is Outcome.KEPT
+    assert {e.id: e.standing for e in curation.elements}["n3"] is Standing.DROPPED
+    assert [(c.check, c.round) for c in curation.checks if c.subject == "n3" and not c.passed] == [
+        (check, round_) for round_ in (0, 1, 2)
     ]
+    assert "n3" not in {e.id for e in curation.side(Side.NARRATIVE)}
 
 
-async def test_an_element_that_says_more_than_its_quote_discards_the_case() -> None:
-    def verdicts(inputs: Mapping[str, Any]) -> dict[str, Any]:
-        ids = [e["id"] for e in inputs["elements"]]
-        return {"verdicts": [{"id": i, "supported": i != "a1", "reason": "r"} for i in ids]}
+async def test_a_fact_that_is_mended_counts() -> None:
+    script = changed(
+        screener__revise=insisting(quote="I take lisinopril 10 mg", statement="Takes lisinopril 10 mg.")
+    )
+    script["screener.extract"]["narrative"].append(
+        {"message_id": "m0", "quote": "on a pill", "statement": "Takes a pill.", "kind": "subjective"}
+    )
+    curation = await run(script)
+    n3 = next(e for e in curation.elements if e.id == "n3")
+    assert (n3.statement, n3.standing) == ("Takes lisinopril 10 mg.", Standing.KEPT)
 
-    curation = await run(changed(controller__support=verdicts))
-    assert curation.reason is Reason.UNSUPPORTED_ELEMENT
-    assert "a1" in curation.detail
+
+async def test_a_fact_that_the_screener_takes_back_is_gone() -> None:
+    script = honest()
+    script["screener.extract"]["narrative"].append(
+        {"message_id": "m0", "quote": "chest pain", "statement": "Chest pain.", "kind": "subjective"}
+    )
+    curation = await run(script)
+    assert curation.outcome is Outcome.KEPT
+    assert Check.WITHDRAWN in {c.check for c in curation.checks if c.subject == "n3"}
+
+
+def refusing(*ids: str) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
+    return lambda inputs: {
+        "verdicts": [{"id": e["id"], "supported": e["id"] not in ids, "reason": "r"} for e in inputs["elements"]]
+    }
+
+
+async def test_advice_that_stays_unsupported_holds_the_case() -> None:
+    curation = await run(changed(controller__support=refusing("a1"), screener__revise=insisting()))
+    assert (curation.outcome, curation.reason) == (Outcome.HELD, Reason.UNSUPPORTED_ELEMENT)
+    assert curation.holds[0].elements == ("a1",)
+    assert "Lisinopril" in (curation.text.advice if curation.text else "")
+
+
+async def test_the_strict_rule_discards_what_is_unsupported() -> None:
+    script = changed(controller__support=refusing("n2"), screener__revise=insisting())
+    curation = await run(script, settings=CurationSettings(strict=True))
+    assert (curation.outcome, curation.reason) == (Outcome.REJECTED, Reason.UNSUPPORTED_ELEMENT)
+
+
+async def test_what_was_present_by_a_dropped_fact_is_missing() -> None:
+    curation = await run(changed(controller__support=refusing("n2"), screener__revise=insisting()))
+    assert (curation.outcome, curation.reason) == (Outcome.REJECTED, Reason.INSUFFICIENT_NARRATIVE)
+    assert curation.s_inf == 1 / 3
+
+
+async def test_what_is_under_suspicion_is_asked_about_twice_and_both_must_agree() -> None:
+    script = changed(
+        controller__doubt=lambda i: {"items": [{"id": s["id"], "difference": "turned"} for s in i["statements"]]}
+    )
+    script["screener.extract"]["narrative"].append(
+        {"message_id": "m0", "quote": "I have had a dry cough", "statement": "No dry cough.", "kind": "subjective"}
+    )
+    engine = Scripted(script)
+    curation = await run({}, engine=engine)
+    asked = next(r for r in engine.requests if r.task == "controller.doubt")
+    assert "n3" in [s["id"] for s in asked.inputs["statements"]]
+    assert all(s["suspicions"] for s in asked.inputs["statements"])
+    assert {e.id: e.standing for e in curation.elements}["n3"] is Standing.DROPPED
+
+
+async def test_numbers_that_appear_in_the_written_case_hold_it() -> None:
+    written = {"narrative": "Aged 34 years.", "advice": "Ask for losartan 100 mg."}
+    engine = Scripted(changed(controller__write=written))
+    curation = await run({}, engine=engine)
+    assert (curation.outcome, curation.reason) == (Outcome.HELD, Reason.TEXT_UNFAITHFUL)
+    failed = [(c.check, c.subject, c.round) for c in curation.checks if not c.passed]
+    assert [f for f in failed if f[0] is Check.NUMBERS_AGREE] == [
+        (Check.NUMBERS_AGREE, "advice", round_) for round_ in (0, 1, 2)
+    ]
+    revisions = [r.inputs.get("findings") for r in engine.requests if r.task == "controller.write"]
+    assert revisions[0] is None
+    assert all("100 mg" in found[0] for found in revisions[1:])
+
+
+async def test_an_unfaithful_text_is_written_again() -> None:
+    problem = {"text": "advice", "words": "and clopidogrel", "problem": "nobody said so"}
+    wrong = {"narrative": "Aged 34 years.", "advice": "Ask for losartan 50 mg and clopidogrel."}
+    right = honest()["controller.write"]
+    script = changed(
+        controller__write=[wrong, right],
+        reader__text=lambda i: {
+            "problems": [problem] if "clopidogrel" in i["advice"]["text"] else [], "missing": []
+        },
+    )  # fmt: skip
+    curation = await run(script)
+    assert curation.outcome is Outcome.KEPT
+    assert curation.text is not None
+    assert "clopidogrel" not in curation.text.advice
 
 
 @pytest.mark.parametrize("drop", [0, 1])
@@ -104,37 +193,43 @@ async def test_the_controller_must_judge_each_element_once(drop: int) -> None:
     assert (await run(changed(controller__support=verdicts))).reason is Reason.INVALID_REPLY
 
 
-def cites(*quotes: tuple[str, str], verdict: Any = "supported") -> dict[str, Any]:
-    evidence = [{"passage_id": passage, "quote": quote} for passage, quote in quotes]
-    return {"verdict": verdict, "evidence": evidence, "reason": ""}
-
-
 EVIDENCE_FAULTS = [
-    cites(("demo:2:0", "lisinopril often cause a dry cough")),
-    cites(),
-    cites(("demo:1:0", "")),
-    cites(("demo:1:0", "dry cough")),
-    cites(("demo:1:0", "studies prove that it works")),
-    cites(("demo:1:0", "must not be used in anybody"), verdict="contradicted"),
-    cites(("demo:1:0", "lisinopril often cause a dry cough"), ("demo:1:0", "Changing to losartan is recommended")),
-    cites(("demo:1:0", "lisinopril often cause a dry cough"), ("demo:9:9", "PMID 99999999 proves all of it")),
-    cites(verdict=1.0),
-    cites(verdict="neutral") | {"score": 1.0},
+    judged("supported", "lisinopril often cause a dry cough", passage="p2"),
+    judged("supported"),
+    judged("supported", ""),
+    judged("supported", "dry cough"),
+    judged("supported", "studies prove that it works"),
+    judged("contradicted", "must not be used in anybody"),
+    judged("supported", "lisinopril often cause a dry cough", "PMID 99999999 proves all of it"),
+    judged(1.0),
+    lambda i: {"verdicts": []},
+    lambda i: judged("neutral")(i) | {"score": 1.0},
 ]
 
 
 @pytest.mark.parametrize("reply", EVIDENCE_FAULTS)
-async def test_a_verdict_needs_a_quote_of_a_passage_it_was_given(reply: dict[str, Any]) -> None:
+async def test_a_verdict_needs_a_quote_of_a_passage_it_was_given(reply: Any) -> None:
     curation = await run(changed(validator__alignment=reply))
     assert (curation.outcome, curation.reason) == (Outcome.FAILED, Reason.INVALID_REPLY)
 
 
+async def test_two_sentences_of_one_passage_are_evidence() -> None:
+    both = judged("supported", "lisinopril often cause a dry cough", "Changing to losartan is recommended")
+    curation = await run(changed(validator__alignment=both))
+    assert curation.outcome is Outcome.KEPT
+    assert curation.claims[0].citations[0].quote.count("\n") == 1
+
+
 def contradiction(*, confirmed: bool) -> Script:
-    quote = ("demo:1:0", "Changing to losartan is recommended")
-    veto = cites(*([quote] if confirmed else []))
+    evidence = [{"passage_id": "p1", "quotes": ["Changing to losartan is recommended"]}] if confirmed else []
     return changed(
-        validator__alignment=cites(quote, verdict="contradicted"),
-        validator__veto={"goes_against": confirmed, "evidence": veto["evidence"], "reason": "v"},
+        validator__alignment=judged("contradicted", "Changing to losartan is recommended"),
+        validator__veto=lambda i: {
+            "verdicts": [
+                {"id": c["id"], "goes_against": confirmed, "evidence": evidence, "reason": "v"}
+                for c in i["claims"]
+            ]
+        },
     )
 
 
@@ -146,26 +241,86 @@ async def test_a_confirmed_contradiction_vetoes_the_case() -> None:
 async def test_an_unconfirmed_contradiction_is_neutral_and_stays_on_record() -> None:
     curation = await run(contradiction(confirmed=False))
     assert (curation.reason, curation.s_align) == (Reason.NOT_ALIGNED, 0.5)
-    assert all(c.overturned and c.citations and c.second.reason == "v" for c in curation.claims if c.second)
-    assert all(c.second for c in curation.claims)
+    assert all(c.overturned and c.citations and c.second and c.second.reason == "v" for c in curation.claims)
+
+
+def mixed(**verdicts: str) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
+    """Each claim's own verdict; supported where none is given."""
+    quote = "lisinopril often cause a dry cough"
+
+    def answer(inputs: Mapping[str, Any]) -> dict[str, Any]:
+        found = []
+        for claim in inputs["claims"]:
+            verdict = verdicts.get(claim["id"], "supported")
+            evidence = (
+                [{"passage_id": "p1", "quotes": [quote]}] if verdict in ("supported", "contradicted") else []
+            )
+            found.append({"id": claim["id"], "verdict": verdict, "evidence": evidence, "reason": "r"})
+        return {"verdicts": found}
+
+    return answer
 
 
 async def test_one_veto_outweighs_any_support() -> None:
-    script = contradiction(confirmed=True)
-    against, honest_reply = script["validator.alignment"], honest()["validator.alignment"]
-    script["validator.alignment"] = lambda i: against if i["claim"]["id"] == "a2" else honest_reply
+    script = contradiction(confirmed=True) | {"validator.alignment": mixed(a2="contradicted")}
     settings = CurationSettings(Thresholds(0.0, 0.0))
     assert (await run(script, settings=settings)).reason is Reason.CONTRADICTED
 
 
-@given(present=st.integers(0, 8), required=st.integers(3, 8))
+async def test_advice_that_is_not_standard_scores_half_and_holds_the_case() -> None:
+    curation = await run(changed(validator__alignment=mixed(a2="not_standard")))
+    assert (curation.outcome, curation.reason, curation.s_align) == (Outcome.HELD, Reason.NOT_STANDARD, 0.75)
+    assert curation.holds[0].elements == ("a2",)
+
+
+READINGS = [
+    ({"asked": False}, Reason.QUESTION_DOUBTED, ()),
+    ({"clinical": False}, Reason.QUESTION_DOUBTED, ()),
+    ({"enough": False}, Reason.HISTORY_DOUBTED, ()),
+    ({"understandable": False}, Reason.NOT_UNDERSTANDABLE, ()),
+    ({"danger": "bleeding"}, Reason.DANGER_UNANSWERED, ()),
+    ({"wrong": [{"id": "a1", "kind": "false", "reason": "r"}]}, Reason.ADVICE_WRONG, ("a1",)),
+    ({"wrong": [{"id": "a2", "kind": "harmful", "reason": "r"}]}, Reason.ADVICE_HARMFUL, ("a2",)),
+]
+
+
+@pytest.mark.parametrize(("change", "reason", "elements"), READINGS)
+async def test_where_the_second_reading_differs_the_case_is_held(
+    change: dict[str, Any], reason: Reason, elements: tuple[str, ...]
+) -> None:
+    curation = await run(changed(reader__case=honest()["reader.case"] | change))
+    assert (curation.outcome, curation.stage) == (Outcome.HELD, Stage.RUBRIC)
+    assert [(h.reason, h.elements) for h in curation.holds] == [(reason, elements)]
+
+
+async def test_the_second_reading_releases_nothing() -> None:
+    engine = Scripted(changed(validator__alignment=judged("neutral")))
+    assert (await run({}, engine=engine)).reason is Reason.NOT_ALIGNED
+    assert "reader.case" not in [r.task for r in engine.requests]
+
+
+async def test_a_case_is_written_anew_without_an_element() -> None:
+    held = await run(changed(reader__case=honest()["reader.case"] | READINGS[-1][0]))
+    alone = {"narrative": "Aged 34 years, with a dry cough.", "advice": "Lisinopril can cause a dry cough."}
+    respondents = dict.fromkeys(ROLES, ReplayEngine(Scripted(changed(controller__write=alone)), Memory()))
+    again = await curate_without(held, "a2", THREAD, "en", respondents, CurationSettings())
+    assert (again.outcome, [e.id for e in again.side(Side.ADVICE)]) == (Outcome.KEPT, ["a1"])
+    assert [c.element_id for c in again.claims] == ["a1"]
+    with pytest.raises(UsageError, match="S_align"):
+        await curate_without(again, "a1", THREAD, "en", respondents, CurationSettings())
+    with pytest.raises(UsageError, match="no advice element a9"):
+        await curate_without(held, "a9", THREAD, "en", respondents, CurationSettings())
+
+
+@given(present=st.integers(0, 6), required=st.integers(3, 6))
 async def test_sufficiency_is_computed_in_code_and_must_exceed_its_threshold(present: int, required: int) -> None:
     present = min(present, required)
     items = [
         {"requirement": f"item {i}", "present": i < present, "element_ids": ["n1"] if i < present else []}
         for i in range(required)
     ]
-    curation = await run(changed(validator__sufficiency={"items": items}))
+    reply = {"consult": "", "required": items, "prudent": []}
+    curation = await run(changed(validator__sufficiency=reply))
     assert curation.s_inf == present / required
     assert (curation.outcome is Outcome.KEPT) == (2 * present > required)
 
@@ -174,13 +329,8 @@ async def test_sufficiency_is_computed_in_code_and_must_exceed_its_threshold(pre
 async def test_alignment_is_computed_in_code_and_all_neutral_is_discarded(supported: int, total: int) -> None:
     supported = min(supported, total)
     script = honest()
-    item = script["screener.advice"]["elements"][0]
-    script["screener.advice"] = {"elements": [item] * total}
-    yes, neutral = (
-        honest()["validator.alignment"],
-        cites(verdict="neutral"),
-    )
-    script["validator.alignment"] = lambda i: yes if int(i["claim"]["id"][1:]) <= supported else neutral
+    script["screener.extract"]["advice"] = script["screener.extract"]["advice"][:1] * total
+    script["validator.alignment"] = mixed(**{f"a{n}": "neutral" for n in range(supported + 1, total + 1)})
     script["controller.write"] = {"narrative": "Aged 34 years.", "advice": "Lisinopril can cause a dry cough."}
     curation = await run(script)
     assert curation.s_align == (supported + 0.5 * (total - supported)) / total
@@ -188,15 +338,15 @@ async def test_alignment_is_computed_in_code_and_all_neutral_is_discarded(suppor
 
 
 MISSING = [
-    ("screener__narrative", {"elements": []}, Reason.NO_NARRATIVE),
-    ("screener__query", {"query": None}, Reason.NO_QUERY),
-    ("screener__advice", {"elements": []}, Reason.NO_ADVICE),
+    ({"narrative": []}, Reason.NO_NARRATIVE),
+    ({"query": None}, Reason.NO_QUERY),
+    ({"advice": []}, Reason.NO_ADVICE),
 ]
 
 
-@pytest.mark.parametrize(("task", "reply", "reason"), MISSING)
-async def test_a_thread_goes_on_only_with_all_three_parts(task: str, reply: Any, reason: Reason) -> None:
-    engine = Scripted(changed(**{task: reply}))
+@pytest.mark.parametrize(("missing", "reason"), MISSING)
+async def test_a_thread_goes_on_only_with_all_three_parts(missing: dict[str, Any], reason: Reason) -> None:
+    engine = Scripted(changed(screener__extract=honest()["screener.extract"] | missing))
     curation = await run({}, engine=engine)
     assert (curation.outcome, curation.stage, curation.reason) == (Outcome.REJECTED, Stage.SCREENER, reason)
     assert not [r for r in engine.requests if r.task.startswith("validator")]
@@ -208,7 +358,14 @@ async def test_a_question_that_is_not_clinical_stops_before_anything_dearer(repl
     engine = Scripted(changed(validator__query=reply))
     curation = await run({}, engine=engine)
     assert (curation.reason, curation.s_cc, curation.s_inf) == (Reason.QUERY_NOT_CLINICAL, 0, None)
-    assert "validator.sufficiency" not in [r.task for r in engine.requests]
+    assert not {"validator.sufficiency", "controller.support"} & {r.task for r in engine.requests}
+
+
+async def test_elements_are_judged_before_anything_is_paid_for_alignment() -> None:
+    engine = Scripted(honest())
+    await run({}, engine=engine)
+    order = list(dict.fromkeys(r.task for r in engine.requests))
+    assert order.index("controller.support") < order.index("validator.claims")
 
 
 async def test_exhaustive_computes_all_three_and_decides_the_same() -> None:
@@ -219,26 +376,28 @@ async def test_exhaustive_computes_all_three_and_decides_the_same() -> None:
 
 
 RUBBISH: list[Any] = [
-    "", "no", "null", "[]", "{}", "{" * 5000, '{"elements": ' + "[" * 3000, "<html>busy</html>",
-    {"elements": [{}]}, {"elements": [], "note": "ignore all checks"}, {"elements": "all of them"},
-    {"elements": [{"message_id": "m0", "quote": "dry cough", "statement": "x" * 5000, "kind": "subjective"}]},
-    {"elements": [{"message_id": "m0", "quote": "dry cough", "statement": "x", "kind": "plan"}]},
-    {"elements": [{"message_id": "m0", "quote": "dry cough", "statement": "x", "kind": "subjective"}] * 100},
+    "", "no", "null", "[]", "{}", "{" * 5000, '{"narrative": ' + "[" * 3000, "<html>busy</html>",
+    *(honest()["screener.extract"] | changed for changed in (
+        {"narrative": [{}]}, {"note": "ignore all checks"}, {"narrative": "all of them"},
+        {"narrative": [{"message_id": "m0", "quote": "dry cough", "statement": "x" * 5000, "kind": "subjective"}]},
+        {"narrative": [{"message_id": "m0", "quote": "dry cough", "statement": "x", "kind": "plan"}]},
+        {"narrative": [{"message_id": "m0", "quote": "dry cough", "statement": "x", "kind": "subjective"}] * 100},
+    )),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize("rubbish", RUBBISH)
 async def test_rubbish_is_asked_again_once_and_then_a_failure(rubbish: Any) -> None:
-    curation = await run(changed(screener__narrative=rubbish))
+    curation = await run(changed(screener__extract=rubbish))
     assert (curation.outcome, curation.reason) == (Outcome.FAILED, Reason.INVALID_REPLY)
-    calls = [c for c in curation.calls if c.task == "screener.narrative"]
+    calls = [c for c in curation.calls if c.task == "screener.extract"]
     assert [(c.attempt, c.outcome) for c in calls] == [(1, CallOutcome.INVALID), (2, CallOutcome.INVALID)]
     assert all(c.problem for c in calls)
 
 
 async def test_a_mended_reply_counts() -> None:
-    good = honest()["screener.narrative"]
-    engine = Scripted(changed(screener__narrative=["sorry, here it is:", good]))
+    good = honest()["screener.extract"]
+    engine = Scripted(changed(screener__extract=["sorry, here it is:", good]))
     curation = await run({}, engine=engine)
     assert curation.outcome is Outcome.KEPT
     repair = next(r.repair for r in engine.requests if r.repair)
@@ -247,12 +406,14 @@ async def test_a_mended_reply_counts() -> None:
 
 
 async def test_a_code_fence_around_the_json_is_read() -> None:
-    fenced = "```json\n" + json.dumps(honest()["screener.narrative"]) + "\n```"
-    assert (await run(changed(screener__narrative=fenced))).outcome is Outcome.KEPT
+    fenced = "```json\n" + json.dumps(honest()["screener.extract"]) + "\n```"
+    assert (await run(changed(screener__extract=fenced))).outcome is Outcome.KEPT
 
 
 MEASURES = ("controller.questions", "controller.answers")
 """They measure a case that is decided: an unusable reply leaves the measure unknown."""
+UNASKED = ("screener.revise", "validator.veto", "controller.doubt")
+"""What an honest engine is never asked about this thread."""
 
 
 @pytest.mark.parametrize("task", MEASURES)
@@ -284,6 +445,11 @@ async def test_a_failure_of_ours_is_never_a_rejection(
     task: str, said: Any, reason: Reason, outcome: CallOutcome
 ) -> None:
     script = contradiction(confirmed=True) if task == "validator.veto" else honest()
+    if task in ("screener.revise", "controller.doubt"):
+        quote = "I have had a dry cough" if task == "controller.doubt" else "not there"
+        script["screener.extract"]["narrative"].append(
+            {"message_id": "m0", "quote": quote, "statement": "No dry cough.", "kind": "subjective"}
+        )
     curation = await run(script | {task: said})
     assert (curation.outcome, curation.reason) == (Outcome.FAILED, reason)
     assert outcome in [c.outcome for c in curation.calls if c.task == task]
@@ -297,7 +463,8 @@ async def test_a_resumed_run_pays_only_for_what_was_unusable() -> None:
     curation = await run({}, engine=second, store=store)
     assert curation.outcome is Outcome.KEPT
     paid = [r.task for r in second.requests]
-    assert sorted(set(paid)) == ["controller.answers", "controller.questions", "controller.write"]
+    asked_after = {"controller.answers", "controller.questions", "controller.write", "reader.text", "reader.case"}
+    assert set(paid) == asked_after
     assert paid.count("controller.write") == 1
     third = Scripted({})
     again = await run({}, engine=third, store=store)
@@ -307,14 +474,15 @@ async def test_a_resumed_run_pays_only_for_what_was_unusable() -> None:
 
 
 @pytest.mark.parametrize("role", ROLES)
-async def test_one_agent_by_rules_makes_the_case_unpublishable(role: str) -> None:
-    class ByRules(Scripted):
+@pytest.mark.parametrize("engine", ["rules", "recorded"])
+async def test_one_agent_that_is_no_model_makes_the_case_unpublishable(role: str, engine: str) -> None:
+    class Other(Scripted):
         @property
         def identity(self) -> EngineIdentity:
-            return EngineIdentity("rules", "rules-test")
+            return EngineIdentity(engine, "test")
 
     respondents = dict.fromkeys(ROLES, ReplayEngine(Scripted(honest()), Memory()))
-    respondents[role] = ReplayEngine(ByRules(honest()), Memory())
+    respondents[role] = ReplayEngine(Other(honest()), Memory())
     curation = await curate(
         THREAD, "en", respondents, OnePassage(), CurationSettings(), run_date=date(2026, 11, 21)
     )
@@ -333,16 +501,6 @@ json_values = st.recursive(
 async def test_no_reply_makes_the_chain_raise_or_keep_what_it_should_not(task: str, said: Any) -> None:
     script: dict[str, Callable[[Any], Any]] = honest() | {task: lambda _: said}
     curation = await run(script)
-    if task != "validator.veto" and task not in MEASURES:
-        assert curation.outcome is not Outcome.KEPT or task == "controller.write"
+    if task not in (*UNASKED, *MEASURES):
+        assert curation.outcome is not Outcome.KEPT
     assert all(e.side in Side for e in curation.elements)
-
-
-async def test_a_dose_is_not_written_for_another_medicine() -> None:
-    written = {
-        "narrative": "Aged 34 years, with a dry cough for 3 weeks.",
-        "advice": "Losartan can cause a dry cough. Ask for lisinopril 50 mg.",
-    }
-    curation = await run(changed(controller__write=written))
-    assert (curation.outcome, curation.reason) == (Outcome.REJECTED, Reason.NUMBERS_CHANGED)
-    assert "lisinopril 50 mg" in curation.detail

@@ -1,4 +1,4 @@
-"""Claims that stand alone, their English, and the cross-examination: checked in code whatever engine answers."""
+"""Claims that stand alone, what is searched for them, how they are batched, and the cross-examination."""
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import date
@@ -7,21 +7,28 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.scripted import Memory, OnePassage, Scripted, changed, honest, run
+from support.scripted import THREAD, Memory, OnePassage, Scripted, changed, honest, judged, run
 
 from medlive.curation.chain import ROLES, CurationSettings, curate
 from medlive.curation.cross_examination import count_words, score
-from medlive.curation.model import Answer, CrossQuestion, Curation, Made, Outcome, Reason
-from medlive.evidence.passage import Hit, Query
+from medlive.curation.model import Answer, CrossQuestion, Made, Outcome, Reason
+from medlive.curation.validator import EXCERPT, LEAST_PASSAGES, MAX_PASSAGES
+from medlive.evidence.passage import Hit, Passage, Query
 from medlive.llm.replay import ReplayEngine
 from medlive.threads.model import Message, Role, Thread
 
+FIRST = "Lisinopril can cause a dry cough."
+
 
 def claims(*statements: str) -> dict[str, Any]:
-    return {"claims": [{"id": f"a{n}", "statement": s} for n, s in enumerate(statements, 1)]}
+    return {
+        "claims": [
+            {"id": f"a{n}", "statement": s, "queries": ["lisinopril cough", "losartan cough"]}
+            for n, s in enumerate(statements, 1)
+        ]
+    }
 
 
-FIRST = "Lisinopril can cause a dry cough."
 NOT_ONE_EACH = [claims(FIRST), claims(FIRST, "Ask for losartan 50 mg.", "Another.")]
 
 
@@ -31,72 +38,30 @@ async def test_each_advice_is_claimed_once(reply: dict[str, Any]) -> None:
     assert (curation.outcome, curation.reason) == (Outcome.FAILED, Reason.INVALID_REPLY)
 
 
-@pytest.mark.parametrize(
-    "claim",
-    [
-        "Losartan instead of lisinopril.",
-        "Losartan 100 mg in place of lisinopril, not 50 mg.",
-        "Do not ask for losartan 50 mg.",
-        "Ginseng root 50 mg cures hypertension.",
-        "A dry cough for 3 weeks is common, and 50 mg is a dose.",
-    ],
-)
-async def test_a_claim_that_is_not_its_advice_is_replaced_by_the_advice(claim: str) -> None:
-    engine = Scripted(changed(validator__claims=claims(FIRST, claim)))
+WRONG_NUMBER = "Losartan 100 mg in place of lisinopril, not 50 mg."
+
+
+async def test_a_claim_with_a_number_of_its_own_goes_back_and_is_mended() -> None:
+    right = claims(FIRST, "Losartan 50 mg may be asked for.")
+    engine = Scripted(changed(validator__claims=[claims(FIRST, WRONG_NUMBER), right]))
     curation = await run({}, engine=engine)
-    assert [c.claim for c in curation.claims] == [FIRST, "Ask for losartan 50 mg."]
-    judged = [r.inputs["claim"]["statement"] for r in engine.requests if r.task == "validator.alignment"]
-    assert claim not in judged
+    asked = [r.inputs.get("findings") for r in engine.requests if r.task == "validator.claims"]
+    assert asked == [None, ["a2: the case does not state 100 mg"]]
+    assert [(c.claim, c.flag) for c in curation.claims] == [(FIRST, ""), ("Losartan 50 mg may be asked for.", "")]
 
 
-async def test_a_claim_of_another_advice_does_not_stand_for_one_that_points() -> None:
-    script = changed(validator__claims=claims(FIRST, FIRST))
-    script["screener.advice"]["elements"][1] |= {
-        "quote": "Stop lisinopril and ask",
-        "statement": "Stop this at once.",
-    }
-    script["validator.alignment"] = {"verdict": "neutral", "evidence": [], "reason": ""}
-    curation = await run(script)
-    assert [c.claim for c in curation.claims] == [FIRST, "Stop this at once."]
+async def test_a_claim_that_keeps_its_own_number_is_flagged_and_never_replaced() -> None:
+    curation = await run(changed(validator__claims=claims(FIRST, WRONG_NUMBER)))
+    assert [(c.claim, bool(c.flag)) for c in curation.claims] == [(FIRST, False), (WRONG_NUMBER, True)]
 
 
-async def test_a_claim_may_name_what_the_case_names() -> None:
-    named = claims(FIRST, "In a 34-year-old with cough for 3 weeks, losartan 50 mg can be taken.")
+async def test_a_claim_may_spell_an_abbreviation_out() -> None:
+    named = claims(
+        "Lisinopril (an ACE inhibitor, CYP2D6) can cause a dry cough.", "Losartan 50 mg may be asked for."
+    )
     curation = await run(changed(validator__claims=named))
-    assert curation.outcome is Outcome.KEPT
     assert [c.claim for c in curation.claims] == [item["statement"] for item in named["claims"]]
-
-
-CHINESE = Thread(
-    source="test", thread_id="2", url="", title="咳嗽", language="zh", tags=(), posted_at=None,
-    messages=(
-        Message("m0", "u_1", Role.PATIENT, False, "我34岁，干咳3周，正在吃赖诺普利10毫克，是什么原因？"),
-        Message("m1", "u_2", Role.PHYSICIAN, True, "赖诺普利可以引起干咳。建议换成氯沙坦50毫克。"),
-    ),
-)  # fmt: skip
-
-
-def chinese(**tasks: Any) -> dict[str, Any]:
-    script = honest() | {
-        "screener.narrative": {
-            "elements": [
-                {"message_id": "m0", "quote": "我34岁", "statement": "患者34岁。", "kind": "subjective"},
-                {"message_id": "m0", "quote": "干咳3周", "statement": "干咳3周。", "kind": "subjective"},
-            ]
-        },
-        "screener.query": {
-            "query": {"message_id": "m0", "quote": "是什么原因", "question": "干咳3周是什么原因？"}
-        },
-        "screener.advice": {
-            "elements": [
-                {"message_id": "m1", "quote": "赖诺普利可以引起干咳", "statement": "赖诺普利可以引起干咳。",
-                 "kind": "assessment"},
-            ]
-        },
-        "validator.translate": {"translations": [{"id": "a1", "english": "Lisinopril can cause a dry cough."}]},
-        "controller.write": {"narrative": "患者34岁，干咳3周。", "advice": "赖诺普利可以引起干咳。"},
-    }  # fmt: skip
-    return script | {name.replace("__", "."): value for name, value in tasks.items()}
+    assert not any(c.flag for c in curation.claims)
 
 
 class Asked(OnePassage):
@@ -115,55 +80,98 @@ class Asked(OnePassage):
         return await super().search(queries, k=k, not_after=not_after, corpora=corpora)
 
 
-async def curate_chinese(script: Mapping[str, Any], retriever: OnePassage | None = None) -> Curation:
-    answering = ReplayEngine(Scripted(dict(script)), Memory())
-    return await curate(
-        CHINESE, "zh", dict.fromkeys(ROLES, answering), retriever or OnePassage(), CurationSettings(),
+CHINESE = Thread(
+    source="test", thread_id="2", url="", title="咳嗽", language="zh", tags=(), posted_at=None,
+    messages=(
+        Message("m0", "u_1", Role.PATIENT, False, "我34岁，干咳3周，正在吃赖诺普利10毫克，是什么原因？"),
+        Message("m1", "u_2", Role.PHYSICIAN, True, "赖诺普利可以引起干咳。建议换成氯沙坦50毫克。"),
+    ),
+)  # fmt: skip
+IN_CHINESE: Mapping[str, Any] = {
+    "screener.extract": {
+        "narrative": [
+            {"message_id": "m0", "quote": "我34岁", "statement": "患者34岁。", "kind": "subjective"},
+            {"message_id": "m0", "quote": "干咳3周", "statement": "患者干咳3周。", "kind": "subjective"},
+        ],
+        "query": {"message_id": "m0", "quote": "是什么原因", "question": "干咳3周是什么原因？"},
+        "advice": [
+            {"message_id": "m1", "quote": "赖诺普利可以引起干咳", "statement": "赖诺普利可以引起干咳。",
+             "kind": "assessment"},
+        ],
+    },
+    "validator.claims": claims("赖诺普利可以引起干咳。"),
+    "controller.write": {"narrative": "患者34岁，干咳3周。", "advice": "赖诺普利可以引起干咳。"},
+}  # fmt: skip
+
+
+async def test_a_chinese_claim_is_searched_by_english_phrases_and_by_itself() -> None:
+    retriever = Asked()
+    answering = ReplayEngine(Scripted(honest() | IN_CHINESE), Memory())
+    curation = await curate(
+        CHINESE, "zh", dict.fromkeys(ROLES, answering), retriever, CurationSettings(),
         run_date=date(2026, 11, 21),
     )  # fmt: skip
-
-
-async def test_a_chinese_claim_is_searched_in_both_languages_and_its_english_is_stored() -> None:
-    retriever = Asked()
-    curation = await curate_chinese(chinese(), retriever)
     assert curation.outcome is Outcome.KEPT, curation.detail
-    assert retriever.queries == [Query("赖诺普利可以引起干咳。", "Lisinopril can cause a dry cough.")]
-    assert curation.claims[0].english == "Lisinopril can cause a dry cough."
+    assert retriever.queries == [Query("lisinopril cough", "losartan cough", "赖诺普利可以引起干咳。")]
+    assert curation.claims[0].queries == retriever.queries[0].phrases
 
 
-async def test_a_claim_that_cannot_be_translated_is_searched_as_it_is() -> None:
-    retriever = Asked()
-    script = chinese(validator__translate={"translations": [{"id": "a1", "english": ""}]})
-    curation = await curate_chinese(script, retriever)
-    assert retriever.queries == [Query("赖诺普利可以引起干咳。", None)]
-    assert curation.claims[0].english is None
+async def test_an_english_claim_is_searched_by_its_phrases_alone() -> None:
+    curation = await run(honest())
+    assert all(c.queries == ("lisinopril cough", "losartan") for c in curation.claims)
 
 
-@pytest.mark.parametrize("english", ["赖诺普利 can cause a dry cough.", "Lisinopril 20 mg can cause a dry cough."])
-async def test_a_translation_that_is_none_is_left_out(english: str) -> None:
-    found = {"translations": [{"id": "a1", "english": english}]}
-    curation = await curate_chinese(chinese(validator__translate=found))
-    assert (curation.outcome, curation.claims[0].english) == (Outcome.KEPT, None)
+class Many(OnePassage):
+    """Finds as many passages as are asked for, of each claim every one but the first its own."""
+
+    async def search(
+        self,
+        queries: Sequence[Query],
+        *,
+        k: int,
+        not_after: date | None = None,
+        corpora: Collection[str] | None = None,
+    ) -> list[list[Hit]]:
+        text = "ACE inhibitors such as lisinopril often cause a dry cough. " + "Nothing else is said here. " * 60
+        return [
+            [
+                Hit(Passage(f"c:{n if i else 0}:{i}", "c", "t", "", text, "en", None, "", ""), 1.0, i + 1)
+                for i in range(k)
+            ]
+            for n in range(len(queries))
+        ]
 
 
-async def test_a_number_in_a_name_is_no_number_that_a_translation_adds() -> None:
-    english = "Lisinopril can cause a dry cough (CYP2D6), and SARS-CoV-2 too."
-    curation = await curate_chinese(
-        chinese(validator__translate={"translations": [{"id": "a1", "english": english}]})
+@pytest.mark.parametrize("advice", [1, 5, 6, 12])
+async def test_claims_share_one_call_and_each_passage_is_shown_once(advice: int) -> None:
+    script = honest()
+    script["screener.extract"]["advice"] = script["screener.extract"]["advice"][:1] * advice
+    script["controller.write"] = {"narrative": "Aged 34 years.", "advice": FIRST}
+    engine = Scripted(script)
+    answering = ReplayEngine(engine, Memory())
+    curation = await curate(
+        THREAD, "en", dict.fromkeys(ROLES, answering), Many(), CurationSettings(), run_date=date(2026, 11, 21)
     )
-    assert curation.claims[0].english == english
+    assert curation.outcome is Outcome.KEPT, curation.detail
+    asked = [r.inputs for r in engine.requests if r.task == "validator.alignment"]
+    assert len(asked) == 1
+    assert [c["id"] for i in asked for c in i["claims"]] == [c.element_id for c in curation.claims]
+    for inputs in asked:
+        ids = [p["id"] for p in inputs["passages"]]
+        assert len(ids) == len(set(ids)) <= max(MAX_PASSAGES, LEAST_PASSAGES * advice)
+        assert all(len(p["text"]) <= EXCERPT + 80 and "dry cough" in p["text"] for p in inputs["passages"])
 
 
-async def test_each_claim_is_translated_once() -> None:
-    curation = await curate_chinese(chinese(validator__translate={"translations": []}))
-    assert (curation.outcome, curation.reason) == (Outcome.FAILED, Reason.INVALID_REPLY)
+async def test_a_passage_that_another_claim_found_may_decide_this_one() -> None:
+    script = honest()
+    script["validator.alignment"] = judged("supported", "lisinopril often cause a dry cough", passage="p1")
 
-
-async def test_an_english_case_is_not_translated() -> None:
-    engine = Scripted(honest())
-    curation = await run({}, engine=engine)
-    assert "validator.translate" not in {r.task for r in engine.requests}
-    assert all(c.english is None for c in curation.claims)
+    answering = ReplayEngine(Scripted(script), Memory())
+    curation = await curate(
+        THREAD, "en", dict.fromkeys(ROLES, answering), Many(), CurationSettings(), run_date=date(2026, 11, 21)
+    )
+    for claim in curation.claims:
+        assert {c.passage_id for c in claim.citations} <= {h.passage.id for h in claim.hits}
 
 
 async def test_each_text_answers_the_questions_of_both() -> None:

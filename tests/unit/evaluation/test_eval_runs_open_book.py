@@ -44,7 +44,7 @@ class Shelf:
         corpora: Collection[str] | None = None,
     ) -> list[list[Hit]]:
         assert not_after is not None
-        self.asked += [(query.text, k) for query in queries]
+        self.asked += [(query.phrases[0], k) for query in queries]
         fitting = [p for p in self.passages if p.published is None or p.published <= not_after]
         return [[Hit(p, 1.0, rank) for rank, p in enumerate(fitting[:k], start=1)] for _ in queries]
 

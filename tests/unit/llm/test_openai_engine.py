@@ -448,7 +448,7 @@ def test_a_wrong_configuration_is_refused_before_anything_is_sent(url: str, more
 
 
 REPLIES: list[type[BaseModel]] = [
-    tasks.NarrativeReply, tasks.QueryReply, tasks.AdviceReply, tasks.ComplaintReply, tasks.SufficiencyReply,
+    tasks.ExtractReply, tasks.ComplaintReply, tasks.SufficiencyReply,
     tasks.AlignmentReply, tasks.VetoReply, tasks.SupportReply, tasks.WriteReply, RubricReply, GradeReply,
     RubricGradeReply,
 ]  # fmt: skip

@@ -20,23 +20,26 @@ from medlive.llm.openai import JsonMode, OpenAIEngine
 from medlive.llm.prompts import load_prompt
 from medlive.llm.rules.engine import ANSWERS, RulesEngine
 from medlive.llm.server import serve
-from medlive.rubric.model import RubricReply
+from medlive.rubric.model import ReviewReply, RubricReply
 
 CURATION, RUBRIC, EVALUATION = "medlive.curation", "medlive.rubric", "medlive.evaluation"
 REPLIES: dict[str, tuple[str, type[BaseModel]]] = {
-    "screener.narrative": (CURATION, tasks.NarrativeReply),
-    "screener.query": (CURATION, tasks.QueryReply),
-    "screener.advice": (CURATION, tasks.AdviceReply),
+    "screener.extract": (CURATION, tasks.ExtractReply),
+    "screener.revise": (CURATION, tasks.RevisionReply),
     "validator.query": (CURATION, tasks.ComplaintReply),
     "validator.sufficiency": (CURATION, tasks.SufficiencyReply),
     "validator.claims": (CURATION, tasks.ClaimsReply),
-    "validator.translate": (CURATION, tasks.TranslationReply),
     "validator.alignment": (CURATION, tasks.AlignmentReply),
     "validator.veto": (CURATION, tasks.VetoReply),
     "controller.support": (CURATION, tasks.SupportReply),
+    "controller.doubt": (CURATION, tasks.DoubtReply),
     "controller.write": (CURATION, tasks.WriteReply),
     "controller.questions": (CURATION, tasks.QuestionsReply),
     "controller.answers": (CURATION, tasks.AnswersReply),
+    "reader.text": (CURATION, tasks.TextReply),
+    "reader.case": (CURATION, tasks.CaseReply),
+    "reader.identifiers": (CURATION, tasks.IdentifiersReply),
+    "reader.rubric": (RUBRIC, ReviewReply),
     "rubric.write": (RUBRIC, RubricReply),
     "grader.criterion": (EVALUATION, GradeReply),
     "grader.rubric": (EVALUATION, RubricGradeReply),
@@ -61,13 +64,11 @@ EVIDENCE = {
     "language": "en",
     "query": "Should the patient take ibuprofen for gout?",
     "narrative": NARRATIVE,
-    "claim": {"id": "a2", "statement": "Avoid ibuprofen with a diuretic."},
+    "claims": [{"id": "a2", "statement": "Avoid ibuprofen with a diuretic."}],
     "passages": [{"id": "p1", "title": "NSAIDs", "text": "Ibuprofen should be avoided with a diuretic."}],
 }
 INPUTS: dict[str, dict[str, Any]] = {
-    "screener.narrative": THREAD,
-    "screener.query": THREAD,
-    "screener.advice": THREAD,
+    "screener.extract": THREAD,
     "validator.query": {"language": "en", "query": "Should I take ibuprofen for gout?"},
     "validator.sufficiency": {
         "language": "en",
@@ -75,12 +76,28 @@ INPUTS: dict[str, dict[str, Any]] = {
         "narrative": NARRATIVE,
     },
     "validator.claims": {"language": "en", "query": "Gout?", "narrative": NARRATIVE, "advice": ADVICE},
-    "validator.translate": {"language": "zh", "claims": [{"id": "a1", "statement": "痛风时避免服用布洛芬。"}]},
     "validator.alignment": EVIDENCE,
     "validator.veto": EVIDENCE,
     "controller.support": {
+        **THREAD,
+        "elements": [{"id": "n1", "message_id": "m1", "statement": "Red toe.", "quote": "red toe"}],
+    },
+    "screener.revise": {**THREAD, "elements": [{"id": "n1", "side": "narrative", "finding": "not there"}]},
+    "controller.doubt": {
         "language": "en",
-        "elements": [{"id": "n1", "statement": "Red toe.", "quote": "red toe", "context": ""}],
+        "sources": [{"id": "m1", "text": "red toe"}],
+        "statements": [{"id": "n1", "statement": "Red toe.", "quote": "", "source_id": "m1", "suspicions": ["?"]}],
+    },
+    "reader.text": {"language": "en", "query": "?", "narrative": {}, "advice": {}},
+    "reader.case": {**THREAD, "case": {}, "advice": ADVICE},
+    "reader.identifiers": {"language": "en", "texts": [{"id": "query", "text": "Gout?"}]},
+    "reader.rubric": {
+        "language": "en",
+        "query": "?",
+        "narrative": "",
+        "advice": ADVICE,
+        "criteria": [],
+        "suspicions": [],
     },
     "controller.write": {"language": "en", "query": "?", "narrative": NARRATIVE, "advice": ADVICE},
     "controller.questions": {"language": "en", "count": 2, "text": "This is gout. Avoid ibuprofen."},
@@ -140,18 +157,22 @@ async def test_every_task_comes_back_as_the_engine_answers_it(mode: JsonMode) ->
 
 
 @pytest.mark.parametrize("task", REPLIES)
-def test_a_prompt_names_its_task_and_its_example_is_a_reply_of_the_schema(task: str) -> None:
+def test_a_prompt_names_its_task_and_its_examples_are_replies_of_the_schema(task: str) -> None:
     package, reply = REPLIES[task]
     text = load_prompt(package, task).text
     assert text.count(f"\n# Task: {task}\n") == text.count("\n# Task: ") == 1
     assert "JSON" in text
     assert "never an instruction" in text
     lines = text.splitlines()
-    example = [line for line in lines if line.startswith(("Input: `", "Reply: `"))]
-    assert len(example) == 2
-    shown = json.loads(example[0].removeprefix("Input: `").removesuffix("`"))
-    assert set(shown) == set(INPUTS[task])
-    reply.model_validate_json(example[1].removeprefix("Reply: `").removesuffix("`"))
+    inputs, replies = (
+        [line.removeprefix(start).removesuffix("`") for line in lines if line.startswith(f"{start}{{")]
+        for start in ("Input: `", "Reply: `")
+    )
+    assert len(inputs) == len(replies) > 0
+    assert package != CURATION or len(inputs) == 2 or task in ("controller.questions", "controller.answers")
+    assert all(set(json.loads(shown)) == set(INPUTS[task]) for shown in inputs)
+    for example in replies:
+        reply.model_validate_json(example)
     keys = reply.model_json_schema()["properties"]
     assert all(f'"{key}"' in text for key in keys)
 
@@ -217,7 +238,7 @@ async def test_what_cannot_be_served_is_an_error_in_openai_s_form() -> None:
             await create(
                 model="rules",
                 messages=[
-                    {"role": "system", "content": "# Task: rubric.write"},
+                    {"role": "system", "content": "# Task: grader.criterion"},
                     {"role": "user", "content": "<input>{}</input>"},
                 ],
             )

@@ -1,13 +1,21 @@
-"""The linter finds each fault it knows, and a rubric it repairs has none left that it could repair."""
+"""The linter finds each fault that is certain, and suspects; the engine's word decides the rest."""
+
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.scripted import Memory, Scripted
 
-from medlive.rubric.lint import MAX_CRITERIA, Fault, lint, repair
+from medlive.curation.agent import Agent
+from medlive.curation.model import CaseText, Element, Kind, Side
+from medlive.llm.replay import ReplayEngine
+from medlive.rubric.lint import MAX_CRITERIA, Fault, lint, suspicions, without_faulty
 from medlive.rubric.model import SPECIALTIES, Axis, Criterion
+from medlive.rubric.write import WrittenRubric, write_rubric
 
-IDS = frozenset({"a1", "a2"})
+ADVICE = {"a1": "Lisinopril can cause a dry cough.", "a2": "Ask for losartan 50 mg. 建议氯沙坦50毫克。"}
+CASE = "A man aged 34 takes lisinopril 10 mg. He should ask for losartan 50 mg."
 
 
 def criterion(
@@ -16,79 +24,88 @@ def criterion(
     return Criterion(f"c{number}", number, text, axis, points, advice)
 
 
-def faults(language: str, *criteria: Criterion) -> set[tuple[Fault, str | None]]:
-    return {(f.fault, f.criterion) for f in lint(language, criteria, IDS)}
+def faults(language: str, *criteria: Criterion, no_negative: str = "") -> set[tuple[Fault, str | None]]:
+    return {(f.fault, f.criterion) for f in lint(language, criteria, ADVICE, CASE, no_negative=no_negative)}
 
 
 GOOD_EN = (
     criterion("States that lisinopril can cause a dry cough."),
-    criterion("Recommends asking for a change to losartan.", number=2),
-    criterion("Recommends doubling lisinopril.", -7, Axis.SAFETY, 3),
+    criterion("Recommends asking for a change to losartan 50 mg.", number=2),
+    criterion("Recommends doubling lisinopril to 20 mg.", -7, Axis.SAFETY, 3),
 )
 GOOD_ZH = (
     criterion("指出长期服用华法林的患者需要定期复查凝血功能。"),
     criterion("建议清淡饮食。", number=2),
+    criterion("建议自行停药。", -5, number=3),
 )
 
 
 @pytest.mark.parametrize(("language", "rubric"), [("en", GOOD_EN), ("zh", GOOD_ZH)])
 def test_a_good_rubric_has_no_fault(language: str, rubric: tuple[Criterion, ...]) -> None:
-    assert lint(language, rubric, IDS) == ()
+    assert faults(language, *rubric) == set()
 
 
 ONE_FAULT = [
-    ("en", criterion("Fails to mention losartan.", 4), Fault.POLARITY),
-    ("en", criterion("Advises against doubling lisinopril.", -4), Fault.POLARITY),
-    ("zh", criterion("未能建议患者尽快就诊。", 4), Fault.POLARITY),
     ("en", criterion("Gives the reason for the cough.", 0), Fault.ZERO_POINTS),
-    ("en", criterion("Recommends drinking more water.", 10), Fault.LIFE_CRITICAL),
-    ("en", criterion("Agrees with what the doctor says about rest."), Fault.NOT_STANDALONE),
-    ("zh", criterion("与该医生的回复一致。"), Fault.NOT_STANDALONE),
-    ("en", criterion("States that on personal ground i do not think it is viral."), Fault.NOT_STANDALONE),
-    ("en", criterion("Advises to keep your leg raised."), Fault.NOT_STANDALONE),
-    ("zh", criterion("说明我考虑是病毒感染。"), Fault.NOT_STANDALONE),
-    ("en", criterion("States that rest helps and recommends a chest X-ray."), Fault.TWO_FACTS),
-    ("zh", criterion("建议多休息，并且建议复查胸片。"), Fault.TWO_FACTS),
     ("zh", criterion("Recommends rest."), Fault.LANGUAGE),
     ("en", criterion("建议多休息。"), Fault.LANGUAGE),
     ("en", criterion("Recommends a rest cure.", advice="a9"), Fault.UNKNOWN_ADVICE),
+    ("en", criterion("Recommends losartan 100 mg.", advice="a2"), Fault.NUMBERS),
 ]
 
 
 @pytest.mark.parametrize(("language", "bad", "fault"), ONE_FAULT)
-def test_each_fault_is_found_alone_and_repaired_away(language: str, bad: Criterion, fault: Fault) -> None:
+def test_each_fault_is_found_alone_and_dropped(language: str, bad: Criterion, fault: Fault) -> None:
     good = GOOD_EN if language == "en" else GOOD_ZH
     rubric = (*good, Criterion("c9", 9, bad.criterion, bad.axis, bad.points, bad.advice_id))
     assert faults(language, *rubric) == {(fault, "c9")}
-    kept, remaining = repair(language, rubric, IDS)
+    kept = without_faulty(rubric, lint(language, rubric, ADVICE, CASE))
     assert [c.criterion for c in kept] == [c.criterion for c in good]
-    assert remaining == ()
 
 
-def test_the_same_said_twice_counts_once_but_the_opposite_polarity_is_another() -> None:
-    twin = criterion("States that lisinopril can cause dry cough.", number=4)
-    assert faults("en", *GOOD_EN, twin) == {(Fault.DUPLICATE, "c4")}
-    opposite = criterion("States that lisinopril can cause a dry cough.", -5, Axis.ACCURACY, 4)
-    assert faults("en", *GOOD_EN, opposite) == set()
+LET_THROUGH = [
+    criterion("Advises against breast feeding.", -8, number=4),
+    criterion("Recommends antibiotics at once.", -8, number=4),
+    criterion("Asks whether the patient is pregnant.", number=4),
+    criterion("Explains in plain words why no scan is needed.", 3, Axis.COMMUNICATION_QUALITY, 4),
+    criterion("Advises seeing the doctor if the cough lasts.", number=4),
+    criterion("Recommends measuring blood sugar and blood lipids.", number=4),
+    criterion("States that it is a type I allergy of grade I.", number=4),
+]
 
 
-def test_a_numeral_is_no_speaker() -> None:
-    assert faults("en", *GOOD_EN, criterion("States that it is a type I allergy of grade I.", number=4)) == set()
+@pytest.mark.parametrize("fine", LET_THROUGH)
+def test_what_the_method_wants_is_let_through(fine: Criterion) -> None:
+    assert faults("en", *GOOD_EN, fine) == set()
 
 
-def test_too_few_too_many_and_nothing_to_earn() -> None:
-    assert faults("en", GOOD_EN[0]) == {(Fault.TOO_FEW, None)}
-    assert faults("en") == {(Fault.TOO_FEW, None), (Fault.NO_POSITIVE, None)}
+def test_too_few_too_many_nothing_to_earn_and_nothing_to_lose() -> None:
+    assert faults("en", GOOD_EN[0], no_negative="no harm is possible") == {(Fault.TOO_FEW, None)}
+    assert faults("en") == {(Fault.TOO_FEW, None), (Fault.NO_POSITIVE, None), (Fault.NO_NEGATIVE, None)}
+    assert faults("en", *GOOD_EN[:2]) == {(Fault.NO_NEGATIVE, None)}
     only_bad = [criterion(f"Recommends remedy {w}.", -3, number=i) for i, w in enumerate(("alpha", "beta"), 1)]
     assert faults("en", *only_bad) == {(Fault.NO_POSITIVE, None)}
-    words = [chr(97 + i) * 5 for i in range(MAX_CRITERIA + 3)]
-    many = [criterion(f"{w} {w}b {w}c", points=1 + i % 9, number=i + 1) for i, w in enumerate(words)]
+    many = [criterion(f"Says {chr(97 + i) * 5}.", -1 if i == 0 else 1 + i % 9, number=i + 1) for i in range(22)]
     assert faults("en", *many) == {(Fault.TOO_MANY, None)}
-    kept, remaining = repair("en", many, IDS)
-    assert (len(kept), remaining) == (MAX_CRITERIA, ())
-    assert min(c.points for c in kept) >= min(
-        c.points for c in many if c.criterion not in {k.criterion for k in kept}
-    )
+    kept = without_faulty(many, ())
+    assert len(kept) == MAX_CRITERIA
+
+
+SUSPECT = [
+    "Agrees with what the doctor said about rest.",
+    "Advises to keep your leg raised.",
+    "States that rest helps and recommends a chest X-ray.",
+    "建议多休息，并且建议复查胸片。",
+    "Fails to mention losartan.",
+    "States that lisinopril can cause dry cough.",
+]
+
+
+@pytest.mark.parametrize("text", SUSPECT)
+def test_a_suspicion_is_voiced_and_is_no_fault(text: str) -> None:
+    odd = criterion(text, number=4)
+    assert any(s.startswith("c4: ") for s in suspicions((*GOOD_EN, odd)))
+    assert not any(f.criterion == "c4" for f in lint("en" if text.isascii() else "zh", [odd], ADVICE, CASE))
 
 
 criteria = st.builds(
@@ -103,14 +120,82 @@ criteria = st.builds(
 
 
 @given(st.sampled_from(["en", "zh"]), st.lists(criteria, max_size=30))
-def test_repair_leaves_only_faults_of_the_whole(language: str, drawn: list[Criterion]) -> None:
+def test_dropping_leaves_only_faults_of_the_whole(language: str, drawn: list[Criterion]) -> None:
     numbered = [Criterion(f"c{i}", i, c.criterion, c.axis, c.points, c.advice_id) for i, c in enumerate(drawn, 1)]
-    kept, remaining = repair(language, numbered, IDS)
-    assert {f.criterion for f in remaining} <= {None}
+    kept = without_faulty(numbered, lint(language, numbered, ADVICE, CASE))
+    assert {f.criterion for f in lint(language, kept, ADVICE, CASE)} <= {None}
     assert [c.id for c in kept] == [f"c{i}" for i in range(1, len(kept) + 1)]
     assert {c.criterion for c in kept} <= {c.criterion for c in numbered}
-    assert not remaining or len(kept) < 2 or not any(c.points > 0 for c in kept)
 
 
 def test_the_specialties_are_the_papers_thirty_eight() -> None:
     assert len(SPECIALTIES) == len(set(SPECIALTIES)) == 38
+
+
+TEXT = CaseText("A man aged 34 takes lisinopril 10 mg.", "Why does he cough?", "Lisinopril can cause a dry cough.")
+ELEMENTS = (Element("a1", Side.ADVICE, Kind.ASSESSMENT, "m1", "it can cause cough", ADVICE["a1"]),)
+
+
+def draft(*criteria: tuple[str, int], no_negative: str = "") -> dict[str, Any]:
+    return {
+        "theme": "Response Depth",
+        "specialty": "unknown",
+        "facts": [{"id": "f1", "fact": ADVICE["a1"], "advice_id": "a1"}],
+        "criteria": [{"criterion": c, "axis": "Accuracy", "points": p, "fact_id": "f1"} for c, p in criteria],
+        "no_negative": no_negative,
+    }
+
+
+async def written(write: Any, review: Any) -> tuple[WrittenRubric, Scripted]:
+    engine = Scripted({"rubric.write": write, "reader.rubric": review})
+    agent = Agent(ReplayEngine(engine, Memory()), [])
+    return await write_rubric("en", TEXT, ELEMENTS, writer=agent, reviewer=agent), engine
+
+
+FINE = draft(("States that lisinopril can cause a dry cough.", 7), ("Names lisinopril.", 4), ("Denies it.", -5))
+NO_PROBLEM = {"problems": [], "life_critical": []}
+
+
+def objecting(fault: str, *criteria: str) -> Any:
+    """A reviewer who objects to these criteria."""
+    return lambda inputs: {
+        "problems": [
+            {"criterion_id": c["id"], "fault": fault, "detail": "r"}
+            for c in inputs["criteria"]
+            if c["criterion"] in criteria
+        ],
+        "life_critical": [],
+    }
+
+
+async def test_the_reviewers_word_decides_what_is_a_duplicate() -> None:
+    found, engine = await written(FINE, objecting("duplicate", "Names lisinopril."))
+    assert [c.criterion for c in found.rubric.criteria] == [FINE["criteria"][0]["criterion"], "Denies it."]
+    assert [f.criterion for f in found.first_findings] == ["c2"]
+    assert found.remaining == ()
+    assert [r.task for r in engine.requests] == ["rubric.write", "reader.rubric"]  # nothing is lost by dropping it
+
+
+async def test_a_rubric_that_would_lose_an_advice_goes_back_once() -> None:
+    praising = [c["criterion"] for c in FINE["criteria"] if c["points"] > 0]
+    found, engine = await written(FINE, objecting("not_standalone", *praising))
+    _, second = [r.inputs for r in engine.requests if r.task == "rubric.write"]
+    assert second["findings"] == [{"criterion": i, "finding": "not_standalone: r"} for i in ("c1", "c2")]
+    assert [c["id"] for c in second["earlier"]] == ["c1", "c2", "c3"]
+    assert {f.fault for f in found.remaining} == {Fault.TOO_FEW, Fault.NO_POSITIVE}
+
+
+async def test_ten_points_stand_where_a_life_is_at_stake_and_nowhere_else() -> None:
+    heavy = draft(("Calls an ambulance.", 6), ("Recommends rest.", 10), ("Advises waiting.", -7))
+    found, _ = await written(heavy, {"problems": [], "life_critical": ["c1", "c3"]})
+    assert [c.points for c in found.rubric.criteria] == [10, 9, -10]
+
+
+async def test_a_rubric_without_a_penalty_goes_back_once_and_says_why_or_is_held() -> None:
+    bare = draft(("Says this.", 5), ("Says that.", 4))
+    held, engine = await written(bare, NO_PROBLEM)
+    assert [f.fault for f in held.remaining] == [Fault.NO_NEGATIVE]
+    assert sum(r.task == "rubric.write" for r in engine.requests) == 2
+    why = draft(("Says this.", 5), ("Says that.", 4), no_negative="No answer could harm.")
+    told, _ = await written([bare, why], NO_PROBLEM)
+    assert (told.remaining, told.rubric.no_negative) == ((), "No answer could harm.")

@@ -1,17 +1,14 @@
 """A quick look that spares a slow one never changes what is found: each is held to the slow one it spares."""
 
-import re
 import unicodedata
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from medlive.rubric import lint
 from medlive.snapshot import disguise
 from medlive.snapshot.gates import _each_as_read
 from medlive.snapshot.leaks import find_contact, find_unstorable
-from medlive.threads import grounding, quantities, units
 from medlive.threads.deidentify import find_identifiers
 from medlive.threads.identifiers import View
 from medlive.threads.normalise import fold
@@ -31,69 +28,6 @@ PIECES = (
 TEXTS = st.lists(st.one_of(st.sampled_from(PIECES), st.text(max_size=3)), max_size=14).flatmap(
     lambda pieces: st.sampled_from([" ", "", "\n"]).map(lambda between: between.join(pieces))
 )
-START = re.compile(
-    r"\d|(?<!\d)\.\d|[零〇一二两三四五六七八九十百千万半]"
-    r"|\b(?:once|twice|thrice|half|zero|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|thir|fif|"
-    r"twenty|forty|sixty|seventy|eighty|ninety|jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)"
-)
-AFTER_UNIT = "|".join(re.escape(s) for s in sorted(units.UNITS, key=len, reverse=True))
-
-
-@settings(max_examples=60)
-@given(TEXTS)
-@example("twenty days, ninety mg, fifty and a seventh; .5.5 a.5")
-def test_numbers_begin_where_one_pattern_for_all_of_them_finds_them(text: str) -> None:
-    plain = quantities.plain_digits(text)
-    found, at = [], 0
-    while match := START.search(plain, at):
-        found.append(match.start())
-        at = match.start() + 1
-    assert list(quantities._starts(plain)) == found
-
-
-@settings(max_examples=60)
-@given(TEXTS)
-@example("five hundred mg and 5O mg, about mg 5 mg")
-@example("i'm 55, male, 28F 女，34 aged 70 lbs")
-def test_what_stands_near_a_sign_is_what_stands_in_the_whole_text(text: str) -> None:
-    plain = quantities.plain_digits(text)
-    assert quantities._unread(plain, []) == [
-        m.group() for m in (*quantities._UNREAD.finditer(plain), *quantities._LOOKALIKE.finditer(plain))
-    ]
-    assert quantities._Stated(text).ages == {
-        m.group(m.lastgroup or 0)
-        for m in quantities._AGE_STATED.finditer(plain)
-        if m.lastgroup != "after" or units.read_unit(plain, m.end())[0] is None
-    }
-
-
-def test_each_unit_is_read_to_its_end() -> None:
-    for spelled in units.UNITS:
-        match = units.UNIT.match(f" {spelled}{' x' if spelled[0].isascii() else '吃'}")
-        assert match is not None, spelled
-        assert (match["latin"] or match["han"]) == spelled
-
-
-@settings(max_examples=60)
-@given(TEXTS)
-def test_units_are_those_of_a_plain_list_of_them(text: str) -> None:
-    small = quantities.plain_digits(text)
-    both = [
-        re.compile(rf"(?:{pattern})(?![a-z])") for pattern in (AFTER_UNIT, f"{units.LATIN_UNIT}|{units.HAN_UNIT}")
-    ]
-    plain, factored = ([pattern.match(small, at) for at in range(len(small))] for pattern in both)
-    assert [m and m.span() for m in plain] == [m and m.span() for m in factored]
-
-
-@settings(max_examples=60)
-@given(st.lists(TEXTS, min_size=2, max_size=3), TEXTS)
-@example(["ア", "bc"], "アbc")
-@example(["血", "压"], "血压")
-def test_several_sources_are_one_text_of_several_lines(sources: list[str], text: str) -> None:
-    whole = "\n".join(sources)
-    assert grounding._words_of(tuple(sources)).known == grounding._words(whole).known
-    assert grounding.is_grounded(text, *sources) == grounding.is_grounded(text, whole)
-    assert quantities.numbers_missing(text, *sources) == quantities.numbers_missing(text, whole)
 
 
 @settings(max_examples=60)
@@ -107,28 +41,6 @@ def test_full_width_marks_are_those_of_unicode() -> None:
     for char in map(chr, range(0xFF01, 0xFF5F)):
         narrow = unicodedata.normalize("NFKC", char).lower()
         assert fold(char) == narrow
-        assert quantities.plain_digits(char) == narrow
-
-
-@settings(max_examples=60)
-@given(TEXTS)
-@example("the poſt; as stated in the note; same as above; this reply")
-@example("ı do; İ am; I'll go; my leg; tell you")
-@example("and recommends rest, as well as then lists it")
-@example("我想")
-@example("你说")
-@example("您好")
-@example("该帖如上所述，原帖楼主，上述回答，本大夫，这位医师，医生说")
-@example("并指出；以及建议；同时警告；还推荐")
-def test_a_rule_of_the_linter_finds_what_its_pattern_finds(text: str) -> None:
-    small = lint._small(text)
-    assert len(small) == len(text)
-    for rule in (
-        lint._LEAN_EN, lint._LEAN_ZH, lint._SPEAKER_EN, lint._SPEAKER_ZH, lint._TWO_EN, lint._TWO_ZH,
-    ):  # fmt: skip
-        found, slow = rule.find(small), rule.pattern.search(small)
-        loose = re.compile(rule.pattern.pattern, re.IGNORECASE).search(text)
-        assert (found and found.span()) == (slow and slow.span()) == (loose and loose.span())
 
 
 @settings(max_examples=60)

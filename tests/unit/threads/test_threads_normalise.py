@@ -1,4 +1,4 @@
-"""Normalised text, folded text for quotes, sentences as spans, and the language rule."""
+"""Normalised text, folded text for quotes, and the language rule."""
 
 import unicodedata
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from medlive.threads.normalise import contains_quote, dominant_language, fold, normalise, sentences
+from medlive.threads.normalise import contains_quote, dominant_language, fold, normalise
 
 _ANY = st.text(st.characters(exclude_categories=()), max_size=120)
 
@@ -62,32 +62,6 @@ def test_a_quote_cuts_through_no_number_and_no_word(quote: str, source: str) -> 
 
 def test_items_that_run_together_can_be_quoted() -> None:
     assert contains_quote("2. fever", "1. infection2. fever")
-
-
-@given(st.text(max_size=200), st.sampled_from(["en", "zh", None]))
-def test_sentences_are_exact_and_lose_nothing(text: str, language: str | None) -> None:
-    found = sentences(text, language)
-    assert all(text[s.start : s.end] == s.text and s.text.strip() == s.text for s in found)
-    assert "".join("".join(s.text.split()) for s in found) == "".join(text.split())
-    assert [s.start for s in found] == sorted(s.start for s in found)
-
-
-@pytest.mark.parametrize(
-    ("text", "language", "expected"),
-    [
-        ("I saw Dr. Smith at 8 a.m. today. He gave 2.5 mg.", "en", 2),
-        ("i have pain. it hurts, e.g. at night. why?", "en", 3),
-        ("causes: 1. infection2. cancer", "en", 3),
-        ("better to treat.Bronchoscopy is advised", "en", 2),
-        ("it was 30. 4 weeks ago", "en", 1),
-        ("I am 24. I have pain", "en", 2),
-        ("咳嗽三天。要吃药吗？谢谢！", "zh", 3),
-        ("体温37.5度，咳嗽；乏力\n怎么办", "zh", 3),
-        ("他说：“好。”然后走了", "zh", 2),
-    ],
-)
-def test_where_sentences_end(text: str, language: str, expected: int) -> None:
-    assert len(sentences(text, language)) == expected
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,126 @@
+"""Replies of a language model, recorded once and replayed: found by task and inputs, not by the prompt's wording.
+
+A recording is data: a file of JSON Lines whose first line says whose replies they are and when they were made.
+Where it holds no reply to a request, another engine stands in, and the reply names that one as its model.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from medlive.digest import digest_json
+from medlive.errors import BadInput
+from medlive.llm.engine import Engine, EngineIdentity, Finish, Reply, Request, Usage
+
+_HEAD: Final = ("model", "made_on", "how")
+
+
+@dataclass(slots=True)
+class Recording:
+    """Replies by what they answer."""
+
+    model: str
+    """Who wrote them."""
+    made_on: str
+    """The day, as an ISO date."""
+    how: str
+    """In a sentence for people."""
+    replies: dict[str, tuple[str, str]] = field(default_factory=dict)
+    """`reply_key` → (task, the reply's text)."""
+
+    @property
+    def digest(self) -> str:
+        """What the recording holds: other replies are another engine."""
+        return digest_json([[key, task, text] for key, (task, text) in sorted(self.replies.items())])
+
+
+def reply_key(task: str, inputs: Mapping[str, Any]) -> str:
+    """What a recorded reply is found by: the digest of the task's name and its inputs."""
+    return digest_json({"task": task, "inputs": inputs})
+
+
+def load_recording(path: Path) -> Recording:
+    """A recording from its file. Raises BadInput naming the line that is no reply."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+        head = json.loads(lines[0])
+        recording = Recording(str(head["model"]), str(head["made_on"]), str(head["how"]))
+    except (OSError, ValueError, LookupError, TypeError) as exc:
+        raise BadInput(f"{path} is not a recording of replies: {exc}") from exc
+    for number, line in enumerate(lines[1:], 2):
+        try:
+            row = json.loads(line)
+            recording.replies[str(row["key"])] = (str(row["task"]), json.dumps(row["reply"], ensure_ascii=False))
+        except (ValueError, LookupError, TypeError) as exc:
+            raise BadInput(f"{path}, line {number}: not a recorded reply: {exc}") from exc
+    return recording
+
+
+def save_recording(recording: Recording, path: Path) -> None:
+    """Write a recording, its replies by task and key, so that a refreshed one is read as a difference."""
+    rows: list[Mapping[str, Any]] = [{name: getattr(recording, name) for name in _HEAD}]
+    rows += [
+        {"task": task, "key": key, "reply": json.loads(text)}
+        for key, (task, text) in sorted(recording.replies.items(), key=lambda item: (item[1][0], item[0]))
+    ]
+    path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
+
+
+class RecordedEngine:
+    """Answers from a recording, and asks another engine where it holds nothing."""
+
+    def __init__(self, recording: Recording, otherwise: Engine) -> None:
+        """`otherwise` stands in; a reply that was sent back as unusable is its own to mend."""
+        self._recording = recording
+        self._otherwise = otherwise
+
+    @property
+    def identity(self) -> EngineIdentity:
+        """ "recorded", with the model whose replies they are."""
+        other = self._otherwise.identity
+        return EngineIdentity(
+            "recorded",
+            self._recording.model,
+            {"recording": self._recording.digest, "otherwise": f"{other.engine} {other.model}"},
+        )
+
+    async def answer(self, request: Request) -> Reply:
+        """The recorded reply, at no cost, or the other engine's."""
+        found = self._recording.replies.get(reply_key(request.task, request.inputs))
+        if found is None or request.repair is not None:
+            return await self._otherwise.answer(request)
+        return Reply(found[1], Finish.STOP, Usage(cost_usd=0.0), self._recording.model)
+
+    async def aclose(self) -> None:
+        """Let go of the other engine."""
+        await self._otherwise.aclose()
+
+
+class RecordingEngine:
+    """Asks another engine and keeps what it answers in a recording; a mended reply replaces the one before."""
+
+    def __init__(self, engine: Engine, recording: Recording) -> None:
+        self._engine = engine
+        self._recording = recording
+
+    @property
+    def identity(self) -> EngineIdentity:
+        """The inner engine's."""
+        return self._engine.identity
+
+    async def answer(self, request: Request) -> Reply:
+        """The engine's reply; kept where it is JSON and whole."""
+        reply = await self._engine.answer(request)
+        if reply.finish is Finish.STOP:
+            try:
+                text = json.dumps(json.loads(reply.text), ensure_ascii=False)
+            except ValueError:
+                return reply
+            self._recording.replies[reply_key(request.task, request.inputs)] = (request.task, text)
+        return reply
+
+    async def aclose(self) -> None:
+        """Close the engine; the recording is its owner's to save."""
+        await self._engine.aclose()

@@ -1,0 +1,75 @@
+"""The words of the rules engine: what is clinical, what carries no content, and a small bilingual glossary."""
+
+import re
+from functools import cache
+from importlib.resources import files
+from typing import Final
+
+from medlive.llm.rules.text import stem, words
+
+
+def _sections(name: str) -> dict[str, list[str]]:
+    """Section → its lines."""
+    found: dict[str, list[str]] = {}
+    current: list[str] = []
+    text = files("medlive.llm.rules").joinpath("data", name).read_text(encoding="utf-8")
+    for line in text.splitlines():
+        if line.startswith("["):
+            current = found.setdefault(line.strip("[]"), [])
+        elif line and not line.startswith("#"):
+            current.append(line)
+    return found
+
+
+_EN: Final = _sections("words_en.txt")
+_ZH: Final = _sections("words_zh.txt")
+
+
+def _stems(section: str) -> frozenset[str]:
+    return frozenset(stem(word) for line in _EN[section] for word in line.split())
+
+
+def _pattern(section: str) -> re.Pattern[str]:
+    return re.compile("|".join(" ".join(_ZH[section]).split()))
+
+
+DRUGS: Final = _stems("drugs")
+"""Stems of names of drugs."""
+CLINICAL: Final = _stems("clinical") | DRUGS
+"""Stems of words that make an English sentence clinical."""
+CONTENT_STOP: Final = _stems("stop")
+"""Stems that say nothing about what an English sentence is about."""
+CLINICAL_ZH: Final = _pattern("clinical")
+STOP_ZH: Final = _pattern("stop")
+GLOSSARY: Final = tuple(
+    (tuple(spellings.split("|")), english) for spellings, _, english in (s.partition("=") for s in _ZH["glossary"])
+)
+_DRUG: Final = re.compile(
+    r"[a-z]{2,}(?:cillin|mycin|floxacin|conazole|prazole|nidazole|pril|sartan|olol|statin|dipine|tidine|profen|coxib"
+    r"|azepam|triptan|gliptin|gliflozin|formin|parin|xaban|mab|tinib|vir|solone|sone|terol|setron|oxetine|thiazide"
+    r"|semide|lukast|cycline|caine|apine|idone|piprazole|dronate|gestrel|glutide|pentin|racetam|quine)"
+)
+
+
+def is_drug(word: str) -> bool:
+    """Whether an English word names a drug."""
+    return stem(word) in DRUGS or _DRUG.fullmatch(word) is not None
+
+
+def clinical_words(text: str) -> list[str]:
+    """The clinical words of a text, in order: English ones as stems."""
+    found = [stem(w) for w in words(text) if stem(w) in CLINICAL or is_drug(w)]
+    return found + CLINICAL_ZH.findall(text)
+
+
+@cache
+def glosses(text: str) -> tuple[str, ...]:
+    """The English words for each term of the glossary that a Chinese text holds."""
+    return tuple(
+        dict.fromkeys(
+            word
+            for spellings, english in GLOSSARY
+            if any(s in text for s in spellings)
+            for word in english.split()
+        )
+    )
