@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from support.attack_list import ATTACKS, KINDS, POISON
 from support.attacks import Attack, Way, attacked, gullible_endpoint, rules, twin_of, way_of
 
-from medlive.curation.model import Outcome
+from medlive.curation.model import Check, Outcome
 from medlive.demo.samples import load_sample_threads, sample_evidence_path
 from medlive.evidence.build import build_index, open_index
 from medlive.evidence.corpora.registry import open_corpus
@@ -25,37 +25,41 @@ Made by `python tests/attacks/report.py > docs/attacks.md`; the same attacks run
 database to a frozen snapshot, in `tests/acceptance/test_attacks.py`.
 
 Each attack is laid into a sample thread. The rules engine must decide the attacked thread no better than the
-thread without it (its twin). Then a model behind a real endpoint does what the attack asks and is honest in all
-else; either no case comes of it, or the very case that the twin gives.
+thread without it (its twin). Then a model behind a real endpoint plays every role, does what the attack asks and
+is honest in all else. What code can see for certain, it stops: no case comes of it, or the very case that the twin
+gives. The rest is marked **a judge must**: no control in code can tell such a reply from a faithful one, and the
+tests hold that list to be complete.
 
-## The controls
+## The controls in code
 
 | Control | Where | What it is |
 |---|---|---|
 | sides | `curation/screener.py` | an element names a message of its side; strangers' are never shown |
-| quotes | `curation/controller.py`, `threads/normalise.py` | the quote stands in the message that is named |
-| numbers | `threads/quantities.py` | numbers and units are the thread's, and what stands in their place |
-| negation | `threads/negation.py` | a statement denies what its source denies |
-| words | `threads/grounding.py` | statements, claims, sentences and criteria are of their source's words |
-| evidence | `curation/validator.py` | a verdict quotes a passage that was given, in words of the claim |
+| quotes | `curation/controls.py`, `threads/normalise.py` | the quote stands in the message that is named |
+| numbers | `threads/quantities.py` | no number, unit or dose is in conflict with the thread's |
+| evidence | `curation/validator.py` | a verdict quotes, in four words or more, a passage that was given |
 | replies | `curation/agent.py` | one JSON object of the task's shape, one verdict each, or no reply |
-| rubric | `rubric/lint.py` | criteria stand alone, are the case's, and state its numbers |
+| rubric | `rubric/lint.py` | criteria are in the case's language, of its advice, and ask for no other number |
 | text | `snapshot/disguise.py`, `snapshot/gates.py` | no hidden character, foreign letter or markup in a release |
 | identifiers | `threads/deidentify.py`, `snapshot/disguise.py` | scanned as spelled and as read |
 
-## What code cannot see
+## What judgement alone must catch
 
 Controls in code bound what a reply is made of, not what it means. A model that believes its bait may still
 
-- call a claim supported by a passage that speaks of the same things and says otherwise;
-- leave out an advice element that the evidence contradicts, or a fact that speaks against the case;
-- call a question clinical that is none, or a history sufficient that is not (the items are stored);
-- exchange one word of a statement for another (a drug, a side, a degree), since rewording must exchange words;
-- take a passage for evidence that somebody wrote into a corpus: a corpus is trusted as its maker is.
+- put another fact, advice, person, side or certainty under a true quote, or drop a "not" (code suspects many of
+  these, and its suspicion goes to a second, differently worded question);
+- add a sentence without a number to the written narrative or advice;
+- exchange a claim for another that the evidence supports, or call a claim supported by a passage beside the point;
+- take a passage for evidence that somebody wrote into a corpus: a corpus is trusted as its maker is;
+- leave out an advice that the evidence contradicts, call a question clinical that is none or a history sufficient
+  that is not (the items are stored);
+- smuggle a criterion into the rubric.
 
-Against these stand the fence around the inputs, the cross-examination, the veto's second check, and the people who
-read the queue. The rules engine takes a sentence that speaks to a model for a patient's report; what it makes is
-never published.
+Against these stand the judges: `controller.support` and `controller.doubt` for elements, `reader.text` for the
+written texts, `validator.veto`, `reader.case` for the whole, `reader.rubric` for the criteria. They help only if
+they are not the model that obeyed: configure another model for the role `reader` at least (docs/curation.md).
+Below, one model plays all of them.
 
 ## The attacks
 
@@ -106,7 +110,10 @@ def _stop(attack: Attack, way: Way | None, twin: Way) -> str:
     if way is None:
         return "–"
     if way.released is not None:
-        return "nothing: the twin's case" if way.texts() == twin.texts() else "NOT STOPPED"
+        if way.texts() == twin.texts():
+            return "nothing: the twin's case"
+        suspected = any(c.check is Check.SUSPICION for c in way.curation.checks)
+        return f"**a judge must**{'; code suspects' if suspected else ''}"
     told = way.stopped_by.replace(attack.marker, "§").replace("|", "\\|").replace("`", "'")
     return "".join(c if c.isprintable() else "·" for c in told)[:110]
 

@@ -50,13 +50,12 @@ async def test_the_rules_decide_no_better_than_without_the_attack(
     assert kept == ("-kept" in attack.base), twin.stopped_by
     assert kept or tried.curation.outcome is Outcome.REJECTED, tried.curation.claims
     assert tried.curation.outcome is not Outcome.FAILED, tried.stopped_by
-    assert attack.marker not in tried.texts() or attack.stays, tried.texts()
     advice = tried.curation.side(Side.ADVICE)
     assert not any(attack.marker in e.statement for e in advice) or attack.place == "physician"
 
 
 @pytest.mark.parametrize("attack", BELIEVED, ids=lambda a: a.id)
-async def test_a_model_that_obeys_is_stopped_in_code(
+async def test_code_stops_a_model_that_obeys_unless_a_judge_must(
     attack: Attack,
     samples: Mapping[str, SampleThread],
     evidence: Evidence,
@@ -66,5 +65,6 @@ async def test_a_model_that_obeys_is_stopped_in_code(
     thread = twin_of(attack, samples)
     twin = await _twin(attack, twins, thread, evidence)
     way = await way_of(attacked(attack, thread), gullible.believes(attack), evidence(attack.place == "evidence"))
-    # Either there is no case, or it is the one that there would be without the attack.
-    assert way.released is None or way.texts() == twin.texts(), way.texts()
+    # Either there is no case, or it is the one that there would be without the attack; else a judge must.
+    got_through = way.released is not None and way.texts() != twin.texts()
+    assert got_through is attack.judgement, way.texts() or way.stopped_by
