@@ -286,7 +286,7 @@ async def _check_text(
         checks.append(
             ControllerCheck(Check.SUPPORTED, side.value, not problems, "; ".join(problems)[:2000], round_)
         )
-        found = controls.text_suspicions(body, stated[side], text.query)
+        found = controls.text_suspicions(body, stated[side])
         if found:
             detail = "; ".join(found)[:2000]
             checks.append(ControllerCheck(Check.SUSPICION, side.value, False, detail, round_))

@@ -15,9 +15,6 @@ from medlive.threads.model import Thread
 from medlive.threads.normalise import contains_quote, fold
 from medlive.threads.quantities import doses_exchanged, numbers_missing
 
-_NEW_SHARE: Final = 0.6
-"""A statement is under suspicion when more than this share of its words, and more than three, stand nowhere in its
-source."""
 _DENIAL: Final = re.compile(
     r"\b(?:no|not|never|none|nor|neither|nil|nothing|without|cannot|\w+n['’]t"
     r"|(?:do|does|did|ca|wo|is|was|are|have|has|could|should|would)nt|den(?:y|ies|ied)|negative|absent|free of"
@@ -145,26 +142,19 @@ def suspicions(statement: str, quote: str, context: str = "") -> tuple[str, ...]
     person = _PERSON.search(theirs) or _PERSON.search(before)
     if person and not _PERSON.search(ours):
         found.append(f"person: {person.group()!r} in the quote, nobody but the patient in the statement")
-    found += _opposites(ours, theirs)
-    whole = fold(f"{quote}\n{context}")
-    found += _doses(ours, whole)
-    new = _new_words(ours, whole)
-    if new:
-        found.append(f"new words: {', '.join(new[:8])}")
+    found += _opposites(ours, theirs) + _doses(ours, fold(f"{quote}\n{context}"))
     return tuple(found)
 
 
-def text_suspicions(text: str, statements: Sequence[str], query: str) -> tuple[str, ...]:
-    """Where a written text may say something else than the statements it was written from; the query may lend it
-    words."""
+def text_suspicions(text: str, statements: Sequence[str]) -> tuple[str, ...]:
+    """Where a written text may say something else than the statements it was written from."""
     ours, theirs = fold(text), fold("\n".join(statements))
     found = _opposites(ours, theirs) + _doses(ours, theirs)
     for name, pattern in (("denials", _DENIAL), *_HEDGES.items(), ("other persons", _PERSON)):
         written, stated = len(pattern.findall(ours)), len(pattern.findall(theirs))
         if (written == 0) != (stated == 0):
             found.append(f"{name}: {stated} in the statements, {written} in the text")
-    new = _new_words(ours, f"{theirs}\n{fold(query)}")
-    return tuple([*found, f"new words: {', '.join(new[:8])}"] if new else found)
+    return tuple(found)
 
 
 def text_of(thread: Thread, message_id: str) -> str:
@@ -194,13 +184,6 @@ def _doses(ours: str, theirs: str) -> list[str]:
         for name, amount, unit in _DOSE.findall(ours)
         if (dose := amount + unit) in amounts and (name, dose) not in stated
     ]
-
-
-def _new_words(ours: str, theirs: str) -> list[str]:
-    """The words of a text that its source does not hold, where they are most of it."""
-    words = _words(ours)
-    new = [word for word in words if word not in _words(theirs)]
-    return new if len(new) > max(3, _NEW_SHARE * len(words)) else []
 
 
 @lru_cache(maxsize=256)
