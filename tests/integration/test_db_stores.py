@@ -286,7 +286,7 @@ KEPT = Curation(
     checks=(ControllerCheck(Check.QUOTE_IN_MESSAGE, "n1", True, "found", 1),),
     text=CaseText("A patient coughs.", "What helps?", "Rest and drink."),
     second_reading=SecondReading(
-        True, True, True, True, (WrongAdvice("a2", Wrong.MINOR, "how much?"),), "", "sound",
+        True, True, True, True, True, (WrongAdvice("a2", Wrong.MINOR, "how much?"),), "", "sound",
         {"engine": "openai", "model": "reader", "parameters": {}},
     ),
     calls=(call(), call(CallOutcome.UNAVAILABLE, 99)),
