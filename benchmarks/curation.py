@@ -32,9 +32,9 @@ from sqlalchemy import select
 from medlive.config import CurationSection, Roles, RoleSettings, Settings
 from medlive.curation.model import Call
 from medlive.db import embedded
-from medlive.db.curations import load_curation
+from medlive.db.curation.curations import load_curation
 from medlive.db.tables import CurationRow, PromptRow, ReplyRow, SourceKind
-from medlive.db.threads import ensure_sources, save_threads
+from medlive.db.threads.threads import ensure_sources, save_threads
 from medlive.demo.samples import load_sample_threads, sample_evidence_path
 from medlive.digest import canonical_json
 from medlive.evidence.build import build_index
@@ -43,7 +43,7 @@ from medlive.llm.engine import EngineIdentity, Prompt, Reply, Request
 from medlive.llm.fence import render
 from medlive.llm.rules.engine import RulesEngine
 from medlive.llm.server import serve
-from medlive.service.curating import Curated, curate_queued
+from medlive.service.curation.curate import Curated, curate_queued
 from medlive.service.database import open_database
 from medlive.service.jobs import defer_revisions, open_app
 from medlive.service.paths import index_path

@@ -37,8 +37,8 @@ from medlive.service.paths import index_path
 from medlive.service.wiring import CURATION_ROLES, build_filters, open_retriever
 from medlive.sources.files import ImportedThread, read_threads
 from medlive.statistics.agreement import kappa
+from medlive.text.normalise import fold
 from medlive.threads.model import Thread
-from medlive.threads.normalise import fold
 from medlive.threads.prepare import deidentified, normalised, thread_language
 
 REAL_DATA: Final = Path(__file__).resolve().parents[2] / "shared" / "realdata"

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from medlive.threads.deidentify import IdentifierKind, find_identifiers
+from medlive.deidentify.detect import IdentifierKind, find_identifiers
 
 LABELLED: Final = Path(__file__).resolve().parent / "data" / "pii.jsonl"
 REAL_DATA: Final = Path(__file__).resolve().parents[2] / "shared" / "realdata" / "threads"

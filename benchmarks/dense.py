@@ -39,9 +39,9 @@ from numpy.typing import NDArray
 
 from medlive.evidence.corpora.model import ReadLog
 from medlive.evidence.corpora.registry import open_corpus
-from medlive.evidence.dense import DenseIndex, DenseKind, DensePart, Matrix, Ordinals
-from medlive.evidence.dense_build import QUERIES, build_dense, choose_kind
-from medlive.evidence.dense_tune import as_query, exact, recall, sampled
+from medlive.evidence.dense.build import QUERIES, build_dense, choose_kind
+from medlive.evidence.dense.index import DenseIndex, DenseKind, DensePart, Matrix, Ordinals
+from medlive.evidence.dense.tune import as_query, exact, recall, sampled
 
 DIMENSION = 768
 PER_CLUSTER = 1000

@@ -30,18 +30,18 @@ from filters import REAL_DATA, made_threads, real_threads
 from sqlalchemy import text
 
 from medlive.db import embedded
-from medlive.db.bands import find_candidates, save_bands
 from medlive.db.migrate import upgrade
 from medlive.db.session import Database
-from medlive.db.threads import load_threads, save_threads
+from medlive.db.threads.bands import find_candidates, save_bands
+from medlive.db.threads.threads import load_threads, save_threads
 from medlive.digest import digest_text
 from medlive.filters.chain import FilterChain
 from medlive.filters.codebooks import load_codebook
 from medlive.filters.settings import FilterSettings
-from medlive.service.filtering import BATCH, filter_pending
+from medlive.service.curation.filter import BATCH, filter_pending
 from medlive.service.jobs import open_app
-from medlive.threads.dedupe import BANDS, DuplicateIndex, Sketch, jaccard, patient_text, sketches
 from medlive.threads.model import Message, Role, Thread
+from medlive.threads.near_duplicates import BANDS, DuplicateIndex, Sketch, jaccard, patient_text, sketches
 from medlive.threads.prepare import normalised
 
 THRESHOLD: Final = 0.8

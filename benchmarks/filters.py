@@ -19,8 +19,8 @@ from medlive.filters.chain import FilterChain
 from medlive.filters.codebooks import load_codebook, shipped_terms
 from medlive.filters.settings import FilterSettings
 from medlive.sources.files import ImportedThread, read_threads
-from medlive.threads.dedupe import DuplicateIndex, patient_text, sketches
 from medlive.threads.model import Message, Role, Thread
+from medlive.threads.near_duplicates import DuplicateIndex, patient_text, sketches
 
 TARGET = 2_000
 """Threads a second on one core."""

@@ -17,13 +17,13 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 
 from medlive.demo.samples import load_sample_threads
-from medlive.evidence.corpora.chunk import sentences
+from medlive.evidence.corpora.parsing.chunk import sentences
 from medlive.rubric.model import Axis
 from medlive.snapshot.gates import check_many, content_hits, row_hits, standard_linter, standard_scanner
 from medlive.snapshot.model import SnapshotCase, SnapshotCriterion
 from medlive.sources.files import ImportedThread, read_threads
+from medlive.text.normalise import dominant_language
 from medlive.threads.model import Role, Thread
-from medlive.threads.normalise import dominant_language
 
 TARGET = 500
 """Cases a second on one core: 100,000 new ones in 100 s on two."""

@@ -21,11 +21,11 @@ from typing import Final
 
 import numpy as np
 
-from medlive.evaluation.grade import grade_run
-from medlive.evaluation.human_sets import FrankItem, read_frank, read_kqa
-from medlive.evaluation.meta import Meta, meta_run
-from medlive.evaluation.reliability import PairAgreement
-from medlive.evaluation.run import import_answers
+from medlive.evaluation.agreement.human_sets import FrankItem, read_frank, read_kqa
+from medlive.evaluation.agreement.meta import Meta, meta_run
+from medlive.evaluation.agreement.reliability import PairAgreement
+from medlive.evaluation.asking.run import import_answers
+from medlive.evaluation.grading.grade import grade_run
 from medlive.llm.rules.engine import RulesEngine
 from medlive.statistics.bootstrap import Floats
 from medlive.statistics.correlation import Correlation, Kind, correlate

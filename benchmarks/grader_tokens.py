@@ -2,9 +2,9 @@
 
 Grades copies of run folders in both modes by the rules engine behind a real local endpoint, which counts what
 comes and what it says: the whole messages with the reply's shape on one side, the reply on the other. Characters
-count by script for both modes alike (medlive.evaluation.plan), with the bytes beside them. Also the share of what
-is sent that the call before sent as its beginning: what an endpoint's prefix cache can hold. Exits 1 when rubric
-mode takes more than 0.4 of the tokens of criterion mode.
+count by script for both modes alike (medlive.evaluation.asking.plan), with the bytes beside them. Also the share
+of what is sent that the call before sent as its beginning: what an endpoint's prefix cache can hold. Exits 1 when
+rubric mode takes more than 0.4 of the tokens of criterion mode.
 Run: `python benchmarks/grader_tokens.py [RUN_DIR...]`; without one, on the demo's samples as the rules engine
 curates them, answered by a sample candidate.
 """
@@ -27,10 +27,11 @@ from medlive.clock import now
 from medlive.curation.chain import ROLES, CurationSettings, curate
 from medlive.demo.samples import load_sample_threads, sample_evidence_path
 from medlive.digest import canonical_json, digest_json
-from medlive.evaluation.grade import grade_run
+from medlive.evaluation.asking.plan import common_length, estimate_tokens
+from medlive.evaluation.asking.run import import_answers
+from medlive.evaluation.grading.grade import grade_run
 from medlive.evaluation.model import Answer, AnswerState, CaseSet, EvaluationCase, EvaluationCriterion, Mode
-from medlive.evaluation.plan import common_length, estimate_tokens
-from medlive.evaluation.run import GRADES, import_answers
+from medlive.evaluation.runs.folder import GRADES
 from medlive.evidence.build import build_index, open_index
 from medlive.evidence.corpora.registry import open_corpus
 from medlive.llm.engine import EngineIdentity, Reply, Request

@@ -33,11 +33,12 @@ from openai import AsyncOpenAI, DefaultAioHttpClient
 
 from medlive.cli.output import COLLECT_AT
 from medlive.digest import canonical_json
-from medlive.evaluation.cache import GradeCache
-from medlive.evaluation.grade import grade_run
-from medlive.evaluation.judge import Judge, Work
+from medlive.evaluation.asking.run import import_answers
+from medlive.evaluation.grading.cache import GradeCache
+from medlive.evaluation.grading.grade import grade_run
+from medlive.evaluation.grading.judge import Judge, Work
 from medlive.evaluation.model import Answer, AnswerState, CaseSet, EvaluationCase, EvaluationCriterion, Mode
-from medlive.evaluation.run import import_answers, open_run
+from medlive.evaluation.runs.folder import open_run
 from medlive.llm.openai import OpenAIEngine
 
 CRITERIA: Final = 16_702

@@ -34,11 +34,11 @@ from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 
-from medlive.cli.evidence_bench import mean_and_interval
+from medlive.cli.evidence.bench import mean_and_interval
 from medlive.clock import now
 from medlive.evidence.build import DensePlan, build_index, open_index
-from medlive.evidence.corpora.chunk import sentences
 from medlive.evidence.corpora.model import ReadLog
+from medlive.evidence.corpora.parsing.chunk import sentences
 from medlive.evidence.corpora.registry import open_corpus
 from medlive.evidence.encoders.lsa import LsaEncoder, LsaParameters, fit_lsa
 from medlive.evidence.manifest import IndexManifest

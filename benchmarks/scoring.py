@@ -25,7 +25,6 @@ from typing import Any, Final
 import numpy as np
 
 from medlive.digest import canonical_json
-from medlive.evaluation.estimates import SLICES
 from medlive.evaluation.model import (
     Answer,
     AnswerState,
@@ -34,7 +33,8 @@ from medlive.evaluation.model import (
     EvaluationCriterion,
     keys_of,
 )
-from medlive.evaluation.run import ModelUse, TemplateUse, create_run
+from medlive.evaluation.runs.folder import ModelUse, TemplateUse, create_run
+from medlive.evaluation.scoring.estimates import SLICES
 
 LIMIT_S: Final = 15.0
 LIMIT_BYTES: Final = 2_000_000_000
@@ -170,7 +170,7 @@ def build(folder: Path, models: int, cases: CaseSet) -> list[Path]:
 
 def parts(runs: list[Path]) -> dict[str, float]:
     """Seconds of each part, in this process."""
-    from medlive.evaluation.score import load_all, score_runs
+    from medlive.evaluation.scoring.score import load_all, score_runs
 
     started = time.perf_counter()
     graded = load_all(runs)

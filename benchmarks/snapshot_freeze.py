@@ -48,8 +48,8 @@ def freeze_week(home: Path) -> int:
     from medlive.config import Settings
     from medlive.db import embedded
     from medlive.db.session import Database
-    from medlive.service.freezing import freeze
-    from medlive.snapshot.signing import SecretKey, generate
+    from medlive.integrity.signing import SecretKey, generate
+    from medlive.service.release.freeze import freeze
 
     async def work() -> int:
         url = embedded.start(home)
@@ -67,7 +67,7 @@ def write_lines(home: Path) -> int:
     from sqlalchemy import make_url
 
     from medlive.db import embedded
-    from medlive.db.snapshot_rows import read_snapshots
+    from medlive.db.release.rows import read_snapshots
 
     number = 0
     with (
@@ -99,7 +99,7 @@ def apart(what: str, home: Path) -> None:
     """The other side of `measure`: the clock starts when the program is imported, as a service's has long been."""
     import pyarrow.parquet  # noqa: F401
 
-    import medlive.service.freezing  # noqa: F401
+    import medlive.service.release.freeze  # noqa: F401
 
     used = resource.getrusage(resource.RUSAGE_SELF)
     imported = used.ru_utime + used.ru_stime

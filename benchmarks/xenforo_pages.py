@@ -17,10 +17,10 @@ from typing import Any
 
 import lxml.html
 
-from medlive.sources.markup import parse
+from medlive.sources.reading.markup import parse
+from medlive.sources.reading.structured import discussions
 from medlive.sources.sites.sdn import Sdn, read_page
 from medlive.sources.source import LayoutError, Page
-from medlive.sources.structured import discussions
 
 REAL_DATA = Path(__file__).resolve().parents[2] / "shared" / "realdata" / "pages"
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
 
 from medlive.errors import ConfigError
-from medlive.evaluation.registry import Candidate
+from medlive.evaluation.asking.registry import Candidate
 from medlive.home import default_home
 
 CONFIG_FILES = ("medlive.toml", "sources.toml", "models.toml", "schedule.toml")
@@ -194,7 +194,7 @@ class Settings(_Section):
     publish: PublishSection = PublishSection()
     archive: ArchiveSection = ArchiveSection()
     harvest: dict[str, Any] = Field(default_factory=dict)
-    """Fields of `medlive.sources.fetched.FetchSettings`."""
+    """Fields of `medlive.sources.fetching.page.FetchSettings`."""
     sources: dict[str, dict[str, Any]] = Field(default_factory=dict)
     """Community → fields of `medlive.sources.source.SourceSettings` that differ from its adapter's."""
     roles: Roles = Roles()

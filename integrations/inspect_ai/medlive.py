@@ -35,13 +35,13 @@ from inspect_ai.util import JSONSchema, LimitExceededError
 
 from medlive import load_snapshot
 from medlive.errors import EndpointUnavailable
-from medlive.evaluation.cases import from_snapshot
-from medlive.evaluation.grade import grade_answer
-from medlive.evaluation.livemedbench import state_of
-from medlive.evaluation.metrics import Metric as CaseMetric
-from medlive.evaluation.metrics import case_score
+from medlive.evaluation.cases.livemedbench import state_of
+from medlive.evaluation.cases.load import from_snapshot
+from medlive.evaluation.grading.grade import grade_answer
 from medlive.evaluation.model import Answer, EvaluationCase
-from medlive.evaluation.templates import load_template
+from medlive.evaluation.runs.templates import load_template
+from medlive.evaluation.scoring.metrics import Metric as CaseMetric
+from medlive.evaluation.scoring.metrics import case_score
 from medlive.llm.engine import EngineIdentity, Finish, Reply, Request, Usage
 from medlive.llm.fence import render, schema_name
 from medlive.llm.schema import strict_schema

@@ -16,12 +16,12 @@ from datasets import Dataset
 from medlive import load_snapshot
 from medlive.digest import canonical_json
 from medlive.errors import ConfigError
-from medlive.evaluation.cases import from_snapshot
-from medlive.evaluation.grade import grade_answer
-from medlive.evaluation.livemedbench import state_of
-from medlive.evaluation.metrics import Metric, case_score
+from medlive.evaluation.cases.livemedbench import state_of
+from medlive.evaluation.cases.load import from_snapshot
+from medlive.evaluation.grading.grade import grade_answer
 from medlive.evaluation.model import Answer, EvaluationCase, Grade
-from medlive.evaluation.templates import load_template
+from medlive.evaluation.runs.templates import load_template
+from medlive.evaluation.scoring.metrics import Metric, case_score
 from medlive.llm.openai import OpenAIEngine
 
 

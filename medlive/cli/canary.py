@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from medlive.cli.evaluation_options import KeyOption
+from medlive.cli.evaluation.options import KeyOption
 from medlive.cli.output import JsonOption, print_json, print_table, progress, say, wait_for
 from medlive.config import load_settings
 from medlive.errors import CheckFailed, EndpointUnavailable

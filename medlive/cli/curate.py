@@ -32,8 +32,8 @@ def command(
     """
     from medlive.curation.model import Reason
     from medlive.llm.budget import BudgetSpent
+    from medlive.service.curation.runs import run_curation
     from medlive.service.endpoints import dependent_judges
-    from medlive.service.runs import run_curation
 
     settings = load_settings().settings
     for warning in dependent_judges(settings):

@@ -33,7 +33,7 @@ def command(
     in where nothing is recorded. Everything it makes lies under MEDLIVE_HOME, or .medlive/demo here when that is
     not set. Run it again, and it says what was there already.
     """
-    from medlive.cli.evaluation_score import print_scores
+    from medlive.cli.evaluation.score import print_scores
     from medlive.demo.loop import Demo, Live, run_demo
     from medlive.report.tables import scores_json
 

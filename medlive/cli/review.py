@@ -29,7 +29,7 @@ def list_(
     as_json: JsonOption = False,
 ) -> None:
     """List the held cases, the one that has waited longest first."""
-    from medlive.db.reviews import HeldCase, list_held
+    from medlive.db.review.reviews import HeldCase, list_held
     from medlive.service.database import open_database
 
     settings = load_settings().settings
@@ -75,7 +75,7 @@ def list_(
 def show(case_id: CaseArgument, as_json: JsonOption = False) -> None:
     """Show a case with its thread, everything that was decided about it, and why it is held."""
     from medlive.cli.thread import show_thread
-    from medlive.service.inspecting import inspect_case
+    from medlive.service.curation.inspect import inspect_case
 
     found: dict[str, Any] = wait_for(inspect_case(load_settings().settings, case_id))
     if as_json:
@@ -88,7 +88,7 @@ def show(case_id: CaseArgument, as_json: JsonOption = False) -> None:
 @app.command()
 def approve(case_id: CaseArgument, reason: ReasonOption, by: ByOption = None) -> None:
     """Let a held case enter the next freeze as it is; a rejected one too."""
-    from medlive.service.reviewing import approve_case
+    from medlive.service.curation.review import approve_case
 
     _decide(approve_case, case_id, reason, by)
     print(f"{case_id} is approved: the next freeze takes it")
@@ -97,7 +97,7 @@ def approve(case_id: CaseArgument, reason: ReasonOption, by: ByOption = None) ->
 @app.command()
 def reject(case_id: CaseArgument, reason: ReasonOption, by: ByOption = None) -> None:
     """Keep a held case out of every freeze, until its content changes."""
-    from medlive.service.reviewing import reject_case
+    from medlive.service.curation.review import reject_case
 
     _decide(reject_case, case_id, reason, by)
     print(f"{case_id} is rejected: no freeze takes it")
@@ -112,8 +112,8 @@ def drop_element(
 ) -> None:
     """Write a held case anew without one of its advice elements; the engines of config/models.toml are asked."""
     from medlive.curation.model import Curation
+    from medlive.service.curation.review import drop_element
     from medlive.service.database import open_database
-    from medlive.service.reviewing import drop_element
     from medlive.service.wiring import build_pipeline
 
     settings = load_settings().settings
@@ -142,9 +142,9 @@ def dispute(
     as_json: JsonOption = False,
 ) -> None:
     """Dispute a case, or a criterion of it: it stays out of the next snapshots until the dispute is resolved."""
-    from medlive.db.disputes import Dispute
+    from medlive.db.review.disputes import Dispute
+    from medlive.service.curation.review import dispute_case
     from medlive.service.database import open_database
-    from medlive.service.reviewing import dispute_case
 
     settings = load_settings().settings
 
@@ -167,9 +167,9 @@ def resolve(
     as_json: JsonOption = False,
 ) -> None:
     """Close a dispute. What is to be withdrawn is withdrawn with `medlive snapshot withdraw`."""
-    from medlive.db.disputes import Dispute
+    from medlive.db.review.disputes import Dispute
+    from medlive.service.curation.review import resolve_dispute
     from medlive.service.database import open_database
-    from medlive.service.reviewing import resolve_dispute
 
     settings = load_settings().settings
 
@@ -190,7 +190,7 @@ def disputes(
     as_json: JsonOption = False,
 ) -> None:
     """List the open disputes, oldest first."""
-    from medlive.db.disputes import Dispute, list_disputes
+    from medlive.db.review.disputes import Dispute, list_disputes
     from medlive.service.database import open_database
 
     settings = load_settings().settings

@@ -23,10 +23,10 @@ def command(
     What was missed is caught up once; what failed is tried again after an hour. Any number may be started: one
     works, the others wait for its place. What is queued is curated here when no `medlive worker` runs.
     """
-    from medlive.service.schedule import list_steps, run_scheduler
+    from medlive.service.schedule.scheduler import list_steps, run_scheduler
+    from medlive.service.schedule.weekly import State, Taken
+    from medlive.service.schedule.worker import stopped_by_signals
     from medlive.service.status import step_as_json
-    from medlive.service.weekly import State, Taken
-    from medlive.service.work import stopped_by_signals
 
     settings = load_settings().settings
     if dry_run:

@@ -15,7 +15,7 @@ def command(
     """Serve the status page, /health and the files of frozen snapshots until stopped; nothing can be changed."""
     from medlive.service.database import open_database
     from medlive.service.paths import snapshots_path
-    from medlive.service.work import stopped_by_signals
+    from medlive.service.schedule.worker import stopped_by_signals
     from medlive.web.app import serve_web
 
     settings = load_settings().settings

@@ -22,7 +22,7 @@ def show(
     as_json: JsonOption = False,
 ) -> None:
     """Show a thread, its filter verdicts, elements with quotes, evidence verdicts, checks, case and rubric."""
-    from medlive.service.inspecting import ThreadTakenDown, inspect_thread
+    from medlive.service.curation.inspect import ThreadTakenDown, inspect_thread
 
     source, slash, thread_id = thread.partition("/")
     if not slash:
@@ -122,7 +122,7 @@ def takedown(
     the reason. Exit status 1 when something of the thread is left. Doing it again finishes what was interrupted.
     """
     from medlive.service.database import open_database
-    from medlive.service.takedown import TakenDown, take_down
+    from medlive.service.harvest.takedown import TakenDown, take_down
 
     settings = load_settings().settings
 

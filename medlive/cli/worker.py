@@ -13,8 +13,8 @@ def command(as_json: JsonOption = False) -> None:
     A thread that has begun is finished first; what a worker that was killed had begun is taken over. A budget
     in config/medlive.toml holds for the worker's life.
     """
-    from medlive.service.curating import Curated
-    from medlive.service.work import run_worker, stopped_by_signals
+    from medlive.service.curation.curate import Curated
+    from medlive.service.schedule.worker import run_worker, stopped_by_signals
 
     settings = load_settings().settings
 

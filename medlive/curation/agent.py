@@ -1,6 +1,6 @@
 """An agent asks an engine for a typed reply, gives it one chance to mend it, and keeps account of each call."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any, Protocol, TypeVar
 
@@ -164,3 +164,8 @@ def _judge(
     if problem:
         return CallOutcome.INVALID, None, problem
     return CallOutcome.OK, parsed, ""
+
+
+def one_each(given: Sequence[str], wanted: Sequence[str]) -> str | None:
+    """What is wrong with a reply whose items are not one for each id that was asked for."""
+    return None if sorted(given) == sorted(wanted) else "one item for each id that was given, no more, no fewer"

@@ -23,6 +23,7 @@ from medlive.curation.model import (
     Thresholds,
 )
 from medlive.curation.second_reader import holds_of, read_case
+from medlive.curation.shown import shown_text
 from medlive.errors import UsageError
 from medlive.evidence.passage import Retriever
 from medlive.threads.model import Thread
@@ -334,7 +335,7 @@ class _Chain:
         if self._settings.cross_questions:
             examined = await cross_examine(
                 self._language,
-                screener.shown_text(self._thread),
+                shown_text(self._thread),
                 f"{text.narrative}\n{text.advice}",
                 self._agents["controller"],
                 count=self._settings.cross_questions,

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from medlive.curation import controls
-from medlive.curation.agent import Agent
+from medlive.curation.agent import Agent, one_each
 from medlive.curation.model import (
     CaseText,
     Check,
@@ -20,12 +20,12 @@ from medlive.curation.model import (
     Side,
     Standing,
 )
-from medlive.curation.screener import TITLE, inputs_of, revise, shown_messages
-from medlive.curation.tasks import DoubtReply, SupportReply, TextReply, WriteReply
+from medlive.curation.revise import revise
+from medlive.curation.shown import TITLE, inputs_of, shown_messages
+from medlive.curation.tasks import PACKAGE, DoubtReply, SupportReply, TextReply, WriteReply
+from medlive.text.normalise import contains_quote
 from medlive.threads.model import Thread
-from medlive.threads.normalise import contains_quote
 
-PACKAGE = "medlive.curation"
 MAX_REVISIONS = 2
 """How often an element, or the written texts, go back with a finding before it counts."""
 
@@ -307,8 +307,3 @@ async def _check_text(
         for subject, difference in (await ask_doubt(language, sources, statements, doubter)).items():
             checks.append(ControllerCheck(Check.SUPPORTED_AGAIN, subject, not difference, difference, round_))
     return checks
-
-
-def one_each(given: Sequence[str], wanted: Sequence[str]) -> str | None:
-    """What is wrong with a reply whose items are not one for each id that was asked for."""
-    return None if sorted(given) == sorted(wanted) else "one item for each id that was given, no more, no fewer"

@@ -10,10 +10,10 @@ from functools import lru_cache
 from typing import Final
 
 from medlive.curation.model import Check, ControllerCheck, Element
-from medlive.curation.screener import TITLE, shown_messages
+from medlive.curation.shown import TITLE, shown_messages
+from medlive.text.normalise import contains_quote, fold
+from medlive.text.quantities import doses_exchanged, numbers_missing
 from medlive.threads.model import Thread
-from medlive.threads.normalise import contains_quote, fold
-from medlive.threads.quantities import doses_exchanged, numbers_missing
 
 _DENIAL: Final = re.compile(
     r"\b(?:no|not|never|none|nor|neither|nil|nothing|without|cannot|\w+n['’]t"

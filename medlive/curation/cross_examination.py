@@ -11,9 +11,8 @@ from collections.abc import Sequence
 
 from medlive.curation.agent import Agent, AgentFailure
 from medlive.curation.model import Answer, CrossExamination, CrossQuestion, Made, Reason
-from medlive.curation.tasks import AnswersReply, QuestionsReply
+from medlive.curation.tasks import PACKAGE, AnswersReply, QuestionsReply
 
-PACKAGE = "medlive.curation"
 MAX_TEXT = 24_000
 """Characters of each text that are shown; a longer thread is examined by its beginning."""
 _WORD = re.compile(r"[\u3400-\u9fff]|[^\W_]+")

@@ -11,14 +11,12 @@ from dataclasses import dataclass
 
 from medlive.curation.agent import Agent
 from medlive.curation.model import CaseText, Element, Hold, Reason, SecondReading, Side, Wrong, WrongAdvice
-from medlive.curation.screener import inputs_of
-from medlive.curation.tasks import CaseReply, IdentifierItem, IdentifiersReply
+from medlive.curation.shown import inputs_of
+from medlive.curation.tasks import PACKAGE, CaseReply, IdentifierItem, IdentifiersReply
 from medlive.curation.validator import listed
-from medlive.threads.deidentify import redact
+from medlive.deidentify.detect import redact
+from medlive.text.normalise import contains_quote
 from medlive.threads.model import Thread
-from medlive.threads.normalise import contains_quote
-
-PACKAGE = "medlive.curation"
 
 
 async def read_case(

@@ -4,7 +4,7 @@ Inputs are plain JSON; replies are pydantic models, strict and closed, so that a
 is as invalid as one that says too little. The lists are bounded: a reply of a thousand elements is no reply.
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
@@ -13,6 +13,9 @@ from medlive.curation.model import Alignment, Answer, ElyCategory, Wrong
 Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=2000)]
 Quote = Annotated[str, StringConstraints(min_length=1, max_length=2000)]
 Reason = Annotated[str, StringConstraints(max_length=2000)]
+
+PACKAGE: Final = "medlive.curation"
+"""Where the prompts of these tasks lie."""
 
 
 class ReplyModel(BaseModel):

@@ -12,8 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from medlive.curation.agent import Agent
-from medlive.curation.controller import one_each
+from medlive.curation.agent import Agent, one_each
 from medlive.curation.model import (
     Alignment,
     Citation,
@@ -24,6 +23,7 @@ from medlive.curation.model import (
     SecondCheck,
 )
 from medlive.curation.tasks import (
+    PACKAGE,
     AlignmentItem,
     AlignmentReply,
     CitationItem,
@@ -36,10 +36,9 @@ from medlive.curation.tasks import (
 )
 from medlive.evidence.excerpt import excerpt
 from medlive.evidence.passage import Hit, Query
-from medlive.threads.normalise import contains_quote
-from medlive.threads.quantities import numbers_missing
+from medlive.text.normalise import contains_quote
+from medlive.text.quantities import numbers_missing
 
-PACKAGE = "medlive.curation"
 QUERY_ID: Final = "q"
 """What a checklist item names when the query itself says it."""
 MAX_PASSAGES: Final = 30

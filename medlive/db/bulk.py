@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import InstrumentedAttribute
 
 from medlive.db.tables import Base
-from medlive.db.text import dump_json
+from medlive.db.unstorable import dump_json
 
 
 async def insert_rows(

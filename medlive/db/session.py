@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager, suppress
 from sqlalchemy import URL, exc, make_url, text
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, async_sessionmaker, create_async_engine
 
-from medlive.db.text import dump_json, load_json
+from medlive.db.unstorable import dump_json, load_json
 from medlive.errors import ConfigError, DatabaseUnavailable, MissingExtra
 
 POOL_SIZE = 16

@@ -17,24 +17,25 @@ from medlive.db import embedded
 from medlive.demo.communities import serve_communities
 from medlive.demo.samples import load_sample_threads, sample_evidence_path, sample_replies_path
 from medlive.errors import CheckFailed
-from medlive.evaluation.cases import load_cases
-from medlive.evaluation.grade import grade_run
-from medlive.evaluation.run import ModelUse, run_model
-from medlive.evaluation.score import ScoreTable, load_graded, score_runs
+from medlive.evaluation.asking.run import run_model
+from medlive.evaluation.cases.load import load_cases
+from medlive.evaluation.grading.grade import grade_run
+from medlive.evaluation.runs.folder import ModelUse
+from medlive.evaluation.scoring.score import ScoreTable, load_graded, score_runs
 from medlive.evidence.build import build_index
 from medlive.evidence.corpora.registry import open_corpus
 from medlive.llm.recorded import Recording, save_recording
 from medlive.report.render import write_report
+from medlive.service.curation.runs import run_curation
 from medlive.service.database import open_database
 from medlive.service.endpoint import serve_rules
 from medlive.service.endpoints import build_engine, open_endpoint
 from medlive.service.evaluations import record
-from medlive.service.freezing import Frozen, freeze
-from medlive.service.harvesting import Harvested, harvest_source
+from medlive.service.harvest.harvest import Harvested, harvest_source
 from medlive.service.paths import index_path, runs_path
-from medlive.service.runs import run_curation
+from medlive.service.release.freeze import Frozen, freeze
 from medlive.service.wiring import CURATION_ROLES
-from medlive.snapshot.verify import StepState, verify_snapshot
+from medlive.snapshot.verify.run import StepState, verify_snapshot
 
 SAMPLE_MODELS = ("sample-evidence", "sample-generic")
 _PATIENCE_S = 7200.0

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Final
 
 from medlive.errors import BadInput, EndpointUnavailable
-from medlive.evaluation.pool import for_each
+from medlive.evaluation.asking.pool import for_each
+from medlive.integrity.folder import TooLong, read_small
 from medlive.llm.engine import Finish, Reply
-from medlive.snapshot.folder import TooLong, read_small
 from medlive.snapshot.manifest import Manifest
 
 Complete = Callable[[Sequence[Mapping[str, str]]], Awaitable[Reply]]

@@ -13,7 +13,7 @@ from pydantic_core import from_json
 
 from medlive.digest import canonical_json
 from medlive.errors import BadInput, DiskFull, MedliveError
-from medlive.snapshot.lock import exclusive
+from medlive.integrity.lock import exclusive
 
 MOST_LINE: Final = 256 * 1024 * 1024
 

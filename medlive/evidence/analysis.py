@@ -16,7 +16,7 @@ from importlib import resources
 
 from medlive.digest import digest_json
 from medlive.errors import MissingExtra
-from medlive.evidence.corpora.text import HAN
+from medlive.evidence.corpora.parsing.text import HAN
 
 try:
     import rjieba

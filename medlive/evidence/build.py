@@ -29,9 +29,11 @@ from medlive.errors import (
 )
 from medlive.evidence import lexical
 from medlive.evidence.corpora.model import Corpus, Problem, ReadLog
-from medlive.evidence.dense import DenseKind, DensePart, Matrix
-from medlive.evidence.dense_build import LEAST, QUERIES, build_dense, choose_kind
-from medlive.evidence.dense_tune import as_query, sampled
+from medlive.evidence.corpus_digest import Survey
+from medlive.evidence.dense.build import LEAST, QUERIES, build_dense, choose_kind
+from medlive.evidence.dense.index import DenseKind, DensePart, Matrix
+from medlive.evidence.dense.tune import as_query, sampled
+from medlive.evidence.dense.vectors import SHARD, EmbedReport, Item, VectorStore, passage_key
 from medlive.evidence.encoder import Encoder, EncoderSettings
 from medlive.evidence.lexical import LexicalWriter
 from medlive.evidence.manifest import (
@@ -45,7 +47,7 @@ from medlive.evidence.manifest import (
     named_corpora,
     read_manifest,
 )
-from medlive.evidence.opening import (
+from medlive.evidence.open_index import (
     DATA,
     DENSE,
     LEXICAL,
@@ -63,8 +65,6 @@ from medlive.evidence.opening import (
 from medlive.evidence.passage import Passage
 from medlive.evidence.retriever import embedded
 from medlive.evidence.store import LINES, PassageStore, StoreWriter, from_line, room_for, to_line
-from medlive.evidence.survey import Survey
-from medlive.evidence.vectors import SHARD, EmbedReport, Item, VectorStore, passage_key
 
 __all__ = [
     "DensePlan",

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final
 
-from medlive.evidence.corpora.chunk import sentences
+from medlive.evidence.corpora.parsing.chunk import sentences
 
 GAP: Final = " … "
 """Stands where sentences of the passage were left out."""

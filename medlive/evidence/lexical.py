@@ -17,7 +17,7 @@ import tantivy
 
 from medlive.errors import EvidenceUnavailable, IndexCorrupt, IndexOutdated
 from medlive.evidence.analysis import Analyzer, analyzer
-from medlive.evidence.dense_files import disk_full
+from medlive.evidence.dense.files import disk_full
 from medlive.evidence.passage import Passage
 from medlive.evidence.store import PassageStore
 

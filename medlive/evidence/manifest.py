@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from medlive.digest import digest_json
 from medlive.errors import IndexCorrupt, IndexMissing, IndexOutdated
-from medlive.evidence.dense import DensePart
+from medlive.evidence.dense.index import DensePart
 
 MANIFEST = "manifest.json"
 FORMAT_VERSION = 2

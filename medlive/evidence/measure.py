@@ -12,13 +12,13 @@ from datetime import date
 
 import numpy as np
 
-from medlive.evidence.corpora.chunk import sentences
-from medlive.evidence.dense_tune import exact
-from medlive.evidence.opening import keys_of
+from medlive.evidence.corpora.parsing.chunk import sentences
+from medlive.evidence.dense.tune import exact
+from medlive.evidence.dense.vectors import VectorStore
+from medlive.evidence.open_index import keys_of
 from medlive.evidence.passage import Passage, Query, Retriever
 from medlive.evidence.retriever import DenseSide
 from medlive.evidence.store import PassageStore
-from medlive.evidence.vectors import VectorStore
 
 
 def recall_at(found: Sequence[str], relevant: set[str], k: int) -> float:

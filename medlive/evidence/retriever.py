@@ -11,11 +11,11 @@ from datetime import date
 from typing import Literal, NamedTuple
 
 from medlive.errors import UsageError
-from medlive.evidence.corpora.text import language_of
-from medlive.evidence.dense import DenseIndex
+from medlive.evidence.batcher import Gatherer
+from medlive.evidence.corpora.parsing.text import language_of
+from medlive.evidence.dense.index import DenseIndex
 from medlive.evidence.encoder import Encoder, Reranker
 from medlive.evidence.fusion import DEPTH, Found, by_ordinal, fused
-from medlive.evidence.gather import Gatherer
 from medlive.evidence.lexical import LexicalIndex
 from medlive.evidence.passage import Hit, IndexIdentity, Passage, Query, Side
 from medlive.evidence.store import PassageStore

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from medlive.digest import canonical_json
 from medlive.errors import DiskFull, IndexCorrupt
-from medlive.evidence.dense_files import disk_full, is_disk_full
+from medlive.evidence.dense.files import disk_full, is_disk_full
 from medlive.evidence.passage import Passage
 
 LINES = "passages.jsonl"

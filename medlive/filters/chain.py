@@ -8,8 +8,8 @@ from medlive.filters.codebooks import Codebook
 from medlive.filters.rules import RULES, Subject
 from medlive.filters.settings import FilterSettings
 from medlive.filters.verdict import FilterVerdict
-from medlive.threads.dedupe import Match
 from medlive.threads.model import Thread
+from medlive.threads.near_duplicates import Match
 
 _RULES_VERSION = 2
 """Raised when a rule's meaning changes, so that stored verdicts of the old rules can be told apart."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from medlive.errors import BadInput
-from medlive.threads.normalise import normalise
+from medlive.text.normalise import normalise
 
 _CODE_COLUMN_NAMES: Final = "code dms_id icd10 icd-10 icdcode icd_code ichicode icfcode id value"
 _CODE_COLUMNS: Final = frozenset(_CODE_COLUMN_NAMES.split())

@@ -11,14 +11,14 @@ from datetime import UTC, datetime, timedelta
 from functools import cached_property, lru_cache
 from typing import Final
 
+from medlive.deidentify.detect import IdentifierKind, find_identifiers
 from medlive.filters.codebooks import Codebook
 from medlive.filters.lexicon import unsafe_phrase
 from medlive.filters.settings import FilterSettings
 from medlive.filters.verdict import EvidenceValue, FilterReason, FilterVerdict
-from medlive.threads.dedupe import Match
-from medlive.threads.deidentify import IdentifierKind, find_identifiers
+from medlive.text.normalise import Language, dominant_language
 from medlive.threads.model import Role, Thread
-from medlive.threads.normalise import Language, dominant_language
+from medlive.threads.near_duplicates import Match
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from json.encoder import encode_basestring
 from typing import Any, Final
 
 from medlive.llm.engine import Request
-from medlive.llm.neutral import inert, neutralise
+from medlive.text.neutral import inert, neutralise
 
 OPEN = "<input>"
 CLOSE = "</input>"

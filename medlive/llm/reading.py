@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from medlive.llm.neutral import neutralise
+from medlive.text.neutral import neutralise
 
 MOST_REPLY: Final = 1_000_000
 """Characters; a longer reply is none of our tasks'."""

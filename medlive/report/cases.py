@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from medlive.evaluation.graded import load_graded
-from medlive.evaluation.metrics import CaseScore, CaseState
 from medlive.evaluation.model import EvaluationCase, EvaluationCriterion, Grade
-from medlive.evaluation.score import ModelScore
+from medlive.evaluation.scoring.graded import load_graded
+from medlive.evaluation.scoring.metrics import CaseScore, CaseState
+from medlive.evaluation.scoring.score import ModelScore
 from medlive.report.html import alone, cells, json_text, page, percent, percents, resource, t, table
 from medlive.report.model import Report, judged
 from medlive.report.search import MOST_TEXT, OWN, model_text, own_text, part_of, write_texts

@@ -9,7 +9,7 @@ from html import escape
 from importlib.resources import files
 from typing import Final
 
-from medlive.evaluation.score import Estimate
+from medlive.evaluation.scoring.score import Estimate
 
 _UNSAFE: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ufffe\uffff]")
 """What HTML cannot hold. Line ends and tabs stay."""

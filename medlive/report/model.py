@@ -5,13 +5,13 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final
 
-from medlive.evaluation.arms import BookArm, score_arms
-from medlive.evaluation.causes import AUDIT, AuditTable, load_audit
-from medlive.evaluation.contamination import ContaminationTable, contamination
-from medlive.evaluation.metrics import Metric
-from medlive.evaluation.overlap import Profiles, WorstCases, profiles, worst_cases
-from medlive.evaluation.registry import EMPTY, Registry
-from medlive.evaluation.score import FEW, CaseBasis, ModelScore, ScoreTable
+from medlive.evaluation.asking.registry import EMPTY, Registry
+from medlive.evaluation.audit.root_causes import AUDIT, AuditTable, load_audit
+from medlive.evaluation.scoring.contamination import ContaminationTable, contamination
+from medlive.evaluation.scoring.metrics import Metric
+from medlive.evaluation.scoring.open_vs_closed_book import BookArm, score_arms
+from medlive.evaluation.scoring.overlap import Profiles, WorstCases, profiles, worst_cases
+from medlive.evaluation.scoring.score import FEW, CaseBasis, ModelScore, ScoreTable
 from medlive.report.html import Figures
 from medlive.report.meta import MetaFile
 

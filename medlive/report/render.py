@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from medlive.errors import BadInput, MissingExtra
-from medlive.evaluation.registry import EMPTY, Registry
-from medlive.evaluation.score import ScoreTable, month_table
+from medlive.evaluation.asking.registry import EMPTY, Registry
+from medlive.evaluation.scoring.score import ScoreTable, month_table
 from medlive.report.cases import (
     CASES_A_LIST,
     Entry,

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from medlive.errors import BadInput, MissingExtra
-from medlive.evaluation.arms import BookArm
-from medlive.evaluation.contamination import ContaminationTable, ModelContamination
-from medlive.evaluation.registry import Cutoff
-from medlive.evaluation.score import Estimate, ModelScore, ScoreTable, month_table
+from medlive.evaluation.asking.registry import Cutoff
+from medlive.evaluation.scoring.contamination import ContaminationTable, ModelContamination
+from medlive.evaluation.scoring.open_vs_closed_book import BookArm
+from medlive.evaluation.scoring.score import Estimate, ModelScore, ScoreTable, month_table
 from medlive.statistics.contamination import Drop, Effect, Mean
 
 _FIGURES: Final = ("n", "mean", "ci_low", "ci_high", "least", "most", "bounds_over", "few")

@@ -11,8 +11,8 @@ from enum import StrEnum
 from typing import Final
 
 from medlive.rubric.model import Criterion
-from medlive.threads.normalise import fold
-from medlive.threads.quantities import numbers_missing
+from medlive.text.normalise import fold
+from medlive.text.quantities import numbers_missing
 
 MIN_CRITERIA: Final = 2
 MAX_CRITERIA: Final = 19

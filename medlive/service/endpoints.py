@@ -9,7 +9,7 @@ from typing import Any
 
 from medlive.config import Price, RoleSettings, Settings, models_file
 from medlive.errors import ConfigError, UsageError
-from medlive.evaluation.registry import Candidate, load_registry
+from medlive.evaluation.asking.registry import Candidate, load_registry
 from medlive.llm.engine import Engine, EngineIdentity
 from medlive.llm.limiter import Limiters
 from medlive.llm.openai import RULES_MODEL, OpenAIEngine

@@ -4,10 +4,10 @@ from dataclasses import asdict
 from typing import Any
 
 from medlive.config import Settings
-from medlive.db.evaluations import record_evaluation
+from medlive.db.release.evaluations import record_evaluation
 from medlive.digest import digest_json
-from medlive.evaluation.run import RunInfo
-from medlive.evaluation.score import ScoreTable
+from medlive.evaluation.runs.folder import RunInfo
+from medlive.evaluation.scoring.score import ScoreTable
 from medlive.service.database import open_database
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from medlive.config import Settings
 from medlive.errors import UsageError
-from medlive.evaluation.open_book import OpenBook
+from medlive.evaluation.asking.open_book import OpenBook
 from medlive.evidence.passage import Retriever
 from medlive.service.paths import index_path
 

@@ -7,13 +7,13 @@ from typing import Any
 
 from medlive.clock import now
 from medlive.config import Settings
-from medlive.db.costs import Answers, Cost, Costs, costs
-from medlive.db.funnel import funnel, recent_failures
-from medlive.db.harvests import list_sources
+from medlive.db.curation.costs import Answers, Cost, Costs, costs
+from medlive.db.curation.funnel import funnel, recent_failures
+from medlive.db.harvest.harvests import list_sources
 from medlive.db.steps import is_scheduler_active, load_history
 from medlive.service.database import open_database
-from medlive.service.steps import StepState
-from medlive.service.weekly import in_short, read_states
+from medlive.service.schedule.steps import StepState
+from medlive.service.schedule.weekly import in_short, read_states
 
 
 async def read_status(settings: Settings, *, clock: Callable[[], datetime] = now) -> dict[str, Any]:

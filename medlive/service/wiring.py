@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from medlive.config import Settings
 from medlive.curation.chain import CurationSettings
 from medlive.curation.model import Thresholds
-from medlive.db.replies import PostgresReplyStore
+from medlive.db.curation.replies import PostgresReplyStore
 from medlive.db.session import Database
 from medlive.digest import digest_json
 from medlive.errors import ConfigError

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from medlive.digest import canonical_json
 from medlive.errors import BadInput
-from medlive.snapshot.folder import SUMS, TooLong, lines, read_small, sha256
+from medlive.integrity.folder import SUMS, TooLong, lines, read_small, sha256
 from medlive.snapshot.ledger import CHANGE_SECTIONS, CHANGES, LedgerFault, read_ledger
 from medlive.snapshot.manifest import Manifest
 from medlive.snapshot.model import CASE_FIELDS, CRITERION_FIELDS, row_fault

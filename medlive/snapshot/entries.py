@@ -8,9 +8,8 @@ from typing import Any, Final
 
 from pydantic_core import from_json
 
-from medlive.snapshot.disguise import find_disguise
-from medlive.snapshot.folder import Finding, TooLong, lines, open_inside, printable
-from medlive.snapshot.leaks import find_contact, find_unstorable
+from medlive.integrity.checks import Faults
+from medlive.integrity.folder import TooLong, lines, open_inside
 from medlive.snapshot.ledger import (
     CHANGE_SECTIONS,
     CHANGES,
@@ -20,9 +19,8 @@ from medlive.snapshot.ledger import (
     read_ledger,
 )
 from medlive.snapshot.manifest import Manifest
-
-MOST_FINDINGS: Final = 20
-"""How many faults of one step are kept; the rest are counted."""
+from medlive.snapshot.verify.disguise import find_disguise
+from medlive.snapshot.verify.leaks import find_contact, find_unstorable
 
 _COMMITMENT: Final = re.compile(r"sha256:[0-9a-f]{64}")
 _SALT: Final = re.compile(r"[0-9a-f]{64}")
@@ -39,29 +37,6 @@ _HELD_KEYS: Final[Mapping[str, frozenset[str]]] = {
     "revealed": frozenset({"case_id", "commitment", "held_since", "salt"}),
     "dropped": frozenset({"commitment", "held_since", "reason"}),
 }
-
-
-@dataclass(slots=True)
-class Faults:
-    """The first faults of a step, and how many there were."""
-
-    kept: list[Finding] = field(default_factory=list)
-    count: int = 0
-
-    def add(self, file: str, expected: str, got: str) -> None:
-        """One fault more; whatever was found, it can be printed."""
-        self.put(Finding(printable(file), printable(expected), printable(got)))
-
-    def take(self, others: "Faults") -> None:
-        """Those of another list as well."""
-        self.kept = (self.kept + others.kept)[:MOST_FINDINGS]
-        self.count += others.count
-
-    def put(self, finding: Finding) -> None:
-        """One fault more, made already."""
-        self.count += 1
-        if len(self.kept) < MOST_FINDINGS:
-            self.kept.append(finding)
 
 
 @dataclass(slots=True)

@@ -19,13 +19,13 @@ from pydantic import (
 )
 
 from medlive.errors import BadInput, CheckFailed
-from medlive.snapshot.folder import TooLong, read_small
-from medlive.snapshot.leaks import find_unstorable
+from medlive.integrity.folder import TooLong, read_small
 from medlive.snapshot.manifest import Version, moment_text, pretty_json
 from medlive.snapshot.model import CASE_ID
+from medlive.snapshot.verify.leaks import find_unstorable
 
 if TYPE_CHECKING:
-    from medlive.snapshot.signing import PublicKey
+    from medlive.integrity.signing import PublicKey
 
 ERRATA: Final = "errata.json"
 """The file's name, beside the frozen folders and at the root of every place they are published at."""
@@ -172,7 +172,7 @@ def _read(place: Path) -> bytes:
 
 def _check(data: bytes, place: Path, public_key: "PublicKey") -> str:
     """The trusted comment of the signature beside a file."""
-    from medlive.snapshot.signing import BadSignature, check_signature
+    from medlive.integrity.signing import BadSignature, check_signature
 
     beside = place.with_name(f"{place.name}.minisig")
     try:

@@ -19,13 +19,13 @@ from typing import Any, Final, Protocol
 
 from medlive.digest import digest_json
 from medlive.errors import BadInput, CheckFailed, DiskFull, UsageError
-from medlive.snapshot import card, croissant, figures
+from medlive.integrity.folder import SIGNATURE, SUMS, list_files, sha256
+from medlive.integrity.lock import exclusive
+from medlive.snapshot.describe import card, croissant, figures
 from medlive.snapshot.diff import Change, ChangeKind
-from medlive.snapshot.folder import SIGNATURE, SUMS, list_files, sha256
 from medlive.snapshot.gates import row_hits
 from medlive.snapshot.identity import canary_of, folder_name, trusted_comment
 from medlive.snapshot.ledger import CHANGES, HOLDOUT_SECTIONS, HOLDOUTS, write_ledger
-from medlive.snapshot.lock import exclusive
 from medlive.snapshot.manifest import Ancestor, Counts, FileEntry, Manifest, Provenance, Signing, pretty_json
 from medlive.snapshot.model import (
     CASE_FIELDS,

@@ -24,10 +24,10 @@ from typing import Any, Final, Protocol
 from medlive.digest import digest_bytes, digest_json
 from medlive.errors import CheckFailed
 from medlive.rubric.model import SPECIALTIES, UNKNOWN_SPECIALTY, Axis, Theme
-from medlive.snapshot.disguise import as_read, find_disguise, find_markup
-from medlive.snapshot.leaks import find_contact, find_unstorable
 from medlive.snapshot.manifest import Provenance
 from medlive.snapshot.model import CASE_ID, SnapshotCase, last_day, week_end
+from medlive.snapshot.verify.disguise import as_read, find_disguise, find_markup
+from medlive.snapshot.verify.leaks import find_contact, find_unstorable
 
 
 class Gate(StrEnum):
@@ -81,7 +81,7 @@ Linter = Callable[[SnapshotCase], Iterable[str]]
 
 def standard_scanner() -> Scanner:
     """The scanner for identifiers of people and places (needs the extra `service`)."""
-    from medlive.threads.deidentify import find_identifiers
+    from medlive.deidentify.detect import find_identifiers
 
     return find_identifiers
 
@@ -335,21 +335,21 @@ def release_hits(
 
 PACKAGE: Final = Path(__file__).resolve().parents[1]
 DECIDING: Final = (
-    "llm/neutral.py",
+    "deidentify/anchors.py",
+    "deidentify/chinese.py",
+    "deidentify/detect.py",
+    "deidentify/english.py",
+    "deidentify/gazetteer.py",
+    "deidentify/identifiers.py",
+    "deidentify/numbers.py",
     "rubric/lint.py",
     "rubric/model.py",
-    "snapshot/disguise.py",
     "snapshot/gates.py",
-    "snapshot/leaks.py",
-    "threads/anchors.py",
-    "threads/deidentify.py",
-    "threads/deidentify_en.py",
-    "threads/deidentify_numbers.py",
-    "threads/deidentify_zh.py",
-    "threads/gazetteer.py",
-    "threads/identifiers.py",
-    "threads/normalise.py",
-    "threads/quantities.py",
+    "snapshot/verify/disguise.py",
+    "snapshot/verify/leaks.py",
+    "text/neutral.py",
+    "text/normalise.py",
+    "text/quantities.py",
 )
 """The modules that the scanner, the linter and `content_hits` run through, by their place in the package."""
 _LIBRARIES: Final = ("phonenumbers", "python-stdnum")

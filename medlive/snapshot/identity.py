@@ -5,7 +5,7 @@ from datetime import datetime
 from functools import cache
 from typing import Final
 
-from medlive.snapshot.folder import SUMS
+from medlive.integrity.folder import SUMS
 
 _CANARY_SPACE: Final = uuid.UUID("5c6b1f0e-7d3a-4c5e-9a41-6d65646c6976")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from medlive.digest import canonical_json
-from medlive.snapshot.folder import lines
+from medlive.integrity.folder import lines
 
 CHANGES: Final = "changes.json"
 CHANGE_SECTIONS: Final = {"added": "case_id", "revised": "case_id", "withdrawn": "case_id"}

@@ -13,21 +13,21 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from pydantic_core import from_json
 
 from medlive.errors import BadInput, CheckFailed, UsageError
+from medlive.integrity.folder import MOST_LINE, SUMS, TooLong, lines, sha256
+from medlive.integrity.public_key import public_key_of
 from medlive.snapshot import frames
-from medlive.snapshot.folder import MOST_LINE, SUMS, TooLong, lines, sha256
 from medlive.snapshot.frames import Condition, Table
 from medlive.snapshot.locate import find_snapshot
 from medlive.snapshot.manifest import Manifest
 from medlive.snapshot.model import CASE_FIELDS, CRITERION_FIELDS, SnapshotCase, case_from_rows, row_fault, week_end
-from medlive.snapshot.public_key import public_key_of
-from medlive.snapshot.verify import verify_snapshot
+from medlive.snapshot.verify.run import verify_snapshot
 
 if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
     import pyarrow as pa
 
-    from medlive.snapshot.signing import PublicKey
+    from medlive.integrity.signing import PublicKey
 
 CASES: Final = "data/cases.jsonl"
 CRITERIA: Final = "data/criteria.jsonl"

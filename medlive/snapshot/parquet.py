@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from medlive.errors import MissingExtra
-from medlive.snapshot.pages import PageFault, unpacked_size
 from medlive.snapshot.rows import blocks
+from medlive.snapshot.verify.parquet_pages import PageFault, unpacked_size
 
 if TYPE_CHECKING:
     import pyarrow as pa

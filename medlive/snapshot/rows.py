@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from medlive.snapshot.disguise import suspects
-from medlive.snapshot.folder import MOST_LINE, Finding, TooLong
+from medlive.integrity.folder import MOST_LINE, Finding, TooLong
 from medlive.snapshot.model import CASE_FIELDS, CRITERION_FIELDS, line, row_fault
+from medlive.snapshot.verify.disguise import suspects
 
 if TYPE_CHECKING:
     import io

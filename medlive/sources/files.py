@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 from medlive.clock import parse_moment
+from medlive.deidentify.detect import keyed_handle
 from medlive.digest import digest_text
 from medlive.errors import BadInput
-from medlive.threads.deidentify import keyed_handle
+from medlive.text.normalise import strip_unstorable
 from medlive.threads.model import Message, Role, Thread
-from medlive.threads.normalise import strip_unstorable
 
 LINE_LIMIT: Final = 20_000_000
 """Bytes of the longest line that is read; a longer one is a problem and is skipped without being held."""

@@ -14,7 +14,7 @@ from typing import ParamSpec, Protocol, TypeVar
 from medlive.clock import now
 from medlive.digest import digest_json
 from medlive.errors import MedliveError
-from medlive.sources.fetched import (
+from medlive.sources.fetching.page import (
     Blocked,
     Fetched,
     FetchError,
@@ -84,7 +84,7 @@ class PageFetcher(Protocol):
         etag: str | None = None,
         last_modified: str | None = None,
     ) -> Fetched:
-        """See `medlive.sources.fetch.Fetcher.fetch`."""
+        """See `medlive.sources.fetching.fetch.Fetcher.fetch`."""
         ...
 
 

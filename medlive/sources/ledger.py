@@ -6,7 +6,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Protocol
 
-from medlive.sources.fetched import Fetched
+from medlive.sources.fetching.page import Fetched
 from medlive.sources.source import ListEntry, Page, PageRequest
 from medlive.threads.model import Thread
 

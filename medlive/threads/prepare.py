@@ -4,9 +4,9 @@ import re
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from medlive.threads.deidentify import IdentifierKind, find_identifiers, redact
+from medlive.deidentify.detect import IdentifierKind, find_identifiers, redact
+from medlive.text.normalise import dominant_language, normalise
 from medlive.threads.model import Thread
-from medlive.threads.normalise import dominant_language, normalise
 
 _HAN: Final = re.compile(r"[\u3400-\u4dbf\u4e00-\u9fff]")
 

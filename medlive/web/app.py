@@ -15,13 +15,13 @@ from aiohttp import hdrs, web
 from sqlalchemy import text
 
 from medlive import __version__
-from medlive.db.funnel import funnel
+from medlive.db.curation.funnel import funnel
+from medlive.db.release.snapshots import SnapshotInfo, find_snapshot, list_snapshots
 from medlive.db.session import Database
-from medlive.db.snapshots import SnapshotInfo, find_snapshot, list_snapshots
 from medlive.db.tables import SnapshotState
 from medlive.digest import digest_file
 from medlive.errors import DatabaseUnavailable, ServiceUnavailable
-from medlive.snapshot.folder import list_files
+from medlive.integrity.folder import list_files
 from medlive.snapshot.identity import folder_name
 from medlive.snapshot.model import week_end
 

@@ -17,11 +17,12 @@ import pytest
 from support.bad_endpoint import Step, bad_endpoint, completion, cuts_connection, fails, raw, sends, slow
 
 from medlive.__main__ import run as medlive
-from medlive.evaluation.cache import GradeCache
-from medlive.evaluation.grade import grade_run, read_grades
+from medlive.evaluation.asking.run import import_answers
+from medlive.evaluation.grading.cache import GradeCache
+from medlive.evaluation.grading.grade import grade_run
 from medlive.evaluation.model import Answer, AnswerState, CaseSet, EvaluationCase, EvaluationCriterion, Mode
-from medlive.evaluation.run import import_answers
-from medlive.evaluation.score import load_graded, score_runs
+from medlive.evaluation.runs.grades import read_grades
+from medlive.evaluation.scoring.score import load_graded, score_runs
 from medlive.llm.fence import read_inputs
 from medlive.llm.openai import OpenAIEngine
 

@@ -20,11 +20,11 @@ from medlive.cli.steps import row
 from medlive.clock import iso_week
 from medlive.config import Settings, WeeklyTime, load_settings
 from medlive.db.session import Database
-from medlive.service import weekly
 from medlive.service.jobs import defer_revisions, open_app, run_until_drained
-from medlive.service.schedule import arrange, open_clock, run_scheduler
-from medlive.service.steps import weekly_times
-from medlive.service.weekly import State, take
+from medlive.service.schedule import weekly
+from medlive.service.schedule.scheduler import arrange, open_clock, run_scheduler
+from medlive.service.schedule.steps import weekly_times
+from medlive.service.schedule.weekly import State, take
 
 NewInstance = Callable[..., Instance]
 MONDAY = datetime(2026, 11, 16, tzinfo=UTC)

@@ -15,8 +15,8 @@ from support.threads import as_import
 from medlive.clock import iso_week
 from medlive.config import Settings, load_settings
 from medlive.demo.samples import load_sample_threads
-from medlive.service.schedule import run_scheduler
-from medlive.service.weekly import State
+from medlive.service.schedule.scheduler import run_scheduler
+from medlive.service.schedule.weekly import State
 
 NewInstance = Callable[..., Instance]
 MONDAY = datetime(2026, 11, 16, tzinfo=UTC)

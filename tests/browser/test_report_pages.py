@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 from support.runs import made_cases, made_run
 
-from medlive.evaluation.metrics import CaseState
+from medlive.evaluation.asking.registry import load_registry
 from medlive.evaluation.model import EvaluationCase
-from medlive.evaluation.registry import load_registry
-from medlive.evaluation.score import ScoreTable, load_graded, score_runs
+from medlive.evaluation.scoring.metrics import CaseState
+from medlive.evaluation.scoring.score import ScoreTable, load_graded, score_runs
 from medlive.report.cases import file_name
 from medlive.report.render import write_report
 

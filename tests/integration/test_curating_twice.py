@@ -9,18 +9,18 @@ from sqlalchemy import func, select
 
 from medlive.curation.chain import CurationSettings
 from medlive.curation.model import Outcome
-from medlive.db import threads
-from medlive.db.curations import latest_outcome
-from medlive.db.replies import PostgresReplyStore
+from medlive.db.curation.curations import latest_outcome
+from medlive.db.curation.replies import PostgresReplyStore
 from medlive.db.session import Database
 from medlive.db.tables import CaseRow, ThreadRevisionRow
+from medlive.db.threads import threads
 from medlive.digest import digest_text
 from medlive.evidence.passage import IndexIdentity
 from medlive.llm.budget import Budget
 from medlive.llm.engine import EngineIdentity, Reply, Request
 from medlive.llm.limiter import Limiters
 from medlive.llm.replay import ReplayEngine
-from medlive.service.curating import curate_revision
+from medlive.service.curation.curate import curate_revision
 from medlive.service.wiring import CURATION_ROLES, Pipeline
 from tests.support.scripted import THREAD, OnePassage, Scripted, changed
 

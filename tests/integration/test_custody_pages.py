@@ -17,18 +17,18 @@ from warcio.archiveiterator import ArchiveIterator  # type: ignore[import-untype
 
 from medlive.clock import now
 from medlive.config import ArchiveSection, Settings
-from medlive.db.harvests import quarantine
+from medlive.db.harvest.harvests import quarantine
 from medlive.db.session import Database, advisory_lock
 from medlive.errors import UsageError
-from medlive.service import custody
-from medlive.service.harvesting import harvest_source
+from medlive.service.harvest import raw_files as custody
+from medlive.service.harvest.harvest import harvest_source
+from medlive.service.harvest.reparse import Reparsed, reparse_source
+from medlive.service.harvest.retention import apply_retention
+from medlive.service.harvest.takedown import take_down
+from medlive.service.harvest.warc_export import export_warc
 from medlive.service.paths import archive_path
-from medlive.service.reparsing import Reparsed, reparse_source
-from medlive.service.retention import apply_retention
-from medlive.service.takedown import take_down
-from medlive.service.warc_export import export_warc
-from medlive.sources.cdxj import sort_key
-from medlive.sources.fetch import Fetcher
+from medlive.sources.archive.cdxj import sort_key
+from medlive.sources.fetching.fetch import Fetcher
 from medlive.sources.sites.sdn import Sdn
 from medlive.sources.source import LayoutError, Page
 from medlive.threads.model import Thread

@@ -13,31 +13,31 @@ from support.forum import BOARD, Forum, serve_forum, thread
 from support.threads import as_import
 
 from medlive.config import Settings
-from medlive.db.harvests import quarantine
+from medlive.db.curation.replies import PostgresReplyStore
+from medlive.db.harvest.harvests import quarantine
 from medlive.db.migrate import IMMUTABLE
-from medlive.db.replies import PostgresReplyStore
 from medlive.db.session import Database, advisory_lock
 from medlive.db.tables import Base
-from medlive.db.takedowns import find_takedown
+from medlive.db.threads.takedowns import find_takedown
 from medlive.demo.samples import SampleThread, sample_evidence_path
 from medlive.errors import CheckFailed, UsageError
-from medlive.evaluation.cases import load_cases
+from medlive.evaluation.cases.load import load_cases
 from medlive.evidence.build import build_index
 from medlive.evidence.corpora.registry import open_corpus
 from medlive.llm.engine import EngineIdentity, Finish, Prompt, Reply, Request, Usage
-from medlive.service import custody
+from medlive.service.curation.inspect import ThreadTakenDown, inspect_thread
+from medlive.service.curation.runs import run_curation
 from medlive.service.database import handle_key
-from medlive.service.freezing import freeze
-from medlive.service.harvesting import harvest_source
-from medlive.service.importing import import_file
-from medlive.service.inspecting import ThreadTakenDown, inspect_thread
+from medlive.service.harvest import raw_files as custody
+from medlive.service.harvest.harvest import harvest_source
+from medlive.service.harvest.import_files import import_file
+from medlive.service.harvest.retention import apply_retention
+from medlive.service.harvest.takedown import take_down
 from medlive.service.paths import archive_path, index_path, snapshots_path
-from medlive.service.raw_cases import raw_cases
-from medlive.service.retention import apply_retention
-from medlive.service.runs import run_curation
-from medlive.service.takedown import take_down
+from medlive.service.release.freeze import freeze
+from medlive.service.release.raw_cases import raw_cases
 from medlive.snapshot.errata import load_errata
-from medlive.sources.archive import pages, verify
+from medlive.sources.archive.warc import pages, verify
 
 ERASED, KEPT, REJECTED = "1402038", "1402075", "1402519"
 

@@ -9,14 +9,16 @@ import pytest
 from sqlalchemy import text
 
 from medlive.clock import now
-from medlive.db import archives, evaluations, fetches, frontier, harvests, runs
+from medlive.db import runs
+from medlive.db.harvest import archives, fetches, frontier, harvests
+from medlive.db.release import evaluations
 from medlive.db.session import Database, advisory_lock
 from medlive.db.tables import FrontierState, RunOutcome, SourceKind
 from medlive.digest import digest_text
 from medlive.errors import UsageError
-from medlive.sources.archive import Place
+from medlive.sources.archive.warc import Place
 from medlive.sources.drift import Compared, Measure
-from medlive.sources.fetched import Fetched
+from medlive.sources.fetching.page import Fetched
 from medlive.sources.files import ImportProblem, ProblemReason
 from medlive.sources.ledger import FetchedPage, KnownThread, Listed, ListState, PageKind
 from medlive.sources.source import ListEntry, Page, PageRequest

@@ -17,16 +17,16 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from medlive.db import bands
 from medlive.db.session import Database
-from medlive.db.threads import save_threads
+from medlive.db.threads import bands
+from medlive.db.threads.threads import save_threads
 from medlive.filters.chain import ChainResult, FilterChain
 from medlive.filters.codebooks import load_codebook
 from medlive.filters.settings import FilterSettings
-from medlive.service import filtering
+from medlive.service.curation import filter as filtering
 from medlive.service.jobs import open_app
-from medlive.threads.dedupe import jaccard, scheme, shingles, sketch
 from medlive.threads.model import Message, Role, Thread
+from medlive.threads.near_duplicates import jaccard, scheme, shingles, sketch
 
 _WORDS = (
     "fever cough headache asthma diabetes migraine rash nausea vertigo insomnia since morning night doctor tablet "

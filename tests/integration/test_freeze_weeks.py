@@ -21,17 +21,17 @@ from sqlalchemy import text
 from support.release import case_id, fill
 
 from medlive.config import Settings
-from medlive.db.erasure import erase_thread
 from medlive.db.session import Database
+from medlive.db.threads.erasure import erase_thread
 from medlive.errors import CheckFailed, UsageError
-from medlive.service.freezing import Frozen, freeze, is_drawn, weeks_between
-from medlive.service.rebuilding import rebuild
-from medlive.service.withdrawing import withdraw
+from medlive.integrity.signing import SecretKey, generate
+from medlive.service.release.freeze import Frozen, freeze, is_drawn, weeks_between
+from medlive.service.release.rebuild import rebuild
+from medlive.service.release.withdraw import withdraw
 from medlive.snapshot.errata import WithdrawalKind
 from medlive.snapshot.gates import gates_digest
 from medlive.snapshot.ledger import CHANGE_SECTIONS, CHANGES, HOLDOUT_SECTIONS, HOLDOUTS, read_ledger
-from medlive.snapshot.signing import SecretKey, generate
-from medlive.snapshot.verify import verify_snapshot
+from medlive.snapshot.verify.run import verify_snapshot
 
 REVISE = """
     INSERT INTO case_revisions (case_id, revision, curation_id, language, source, posted_at, specialty, theme,
@@ -269,7 +269,7 @@ def freeze_apart(database_url: str, home: Path) -> None:
 def processes() -> ForkServerContext:
     """Processes that begin with everything imported and nothing open."""
     context = get_context("forkserver")
-    context.set_forkserver_preload(["medlive.service.freezing", "pyarrow.parquet", __name__])
+    context.set_forkserver_preload(["medlive.service.release.freeze", "pyarrow.parquet", __name__])
     return context
 
 
@@ -406,7 +406,7 @@ from pathlib import Path
 from medlive.config import Settings
 from medlive.db.session import Database
 from medlive.errors import DiskFull
-from medlive.service.freezing import freeze
+from medlive.service.release.freeze import freeze
 
 async def work():
     database = Database.connect(sys.argv[1])

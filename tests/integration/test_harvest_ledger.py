@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from medlive.db.frontier import take_left_over
-from medlive.db.harvests import StartedRun, start_harvest
+from medlive.db.harvest.frontier import take_left_over
+from medlive.db.harvest.harvests import StartedRun, start_harvest
 from medlive.db.session import Database
-from medlive.service.ledger import PostgresLedger
-from medlive.sources.fetch import Fetcher
-from medlive.sources.fetched import Fetched, FetchSettings
+from medlive.service.harvest.ledger import PostgresLedger
+from medlive.sources.fetching.fetch import Fetcher
+from medlive.sources.fetching.page import Fetched, FetchSettings
 from medlive.sources.ledger import FetchedPage, HarvestedThread, HarvestProblem, Listed, PageKind, ProblemKind
 from medlive.sources.source import ListEntry, Page
 from medlive.threads.model import Message, Role, Thread

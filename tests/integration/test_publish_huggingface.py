@@ -9,9 +9,9 @@ from support.hub import TOKEN, Hub, hub_server
 from support.publishing import a_snapshot, ready
 
 from medlive.errors import CheckFailed, ServiceUnavailable, UsageError
-from medlive.service.shelves.huggingface import HubRepository
+from medlive.publishing.publish import Published, Ready
+from medlive.publishing.targets.huggingface import HubRepository
 from medlive.snapshot.errata import Errata, Erratum, WithdrawalKind
-from medlive.snapshot.publish import Published, Ready
 
 # The hub's client hands open files to httpx2 in a way that httpx2 takes and warns of.
 pytestmark = pytest.mark.filterwarnings("ignore:Use 'content=:DeprecationWarning")

@@ -16,11 +16,11 @@ from support.bucket import Gate, Request, bucket_server
 from support.publishing import a_snapshot, ready
 
 from medlive.errors import CheckFailed, MedliveError, MissingExtra, ServiceUnavailable, UsageError
-from medlive.service.shelves.s3 import Bucket, S3Shelf
-from medlive.snapshot.feed import Place
-from medlive.snapshot.folder import SUMS
-from medlive.snapshot.publish import Published, Ready, publish
-from medlive.snapshot.shelf import IMMUTABLE, Standing, Taken
+from medlive.integrity.folder import SUMS
+from medlive.publishing.publish import Published, Ready, publish
+from medlive.publishing.target import IMMUTABLE, Standing, Taken
+from medlive.publishing.targets.s3 import Bucket, S3Shelf
+from medlive.snapshot.describe.feed import Place
 
 PART = 6000
 """Bytes a part here, so that small files go by parts."""
@@ -138,9 +138,9 @@ KILLED = """
 import sys
 from pathlib import Path
 from support.publishing import ready
-from medlive.service.shelves.s3 import S3Shelf
-from medlive.snapshot.feed import Place
-from medlive.snapshot.publish import publish
+from medlive.publishing.targets.s3 import S3Shelf
+from medlive.snapshot.describe.feed import Place
+from medlive.publishing.publish import publish
 publish(ready(Path(sys.argv[1])), S3Shelf(sys.argv[2], endpoint_url=sys.argv[3], part=int(sys.argv[4])), Place())
 """
 

@@ -15,21 +15,21 @@ from support.instance import Instance
 from medlive.config import Settings
 from medlive.curation.chain import CurationSettings
 from medlive.curation.model import Outcome, Reason
-from medlive.db import threads
-from medlive.db.cases import latest_case
-from medlive.db.replies import PostgresReplyStore
-from medlive.db.reviews import list_held
+from medlive.db.curation.cases import latest_case
+from medlive.db.curation.replies import PostgresReplyStore
+from medlive.db.review.reviews import list_held
 from medlive.db.session import Database
+from medlive.db.threads import threads
 from medlive.digest import digest_text
 from medlive.errors import CheckFailed, EndpointUnavailable, UsageError
 from medlive.llm.budget import Budget
 from medlive.llm.engine import EngineIdentity
 from medlive.llm.limiter import Limiters
 from medlive.llm.replay import ReplayEngine
-from medlive.service.curating import curate_revision
+from medlive.service.curation.curate import curate_revision
+from medlive.service.curation.rescan import rescan_cases
+from medlive.service.curation.review import approve_case, drop_element, reject_case
 from medlive.service.database import handle_key
-from medlive.service.rescanning import rescan_cases
-from medlive.service.reviewing import approve_case, drop_element, reject_case
 from medlive.service.wiring import CURATION_ROLES, Pipeline
 from tests.integration.test_curating_twice import PIPELINE, RUBRIC, Indexed
 from tests.support.scripted import THREAD, Scripted, changed, judged

@@ -8,7 +8,8 @@ import pytest
 from aiohttp import ClientSession
 from yarl import URL
 
-from medlive.db import harvests, snapshots
+from medlive.db.harvest import harvests
+from medlive.db.release import snapshots
 from medlive.db.session import Database
 from medlive.web.app import serve_web
 

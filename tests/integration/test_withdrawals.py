@@ -14,20 +14,20 @@ from sqlalchemy.exc import DBAPIError
 from support.instance import Instance
 
 from medlive.config import Settings
-from medlive.db.cases import StoredCase, latest_case, save_case
-from medlive.db.disputes import list_disputes, open_disputes
-from medlive.db.erasure import erase_thread
+from medlive.db.curation.cases import StoredCase, latest_case, save_case
+from medlive.db.release.withdrawals import list_withdrawals, reasons_for
+from medlive.db.review.disputes import list_disputes, open_disputes
 from medlive.db.session import Database
-from medlive.db.withdrawals import list_withdrawals, reasons_for
+from medlive.db.threads.erasure import erase_thread
 from medlive.digest import digest_text
 from medlive.errors import CheckFailed, UsageError
+from medlive.integrity.signing import PublicKey, generate
 from medlive.rubric.model import Axis, Criterion, Rubric, Theme
+from medlive.service.curation.review import dispute_case, resolve_dispute
+from medlive.service.harvest.takedown import take_down
 from medlive.service.paths import snapshots_path
-from medlive.service.reviewing import dispute_case, resolve_dispute
-from medlive.service.takedown import take_down
-from medlive.service.withdrawing import public_reason, withdraw, write_errata
+from medlive.service.release.withdraw import public_reason, withdraw, write_errata
 from medlive.snapshot.errata import WithdrawalKind, load_errata
-from medlive.snapshot.signing import PublicKey, generate
 from tests.integration.test_db_stores import KEPT, KEY, START, make_case
 
 ERRATUM, PRIVACY = WithdrawalKind.ERRATUM, WithdrawalKind.PRIVACY

@@ -8,7 +8,7 @@ from support.hub import TOKEN, hub_server
 from support.publishing import a_snapshot, ready
 
 from medlive import load_snapshot
-from medlive.service.shelves.huggingface import HubRepository
+from medlive.publishing.targets.huggingface import HubRepository
 from tests.integrations.conftest import run
 
 READ = """

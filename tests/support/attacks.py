@@ -14,7 +14,7 @@ from support.bad_endpoint import completion
 from medlive.curation.chain import ROLES, CurationSettings, curate
 from medlive.curation.model import Curation, Outcome
 from medlive.demo.samples import SampleThread
-from medlive.evidence.corpora.chunk import sentences
+from medlive.evidence.corpora.parsing.chunk import sentences
 from medlive.evidence.passage import Retriever
 from medlive.llm.engine import Engine, EngineIdentity, Reply, Request
 from medlive.llm.fence import read_inputs

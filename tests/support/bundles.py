@@ -9,20 +9,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from medlive.evaluation.bundle import bundle_scores, bundled_run, make_bundle
-from medlive.evaluation.bundle_files import BUNDLE, RUN, SCORES, archive, pretty, sums_of
-from medlive.evaluation.bundle_read import rows
-from medlive.evaluation.bundle_verify import BundleReport, verify_bundle
-from medlive.evaluation.cases import load_cases
-from medlive.evaluation.grade import grade_run
-from medlive.evaluation.graded import GradedRun, load_graded
+from medlive.evaluation.asking.open_book import OpenBook
+from medlive.evaluation.asking.run import run_model
+from medlive.evaluation.bundles.bundle import bundle_scores, bundled_run, make_bundle
+from medlive.evaluation.bundles.files import BUNDLE, RUN, SCORES, archive, pretty, sums_of
+from medlive.evaluation.bundles.read import rows
+from medlive.evaluation.bundles.verify import BundleReport, verify_bundle
+from medlive.evaluation.cases.load import load_cases
+from medlive.evaluation.cases.selection import Selection, select
+from medlive.evaluation.grading.grade import grade_run
 from medlive.evaluation.model import Answer, CaseSet, Grade, Mode
-from medlive.evaluation.open_book import OpenBook
-from medlive.evaluation.run import GRADES, RESPONSES, ModelUse, RunInfo, run_model
-from medlive.evaluation.selection import Selection, select
+from medlive.evaluation.runs.folder import GRADES, RESPONSES, ModelUse, RunInfo
+from medlive.evaluation.scoring.graded import GradedRun, load_graded
+from medlive.integrity.checks import Faults
+from medlive.integrity.folder import SIGNATURE, SUMS
 from medlive.llm.engine import Finish, Reply, Request
-from medlive.snapshot.entries import Faults
-from medlive.snapshot.folder import SIGNATURE, SUMS
 from tests.support.releases import case, criterion, release
 from tests.unit.evaluation.conftest import AT, Judge, Model, reply, verdict
 

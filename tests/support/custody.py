@@ -12,7 +12,7 @@ from medlive.config import Settings
 from medlive.db.session import Database
 from medlive.demo.communities import serve_communities
 from medlive.demo.samples import SampleThread, load_sample_threads
-from medlive.service.harvesting import Harvested, harvest_source
+from medlive.service.harvest.harvest import Harvested, harvest_source
 
 
 def settings_of(database_url: str, home: Path, **more: Any) -> Settings:

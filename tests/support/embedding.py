@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from medlive.evidence.vectors import Item
+from medlive.evidence.dense.vectors import Item
 
 DIMENSION = 8
 

@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from medlive.snapshot.folder import SIGNATURE
+from medlive.integrity.folder import SIGNATURE
+from medlive.integrity.signing import SecretKey
 from medlive.snapshot.ledger import CHANGE_SECTIONS, CHANGES, HOLDOUT_SECTIONS, HOLDOUTS, read_ledger, write_ledger
 from medlive.snapshot.manifest import pretty_json
 from medlive.snapshot.model import CASE_FIELDS, CRITERION_FIELDS, livemedbench_end, livemedbench_piece
 from medlive.snapshot.parquet import ParquetRows
-from medlive.snapshot.signing import SecretKey
 from tests.support.spoiling import Mutation, Spoil, dump, seal, seal_sums
 
 Row = dict[str, Any]

@@ -3,12 +3,12 @@
 from datetime import UTC, date, datetime
 from pathlib import Path
 
+from medlive.integrity.folder import SIGNATURE, SUMS, sha256
+from medlive.publishing.publish import Ready
 from medlive.snapshot.diff import Change, ChangeKind
-from medlive.snapshot.folder import SIGNATURE, SUMS, sha256
 from medlive.snapshot.freeze import ListedEntries, SnapshotMeta, write_snapshot
 from medlive.snapshot.manifest import FileEntry, Manifest, Provenance
 from medlive.snapshot.model import SnapshotCase, SnapshotCriterion
-from medlive.snapshot.publish import Ready
 
 PROVENANCE = Provenance(code_version="0.1.0", engines=(), prompts={}, evidence=(), thresholds={})
 

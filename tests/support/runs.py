@@ -17,7 +17,7 @@ from medlive.evaluation.model import (
     Mode,
     grade_key,
 )
-from medlive.evaluation.run import GRADES, RESPONSES, ModelUse, TemplateUse, create_run
+from medlive.evaluation.runs.folder import GRADES, RESPONSES, ModelUse, TemplateUse, create_run
 from medlive.rubric.model import SPECIALTIES, Axis, Theme
 
 MADE_AT = datetime(2026, 11, 21, tzinfo=UTC)

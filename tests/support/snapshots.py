@@ -5,12 +5,12 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
+from medlive.integrity.folder import SIGNATURE_COMMENT
+from medlive.integrity.signing import SecretKey, generate, sign
 from medlive.snapshot.diff import Change, ChangeKind
-from medlive.snapshot.folder import SIGNATURE_COMMENT
 from medlive.snapshot.freeze import FrozenSnapshot, ListedEntries, SnapshotMeta, write_snapshot
 from medlive.snapshot.manifest import Ancestor, EngineUse, EvidenceUse, Provenance, Signing
 from medlive.snapshot.model import SnapshotCase, SnapshotCriterion, commitment
-from medlive.snapshot.signing import SecretKey, generate, sign
 
 PROVENANCE = Provenance(
     code_version="0.1.0",

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from medlive.snapshot.folder import REQUIRED, SIGNATURE, SIGNATURE_COMMENT, SUMS
+from medlive.integrity.folder import REQUIRED, SIGNATURE, SIGNATURE_COMMENT, SUMS
+from medlive.integrity.signing import SecretKey, sign
 from medlive.snapshot.identity import trusted_comment
 from medlive.snapshot.manifest import Manifest, pretty_json
-from medlive.snapshot.signing import SecretKey, sign
 
 NAMES = (*REQUIRED, SUMS, SIGNATURE)
 Spoil = Callable[[Path, random.Random], None]

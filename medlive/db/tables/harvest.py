@@ -8,7 +8,7 @@ from sqlalchemy import BigInteger, CheckConstraint, ForeignKey, Identity, Index,
 from sqlalchemy.orm import Mapped, mapped_column
 
 from medlive.db.tables.base import Base, enum_column, now_column, one_of
-from medlive.sources.robots import RobotsState
+from medlive.sources.fetching.robots import RobotsState
 
 
 class FrontierState(StrEnum):

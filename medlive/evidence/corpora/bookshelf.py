@@ -11,15 +11,15 @@ from datetime import date
 from pathlib import Path, PurePosixPath
 from xml.etree.ElementTree import Element
 
-from medlive.evidence.corpora.chunk import Document
-from medlive.evidence.corpora.dates import element_period
-from medlive.evidence.corpora.markup import flat, local
-from medlive.evidence.corpora.members import members
 from medlive.evidence.corpora.model import Reader, ReadLog
-from medlive.evidence.corpora.sections import sections_of
-from medlive.evidence.corpora.sniff import root_of_path
-from medlive.evidence.corpora.text import is_retracted_title
-from medlive.evidence.corpora.xml import UnsafeXml, parse
+from medlive.evidence.corpora.parsing.chunk import Document
+from medlive.evidence.corpora.parsing.dates import element_period
+from medlive.evidence.corpora.parsing.markup import flat, local
+from medlive.evidence.corpora.parsing.members import members
+from medlive.evidence.corpora.parsing.sections import sections_of
+from medlive.evidence.corpora.parsing.sniff import root_of_path
+from medlive.evidence.corpora.parsing.text import is_retracted_title
+from medlive.evidence.corpora.parsing.xml import UnsafeXml, parse
 
 _SUFFIXES = (".nxml", ".xml")
 _ROOTS = ("book-part-wrapper", "book-part", "book", "article")

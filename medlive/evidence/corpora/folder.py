@@ -6,10 +6,10 @@ The title is the first `# ` heading, else the file's name. Files are UTF-8, UTF-
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
-from medlive.evidence.corpora.chunk import Document, Section
-from medlive.evidence.corpora.markdown import titled_sections
-from medlive.evidence.corpora.members import members
 from medlive.evidence.corpora.model import Reader, ReadLog
+from medlive.evidence.corpora.parsing.chunk import Document, Section
+from medlive.evidence.corpora.parsing.markdown import titled_sections
+from medlive.evidence.corpora.parsing.members import members
 
 _SUFFIXES = (".txt", ".md", ".markdown")
 

@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from medlive.evidence.corpora.chunk import Document
 from medlive.evidence.corpora.jsonl import documents_of, files_of, identity_of, text_of
-from medlive.evidence.corpora.markdown import titled_sections
 from medlive.evidence.corpora.model import Reader, ReadLog
-from medlive.evidence.corpora.sniff import head_of
-from medlive.evidence.corpora.text import published_by
+from medlive.evidence.corpora.parsing.chunk import Document
+from medlive.evidence.corpora.parsing.markdown import titled_sections
+from medlive.evidence.corpora.parsing.sniff import head_of
+from medlive.evidence.corpora.parsing.text import published_by
 
 _NO_EVIDENCE: Final = frozenset(
     (

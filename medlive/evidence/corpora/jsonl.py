@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from medlive.errors import BadInput
-from medlive.evidence.corpora.chunk import Document, Section
 from medlive.evidence.corpora.model import Reader, ReadLog
-from medlive.evidence.corpora.text import published_by
+from medlive.evidence.corpora.parsing.chunk import Document, Section
+from medlive.evidence.corpora.parsing.text import published_by
 
 MAX_LINE = 16 * 1024 * 1024
 _SUFFIXES = (".jsonl", ".jsonl.gz", ".ndjson")

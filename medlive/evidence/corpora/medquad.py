@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from xml.etree.ElementTree import Element
 
-from medlive.evidence.corpora.chunk import Document, Section
-from medlive.evidence.corpora.members import members
 from medlive.evidence.corpora.model import Reader, ReadLog
-from medlive.evidence.corpora.sniff import root_of_path
-from medlive.evidence.corpora.xml import UnsafeXml, parse
+from medlive.evidence.corpora.parsing.chunk import Document, Section
+from medlive.evidence.corpora.parsing.members import members
+from medlive.evidence.corpora.parsing.sniff import root_of_path
+from medlive.evidence.corpora.parsing.xml import UnsafeXml, parse
 
 
 def _sniff(path: Path) -> bool:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from medlive.evidence.corpora.chunk import Document, passages_of
+from medlive.evidence.corpora.parsing.chunk import Document, passages_of
 from medlive.evidence.passage import Passage
 
 MAX_PROBLEMS_KEPT = 1000

@@ -15,13 +15,13 @@ from typing import IO
 from xml.etree.ElementTree import Element, ParseError, XMLParser
 
 from medlive.errors import BadInput
-from medlive.evidence.corpora.chunk import Document, Section
-from medlive.evidence.corpora.dates import element_period
-from medlive.evidence.corpora.frames import Frame, Unreadable, frames, inflated
-from medlive.evidence.corpora.markup import flat
 from medlive.evidence.corpora.model import Reader, ReadLog
-from medlive.evidence.corpora.sniff import root_of_path
-from medlive.evidence.corpora.text import is_retracted_title, language_of, written_in_english
+from medlive.evidence.corpora.parsing.chunk import Document, Section
+from medlive.evidence.corpora.parsing.dates import element_period
+from medlive.evidence.corpora.parsing.frames import Frame, Unreadable, frames, inflated
+from medlive.evidence.corpora.parsing.markup import flat
+from medlive.evidence.corpora.parsing.sniff import root_of_path
+from medlive.evidence.corpora.parsing.text import is_retracted_title, language_of, written_in_english
 
 SUFFIXES = (".xml", ".xml.gz")
 _LICENCE = "NLM terms; the abstract is its publisher's"

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from medlive.errors import BadInput
-from medlive.evidence.corpora.chunk import Document, Section
 from medlive.evidence.corpora.model import Reader, ReadLog
-from medlive.evidence.corpora.text import published_by
+from medlive.evidence.corpora.parsing.chunk import Document, Section
+from medlive.evidence.corpora.parsing.text import published_by
 
 MAX_FILE = 2 * 1024 * 1024 * 1024
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from medlive.errors import BadInput, UsageError
 from medlive.evidence.corpora import bookshelf, folder, guidelines, jsonl, medquad, pubmed, pubmedqa
 from medlive.evidence.corpora.model import Corpus, Reader
-from medlive.evidence.corpora.text import slug
+from medlive.evidence.corpora.parsing.text import slug
 
 READERS: tuple[Reader, ...] = (
     pubmedqa.READER,

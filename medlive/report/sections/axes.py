@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from medlive.evaluation.score import AxisErrors
+from medlive.evaluation.scoring.score import AxisErrors
 from medlive.report.html import head_cell, missing, section, table
 from medlive.report.model import Report
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
-from medlive.evaluation.causes import AuditTable, RootCause
+from medlive.evaluation.audit.root_causes import AuditTable, RootCause
 from medlive.report.cases import file_name, lang_of
 from medlive.report.html import head_cell, missing, percent, section, shut, soft, t, table
 from medlive.report.model import A_PART, Report

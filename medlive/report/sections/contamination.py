@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from medlive.charts import Frame, Interval, IntervalGroup, IntervalRow, intervals
-from medlive.evaluation.contamination import ContaminationTable, ModelContamination
+from medlive.evaluation.scoring.contamination import ContaminationTable, ModelContamination
 from medlive.report.html import (
     beside,
     cells,

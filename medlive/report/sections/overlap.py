@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 
 from medlive.charts import Cell, Frame, Scale, matrix
-from medlive.evaluation.overlap import Matrix, Profiles, WorstCases
+from medlive.evaluation.scoring.overlap import Matrix, Profiles, WorstCases
 from medlive.report.html import f, missing, row_of, section, soft
 from medlive.report.model import Report
 

@@ -4,7 +4,7 @@ from itertools import groupby
 from typing import Final
 
 from medlive.charts import Frame, Interval, IntervalGroup, IntervalRow, intervals
-from medlive.evaluation.score import AFTER, CUTOFF, Estimate, ModelScore
+from medlive.evaluation.scoring.score import AFTER, CUTOFF, Estimate, ModelScore
 from medlive.report.html import (
     ESTIMATE_HEADS,
     beside,

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
-from medlive.evaluation.errata import ErrataMode, RunErrata
+from medlive.evaluation.scoring.errata import ErrataMode, RunErrata
 from medlive.report.html import head_cell, number_cells, section, share_cell, soft, table, wide_cells
 from medlive.report.model import Report
 

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from medlive.charts import Cell, Frame, Line, Point, Polygon, lines, matrix, radar
-from medlive.evaluation.registry import Cutoff
-from medlive.evaluation.score import AXIS, FEW, SLICES, Estimate
+from medlive.evaluation.asking.registry import Cutoff
+from medlive.evaluation.scoring.score import AXIS, FEW, SLICES, Estimate
 from medlive.report.html import (
     beside,
     estimate_cell,

@@ -9,8 +9,8 @@ from typing import Any
 
 from selectolax.lexbor import LexborHTMLParser
 
-from medlive.sources.dates import CHINA, shown_date, stated_moment
-from medlive.sources.markup import (
+from medlive.sources.reading.dates import CHINA, shown_date, stated_moment
+from medlive.sources.reading.markup import (
     Readable,
     ancestors,
     clean,

@@ -7,8 +7,9 @@ from datetime import datetime
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
-from medlive.sources.dates import INDIA, shown_date
-from medlive.sources.markup import Readable, following_list_page, line, parse, readable, required
+from medlive.sources.reading.dates import INDIA, shown_date
+from medlive.sources.reading.markup import Readable, following_list_page, line, parse, readable, required
+from medlive.sources.reading.structured import Discussion, discussions
 from medlive.sources.source import (
     Anonymiser,
     IncompleteThread,
@@ -20,7 +21,6 @@ from medlive.sources.source import (
     SourceSettings,
     link,
 )
-from medlive.sources.structured import Discussion, discussions
 from medlive.threads.model import Message, Role, Thread
 
 DEFAULTS = SourceSettings(base_url="https://www.icliniq.com", min_interval_s=5.0)

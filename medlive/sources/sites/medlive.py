@@ -10,8 +10,8 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
-from medlive.sources.dates import CHINA, shown_date, stated_moment
-from medlive.sources.markup import Readable, ancestors, clean, line, parse, readable, required
+from medlive.sources.reading.dates import CHINA, shown_date, stated_moment
+from medlive.sources.reading.markup import Readable, ancestors, clean, line, parse, readable, required
 from medlive.sources.source import (
     Anonymiser,
     IncompleteThread,

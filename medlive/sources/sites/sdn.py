@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
-from medlive.sources.dates import shown_date
-from medlive.sources.markup import clean, line, parse, readable, required
+from medlive.sources.reading.dates import shown_date
+from medlive.sources.reading.markup import clean, line, parse, readable, required
 from medlive.sources.source import (
     Anonymiser,
     IncompleteThread,

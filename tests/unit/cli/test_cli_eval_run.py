@@ -70,7 +70,7 @@ def test_an_interrupted_run_says_that_nothing_is_lost(
     async def interrupted(*_: object, **__: object) -> NoReturn:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("medlive.evaluation.run.run_model", interrupted)
+    monkeypatch.setattr("medlive.evaluation.asking.run.run_model", interrupted)
     assert run(asked(cases, "--model", "m")) == 130
     assert "what was finished is kept" in capsys.readouterr().err
 

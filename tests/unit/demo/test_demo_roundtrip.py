@@ -7,7 +7,7 @@ from support.ledger import MemoryLedger
 
 from medlive.demo.communities import load_sample_threads, serve_communities
 from medlive.demo.samples import SITES, SampleThread
-from medlive.sources.fetch import Fetcher, FetchSettings
+from medlive.sources.fetching.fetch import Fetcher, FetchSettings
 from medlive.sources.harvest import HarvestEnd, harvest
 from medlive.sources.ledger import HarvestedThread, HarvestProblem, HarvestSkipped, KnownThread, SkipReason
 from medlive.sources.registry import build_site

@@ -11,7 +11,7 @@ import pytest
 
 from medlive.errors import EndpointUnavailable
 from medlive.evaluation.model import CaseSet, EvaluationCase, EvaluationCriterion
-from medlive.evaluation.run import ModelUse
+from medlive.evaluation.runs.folder import ModelUse
 from medlive.llm.engine import EngineIdentity, Finish, Reply, Request, Usage
 
 AT = datetime(2026, 11, 21, tzinfo=UTC)

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from medlive.evaluation.arms import score_arms
-from medlive.evaluation.contamination import contamination
+from medlive.evaluation.asking.registry import load_registry
 from medlive.evaluation.log import open_log
 from medlive.evaluation.model import Answer, AnswerState, CaseSet, Grade, Mode, grade_key
-from medlive.evaluation.registry import load_registry
-from medlive.evaluation.run import GRADES, RESPONSES, ModelUse, TemplateUse, create_run
-from medlive.evaluation.score import load_all, score_runs
+from medlive.evaluation.runs.folder import GRADES, RESPONSES, ModelUse, TemplateUse, create_run
+from medlive.evaluation.scoring.contamination import contamination
+from medlive.evaluation.scoring.open_vs_closed_book import score_arms
+from medlive.evaluation.scoring.score import load_all, score_runs
 from tests.support.runs import JUDGE, MADE_AT, made_cases
 
 CASES = made_cases(4, criteria=2)

@@ -13,20 +13,20 @@ from typer.testing import CliRunner
 
 from medlive.cli.main import build
 from medlive.errors import CheckFailed, EndpointUnavailable, UsageError
-from medlive.evaluation.audit import audit_run
-from medlive.evaluation.audit_plan import OUTPUT_A_CAUSE, plan_audit
-from medlive.evaluation.causes import AUDIT, RootCause, find_bottom, load_audit, read_audit
-from medlive.evaluation.grade import grade_run
-from medlive.evaluation.graded import GradedRun, load_graded
+from medlive.evaluation.asking.run import run_model
+from medlive.evaluation.audit.audit import audit_run
+from medlive.evaluation.audit.plan import OUTPUT_A_CAUSE, plan_audit
+from medlive.evaluation.audit.root_causes import AUDIT, RootCause, find_bottom, load_audit, read_audit
+from medlive.evaluation.grading.grade import grade_run
 from medlive.evaluation.log import open_log
-from medlive.evaluation.run import run_model
+from medlive.evaluation.scoring.graded import GradedRun, load_graded
+from medlive.integrity.lock import Locked
 from medlive.llm.budget import Budget
 from medlive.llm.engine import Finish, Reply, Request, Usage
 from medlive.llm.fence import read_inputs
 from medlive.llm.openai import OpenAIEngine
 from medlive.llm.rules.engine import RulesEngine
 from medlive.llm.wire import Price
-from medlive.snapshot.lock import Locked
 from tests.support.bad_endpoint import BadEndpoint, Step, bad_endpoint, completion, fails, sends
 from tests.unit.evaluation.conftest import AT, USE, Judge, Model, down, make_cases, reply, verdict
 

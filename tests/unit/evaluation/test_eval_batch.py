@@ -12,16 +12,18 @@ from support.bad_endpoint import bad_endpoint, completion, sends
 
 from medlive.digest import canonical_json
 from medlive.errors import BadInput, UsageError
-from medlive.evaluation.batch import BatchRead, read_batch, write_batch
-from medlive.evaluation.batch_answers import read_answers, write_answers
-from medlive.evaluation.batch_files import BATCHES
-from medlive.evaluation.cache import GradeCache
-from medlive.evaluation.grade import grade_run, read_grades
+from medlive.evaluation.asking.batch_answers import read_answers, write_answers
+from medlive.evaluation.asking.batch_files import BATCHES
+from medlive.evaluation.asking.run import begin_run, import_answers, run_model
+from medlive.evaluation.grading.batch import BatchRead, read_batch, write_batch
+from medlive.evaluation.grading.cache import GradeCache
+from medlive.evaluation.grading.grade import grade_run
 from medlive.evaluation.log import open_log
 from medlive.evaluation.model import Mode, Origin
-from medlive.evaluation.run import ModelUse, begin_run, import_answers, open_run, run_model
-from medlive.evaluation.score import load_graded
-from medlive.evaluation.templates import load_template
+from medlive.evaluation.runs.folder import ModelUse, open_run
+from medlive.evaluation.runs.grades import read_grades
+from medlive.evaluation.runs.templates import load_template
+from medlive.evaluation.scoring.score import load_graded
 from medlive.llm.fence import read_inputs
 from medlive.llm.openai import OpenAIEngine, Price
 from tests.unit.evaluation.conftest import AT, USE, Model, make_cases, verdict

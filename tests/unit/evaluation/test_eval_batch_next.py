@@ -15,11 +15,12 @@ from typer.testing import CliRunner
 from medlive.cli.main import build
 from medlive.digest import canonical_json
 from medlive.errors import BadInput, CheckFailed, DiskFull, UsageError
-from medlive.evaluation.batch import Bodies, last_written, read_batch, write_batch
-from medlive.evaluation.batch_files import BATCHES
-from medlive.evaluation.grade import grade_run, read_grades
+from medlive.evaluation.asking.batch_files import BATCHES
+from medlive.evaluation.asking.run import run_model
+from medlive.evaluation.grading.batch import Bodies, last_written, read_batch, write_batch
+from medlive.evaluation.grading.grade import grade_run
 from medlive.evaluation.model import Mode
-from medlive.evaluation.run import run_model
+from medlive.evaluation.runs.grades import read_grades
 from medlive.llm.engine import EngineIdentity
 from medlive.llm.fence import read_inputs
 from medlive.llm.openai import OpenAIEngine

@@ -16,18 +16,19 @@ from typer.testing import CliRunner
 
 from medlive.cli.main import build
 from medlive.errors import BadInput, UsageError
-from medlive.evaluation.bundle import make_bundle
-from medlive.evaluation.bundle_files import ANSWERS, archive, write_bundle
-from medlive.evaluation.bundle_verify import verify_bundle
-from medlive.evaluation.errata import ErrataMode, ErrataSearch, use_errata
-from medlive.evaluation.grade import grade_run
-from medlive.evaluation.graded import load_graded
-from medlive.evaluation.leaderboard import rank_bundles
-from medlive.evaluation.run import GRADES, RESPONSES, ModelUse, run_model
-from medlive.snapshot.checks import Trust
+from medlive.evaluation.asking.run import run_model
+from medlive.evaluation.bundles.bundle import make_bundle
+from medlive.evaluation.bundles.files import ANSWERS, archive, write_bundle
+from medlive.evaluation.bundles.leaderboard import rank_bundles
+from medlive.evaluation.bundles.verify import verify_bundle
+from medlive.evaluation.grading.grade import grade_run
+from medlive.evaluation.runs.folder import GRADES, RESPONSES, ModelUse
+from medlive.evaluation.scoring.errata import ErrataMode, ErrataSearch, use_errata
+from medlive.evaluation.scoring.graded import load_graded
+from medlive.integrity.checks import Trust
+from medlive.integrity.folder import SIGNATURE
+from medlive.integrity.signing import SecretKey, generate
 from medlive.snapshot.errata import Errata, Erratum, WithdrawalKind, write_errata_file
-from medlive.snapshot.folder import SIGNATURE
-from medlive.snapshot.signing import SecretKey, generate
 from tests.support.bundles import DRAWS, FORGERIES, Room, both, made_room, sealed
 from tests.support.releases import case, release
 from tests.unit.evaluation.conftest import AT, Judge, Model, reply, verdict

@@ -14,23 +14,24 @@ import pytest
 
 from medlive.digest import digest_bytes
 from medlive.errors import UsageError
-from medlive.evaluation import bundle_read
-from medlive.evaluation.bundle import make_bundle
-from medlive.evaluation.bundle_files import BOOK, BUNDLE, RUN, SCORES, archive, pretty
-from medlive.evaluation.bundle_public import find_secret, public_name
-from medlive.evaluation.bundle_run import unbundle
-from medlive.evaluation.bundle_verdicts import PASSED_OVER
-from medlive.evaluation.bundle_verify import BundleReport, verify_bundle
-from medlive.evaluation.cases import load_cases
-from medlive.evaluation.grade import grade_run
-from medlive.evaluation.graded import load_graded
-from medlive.evaluation.imports import export_run
-from medlive.evaluation.judge import Judge as Asking
-from medlive.evaluation.judge import Work
+from medlive.evaluation.asking.open_book import OpenBook
+from medlive.evaluation.asking.run import run_model
+from medlive.evaluation.bundles import read as bundle_read
+from medlive.evaluation.bundles.bundle import make_bundle
+from medlive.evaluation.bundles.files import BOOK, BUNDLE, RUN, SCORES, archive, pretty
+from medlive.evaluation.bundles.public import find_secret, public_name
+from medlive.evaluation.bundles.to_run import unbundle
+from medlive.evaluation.bundles.verdicts import PASSED_OVER
+from medlive.evaluation.bundles.verify import BundleReport, verify_bundle
+from medlive.evaluation.cases.load import load_cases
+from medlive.evaluation.grading.grade import grade_run
+from medlive.evaluation.grading.imports import export_run
+from medlive.evaluation.grading.judge import Judge as Asking
+from medlive.evaluation.grading.judge import Work
 from medlive.evaluation.model import Answer, AnswerState, Mode
-from medlive.evaluation.open_book import OpenBook
-from medlive.evaluation.published_files import keep_files
-from medlive.evaluation.run import GRADES, RESPONSES, ModelUse, run_model
+from medlive.evaluation.runs.folder import GRADES, RESPONSES, ModelUse
+from medlive.evaluation.scoring.graded import load_graded
+from medlive.evaluation.scoring.published_files import keep_files
 from medlive.evidence.passage import Hit, IndexIdentity, Passage, Query, Retriever
 from medlive.llm.engine import EngineIdentity, Finish, Request
 from tests.support.bundles import (

@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 from support.runs import made_cases, made_run
 
-from medlive.cli.evaluation_contamination import contamination as command
+from medlive.cli.evaluation.contamination import contamination as command
 from medlive.errors import BadInput, ConfigError
-from medlive.evaluation.arms import score_arms
-from medlive.evaluation.contamination import contamination
+from medlive.evaluation.asking.registry import Basis, Candidate, Registry, load_registry, read_registry
 from medlive.evaluation.model import Answer, AnswerState, EvaluationCase, EvaluationCriterion
-from medlive.evaluation.registry import Basis, Candidate, Registry, load_registry, read_registry
-from medlive.evaluation.run import CasesUse, RunFolder, RunInfo, TemplateUse
-from medlive.evaluation.score import AFTER, CUTOFF, UP_TO, GradedRun, score_runs
+from medlive.evaluation.runs.folder import CasesUse, RunFolder, RunInfo, TemplateUse
+from medlive.evaluation.scoring.contamination import contamination
+from medlive.evaluation.scoring.open_vs_closed_book import score_arms
+from medlive.evaluation.scoring.score import AFTER, CUTOFF, UP_TO, GradedRun, score_runs
 from medlive.report.tables import arms_rows, contamination_json
 
 STEPS = 20

@@ -11,10 +11,10 @@ from typer.testing import CliRunner
 
 from medlive.cli.main import build
 from medlive.errors import CheckFailed, UsageError
-from medlive.evaluation.direct import DIRECT, judge_direct, read_direct
-from medlive.evaluation.direct_plan import plan_direct
+from medlive.evaluation.asking.run import run_model
+from medlive.evaluation.grading.direct import DIRECT, judge_direct, read_direct
+from medlive.evaluation.grading.direct_plan import plan_direct
 from medlive.evaluation.log import read_log
-from medlive.evaluation.run import run_model
 from medlive.llm.budget import Budget
 from medlive.llm.engine import EngineIdentity, Finish, Reply, Usage
 from medlive.llm.wire import Price

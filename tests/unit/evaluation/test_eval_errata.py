@@ -16,12 +16,21 @@ from typer.testing import CliRunner
 from medlive.cli.main import build
 from medlive.digest import digest_file
 from medlive.errors import BadInput, CheckFailed, MedliveError
-from medlive.evaluation.errata import ErrataMode, ErrataSearch, ErrataUse, FoundErrata, RunErrata, use_errata
-from medlive.evaluation.grade import grade_run
-from medlive.evaluation.metrics import Metric
+from medlive.evaluation.asking.run import run_model
+from medlive.evaluation.grading.grade import grade_run
 from medlive.evaluation.model import Answer, AnswerState, CaseSet, EvaluationCase, Grade, Mode
-from medlive.evaluation.run import CasesUse, ModelUse, RunFolder, RunInfo, TemplateUse, create_run, run_model
-from medlive.evaluation.score import GradedRun, month_table, score_runs
+from medlive.evaluation.runs.folder import CasesUse, ModelUse, RunFolder, RunInfo, TemplateUse, create_run
+from medlive.evaluation.scoring.errata import (
+    ErrataMode,
+    ErrataSearch,
+    ErrataUse,
+    FoundErrata,
+    RunErrata,
+    use_errata,
+)
+from medlive.evaluation.scoring.metrics import Metric
+from medlive.evaluation.scoring.score import GradedRun, month_table, score_runs
+from medlive.integrity.signing import PublicKey, SecretKey, generate, sign
 from medlive.report.tables import scores_json
 from medlive.snapshot.errata import (
     Errata,
@@ -31,7 +40,6 @@ from medlive.snapshot.errata import (
     trusted_comment,
     write_errata_file,
 )
-from medlive.snapshot.signing import PublicKey, SecretKey, generate, sign
 from tests.unit.evaluation.conftest import AT, Judge, Model, make_cases, verdict
 
 CASES, CRITERIA = 6, 3

@@ -9,10 +9,11 @@ import pytest
 from support.bad_endpoint import bad_endpoint, completion, sends
 
 from medlive.errors import EndpointUnavailable, RequestRefused, UsageError
-from medlive.evaluation.grade import grade_answer, grade_run, read_grades
+from medlive.evaluation.asking.run import run_model
+from medlive.evaluation.grading.grade import grade_answer, grade_run
 from medlive.evaluation.model import Answer, AnswerState, Mode
-from medlive.evaluation.run import run_model
-from medlive.evaluation.score import load_graded, score_runs
+from medlive.evaluation.runs.grades import read_grades
+from medlive.evaluation.scoring.score import load_graded, score_runs
 from medlive.llm.engine import Finish, Request
 from medlive.llm.openai import OpenAIEngine
 from medlive.llm.replay import FileReplyStore, ReplayEngine

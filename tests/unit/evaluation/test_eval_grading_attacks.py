@@ -12,10 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.bad_endpoint import Step, bad_endpoint, completion, fails, sends
 
-from medlive.evaluation.grade import grade_answer, grade_run, read_grades
+from medlive.evaluation.asking.run import run_model
+from medlive.evaluation.grading.grade import grade_answer, grade_run
+from medlive.evaluation.grading.verdict import Unreadable, Verdict, read_criterion, read_rubric
 from medlive.evaluation.model import Answer, AnswerState, Mode
-from medlive.evaluation.run import run_model
-from medlive.evaluation.verdict import Unreadable, Verdict, read_criterion, read_rubric
+from medlive.evaluation.runs.grades import read_grades
 from medlive.llm.engine import Finish, Reply, Request
 from medlive.llm.fence import read_inputs
 from medlive.llm.openai import OpenAIEngine

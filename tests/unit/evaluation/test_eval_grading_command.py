@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 
 from medlive.cli.main import build
 from medlive.errors import CheckFailed, EndpointUnavailable
-from medlive.evaluation.grade import grade_run
-from medlive.evaluation.run import run_model
+from medlive.evaluation.asking.run import run_model
+from medlive.evaluation.grading.grade import grade_run
 from medlive.llm.rules.engine import RulesEngine
 from tests.unit.evaluation.conftest import AT, USE, Judge, Model, make_cases, verdict
 

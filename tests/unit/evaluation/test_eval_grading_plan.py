@@ -10,21 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from medlive.errors import BadInput, UsageError
-from medlive.evaluation.cache import GradeCache
-from medlive.evaluation.grade import grade_run, read_grades
+from medlive.evaluation.asking.plan import Call, Measured, common_length, estimate_tokens, plan_calls, sent_text
+from medlive.evaluation.asking.run import run_model
+from medlive.evaluation.grading.cache import GradeCache
+from medlive.evaluation.grading.grade import grade_run
+from medlive.evaluation.grading.plan import plan_grading
+from medlive.evaluation.grading.repeats import read_rounds, repeat_run, stability
 from medlive.evaluation.model import Mode
-from medlive.evaluation.plan import (
-    Call,
-    Measured,
-    common_length,
-    estimate_tokens,
-    plan_calls,
-    plan_grading,
-    sent_text,
-)
-from medlive.evaluation.repeats import read_rounds, repeat_run, stability
-from medlive.evaluation.run import open_run, run_model
-from medlive.evaluation.score import load_graded, score_runs
+from medlive.evaluation.runs.folder import open_run
+from medlive.evaluation.runs.grades import read_grades
+from medlive.evaluation.scoring.score import load_graded, score_runs
 from medlive.llm.budget import Budget
 from medlive.llm.engine import EngineIdentity, Finish, Reply, Request, Usage
 from medlive.llm.openai import Price

@@ -12,13 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from medlive.evaluation.cache import GradeCache
-from medlive.evaluation.grade import grade_run, read_grades
+from medlive.evaluation.asking.run import run_model
+from medlive.evaluation.grading.cache import GradeCache
+from medlive.evaluation.grading.grade import grade_run
 from medlive.evaluation.log import open_log, read_log
 from medlive.evaluation.model import Answer, CaseSet, Mode, Origin
-from medlive.evaluation.run import open_run, run_model
+from medlive.evaluation.runs.folder import open_run
+from medlive.evaluation.runs.grades import read_grades
+from medlive.integrity.lock import Locked
 from medlive.llm.engine import Request
-from medlive.snapshot.lock import Locked
 from tests.unit.evaluation.conftest import AT, USE, Judge, Model, make_cases, reply, verdict
 
 ROOT = Path(__file__).parents[3]
@@ -122,8 +124,8 @@ import asyncio, sys
 from pathlib import Path
 from tests.unit.evaluation.conftest import Judge
 from tests.unit.evaluation.test_eval_grading_sharing import met
-from medlive.evaluation.cache import GradeCache
-from medlive.evaluation.grade import grade_run
+from medlive.evaluation.grading.cache import GradeCache
+from medlive.evaluation.grading.grade import grade_run
 
 class Slow(Judge):
     async def answer(self, request):

@@ -10,16 +10,18 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from medlive.errors import BadInput, UsageError
-from medlive.evaluation.grade import grade_run, read_grades
-from medlive.evaluation.graded import load_graded
-from medlive.evaluation.imports import export_run, import_run, left_out
-from medlive.evaluation.judge import Judge as Asking
-from medlive.evaluation.livemedbench import read_cases, read_responses
+from medlive.evaluation.asking.run import import_answers, run_model
+from medlive.evaluation.cases.livemedbench import read_cases, read_responses
+from medlive.evaluation.grading.grade import grade_run
+from medlive.evaluation.grading.imports import export_run, import_run, left_out
+from medlive.evaluation.grading.judge import Judge as Asking
 from medlive.evaluation.model import AnswerState, Mode, Origin
-from medlive.evaluation.published import published_table
-from medlive.evaluation.published_files import kept_files
-from medlive.evaluation.run import ModelUse, import_answers, open_run, run_model
-from medlive.evaluation.score import score_runs
+from medlive.evaluation.runs.folder import ModelUse, open_run
+from medlive.evaluation.runs.grades import read_grades
+from medlive.evaluation.scoring.graded import load_graded
+from medlive.evaluation.scoring.published import published_table
+from medlive.evaluation.scoring.published_files import kept_files
+from medlive.evaluation.scoring.score import score_runs
 from tests.unit.evaluation.conftest import AT, Judge, Model, down, reply, verdict
 
 TEXT = st.text(st.characters(codec="utf-8"), min_size=1, max_size=12) | st.sampled_from(

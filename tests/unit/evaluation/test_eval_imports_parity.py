@@ -14,12 +14,12 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from medlive.evaluation.errata import ErrataMode, ErrataUse, FoundErrata, RunErrata
-from medlive.evaluation.graded import load_graded
-from medlive.evaluation.imports import import_run
-from medlive.evaluation.metrics import Metric
-from medlive.evaluation.published import published_table
-from medlive.evaluation.score import ScoreTable, score_runs
+from medlive.evaluation.grading.imports import import_run
+from medlive.evaluation.scoring.errata import ErrataMode, ErrataUse, FoundErrata, RunErrata
+from medlive.evaluation.scoring.graded import load_graded
+from medlive.evaluation.scoring.metrics import Metric
+from medlive.evaluation.scoring.published import published_table
+from medlive.evaluation.scoring.score import ScoreTable, score_runs
 from medlive.report.tables import WRITERS
 from medlive.snapshot.errata import Errata
 from tests.unit.evaluation.conftest import AT

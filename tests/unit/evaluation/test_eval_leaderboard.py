@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from medlive.evaluation.bundle import make_bundle
-from medlive.evaluation.bundle_files import archive
-from medlive.evaluation.bundle_verify import BundleReport, verify_bundle
-from medlive.evaluation.errata import ErrataMode
-from medlive.evaluation.leaderboard import rank_bundles
+from medlive.evaluation.bundles.bundle import make_bundle
+from medlive.evaluation.bundles.files import archive
+from medlive.evaluation.bundles.leaderboard import rank_bundles
+from medlive.evaluation.bundles.verify import BundleReport, verify_bundle
+from medlive.evaluation.cases.selection import Selection
 from medlive.evaluation.model import Mode
-from medlive.evaluation.selection import Selection
+from medlive.evaluation.scoring.errata import ErrataMode
 from medlive.snapshot.errata import Errata, Erratum, WithdrawalKind, write_errata_file
 from tests.support.bundles import DRAWS, FORGERIES, Files, Room, both, graded, made_room, rescored, sealed
 

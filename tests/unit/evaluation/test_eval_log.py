@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from medlive.evaluation.log import open_log, read_log
-from medlive.snapshot.lock import Locked
+from medlive.integrity.lock import Locked
 
 TEXTS = st.text(st.characters(codec=None, categories=None), max_size=12)
 VALUES = st.recursive(

@@ -18,15 +18,15 @@ from typer.testing import CliRunner
 
 from medlive.cli.main import build
 from medlive.errors import BadInput, UsageError
-from medlive.evaluation import reliability as panels
-from medlive.evaluation.direct import DIRECT, judge_direct, read_direct
-from medlive.evaluation.grade import grade_run
-from medlive.evaluation.human_sets import read_frank, read_humans, read_kqa
-from medlive.evaluation.humans import read_ratings, read_scores
-from medlive.evaluation.meta import Meta, meta_run
+from medlive.evaluation.agreement import reliability as panels
+from medlive.evaluation.agreement.human_sets import read_frank, read_humans, read_kqa
+from medlive.evaluation.agreement.humans import read_ratings, read_scores
+from medlive.evaluation.agreement.meta import Meta, meta_run
+from medlive.evaluation.asking.run import import_answers
+from medlive.evaluation.grading.direct import DIRECT, judge_direct, read_direct
+from medlive.evaluation.grading.grade import grade_run
+from medlive.evaluation.grading.repeats import repeat_run
 from medlive.evaluation.model import Answer, AnswerState, Mode
-from medlive.evaluation.repeats import repeat_run
-from medlive.evaluation.run import import_answers
 from medlive.llm.budget import Budget
 from medlive.llm.engine import Reply, Request
 from medlive.statistics.agreement import ac1, ac1_raters, kappa, macro_f1

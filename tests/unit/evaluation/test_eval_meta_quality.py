@@ -14,9 +14,9 @@ from typer.testing import CliRunner
 
 from medlive.cli.main import build
 from medlive.errors import BadInput, UsageError
+from medlive.evaluation.agreement.case_ratings import COLUMNS, quality, write_quality_sheets
+from medlive.evaluation.asking.run import import_answers
 from medlive.evaluation.model import Answer, AnswerState
-from medlive.evaluation.quality import COLUMNS, quality, write_quality_sheets
-from medlive.evaluation.run import import_answers
 from medlive.statistics.agreement import ac1
 from tests.unit.evaluation.conftest import AT, make_cases
 

@@ -14,12 +14,19 @@ from typer.testing import CliRunner
 
 from medlive.cli.main import build
 from medlive.errors import BadInput, UsageError
-from medlive.evaluation.grade import grade_run
-from medlive.evaluation.human_sets import read_humans
-from medlive.evaluation.meta import meta_run
+from medlive.evaluation.agreement.human_sets import read_humans
+from medlive.evaluation.agreement.meta import meta_run
+from medlive.evaluation.agreement.sheets import (
+    COLUMNS,
+    GUIDE,
+    items_of,
+    places_of,
+    write_adjudication,
+    write_sheets,
+)
+from medlive.evaluation.asking.run import import_answers
+from medlive.evaluation.grading.grade import grade_run
 from medlive.evaluation.model import Answer, AnswerState
-from medlive.evaluation.run import import_answers
-from medlive.evaluation.sheets import COLUMNS, GUIDE, items_of, places_of, write_adjudication, write_sheets
 from tests.unit.evaluation.conftest import AT, Judge, make_cases, verdict
 
 N = 6

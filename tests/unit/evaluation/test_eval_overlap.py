@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from medlive.evaluation.overlap import profiles, stability, worst_cases
-from medlive.evaluation.score import ScoreTable, score_matrix, score_runs
+from medlive.evaluation.scoring.overlap import profiles, stability, worst_cases
+from medlive.evaluation.scoring.score import ScoreTable, score_matrix, score_runs
 from tests.unit.evaluation.test_eval_contamination import CASES, run_of
 
 

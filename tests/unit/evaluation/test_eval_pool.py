@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from medlive.evaluation import pool
+from medlive.evaluation.asking import pool
 
 
 class Calls:

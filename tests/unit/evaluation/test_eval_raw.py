@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from medlive.errors import UsageError
-from medlive.evaluation.raw import in_own_words, opening
-from medlive.evaluation.run import run_model
+from medlive.evaluation.asking.run import run_model
+from medlive.evaluation.cases.raw import in_own_words, opening
 from medlive.threads.model import Message, Role, Thread
 from tests.unit.evaluation.conftest import AT, USE, Model, make_cases
 

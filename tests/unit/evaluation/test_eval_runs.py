@@ -11,12 +11,13 @@ from pathlib import Path
 import pytest
 
 from medlive.errors import BadInput, EndpointUnavailable, UsageError
+from medlive.evaluation.asking.run import run_model
 from medlive.evaluation.log import open_log, read_log
 from medlive.evaluation.model import AnswerState
-from medlive.evaluation.run import ModelUse, open_run, run_model
-from medlive.evaluation.templates import TEMPLATES, load_template
+from medlive.evaluation.runs.folder import ModelUse, open_run
+from medlive.evaluation.runs.templates import TEMPLATES, load_template
+from medlive.integrity.lock import Locked
 from medlive.llm.engine import Finish
-from medlive.snapshot.lock import Locked
 from tests.unit.evaluation.conftest import AT, USE, Model, down, make_cases, reply
 
 ROOT = Path(__file__).parents[3]
@@ -135,7 +136,7 @@ WRITER = """
 import asyncio, sys
 from pathlib import Path
 from tests.unit.evaluation.conftest import AT, USE, Model, make_cases, reply
-from medlive.evaluation.run import run_model
+from medlive.evaluation.asking.run import run_model
 
 async def slow(messages):
     await asyncio.sleep(float(sys.argv[2]))

@@ -11,12 +11,13 @@ import pytest
 
 from medlive.config import load_settings
 from medlive.errors import ConfigError, EndpointUnavailable, UsageError
-from medlive.evaluation.graded import load_graded
+from medlive.evaluation.asking.registry import Candidate, load_registry
+from medlive.evaluation.asking.run import Spending, run_model
+from medlive.evaluation.asking.run_plan import plan_run
 from medlive.evaluation.model import AnswerState
-from medlive.evaluation.registry import Candidate, load_registry
-from medlive.evaluation.run import ModelUse, Spending, open_run, run_model
-from medlive.evaluation.run_plan import plan_run
-from medlive.evaluation.score_warnings import run_warnings
+from medlive.evaluation.runs.folder import ModelUse, open_run
+from medlive.evaluation.scoring.graded import load_graded
+from medlive.evaluation.scoring.warnings import run_warnings
 from medlive.llm.budget import Budget
 from medlive.llm.engine import Finish, Usage
 from medlive.llm.wire import Price

@@ -10,11 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from medlive.errors import BadInput, CheckFailed, UsageError
-from medlive.evaluation.cases import load_cases
+from medlive.evaluation.asking.run import run_model
+from medlive.evaluation.asking.run_plan import plan_run
+from medlive.evaluation.cases.load import load_cases
+from medlive.evaluation.cases.selection import Selection, day_of, select
 from medlive.evaluation.model import CaseSet, EvaluationCase
-from medlive.evaluation.run import ModelUse, TemplateUse, create_run, open_run, run_model
-from medlive.evaluation.run_plan import plan_run
-from medlive.evaluation.selection import Selection, day_of, select
+from medlive.evaluation.runs.folder import ModelUse, TemplateUse, create_run, open_run
 from tests.support.releases import case, release
 from tests.unit.evaluation.conftest import AT, USE, Model, make_cases
 

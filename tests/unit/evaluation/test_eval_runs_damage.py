@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from medlive.errors import BadInput, DiskFull, UsageError
+from medlive.evaluation.asking.run import run_model
 from medlive.evaluation.log import open_log, read_log
 from medlive.evaluation.model import AnswerState
-from medlive.evaluation.run import ModelUse, open_run, run_model
-from medlive.snapshot.lock import Locked
+from medlive.evaluation.runs.folder import ModelUse, open_run
+from medlive.integrity.lock import Locked
 from tests.unit.evaluation.conftest import AT, USE, Model, make_cases, reply
 
 

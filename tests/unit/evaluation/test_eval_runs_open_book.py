@@ -13,9 +13,11 @@ from hypothesis import strategies as st
 
 from medlive.config import Settings
 from medlive.errors import BadInput, IndexMissing, UsageError
+from medlive.evaluation.asking.open_book import NO_DAY, NOTHING, OpenBook, look_up
+from medlive.evaluation.asking.run import run_model
 from medlive.evaluation.model import CaseSet
-from medlive.evaluation.open_book import NO_DAY, NOTHING, Evidence, OpenBook, look_up
-from medlive.evaluation.run import open_run, run_model
+from medlive.evaluation.runs.evidence import Evidence
+from medlive.evaluation.runs.folder import open_run
 from medlive.evidence.passage import Hit, IndexIdentity, Passage, Query, Retriever
 from medlive.service.open_books import evidence_folder
 from tests.unit.evaluation.conftest import AT, USE, Model, down, make_cases, reply

@@ -12,15 +12,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from medlive.errors import BadInput, UsageError
-from medlive.evaluation.cases import from_snapshot, load_cases
-from medlive.evaluation.grade import grade_run
-from medlive.evaluation.imports import export_run, import_run
-from medlive.evaluation.livemedbench import read_cases, read_responses
-from medlive.evaluation.metrics import CaseState, Metric, case_score
+from medlive.evaluation.asking.run import run_model
+from medlive.evaluation.cases.livemedbench import read_cases, read_responses
+from medlive.evaluation.cases.load import from_snapshot, load_cases
+from medlive.evaluation.grading.grade import grade_run
+from medlive.evaluation.grading.imports import export_run, import_run
 from medlive.evaluation.model import Answer, AnswerState, EvaluationCase, EvaluationCriterion
-from medlive.evaluation.published import published_table
-from medlive.evaluation.run import ModelUse, run_model
-from medlive.evaluation.score import load_graded, month_table, score_runs
+from medlive.evaluation.runs.folder import ModelUse
+from medlive.evaluation.scoring.metrics import CaseState, Metric, case_score
+from medlive.evaluation.scoring.published import published_table
+from medlive.evaluation.scoring.score import load_graded, month_table, score_runs
 from tests.unit.evaluation.conftest import AT, USE, Judge, Model, make_cases, reply, verdict
 
 ANSWER = Answer("c", AnswerState.OK, "text", "stop", "m")

@@ -16,17 +16,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.runs import made_cases, made_run
 
-from medlive.cli.evaluation_score import print_slice
+from medlive.cli.evaluation.score import print_slice
 from medlive.digest import canonical_json
 from medlive.errors import UsageError
-from medlive.evaluation import graded
-from medlive.evaluation.grade import grade_run
-from medlive.evaluation.graded import Grader, load_all, load_graded
-from medlive.evaluation.metrics import Metric, case_score
+from medlive.evaluation.asking.run import run_model
+from medlive.evaluation.grading.grade import grade_run
+from medlive.evaluation.grading.repeats import read_rounds
 from medlive.evaluation.model import Answer, AnswerState, EvaluationCriterion, Mode, grade_key
-from medlive.evaluation.repeats import read_rounds
-from medlive.evaluation.run import RunInfo, run_model
-from medlive.evaluation.score import AFTER, AXIS, UP_TO, CaseBasis, GradedRun, score_runs
+from medlive.evaluation.runs.folder import RunInfo
+from medlive.evaluation.scoring import graded
+from medlive.evaluation.scoring.graded import Grader, load_all, load_graded
+from medlive.evaluation.scoring.metrics import Metric, case_score
+from medlive.evaluation.scoring.score import AFTER, AXIS, UP_TO, CaseBasis, GradedRun, score_runs
 from medlive.report.tables import score_rows, scores_csv, scores_json, scores_parquet
 from tests.unit.evaluation.conftest import AT, USE, Judge, Model, down, make_cases, reply, verdict
 from tests.unit.evaluation.test_eval_contamination import CASES, registry_of, run_of

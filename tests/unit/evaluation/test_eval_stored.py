@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 
 from medlive.digest import canonical_json
 from medlive.errors import BadInput
-from medlive.evaluation.grade import grade_run
-from medlive.evaluation.grade_line import grade_line
+from medlive.evaluation.asking.run import import_answers
+from medlive.evaluation.grading.grade import grade_run
+from medlive.evaluation.grading.grade_line import grade_line
 from medlive.evaluation.model import Answer, AnswerState, EvaluationCase, Grade, Mode, Origin
-from medlive.evaluation.run import import_answers, open_run
-from medlive.evaluation.stored import stored_run
+from medlive.evaluation.runs.folder import open_run
+from medlive.evaluation.runs.reader import stored_run
 from tests.unit.evaluation.conftest import AT, Judge, make_cases, verdict
 
 TEXTS = st.text(st.characters(codec=None, categories=None), max_size=12)

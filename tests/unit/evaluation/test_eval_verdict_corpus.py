@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from medlive.evaluation.verdict import Unreadable, Verdict, quoted, read_criterion, read_rubric
+from medlive.evaluation.grading.verdict import Unreadable, Verdict, quoted, read_criterion, read_rubric
 
 ANSWERS = {
     "en": (

@@ -26,10 +26,10 @@ from medlive.errors import (
 )
 from medlive.evidence.build import Progress, build_index, list_indexes, open_index, verify_index
 from medlive.evidence.corpora.registry import open_corpus
+from medlive.evidence.corpus_digest import REPEATED_IN, Survey
 from medlive.evidence.manifest import MANIFEST, index_digest, read_manifest
 from medlive.evidence.passage import Hit, Passage, Query
 from medlive.evidence.store import PassageStore, from_line, to_line
-from medlive.evidence.survey import REPEATED_IN, Survey
 
 ROWS: list[dict[str, object]] = [
     {"id": "gout", "title": "Gout", "text": "Colchicine eases an attack of gout.", "date": "2020"},
@@ -203,7 +203,7 @@ def test_an_index_replaced_while_it_is_opened_is_opened_anew(
     first = build_index([open_corpus(corpus_file(tmp_path / "a.jsonl", ROWS))], index)
     second = build_index([open_corpus(corpus_file(tmp_path / "b.jsonl", ROWS[:1]))], index, fresh=True)
     answers = [first, second]
-    monkeypatch.setattr("medlive.evidence.opening.read_manifest", lambda _: answers.pop(0))
+    monkeypatch.setattr("medlive.evidence.open_index.read_manifest", lambda _: answers.pop(0))
     assert open_index(index).identity.index_digest == second.index_digest
 
 

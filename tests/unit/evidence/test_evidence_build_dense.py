@@ -16,14 +16,14 @@ from support.instance import REPOSITORY
 
 from medlive.errors import DiskFull, EvidenceUnavailable, IndexCorrupt
 from medlive.evidence.build import DensePlan, Progress, build_index, open_index, prune, verify_index
+from medlive.evidence.choice import plan_index
 from medlive.evidence.corpora.model import ReadLog
 from medlive.evidence.corpora.registry import open_corpus
-from medlive.evidence.dense import DenseKind
+from medlive.evidence.dense.index import DenseKind
+from medlive.evidence.dense.vectors import VectorStore
 from medlive.evidence.encoder import EncoderSettings
 from medlive.evidence.manifest import MANIFEST, IndexManifest, read_manifest
 from medlive.evidence.passage import Hit, Query
-from medlive.evidence.plan import plan_index
-from medlive.evidence.vectors import VectorStore
 
 
 def corpus_file(folder: Path, name: str, count: int, *, first: int = 0, word: str = "gout") -> Path:
@@ -107,7 +107,7 @@ sys.path.insert(0, sys.argv[4])
 from support.hashing_encoder import HashingEncoder
 from medlive.evidence.build import DensePlan, build_index
 from medlive.evidence.corpora.registry import open_corpus
-from medlive.evidence.dense import DenseKind
+from medlive.evidence.dense.index import DenseKind
 class Slow(HashingEncoder):
     def encode_passages(self, pairs):
         time.sleep(0.01)

@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from medlive.errors import BadInput, UsageError
-from medlive.evidence.corpora import members as members_module
-from medlive.evidence.corpora.chunk import Document, Section, chunk, is_boilerplate, passages_of
 from medlive.evidence.corpora.model import ReadLog
+from medlive.evidence.corpora.parsing import members as members_module
+from medlive.evidence.corpora.parsing.chunk import Document, Section, chunk, is_boilerplate, passages_of
+from medlive.evidence.corpora.parsing.text import clean, language_of, published_by
+from medlive.evidence.corpora.parsing.xml import UnsafeXml, parse
 from medlive.evidence.corpora.registry import READERS, open_corpus
-from medlive.evidence.corpora.text import clean, language_of, published_by
-from medlive.evidence.corpora.xml import UnsafeXml, parse
 from medlive.evidence.passage import Passage
 
 PAGE = """<?xml version="1.0" encoding="UTF-8"?>

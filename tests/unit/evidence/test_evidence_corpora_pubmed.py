@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from medlive.evidence.corpora import frames as frames_module
-from medlive.evidence.corpora.dates import period, written
-from medlive.evidence.corpora.frames import frames, inflated
 from medlive.evidence.corpora.model import ReadLog
+from medlive.evidence.corpora.parsing import frames as frames_module
+from medlive.evidence.corpora.parsing.dates import period, written
+from medlive.evidence.corpora.parsing.frames import frames, inflated
 from medlive.evidence.corpora.registry import open_corpus
+from medlive.evidence.corpus_digest import Survey
 from medlive.evidence.passage import Passage
-from medlive.evidence.survey import Survey
 
 HEAD = (
     '<?xml version="1.0" encoding="utf-8"?>\n<!DOCTYPE PubmedArticleSet PUBLIC "-//NLM//DTD PubMedArticle, 1st'

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from medlive.evidence import survey as survey_module
+from medlive.evidence import corpus_digest as survey_module
+from medlive.evidence.corpus_digest import REPEATED_IN, Survey
 from medlive.evidence.passage import Passage
-from medlive.evidence.survey import REPEATED_IN, Survey
 
 
 def passage(identity: str, title: str, text: str, licence: str = "x") -> Passage:

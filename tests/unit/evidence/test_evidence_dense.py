@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 from support.embedding import Arrays, CountingEncoder, Identity, clustered, items, key
 
 from medlive.errors import EvidenceUnavailable, IndexCorrupt, IndexOutdated, ServiceUnavailable, UsageError
-from medlive.evidence import dense
-from medlive.evidence.dense import DenseIndex, DenseKind, DensePart
-from medlive.evidence.dense_build import DenseProgress, build_dense, choose_kind
-from medlive.evidence.dense_tune import as_query, exact, recall
-from medlive.evidence.vectors import VectorStore, as_keys, keys_digest
+from medlive.evidence.dense import index as dense
+from medlive.evidence.dense.build import DenseProgress, build_dense, choose_kind
+from medlive.evidence.dense.index import DenseIndex, DenseKind, DensePart
+from medlive.evidence.dense.tune import as_query, exact, recall
+from medlive.evidence.dense.vectors import VectorStore, as_keys, keys_digest
 
 COUNT, DIMENSION, CLUSTERS, SPREAD = 1500, 16, 15, 0.6
 WAIT_S = 300
@@ -204,8 +204,8 @@ _CHILD = """
 import sys, time
 from pathlib import Path
 import numpy as np
-from medlive.evidence.dense import DenseKind
-from medlive.evidence.dense_build import build_dense
+from medlive.evidence.dense.index import DenseKind
+from medlive.evidence.dense.build import build_dense
 from support.embedding import Arrays, clustered
 root, kind = Path(sys.argv[1]), DenseKind(sys.argv[2])
 
@@ -391,8 +391,8 @@ _FULL = """
 import json, resource, sys
 from pathlib import Path
 from medlive.errors import DiskFull
-from medlive.evidence.dense import DenseKind
-from medlive.evidence.dense_build import build_dense
+from medlive.evidence.dense.index import DenseKind
+from medlive.evidence.dense.build import build_dense
 from support.embedding import Arrays, clustered
 root, kind, limit = Path(sys.argv[1]), DenseKind(sys.argv[2]), int(sys.argv[3])
 resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))

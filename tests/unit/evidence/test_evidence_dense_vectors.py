@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from support.embedding import CountingEncoder, Identity, items, key, vector
 
 from medlive.errors import EvidenceUnavailable, IndexCorrupt, IndexOutdated
-from medlive.evidence.vectors import EmbedProgress, VectorStore, as_keys
+from medlive.evidence.dense.vectors import EmbedProgress, VectorStore, as_keys
 
 WAIT_S = 300
 TESTS = Path(__file__).parents[2]
@@ -93,7 +93,7 @@ def test_any_series_of_corpora_is_embedded_once(
 _CHILD = """
 import time, sys
 from pathlib import Path
-from medlive.evidence.vectors import VectorStore
+from medlive.evidence.dense.vectors import VectorStore
 from support.embedding import CountingEncoder, items
 root, stop_after, mark = Path(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])
 
@@ -248,7 +248,7 @@ _FULL = """
 import resource, sys
 from pathlib import Path
 from medlive.errors import DiskFull
-from medlive.evidence.vectors import VectorStore
+from medlive.evidence.dense.vectors import VectorStore
 from support.embedding import CountingEncoder, items
 root, limit = Path(sys.argv[1]), int(sys.argv[2])
 encoder = CountingEncoder()

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from support.hashing_encoder import HashingEncoder
 from support.instance import Instance
 
-from medlive.cli.evidence_bench import mean_and_interval
+from medlive.cli.evidence.bench import mean_and_interval
 from medlive.evidence.build import DensePlan, build_index, open_index, vectors_of
 from medlive.evidence.corpora.registry import open_corpus
-from medlive.evidence.dense import DenseKind
+from medlive.evidence.dense.index import DenseKind
 from medlive.evidence.manifest import read_manifest
 from medlive.evidence.measure import dense_recall, known_items, ndcg_at, recall_at
-from medlive.evidence.opening import open_store
+from medlive.evidence.open_index import open_store
 
 WORDS = (
     "fever",

@@ -16,14 +16,14 @@ from numpy.typing import NDArray
 from support.hashing_encoder import HashingEncoder
 
 from medlive.errors import EvidenceUnavailable, IndexOutdated, UsageError
+from medlive.evidence.batcher import Gatherer
 from medlive.evidence.build import DensePlan, build_index, open_index
 from medlive.evidence.corpora.registry import open_corpus
-from medlive.evidence.dense import DenseKind
+from medlive.evidence.dense.index import DenseKind
 from medlive.evidence.encoder import RerankerIdentity
 from medlive.evidence.fusion import fused
-from medlive.evidence.gather import Gatherer
 from medlive.evidence.manifest import read_manifest
-from medlive.evidence.opening import keys_of
+from medlive.evidence.open_index import keys_of
 from medlive.evidence.passage import Hit, Passage, Query, Side
 from medlive.evidence.retriever import IndexRetriever, RetrieverName, embedded
 from medlive.evidence.store import PassageStore

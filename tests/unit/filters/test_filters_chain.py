@@ -14,8 +14,8 @@ from medlive.filters.codebooks import load_codebook
 from medlive.filters.rules import RULES
 from medlive.filters.settings import FilterSettings
 from medlive.filters.verdict import FilterReason, FilterVerdict
-from medlive.threads.dedupe import Match
 from medlive.threads.model import Message, Role, Thread
+from medlive.threads.near_duplicates import Match
 
 NOW = datetime(2025, 6, 1, tzinfo=UTC)
 CHAIN = FilterChain(FilterSettings(), load_codebook())

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from medlive.llm.engine import EngineIdentity, Prompt, Request
 from medlive.llm.fence import CLOSE, OPEN, read_inputs, render
-from medlive.llm.neutral import neutralise
-from medlive.threads.normalise import contains_quote, fold
+from medlive.text.neutral import neutralise
+from medlive.text.normalise import contains_quote, fold
 
 TEMPLATE = [
     "<|im_start|>", "<|im_end|>", "<|endoftext|>", "<|start_header_id|>", "<|eot_id|>", "[INST]", "[/INST]", "<s>",

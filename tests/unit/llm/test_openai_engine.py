@@ -29,7 +29,7 @@ from support.bad_endpoint import (
 from medlive.clock import now
 from medlive.curation import tasks
 from medlive.errors import ConfigError, EndpointUnavailable
-from medlive.evaluation.tasks import GradeReply, RubricGradeReply
+from medlive.evaluation.grading.tasks import GradeReply, RubricGradeReply
 from medlive.llm.engine import Finish, Prompt, Request
 from medlive.llm.limiter import Limiter
 from medlive.llm.openai import JsonMode, OpenAIEngine, Price

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from medlive.llm.engine import Prompt, Request
 from medlive.llm.fence import fenced, render
-from medlive.llm.neutral import inert, neutralise
 from medlive.llm.transport import TooLongError, Transport
 from medlive.llm.wire import Frame, JsonMode, chat_body, encoded, response_format
+from medlive.text.neutral import inert, neutralise
 
 MOST = 100_000
 KEY = "sk-transport-1"

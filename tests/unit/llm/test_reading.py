@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from medlive.llm.neutral import neutralise
 from medlive.llm.reading import NoObject, read_object
 from medlive.llm.refusal import is_refusal
+from medlive.text.neutral import neutralise
 
 GOOD = '{"met": false, "quote": "", "reasoning": "the true dose is not named"}'
 VALUE = json.loads(GOOD)

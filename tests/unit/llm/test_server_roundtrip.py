@@ -13,8 +13,8 @@ from pydantic import BaseModel
 
 from medlive.curation import tasks
 from medlive.errors import EndpointUnavailable, ServiceUnavailable
-from medlive.evaluation.audit import AuditReply
-from medlive.evaluation.tasks import GradeReply, RubricGradeReply
+from medlive.evaluation.audit.audit import AuditReply
+from medlive.evaluation.grading.tasks import GradeReply, RubricGradeReply
 from medlive.llm.engine import Request
 from medlive.llm.openai import JsonMode, OpenAIEngine
 from medlive.llm.prompts import load_prompt

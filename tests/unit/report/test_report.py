@@ -19,12 +19,12 @@ from hypothesis import strategies as st
 from support.runs import made_cases, made_run, made_runs
 
 from medlive.errors import BadInput
-from medlive.evaluation.causes import AUDIT, Finding, RootCause, find_bottom
-from medlive.evaluation.errata import ErrataMode, ErrataUse, FoundErrata, RunErrata
+from medlive.evaluation.asking.registry import Registry, load_registry
+from medlive.evaluation.audit.root_causes import AUDIT, Finding, RootCause, find_bottom
 from medlive.evaluation.log import open_log
 from medlive.evaluation.model import CaseSet, EvaluationCase
-from medlive.evaluation.registry import Registry, load_registry
-from medlive.evaluation.score import GradedRun, ScoreTable, load_graded, score_runs
+from medlive.evaluation.scoring.errata import ErrataMode, ErrataUse, FoundErrata, RunErrata
+from medlive.evaluation.scoring.score import GradedRun, ScoreTable, load_graded, score_runs
 from medlive.report import cases as case_pages
 from medlive.report.cases import entries, file_name
 from medlive.report.html import json_text, p_said, t

@@ -13,7 +13,7 @@ from medlive.config import ScheduleSection, WeeklyTime
 from medlive.db.steps import HarvestHistory, History, Run
 from medlive.db.tables import RunOutcome
 from medlive.errors import ConfigError
-from medlive.service.steps import (
+from medlive.service.schedule.steps import (
     RETRY_AFTER,
     WEEK,
     Standing,

@@ -19,11 +19,19 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from medlive.charts import plain
-from medlive.snapshot.card import MOST_ADDED, MOST_ROWS, ChangeNote, Described, changes_md, licence, readme
+from medlive.snapshot.describe.card import (
+    MOST_ADDED,
+    MOST_ROWS,
+    ChangeNote,
+    Described,
+    changes_md,
+    licence,
+    readme,
+)
+from medlive.snapshot.describe.figures import FIGURES
+from medlive.snapshot.describe.markdown import cell, scalar, table
 from medlive.snapshot.diff import Change, ChangeKind
-from medlive.snapshot.figures import FIGURES
 from medlive.snapshot.manifest import EngineUse, EvidenceUse, Signing
-from medlive.snapshot.markdown import cell, scalar, table
 from tests.unit.snapshot.conftest import PROVENANCE
 from tests.unit.snapshot.test_card_figures import CANARY, COUNTS
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from medlive.snapshot.figures import FIGURES, MONTHS, by_span, figures
-from medlive.snapshot.folder import REQUIRED
+from medlive.integrity.folder import REQUIRED
+from medlive.snapshot.describe.figures import FIGURES, MONTHS, by_span, figures
 from medlive.snapshot.manifest import Counts
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from medlive.snapshot.croissant import DESCRIBED_FILES, croissant
-from medlive.snapshot.folder import REQUIRED
+from medlive.integrity.folder import REQUIRED
+from medlive.snapshot.describe.croissant import DESCRIBED_FILES, croissant
 from medlive.snapshot.manifest import EngineUse, FileEntry
 from medlive.snapshot.model import CASE_FIELDS, CRITERION_FIELDS
 from tests.unit.snapshot.test_card import DESCRIBED, HOSTILE

@@ -12,6 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from medlive.errors import BadInput, CheckFailed
+from medlive.integrity.signing import PublicKey, SecretKey, generate, sign
 from medlive.snapshot.errata import (
     Errata,
     Erratum,
@@ -21,7 +22,6 @@ from medlive.snapshot.errata import (
     trusted_comment,
     write_errata_file,
 )
-from medlive.snapshot.signing import PublicKey, SecretKey, generate, sign
 
 WEEKS = [f"2026.W{week:02d}" for week in range(40, 50)]
 START = datetime(2026, 11, 21, 8, 0, 1, tzinfo=UTC)

@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from medlive.errors import BadInput, CheckFailed, UsageError
-from medlive.snapshot.folder import REQUIRED, SIGNATURE
+from medlive.integrity.folder import REQUIRED, SIGNATURE
+from medlive.integrity.lock import Locked, exclusive
 from medlive.snapshot.freeze import write_snapshot
 from medlive.snapshot.ledger import HOLDOUT_SECTIONS, LedgerFault, read_ledger, write_ledger
-from medlive.snapshot.lock import Locked, exclusive
 from medlive.snapshot.manifest import Ancestor, Signing
 from medlive.snapshot.model import SnapshotCriterion
 from tests.unit.snapshot.conftest import META, PROVENANCE, Freeze, added, make_case

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from medlive.snapshot import disguise
+from medlive.deidentify.detect import find_identifiers
+from medlive.deidentify.identifiers import View
 from medlive.snapshot.gates import _each_as_read
-from medlive.snapshot.leaks import find_contact, find_unstorable
-from medlive.threads.deidentify import find_identifiers
-from medlive.threads.identifiers import View
-from medlive.threads.normalise import fold
+from medlive.snapshot.verify import disguise
+from medlive.snapshot.verify.leaks import find_contact, find_unstorable
+from medlive.text.normalise import fold
 
 PIECES = (
     "the doctor", "as noted above", "i'm", "You", "ſtate", "ı do", "; then", "and recommends", "并建议", "；",

@@ -5,10 +5,10 @@ from datetime import date
 
 import pytest
 
+from medlive.deidentify.detect import find_identifiers
 from medlive.errors import BadInput, CheckFailed
 from medlive.snapshot.gates import Gate, release_hits, screen
 from medlive.snapshot.load import load_snapshot
-from medlive.threads.deidentify import find_identifiers
 from tests.unit.snapshot.conftest import PROVENANCE, Freeze, make_case
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from medlive.__main__ import run
 from medlive.digest import digest_file
 from medlive.errors import BadInput, UsageError
-from medlive.evaluation.cases import from_snapshot, load_cases
+from medlive.evaluation.cases.load import from_snapshot, load_cases
 from medlive.snapshot.export import ExportFormat, export_slice, guarded, unguarded
 from medlive.snapshot.freeze import write_snapshot
 from medlive.snapshot.load import Snapshot, load_snapshot

@@ -17,14 +17,14 @@ from hypothesis import strategies as st
 
 from medlive import load_snapshot
 from medlive.errors import BadInput, CheckFailed, MissingExtra, UsageError
+from medlive.integrity.folder import SIGNATURE_COMMENT
+from medlive.integrity.signing import SecretKey, generate, sign
 from medlive.snapshot import frames, load
-from medlive.snapshot.folder import SIGNATURE_COMMENT
 from medlive.snapshot.freeze import write_snapshot
 from medlive.snapshot.load import Snapshot
 from medlive.snapshot.locate import find_snapshot
 from medlive.snapshot.manifest import Signing
 from medlive.snapshot.model import SnapshotCase
-from medlive.snapshot.signing import SecretKey, generate, sign
 from tests.unit.snapshot.conftest import META, added, make_case
 
 THEMES = ("Response Depth", "Context-Seeking", "Emergency Referrals")

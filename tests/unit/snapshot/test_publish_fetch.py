@@ -13,15 +13,15 @@ from aiohttp.test_utils import TestServer
 from support.snapshots import Line, build_line
 
 from medlive.errors import BadInput, CheckFailed, DiskFull, MedliveError, ServiceUnavailable, UsageError
-from medlive.service import origins
-from medlive.service.fetching import Fetched, fetch_snapshot
+from medlive.integrity.folder import SUMS, list_files
+from medlive.integrity.signing import SecretKey, generate, sign
+from medlive.publishing import origins
+from medlive.publishing.download import Fetched, fetch_snapshot
+from medlive.publishing.publish import make_ready, publish
+from medlive.publishing.target import FolderShelf
+from medlive.snapshot.describe.feed import Place
 from medlive.snapshot.errata import Errata, load_errata, trusted_comment, write_errata_file
-from medlive.snapshot.feed import Place
-from medlive.snapshot.folder import SUMS, list_files
 from medlive.snapshot.load import load_snapshot
-from medlive.snapshot.publish import make_ready, publish
-from medlive.snapshot.shelf import FolderShelf
-from medlive.snapshot.signing import SecretKey, generate, sign
 
 VERSION = "2026.W45"
 NAME = f"medlive-{VERSION}"
@@ -213,7 +213,7 @@ async def test_nothing_gets_its_name_that_is_not_as_it_was_published(
 
 def reseal(folder: Path) -> None:
     """Make SHA256SUMS fit what lies there."""
-    from medlive.snapshot.folder import REQUIRED, sha256
+    from medlive.integrity.folder import REQUIRED, sha256
 
     (folder / SUMS).write_text("".join(f"{sha256(folder / name)}  {name}\n" for name in sorted(REQUIRED)))
 

@@ -18,16 +18,16 @@ from support.snapshots import Line, build_line, freeze
 
 from medlive.__main__ import run
 from medlive.errors import CheckFailed, DiskFull, MedliveError, UsageError
+from medlive.integrity.folder import SUMS
+from medlive.integrity.lock import Locked
+from medlive.integrity.signing import SecretKey, generate, sign
+from medlive.publishing.publish import Published, Ready, make_ready, publish
+from medlive.publishing.target import FolderShelf, Item, Taken
+from medlive.snapshot.describe.feed import Place
 from medlive.snapshot.errata import Errata, Erratum, WithdrawalKind, trusted_comment, write_errata_file
-from medlive.snapshot.feed import Place
-from medlive.snapshot.folder import SUMS
 from medlive.snapshot.freeze import ListedEntries
 from medlive.snapshot.load import load_snapshot
-from medlive.snapshot.lock import Locked
-from medlive.snapshot.publish import Published, Ready, make_ready, publish
-from medlive.snapshot.shelf import FolderShelf, Item, Taken
-from medlive.snapshot.signing import SecretKey, generate, sign
-from medlive.snapshot.verify import verify_snapshot
+from medlive.snapshot.verify.run import verify_snapshot
 
 ATOM = "{http://www.w3.org/2005/Atom}"
 BASE = "https://data.example/medlive"

@@ -15,8 +15,8 @@ from minisign.scrypt import scrypt_params_from_limits
 
 from medlive.__main__ import run
 from medlive.errors import UsageError
-from medlive.snapshot import signing
-from medlive.snapshot.signing import (
+from medlive.integrity import signing
+from medlive.integrity.signing import (
     BadKey,
     BadSignature,
     PublicKey,

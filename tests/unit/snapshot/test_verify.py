@@ -15,15 +15,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from medlive.snapshot import folder as folder_module
-from medlive.snapshot import verify as verify_module
-from medlive.snapshot.disguise import find_disguise
-from medlive.snapshot.folder import REQUIRED, SIGNATURE, SUMS, list_files, open_inside
-from medlive.snapshot.leaks import find_contact, find_unstorable
+from medlive.integrity import folder as folder_module
+from medlive.integrity.folder import REQUIRED, SIGNATURE, SUMS, list_files, open_inside
 from medlive.snapshot.model import CASE_FIELDS, CRITERION_FIELDS, line, row_fault
-from medlive.snapshot.pages import PageFault, unpacked_size
 from medlive.snapshot.rows import CASES, CRITERIA, Reader
-from medlive.snapshot.verify import STEPS, StepState, Trust, VerificationReport, verify_snapshot
+from medlive.snapshot.verify import run as verify_module
+from medlive.snapshot.verify.disguise import find_disguise
+from medlive.snapshot.verify.leaks import find_contact, find_unstorable
+from medlive.snapshot.verify.parquet_pages import PageFault, unpacked_size
+from medlive.snapshot.verify.run import STEPS, StepState, Trust, VerificationReport, verify_snapshot
 from tests.support.snapshots import Line, build_line, small_case
 
 CANARY = "5c6b1f0e-7d3a-4c5e-9a41-6d65646c6976"
@@ -115,7 +115,7 @@ def test_without_pyarrow_only_the_parquet_step_is_left_out(
         "sys.meta_path.insert(0, No())\n"
         "import importlib.util as u; real = u.find_spec\n"
         "u.find_spec = lambda n, p=None: None if n == 'pyarrow' else real(n, p)\n"
-        "from medlive.snapshot.verify import verify_snapshot\n"
+        "from medlive.snapshot.verify.run import verify_snapshot\n"
         "r = verify_snapshot(Path(sys.argv[1]))\n"
         "assert r.ok, r.summary()\n"
         "print([s.number for s in r.steps if s.state == 'skipped'])\n"

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from medlive.__main__ import run
-from medlive.snapshot.signing import generate
+from medlive.integrity.signing import generate
 from tests.support.snapshots import Line, build_line
 
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.ledger import Killed, MemoryLedger
 
-from medlive.sources.fetched import Fetched, FetchFailed, FetchPolicy, FetchReason
+from medlive.sources.fetching.page import Fetched, FetchFailed, FetchPolicy, FetchReason
 from medlive.sources.harvest import HarvestEnd, harvest
 from medlive.sources.ledger import HarvestedThread, HarvestProblem, KnownThread, ListState
 from medlive.sources.source import (

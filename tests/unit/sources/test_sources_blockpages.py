@@ -7,8 +7,8 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from medlive.sources.blockpages import block_page
-from medlive.sources.fetch import Blocked, Fetcher, FetchPolicy, FetchSettings
+from medlive.sources.fetching.block_pages import block_page
+from medlive.sources.fetching.fetch import Blocked, Fetcher, FetchPolicy, FetchSettings
 
 TESTS = Path(__file__).parents[2]
 REAL = TESTS.parents[1] / "shared" / "realdata" / "pages"

@@ -14,7 +14,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from medlive.errors import ConfigError
-from medlive.sources.fetch import (
+from medlive.sources.fetching.fetch import (
     Blocked,
     Fetcher,
     FetchFailed,
@@ -24,7 +24,7 @@ from medlive.sources.fetch import (
     HostRefused,
     RobotsDenied,
 )
-from medlive.sources.robots import RobotsState
+from medlive.sources.fetching.robots import RobotsState
 from medlive.sources.source import host_of
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from medlive.clock import now
-from medlive.sources.fetch import (
+from medlive.sources.fetching.fetch import (
     Blocked,
     Fetcher,
     FetchFailed,
@@ -23,9 +23,9 @@ from medlive.sources.fetch import (
     HostRefused,
     RobotsDenied,
 )
-from medlive.sources.fetched import PRODUCT
-from medlive.sources.guard import may_connect
-from medlive.sources.robots import MAX_BYTES, RobotsState, read_robots
+from medlive.sources.fetching.guard import may_connect
+from medlive.sources.fetching.page import PRODUCT
+from medlive.sources.fetching.robots import MAX_BYTES, RobotsState, read_robots
 
 Answer = Callable[[asyncio.StreamWriter], Awaitable[None]]
 PAGE = b"<html><p>a page</p></html>"

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from medlive.sources.markup import MAX_BYTES, parse, readable
+from medlive.sources.reading.markup import MAX_BYTES, parse, readable
+from medlive.sources.reading.structured import discussions
 from medlive.sources.registry import SITES, build_site
 from medlive.sources.source import LayoutError, NotAThread, Page
-from medlive.sources.structured import discussions
 from medlive.threads.model import Role, Thread
 
 PAGES = Path(__file__).parents[2] / "pages"

@@ -14,8 +14,8 @@ from support.ledger import Killed, MemoryLedger
 
 from medlive.clock import now
 from medlive.errors import ConfigError
-from medlive.sources.fetch import Fetcher, FetchSettings
-from medlive.sources.fetched import Fetched, FetchFailed, FetchReason
+from medlive.sources.fetching.fetch import Fetcher, FetchSettings
+from medlive.sources.fetching.page import Fetched, FetchFailed, FetchReason
 from medlive.sources.harvest import LAYOUT_STREAK, MAX_LIST_PAGES, HarvestEnd, harvest
 from medlive.sources.ledger import (
     FetchedPage,

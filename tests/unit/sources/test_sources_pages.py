@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from medlive.sources.dates import CHINA, INDIA, shown_date, stated_moment
-from medlive.sources.markup import parse, readable
+from medlive.sources.reading.dates import CHINA, INDIA, shown_date, stated_moment
+from medlive.sources.reading.markup import parse, readable
+from medlive.sources.reading.structured import discussions
 from medlive.sources.registry import SITES, build_site
 from medlive.sources.source import LayoutError, NotAThread, Page, host_of, link
-from medlive.sources.structured import discussions
 
 CHINESE = "<html><p>患者女，32岁，反复发热十天，体温最高39.5℃。建议查血常规。</p></html>"
 

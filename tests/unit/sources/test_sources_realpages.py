@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from medlive.sources.markup import parse
+from medlive.sources.reading.markup import parse
+from medlive.sources.reading.structured import discussions
 from medlive.sources.registry import build_site
 from medlive.sources.sites.sdn import read_page
 from medlive.sources.source import IncompleteThread, LayoutError, Page
-from medlive.sources.structured import discussions
 
 REAL = Path(__file__).parents[4] / "shared" / "realdata" / "pages"
 pytestmark = pytest.mark.skipif(not REAL.is_dir(), reason="../shared/realdata is absent: no real pages to read")

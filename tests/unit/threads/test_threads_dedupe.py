@@ -9,8 +9,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from medlive.threads.dedupe import BANDS, DuplicateIndex, jaccard, patient_text, scheme, shingles, sketch, sketches
 from medlive.threads.model import Message, Role, Thread
+from medlive.threads.near_duplicates import (
+    BANDS,
+    DuplicateIndex,
+    jaccard,
+    patient_text,
+    scheme,
+    shingles,
+    sketch,
+    sketches,
+)
 
 _ENGLISH = (
     "I have had a dry cough and a low fever for five days, my chest hurts when I breathe in deeply and I feel "
@@ -200,7 +209,7 @@ def test_sketches_are_the_same_in_every_process() -> None:
     # What is stored was made by another process, on another day: these values may change only with the scheme.
     assert scheme() == "minhash/20x5/adc14f0d8068537d"
     assert sketch("I have a cough.").bands[:3] == (-270957968337961512, -4086395423725348182, 4323155311823203386)
-    program = "from medlive.threads.dedupe import scheme; print(scheme())"
+    program = "from medlive.threads.near_duplicates import scheme; print(scheme())"
     environment = {**os.environ, "PYTHONHASHSEED": "12345", "OMP_NUM_THREADS": "1", "RAYON_NUM_THREADS": "1"}
     made = subprocess.run(
         [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True

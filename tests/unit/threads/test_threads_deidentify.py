@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from medlive.threads.deidentify import find_identifiers, keyed_handle, redact
+from medlive.deidentify.detect import find_identifiers, keyed_handle, redact
 
 
 def test_a_handle_is_keyed_and_stable() -> None:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from medlive.threads.deidentify import IdentifierKind, find_identifiers, redact
+from medlive.deidentify.detect import IdentifierKind, find_identifiers, redact
 from medlive.threads.model import Message, Role, Thread
 from medlive.threads.prepare import FoundIdentifier, thread_identifiers
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from medlive.threads.normalise import contains_quote, dominant_language, fold, normalise
+from medlive.text.normalise import contains_quote, dominant_language, fold, normalise
 
 _ANY = st.text(st.characters(exclude_categories=()), max_size=120)
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from medlive.threads.quantities import doses_exchanged, numbers, numbers_missing
+from medlive.text.quantities import doses_exchanged, numbers, numbers_missing
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,201 @@
+"""`medlive eval audit`: why the lowest-scoring answers of runs went wrong."""
+
+from contextlib import aclosing
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from medlive.cli.evaluation.options import (
+    ConcurrencyOption,
+    DryRunOption,
+    KeyOption,
+    MaxCallsOption,
+    MaxTokensOption,
+    MaxUsdOption,
+    RunsArgument,
+    TimeoutOption,
+    UnpinnedOption,
+)
+from medlive.cli.evaluation.score import JudgeOption, rests_on
+from medlive.cli.evaluation.spending import check_answered, check_priced, price_of, tell_limits, tell_plan
+from medlive.cli.output import JsonOption, print_json, print_table, progress, say, wait_for
+from medlive.errors import CheckFailed, UsageError
+
+if TYPE_CHECKING:
+    from medlive.evaluation.audit.audit import AuditResult
+    from medlive.evaluation.audit.plan import AuditPlan
+    from medlive.evaluation.audit.root_causes import AuditTable
+    from medlive.llm.budget import Budget
+    from medlive.llm.engine import Engine
+
+_SHOWN = 120
+"""Characters of a quote in a table."""
+
+
+def audit(
+    runs: RunsArgument,
+    auditor: Annotated[str | None, typer.Option("--auditor", help="The auditor's model id.")] = None,
+    base_url: Annotated[str | None, typer.Option("--base-url", help="The auditor's endpoint.")] = None,
+    bottom: Annotated[int, typer.Option("--bottom", min=1, help="How many of the lowest-scoring cases.")] = 100,
+    table_only: Annotated[bool, typer.Option("--table", help="Show what is on record; ask nobody.")] = False,
+    examples: Annotated[int, typer.Option("--examples", min=0, help="Examples of each cause.")] = 1,
+    judge: JudgeOption = None,
+    allow_unpinned: UnpinnedOption = False,
+    concurrency: ConcurrencyOption = 16,
+    timeout: TimeoutOption = None,
+    api_key_env: KeyOption = None,
+    max_usd: MaxUsdOption = None,
+    max_calls: MaxCallsOption = None,
+    max_tokens: MaxTokensOption = None,
+    dry_run: DryRunOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Find the root cause of each of the lowest-scoring answers, by the paper's metric; counts with examples.
+
+    Without --auditor the role of the grader in config/models.toml is asked. What is on record is not asked again.
+    Exit status 1 while cases are unaudited, 3 where no call was answered.
+    """
+    from medlive.evaluation.audit.audit import audit_run
+    from medlive.evaluation.audit.plan import plan_audit
+    from medlive.evaluation.audit.root_causes import load_audit
+    from medlive.evaluation.scoring.graded import load_graded
+    from medlive.llm.budget import Budget
+    from medlive.service.endpoints import grader_engine
+
+    if (auditor is None) != (base_url is None):
+        raise UsageError("--auditor and --base-url belong together; without both the configured grader is asked")
+    if table_only and auditor is not None:
+        raise UsageError("--table asks nobody; leave --auditor and --base-url out")
+    if table_only and dry_run:
+        raise UsageError("--table and --dry-run exclude each other")
+    if len({path.resolve() for path in runs}) < len(runs):
+        raise UsageError("a run folder is named twice")
+    graded = [load_graded(path, judge=judge) for path in runs]
+    if table_only:
+        _tell([load_audit(run, bottom=bottom) for run in graded], None, None, runs, examples, as_json)
+        return
+    from medlive.config import load_settings
+
+    settings = load_settings().settings
+    budget = Budget(max_calls=max_calls, max_usd=max_usd, max_tokens=max_tokens)
+
+    def opened() -> "Engine":
+        return grader_engine(
+            settings.roles.grader, model=auditor, base_url=base_url, api_key_env=api_key_env,
+            concurrency=concurrency, prices=settings.prices, timeout_s=timeout,
+        )  # fmt: skip
+
+    async def plan() -> "AuditPlan":
+        async with aclosing(opened()) as engine:
+            return plan_audit(
+                graded, engine.identity, bottom=bottom, concurrency=concurrency, allow_unpinned=allow_unpinned,
+                price=price_of(engine),
+            )  # fmt: skip
+
+    async def work() -> "list[AuditResult]":
+        async with aclosing(opened()) as engine:
+            check_priced(engine, budget)
+            done = []
+            for run in graded:
+                with progress(f"cases of {run.label}") as tick:
+                    done.append(
+                        await audit_run(
+                            run, engine, bottom=bottom, concurrency=concurrency, allow_unpinned=allow_unpinned,
+                            budget=budget, progress=tick,
+                        )
+                    )  # fmt: skip
+            return done
+
+    if dry_run:
+        found_plan = wait_for(plan())
+        about = {"runs": len(runs), "cases": found_plan.candidates, "audited": found_plan.audited}
+        tell_plan(about, found_plan.plan, as_json)
+        tell_limits(found_plan.plan, budget)
+        return
+    found = wait_for(work())
+    _tell([one.table for one in found], found, budget, runs, examples, as_json)
+
+
+def _tell(
+    tables: "list[AuditTable]",
+    results: "list[AuditResult] | None",
+    budget: "Budget | None",
+    paths: list[Path],
+    examples: int,
+    as_json: bool,
+) -> None:
+    spent = [{"calls": r.calls, "reused": r.reused, "stopped": r.stopped} for r in results or ()]
+    if as_json:
+        rows = [
+            {"path": path, **table.as_json(examples), **cost}
+            for path, table, cost in zip(paths, tables, spent or [{}] * len(tables), strict=True)
+        ]
+        found: dict[str, Any] = {"format": "medlive-audit", "format_version": 1, "runs": rows}
+        print_json(found | ({"spent": budget.as_json()} if budget is not None else {}))
+    else:
+        _print(tables, paths, examples)
+    for path, table in zip(paths, tables, strict=True):
+        for note in (*table.run.notes, *_remarks(table)):
+            say(f"{path}: {note}")
+    unaudited = sum(table.unaudited for table in tables)
+    asked = [r for r in results or () if r.calls]
+    if unaudited:
+        check_answered([r.silence for r in asked], sum(r.calls for r in asked))
+    if stopped := next((r.stopped for r in results or () if r.stopped), None):
+        raise CheckFailed(f"{stopped}; {unaudited} cases are unaudited", hint="the same command goes on from here")
+    if unaudited:
+        raise CheckFailed(f"{unaudited} cases are unaudited", hint="the same command, without --table, asks again")
+
+
+def _print(tables: "list[AuditTable]", paths: list[Path], examples: int) -> None:
+    from medlive.evaluation.audit.root_causes import RootCause
+
+    names = [_name(table, path, tables) for table, path in zip(tables, paths, strict=True)]
+    rows: list[list[Any]] = [
+        [cause.label, *(_share(len(table.of(cause)), table.audited) for table in tables)] for cause in RootCause
+    ]
+    rows.append(["audited", *(str(table.audited) for table in tables)])
+    rows.append(["unaudited", *(str(table.unaudited) for table in tables)])
+    on = rests_on([table.run for table in tables])
+    print_table(["root cause", *names], rows, title=f"root causes of the lowest scores (paper metric) on {on}")
+    shown = [
+        [name, cause.label, found.case_id, f"{100 * found.score:.1f}", _cut(found.quote), found.reasoning]
+        for cause in RootCause
+        for name, table in zip(names, tables, strict=True)
+        for found in table.of(cause)[:examples]
+    ]
+    if shown:
+        print_table(["model", "root cause", "case", "score %", "quote of the answer", "why"], shown)
+
+
+def _remarks(table: "AuditTable") -> list[str]:
+    bottom = table.bottom
+    said = list(table.notes)
+    if bottom.short:
+        said.append(f"{bottom.scored} cases have a score, fewer than the {bottom.asked} that were wanted")
+    if bottom.tied and bottom.edge is not None:
+        said.append(
+            f"{bottom.equals} cases score {100 * bottom.edge:.1f} %, the highest score among the lowest "
+            f"{bottom.asked}: the {bottom.tied} of them whose ids come first were taken"
+        )
+    if bottom.without_error:
+        said.append(f"{len(bottom.without_error)} of the lowest-scoring cases hold no error: nothing to audit")
+    said += [f"{n} cases are {state.replace('_', ' ')}: no candidates" for state, n in bottom.left_out.items()]
+    said += [f"unaudited: {n}: {reason}" for reason, n in table.reasons.items()]
+    if table.auditor is not None and not table.clinical:
+        said.append("audited by the rules engine: no clinical judgement was made")
+    return said
+
+
+def _name(table: "AuditTable", path: Path, tables: "list[AuditTable]") -> str:
+    alone = sum(1 for other in tables if other.run.label == table.run.label) == 1
+    return table.run.label if alone else f"{table.run.label} ({path.name})"
+
+
+def _share(n: int, of: int) -> str:
+    return f"{n} ({100 * n / of:.1f} %)" if n else "0"
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"

@@ -1,0 +1,250 @@
+"""`medlive eval batch write|read|next`: answers and verdicts through an endpoint's batch API."""
+
+from glob import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from medlive.cli.evaluation.grade import open_cache, read_mode
+from medlive.cli.evaluation.options import (
+    CacheOption,
+    GraderOption,
+    GraderUrlOption,
+    KeyOption,
+    ModeOption,
+    NoCacheOption,
+    RunArgument,
+    UnpinnedOption,
+)
+from medlive.cli.output import JsonOption, ReplaceOption, new_file, print_json, print_table, say, wait_for
+from medlive.errors import CheckFailed, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from medlive.evaluation.asking.batch_files import BatchWritten
+    from medlive.llm.wire import JsonMode
+
+AnswersOption = Annotated[
+    bool, typer.Option("--answers", help="The model's answers, as `eval run` asks for them, and no verdicts.")
+]
+
+OutOption = Annotated[Path, typer.Option("--out", help="The JSON Lines file to write.", dir_okay=False)]
+MostRequestsOption = Annotated[int, typer.Option("--max-requests", min=1, help="Requests in a file at most.")]
+MostBytesOption = Annotated[int, typer.Option("--max-bytes", min=1, help="Bytes of a file at most.")]
+MOST_REQUESTS = 50_000
+MOST_BYTES = 190 * 1024 * 1024
+
+app = typer.Typer(no_args_is_help=True, help="Ask and grade through an endpoint's batch API.")
+
+
+@app.command()
+def write(
+    run_dir: RunArgument,
+    out: OutOption,
+    replace: ReplaceOption = False,
+    grader: GraderOption = None,
+    base_url: GraderUrlOption = None,
+    answers: AnswersOption = False,
+    mode: ModeOption = "criterion",
+    endpoint_style: Annotated[
+        str, typer.Option("--endpoint-style", help="Whose batch format: openai, the only one so far.")
+    ] = "openai",
+    shape: Annotated[
+        str | None,
+        typer.Option("--shape", help="How JSON is asked for: schema, object or none [the role's, or schema]."),
+    ] = None,
+    most_requests: MostRequestsOption = MOST_REQUESTS,
+    most_bytes: MostBytesOption = MOST_BYTES,
+    allow_unpinned: UnpinnedOption = False,
+    api_key_env: KeyOption = None,
+    cache: CacheOption = None,
+    no_cache: NoCacheOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Write the calls that grading would make as a batch file; nothing is sent."""
+    from medlive.evaluation.asking.batch_answers import write_answers
+    from medlive.evaluation.asking.batch_files import BatchWritten
+    from medlive.evaluation.grading.batch import Bodies, write_batch
+    from medlive.llm.openai import OpenAIEngine
+    from medlive.service.endpoints import grader_engine
+
+    if endpoint_style != "openai":
+        raise UsageError(f"--endpoint-style {endpoint_style}: openai is the only one so far")
+    check_batch_out(out, replace)
+    if answers:
+        tell_written(write_answers(run_dir, out, most_requests=most_requests, most_bytes=most_bytes), as_json)
+        return
+    which, asked = read_mode(mode), _read_shape(shape)
+    from medlive.config import load_settings
+
+    settings = load_settings().settings
+
+    async def work() -> BatchWritten:
+        engine = grader_engine(
+            settings.roles.grader, model=grader, base_url=base_url, api_key_env=api_key_env, concurrency=1,
+            prices=settings.prices,
+        )  # fmt: skip
+        try:
+            if not isinstance(engine, OpenAIEngine):
+                raise UsageError(
+                    "the rules engine has no batch API", hint="name --grader and --base-url, or set roles.grader"
+                )
+            return write_batch(
+                run_dir, Bodies(engine.identity, asked or engine.json_mode), out, mode=which,
+                allow_unpinned=allow_unpinned, cache=open_cache(settings, engine, cache, no_cache),
+                most_requests=most_requests, most_bytes=most_bytes,
+            )  # fmt: skip
+        finally:
+            await engine.aclose()
+
+    tell_written(wait_for(work()), as_json)
+
+
+@app.command(name="next")
+def next_(
+    run_dir: RunArgument,
+    out: OutOption,
+    replace: ReplaceOption = False,
+    shape: Annotated[
+        str | None, typer.Option("--shape", help="How JSON is asked for: schema, object or none [as before].")
+    ] = None,
+    leave_waiting: Annotated[
+        bool, typer.Option("--leave-waiting", help="Leave out what has no result yet: its batch is under way.")
+    ] = False,
+    most_requests: MostRequestsOption = MOST_REQUESTS,
+    most_bytes: MostBytesOption = MOST_BYTES,
+    allow_unpinned: UnpinnedOption = False,
+    cache: CacheOption = None,
+    no_cache: NoCacheOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Write what the last batch left open as the next file, for the same grader and mode: what failed or has no
+    result as it was, and a reply that held no verdict with what is wrong with it."""
+    from medlive.config import load_settings
+    from medlive.evaluation.grading.batch import Bodies, last_written, write_batch
+    from medlive.evaluation.grading.cache import GradeCache
+
+    if no_cache and cache is not None:
+        raise UsageError("--cache and --no-cache exclude each other")
+    check_batch_out(out, replace)
+    identity, mode, before = last_written(run_dir)
+    held = None if no_cache else GradeCache(cache or load_settings().settings.home / "cache" / "grades")
+    done = write_batch(
+        run_dir, Bodies(identity, _read_shape(shape) or before), out, mode=mode, allow_unpinned=allow_unpinned,
+        cache=held, most_requests=most_requests, most_bytes=most_bytes, leave_waiting=leave_waiting,
+    )  # fmt: skip
+    tell_written(done, as_json)
+    if done.waiting:
+        what = "are left out" if leave_waiting else "are in it: hand it in once their batch has ended"
+        say(f"{done.waiting} calls that have no result yet {what}")
+
+
+def check_batch_out(out: Path, replace: bool) -> None:
+    """`new_file` of a batch's file, and of the numbered ones that it becomes where it is long: parts of another
+    batch beside it would be handed in with it."""
+    new_file(out, replace)
+    for part in out.parent.glob(f"{escape(out.stem)}-[0-9][0-9][0-9]{escape(out.suffix)}"):
+        new_file(part, replace)
+
+
+def _read_shape(name: str | None) -> "JsonMode | None":
+    from medlive.llm.wire import JsonMode
+
+    if name is None:
+        return None
+    if name not in set(JsonMode):
+        raise UsageError(f"--shape {name}: choose schema, object or none")
+    return JsonMode(name)
+
+
+def tell_written(done: "BatchWritten", as_json: bool) -> None:
+    """Print the files of a batch."""
+    if as_json:
+        print_json({"files": done.files, "requests": done.requests, "criteria": done.criteria,
+                    "cached": done.cached, "repairs": done.repairs, "waiting": done.waiting})  # fmt: skip
+        return
+    for path in done.files:
+        print(path)
+    say(
+        f"{done.requests} calls"
+        # Of a file that asks for answers there are none.
+        + (f"; {done.criteria} criteria" if done.criteria else "")
+        + (f"; {done.cached} verdicts came from the cache" if done.cached else "")
+        + (f"; {done.repairs} calls show the grader what was wrong with its reply" if done.repairs else "")
+    )
+    if not done.files and not done.waiting:
+        say("nothing is open: no file was written")
+
+
+@app.command()
+def read(
+    run_dir: RunArgument,
+    results: Annotated[list[Path], typer.Argument(help="Result and error files of the batch.", exists=True)],
+    answers: AnswersOption = False,
+    allow_unpinned: UnpinnedOption = False,
+    cache: CacheOption = None,
+    no_cache: NoCacheOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Take a batch's results into the run, checked as live replies are. Exit status 1 while what was asked for has
+    no answer or no verdict, and for lines that are no results of this run."""
+    from medlive.config import load_settings
+    from medlive.evaluation.asking.batch_answers import read_answers
+    from medlive.evaluation.grading.batch import read_batch
+    from medlive.evaluation.grading.cache import GradeCache
+    from medlive.llm.wire import Price
+
+    settings = load_settings().settings
+    if no_cache and cache is not None:
+        raise UsageError("--cache and --no-cache exclude each other")
+    prices = {model: Price(p.input, p.output, p.cached) for model, p in settings.prices.items()}
+    if answers:
+        got = read_answers(run_dir, results, prices=prices)
+        _tell_read(
+            {**{state.value: n for state, n in got.answers.items()}, "again": got.again, "unknown": got.unknown,
+             "damaged": got.damaged, "missing": got.missing, "open": got.open},
+            got.notes, {}, as_json,
+        )  # fmt: skip
+        if left := _left(
+            {"questions have no answer": got.open, "calls have no result": got.missing,
+             "results are of no call of this run": got.unknown, "lines are no results": got.damaged}
+        ):  # fmt: skip
+            hint = "medlive eval batch write --answers, or run, asks again for what is open" if got.open else None
+            raise CheckFailed(left, hint=hint)
+        return
+    held = None if no_cache else GradeCache(cache or settings.home / "cache" / "grades")
+    done = read_batch(run_dir, results, allow_unpinned=allow_unpinned, cache=held, prices=prices)
+    counts = {
+        "met": done.met, "not_met": done.not_met, "ungraded": done.ungraded, "again": done.again,
+        "duplicates": done.duplicates, "unknown": done.unknown, "stale": done.stale, "damaged": done.damaged,
+        "missing": done.missing, "open": done.open,
+    }  # fmt: skip
+    _tell_read(counts, done.notes, dict(done.reasons.most_common()), as_json)
+    for model, n in done.strangers.most_common(5):
+        say(f"{n} criteria: {model[:100]!r} answered; the same command with --allow-unpinned takes its verdicts")
+    if done.shape_refused:
+        say(f"{done.shape_refused} calls were refused for the shape of the reply: try batch next --shape object")
+    if left := _left(
+        {"criteria that were asked for are ungraded": done.open, "calls have no result": done.missing,
+         "results are of no call of this run": done.unknown, "lines are no results": done.damaged}
+    ):  # fmt: skip
+        hint = "medlive eval batch next writes the file of what is open; eval grade asks for it live"
+        raise CheckFailed(left, hint=hint if done.open else None)
+
+
+def _left(counts: dict[str, int]) -> str:
+    """What there is of what should not be, as words; empty where there is none."""
+    return ", ".join(f"{n} {what}" for what, n in counts.items() if n)
+
+
+def _tell_read(counts: dict[str, int], notes: "Sequence[str]", reasons: dict[str, int], as_json: bool) -> None:
+    if as_json:
+        print_json({**counts, "reasons": reasons, "notes": notes})
+    else:
+        print_table([name.replace("_", " ") for name in counts], [list(counts.values())])
+    for note in notes:
+        say(note)
+    for reason, n in reasons.items():
+        say(f"ungraded: {n}: {reason}")

@@ -1,0 +1,327 @@
+"""`medlive eval bundle`, `verify-bundle` and `leaderboard`: a graded run as others can check it."""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from medlive.cli.evaluation.options import MetricOption, RunArgument
+from medlive.cli.evaluation.score import DrawsOption, ErrataFileOption, ErrataOption, JudgeOption, SeedOption
+from medlive.cli.output import JsonOption, print_json, print_table, say
+from medlive.errors import CheckFailed, UsageError
+
+if TYPE_CHECKING:
+    from medlive.evaluation.bundles.leaderboard import Leaderboard, Ranking
+    from medlive.evaluation.bundles.verify import BundleReport
+    from medlive.evaluation.model import CaseSet
+    from medlive.evaluation.scoring.errata import ErrataMode, RunErrata
+    from medlive.evaluation.scoring.graded import GradedRun
+    from medlive.integrity.checks import StepResult
+    from medlive.integrity.signing import PublicKey
+
+PublicKeyFiles = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--public-key",
+        metavar="FILE",
+        help="A key that must have signed it, or one of several; without any, the key that it names, which proves "
+        "no origin.",
+    ),
+]
+UNPROVEN: Final = 4
+"""The exit status where nothing failed and not everything is shown: no signature, or steps that were skipped."""
+SnapshotOption = Annotated[
+    str | None,
+    typer.Option(
+        "--snapshot", metavar="PATH", help="The snapshot, by folder or version, or file of cases [as it names]."
+    ),
+]
+
+
+def bundle(
+    run_dir: RunArgument,
+    out: Annotated[Path, typer.Option("--out", metavar="PATH", help="A file that ends in .zip, or a folder.")],
+    signing_key: Annotated[
+        Path | None,
+        typer.Option(
+            "--signing-key", metavar="FILE", help="minisign's secret key [as MEDLIVE_SIGNING_KEY_FILE says]."
+        ),
+    ] = None,
+    with_answers: Annotated[
+        bool,
+        typer.Option(
+            "--with-answers/--without-answers", help="Answers and verdicts, so that others can score again."
+        ),
+    ] = True,
+    judge: JudgeOption = None,
+    errata: ErrataOption = "warn",
+    errata_file: ErrataFileOption = None,
+    draws: DrawsOption = 1000,
+    seed: SeedOption = 0,
+    as_json: JsonOption = False,
+) -> None:
+    """Write a graded run as a bundle: run.json, scores, digests, answers and verdicts, signed if there is a key.
+
+    The same run and key make the same bytes. The cases are not in it; they are in the snapshot that it names.
+    """
+    from medlive.evaluation.bundles.bundle import make_bundle
+    from medlive.evaluation.bundles.files import write_bundle
+    from medlive.evaluation.bundles.public import find_secret
+    from medlive.evaluation.scoring.graded import load_graded
+    from medlive.integrity.signing import load_signing_key
+
+    key = load_signing_key(os.environ, signing_key)
+    run = load_graded(run_dir, judge=judge)
+    for note in run.notes:
+        say(f"{run_dir}: {note}")
+    found = _errata(run, errata, errata_file)
+    files = make_bundle(run, answers=with_answers, draws=draws, seed=seed, errata=found, key=key)
+    if (secret := find_secret(files, os.environ)) is not None:
+        raise UsageError(f"{secret[0]} holds the value of {secret[1]}, and a bundle would publish it")
+    write_bundle(files, out)
+    if as_json:
+        print_json(
+            {"path": out, "signed": None if key is None else key.public.id_text(), "answers": with_answers,
+             "files": {name: len(data) for name, data in files.items()}}
+        )  # fmt: skip
+    else:
+        print_table(["file", "bytes"], [[name, len(data)] for name, data in files.items()])
+    say(f"written: {out}")
+    if run.grader is not None and any(name != run.grader.model for name in run.grader.answered_by):
+        say(f"Not all verdicts are by the pinned grader {run.grader.model}: verify-bundle refuses that.")
+    if key is None:
+        say("Unsigned: nobody vouches for it, and nothing will prove whose it is. --signing-key signs it.")
+
+
+def _errata(run: "GradedRun", mode: str, file: Path | None) -> "tuple[ErrataMode, RunErrata]":
+    from medlive.evaluation.scoring.errata import ErrataMode, ErrataSearch, use_errata
+    from medlive.service.paths import snapshots_path
+
+    if mode not in set(ErrataMode):
+        raise UsageError(f"--errata {mode}: choose {' or '.join(ErrataMode)}")
+    chosen = ErrataMode(mode)
+    from medlive.config import load_settings
+
+    home = snapshots_path(load_settings().settings)
+    use = use_errata([run.run], chosen, ErrataSearch(file, home, lenient=chosen is ErrataMode.IGNORE))
+    for said in use.told([run.label]):
+        say(said)
+    return chosen, use.runs[0]
+
+
+def verify_bundle(
+    path: Annotated[Path, typer.Argument(help="A bundle: a .zip file or a folder.")],
+    public_key: PublicKeyFiles = None,
+    snapshot: SnapshotOption = None,
+    errata_file: ErrataFileOption = None,
+    to_run: Annotated[
+        Path | None,
+        typer.Option("--to-run", metavar="PATH", help="Write it as a run folder there, once it verifies wholly."),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Verify a bundle and score it again, writing nothing unless --to-run says where.
+
+    Exit status 0: every step passed and it is signed; 1: a step failed; 4: none failed, but it is unsigned or
+    steps were skipped. With --public-key a bundle that none of the keys signed fails.
+    """
+    from medlive.evaluation.bundles.to_run import unbundle
+
+    report = _verified(path, _keys(public_key), _place(snapshot), errata_file)
+    if as_json:
+        print_json(_report_row(report))
+    else:
+        print_table(
+            ["step", "what", "state", "finding"],
+            [[s.number, s.name, s.state.value, _told(s)] for s in report.steps],
+        )
+    if not report.ok:
+        raise CheckFailed(f"{path.name} does not verify")
+    say(f"{path.name} verifies" + ("" if report.complete else ", but steps were skipped"))
+    say(_TRUST[report.trust.value])
+    if to_run is not None:
+        unbundle(report, to_run)
+        say(f"written: {to_run}")
+    if not report.proven:
+        raise typer.Exit(UNPROVEN)
+
+
+_TOLD: Final = 5
+"""Faults of a step that a table names; --json has the first twenty."""
+_TRUST: Final = {
+    "not signed": "Unsigned: nobody vouches for it; whoever changed it could have made every digest fit.",
+    "integrity": "Signed by the key that it names itself; anybody can make one. --public-key says whose.",
+    "origin": "Signed with a key that was given.",
+    "broken": "Its signature could not be looked at.",
+}
+
+
+def _told(step: "StepResult") -> str | None:
+    told = step.findings[:_TOLD]
+    more = step.faults - len(told)
+    return "; ".join([*map(str, told), *([f"and {more} more"] if more else [])]) or step.why or None
+
+
+def leaderboard(
+    bundles: Annotated[list[Path], typer.Argument(help="Bundles: .zip files or folders.")],
+    snapshot: SnapshotOption = None,
+    public_key: PublicKeyFiles = None,
+    errata: ErrataOption = "warn",
+    errata_file: ErrataFileOption = None,
+    most_unscored: Annotated[
+        float,
+        typer.Option(
+            "--most-unscored", min=0, max=1, help="The share of its cases that a bundle may leave without a score."
+        ),
+    ] = 0.05,
+    metric: MetricOption = "paper",
+    draws: DrawsOption = 1000,
+    seed: SeedOption = 0,
+    as_json: JsonOption = False,
+) -> None:
+    """Rank bundles after verifying each: those of one snapshot, template and grader together, each model once.
+
+    The others stand apart with why. Exit status 1 where none can be ranked; 4 where one that is ranked is
+    unsigned.
+    """
+    from medlive.cli.evaluation.score import print_scores
+    from medlive.evaluation.bundles.leaderboard import rank_bundles
+    from medlive.evaluation.cases.load import load_cases
+    from medlive.evaluation.scoring.errata import ErrataMode
+    from medlive.evaluation.scoring.metrics import Metric
+    from medlive.integrity.checks import Trust
+    from medlive.integrity.folder import printable
+
+    if metric not in set(Metric):
+        raise UsageError(f"--metric {metric}: choose {' or '.join(Metric)}")
+    if errata not in set(ErrataMode):
+        raise UsageError(f"--errata {errata}: choose {' or '.join(ErrataMode)}")
+    keys = _keys(public_key)
+    place = _place(snapshot)
+    cases = None if place is None else load_cases(place)
+    reports = [_verified(path, keys, cases, errata_file) for path in bundles]
+    found = rank_bundles(
+        reports, metric=Metric(metric), draws=draws, seed=seed, errata=ErrataMode(errata),
+        most_unscored=most_unscored,
+    )  # fmt: skip
+    if as_json:
+        print_json(_leaderboard_row(found))
+    else:
+        if len(found.rankings) > 1:
+            say(f"{len(found.rankings)} rankings: scores of two are of other conditions, and not to be compared")
+        for ranking in found.rankings:
+            print(_conditions(ranking))
+            print_scores(ranking.table)
+            print_table(
+                ["bundle", "model", "signature", "key"],
+                [[r.path.name, r.info.model, r.trust.value, _key_of(r)] for r in ranking.ranked if r.info],
+            )
+            for note in ranking.notes:
+                say(note)
+        if found.apart:
+            print_table(
+                ["not ranked", "model", "why"],
+                [[printable(r.path.name), _model_of(r), why] for r, why in found.apart],
+            )
+    if not found.rankings:
+        raise CheckFailed("no bundle can be ranked")
+    if any(r.trust is Trust.NOT_SIGNED for ranking in found.rankings for r in ranking.ranked):
+        raise typer.Exit(UNPROVEN)
+
+
+def _keys(files: list[Path] | None) -> "list[PublicKey]":
+    from medlive.integrity.public_key import public_key_of
+
+    return [key for file in files or () if (key := public_key_of(file)) is not None]
+
+
+def _place(snapshot: str | None) -> Path | None:
+    """Where the snapshot lies. Raises BadInput where there is nothing."""
+    if snapshot is None:
+        return None
+    from medlive.config import load_settings
+    from medlive.service.paths import snapshot_folder
+
+    return snapshot_folder(load_settings().settings, snapshot)
+
+
+def _conditions(ranking: "Ranking") -> str:
+    row = _conditions_row(ranking)
+    said = f"{row['snapshot']}, {row['cases']} cases"
+    if row["selection"]:
+        said += f" ({', '.join(f'{k} {v}' for k, v in row['selection'].items())})"
+    grader = row["grader"]
+    return f"{said}; template {row['template']['name']}; graded by {grader['model']} in {grader['mode']} mode"
+
+
+def _conditions_row(ranking: "Ranking") -> dict[str, Any]:
+    info = ranking.table.models[0].run.run.info
+    shared = ranking.conditions
+    return {
+        "snapshot": info.cases.name, "snapshot_digest": info.cases.digest, "cases": info.cases.count,
+        "selection": info.cases.selection, "cases_digest": shared.rows,
+        "template": shared.template.model_dump(mode="json"),
+        "evidence": None if info.evidence is None else info.evidence.model_dump(mode="json"),
+        "grader": {n: getattr(shared.grader, n) for n in ("engine", "model", "mode", "prompt", "judge")},
+    }  # fmt: skip
+
+
+def _verified(
+    path: Path, keys: "list[PublicKey]", snapshot: "Path | CaseSet | None", errata_file: Path | None
+) -> "BundleReport":
+    from medlive.evaluation.bundles.verify import verify_bundle as verify
+
+    return verify(path, public_keys=keys, snapshot=snapshot, errata_file=errata_file)
+
+
+def _model_of(report: "BundleReport") -> str | None:
+    from medlive.integrity.folder import printable
+
+    return printable(report.info.model)[:100] if report.info else None
+
+
+def _key_of(report: "BundleReport") -> str | None:
+    return report.info.signing.key_id if report.info and report.info.signing else None
+
+
+def _report_row(report: "BundleReport") -> dict[str, Any]:
+    return {
+        "path": report.path, "ok": report.ok, "complete": report.complete, "proven": report.proven,
+        "trust": report.trust.value, "key_id": _key_of(report),
+        "model": report.info.model if report.info else None,
+        "made_with": {"medlive": report.info.code_version, "numpy": report.info.numpy} if report.info else None,
+        "steps": [
+            {"number": s.number, "name": s.name, "state": s.state.value, "why": s.why, "faults": s.faults,
+             "findings": [{"file": f.file, "expected": f.expected, "got": f.got} for f in s.findings]}
+            for s in report.steps
+        ],
+    }  # fmt: skip
+
+
+def _leaderboard_row(found: "Leaderboard") -> dict[str, Any]:
+    from medlive.report.tables import scores_json
+
+    return {
+        "format": "medlive-leaderboard",
+        "format_version": 1,
+        "rankings": [
+            {
+                "conditions": _conditions_row(ranking),
+                "bundles": [
+                    {"path": r.path, "model": r.info.model, "trust": r.trust.value, "key_id": _key_of(r),
+                     "bundle": r.info.files["scores.json"].digest}
+                    for r in ranking.ranked
+                    if r.info is not None
+                ],
+                "left_out": {
+                    "cases": list(ranking.left_out.cases),
+                    "criteria": [list(c) for c in ranking.left_out.criteria],
+                },
+                "notes": list(ranking.notes),
+                "scores": scores_json(ranking.table),
+            }
+            for ranking in found.rankings
+        ],
+        "apart": [{"path": r.path, "model": r.info.model if r.info else None, "why": w} for r, w in found.apart],
+    }  # fmt: skip

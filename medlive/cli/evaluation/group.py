@@ -1,0 +1,31 @@
+"""`medlive eval`: run a model on cases, grade its answers, score and report them; no database needed."""
+
+import typer
+
+from medlive.cli.evaluation.audit import audit
+from medlive.cli.evaluation.batch import app as batch
+from medlive.cli.evaluation.bundle import bundle, leaderboard, verify_bundle
+from medlive.cli.evaluation.contamination import contamination
+from medlive.cli.evaluation.direct import judge_direct
+from medlive.cli.evaluation.grade import grade
+from medlive.cli.evaluation.meta import meta
+from medlive.cli.evaluation.report import report
+from medlive.cli.evaluation.run import export, import_, run
+from medlive.cli.evaluation.score import score
+
+app = typer.Typer(no_args_is_help=True)
+
+app.command()(run)
+app.command()(grade)
+app.command()(score)
+app.command()(report)
+app.command()(contamination)
+app.command()(audit)
+app.command()(bundle)
+app.command("verify-bundle")(verify_bundle)
+app.command()(leaderboard)
+app.command()(meta)
+app.command("judge-direct")(judge_direct)
+app.command("import")(import_)
+app.command()(export)
+app.add_typer(batch, name="batch")

@@ -1,0 +1,271 @@
+"""`medlive eval meta`: how far a run's grading can be trusted."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from medlive.cli.evaluation.options import RunArgument
+from medlive.cli.output import JsonOption, ReplaceOption, new_file, print_json, print_table, say
+from medlive.errors import BadInput, UsageError
+
+
+def meta(
+    run_dir: RunArgument,
+    human: Annotated[
+        list[Path] | None,
+        typer.Option("--human", metavar="FILE", help="People's ratings, CSV or JSON; any number of files."),
+    ] = None,
+    adjudicator: Annotated[
+        str | None,
+        typer.Option("--adjudicator", metavar="NAME", help="The rater who decided what others disagreed on."),
+    ] = None,
+    baseline: Annotated[
+        list[Path] | None,
+        typer.Option("--baseline", help="Scores by case: a file, or a run that judge-direct judged."),
+    ] = None,
+    against: Annotated[
+        list[Path] | None, typer.Option("--against", help="The same answers in another run, graded by another.")
+    ] = None,
+    judge: Annotated[str | None, typer.Option("--judge", help="The grader, by digest or model.")] = None,
+    top: Annotated[
+        int | None, typer.Option("--top", min=1, help="k of the top-k overlap [a tenth of the cases].")
+    ] = None,
+    draws: Annotated[int, typer.Option("--draws", min=100, max=100_000, help="Bootstrap draws.")] = 1000,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Of the bootstrap, and of a sheet's order.")] = 0,
+    sheet: Annotated[
+        Path | None,
+        typer.Option(
+            "--sheet",
+            metavar="FOLDER",
+            help="Write blank sheets for --rater; with --human and "
+            "--adjudicator one of what they disagreed on. Compares nothing.",
+        ),
+    ] = None,
+    rater: Annotated[
+        list[str] | None, typer.Option("--rater", metavar="NAME", help="Who is to rate; any number of them.")
+    ] = None,
+    about: Annotated[
+        str, typer.Option("--about", help="What a sheet asks about: answers, or the cases themselves.")
+    ] = "answers",
+    quality: Annotated[
+        list[Path] | None,
+        typer.Option("--quality", metavar="FILE", help="Filled sheets about the cases; any number of files."),
+    ] = None,
+    sample: Annotated[int | None, typer.Option("--sample", min=1, help="Cases on a sheet [all].")] = None,
+    as_json: JsonOption = False,
+    out: Annotated[Path | None, typer.Option("--out", help="A folder to write meta.json into.")] = None,
+    replace: ReplaceOption = False,
+) -> None:
+    """Compare a run's grading with people, with a direct judge, with other graders and with itself.
+
+    With --sheet it writes blank sheets for people to rate on, with --quality it reads those about the cases.
+    """
+    if about not in ("answers", "cases"):
+        raise UsageError(f"--about {about}: choose answers or cases")
+    if sheet is not None and out is not None:
+        raise UsageError("--sheet says where its files go, and compares nothing: leave --out out")
+    if out is not None:
+        new_file(out / ("quality.json" if quality else "meta.json"), replace)
+    if sheet is not None:
+        _write_sheets(run_dir, sheet, human or [], adjudicator, rater or [], sample, seed, about, as_json)
+        return
+    if rater or sample or about != "answers":
+        raise UsageError("--rater, --sample and --about belong to --sheet")
+    if quality:
+        if human or adjudicator or baseline or against or judge:
+            raise UsageError("--quality is about the cases alone: leave what compares answers out")
+        _show_quality(run_dir, quality, draws, seed, as_json, out)
+        return
+    from medlive.evaluation.agreement.meta import meta_run
+
+    found = meta_run(
+        run_dir, human=human or (), adjudicator=adjudicator, judge=judge, baselines=baseline or (),
+        against=against or (), top=top, draws=draws, seed=seed,
+    )  # fmt: skip
+    if out is not None:
+        _write(out / "meta.json", found.as_json())
+    if as_json:
+        print_json(found.as_json())
+    else:
+        _show(found)
+    for note in found.notes:
+        say(note)
+
+
+def _write_sheets(
+    run_dir: Path,
+    folder: Path,
+    human: list[Path],
+    adjudicator: str | None,
+    raters: list[str],
+    sample: int | None,
+    seed: int,
+    about: str,
+    as_json: bool,
+) -> None:
+    from medlive.evaluation.agreement import sheets
+    from medlive.evaluation.agreement.case_ratings import write_quality_sheets
+    from medlive.evaluation.agreement.human_sets import read_humans
+    from medlive.evaluation.runs.folder import open_run
+
+    if about == "cases":
+        if adjudicator or human:
+            raise UsageError("--about cases takes --rater and --sample alone")
+        made = write_quality_sheets(run_dir, folder, raters, sample=sample, seed=seed)
+    elif adjudicator is None and not human:
+        made = sheets.write_sheets(run_dir, folder, raters, sample=sample, seed=seed)
+    elif adjudicator is None or not human or raters or sample:
+        raise UsageError(
+            "--sheet takes --rater, or for what raters disagreed on --human and --adjudicator",
+            hint="medlive eval meta RUN --sheet FOLDER --rater A --rater B",
+        )
+    else:
+        run = open_run(run_dir)
+        places = sheets.places_of(sheets.items_of(run.cases, run.answers()[0]))
+        people = read_humans(*human, items=places)
+        for note in people.notes:
+            say(note)
+        made = sheets.write_adjudication(run_dir, folder, adjudicator, people, seed=seed)
+    if as_json:
+        print_json({"files": made.files, "items": made.items, "cases": made.cases, "cut": made.cut, "seed": seed})
+    else:
+        print_table(["file"], [[path] for path in made.files], title=f"{made.items} ratings of {made.cases} cases")
+    if made.cut:
+        say(f"{made.cut} questions or answers exceed a spreadsheet's cell of {sheets.MOST_CELL:,} characters")
+
+
+def _show_quality(
+    run_dir: Path, files: list[Path], draws: int, seed: int, as_json: bool, out: Path | None
+) -> None:
+    from medlive.evaluation.agreement.case_ratings import quality
+
+    found = quality(run_dir, files, draws=draws, seed=seed)
+    if out is not None:
+        _write(out / "quality.json", found.as_json())
+    if as_json:
+        print_json(found.as_json())
+    else:
+        print_table(
+            ["aspect", "scale", "rater", "agrees (1 and more)", "n"],
+            [
+                [one.aspect.replace("_", " "), f"0 to {one.values - 1}", share.rater, _figure(share.agreed),
+                 share.agreed.n]
+                for one in found.aspects for share in one.raters
+            ],
+            title=f"people on the cases of {found.cases}: {found.files}",
+        )  # fmt: skip
+        print_table(
+            ["aspect", "equal", "AC1", "n", "cases"],
+            [
+                [one.aspect.replace("_", " "), _figure(one.equal), _figure(one.ac1), one.ac1.n, one.ac1.clusters]
+                for one in found.aspects
+            ],
+            title="all raters at once, with 95 % intervals over cases",
+        )  # fmt: skip
+    for note in found.notes:
+        say(note)
+
+
+def _write(path: Path, value: Any) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        text = json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False) + "\n"
+        path.write_text(text, encoding="utf-8", errors="backslashreplace")
+    except OSError as exc:
+        raise BadInput(f"{path} cannot be written: {exc.strerror or exc}") from exc
+
+
+def _show(found: Any) -> None:
+    if found.coverage is not None:
+        c = found.coverage
+        print_table(
+            ["criteria", "rated", "by two or more", "graded", "invalid", "ungraded", "cases rated", "case scores"],
+            [[c.criteria, c.rated, c.rated_twice, c.graded, c.invalid, c.ungraded, c.cases_rated,
+              f"{c.cases_scored_by_people} {c.people_scores}"]],
+            title=f"{found.run['model']} graded by {found.grader['name']}, people: {found.human['file']}",
+        )  # fmt: skip
+    if found.criteria is not None:
+        _show_criteria(found.criteria)
+    if found.cases:
+        print_table(
+            ["method", "judge", "Pearson", "p", "Spearman", "n", "mean", "people's mean", "rubric better by"],
+            [
+                [v.method, v.judge, _figure(v.pearson), _p(v.pearson.p), _figure(v.spearman), v.pearson.n,
+                 _figure(v.mean), _figure(v.mean_people), _figure(v.gain) if v.gain else None]
+                for v in found.cases
+            ],
+            title="case scores against people's mean",
+        )  # fmt: skip
+    if found.graders:
+        print_table(
+            ["graders", "equal", "AC1", "n", "Spearman", "Kendall", "mean |difference|", "top-k", "cases"],
+            [
+                [f"{g.criteria.first} / {g.criteria.second}", _figure(g.criteria.equal), _figure(g.criteria.ac1),
+                 g.criteria.equal.n, _figure(g.spearman), _figure(g.kendall), _figure(g.mean_absolute_difference),
+                 f"{g.top.shared} of {g.top.k}" if g.top else None, g.mean_absolute_difference.n]
+                for g in found.graders
+            ],
+            title="graders of the same answers",
+        )  # fmt: skip
+    if (again := found.repeated) is not None:
+        print_table(
+            ["rounds", "criteria", "unanimous", "equal pairs", "AC1", "range of a case's score"],
+            [[again.stability.rounds, again.stability.criteria, again.stability.unanimous, _figure(again.equal),
+              _figure(again.ac1), _figure(again.score_range)]],
+            title="the grader with itself",
+        )  # fmt: skip
+
+
+def _show_criteria(found: Any) -> None:
+    pairs = [*found.people, *found.grader, *([found.majority] if found.majority else [])]
+    print_table(
+        ["first", "second", "n", "equal", "AC1", "kappa", "macro-F1", "met by first", "by second", "invalid"],
+        [
+            [p.first, p.second, p.equal.n, _figure(p.equal), _figure(p.ac1), _figure(p.kappa), _figure(p.macro_f1),
+             _figure(p.first_rate), _figure(p.second_rate), p.confusion.invalid_met + p.confusion.invalid_not_met]
+            for p in pairs
+        ],
+        title="criteria, with 95 % intervals over cases",
+    )  # fmt: skip
+    print_table(
+        ["first", "second", "both met", "first only", "second only", "neither"],
+        [
+            [p.first, p.second, p.confusion.both_met, p.confusion.first_only, p.confusion.second_only,
+             p.confusion.neither]
+            for p in pairs
+        ],
+        title="confusion",
+    )  # fmt: skip
+    rows = [
+        ["AC1, all people at once", found.people_ac1],
+        ["macro-F1, mean over pairs of people", found.people_macro_f1],
+        ["AC1, grader, mean over people", found.grader_ac1],
+        ["macro-F1, grader, mean over people", found.grader_macro_f1],
+    ]
+    if (by := found.by_case) is not None:
+        rows += [["macro-F1 by case, mean", by.mean], [f"share of cases under {by.threshold}", by.below]]
+    if (strict := found.strictness) is not None:
+        rows += [
+            ["share met, grader", strict.grader], ["share met, people", strict.people],
+            ["grader less people", strict.difference],
+        ]  # fmt: skip
+    print_table(
+        ["figure", "value", "n", "cases"],
+        [[name, _figure(e), e.n, e.clusters] for name, e in rows],
+        title="summary",
+    )
+
+
+def _figure(e: Any) -> str:
+    """A value with its interval, or why there is none."""
+    if e.value is None:
+        return f"- ({e.why})"
+    return f"{e.value:.3f}" + (f" [{e.low:.3f}, {e.high:.3f}]" if e.low is not None else f" ({e.why})")
+
+
+def _p(p: float | None) -> str | None:
+    from medlive.report.html import p_said
+
+    return None if p is None else p_said(p)

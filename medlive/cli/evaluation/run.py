@@ -1,0 +1,358 @@
+"""`medlive eval run|import|export`: answers, from a model or from LiveMedBench's files."""
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from medlive.cli.evaluation.batch import check_batch_out, tell_written
+from medlive.cli.evaluation.options import (
+    CasesOption,
+    ConcurrencyOption,
+    DryRunOption,
+    KeyOption,
+    MaxCallsOption,
+    MaxTokensOption,
+    MaxUsdOption,
+    ModeOption,
+    RunArgument,
+    TimeoutOption,
+)
+from medlive.cli.evaluation.spending import check_answered, tell_limits, tell_plan
+from medlive.cli.output import JsonOption, ReplaceOption, print_json, print_table, progress, say, wait_for
+from medlive.clock import now
+from medlive.errors import BadInput, CheckFailed, UsageError
+
+if TYPE_CHECKING:
+    from medlive.config import Settings
+    from medlive.evaluation.asking.run import RunResult
+    from medlive.evaluation.asking.run_plan import RunPlan
+    from medlive.evaluation.model import CaseSet
+    from medlive.llm.budget import Budget
+
+UnverifiedOption = Annotated[
+    bool, typer.Option("--unverified", help="Take a snapshot that does not verify; run.json says so.")
+]
+ParametersOption = Annotated[
+    str,
+    typer.Option(
+        "--parameters", metavar="JSON", help="Sent with each call, e.g. '{\"temperature\": 0}'; null sends none."
+    ),
+]
+TemplateOption = Annotated[str, typer.Option("--template", help="livemedbench-v1, open, or open-book.")]
+ArmOption = Annotated[
+    str | None, typer.Option("--arm", help="What sets this run apart, e.g. raw [closed, or open-book].")
+]
+_MOST_NOTES = 40
+_Values = list[str] | None
+
+
+def run(
+    cases: CasesOption,
+    model: Annotated[str, typer.Option("--model", help="The model: a name in models.toml, or its id.")],
+    out: Annotated[Path, typer.Option("--out", help="The run folder; an existing one is continued.")],
+    base_url: Annotated[
+        str | None, typer.Option("--base-url", help="The endpoint, ending in /v1 [as in models.toml].")
+    ] = None,
+    template: TemplateOption = "livemedbench-v1",
+    parameters: ParametersOption = "{}",
+    evidence: Annotated[
+        str | None, typer.Option("--evidence", metavar="NAME|PATH", help="The index of an open book [default].")
+    ] = None,
+    top_k: Annotated[int, typer.Option("--top-k", min=1, max=50, help="Snippets before a question.")] = 5,
+    undated: Annotated[bool, typer.Option("--undated", help="Let in snippets without a date.")] = False,
+    arm: ArmOption = None,
+    raw: Annotated[
+        bool, typer.Option("--raw", help="Ask in the threads' own words; needs the database that holds them.")
+    ] = False,
+    language: Annotated[_Values, typer.Option("--language", help="Only cases in it: en or zh.")] = None,
+    source: Annotated[_Values, typer.Option("--source", help="Only cases of this community.")] = None,
+    theme: Annotated[_Values, typer.Option("--theme", help="Only cases of this theme.")] = None,
+    specialty: Annotated[_Values, typer.Option("--specialty", help="Only cases of this specialty.")] = None,
+    first_release: Annotated[
+        _Values, typer.Option("--first-release", help="Only cases that this version was the first to hold.")
+    ] = None,
+    first_release_after: Annotated[
+        str | None, typer.Option("--first-release-after", metavar="VERSION", help="Only cases newer than it.")
+    ] = None,
+    posted_from: Annotated[str | None, typer.Option("--posted-from", metavar="DATE", help="Inclusive.")] = None,
+    posted_before: Annotated[
+        str | None, typer.Option("--posted-before", metavar="DATE", help="Exclusive.")
+    ] = None,
+    limit: Annotated[
+        int | None, typer.Option("--limit", min=1, help="At most so many cases, always the same ones.")
+    ] = None,
+    unverified: UnverifiedOption = False,
+    concurrency: ConcurrencyOption = 16,
+    timeout: TimeoutOption = None,
+    api_key_env: KeyOption = None,
+    max_usd: MaxUsdOption = None,
+    max_calls: MaxCallsOption = None,
+    max_tokens: MaxTokensOption = None,
+    dry_run: DryRunOption = False,
+    batch: Annotated[
+        Path | None,
+        typer.Option("--batch", metavar="FILE", help="Send nothing: write the calls for a batch API."),
+    ] = None,
+    replace_: ReplaceOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Ask a model about every case. The same command goes on where it stopped, and asks again for answers that
+    failed or were empty."""
+    from medlive.config import load_settings, models_file
+    from medlive.evaluation.asking.batch_answers import write_answers
+    from medlive.evaluation.asking.batch_files import BatchWritten
+    from medlive.evaluation.asking.run import Spending, begin_run, run_model
+    from medlive.evaluation.asking.run_plan import RunPlan, plan_run
+    from medlive.evaluation.cases.selection import Selection, select
+    from medlive.evaluation.runs.folder import RAW, ModelUse
+    from medlive.evaluation.runs.templates import load_template
+    from medlive.llm.budget import Budget
+    from medlive.llm.openai import Price
+    from medlive.service.endpoints import choose_candidate, open_endpoint
+    from medlive.service.open_books import DEFAULT, open_book
+
+    if not model.strip():
+        raise UsageError("--model is empty")
+    settings = load_settings().settings
+    chosen = choose_candidate(
+        settings, model, base_url=base_url, api_key_env=api_key_env, parameters=_parameters(parameters)
+    )
+    if {"max_tokens", "max_completion_tokens"} <= chosen.parameters.keys():
+        raise UsageError(
+            "max_tokens and max_completion_tokens are one limit by two names, and both would be sent",
+            hint="take one away with null: --parameters '{\"max_tokens\": null}'",
+        )
+    if max_usd is not None and chosen.price is None:
+        raise UsageError(
+            f"--max-usd cannot be kept: {model} has no price",
+            hint=f"give it one under [prices] in {models_file()}, or use --max-calls or --max-tokens",
+        )
+    if template != "open-book" and (evidence is not None or undated):
+        raise UsageError("--evidence and --undated belong to --template open-book")
+    book = (
+        open_book(settings, evidence or DEFAULT, top_k=top_k, undated=undated) if template == "open-book" else None
+    )
+    part = Selection(
+        language=tuple(language or ()), source=tuple(source or ()), theme=tuple(theme or ()),
+        specialty=tuple(specialty or ()), first_release=tuple(first_release or ()),
+        first_release_after=first_release_after, posted_from=posted_from, posted_before=posted_before, limit=limit,
+    )  # fmt: skip
+    case_set = select(_load(settings, cases, unverified), part)
+    if raw:
+        if arm not in (None, RAW):
+            raise UsageError(f"--raw is the arm {RAW}, and --arm says {arm}")
+        from medlive.service.release.raw_cases import raw_cases
+
+        case_set, arm = wait_for(raw_cases(settings, case_set)), RAW
+    budget = Budget(max_calls=max_calls, max_usd=max_usd, max_tokens=max_tokens)
+
+    if dry_run and batch is not None:
+        raise UsageError("--dry-run and --batch exclude each other")
+    if batch is not None:
+        if out.resolve() in batch.resolve().parents:
+            raise UsageError(f"{batch} would lie in the run folder {out}", hint="name a file elsewhere")
+        check_batch_out(batch, replace_)
+
+    async def work() -> "RunPlan | RunResult | BatchWritten":
+        engine = open_endpoint(
+            chosen.model, chosen.base_url, api_key_env=chosen.api_key_env, parameters=chosen.parameters,
+            concurrency=concurrency, price=chosen.price, timeout_s=timeout,
+        )  # fmt: skip
+        use = ModelUse(
+            model, engine.identity.engine, chosen.base_url, chosen.parameters,
+            chosen.model if chosen.model != model else None, arm,
+        )  # fmt: skip
+        try:
+            if dry_run:
+                price = (
+                    Price(chosen.price.input, chosen.price.output, chosen.price.cached) if chosen.price else None
+                )
+                return await plan_run(
+                    case_set, out, use=use, created_at=now(), template=template, open_book=book, price=price,
+                    concurrency=concurrency,
+                )  # fmt: skip
+            if batch is not None:
+                prompt = load_template(template)
+                await begin_run(case_set, out, use=use, created_at=now(), prompt=prompt, open_book=book)
+                return write_answers(out, batch)
+            with progress(f"answers of {model}") as tick:
+                return await run_model(
+                    case_set, engine.complete, out, use=use, created_at=now(), template=template,
+                    concurrency=concurrency, progress=tick, open_book=book,
+                    spending=Spending(budget, engine.estimate_chat),
+                )  # fmt: skip
+        finally:
+            await engine.aclose()
+
+    found = wait_for(work())
+    if isinstance(found, RunPlan):
+        about = {"cases": found.cases, "answered": found.answered, "characters": found.characters}
+        tell_plan(about, found.plan, as_json)
+        tell_limits(found.plan, budget)
+    elif isinstance(found, BatchWritten) and as_json:
+        tell_written(found, as_json)
+    elif isinstance(found, BatchWritten):
+        for path in found.files:
+            print(path)
+        say(f"{found.requests} calls" if found.files else "every case has an answer: no file was written")
+    else:
+        told = replace(found, notes=(*case_set.notes, *found.notes))
+        _check_answers(told, _tell_answers(told, as_json, budget))
+
+
+def _parameters(text: str) -> dict[str, Any]:
+    try:
+        sent = json.loads(text)
+    except ValueError as exc:
+        raise UsageError(f"--parameters is no JSON: {exc}") from exc
+    if not isinstance(sent, dict):
+        raise UsageError("--parameters is a JSON object")
+    return sent
+
+
+def _load(settings: "Settings", cases: str, unverified: bool) -> "CaseSet":
+    from medlive.evaluation.cases.load import load_cases
+
+    try:
+        found = load_cases(_place(settings, cases), verify=not unverified)
+    except CheckFailed as exc:
+        raise CheckFailed(exc.message, hint="fetch it again, or say --unverified to take it all the same") from exc
+    if found.verified is False:
+        say(f"{found.name} was not verified; run.json says so")
+    return found
+
+
+def _place(settings: "Settings", cases: str) -> Path:
+    """Where the cases lie. Raises BadInput where nothing does, and it is no version either."""
+    from medlive.service.paths import snapshot_folder
+    from medlive.snapshot.model import week_end
+
+    version = cases.removeprefix("medlive-")
+    if (
+        cases
+        and "\0" not in cases
+        and not os.path.lexists(cases)
+        and version != "latest"
+        and not week_end(version)
+    ):
+        raise BadInput(
+            f"there is no file or folder {cases}, and it is no version of a snapshot",
+            hint="give LiveMedBench's JSON file of cases, a snapshot's folder, 2026.W47, say, or latest",
+        )
+    return snapshot_folder(settings, cases)
+
+
+def _say_all(notes: Sequence[str]) -> None:
+    for note in notes[:_MOST_NOTES]:
+        say(note)
+    if len(notes) > _MOST_NOTES:
+        say(f"and {len(notes) - _MOST_NOTES} more (--json has them all)")
+
+
+def _tell_answers(done: "RunResult", as_json: bool, budget: "Budget | None" = None) -> int:
+    """Print how the answers stand; how many cases have none."""
+    states = {state.value: n for state, n in done.states.items()}
+    if as_json:
+        values: dict[str, Any] = {
+            "path": done.path, "cases": done.cases, "asked": done.asked, "states": states,
+            "missing": done.missing, "stopped": done.stopped, "notes": done.notes,
+        }  # fmt: skip
+        print_json(values | ({"spent": budget.as_json()} if budget else {}))
+    else:
+        print_table(
+            ["run", "cases", "new" if budget is None else "asked now", *states],
+            [[done.path, done.cases, done.asked, *states.values()]],
+        )
+    _say_all(done.notes)
+    return states.get("failed", 0) + done.missing
+
+
+def _check_answers(done: "RunResult", open_: int) -> None:
+    from medlive.evaluation.model import AnswerState
+
+    if open_ and done.asked:
+        check_answered([done.silence], done.asked)
+    if done.stopped and (open_ or done.states.get(AnswerState.EMPTY, 0)):
+        raise CheckFailed(
+            f"{done.stopped}; {open_} cases have no answer", hint="the same command goes on from here"
+        )
+    if open_:
+        raise CheckFailed(f"{open_} cases have no answer", hint="the same command asks for them again")
+
+
+def import_(
+    cases: CasesOption,
+    responses: Annotated[Path, typer.Option("--responses", help="LiveMedBench's responses: JSON, or JSON Lines.")],
+    model: Annotated[str, typer.Option("--model", help="The name of the model that answered.")],
+    out: Annotated[Path, typer.Option("--out", help="The run folder to make.")],
+    grades: Annotated[
+        Path | None, typer.Option("--grades", help="LiveMedBench's evaluation_results file.")
+    ] = None,
+    template: Annotated[
+        str | None,
+        typer.Option("--template", help="What they were asked with, where eval run is to ask for the rest."),
+    ] = None,
+    parameters: ParametersOption = "{}",
+    grader: Annotated[
+        str | None,
+        typer.Option("--grader", help="Who made the grades, where eval grade is to grade the rest."),
+    ] = None,
+    mode: ModeOption = "criterion",
+    arm: ArmOption = None,
+    response_field: Annotated[
+        str, typer.Option("--response-field", help="The field that holds the answer.")
+    ] = "model_response",
+    unverified: UnverifiedOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Make a run folder of answers, and gradings, that were made with LiveMedBench's scripts."""
+    from medlive.cli.evaluation.grade import read_mode
+    from medlive.config import load_settings
+    from medlive.evaluation.grading.imports import import_run
+    from medlive.evaluation.grading.judge import Judge
+    from medlive.service.endpoints import grader_identity
+
+    settings = load_settings().settings
+    case_set = _load(settings, cases, unverified)
+    place = _place(settings, cases)
+    judge = Judge(grader_identity(settings.roles.grader, grader), read_mode(mode)) if grader else None
+    done = import_run(
+        case_set, responses, out, model=model, created_at=now(), grades=grades, template=template,
+        parameters=_parameters(parameters), arm=arm, judge=judge,
+        benchmark=place / "livemedbench.json" if place.is_dir() else place, response_field=response_field,
+    )  # fmt: skip
+    if open_ := _tell_answers(replace(done.run, notes=done.notes), as_json):
+        how = (
+            "medlive eval run asks for them, with the same --template and --parameters"
+            if template
+            else "for medlive eval run to ask for them, import into a new folder, with --template and --parameters"
+        )
+        say(f"{open_} cases have no answer; {how}")
+
+
+def export(
+    run_dir: RunArgument,
+    out: Annotated[Path, typer.Option("--out", help="The folder to write.")],
+    judge: Annotated[
+        str | None,
+        typer.Option(
+            "--judge", metavar="DIGEST", help="Export this grader's verdicts [of the one with the most]."
+        ),
+    ] = None,
+    replace_: Annotated[
+        bool, typer.Option("--replace", help="Write over files of those names that hold something else.")
+    ] = False,
+) -> None:
+    """Write a run as LiveMedBench's responses and evaluation_results files."""
+    from medlive.evaluation.grading.imports import export_run, left_out
+    from medlive.evaluation.scoring.graded import load_graded
+
+    graded = load_graded(run_dir, judge=judge)
+    for path in export_run(graded, out, replace=replace_):
+        print(path)
+    _say_all([*graded.notes, *left_out(graded)])

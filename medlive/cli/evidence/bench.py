@@ -1,0 +1,178 @@
+"""`medlive evidence bench`: how well and how fast the index at hand finds its own passages."""
+
+import platform
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from medlive.cli.evidence.options import IndexOption, ModelsOption, encoder_settings, index_folder
+from medlive.cli.output import JsonOption, print_json, print_table, say, wait_for
+from medlive.errors import UsageError
+
+if TYPE_CHECKING:
+    from medlive.evidence.manifest import IndexManifest
+
+DEPTHS = (1, 5, 32)
+K = 32
+
+
+def bench(
+    index: IndexOption = None,
+    queries: Annotated[int, typer.Option(min=10, max=10_000, help="Passages to look for.")] = 200,
+    encoder: Annotated[str | None, typer.Option(help="Default: the one that the index names.")] = None,
+    models: ModelsOption = None,
+    out: Annotated[Path | None, typer.Option(help="Write the result there, as Markdown.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Measure the index: known-item recall with intervals, latency, and the dense side against exact search."""
+    from medlive.clock import now
+    from medlive.evidence.manifest import read_manifest
+    from medlive.evidence.measure import known_items
+    from medlive.evidence.open_index import open_store
+
+    folder = index_folder(index)
+    manifest = read_manifest(folder)
+    if out is not None:
+        _check_writable(out)
+    items = known_items(open_store(folder, manifest), queries)
+    if not items:
+        raise UsageError(
+            f"no passage of {folder} begins with a sentence of 8 words or more to make a query of",
+            hint="words are told apart by spaces: an index over Chinese alone is not measured by this",
+        )
+    names = ("bm25",) if manifest.dense is None else ("bm25", "dense", "hybrid")
+    if manifest.dense is None:
+        say(f"bm25 only: {manifest.reason}")
+    rows = []
+    for name in names:
+        rows.append(_measured(folder, name, items, encoder, models))
+        say(f"{name}: done")
+    result: dict[str, Any] = {
+        "measured_at": now().isoformat(timespec="seconds"),
+        "command": shlex.join(["medlive", *sys.argv[1:]]),
+        "machine": f"{platform.machine()}, Python {platform.python_version()}",
+        "index_digest": manifest.index_digest,
+        "corpora": manifest.corpus_digests,
+        "passages": manifest.passages,
+        "encoder": manifest.encoder and f"{manifest.encoder.name} {manifest.encoder.digest}",
+        "kind": manifest.dense and manifest.dense.kind.value,
+        "queries": len(items),
+        "made_of": "every second word of a passage's first sentence; the passage stays in the index",
+        "retrievers": rows,
+    }
+    if manifest.dense is not None:
+        result["dense_against_exact"] = _against_exact(folder, manifest, items, encoder, models)
+    if out is not None:
+        out.write_text(_markdown(result), encoding="utf-8")
+        say(f"wrote {out}")
+    if as_json:
+        print_json(result)
+        return
+    print_table(
+        ["retriever", *(f"recall@{d}" for d in DEPTHS), "p50 ms", "p95 ms", "batch ms a query"],
+        [[r["retriever"], *(_shown(r[f"recall@{d}"]) for d in DEPTHS),
+          *(round(r[n], 2) for n in ("p50_ms", "p95_ms", "batch_ms"))] for r in rows],
+        title=f"{len(items)} known items among {manifest.passages} passages: {result['made_of']}",
+    )  # fmt: skip
+    if manifest.dense is not None:
+        say(f"dense side against exact search: recall@{K} {_shown(result['dense_against_exact'])}")
+
+
+def _check_writable(out: Path) -> None:
+    """Raises UsageError before the measuring and not after it."""
+    was_there = out.exists()
+    try:
+        out.open("ab").close()
+        if not was_there:
+            out.unlink()
+    except OSError as exc:
+        raise UsageError(f"{out} cannot be written: {exc.strerror}") from exc
+
+
+def _measured(
+    folder: Path, name: Any, items: Sequence[Any], encoder: str | None, models: Path | None
+) -> dict[str, Any]:
+    import numpy as np
+
+    from medlive.evidence.measure import batch_seconds, latencies, ranked_documents
+    from medlive.evidence.open_index import open_index
+
+    retriever = open_index(folder, settings=encoder_settings(models), encoder=encoder, retriever=name)
+    texts = [item.query for item in items]
+
+    async def measure() -> tuple[list[list[str]], list[float], float]:
+        return (
+            await ranked_documents(retriever, texts, K),
+            await latencies(retriever, texts, K),
+            await batch_seconds(retriever, texts, K),
+        )
+
+    ranked, seconds, batch = wait_for(measure())
+    row: dict[str, Any] = {"retriever": name}
+    for depth in DEPTHS:
+        row[f"recall@{depth}"] = mean_and_interval(
+            [float(item.passage in found[:depth]) for item, found in zip(items, ranked, strict=True)]
+        )
+    row["p50_ms"], row["p95_ms"] = (float(ms) for ms in np.percentile(np.array(seconds) * 1000, [50, 95]))
+    row["batch_ms"] = batch * 1000
+    return row
+
+
+def _against_exact(
+    folder: Path, manifest: "IndexManifest", items: Sequence[Any], encoder: str | None, models: Path | None
+) -> dict[str, Any]:
+    from medlive.evidence.build import vectors_of
+    from medlive.evidence.measure import dense_recall
+    from medlive.evidence.open_index import open_index, open_store
+
+    opened = open_index(folder, settings=encoder_settings(models), encoder=encoder, retriever="dense")
+    assert opened.dense is not None
+    vectors = vectors_of(folder, manifest)
+    return mean_and_interval(
+        dense_recall(opened.dense, vectors, open_store(folder, manifest), [item.query for item in items], K)
+    )
+
+
+def mean_and_interval(values: Sequence[float]) -> dict[str, float]:
+    """The mean over queries and its 95 % interval, by the bootstrap over queries (1,000 draws, seed 0)."""
+    import numpy as np
+
+    from medlive.statistics.bootstrap import bootstrap_means, interval
+
+    column = np.array(values, dtype=np.float64)[:, None]
+    low, high = interval(bootstrap_means(column)[:, 0]) or (float("nan"), float("nan"))
+    return {"mean": float(column.mean()), "low": low, "high": high}
+
+
+def _shown(measure: dict[str, float]) -> str:
+    return f"{measure['mean']:.3f} ({measure['low']:.3f} to {measure['high']:.3f})"
+
+
+def _markdown(result: dict[str, Any]) -> str:
+    lines = [
+        "# An evidence index, measured",
+        "",
+        f"Written by `{result['command']}` on {result['measured_at']}, {result['machine']}.",
+        "",
+        f"Index `{result['index_digest']}`, {result['passages']} passages:",
+        "",
+        *(f"- `{name}` `{digest}`" for name, digest in result["corpora"].items()),
+        *([f"- encoder {result['encoder']}, {result['kind']}"] if result["encoder"] else []),
+        "",
+        f"{result['queries']} known items: {result['made_of']}. In brackets the 95 % interval over queries.",
+        "",
+        f"| retriever | {' | '.join(f'recall@{d}' for d in DEPTHS)} | p50 ms | p95 ms | batch, ms a query |",
+        f"| --- | {'--- | ' * len(DEPTHS)}--- | --- | --- |",
+        *(
+            f"| {r['retriever']} | {' | '.join(_shown(r[f'recall@{d}']) for d in DEPTHS)} | {r['p50_ms']:.1f}"
+            f" | {r['p95_ms']:.1f} | {r['batch_ms']:.1f} |"
+            for r in result["retrievers"]
+        ),
+    ]
+    if "dense_against_exact" in result:
+        lines += ["", f"Dense side against exact search: recall@{K} {_shown(result['dense_against_exact'])}."]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,266 @@
+"""`medlive evidence`: build an index over medical evidence, list it, search it, check it, measure it."""
+
+from contextlib import suppress
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from medlive.cli.evidence import bench as evidence_bench
+from medlive.cli.evidence import models as evidence_models
+from medlive.cli.evidence.options import IndexOption, ModelsOption, encoder_settings, index_folder
+from medlive.cli.output import JsonOption, print_json, print_table, progress, say, wait_for
+from medlive.config import load_settings
+from medlive.errors import UsageError
+
+if TYPE_CHECKING:
+    from medlive.evidence.manifest import IndexManifest
+    from medlive.evidence.passage import Hit
+
+app = typer.Typer(no_args_is_help=True)
+app.command("bench")(evidence_bench.bench)
+app.command("models")(evidence_models.models)
+
+IndexKind = Literal["auto", "flat", "hnsw", "ivf_flat", "ivf_sq8", "ivf_pq"]
+RetrieverOption = Annotated[
+    Literal["bm25", "dense", "hybrid"] | None,
+    typer.Option("--retriever", help="Default: as configured, else the index's own; bm25 needs no encoder."),
+]
+
+
+@app.command()
+def build(
+    corpora: Annotated[
+        list[Path],
+        typer.Argument(help="Archives, files or folders; docs/evidence.md lists the kinds."),
+    ],
+    index: IndexOption = None,
+    encoder: Annotated[
+        str | None,
+        typer.Option(
+            help='"medcpt", "lsa" (fitted on the passages), a folder with models, or "none". Default: the '
+            "index's own, else MedCPT where its models are at hand, else none."
+        ),
+    ] = None,
+    kind: Annotated[IndexKind, typer.Option(help="How vectors are arranged; auto: by their number.")] = "auto",
+    corpus_kind: Annotated[
+        str | None, typer.Option("--corpus-kind", help="The corpora's kind, where it is not to be recognised.")
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option("--name", help="The corpus's name, where another one has it by default.")
+    ] = None,
+    shard_size: Annotated[
+        int | None, typer.Option("--shard-size", min=1, help="Passages embedded to a shard: what a kill may cost.")
+    ] = None,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Forget corpora that the index already holds.")] = False,
+    prune: Annotated[
+        bool, typer.Option("--prune", help="Afterwards remove the vectors of encoders other than the index's.")
+    ] = False,
+    models: ModelsOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Read evidence and index it; corpora of other names stay, one of the same name is replaced."""
+    from medlive.evidence.build import Progress, build_index
+    from medlive.evidence.build import prune as prune_index
+    from medlive.evidence.choice import plan_index
+    from medlive.evidence.corpora.registry import open_corpus
+    from medlive.evidence.dense.index import DenseKind
+    from medlive.evidence.dense.vectors import SHARD
+
+    out = index_folder(index)
+    if name is not None and len(corpora) > 1:
+        raise UsageError("--name is for one corpus", hint="build them one after the other, each with its name")
+    opened = [open_corpus(path, corpus_kind, name) for path in corpora]
+    plan, reason = plan_index(
+        out,
+        encoder,
+        encoder_settings(models),
+        fresh=fresh,
+        kind=None if kind == "auto" else DenseKind(kind),
+        shard=shard_size or SHARD,
+    )
+    say(f"hybrid: bm25 and vectors ({reason})" if plan else f"bm25 only ({reason})")
+    held = {} if fresh else _passages_held(out)
+    stages: list[Progress] = []
+    with progress("passages") as tick:
+
+        def report(step: Progress) -> None:
+            if step.stage in ("read", "built", "unchanged"):
+                stages.append(step)
+            tick(step.passages)
+
+        manifest = build_index(opened, out, report, fresh=fresh, dense=plan, reason=reason)
+    for step in stages:
+        for problem in step.problems:
+            say(f"{step.corpus}: {problem.member}: {problem.cause}")
+    for entry in manifest.corpora:
+        if entry.digest != held.get(entry.name, (entry.digest, 0))[0]:
+            say(f"{entry.name}: {entry.passages} passages in the place of the {held[entry.name][1]} there were")
+    removed = prune_index(out) if prune else []
+    last = stages[-1]
+    unchanged = last.stage == "unchanged"
+    if as_json:
+        print_json(
+            {"path": out, "unchanged": unchanged, "embedded": last.embedded, "reused": last.reused,
+             "pruned": removed, **manifest.model_dump(mode="json", exclude={"files"})}
+        )  # fmt: skip
+        return
+    say("unchanged: the index holds just this already" if unchanged else f"built {out}")
+    if last.embedded is not None:
+        say(f"{last.embedded} passages embedded, {last.reused} had their vectors already")
+    for place in removed:
+        say(f"removed {place}")
+    print_table(
+        ["corpus", "kind", "documents", "passages", "unreadable", "licence"],
+        [[c.name, c.kind, c.documents, c.passages, c.problems, c.licence] for c in manifest.corpora],
+        title=f"{manifest.passages} passages, {described(manifest)}, {manifest.index_digest[:19]}…",
+    )
+
+
+@app.command("list")
+def list_(as_json: JsonOption = False) -> None:
+    """List the indexes under MEDLIVE_HOME."""
+    from medlive.evidence.open_index import list_indexes
+    from medlive.service.paths import index_path
+
+    found = list_indexes(index_path(load_settings().settings).parent)
+    if as_json:
+        print_json(
+            [
+                {"path": i.path, "problem": i.problem,
+                 "manifest": i.manifest and i.manifest.model_dump(mode="json", exclude={"files"})}
+                for i in found
+            ]
+        )  # fmt: skip
+        return
+    print_table(
+        ["index", "retriever", "encoder", "kind", "recall", "passages", "corpora", "built", "problem"],
+        [
+            [i.path, i.manifest.retriever,
+             i.manifest.encoder and f"{i.manifest.encoder.name} {i.manifest.encoder.digest[7:19]}",
+             i.manifest.dense and i.manifest.dense.kind.value, i.manifest.dense and recall_of(i.manifest),
+             i.manifest.passages, ", ".join(i.manifest.corpus_digests), f"{i.manifest.built_at:%Y-%m-%d %H:%M}",
+             None]
+            if i.manifest
+            else [i.path, *[None] * 7, i.problem]
+            for i in found
+        ],
+    )  # fmt: skip
+
+
+@app.command()
+def search(
+    phrases: Annotated[
+        list[str], typer.Argument(metavar="PHRASE...", help="What to look for; several phrases are fused by rank.")
+    ],
+    k: Annotated[int, typer.Option("-k", min=1, max=100, help="How many passages.")] = 5,
+    index: IndexOption = None,
+    corpus: Annotated[
+        list[str] | None, typer.Option(help="Only passages of this corpus; may be repeated.")
+    ] = None,
+    not_after: Annotated[
+        datetime | None,
+        typer.Option("--not-after", formats=["%Y-%m-%d"], help="Nothing published after this day."),
+    ] = None,
+    retriever: RetrieverOption = None,
+    encoder: Annotated[str | None, typer.Option(help="Default: the one that the index names.")] = None,
+    rerank: Annotated[
+        str | None,
+        typer.Option(help='A cross-encoder for the best of them: "medcpt" or its folder. Default: as configured.'),
+    ] = None,
+    models: ModelsOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Print the passages nearest to the phrases, with the rank and score that each side gives them."""
+    from medlive.evidence.manifest import read_manifest
+    from medlive.evidence.open_index import open_index
+    from medlive.evidence.passage import Query
+
+    folder = index_folder(index)
+    configured = load_settings().settings.evidence
+    opened = open_index(
+        folder,
+        settings=encoder_settings(models),
+        encoder=encoder,
+        reranker=rerank or configured.reranker,
+        retriever=retriever or configured.retriever,
+    )
+    day = not_after and not_after.date()
+    (hits,) = wait_for(opened.search([Query(*phrases)], k=k, not_after=day, corpora=corpus))
+    manifest = read_manifest(folder)
+    if as_json:
+        print_json(
+            {"retriever": opened.identity.retriever, "reason": manifest.reason, "dense": opened.identity.dense,
+             "index_digest": opened.identity.index_digest, "hits": [_hit(h) for h in hits]}
+        )  # fmt: skip
+        return
+    say(described(manifest, opened.identity.retriever))
+    if opened.dense is not None and not all(map(opened.dense.reads, phrases)):
+        say(f"searched by words alone where not English: {opened.dense.encoder.identity.name} reads nothing else")
+    print_table(
+        ["rank", "score", "found by", "passage", "title", "published", "text"],
+        [
+            [h.rank, round(h.score, 4), "\n".join(f"{s.side} {s.rank} ({s.score:g})" for s in h.sides),
+             h.passage.id, h.passage.title, h.passage.published, h.passage.text[:300]]
+            for h in hits
+        ],
+    )  # fmt: skip
+
+
+@app.command()
+def verify(index: IndexOption = None) -> None:
+    """Compare every file of the index with its manifest; the exit status is 3 when one differs."""
+    from medlive.evidence.open_index import verify_index
+
+    folder = index_folder(index)
+    manifest = verify_index(folder)
+    say(f"{folder}: {len(manifest.files)} files are as they were built, {manifest.index_digest}")
+
+
+def _passages_held(folder: Path) -> dict[str, tuple[str, int]]:
+    """Corpus name → its digest and passages in the index as it is; nothing where it cannot be read."""
+    from medlive.errors import EvidenceUnavailable
+    from medlive.evidence.manifest import read_manifest
+
+    with suppress(EvidenceUnavailable):
+        return {entry.name: (entry.digest, entry.passages) for entry in read_manifest(folder).corpora}
+    return {}
+
+
+def described(manifest: "IndexManifest", retriever: str | None = None) -> str:
+    """What searches the index, in a line: the retriever, its encoder and recall, or why it has none."""
+    name = retriever or manifest.retriever
+    if manifest.dense is None:
+        return f"bm25 only: {manifest.reason}"
+    if name == "bm25":
+        return "bm25 only, as asked for"
+    return f"{name}: {manifest.dense.encoder}, {manifest.dense.kind}, {recall_of(manifest)}"
+
+
+def recall_of(manifest: "IndexManifest") -> str | None:
+    """The recall of the dense side against exact search."""
+    if manifest.dense is None:
+        return None
+    recall = manifest.dense.recall
+    exact = "exact" if recall.sampled == "exact" else f"{recall.queries} queries"
+    return f"recall@{recall.k} {recall.value:.3f} ({exact})"
+
+
+def _hit(hit: "Hit") -> dict[str, Any]:
+    return {
+        "rank": hit.rank,
+        "score": hit.score,
+        "found_by": [
+            {"side": s.side.value, "phrase": s.phrase, "rank": s.rank, "score": s.score} for s in hit.sides
+        ],
+        "id": hit.passage.id,
+        "corpus": hit.passage.corpus,
+        "title": hit.passage.title,
+        "section": hit.passage.section,
+        "text": hit.passage.text,
+        "language": hit.passage.language,
+        "published": hit.passage.published,
+        "url": hit.passage.url,
+        "licence": hit.passage.licence,
+    }

@@ -1,0 +1,107 @@
+"""`medlive snapshot diff`: what changed between two releases."""
+
+from typing import Annotated, Any
+
+import typer
+
+from medlive.cli.output import JsonOption, print_json, print_table, say
+from medlive.config import load_settings
+from medlive.errors import BadInput, CheckFailed
+from medlive.integrity.folder import printable
+from medlive.snapshot.diff import CaseDiff, ChangeKind, CriterionEdit, SnapshotDiff
+
+_CUT = 80
+
+
+def diff(
+    old: Annotated[str, typer.Argument(metavar="A", help="The older snapshot: its folder or version.")],
+    new: Annotated[str, typer.Argument(metavar="B", help="The newer one.")],
+    limit: Annotated[int, typer.Option("--limit", min=0, help="How many cases of each kind are listed.")] = 20,
+    unverified: Annotated[
+        bool, typer.Option("--unverified", help="Take both as they lie there; the default verifies them first.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Tell what changed from snapshot A to B: cases, with reasons, and how the releases were made."""
+    from medlive.service.paths import snapshot_folder
+    from medlive.snapshot.diff import diff_snapshots
+    from medlive.snapshot.verify.run import verify_snapshot
+
+    settings = load_settings().settings
+    folders = [snapshot_folder(settings, given) for given in (old, new)]
+    for folder in folders:
+        if not folder.exists():
+            raise BadInput(f"{folder} is not there")
+    for folder in folders if not unverified else ():
+        if not (report := verify_snapshot(folder)).ok:
+            raise CheckFailed(report.summary(), hint="--unverified compares it as it lies there")
+    found = diff_snapshots(*folders, most=limit)
+    if as_json:
+        print_json(_rows(found))
+    else:
+        _tell(found)
+    if unverified:
+        say("not verified: what the files say was taken as it stands")
+
+
+def _tell(found: SnapshotDiff) -> None:
+    print(f"{found.old.version} → {found.new.version}")
+    print_table(["cases", "count"], [[kind.value, n] for kind, n in found.counts.items()])
+    if found.touched:
+        print_table(["in revised cases", "cases"], [[name, n] for name, n in found.touched.items()])
+    if found.settings:
+        shown = [[e.name, _short(e.old), _short(e.new)] for e in found.settings]
+        print_table(["how it was made", found.old.version, found.new.version], shown)
+    for kind in ChangeKind:
+        cases = [case for case in found.listed if case.kind is kind]
+        for case in cases:
+            print("\n".join(_lines(case, found.reasons.get(case.case_id))))
+        if left := found.counts[kind] - len(cases):
+            say(f"{left} more {kind.value}; --limit lists more")
+    say(f"reasons: {found.reasons_from}")
+
+
+def _lines(case: CaseDiff, reason: str | None) -> list[str]:
+    steps = " → ".join(str(r) for r in (case.from_revision, case.to_revision) if r is not None)
+    told = [printable(f"{case.kind.value} {case.case_id} (revision {steps})" + (f": {reason}" if reason else ""))]
+    told += [f"  {e.name}: {_short(e.old)} → {_short(e.new)}" for e in case.fields]
+    return told + [f"  {_criterion(edit)}" for edit in case.criteria]
+
+
+def _criterion(edit: CriterionEdit) -> str:
+    named = edit.new or edit.old or {}
+    told = printable(f"{named['criterion_id']} {', '.join(edit.edits)}: ")
+    if edit.old is None or edit.new is None:
+        return told + f"{_short(named['criterion'])} ({named['axis']}, {named['points']:+d})"
+    names = ("criterion", "axis", "points", "criterion_id", "position")
+    changed = [f"{_short(edit.old[n])} → {_short(edit.new[n])}" for n in names if edit.old[n] != edit.new[n]]
+    return told + "; ".join(changed)
+
+
+def _short(value: Any) -> str:
+    """A value on one line, at most 80 characters of it, in signs that can stand on a screen."""
+    text = "none" if value is None else ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+    text = "".join(c if c.isprintable() else " " for c in text[: 4 * _CUT])
+    return text if len(text) <= _CUT else text[: _CUT - 1] + "…"
+
+
+def _rows(found: SnapshotDiff) -> dict[str, Any]:
+    def edits(fields: Any) -> list[dict[str, Any]]:
+        return [{"name": e.name, "old": e.old, "new": e.new} for e in fields]
+
+    return {
+        "old": found.old.version, "new": found.new.version,
+        "counts": {kind.value: n for kind, n in found.counts.items()},
+        "revised_cases_by_what_changed": found.touched,
+        "made_otherwise": edits(found.settings),
+        "reasons_from": found.reasons_from,
+        **{
+            kind.value: [
+                {"case_id": c.case_id, "from_revision": c.from_revision, "to_revision": c.to_revision,
+                 "reason": found.reasons.get(c.case_id), "fields": edits(c.fields),
+                 "criteria": [{"edits": x.edits, "old": x.old, "new": x.new} for x in c.criteria]}
+                for c in found.listed if c.kind is kind
+            ]
+            for kind in ChangeKind
+        },
+    }  # fmt: skip

@@ -1,0 +1,216 @@
+"""The frontier: every thread that a list showed, and what became of it in the run that listed it last."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import and_, select, text, update
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from medlive.db.bulk import is_one_of
+from medlive.db.tables import FrontierRow, FrontierState
+from medlive.db.threads.takedowns import taken_down_ids
+from medlive.db.unstorable import dump_json
+from medlive.sources.ledger import KnownThread, ProblemKind
+from medlive.sources.source import ListEntry
+
+MAX_ATTEMPTS = 5
+"""Runs in which a thread may fail before it is asked for only when a list shows it anew."""
+RETRIED = (ProblemKind.FETCH, ProblemKind.INCOMPLETE, ProblemKind.BLOCKED)
+"""Failures that another day may mend; for the others the page is kept, and read again when
+its parser is mended."""
+_OPEN = (FrontierState.WAITING, FrontierState.KNOWN)
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """What became of a thread that was asked for."""
+
+    thread_id: str
+    state: FrontierState
+    reason: str | None = None
+    etag: str | None = None
+    last_modified: str | None = None
+    page_count: int | None = None
+    posted_at: datetime | None = None
+    """When it was opened, as its own page says."""
+    fields: Mapping[str, Any] | None = None
+
+
+_LIST = text(
+    "INSERT INTO frontier AS f (source, thread_id, run_id, first_run_id, list_key, url, posted_at, active_at,"
+    " state, reason, attempts, after_fetch)"
+    " SELECT :source, thread_id, :run_id, :run_id, :list_key, url, posted_at, active_at, state, reason, 0,"
+    " (SELECT coalesce(max(id), 0) FROM fetches)"
+    " FROM json_to_recordset(CAST(:rows AS json)) AS r (thread_id text, url text, posted_at timestamptz,"
+    " active_at timestamptz, state text, reason text)"
+    " ON CONFLICT (source, thread_id) DO UPDATE SET run_id = excluded.run_id, url = excluded.url,"
+    " list_key = excluded.list_key,"
+    " posted_at = coalesce(excluded.posted_at, f.posted_at),"
+    " active_at = coalesce(excluded.active_at, f.active_at),"
+    " state = excluded.state, reason = excluded.reason, attempts = 0, after_fetch = excluded.after_fetch,"
+    " changed_at = now()"
+)
+_SETTLE = text(
+    "UPDATE frontier f SET state = r.state, reason = r.reason, run_id = :run_id, changed_at = now(),"
+    " attempts = CASE WHEN r.state = 'failed' THEN f.attempts + 1 ELSE 0 END,"
+    " etag = CASE WHEN r.state = 'read' THEN r.etag ELSE f.etag END,"
+    " last_modified = CASE WHEN r.state = 'read' THEN r.last_modified ELSE f.last_modified END,"
+    " page_count = coalesce(r.page_count, f.page_count), fields = coalesce(r.fields, f.fields),"
+    " posted_at = coalesce(r.posted_at, f.posted_at)"
+    " FROM json_to_recordset(CAST(:rows AS json)) AS r (thread_id text, state text, reason text, etag text,"
+    " last_modified text, page_count int, posted_at timestamptz, fields jsonb)"
+    " WHERE f.source = :source AND f.thread_id = r.thread_id"
+)
+# Asked for again: pages of this reading are those fetched from now on, unless this very run began it.
+_TAKE = (
+    "UPDATE frontier SET state = 'waiting', reason = NULL, changed_at = now(), run_id = :run_id, after_fetch ="
+    " CASE WHEN run_id = :run_id AND state = 'waiting' THEN after_fetch"
+    " ELSE (SELECT coalesce(max(id), 0) FROM fetches) END "
+    "WHERE source = :source AND {which} RETURNING thread_id, url, posted_at, active_at, attempts"
+)
+_IS_LEFT_OVER = (
+    "(state = 'waiting' OR (state = 'failed' AND reason = ANY (:retried) AND attempts < :attempts"
+    # A thread at which the host turns everybody away would end every start of this run.
+    " AND (reason <> 'blocked' OR attempts < 2 OR run_id <> :run_id)))"
+)
+_LEFT_OVER = text(_TAKE.format(which=_IS_LEFT_OVER))
+_COUNT_LEFT_OVER = text(f"SELECT count(*) FROM frontier WHERE source = :source AND {_IS_LEFT_OVER}")
+_NOT_LISTED = text(
+    _TAKE.format(
+        which="(run_id <> :run_id AND state IN ('read', 'not_modified') OR state = 'known')"
+        # A list that this run did not read (a board that was left out of the settings) misses nothing.
+        " AND EXISTS (SELECT FROM list_cursors c WHERE c.run_id = :run_id AND c.list_key = frontier.list_key"
+        " AND c.finished_at IS NOT NULL)"
+        # It was read down to what earlier runs saw, less the overlap; to its very end where none had read it.
+        " AND coalesce(active_at, posted_at, (SELECT started_at FROM harvest_runs WHERE id = first_run_id))"
+        " >= coalesce((SELECT CASE WHEN active_at IS NULL THEN max(c.finished_at) ELSE max(c.newest_at) END"
+        " FROM list_cursors c JOIN harvest_runs h ON h.id = c.run_id"
+        " WHERE c.list_key = frontier.list_key AND h.source = :source AND c.run_id <> :run_id"
+        " AND c.finished_at IS NOT NULL) - CAST(:overlap AS interval), '-infinity')"
+    )
+)
+
+
+async def save_listed(
+    session: AsyncSession,
+    source: str,
+    run_id: int,
+    list_key: str,
+    entries: Sequence[ListEntry],
+    skipped: Mapping[str, tuple[str, str]] | None = None,
+) -> None:
+    """Threads of a list page: `entries` wait to be read, `skipped` (id → address, reason) are passed over."""
+    rows: list[dict[str, Any]] = [
+        {
+            "thread_id": entry.thread_id,
+            "url": entry.url,
+            "posted_at": _iso(entry.posted_at),
+            "active_at": _iso(entry.last_post_at or entry.posted_at),
+            "state": FrontierState.WAITING.value,
+            "reason": None,
+        }
+        for entry in entries
+    ]
+    rows += [
+        {"thread_id": i, "url": url, "state": FrontierState.SKIPPED.value, "reason": reason}
+        for i, (url, reason) in (skipped or {}).items()
+    ]
+    if rows:
+        named = {"source": source, "run_id": run_id, "list_key": list_key, "rows": dump_json(rows)}
+        await session.execute(_LIST, named)
+
+
+async def settle(session: AsyncSession, source: str, run_id: int, settled: Sequence[Settled]) -> None:
+    """What became of threads that were asked for."""
+    rows = [
+        {
+            "thread_id": s.thread_id,
+            "state": s.state.value,
+            "reason": s.reason,
+            "etag": s.etag,
+            "last_modified": s.last_modified,
+            "page_count": s.page_count,
+            "posted_at": _iso(s.posted_at),
+            "fields": None if s.fields is None else dict(s.fields),
+        }
+        for s in settled
+    ]
+    if rows:
+        await session.execute(_SETTLE, {"source": source, "run_id": run_id, "rows": dump_json(rows)})
+
+
+async def look_up(
+    session: AsyncSession, source: str, run_id: int, thread_ids: Sequence[str]
+) -> dict[str, KnownThread]:
+    """Thread → what is known of it, for those that are."""
+    row = FrontierRow
+    query = select(
+        row.thread_id, row.etag, row.last_modified, row.page_count, row.run_id, row.first_run_id, row.state
+    ).where(row.source == source, is_one_of(row.thread_id, thread_ids))
+    known = {
+        found.thread_id: KnownThread(
+            etag=found.etag,
+            last_modified=found.last_modified,
+            page_count=found.page_count,
+            handled=found.run_id == run_id and found.state not in _OPEN,
+            met_by=found.first_run_id,
+        )
+        for found in await session.execute(query)
+    }
+    return known | {i: KnownThread(taken_down=True) for i in await taken_down_ids(session, source, thread_ids)}
+
+
+async def take_left_over(session: AsyncSession, source: str, run_id: int) -> list[ListEntry]:
+    """Threads that wait since an earlier start, and those whose failure another attempt may mend; now this
+    run's.
+
+    What failed least comes first: one thread at which the host turns everybody away must not keep the others
+    waiting.
+    """
+    named = {"source": source, "run_id": run_id, "retried": [k.value for k in RETRIED], "attempts": MAX_ATTEMPTS}
+    rows = (await session.execute(_LEFT_OVER, named)).all()
+    return [_entry(found) for found in sorted(rows, key=lambda found: found.attempts)]
+
+
+async def count_left_over(session: AsyncSession, source: str) -> int:
+    """How many threads `take_left_over` would find."""
+    named = {"source": source, "run_id": 0, "retried": [k.value for k in RETRIED], "attempts": MAX_ATTEMPTS}
+    found: int = (await session.execute(_COUNT_LEFT_OVER, named)).scalar_one()
+    return found
+
+
+async def take_not_listed(session: AsyncSession, source: str, run_id: int, overlap: timedelta) -> list[ListEntry]:
+    """Threads that were read before and that a list of this run should have shown and did not; now this run's.
+
+    A list is read down to the latest activity of earlier runs less `overlap`; where lists show no dates, threads
+    count that were opened (or, where their page does not say when, first met) up to `overlap` before the list
+    was last read to its end.
+    """
+    named = {"source": source, "run_id": run_id, "overlap": overlap}
+    return [_entry(found) for found in await session.execute(_NOT_LISTED, named)]
+
+
+async def reading_began(session: AsyncSession, source: str, thread_id: str) -> int:
+    """The newest fetch when a waiting thread was listed; its pages have higher numbers."""
+    query = select(FrontierRow.after_fetch).where(FrontierRow.source == source, FrontierRow.thread_id == thread_id)
+    return await session.scalar(query) or 0
+
+
+async def unsettle(session: AsyncSession, run_id: int) -> None:
+    """Take every thread of a run for one that it has not dealt with: the run is repeated. What is to be tried
+    again stays so, as the lists may not show it."""
+    row = FrontierRow
+    retried = and_(row.state == FrontierState.FAILED, row.reason.in_(RETRIED), row.attempts < MAX_ATTEMPTS)
+    await session.execute(
+        update(row).where(row.run_id == run_id, ~retried).values(state=FrontierState.KNOWN, reason=None)
+    )
+
+
+def _iso(moment: datetime | None) -> str | None:
+    return None if moment is None else moment.isoformat()
+
+
+def _entry(found: Any) -> ListEntry:
+    return ListEntry(found.url, found.thread_id, "", found.posted_at, found.active_at)

@@ -1,0 +1,370 @@
+"""Harvests: one run a source and week, how far its lists were read, the rules it went by and its figures."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import delete, func, select, text, update
+from sqlalchemy.dialects.postgresql import distinct_on
+from sqlalchemy.dialects.postgresql import insert as upsert
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from medlive.db.bulk import insert_rows
+from medlive.db.harvest.frontier import unsettle
+from medlive.db.tables import (
+    FrontierRow,
+    HarvestMeasureRow,
+    HarvestRobotsRow,
+    HarvestRunRow,
+    ListCursorRow,
+    RunOutcome,
+    SourceKind,
+    SourceRow,
+)
+from medlive.db.threads.threads import ensure_sources
+from medlive.db.unstorable import dump_json
+from medlive.errors import MedliveError, UsageError
+from medlive.sources.drift import Compared, Measure
+from medlive.sources.fetching.robots import Robots
+from medlive.sources.ledger import Listed, ListState
+from medlive.sources.source import PageRequest
+
+_ADD_COUNTS = text(
+    "UPDATE harvest_runs SET counts = coalesce((SELECT jsonb_object_agg(name, total) FROM"
+    " (SELECT name, sum(n::bigint) AS total FROM (SELECT * FROM jsonb_each_text(counts)"
+    " UNION ALL SELECT * FROM jsonb_each_text(CAST(:added AS jsonb))) AS each (name, n) GROUP BY name) AS sums),"
+    " '{}') WHERE id = :run_id AND starts = :start RETURNING id"
+)
+
+
+class HarvestTakenOver(MedliveError):
+    """Another process has taken this harvest over."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceInfo:
+    """What is recorded of a source."""
+
+    name: str
+    kind: SourceKind
+    quarantined_at: datetime | None
+    quarantine_reason: str | None
+    last_run: str | None
+    """The ISO week of its latest harvest; None when it was never harvested."""
+    last_outcome: RunOutcome | None
+
+
+@dataclass(frozen=True, slots=True)
+class StartedRun:
+    """A run of this week that is now this process's."""
+
+    run_id: int
+    start: int
+    """How often it was begun or taken up again, from 1."""
+    started_at: datetime
+
+
+async def start_harvest(
+    session: AsyncSession, source: str, iso_week: str, *, again: bool = False
+) -> StartedRun | None:
+    """The source's run of that week, begun or taken up again; None when it is done already.
+
+    With `again` a run that is done is repeated from its lists' beginning.
+    """
+    await ensure_sources(session, [source], SourceKind.SITE)
+    row = HarvestRunRow
+    was_done = await session.scalar(
+        select(row.outcome == RunOutcome.DONE)
+        .where(row.source == source, row.iso_week == iso_week)
+        .with_for_update()
+    )
+    if was_done and not again:
+        return None
+    statement = upsert(row).values(source=source, iso_week=iso_week, outcome=RunOutcome.RUNNING)
+    statement = statement.on_conflict_do_update(
+        index_elements=["source", "iso_week"],
+        set_={"outcome": RunOutcome.RUNNING, "finished_at": None, "problem": None, "starts": row.starts + 1},
+    )
+    found = (await session.execute(statement.returning(row.id, row.starts, row.started_at))).one()
+    if was_done:
+        # What its lists show is counted anew, as they are read anew.
+        await session.execute(update(row).where(row.id == found.id).values(counts=text("counts - 'listed'")))
+        await session.execute(delete(ListCursorRow).where(ListCursorRow.run_id == found.id))
+        await unsettle(session, found.id)
+    return StartedRun(found.id, found.starts, found.started_at)
+
+
+async def add_counts(session: AsyncSession, run: StartedRun, counts: Mapping[str, int]) -> None:
+    """Add to a run's counts, and keep any other process from taking it up until the transaction ends.
+
+    Raises HarvestTakenOver where one has: what this process would write belongs to that one now.
+    """
+    named = {"run_id": run.run_id, "start": run.start, "added": dump_json(dict(counts))}
+    if await session.scalar(_ADD_COUNTS, named) is None:
+        raise HarvestTakenOver(
+            "another process has taken this harvest over, as the connection that held its lock was lost",
+            hint="nothing is lost; the other process goes on with it",
+        )
+
+
+async def finish_harvest(
+    session: AsyncSession,
+    run: StartedRun,
+    counts: Mapping[str, int],
+    *,
+    problem: str | None = None,
+    partial: bool = False,
+) -> None:
+    """End a run: done, failed with its problem, or `partial` when it stopped where it was told to.
+
+    `counts` are added to what it has. Raises HarvestTakenOver.
+    """
+    await add_counts(session, run, counts)
+    ended = RunOutcome.PARTIAL if partial else RunOutcome.DONE
+    outcome = ended if problem is None else RunOutcome.FAILED
+    await session.execute(
+        update(HarvestRunRow)
+        .where(HarvestRunRow.id == run.run_id)
+        .values(outcome=outcome, finished_at=func.now(), problem=problem)
+    )
+
+
+async def save_cursor(session: AsyncSession, run_id: int, listed: Listed) -> None:
+    """How far a list was read: `next_page` is where a run that is taken up goes on.
+
+    A page that is asked for with a form is none to go on with, as forms hold what is valid for a visit.
+    """
+    row = ListCursorRow
+    following = listed.next_page
+    statement = upsert(row).values(
+        run_id=run_id,
+        list_key=listed.list_key,
+        next_url=following.url if following is not None and following.form is None else None,
+        pages=1,
+        newest_at=listed.newest_at,
+        finished_at=func.now() if listed.finished else None,
+    )
+    new = statement.excluded
+    statement = statement.on_conflict_do_update(
+        index_elements=["run_id", "list_key"],
+        set_={
+            "next_url": new.next_url,
+            "pages": row.pages + 1,
+            "newest_at": func.greatest(row.newest_at, new.newest_at),
+            "finished_at": new.finished_at,
+        },
+    )
+    await session.execute(statement)
+
+
+async def list_state(session: AsyncSession, run_id: int, source: str, key: str, overlap: timedelta) -> ListState:
+    """How far this run has read a list, and the moment before which earlier runs saw all activity.
+
+    That moment is the latest activity that a run saw which read the list to its end, less `overlap`: late
+    replies and edits are met again.
+    """
+    row = ListCursorRow
+    own = (
+        await session.execute(
+            select(row.next_url, row.finished_at).where(row.run_id == run_id, row.list_key == key)
+        )
+    ).one_or_none()
+    seen, read_by = (
+        await session.execute(
+            select(func.max(row.newest_at), func.max(row.run_id))
+            .join(HarvestRunRow, HarvestRunRow.id == row.run_id)
+            .where(
+                HarvestRunRow.source == source,
+                row.list_key == key,
+                row.run_id != run_id,
+                row.finished_at.is_not(None),
+            )
+        )
+    ).one()
+    return ListState(
+        finished=own is not None and own.finished_at is not None,
+        next_page=PageRequest(own.next_url) if own is not None and own.next_url is not None else None,
+        cutoff=None if seen is None else seen - overlap,
+        read_by=read_by,
+    )
+
+
+async def save_robots(session: AsyncSession, run_id: int, robots: Sequence[Robots]) -> None:
+    """The rules that a run went by."""
+    rows = [
+        {
+            "run_id": run_id,
+            "host": found.host,
+            "fetched_at": found.fetched_at,
+            "state": found.state,
+            "status": found.status,
+            "body": found.body.decode("utf-8", "replace"),
+            "detail": found.detail or None,
+        }
+        for found in robots
+    ]
+    await insert_rows(session, HarvestRobotsRow, rows, skip_known=True)
+
+
+async def run_figures(session: AsyncSession, run_id: int) -> tuple[dict[str, tuple[float, int]], Counter[str]]:
+    """Of the threads that a run read, field → (share with it, or median; over how many); and state or reason → how
+    many threads ended so, with "listed": how many its lists showed that were to be read."""
+    fields = await session.execute(
+        text(
+            "SELECT f.key, count(*), coalesce(avg(CASE f.value WHEN 'true' THEN 1 WHEN 'false' THEN 0 END),"
+            # One endless thread must not make a week's threads long.
+            " percentile_cont(0.5) WITHIN GROUP (ORDER BY CASE WHEN f.value NOT IN ('true', 'false')"
+            " THEN f.value::float END))"
+            " FROM frontier, jsonb_each_text(fields) AS f"
+            " WHERE run_id = :run_id AND state = 'read' GROUP BY f.key"
+        ),
+        {"run_id": run_id},
+    )
+    shares = {key: (float(value), int(n)) for key, n, value in fields}
+    row = FrontierRow
+    states = await session.execute(
+        select(row.state, row.reason, func.count()).where(row.run_id == run_id).group_by(row.state, row.reason)
+    )
+    ends: Counter[str] = Counter()
+    for state, reason, count in states:
+        ends[reason or state.value] += count
+    counts = await session.scalar(select(HarvestRunRow.counts).where(HarvestRunRow.id == run_id))
+    ends["listed"] = (counts or {}).get("listed", 0)
+    return shares, ends
+
+
+async def save_measures(session: AsyncSession, run_id: int, measures: Sequence[Compared]) -> None:
+    """A run's figures beside the medians they were compared with."""
+    await session.execute(delete(HarvestMeasureRow).where(HarvestMeasureRow.run_id == run_id))
+    rows = [
+        {
+            "run_id": run_id,
+            "measure": m.name,
+            "value": m.value,
+            "n": m.n,
+            "median": m.median,
+            "collapsed": m.collapsed,
+        }
+        for m in measures
+    ]
+    await insert_rows(session, HarvestMeasureRow, rows)
+
+
+async def past_measures(
+    session: AsyncSession, source: str, *, before_run: int, runs: int
+) -> list[dict[str, Measure]]:
+    """The figures of a source's latest other runs that are done, newest first; none from before its figures
+    began anew."""
+    row, run = HarvestMeasureRow, HarvestRunRow
+    latest = (
+        select(run.id)
+        .join(SourceRow, SourceRow.name == run.source)
+        .where(
+            run.source == source,
+            run.id != before_run,
+            run.outcome == RunOutcome.DONE,
+            run.started_at >= func.coalesce(SourceRow.compared_since, run.started_at),
+        )
+        .order_by(run.iso_week.desc())
+        .limit(runs)
+    )
+    found: dict[int, dict[str, Measure]] = {pk: {} for pk in await session.scalars(latest)}
+    query = select(row.run_id, row.measure, row.value, row.n).where(row.run_id.in_(found))
+    for run_id, name, value, n in await session.execute(query):
+        found[run_id][name] = Measure(value, n)
+    return list(found.values())
+
+
+async def latest_measures(session: AsyncSession, source: str) -> tuple[str, list[Compared]] | None:
+    """The ISO week and the figures of the source's latest run that has any."""
+    row, run = HarvestMeasureRow, HarvestRunRow
+    latest = (
+        await session.execute(
+            select(run.id, run.iso_week)
+            .where(run.source == source, select(row.run_id).where(row.run_id == run.id).exists())
+            .order_by(run.iso_week.desc())
+            .limit(1)
+        )
+    ).one_or_none()
+    if latest is None:
+        return None
+    query = select(row).where(row.run_id == latest.id).order_by(row.measure)
+    return latest.iso_week, [
+        Compared(m.measure, m.value, m.n, m.median, m.collapsed) for m in await session.scalars(query)
+    ]
+
+
+async def quarantine(session: AsyncSession, source: str, reason: str) -> None:
+    """Leave a source out of harvests from now on. Raises UsageError when there is no such source."""
+    await _set_source(session, source, quarantined_at=func.now(), quarantine_reason=reason)
+
+
+async def lift_quarantine(session: AsyncSession, source: str, *, compare_anew: bool = False) -> None:
+    """Take a source into harvests again; with `compare_anew` its earlier figures are no measure any more.
+
+    Raises UsageError when there is no such source.
+    """
+    anew = {"compared_since": func.now()} if compare_anew else {}
+    await _set_source(session, source, quarantined_at=None, quarantine_reason=None, **anew)
+
+
+async def _set_source(session: AsyncSession, source: str, **values: Any) -> None:
+    done = await session.scalar(
+        update(SourceRow).where(SourceRow.name == source).values(**values).returning(SourceRow.name)
+    )
+    if done is None:
+        raise UsageError(f"there is no source {source}")
+
+
+async def harvest_outcomes(session: AsyncSession, iso_week: str) -> dict[str, RunOutcome]:
+    """Source → how its harvest of that week stands, for those that were begun."""
+    row = HarvestRunRow
+    query = select(row.source, row.outcome).where(row.iso_week == iso_week)
+    return {row.source: row.outcome for row in await session.execute(query)}
+
+
+@dataclass(frozen=True, slots=True)
+class HarvestTimes:
+    """When a source was harvested."""
+
+    first_started_at: datetime | None
+    last_done_at: datetime | None
+    """When a harvest last ended well; None: none did."""
+    last_problem: str | None
+    """The problem of the latest run; None: it has none."""
+
+
+async def harvest_times(session: AsyncSession, source: str) -> HarvestTimes:
+    """When a source was harvested first, and last to its end."""
+    run = HarvestRunRow
+    first, done = (
+        await session.execute(
+            select(
+                func.min(run.started_at),
+                func.max(run.finished_at).filter(run.outcome == RunOutcome.DONE),
+            ).where(run.source == source)
+        )
+    ).one()
+    latest = select(run.problem).where(run.source == source).order_by(run.iso_week.desc()).limit(1)
+    return HarvestTimes(first, done, await session.scalar(latest))
+
+
+async def list_sources(session: AsyncSession) -> list[SourceInfo]:
+    """Every source with its latest harvest, by name."""
+    latest = (
+        select(HarvestRunRow.source, HarvestRunRow.iso_week, HarvestRunRow.outcome)
+        .ext(distinct_on(HarvestRunRow.source))
+        .order_by(HarvestRunRow.source, HarvestRunRow.iso_week.desc())
+        .subquery()
+    )
+    query = (
+        select(SourceRow, latest.c.iso_week, latest.c.outcome)
+        .outerjoin(latest, latest.c.source == SourceRow.name)
+        .order_by(SourceRow.name)
+    )
+    return [
+        SourceInfo(row.name, row.kind, row.quarantined_at, row.quarantine_reason, week, outcome)
+        for row, week, outcome in await session.execute(query)
+    ]

@@ -1,0 +1,259 @@
+"""Fixing a snapshot: which revisions are in it, what changed since its parent, what was kept out; the database
+decides it in one transaction.
+
+One statement reads everything that a release decides about into a table of the transaction; all that follows is
+made of that table and of rows that never change. Of what grows with the release, only the ids of cases that are
+newly held out pass through this process.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from medlive.db.bulk import insert_rows
+from medlive.db.release.gates import JUDGED
+from medlive.db.tables import SnapshotKeptOutRow, SnapshotMemberRow
+from medlive.db.threads.takedowns import TAKEN_DOWN
+from medlive.db.unstorable import dump_json, from_stored
+from medlive.snapshot.gates import CaseFacts, Gate, GateHit, fact_hits
+
+_BATCH: Final = 2_000
+
+_TABLES: Final = (
+    """
+    CREATE TEMP TABLE judged (
+        case_id text, status text, status_reason text, revision int, held_since text, salt text,
+        commitment text, is_held boolean, from_revision int, first_release text,
+        publishable boolean, unpublishable_reason text, index_known boolean, unproven int, disputes int,
+        is_late boolean, is_outdated boolean, hits jsonb, passes boolean
+    ) ON COMMIT DROP
+    """,
+    "CREATE TEMP TABLE told (case_id text PRIMARY KEY, reason text) ON COMMIT DROP",
+)
+_FAILS: Final = """
+    jsonb_array_length(hits) > 0 OR disputes > 0 OR unproven > 0 OR NOT index_known OR is_late OR is_outdated
+    OR (:publishable_only AND NOT publishable)
+"""
+# What is held out stands at an older revision: a criterion that was withdrawn since may still be in it.
+# The parent knows most first releases; that of a case that it left out is looked up. `+ 7` from a week's Monday is
+# the day after its Sunday, as `last_day` allows for time zones.
+_JUDGE: Final = f"""
+    INSERT INTO judged
+    SELECT found.*, status = 'ready' AND hits IS NOT NULL AND NOT ({_FAILS}) FROM (
+        SELECT
+            j.case_id, j.status, j.status_reason, j.revision, j.held_since, j.salt,
+            j.commitment, j.is_held, j.from_revision, j.released, r.publishable, r.unpublishable_reason,
+            i.digest IS NOT NULL AS index_known, coalesce(u.claims, 0) AS unproven,
+            coalesce(d.disputes, 0) AS disputes,
+            (r.posted_at AT TIME ZONE 'UTC')::date
+                > to_date(coalesce(j.released, :version), 'IYYY."W"IW') + 7 AS is_late,
+            EXISTS (
+                SELECT FROM withdrawals AS w WHERE w.case_id = j.case_id AND w.new_revision > r.revision
+            ) AS is_outdated,
+            g.hits
+        FROM (
+            SELECT named.*, coalesce(first_release, (
+                SELECT min(m.first_release) FROM snapshot_members AS m
+                JOIN snapshots AS s ON s.version = m.version AND s.state = 'frozen'
+                WHERE m.case_id = named.case_id
+            )) AS released
+            FROM ({JUDGED}) AS named
+        ) AS j
+        JOIN case_revisions AS r ON r.case_id = j.case_id AND r.revision = j.revision
+        JOIN curations AS made ON made.id = r.curation_id
+        LEFT JOIN evidence_indexes AS i ON i.digest = made.index_digest
+        LEFT JOIN case_gates AS g
+            ON g.case_id = r.case_id AND g.revision = r.revision AND g.gates_digest = :digest
+        LEFT JOIN (
+            SELECT case_id, count(*) AS disputes FROM disputes WHERE closed_at IS NULL GROUP BY case_id
+        ) AS d ON d.case_id = j.case_id
+        LEFT JOIN (
+            SELECT v.curation_id, count(*) AS claims FROM claim_verdicts AS v
+            WHERE v.verdict = 'supported' AND NOT EXISTS (
+                SELECT FROM claim_evidence AS c
+                WHERE c.curation_id = v.curation_id AND c.element_id = v.element_id AND c.cited_as IS NOT NULL
+            )
+            GROUP BY v.curation_id
+        ) AS u ON u.curation_id = r.curation_id
+    ) AS found
+"""
+_UNREAD: Final = "SELECT count(*) FROM judged WHERE status = 'ready' AND hits IS NULL"
+_KEPT_OUT: Final = f"""
+    SELECT case_id, hits, publishable, unpublishable_reason, index_known, unproven, disputes, is_late,
+        is_outdated, first_release
+    FROM judged WHERE status = 'ready' AND ({_FAILS}) ORDER BY case_id COLLATE "C"
+"""
+_NEVER_SHOWN: Final = """
+    SELECT case_id, revision FROM judged WHERE passes AND NOT is_held AND first_release IS NULL
+    ORDER BY case_id COLLATE "C"
+"""
+_SHOW: Final = """
+    INSERT INTO snapshot_members (version, case_id, revision, first_release)
+    SELECT :version, case_id, revision, coalesce(first_release, :version) FROM judged AS j
+    WHERE passes AND NOT is_held AND NOT EXISTS (
+        SELECT FROM snapshot_members AS m WHERE m.version = :version AND m.case_id = j.case_id
+    )
+"""
+_CARRY: Final = """
+    INSERT INTO snapshot_members (version, case_id, revision, first_release, held_since, salt, commitment)
+    SELECT :version, case_id, revision, CASE WHEN held_since = ANY (:due) THEN :version END, held_since, salt,
+        commitment
+    FROM judged WHERE passes AND is_held
+"""
+_RUBRIC: Final = """
+    SELECT array_agg(ROW (c.criterion_id, c.position, c.criterion, c.axis, c.points)::text ORDER BY c.position)
+    FROM criteria AS c WHERE c.case_id = {0}.case_id AND c.revision = {0}.revision
+"""
+_TEXTS: Final = ("language", "source", "posted_at", "specialty", "theme", "narrative", "query", "advice")
+_DIFFERING: Final = (
+    "concat_ws(', ', "
+    + "".join(f"CASE WHEN a.{name} <> b.{name} THEN '{name}' END, " for name in _TEXTS)
+    + f"CASE WHEN ({_RUBRIC.format('a')}) IS DISTINCT FROM ({_RUBRIC.format('b')}) THEN 'criteria' END)"
+)
+# The words of a person who holds a case, or of an engine that decided anew, may quote the thread: they stay here.
+_GONE: Final = f"""
+    coalesce(told.reason, CASE j.status
+        WHEN 'withdrawn' THEN CASE j.status_reason WHEN '{TAKEN_DOWN}' THEN 'taken down' ELSE j.status_reason END
+        WHEN 'held' THEN 'held back until a person has looked at it'
+        WHEN 'rejected' THEN 'rejected in review'
+        ELSE 'kept out: ' || (
+            SELECT k.detail FROM snapshot_kept_out AS k
+            WHERE k.version = :version AND k.case_id = j.case_id AND k.position = 1
+        )
+    END)
+"""
+_CHANGES: Final = (
+    """
+    INSERT INTO snapshot_changes (version, case_id, kind, reason, to_revision)
+    SELECT :version, m.case_id, 'added', CASE
+        WHEN m.held_since IS NOT NULL THEN 'held out since ' || m.held_since || ', shown now'
+        WHEN m.first_release < :version THEN 'in the release again'
+        ELSE 'new in this release'
+    END, m.revision
+    FROM snapshot_members AS m JOIN judged AS j USING (case_id)
+    WHERE m.version = :version AND m.first_release IS NOT NULL AND j.from_revision IS NULL
+    """,
+    f"""
+    INSERT INTO snapshot_changes (version, case_id, kind, reason, from_revision, to_revision)
+    SELECT :version, m.case_id, 'revised', coalesce(
+        told.reason, 'changed: ' || nullif({_DIFFERING}, ''), 'made anew with the same content'
+    ), j.from_revision, m.revision
+    FROM snapshot_members AS m JOIN judged AS j USING (case_id) LEFT JOIN told USING (case_id)
+    JOIN case_revisions AS a ON a.case_id = m.case_id AND a.revision = j.from_revision
+    JOIN case_revisions AS b ON b.case_id = m.case_id AND b.revision = m.revision
+    WHERE m.version = :version AND m.revision <> j.from_revision
+    """,
+    f"""
+    INSERT INTO snapshot_changes (version, case_id, kind, reason, from_revision)
+    SELECT :version, j.case_id, 'withdrawn', {_GONE}, j.from_revision
+    FROM judged AS j LEFT JOIN told USING (case_id) WHERE NOT j.passes AND j.from_revision IS NOT NULL
+    """,
+    f"""
+    INSERT INTO snapshot_changes (version, case_id, kind, reason, held_since, commitment)
+    SELECT :version, j.case_id, 'dropped', {_GONE}, j.held_since, j.commitment
+    FROM judged AS j LEFT JOIN told USING (case_id) WHERE NOT j.passes AND j.is_held
+    """,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class HeldOut:
+    """A case that is newly held out, with what stands for it."""
+
+    case_id: str
+    revision: int
+    salt: str
+    commitment: str
+
+
+async def judge(
+    session: AsyncSession, version: str, parent: str | None, gates_digest: str, *, publishable_only: bool
+) -> int:
+    """Decide about every case that is ready or that the parent holds, for the rest of the transaction; how many of
+    them the gates have yet to read, and 0 when all is decided."""
+    for table in _TABLES:
+        await session.execute(text(table))
+    values = {"version": version, "parent": parent, "digest": gates_digest}
+    await session.execute(text(_JUDGE), values | {"publishable_only": publishable_only})
+    await session.execute(text("ANALYZE judged"))
+    return await session.scalar(text(_UNREAD)) or 0
+
+
+async def never_shown(session: AsyncSession) -> list[tuple[str, int]]:
+    """(case id, revision) of those that were judged, may go in, and were never in a snapshot that is frozen."""
+    return [(case_id, revision) for case_id, revision in await session.execute(text(_NEVER_SHOWN))]
+
+
+async def keep_kept_out(session: AsyncSession, version: str, *, publishable_only: bool) -> None:
+    """Keep why ready cases that were judged are not in the snapshot."""
+    rows: list[Mapping[str, Any]] = []
+    stream = await session.stream(text(_KEPT_OUT), {"publishable_only": publishable_only})
+    async for part in stream.partitions(_BATCH):
+        for row in part:
+            hits = _hits(row, version, publishable_only=publishable_only)
+            rows += [
+                {
+                    "version": version,
+                    "case_id": row.case_id,
+                    "position": p,
+                    "gate": h.gate.value,
+                    "detail": h.detail,
+                }
+                for p, h in enumerate(hits, start=1)
+            ]
+    for start in range(0, len(rows), _BATCH):
+        await insert_rows(session, SnapshotKeptOutRow, rows[start : start + _BATCH])
+
+
+def _hits(row: Any, version: str, *, publishable_only: bool) -> list[GateHit]:
+    facts = CaseFacts(
+        publishable=row.publishable,
+        unpublishable_reason=row.unpublishable_reason and from_stored(row.unpublishable_reason),
+        index_known=row.index_known,
+        claims_without_evidence=row.unproven,
+        open_disputes=row.disputes,
+    )
+    hits = [GateHit(Gate(gate), row.case_id, detail) for gate, detail in row.hits or ()]
+    if row.is_late:
+        release = row.first_release or version
+        hits.append(GateHit(Gate.ROW, row.case_id, f"posted after its first release {release}"))
+    if row.is_outdated:
+        detail = "a criterion was withdrawn from the revision that was held out"
+        hits.append(GateHit(Gate.WITHDRAWN, row.case_id, detail))
+    return hits + fact_hits(row.case_id, facts, publishable_only=publishable_only)
+
+
+async def add_members(
+    session: AsyncSession, version: str, *, due: Sequence[str], held_out: Iterable[HeldOut]
+) -> None:
+    """Add what was judged and passes: shown, or held out; of what the parent holds out, what has been so since one
+    of `due` is shown now."""
+    rows = [
+        {
+            "version": version,
+            "case_id": one.case_id,
+            "revision": one.revision,
+            "first_release": None,
+            "held_since": version,
+            "salt": one.salt,
+            "commitment": one.commitment,
+        }
+        for one in held_out
+    ]
+    for start in range(0, len(rows), _BATCH):
+        await insert_rows(session, SnapshotMemberRow, rows[start : start + _BATCH])
+    await session.execute(text(_CARRY), {"version": version, "due": list(due)})
+    await session.execute(text(_SHOW), {"version": version})
+
+
+async def keep_changes(session: AsyncSession, version: str, reasons: Mapping[str, str]) -> None:
+    """Keep what changed since the parent; `reasons`, case id to a public reason, speak first."""
+    await session.execute(
+        text("INSERT INTO told SELECT key, value FROM json_each_text(CAST(:reasons AS json))"),
+        {"reasons": dump_json(dict(reasons))},
+    )
+    for statement in _CHANGES:
+        await session.execute(text(statement), {"version": version})

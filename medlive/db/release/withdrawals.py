@@ -1,0 +1,279 @@
+"""Withdrawals: what no later snapshot may hold, and the errata about what frozen ones do."""
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from sqlalchemy import exists, func, insert, select
+from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.orm import aliased
+
+from medlive.db.review.disputes import disputed_cases
+from medlive.db.tables import (
+    CriterionRow,
+    SnapshotMemberRow,
+    SnapshotRow,
+    SnapshotState,
+    WithdrawalRow,
+)
+from medlive.digest import digest_text
+from medlive.rubric.lint import MIN_CRITERIA
+from medlive.rubric.model import Criterion, Rubric
+from medlive.snapshot.errata import Errata, Erratum, WithdrawalKind
+from medlive.text.normalise import fold
+
+_LOCK = 0x6D656572  # "meer": one number for every writer of this database's errata
+
+
+@dataclass(frozen=True, slots=True)
+class Withdrawal:
+    """A case, or a criterion of one, that was withdrawn."""
+
+    number: int
+    case_id: str
+    revision: int
+    criterion_id: str | None
+    """Within its case (`c3`); None: the whole case."""
+    criterion_digest: str | None
+    new_revision: int | None
+    """The revision without the criterion; None where none had to be made."""
+    kind: WithdrawalKind
+    reason: str
+    """Public."""
+    withdrawn_by: str | None
+    withdrawn_at: datetime
+
+
+def text_digest(criterion: str) -> str:
+    """What a criterion is known by in every revision of its case: the digest of its folded text."""
+    return digest_text(fold(criterion))
+
+
+def without_criteria(rubric: Rubric, withdrawn: Collection[str]) -> Rubric:
+    """The rubric without the criteria whose text has one of these digests; ids stay, positions are closed up."""
+    kept = [c for c in rubric.criteria if text_digest(c.criterion) not in withdrawn] if withdrawn else []
+    if not withdrawn or len(kept) == len(rubric.criteria):
+        return rubric
+    return replace(rubric, criteria=tuple(replace(c, position=p) for p, c in enumerate(kept, start=1)))
+
+
+def too_thin(rubric: Rubric) -> str | None:
+    """What a rubric lacks to be one ("1 criterion", "no positive criterion"), or None when nothing."""
+    if (n := len(rubric.criteria)) < MIN_CRITERIA:
+        return "1 criterion" if n else "no criterion"
+    return None if any(c.points > 0 for c in rubric.criteria) else "no positive criterion"
+
+
+async def holds_withdrawn(session: AsyncSession, version: str) -> bool:
+    """Whether a snapshot's members hold what was withdrawn, or a case with an open dispute: since it was fixed,
+    for nothing of that is fixed."""
+    member, there, row, withdrawn = SnapshotMemberRow, aliased(CriterionRow), WithdrawalRow, aliased(CriterionRow)
+    mine = member.version == version
+    case = exists().where(mine, member.case_id == row.case_id, row.criterion_id.is_(None))
+    criterion = exists().where(
+        mine,
+        member.case_id == row.case_id,
+        withdrawn.case_id == row.case_id,
+        withdrawn.revision == row.revision,
+        withdrawn.criterion_id == row.criterion_id,
+        there.case_id == member.case_id,
+        there.revision == member.revision,
+        there.criterion == withdrawn.criterion,
+    )
+    disputed = exists().where(mine, member.case_id.in_(disputed_cases()))
+    return bool(await session.scalar(select(case | criterion | disputed)))
+
+
+async def withdrawn_criteria(session: AsyncSession, case_id: str) -> set[str]:
+    """The digests of the criteria that were withdrawn from a case.
+
+    Taken from their texts anew where those are there: a later release may fold otherwise.
+    """
+    row, part = WithdrawalRow, CriterionRow
+    query = (
+        select(row.criterion_digest, part.criterion)
+        .outerjoin(
+            part,
+            (part.case_id == row.case_id)
+            & (part.revision == row.revision)
+            & (part.criterion_id == row.criterion_id),
+        )
+        .where(row.case_id == case_id, row.criterion_digest.is_not(None))
+    )
+    found = await session.execute(query)
+    return {digest if criterion is None else text_digest(criterion) for digest, criterion in found if digest}
+
+
+async def withdrawn_from(session: AsyncSession, case_id: str, criterion_id: str) -> list[int]:
+    """The revisions of a case that a criterion of this id (`c3`) was withdrawn from."""
+    row = WithdrawalRow
+    query = select(row.revision).where(row.case_id == case_id, row.criterion_id == criterion_id)
+    return list(await session.scalars(query.order_by(row.id)))
+
+
+async def add_withdrawal(
+    session: AsyncSession,
+    *,
+    case_id: str,
+    revision: int,
+    kind: WithdrawalKind,
+    reason: str,
+    criterion: Criterion | None = None,
+    new_revision: int | None = None,
+    withdrawn_by: str | None = None,
+) -> Withdrawal:
+    """Record a withdrawal; the session has locked the case's row and found none of its kind."""
+    row = await session.scalar(
+        insert(WithdrawalRow)
+        .values(
+            case_id=case_id,
+            revision=revision,
+            criterion_id=criterion.id if criterion else None,
+            criterion_digest=text_digest(criterion.criterion) if criterion else None,
+            new_revision=new_revision,
+            kind=kind,
+            reason=reason,
+            withdrawn_by=withdrawn_by,
+        )
+        .returning(WithdrawalRow)
+    )
+    if row is None:
+        raise RuntimeError("the database returned no row of an insert")
+    return _withdrawal(row)
+
+
+async def find_withdrawal(
+    session: AsyncSession, case_id: str, kind: WithdrawalKind, criterion_digest: str | None = None
+) -> Withdrawal | None:
+    """The withdrawal of a case (no digest) or of its criterion of that kind; None when there is none."""
+    row = WithdrawalRow
+    query = select(row).where(row.case_id == case_id, row.kind == kind)
+    found = await session.scalar(query.where(row.criterion_digest.is_not_distinct_from(criterion_digest)))
+    return None if found is None else _withdrawal(found)
+
+
+async def list_withdrawals(session: AsyncSession) -> list[Withdrawal]:
+    """Every withdrawal, oldest first."""
+    return [_withdrawal(row) for row in await session.scalars(select(WithdrawalRow).order_by(WithdrawalRow.id))]
+
+
+async def reasons_for(session: AsyncSession, parent: str | None = None) -> dict[str, str]:
+    """Case id → the public reason, with its kind, of cases that were withdrawn or had a criterion withdrawn.
+
+    With `parent`, a snapshot's version, only those that it holds as they were before: a case that was revised
+    again since has another reason. A case's own withdrawal speaks louder than its criteria's.
+    """
+    row, member = WithdrawalRow, SnapshotMemberRow
+    query = select(row.case_id, row.criterion_id, row.kind, row.reason).order_by(row.id)
+    query = query.where(row.criterion_id.is_(None) | row.new_revision.is_not(None))
+    if parent is not None:
+        query = query.join(member, (member.case_id == row.case_id) & (member.version == parent)).where(
+            row.criterion_id.is_(None) | (member.revision < row.new_revision)
+        )
+    whole: dict[str, list[str]] = {}
+    parts: dict[str, list[str]] = {}
+    for case_id, criterion_id, kind, reason in await session.execute(query):
+        told = (whole if criterion_id is None else parts).setdefault(case_id, [])
+        if (said := f"{kind.value}: {reason}") not in told:
+            told.append(said)
+    return {case_id: "; ".join(told) for case_id, told in (parts | whole).items()}
+
+
+async def load_errata(session: AsyncSession) -> Errata:
+    """The errata as the database stands: of every withdrawal, which frozen snapshots hold what was withdrawn.
+
+    Until the session's transaction ends nobody else gets them: the file is never set back. What is held out of a
+    snapshot is not named. A criterion is looked for by its text, so that a revision in which it has another id is
+    found, and one in which another criterion has its id is not.
+    """
+    await session.execute(select(func.pg_advisory_xact_lock(_LOCK)))
+    withdrawals = await list_withdrawals(session)
+    if not withdrawals:
+        return Errata()
+    frozen = list(
+        await session.scalars(
+            select(SnapshotRow.version)
+            .where(SnapshotRow.state == SnapshotState.FROZEN)
+            .order_by(SnapshotRow.version)
+        )
+    )
+    members = await _frozen_members(session)
+    criteria = await _criteria_of_withdrawn(session)
+    entries: list[Erratum] = []
+    for found in withdrawals:
+        held: dict[str | None, list[tuple[str, int]]] = {}
+        parts = criteria.get((found.case_id, found.revision), {})
+        wanted = parts.get(found.criterion_id) if found.criterion_id else None
+        wanted = wanted or found.criterion_digest
+        for version, revision in members.get(found.case_id, ()):
+            if found.criterion_id is None:
+                held.setdefault(None, []).append((version, revision))
+                continue
+            for name, digest in criteria.get((found.case_id, revision), {}).items():
+                if digest == wanted:
+                    held.setdefault(name, []).append((version, revision))
+        for criterion_id in sorted(held, key=lambda i: i or ""):
+            entries.append(_erratum(found, criterion_id, held[criterion_id], frozen))
+    return Errata(entries=tuple(entries))
+
+
+def _erratum(
+    found: Withdrawal, criterion_id: str | None, held: list[tuple[str, int]], frozen: Iterable[str]
+) -> Erratum:
+    versions = sorted({version for version, _ in held})
+    return Erratum(
+        id=found.number,
+        issued_at=found.withdrawn_at.replace(microsecond=0),
+        kind=found.kind,
+        case_id=found.case_id,
+        criterion_id=None if criterion_id is None else f"{found.case_id}-{criterion_id}",
+        reason=found.reason,
+        revision=None if criterion_id is None else max(held)[1],
+        snapshots=tuple(versions),
+        fixed_in=next((version for version in frozen if version > versions[-1]), None),
+    )
+
+
+async def _frozen_members(session: AsyncSession) -> dict[str, list[tuple[str, int]]]:
+    """Withdrawn case → (version, revision) in every frozen snapshot that shows it, oldest first."""
+    member = SnapshotMemberRow
+    query = (
+        select(member.case_id, member.version, member.revision)
+        .join(SnapshotRow, SnapshotRow.version == member.version)
+        .where(
+            SnapshotRow.state == SnapshotState.FROZEN,
+            member.first_release.is_not(None),
+            member.case_id.in_(select(WithdrawalRow.case_id)),
+        )
+        .order_by(member.version)
+    )
+    found: dict[str, list[tuple[str, int]]] = {}
+    for case_id, version, revision in await session.execute(query):
+        found.setdefault(case_id, []).append((version, revision))
+    return found
+
+
+async def _criteria_of_withdrawn(session: AsyncSession) -> dict[tuple[str, int], dict[str, str]]:
+    """(case, revision) → criterion id → digest, of every revision of the cases that lost a criterion."""
+    touched = select(WithdrawalRow.case_id).where(WithdrawalRow.criterion_id.is_not(None))
+    row = CriterionRow
+    query = select(row.case_id, row.revision, row.criterion_id, row.criterion).where(row.case_id.in_(touched))
+    found: dict[tuple[str, int], dict[str, str]] = {}
+    for case_id, revision, criterion_id, criterion in await session.execute(query):
+        found.setdefault((case_id, revision), {})[criterion_id] = text_digest(criterion)
+    return found
+
+
+def _withdrawal(row: WithdrawalRow) -> Withdrawal:
+    return Withdrawal(
+        number=row.id,
+        case_id=row.case_id,
+        revision=row.revision,
+        criterion_id=row.criterion_id,
+        criterion_digest=row.criterion_digest,
+        new_revision=row.new_revision,
+        kind=row.kind,
+        reason=row.reason,
+        withdrawn_by=row.withdrawn_by,
+        withdrawn_at=row.withdrawn_at,
+    )

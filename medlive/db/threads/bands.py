@@ -1,0 +1,135 @@
+"""MinHash bands of accepted threads: saved with the verdicts, and asked which threads a text may repeat.
+
+A band's row says that some accepted revision of a thread has it. Rows are only added: which revision counts is the
+filter results' business, so that chains share the bands, and a band that an edited thread has lost costs one
+comparison. A look-up reads a bounded number of rows, however many threads there are.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from sqlalchemy import delete, exists, func, select, text, update
+from sqlalchemy.dialects.postgresql import insert as upsert
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from medlive.db.tables import BandSchemeRow, FilterResultRow, ThreadRevisionRow
+from medlive.db.threads.threads import PendingRevision
+
+NEWEST: Final = 64
+"""Rows read of one band. One that more threads share is boilerplate and tells little: its newest threads stand
+for it. What repeats a text shares its other bands too."""
+CANDIDATES: Final = 32
+"""Threads that one text is compared with: those that share the most and the rarest bands with it."""
+_LOCK: Final = 0x6D656464  # "medd": one number for every filter run of this database
+
+# One statement's text whatever the number of rows.
+_SAVE = text(
+    "INSERT INTO bands (key, thread_id) "
+    "SELECT * FROM unnest(CAST(:keys AS bigint[]), CAST(:threads AS int[])) ON CONFLICT DO NOTHING"
+)
+# The result is asked for as a value: with EXISTS the planner may read every result first.
+_CANDIDATES = text(
+    """
+    WITH met AS MATERIALIZED (
+        SELECT asked.place, found.thread_id, 1.0 / count(*) OVER (PARTITION BY asked.place, asked.key) AS weight
+        FROM unnest(CAST(:places AS int[]), CAST(:keys AS bigint[])) AS asked (place, key)
+        CROSS JOIN LATERAL (
+            SELECT thread_id FROM bands WHERE bands.key = asked.key ORDER BY thread_id DESC LIMIT :newest
+        ) AS found
+    ), member AS MATERIALIZED (
+        SELECT met.thread_id, latest.id AS revision_id
+        FROM (SELECT DISTINCT thread_id FROM met) AS met
+        CROSS JOIN LATERAL (
+            SELECT revision.id FROM thread_revisions AS revision
+            WHERE revision.thread_id = met.thread_id AND (
+                SELECT result.passed FROM filter_results AS result
+                WHERE result.revision_id = revision.id AND result.chain_digest = :chain
+            )
+            ORDER BY revision.revision DESC LIMIT 1
+        ) AS latest
+    ), ranked AS (
+        SELECT thread_id, member.revision_id,
+            row_number() OVER (PARTITION BY place ORDER BY sum(weight) DESC, thread_id) AS rank
+        FROM met JOIN member USING (thread_id)
+        GROUP BY place, thread_id, member.revision_id
+    )
+    SELECT DISTINCT thread_id, revision_id FROM ranked WHERE rank <= :candidates
+    """
+)
+
+
+async def take_turn(session: AsyncSession) -> None:
+    """Wait until no other transaction judges duplicates, and keep the others out until this one ends.
+
+    Two runs that judged at once could each accept one half of a pair. Take it before reading what waits: then the
+    other's verdicts are seen.
+    """
+    await session.execute(select(func.pg_advisory_xact_lock(_LOCK)))
+
+
+async def save_bands(session: AsyncSession, bands: Sequence[tuple[int, Sequence[int]]]) -> None:
+    """Add the bands of accepted texts: pairs of thread's number and keys. What is held already stays."""
+    rows = sorted({(key, thread_pk) for thread_pk, keys in bands for key in keys})
+    if rows:
+        keys, threads = zip(*rows, strict=True)
+        await session.execute(_SAVE, {"keys": _array(keys), "threads": _array(threads)})
+
+
+async def find_candidates(
+    session: AsyncSession, chain_digest: str, texts: Sequence[Sequence[int]]
+) -> list[PendingRevision]:
+    """The threads that any of these texts, each given by its keys, may repeat, with the latest revision that this
+    filter chain accepted. One statement; at most CANDIDATES a text."""
+    rows = [(place, key) for place, keys in enumerate(texts) for key in keys]
+    if not rows:
+        return []
+    places, keys = zip(*rows, strict=True)
+    # Thousands of index look-ups look dear enough to the planner to compile the statement, which takes longer.
+    await session.execute(text("SET LOCAL jit = off"))
+    found = await session.execute(
+        _CANDIDATES,
+        {
+            "places": _array(places),
+            "keys": _array(keys),
+            "chain": chain_digest,
+            "newest": NEWEST,
+            "candidates": CANDIDATES,
+        },
+    )
+    return [PendingRevision(thread_pk, revision_pk) for thread_pk, revision_pk in found]
+
+
+def _array(values: Iterable[int]) -> str:
+    """Integers as PostgreSQL writes an array of them: the driver takes longer over thousands than the look-up."""
+    return "{" + ",".join(map(str, values)) + "}"
+
+
+async def unfilled_after(session: AsyncSession, scheme: str) -> int | None:
+    """The revision up to which accepted threads have their bands in this scheme; None when all have.
+
+    Bands of another scheme are removed: they are never found again. Call it in one's turn.
+    """
+    row = BandSchemeRow
+    found = (
+        await session.execute(select(row.filled_to, row.finished_at).where(row.scheme == scheme))
+    ).one_or_none()
+    if found is not None:
+        return found.filled_to if found.finished_at is None else None
+    await session.execute(text("TRUNCATE bands"))
+    await session.execute(delete(row))
+    await session.execute(upsert(row).values(scheme=scheme))
+    return 0
+
+
+async def accepted_revisions(session: AsyncSession, *, after: int, limit: int) -> list[PendingRevision]:
+    """Revisions that any filter chain accepted, from the one after that number on, oldest first."""
+    row = ThreadRevisionRow
+    accepted = exists().where(FilterResultRow.revision_id == row.id, FilterResultRow.passed)
+    query = select(row.thread_id, row.id).where(row.id > after, accepted).order_by(row.id).limit(limit)
+    return [PendingRevision(thread_pk, pk) for thread_pk, pk in await session.execute(query)]
+
+
+async def note_filled(session: AsyncSession, scheme: str, *, to: int | None) -> None:
+    """Note up to which revision the bands are there; None: all are."""
+    values = {"finished_at": func.now()} if to is None else {"filled_to": to}
+    await session.execute(update(BandSchemeRow).where(BandSchemeRow.scheme == scheme).values(values))

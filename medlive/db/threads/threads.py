@@ -1,0 +1,355 @@
+"""Threads and their revisions: saved as they come in, loaded as they were."""
+
+from collections.abc import AsyncIterator, Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from sqlalchemy import exists, func, select, text, update
+from sqlalchemy.dialects.postgresql import insert as upsert
+from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.orm import aliased
+from sqlalchemy.sql.elements import ColumnElement
+
+from medlive.db.bulk import is_one_of
+from medlive.db.tables import FilterResultRow, SourceKind, SourceRow, ThreadRevisionRow, ThreadRow
+from medlive.db.unstorable import dump_json, to_stored
+from medlive.errors import BadInput, MedliveError
+from medlive.threads.model import Message, Role, Thread
+
+_BATCH = 500
+_LONGEST_ID = 500
+
+
+@dataclass(frozen=True, slots=True)
+class SavedThread:
+    """Where a thread lies now."""
+
+    thread_pk: int
+    revision_pk: int
+    """The revision with this content; of an import an earlier one, when the thread has had it before."""
+    status: Literal["new", "revised", "unchanged"]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredThread:
+    """A revision as it is stored."""
+
+    thread_pk: int
+    revision_pk: int
+    thread: Thread
+    posted_at_assumed: bool
+    """Whether the thread's `posted_at` was given for want of a date."""
+
+
+@dataclass(frozen=True, slots=True)
+class PendingRevision:
+    """A revision that waits for a filter chain."""
+
+    thread_pk: int
+    revision_pk: int
+
+
+# One statement's text whatever the number of rows: writing out thousands of parameters took most of the time.
+_UPSERT_THREADS = text(
+    "INSERT INTO threads (source, thread_id, url) "
+    "SELECT * FROM unnest(CAST(:sources AS text[]), CAST(:ids AS text[]), CAST(:urls AS text[])) "
+    "ON CONFLICT (source, thread_id) DO UPDATE "
+    "SET url = excluded.url, last_seen_at = greatest(now(), threads.last_seen_at) "
+    "RETURNING id, source, thread_id"
+)
+# The rows travel as one JSON text: psycopg escapes arrays of texts quote by quote, which took most of the time.
+_REVISION_COLUMNS = (
+    "thread_id, revision, digest, title, language, tags, posted_at, posted_at_assumed, messages, fetch_id,"
+    " import_run_id"
+)
+_INSERT_REVISIONS = text(
+    f"INSERT INTO thread_revisions ({_REVISION_COLUMNS}) SELECT {_REVISION_COLUMNS} "
+    "FROM json_populate_recordset(NULL::thread_revisions, CAST(:rows AS json)) RETURNING id, thread_id, revision"
+)
+
+
+async def save_thread(
+    session: AsyncSession,
+    thread: Thread,
+    *,
+    assumed_posted_at: bool = False,
+    import_run_id: int | None = None,
+    fetch_id: int | None = None,
+) -> SavedThread:
+    """Save one thread; see `save_threads`."""
+    saved = await save_threads(
+        session,
+        [thread],
+        assumed_posted_at=[assumed_posted_at],
+        import_run_id=import_run_id,
+        fetch_ids=None if fetch_id is None else [fetch_id],
+    )
+    return saved[0]
+
+
+async def save_threads(
+    session: AsyncSession,
+    threads: Sequence[Thread],
+    *,
+    assumed_posted_at: Sequence[bool] | None = None,
+    import_run_id: int | None = None,
+    fetch_ids: Sequence[int | None] | None = None,
+) -> list[SavedThread]:
+    """Save threads in few statements; the answers are in their order.
+
+    What was fetched (`fetch_ids` given) is the thread's present state: it is unchanged when it is what the latest
+    revision holds, and else a revision, even one that was there before. An imported content that a thread has
+    ever had is unchanged, so that the same file imported twice adds nothing, even when it holds several states
+    of a thread. Dates are kept in UTC. Two processes that save the same thread take turns. Raises BadInput for a
+    thread that `check_storable` refuses, before anything is saved.
+    """
+    assumed = list(assumed_posted_at or [False] * len(threads))
+    fetches = list(fetch_ids or [None] * len(threads))
+    ready = []
+    for thread in threads:
+        check_storable(thread)
+        ready.append(_in_utc(thread))
+    saved: list[SavedThread] = []
+    if fetch_ids is None:  # whoever has fetches has harvested the source, and named it then
+        await ensure_sources(session, {t.source for t in ready}, SourceKind.FILE)
+    for start in range(0, len(ready), _BATCH):
+        part = slice(start, start + _BATCH)
+        saved += await _save_batch(
+            session, ready[part], assumed[part], import_run_id, fetches[part], observed=fetch_ids is not None
+        )
+    return saved
+
+
+def check_storable(thread: Thread) -> None:
+    """Raise BadInput when the thread's own identity cannot be kept: no source, an id that is missing or longer
+    than 500 characters, or a date without a zone."""
+    if not 1 <= len(thread.source) <= 200:
+        raise BadInput(f"the source's name has {len(thread.source)} characters; 1 to 200 are allowed")
+    if not 1 <= len(thread.thread_id) <= _LONGEST_ID:
+        raise BadInput(f"the thread's id has {len(thread.thread_id)} characters; 1 to {_LONGEST_ID} are allowed")
+    for moment in (thread.posted_at, *(m.posted_at for m in thread.messages)):
+        if moment is not None and moment.tzinfo is None:
+            raise BadInput(f"thread {thread.thread_id!r} has a date without a zone: {moment.isoformat()}")
+
+
+async def ensure_sources(session: AsyncSession, names: Iterable[str], kind: SourceKind) -> None:
+    """Make the rows of sources that are not known yet; a source that was imported and is now harvested
+    becomes a site."""
+    values = [{"name": name, "kind": kind} for name in sorted(set(names))]
+    if not values:
+        return
+    statement = upsert(SourceRow).values(values)
+    if kind is SourceKind.SITE:
+        statement = statement.on_conflict_do_update(
+            index_elements=["name"], set_={"kind": kind}, where=SourceRow.kind != kind
+        )
+    else:
+        statement = statement.on_conflict_do_nothing()
+    await session.execute(statement)
+
+
+async def mark_gone(session: AsyncSession, source: str, thread_ids: Sequence[str]) -> None:
+    """Note that the source no longer has these threads, from now on unless it was noted before."""
+    if thread_ids:
+        await session.execute(
+            update(ThreadRow)
+            .where(ThreadRow.source == source, is_one_of(ThreadRow.thread_id, thread_ids))
+            .where(ThreadRow.gone_at.is_(None))
+            .values(gone_at=func.now())
+        )
+
+
+async def mark_seen(session: AsyncSession, source: str, thread_ids: Sequence[str]) -> None:
+    """Note that the source has these threads now."""
+    if thread_ids:
+        await session.execute(
+            update(ThreadRow)
+            .where(ThreadRow.source == source, is_one_of(ThreadRow.thread_id, thread_ids))
+            .values(gone_at=None, last_seen_at=func.greatest(func.now(), ThreadRow.last_seen_at))
+        )
+
+
+async def load_thread(session: AsyncSession, revision_pk: int) -> StoredThread:
+    """The thread as that revision was. Raises MedliveError when there is none."""
+    async for stored in _stored(session, ThreadRevisionRow.id == revision_pk):
+        return stored
+    raise MedliveError(f"there is no thread revision {revision_pk}")
+
+
+async def load_threads(session: AsyncSession, revision_pks: Sequence[int]) -> dict[int, Thread]:
+    """Revision → thread, for those that exist among the ones named."""
+    return {s.revision_pk: s.thread async for s in _stored(session, ThreadRevisionRow.id.in_(revision_pks))}
+
+
+async def pending_revisions(
+    session: AsyncSession, *, chain_digest: str, limit: int | None = None
+) -> list[PendingRevision]:
+    """The latest revisions that this filter chain has not judged, oldest first."""
+    judged = exists().where(
+        FilterResultRow.revision_id == ThreadRevisionRow.id, FilterResultRow.chain_digest == chain_digest
+    )
+    query = (
+        select(ThreadRevisionRow.thread_id, ThreadRevisionRow.id)
+        .where(is_latest(), ~judged)
+        .order_by(ThreadRevisionRow.id)
+        .limit(limit)
+    )
+    return [PendingRevision(thread_pk, pk) for thread_pk, pk in await session.execute(query)]
+
+
+def is_latest() -> ColumnElement[bool]:
+    """The condition that a `ThreadRevisionRow` is its thread's latest."""
+    later = aliased(ThreadRevisionRow)
+    return ~exists().where(
+        later.thread_id == ThreadRevisionRow.thread_id, later.revision > ThreadRevisionRow.revision
+    )
+
+
+async def _stored(session: AsyncSession, condition: ColumnElement[bool]) -> AsyncIterator[StoredThread]:
+    row = ThreadRevisionRow
+    query = (
+        select(
+            row.id,
+            ThreadRow.id.label("thread_pk"),
+            ThreadRow.source,
+            ThreadRow.thread_id.label("source_id"),
+            ThreadRow.url,
+            row.title,
+            row.language,
+            row.tags,
+            row.posted_at,
+            row.posted_at_assumed,
+            row.messages,
+        )
+        .join(ThreadRow, ThreadRow.id == row.thread_id)
+        .where(condition)
+        .order_by(row.id)
+    )
+    async for found in await session.stream(query, execution_options={"yield_per": _BATCH}):
+        thread = Thread(
+            source=found.source,
+            thread_id=found.source_id,
+            url=found.url,
+            title=found.title,
+            language=found.language,
+            tags=tuple(found.tags),
+            posted_at=found.posted_at,
+            messages=tuple(_message(m) for m in found.messages),
+        )
+        yield StoredThread(found.thread_pk, found.id, thread, found.posted_at_assumed)
+
+
+async def _save_batch(
+    session: AsyncSession,
+    threads: Sequence[Thread],
+    assumed: Sequence[bool],
+    import_run_id: int | None,
+    fetch_ids: Sequence[int | None],
+    *,
+    observed: bool,
+) -> list[SavedThread]:
+    # As the columns hold them: a key is compared with what comes back.
+    keys = [(to_stored(t.source), to_stored(t.thread_id)) for t in threads]
+    urls = sorted(dict(zip(keys, (to_stored(t.url) for t in threads), strict=True)).items())
+    # The rows are locked here, in one order for everybody: who comes second waits, and sees what was added.
+    returned = await session.execute(
+        _UPSERT_THREADS,
+        {
+            "sources": [source for (source, _), _ in urls],
+            "ids": [thread_id for (_, thread_id), _ in urls],
+            "urls": [url for _, url in urls],
+        },
+    )
+    pks = {(source, thread_id): pk for pk, source, thread_id in returned}
+
+    row = ThreadRevisionRow
+    # Thread → (revision, its digest, its number), in the order of revisions; a number of 0 is yet to be given.
+    held: dict[int, list[tuple[int, str, int]]] = {}
+    found = await session.execute(
+        select(row.thread_id, row.revision, row.digest, row.id)
+        .where(row.thread_id.in_(pks.values()))
+        .order_by(row.thread_id, row.revision)
+    )
+    for thread_pk, revision, digest, revision_pk in found:
+        held.setdefault(thread_pk, []).append((revision, digest, revision_pk))
+
+    rows: list[dict[str, Any]] = []
+    plan: list[tuple[int, int, int, Literal["new", "revised", "unchanged"]]] = []
+    for thread, key, is_assumed, fetch_id in zip(threads, keys, assumed, fetch_ids, strict=True):
+        thread_pk, digest = pks[key], thread.digest
+        before = held.setdefault(thread_pk, [])
+        candidates = before[-1:] if observed else reversed(before)
+        same = next((one for one in candidates if one[1] == digest), None)
+        if same is not None:
+            plan.append((thread_pk, same[0], same[2], "unchanged"))
+            continue
+        revision = before[-1][0] + 1 if before else 1
+        before.append((revision, digest, 0))
+        plan.append((thread_pk, revision, 0, "new" if revision == 1 else "revised"))
+        rows.append(
+            {
+                "thread_id": thread_pk,
+                "revision": revision,
+                "digest": digest,
+                "title": thread.title,
+                "language": thread.language,
+                "tags": list(thread.tags),
+                "posted_at": thread.posted_at.isoformat() if thread.posted_at else None,
+                "posted_at_assumed": is_assumed and thread.posted_at is not None,
+                "messages": [_message_json(m) for m in thread.messages],
+                "fetch_id": fetch_id,
+                "import_run_id": import_run_id if fetch_id is None else None,
+            }
+        )
+    added: dict[tuple[int, int], int] = {}
+    if rows:
+        inserted = await session.execute(_INSERT_REVISIONS, {"rows": dump_json(rows)})
+        added = {(thread_pk, revision): revision_pk for revision_pk, thread_pk, revision in inserted}
+    return [SavedThread(pk, number or added[pk, revision], status) for pk, revision, number, status in plan]
+
+
+def _in_utc(thread: Thread) -> Thread:
+    """The same thread with its dates in UTC, so that one moment told in two zones is one content."""
+    if all(
+        moment is None or moment.tzinfo is UTC
+        for moment in (thread.posted_at, *(m.posted_at for m in thread.messages))
+    ):
+        return thread
+    return replace(
+        thread,
+        posted_at=_utc(thread.posted_at),
+        messages=tuple(
+            m if m.posted_at is None else replace(m, posted_at=_utc(m.posted_at)) for m in thread.messages
+        ),
+    )
+
+
+def _utc(moment: datetime | None) -> datetime | None:
+    return None if moment is None else moment.astimezone(UTC)
+
+
+def _message_json(message: Message) -> dict[str, Any]:
+    return {
+        "id": message.id,
+        "author": message.author,
+        "role": message.role.value,
+        "verified": message.verified,
+        "text": message.text,
+        "posted_at": message.posted_at.isoformat() if message.posted_at else None,
+        "media": list(message.media),
+        **({"verified_by": message.verified_by} if message.verified_by is not None else {}),
+    }
+
+
+def _message(value: dict[str, Any]) -> Message:
+    return Message(
+        id=value["id"],
+        author=value["author"],
+        role=Role(value["role"]),
+        verified=value["verified"],
+        text=value["text"],
+        posted_at=datetime.fromisoformat(value["posted_at"]) if value["posted_at"] else None,
+        media=tuple(value["media"]),
+        verified_by=value.get("verified_by"),
+    )

@@ -1,0 +1,197 @@
+"""Graders beside each other: two that graded the same answers, and one that graded them several times."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from medlive.errors import UsageError
+from medlive.evaluation.agreement.reliability import (
+    ABSENT,
+    LEAST_ITEMS,
+    MET,
+    NOT_MET,
+    PairAgreement,
+    Panel,
+    pair_of,
+)
+from medlive.evaluation.grading.repeats import Rounds, Stability, stability
+from medlive.evaluation.model import Answer
+from medlive.evaluation.scoring.graded import GradedRun, Grader
+from medlive.evaluation.scoring.metrics import CaseState, Metric, case_score
+from medlive.statistics.agreement import ac1_of_sums, rater_sums
+from medlive.statistics.bootstrap import Floats
+from medlive.statistics.correlation import Correlation, Kind, correlate
+from medlive.statistics.estimate import Estimate, estimate, no_estimate, ratio_of
+
+
+@dataclass(frozen=True, slots=True)
+class Overlap:
+    """How many of the k cases that one grader scores highest the other does too; of equal scores the case id that
+    sorts first is taken."""
+
+    k: int
+    shared: int
+
+    @property
+    def share(self) -> float:
+        """Of k."""
+        return self.shared / self.k
+
+
+@dataclass(frozen=True, slots=True)
+class GraderPair:
+    """Two graders of the same answers."""
+
+    criteria: PairAgreement
+    """On the criteria that both decided."""
+    spearman: Correlation
+    """Of the case scores."""
+    kendall: Correlation
+    pearson: Correlation
+    mean_difference: Estimate
+    """Mean of the first's case score less the second's."""
+    mean_absolute_difference: Estimate
+    top: Overlap | None
+    """None where no case is scored by both."""
+    unlike: int
+    """Cases left out because the two graded different answers or rubrics."""
+
+
+@dataclass(frozen=True, slots=True)
+class Repeated:
+    """One grader, round after round."""
+
+    judge: str
+    stability: Stability
+    equal: Estimate
+    """The mean over criteria of the share of equal pairs of rounds."""
+    ac1: Estimate
+    """The rounds taken for raters."""
+    score_range: Estimate
+    """The mean over the cases that every round graded whole of the highest less the lowest round's score."""
+
+
+def scores_of(run: GradedRun, met: Mapping[str, Mapping[str, bool | None]] | None = None) -> dict[str, float]:
+    """Equation 1 for every case that is wholly graded; by `met` instead of the run's own verdicts where given."""
+    found: dict[str, float] = {}
+    for case in run.run.cases:
+        given = run.verdicts(case.case_id) if met is None else met.get(case.case_id, {})
+        scored = case_score(case, run.answers.get(case.case_id), given, Metric.PAPER)
+        if scored.state is CaseState.SCORED and scored.score is not None:
+            found[case.case_id] = scored.score
+    return found
+
+
+def compare_graders(
+    first: GradedRun, second: GradedRun, *, top: int | None = None, draws: int = 1000, seed: int = 0
+) -> GraderPair:
+    """Two gradings of the same answers; `top` is k of the overlap, by default a tenth of the cases.
+
+    A case counts where question, criteria and answer are the same in both. Raises UsageError when none is.
+    """
+    others = {case.case_id: case for case in second.run.cases}
+    cases = [
+        case
+        for case in first.run.cases
+        if (other := others.get(case.case_id)) is not None
+        and other.criteria == case.criteria
+        and other.question == case.question
+        and _same(first.answers.get(case.case_id), second.answers.get(case.case_id))
+    ]
+    if not cases:
+        raise UsageError(f"{first.run.path} and {second.run.path} have no answer in common")
+    rows = [
+        (place, _code(first.verdicts(case.case_id).get(c.id)), _code(second.verdicts(case.case_id).get(c.id)))
+        for place, case in enumerate(cases)
+        for c in case.criteria
+    ]
+    clusters, one, two = (np.array(column, dtype=np.int_) for column in zip(*rows, strict=True))
+    names = _names(first, second)
+    panel = Panel(names, np.stack([one, two], axis=1), clusters, tuple(case.case_id for case in cases))
+    scored = scores_of(first), scores_of(second)
+    ids = [case.case_id for case in cases if all(case.case_id in s for s in scored)]
+    a, b = (np.array([s[case_id] for case_id in ids]) for s in scored)
+    kinds = {
+        kind: correlate(kind, a, b, draws=draws, seed=seed) for kind in (Kind.SPEARMAN, Kind.KENDALL, Kind.PEARSON)
+    }
+    return GraderPair(
+        criteria=pair_of(panel, 0, 1, draws=draws, seed=seed),
+        spearman=kinds[Kind.SPEARMAN],
+        kendall=kinds[Kind.KENDALL],
+        pearson=kinds[Kind.PEARSON],
+        mean_difference=mean_of(a - b, draws=draws, seed=seed),
+        mean_absolute_difference=mean_of(np.abs(a - b), draws=draws, seed=seed),
+        top=_overlap(ids, a, b, top),
+        unlike=len(first.run.cases) - len(cases),
+    )
+
+
+def _same(one: Answer | None, other: Answer | None) -> bool:
+    return one is not None and other is not None and one.digest == other.digest
+
+
+def mean_of(values: Floats, *, draws: int = 1000, seed: int = 0) -> Estimate:
+    """The mean of a value by case."""
+    if not len(values):
+        return no_estimate("no case")
+    cells = np.column_stack([values, np.ones(len(values))])
+    return estimate(cells, ratio_of, range(len(values)), draws=draws, seed=seed)
+
+
+def _names(first: GradedRun, second: GradedRun) -> tuple[str, str]:
+    one, two = grader_name(grader_of(first)), grader_name(grader_of(second))
+    return (one, two) if one != two else (f"{one} (1)", f"{two} (2)")
+
+
+def grader_of(run: GradedRun) -> Grader:
+    """Who graded. Raises UsageError when nothing is graded."""
+    if run.grader is None:
+        raise UsageError(f"{run.run.path} is not graded", hint="medlive eval grade grades it")
+    return run.grader
+
+
+def grader_name(grader: Grader) -> str:
+    """A grader as a table names it."""
+    return f"{grader.model} ({grader.mode}, {grader.judge.removeprefix('sha256:')[:8]})"
+
+
+def _code(met: bool | None) -> int:
+    return ABSENT if met is None else MET if met else NOT_MET
+
+
+def _overlap(ids: list[str], a: Floats, b: Floats, top: int | None) -> Overlap | None:
+    if not ids:
+        return None
+    k = min(len(ids), top if top is not None else max(1, len(ids) // 10))
+    best = [{ids[i] for i in sorted(range(len(ids)), key=lambda i: (-s[i], ids[i]))[:k]} for s in (a, b)]
+    return Overlap(k, len(best[0] & best[1]))
+
+
+def repeated(run: GradedRun, rounds: Rounds, *, draws: int = 1000, seed: int = 0) -> Repeated | None:
+    """How stable the grader of `rounds` is; None when it graded once."""
+    if rounds.n < 2:
+        return None
+    places = {case_id: place for place, case_id in enumerate(dict.fromkeys(case for case, _ in rounds.verdicts))}
+    codes = np.array([[_code(met) for met in row] for row in rounds.verdicts.values()], dtype=np.int_)
+    clusters = np.array([places[case_id] for case_id, _ in rounds.verdicts], dtype=np.int_)
+    several = (codes >= MET).sum(axis=1) >= 2
+    n = int(several.sum())
+    if n < LEAST_ITEMS:
+        equal = ac1 = no_estimate(f"{n} criteria with two rounds are too few", n)
+    else:
+        sums = rater_sums(codes[several], 2)
+        equal = estimate(sums[:, :2], ratio_of, clusters[several], draws=draws, seed=seed)
+        ac1 = estimate(sums, ac1_of_sums, clusters[several], draws=draws, seed=seed)
+    by_round = []
+    for place in range(rounds.n):
+        met: dict[str, dict[str, bool | None]] = {}
+        for (case_id, criterion_id), row in rounds.verdicts.items():
+            met.setdefault(case_id, {})[criterion_id] = row[place]
+        by_round.append(scores_of(run, met))
+    whole = [case_id for case_id in places if all(case_id in scores for scores in by_round)]
+    values = np.array([[scores[case_id] for scores in by_round] for case_id in whole]).reshape(
+        len(whole), rounds.n
+    )
+    spread = mean_of(np.ptp(values, axis=1), draws=draws, seed=seed)
+    return Repeated(rounds.judge, stability(rounds), equal, ac1, spread)

@@ -1,0 +1,439 @@
+"""How far a run's automated grading can be trusted: against people, a direct judge, other graders, and itself.
+
+docs/meta.md says what each figure is; `meta.json` is `Meta.as_json`.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import combinations
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from medlive.errors import BadInput, UsageError
+from medlive.evaluation.agreement.compare_graders import (
+    GraderPair,
+    Repeated,
+    compare_graders,
+    grader_name,
+    grader_of,
+    mean_of,
+    repeated,
+    scores_of,
+)
+from medlive.evaluation.agreement.human_sets import read_humans
+from medlive.evaluation.agreement.humans import Humans, Place, read_scores
+from medlive.evaluation.agreement.reliability import (
+    ABSENT,
+    INVALID,
+    LEAST_ITEMS,
+    MET,
+    NOT_MET,
+    Panel,
+    Reliability,
+    reliability,
+)
+from medlive.evaluation.agreement.sheets import items_of, places_of
+from medlive.evaluation.grading.direct import read_direct
+from medlive.evaluation.grading.repeats import REPEATS, read_rounds
+from medlive.evaluation.log import read_log
+from medlive.evaluation.model import Grade
+from medlive.evaluation.runs.folder import GRADES, open_run
+from medlive.evaluation.scoring.graded import GradedRun, load_graded
+from medlive.statistics.bootstrap import Floats
+from medlive.statistics.correlation import Correlation, Kind, correlate, pearson_difference
+from medlive.statistics.estimate import Estimate
+
+DRAWS: Final = 1000
+_NAMED: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class CaseLevel:
+    """One way of scoring whole cases against the mean score of people."""
+
+    method: str
+    """"rubric", "direct", or the name of a baseline."""
+    judge: str
+    """Who scored."""
+    pearson: Correlation
+    spearman: Correlation
+    mean: Estimate
+    """Its mean score on the cases that people scored too, and"""
+    mean_people: Estimate
+    """theirs."""
+    unscored: int
+    """Cases that people scored and this way did not."""
+    gain: Estimate | None
+    """How much better the rubric correlates, on the cases that all have; None for the rubric itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """What there is to compare."""
+
+    criteria: int
+    """Of the run."""
+    rated: int
+    """Criteria of the run that somebody rated."""
+    rated_twice: int
+    graded: int
+    """Of the rated: with the grader's verdict."""
+    invalid: int
+    """Of the rated: the grader replied without a verdict."""
+    ungraded: int
+    """Of the rated: no reply, or not asked: kept out of every figure."""
+    cases_rated: int
+    adjudicated: int
+    """Of the rated: decided by the adjudicator."""
+    cases_scored_by_people: int
+    people_scores: str
+    """"given" by people for whole cases, or "derived" from their verdicts by Equation 1; "none"."""
+
+
+@dataclass(frozen=True, slots=True)
+class Meta:
+    """The meta-evaluation of one run."""
+
+    run: Mapping[str, Any]
+    grader: Mapping[str, Any]
+    human: Mapping[str, Any] | None
+    coverage: Coverage | None
+    criteria: Reliability | None
+    cases: tuple[CaseLevel, ...]
+    repeated: Repeated | None
+    graders: tuple[GraderPair, ...]
+    draws: int
+    seed: int
+    notes: tuple[str, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """Everything as JSON."""
+        return {"format": "medlive-meta", "format_version": 1, "level": 0.95, **asdict(self)}
+
+
+def meta_run(
+    run_dir: Path,
+    *,
+    human: Path | Sequence[Path] = (),
+    adjudicator: str | None = None,
+    judge: str | None = None,
+    baselines: Sequence[Path] = (),
+    against: Sequence[Path] = (),
+    top: int | None = None,
+    draws: int = DRAWS,
+    seed: int = 0,
+) -> Meta:
+    """The meta-evaluation of a graded run.
+
+    `human` are files of people's ratings (`human_sets.read_humans`); `adjudicator` is the one of their raters who
+    decided what others disagreed on, and counts for that alone; `baselines` are runs judged by
+    `judge_direct` or files of scores by case (format: `humans`), beside the run's own `direct.jsonl`; `against`
+    are folders with the same answers, graded by others; other judges of the run itself are compared unasked.
+    `judge` chooses the grader as in `load_graded`. Raises UsageError when nothing is graded, or when there is
+    nothing to compare; BadInput for a file that cannot be read.
+    """
+    run = load_graded(run_dir, judge=judge)
+    grader = grader_of(run)
+    name = grader_name(grader)
+    notes = list(run.notes)
+    files = [human] if isinstance(human, Path) else list(human)
+    if adjudicator is not None and not files:
+        raise UsageError("an adjudicator stands in a file of people's ratings", hint="name it with --human")
+    people = read_humans(*files, items=places_of(items_of(run.run.cases, run.answers))) if files else None
+    coverage: Coverage | None = None
+    criteria: Reliability | None = None
+    levels: tuple[CaseLevel, ...] = ()
+    if people is not None:
+        notes += [f"{people.name}: {note}" for note in people.notes]
+        panel, coverage_criteria = _panel(run, people, adjudicator, name, notes)
+        truth, how = _people_scores(run, people, adjudicator)
+        coverage = Coverage(
+            **coverage_criteria, cases_scored_by_people=len(truth), people_scores=how if truth else "none"
+        )
+        criteria = reliability(panel, draws=draws, seed=seed) if panel is not None else None
+        notes += _one_verdict(criteria) if criteria is not None else []
+        ways = {"rubric": (name, scores_of(run)), **_baselines(run_dir, baselines, notes)}
+        levels = _levels(truth, ways, notes, draws, seed) if truth else ()
+    graders = _graders(run, against, notes, top=top, draws=draws, seed=seed)
+    steady: Repeated | None = None
+    if (run_dir / REPEATS).exists():
+        steady = repeated(run, read_rounds(run_dir, judge=grader.judge), draws=draws, seed=seed)
+    if people is None and steady is None and not graders:
+        raise UsageError(
+            f"{run_dir} has one grader, which graded once: there is nothing to compare",
+            hint="--human FILE compares with people, --against RUN with another grader, "
+            "medlive eval grade --repeats with itself",
+        )
+    info = run.run.info
+    return Meta(
+        run={
+            "folder": run_dir.absolute().name,
+            "model": info.model,
+            "template": info.template.name,
+            "cases": info.cases.name,
+            "cases_digest": info.cases.digest,
+            "n": len(run.run.cases),
+        },
+        grader={**asdict(grader), "name": name},
+        human=_about(people, adjudicator),
+        coverage=coverage,
+        criteria=criteria,
+        cases=levels,
+        repeated=steady,
+        graders=graders,
+        draws=draws,
+        seed=seed,
+        notes=tuple(notes),
+    )
+
+
+def _one_verdict(found: Reliability) -> list[str]:
+    """Remarks on pairs whose macro-F1 holds a verdict that neither of them used."""
+    said = []
+    for pair in (*found.people, *found.grader):
+        c = pair.confusion
+        apart = c.first_only + c.second_only
+        used = bool(c.both_met + apart + c.invalid_met) + bool(c.neither + apart + c.invalid_not_met)
+        if pair.macro_f1.value is not None and used == 1:
+            said.append(
+                f"{pair.first} and {pair.second} used one verdict only: in their macro-F1 the other counts 0"
+            )
+    return said
+
+
+def _about(people: Humans | None, adjudicator: str | None) -> dict[str, Any] | None:
+    if people is None:
+        return None
+    verdicts = Counter(r for given in people.verdicts.values() for r, met in given.items() if met is not None)
+    scores = Counter(rater for given in people.scores.values() for rater in given)
+    return {
+        "file": people.name,
+        "digest": people.digest,
+        "format": people.format,
+        "raters": [{"name": r, "verdicts": verdicts[r], "scores": scores[r]} for r in people.raters],
+        "adjudicator": adjudicator,
+    }
+
+
+def _panel(
+    run: GradedRun, people: Humans, adjudicator: str | None, name: str, notes: list[str]
+) -> tuple[Panel | None, dict[str, int]]:
+    """Everybody's codes on the criteria that somebody rated, and how many there are."""
+    if adjudicator is not None and adjudicator not in people.raters:
+        raise UsageError(
+            f"{people.name} holds no rating by {adjudicator!r}: the raters are {', '.join(people.raters)}"
+        )
+    known = {(case.case_id, c.id): case.case_id for case in run.run.cases for c in case.criteria}
+    _strangers(run, people, set(known), notes)
+    raters = tuple(
+        rater
+        for rater in people.raters
+        if rater != adjudicator and any(rater in given for given in people.verdicts.values())
+    )
+    places: list[Place] = []
+    unanswered = 0
+    for place in known:
+        if place in people.verdicts:
+            answer = run.answers.get(place[0])
+            if answer is None or not answer.gradable:
+                unanswered += 1
+            else:
+                places.append(place)
+    if unanswered:
+        notes.append(f"{unanswered} rated criteria belong to cases without an answer in this run; left out")
+    cases = tuple(dict.fromkeys(case_id for case_id, _ in places))
+    at = {case_id: number for number, case_id in enumerate(cases)}
+    codes = np.array(
+        [[_code(people.verdicts[place].get(rater)) for rater in raters] for place in places], dtype=np.int_
+    ).reshape(len(places), len(raters))
+    grader = np.array([_grader_code(run, place) for place in places], dtype=np.int_)
+    rated = (codes >= MET).sum(axis=1)
+    some = rated > 0
+    counts = {
+        "criteria": len(known),
+        "rated": int(some.sum()),
+        "rated_twice": int((rated > 1).sum()),
+        "graded": int(((grader >= MET) & (grader <= NOT_MET) & some).sum()),
+        "invalid": int(((grader == INVALID) & some).sum()),
+        "ungraded": int(((grader == ABSENT) & some).sum()),
+        "cases_rated": len({places[i][0] for i in np.flatnonzero(some)}),
+        "adjudicated": 0,
+    }
+    if not some.any():
+        if people.verdicts:
+            notes.append("no criterion of this run was rated: no figure by criterion")
+        return None, counts
+    clusters = np.array([at[case_id] for case_id, _ in places], dtype=np.int_)
+    for rater, column in zip(raters, codes.T, strict=True):
+        if (n := int((column >= MET).sum())) < LEAST_ITEMS:
+            notes.append(f"rater {rater!r} decided {n} criteria of this run: too few for figures of their own")
+    agreed = None
+    if adjudicator is not None:
+        words = np.array([_code(people.verdicts[place].get(adjudicator)) for place in places], dtype=np.int_)
+        agreed = _agreed(codes, words)
+        counts["adjudicated"] = int(((words >= MET) & some).sum())
+    return Panel(raters, codes, clusters, cases, grader, name, agreed), counts
+
+
+def _agreed(codes: NDArray[np.int_], words: NDArray[np.int_]) -> NDArray[np.int_]:
+    """What the adjudicator said, else what two raters or more said without another word; ABSENT: neither."""
+    met, not_met = (codes == MET).sum(axis=1), (codes == NOT_MET).sum(axis=1)
+    alike = np.where((met > 1) & (not_met == 0), MET, np.where((not_met > 1) & (met == 0), NOT_MET, ABSENT))
+    return np.where(words >= MET, words, alike)
+
+
+def _strangers(run: GradedRun, people: Humans, known: set[Place], notes: list[str]) -> None:
+    """Notes of ratings that belong to nothing in the run."""
+    ids = {case.case_id for case in run.run.cases}
+    for what, keys in (
+        ("cases", [key for key in people.scores if key not in ids]),
+        ("criteria", [key for key in people.verdicts if key not in known]),
+    ):
+        if keys:
+            shown = ", ".join(
+                f"{key if isinstance(key, str) else '/'.join(key)!r} ({people.lines[key]})"
+                for key in keys[:_NAMED]
+            )
+            more = f" and {len(keys) - _NAMED} more" if len(keys) > _NAMED else ""
+            notes.append(f"{people.name}: {what} that are not in this run, left out: {shown}{more}")
+    if not any(key in ids for key in people.scores) and not any(key in known for key in people.verdicts):
+        raise BadInput(
+            f"{people.name} rates nothing of this run",
+            hint="case_id and criterion_id are those of the run's cases.jsonl",
+        )
+
+
+def _code(met: bool | None) -> int:
+    return ABSENT if met is None else MET if met else NOT_MET
+
+
+def _grader_code(run: GradedRun, place: Place) -> int:
+    """A reply without a verdict is the grader's error; no reply is ours, and kept apart."""
+    grade = run.grades.get(place[0], {}).get(place[1])
+    if grade is None or (grade.met is None and not grade.grader):
+        return ABSENT
+    return INVALID if grade.met is None else MET if grade.met else NOT_MET
+
+
+def _people_scores(run: GradedRun, people: Humans, adjudicator: str | None) -> tuple[dict[str, float], str]:
+    """People's mean score of each case of the run: as they gave it, or where nobody gave one, by Equation 1 from
+    the verdicts of those who decided every criterion of a case. The adjudicator is none of them.
+
+    Cases are in the run's order, so that draws of them do not hang on the order of a file's rows.
+    """
+    ids = [case.case_id for case in run.run.cases]
+    given = {
+        case_id: kept
+        for case_id in ids
+        if (kept := [score for rater, score in people.scores.get(case_id, {}).items() if rater != adjudicator])
+    }
+    if given:
+        return {case_id: sum(scores) / len(scores) for case_id, scores in given.items()}, "given"
+    derived: dict[str, list[float]] = {}
+    for rater in people.raters:
+        if rater == adjudicator:
+            continue
+        met: dict[str, dict[str, bool | None]] = {}
+        for (case_id, criterion_id), by in people.verdicts.items():
+            met.setdefault(case_id, {})[criterion_id] = by.get(rater)
+        for case_id, score in scores_of(run, met).items():
+            derived.setdefault(case_id, []).append(score)
+    means = {case_id: sum(derived[case_id]) / len(derived[case_id]) for case_id in ids if case_id in derived}
+    return means, "derived"
+
+
+def _baselines(run_dir: Path, paths: Sequence[Path], notes: list[str]) -> dict[str, tuple[str, dict[str, float]]]:
+    """By method: who scored, and the scores by case."""
+    found: dict[str, tuple[str, dict[str, float]]] = {}
+    for path in (run_dir, *paths):
+        if path.is_dir():
+            direct = read_direct(path)
+            if direct is None:
+                if path is not run_dir:
+                    raise BadInput(f"{path} holds no direct scores", hint="medlive eval judge-direct makes them")
+                continue
+            kept = {case_id: score for case_id, score in direct.scores.items() if score is not None}
+            if path is not run_dir and _answers(path) != _answers(run_dir):
+                notes.append(f"baseline {path.name}: its answers are not all those of the run")
+            found[_free("direct", found)] = (direct.model, kept)
+        else:
+            scores, raters = read_scores(path)
+            found[_free(path.stem, found)] = (raters, scores)
+    return found
+
+
+def _free(name: str, taken: Mapping[str, object]) -> str:
+    names = (name if n == 1 else f"{name}-{n}" for n in range(1, len(taken) + 3))
+    return next(free for free in names if free not in taken and free != "rubric")
+
+
+def _answers(path: Path) -> dict[str, str]:
+    return {case_id: answer.digest for case_id, answer in open_run(path).answers()[0].items()}
+
+
+def _levels(
+    truth: Mapping[str, float],
+    ways: Mapping[str, tuple[str, Mapping[str, float]]],
+    notes: list[str],
+    draws: int,
+    seed: int,
+) -> tuple[CaseLevel, ...]:
+    ids = list(truth)
+    people = np.array([truth[case_id] for case_id in ids])
+    columns = {way: _column(scores, ids) for way, (_, scores) in ways.items()}
+    found = []
+    for way, (judge, scores) in ways.items():
+        column = columns[way]
+        both = ~np.isnan(column)
+        if foreign := len(set(scores) - set(ids)):
+            notes.append(f"{way}: {foreign} cases have a score and none by people; left out")
+        found.append(
+            CaseLevel(
+                method=way,
+                judge=judge,
+                pearson=correlate(Kind.PEARSON, column, people, draws=draws, seed=seed),
+                spearman=correlate(Kind.SPEARMAN, column, people, draws=draws, seed=seed),
+                mean=mean_of(column[both], draws=draws, seed=seed),
+                mean_people=mean_of(people[both], draws=draws, seed=seed),
+                unscored=int((~both).sum()),
+                gain=None
+                if way == "rubric"
+                else pearson_difference(columns["rubric"], column, people, draws=draws, seed=seed),
+            )
+        )
+    return tuple(found)
+
+
+def _column(scores: Mapping[str, float], ids: Sequence[str]) -> Floats:
+    return np.array([scores.get(case_id, np.nan) for case_id in ids])
+
+
+def _graders(
+    run: GradedRun, against: Sequence[Path], notes: list[str], *, top: int | None, draws: int, seed: int
+) -> tuple[GraderPair, ...]:
+    """Every two of the gradings: this one, the run's other judges', and those of other folders."""
+    path = run.run.path
+    judges: list[str] = []
+    for row in read_log(path / GRADES).rows:
+        if not isinstance(row.get("judge"), str) or row["judge"] in judges:
+            continue
+        try:
+            judges.append(Grade.from_row(row).judge)
+        except (TypeError, KeyError, ValueError):
+            continue  # no grade, which `load_graded` has noted: it names no judge either
+    gradings = [run, *(load_graded(path, judge=other) for other in judges if other != grader_of(run).judge)]
+    for folder in against:
+        gradings.append(load_graded(folder))
+        grader_of(gradings[-1])
+    pairs = tuple(compare_graders(a, b, top=top, draws=draws, seed=seed) for a, b in combinations(gradings, 2))
+    for pair in pairs:
+        if pair.unlike:
+            notes.append(
+                f"{pair.criteria.first} and {pair.criteria.second}: {pair.unlike} cases have another answer or "
+                "rubric, or none, on one side; left out"
+            )
+    return pairs

@@ -1,0 +1,98 @@
+"""Open book: what a retriever finds for each case's query, none of it newer than the case (docs/method.md §2).
+
+The snippets are looked up once and lie in the run's folder (`evidence.jsonl`): a run goes on, and is looked at,
+without the index.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import date
+from typing import Final
+
+from medlive.evaluation.cases.selection import day_of
+from medlive.evaluation.model import EvaluationCase
+from medlive.evaluation.runs.evidence import Evidence, Snippet
+from medlive.evidence.passage import Hit, IndexIdentity, Query, Retriever
+
+WIDEST: Final = 1000
+"""The most passages that are looked through for a case."""
+AT_ONCE: Final = 32
+"""Cases that are looked up together: a retriever answers them in batches."""
+NO_DAY: Final = "the day the case was posted on is not known"
+NOTHING: Final = "no snippet is dated on or before the day the case was posted on"
+
+
+@dataclass(frozen=True, slots=True)
+class OpenBook:
+    """Where the snippets of a run come from."""
+
+    index: str
+    """The index's name, as the user gave it."""
+    top_k: int
+    """Snippets before a question, at most."""
+    undated: bool
+    """Whether snippets without a date are let in: nothing shows that they are older than the case."""
+    open: Callable[[], Awaitable[Retriever]]
+    """Opens the index; called only where the run's folder does not hold the snippets yet."""
+
+    async def look_up(self, cases: Iterable[EvaluationCase]) -> tuple[Evidence, IndexIdentity]:
+        """The snippets of the cases, and the index they come from. Raises what opening and searching it raise."""
+        retriever = await self.open()
+        return await look_up(cases, retriever, top_k=self.top_k, undated=self.undated), retriever.identity
+
+
+async def look_up(
+    cases: Iterable[EvaluationCase], retriever: Retriever, *, top_k: int, undated: bool = False
+) -> Evidence:
+    """The `top_k` best passages for each case's query, each dated on or before the case's day.
+
+    A Chinese query is searched as it stands: a lexical side finds Chinese passages, an encoder that reads no
+    Chinese stands back. A case whose day is not known has none.
+    """
+    chosen = list(cases)
+    turn = asyncio.Semaphore(AT_ONCE)
+
+    async def one(case: EvaluationCase) -> list[Hit]:
+        day, text = day_of(case), case.query.strip() or case.narrative.strip()
+        if day is None or not text:
+            return []
+        async with turn:
+            return await _dated(retriever, Query(text), date.fromisoformat(day), top_k, undated)
+
+    hits = await asyncio.gather(*(one(case) for case in chosen))
+    by_case = {case.case_id: _snippets(case, found) for case, found in zip(chosen, hits, strict=True)}
+    why = {c.case_id: NOTHING if day_of(c) else NO_DAY for c in chosen if not by_case[c.case_id]}
+    return Evidence(by_case, why)
+
+
+async def _dated(retriever: Retriever, query: Query, day: date, top_k: int, undated: bool) -> list[Hit]:
+    """A retriever lets undated passages through, so more are asked for until enough of them have a date."""
+    k = top_k
+    while True:
+        (hits,) = await retriever.search([query], k=k, not_after=day)
+        kept = [hit for hit in hits if _fits(hit.passage.published, day, undated)]
+        if len(kept) >= top_k or len(hits) < k or k >= WIDEST:
+            return kept[:top_k]
+        k = min(WIDEST, k * 6)
+
+
+def _fits(published: date | None, day: date, undated: bool) -> bool:
+    return undated if published is None else published <= day
+
+
+def _snippets(case: EvaluationCase, hits: Sequence[Hit]) -> tuple[Snippet, ...]:
+    return tuple(
+        Snippet(
+            case_id=case.case_id,
+            rank=rank,
+            passage_id=hit.passage.id,
+            corpus=hit.passage.corpus,
+            date=hit.passage.published.isoformat() if hit.passage.published else None,
+            digest=hit.passage.digest,
+            title=hit.passage.title,
+            section=hit.passage.section,
+            text=hit.passage.text,
+        )
+        for rank, hit in enumerate(hits, start=1)
+    )

@@ -1,0 +1,82 @@
+"""Cases to evaluate on, from a snapshot's folder or from LiveMedBench's file."""
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from medlive.errors import BadInput
+from medlive.evaluation.cases.livemedbench import read_cases
+from medlive.evaluation.model import CaseSet, EvaluationCase, EvaluationCriterion
+from medlive.snapshot.load import Snapshot, load_snapshot
+from medlive.snapshot.manifest import Manifest
+from medlive.snapshot.model import SnapshotCase
+
+
+def load_cases(path: str | Path, *, verify: bool = True) -> CaseSet:
+    """The cases at `path`: a snapshot's folder (verified unless told otherwise) or a LiveMedBench JSON file.
+
+    Raises CheckFailed when the snapshot does not verify, BadInput when the path holds neither.
+    """
+    place = Path(path)
+    if place.is_dir():
+        return from_snapshot(load_snapshot(place, verify=verify))
+    if place.is_file():
+        found = read_cases(place)
+        beside = (place.parent / "manifest.json").is_file()
+        return (
+            replace(_as_said_beside(found, place), snapshots=place.absolute().parent.parent) if beside else found
+        )
+    fault = "is neither a folder nor a file" if os.path.lexists(place) else "is not there"
+    raise BadInput(
+        f"{place} {fault}", hint="name a snapshot's folder or version, or LiveMedBench's JSON file of cases"
+    )
+
+
+def _as_said_beside(cases: CaseSet, file: Path) -> CaseSet:
+    """The cases of a snapshot's own `livemedbench.json`, as publishable as the manifest beside it says; those of a
+    file that it does not list as it is, as they were."""
+    try:
+        manifest = Manifest.model_validate_json((file.parent / "manifest.json").read_bytes())
+    except (OSError, ValidationError):
+        return cases
+    entry = manifest.files.get(file.name)
+    if entry is None or cases.digest != f"sha256:{entry.sha256}":
+        return cases
+    return replace(cases, publishable=manifest.publishable, notes=(*cases.notes, *manifest.why_not))
+
+
+def from_snapshot(snapshot: Snapshot) -> CaseSet:
+    """The cases of a loaded snapshot, or of a part of one."""
+    manifest = snapshot.manifest
+    cases = tuple(_case(case) for case in snapshot)
+    return CaseSet(
+        cases,
+        "snapshot",
+        snapshot.version,
+        snapshot.digest,
+        manifest.publishable,
+        manifest.why_not,
+        snapshot.path.absolute().parent,
+        snapshot.verified,
+    )
+
+
+def _case(case: SnapshotCase) -> EvaluationCase:
+    return EvaluationCase(
+        case_id=case.case_id,
+        language=case.language,
+        narrative=case.narrative,
+        query=case.query,
+        advice=case.advice,
+        criteria=tuple(
+            EvaluationCriterion(c.criterion_id, c.criterion, float(c.points), c.axis) for c in case.criteria
+        ),
+        post_time=f"{case.posted_at.isoformat()}T00:00:00",
+        month=f"{case.posted_at:%Y-%m}",
+        source=case.source,
+        theme=case.theme,
+        specialty=case.specialty,
+        first_release=case.first_release,
+    )

@@ -1,0 +1,307 @@
+"""LiveMedBench's files into a run folder and out of it, so that work already paid for goes on here."""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from medlive.digest import digest_json
+from medlive.errors import BadInput, DiskFull, UsageError
+from medlive.evaluation.asking.run import RunResult, import_answers
+from medlive.evaluation.cases.livemedbench import (
+    case_entry,
+    file_stem,
+    grade_entry,
+    list_bytes,
+    number,
+    read_responses,
+    response_entry,
+)
+from medlive.evaluation.cases.livemedbench import read_grades as read_grade_entries
+from medlive.evaluation.cases.load import load_cases
+from medlive.evaluation.grading.judge import Judge
+from medlive.evaluation.log import is_full, open_log
+from medlive.evaluation.model import (
+    Answer,
+    CaseSet,
+    EvaluationCase,
+    EvaluationCriterion,
+    Grade,
+    Mode,
+    Origin,
+    grade_key,
+)
+from medlive.evaluation.runs.folder import GRADES, IMPORTED, RunFolder, TemplateUse, open_run, write_whole
+from medlive.evaluation.runs.grades import read_grades
+from medlive.evaluation.runs.templates import load_template
+from medlive.evaluation.scoring.graded import GradedRun, load_graded
+from medlive.evaluation.scoring.published_files import keep_files, kept_files
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """What an import brought."""
+
+    run: RunResult
+    grades: int
+    """Verdicts that are new."""
+    notes: tuple[str, ...]
+
+
+def import_run(
+    cases: CaseSet | Path,
+    responses: Path,
+    out: Path,
+    *,
+    model: str,
+    created_at: datetime,
+    grades: Path | None = None,
+    template: str | None = None,
+    parameters: Mapping[str, Any] | None = None,
+    arm: str | None = None,
+    judge: Judge | None = None,
+    benchmark: Path | None = None,
+    response_field: str = "model_response",
+) -> Imported:
+    """A run folder from cases, LiveMedBench's responses, and its grades where given.
+
+    `template` and `parameters` say what the model was asked with: `run_model` then asks for the answers that are
+    missing. `judge` says who graded: `grade_run` then grades what is left and keeps these verdicts; None: nobody
+    knows, and they stand beside those of any other grader. A grade counts where its criterion's text is one of the
+    case's and its score is 0 or 1; the published grader also writes 0 for a call that failed, which nothing in the
+    file tells apart. `benchmark` is LiveMedBench's file of the cases, where `cases` is not its path: with the
+    grades it is kept, for the published script's own figures. Raises BadInput for files that cannot be read, and
+    for responses to none of the cases that come without grades; UsageError for a template that is not there.
+    Importing the same files again adds nothing.
+    """
+    found = cases if isinstance(cases, CaseSet) else load_cases(cases)
+    known = {case.case_id: case for case in found.cases}
+    answers, notes = read_responses(responses, model, field=response_field, cases=known)
+    strangers = [answer.case_id for answer in answers if answer.case_id not in known]
+    notes += [f"{responses.name}: case {case_id!r} is not in the cases; left out" for case_id in strangers]
+    answers = [answer for answer in answers if answer.case_id in known]
+    if not answers and grades is None:
+        told = (
+            f"; it answers {strangers[0]!r} where the cases have {found.cases[0].case_id!r}" if strangers else ""
+        )
+        raise BadInput(f"{responses} answers none of the cases of {found.name}{told}")
+    gradings, torn = _gradings(grades)
+    notes += torn
+    prompt = load_template(template) if template else None
+    result = import_answers(
+        out, found, answers, model, created_at, parameters=parameters, arm=arm,
+        template=TemplateUse(name=prompt.name, digest=prompt.digest) if prompt else None,
+    )  # fmt: skip
+    notes = [*found.notes, *notes]
+    added = 0
+    if grades is not None:
+        added, grade_notes = _import_grades(open_run(out), grades, gradings, judge)
+        notes += grade_notes
+        # The published script ends in a traceback where a file is cut off: there are no figures of its own.
+        if judge is None and not torn and (file := benchmark or _benchmark_of(cases)) is not None:
+            keep_files(out, _claim(grades, None).digest, file, grades)
+    return Imported(result, added, (*notes, *result.notes))
+
+
+def _gradings(path: Path | None) -> tuple[list[dict[str, Any]], list[str]]:
+    torn: list[str] = []
+    return ([] if path is None else read_grade_entries(path, torn)), torn
+
+
+def _benchmark_of(cases: CaseSet | Path) -> Path | None:
+    if isinstance(cases, CaseSet):
+        return None
+    file = cases / "livemedbench.json" if cases.is_dir() else cases
+    return file if file.is_file() else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Claim:
+    """Who the verdicts of a file are said to be by."""
+
+    digest: str
+    engine: str
+    model: str
+    mode: Mode
+    origin: Origin
+
+
+def _claim(path: Path, judge: Judge | None) -> _Claim:
+    if judge is None:
+        return _Claim(digest_json(["import", path.name]), IMPORTED, "unknown", Mode.CRITERION, Origin.CALL)
+    return _Claim(judge.digest, judge.identity.engine, judge.identity.model, judge.mode, Origin.IMPORT)
+
+
+def _import_grades(
+    run: RunFolder, path: Path, gradings: Iterable[Mapping[str, Any]], judge: Judge | None
+) -> tuple[int, list[str]]:
+    claim = _claim(path, judge)
+    cases = {case.case_id: case for case in run.cases}
+    answers, _ = run.answers()
+    notes: list[str] = []
+    found: dict[str, dict[str, Grade]] = {}
+    for entry in gradings:
+        case = cases.get(str(entry.get("case_id")))
+        evaluations = entry.get("evaluations")
+        if case is None or not isinstance(evaluations, dict):
+            why = "is not in the cases" if case is None else "holds no object of evaluations"
+            notes.append(f"{path.name}: case {entry.get('case_id')!r} {why}; left out")
+            continue
+        answer = answers.get(case.case_id)
+        if answer is None or not answer.gradable:
+            if evaluations:
+                notes.append(f"{path.name}: case {case.case_id!r} is graded but unanswered; left out")
+            continue
+        odd: list[str] = []
+        grades = _grades(case, answer, evaluations, claim, odd)
+        notes += [f"{path.name}: {note}" for note in odd]
+        if (before := found.get(case.case_id)) is not None:
+            differ = sum(1 for key, grade in grades.items() if key in before and before[key].met != grade.met)
+            told = f", and {differ} verdicts differ" if differ else ""
+            notes.append(f"{path.name}: case {case.case_id!r} is graded more than once{told}; the last one counts")
+        found[case.case_id] = grades
+    return _add(run, (grade for grades in found.values() for grade in grades.values())), notes
+
+
+def _add(run: RunFolder, grades: Iterable[Grade]) -> int:
+    """Write the grades that are not on record; how many. A verdict that was asked for here stays."""
+    added = 0
+    with open_log(run.path / GRADES) as log:
+        there = {grade.key: grade for grade in read_grades(run.path / GRADES)[0] if grade.met is not None}
+        for grade in grades:
+            was = there.get(grade.key)
+            ours = was is not None and was.engine != IMPORTED and was.origin is not Origin.IMPORT
+            if not ours and (was is None or was.met != grade.met):
+                log.add(grade.row())
+                there[grade.key] = grade
+                added += 1
+    return added
+
+
+def _grades(
+    case: EvaluationCase, answer: Answer, evaluations: Mapping[str, Any], claim: _Claim, notes: list[str]
+) -> dict[str, Grade]:
+    """The verdicts of one case by key; criteria of the same text share one."""
+    by_text = {criterion.criterion: criterion for criterion in case.criteria}
+    verdicts: dict[str, bool] = {}
+    both: set[str] = set()
+    for name, entry in evaluations.items():
+        where = f"case {case.case_id!r}, {name}"
+        text = entry.get("criterion") if isinstance(entry, dict) else None
+        criterion = by_text.get(text) if isinstance(text, str) else None
+        score = entry.get("score") if isinstance(entry, dict) else None
+        if criterion is None:
+            notes.append(f"{where}: no criterion of the case; left out")
+            continue
+        if score not in (0, 1):
+            notes.append(f"{where}: score {score!r:.80} is neither 0 nor 1; left out")
+            continue
+        if verdicts.setdefault(criterion.criterion, bool(score)) is not bool(score):
+            notes.append(f"{where}: graded both ways; left ungraded")
+            both.add(criterion.criterion)
+            continue
+        weighted = entry.get("weighted_score")
+        if weighted is not None and not _weighs(number(weighted), case, criterion.criterion, bool(score)):
+            notes.append(f"{where}: weighted_score {weighted!r:.80} is not points times score; the score counts")
+    grades = [
+        _grade(case, by_text[text], answer, claim, met) for text, met in verdicts.items() if text not in both
+    ]
+    return {grade.key: grade for grade in grades}
+
+
+def _weighs(weighted: float | None, case: EvaluationCase, text: str, met: bool) -> bool:
+    return weighted is not None and any(
+        math.isclose(weighted, c.points * met, abs_tol=1e-9) for c in case.criteria if c.criterion == text
+    )
+
+
+def _grade(
+    case: EvaluationCase, criterion: EvaluationCriterion, answer: Answer, claim: _Claim, met: bool
+) -> Grade:
+    return Grade(
+        case_id=case.case_id,
+        criterion_id=criterion.id,
+        key=grade_key(case, criterion, answer, claim.digest),
+        met=met,
+        quote="",
+        reasoning="",
+        reason="",
+        raw="",
+        grader=claim.model,
+        engine=claim.engine,
+        model=claim.model,
+        mode=claim.mode,
+        prompt="unknown",
+        judge=claim.digest,
+        origin=claim.origin,
+    )
+
+
+def export_run(run: Path | GradedRun, out: Path, *, replace: bool = False) -> list[Path]:
+    """Write a run as LiveMedBench's files into `out`: the benchmark, the responses, and the grades of the last
+    grader that gave any; the files written.
+
+    Of grades that were imported without a grader's name, benchmark and gradings are those files' own, entry by
+    entry, but for cases that were answered anew since. Raises UsageError, before anything is written, where a file
+    of that name holds something else, unless it is to be replaced; BadInput and DiskFull where `out` cannot be
+    written.
+    """
+    graded = load_graded(run) if isinstance(run, Path) else run
+    cases, info = graded.run.cases, graded.run.info
+    stem = file_stem(info.model)
+    name = info.cases.name.removesuffix(".json").removeprefix("LiveMedBench_")
+    kept = kept_files(graded.run.path, graded.grader.judge if graded.grader else None)
+    if kept is None:
+        benchmark: list[Any] = [case_entry(case) for case in cases]
+        gradings = [grade_entry(case, graded.verdicts(case.case_id)) for case in cases]
+    else:
+        # What was asked here has a usage; the file's grading is of the answer that came with it.
+        anew = {case_id for case_id, answer in graded.answers.items() if answer.usage}
+        benchmark, gradings = kept.benchmark, [g for g in kept.gradings if str(g.get("case_id")) not in anew]
+    answered = [(case, graded.answers[case.case_id]) for case in cases if case.case_id in graded.answers]
+    files = {
+        out / f"LiveMedBench_{file_stem(name)}.json": list_bytes(benchmark),
+        out / f"{stem}_results.json": list_bytes(response_entry(case, answer) for case, answer in answered),
+        out / f"evaluation_results_{stem}.json": list_bytes(gradings),
+    }
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        for path, data in files.items():
+            if not replace and path.exists() and path.read_bytes() != data:
+                raise UsageError(
+                    f"{path} is there and holds something else", hint="name another folder, or say --replace"
+                )
+        for path, data in files.items():
+            write_whole(path, data)
+    except OSError as exc:
+        if is_full(exc):
+            raise DiskFull(f"no space is left for {out}", hint="make room and run this again") from exc
+        raise BadInput(f"{out} cannot be written: {exc.strerror or exc}") from exc
+    return list(files)
+
+
+def left_out(graded: GradedRun) -> list[str]:
+    """What the exported files have no word for, and how the published script counts it."""
+    if kept_files(graded.run.path, graded.grader.judge if graded.grader else None) is not None:
+        return []
+    notes = []
+    unanswered = sum(1 for c in graded.run.cases if not _gradable(graded, c))
+    if unanswered:
+        notes.append(f"{unanswered} cases have no answer; the published script counts them as 0")
+    open_ = sum(
+        1
+        for case in graded.run.cases
+        if _gradable(graded, case)
+        for criterion in case.criteria
+        if graded.verdicts(case.case_id).get(criterion.id) is None
+    )
+    if open_:
+        notes.append(f"{open_} criteria are ungraded; the published script counts them as not met")
+    return notes
+
+
+def _gradable(graded: GradedRun, case: EvaluationCase) -> bool:
+    answer = graded.answers.get(case.case_id)
+    return answer is not None and answer.gradable

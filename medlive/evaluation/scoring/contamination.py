@@ -1,0 +1,377 @@
+"""Contamination: what of each model's score goes with texts that it may have seen (docs/contamination.md)."""
+
+import calendar
+import re
+from dataclasses import dataclass, replace
+from datetime import date
+from typing import Final
+
+import numpy as np
+
+from medlive.evaluation.asking.registry import Basis, Candidate, Cutoff, Registry
+from medlive.evaluation.model import EvaluationCase
+from medlive.evaluation.runs.folder import RAW, RunInfo
+from medlive.evaluation.scoring.estimates import FEW
+from medlive.evaluation.scoring.metrics import Metric
+from medlive.evaluation.scoring.score import ScoreTable, score_matrix
+from medlive.statistics.bootstrap import Floats, bootstrap_means, holm, interval
+from medlive.statistics.contamination import (
+    Adjusted,
+    Drop,
+    Effect,
+    Mean,
+    Placebo,
+    Sides,
+    adjusted_drop,
+    drop,
+    placebos,
+    seen_effect,
+    terciles,
+)
+
+PERMUTATIONS: Final = 4999
+_RELEASE: Final = re.compile(r"(\d{4})\.W(\d{2})")
+
+
+@dataclass(frozen=True, slots=True)
+class PaperFigure:
+    """The source paper's own figure: what came after the cutoff against *all* cases, which hold it."""
+
+    full: Mean
+    post: Mean
+    difference: float | None
+    """full - post."""
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Mix:
+    """The drop after one way of making both sides alike."""
+
+    by: str
+    """"specialty", "source", "difficulty", or "all three"."""
+    adjusted: Adjusted
+    strata: tuple[str, ...]
+    """What each of `adjusted.strata` is."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceboTable:
+    """Drops at dates that are not the cutoff."""
+
+    drops: tuple[Placebo, ...]
+    at_least: int
+    """How many are no smaller than the drop at the cutoff."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelContamination:
+    """One run's figures; None wherever its model's cutoff is unknown or a side is empty."""
+
+    label: str
+    cutoff: Cutoff | None
+    """None is unknown: no figure is made up for it."""
+    scored: int
+    """Cases with a score."""
+    undated: int
+    """Of those, cases without a date: on neither side."""
+    drop: Drop | None
+    p_holm: float | None
+    """The drop's p, corrected for the number of models that have one; None where a side is too small to tell."""
+    paper: PaperFigure | None
+    did: Effect | None
+    """How much more this model has on what it may have seen than those have that cannot have seen it."""
+    did_against: tuple[str, ...]
+    """The models that it is held against."""
+    placebo: PlaceboTable | None
+    mixes: tuple[Mix, ...]
+    newer: Mean | None
+    """On cases that no release held before the model was there; None where its dates are unknown."""
+    newer_than: date | None
+    notes: tuple[str, ...]
+
+    @property
+    def few(self) -> bool:
+        """Whether a side is too small to be read as a result."""
+        return self.drop is None or min(self.drop.n_pre, self.drop.n_post) < FEW
+
+
+@dataclass(frozen=True, slots=True)
+class ArmDrop:
+    """One model asked in the thread's own words and in the rewritten case's: does rewriting hide memory?"""
+
+    model: str
+    raw: str
+    """The run's label."""
+    rewritten: str
+    drop: Drop
+    """Of (raw - rewritten) by case: positive where the thread's own words help more on what may have been seen."""
+
+
+@dataclass(frozen=True, slots=True)
+class ContaminationTable:
+    """Every model's figures, in the score table's order."""
+
+    metric: Metric
+    draws: int
+    seed: int
+    permutations: int
+    models: tuple[ModelContamination, ...]
+    pooled: Effect | None
+    """One effect of having seen a case, over the closed-book runs of rewritten cases of all models with a known
+    cutoff."""
+    arms: tuple[ArmDrop, ...]
+    registry: str
+    """Where the cutoffs are written."""
+    warnings: tuple[str, ...]
+
+
+def contamination(
+    table: ScoreTable, registry: Registry, *, permutations: int = PERMUTATIONS
+) -> ContaminationTable:
+    """The contamination analyses of a score table's models, with its metric, draws and seed."""
+    study = _Study(table, registry, permutations)
+    found = [study.model(place) for place in range(len(table.models))]
+    told = [place for place, one in enumerate(found) if one.drop and one.drop.p is not None]
+    corrected = holm([p for place in told if (d := found[place].drop) and (p := d.p) is not None])
+    for place, p in zip(told, corrected, strict=True):
+        found[place] = replace(found[place], p_holm=p)
+    unknown = [one.label for one in found if one.cutoff is None]
+    warnings = list(table.warnings)
+    if unknown:
+        warnings.append(f"{', '.join(unknown)}: cutoff unknown ({registry.origin} has none): no drop is claimed")
+    return ContaminationTable(
+        table.metric,
+        table.draws,
+        table.seed,
+        permutations,
+        tuple(found),
+        study.pooled(),
+        tuple(study.arms()),
+        registry.origin,
+        tuple(warnings),
+    )
+
+
+def _way(info: RunInfo) -> tuple[bool, bool]:
+    """What a score also depends on: the threads' own words, and evidence before the question."""
+    return info.raw, info.open_book
+
+
+class _Study:
+    """The cases, models and sides of a table."""
+
+    def __init__(self, table: ScoreTable, registry: Registry, permutations: int) -> None:
+        self._table, self._registry, self._permutations = table, registry, permutations
+        self._cases, self._values = score_matrix(table)
+        self._cutoffs = [registry.cutoff(model.run.run.info.model) for model in table.models]
+        self._sides = np.stack([self._side(cutoff) for cutoff in self._cutoffs], axis=1)
+        days = [_day(case) for case in self._cases]
+        self._days = np.array([0 if day is None else day.toordinal() for day in days], dtype=np.int_)
+        self._months = sorted({_month_end(day).toordinal() for day in days if day is not None})
+
+    def _side(self, cutoff: Cutoff | None) -> Sides:
+        if cutoff is None:
+            return np.full(len(self._cases), -1, dtype=np.int_)
+        seen = [cutoff.before(case.post_time, case.month) for case in self._cases]
+        return np.array([-1 if s is None else 0 if s else 1 for s in seen], dtype=np.int_)
+
+    def model(self, column: int) -> ModelContamination:
+        model, cutoff = self._table.models[column], self._cutoffs[column]
+        values, sides = self._values[:, column], self._sides[:, column]
+        candidate = self._registry.find(model.run.run.info.model)
+        newer, newer_than = self._newer(values, candidate, cutoff)
+        scored = ~np.isnan(values)
+        if cutoff is None:
+            return ModelContamination(
+                model.label, None, int(scored.sum()), 0, None, None, None, None, (), None, (), newer, newer_than,
+                ("the cutoff is unknown",),
+            )  # fmt: skip
+        notes = []
+        if cutoff.basis is Basis.RELEASED:
+            notes.append(f"the cutoff is undisclosed: parted by the release date, {cutoff.text}")
+        found = drop(values, sides, draws=self._table.draws, seed=self._table.seed)
+        if min(found.n_pre, found.n_post) >= FEW:
+            found = drop(
+                values,
+                sides,
+                draws=self._table.draws,
+                seed=self._table.seed,
+                permutations=self._permutations,
+            )
+        else:
+            notes.append(f"fewer than {FEW} cases on a side: no p-value is claimed")
+        undated = int((scored & (sides < 0)).sum())
+        if undated:
+            notes.append(f"{undated} cases without a date are on neither side")
+        effect, against = self._did(column)
+        if not against:
+            notes.append("no other model has an earlier cutoff: nothing to hold the drop against")
+        return ModelContamination(
+            model.label,
+            cutoff,
+            int(scored.sum()),
+            undated,
+            found,
+            None,
+            self._paper(values, sides),
+            effect,
+            against,
+            self._placebo(values, sides, cutoff, found),
+            tuple(self._mixes(column)) if found.difference is not None else (),
+            newer,
+            newer_than,
+            tuple(notes),
+        )
+
+    def _of(self, values: Floats, drawn: Floats) -> Mean:
+        known = values[~np.isnan(values)]
+        bounds = interval(drawn) if len(known) > 1 else None
+        low, high = bounds if bounds else (None, None)
+        return Mean(len(known), float(known.mean()) if len(known) else None, low, high)
+
+    def _paper(self, values: Floats, sides: Sides) -> PaperFigure:
+        both = np.stack([values, np.where(sides == 1, values, np.nan)], axis=1)
+        drawn = bootstrap_means(both, draws=self._table.draws, seed=self._table.seed)
+        full, post = self._of(both[:, 0], drawn[:, 0]), self._of(both[:, 1], drawn[:, 1])
+        if full.mean is None or post.mean is None:
+            return PaperFigure(full, post, None, None, None)
+        low, high = interval(drawn[:, 0] - drawn[:, 1]) or (None, None)
+        return PaperFigure(full, post, full.mean - post.mean, low, high)
+
+    def _did(self, column: int) -> tuple[Effect | None, tuple[str, ...]]:
+        """The model's own cells, and of models with an earlier cutoff, asked the same way, those that they cannot
+        have seen."""
+        info, cutoff = self._table.models[column].run.run.info, self._cutoffs[column]
+        others = [
+            place
+            for place, (model, other) in enumerate(zip(self._table.models, self._cutoffs, strict=True))
+            if other is not None and cutoff is not None and other.day < cutoff.day
+            and model.run.run.info.model != info.model and _way(model.run.run.info) == _way(info)
+        ]  # fmt: skip
+        if not others:
+            return None, ()
+        own = np.where(self._sides[:, column] >= 0, self._values[:, column], np.nan)
+        rest = np.where(self._sides[:, others] == 1, self._values[:, others], np.nan)
+        cells = np.concatenate([own[:, None], rest], axis=1)
+        seen = np.zeros(cells.shape, dtype=np.bool_)
+        seen[:, 0] = self._sides[:, column] == 0
+        effect = seen_effect(cells, seen, draws=self._table.draws, seed=self._table.seed)
+        return effect, tuple(self._table.models[place].label for place in others)
+
+    def pooled(self) -> Effect | None:
+        """One effect over all models whose cutoff is known, asked closed-book with the rewritten cases; of several
+        such runs of a model the first counts."""
+        first: dict[str, int] = {}
+        for place, model in enumerate(self._table.models):
+            if self._cutoffs[place] is not None and _way(model.run.run.info) == (False, False):
+                first.setdefault(model.run.run.info.model, place)
+        columns = list(first.values())
+        cells = np.where(self._sides[:, columns] >= 0, self._values[:, columns], np.nan)
+        return seen_effect(cells, self._sides[:, columns] == 0, draws=self._table.draws, seed=self._table.seed)
+
+    def _placebo(self, values: Floats, sides: Sides, cutoff: Cutoff, found: Drop) -> PlaceboTable | None:
+        if found.difference is None:
+            return None
+        true_month = _month_end(cutoff.day).toordinal()
+        dates = [day for day in self._months if day != true_month]
+        drops = placebos(values, sides, self._days, dates, least=FEW)
+        return PlaceboTable(tuple(drops), sum(1 for p in drops if p.difference >= found.difference))
+
+    def _mixes(self, column: int) -> list[Mix]:
+        specialty = [case.specialty or "unknown" for case in self._cases]
+        source = [case.source or "unknown" for case in self._cases]
+        ways = {"specialty": specialty, "source": source}
+        difficulty = self._difficulty(column)
+        if difficulty is not None:
+            ways["difficulty"] = difficulty
+            ways["all three"] = [" · ".join(x) for x in zip(specialty, source, difficulty, strict=True)]
+        mixes = []
+        for by, names in ways.items():
+            # A case that no other model was scored on has no difficulty, and no stratum.
+            names = [name if name and not name.endswith("· ") else "" for name in names]
+            strata = sorted(set(names) - {""})
+            numbers = {name: place for place, name in enumerate(strata)} | {"": -1}
+            codes = np.array([numbers[name] for name in names], dtype=np.int_)
+            adjusted = adjusted_drop(
+                self._values[:, column],
+                self._sides[:, column],
+                codes,
+                len(strata),
+                draws=self._table.draws,
+                seed=self._table.seed,
+            )
+            mixes.append(Mix(by, adjusted, tuple(strata)))
+        return mixes
+
+    def _difficulty(self, column: int) -> list[str] | None:
+        """Each case's third by how the other models did on it, each against its own mean; "" where none was asked.
+
+        None where no other model was scored: a model's own score is no measure of a case.
+        """
+        name = self._table.models[column].run.run.info.model
+        others = [i for i, m in enumerate(self._table.models) if m.run.run.info.model != name]
+        rest = self._values[:, others]
+        known = ~np.isnan(rest)
+        if not known.any():
+            return None
+        level = np.nansum(rest, axis=0) / np.maximum(known.sum(axis=0), 1)
+        n = known.sum(axis=1)
+        ease = np.where(known, rest - level, 0.0).sum(axis=1) / np.maximum(n, 1)
+        thirds = terciles(np.where((n > 0) & ~np.isnan(self._values[:, column]), ease, np.nan))
+        return [("hard", "middling", "easy")[third] if third >= 0 else "" for third in thirds]
+
+    def _newer(
+        self, values: Floats, candidate: Candidate | None, cutoff: Cutoff | None
+    ) -> tuple[Mean | None, date | None]:
+        """On cases whose first release came after the model's own, or else after its cutoff."""
+        than = candidate.released if candidate and candidate.released else cutoff.day if cutoff else None
+        if than is None:
+            return None, None
+        weeks = [_release_day(case.first_release) for case in self._cases]
+        newer = np.array([week is not None and week > than for week in weeks], dtype=np.bool_)
+        own = np.where(newer, values, np.nan)
+        drawn = bootstrap_means(own[:, None], draws=self._table.draws, seed=self._table.seed)
+        return self._of(own, drawn[:, 0]), than
+
+    def arms(self) -> list[ArmDrop]:
+        """Every run in the threads' own words against each other run of its model that was asked the same way."""
+        found = []
+        for raw, of_raw in enumerate(self._table.models):
+            info = of_raw.run.run.info
+            if not info.raw or self._cutoffs[raw] is None:
+                continue
+            for other, of_other in enumerate(self._table.models):
+                of = of_other.run.run.info
+                # A template of that name is of a run from before arms were named.
+                alike = info.template.name == RAW or info.template == of.template
+                if of.model == info.model and not of.raw and of.open_book is info.open_book and alike:
+                    gap = self._values[:, raw] - self._values[:, other]
+                    figures = drop(gap, self._sides[:, raw], draws=self._table.draws, seed=self._table.seed)
+                    found.append(ArmDrop(info.model, of_raw.label, of_other.label, figures))
+        return found
+
+
+def _day(case: EvaluationCase) -> date | None:
+    for text in (case.post_time[:10], f"{case.month}-01"):
+        try:
+            return date.fromisoformat(text)
+        except ValueError:
+            continue
+    return None
+
+
+def _month_end(day: date) -> date:
+    return day.replace(day=calendar.monthrange(day.year, day.month)[1])
+
+
+def _release_day(version: str | None) -> date | None:
+    """The first day of a release's week; None for a version that names none."""
+    found = _RELEASE.match(version or "")
+    if not found:
+        return None
+    try:
+        return date.fromisocalendar(int(found[1]), int(found[2]), 1)
+    except ValueError:
+        return None

@@ -1,0 +1,98 @@
+"""Open book against closed: runs of one model under two templates, paired on what it cannot have seen."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from medlive.evaluation.asking.registry import EMPTY, Cutoff, Registry
+from medlive.evaluation.scoring.estimates import FEW
+from medlive.evaluation.scoring.metrics import Metric
+from medlive.evaluation.scoring.score import ScoreTable, score_matrix
+from medlive.statistics.bootstrap import Floats, bootstrap_means, compare, holm, interval
+from medlive.statistics.contamination import Mean
+
+
+@dataclass(frozen=True, slots=True)
+class BookArm:
+    """One model with and without evidence."""
+
+    model: str
+    closed: str
+    """The run's label."""
+    closed_template: str
+    open: str
+    open_template: str
+    cutoff: Cutoff | None
+    """None is unknown: then the comparison is on all common cases, and `fresh` is false."""
+    fresh: bool
+    """Whether the comparison is on cases after the cutoff alone."""
+    baseline: Mean
+    """Closed book on all of its cases."""
+    closed_score: Mean
+    """Closed book on the cases compared."""
+    open_score: Mean
+    n: int
+    """The cases compared: fresh where `fresh`, and scored in both runs."""
+    difference: float | None
+    """Open less closed."""
+    low: float | None
+    high: float | None
+    p: float | None
+    """Two-sided, of the paired difference; None with fewer than 30 cases."""
+    p_holm: float | None
+    """Corrected for the number of arms that have one."""
+
+    @property
+    def few(self) -> bool:
+        """Whether n is too small to be read as a result."""
+        return self.n < FEW
+
+
+def score_arms(table: ScoreTable, registry: Registry = EMPTY) -> tuple[BookArm, ...]:
+    """Every open-book run of the table against each closed-book run of its model, in the table's order.
+
+    A run in the threads' own words is compared with no other kind: it was asked another text.
+    """
+    cases, scores = score_matrix(table)
+    arms = []
+    for opened, of_open in enumerate(table.models):
+        info = of_open.run.run.info
+        if not info.open_book:
+            continue
+        cutoff = registry.cutoff(info.model)
+        sides = [cutoff.before(c.post_time, c.month) if cutoff else False for c in cases]
+        fresh = np.array([side is False for side in sides], dtype=np.bool_)
+        for closed, of_closed in enumerate(table.models):
+            other = of_closed.run.run.info
+            if other.model != info.model or other.open_book or other.raw is not info.raw:
+                continue
+            columns = (scores[:, closed], scores[:, opened])
+            both = fresh & ~np.isnan(columns[0]) & ~np.isnan(columns[1])
+            first, second = (np.where(both, column, np.nan) for column in columns)
+            (pair,) = compare(
+                ["open", "closed"], np.stack([second, first], axis=1), draws=table.draws, seed=table.seed
+            )
+            p = pair.p if pair.n >= FEW else None
+            arms.append(
+                BookArm(
+                    info.model, of_closed.label, other.template.name, of_open.label, info.template.name, cutoff,
+                    cutoff is not None, _mean(columns[0], table), _mean(first, table), _mean(second, table),
+                    pair.n, pair.difference, pair.low, pair.high, p, None,
+                )
+            )  # fmt: skip
+    told = [place for place, arm in enumerate(arms) if arm.p is not None]
+    for place, p in zip(told, holm([arms[i].p or 0.0 for i in told]), strict=True):
+        arms[place] = replace(arms[place], p_holm=p)
+    return tuple(arms)
+
+
+def _mean(values: Floats, table: ScoreTable) -> Mean:
+    known = values[~np.isnan(values)]
+    drawn = bootstrap_means(values[:, None], draws=table.draws, seed=table.seed)[:, 0]
+    mean = float(known.mean()) if len(known) else None
+    if table.metric is Metric.PUBLISHED:
+        drawn = np.clip(drawn, 0.0, 1.0)
+        mean = None if mean is None else min(1.0, max(0.0, mean))
+    bounds = interval(drawn) if len(known) > 1 else None
+    low, high = bounds if bounds else (None, None)
+    return Mean(len(known), mean, low, high)

@@ -1,0 +1,117 @@
+"""How alike models are: profiles over specialties and themes, shared worst cases, and how firm their order is."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from medlive.evaluation.model import EvaluationCase
+from medlive.evaluation.scoring.score import SLICES, ScoreTable, score_matrix
+from medlive.statistics.rank import (
+    RankStability,
+    jaccard,
+    pearson_matrix,
+    rank_stability,
+)
+
+WORST: Final = 100
+"""How many of its lowest cases a model's worst are."""
+LEAST: Final = 5
+"""A slice that any model has fewer scores in than this is no part of a profile."""
+
+Matrix = tuple[tuple[float | None, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Profiles:
+    """Models' mean scores over a kind of slice, and Pearson's r between models over its values."""
+
+    kind: str
+    values: tuple[str, ...]
+    """The slices that count: every model has `LEAST` scores there."""
+    left_out: tuple[str, ...]
+    labels: tuple[str, ...]
+    """The models, in the table's order: rows and columns of `between_models`."""
+    means: Matrix
+    """(values x models)."""
+    between_models: Matrix
+    """Over the values; None where there are fewer than three of them or one model's means are all alike."""
+    between_values: Matrix
+    """The same over the models, between slices."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorstCases:
+    """The lowest cases of each model, of those that every model has a score for, and how far they are shared."""
+
+    labels: tuple[str, ...]
+    k: int
+    """How many were taken of each: `WORST`, or half of the common cases where that is fewer."""
+    common: int
+    """Cases that every model has a score for."""
+    cases: Mapping[str, tuple[str, ...]]
+    """Label → case ids, the lowest first, equal scores by id."""
+    tied: Mapping[str, int]
+    """Label → how many of the k were chosen by id alone, of equals with some left outside; 0 where none is."""
+    jaccard: Matrix
+    by_chance: float | None
+    """What two sets of k drawn at random from the common cases would share, about: k / (2·common - k)."""
+
+
+def profiles(table: ScoreTable, kind: str = "specialty", *, least: int = LEAST) -> Profiles:
+    """The models' profiles over a kind of slice of `SLICES`. Raises KeyError for another kind."""
+    value_of: Callable[[EvaluationCase], str | None] = SLICES[kind]
+    cases, scores = score_matrix(table)
+    rows: dict[str, list[int]] = {}
+    for row, case in enumerate(cases):
+        if (value := value_of(case)) is not None:
+            rows.setdefault(value, []).append(row)
+    enough = {v: bool(((~np.isnan(scores[rows[v]])).sum(axis=0) >= least).all()) for v in sorted(rows)}
+    kept = [value for value, fine in enough.items() if fine]
+    means = np.array([np.nanmean(scores[rows[v]], axis=0) for v in kept]).reshape(len(kept), scores.shape[1])
+    return Profiles(
+        kind,
+        tuple(kept),
+        tuple(value for value, fine in enough.items() if not fine),
+        tuple(model.label for model in table.models),
+        tuple(tuple(float(x) for x in row) for row in means),
+        pearson_matrix(means),
+        pearson_matrix(means.T),
+    )
+
+
+def worst_cases(table: ScoreTable, k: int = WORST) -> WorstCases:
+    """Each model's k lowest of the common cases and their Jaccard overlap.
+
+    Where the models have fewer than 2k cases in common, half of these are taken: the lowest of all would overlap
+    by being all.
+    """
+    cases, scores = score_matrix(table)
+    common = np.flatnonzero(~np.isnan(scores).any(axis=1))
+    k = min(k, len(common) // 2)
+    labels = tuple(model.label for model in table.models)
+    found: dict[str, tuple[str, ...]] = {}
+    tied: dict[str, int] = {}
+    for column, label in enumerate(labels):
+        order = sorted(common, key=lambda row: (scores[row, column], cases[row].case_id))
+        found[label] = tuple(cases[row].case_id for row in order[:k])
+        edge = scores[order[k - 1], column] if k else 0.0
+        outside = any(scores[row, column] == edge for row in order[k:])
+        tied[label] = sum(1 for row in order[:k] if scores[row, column] == edge) if outside else 0
+    sets = [frozenset(found[label]) for label in labels]
+    return WorstCases(
+        labels,
+        k,
+        len(common),
+        found,
+        tied,
+        tuple(tuple(jaccard(a, b) for b in sets) for a in sets),
+        k / (2 * len(common) - k) if k else None,
+    )
+
+
+def stability(table: ScoreTable) -> RankStability | None:
+    """How firm the order of the models on common cases is over the table's draws; None without such cases."""
+    _, scores = score_matrix(table)
+    return rank_stability([m.label for m in table.models], scores, draws=table.draws, seed=table.seed)

@@ -1,0 +1,335 @@
+"""Scoring runs: one table over models, every figure with its n, its interval and what is left open."""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+import numpy as np
+
+from medlive.errors import UsageError
+from medlive.evaluation.asking.registry import EMPTY, Cutoff, Registry
+from medlive.evaluation.model import AnswerState, EvaluationCase
+from medlive.evaluation.scoring.errata import ErrataUse
+from medlive.evaluation.scoring.estimates import (
+    AFTER,
+    AXIS,
+    CUTOFF,
+    FEW,
+    KINDS,
+    SLICES,
+    UP_TO,
+    AxisErrors,
+    Estimate,
+    Grid,
+    Slice,
+)
+from medlive.evaluation.scoring.graded import GradedRun, Grader, load_all, load_graded, uncollected
+from medlive.evaluation.scoring.metrics import CaseScore, CaseState, Metric, case_score
+from medlive.evaluation.scoring.published import MonthTable, table_of_figures
+from medlive.evaluation.scoring.warnings import as_published, pair_warnings, run_warnings, unscorable_warnings
+from medlive.statistics.bootstrap import Comparison, Floats, Standing, compare, tie_groups
+
+__all__ = [
+    "AFTER", "AXIS", "CUTOFF", "FEW", "KINDS", "SLICES", "UP_TO", "AxisErrors", "CaseBasis", "Coverage",
+    "Estimate", "GradedRun", "Grader", "ModelScore", "Rates", "ScoreTable", "Slice", "load_all", "load_graded",
+    "month_table", "score_matrix", "score_runs",
+]  # fmt: skip
+
+
+class CaseBasis(StrEnum):
+    """Which cases a table scores."""
+
+    OWN = "own"
+    """Each model on the cases of its own run."""
+    COMMON = "common"
+    """Every model on the cases that all of them have a score for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """What stands beside a score: counts, their shares are of `cases` or of `criteria`."""
+
+    cases: int
+    criteria: int
+    """Of gradable answers."""
+    ungraded: int
+    """Criteria without a verdict."""
+    partly_graded: int
+    """Cases that hold one."""
+    unanswered: int
+    truncated: int
+    refused: int
+    unscorable: int
+    """Cases whose rubric has no positive criterion."""
+
+    @property
+    def shares(self) -> dict[str, float | None]:
+        """ungraded of the criteria; partly_graded, unanswered, truncated, refused, unscorable of the cases; None
+        of none."""
+        of_cases = {
+            "partly_graded": self.partly_graded,
+            "unanswered": self.unanswered,
+            "truncated": self.truncated,
+            "refused": self.refused,
+            "unscorable": self.unscorable,
+        }
+        return {
+            "ungraded": self.ungraded / self.criteria if self.criteria else None,
+            **{name: count / self.cases if self.cases else None for name, count in of_cases.items()},
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """Which cases a model is scored on, and how they differ from the other models'."""
+
+    label: str
+    cases: int
+    """Of its run."""
+    scored: int
+    """With a score."""
+    lacking: tuple[str, ...]
+    """Cases that another model has a score for and this one has none for, in the runs' order."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelScore:
+    """One run's figures under one metric."""
+
+    label: str
+    run: GradedRun
+    overall: Estimate
+    standing: Standing | None
+    rates: Rates
+    slices: tuple[Slice, ...]
+    axes: tuple[AxisErrors, ...]
+    cases: tuple[CaseScore, ...]
+    cutoff: Cutoff | None = None
+    """As the registry knows it; None is unknown."""
+
+    def slice(self, kind: str, value: str) -> Estimate | None:
+        """The estimate of one slice; None where the model has none of that value."""
+        return next((s.estimate for s in self.slices if s.kind == kind and s.value == value), None)
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreTable:
+    """Every model's score, best first, and how they compare."""
+
+    metric: Metric
+    draws: int
+    seed: int
+    models: tuple[ModelScore, ...]
+    comparisons: tuple[Comparison, ...]
+    common: int
+    """Cases that every model has a score for."""
+    warnings: tuple[str, ...]
+    """What keeps this table from being published or compared, to be printed with it."""
+    errata: ErrataUse | None = None
+    """What was done about errata, in the order of the runs that were given; None: nobody looked."""
+    labels: tuple[str, ...] = ()
+    """The models' labels in that order."""
+    basis: CaseBasis = CaseBasis.OWN
+    coverage: tuple[Coverage, ...] = ()
+    """Of each model, in that order, before a restriction to common cases."""
+
+    def tsv(self) -> str:
+        """The table as LiveMedBench prints it: `Date`, models, `# case`; for the published metric to the digit."""
+        return month_table(self).tsv()
+
+
+def score_runs(
+    runs: Sequence[GradedRun],
+    *,
+    metric: Metric = Metric.PAPER,
+    draws: int = 1000,
+    seed: int = 0,
+    errata: ErrataUse | None = None,
+    basis: CaseBasis = CaseBasis.OWN,
+    registry: Registry = EMPTY,
+    cluster: Callable[[EvaluationCase], str] | None = None,
+) -> ScoreTable:
+    """Score runs side by side; intervals by a bootstrap over threads with the same weights for all of them.
+
+    A case is one thread, so drawing cases draws whole threads; `cluster` names a case's cluster where that ever
+    differs. Runs of one model get their folder's name as well. `errata` says of each run what was withdrawn since
+    (`use_errata`); where they are applied, the runs are scored as if their snapshots had never held it. `registry`
+    knows the models' cutoffs, by which cases are parted. Raises UsageError without a run or, for common cases,
+    when the models have none; CheckFailed when errata leave nothing of one.
+    """
+    if not runs:
+        raise UsageError("there is no run to score")
+    runs = _labelled(runs)
+    whole = [run.run.cases for run in runs]
+    if errata is not None:
+        # Answers and grades are looked up by what the run's cases hold: those of what is gone are not met.
+        runs = [replace(run, run=errata.without(place, run.run)) for place, run in enumerate(runs)]
+    with uncollected():
+        held = [_case_scores(run, metric) for run in runs]
+        scored: list[tuple[CaseScore, ...]] = held
+        told: list[str] = []
+        if metric is Metric.PUBLISHED:
+            scored, told = as_published(runs, held, whole)
+    coverage = _coverage(runs, held, scored)
+    if basis is CaseBasis.COMMON:
+        scored = _common([run.label for run in runs], scored)
+        shared = {case.case.case_id for case in scored[0]}
+        held = [tuple(c for c in cases if c.case.case_id in shared) for cases in held]
+    labels = [run.label for run in runs]
+    grid = Grid(scored, metric, draws, seed, cluster)
+    comparisons = compare(labels, grid.score, draws=draws, seed=seed, clusters=grid.clusters)
+    cutoffs = [registry.cutoff(run.run.info.model) for run in runs]
+    overall = grid.overall()
+    sliced = grid.slices(cutoffs)
+    axes = grid.axis_errors()
+    means = {label: e.mean for label, e in zip(labels, overall, strict=True)}
+    standings = {s.name: s for s in tie_groups({k: v for k, v in means.items() if v is not None}, comparisons)}
+    models = [
+        ModelScore(
+            run.label,
+            run,
+            overall[i],
+            standings.get(run.label),
+            _rates(held[i]),
+            tuple(sliced[i]),
+            axes[i],
+            scored[i],
+            cutoffs[i],
+        )
+        for i, run in enumerate(runs)
+    ]
+    models.sort(key=lambda m: (m.overall.mean is None, -(m.overall.mean or 0.0), m.label))
+    common = int((~np.isnan(grid.score)).all(axis=1).sum())
+    warnings = [
+        *run_warnings(runs, common, len(grid.score)),
+        *pair_warnings(comparisons, standings),
+        *told,
+        *unscorable_warnings(labels, held, metric),
+        *(errata.told(labels) if errata else []),
+    ]
+    return ScoreTable(
+        metric,
+        draws,
+        seed,
+        tuple(models),
+        tuple(comparisons),
+        common,
+        tuple(warnings),
+        errata,
+        tuple(labels),
+        basis,
+        coverage,
+    )
+
+
+def _labelled(runs: Sequence[GradedRun]) -> list[GradedRun]:
+    names = Counter(run.label for run in runs)
+    out: list[GradedRun] = []
+    taken: set[str] = set()
+    for run in runs:
+        label = run.label if names[run.label] == 1 else f"{run.label} ({run.run.path.name})"
+        while label in taken:
+            label += "′"
+        taken.add(label)
+        out.append(replace(run, label=label))
+    return out
+
+
+def _case_scores(run: GradedRun, metric: Metric) -> tuple[CaseScore, ...]:
+    found = []
+    for case in run.run.cases:
+        met = run.verdicts(case.case_id)
+        found.append(case_score(case, run.answers.get(case.case_id), met, metric))
+    return tuple(found)
+
+
+def _coverage(
+    runs: Sequence[GradedRun], held: Sequence[Sequence[CaseScore]], scored: Sequence[Sequence[CaseScore]]
+) -> tuple[Coverage, ...]:
+    have = [{case.case.case_id for case in cases if case.score is not None} for cases in scored]
+    anyone = dict.fromkeys(c.case.case_id for cases in scored for c in cases if c.score is not None)
+    return tuple(
+        Coverage(run.label, len(cases), len(own), tuple(cid for cid in anyone if cid not in own))
+        for run, cases, own in zip(runs, held, have, strict=True)
+    )
+
+
+def _common(labels: Sequence[str], scored: Sequence[tuple[CaseScore, ...]]) -> list[tuple[CaseScore, ...]]:
+    have = [{c.case.case_id for c in cases if c.score is not None} for cases in scored]
+    shared = set.intersection(*have)
+    if not shared:
+        none = ", ".join(label for label, own in zip(labels, have, strict=True) if not own)
+        without = f"of {none} none is scored; " if none else ""
+        raise UsageError(
+            "no case is scored for every model", hint=f"{without}--cases own scores each on its own cases"
+        )
+    return [tuple(c for c in cases if c.case.case_id in shared) for cases in scored]
+
+
+def _rates(cases: Sequence[CaseScore]) -> Rates:
+    states = Counter(case.state for case in cases)
+    answers = Counter(case.answer for case in cases)
+    return Rates(
+        cases=len(cases),
+        criteria=sum(len(case.met) for case in cases),
+        ungraded=sum(case.ungraded for case in cases),
+        partly_graded=states[CaseState.PARTLY_GRADED],
+        unanswered=states[CaseState.UNANSWERED],
+        truncated=answers[AnswerState.TRUNCATED],
+        refused=answers[AnswerState.REFUSED],
+        unscorable=sum(case.unscorable for case in cases),
+    )
+
+
+def month_table(table: ScoreTable) -> MonthTable:
+    """Scores by month and overall.
+
+    Under the published metric it is the published script's own, of the files that the runs were imported from,
+    else of the runs as such files would hold them; under the paper's a month that a model lacks is NA.
+    """
+    found = {model.label: model for model in table.models}
+    # The script counts the cases of the first model given.
+    by_label = {label: found[label] for label in table.labels or found}
+    if table.metric is Metric.PUBLISHED:
+        return table_of_figures(
+            {
+                label: [(c.case.month, c.figure) for c in model.cases if c.figure is not None]
+                for label, model in by_label.items()
+            }
+        )
+    labels = tuple(sorted(by_label))
+    by_month = {
+        label: {s.value: s.estimate for s in by_label[label].slices if s.kind == "month"} for label in labels
+    }
+    months = sorted({month for found in by_month.values() for month in found})
+    # `# case` counts the month's cases that every model of the row could have, not one model's.
+    counts = {
+        month: len({c.case.case_id for m in table.models for c in m.cases if c.case.month == month})
+        for month in months
+    }
+    rows = tuple(
+        (
+            month,
+            tuple(by_month[label][month].mean if month in by_month[label] else None for label in labels),
+            counts[month],
+        )
+        for month in months
+    )
+    total = len({c.case.case_id for m in table.models for c in m.cases})
+    return MonthTable(labels, rows, tuple(by_label[label].overall.mean for label in labels), total)
+
+
+def score_matrix(table: ScoreTable) -> tuple[tuple[EvaluationCase, ...], Floats]:
+    """The cases of a table and their scores, (cases x models in the table's order), NaN where there is none."""
+    cases: dict[str, EvaluationCase] = {}
+    for model in table.models:
+        for score in model.cases:
+            cases.setdefault(score.case.case_id, score.case)
+    rows = {case_id: row for row, case_id in enumerate(cases)}
+    values = np.full((len(rows), len(table.models)), np.nan)
+    for column, model in enumerate(table.models):
+        for score in model.cases:
+            if score.score is not None:
+                values[rows[score.case.case_id], column] = score.score
+    return tuple(cases.values()), values

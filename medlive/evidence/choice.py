@@ -1,0 +1,70 @@
+"""Which retriever an index gets: by what was asked for, by what the index has, by the models at hand; and why."""
+
+from pathlib import Path
+
+from medlive.errors import IndexCorrupt, IndexMissing, IndexOutdated
+from medlive.evidence.build import DensePlan
+from medlive.evidence.dense.index import DenseKind
+from medlive.evidence.dense.vectors import SHARD
+from medlive.evidence.encoder import EncoderSettings, FoundModel, Role, find_models, open_encoder
+from medlive.evidence.manifest import OWN, read_manifest
+from medlive.evidence.open_index import open_own_encoder
+
+NONE = "none"
+OWN_LSA = "lsa"
+MEDCPT = "medcpt"
+
+
+def plan_index(
+    out: Path,
+    asked: str | None,
+    settings: EncoderSettings,
+    *,
+    fresh: bool = False,
+    kind: DenseKind | None = None,
+    shard: int = SHARD,
+) -> tuple[DensePlan | None, str]:
+    """(the dense side that the index at `out` is to have or None, why).
+
+    `asked`: "none"; "lsa" for an analysis fitted on the index's own passages; what `open_encoder` takes; None for
+    the encoder that the index has, else MedCPT where its models are at hand, else none. `fresh`: what the index
+    has does not count. Raises as `open_encoder` does for an encoder that was asked for or that the index has.
+    """
+    if asked == NONE:
+        return None, "no encoder was wanted"
+    if asked is not None:
+        why = f"encoder {asked} was asked for"
+        if asked == OWN_LSA:
+            return DensePlan("lsa", "", why, kind, shard), why
+        encoder = open_encoder(asked, settings=settings)
+        folder = Path(asked.removeprefix("lsa:")).expanduser()
+        where = str(folder.resolve()) if folder.is_dir() and asked != MEDCPT else asked
+        return DensePlan(encoder, where, why, kind, shard), why
+    if not fresh:
+        try:
+            held = read_manifest(out).encoder
+        except (IndexMissing, IndexCorrupt, IndexOutdated):
+            held = None
+        if held is not None:
+            why = f"the index has vectors of encoder {held.name}"
+            if held.where.startswith(OWN):
+                return DensePlan("lsa", "", why, kind, shard), why
+            return DensePlan(open_own_encoder(out, held, settings), held.where, why, kind, shard), why
+    models = find_models(settings, digests=False)
+    lacking = what_is_lacking(models)
+    if lacking is not None:
+        return None, lacking
+    why = "MedCPT's models are at hand"
+    return DensePlan(open_encoder(MEDCPT, settings=settings), MEDCPT, why, kind, shard), why
+
+
+def what_is_lacking(models: list[FoundModel]) -> str | None:
+    """Why MedCPT cannot encode here, in a sentence; None when it can. Its cross-encoder is not needed for that."""
+    needed = [model for model in models if model.role is not Role.CROSS]
+    packages = sorted({name for model in needed for name in model.missing_packages})
+    absent = [model.repository for model in needed if model.folder is None]
+    if absent:
+        return f"no encoder: {' and '.join(absent)} {'is' if len(absent) == 1 else 'are'} not at hand"
+    if packages:
+        return f"no encoder: MedCPT's models are at hand, but {', '.join(packages)} is not installed"
+    return None

@@ -1,0 +1,264 @@
+"""An index is opened checked: its manifest, its files, its way of cutting text, and the encoder of its vectors."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from medlive.digest import digest_file, digest_json
+from medlive.errors import EvidenceUnavailable, IndexCorrupt, IndexMissing, IndexOutdated, MedliveError, UsageError
+from medlive.evidence import lexical
+from medlive.evidence.dense.index import DenseIndex
+from medlive.evidence.dense.vectors import KEY, Keys, VectorStore, folder_of, keys_digest, passage_key
+from medlive.evidence.encoder import Encoder, EncoderSettings, Reranker, open_encoder, open_reranker
+from medlive.evidence.fusion import DEPTH, RRF_K
+from medlive.evidence.lexical import LexicalIndex
+from medlive.evidence.manifest import HINT, MANIFEST, OWN, EncoderEntry, IndexManifest, read_manifest
+from medlive.evidence.passage import IndexIdentity
+from medlive.evidence.retriever import DenseSide, IndexRetriever, RetrieverName
+from medlive.evidence.store import PassageStore
+
+DATA = "data-"
+"""How the names of data folders begin."""
+LEXICAL = "lexical"
+DENSE = "dense"
+VECTORS = "vectors"
+"""What the vectors of builds are kept in, by encoder."""
+AFRESH = "build it again from all its corpora: medlive evidence build CORPUS... --fresh"
+"""A build that finds the same corpora and files of the right size leaves them alone."""
+
+
+def open_index(
+    path: Path,
+    *,
+    settings: EncoderSettings | None = None,
+    encoder: Encoder | str | None = None,
+    reranker: Reranker | str | None = None,
+    retriever: RetrieverName | None = None,
+) -> IndexRetriever:
+    """The retriever over the index at `path`.
+
+    `retriever` None takes the manifest's; "bm25" searches any index and opens no encoder. `encoder` None takes the
+    one that the manifest names, looked for as `settings` say (None: below `path` and in the Hugging Face cache).
+    `reranker` names a cross-encoder, as `open_reranker` does.
+    Checked on the way: the manifest, the presence and size of every file, that text is still cut as it was when
+    the index was built, and that the encoder is the one that made its vectors. Raises IndexMissing, IndexCorrupt
+    or IndexOutdated, EvidenceUnavailable for a model that is missing, UsageError for a dense search of an index
+    without vectors; each with what to do.
+    """
+    given = _Given(settings or EncoderSettings(home=path), encoder, reranker, retriever)
+    manifest = read_manifest(path)
+    try:
+        return open_data(path, manifest, given)
+    except IndexCorrupt:
+        # A build may have put another index in force between the two steps above.
+        again = read_manifest(path)
+        if again.data == manifest.data:
+            raise
+        return open_data(path, again, given)
+
+
+def verify_index(path: Path) -> IndexManifest:
+    """Compare every file of the index, and the vectors kept for its next build, with their digests; the manifest.
+
+    Reads them whole. Raises as `open_index` does, IndexCorrupt naming the first file that differs.
+    """
+    manifest = read_manifest(path)
+    check_sizes(path, manifest)
+    for entry in manifest.files:
+        place = path / manifest.data / entry.path
+        found = digest_file(place)
+        if found != entry.digest:
+            raise IndexCorrupt(f"{place} has {found}, expected {entry.digest}", hint=AFRESH)
+    if manifest.dense is not None:
+        found = keys_digest(keys_of(open_store(path, manifest)))
+        if found != manifest.dense.keys_digest:
+            raise IndexCorrupt(
+                f"the vectors of {path} are of other passages ({manifest.dense.keys_digest}) than those"
+                f" beside them ({found})",
+                hint=AFRESH,
+            )
+    if manifest.encoder is not None and folder_of(path / VECTORS, manifest.encoder.digest).is_dir():
+        VectorStore(path / VECTORS, manifest.encoder).verify()
+    return manifest
+
+
+@dataclass(frozen=True, slots=True)
+class ListedIndex:
+    """An index found in a folder: its manifest, or why it has none that can be read."""
+
+    path: Path
+    manifest: IndexManifest | None
+    problem: str | None
+
+
+def list_indexes(folder: Path) -> list[ListedIndex]:
+    """The indexes in `folder` itself and in its subfolders, by path; unreadable ones with the cause."""
+    found: list[ListedIndex] = []
+    for place in [folder, *sorted(f for f in folder.glob("*") if f.is_dir())]:
+        try:
+            found.append(ListedIndex(place, read_manifest(place), None))
+        except IndexMissing:
+            continue
+        except MedliveError as exc:
+            found.append(ListedIndex(place, None, exc.message))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """What the caller of `open_index` asked for."""
+
+    settings: EncoderSettings
+    encoder: Encoder | str | None
+    reranker: Reranker | str | None
+    retriever: RetrieverName | None
+
+
+def check_index(path: Path, manifest: IndexManifest) -> None:
+    """Raises as `open_index` does when the index cannot be searched by this medlive, its encoder left aside."""
+    check_sizes(path, manifest)
+    _lexical_side(path, manifest, open_store(path, manifest))
+    if manifest.dense is not None:
+        DenseIndex.open(path / manifest.data / DENSE, manifest.dense)
+
+
+def open_data(path: Path, manifest: IndexManifest, given: _Given) -> IndexRetriever:
+    """The retriever over what a manifest names. Raises as `open_index` does."""
+    name = given.retriever or manifest.retriever
+    if name != "bm25" and manifest.dense is None:
+        raise UsageError(
+            f"{path} has no vectors, so that only bm25 searches it: {manifest.reason}",
+            hint="build it with an encoder: medlive evidence build CORPUS... --encoder NAME",
+        )
+    check_sizes(path, manifest)
+    store = open_store(path, manifest)
+    words = None if name == "dense" else _lexical_side(path, manifest, store)
+    near = None if name == "bm25" else _dense_side(path, manifest, given)
+    reranker = given.reranker
+    if isinstance(reranker, str):
+        reranker = open_reranker(reranker, settings=given.settings)
+    identity = IndexIdentity(
+        retriever=name,
+        index_digest=_searched_as(manifest, name, reranker),
+        corpora=manifest.corpus_digests,
+        passages=manifest.passages,
+        dense=_account(manifest, name, reranker),
+    )
+    return IndexRetriever(store, identity, lexical=words, dense=near, reranker=reranker)
+
+
+def _lexical_side(path: Path, manifest: IndexManifest, store: PassageStore) -> LexicalIndex:
+    here = lexical.parameters()
+    if manifest.parameters != here:
+        differ = [n for n in sorted({*here, *manifest.parameters}) if manifest.parameters.get(n) != here.get(n)]
+        told = ", ".join(f"{n} {manifest.parameters.get(n)}, now {here.get(n)}" for n in differ)
+        raise IndexOutdated(
+            f"{path} was built with other parameters ({told}; libraries then {manifest.libraries},"
+            f" now {lexical.libraries()})",
+            hint=HINT,
+        )
+    try:
+        return LexicalIndex(path / manifest.data / LEXICAL, store)
+    except (IndexCorrupt, IndexOutdated) as exc:
+        raise type(exc)(exc.message, hint=HINT) from exc
+
+
+def _dense_side(path: Path, manifest: IndexManifest, given: _Given) -> DenseSide:
+    assert manifest.dense is not None
+    assert manifest.encoder is not None
+    encoder = given.encoder
+    if encoder is None:
+        encoder = open_own_encoder(path, manifest.encoder, given.settings)
+    elif isinstance(encoder, str):
+        encoder = open_encoder(encoder, settings=given.settings)
+    if encoder.identity.digest != manifest.encoder.digest:
+        raise IndexOutdated(
+            f"{path / MANIFEST}: its vectors were made by encoder {manifest.encoder.name} from"
+            f" {manifest.encoder.where} ({manifest.encoder.digest}), and the one at hand is"
+            f" {encoder.identity.name} ({encoder.identity.digest})",
+            hint="use that encoder, or embed with this one: medlive evidence build CORPUS... --encoder NAME",
+        )
+    index = DenseIndex.open(path / manifest.data / DENSE, manifest.dense)
+    if manifest.dense.count != manifest.passages:
+        raise IndexCorrupt(
+            f"{path / MANIFEST} tells of {manifest.dense.count} vectors and {manifest.passages} passages",
+            hint=HINT,
+        )
+    return DenseSide(encoder, index)
+
+
+def open_own_encoder(path: Path, entry: EncoderEntry, settings: EncoderSettings) -> Encoder:
+    """The encoder that an index names. Raises EvidenceUnavailable, MissingExtra or IndexCorrupt."""
+    inside = entry.where.removeprefix(OWN)
+    try:
+        if inside == entry.where:
+            return open_encoder(entry.where, settings=settings)
+        return open_encoder(f"lsa:{path / Path(inside).name}", settings=settings)
+    except MedliveError as exc:
+        way = "or do without it: --retriever bm25 to search, --encoder none to build"
+        # The index, not the caller, named what is not there.
+        kind = EvidenceUnavailable if type(exc) is UsageError else type(exc)
+        raise kind(
+            f"the index at {path} was built with encoder {entry.name}, which cannot be opened: {exc.message}",
+            hint=f"{exc.hint}; {way}" if exc.hint else way,
+        ) from exc
+
+
+def _searched_as(manifest: IndexManifest, name: RetrieverName, reranker: Reranker | None) -> str:
+    """The index's digest; another one where it is searched otherwise than it was built for, since by it a verdict
+    names the evidence that it saw."""
+    if name == manifest.retriever and reranker is None:
+        return manifest.index_digest
+    again = reranker.identity.digest if reranker is not None else None
+    return digest_json({"index": manifest.index_digest, "retriever": name, "reranker": again})
+
+
+def _account(manifest: IndexManifest, name: RetrieverName, reranker: Reranker | None) -> dict[str, Any] | None:
+    """What a stored verdict says of the sides beyond words; None for words alone."""
+    account: dict[str, Any] = {}
+    if name != "bm25" and manifest.dense is not None:
+        part = manifest.dense
+        account = {
+            "encoder": part.encoder,
+            "encoder_digest": part.encoder_digest,
+            "kind": part.kind.value,
+            "parameters": part.parameters.model_dump(mode="json", exclude_none=True),
+            "recall": part.recall.model_dump(mode="json"),
+        }
+    if name == "hybrid":
+        account["fusion"] = {"rrf_k": RRF_K, "depth": DEPTH}
+    if reranker is not None:
+        account["reranker"] = {"name": reranker.identity.name, "digest": reranker.identity.digest}
+    return account or None
+
+
+def open_store(path: Path, manifest: IndexManifest) -> PassageStore:
+    """The passages of an index. Raises IndexCorrupt."""
+    try:
+        return PassageStore(path / manifest.data)
+    except OSError as exc:
+        raise IndexCorrupt(f"the passages of {path} cannot be read: {exc.strerror}", hint=HINT) from exc
+    except IndexCorrupt as exc:
+        raise IndexCorrupt(exc.message, hint=HINT) from exc
+
+
+def keys_of(store: PassageStore) -> Keys:
+    """The keys under which vectors are kept, by ordinal; 16 bytes a passage."""
+    joined = bytearray()
+    for passage in store:
+        joined += passage_key(passage)
+    return np.frombuffer(joined, dtype=KEY)
+
+
+def check_sizes(path: Path, manifest: IndexManifest) -> None:
+    """Raises IndexCorrupt, naming the file, when one of the index is missing or of another size."""
+    if not manifest.data.startswith(DATA) or Path(manifest.data).name != manifest.data:
+        raise IndexCorrupt(f"the manifest of {path} names {manifest.data!r} as its data", hint=HINT)
+    for entry in manifest.files:
+        place = path / manifest.data / entry.path
+        size = place.stat().st_size if place.is_file() else None
+        if size != entry.size:
+            found = "is missing" if size is None else f"has {size} bytes, expected {entry.size}"
+            raise IndexCorrupt(f"{place} {found}", hint=HINT)

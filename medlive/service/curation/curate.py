@@ -1,0 +1,190 @@
+"""Curates queued revisions: loads a thread, calls the stages, stores everything that was decided."""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import procrastinate
+
+from medlive.clock import now
+from medlive.config import Settings
+from medlive.curation.chain import curate
+from medlive.curation.model import Curation, Outcome
+from medlive.db.curation.cases import hold_case_of_thread, save_case
+from medlive.db.curation.curations import (
+    failed_revisions,
+    latest_outcome,
+    lock_revision,
+    save_curation,
+    untried_revisions,
+)
+from medlive.db.review.reviews import save_scan
+from medlive.db.session import Database
+from medlive.db.threads.threads import load_thread
+from medlive.rubric.complete import complete_case
+from medlive.rubric.model import Rubric
+from medlive.service.database import handle_key
+from medlive.service.jobs import Work, defer_revisions, run_until_drained
+from medlive.service.wiring import Pipeline
+from medlive.threads.prepare import deidentified, normalised, thread_language
+
+
+@dataclass(slots=True)
+class Curated:
+    """What a run of `medlive curate` did."""
+
+    outcomes: Counter[str] = field(default_factory=Counter)
+    """Outcome → threads."""
+    failures: Counter[str] = field(default_factory=Counter)
+    """Reason → threads that failed for it."""
+    calls: int = 0
+    replayed: int = 0
+    left: int = 0
+    """Threads that were not begun because the budget was spent; the next run begins them."""
+    faults: list[str] = field(default_factory=list)
+    """Faults of medlive itself, a line each; their threads stay queued."""
+
+    @property
+    def threads(self) -> int:
+        """Threads that were decided or failed."""
+        return sum(self.outcomes.values())
+
+    def add(self, other: "Curated") -> None:
+        """Count what another run did as well."""
+        self.outcomes += other.outcomes
+        self.failures += other.failures
+        self.calls += other.calls
+        self.replayed += other.replayed
+        self.left += other.left
+        self.faults += other.faults
+
+    def as_json(self) -> dict[str, Any]:
+        """The counts as a run's row keeps them."""
+        return {
+            "outcomes": dict(self.outcomes),
+            "failures": dict(self.failures),
+            "calls": self.calls,
+            "replayed": self.replayed,
+            "left": self.left,
+            "faults": list(self.faults),
+        }
+
+
+async def queue_failed(
+    database: Database, app: procrastinate.App, pipeline: Pipeline, *, max_attempts: int | None
+) -> int:
+    """Queue again what failed; with `max_attempts` not what failed so often at replies of this pipeline."""
+    async with database.begin() as session:
+        revisions = await failed_revisions(session, pipeline.digest, max_attempts=max_attempts)
+        return await defer_revisions(app, session, revisions)
+
+
+async def queue_untried(
+    database: Database, app: procrastinate.App, chain_digest: str, pipeline: Pipeline | None
+) -> int:
+    """Queue what passed the filters and was never tried, under this pipeline (None: under any).
+
+    Every passed thread was queued when it passed; this finds those whose job was lost to a fault.
+    """
+    async with database.begin() as session:
+        digest = pipeline.digest if pipeline else None
+        return await defer_revisions(app, session, await untried_revisions(session, chain_digest, digest))
+
+
+async def curate_queued(
+    database: Database,
+    app: procrastinate.App,
+    pipeline: Pipeline,
+    settings: Settings,
+    *,
+    tick: Callable[[int], None] = lambda _: None,
+    on_wait: Callable[[int], None] = lambda _: None,
+    grace_s: float | None = None,
+) -> Curated:
+    """Run the queue until it is empty, several threads at once; what happened.
+
+    `grace_s`: how long what has begun may take when the call is cancelled; None: as long as it needs.
+    """
+    done = Curated()
+    work = curation_work(database, pipeline, settings, done, tick=tick)
+    await run_until_drained(app, work, concurrency=settings.curation.concurrency, on_wait=on_wait, grace_s=grace_s)
+    return done
+
+
+def curation_work(
+    database: Database,
+    pipeline: Pipeline,
+    settings: Settings,
+    done: Curated,
+    *,
+    tick: Callable[[int], None] = lambda _: None,
+) -> Work:
+    """What a job of the queue does: curate its revision and count it in `done`; nothing once the budget is spent,
+    so that a long queue does not end as as many failures."""
+    key = handle_key(settings)
+
+    async def work(revision: int) -> None:
+        if pipeline.budget.stopped is not None:
+            done.left += 1
+            return
+        try:
+            curation = await curate_revision(database, pipeline, revision, key)
+        except Exception as exc:
+            done.faults.append(f"revision {revision}: {type(exc).__name__}: {exc}")
+            raise
+        if curation is not None:
+            done.outcomes[curation.outcome.value] += 1
+            if curation.outcome is Outcome.FAILED:
+                done.failures[str(curation.reason)] += 1
+            done.calls += len(curation.calls)
+            done.replayed += sum(c.replayed for c in curation.calls)
+            tick(done.threads)
+
+    return work
+
+
+async def curate_revision(database: Database, pipeline: Pipeline, revision: int, key: bytes) -> Curation | None:
+    """Curate one revision and store the decision with the case it made; None when it was decided before."""
+    async with database.begin() as session:
+        if await latest_outcome(session, revision, pipeline.digest) not in (None, Outcome.FAILED):
+            return None
+        stored = await load_thread(session, revision)
+    started = now()
+    raw = normalised(stored.thread)
+    language = thread_language(raw)
+    thread = deidentified(raw, language)
+    curation = await curate(
+        thread, language, pipeline.respondents, pipeline.retriever, pipeline.curation, run_date=started.date()
+    )
+    rubric: Rubric | None = None
+    if curation.outcome in (Outcome.KEPT, Outcome.HELD):
+        done = await complete_case(curation, language, pipeline.respondents)
+        curation, rubric = done.curation, done.rubric
+    async with database.begin() as session:
+        await lock_revision(session, revision)
+        if await latest_outcome(session, revision, pipeline.digest) not in (None, Outcome.FAILED):
+            return None  # decided by another process meanwhile: a case made here would not be that decision's
+        curation_id = await save_curation(
+            session, revision, pipeline.digest, curation, started_at=started, finished_at=now()
+        )
+        if rubric is not None and curation.text is not None:
+            saved = await save_case(
+                session,
+                thread_pk=stored.thread_pk,
+                curation_id=curation_id,
+                language=language,
+                source=thread.source,
+                posted_at=thread.posted_at,
+                rubric=rubric,
+                text=curation.text,
+                key=key,
+                publishable=curation.publishable,
+                held=curation.detail if curation.outcome is Outcome.HELD else None,
+            )
+            await save_scan(session, saved.case_id, saved.revision, pipeline.scanner, found=0)
+        elif curation.outcome is Outcome.REJECTED:
+            # An edited thread, or other engines: what was a case is none until a person says otherwise.
+            told = f"decided anew: {curation.reason}: {curation.detail}"[:1000]
+            await hold_case_of_thread(session, stored.thread_pk, told)
+    return curation

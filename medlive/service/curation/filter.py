@@ -1,0 +1,117 @@
+"""Runs the filter chain over the revisions that wait, and defers a job for each that passes."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import procrastinate
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from medlive.clock import now
+from medlive.db.curation.filters import save_chain_results
+from medlive.db.session import Database
+from medlive.db.threads.bands import (
+    accepted_revisions,
+    find_candidates,
+    note_filled,
+    save_bands,
+    take_turn,
+    unfilled_after,
+)
+from medlive.db.threads.threads import PendingRevision, load_threads, pending_revisions
+from medlive.filters.chain import FilterChain
+from medlive.service.jobs import defer_revisions
+from medlive.threads.model import Thread
+from medlive.threads.near_duplicates import DuplicateIndex, Sketch, patient_text, scheme, sketches
+from medlive.threads.prepare import normalised
+
+BATCH = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Filtered:
+    """What the filters did in one run."""
+
+    passed: int
+    rejected: int
+
+
+async def filter_pending(
+    database: Database,
+    app: procrastinate.App,
+    chain: FilterChain,
+    *,
+    limit: int | None = None,
+    tick: Callable[[int], None] = lambda _: None,
+) -> Filtered:
+    """Judge every latest revision that this chain has not judged, in the order of arrival.
+
+    Results, bands and the jobs of what passed are committed together, batch by batch: a kill loses no thread and
+    doubles none. Runs at the same time take turns, batch by batch.
+    """
+    await fill_bands(database)
+    passed = rejected = 0
+    while limit is None or passed + rejected < limit:
+        size = BATCH if limit is None else min(BATCH, limit - passed - rejected)
+        async with database.begin() as session:
+            await take_turn(session)
+            pending = await pending_revisions(session, chain_digest=chain.digest, limit=size)
+            if not pending:
+                break
+            threads, drawn = await _sketched(session, pending)
+            index = await _earlier(session, chain, drawn)
+            results = []
+            accepted = []
+            queue = []
+            for waiting, thread, sketch in zip(pending, threads, drawn, strict=True):
+                key = str(waiting.thread_pk)
+                result = chain.judge(thread, duplicate_of=index.find(sketch, ignore=key), now=now())
+                results.append((waiting.revision_pk, result))
+                if result.rejected_by is None:
+                    index.add(key, sketch)
+                    accepted.append((waiting.thread_pk, sketch.bands))
+                    queue.append(waiting.revision_pk)
+            await save_chain_results(session, chain.digest, results)
+            await save_bands(session, accepted)
+            await defer_revisions(app, session, queue)
+        passed += len(queue)
+        rejected += len(results) - len(queue)
+        tick(passed + rejected)
+    return Filtered(passed, rejected)
+
+
+async def fill_bands(database: Database) -> None:
+    """Give bands to what was accepted before there were any, or under another scheme; else nothing to do.
+
+    Batch by batch: what was killed goes on where it stood.
+    """
+    while True:
+        async with database.begin() as session:
+            await take_turn(session)
+            after = await unfilled_after(session, scheme())
+            if after is None:
+                return
+            accepted = await accepted_revisions(session, after=after, limit=BATCH)
+            if accepted:
+                _, drawn = await _sketched(session, accepted)
+                rows = [(a.thread_pk, sketch.bands) for a, sketch in zip(accepted, drawn, strict=True)]
+                await save_bands(session, rows)
+            await note_filled(session, scheme(), to=accepted[-1].revision_pk if accepted else None)
+
+
+async def _sketched(
+    session: AsyncSession, revisions: Sequence[PendingRevision]
+) -> tuple[list[Thread], list[Sketch]]:
+    """The revisions' threads, normalised, and the sketches of what makes them the same question."""
+    loaded = await load_threads(session, [r.revision_pk for r in revisions])
+    threads = [normalised(loaded[r.revision_pk]) for r in revisions]
+    return threads, sketches([patient_text(t) for t in threads])
+
+
+async def _earlier(session: AsyncSession, chain: FilterChain, drawn: Sequence[Sketch]) -> DuplicateIndex:
+    """What this chain has accepted and these texts may repeat."""
+    index = DuplicateIndex(chain.settings.duplicate_similarity)
+    candidates = await find_candidates(session, chain.digest, [sketch.bands for sketch in drawn])
+    _, found = await _sketched(session, candidates)
+    for candidate, sketch in zip(candidates, found, strict=True):
+        index.add(str(candidate.thread_pk), sketch)
+    return index

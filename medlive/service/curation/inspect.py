@@ -1,0 +1,118 @@
+"""Every decision about a thread, down to the sentence it rests on."""
+
+from dataclasses import asdict
+from typing import Any
+
+from sqlalchemy import select
+
+from medlive.config import Settings
+from medlive.db.curation.cases import criteria_of
+from medlive.db.curation.curations import load_curation
+from medlive.db.harvest.fetches import kept_pages
+from medlive.db.review.reviews import reviews_of
+from medlive.db.tables import (
+    CaseRevisionRow,
+    CaseRow,
+    CurationRow,
+    FilterVerdictRow,
+    ThreadRevisionRow,
+    ThreadRow,
+)
+from medlive.db.threads.identifiers import count_identifiers
+from medlive.db.threads.takedowns import Takedown, find_takedown
+from medlive.db.threads.threads import load_thread
+from medlive.errors import MedliveError, UsageError
+from medlive.service.database import open_database
+from medlive.service.release.withdraw import lock_case
+from medlive.threads.prepare import deidentified, normalised, thread_language
+
+
+class ThreadTakenDown(MedliveError):
+    """The thread was taken down."""
+
+    def __init__(self, takedown: Takedown) -> None:
+        """What is left of it: when and why."""
+        self.taken_down_at, self.reason = takedown.taken_down_at, takedown.reason
+        when = f"{takedown.taken_down_at:%Y-%m-%d %H:%M} UTC"
+        super().__init__(f"{takedown.source}/{takedown.thread_id} was taken down on {when}: {takedown.reason}")
+
+
+async def inspect_case(settings: Settings, case_id: str) -> dict[str, Any]:
+    """What `inspect_thread` gives of the thread that a case was made from. Raises UsageError for an unknown id."""
+    async with open_database(settings) as database, database.begin() as session:
+        await lock_case(session, case_id)
+        query = select(ThreadRow.source, ThreadRow.thread_id).join(CaseRow, CaseRow.thread_id == ThreadRow.id)
+        source, thread_id = (await session.execute(query.where(CaseRow.id == case_id))).one()
+    return await inspect_thread(settings, source, thread_id)
+
+
+async def inspect_thread(settings: Settings, source: str, thread_id: str) -> dict[str, Any]:
+    """The thread (without identifiers), its filter verdicts, its latest curation and its case, as JSON values.
+
+    Raises UsageError when there is no such thread, and ThreadTakenDown when it was erased.
+    """
+    async with open_database(settings) as database, database.begin() as session:
+        if (takedown := await find_takedown(session, source, thread_id)) is not None:
+            raise ThreadTakenDown(takedown)
+        revision = await session.scalar(
+            select(ThreadRevisionRow.id)
+            .join(ThreadRow, ThreadRow.id == ThreadRevisionRow.thread_id)
+            .where(ThreadRow.source == source, ThreadRow.thread_id == thread_id)
+            .order_by(ThreadRevisionRow.revision.desc())
+            .limit(1)
+        )
+        if revision is None:
+            raise UsageError(f"there is no thread {source}/{thread_id}")
+        stored = await load_thread(session, revision)
+        row = await session.get_one(ThreadRow, stored.thread_pk)
+        origin = {
+            "first_seen_at": row.first_seen_at.isoformat(),
+            "last_seen_at": row.last_seen_at.isoformat(),
+            "gone_at": row.gone_at.isoformat() if row.gone_at else None,
+            "pages": [asdict(page) for page in await kept_pages(session, source, thread_id)],
+            "identifiers": await count_identifiers(session, revision),
+        }
+        verdicts = await session.scalars(
+            select(FilterVerdictRow)
+            .where(FilterVerdictRow.revision_id == revision)
+            .order_by(FilterVerdictRow.chain_digest, FilterVerdictRow.position)
+        )
+        filters = [
+            {"rule": v.rule, "passed": v.passed, "reason": v.reason, "evidence": v.evidence} for v in verdicts
+        ]
+        decided = await session.scalar(
+            select(CurationRow).where(CurationRow.revision_id == revision).order_by(CurationRow.id.desc()).limit(1)
+        )
+        curation = await load_curation(session, decided.id) if decided is not None else None
+        status = await session.scalar(select(CaseRow).where(CaseRow.thread_id == stored.thread_pk))
+        case = await session.scalar(
+            select(CaseRevisionRow)
+            .join(CaseRow, CaseRow.id == CaseRevisionRow.case_id)
+            .where(CaseRow.thread_id == stored.thread_pk)
+            .order_by(CaseRevisionRow.revision.desc())
+            .limit(1)
+        )
+        reviews = await reviews_of(session, case.case_id) if case else []
+        criteria = (await criteria_of(session, {case.case_id: case.revision}))[case.case_id] if case else []
+    raw = normalised(stored.thread)
+    shown = deidentified(raw, thread_language(raw))
+    return {
+        "thread": {"source": source, "thread_id": thread_id, "url": shown.url, **shown.content()},
+        "origin": origin,
+        "filters": filters,
+        "curation": asdict(curation) if curation else None,
+        "decided": decided
+        and {
+            "at": decided.started_at.isoformat(), "attempt": decided.attempt, "pipeline": decided.pipeline_digest,
+        },
+        "case": case
+        and status
+        and {
+            "case_id": case.case_id, "revision": case.revision, "theme": case.theme.value,
+            "specialty": case.specialty, "narrative": case.narrative, "query": case.query, "advice": case.advice,
+            "no_negative": case.no_negative, "publishable": case.publishable, "status": status.status.value,
+            "status_reason": status.status_reason,
+        },
+        "criteria": [asdict(c) for c in criteria],
+        "reviews": [asdict(r) for r in reviews],
+    }  # fmt: skip

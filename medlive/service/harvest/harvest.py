@@ -1,0 +1,232 @@
+"""Harvests communities: one run per source and ISO week, taken up where a killed one stood, watched for drift."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from functools import lru_cache
+from typing import Any
+
+from pydantic import ValidationError
+
+from medlive.clock import iso_week, now
+from medlive.config import Settings
+from medlive.db.harvest.frontier import count_left_over
+from medlive.db.harvest.harvests import (
+    StartedRun,
+    finish_harvest,
+    harvest_outcomes,
+    lift_quarantine,
+    list_sources,
+    past_measures,
+    quarantine,
+    run_figures,
+    save_measures,
+    start_harvest,
+)
+from medlive.db.session import Database, advisory_lock
+from medlive.db.tables import RunOutcome
+from medlive.deidentify.detect import keyed_handle
+from medlive.errors import ConfigError, MedliveError, UsageError
+from medlive.service.database import handle_key
+from medlive.service.harvest.ledger import PostgresLedger, seal_archives
+from medlive.service.paths import archive_path
+from medlive.sources.drift import HISTORY, Compared, compare, measures, reads_nothing
+from medlive.sources.fetching.fetch import Fetcher
+from medlive.sources.fetching.page import FetchSettings
+from medlive.sources.harvest import HarvestEnd, harvest
+from medlive.sources.ledger import REFUSALS, HarvestProblem
+from medlive.sources.registry import SITES, build_site
+
+
+@dataclass(slots=True)
+class Harvested:
+    """What a harvest of one source did."""
+
+    source: str
+    iso_week: str
+    counts: Counter[str] = field(default_factory=Counter)
+    """requests, conditional, not_modified, pages, listed, new, revised, unchanged, identifiers, retried, and each
+    skip's and problem's name."""
+    problems: list[HarvestProblem] = field(default_factory=list)
+    failed: str | None = None
+    """Why the source was not read to its end; None when it was, or was limited."""
+    quarantined: str | None = None
+    """Why it is left out from now on, or was not asked at all."""
+    already_done: bool = False
+    """Whether this week's harvest was done before: nothing was asked."""
+    limited: bool = False
+    """Whether it stopped at the limit: the week is not done."""
+    drift: list[Compared] = field(default_factory=list)
+    """The run's figures beside those of earlier runs."""
+
+    @property
+    def not_modified_share(self) -> float | None:
+        """The share of conditional requests answered with 304; None where there was none."""
+        asked = self.counts["conditional"]
+        return self.counts["not_modified"] / asked if asked else None
+
+
+def fetch_settings(settings: Settings) -> FetchSettings:
+    """The fetcher's settings. Raises ConfigError."""
+    try:
+        return FetchSettings.model_validate(settings.harvest)
+    except ValidationError as exc:
+        first = exc.errors(include_url=False, include_input=False)[0]
+        raise ConfigError(f"harvest.{'.'.join(map(str, first['loc']))}: {first['msg']}") from exc
+
+
+def chosen(settings: Settings, names: Sequence[str]) -> dict[str, Mapping[str, Any]]:
+    """Source → its configured settings, for those named or for all. Raises UsageError for an unknown name."""
+    for name in names:
+        if name not in SITES:
+            raise UsageError(f"no source is named {name!r}", hint=f"known sources: {', '.join(SITES)}")
+    return {name: settings.sources.get(name, {}) for name in names or SITES}
+
+
+async def harvest_source(
+    database: Database,
+    settings: Settings,
+    source: str,
+    overrides: Mapping[str, Any],
+    *,
+    since: datetime | None = None,
+    limit: int | None = None,
+    again: bool = False,
+    tick: Callable[[int], None] = lambda _: None,
+) -> Harvested:
+    """Harvest one source for this ISO week; what came of it.
+
+    A page or thread that fails is a problem, not the end. A week that is done is not harvested twice unless
+    `again`. Raises DatabaseUnavailable, ArchiveDamaged and ConfigError; the run can then be taken up.
+    """
+    done = Harvested(source, iso_week(now()))
+    site = build_site(source, overrides)
+    key = handle_key(settings)
+
+    @lru_cache(maxsize=4096)  # the same people answer again and again
+    def anonymise(handle: str) -> str:
+        return keyed_handle(handle, key)
+
+    fetching = fetch_settings(settings)
+    folder = archive_path(settings)
+    async with advisory_lock(database, f"harvest {source}") as alone:
+        if not alone:
+            done.failed = "another process is harvesting it"
+            return done
+        async with database.begin() as session:
+            info = next((s for s in await list_sources(session) if s.name == source), None)
+            if info is not None and info.quarantine_reason is not None:
+                done.quarantined = info.quarantine_reason
+                return done
+            run = await start_harvest(session, source, done.iso_week, again=again)
+        if run is None:
+            done.already_done = True
+            return done
+        rest: Counter[str] = Counter()
+        try:
+            await seal_archives(database, folder, source)
+            async with Fetcher(fetching) as fetcher:
+                ledger = PostgresLedger(
+                    database,
+                    run,
+                    source,
+                    done.iso_week,
+                    folder=folder,
+                    operator=fetching.contact,
+                    overlap=timedelta(days=site.settings.overlap_days),
+                    fetcher=fetcher,
+                    concurrency=fetching.concurrency_per_host,
+                )
+                telling = asyncio.create_task(_tell(ledger, tick))
+                try:
+                    end = await harvest(
+                        site,
+                        site.settings.base_url,
+                        fetcher,
+                        ledger,
+                        anonymise=anonymise,
+                        since=since,
+                        limit=limit,
+                        concurrency=_readers(fetching.concurrency_per_host),
+                    )
+                finally:
+                    telling.cancel()
+                    await ledger.aclose()
+                    rest = ledger.rest
+                    done.counts = ledger.counts + rest
+                    done.problems = ledger.problems
+        except MedliveError as exc:
+            async with database.begin() as session:
+                await finish_harvest(session, run, rest, problem=exc.message)
+            raise
+        await _finish(database, run, done, end, rest)
+    return done
+
+
+async def harvest_standing(database: Database, source: str, *, again: bool = False) -> str:
+    """In words, what a harvest of this source would do now: whether it would be asked at all, and what waits."""
+    week = iso_week(now())
+    async with database.begin() as session:
+        info = next((s for s in await list_sources(session) if s.name == source), None)
+        outcome = (await harvest_outcomes(session, week)).get(source)
+        waiting = await count_left_over(session, source)
+    if info is not None and info.quarantine_reason is not None:
+        return f"nothing: quarantined, {info.quarantine_reason}"
+    if outcome is RunOutcome.DONE and not again:
+        return f"nothing: {week} is done"
+    begun = {None: "begin", RunOutcome.DONE: "repeat"}.get(outcome, "go on with")
+    return f"{begun} {week}" + (f"; {waiting} threads wait" if waiting else "")
+
+
+async def lift_source(database: Database, source: str, *, compare_anew: bool) -> str | None:
+    """Take a source into harvests again; why it was left out, or None when it was not.
+
+    Raises UsageError for one that was never harvested.
+    """
+    async with database.begin() as session:
+        info = next((s for s in await list_sources(session) if s.name == source), None)
+        if info is None:
+            raise UsageError(f"{source} was never harvested here, so that there is nothing to lift")
+        await lift_quarantine(session, source, compare_anew=compare_anew)
+        return info.quarantine_reason
+
+
+async def _finish(
+    database: Database, run: StartedRun, done: Harvested, end: HarvestEnd, rest: Mapping[str, int]
+) -> None:
+    """End the run by how it went and by what its threads had; `rest` is what its counts lack."""
+    done.limited = end is HarvestEnd.LIMITED
+    last = next((p for p in reversed(done.problems) if p.ends_source or p.thread_id is None), None)
+    if end in (HarvestEnd.GIVEN_UP, HarvestEnd.LISTS_MISSING):
+        done.failed = last.message if last is not None else "a list could not be read"
+    async with database.begin() as session:
+        shares, ends = await run_figures(session, run.run_id)
+        if not done.limited:
+            past = await past_measures(session, done.source, before_run=run.run_id, runs=HISTORY)
+            done.drift = compare(measures(shares, ends), past)
+            await save_measures(session, run.run_id, done.drift)
+        fallen = [figure.told for figure in done.drift if figure.collapsed]
+        if end is HarvestEnd.GIVEN_UP and last is not None and last.kind not in REFUSALS:
+            done.quarantined = f"in {done.iso_week} its pages stopped fitting: {last.message}"
+        elif fallen and not done.failed:
+            done.quarantined = f"in {done.iso_week} its threads changed: {'; '.join(fallen)}"
+        elif end is HarvestEnd.COMPLETE and reads_nothing(ends):
+            done.quarantined = f"in {done.iso_week} no thread fitted a layout"
+        if done.quarantined is not None:
+            await quarantine(session, done.source, done.quarantined)
+        problem = done.failed or done.quarantined
+        await finish_harvest(session, run, rest, problem=problem, partial=done.limited)
+
+
+async def _tell(ledger: PostgresLedger, tick: Callable[[int], None]) -> None:
+    while True:
+        tick(sum(ledger.counts[s] for s in ("new", "revised", "unchanged", "not_modified")))
+        await asyncio.sleep(0.5)
+
+
+def _readers(connections: int) -> int:
+    """How many threads are read at a time: one in a polite harvest, so that a kill loses one page; with several
+    connections more, which fetch while the pages of others are being kept."""
+    return connections if connections == 1 else 3 * connections

@@ -1,0 +1,90 @@
+"""Imports thread files: good lines are stored in batches, bad ones become rows with their line and reason."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+
+from medlive.db.runs import finish_import, save_problems, start_import
+from medlive.db.session import Database
+from medlive.db.threads.identifiers import save_identifiers
+from medlive.db.threads.takedowns import TAKEN_DOWN, keep_out
+from medlive.db.threads.threads import save_threads
+from medlive.errors import BadInput, MedliveError
+from medlive.sources.files import ImportedThread, ImportProblem, Note, read_threads
+from medlive.threads.prepare import thread_identifiers
+
+BATCH = 500
+
+
+@dataclass(slots=True)
+class Imported:
+    """What an import of one file did."""
+
+    file: Path
+    counts: Counter[str] = field(default_factory=Counter)
+    """"new", "revised", "unchanged", "taken_down", "problems", and how often each note was made."""
+    problems: list[ImportProblem] = field(default_factory=list)
+
+
+async def import_file(
+    database: Database,
+    path: Path,
+    *,
+    assume_posted_at: datetime | None,
+    handle_key: bytes,
+    tick: Callable[[int], None] = lambda _: None,
+) -> Imported:
+    """Import a JSON Lines file; what came of it. Raises BadInput when the file cannot be read at all."""
+    if not await asyncio.to_thread(path.is_file):
+        raise BadInput(f"{path} is no file")
+    done = Imported(path)
+    async with database.begin() as session:
+        run = await start_import(session, str(path), assumed_posted_at=assume_posted_at)
+    try:
+        batch: list[ImportedThread] = []
+        for item in read_threads(path, assume_posted_at=assume_posted_at, handle_key=handle_key):
+            if isinstance(item, ImportProblem):
+                done.problems.append(item)
+                done.counts["problems"] += 1
+                continue
+            batch.append(item)
+            if len(batch) >= BATCH:
+                await _save(database, run, batch, done)
+                tick(sum(done.counts[k] for k in ("new", "revised", "unchanged")))
+                batch = []
+        await _save(database, run, batch, done)
+    except MedliveError as exc:
+        async with database.begin() as session:
+            await finish_import(session, run, done.counts, problem=exc.message)
+        raise
+    async with database.begin() as session:
+        await save_problems(session, run, str(path), done.problems)
+        await finish_import(session, run, done.counts)
+    return done
+
+
+async def _save(database: Database, run: int, batch: Sequence[ImportedThread], done: Imported) -> None:
+    if not batch:
+        return
+    async with database.begin() as session:
+        erased = await keep_out(session, [item.thread for item in batch])
+        if erased:
+            done.counts[TAKEN_DOWN] += len(batch)
+            batch = [item for item in batch if (item.thread.source, item.thread.thread_id) not in erased]
+            done.counts[TAKEN_DOWN] -= len(batch)
+        saved = await save_threads(
+            session,
+            [item.thread for item in batch],
+            assumed_posted_at=[Note.DATE_ASSUMED in item.notes for item in batch],
+            import_run_id=run,
+        )
+        found = [
+            () if one.status == "unchanged" else thread_identifiers(item.thread)
+            for one, item in zip(saved, batch, strict=True)
+        ]
+        await save_identifiers(session, saved, found)
+    done.counts.update(s.status for s in saved)
+    done.counts.update(note.value for item in batch for note in item.notes)

@@ -1,0 +1,371 @@
+"""The harvest's ledger in PostgreSQL, with the bytes of pages in WARC files.
+
+Whatever several readers of one run have to keep while the database is busy is kept together next: bytes first,
+flushed to disk, then the rows that name their place, in one transaction. A kill in between leaves bytes that no
+row names, which the next start cuts off.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import TypeGuard
+
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from medlive import __version__
+from medlive.db.batching import Batcher
+from medlive.db.harvest.archives import grow_archive, list_archives, mark_sealed, start_archive
+from medlive.db.harvest.fetches import kept_pages, save_failed_fetches, save_pages
+from medlive.db.harvest.frontier import (
+    Settled,
+    look_up,
+    reading_began,
+    save_listed,
+    settle,
+    take_left_over,
+    take_not_listed,
+)
+from medlive.db.harvest.harvests import StartedRun, add_counts, list_state, save_cursor, save_robots
+from medlive.db.session import Database
+from medlive.db.tables import FrontierState
+from medlive.db.threads.identifiers import save_identifiers
+from medlive.db.threads.takedowns import taken_down_ids
+from medlive.db.threads.threads import check_storable, mark_gone, mark_seen, save_threads
+from medlive.errors import MedliveError, ServiceUnavailable
+from medlive.service.harvest.identify import IdentifierFinder
+from medlive.sources.archive.warc import ArchivedPage, ArchiveWriter, Place, read_page, seal
+from medlive.sources.drift import thread_fields
+from medlive.sources.fetching.fetch import Fetcher
+from medlive.sources.ledger import (
+    FetchedPage,
+    HarvestedThread,
+    HarvestEvent,
+    HarvestProblem,
+    HarvestSkipped,
+    KnownThread,
+    Listed,
+    ListState,
+    ProblemKind,
+    SkipReason,
+)
+from medlive.sources.source import ListEntry, Page
+from medlive.threads.prepare import FoundIdentifier
+
+GATHER_S = 0.03
+SOFTWARE = f"medlive/{__version__}"
+
+
+class ArchiveUnwritable(ServiceUnavailable):
+    """Pages cannot be kept, so that none are asked for."""
+
+    def __init__(self, path: Path, error: OSError) -> None:
+        super().__init__(
+            f"pages cannot be written to {path}: {error.strerror or error}",
+            hint="make room, or mend the folder; the next harvest goes on where this one stood",
+        )
+
+
+async def seal_archives(database: Database, folder: Path, source: str) -> None:
+    """Cut off what killed starts wrote and did not commit, and let their files be. Raises ArchiveDamaged."""
+    async with database.begin() as session:
+        for archive in await list_archives(session, source=source, unsealed_only=True):
+            await asyncio.to_thread(seal, folder / archive.path, archive.bytes)
+            await mark_sealed(session, archive.archive_id)
+
+
+class PostgresLedger:
+    """One run's ledger, as one process writes it."""
+
+    def __init__(
+        self,
+        database: Database,
+        run: StartedRun,
+        source: str,
+        iso_week: str,
+        *,
+        folder: Path,
+        operator: str | None,
+        overlap: timedelta,
+        fetcher: Fetcher,
+        concurrency: int = 1,
+    ) -> None:
+        """`folder` is the archive's; `operator` the contact that its files name; `overlap` how far before the
+        latest activity of earlier runs lists are read again; `concurrency` how many readers hand over."""
+        self._database = database
+        self._run = run
+        self._source = source
+        self._folder = folder
+        self._stem = f"{source}/{source}-{iso_week}-{run.run_id}.{run.start}"
+        self._operator = operator
+        self._overlap = overlap
+        self._fetcher = fetcher
+        # Several connections fetch faster than one core reads, and gain by committing more at a time.
+        busy = concurrency > 1
+        self._finder = IdentifierFinder(apart=busy)
+        self._batcher: Batcher[tuple[HarvestEvent, ...], None] = Batcher(
+            self._keep_all, largest=64, gather_s=GATHER_S if busy else 0.0
+        )
+        self._writer: ArchiveWriter | None = None
+        self._archive_id = 0
+        self._first_fetch: dict[str, int] = {}
+        self._identifiers: dict[str, tuple[FoundIdentifier, ...]] = {}
+        self._robots_kept = 0
+        self._sent: Counter[str] = Counter()
+        self.counts: Counter[str] = Counter()
+        """What this start kept: requests, conditional, retried_<reason>, pages, listed, new, revised, unchanged,
+        identifiers, and each skip's and problem's name. The run's row holds them as well."""
+        self.problems: list[HarvestProblem] = []
+
+    async def keep(self, *events: HarvestEvent) -> None:
+        """See `medlive.sources.ledger.Ledger`."""
+        if events:
+            await self._batcher(tuple([await self._prepared(event) for event in events]))
+
+    async def look_up(self, thread_ids: Sequence[str]) -> Mapping[str, KnownThread]:
+        """See `medlive.sources.ledger.Ledger`."""
+        async with self._database.begin() as session:
+            return await look_up(session, self._source, self._run.run_id, thread_ids)
+
+    async def list_state(self, list_key: str) -> ListState:
+        """See `medlive.sources.ledger.Ledger`."""
+        async with self._database.begin() as session:
+            return await list_state(session, self._run.run_id, self._source, list_key, self._overlap)
+
+    async def left_over(self) -> Sequence[ListEntry]:
+        """See `medlive.sources.ledger.Ledger`."""
+        async with self._database.begin() as session:
+            return await take_left_over(session, self._source, self._run.run_id)
+
+    async def not_listed(self) -> Sequence[ListEntry]:
+        """See `medlive.sources.ledger.Ledger`."""
+        async with self._database.begin() as session:
+            return await take_not_listed(session, self._source, self._run.run_id, self._overlap)
+
+    async def kept_pages(self, thread_id: str) -> Sequence[Page]:
+        """See `medlive.sources.ledger.Ledger`."""
+        async with self._database.begin() as session:
+            after = await reading_began(session, self._source, thread_id)
+            kept = await kept_pages(session, self._source, thread_id, after_fetch=after)
+        if not kept:
+            return []
+        self._first_fetch[thread_id] = kept[0].fetch_id
+        return [await asyncio.to_thread(stored_page, self._folder / k.path, k.place) for k in kept]
+
+    @property
+    def rest(self) -> Counter[str]:
+        """What was asked of hosts since the last event was kept."""
+        return _sent(self._fetcher) - self._sent
+
+    async def aclose(self) -> None:
+        """Wait until what was handed over is kept, and finish the WARC file."""
+        await self._batcher.aclose()
+        self._finder.close()
+        if self._writer is not None:
+            await asyncio.to_thread(self._writer.close)
+            async with self._database.begin() as session:
+                await mark_sealed(session, self._archive_id)
+
+    async def _prepared(self, event: HarvestEvent) -> HarvestEvent:
+        """The event, a thread's identifiers found; one that cannot be kept becomes the problem that it is.
+
+        Here and not where it is stored, so that one thread's fault stays its own.
+        """
+        if isinstance(event, HarvestedThread):
+            try:
+                check_storable(event.thread)
+                self._identifiers[event.entry.thread_id] = await self._finder.find(event.thread)
+            except Exception as error:
+                told = error.message if isinstance(error, MedliveError) else f"{type(error).__name__}: {error}"
+                return HarvestProblem(event.entry.url, ProblemKind.FAULT, told, event.entry.thread_id)
+        return event
+
+    async def _keep_all(self, groups: Sequence[tuple[HarvestEvent, ...]]) -> Sequence[None]:
+        groups = await self._without_taken_down(groups)
+        events = [event for group in groups for event in group]
+        pages = [e for g in groups if not _shows_taken_down(g) for e in g if isinstance(e, FetchedPage)]
+        places = await self._archive(pages) if pages else []
+        counts: Counter[str] = Counter()
+        robots = self._fetcher.robots
+        async with self._database.begin() as session:
+            if len(robots) > self._robots_kept:
+                await save_robots(session, self._run.run_id, robots)
+            await self._keep_pages(session, pages, places, counts)
+            for event in events:
+                if isinstance(event, Listed):
+                    await self._keep_listed(session, event, counts)
+            await self._keep_outcomes(session, events, counts)
+            sent = _sent(self._fetcher)
+            counts += sent - self._sent
+            await add_counts(session, self._run, counts)
+        self._sent = sent
+        self._robots_kept = len(robots)
+        self.counts += counts
+        self.problems += [event for event in events if isinstance(event, HarvestProblem)]
+        for event in events:
+            if isinstance(event, HarvestedThread):
+                self._first_fetch.pop(event.entry.thread_id, None)
+                self._identifiers.pop(event.entry.thread_id, None)
+        return [None] * len(groups)
+
+    async def _without_taken_down(
+        self, groups: Sequence[tuple[HarvestEvent, ...]]
+    ) -> Sequence[tuple[HarvestEvent, ...]]:
+        """The groups; one whose address led to another thread, which was taken down, tells that alone."""
+        led = {e.thread.thread_id for g in groups for e in g if _leads_elsewhere(e)}
+        if not led:
+            return groups
+        async with self._database.begin() as session:
+            erased = await taken_down_ids(session, self._source, sorted(led))
+        return [
+            next(
+                (
+                    (HarvestSkipped(e.entry.url, e.entry.thread_id, SkipReason.TAKEN_DOWN),)
+                    for e in group
+                    if _leads_elsewhere(e) and e.thread.thread_id in erased
+                ),
+                group,
+            )
+            for group in groups
+        ]
+
+    async def _archive(self, pages: Sequence[FetchedPage]) -> list[Place]:
+        """Write the bytes of pages to disk; where they lie."""
+        if self._writer is None:
+            await self._begin_archive()
+        assert self._writer is not None
+        archived = [
+            ArchivedPage(
+                event.fetched.url,
+                event.fetched.status,
+                event.fetched.headers,
+                event.fetched.body,
+                event.fetched.fetched_at,
+                event.page.form,
+            )
+            for event in pages
+        ]
+        try:
+            return await asyncio.to_thread(self._writer.append, archived)
+        except OSError as error:
+            raise ArchiveUnwritable(self._folder / self._stem, error) from error
+
+    async def _begin_archive(self) -> None:
+        path = f"{self._stem}.warc.gz"
+        number = 1
+        # A file of an earlier database in the same folder is left alone.
+        while (self._folder / path).exists():
+            number += 1
+            path = f"{self._stem}-{number}.warc.gz"
+        try:
+            self._writer = await asyncio.to_thread(
+                ArchiveWriter, self._folder / path, software=SOFTWARE, operator=self._operator
+            )
+        except OSError as error:
+            raise ArchiveUnwritable(self._folder / path, error) from error
+        async with self._database.begin() as session:
+            self._archive_id = await start_archive(session, self._run.run_id, path, self._writer.size)
+
+    async def _keep_pages(
+        self, session: AsyncSession, pages: Sequence[FetchedPage], places: Sequence[Place], counts: Counter[str]
+    ) -> None:
+        if not pages:
+            return
+        assert self._writer is not None
+        ids = await save_pages(session, self._run.run_id, self._source, pages, self._archive_id, places)
+        await grow_archive(session, self._archive_id, self._writer.size)
+        counts["pages"] += len(pages)
+        for event, fetch_id in zip(pages, ids, strict=True):
+            if event.thread_id is not None and event.number == 1:
+                self._first_fetch[event.thread_id] = fetch_id
+
+    async def _keep_listed(self, session: AsyncSession, listed: Listed, counts: Counter[str]) -> None:
+        skipped = {
+            s.thread_id: (s.url, s.reason.value)
+            for s in listed.skipped
+            if s.reason is not SkipReason.TAKEN_DOWN  # its address may hold its title
+        }
+        await save_listed(session, self._source, self._run.run_id, listed.list_key, listed.waiting, skipped)
+        await save_cursor(session, self._run.run_id, listed)
+        counts["listed"] += len(listed.waiting)
+        counts.update(s.reason.value for s in listed.skipped)
+
+    async def _keep_outcomes(
+        self, session: AsyncSession, events: Sequence[HarvestEvent], counts: Counter[str]
+    ) -> None:
+        read = [event for event in events if isinstance(event, HarvestedThread)]
+        if read:
+            threads = [event.thread for event in read]
+            fetches = [self._first_fetch.get(event.entry.thread_id) for event in read]
+            saved = await save_threads(session, threads, fetch_ids=fetches)
+            found = [self._identifiers[event.entry.thread_id] for event in read]
+            counts["identifiers"] += await save_identifiers(session, saved, found)
+            counts.update(one.status for one in saved)
+        problems = [event for event in events if isinstance(event, HarvestProblem)]
+        await save_failed_fetches(session, self._run.run_id, self._source, problems)
+        counts.update(problem.kind.value for problem in problems)
+        skipped = [event for event in events if isinstance(event, HarvestSkipped)]
+        counts.update(event.reason.value for event in skipped)
+        settled = [s for event in events if (s := _settled(event)) is not None]
+        await settle(session, self._source, self._run.run_id, settled)
+        gone = [s.thread_id for s in settled if s.state is FrontierState.GONE]
+        # One that leads to another now was merged into it.
+        gone += [event.entry.thread_id for event in read if _leads_elsewhere(event)]
+        await mark_gone(session, self._source, gone)
+        there = [s.thread_id for s in settled if s.state is FrontierState.NOT_MODIFIED]
+        await mark_seen(session, self._source, there + [event.thread.thread_id for event in read])
+
+
+def _leads_elsewhere(event: HarvestEvent) -> TypeGuard[HarvestedThread]:
+    """Whether a thread's address showed another thread."""
+    return isinstance(event, HarvestedThread) and event.thread.thread_id != event.entry.thread_id
+
+
+def _shows_taken_down(events: Sequence[HarvestEvent]) -> bool:
+    """Whether a list page that is kept with these events shows a thread that was taken down: its bytes would
+    bring back what was erased."""
+    return any(
+        skipped.reason is SkipReason.TAKEN_DOWN
+        for event in events
+        if isinstance(event, Listed)
+        for skipped in event.skipped
+    )
+
+
+def stored_page(path: Path, place: Place) -> Page:
+    """A page read back from its archive. Raises ArchiveDamaged."""
+    found = read_page(path, place)
+    return Page(found.url, found.body, found.headers.get("content-type", ""), found.status, found.form)
+
+
+def _sent(fetcher: Fetcher) -> Counter[str]:
+    """What was asked of the host."""
+    counts = Counter({"requests": fetcher.requests, "conditional": fetcher.conditional})
+    counts.update({f"retried_{reason.value}": n for reason, n in fetcher.retries.items()})
+    return counts
+
+
+def _settled(event: HarvestEvent) -> Settled | None:
+    """What an event makes of its thread; None where it is none of a thread, or the thread still waits."""
+    if isinstance(event, HarvestedThread):
+        return Settled(
+            event.entry.thread_id,
+            FrontierState.READ,
+            etag=event.etag,
+            last_modified=event.last_modified,
+            page_count=event.page_count,
+            posted_at=event.thread.posted_at,
+            fields=thread_fields(event.thread),
+        )
+    if isinstance(event, HarvestSkipped):
+        if event.reason is SkipReason.NOT_MODIFIED:
+            return Settled(event.thread_id, FrontierState.NOT_MODIFIED)
+        return Settled(event.thread_id, FrontierState.SKIPPED, reason=event.reason.value)
+    if isinstance(event, HarvestProblem) and event.thread_id is not None:
+        if event.kind is ProblemKind.GONE:
+            return Settled(event.thread_id, FrontierState.GONE)
+        # A host that is down says nothing about the thread: it waits for the next start.
+        if event.kind is not ProblemKind.DOWN:
+            return Settled(event.thread_id, FrontierState.FAILED, reason=event.kind.value)
+    return None

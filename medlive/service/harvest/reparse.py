@@ -1,0 +1,288 @@
+"""Reads kept pages again after a parser was mended: what comes out otherwise is a new revision. Nothing is asked
+of any host."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from medlive.config import Settings
+from medlive.db.harvest.frontier import Settled, settle
+from medlive.db.harvest.harvests import list_sources, past_measures, run_figures, save_measures
+from medlive.db.harvest.readings import Reading, latest_readings, latest_run, read_threads_after
+from medlive.db.runs import finish_run, start_run
+from medlive.db.session import Database, advisory_lock
+from medlive.db.tables import FrontierState
+from medlive.db.threads.identifiers import save_identifiers
+from medlive.db.threads.takedowns import TAKEN_DOWN, keep_out
+from medlive.db.threads.threads import check_storable, save_threads
+from medlive.deidentify.detect import keyed_handle
+from medlive.errors import BadInput, UsageError
+from medlive.service.database import handle_key
+from medlive.service.harvest.ledger import stored_page
+from medlive.service.paths import archive_path
+from medlive.sources.archive.warc import ArchiveDamaged
+from medlive.sources.drift import HISTORY, Compared, compare, measures, thread_fields
+from medlive.sources.harvest import ParserFault, parse_problem, reading
+from medlive.sources.ledger import ProblemKind
+from medlive.sources.registry import build_site
+from medlive.sources.source import LayoutError, NotAThread, Site
+from medlive.threads.model import Thread
+from medlive.threads.prepare import thread_identifiers
+
+COMMAND: Final = "source reparse"
+BATCH: Final = 100
+"""Threads that are read and saved together."""
+SHOWN: Final = 50
+"""Most problems that are told in words; all are counted."""
+_PARSERS: Final = ("layout", "fault", "not_a_thread", "incomplete")
+"""Reasons for which a thread failed that a parser may be to blame for."""
+
+BYTES_GONE: Final = "bytes_gone"
+DAMAGED: Final = "damaged"
+
+
+@dataclass(slots=True)
+class Reparsed:
+    """What reading a source's pages again came to."""
+
+    source: str
+    counts: Counter[str] = field(default_factory=Counter)
+    """Threads: unchanged, new, revised; layout, fault, not_a_thread, incomplete (they fail); bytes_gone, damaged
+    (a page cannot be had); skipped (left out when they were harvested), waiting (never read as yet), taken_down.
+    And pages read."""
+    before: Counter[str] = field(default_factory=Counter)
+    """Field → threads that had it when they were last read, of those that can be read now."""
+    after: Counter[str] = field(default_factory=Counter)
+    """Field → threads that have it now."""
+    problems: list[tuple[str, str, str]] = field(default_factory=list)
+    """(thread's id, kind, message) of the first SHOWN threads that fail."""
+    damaged: set[Path] = field(default_factory=set)
+    """Files that are damaged or missing."""
+    busy: bool = False
+    """Whether another process is harvesting it, so that nothing was done."""
+    quarantined: str | None = None
+    """Why it is left out of harvests."""
+    drift: list[Compared] = field(default_factory=list)
+    """The figures of its latest harvest as they are with these readings, beside those of earlier ones."""
+
+    @property
+    def threads(self) -> int:
+        """Threads that were looked at."""
+        return sum(self.counts.values()) - self.counts["pages"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Reread:
+    reading: Reading
+    thread: Thread | None = None
+    end: str = ""
+    """Why there is no thread; a key of `Reparsed.counts`."""
+    message: str = ""
+
+
+class _DryRun(Exception):
+    """Undoes a transaction that was only to be looked at."""
+
+
+async def reparse_source(
+    database: Database,
+    settings: Settings,
+    source: str,
+    overrides: Mapping[str, Any],
+    *,
+    thread_ids: Sequence[str] = (),
+    dry_run: bool = False,
+    tick: Callable[[int], None] = lambda _: None,
+) -> Reparsed:
+    """Read the latest pages of a source's threads (or of those named) again with today's adapter.
+
+    Done in batches, so that a run that is killed has saved what it told and the next one finds the rest; a
+    second run finds all unchanged. A thread that could be read before and cannot now is told and left as it was.
+    `dry_run` does the same in one transaction that is undone. Raises UsageError for a named thread that no page
+    was kept of, and DatabaseUnavailable.
+    """
+    work = _Work(Reparsed(source), settings, build_site(source, overrides), dry_run)
+    async with advisory_lock(database, f"harvest {source}") as alone:
+        if not alone:
+            work.done.busy = True
+            return work.done
+        if not dry_run:
+            await work.run(database.begin, thread_ids, tick)
+            return work.done
+        try:
+            async with database.begin() as session:
+                await work.run(lambda: nullcontext(session), thread_ids, tick)
+                raise _DryRun
+        except _DryRun:
+            return work.done
+
+
+@asynccontextmanager
+async def recorded(
+    database: Database, sources: Collection[str], done: Sequence[Reparsed], *, dry_run: bool
+) -> AsyncIterator[None]:
+    """Keep a row of a command that reparses, with the counts of `done` at its end; a dry run has none."""
+    if dry_run:
+        yield
+        return
+    async with database.begin() as session:
+        run = await start_run(session, COMMAND, {"sources": sorted(sources)})
+    yield
+    counts = {one.source: dict(one.counts) for one in done}
+    async with database.begin() as session:
+        await finish_run(session, run, counts, failed=any(one.busy or one.damaged for one in done))
+
+
+class _Work:
+    """One source's pages being read again."""
+
+    def __init__(self, done: Reparsed, settings: Settings, site: Site, dry_run: bool) -> None:
+        self.done = done
+        self._source = done.source
+        self._site = site
+        self._folder = archive_path(settings)
+        self._key = handle_key(settings)
+        self._dry_run = dry_run
+
+    async def run(
+        self,
+        begin: Callable[[], AbstractAsyncContextManager[AsyncSession]],
+        thread_ids: Sequence[str],
+        tick: Callable[[int], None],
+    ) -> None:
+        """Read batch after batch, each saved in a session of `begin`, then take the figures."""
+        after = ""
+        while True:
+            async with begin() as session:
+                if thread_ids:
+                    ids = [i for i in sorted(set(thread_ids)) if i > after][:BATCH]
+                else:
+                    ids = await read_threads_after(session, self._source, after, BATCH)
+                batch = await latest_readings(session, self._source, ids) if ids else []
+            if not batch:
+                break
+            self._refuse_unknown(batch, thread_ids)
+            rereads = await asyncio.to_thread(self._reread_all, batch)
+            async with begin() as session:
+                await self._save(session, rereads)
+            tick(self.done.threads)
+            after = batch[-1].thread_id
+        async with begin() as session:
+            await self._measure(session)
+
+    def _refuse_unknown(self, batch: Sequence[Reading], thread_ids: Sequence[str]) -> None:
+        for one in batch:
+            if thread_ids and not one.pages and one.state is None:
+                raise UsageError(f"no page of {self._source}/{one.thread_id} was ever kept")
+
+    def _reread_all(self, batch: Sequence[Reading]) -> list[_Reread]:
+        return [self._reread(one) for one in batch]
+
+    def _reread(self, one: Reading) -> _Reread:
+        """What a thread's pages are by today's adapter."""
+        if not one.pages:
+            return _Reread(one, end="waiting")
+        if one.state is FrontierState.SKIPPED and not one.stored:
+            return _Reread(one, end="skipped")
+        files = [page.file for page in one.pages if page.file is not None]
+        if len(files) < len(one.pages):
+            return _Reread(one, end=BYTES_GONE)
+        try:
+            pages = [stored_page(self._folder / path, place) for path, place in files]
+            self.done.counts["pages"] += len(pages)
+            thread = reading(pages[0].url, self._site.parse_thread, pages, self._anonymise)
+            check_storable(thread)
+        except ArchiveDamaged as error:
+            self.done.damaged.add(error.path)
+            return _Reread(one, end=DAMAGED, message=error.message)
+        except BadInput as error:
+            return _Reread(one, end=ProblemKind.FAULT.value, message=error.message)
+        except (LayoutError, NotAThread, ParserFault) as error:
+            return _Reread(one, end=parse_problem(error).value, message=error.message)
+        return _Reread(one, thread)
+
+    def _anonymise(self, handle: str) -> str:
+        return keyed_handle(handle, self._key)
+
+    async def _save(self, session: AsyncSession, rereads: Sequence[_Reread]) -> None:
+        done = self.done
+        threads = [(one, one.thread) for one in rereads if one.thread is not None]
+        erased = await keep_out(session, [thread for _, thread in threads])
+        if erased:
+            done.counts[TAKEN_DOWN] += len(threads)
+            threads = [(one, t) for one, t in threads if (t.source, t.thread_id) not in erased]
+            done.counts[TAKEN_DOWN] -= len(threads)
+        saved = await save_threads(
+            session,
+            [thread for _, thread in threads],
+            fetch_ids=[one.reading.pages[0].fetch_id for one, _ in threads],
+        )
+        found = [
+            () if one.status == "unchanged" else thread_identifiers(thread)
+            for one, (_, thread) in zip(saved, threads, strict=True)
+        ]
+        await save_identifiers(session, saved, found)
+        done.counts.update(one.status for one in saved)
+        for one, thread in threads:
+            done.before.update(_had(one.reading.fields or {}))
+            done.after.update(_had(thread_fields(thread)))
+        for one in rereads:
+            if one.thread is None:
+                done.counts[one.end] += 1
+                if one.message and len(done.problems) < SHOWN:
+                    done.problems.append((one.reading.thread_id, one.end, one.message))
+        settled = [(one.reading.run_id, s) for one in rereads if (s := _settled(one)) is not None]
+        for run_id in sorted({run_id for run_id, _ in settled if run_id is not None}):
+            await settle(session, self._source, run_id, [s for mine, s in settled if mine == run_id])
+
+    async def _measure(self, session: AsyncSession) -> None:
+        """The latest harvest's figures as they are now; kept in place of those that the old readings gave."""
+        info = next((s for s in await list_sources(session) if s.name == self._source), None)
+        self.done.quarantined = info.quarantine_reason if info is not None else None
+        latest = await latest_run(session, self._source)
+        if latest is None:
+            return
+        run_id, measured = latest
+        shares, ends = await run_figures(session, run_id)
+        past = await past_measures(session, self._source, before_run=run_id, runs=HISTORY)
+        self.done.drift = compare(measures(shares, ends), past)
+        if measured:
+            await save_measures(session, run_id, self.done.drift)
+
+
+def _had(fields: Mapping[str, Any]) -> Counter[str]:
+    return Counter({name: int(value) for name, value in fields.items() if value})
+
+
+def _settled(one: _Reread) -> Settled | None:
+    """What the frontier is to say: a thread that failed and can be read is read; any other keeps its state, with
+    what it has now. None where nothing is learnt, or where it was read before and is not now."""
+    was, first = one.reading, one.reading.pages[0] if one.reading.pages else None
+    if was.state is None or first is None:
+        return None
+    if one.thread is not None:
+        failed = was.state is FrontierState.FAILED
+        return Settled(
+            was.thread_id,
+            FrontierState.READ if failed else was.state,
+            reason=None if failed else was.reason,
+            etag=first.etag,
+            last_modified=first.last_modified,
+            page_count=len(was.pages),
+            posted_at=one.thread.posted_at,
+            fields=thread_fields(one.thread),
+        )
+    if (
+        was.state is FrontierState.FAILED
+        and was.reason in _PARSERS
+        and one.end in _PARSERS
+        and one.end != was.reason
+    ):
+        return Settled(was.thread_id, FrontierState.FAILED, reason=one.end)
+    return None

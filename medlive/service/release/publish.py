@@ -1,0 +1,83 @@
+"""Publishes a frozen snapshot to the place that the command or the configuration names."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from medlive.config import Settings
+from medlive.errors import BadInput, UsageError
+from medlive.integrity.signing import PublicKey
+from medlive.publishing.publish import Progress, Published, make_ready, publish
+from medlive.publishing.target import FolderShelf, Shelf
+from medlive.service.paths import snapshot_folder, snapshots_path
+from medlive.snapshot.describe.feed import Place, safe_authority, safe_base
+from medlive.snapshot.identity import folder_name
+from medlive.snapshot.model import week_end
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What the command asks for; None: as the configuration says."""
+
+    to: str | None = None
+    """"folder", "s3" or "huggingface"."""
+    at: str | None = None
+    endpoint_url: str | None = None
+    base_url: str | None = None
+
+
+def find_snapshot(settings: Settings, version_or_path: str | None) -> Path:
+    """The folder to publish; None: the newest that is frozen here. Raises BadInput when there is none."""
+    if version_or_path is not None:
+        folder = snapshot_folder(settings, version_or_path)
+        if not folder.is_dir():
+            raise BadInput(f"{folder} is not there")
+        return folder
+    home = snapshots_path(settings)
+    prefix = folder_name("")
+    names = [entry.name for entry in home.glob(f"{prefix}*")] if home.is_dir() else []
+    versions = [name.removeprefix(prefix) for name in names if week_end(name.removeprefix(prefix)) is not None]
+    if not versions:
+        raise BadInput(f"no snapshot is frozen in {home}", hint="medlive snapshot freeze makes one")
+    return home / folder_name(max(versions))
+
+
+def publish_snapshot(
+    settings: Settings,
+    folder: Path,
+    wish: Wish,
+    public_key: PublicKey | None,
+    *,
+    dry_run: bool,
+    progress: Progress,
+) -> Published:
+    """Verify the folder and publish it. Raises what `make_ready`, `publish` and the places raise, and UsageError
+    for a place that is not named or an address that cannot be linked to."""
+    section = settings.publish
+    to, at = wish.to or section.to, wish.at or section.at
+    endpoint_url = wish.endpoint_url or section.endpoint_url
+    base_url = wish.base_url or section.base_url
+    if at is None:
+        raise UsageError(
+            "publish where?", hint="name the place by --at, or as `at` under [publish] in medlive.toml"
+        )
+    if base_url is not None and not safe_base(base_url):
+        raise UsageError(f"{base_url!r} is no public address", hint="write https://host/path")
+    if section.authority is not None and not safe_authority(section.authority):
+        raise UsageError(f"{section.authority!r} is no domain name", hint="set `authority` under [publish]")
+    ready = make_ready(folder, public_key)
+    if to == "huggingface":
+        from medlive.publishing.targets.huggingface import HubRepository
+
+        return HubRepository(at, endpoint_url=endpoint_url).publish(ready, dry_run=dry_run, progress=progress)
+    place = Place(base_url, section.authority)
+    return publish(ready, _shelf(to, at, endpoint_url), place, dry_run=dry_run, progress=progress)
+
+
+def _shelf(to: str, at: str, endpoint_url: str | None) -> Shelf:
+    if to == "s3":
+        from medlive.publishing.targets.s3 import S3Shelf
+
+        return S3Shelf(at, endpoint_url=endpoint_url)
+    if "://" in at:
+        raise UsageError(f"{at!r} is no folder", hint="--to says what kind of place --at names")
+    return FolderShelf(Path(at).expanduser())

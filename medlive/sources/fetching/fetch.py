@@ -1,0 +1,477 @@
+"""Pages over HTTP, asked for politely and read within limits: the one place where a stage does I/O."""
+
+import asyncio
+import ipaddress
+import random
+import zlib
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC
+from email.utils import parsedate_to_datetime
+from types import TracebackType
+from typing import Self
+from urllib.parse import urljoin, urlsplit
+
+import httpcore2
+import httpx2
+
+from medlive.clock import now
+from medlive.errors import ConfigError
+from medlive.sources.fetching.block_pages import block_page
+from medlive.sources.fetching.guard import GuardedTransport
+from medlive.sources.fetching.page import (
+    PRODUCT,
+    Blocked,
+    Fetched,
+    FetchError,
+    FetchFailed,
+    FetchPolicy,
+    FetchReason,
+    FetchSettings,
+    HostDown,
+    HostRefused,
+    RobotsDenied,
+)
+from medlive.sources.fetching.robots import Robots, RobotsState, read_robots
+from medlive.sources.source import host_of
+
+__all__ = [
+    "Blocked",
+    "FetchError",
+    "FetchFailed",
+    "FetchPolicy",
+    "FetchReason",
+    "FetchSettings",
+    "Fetched",
+    "Fetcher",
+    "HostDown",
+    "HostRefused",
+    "RobotsDenied",
+]
+
+_KEPT_HEADERS = ("content-type", "content-language", "etag", "last-modified", "date")
+_OUTAGES = frozenset(
+    {FetchReason.TIMEOUT, FetchReason.CONNECTION, FetchReason.SERVER_ERROR, FetchReason.RATE_LIMITED}
+)
+"""Failures of a host rather than of a page."""
+_BROKEN = (httpcore2.NetworkError, httpcore2.ProtocolError, httpx2.TransportError)
+"""What the connections and the client raise for an answer that does not come or is none."""
+_GLANCE_BYTES = 64 * 1024
+"""Most of an error's body that is read, to tell a block page from a failure."""
+_GLANCE_S = 5.0
+_ROBOTS_HOPS = 5
+"""Redirects on the way to a robots.txt (RFC 9309 §2.3.1.2)."""
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+
+
+@dataclass(slots=True)
+class _Host:
+    """What a run knows of one host."""
+
+    slots: asyncio.Semaphore
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    robots_turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    next_at: float = 0.0
+    """The event loop's time before which no request starts."""
+    robots: Robots | None = None
+    stopped: Blocked | None = None
+    """Why the host is left alone."""
+    failures: int = 0
+    """Pages in a row that it failed."""
+
+    def stop_if_left_alone(self, url: str) -> None:
+        """Raises Blocked, or HostDown, when this host is not to be asked again."""
+        if self.stopped is not None:
+            raise type(self.stopped)(url, self.stopped.cause, status=self.stopped.status)
+
+
+@dataclass(slots=True)
+class _Allowance:
+    """The seconds that are left for a page."""
+
+    left_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    status: int
+    headers: httpx2.Headers
+    body: bytes
+    elapsed_ms: int
+
+
+class Fetcher:
+    """Fetches pages for one run; an asynchronous context manager.
+
+    Robots rules, blocks, rates and cookies are remembered for as long as it is open. Safe for concurrent
+    tasks.
+    """
+
+    def __init__(self, settings: FetchSettings, *, seed: int | None = None) -> None:
+        """`seed` fixes the random part of the waits."""
+        self._settings = settings
+        self._random = random.Random(seed)
+        self._hosts: dict[str, _Host] = {}
+        self.retries: Counter[FetchReason] = Counter()
+        """Attempts repeated in this run, by reason."""
+        self.conditional = 0
+        """Pages of this run that were asked for with a validator, so that 304 could answer."""
+        self.not_modified = 0
+        """Pages of this run that were answered with 304."""
+        self.requests = 0
+        """Requests sent in this run, robots.txt and repeated ones included."""
+        self._client = httpx2.AsyncClient(
+            transport=GuardedTransport(allow_loopback=settings.allow_loopback),
+            headers={
+                "User-Agent": settings.user_agent,
+                "Accept": "text/html,application/xhtml+xml,application/json;q=0.9",
+                "Accept-Encoding": "gzip",
+            },
+            timeout=None,  # counted for each attempt as a whole
+            follow_redirects=False,
+            trust_env=False,
+        )
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._client.aclose()
+
+    @property
+    def robots(self) -> tuple[Robots, ...]:
+        """The rules of every host asked in this run, to be stored with it."""
+        return tuple(host.robots for host in self._hosts.values() if host.robots is not None)
+
+    async def fetch(
+        self,
+        url: str,
+        policy: FetchPolicy,
+        *,
+        form: tuple[tuple[str, str], ...] | None = None,
+        etag: str | None = None,
+        last_modified: str | None = None,
+    ) -> Fetched:
+        """The page at an address, or at the one it redirects to.
+
+        With `form` the page is posted to, and no redirect is followed. `etag` and `last_modified` make the
+        request conditional: when the page is unchanged, `not_modified` is true. Raises HostRefused,
+        RobotsDenied, Blocked and FetchFailed.
+        """
+        conditions = {"If-None-Match": etag, "If-Modified-Since": last_modified}
+        headers = {name: value for name, value in conditions.items() if value}
+        self.conditional += bool(headers)
+        allowance = _Allowance(self._settings.total_timeout_s)
+        for _ in range(self._settings.max_redirects + 1):
+            host = self._admit(url, policy)
+            robots = host.robots or await self._robots(url, host, policy)
+            if not robots.allows(url, PRODUCT):
+                raise RobotsDenied(url, robots.detail or "robots.txt does not allow it")
+            answer = await self._ask(url, host, policy, allowance, headers=headers, form=form)
+            if answer.status not in _REDIRECTS:
+                page = _accepted(url, answer, conditional=bool(headers))
+                self.not_modified += page.not_modified
+                return page
+            url = _redirected(url, answer, posted=form is not None)
+        raise FetchFailed(url, FetchReason.REDIRECT, f"more than {self._settings.max_redirects} redirects")
+
+    def _admit(self, url: str, policy: FetchPolicy) -> _Host:
+        """The host of an address that may be asked. Raises HostRefused, Blocked and ConfigError."""
+        name = host_of(url)
+        if not name:
+            raise HostRefused(url, "not an address with a host")
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or parts.username or parts.password:
+            raise HostRefused(url, "not a plain http or https address")
+        if name not in policy.allowed_hosts:
+            raise HostRefused(url, f"host {name} is not one of this source's: {sorted(policy.allowed_hosts)}")
+        if self._settings.contact is None and not _is_loopback_name(parts.hostname or ""):
+            raise ConfigError(
+                "fetching from a community needs a contact address in the User-Agent",
+                hint="set the contact of the fetch settings to an e-mail or web address of yours",
+            )
+        host = self._hosts.get(f"{parts.scheme}://{name}")
+        if host is None:
+            host = _Host(asyncio.Semaphore(self._settings.concurrency_per_host))
+            self._hosts[f"{parts.scheme}://{name}"] = host
+        host.stop_if_left_alone(url)
+        return host
+
+    async def _robots(self, url: str, host: _Host, policy: FetchPolicy) -> Robots:
+        """The rules of a host, fetched once a run; unreadable rules forbid everything."""
+        async with host.robots_turn:
+            if host.robots is not None:
+                return host.robots
+            name = host_of(url)
+            address = urljoin(url, "/robots.txt")
+            allowance = _Allowance(self._settings.total_timeout_s)
+            try:
+                for _ in range(_ROBOTS_HOPS + 1):
+                    at = self._admit(address, policy)
+                    answer = await self._ask(address, at, policy, allowance, headers={}, form=None, any_type=True)
+                    if answer.status not in _REDIRECTS:
+                        host.robots = read_robots(name, answer.status, answer.body, now())
+                        break
+                    address = _redirected(address, answer, posted=False)
+                else:
+                    raise FetchFailed(address, FetchReason.REDIRECT, "too many redirects")
+            except FetchError as error:
+                detail = f"robots.txt could not be read: {error.message}"
+                status = error.status if isinstance(error, Blocked | FetchFailed) else None
+                host.robots = Robots(name, RobotsState.UNREADABLE, now(), status, detail=detail)
+                if isinstance(error, Blocked):
+                    raise
+            return host.robots
+
+    async def _ask(
+        self,
+        url: str,
+        host: _Host,
+        policy: FetchPolicy,
+        allowance: _Allowance,
+        *,
+        headers: Mapping[str, str],
+        form: tuple[tuple[str, str], ...] | None,
+        any_type: bool = False,
+    ) -> _Answer:
+        """One answer, after as many attempts as each reason is given. Raises FetchFailed and Blocked."""
+        failures: Counter[FetchReason] = Counter()
+        while True:
+            answer: _Answer | None = None
+            async with host.slots:
+                await self._wait_for_turn(url, host, policy)
+                try:
+                    answer = await self._attempt(url, allowance, headers, form, any_type)
+                    failure = _temporary_failure(url, answer)
+                except FetchFailed as error:
+                    failure = error
+            if answer is not None:
+                _stop_if_blocked(url, host, answer, policy)
+                if failure is None:
+                    host.failures = 0
+                    return answer
+            assert failure is not None
+            failures[failure.reason] += 1
+            self._heed_retry_after(host, answer)
+            if not self._may_retry(failure.reason, failures, allowance):
+                self._count_failure(host, failure)
+                raise failure
+            self.retries[failure.reason] += 1
+            longest = min(self._settings.max_backoff_s, self._settings.backoff_s * 2 ** (failures.total() - 1))
+            await asyncio.sleep(longest * self._random.uniform(0.5, 1.0))
+
+    def _may_retry(self, reason: FetchReason, failures: Counter[FetchReason], allowance: _Allowance) -> bool:
+        """Whether another attempt is within the page's and the run's bounds."""
+        budget = self._settings.retry_budget.get(reason)
+        return (
+            allowance.left_s > 0
+            and failures[reason] <= self._settings.retries.get(reason, 0)
+            and (budget is None or self.retries[reason] < budget)
+        )
+
+    def _count_failure(self, host: _Host, failure: FetchFailed) -> None:
+        """Give a host up that failed too many pages in a row; a failure of the page alone shows it alive."""
+        host.failures = host.failures + 1 if failure.reason in _OUTAGES else 0
+        if host.failures >= self._settings.max_host_failures and host.stopped is None:
+            cause = f"the host failed {host.failures} pages in a row, the last with: {failure.cause}"
+            host.stopped = HostDown(
+                failure.url, f"{cause}; it is not asked again in this run", status=failure.status
+            )
+
+    async def _wait_for_turn(self, url: str, host: _Host, policy: FetchPolicy) -> None:
+        """Wait until this host may be asked again, and take the turn."""
+        loop = asyncio.get_running_loop()
+        async with host.turn:
+            host.stop_if_left_alone(url)
+            interval = policy.min_interval_s
+            if host.robots is not None:
+                interval = max(interval, host.robots.interval_s(PRODUCT))
+            wait = host.next_at - loop.time()
+            if wait > max(self._settings.max_retry_after_s, interval):
+                raise FetchFailed(
+                    url, FetchReason.RATE_LIMITED, f"the host asked to be left alone for another {wait:.0f} s"
+                )
+            if wait > 0:
+                await asyncio.sleep(wait)
+            host.next_at = loop.time() + interval
+
+    def _heed_retry_after(self, host: _Host, answer: _Answer | None) -> None:
+        """Ask a host no earlier than it said."""
+        seconds = _retry_after_s(answer.headers.get("retry-after")) if answer is not None else None
+        if seconds is not None:
+            host.next_at = max(host.next_at, asyncio.get_running_loop().time() + seconds)
+
+    async def _attempt(
+        self,
+        url: str,
+        allowance: _Allowance,
+        headers: Mapping[str, str],
+        form: tuple[tuple[str, str], ...] | None,
+        any_type: bool,
+    ) -> _Answer:
+        """One request and its answer, within the limits of time and size. Raises FetchFailed."""
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+        limit = min(self._settings.attempt_timeout_s, allowance.left_s)
+        if limit <= 0:
+            whole = self._settings.total_timeout_s
+            raise FetchFailed(url, FetchReason.TIMEOUT, f"attempts and redirects took over {whole:g} s in all")
+        address = _parsed(url)
+        self.requests += 1
+        try:
+            async with asyncio.timeout(limit):
+                method = "GET" if form is None else "POST"
+                data = None if form is None else dict(form)
+                async with self._client.stream(method, address, headers=headers, data=data) as response:
+                    body = b""
+                    if 200 <= response.status_code < 300:
+                        if not any_type:
+                            self._check_type(url, response.headers.get("content-type", ""))
+                        body = await self._read(url, response)
+                    elif response.status_code >= 400:
+                        body = await self._glance(url, response, min(_GLANCE_S, limit / 2))
+        except TimeoutError as error:
+            raise FetchFailed(url, FetchReason.TIMEOUT, f"no whole answer within {limit:g} s") from error
+        except _BROKEN as error:
+            message = str(error) or type(error).__name__
+            raise FetchFailed(url, FetchReason.CONNECTION, message) from error
+        except (httpx2.InvalidURL, UnicodeError) as error:
+            raise HostRefused(url, f"not a usable address: {error}") from error
+        finally:
+            allowance.left_s -= loop.time() - started
+        return _Answer(response.status_code, response.headers, body, round((loop.time() - started) * 1000))
+
+    def _check_type(self, url: str, content_type: str) -> None:
+        # Sent twice, the header comes as a list: each of its types must be a page's.
+        for part in content_type.split(","):
+            kind = part.partition(";")[0].strip().lower()
+            if "/" in kind and kind not in self._settings.content_types:
+                raise FetchFailed(url, FetchReason.CONTENT_TYPE, f"content type {kind[:80]} is no page")
+
+    async def _glance(self, url: str, response: httpx2.Response, seconds: float) -> bytes:
+        """The body of an error; b"" where it is long, late or damaged, since the status alone says enough."""
+        try:
+            async with asyncio.timeout(seconds):
+                return await self._read(url, response, _GLANCE_BYTES)
+        except (FetchFailed, TimeoutError, *_BROKEN):
+            return b""
+
+    async def _read(self, url: str, response: httpx2.Response, limit: int | None = None) -> bytes:
+        """The body, decompressed here so that the limit holds within every chunk of a compression bomb."""
+        limit = self._settings.max_body_bytes if limit is None else limit
+        encoding = response.headers.get("content-encoding", "identity").strip().lower()
+        if encoding not in ("", "identity", "gzip", "x-gzip"):
+            raise FetchFailed(url, FetchReason.ENCODING, f"content encoding {encoding} was not asked for")
+        body = bytearray()
+        chunks = response.aiter_raw(65536)
+        async for chunk in _gunzipped(url, chunks, limit) if "gzip" in encoding else chunks:
+            body += chunk
+            if len(body) > limit:
+                raise FetchFailed(url, FetchReason.TOO_LARGE, f"the body is over {limit} bytes")
+        return bytes(body)
+
+
+async def _gunzipped(url: str, chunks: AsyncIterator[bytes], limit: int) -> AsyncIterator[bytes]:
+    """The decompressed chunks of a gzip stream, none longer than `limit` + 1 bytes."""
+    unpack = zlib.decompressobj(31)
+    started = False
+    try:
+        async for packed in chunks:
+            while packed:
+                if unpack.eof:
+                    unpack = zlib.decompressobj(31)
+                started = True
+                yield unpack.decompress(packed, limit + 1)
+                packed = unpack.unused_data if unpack.eof else unpack.unconsumed_tail
+    except zlib.error as error:
+        raise FetchFailed(url, FetchReason.ENCODING, f"broken gzip: {error}") from error
+    if started and not unpack.eof:
+        raise FetchFailed(url, FetchReason.CONNECTION, "the compressed body ends early")
+
+
+def _accepted(url: str, answer: _Answer, *, conditional: bool) -> Fetched:
+    """The page in a final answer. Raises FetchFailed for a status that brings none."""
+    status = answer.status
+    unchanged = status == 304 and conditional
+    if status in (404, 410):
+        raise FetchFailed(url, FetchReason.NOT_FOUND, f"status {status}", status=status)
+    if not (200 <= status < 300 or unchanged):
+        raise FetchFailed(url, FetchReason.HTTP_STATUS, f"status {status}", status=status)
+    kept = {name: answer.headers[name] for name in _KEPT_HEADERS if name in answer.headers}
+    return Fetched(url, status, kept, answer.body, now(), answer.elapsed_ms, unchanged)
+
+
+def _redirected(url: str, answer: _Answer, *, posted: bool) -> str:
+    """Where a redirect leads. Raises FetchFailed for one that must not be followed."""
+    location = answer.headers.get("location")
+    if not location or posted:
+        cause = "a form was redirected" if posted else "a redirect without a location"
+        raise FetchFailed(url, FetchReason.REDIRECT, cause, status=answer.status)
+    try:
+        target = urljoin(url, location)
+        parts = urlsplit(target)
+    except ValueError as error:
+        raise FetchFailed(url, FetchReason.REDIRECT, f"a redirect to no address: {error}") from error
+    if urlsplit(url).scheme == "https" and parts.scheme == "http":
+        raise FetchFailed(url, FetchReason.REDIRECT, "a redirect from https to http", status=answer.status)
+    return parts._replace(fragment="").geturl()
+
+
+def _temporary_failure(url: str, answer: _Answer) -> FetchFailed | None:
+    """The failure that another attempt may mend, or None."""
+    status = answer.status
+    if status == 429:
+        return FetchFailed(url, FetchReason.RATE_LIMITED, "asked too often (429)", status=status)
+    if status >= 500 or status == 408:
+        return FetchFailed(url, FetchReason.SERVER_ERROR, f"status {status}", status=status)
+    return None
+
+
+def _stop_if_blocked(url: str, host: _Host, answer: _Answer, policy: FetchPolicy) -> None:
+    """Leave a host alone that turns medlive away, by status or by a page that says so. Raises Blocked."""
+    cause = block_page(answer.status, answer.headers, answer.body)
+    if cause is None and answer.status in policy.stop_statuses:
+        cause = f"status {answer.status}"
+    if cause is not None:
+        told = f"the host turned medlive away with {cause}; it is not asked again in this run"
+        host.stopped = Blocked(url, told, status=answer.status)
+        raise host.stopped
+
+
+def _parsed(url: str) -> httpx2.URL:
+    """An address as the client reads it. Raises HostRefused where that is another host than was admitted."""
+    try:
+        address = httpx2.URL(url)
+        names = {address.host.lower(), address.raw_host.decode("ascii").lower()}
+    except (httpx2.InvalidURL, ValueError) as error:
+        raise HostRefused(url, f"not a usable address: {error}") from error
+    if (urlsplit(url).hostname or "") not in names or address.userinfo:
+        raise HostRefused(url, f"its host can be read as {address.host} as well")
+    return address
+
+
+def _retry_after_s(value: str | None) -> float | None:
+    """The seconds that a Retry-After header asks for, as a number or by a date; None for none."""
+    if not value:
+        return None
+    value = value.strip()
+    if value.isascii() and value.isdigit() and len(value) < 10:
+        return float(value)
+    try:
+        moment = parsedate_to_datetime(value)
+    except (ValueError, OverflowError):
+        return None
+    moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+    return max(0.0, (moment - now()).total_seconds())
+
+
+def _is_loopback_name(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,90 @@
+"""What a host's robots.txt lets medlive fetch, and how often."""
+
+import codecs
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from protego import Protego
+
+from medlive.sources.fetching.page import PRODUCT
+
+_UTF16_BOMS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+
+MAX_BYTES = 512 * 1024
+"""Most of a robots.txt that is read (RFC 9309 §2.5 asks for at least this much)."""
+
+
+MAX_INTERVAL_S = 3600.0
+"""The longest pause between requests that is kept; a host that asks for more is not asked at all."""
+
+
+class RobotsState(StrEnum):
+    """What was found where a host's rules should be."""
+
+    RULES = "rules"
+    """A robots.txt was read."""
+    ABSENT = "absent"
+    """The host says that it has none (404, 410): everything may be fetched (RFC 9309 §2.3.1.3)."""
+    UNREADABLE = "unreadable"
+    """Refused, broken or not reachable: nothing may be fetched (RFC 9309 §2.3.1.4, and for refusals too)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Robots:
+    """A host's rules as they were found in one run, with the bytes they were read from."""
+
+    host: str
+    state: RobotsState
+    fetched_at: datetime
+    status: int | None
+    """None when no answer came."""
+    body: bytes = b""
+    detail: str = ""
+    """Why the rules are unreadable."""
+    rules: Protego | None = None
+
+    def allows(self, url: str, product: str) -> bool:
+        """Whether `product`, the first word of the User-Agent, may fetch an address."""
+        if self.state is RobotsState.UNREADABLE:
+            return False
+        return self.rules is None or bool(self.rules.can_fetch(url, product))
+
+    def interval_s(self, product: str) -> float:
+        """The least seconds between requests that the host asks for; 0 where it asks for none."""
+        return 0.0 if self.rules is None else _interval_s(self.rules, product)
+
+
+def read_robots(host: str, status: int, body: bytes, fetched_at: datetime) -> Robots:
+    """The rules in an answer to `GET /robots.txt`, for the product medlive.
+
+    A page of markup in its place, and a pause that is endless, are taken as a refusal and say so in `detail`.
+    """
+    if status in (404, 410):
+        return Robots(host, RobotsState.ABSENT, fetched_at, status)
+    if not 200 <= status < 300:
+        detail = f"robots.txt was answered with status {status}"
+        return Robots(host, RobotsState.UNREADABLE, fetched_at, status, detail=detail)
+    kept = body[:MAX_BYTES]
+    if len(body) > MAX_BYTES:
+        # Half a line would be another rule: "Allow: /public" cut to "Allow: /".
+        kept = kept[: max(kept.rfind(b"\n"), kept.rfind(b"\r")) + 1]
+    text = kept.decode("utf-16" if kept.startswith(_UTF16_BOMS) else "utf-8-sig", "replace").replace("\x00", "")
+    if text.lstrip().startswith("<"):
+        detail = "robots.txt was answered with a page of markup"
+        return Robots(host, RobotsState.UNREADABLE, fetched_at, status, kept, detail)
+    rules = Protego.parse(text)
+    pause = _interval_s(rules, PRODUCT)
+    if pause > MAX_INTERVAL_S:
+        detail = f"robots.txt asks for {pause:g} s between requests, which is no rate to read at"
+        return Robots(host, RobotsState.UNREADABLE, fetched_at, status, kept, detail)
+    return Robots(host, RobotsState.RULES, fetched_at, status, kept, rules=rules)
+
+
+def _interval_s(rules: Protego, product: str) -> float:
+    """The least seconds between requests; 0 for none, and for one that is negative or no number."""
+    waits = [0.0, float(rules.crawl_delay(product) or 0.0)]
+    rate = rules.request_rate(product)
+    if rate is not None and rate.requests > 0:
+        waits.append(rate.seconds / rate.requests)
+    return max(waits)

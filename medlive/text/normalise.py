@@ -1,0 +1,215 @@
+"""Text as medlive keeps it, text as it is compared, and the language it is written in.
+
+Nothing clinical is repaired: damaged decimals, misspelt drugs and lost commas stay as they are shown.
+"""
+
+import re
+import unicodedata
+from functools import lru_cache
+from typing import Final, Literal
+
+from medlive.text.neutral import neutralise
+
+Language = Literal["en", "zh", "other", "unknown"]
+
+_SURROGATE: Final = re.compile(r"[\ud800-\udfff]")
+_UNSTORABLE: Final = re.compile(r"[\x00\ud800-\udfff]")
+_LINE_END: Final = re.compile(r"\r\n?|[\x0b\x0c\x85\u2028\u2029]")
+_INVISIBLE: Final = re.compile(
+    r"[\x00-\x08\x0e-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f"
+    r"\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3"
+    r"\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
+)
+_BLANKS: Final = re.compile(
+    r"[ \t\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000]{2,}|[\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000]"
+)
+_AROUND_LINE: Final = re.compile(r"[ \t]*\n[ \t]*")
+_MANY_LINES: Final = re.compile(r"\n{3,}")
+
+_NON_ASCII: Final = re.compile(r"[^\x00-\x7f\u3001-\u302f\u3400-\u9fff]+")
+_STRAIGHT: Final = str.maketrans("‘’‚′“”„″‐‑‒–—―−", "''''\"\"\"\"-------")
+_SELECTORS: Final = {0xFE0E: None, 0xFE0F: None}
+_NARROW: Final = {
+    **{code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)}, **_STRAIGHT, 0x3000: 0x20, **_SELECTORS
+}  # fmt: skip
+"""Half width for the full-width ASCII characters, straight quotes and dashes; emoji without their selectors."""
+_HAN_CLASS: Final = r"\u2e80-\u30ff\u3400-\u9fff\uf900-\ufaff。，！？；：、“”‘’（）"
+_SEPARATORS: Final = "\x1c\x1d\x1e\x1f"
+"""Controls that Python also holds to be white space."""
+_HAN_SPACE: Final = re.compile(rf" (?:(?<=[{_HAN_CLASS}] )|(?=[{_HAN_CLASS}]))")
+_WIDE_MARKS: Final = tuple(zip("，：；？！（）", ",:;?!()", strict=True))
+"""The full-width characters that most Chinese texts hold: replaced one by one, they cost least."""
+_TO_NARROW: Final = re.compile("[\uff01-\uff5e‘’‚′“”„″‐‑‒–—―−\u3000\ufe0e\ufe0f]")
+
+_HAN: Final = re.compile(r"[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]+")
+_KANA: Final = re.compile(r"[\u3041-\u309f\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff]+")
+_HANGUL: Final = re.compile(r"[\u1100-\u11ff\u3131-\u318e\uac00-\ud7af]+")
+_OTHER_SCRIPT: Final = re.compile(r"[\u0370-\u1cff\ua4d0-\uabff\ufb1d-\ufdff\ufe70-\ufefe]+")
+_UNUSUAL: Final = re.compile(r"[\u0370-\u1cff\u3041-\u30ff\u3131-\u318e\u31f0-\u31ff\ua4d0-\ud7af\ufb1d-\ufefe]")
+_LATIN_WORD: Final = re.compile(r"[A-Za-z\u00c0-\u024f\u1e00-\u1eff]+(?:['’][A-Za-z]+)?")
+_ASCII_WORD: Final = re.compile(r"[a-z]+(?:'[a-z]+)?")
+_MARKED: Final = re.compile(r"[\u00c0-\u024f\u1e00-\u1eff]")
+_SAMPLE: Final = 20_000
+_MOST_PLACES: Final = 1_000
+_MOST_KEPT: Final = 50_000
+"""Characters of a source whose folded text is kept for the next quote."""
+_ENGLISH_TEXT: Final = (
+    "the a an and or of to in is are was were be been it its this that these those i my me mine you "
+    "your he his she her we our they their with for on at by from as but not no have has had do does "
+    "did can could would should will may might what which who when where why how if so about after "
+    "before because there any some very just since also than then am im i'm i've it's don't can't "
+    "doesn't"
+)
+_ENGLISH: Final = frozenset(_ENGLISH_TEXT.split())
+_FOREIGN_TEXT: Final = (
+    "el la los las un una unos de del que y en es por con para su se lo como más pero mi tengo desde "
+    "hace est le les des une et du je ne pas pour avec sur dans mon ma mes depuis der die das und ist "
+    "ich nicht mit ein eine zu auf für habe seit mein meine den dem von il lo gli che di è per non "
+    "sono ho mio mia da nel della um uma os não em com meu minha tenho há het een van en ik niet met "
+    "voor op heb zijn dat ve bir bu için ile çok benim saya dan yang tidak untuk dengan ini itu sudah "
+    "jest się nie na mam od czy și să nu am este"
+)
+_SHARED_TEXT: Final = "an am do me no so was as a i die on in non per met den van mi con"
+_FOREIGN: Final = frozenset(_FOREIGN_TEXT.split()) - frozenset(_SHARED_TEXT.split())
+_ADDRESS: Final = re.compile(r"https?://\S+")
+
+
+def strip_unstorable(text: str) -> str:
+    """The text without what PostgreSQL cannot hold (NUL, lone surrogates); surrogate pairs are joined."""
+    if not _UNSTORABLE.search(text):
+        return text
+    if _SURROGATE.search(text):
+        text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "ignore")
+    return text.replace("\x00", "")
+
+
+def normalise(text: str) -> str:
+    """The text in NFC without control, zero-width and bidi characters, with `\\n` line ends, single spaces.
+
+    Idempotent. Tabs that stand alone stay; at most one empty line in a row; no space at line ends.
+    """
+    text = strip_unstorable(text)
+    text = _LINE_END.sub("\n", text)
+    text = _INVISIBLE.sub("", text)
+    text = unicodedata.normalize("NFC", text)
+    text = _BLANKS.sub(" ", text)
+    text = _AROUND_LINE.sub("\n", text)
+    return _MANY_LINES.sub("\n\n", text).strip()
+
+
+def _narrow(match: re.Match[str]) -> str:
+    out = []
+    for char in match.group():
+        if (decimal := unicodedata.decimal(char, None)) is not None:
+            out.append(str(decimal))
+            continue
+        plain = unicodedata.normalize("NFKC", char)
+        # ², ½, ① and ㎡ would turn into other numbers: they stay.
+        changed = unicodedata.category(char) == "No" or any(c.isdigit() for c in plain)
+        out.append(char if changed else plain)
+    return "".join(out)
+
+
+def fold(text: str) -> str:
+    """The text for matching quotes: half width, lower case, straight quotes and dashes, single spaces (none
+    beside Chinese characters). Numbers keep their value: 10² stays apart from 102. A text and what prompts show of
+    it fold to the same."""
+    if text.isascii() and not any(map(text.__contains__, _SEPARATORS)):
+        plain = " ".join(text.lower().split())
+        if plain.isprintable():
+            return plain
+    text = unicodedata.normalize("NFC", neutralise(text))
+    for wide, narrow in _WIDE_MARKS:
+        text = text.replace(wide, narrow)
+    if _TO_NARROW.search(text):
+        text = text.translate(_NARROW)
+    text = " ".join(_NON_ASCII.sub(_narrow, text).casefold().split())
+    return _HAN_SPACE.sub("", text) if " " in text and not text.isascii() else text
+
+
+# The criteria of a case quote one answer, the elements of a thread one message.
+_fold_again: Final = lru_cache(maxsize=16)(fold)
+
+
+def contains_quote(quote: str, source: str) -> bool:
+    """Whether the quote stands in the source once both are folded, and cuts through no number or Latin word.
+
+    "5 mg" is not found in "15 mg", nor "effective" in "ineffective". An empty quote is in nothing, nor is one that
+    cuts something at its first 1,000 places: a text of one letter would have it compared at each.
+    """
+    needle = fold(quote)
+    if not needle:
+        return False
+    hay = _fold_again(source) if len(source) <= _MOST_KEPT else fold(source)
+    at = -1
+    for _ in range(_MOST_PLACES):
+        if (at := hay.find(needle, at + 1)) < 0:
+            return False
+        if _whole(hay, at, at + len(needle)):
+            return True
+    return False
+
+
+def _whole(hay: str, start: int, end: int) -> bool:
+    """Whether the span is cut out of `hay` between words and between numbers."""
+
+    def joins(left: str, right: str) -> bool:
+        if not (left.isascii() and right.isascii() and left.isalnum() and right.isalnum()):
+            return False
+        return left.isdigit() or right.isalpha()  # "infection2. Fever" is two items run together
+
+    if start and joins(hay[start - 1], hay[start]):
+        return False
+    if start > 1 and hay[start].isdigit() and hay[start - 1] in ".," and hay[start - 2].isdigit():
+        return False
+    if end < len(hay):
+        if joins(hay[end - 1], hay[end]):
+            return False
+        if hay[end - 1].isdigit() and hay[end] in ".,^²³" and hay[end + 1 : end + 2].isdigit():
+            return False
+        if hay[end - 1].isdigit() and hay[end] in "⁰¹²³⁴⁵⁶⁷⁸⁹½¼¾":
+            return False
+    return True
+
+
+def dominant_language(text: str) -> Language:
+    """The language most of the text is in, by script and function words; Chinese covers both scripts.
+
+    "unknown" where there are no letters, or Latin words of which none tells. Reads the first 20,000
+    characters.
+    """
+    sample = text[:_SAMPLE]
+    if "://" in sample:
+        sample = _ADDRESS.sub(" ", sample)
+    if sample.isascii():
+        words = _ASCII_WORD.findall(sample.lower())
+        return _latin_language(words) if words else "unknown"
+    found = _LATIN_WORD.findall(sample)
+    han = sum(map(len, _HAN.findall(sample)))
+    kana = other = 0
+    if _UNUSUAL.search(sample):
+        kana, hangul = (sum(map(len, p.findall(sample))) for p in (_KANA, _HANGUL))
+        other = sum(map(len, _OTHER_SCRIPT.findall(sample))) + hangul * 2
+    if han + kana + other + len(found) == 0:
+        return "unknown"
+    words = [w.lower().replace("’", "'") for w in found]
+    # Abbreviations such as ALT and CT belong to a Chinese text as much as to an English one.
+    western = float(sum(not w.isupper() for w in found) or (0 if han else len(found)))
+    # A Chinese word is about 1.6 characters, a word of other scripts about 5 letters.
+    chinese, foreign = han / 1.6, (other + kana * 2) / 5
+    if kana > 0.15 * (han + kana):
+        return "other" if han + kana > western else _latin_language(words)
+    if foreign > max(chinese, western):
+        return "other"
+    if chinese >= western:
+        return "zh"
+    return _latin_language(words)
+
+
+def _latin_language(words: list[str]) -> Language:
+    english = sum(map(_ENGLISH.__contains__, words))
+    foreign = sum(map(_FOREIGN.__contains__, words))
+    marked = sum(not w.isascii() and bool(_MARKED.search(w)) for w in words)
+    if foreign + marked > max(1, english):
+        return "other"
+    return "en" if english * 12 >= min(len(words), 12) else "unknown"

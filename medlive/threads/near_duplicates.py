@@ -1,0 +1,273 @@
+"""Exact and near duplicates of texts, across sources and against earlier cases.
+
+A text is sketched once: the digest of its folded text, its shingles, and the keys of its MinHash's bands. Texts
+that share a band are compared exactly; where the bands of many texts are kept is the business of others.
+"""
+
+import re
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import accumulate
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from medlive.digest import digest_json, digest_text
+from medlive.text.normalise import fold
+from medlive.threads.model import Role, Thread
+
+_WORD: Final = re.compile(rb"[a-z0-9]+(?:'[a-z]+)?")
+_HAN: Final = re.compile(r"[\u3400-\u9fff]+")
+_NOT_TEXT: Final = re.compile(r"[\W_]+")
+BANDS: Final = 20
+_ROWS: Final = 5
+"""20 bands of 5 rows: a pair of similarity 0.8 meets in a band with probability 0.9996, one of 0.5 with 0.47 (and
+is then refused by the exact comparison), one of 0.2 with 0.006."""
+_SEED: Final = 1
+_LONGEST: Final = 200_000
+"""Characters of a text that shingles are taken from; a longer text's exact digest still covers all of it."""
+_SHORT: Final = 5_000
+"""Units of a text up to which it is combined together with others."""
+_AT_ONCE: Final = 200
+_MIX: Final = tuple(
+    np.uint64(m)
+    for m in (
+        0x9E3779B97F4A7C15,
+        0xC2B2AE3D27D4EB4F,
+        0x165667B19E3779F9,
+        0xD6E8FEB86659FD93,
+        0xFF51AFD7ED558CCD,
+    )
+)
+_SAMPLES: Final = (
+    "My knee has hurt since Monday; it is swollen, warm, and I cannot bend it. Should I rest it or see a doctor?",
+    "我母亲六十五岁，高血压十年，最近一周头晕乏力，早上血压一百六十，请问要做哪些检查？",
+)
+
+Shingles = NDArray[np.uint64]
+
+
+class Match(NamedTuple):
+    """An earlier text that a text repeats."""
+
+    key: str
+    similarity: float
+    """Exact Jaccard similarity of the shingle sets, 0 to 1."""
+    exact: bool
+    """Whether the folded texts are equal."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sketch:
+    """What is compared of a text."""
+
+    digest: str
+    """The digest of the folded text."""
+    shingles: Shingles
+    """Sorted, distinct; empty for a text without words."""
+    bands: tuple[int, ...]
+    """Signed 64-bit keys: one of the whole folded text, then one a band; none for a text without shingles.
+
+    Texts that share one may be near. The first is there because boilerplate may be in every band of a text.
+    """
+
+
+def shingles(text: str) -> Shingles:
+    """The sorted 64-bit hashes of a text's shingles: 3-grams of words, or 4-grams of characters in Chinese.
+
+    A text shorter than one shingle is one shingle; an empty one has none.
+    """
+    return _combined(*_units(fold(text[:_LONGEST])))
+
+
+def _units(folded: str) -> tuple[Shingles, int]:
+    """The words or characters of a folded text as numbers, and how many make a shingle."""
+    raw = folded.encode("utf-8", "replace")
+    words = _WORD.findall(raw)
+    if len(raw) > len(folded) and sum(map(len, _HAN.findall(folded))) > 2 * len(words):
+        letters = _NOT_TEXT.sub("", folded)
+        return np.frombuffer(letters.encode("utf-32-le", "replace"), dtype="<u4").astype(np.uint64), 4
+    words = words or _NOT_TEXT.sub(" ", folded).encode("utf-8", "replace").split()
+    return np.array([zlib.crc32(w) for w in words], dtype=np.uint64), 3
+
+
+def _combined(units: Shingles, size: int) -> Shingles:
+    """The sorted distinct hashes of each run of `size` units; one shorter run where there are fewer."""
+    if units.size == 0:
+        return units
+    mixed = _mixed(units, min(size, units.size))
+    mixed.sort()
+    return mixed[_first_of_equals(mixed)]
+
+
+def _all_combined(units: Sequence[Shingles], size: int) -> list[Shingles]:
+    """`_combined` of each, computed at once: the texts are short, and each call of numpy has its price."""
+    run_on = np.concatenate(units)
+    ends = np.cumsum([u.size for u in units])
+    whole = np.ones(run_on.size, dtype=bool)
+    for place in range(1, size):
+        whole[ends - place] = False  # runs that go on into the next text
+    mixed = _mixed(run_on, size)[whole[: run_on.size - size + 1]]
+    stops = ends - (size - 1) * np.arange(1, len(units) + 1)
+    starts = np.concatenate(([0], stops[:-1]))
+    for start, stop in zip(starts.tolist(), stops.tolist(), strict=True):
+        mixed[start:stop].sort()
+    keep = _first_of_equals(mixed)
+    keep[starts] = True
+    kept = mixed[keep]
+    return np.split(kept, np.cumsum(np.add.reduceat(keep, starts, dtype=np.int64))[:-1])
+
+
+def _mixed(units: Shingles, size: int) -> Shingles:
+    count = units.size - size + 1
+    mixed = np.zeros(count, dtype=np.uint64)
+    for place in range(size):
+        mixed = (mixed ^ (units[place : place + count] * _MIX[place])) * _MIX[0]
+        mixed ^= mixed >> np.uint64(29)
+    return mixed
+
+
+def _first_of_equals(ordered: Shingles) -> NDArray[np.bool_]:
+    keep = np.ones(ordered.size, dtype=bool)
+    np.not_equal(ordered[1:], ordered[:-1], out=keep[1:])
+    return keep
+
+
+def _grams(folded: Sequence[str]) -> list[Shingles]:
+    """The shingles of each folded text."""
+    found = [_units(text[:_LONGEST]) for text in folded]
+    together: dict[int, list[int]] = {}
+    grams: list[Shingles] = []
+    for place, (units, size) in enumerate(found):
+        if size <= units.size <= _SHORT:
+            together.setdefault(size, []).append(place)
+            grams.append(units)
+        else:
+            grams.append(_combined(units, size))
+    for size, places in together.items():
+        for place, combined in zip(places, _all_combined([grams[p] for p in places], size), strict=True):
+            grams[place] = combined
+    return grams
+
+
+def sketch(text: str) -> Sketch:
+    """The sketch of one text; see `sketches`."""
+    return sketches([text])[0]
+
+
+def sketches(texts: Sequence[str]) -> list[Sketch]:
+    """The sketch of each text: the same in every process, on every machine, as long as `scheme` is the same."""
+    made = []
+    for start in range(0, len(texts), _AT_ONCE):
+        folded = [fold(text) for text in texts[start : start + _AT_ONCE]]
+        grams = _grams(folded)
+        for text, found, bands in zip(folded, grams, _bands(grams), strict=True):
+            digest = digest_text(text)
+            made.append(Sketch(digest, found, (_whole(digest), *bands) if bands else ()))
+    return made
+
+
+def _whole(digest: str) -> int:
+    """The key of a whole text: the first 64 bits of its digest."""
+    return int.from_bytes(bytes.fromhex(digest.removeprefix("sha256:")[:16]), signed=True)
+
+
+def _bands(grams: Sequence[Shingles]) -> list[tuple[int, ...]]:
+    from rensa import RMinHash  # the extra `service`
+
+    full = [g for g in grams if g.size]
+    if not full:
+        return [()] * len(grams)
+    matrix = RMinHash.digest_matrix_from_flat_token_hashes(
+        np.concatenate(full), list(accumulate((g.size for g in full), initial=0)), BANDS * _ROWS, _SEED
+    )
+    minima = np.array(matrix.to_rows(), dtype=np.uint64).reshape(len(full), BANDS, _ROWS)
+    keys = np.broadcast_to(np.arange(BANDS, dtype=np.uint64), (len(full), BANDS)) * _MIX[1]
+    for row in range(_ROWS):
+        keys = (keys ^ (minima[:, :, row] * _MIX[row])) * _MIX[0]
+        keys ^= keys >> np.uint64(29)
+    rows = iter(keys.view(np.int64).tolist())
+    return [tuple(next(rows)) if g.size else () for g in grams]
+
+
+@cache
+def scheme() -> str:
+    """The name of the way in which bands are made: those of two schemes cannot be compared.
+
+    It holds a digest of what comes out for two fixed texts, so that a library that answers differently has another
+    scheme, whatever version it bears.
+    """
+    made = digest_json([list(s.bands) for s in sketches(_SAMPLES)])
+    return f"minhash/{BANDS}x{_ROWS}/{made.removeprefix('sha256:')[:16]}"
+
+
+def jaccard(first: Shingles, second: Shingles) -> float:
+    """The share of common shingles, 0 to 1; 0 where either has none."""
+    if first.size == 0 or second.size == 0:
+        return 0.0
+    common = np.intersect1d(first, second, assume_unique=True).size
+    return float(common / (first.size + second.size - common))
+
+
+def patient_text(thread: Thread) -> str:
+    """What makes two threads the same question: the patient's messages, an opening that is doubled taken once."""
+    texts = [m.text for m in thread.messages if m.role is Role.PATIENT]
+    return "\n".join(dict.fromkeys(texts))
+
+
+class DuplicateIndex:
+    """Sketches by key in memory, asked which of them a new text repeats.
+
+    The answer depends on the texts held and not on the order they came in: an exact match before a near one,
+    then the highest similarity, then the smallest key (numbers by their value).
+    """
+
+    def __init__(self, threshold: float = 0.8) -> None:
+        """`threshold`: least Jaccard similarity of a near duplicate, above 0 and at most 1."""
+        if not 0 < threshold <= 1:
+            raise ValueError("threshold must be above 0 and at most 1")
+        self._threshold = threshold
+        self._held: dict[str, Sketch] = {}
+        self._keys_of: dict[int, tuple[str, ...]] = {}
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._held
+
+    def add(self, key: str, held: Sketch) -> None:
+        """Hold a text's sketch under its key; a key that is held already gets the new one."""
+        if (before := self._held.get(key)) is not None:
+            for band in before.bands:
+                self._keys_of[band] = tuple(k for k in self._keys_of[band] if k != key)
+        self._held[key] = held
+        for band in held.bands:
+            self._keys_of[band] = (*self._keys_of.get(band, ()), key)
+
+    def find(self, asked: Sketch, *, ignore: str | None = None) -> Match | None:
+        """The held text that this one repeats, or None; the key `ignore` (its own) does not count."""
+        near: set[str] = set()
+        for band in asked.bands:
+            near.update(self._keys_of.get(band, ()))
+        found = [match for key in near if key != ignore and (match := self._compare(asked, key)) is not None]
+        return min(found, key=lambda m: (not m.exact, -m.similarity, _ordered(m.key)), default=None)
+
+    def _compare(self, asked: Sketch, key: str) -> Match | None:
+        held = self._held[key]
+        if held.digest == asked.digest:
+            return Match(key, 1.0, True)
+        # The sizes alone bound the similarity, and are cheap to compare.
+        smaller, larger = sorted((asked.shingles.size, held.shingles.size))
+        if smaller / larger < self._threshold:
+            return None
+        similarity = jaccard(asked.shingles, held.shingles)
+        return Match(key, similarity, False) if similarity >= self._threshold else None
+
+
+def _ordered(key: str) -> tuple[int, str]:
+    """Digits by their value, so that 9 comes before 10."""
+    return len(key) if key.isdecimal() else 0, key
