@@ -23,7 +23,9 @@ from medlive.threads.model import Message, Role, Thread
 from tests.support.scripted import Memory, Scripted
 
 DATA = Path(__file__).parents[2] / "data"
-PAIRS: list[dict[str, Any]] = [json.loads(line) for line in (DATA / "pairs.jsonl").open(encoding="utf-8")]
+PAIRS: list[dict[str, Any]] = [
+    json.loads(line) for line in DATA.joinpath("pairs.jsonl").read_text(encoding="utf-8").splitlines()
+]
 
 
 class NothingElse(Scripted):
@@ -42,8 +44,8 @@ def taken_back(inputs: Mapping[str, Any]) -> dict[str, Any]:
 def thread_of(pair: dict[str, Any]) -> Thread:
     role = Role(pair["role"])
     other = Role.PATIENT if role is Role.PHYSICIAN else Role.PHYSICIAN
-    earlier = [Message("m1", other, other, other is Role.PHYSICIAN, "", pair["before"])] if pair["before"] else []
-    said = Message("m2", role, role, role is Role.PHYSICIAN, "", pair["message"])
+    earlier = [Message("m1", other, other, other is Role.PHYSICIAN, pair["before"])] if pair["before"] else []
+    said = Message("m2", role, role, role is Role.PHYSICIAN, pair["message"])
     return Thread("icliniq", pair["id"], "", pair["title"], pair["language"], (), None, (*earlier, said))
 
 
