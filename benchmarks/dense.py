@@ -1,16 +1,14 @@
 """What dense indexes cost and find: by kind, against exact search in the same run.
 
-Run `python benchmarks/dense.py [--size 200000] [--spreads 0.6 0.3 1.0] [--kinds flat ivf_sq8 …] [--realdata DIR]`.
+Run `python benchmarks/dense.py [--size 200000] [--spreads 0.6 0.3 1.0] [--kinds flat ivf_sq8 …]`.
 The published figures are those of `--size 1000000`; HNSW, whose build takes minutes, runs only when it is named.
 
-1. Synthetic vectors of 768 dimensions: centres drawn from a normal distribution of mean length 1, each vector a
+Synthetic vectors of 768 dimensions: centres drawn from a normal distribution of mean length 1, each vector a
    centre plus normal noise of mean length `spread`. The spread is thus the typical distance of a vector from its
    centre over that of a centre from the origin: two vectors of one cluster are `spread` times as far apart as two
    centres are. A cluster has 1,000 vectors on average. The noise has no structure: within a cluster nothing but
    the vectors themselves tells which are nearest, which is harder on an index than text is. Queries are further
    draws from the same clusters, never vectors of the index.
-2. Real passages (MedQuAD and PubMedQA) embedded by latent semantic analysis, questions of PubMedQA as queries, the
-   index once tuned on passages, once on sentences of passages encoded as queries (`dense_tune.as_query`).
 
 Each build runs in a process of its own. "Own peak" is its largest anonymous memory (pages of mapped files, which
 the system can drop, are not in it) less what it had before it began. Recall is against the exact nearest of the
@@ -20,7 +18,6 @@ when its build's own peak grows by more than the index does from a quarter of th
 """
 
 import argparse
-import json
 import multiprocessing
 import os
 import shutil
@@ -37,11 +34,10 @@ import faiss
 import numpy as np
 from numpy.typing import NDArray
 
-from medlive.evidence.corpora.model import ReadLog
-from medlive.evidence.corpora.registry import open_corpus
-from medlive.evidence.dense.build import QUERIES, build_dense, choose_kind
-from medlive.evidence.dense.index import DenseIndex, DenseKind, DensePart, Matrix, Ordinals
-from medlive.evidence.dense.tune import as_query, exact, recall, sampled
+from medlive.evidence.dense.build import build_dense, choose_kind
+from medlive.evidence.dense.index import DenseIndex
+from medlive.evidence.dense.model import DenseKind, DensePart, Matrix, Ordinals
+from medlive.evidence.dense.tune import exact, recall
 
 DIMENSION = 768
 PER_CLUSTER = 1000
@@ -233,39 +229,8 @@ def synthetic(size: int, spreads: Sequence[float], kinds: Sequence[DenseKind], w
     return missed
 
 
-def real(realdata: Path, work: Path) -> None:
-    """Print the figures of real passages, embedded by latent semantic analysis."""
-    from medlive.evidence.encoders.lsa import LsaEncoder, fit_lsa
-
-    evidence = realdata / "evidence"
-    sources = [evidence / "medquad_xml_1-9.tar.gz", evidence / "pubmedqa_ori_pqal.json"]
-    corpora = [open_corpus(str(source)) for source in sources]
-    pairs = [(passage.title, passage.text) for corpus in corpora for passage in corpus.passages(ReadLog())]
-    started = time.perf_counter()
-    fit_lsa(pairs, work / "lsa")
-    encoder = LsaEncoder.open(work / "lsa")
-    place = work / "real"
-    with place.open("wb") as handle:
-        for first in range(0, len(pairs), 4096):
-            handle.write(encoder.encode_passages(pairs[first : first + 4096]).astype("<f2").tobytes())
-    rows = json.loads(sources[1].read_text(encoding="utf-8"))
-    queries = encoder.encode_queries([row["QUESTION"] for row in rows.values()][:BATCH])
-    dimension = encoder.identity.dimension
-    print(
-        f"\n{len(pairs):,} real passages × {dimension} by latent semantic analysis"
-        f" ({time.perf_counter() - started:.0f} s); {len(queries)} questions; chosen:"
-        f" {choose_kind(len(pairs)).value}"
-    )
-    print(" tuned on passages")
-    measured(place, len(pairs), dimension, list(DenseKind), queries, work)
-    print(" tuned on sentences of passages, as queries")
-    chosen = [pairs[n] for n in sampled(len(pairs), 2 * QUERIES)]
-    sentences = encoder.encode_queries([as_query(title, text) for title, text in chosen])
-    measured(place, len(pairs), dimension, list(DenseKind), queries, work, sentences)
-
-
 def main() -> None:
-    """Print both figures; exit 1 when a target is missed."""
+    """Print the figures; exit 1 when a target is missed."""
     parser = argparse.ArgumentParser(description="What dense indexes cost and find.")
     parser.add_argument("--size", type=int, default=200_000)
     parser.add_argument("--spreads", type=float, nargs="*", default=[TARGET_SPREAD, 0.3, 1.0])
@@ -275,16 +240,10 @@ def main() -> None:
         nargs="*",
         default=[DenseKind.FLAT, DenseKind.IVF_SQ8, DenseKind.IVF_FLAT, DenseKind.IVF_PQ],
     )
-    default = Path(__file__).resolve().parents[2] / "shared" / "realdata"
-    parser.add_argument("--realdata", type=Path, default=default)
     arguments = parser.parse_args()
     threads = faiss.omp_get_max_threads()
     print(f"FAISS {faiss.__version__}, {threads} threads on {os.cpu_count()} cores, batches of {BATCH}")
     with tempfile.TemporaryDirectory() as folder:
-        if arguments.realdata.is_dir():
-            real(arguments.realdata, Path(folder))
-        else:
-            print(f"no real passages: {arguments.realdata} is absent")
         missed = synthetic(arguments.size, arguments.spreads, arguments.kinds, Path(folder))
     for line in missed:
         print(f"MISSED: {line}")

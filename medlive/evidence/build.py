@@ -9,7 +9,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -30,15 +30,12 @@ from medlive.errors import (
 from medlive.evidence import lexical
 from medlive.evidence.corpora.model import Corpus, Problem, ReadLog
 from medlive.evidence.corpus_digest import Survey
-from medlive.evidence.dense.build import LEAST, QUERIES, build_dense, choose_kind
-from medlive.evidence.dense.index import DenseKind, DensePart, Matrix
-from medlive.evidence.dense.tune import as_query, sampled
+from medlive.evidence.dense.model import DenseKind, DensePart, Matrix
 from medlive.evidence.dense.vectors import SHARD, EmbedReport, Item, VectorStore, passage_key
-from medlive.evidence.encoder import Encoder, EncoderSettings
+from medlive.evidence.encoder import Encoder
 from medlive.evidence.lexical import LexicalWriter
 from medlive.evidence.manifest import (
     MANIFEST,
-    OWN,
     CorpusEntry,
     EncoderEntry,
     FileEntry,
@@ -58,7 +55,6 @@ from medlive.evidence.open_index import (
     keys_of,
     list_indexes,
     open_index,
-    open_own_encoder,
     open_store,
     verify_index,
 )
@@ -81,7 +77,6 @@ __all__ = [
 NO_ENCODER = "no encoder was given"
 
 _BUILDING = "building-"
-_OWN_ENCODER = "lsa-"
 _DENSE_WORK = "arranging"
 _EVERY = 1000
 
@@ -90,8 +85,8 @@ _EVERY = 1000
 class Progress:
     """How far a build has come."""
 
-    stage: Literal["reading", "read", "indexing", "fitting", "embedding", "arranging", "built", "unchanged"]
-    """`read`: one corpus is read, `problems` holds the first of what could not be; `fitting`, `embedding` and
+    stage: Literal["reading", "read", "indexing", "embedding", "arranging", "built", "unchanged"]
+    """`read`: one corpus is read, `problems` holds the first of what could not be; `embedding` and
     `arranging` are the dense side's; `built` and `unchanged` end the build."""
     corpus: str | None
     passages: int
@@ -107,8 +102,7 @@ class Progress:
 class DensePlan:
     """The dense side that an index is to have."""
 
-    encoder: Encoder | Literal["lsa"]
-    """"lsa": the analysis that the index holds already, or else one fitted on its passages and kept in it."""
+    encoder: Encoder
     where: str
     """How the encoder is opened again: see `EncoderEntry.where`."""
     reason: str
@@ -258,10 +252,10 @@ def _dense_side(
     out: Path, data: Path, old: IndexManifest | None, plan: DensePlan, report: Callable[[Progress], None]
 ) -> _DenseSide:
     """Embed what is new and arrange all vectors; both go on where a killed build left them."""
+    from medlive.evidence.dense.build import LEAST, build_dense, choose_kind
+
     store = PassageStore(data)
-    encoder, where = plan.encoder, plan.where
-    if encoder == "lsa":
-        encoder, where = _own_encoder(out, data.parent.name, store, old, report)
+    encoder = plan.encoder
     vectors = VectorStore(out / VECTORS, encoder.identity)
 
     def items() -> Iterator[Item]:
@@ -287,31 +281,18 @@ def _dense_side(
         digest=identity.digest,
         dimension=identity.dimension,
         backend=identity.backend,
-        where=where,
+        where=plan.where,
     )
     return _DenseSide(entry, part, embedding)
 
 
 def _asked(store: PassageStore, encoder: Encoder) -> Matrix:
     """What somebody might ask whom a passage answers, as vectors, to tune the index on."""
+    from medlive.evidence.dense.build import QUERIES
+    from medlive.evidence.dense.tune import as_query, sampled
+
     passages = [store.get(int(ordinal)) for ordinal in sampled(len(store), 2 * QUERIES)]
     return encoder.encode_queries([as_query(*embedded(passage)) for passage in passages])
-
-
-def _own_encoder(
-    out: Path, name: str, store: PassageStore, old: IndexManifest | None, report: Callable[[Progress], None]
-) -> tuple[Encoder, str]:
-    """The analysis that the index holds, or one fitted on its passages; and where it lies."""
-    if old is not None and old.encoder is not None and old.encoder.where.startswith(OWN):
-        # What is damaged or cut otherwise than today is fitted again, as everything here can be made again.
-        with suppress(EvidenceUnavailable):
-            return open_own_encoder(out, old.encoder, EncoderSettings(home=out)), old.encoder.where
-    from medlive.evidence.encoders.lsa import LsaEncoder, fit_lsa
-
-    report(Progress("fitting", None, len(store)))
-    folder = out / f"{_OWN_ENCODER}{name.removeprefix(_BUILDING)}"
-    fit_lsa((embedded(passage) for passage in store), folder)
-    return LsaEncoder.open(folder), f"{OWN}{folder.name}"
 
 
 def _has_side(old: IndexManifest, plan: DensePlan | None) -> bool:
@@ -320,8 +301,6 @@ def _has_side(old: IndexManifest, plan: DensePlan | None) -> bool:
         return plan is None and old.dense is None
     if plan.kind is not None and plan.kind != old.dense.kind:
         return False
-    if plan.encoder == "lsa":
-        return old.encoder.where.startswith(OWN)
     # A manifest that names a place where the encoder was would leave the index without one.
     return (plan.encoder.identity.digest, plan.where) == (old.encoder.digest, old.encoder.where)
 
@@ -421,8 +400,6 @@ def _cannot_be_carried(exc: IndexCorrupt | IndexOutdated, lost: Collection[str])
 def _usable(out: Path, manifest: IndexManifest) -> bool:
     try:
         check_index(out, manifest)
-        if manifest.encoder is not None and manifest.encoder.where.startswith(OWN):
-            open_own_encoder(out, manifest.encoder, EncoderSettings(home=out))
     except EvidenceUnavailable:
         return False
     return True
@@ -454,7 +431,7 @@ def _put_in_force(out: Path, data: Path, manifest: IndexManifest) -> None:
 def _remove_leftovers(out: Path) -> None:
     """Remove what builds that were killed, or the index before this one, left behind; vectors stay."""
     wanted: set[str] = set()
-    removed: tuple[str, ...] = (_BUILDING, DATA, _OWN_ENCODER, f".{_OWN_ENCODER}")
+    removed: tuple[str, ...] = (_BUILDING, DATA)
     try:
         manifest = read_manifest(out)
     except IndexMissing:
@@ -464,8 +441,6 @@ def _remove_leftovers(out: Path) -> None:
         removed = (_BUILDING,)
     else:
         wanted = {manifest.data}
-        if manifest.encoder is not None:
-            wanted.add(manifest.encoder.where.removeprefix(OWN))
     for place in out.iterdir():
         if place.name.startswith(removed) and place.name not in wanted:
             if place.is_dir():

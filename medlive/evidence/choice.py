@@ -4,14 +4,13 @@ from pathlib import Path
 
 from medlive.errors import IndexCorrupt, IndexMissing, IndexOutdated
 from medlive.evidence.build import DensePlan
-from medlive.evidence.dense.index import DenseKind
+from medlive.evidence.dense.model import DenseKind
 from medlive.evidence.dense.vectors import SHARD
 from medlive.evidence.encoder import EncoderSettings, FoundModel, Role, find_models, open_encoder
-from medlive.evidence.manifest import OWN, read_manifest
-from medlive.evidence.open_index import open_own_encoder
+from medlive.evidence.manifest import read_manifest
+from medlive.evidence.open_index import open_named_encoder
 
 NONE = "none"
-OWN_LSA = "lsa"
 MEDCPT = "medcpt"
 
 
@@ -26,18 +25,16 @@ def plan_index(
 ) -> tuple[DensePlan | None, str]:
     """(the dense side that the index at `out` is to have or None, why).
 
-    `asked`: "none"; "lsa" for an analysis fitted on the index's own passages; what `open_encoder` takes; None for
-    the encoder that the index has, else MedCPT where its models are at hand, else none. `fresh`: what the index
+    `asked`: "none"; what `open_encoder` takes; None for the encoder that the index has, else MedCPT where
+    its models are at hand, else none. `fresh`: what the index
     has does not count. Raises as `open_encoder` does for an encoder that was asked for or that the index has.
     """
     if asked == NONE:
         return None, "no encoder was wanted"
     if asked is not None:
         why = f"encoder {asked} was asked for"
-        if asked == OWN_LSA:
-            return DensePlan("lsa", "", why, kind, shard), why
         encoder = open_encoder(asked, settings=settings)
-        folder = Path(asked.removeprefix("lsa:")).expanduser()
+        folder = Path(asked).expanduser()
         where = str(folder.resolve()) if folder.is_dir() and asked != MEDCPT else asked
         return DensePlan(encoder, where, why, kind, shard), why
     if not fresh:
@@ -47,9 +44,7 @@ def plan_index(
             held = None
         if held is not None:
             why = f"the index has vectors of encoder {held.name}"
-            if held.where.startswith(OWN):
-                return DensePlan("lsa", "", why, kind, shard), why
-            return DensePlan(open_own_encoder(out, held, settings), held.where, why, kind, shard), why
+            return DensePlan(open_named_encoder(out, held, settings), held.where, why, kind, shard), why
     models = find_models(settings, digests=False)
     lacking = what_is_lacking(models)
     if lacking is not None:

@@ -37,12 +37,12 @@ class EncoderIdentity:
     """Which encoder made a vector: vectors of equal digests may be compared, others never."""
 
     name: str
-    """"medcpt" or "lsa"."""
+    """"medcpt"."""
     digest: str
     """Over the files of both encoders, the pooling, the lengths, and the precision where it is not full; not over
     the backend, which changes no vector beyond rounding."""
     dimension: int
-    backend: Literal["torch", "onnx", "lsa"]
+    backend: Literal["torch", "onnx"]
     metric: Literal["inner_product"] = "inner_product"
     """A larger product of query and passage is nearer."""
 
@@ -99,24 +99,19 @@ class Reranker(Protocol):
 
 
 def open_encoder(name: str | Path, *, settings: EncoderSettings) -> Encoder:
-    """The encoder meant by a name: "medcpt", "lsa:<folder>", or a folder that holds either.
+    """The encoder meant by a name: "medcpt", or a folder that holds `MedCPT-Query-Encoder` and
+    `MedCPT-Article-Encoder`.
 
-    A MedCPT folder holds `MedCPT-Query-Encoder` and `MedCPT-Article-Encoder`. Raises MissingExtra without
-    `medlive[medcpt]`, EvidenceUnavailable for a model that is missing, damaged or another's, UsageError for a name
+    Raises MissingExtra without `medlive[medcpt]`, EvidenceUnavailable for a model that is missing, damaged
+    or another's, UsageError for a name
     that means nothing.
     """
     text = str(name)
     if text == "medcpt":
         return _open_medcpt(find_folder(Role.QUERY, settings), find_folder(Role.ARTICLE, settings), settings)
-    if text.startswith("lsa:"):
-        return _open_lsa(Path(text[4:]).expanduser())
     folder = Path(name).expanduser()
-    if (folder / "lsa.json").is_file():
-        return _open_lsa(folder)
     if not folder.is_dir():
-        raise UsageError(
-            f"{text!r} is no encoder and no folder", hint='"medcpt", "lsa:<folder>", or a folder with models in it'
-        )
+        raise UsageError(f"{text!r} is no encoder and no folder", hint='"medcpt", or a folder with models in it')
     query, article = (open_folder(folder / role.value, role) for role in (Role.QUERY, Role.ARTICLE))
     return _open_medcpt(query, article, settings)
 
@@ -158,9 +153,3 @@ def _open_medcpt(query: ModelFolder, article: ModelFolder, settings: EncoderSett
     from medlive.evidence.encoders.medcpt import MedCPTEncoder
 
     return MedCPTEncoder(query, article, settings)
-
-
-def _open_lsa(folder: Path) -> Encoder:
-    from medlive.evidence.encoders.lsa import LsaEncoder
-
-    return LsaEncoder.open(folder)

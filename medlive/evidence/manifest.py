@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from medlive.digest import digest_json
 from medlive.errors import IndexCorrupt, IndexMissing, IndexOutdated
-from medlive.evidence.dense.index import DensePart
+from medlive.evidence.dense.model import DensePart
 
 MANIFEST = "manifest.json"
 FORMAT_VERSION = 2
@@ -65,10 +65,7 @@ class EncoderEntry(_Frozen):
     backend: str
     """That made the vectors; it changes none beyond rounding."""
     where: str
-    """How it is opened again: a name or a folder; `OWN` and a folder's name where the index itself holds it."""
-
-
-OWN = "index:"
+    """How it is opened again: a name or a folder."""
 
 
 class IndexManifest(_Frozen):

@@ -13,7 +13,6 @@ from datetime import date
 import numpy as np
 
 from medlive.evidence.corpora.parsing.chunk import sentences
-from medlive.evidence.dense.tune import exact
 from medlive.evidence.dense.vectors import VectorStore
 from medlive.evidence.open_index import keys_of
 from medlive.evidence.passage import Passage, Query, Retriever
@@ -97,6 +96,8 @@ def dense_recall(
 ) -> list[float]:
     """For each query the share of its exact k nearest vectors that the dense index finds."""
     asked = side.encoder.encode_queries(queries)
+    from medlive.evidence.dense.tune import exact
+
     expected = exact(vectors.vectors(keys_of(store)), asked, min(k, len(store)))[1]
     found = side.index.search(asked, min(k, len(store)))[1]
     return [float(np.isin(want, got).mean()) for want, got in zip(expected, found, strict=True)]

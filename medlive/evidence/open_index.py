@@ -9,12 +9,11 @@ import numpy as np
 from medlive.digest import digest_file, digest_json
 from medlive.errors import EvidenceUnavailable, IndexCorrupt, IndexMissing, IndexOutdated, MedliveError, UsageError
 from medlive.evidence import lexical
-from medlive.evidence.dense.index import DenseIndex
 from medlive.evidence.dense.vectors import KEY, Keys, VectorStore, folder_of, keys_digest, passage_key
 from medlive.evidence.encoder import Encoder, EncoderSettings, Reranker, open_encoder, open_reranker
 from medlive.evidence.fusion import DEPTH, RRF_K
 from medlive.evidence.lexical import LexicalIndex
-from medlive.evidence.manifest import HINT, MANIFEST, OWN, EncoderEntry, IndexManifest, read_manifest
+from medlive.evidence.manifest import HINT, MANIFEST, EncoderEntry, IndexManifest, read_manifest
 from medlive.evidence.passage import IndexIdentity
 from medlive.evidence.retriever import DenseSide, IndexRetriever, RetrieverName
 from medlive.evidence.store import PassageStore
@@ -121,6 +120,8 @@ def check_index(path: Path, manifest: IndexManifest) -> None:
     check_sizes(path, manifest)
     _lexical_side(path, manifest, open_store(path, manifest))
     if manifest.dense is not None:
+        from medlive.evidence.dense.index import DenseIndex
+
         DenseIndex.open(path / manifest.data / DENSE, manifest.dense)
 
 
@@ -170,7 +171,7 @@ def _dense_side(path: Path, manifest: IndexManifest, given: _Given) -> DenseSide
     assert manifest.encoder is not None
     encoder = given.encoder
     if encoder is None:
-        encoder = open_own_encoder(path, manifest.encoder, given.settings)
+        encoder = open_named_encoder(path, manifest.encoder, given.settings)
     elif isinstance(encoder, str):
         encoder = open_encoder(encoder, settings=given.settings)
     if encoder.identity.digest != manifest.encoder.digest:
@@ -180,6 +181,8 @@ def _dense_side(path: Path, manifest: IndexManifest, given: _Given) -> DenseSide
             f" {encoder.identity.name} ({encoder.identity.digest})",
             hint="use that encoder, or embed with this one: medlive evidence build CORPUS... --encoder NAME",
         )
+    from medlive.evidence.dense.index import DenseIndex
+
     index = DenseIndex.open(path / manifest.data / DENSE, manifest.dense)
     if manifest.dense.count != manifest.passages:
         raise IndexCorrupt(
@@ -189,13 +192,10 @@ def _dense_side(path: Path, manifest: IndexManifest, given: _Given) -> DenseSide
     return DenseSide(encoder, index)
 
 
-def open_own_encoder(path: Path, entry: EncoderEntry, settings: EncoderSettings) -> Encoder:
+def open_named_encoder(path: Path, entry: EncoderEntry, settings: EncoderSettings) -> Encoder:
     """The encoder that an index names. Raises EvidenceUnavailable, MissingExtra or IndexCorrupt."""
-    inside = entry.where.removeprefix(OWN)
     try:
-        if inside == entry.where:
-            return open_encoder(entry.where, settings=settings)
-        return open_encoder(f"lsa:{path / Path(inside).name}", settings=settings)
+        return open_encoder(entry.where, settings=settings)
     except MedliveError as exc:
         way = "or do without it: --retriever bm25 to search, --encoder none to build"
         # The index, not the caller, named what is not there.

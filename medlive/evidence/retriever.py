@@ -8,17 +8,19 @@ import asyncio
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import date
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from medlive.errors import UsageError
 from medlive.evidence.batcher import Gatherer
 from medlive.evidence.corpora.parsing.text import language_of
-from medlive.evidence.dense.index import DenseIndex
 from medlive.evidence.encoder import Encoder, Reranker
 from medlive.evidence.fusion import DEPTH, Found, by_ordinal, fused
 from medlive.evidence.lexical import LexicalIndex
 from medlive.evidence.passage import Hit, IndexIdentity, Passage, Query, Side
 from medlive.evidence.store import PassageStore
+
+if TYPE_CHECKING:
+    from medlive.evidence.dense.index import DenseIndex
 
 RetrieverName = Literal["bm25", "dense", "hybrid"]
 
@@ -39,7 +41,7 @@ class DenseSide:
     """An encoder and the index of its vectors."""
 
     encoder: Encoder
-    index: DenseIndex
+    index: "DenseIndex"
 
     def reads(self, phrase: str) -> bool:
         """Whether the encoder knows the phrase's language."""

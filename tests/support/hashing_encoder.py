@@ -17,7 +17,7 @@ class HashingEncoder:
 
     def __init__(self, name: str = "hashing", dimension: int = 64, salt: str = "") -> None:
         self.identity = EncoderIdentity(
-            name=name, digest=digest_json([name, dimension, salt]), dimension=dimension, backend="lsa"
+            name=name, digest=digest_json([name, dimension, salt]), dimension=dimension, backend="torch"
         )
         self._salt = salt
         self.passages: list[tuple[str, str]] = []

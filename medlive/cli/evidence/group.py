@@ -39,7 +39,7 @@ def build(
     encoder: Annotated[
         str | None,
         typer.Option(
-            help='"medcpt", "lsa" (fitted on the passages), a folder with models, or "none". Default: the '
+            help='"medcpt", a folder with models, or "none". Default: the '
             "index's own, else MedCPT where its models are at hand, else none."
         ),
     ] = None,
@@ -65,7 +65,7 @@ def build(
     from medlive.evidence.build import prune as prune_index
     from medlive.evidence.choice import plan_index
     from medlive.evidence.corpora.registry import open_corpus
-    from medlive.evidence.dense.index import DenseKind
+    from medlive.evidence.dense.model import DenseKind
     from medlive.evidence.dense.vectors import SHARD
 
     out = index_folder(index)

@@ -41,7 +41,7 @@ def models(
             backend = found[0].backend
             say(f"MedCPT can be used, by {backend}: medlive evidence build CORPUS... --encoder medcpt")
         else:
-            say(f"{lacking}. Without it an index is searched by bm25 only, or with --encoder lsa")
+            say(f"{lacking}. Without it an index is searched by bm25 only")
     if require and lacking is not None:
         raise EvidenceUnavailable(lacking, hint="put the models into one of the folders above")
 

@@ -14,24 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-import faiss
 import numpy as np
 
 from medlive.digest import digest_json
 from medlive.errors import ServiceUnavailable, UsageError
 from medlive.evidence.dense.files import PART, Claim, whole_file
-from medlive.evidence.dense.index import (
-    INDEX,
-    LISTS,
-    VECTORS,
-    DenseFile,
-    DenseKind,
-    DenseParameters,
-    DensePart,
-    DenseRecall,
-    Matrix,
-    Searcher,
-)
+from medlive.evidence.dense.index import INDEX, LISTS, VECTORS, Searcher, faiss
+from medlive.evidence.dense.model import DenseFile, DenseKind, DenseParameters, DensePart, DenseRecall, Matrix
 from medlive.evidence.dense.tune import BLOCK, Trial, VectorSource, blocks, exact, sampled, tune
 
 FLAT_UP_TO = 50_000

@@ -5,11 +5,11 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Protocol
 
-import faiss
 import numpy as np
 from numpy.typing import NDArray
 
-from medlive.evidence.dense.index import DenseKind, Matrix, Ordinals, Searcher
+from medlive.evidence.dense.index import Searcher, faiss
+from medlive.evidence.dense.model import DenseKind, Matrix, Ordinals
 from medlive.evidence.dense.vectors import EncoderIdentity
 
 BLOCK = 32_768

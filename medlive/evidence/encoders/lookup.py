@@ -21,7 +21,7 @@ from medlive.evidence.encoders.folders import (
     open_folder,
 )
 
-PACKAGES = ("torch", "transformers", "sentence_transformers", "onnx", "onnxruntime", "sklearn")
+PACKAGES = ("torch", "transformers", "sentence_transformers", "onnx", "onnxruntime")
 """What the extra `medcpt` brings."""
 
 

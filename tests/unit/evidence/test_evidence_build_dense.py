@@ -17,9 +17,8 @@ from support.instance import REPOSITORY
 from medlive.errors import DiskFull, EvidenceUnavailable, IndexCorrupt
 from medlive.evidence.build import DensePlan, Progress, build_index, open_index, prune, verify_index
 from medlive.evidence.choice import plan_index
-from medlive.evidence.corpora.model import ReadLog
 from medlive.evidence.corpora.registry import open_corpus
-from medlive.evidence.dense.index import DenseKind
+from medlive.evidence.dense.model import DenseKind
 from medlive.evidence.dense.vectors import VectorStore
 from medlive.evidence.encoder import EncoderSettings
 from medlive.evidence.manifest import MANIFEST, IndexManifest, read_manifest
@@ -235,27 +234,6 @@ def test_a_manifest_that_names_another_encoder_is_refused(tmp_path: Path) -> Non
         open_index(index, encoder=other)
 
 
-def test_an_encoder_that_was_moved_is_named_anew_without_embedding(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pytest.importorskip("sklearn", reason="medlive[medcpt] is not installed: make medcpt")
-    from medlive.evidence.encoders.lsa import fit_lsa
-
-    index, corpus = tmp_path / "index", open_corpus(corpus_file(tmp_path, "a", 40))
-    fit_lsa([(p.title, p.text) for p in corpus.passages(ReadLog())], tmp_path / "one")
-    monkeypatch.chdir(tmp_path)
-    last: list[Progress] = []
-    for name in ("one", "two"):
-        if name == "two":
-            (tmp_path / "one").rename(tmp_path / "two")
-        chosen, why = plan_index(index, f"lsa:{name}", settings(tmp_path))
-        manifest = build_index([corpus], index, last.append, dense=chosen, reason=why)
-        assert manifest.encoder is not None
-        assert manifest.encoder.where == str(tmp_path / name)
-        assert open_index(index).identity.retriever == "hybrid"
-    assert (last[-1].embedded, last[-1].reused) == (0, 40)
-
-
 @pytest.mark.parametrize("part", ["index.faiss", "gone"])
 def test_a_damaged_dense_part_is_named(tmp_path: Path, part: str) -> None:
     index, encoder = tmp_path / "index", HashingEncoder()
@@ -286,36 +264,3 @@ def test_without_models_the_plan_is_words_alone_and_says_why(tmp_path: Path) -> 
     assert plan_index(tmp_path / "index", "none", settings(tmp_path)) == (None, "no encoder was wanted")
     with pytest.raises(EvidenceUnavailable, match="MedCPT-Query-Encoder is nowhere"):
         plan_index(tmp_path / "index", "medcpt", settings(tmp_path))
-
-
-def test_an_analysis_fitted_on_the_passages_is_kept_for_what_is_added(tmp_path: Path) -> None:
-    pytest.importorskip("sklearn", reason="medlive[medcpt] is not installed: make medcpt")
-    index = tmp_path / "index"
-    corpus = corpus_file(tmp_path, "a", 120)
-    first, why = plan_index(index, "lsa", settings(tmp_path))
-    one = build_index([open_corpus(corpus)], index, dense=first, reason=why)
-    assert one.encoder is not None
-    assert (index / one.encoder.where.removeprefix("index:")).is_dir()
-    second, why = plan_index(index, None, settings(tmp_path))
-    assert "the index has vectors of encoder lsa" in why
-    last: list[Progress] = []
-    more = open_corpus(corpus_file(tmp_path, "b", 20, word="asthma"))
-    two = build_index([more], index, last.append, dense=second, reason=why)
-    assert two.encoder == one.encoder
-    assert (last[-1].embedded, last[-1].reused) == (20, 120)
-    [hits] = asyncio.run(open_index(index).search([Query("asthma number 7")], k=3))
-    assert {s.side for hit in hits for s in hit.sides} == {"lexical", "dense"}
-    # Damaged, it is an error to a search and fitted again by a build.
-    damaged = index / one.encoder.where.removeprefix("index:") / "terms.json"
-    damaged.write_bytes(damaged.read_bytes()[:-9])
-    with pytest.raises(IndexCorrupt, match=r"terms\.json"):
-        open_index(index)
-    again = build_index([more], index, last.append, dense=second, reason=why)
-    assert last[-1].stage == "built"
-    assert again.encoder is not None
-    assert again.encoder.where != one.encoder.where
-    assert open_index(index).identity.passages == 140
-    # Afresh it is fitted anew, and the old one goes.
-    build_index([open_corpus(corpus)], index, fresh=True, dense=first)
-    assert not (index / one.encoder.where.removeprefix("index:")).exists()
-    assert len(list(index.glob("lsa-*"))) == 1

@@ -21,7 +21,8 @@ from support.embedding import Arrays, CountingEncoder, Identity, clustered, item
 from medlive.errors import EvidenceUnavailable, IndexCorrupt, IndexOutdated, ServiceUnavailable, UsageError
 from medlive.evidence.dense import index as dense
 from medlive.evidence.dense.build import DenseProgress, build_dense, choose_kind
-from medlive.evidence.dense.index import DenseIndex, DenseKind, DensePart
+from medlive.evidence.dense.index import DenseIndex
+from medlive.evidence.dense.model import DenseKind, DensePart
 from medlive.evidence.dense.tune import as_query, exact, recall
 from medlive.evidence.dense.vectors import VectorStore, as_keys, keys_digest
 

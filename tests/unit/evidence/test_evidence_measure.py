@@ -14,7 +14,7 @@ from support.instance import Instance
 from medlive.cli.evidence.bench import mean_and_interval
 from medlive.evidence.build import DensePlan, build_index, open_index, vectors_of
 from medlive.evidence.corpora.registry import open_corpus
-from medlive.evidence.dense.index import DenseKind
+from medlive.evidence.dense.model import DenseKind
 from medlive.evidence.manifest import read_manifest
 from medlive.evidence.measure import dense_recall, known_items, ndcg_at, recall_at
 from medlive.evidence.open_index import open_store
@@ -206,23 +206,3 @@ def test_an_index_without_a_sentence_to_ask_by_is_not_measured(instance: Instanc
     instance.here("evidence", "build", tmp_path / "notes", "--index", index, "--encoder", "none")
     told = instance.here("evidence", "bench", "--index", index, status=2)
     assert "sentence of 8 words" in told.err
-
-
-def test_an_analysis_of_the_passages_is_built_searched_and_measured(instance: Instance, corpus: Path) -> None:
-    pytest.importorskip("sklearn", reason="medlive[medcpt] is not installed: make medcpt")
-    assert instance.here("evidence", "models", "--json").json["usable"] is False
-    built = instance.here("evidence", "build", corpus, "--encoder", "lsa", "--json").json
-    assert (built["retriever"], built["embedded"], built["reused"]) == ("hybrid", 200, 0)
-    assert built["reason"] == "encoder lsa was asked for"
-    again = instance.here("evidence", "build", corpus)
-    assert "the index has vectors of encoder lsa" in again.err
-    assert "unchanged" in again.err
-    found = instance.here("evidence", "search", "fever case7")
-    assert "hybrid: lsa, flat, recall@32 1.000 (exact)" in found.err
-    assert "dense 1 (" in found.out
-    bench = instance.here("evidence", "bench", "--queries", "20", "--json").json
-    assert [row["retriever"] for row in bench["retrievers"]] == ["bm25", "dense", "hybrid"]
-    assert bench["dense_against_exact"]["mean"] == 1.0
-    for row in bench["retrievers"]:
-        assert row["recall@1"]["mean"] <= row["recall@5"]["mean"] <= row["recall@32"]["mean"]
-        assert row["recall@32"]["low"] <= row["recall@32"]["mean"] <= row["recall@32"]["high"]

@@ -19,7 +19,7 @@ from medlive.errors import EvidenceUnavailable, IndexOutdated, UsageError
 from medlive.evidence.batcher import Gatherer
 from medlive.evidence.build import DensePlan, build_index, open_index
 from medlive.evidence.corpora.registry import open_corpus
-from medlive.evidence.dense.index import DenseKind
+from medlive.evidence.dense.model import DenseKind
 from medlive.evidence.encoder import RerankerIdentity
 from medlive.evidence.fusion import fused
 from medlive.evidence.manifest import read_manifest
