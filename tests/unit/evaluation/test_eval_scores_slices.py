@@ -363,7 +363,7 @@ def test_a_script_without_a_guard_reads_large_logs_too(tmp_path: Path) -> None:
     made_run(made_cases(2), tmp_path / "a", "a", 0.5)
     script = tmp_path / "script.py"
     script.write_text(
-        "from pathlib import Path\nfrom medlive.evaluation import graded\ngraded._LARGE = 0\n"
+        "from pathlib import Path\nfrom medlive.evaluation.scoring import graded\ngraded._LARGE = 0\n"
         f"print(len(graded.load_all([Path({str(tmp_path / 'a')!r})] * 2)))\n"
     )
     done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=120)

@@ -140,9 +140,9 @@ def test_the_digest_covers_every_module_that_scanner_and_linter_run_through() ->
     )
     ran = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True)
     loaded = {f"{name.removeprefix('medlive.').replace('.', '/')}.py" for name in ran.stdout.split()}
-    packages = {f"{folder}.py" for folder in ("llm", "rubric", "threads")}
+    packages = {f"{folder}.py" for folder in ("deidentify", "rubric", "text")}
     assert loaded - packages <= set(gates.DECIDING)
-    assert {"threads/quantities.py", "threads/deidentify_zh.py", "rubric/lint.py"} <= loaded
+    assert {"text/quantities.py", "deidentify/chinese.py", "rubric/lint.py"} <= loaded
 
 
 TEXTS = (
