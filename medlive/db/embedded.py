@@ -10,7 +10,6 @@ run as root; for root it runs as the system user `medlive`, or as whoever owns t
 never opened for that user: data whose folder it cannot reach lies under `/var/lib/medlive` instead.
 """
 
-import fcntl
 import hashlib
 import importlib.util
 import os
@@ -25,6 +24,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
+
+from filelock import FileLock
 
 from medlive.errors import DatabaseUnavailable, MissingExtra
 
@@ -213,18 +214,18 @@ def _make_folder(home: Path, place: _Place) -> None:
 @contextmanager
 def _locked(place: _Place) -> Iterator[None]:
     """One process at a time makes, starts or stops; the kernel lets go of a killed one's lock."""
+    lock = FileLock(place.folder / "lock", mode=0o600)
     try:
-        handle = os.open(place.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        lock.acquire()
     except OSError as exc:
         raise DatabaseUnavailable(
             f"the database's folder {place.folder} cannot be used: {exc.strerror}",
             hint="it may belong to another user: set MEDLIVE_HOME to a folder of your own",
         ) from exc
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
         yield
     finally:
-        os.close(handle)
+        lock.release()
 
 
 # --- the wheel's binaries --------------------------------------------------------------------------------

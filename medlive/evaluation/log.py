@@ -140,7 +140,8 @@ def open_log(path: Path) -> Iterator[LogWriter]:
     """
     with ExitStack() as held:
         try:
-            handle = held.enter_context(exclusive(path))
+            held.enter_context(exclusive(path.with_name(f".{path.name}.lock")))
+            handle = held.enter_context(path.open("a+b"))
             _mend(handle)
             handle.flush()
         except OSError as exc:

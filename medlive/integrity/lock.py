@@ -1,10 +1,10 @@
-"""One writer at a time: an exclusive lock that the system lets go of when its holder dies."""
+"""One writer at a time: an exclusive lock that the system releases when its holder dies."""
 
-import fcntl
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+
+from filelock import FileLock, Timeout
 
 from medlive.errors import MedliveError
 
@@ -16,16 +16,16 @@ class Locked(MedliveError):
 
 
 @contextmanager
-def exclusive(path: Path) -> Iterator[IO[bytes]]:
-    """Hold the file at `path` (made when missing) for this process alone; gives it open to read and append.
+def exclusive(path: Path) -> Iterator[None]:
+    """Hold the lock file at `path`, which is made when it is missing, for this process alone.
 
     Raises Locked at once when another process holds it: two runs that wait for each other would pay twice.
     """
-    with path.open("a+b") as handle:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as exc:
-            raise Locked(
-                f"another process is writing {path}", hint="wait until it ends, or end it, and run this again"
-            ) from exc
-        yield handle
+    try:
+        lock = FileLock(path, timeout=0).acquire()
+    except Timeout as exc:
+        raise Locked(
+            f"another process is writing {path}", hint="wait until it ends, or end it, and run this again"
+        ) from exc
+    with lock:
+        yield

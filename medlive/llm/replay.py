@@ -3,11 +3,12 @@
 import asyncio
 import json
 import os
-import sys
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, BinaryIO, Final, Self
+
+from filelock import FileLock, Timeout
 
 from medlive.digest import canonical_json
 from medlive.errors import BadInput, MedliveError, UsageError
@@ -99,7 +100,7 @@ class FileReplyStore:
         except OSError as error:
             raise BadInput(f"{self.path} cannot be opened: {error.strerror}") from error
         try:
-            self._lock()
+            self._acquire()
             self._load()
         except BaseException:
             self._file.close()
@@ -150,15 +151,13 @@ class FileReplyStore:
         if not self._file.closed:
             os.fsync(self._file.fileno())
             self._file.close()
+            self._lock.release()
 
-    def _lock(self) -> None:
-        if sys.platform == "win32":  # no flock there: two runs in one folder are the user's care
-            return
-        import fcntl
-
+    def _acquire(self) -> None:
+        self._lock = FileLock(self.path.with_name(f".{self.path.name}.lock"), timeout=0)
         try:
-            fcntl.flock(self._file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
+            self._lock.acquire()
+        except Timeout as error:
             raise UsageError(
                 f"{self.path} is in use by another process", hint="Wait for it, or give another folder."
             ) from error

@@ -5,12 +5,13 @@ is found by its `grade_key`, so an edited criterion is asked for alone. Any numb
 a row is appended whole, under a lock on its file, and a line that a kill tore is passed over.
 """
 
-import fcntl
 import json
 import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
+
+from filelock import FileLock
 
 from medlive.digest import canonical_json, digest_json, digest_text
 from medlive.evaluation.grading.verdict import quoted
@@ -68,7 +69,8 @@ class GradeCache:
         waiting, self._waiting, self._held = self._waiting, {}, 0
         try:
             for path, lines in waiting.items():
-                _append(path, b"".join(lines))
+                with FileLock(f"{self.folder}/.lock"):
+                    _append(path, b"".join(lines))
         except OSError as exc:
             self._note(f"the cache {self.folder} cannot be written: {exc.strerror or exc}")
 
@@ -109,7 +111,6 @@ def _append(path: str, data: bytes) -> None:
 def _add(path: str, data: bytes) -> None:
     file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
     try:
-        fcntl.flock(file, fcntl.LOCK_EX)
         size = os.fstat(file).st_size
         if size and os.pread(file, 1, size - 1) != b"\n":
             # A line that a kill tore must not swallow the next.

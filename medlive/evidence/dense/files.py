@@ -1,12 +1,13 @@
 """Files that are whole or absent, and claims on work that end with the process that made them."""
 
 import errno
-import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
+
+from filelock import BaseFileLock, FileLock, Timeout
 
 from medlive.errors import DiskFull
 
@@ -61,32 +62,28 @@ def sync_folder(folder: Path) -> None:
 class Claim:
     """The right to do a piece of work, held by a lock on a file.
 
-    The lock is `flock`, which the system lets go of when the process ends, however it ends. On a folder that
+    The system releases the lock when the process ends, however it ends. On a folder that
     several machines share it needs a file system that passes such locks on: NFS does from version 4, or with a
     running lock daemon before, unless it is mounted `nolock` or `local_lock=flock`.
     """
 
-    def __init__(self, place: Path, handle: BinaryIO) -> None:
+    def __init__(self, place: Path, lock: BaseFileLock) -> None:
         self._place = place
-        self._handle = handle
+        self._lock = lock
 
     @classmethod
     def take(cls, place: Path) -> "Claim | None":
         """The claim, or None while another process or thread holds it."""
-        handle = place.open("ab")
+        lock = FileLock(place, timeout=0, thread_local=False)
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            handle.close()
+            lock.acquire()
+        except Timeout:
             return None
-        except BaseException:
-            handle.close()
-            raise
-        return cls(place, handle)
+        return cls(place, lock)
 
     def release(self, *, remove: bool = False) -> None:
         """Let go; with `remove` the file goes too: only after the work's result stands, since a process that
         already has the file open may then take a claim of its own and must find the work done."""
         if remove:
             self._place.unlink(missing_ok=True)
-        self._handle.close()
+        self._lock.release()

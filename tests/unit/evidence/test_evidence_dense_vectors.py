@@ -292,5 +292,6 @@ def test_a_full_disk_keeps_what_is_finished(tmp_path: Path, kind: str) -> None:
 def test_another_failure_is_not_called_a_full_disk(tmp_path: Path) -> None:
     store = VectorStore(tmp_path, Identity())
     shutil.rmtree(store.folder)
-    with pytest.raises(FileNotFoundError):
+    store.folder.write_text("a file", encoding="utf-8")
+    with pytest.raises(OSError, match="store|exists|directory"):
         store.embed_missing(items(range(3)), CountingEncoder())
