@@ -293,5 +293,5 @@ def test_another_failure_is_not_called_a_full_disk(tmp_path: Path) -> None:
     store = VectorStore(tmp_path, Identity())
     shutil.rmtree(store.folder)
     store.folder.write_text("a file", encoding="utf-8")
-    with pytest.raises(OSError, match="store|exists|directory"):
+    with pytest.raises(OSError, match=r"store|exists|directory"):
         store.embed_missing(items(range(3)), CountingEncoder())
