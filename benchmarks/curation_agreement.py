@@ -68,6 +68,7 @@ class Careful:
 GROUNDS: Final[Mapping[Reason, frozenset[str]]] = {
     Reason.QUESTION_DOUBTED: frozenset(("query", "screener")),
     Reason.HISTORY_DOUBTED: frozenset(("history", "screener")),
+    Reason.QUESTION_UNANSWERED: frozenset(("neutral", "query", "screener")),
     Reason.ADVICE_WRONG: frozenset(("harm",)),
     Reason.ADVICE_HARMFUL: frozenset(("harm",)),
     Reason.DANGER_UNANSWERED: frozenset(("harm",)),
