@@ -1,0 +1,1 @@
+"""Four sample communities on this machine, sample evidence, recorded replies, and the whole loop over them."""

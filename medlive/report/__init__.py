@@ -1,0 +1,4 @@
+"""Pages that show runs: tables, figures, cases, readable offline.
+
+Imports `evaluation` and below.
+"""

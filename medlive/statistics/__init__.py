@@ -1,0 +1,4 @@
+"""Figures from numbers alone: bootstrap, agreement, correlation, contamination.
+
+Imports no other room.
+"""

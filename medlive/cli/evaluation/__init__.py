@@ -1,0 +1,1 @@
+"""`medlive eval`: run, grade, score, report, audit, bundle."""

@@ -1,0 +1,1 @@
+"""`medlive evidence`: build, list, search, verify, bench, models."""

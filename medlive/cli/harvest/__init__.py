@@ -1,0 +1,1 @@
+"""`medlive harvest`, `import` and `source`."""

@@ -1,0 +1,1 @@
+"""`medlive snapshot`: freeze, sign, verify, compare, withdraw, publish, fetch."""

@@ -1,0 +1,1 @@
+"""Decisions about threads, and the cases and replies that came of them."""

@@ -1,0 +1,1 @@
+"""What harvests remember: pages, files, lists, runs."""

@@ -1,0 +1,1 @@
+"""Snapshots: fixed, frozen, withdrawn; and evaluations that were recorded."""

@@ -1,0 +1,1 @@
+"""What people decide: reviews of held cases, and disputes."""

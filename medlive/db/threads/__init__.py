@@ -1,0 +1,1 @@
+"""Threads and their revisions, identifiers, near-duplicate bands, and their erasure."""

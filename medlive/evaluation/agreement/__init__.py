@@ -1,0 +1,1 @@
+"""How far a grading can be trusted: against people, against other graders, against itself."""

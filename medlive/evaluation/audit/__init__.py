@@ -1,0 +1,1 @@
+"""Root causes of low scores, as an engine names them."""

@@ -1,0 +1,1 @@
+"""A graded run as a bundle that others verify, score again and rank."""

@@ -1,0 +1,1 @@
+"""A run's folder: what it is about, its answers and grades, read and written as logs."""

@@ -1,0 +1,1 @@
+"""Scores of graded runs: metrics, tables, errata, contamination, overlap."""

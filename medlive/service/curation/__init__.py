@@ -1,0 +1,1 @@
+"""Filters and curates queued threads, scans cases again, and applies what reviewers decide."""

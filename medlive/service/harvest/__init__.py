@@ -1,0 +1,1 @@
+"""Harvests, imports, raw pages and takedowns."""

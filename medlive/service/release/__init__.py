@@ -1,0 +1,1 @@
+"""Freezes, rebuilds, publishes and withdraws snapshots."""

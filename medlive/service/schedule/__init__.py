@@ -1,0 +1,1 @@
+"""When a weekly step is due, and the work of each."""

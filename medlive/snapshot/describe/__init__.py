@@ -1,0 +1,1 @@
+"""What tells about a snapshot: dataset card, Croissant, figures, and the feed of all releases."""

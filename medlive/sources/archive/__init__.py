@@ -1,0 +1,1 @@
+"""Pages as they came, in WARC files, and their index."""

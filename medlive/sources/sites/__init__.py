@@ -1,0 +1,1 @@
+"""One adapter for each community; they do not know each other."""
