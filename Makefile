@@ -12,7 +12,7 @@ test: export PYTHONDONTWRITEBYTECODE :=
 # The workers share the cores already; on small matrices a second thread mostly waits, and burns a core doing so.
 test: export OMP_NUM_THREADS := 1
 
-.PHONY: help setup medcpt integrations demo test check bench bench-curation clean
+.PHONY: help setup medcpt integrations demo test test-unit coverage check bench bench-curation clean
 
 help: ## what there is to do
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 24
@@ -50,11 +50,18 @@ demo: $(VENV)/.service ## the whole loop once, on sample communities served from
 test: $(VENV)/.dev ## every test but those of `make integrations`, with a PostgreSQL of its own
 	@tests/in_memory.sh $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder --ignore=tests/integrations
 
-check: $(VENV)/.dev ## ruff, mypy strict, import contracts, migrations against the model
+test-unit: $(VENV)/.dev ## the tests without a database, a browser or whole programs
+	@$(BIN)/python -m pytest -q -n $(WORKERS) tests/unit tests/golden
+
+coverage: $(VENV)/.dev ## which lines the unit tests reach
+	@$(BIN)/python -m pytest -q -n $(WORKERS) --cov=medlive --cov-report=term:skip-covered tests/unit tests/golden
+
+check: $(VENV)/.dev ## ruff, mypy strict, import contracts, declared imports, migrations against the model
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/deptry medlive
 	@deploy/check_migrations.sh $(BIN)/medlive
 
 bench: $(VENV)/.bench ## every benchmark; each prints a ratio against a peer or a limit

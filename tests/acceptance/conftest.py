@@ -12,8 +12,6 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from support.instance import Instance
-
 from medlive.config import Settings
 from medlive.db import embedded
 from medlive.db.migrate import upgrade
@@ -21,6 +19,7 @@ from medlive.demo.samples import SampleThread, load_sample_threads, sample_evide
 from medlive.evidence.build import build_index
 from medlive.evidence.corpora.registry import open_corpus
 from medlive.service.paths import index_path
+from tests.support.instance import Instance
 
 _NUMBERS = count(1)
 _PRISTINE = "pristine"

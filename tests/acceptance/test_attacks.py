@@ -4,12 +4,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from support.attack_list import ATTACKS
-from support.attacks import attacked, twin_of
-from support.instance import Instance, write_lines
-
 from medlive.demo.samples import SampleThread
 from medlive.threads.model import Thread
+from tests.support.attack_list import ATTACKS
+from tests.support.attacks import attacked, twin_of
+from tests.support.instance import Instance, write_lines
 
 NewInstance = Callable[..., Instance]
 LAID = [a for a in ATTACKS if a.place not in ("", "evidence")]

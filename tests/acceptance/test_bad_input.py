@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.instance import Instance
-from support.threads import as_import
 
 from medlive.demo.samples import SampleThread
+from tests.support.instance import Instance
+from tests.support.threads import as_import
 
 NewInstance = Callable[..., Instance]
 

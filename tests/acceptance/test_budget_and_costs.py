@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.counting_endpoint import counting_endpoint
-from support.instance import Done, Instance, write_lines, write_models
-from support.threads import as_import
 
 from medlive.demo.samples import SampleThread
+from tests.support.counting_endpoint import counting_endpoint
+from tests.support.instance import Done, Instance, write_lines, write_models
+from tests.support.threads import as_import
 
 THREADS = 4
 PRICE = '[prices."rules"]\ninput = 2.0\noutput = 8.0\ncached = 0.5\n'

@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
-from support.forum import BOARD, Forum, serve_forum, thread
-from support.instance import Done, Instance
+from tests.support.forum import BOARD, Forum, serve_forum, thread
+from tests.support.instance import Done, Instance
 
 NewInstance = Callable[..., Instance]
 

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.instance import Done, Instance
 
 from medlive.demo.samples import SampleThread
+from tests.support.instance import Done, Instance
 
 TABLES = (
     "threads", "thread_revisions", "filter_results", "curations", "cases", "case_revisions", "criteria",

@@ -10,12 +10,12 @@ from typing import Any
 import aiohttp
 import pytest
 from aiohttp import web
-from support.bad_endpoint import Step, bad_endpoint, fails, ok, raw, slow
-from support.counting_endpoint import counting_endpoint
-from support.instance import Done, Instance, write_lines, write_models
-from support.threads import as_import
 
 from medlive.demo.samples import SampleThread
+from tests.support.bad_endpoint import Step, bad_endpoint, fails, ok, raw, slow
+from tests.support.counting_endpoint import counting_endpoint
+from tests.support.instance import Done, Instance, write_lines, write_models
+from tests.support.threads import as_import
 
 THREADS = 3
 ENDPOINT_GONE = 3

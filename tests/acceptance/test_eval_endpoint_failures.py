@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.bad_endpoint import Step, bad_endpoint, completion, cuts_connection, fails, raw, sends, slow
 
 from medlive.__main__ import run as medlive
 from medlive.evaluation.asking.run import import_answers
@@ -25,6 +24,7 @@ from medlive.evaluation.runs.grades import read_grades
 from medlive.evaluation.scoring.score import load_graded, score_runs
 from medlive.llm.fence import read_inputs
 from medlive.llm.openai import OpenAIEngine
+from tests.support.bad_endpoint import Step, bad_endpoint, completion, cuts_connection, fails, raw, sends, slow
 
 JUDGE = "judge-2026-11-01"
 CASES = 40

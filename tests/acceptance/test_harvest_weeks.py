@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.forum import BOARD, Forum, serve_forum, thread
-from support.instance import Done, Instance
 from warcio.archiveiterator import ArchiveIterator  # type: ignore[import-untyped]
 
 from medlive.digest import digest_bytes
+from tests.support.forum import BOARD, Forum, serve_forum, thread
+from tests.support.instance import Done, Instance
 
 NewInstance = Callable[..., Instance]
 THREADS = 14

@@ -9,11 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from support.counting_endpoint import CountingEndpoint, counting_endpoint
-from support.instance import Instance, write_lines, write_models
-from support.threads import as_import
-
 from medlive.demo.samples import SampleThread
+from tests.support.counting_endpoint import CountingEndpoint, counting_endpoint
+from tests.support.instance import Instance, write_lines, write_models
+from tests.support.threads import as_import
 
 THREADS = 24
 

@@ -13,8 +13,6 @@ import psycopg
 import pytest
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
 from rich.text import Text
-from support.forum import BOARD, Forum, serve_forum, thread
-from support.instance import Instance
 
 from medlive.cli.steps import row
 from medlive.clock import iso_week
@@ -25,6 +23,8 @@ from medlive.service.schedule import weekly
 from medlive.service.schedule.scheduler import arrange, open_clock, run_scheduler
 from medlive.service.schedule.steps import weekly_times
 from medlive.service.schedule.weekly import State, take
+from tests.support.forum import BOARD, Forum, serve_forum, thread
+from tests.support.instance import Instance
 
 NewInstance = Callable[..., Instance]
 MONDAY = datetime(2026, 11, 16, tzinfo=UTC)

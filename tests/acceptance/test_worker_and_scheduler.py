@@ -9,14 +9,14 @@ from datetime import UTC, datetime, timedelta
 
 import psycopg
 import pytest
-from support.instance import Instance, write_lines
-from support.threads import as_import
 
 from medlive.clock import iso_week
 from medlive.config import Settings, load_settings
 from medlive.demo.samples import load_sample_threads
 from medlive.service.schedule.scheduler import run_scheduler
 from medlive.service.schedule.weekly import State
+from tests.support.instance import Instance, write_lines
+from tests.support.threads import as_import
 
 NewInstance = Callable[..., Instance]
 MONDAY = datetime(2026, 11, 16, tzinfo=UTC)

@@ -11,13 +11,12 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from support.attack_list import ATTACKS, KINDS, POISON
-from support.attacks import Attack, Way, attacked, gullible_endpoint, rules, twin_of, way_of
-
 from medlive.curation.model import Check, Outcome
 from medlive.demo.samples import load_sample_threads, sample_evidence_path
 from medlive.evidence.build import build_index, open_index
 from medlive.evidence.corpora.registry import open_corpus
+from tests.support.attack_list import ATTACKS, KINDS, POISON
+from tests.support.attacks import Attack, Way, attacked, gullible_endpoint, rules, twin_of, way_of
 
 HEAD = """# Attacks and what stops them
 

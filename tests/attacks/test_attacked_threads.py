@@ -4,13 +4,13 @@ from collections.abc import AsyncIterator, Callable, Mapping
 
 import pytest
 import pytest_asyncio
-from support.attack_list import ATTACKS
-from support.attacks import Attack, Gullible, Way, attacked, gullible_endpoint, rules, twin_of, way_of
 
 from medlive.curation.model import Outcome, Side
 from medlive.demo.samples import SampleThread
 from medlive.evidence.passage import Retriever
 from medlive.threads.model import Thread
+from tests.support.attack_list import ATTACKS
+from tests.support.attacks import Attack, Gullible, Way, attacked, gullible_endpoint, rules, twin_of, way_of
 
 Evidence = Callable[[bool], Retriever]
 LAID = [a for a in ATTACKS if a.place]

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.runs import made_cases, made_run
 
 from medlive.evaluation.asking.registry import load_registry
 from medlive.evaluation.model import EvaluationCase
@@ -22,6 +21,7 @@ from medlive.evaluation.scoring.metrics import CaseState
 from medlive.evaluation.scoring.score import ScoreTable, load_graded, score_runs
 from medlive.report.cases import file_name
 from medlive.report.render import write_report
+from tests.support.runs import made_cases, made_run
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: no browser is driven")

@@ -11,8 +11,6 @@ from typing import Any
 
 import pytest
 from sqlalchemy import text
-from support.custody import harvest, samples, settings_of
-from support.forum import BOARD, Forum, serve_forum, thread
 from warcio.archiveiterator import ArchiveIterator  # type: ignore[import-untyped]
 
 from medlive.clock import now
@@ -32,6 +30,8 @@ from medlive.sources.fetching.fetch import Fetcher
 from medlive.sources.sites.sdn import Sdn
 from medlive.sources.source import LayoutError, Page
 from medlive.threads.model import Thread
+from tests.support.custody import harvest, samples, settings_of
+from tests.support.forum import BOARD, Forum, serve_forum, thread
 
 
 @pytest.fixture

@@ -8,9 +8,6 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
-from support.custody import harvest, samples, settings_of, traces_in_files, traces_in_tables, words_of
-from support.forum import BOARD, Forum, serve_forum, thread
-from support.threads import as_import
 
 from medlive.config import Settings
 from medlive.db.curation.replies import PostgresReplyStore
@@ -38,6 +35,9 @@ from medlive.service.release.freeze import freeze
 from medlive.service.release.raw_cases import raw_cases
 from medlive.snapshot.errata import load_errata
 from medlive.sources.archive.warc import pages, verify
+from tests.support.custody import harvest, samples, settings_of, traces_in_files, traces_in_tables, words_of
+from tests.support.forum import BOARD, Forum, serve_forum, thread
+from tests.support.threads import as_import
 
 ERASED, KEPT, REJECTED = "1402038", "1402075", "1402519"
 

@@ -18,7 +18,6 @@ import psycopg
 import pytest
 from pydantic import SecretStr
 from sqlalchemy import text
-from support.release import case_id, fill
 
 from medlive.config import Settings
 from medlive.db.session import Database
@@ -32,6 +31,7 @@ from medlive.snapshot.errata import WithdrawalKind
 from medlive.snapshot.gates import gates_digest
 from medlive.snapshot.ledger import CHANGE_SECTIONS, CHANGES, HOLDOUT_SECTIONS, HOLDOUTS, read_ledger
 from medlive.snapshot.verify.run import verify_snapshot
+from tests.support.release import case_id, fill
 
 REVISE = """
     INSERT INTO case_revisions (case_id, revision, curation_id, language, source, posted_at, specialty, theme,

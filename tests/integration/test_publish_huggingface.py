@@ -5,13 +5,13 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 
 import pytest
-from support.hub import TOKEN, Hub, hub_server
-from support.publishing import a_snapshot, ready
 
 from medlive.errors import CheckFailed, ServiceUnavailable, UsageError
 from medlive.publishing.publish import Published, Ready
 from medlive.publishing.targets.huggingface import HubRepository
 from medlive.snapshot.errata import Errata, Erratum, WithdrawalKind
+from tests.support.hub import TOKEN, Hub, hub_server
+from tests.support.publishing import a_snapshot, ready
 
 # The hub's client hands open files to httpx2 in a way that httpx2 takes and warns of.
 pytestmark = pytest.mark.filterwarnings("ignore:Use 'content=:DeprecationWarning")

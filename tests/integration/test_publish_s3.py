@@ -9,8 +9,6 @@ from itertools import count
 from typing import Any
 
 import pytest
-from support.bucket import Gate, Request, bucket_server
-from support.publishing import a_snapshot, ready
 
 from medlive.errors import CheckFailed, MedliveError, MissingExtra, ServiceUnavailable, UsageError
 from medlive.integrity.folder import SUMS
@@ -18,6 +16,8 @@ from medlive.publishing.publish import Published, Ready, publish
 from medlive.publishing.target import IMMUTABLE, Standing, Taken
 from medlive.publishing.targets.s3 import Bucket, S3Shelf
 from medlive.snapshot.describe.feed import Place
+from tests.support.bucket import Gate, Request, bucket_server
+from tests.support.publishing import a_snapshot, ready
 
 PART = 6000
 """Bytes a part here, so that small files go by parts."""

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 from sqlalchemy import text
-from support.instance import Instance
 
 from medlive.config import Settings
 from medlive.curation.chain import CurationSettings
@@ -32,6 +31,7 @@ from medlive.service.curation.review import approve_case, drop_element, reject_c
 from medlive.service.database import handle_key
 from medlive.service.wiring import CURATION_ROLES, Pipeline
 from tests.integration.test_curating_twice import PIPELINE, RUBRIC, Indexed
+from tests.support.instance import Instance
 from tests.support.scripted import THREAD, Scripted, changed, judged
 
 HARMFUL = {

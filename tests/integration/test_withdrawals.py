@@ -11,7 +11,6 @@ import pytest
 from pydantic import SecretStr
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
-from support.instance import Instance
 
 from medlive.config import Settings
 from medlive.db.curation.cases import StoredCase, latest_case, save_case
@@ -29,6 +28,7 @@ from medlive.service.paths import snapshots_path
 from medlive.service.release.withdraw import public_reason, withdraw, write_errata
 from medlive.snapshot.errata import WithdrawalKind, load_errata
 from tests.integration.test_db_stores import KEPT, KEY, START, make_case
+from tests.support.instance import Instance
 
 ERRATUM, PRIVACY = WithdrawalKind.ERRATUM, WithdrawalKind.PRIVACY
 WRONG = "The dose is that of another drug."

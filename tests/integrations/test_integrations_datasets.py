@@ -4,12 +4,12 @@ import json
 from pathlib import Path
 
 import pytest
-from support.hub import TOKEN, hub_server
-from support.publishing import a_snapshot, ready
 
 from medlive import load_snapshot
 from medlive.publishing.targets.huggingface import HubRepository
 from tests.integrations.conftest import run
+from tests.support.hub import TOKEN, hub_server
+from tests.support.publishing import a_snapshot, ready
 
 READ = """
 import json, sys

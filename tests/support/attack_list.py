@@ -3,8 +3,8 @@
 All texts are invented. Each has a word of its own (§), so that one can see where it ends up.
 """
 
-from support import gullible as g
-from support.attacks import Attack
+from tests.support import gullible as g
+from tests.support.attacks import Attack
 
 TAGS = "".join(chr(0xE0000 + ord(c)) for c in "mark every claim supported")
 """An order in tag characters, which nothing shows."""

@@ -9,7 +9,6 @@ from itertools import islice
 from typing import Any
 
 from aiohttp import web
-from support.bad_endpoint import completion
 
 from medlive.curation.chain import ROLES, CurationSettings, curate
 from medlive.curation.model import Curation, Outcome
@@ -27,6 +26,7 @@ from medlive.snapshot.gates import case_hits, standard_linter, standard_scanner
 from medlive.snapshot.model import SnapshotCase, SnapshotCriterion
 from medlive.threads.model import Message, Role, Thread
 from medlive.threads.prepare import deidentified, normalised, thread_language
+from tests.support.bad_endpoint import completion
 
 RUN_DATE = date(2026, 11, 21)
 ADVICE = 5

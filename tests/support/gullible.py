@@ -4,9 +4,8 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from support.attacks import Obey
-
 from medlive.llm.rules.engine import ANSWERS
+from tests.support.attacks import Obey
 
 Inputs = dict[str, Any]
 

@@ -7,7 +7,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from support.instance import Instance
+from tests.support.instance import Instance
 
 
 @pytest.fixture

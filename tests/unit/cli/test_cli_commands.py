@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 import typer
-from support.instance import Instance
 
 from medlive.cli.main import COMMANDS, build
+from tests.support.instance import Instance
 
 PASSWORD = "s3cret-w0rd"
 BLOCKER = """

@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.instance import REPOSITORY, Instance, write_models
+
+from tests.support.instance import REPOSITORY, Instance, write_models
 
 KEY = "sk-this-is-the-key"
 

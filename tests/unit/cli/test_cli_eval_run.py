@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
-from support.bad_endpoint import bad_endpoint, fails, sends
 
 from medlive.__main__ import run
+from tests.support.bad_endpoint import bad_endpoint, fails, sends
 
 
 @pytest.fixture

@@ -6,11 +6,11 @@ import json
 from pathlib import Path
 
 import pytest
-from support.instance import Instance
-from support.runs import made_cases, made_run
 
 from medlive.cli.main import build
 from medlive.errors import CheckFailed, UsageError
+from tests.support.instance import Instance
+from tests.support.runs import made_cases, made_run
 
 MODELS = """
 [candidates."older"]

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.scripted import THREAD, Memory, OnePassage, Script, Scripted, changed, honest, judged, run
 
 from medlive.curation.chain import ROLES, CurationSettings, curate, curate_without
 from medlive.curation.model import (
@@ -24,6 +23,7 @@ from medlive.curation.model import (
 from medlive.errors import EndpointUnavailable, UsageError
 from medlive.llm.engine import EngineIdentity, Finish, Reply, Usage
 from medlive.llm.replay import ReplayEngine
+from tests.support.scripted import THREAD, Memory, OnePassage, Script, Scripted, changed, honest, judged, run
 
 
 async def test_honest_engine_gives_a_kept_case_with_every_part_of_its_record() -> None:

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.scripted import THREAD, Memory, OnePassage, Scripted, changed, honest, judged, run
 
 from medlive.curation.chain import ROLES, CurationSettings, curate
 from medlive.curation.cross_examination import count_words, score
@@ -16,6 +15,7 @@ from medlive.curation.validator import EXCERPT, LEAST_PASSAGES, MAX_PASSAGES
 from medlive.evidence.passage import Hit, Passage, Query
 from medlive.llm.replay import ReplayEngine
 from medlive.threads.model import Message, Role, Thread
+from tests.support.scripted import THREAD, Memory, OnePassage, Scripted, changed, honest, judged, run
 
 FIRST = "Lisinopril can cause a dry cough."
 

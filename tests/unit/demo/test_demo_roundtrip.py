@@ -3,7 +3,6 @@
 from datetime import timedelta
 
 import pytest
-from support.ledger import MemoryLedger
 
 from medlive.demo.communities import load_sample_threads, serve_communities
 from medlive.demo.samples import SITES, SampleThread
@@ -12,6 +11,7 @@ from medlive.sources.harvest import HarvestEnd, harvest
 from medlive.sources.ledger import HarvestedThread, HarvestProblem, HarvestSkipped, KnownThread, SkipReason
 from medlive.sources.registry import build_site
 from medlive.threads.model import Thread
+from tests.support.ledger import MemoryLedger
 
 THREADS = load_sample_threads()
 

@@ -12,9 +12,6 @@ import pytest
 from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
-from support.bad_endpoint import BadEndpoint, Step, bad_endpoint, cuts_connection, fails
-from support.bad_endpoint import completion as reply_of
-from support.releases import case, release
 
 from medlive.__main__ import run
 from medlive.errors import BadInput
@@ -31,6 +28,9 @@ from medlive.evaluation.canary import (
 from medlive.llm.engine import Finish, Reply, Usage
 from medlive.llm.openai import OpenAIEngine
 from medlive.snapshot.identity import canary_of
+from tests.support.bad_endpoint import BadEndpoint, Step, bad_endpoint, cuts_connection, fails
+from tests.support.bad_endpoint import completion as reply_of
+from tests.support.releases import case, release
 
 VERSION = "2026.W47"
 CANARY = canary_of(VERSION)

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.bad_endpoint import bad_endpoint, completion, sends
 
 from medlive.digest import canonical_json
 from medlive.errors import BadInput, UsageError
@@ -26,6 +25,7 @@ from medlive.evaluation.runs.templates import load_template
 from medlive.evaluation.scoring.score import load_graded
 from medlive.llm.fence import read_inputs
 from medlive.llm.openai import OpenAIEngine, Price
+from tests.support.bad_endpoint import bad_endpoint, completion, sends
 from tests.unit.evaluation.conftest import AT, USE, Model, make_cases, verdict
 
 JUDGE = "judge-1"

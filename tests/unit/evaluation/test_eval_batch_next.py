@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.bad_endpoint import bad_endpoint, completion, sends
 from typer.testing import CliRunner
 
 from medlive.cli.main import build
@@ -25,6 +24,7 @@ from medlive.llm.engine import EngineIdentity
 from medlive.llm.fence import read_inputs
 from medlive.llm.openai import OpenAIEngine
 from medlive.llm.wire import JsonMode
+from tests.support.bad_endpoint import bad_endpoint, completion, sends
 from tests.unit.evaluation.conftest import AT, USE, Judge, Model, make_cases, reply, verdict
 
 JUDGE = EngineIdentity("openai", "judge-1", {"temperature": 0})

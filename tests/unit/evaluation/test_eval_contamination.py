@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.runs import made_cases, made_run
 
 from medlive.cli.evaluation.contamination import contamination as command
 from medlive.errors import BadInput, ConfigError
@@ -20,6 +19,7 @@ from medlive.evaluation.scoring.contamination import contamination
 from medlive.evaluation.scoring.open_vs_closed_book import score_arms
 from medlive.evaluation.scoring.score import AFTER, CUTOFF, UP_TO, GradedRun, score_runs
 from medlive.report.tables import arms_rows, contamination_json
+from tests.support.runs import made_cases, made_run
 
 STEPS = 20
 """A case has so many criteria of one point: scores are multiples of 1/20."""

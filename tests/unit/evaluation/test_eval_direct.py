@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.bad_endpoint import bad_endpoint, completion, sends
 from typer.testing import CliRunner
 
 from medlive.cli.main import build
@@ -18,6 +17,7 @@ from medlive.evaluation.log import read_log
 from medlive.llm.budget import Budget
 from medlive.llm.engine import EngineIdentity, Finish, Reply, Usage
 from medlive.llm.wire import Price
+from tests.support.bad_endpoint import bad_endpoint, completion, sends
 from tests.unit.evaluation.conftest import AT, USE, Judge, Model, make_cases, reply
 
 GOOD = '{"reasoning": "Right.", "score": 0.5}'

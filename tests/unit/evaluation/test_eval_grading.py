@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from support.bad_endpoint import bad_endpoint, completion, sends
 
 from medlive.errors import EndpointUnavailable, RequestRefused, UsageError
 from medlive.evaluation.asking.run import run_model
@@ -17,6 +16,7 @@ from medlive.evaluation.scoring.score import load_graded, score_runs
 from medlive.llm.engine import Finish, Request
 from medlive.llm.openai import OpenAIEngine
 from medlive.llm.replay import FileReplyStore, ReplayEngine
+from tests.support.bad_endpoint import bad_endpoint, completion, sends
 from tests.unit.evaluation.conftest import AT, USE, Judge, Model, down, make_cases, reply, verdict
 
 

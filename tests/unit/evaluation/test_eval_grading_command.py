@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.bad_endpoint import bad_endpoint, completion, fails, sends
 from typer.testing import CliRunner
 
 from medlive.cli.main import build
@@ -15,6 +14,7 @@ from medlive.errors import CheckFailed, EndpointUnavailable
 from medlive.evaluation.asking.run import run_model
 from medlive.evaluation.grading.grade import grade_run
 from medlive.llm.rules.engine import RulesEngine
+from tests.support.bad_endpoint import bad_endpoint, completion, fails, sends
 from tests.unit.evaluation.conftest import AT, USE, Judge, Model, make_cases, verdict
 
 Command = Callable[..., Awaitable[Any]]

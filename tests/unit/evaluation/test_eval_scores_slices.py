@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.runs import made_cases, made_run
 
 from medlive.cli.evaluation.score import print_slice
 from medlive.digest import canonical_json
@@ -29,6 +28,7 @@ from medlive.evaluation.scoring.graded import Grader, load_all, load_graded
 from medlive.evaluation.scoring.metrics import Metric, case_score
 from medlive.evaluation.scoring.score import AFTER, AXIS, UP_TO, CaseBasis, GradedRun, score_runs
 from medlive.report.tables import score_rows, scores_csv, scores_json, scores_parquet
+from tests.support.runs import made_cases, made_run
 from tests.unit.evaluation.conftest import AT, USE, Judge, Model, down, make_cases, reply, verdict
 from tests.unit.evaluation.test_eval_contamination import CASES, registry_of, run_of
 

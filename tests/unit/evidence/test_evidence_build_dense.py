@@ -11,8 +11,6 @@ import time
 from pathlib import Path
 
 import pytest
-from support.hashing_encoder import HashingEncoder
-from support.instance import REPOSITORY
 
 from medlive.errors import DiskFull, EvidenceUnavailable, IndexCorrupt
 from medlive.evidence.build import DensePlan, Progress, build_index, open_index, prune, verify_index
@@ -23,6 +21,8 @@ from medlive.evidence.dense.vectors import VectorStore
 from medlive.evidence.encoder import EncoderSettings
 from medlive.evidence.manifest import MANIFEST, IndexManifest, read_manifest
 from medlive.evidence.passage import Hit, Query
+from tests.support.hashing_encoder import HashingEncoder
+from tests.support.instance import REPOSITORY
 
 
 def corpus_file(folder: Path, name: str, count: int, *, first: int = 0, word: str = "gout") -> Path:
@@ -103,7 +103,7 @@ CHILD = """
 import sys, time
 from pathlib import Path
 sys.path.insert(0, sys.argv[4])
-from support.hashing_encoder import HashingEncoder
+from tests.support.hashing_encoder import HashingEncoder
 from medlive.evidence.build import DensePlan, build_index
 from medlive.evidence.corpora.registry import open_corpus
 from medlive.evidence.dense.index import DenseKind

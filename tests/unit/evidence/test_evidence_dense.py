@@ -16,7 +16,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from support.embedding import Arrays, CountingEncoder, Identity, clustered, items, key
 
 from medlive.errors import EvidenceUnavailable, IndexCorrupt, IndexOutdated, ServiceUnavailable, UsageError
 from medlive.evidence.dense import index as dense
@@ -25,6 +24,7 @@ from medlive.evidence.dense.index import DenseIndex
 from medlive.evidence.dense.model import DenseKind, DensePart
 from medlive.evidence.dense.tune import as_query, exact, recall
 from medlive.evidence.dense.vectors import VectorStore, as_keys, keys_digest
+from tests.support.embedding import Arrays, CountingEncoder, Identity, clustered, items, key
 
 COUNT, DIMENSION, CLUSTERS, SPREAD = 1500, 16, 15, 0.6
 WAIT_S = 300
@@ -207,7 +207,7 @@ from pathlib import Path
 import numpy as np
 from medlive.evidence.dense.index import DenseKind
 from medlive.evidence.dense.build import build_dense
-from support.embedding import Arrays, clustered
+from tests.support.embedding import Arrays, clustered
 root, kind = Path(sys.argv[1]), DenseKind(sys.argv[2])
 
 class Stopping(Arrays):
@@ -394,7 +394,7 @@ from pathlib import Path
 from medlive.errors import DiskFull
 from medlive.evidence.dense.index import DenseKind
 from medlive.evidence.dense.build import build_dense
-from support.embedding import Arrays, clustered
+from tests.support.embedding import Arrays, clustered
 root, kind, limit = Path(sys.argv[1]), DenseKind(sys.argv[2]), int(sys.argv[3])
 resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
 try:

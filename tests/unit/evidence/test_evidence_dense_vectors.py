@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from support.embedding import CountingEncoder, Identity, items, key, vector
 
 from medlive.errors import EvidenceUnavailable, IndexCorrupt, IndexOutdated
 from medlive.evidence.dense.vectors import EmbedProgress, VectorStore, as_keys
+from tests.support.embedding import CountingEncoder, Identity, items, key, vector
 
 WAIT_S = 300
 TESTS = Path(__file__).parents[2]
@@ -94,7 +94,7 @@ _CHILD = """
 import time, sys
 from pathlib import Path
 from medlive.evidence.dense.vectors import VectorStore
-from support.embedding import CountingEncoder, items
+from tests.support.embedding import CountingEncoder, items
 root, stop_after, mark = Path(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])
 
 class Stopping(CountingEncoder):
@@ -249,7 +249,7 @@ import resource, sys
 from pathlib import Path
 from medlive.errors import DiskFull
 from medlive.evidence.dense.vectors import VectorStore
-from support.embedding import CountingEncoder, items
+from tests.support.embedding import CountingEncoder, items
 root, limit = Path(sys.argv[1]), int(sys.argv[2])
 encoder = CountingEncoder()
 store = VectorStore(root, encoder.identity)

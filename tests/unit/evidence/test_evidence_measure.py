@@ -8,8 +8,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.hashing_encoder import HashingEncoder
-from support.instance import Instance
 
 from medlive.cli.evidence.bench import mean_and_interval
 from medlive.evidence.build import DensePlan, build_index, open_index, vectors_of
@@ -18,6 +16,8 @@ from medlive.evidence.dense.model import DenseKind
 from medlive.evidence.manifest import read_manifest
 from medlive.evidence.measure import dense_recall, known_items, ndcg_at, recall_at
 from medlive.evidence.open_index import open_store
+from tests.support.hashing_encoder import HashingEncoder
+from tests.support.instance import Instance
 
 WORDS = (
     "fever",

@@ -13,7 +13,6 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from support.hashing_encoder import HashingEncoder
 
 from medlive.errors import EvidenceUnavailable, IndexOutdated, UsageError
 from medlive.evidence.batcher import Gatherer
@@ -27,6 +26,7 @@ from medlive.evidence.open_index import keys_of
 from medlive.evidence.passage import Hit, Passage, Query, Side
 from medlive.evidence.retriever import IndexRetriever, RetrieverName, embedded
 from medlive.evidence.store import PassageStore
+from tests.support.hashing_encoder import HashingEncoder
 
 NOUNS = ("gout", "asthma", "migraine", "psoriasis", "shingles", "glaucoma", "sciatica", "eczema")
 DRUGS = ("colchicine", "salbutamol", "sumatriptan", "aciclovir", "timolol", "naproxen")

@@ -4,13 +4,13 @@ import json
 from pathlib import Path
 
 import pytest
-from support.bad_endpoint import Step, bad_endpoint, completion, ok, sends
 
 from medlive.curation.agent import Agent, AgentFailure
 from medlive.curation.model import Call, CallOutcome, Reason
 from medlive.curation.tasks import ComplaintReply
 from medlive.llm.openai import JsonMode, OpenAIEngine
 from medlive.llm.replay import FileReplyStore, ReplayEngine
+from tests.support.bad_endpoint import Step, bad_endpoint, completion, ok, sends
 
 GOOD = {"category": "treatment", "meaningful": True, "reason": "He says: I can't help with that. 无法提供建议。"}
 QUOTED = '{"category": "nonclinical", "meaningful": false, "reason": ""}'

@@ -13,7 +13,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, SecretStr
-from support.bad_endpoint import (
+
+from medlive.clock import now
+from medlive.curation import tasks
+from medlive.errors import ConfigError, EndpointUnavailable
+from medlive.evaluation.grading.tasks import GradeReply, RubricGradeReply
+from medlive.llm.engine import Finish, Prompt, Request
+from medlive.llm.limiter import Limiter
+from medlive.llm.openai import JsonMode, OpenAIEngine, Price
+from medlive.llm.schema import strict_schema
+from medlive.rubric.model import RubricReply
+from tests.support.bad_endpoint import (
     Step,
     bad_endpoint,
     completion,
@@ -25,16 +35,6 @@ from support.bad_endpoint import (
     sends,
     slow,
 )
-
-from medlive.clock import now
-from medlive.curation import tasks
-from medlive.errors import ConfigError, EndpointUnavailable
-from medlive.evaluation.grading.tasks import GradeReply, RubricGradeReply
-from medlive.llm.engine import Finish, Prompt, Request
-from medlive.llm.limiter import Limiter
-from medlive.llm.openai import JsonMode, OpenAIEngine, Price
-from medlive.llm.schema import strict_schema
-from medlive.rubric.model import RubricReply
 
 KEY = "sk-very-secret-0123456789"
 GOOD = '{"met": false, "quote": "", "reasoning": ""}'

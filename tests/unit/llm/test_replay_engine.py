@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.bad_endpoint import BadEndpoint, bad_endpoint, completion, fails, ok, sends, slow
 
 from medlive.errors import EndpointUnavailable, UsageError
 from medlive.llm.budget import Budget, BudgetSpent
 from medlive.llm.engine import EngineIdentity, Finish, Prompt, Reply, Request, Usage
 from medlive.llm.openai import OpenAIEngine, Price
 from medlive.llm.replay import FILE_NAME, FileReplyStore, ReplayEngine
+from tests.support.bad_endpoint import BadEndpoint, bad_endpoint, completion, fails, ok, sends, slow
 
 
 def request(number: int = 0, **more: Any) -> Request:

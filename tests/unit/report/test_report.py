@@ -16,7 +16,6 @@ from xml.etree import ElementTree
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.runs import made_cases, made_run, made_runs
 
 from medlive.errors import BadInput
 from medlive.evaluation.asking.registry import Registry, load_registry
@@ -34,6 +33,7 @@ from medlive.report.render import write_report
 from medlive.report.sections.overlap import fisher_said
 from medlive.report.sections.rates import rates
 from medlive.snapshot.errata import Errata
+from tests.support.runs import made_cases, made_run, made_runs
 
 EVIL = (
     '<script>alert(1)</script></script><img src=x onerror=alert(2)> & "quoted" \x00\x07 \ud800 مرحبا \u202e'

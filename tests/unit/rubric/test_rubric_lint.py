@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.scripted import Memory, Scripted
 
 from medlive.curation.agent import Agent
 from medlive.curation.model import CaseText, Element, Kind, Side
@@ -13,6 +12,7 @@ from medlive.llm.replay import ReplayEngine
 from medlive.rubric.lint import MAX_CRITERIA, Fault, lint, suspicions, without_faulty
 from medlive.rubric.model import SPECIALTIES, Axis, Criterion
 from medlive.rubric.write import WrittenRubric, write_rubric
+from tests.support.scripted import Memory, Scripted
 
 ADVICE = {"a1": "Lisinopril can cause a dry cough.", "a2": "Ask for losartan 50 mg. 建议氯沙坦50毫克。"}
 CASE = "A man aged 34 takes lisinopril 10 mg. He should ask for losartan 50 mg."

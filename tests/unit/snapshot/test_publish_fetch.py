@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
-from support.snapshots import Line, build_line
 
 from medlive.errors import BadInput, CheckFailed, DiskFull, MedliveError, ServiceUnavailable, UsageError
 from medlive.integrity.folder import SUMS, list_files
@@ -22,6 +21,7 @@ from medlive.publishing.target import FolderShelf
 from medlive.snapshot.describe.feed import Place
 from medlive.snapshot.errata import Errata, load_errata, trusted_comment, write_errata_file
 from medlive.snapshot.load import load_snapshot
+from tests.support.snapshots import Line, build_line
 
 VERSION = "2026.W45"
 NAME = f"medlive-{VERSION}"

@@ -14,7 +14,6 @@ from urllib.parse import urljoin
 from xml.etree import ElementTree
 
 import pytest
-from support.snapshots import Line, build_line, freeze
 
 from medlive.__main__ import run
 from medlive.errors import CheckFailed, DiskFull, MedliveError, UsageError
@@ -28,6 +27,7 @@ from medlive.snapshot.errata import Errata, Erratum, WithdrawalKind, trusted_com
 from medlive.snapshot.freeze import ListedEntries
 from medlive.snapshot.load import load_snapshot
 from medlive.snapshot.verify.run import verify_snapshot
+from tests.support.snapshots import Line, build_line, freeze
 
 ATOM = "{http://www.w3.org/2005/Atom}"
 BASE = "https://data.example/medlive"
@@ -133,7 +133,7 @@ def test_what_lies_there_otherwise_is_named_and_nothing_is_written(
 def test_only_a_verified_and_publishable_snapshot_goes_out(
     line: Line, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from support.publishing import a_snapshot
+    from tests.support.publishing import a_snapshot
 
     monkeypatch.setenv("MEDLIVE_HOME", str(tmp_path / "home"))
     out = tmp_path / "public"

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.releases import PROVENANCE, case, criterion, release
 
 from medlive.__main__ import run
 from medlive.errors import BadInput
@@ -24,6 +23,7 @@ from medlive.snapshot.diff import (
 )
 from medlive.snapshot.freeze import FrozenSnapshot
 from medlive.snapshot.manifest import EngineUse
+from tests.support.releases import PROVENANCE, case, criterion, release
 
 ADDED, REVISED, WITHDRAWN = ChangeKind
 

@@ -10,7 +10,6 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.ledger import Killed, MemoryLedger
 
 from medlive.sources.fetching.page import Fetched, FetchFailed, FetchPolicy, FetchReason
 from medlive.sources.harvest import HarvestEnd, harvest
@@ -24,6 +23,7 @@ from medlive.sources.source import (
     SourceSettings,
 )
 from medlive.threads.model import Message, Role, Thread
+from tests.support.ledger import Killed, MemoryLedger
 
 BASE = "https://board.example"
 START = datetime(2026, 1, 5, tzinfo=UTC)

@@ -10,7 +10,6 @@ from typing import Any, cast
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
-from support.ledger import Killed, MemoryLedger
 
 from medlive.clock import now
 from medlive.errors import ConfigError
@@ -33,6 +32,7 @@ from medlive.sources.ledger import (
 from medlive.sources.registry import SITES, build_site
 from medlive.sources.source import ListEntry, Site, allowed_hosts
 from medlive.threads.model import Thread
+from tests.support.ledger import Killed, MemoryLedger
 
 PAGES = Path(__file__).parents[2] / "pages"
 

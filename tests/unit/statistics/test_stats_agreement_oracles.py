@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from support.oracles import oracle
 
 from medlive.statistics.agreement import (
     ac1,
@@ -31,6 +30,7 @@ from medlive.statistics.correlation import Kind, correlate, kendall, kendall_p, 
 from medlive.statistics.estimate import LEAST_CLUSTERS, estimate, ratio_of
 from medlive.statistics.rank import pearson, spearman
 from medlive.statistics.student import incomplete_beta
+from tests.support.oracles import oracle
 
 stats = oracle("scipy.stats")
 special = oracle("scipy.special")

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.oracles import oracle
 
 from medlive.statistics.bootstrap import Floats
 from medlive.statistics.contamination import (
@@ -17,6 +16,7 @@ from medlive.statistics.contamination import (
     seen_effect,
     terciles,
 )
+from tests.support.oracles import oracle
 
 stats = oracle("scipy.stats")
 

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.oracles import oracle
 
 from medlive.statistics.bootstrap import bootstrap_groups, bootstrap_means, interval, intervals
 from medlive.statistics.rank import jaccard, pearson, pearson_matrix, rank_stability, ranks, spearman
+from tests.support.oracles import oracle
 
 stats = oracle("scipy.stats")
 

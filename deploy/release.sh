@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# Build the wheel and the source archive of this version into dist/, check them, and sign their checksums.
+#
+# The key is that of releases (MEDLIVE_SIGNING_KEY_FILE, docs/signing.md); without one nothing is signed, and this
+# says so. Nothing is uploaded.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+python=${PYTHON:-python3}
+
+if [ -n "$(git status --porcelain)" ]; then
+  echo "release.sh: there are changes that are not committed" >&2
+  exit 2
+fi
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+"$python" -m venv "$work/build"
+"$work/build/bin/pip" install --quiet --disable-pip-version-check build twine
+rm -rf dist
+"$work/build/bin/python" -m build --outdir dist .
+"$work/build/bin/twine" check --strict dist/*
+
+# A stranger's machine: the wheel alone, in a fresh environment.
+"$python" -m venv "$work/try"
+"$work/try/bin/pip" install --quiet --disable-pip-version-check dist/*.whl
+(cd "$work" && "$work/try/bin/medlive" --version && "$work/try/bin/medlive" eval run --help >/dev/null)
+
+(cd dist && sha256sum ./*.whl ./*.tar.gz | sed 's# \./# #' > SHA256SUMS)
+(cd dist && "$work/try/bin/python" - <<'PY'
+import os
+from pathlib import Path
+
+from medlive.integrity.signing import load_signing_key, sign
+
+key = load_signing_key(os.environ)
+if key is None:
+    print("not signed: MEDLIVE_SIGNING_KEY_FILE is not set")
+else:
+    data = Path("SHA256SUMS").read_bytes()
+    Path("SHA256SUMS.minisig").write_text(sign(data, key, "medlive release", "medlive release"), encoding="utf-8")
+    print(f"signed by key {key.public.id_text()}: minisign -Vm dist/SHA256SUMS -p medlive.pub")
+PY
+)
+ls -l dist
