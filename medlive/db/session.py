@@ -1,13 +1,23 @@
 """The database as the service sees it: one pool, sessions that commit as a whole, errors without secrets."""
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 
 from sqlalchemy import URL, exc, make_url, text
-from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, async_sessionmaker, create_async_engine
+from sqlalchemy.ext.asyncio import (
+    AsyncConnection,
+    AsyncEngine,
+    AsyncSession,
+    async_sessionmaker,
+    create_async_engine,
+)
 
 from medlive.db.unstorable import dump_json, load_json
 from medlive.errors import ConfigError, DatabaseUnavailable, MissingExtra
+
+Session = AsyncSession
+"""What stores are given: a transaction that ends as a whole."""
+Connection = AsyncConnection
 
 POOL_SIZE = 16
 """Most connections of one process; what runs beside them waits its turn."""
@@ -143,3 +153,39 @@ async def advisory_lock(database: Database, name: str) -> AsyncIterator[bool]:
         if is_unavailable(error):
             raise unavailable(database.engine.url, error) from error
         raise
+
+
+async def ping(session: Session) -> None:
+    """Ask the server for anything at all. Raises DatabaseUnavailable."""
+    await session.execute(text("SELECT 1"))
+
+
+@contextmanager
+def translated_errors(database: Database) -> Iterator[None]:
+    """For libraries that let SQLAlchemy's errors through. Raises DatabaseUnavailable where the server is away."""
+    try:
+        yield
+    except exc.DBAPIError as error:
+        if is_unavailable(error):
+            raise unavailable(database.engine.url, error) from error
+        raise
+
+
+@asynccontextmanager
+async def lock_connection(database: Database) -> AsyncIterator[Connection]:
+    """A connection of the lock's own; the server frees the lock when it ends, however that happens."""
+    async with database.engine.connect() as connection:
+        alone = await connection.execution_options(isolation_level="AUTOCOMMIT")
+        try:
+            yield alone
+        finally:
+            # Not back to the pool, where the lock would live on.
+            await alone.invalidate()
+
+
+async def answers_yes(connection: Connection, question: str, key: int) -> bool:
+    """The answer to a question about the lock `key`. Raises DatabaseUnavailable when the connection was lost."""
+    try:
+        return bool(await connection.scalar(text(question), {"key": key}))
+    except exc.DBAPIError as error:
+        raise DatabaseUnavailable("the connection that holds the lock was lost") from error

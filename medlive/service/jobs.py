@@ -14,11 +14,10 @@ import procrastinate
 from procrastinate import exceptions
 from procrastinate.jobs import Job, Status
 from procrastinate.worker import Worker
-from sqlalchemy import text
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
 
 from medlive.clock import now
-from medlive.db.session import Database
+from medlive.db.curation.queue import queued_revisions
+from medlive.db.session import Connection, Database, Session
 from medlive.errors import DatabaseUnavailable
 
 QUEUE = "curation"
@@ -28,11 +27,6 @@ STALLED_AFTER_S = 10.0
 
 Work = Callable[[int], Awaitable[None]]
 
-# Procrastinate's queueing lock holds while a job waits, and no longer.
-_QUEUED = (
-    "SELECT CAST(args ->> 'revision' AS bigint) FROM procrastinate_jobs "
-    "WHERE queue_name = :queue AND status IN ('todo', 'doing')"
-)
 _LOST = "the job queue cannot be reached"
 
 
@@ -51,13 +45,13 @@ def open_app(database: Database) -> procrastinate.App:
     return app
 
 
-async def defer_revisions(app: procrastinate.App, session: AsyncSession, revisions: Sequence[int]) -> int:
+async def defer_revisions(app: procrastinate.App, session: Session, revisions: Sequence[int]) -> int:
     """Defer a job for each revision in the session's own transaction; how many were not queued already.
 
     One that a worker has under way counts as queued: a second job would pay for the same replies again.
     """
     connection = await session.connection()
-    queued = set(await session.scalars(text(_QUEUED), {"queue": QUEUE}))
+    queued = await queued_revisions(session, QUEUE)
     jobs = [
         app.configure_task(CURATE, queue=QUEUE, queueing_lock=f"curate:{revision}").make_new_job(revision=revision)
         for revision in dict.fromkeys(revisions)
@@ -69,7 +63,7 @@ async def defer_revisions(app: procrastinate.App, session: AsyncSession, revisio
     return sum([await _defer(app, connection, [job]) for job in jobs])
 
 
-async def _defer(app: procrastinate.App, connection: AsyncConnection, jobs: list[Job]) -> bool:
+async def _defer(app: procrastinate.App, connection: Connection, jobs: list[Job]) -> bool:
     """Whether these jobs could be deferred, all or none."""
     if not jobs:
         return True

@@ -12,12 +12,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from aiohttp import hdrs, web
-from sqlalchemy import text
 
 from medlive import __version__
 from medlive.db.curation.funnel import funnel
 from medlive.db.release.snapshots import SnapshotInfo, find_snapshot, list_snapshots
-from medlive.db.session import Database
+from medlive.db.session import Database, ping
 from medlive.db.tables import SnapshotState
 from medlive.digest import digest_file
 from medlive.errors import DatabaseUnavailable, ServiceUnavailable
@@ -95,7 +94,7 @@ async def _finish(request: web.Request, response: web.StreamResponse) -> None:
 async def _health(request: web.Request) -> web.Response:
     try:
         async with asyncio.timeout(5), request.app[DATABASE].begin() as session:
-            await session.execute(text("SELECT 1"))
+            await ping(session)
     except (DatabaseUnavailable, TimeoutError):
         return web.json_response({"status": "unavailable", "database": "unreachable"}, status=503)
     return web.json_response({"status": "ok", "database": "ok", "version": __version__})

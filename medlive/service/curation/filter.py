@@ -4,11 +4,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import procrastinate
-from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive.clock import now
 from medlive.db.curation.filters import save_chain_results
-from medlive.db.session import Database
+from medlive.db.session import Database, Session
 from medlive.db.threads.bands import (
     accepted_revisions,
     find_candidates,
@@ -98,16 +97,14 @@ async def fill_bands(database: Database) -> None:
             await note_filled(session, scheme(), to=accepted[-1].revision_pk if accepted else None)
 
 
-async def _sketched(
-    session: AsyncSession, revisions: Sequence[PendingRevision]
-) -> tuple[list[Thread], list[Sketch]]:
+async def _sketched(session: Session, revisions: Sequence[PendingRevision]) -> tuple[list[Thread], list[Sketch]]:
     """The revisions' threads, normalised, and the sketches of what makes them the same question."""
     loaded = await load_threads(session, [r.revision_pk for r in revisions])
     threads = [normalised(loaded[r.revision_pk]) for r in revisions]
     return threads, sketches([patient_text(t) for t in threads])
 
 
-async def _earlier(session: AsyncSession, chain: FilterChain, drawn: Sequence[Sketch]) -> DuplicateIndex:
+async def _earlier(session: Session, chain: FilterChain, drawn: Sequence[Sketch]) -> DuplicateIndex:
     """What this chain has accepted and these texts may repeat."""
     index = DuplicateIndex(chain.settings.duplicate_similarity)
     candidates = await find_candidates(session, chain.digest, [sketch.bands for sketch in drawn])

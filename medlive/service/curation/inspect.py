@@ -3,27 +3,19 @@
 from dataclasses import asdict
 from typing import Any
 
-from sqlalchemy import select
-
 from medlive.config import Settings
 from medlive.db.curation.cases import criteria_of
 from medlive.db.curation.curations import load_curation
+from medlive.db.curation.latest import case_of_thread, filter_verdicts_of, latest_curation
 from medlive.db.harvest.fetches import kept_pages
+from medlive.db.release.cases import lock_case
 from medlive.db.review.reviews import reviews_of
-from medlive.db.tables import (
-    CaseRevisionRow,
-    CaseRow,
-    CurationRow,
-    FilterVerdictRow,
-    ThreadRevisionRow,
-    ThreadRow,
-)
 from medlive.db.threads.identifiers import count_identifiers
+from medlive.db.threads.lookup import revisions_of, thread_of_case, thread_row
 from medlive.db.threads.takedowns import Takedown, find_takedown
 from medlive.db.threads.threads import load_thread
 from medlive.errors import MedliveError, UsageError
 from medlive.service.database import open_database
-from medlive.service.release.withdraw import lock_case
 from medlive.threads.prepare import deidentified, normalised, thread_language
 
 
@@ -41,8 +33,7 @@ async def inspect_case(settings: Settings, case_id: str) -> dict[str, Any]:
     """What `inspect_thread` gives of the thread that a case was made from. Raises UsageError for an unknown id."""
     async with open_database(settings) as database, database.begin() as session:
         await lock_case(session, case_id)
-        query = select(ThreadRow.source, ThreadRow.thread_id).join(CaseRow, CaseRow.thread_id == ThreadRow.id)
-        source, thread_id = (await session.execute(query.where(CaseRow.id == case_id))).one()
+        source, thread_id = await thread_of_case(session, case_id)
     return await inspect_thread(settings, source, thread_id)
 
 
@@ -54,17 +45,12 @@ async def inspect_thread(settings: Settings, source: str, thread_id: str) -> dic
     async with open_database(settings) as database, database.begin() as session:
         if (takedown := await find_takedown(session, source, thread_id)) is not None:
             raise ThreadTakenDown(takedown)
-        revision = await session.scalar(
-            select(ThreadRevisionRow.id)
-            .join(ThreadRow, ThreadRow.id == ThreadRevisionRow.thread_id)
-            .where(ThreadRow.source == source, ThreadRow.thread_id == thread_id)
-            .order_by(ThreadRevisionRow.revision.desc())
-            .limit(1)
-        )
-        if revision is None:
+        revisions = await revisions_of(session, source, thread_id)
+        if not revisions:
             raise UsageError(f"there is no thread {source}/{thread_id}")
+        revision = revisions[-1]
         stored = await load_thread(session, revision)
-        row = await session.get_one(ThreadRow, stored.thread_pk)
+        row = await thread_row(session, stored.thread_pk)
         origin = {
             "first_seen_at": row.first_seen_at.isoformat(),
             "last_seen_at": row.last_seen_at.isoformat(),
@@ -72,26 +58,13 @@ async def inspect_thread(settings: Settings, source: str, thread_id: str) -> dic
             "pages": [asdict(page) for page in await kept_pages(session, source, thread_id)],
             "identifiers": await count_identifiers(session, revision),
         }
-        verdicts = await session.scalars(
-            select(FilterVerdictRow)
-            .where(FilterVerdictRow.revision_id == revision)
-            .order_by(FilterVerdictRow.chain_digest, FilterVerdictRow.position)
-        )
+        verdicts = await filter_verdicts_of(session, revision)
         filters = [
             {"rule": v.rule, "passed": v.passed, "reason": v.reason, "evidence": v.evidence} for v in verdicts
         ]
-        decided = await session.scalar(
-            select(CurationRow).where(CurationRow.revision_id == revision).order_by(CurationRow.id.desc()).limit(1)
-        )
+        decided = await latest_curation(session, revision)
         curation = await load_curation(session, decided.id) if decided is not None else None
-        status = await session.scalar(select(CaseRow).where(CaseRow.thread_id == stored.thread_pk))
-        case = await session.scalar(
-            select(CaseRevisionRow)
-            .join(CaseRow, CaseRow.id == CaseRevisionRow.case_id)
-            .where(CaseRow.thread_id == stored.thread_pk)
-            .order_by(CaseRevisionRow.revision.desc())
-            .limit(1)
-        )
+        status, case = await case_of_thread(session, stored.thread_pk) or (None, None)
         reviews = await reviews_of(session, case.case_id) if case else []
         criteria = (await criteria_of(session, {case.case_id: case.revision}))[case.case_id] if case else []
     raw = normalised(stored.thread)

@@ -7,10 +7,10 @@ from medlive.curation.agent import Agent, AgentFailure
 from medlive.curation.model import Reason
 from medlive.curation.second_reader import redact_texts
 from medlive.db.curation.cases import add_revision, hold_case, latest_case
+from medlive.db.release.cases import lock_case
 from medlive.db.review.reviews import save_scan, unscanned_cases
 from medlive.db.session import Database
 from medlive.rubric.complete import texts_of, with_texts
-from medlive.service.release.withdraw import lock_case
 from medlive.service.wiring import Pipeline
 
 

@@ -2,24 +2,23 @@
 
 from dataclasses import dataclass
 
-from sqlalchemy.ext.asyncio import AsyncSession
-
 from medlive.clock import now
 from medlive.config import Settings
 from medlive.curation.chain import curate_without
 from medlive.curation.model import Curation, Outcome
 from medlive.db.curation.cases import StoredCase, apply_review, latest_case, save_case
 from medlive.db.curation.curations import load_curation, revision_of, save_curation
+from medlive.db.release.cases import lock_case
 from medlive.db.review.disputes import Dispute, close_dispute, open_dispute
 from medlive.db.review.reviews import Review, add_review, save_scan
-from medlive.db.session import Database
+from medlive.db.session import Database, Session
 from medlive.db.tables import CaseStatus, ReviewAction
 from medlive.db.threads.threads import StoredThread, load_thread
 from medlive.digest import digest_json
 from medlive.errors import CheckFailed, EndpointUnavailable, UsageError
 from medlive.rubric.complete import complete_case
 from medlive.service.database import handle_key
-from medlive.service.release.withdraw import find_criterion, lock_case, person
+from medlive.service.release.withdraw import find_criterion, person
 from medlive.service.wiring import Pipeline
 from medlive.threads.prepare import deidentified, normalised, thread_language
 
@@ -170,7 +169,7 @@ async def resolve_dispute(database: Database, number: int, resolution: str, *, b
         return await close_dispute(session, number, resolution, closed_by=by)
 
 
-async def _latest(session: AsyncSession, case_id: str) -> StoredCase:
+async def _latest(session: Session, case_id: str) -> StoredCase:
     case = await latest_case(session, case_id)
     if case is None:
         raise UsageError(f"case {case_id} has no revision")

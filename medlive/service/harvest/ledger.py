@@ -12,8 +12,6 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TypeGuard
 
-from sqlalchemy.ext.asyncio import AsyncSession
-
 from medlive import __version__
 from medlive.db.batching import Batcher
 from medlive.db.harvest.archives import grow_archive, list_archives, mark_sealed, start_archive
@@ -28,7 +26,7 @@ from medlive.db.harvest.frontier import (
     take_not_listed,
 )
 from medlive.db.harvest.harvests import StartedRun, add_counts, list_state, save_cursor, save_robots
-from medlive.db.session import Database
+from medlive.db.session import Database, Session
 from medlive.db.tables import FrontierState
 from medlive.db.threads.identifiers import save_identifiers
 from medlive.db.threads.takedowns import taken_down_ids
@@ -268,7 +266,7 @@ class PostgresLedger:
             self._archive_id = await start_archive(session, self._run.run_id, path, self._writer.size)
 
     async def _keep_pages(
-        self, session: AsyncSession, pages: Sequence[FetchedPage], places: Sequence[Place], counts: Counter[str]
+        self, session: Session, pages: Sequence[FetchedPage], places: Sequence[Place], counts: Counter[str]
     ) -> None:
         if not pages:
             return
@@ -280,7 +278,7 @@ class PostgresLedger:
             if event.thread_id is not None and event.number == 1:
                 self._first_fetch[event.thread_id] = fetch_id
 
-    async def _keep_listed(self, session: AsyncSession, listed: Listed, counts: Counter[str]) -> None:
+    async def _keep_listed(self, session: Session, listed: Listed, counts: Counter[str]) -> None:
         skipped = {
             s.thread_id: (s.url, s.reason.value)
             for s in listed.skipped
@@ -291,9 +289,7 @@ class PostgresLedger:
         counts["listed"] += len(listed.waiting)
         counts.update(s.reason.value for s in listed.skipped)
 
-    async def _keep_outcomes(
-        self, session: AsyncSession, events: Sequence[HarvestEvent], counts: Counter[str]
-    ) -> None:
+    async def _keep_outcomes(self, session: Session, events: Sequence[HarvestEvent], counts: Counter[str]) -> None:
         read = [event for event in events if isinstance(event, HarvestedThread)]
         if read:
             threads = [event.thread for event in read]

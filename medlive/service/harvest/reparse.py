@@ -9,14 +9,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from sqlalchemy.ext.asyncio import AsyncSession
-
 from medlive.config import Settings
 from medlive.db.harvest.frontier import Settled, settle
 from medlive.db.harvest.harvests import list_sources, past_measures, run_figures, save_measures
 from medlive.db.harvest.readings import Reading, latest_readings, latest_run, read_threads_after
 from medlive.db.runs import finish_run, start_run
-from medlive.db.session import Database, advisory_lock
+from medlive.db.session import Database, Session, advisory_lock
 from medlive.db.tables import FrontierState
 from medlive.db.threads.identifiers import save_identifiers
 from medlive.db.threads.takedowns import TAKEN_DOWN, keep_out
@@ -152,7 +150,7 @@ class _Work:
 
     async def run(
         self,
-        begin: Callable[[], AbstractAsyncContextManager[AsyncSession]],
+        begin: Callable[[], AbstractAsyncContextManager[Session]],
         thread_ids: Sequence[str],
         tick: Callable[[int], None],
     ) -> None:
@@ -210,7 +208,7 @@ class _Work:
     def _anonymise(self, handle: str) -> str:
         return keyed_handle(handle, self._key)
 
-    async def _save(self, session: AsyncSession, rereads: Sequence[_Reread]) -> None:
+    async def _save(self, session: Session, rereads: Sequence[_Reread]) -> None:
         done = self.done
         threads = [(one, one.thread) for one in rereads if one.thread is not None]
         erased = await keep_out(session, [thread for _, thread in threads])
@@ -241,7 +239,7 @@ class _Work:
         for run_id in sorted({run_id for run_id, _ in settled if run_id is not None}):
             await settle(session, self._source, run_id, [s for mine, s in settled if mine == run_id])
 
-    async def _measure(self, session: AsyncSession) -> None:
+    async def _measure(self, session: Session) -> None:
         """The latest harvest's figures as they are now; kept in place of those that the old readings gave."""
         info = next((s for s in await list_sources(session) if s.name == self._source), None)
         self.done.quarantined = info.quarantine_reason if info is not None else None

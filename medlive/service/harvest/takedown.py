@@ -10,15 +10,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from sqlalchemy import select
-
 from medlive.config import Settings
 from medlive.db.harvest.archives import Archive, list_archives
 from medlive.db.harvest.harvests import list_sources
 from medlive.db.harvest.raw_files import KeptFetch, fetches_in
 from medlive.db.session import Database, advisory_lock
-from medlive.db.tables import ThreadRevisionRow, ThreadRow
 from medlive.db.threads.erasure import Traces, erase_thread, frozen_with, traces_of
+from medlive.db.threads.lookup import revisions_of
 from medlive.db.threads.threads import load_threads
 from medlive.errors import CheckFailed, MedliveError, UsageError
 from medlive.service.harvest.ledger import seal_archives
@@ -88,13 +86,7 @@ async def take_down(
             await _seal(database, folder, source, done)
         async with database.begin() as session:
             traces = await traces_of(session, source, thread_id)
-            revisions = list(
-                await session.scalars(
-                    select(ThreadRevisionRow.id)
-                    .join(ThreadRow, ThreadRow.id == ThreadRevisionRow.thread_id)
-                    .where(ThreadRow.source == source, ThreadRow.thread_id == thread_id)
-                )
-            )
+            revisions = await revisions_of(session, source, thread_id)
             texts = _texts((await load_threads(session, revisions)).values())
         site = build_site(source, settings.sources.get(source, {})) if source in SITES else None
         showing = await _showing(database, folder, site, source, thread_id, traces, done)

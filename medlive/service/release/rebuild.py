@@ -9,8 +9,6 @@ from pathlib import Path
 from threading import Event
 from typing import Final
 
-from sqlalchemy.ext.asyncio import AsyncSession
-
 from medlive.config import Settings
 from medlive.db.release.rows import read_snapshots
 from medlive.db.release.snapshots import (
@@ -21,7 +19,7 @@ from medlive.db.release.snapshots import (
     load_fixed,
     load_manifest,
 )
-from medlive.db.session import Database
+from medlive.db.session import Database, Session
 from medlive.db.tables import SnapshotState
 from medlive.digest import digest_bytes, digest_file
 from medlive.errors import CheckFailed, UsageError
@@ -165,7 +163,7 @@ def is_complete(folder: Path, info: SnapshotInfo) -> bool:
         return False
 
 
-async def lineage_of(session: AsyncSession, version: str) -> tuple[Ancestor, ...]:
+async def lineage_of(session: Session, version: str) -> tuple[Ancestor, ...]:
     """The frozen snapshots before a version, the oldest first, each with its digest.
 
     That of one that was frozen in format 1 is taken from its folder. Raises CheckFailed where that is not there.

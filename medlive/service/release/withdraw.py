@@ -4,14 +4,11 @@ import asyncio
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
-
-from sqlalchemy import func, or_, select
-from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive.config import Settings
 from medlive.db.curation.cases import StoredCase, add_revision, criteria_of, latest_case, withdraw_case
+from medlive.db.release.cases import lock_case, shown_revisions
 from medlive.db.release.withdrawals import (
     Withdrawal,
     add_withdrawal,
@@ -22,8 +19,8 @@ from medlive.db.release.withdrawals import (
     withdrawn_from,
     without_criteria,
 )
-from medlive.db.session import Database
-from medlive.db.tables import CaseRow, CaseStatus, SnapshotMemberRow, SnapshotRow, SnapshotState
+from medlive.db.session import Database, Session
+from medlive.db.tables import CaseStatus
 from medlive.errors import CheckFailed, UsageError
 from medlive.integrity.signing import SecretKey, load_signing_key, sign
 from medlive.rubric.model import Criterion
@@ -35,8 +32,6 @@ from medlive.snapshot.verify.leaks import find_contact, find_unstorable
 
 TAKEN_DOWN_REASON = "taken down"
 """The public reason of every takedown: the one that was given is nobody's business."""
-_MOST_NEAR = 2_000
-"""Ids that near matches are looked for among."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +102,7 @@ async def withdraw(
     return Withdrawn(found, already, snapshots, written.path, written.signed)
 
 
-async def record_takedown(session: AsyncSession, case_ids: Iterable[str]) -> None:
+async def record_takedown(session: Session, case_ids: Iterable[str]) -> None:
     """Withdraw cases whose thread is being taken down; nothing of the reason that was given becomes public."""
     for case_id in sorted(set(case_ids)):
         status = await lock_case(session, case_id)
@@ -169,22 +164,8 @@ def person(name: str | None) -> str | None:
     return name
 
 
-async def lock_case(session: AsyncSession, case_id: str) -> CaseStatus:
-    """A case's status, its row locked until the transaction ends. Raises UsageError for no case, with near ids."""
-    status: CaseStatus | None = await session.scalar(
-        select(CaseRow.status).where(CaseRow.id == case_id).with_for_update()
-    )
-    if status is None:
-        near = await _near(session, case_id)
-        raise UsageError(
-            f"there is no case {case_id[:100]!r}",
-            hint=f"did you mean {' or '.join(near)}?" if near else "a case's id stands in data/cases.jsonl",
-        )
-    return status
-
-
 async def find_criterion(
-    session: AsyncSession, case_id: str, criterion_id: str, revision: int | None = None
+    session: Session, case_id: str, criterion_id: str, revision: int | None = None
 ) -> tuple[int, Criterion]:
     """(revision, criterion) of a case by the criterion's id, with or without the case's id before it.
 
@@ -198,7 +179,7 @@ async def find_criterion(
         raise UsageError(f"case {case_id} has no revision")
     places = [] if revision is None else [revision]
     if revision is None:
-        places = [latest.revision, *await _shown_revisions(session, case_id)]
+        places = [latest.revision, *await shown_revisions(session, case_id)]
         places += await withdrawn_from(session, case_id, number)
     known: set[str] = set()
     found: dict[str, tuple[int, Criterion]] = {}
@@ -221,7 +202,7 @@ async def find_criterion(
 
 
 async def _withdraw_case(
-    session: AsyncSession, case_id: str, status: CaseStatus, kind: WithdrawalKind, reason: str, by: str | None
+    session: Session, case_id: str, status: CaseStatus, kind: WithdrawalKind, reason: str, by: str | None
 ) -> tuple[Withdrawal, bool]:
     if (known := await find_withdrawal(session, case_id, kind)) is not None:
         return known, True
@@ -235,7 +216,7 @@ async def _withdraw_case(
 
 
 async def _withdraw_criterion(
-    session: AsyncSession,
+    session: Session,
     case_id: str,
     status: CaseStatus,
     part: tuple[int, Criterion],
@@ -284,32 +265,11 @@ async def _withdraw_criterion(
     return made, False
 
 
-async def _latest(session: AsyncSession, case_id: str) -> StoredCase:
+async def _latest(session: Session, case_id: str) -> StoredCase:
     found = await latest_case(session, case_id)
     if found is None:
         raise UsageError(f"case {case_id} has no revision")
     return found
-
-
-async def _shown_revisions(session: AsyncSession, case_id: str) -> list[int]:
-    """The case's revisions that frozen snapshots show, newest first."""
-    member = SnapshotMemberRow
-    query = (
-        select(member.revision)
-        .join(SnapshotRow, SnapshotRow.version == member.version)
-        .where(SnapshotRow.state == SnapshotState.FROZEN)
-        .where(member.case_id == case_id, member.first_release.is_not(None))
-    )
-    return list(await session.scalars(query.distinct().order_by(member.revision.desc())))
-
-
-async def _near(session: AsyncSession, case_id: str) -> list[str]:
-    """Ids like one that is none: a wrong character leaves either its beginning or its end as it was."""
-    query = select(CaseRow.id).where(
-        or_(func.left(CaseRow.id, 8) == case_id[:8], func.right(CaseRow.id, 5) == case_id[-5:])
-    )
-    ids = list(await session.scalars(query.order_by(CaseRow.id).limit(_MOST_NEAR)))
-    return get_close_matches(case_id[:200], ids, n=3, cutoff=0.7)
 
 
 def _snapshots_of(errata: Errata, number: int) -> tuple[str, ...]:

@@ -8,19 +8,23 @@ time works, held by an advisory lock.
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 
 from apscheduler.events import EVENT_JOB_EXECUTED  # type: ignore[import-untyped]
 from apscheduler.schedulers.asyncio import AsyncIOScheduler  # type: ignore[import-untyped]
 from apscheduler.triggers.cron import CronTrigger  # type: ignore[import-untyped]
-from sqlalchemy import exc, text
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from medlive.clock import now
 from medlive.config import Settings, WeeklyTime
-from medlive.db.session import Database, is_unavailable, unavailable
+from medlive.db.session import (
+    Connection,
+    Database,
+    answers_yes,
+    lock_connection,
+    translated_errors,
+)
 from medlive.db.steps import SCHEDULER_LOCK, open_job_store
 from medlive.errors import CheckFailed, DatabaseUnavailable
 from medlive.service.database import open_database
@@ -51,7 +55,7 @@ async def run_scheduler(
     A step under way when `stop` comes is broken off; its row stays "running" and the next scheduler begins it
     again. Raises CheckFailed with `once` while another scheduler works, ConfigError, and DatabaseUnavailable.
     """
-    async with open_database(settings) as database, _lock_connection(database) as connection:
+    async with open_database(settings) as database, lock_connection(database) as connection:
         runner = _Runner(database, settings, say, clock, again=once)
         working = asyncio.create_task(_work(runner, connection, once=once, wake_s=wake_s))
         stopping = asyncio.create_task(stop.wait())
@@ -76,8 +80,8 @@ async def announce() -> None:
     """What a job does: its end is the announcement, which the scheduler of this process listens to."""
 
 
-async def _work(runner: "_Runner", connection: AsyncConnection, *, once: bool, wake_s: float) -> None:
-    while not await _ask(connection, "SELECT pg_try_advisory_lock(:key)"):
+async def _work(runner: "_Runner", connection: Connection, *, once: bool, wake_s: float) -> None:
+    while not await answers_yes(connection, "SELECT pg_try_advisory_lock(:key)", SCHEDULER_LOCK):
         if once:
             raise CheckFailed("another scheduler is active", hint="it takes the steps when they are due")
         runner.say_once("another scheduler is active; waiting for its place")
@@ -89,8 +93,8 @@ async def _work(runner: "_Runner", connection: AsyncConnection, *, once: bool, w
     async with _clock_running(runner, states):
         while True:
             # Whoever lost the connection lost the lock with it, and must not go on beside another.
-            if not await _ask(connection, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND "
-                                          "objid = :key AND pid = pg_backend_pid()"):  # fmt: skip
+            if not await answers_yes(connection, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND "
+                                          "objid = :key AND pid = pg_backend_pid()", SCHEDULER_LOCK):  # fmt: skip
                 raise DatabaseUnavailable("the scheduler's lock was lost")
             await runner.watch(wake_s)
 
@@ -192,12 +196,12 @@ async def _clock_running(runner: _Runner, states: Sequence[StepState]) -> AsyncI
 
     def look_again(state: StepState) -> None:
         wait = LOOK_AGAIN if state.standing is Standing.BLOCKED else RETRY_AFTER
-        with _as_unavailable(runner.database):
+        with translated_errors(runner.database):
             _bring_forward(clock, state, state.retry_at or now() + wait)
 
     runner.on_open = look_again
     try:
-        with _as_unavailable(runner.database):
+        with translated_errors(runner.database):
             clock.start(paused=True)
             arrange(clock, step_times(runner.settings), states)
             clock.resume()
@@ -246,33 +250,3 @@ def _bring_forward(clock: AsyncIOScheduler, state: StepState, moment: datetime) 
     job = clock.get_job(state.name)
     if job is not None and job.next_run_time > moment:
         clock.modify_job(state.name, next_run_time=moment)
-
-
-@contextmanager
-def _as_unavailable(database: Database) -> Iterator[None]:
-    """APScheduler's store lets SQLAlchemy's errors through."""
-    try:
-        yield
-    except exc.DBAPIError as error:
-        if is_unavailable(error):
-            raise unavailable(database.engine.url, error) from error
-        raise
-
-
-@asynccontextmanager
-async def _lock_connection(database: Database) -> AsyncIterator[AsyncConnection]:
-    """A connection of the lock's own; the server frees the lock when it ends, however that happens."""
-    async with database.engine.connect() as connection:
-        alone = await connection.execution_options(isolation_level="AUTOCOMMIT")
-        try:
-            yield alone
-        finally:
-            # Not back to the pool, where the lock would live on.
-            await alone.invalidate()
-
-
-async def _ask(connection: AsyncConnection, question: str) -> bool:
-    try:
-        return bool(await connection.scalar(text(question), {"key": SCHEDULER_LOCK}))
-    except exc.DBAPIError as error:
-        raise DatabaseUnavailable("the scheduler's connection was lost") from error
