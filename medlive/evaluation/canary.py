@@ -9,7 +9,7 @@ nothing, so that a model which completes anything is seen to do so.
 import re
 import unicodedata
 import uuid
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import chain
@@ -17,16 +17,11 @@ from pathlib import Path
 from typing import Final
 
 from medlive.errors import BadInput, EndpointUnavailable
-from medlive.evaluation.asking.pool import for_each
 from medlive.integrity.folder import TooLong, read_small
-from medlive.llm.engine import Finish, Reply
+from medlive.llm.ask import Complete
+from medlive.llm.engine import Finish
+from medlive.llm.pool import Progress, for_each
 from medlive.snapshot.manifest import Manifest
-
-Complete = Callable[[Sequence[Mapping[str, str]]], Awaitable[Reply]]
-"""Asks the model: chat messages to a reply; raises EndpointUnavailable when none could be had."""
-
-Progress = Callable[[int, int], None]
-"""Told (done, of how many)."""
 
 GIVEN: Final = (8, 13, 18)
 """How many characters of the GUID the probes give: its first one, two and three groups."""

@@ -3,17 +3,19 @@
 import errno
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any, Final, NamedTuple
+from typing import IO, Any, Final, NamedTuple, TypeVar
 
 from pydantic_core import from_json
 
 from medlive.digest import canonical_json
 from medlive.errors import BadInput, DiskFull, MedliveError
 from medlive.integrity.lock import exclusive
+
+T = TypeVar("T")
 
 MOST_LINE: Final = 256 * 1024 * 1024
 
@@ -27,11 +29,16 @@ class Lines:
     torn: int | None = None
     """The number of a last line that has no end and is no whole object: a write under way, or cut off."""
 
+    def notes(self, name: str) -> list[str]:
+        """What is damaged, a sentence for each line of the file of that name."""
+        return [f"{name}:{number}: {why}" for number, why in self.damaged]
+
 
 class Row(NamedTuple):
     """An object of a log and where it lies in the file, in bytes."""
 
     value: dict[str, Any]
+    number: int
     start: int
     size: int
 
@@ -56,10 +63,27 @@ def rows_of(path: Path, lines: Lines) -> Iterator[Row]:
             for number, data in enumerate(iter(lambda: handle.readline(MOST_LINE), b""), start=1):
                 value = _read(data, number, lines)
                 if value is not None:
-                    yield Row(value, at, len(data))
+                    yield Row(value, number, at, len(data))
                 at += len(data)
     except OSError as exc:
         raise BadInput(f"{path} cannot be read: {exc.strerror or exc}") from exc
+
+
+def values_of(path: Path, parse: Callable[[dict[str, Any]], T], notes: list[str]) -> Iterator[T]:
+    """What `parse` makes of each row of a log, in order; `notes` is complete at the end.
+
+    A damaged line, or a row that `parse` refuses by TypeError, KeyError or ValueError, is noted and passed over:
+    what it held is asked for again.
+    """
+    lines = Lines()
+    for row in rows_of(path, lines):
+        try:
+            value = parse(row.value)
+        except (TypeError, KeyError, ValueError) as exc:
+            lines.damaged.append((row.number, f"not a valid row: {str(exc)[:120]}"))
+            continue
+        yield value
+    notes += lines.notes(path.name)
 
 
 def _read(data: bytes, number: int, lines: Lines) -> dict[str, Any] | None:

@@ -1,7 +1,7 @@
 """What evaluation works on: cases from a snapshot or from LiveMedBench's file, answers, and grades."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from json.encoder import encode_basestring
@@ -9,7 +9,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any, Self
 
-from medlive.digest import canonical_json, digest_json, digest_text
+from medlive.digest import canonical_json, digest_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +170,7 @@ class Grade:
     case_id: str
     criterion_id: str
     key: str
-    """The digest of all that the verdict rests on; see `grade_key`."""
+    """The digest of all that the verdict rests on; see `CaseKeys`."""
     met: bool | None
     """None is ungraded: neither met nor unmet, with its reason."""
     quote: str
@@ -211,22 +211,49 @@ _GRADE_FIELDS = tuple(Grade.__dataclass_fields__)
 _GRADE_VALUES = attrgetter(*_GRADE_FIELDS)
 
 
-def grade_key(case: EvaluationCase, criterion: EvaluationCriterion, answer: Answer, judge: str) -> str:
-    """What a verdict rests on: question, answer, criterion and judge (`Grade.judge`).
+@dataclass(frozen=True, slots=True)
+class CaseKeys:
+    """What the keys of a case's grades share over all answers and graders, as the bytes that are hashed.
 
-    A criterion that was edited has another key and is graded again alone; its points are not part of it.
+    A grade's key is the digest of all that it rests on: language, question, answer, criterion and grader
+    (`Grade.judge`). A criterion that was edited has another key and is graded again alone; its points are not part
+    of it. Runs hold 600,000 of them, so that what they share is hashed once.
     """
-    return digest_json([case.language, digest_text(case.question), answer.digest, criterion.criterion, judge])
+
+    criteria: tuple[str, ...]
+    """Their ids."""
+    texts: tuple[bytes, ...]
+    head: bytes
+
+    @classmethod
+    def of(cls, case: EvaluationCase, criteria: Sequence[EvaluationCriterion] | None = None) -> Self:
+        """For all criteria of a case, or some."""
+        chosen = case.criteria if criteria is None else criteria
+        texts = tuple(_bytes(encode_basestring(criterion.criterion)) for criterion in chosen)
+        head = _bytes(canonical_json([case.language, digest_text(case.question)])[:-1])
+        return cls(tuple(criterion.id for criterion in chosen), texts, head)
+
+    def keys(self, answer: Answer, judge: str) -> dict[str, str]:
+        """The key of each criterion, by its id."""
+        shared = hashlib.sha256(b'%b,"%b",' % (self.head, answer.digest.encode()))
+        tail = b",%b]" % _bytes(canonical_json(judge))
+        keys = {}
+        for criterion, text in zip(self.criteria, self.texts, strict=True):
+            state = shared.copy()
+            state.update(text + tail)
+            keys[criterion] = "sha256:" + state.hexdigest()
+        return keys
 
 
-def keys_of(case: EvaluationCase, answer: Answer, judge: str) -> list[str]:
-    """`grade_key` of each criterion of a case, hashing once what they share: runs hold 600,000."""
-    head = canonical_json([case.language, digest_text(case.question), answer.digest])[:-1] + ","
-    shared = hashlib.sha256(head.encode("utf-8", "surrogatepass"))
-    tail = f",{canonical_json(judge)}]"
-    keys = []
-    for criterion in case.criteria:
-        state = shared.copy()
-        state.update((encode_basestring(criterion.criterion) + tail).encode("utf-8", "surrogatepass"))
-        keys.append("sha256:" + state.hexdigest())
-    return keys
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
+def gradable(
+    cases: Iterable[EvaluationCase], answers: Mapping[str, Answer]
+) -> Iterator[tuple[EvaluationCase, Answer]]:
+    """The cases whose answers hold text to grade, each with its answer."""
+    for case in cases:
+        answer = answers.get(case.case_id)
+        if answer is not None and answer.gradable:
+            yield case, answer

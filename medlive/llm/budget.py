@@ -139,23 +139,3 @@ class Budget:
         if told is not None:
             self.stopped = self.stopped or told
             raise BudgetSpent(told, hint=hint)
-
-
-class Asked:
-    """Asks one engine and counts the calls, within a budget where there is one."""
-
-    def __init__(self, engine: Engine, budget: Budget | None) -> None:
-        self.calls = 0
-        """Calls that were really made, whatever came of them."""
-        self._engine, self._budget = engine, budget
-
-    async def answer(self, request: Request) -> Reply:
-        """The engine's reply. Raises BudgetSpent where the budget does not reach for it, and what the engine
-        raises."""
-        if self._budget is None:
-            return await self._call(request)
-        return await self._budget.pay(self._budget.estimate(self._engine, request), lambda: self._call(request))
-
-    async def _call(self, request: Request) -> Reply:
-        self.calls += 1
-        return await self._engine.answer(request)

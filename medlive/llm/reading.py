@@ -78,7 +78,7 @@ def _only_object(text: str, fault: json.JSONDecodeError) -> tuple[Any, str, str]
     if start < 0:
         if text.startswith(("[", '"')):
             raise ValueError(f"not JSON: {fault}")
-        raise NoObject("the reply holds no JSON object")
+        raise NoObject("the reply holds no JSON object" if text else "the reply is empty")
     try:
         value, end = _DECODER.raw_decode(text, start)
     except json.JSONDecodeError as exc:

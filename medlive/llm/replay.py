@@ -12,7 +12,7 @@ from filelock import FileLock, Timeout
 
 from medlive.digest import canonical_json
 from medlive.errors import BadInput, MedliveError, UsageError
-from medlive.llm.budget import Asked, Budget
+from medlive.llm.budget import Budget
 from medlive.llm.engine import Engine, EngineIdentity, Finish, Reply, ReplyStore, Request, Usage
 
 FILE_NAME: Final = "replies.jsonl"
@@ -29,7 +29,7 @@ class ReplayEngine:
         """`budget` is asked before and charged after every call that is really made."""
         self._engine = engine
         self._store = store
-        self._asked = Asked(engine, budget)
+        self._budget = budget or Budget()
         self._under_way: dict[str, asyncio.Task[tuple[Reply, bool]]] = {}
 
     @property
@@ -72,7 +72,8 @@ class ReplayEngine:
     async def _find_or_ask(self, digest: str, request: Request) -> tuple[Reply, bool]:
         if (stored := await self._store.find(digest)) is not None:
             return stored, True
-        reply = await self._asked.answer(request)
+        estimate = self._budget.estimate(self._engine, request)
+        reply = await self._budget.pay(estimate, lambda: self._engine.answer(request))
         await self._store.keep(digest, request, self._engine.identity, reply)
         return reply, False
 

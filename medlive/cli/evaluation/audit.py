@@ -23,8 +23,8 @@ from medlive.cli.output import JsonOption, print_json, print_table, progress, sa
 from medlive.errors import CheckFailed, UsageError
 
 if TYPE_CHECKING:
+    from medlive.evaluation.asking.plan import Plan
     from medlive.evaluation.audit.audit import AuditResult
-    from medlive.evaluation.audit.plan import AuditPlan
     from medlive.evaluation.audit.root_causes import AuditTable
     from medlive.llm.budget import Budget
     from medlive.llm.engine import Engine
@@ -56,8 +56,7 @@ def audit(
     Without --auditor the role of the grader in config/models.toml is asked. What is on record is not asked again.
     Exit status 1 while cases are unaudited, 3 where no call was answered.
     """
-    from medlive.evaluation.audit.audit import audit_run
-    from medlive.evaluation.audit.plan import plan_audit
+    from medlive.evaluation.audit.audit import audit_run, plan_audit
     from medlive.evaluation.audit.root_causes import load_audit
     from medlive.evaluation.scoring.graded import load_graded
     from medlive.llm.budget import Budget
@@ -86,7 +85,7 @@ def audit(
             concurrency=concurrency, prices=settings.prices, timeout_s=timeout,
         )  # fmt: skip
 
-    async def plan() -> "AuditPlan":
+    async def plan() -> "Plan":
         async with aclosing(opened()) as engine:
             return plan_audit(
                 graded, engine.identity, bottom=bottom, concurrency=concurrency, allow_unpinned=allow_unpinned,
@@ -109,9 +108,8 @@ def audit(
 
     if dry_run:
         found_plan = wait_for(plan())
-        about = {"runs": len(runs), "cases": found_plan.candidates, "audited": found_plan.audited}
-        tell_plan(about, found_plan.plan, as_json)
-        tell_limits(found_plan.plan, budget)
+        tell_plan(found_plan.about, found_plan, as_json)
+        tell_limits(found_plan, budget)
         return
     found = wait_for(work())
     _tell([one.table for one in found], found, budget, runs, examples, as_json)

@@ -20,8 +20,8 @@ from medlive.cli.output import JsonOption, print_json, print_table, progress, sa
 from medlive.errors import CheckFailed
 
 if TYPE_CHECKING:
+    from medlive.evaluation.asking.plan import Plan
     from medlive.evaluation.grading.direct import DirectResult
-    from medlive.evaluation.grading.direct_plan import DirectPlan
     from medlive.llm.budget import Budget
 
 
@@ -42,15 +42,16 @@ def judge_direct(
     """Ask a model for one score from 0 to 1 of each answer as a whole: the baseline for `medlive eval meta`.
     Exit status 1 while answers have no score, 3 where no call was answered."""
     from medlive.config import load_settings
+    from medlive.evaluation.asking.plan import Plan
     from medlive.evaluation.grading.direct import judge_direct as judge_run
-    from medlive.evaluation.grading.direct_plan import DirectPlan, plan_direct
+    from medlive.evaluation.grading.direct import plan_direct
     from medlive.llm.budget import Budget
     from medlive.service.endpoints import grader_engine
 
     settings = load_settings().settings
     budget = Budget(max_calls=max_calls, max_usd=max_usd, max_tokens=max_tokens)
 
-    async def work() -> "DirectPlan | DirectResult":
+    async def work() -> "Plan | DirectResult":
         engine = grader_engine(
             settings.roles.grader, model=grader, base_url=base_url, api_key_env=api_key_env,
             concurrency=concurrency, prices=settings.prices, timeout_s=timeout,
@@ -71,9 +72,9 @@ def judge_direct(
             await engine.aclose()
 
     found = wait_for(work())
-    if isinstance(found, DirectPlan):
-        tell_plan({"path": found.path, "answers": found.answers, "scored": found.scored}, found.plan, as_json)
-        tell_limits(found.plan, budget)
+    if isinstance(found, Plan):
+        tell_plan({"path": run_dir, **found.about}, found, as_json)
+        tell_limits(found, budget)
     else:
         _tell(found, budget, as_json)
 
@@ -86,6 +87,8 @@ def _tell(done: "DirectResult", budget: "Budget", as_json: bool) -> None:
         )  # fmt: skip
     else:
         print_table(["run", "answers", "scored", "calls"], [[done.path, done.answers, done.scored, done.calls]])
+    for note in done.notes:
+        say(note)
     for reason, n in done.reasons.items():
         say(f"no score: {n}: {reason}")
     left = done.answers - done.scored

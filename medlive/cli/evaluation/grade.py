@@ -27,10 +27,10 @@ from medlive.errors import CheckFailed, UsageError
 
 if TYPE_CHECKING:
     from medlive.config import Settings
+    from medlive.evaluation.asking.plan import Plan
     from medlive.evaluation.grading.cache import GradeCache
     from medlive.evaluation.grading.grade import GradeResult
     from medlive.evaluation.grading.judge import Judge
-    from medlive.evaluation.grading.plan import GradingPlan
     from medlive.evaluation.grading.repeats import RepeatResult
     from medlive.evaluation.model import Mode
     from medlive.llm.budget import Budget
@@ -73,7 +73,7 @@ def grade(
     settings = load_settings().settings
     budget = Budget(max_calls=max_calls, max_usd=max_usd, max_tokens=max_tokens)
 
-    async def work() -> "tuple[Judge, GradingPlan | tuple[GradeResult, RepeatResult | None]]":
+    async def work() -> "tuple[Judge, Plan | tuple[GradeResult, RepeatResult | None]]":
         engine = grader_engine(
             settings.roles.grader, model=grader, base_url=base_url, api_key_env=api_key_env,
             concurrency=concurrency, prices=settings.prices, timeout_s=timeout,
@@ -106,8 +106,8 @@ def grade(
 
     judge, found = wait_for(work())
     if not isinstance(found, tuple):
-        _tell_plan(found, judge, as_json)
-        tell_limits(found.plan, budget)
+        _tell_plan(found, run_dir, judge, as_json)
+        tell_limits(found, budget)
         return
     _tell(*found, judge, budget, as_json)
 
@@ -141,17 +141,16 @@ def _grader(judge: "Judge") -> dict[str, str]:
     return {"engine": who.engine, "model": who.model, "mode": judge.mode.value, "judge": judge.digest}
 
 
-def _tell_plan(found: "GradingPlan", judge: "Judge", as_json: bool) -> None:
-    about: dict[str, Any] = {
-        "path": found.path, "mode": found.mode.value, "criteria": found.criteria, "graded": found.settled,
-        "in the cache": found.cached,
-    }  # fmt: skip
+def _tell_plan(found: "Plan", run_dir: Path, judge: "Judge", as_json: bool) -> None:
     if as_json:
-        about["grader"] = _grader(judge)
-    if found.repeated or as_json:
-        about["asked again"] = found.repeated
-    names = {"graded": "settled", "in the cache": "cached", "asked again": "repeated"}
-    tell_plan(about, found.plan, as_json, names)
+        tell_plan(
+            {"path": run_dir, "mode": judge.mode.value, **found.about, "grader": _grader(judge)}, found, as_json
+        )
+        return
+    names = {"settled": "graded", "cached": "in the cache", "repeated": "asked again"}
+    tell_plan(
+        {names.get(name, name): n for name, n in found.about.items() if n or name != "repeated"}, found, False
+    )
 
 
 def _tell(
@@ -178,7 +177,7 @@ def _tell(
         if repeated:
             found = _stability(repeated)
             print_table([name.replace("_", " ") for name in found], [[_cell(v) for v in found.values()]])
-    for note in done.notes:
+    for note in (*done.notes, *(repeated.notes if repeated else ())):
         say(note)
     for reason, n in done.reasons.items():
         say(f"ungraded: {n}: {reason}")

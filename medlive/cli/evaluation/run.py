@@ -29,8 +29,8 @@ from medlive.errors import BadInput, CheckFailed, UsageError
 
 if TYPE_CHECKING:
     from medlive.config import Settings
+    from medlive.evaluation.asking.plan import Plan
     from medlive.evaluation.asking.run import RunResult
-    from medlive.evaluation.asking.run_plan import RunPlan
     from medlive.evaluation.model import CaseSet
     from medlive.llm.budget import Budget
 
@@ -106,8 +106,9 @@ def run(
     from medlive.config import load_settings, models_file
     from medlive.evaluation.asking.batch_answers import write_answers
     from medlive.evaluation.asking.batch_files import BatchWritten
+    from medlive.evaluation.asking.plan import Plan
     from medlive.evaluation.asking.run import Spending, begin_run, run_model
-    from medlive.evaluation.asking.run_plan import RunPlan, plan_run
+    from medlive.evaluation.asking.run_plan import plan_run
     from medlive.evaluation.cases.selection import Selection, select
     from medlive.evaluation.runs.folder import RAW, ModelUse
     from medlive.evaluation.runs.templates import load_template
@@ -158,7 +159,7 @@ def run(
             raise UsageError(f"{batch} would lie in the run folder {out}", hint="name a file elsewhere")
         check_batch_out(batch, replace_)
 
-    async def work() -> "RunPlan | RunResult | BatchWritten":
+    async def work() -> "Plan | RunResult | BatchWritten":
         engine = open_endpoint(
             chosen.model, chosen.base_url, api_key_env=chosen.api_key_env, parameters=chosen.parameters,
             concurrency=concurrency, price=chosen.price, timeout_s=timeout,
@@ -190,10 +191,9 @@ def run(
             await engine.aclose()
 
     found = wait_for(work())
-    if isinstance(found, RunPlan):
-        about = {"cases": found.cases, "answered": found.answered, "characters": found.characters}
-        tell_plan(about, found.plan, as_json)
-        tell_limits(found.plan, budget)
+    if isinstance(found, Plan):
+        tell_plan(found.about, found, as_json)
+        tell_limits(found, budget)
     elif isinstance(found, BatchWritten) and as_json:
         tell_written(found, as_json)
     elif isinstance(found, BatchWritten):

@@ -53,22 +53,19 @@ def check_priced(engine: "Engine", budget: "Budget") -> None:
         )
 
 
-def tell_plan(
-    about: Mapping[str, Any], plan: "Plan", as_json: bool, names: Mapping[str, str] | None = None
-) -> None:
-    """Print what calls would take, after what they are about: by its name in a table, or in JSON by `names`."""
+def tell_plan(about: Mapping[str, Any], plan: "Plan", as_json: bool) -> None:
+    """Print what calls would take, after what they are about."""
     if as_json:
-        named = {(names or {}).get(name, name.replace(" ", "_")): value for name, value in about.items()}
         print_json(
             {
-                **named, "calls": plan.calls, "input_tokens": plan.input_tokens,
+                **about, "calls": plan.calls, "input_tokens": plan.input_tokens,
                 "cacheable_tokens": plan.cacheable_tokens, "output_tokens": plan.output_tokens, "usd": plan.usd,
                 "usd_cached": plan.usd_cached, "concurrency": plan.concurrency, "latency_ms": plan.latency_ms,
                 "seconds": plan.seconds, "estimator": plan.estimator,
             }
         )  # fmt: skip
         return
-    shown = {name: value for name, value in about.items() if name not in ("path", "mode")}
+    shown = {name: value for name, value in about.items() if name != "path"}
     print_table(
         [*shown, "calls", "input tokens", "of these cacheable", "output tokens", "USD", "USD with a prefix cache",
          "seconds"],

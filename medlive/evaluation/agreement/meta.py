@@ -356,6 +356,7 @@ def _baselines(run_dir: Path, paths: Sequence[Path], notes: list[str]) -> dict[s
                 if path is not run_dir:
                     raise BadInput(f"{path} holds no direct scores", hint="medlive eval judge-direct makes them")
                 continue
+            notes += direct.notes
             kept = {case_id: score for case_id, score in direct.scores.items() if score is not None}
             if path is not run_dir and _answers(path) != _answers(run_dir):
                 notes.append(f"baseline {path.name}: its answers are not all those of the run")

@@ -19,7 +19,7 @@ from medlive.evaluation.asking.batch_files import (
     read_results,
     result_error,
 )
-from medlive.evaluation.asking.run import answer_of, unanswered
+from medlive.evaluation.asking.run import answer_of, failed, unanswered
 from medlive.evaluation.log import LogWriter, open_log, read_log
 from medlive.evaluation.model import Answer, AnswerState, EvaluationCase
 from medlive.evaluation.runs.folder import IMPORTED, RESPONSES, RunFolder, open_run
@@ -144,7 +144,7 @@ class _Reader:
                 return answer_of(case, completion(row["response"]["body"], self._price))
             except NotACompletion as exc:
                 why = str(exc)
-        return Answer(case.case_id, AnswerState.FAILED, "", "error", "", reason=f"batch: {why}"[:2000])
+        return failed(case, f"batch: {why}")
 
 
 def _custom_id(run: RunFolder, case: EvaluationCase, answered: set[str]) -> str:

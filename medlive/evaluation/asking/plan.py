@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import Final
+from typing import Any, Final
 
 from medlive.digest import canonical_json
 from medlive.llm.engine import Request
@@ -49,25 +49,19 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
-    """What calls on record took, by language; a language without enough of them is not in it."""
+class Sample:
+    """A call on record, and what it took: tokens and latency as an engine reports them."""
 
-    scale: Mapping[str, float]
-    """Tokens charged for each token estimated."""
-    output: Mapping[str, float]
-    """Output tokens for each verdict."""
-    calls: Mapping[str, int]
-    latency_ms: float | None
-    """Of a call; None: nothing measured."""
-
-
-NOTHING: Final = Measured({}, {}, {}, None)
+    call: Call
+    usage: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
     """What calls would take."""
 
+    about: Mapping[str, int]
+    """What they are about, counted: `{"answers": 30, "scored": 5}`."""
     calls: int
     input_tokens: int
     cacheable_tokens: int
@@ -85,51 +79,21 @@ class Plan:
     """How tokens were estimated."""
 
 
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """A call on record: what was charged for it, beside what it is estimated at."""
-
-    language: str
-    text: str
-    """All that was sent, in its order."""
-    asked: int
-    answered: int
-    """Tokens, of `verdicts` verdicts."""
-    latency_ms: float | None
-    verdicts: int = 1
-
-
-def measure_calls(samples: Iterable[Sample]) -> Measured:
-    """What calls on record took; one without tokens tells nothing, and a language with too few is left out."""
-    ratios: dict[str, list[float]] = {}
-    outputs: dict[str, list[float]] = {}
-    latencies: list[float] = []
-    for one in samples:
-        if not one.asked or not one.answered:
-            continue
-        ratios.setdefault(one.language, []).append(one.asked / max(1, estimate_tokens(one.text)))
-        outputs.setdefault(one.language, []).append(one.answered / one.verdicts)
-        if one.latency_ms:
-            latencies.append(one.latency_ms)
-    known = [language for language, found in ratios.items() if len(found) >= ENOUGH]
-    return Measured(
-        # A call that was repaired was charged twice: the median does not mind.
-        scale={language: median(ratios[language]) for language in known},
-        output={language: sum(outputs[language]) / len(outputs[language]) for language in known},
-        calls={language: len(ratios[language]) for language in known},
-        latency_ms=median(latencies) if len(latencies) >= ENOUGH else None,
-    )
-
-
 def plan_calls(
     calls: Iterable[Call],
+    record: Iterable[Sample] = (),
     *,
+    about: Mapping[str, int],
     price: Price | None,
     concurrency: int,
-    measured: Measured = NOTHING,
     output_tokens: float = OUTPUT_A_CRITERION,
 ) -> Plan:
-    """Sum up calls in the order they would be made. `output_tokens`: of a reply, or of each verdict in one."""
+    """Sum up calls in the order they would be made, scaled by what those on record took.
+
+    `output_tokens`: of a reply, or of each verdict in one, where the record does not tell. Money is unknown
+    without a `price`, of the rules as well: an endpoint may charge for them.
+    """
+    measured = _measure(record)
     n = asked = cacheable = 0
     answered = 0.0
     before = ""
@@ -143,6 +107,7 @@ def plan_calls(
         before = call.text
         languages.add(call.language)
     return Plan(
+        about=about,
         calls=n,
         input_tokens=asked,
         cacheable_tokens=cacheable,
@@ -152,7 +117,43 @@ def plan_calls(
         seconds=_seconds(n, concurrency, measured.latency_ms),
         concurrency=concurrency,
         latency_ms=measured.latency_ms,
-        estimator=_told(measured, sorted(languages)),
+        estimator=_describe(measured, sorted(languages)),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Measured:
+    """What calls on record took, by language; a language without enough of them is not in it."""
+
+    scale: Mapping[str, float]
+    """Tokens charged for each token estimated."""
+    output: Mapping[str, float]
+    """Output tokens for each verdict."""
+    calls: Mapping[str, int]
+    latency_ms: float | None
+    """Of a call; None: nothing measured."""
+
+
+def _measure(record: Iterable[Sample]) -> _Measured:
+    """What calls on record took; one without tokens tells nothing, and a language with too few is left out."""
+    ratios: dict[str, list[float]] = {}
+    outputs: dict[str, list[float]] = {}
+    latencies: list[float] = []
+    for one in record:
+        call, asked, answered = one.call, one.usage.get("input_tokens"), one.usage.get("output_tokens")
+        if not asked or not answered:
+            continue
+        ratios.setdefault(call.language, []).append(asked / max(1, estimate_tokens(call.text)))
+        outputs.setdefault(call.language, []).append(answered / call.replies)
+        if latency := one.usage.get("latency_ms"):
+            latencies.append(latency)
+    known = [language for language, found in ratios.items() if len(found) >= ENOUGH]
+    return _Measured(
+        # A call that was repaired was charged twice: the median does not mind.
+        scale={language: median(ratios[language]) for language in known},
+        output={language: sum(outputs[language]) / len(outputs[language]) for language in known},
+        calls={language: len(ratios[language]) for language in known},
+        latency_ms=median(latencies) if len(latencies) >= ENOUGH else None,
     )
 
 
@@ -178,7 +179,7 @@ def common_length(one: str, other: str) -> int:
     return low
 
 
-def _told(measured: Measured, languages: Sequence[str]) -> str:
+def _describe(measured: _Measured, languages: Sequence[str]) -> str:
     default = ", ".join(f"{script} {n:g}" for script, n in CHARACTERS_A_TOKEN.items())
     parts = []
     for language in languages:

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -11,7 +11,6 @@ from typing import Any, Final
 from medlive.digest import digest_bytes
 from medlive.errors import EndpointUnavailable, UsageError
 from medlive.evaluation.asking.open_book import OpenBook
-from medlive.evaluation.asking.pool import Health, for_each
 from medlive.evaluation.asking.thinking import told_of_thinking
 from medlive.evaluation.cases.livemedbench import state_of
 from medlive.evaluation.log import open_log
@@ -34,12 +33,14 @@ from medlive.evaluation.runs.folder import (
     write_whole,
 )
 from medlive.evaluation.runs.templates import PromptTemplate, load_template
-from medlive.llm.budget import Budget, BudgetSpent
+from medlive.llm.ask import Caller, Complete
+from medlive.llm.budget import Budget
 from medlive.llm.engine import UNNAMED, Finish, Reply, Usage
+from medlive.llm.pool import Progress, work_through
 
 __all__ = [
-    "GRADES", "IMPORTED", "RESPONSES", "CasesUse", "Complete", "EvidenceUse", "ModelUse", "Progress", "RunFolder",
-    "RunInfo", "RunResult", "Spending", "TemplateUse", "answer_of", "begin_run", "create_run", "import_answers",
+    "GRADES", "IMPORTED", "RESPONSES", "CasesUse", "Complete", "EvidenceUse", "ModelUse", "RunFolder", "RunInfo",
+    "RunResult", "Spending", "TemplateUse", "answer_of", "begin_run", "create_run", "failed", "import_answers",
     "open_run", "run_model", "summarise", "unanswered", "write_whole",
 ]  # fmt: skip
 
@@ -48,12 +49,6 @@ _REASONS: Final = 3
 
 _VERSION: Final = re.compile(r"([-@:_.](v?\d[\w.-]*|latest))?")
 """What an endpoint may append to the name that it was asked under: a date or a number, no word such as "mini"."""
-
-Complete = Callable[[Sequence[Mapping[str, str]]], Awaitable[Reply]]
-"""Asks the model: chat messages to a reply; raises EndpointUnavailable when none could be had."""
-
-Progress = Callable[[int, int], None]
-"""Told (done, of how many) now and then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,48 +105,28 @@ async def run_model(
     run = await begin_run(cases, out, use=use, created_at=created_at, prompt=prompt, open_book=open_book)
     evidence = run.evidence()
     snippets = evidence.by_case if evidence else {}
-    health = Health(concurrency)
-    asked = 0
-    stopped: list[str] = []
-
-    async def said(messages: Sequence[Mapping[str, str]]) -> Reply:
-        if spending is None:
-            return await complete(messages)
-        return await spending.budget.pay(spending.estimate(messages), lambda: complete(messages))
-
+    caller = Caller(concurrency, spending.budget if spending else None)
     with open_log(out / RESPONSES) as log:
         todo = unanswered(run)
         moved = name_endpoint(run, use.endpoint) if todo else []
-        done = len(run.cases) - len(todo)
-        if progress:
-            progress(done, len(run.cases))
 
-        async def ask(case: EvaluationCase) -> None:
-            nonlocal done, asked
-            if stopped:
-                return
+        async def ask(case: EvaluationCase) -> int:
+            messages = prompt.messages(case, snippets.get(case.case_id, ()))
+            estimate = spending.estimate(messages) if spending else Usage()
             try:
-                answer = answer_of(case, await said(prompt.messages(case, snippets.get(case.case_id, ()))))
-            except BudgetSpent as exc:
-                stopped.append(exc.message)
-                return
+                reply = await caller.call(estimate, lambda: complete(messages))
             except EndpointUnavailable as exc:
-                asked += 1
-                failed = Answer(case.case_id, AnswerState.FAILED, "", "error", "", reason=exc.message[:2000])
-                log.add(failed.row())
-                health.bad(exc)
-            else:
-                asked += 1
-                health.good()
-                log.add(answer.row())
-            done += 1
-            if progress:
-                progress(done, len(run.cases))
+                log.add(failed(case, exc.message).row())
+                raise
+            answer = answer_of(case, reply) if isinstance(reply, Reply) else failed(case, reply.message)
+            log.add(answer.row())
+            return 1
 
-        await for_each(todo, ask, concurrency)
-    result = summarise(run, asked=asked)
+        done = len(run.cases) - len(todo)
+        stopped = await work_through(todo, ask, concurrency, done=done, total=len(run.cases), progress=progress)
+    result = summarise(run, asked=caller.calls)
     notes = [*result.notes, *moved, *_closed(run)]
-    return replace(result, notes=tuple(notes), stopped=next(iter(stopped), None), silence=health.silence)
+    return replace(result, notes=tuple(notes), stopped=stopped, silence=caller.silence)
 
 
 async def begin_run(
@@ -222,6 +197,11 @@ def unanswered(run: RunFolder) -> list[EvaluationCase]:
 
 def _again(answer: Answer) -> bool:
     return answer.state in (AnswerState.FAILED, AnswerState.EMPTY)
+
+
+def failed(case: EvaluationCase, why: str) -> Answer:
+    """What stands for the answer to a case where none came."""
+    return Answer(case.case_id, AnswerState.FAILED, "", "error", "", reason=why[:2000])
 
 
 def answer_of(case: EvaluationCase, reply: Reply) -> Answer:

@@ -1,13 +1,12 @@
 """What a run's open calls would take, before any is made. Nothing is sent, and no folder is made."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Final
 
 from medlive.evaluation.asking.open_book import OpenBook
-from medlive.evaluation.asking.plan import Call, Plan, Sample, measure_calls, plan_calls
+from medlive.evaluation.asking.plan import Call, Plan, Sample, plan_calls
 from medlive.evaluation.asking.run import begin_run, unanswered
 from medlive.evaluation.model import Answer, CaseSet, EvaluationCase
 from medlive.evaluation.runs.evidence import Snippet
@@ -20,18 +19,6 @@ AN_ANSWER: Final = 800
 """Tokens of an answer where none is on record."""
 
 
-@dataclass(frozen=True, slots=True)
-class RunPlan:
-    """What asking would take."""
-
-    cases: int
-    answered: int
-    """Cases that are not asked again."""
-    characters: int
-    """All that would be sent."""
-    plan: Plan
-
-
 async def plan_run(
     cases: CaseSet,
     out: Path,
@@ -42,7 +29,7 @@ async def plan_run(
     open_book: OpenBook | None = None,
     price: Price | None = None,
     concurrency: int = 16,
-) -> RunPlan:
+) -> Plan:
     """What `run_model` would ask, if no call had to be made twice.
 
     An open book's snippets are looked up where the folder does not hold them. An answer is taken to be as long as
@@ -68,34 +55,21 @@ async def plan_run(
     calls = [Call(case.language, _text(prompt, case, snippets)) for case in todo]
     limits = [use.parameters.get(name) for name in ("max_tokens", "max_completion_tokens")]
     limit = min((n for n in limits if isinstance(n, int) and n > 0), default=AN_ANSWER)
-    plan = plan_calls(
+    record = [
+        Sample(Call(case.language, _text(prompt, case, snippets)), answers[case.case_id].usage)
+        for case in cases.cases
+        if case.case_id in answers
+    ]
+    characters = sum(len(call.text) for call in calls)
+    return plan_calls(
         calls,
+        record,
+        about={"cases": len(cases), "answered": len(cases) - len(calls), "characters": characters},
         price=price,
         concurrency=concurrency,
-        measured=measure_calls(_samples(cases.cases, prompt, snippets, answers)),
         output_tokens=min(AN_ANSWER, limit),
     )
-    return RunPlan(len(cases), len(cases) - len(calls), sum(len(call.text) for call in calls), plan)
 
 
 def _text(prompt: PromptTemplate, case: EvaluationCase, snippets: Mapping[str, Sequence[Snippet]]) -> str:
     return "\n".join(m["content"] for m in prompt.messages(case, snippets.get(case.case_id, ())))
-
-
-def _samples(
-    cases: Sequence[EvaluationCase],
-    prompt: PromptTemplate,
-    snippets: Mapping[str, Sequence[Snippet]],
-    answers: Mapping[str, Answer],
-) -> Iterator[Sample]:
-    """The calls of the answers on record."""
-    for case in cases:
-        if (answer := answers.get(case.case_id)) is not None:
-            usage = answer.usage
-            yield Sample(
-                case.language,
-                _text(prompt, case, snippets),
-                usage.get("input_tokens") or 0,
-                usage.get("output_tokens") or 0,
-                usage.get("latency_ms"),
-            )

@@ -5,17 +5,15 @@ on, so a repeated audit asks only for what is new, was graded anew, or had staye
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from medlive.digest import digest_json
 from medlive.errors import EndpointUnavailable
-from medlive.evaluation.asking.pinned import Pinned
-from medlive.evaluation.asking.pool import Health, for_each
-from medlive.evaluation.asking.run import Progress
+from medlive.evaluation.asking.plan import Call, Plan, Sample, plan_calls, sent_text
 from medlive.evaluation.audit.root_causes import (
     AUDIT,
     BOTTOM,
@@ -28,18 +26,19 @@ from medlive.evaluation.audit.root_causes import (
     load_audit,
     read_audit,
 )
-from medlive.evaluation.grading.judge import MOST_RAW
-from medlive.evaluation.grading.verdict import planted_objects
-from medlive.evaluation.grading.verdict_words import taken_back
+from medlive.evaluation.grading.verdict import doubt
 from medlive.evaluation.log import open_log
 from medlive.evaluation.scoring.graded import GradedRun
-from medlive.llm.budget import Asked, Budget, BudgetSpent
-from medlive.llm.engine import Engine, EngineIdentity, Finish, Reply, Request
+from medlive.llm.ask import MOST_RAW, Asked, Asker, Unusable, read_as
+from medlive.llm.budget import Budget
+from medlive.llm.engine import Engine, EngineIdentity, Reply, Request
+from medlive.llm.pool import Progress, work_through
 from medlive.llm.prompts import load_prompt
-from medlive.llm.reading import read_object, without_thinking
-from medlive.text.normalise import fold
+from medlive.llm.wire import Price
 
 TASK: Final = "audit.cause"
+OUTPUT_A_CAUSE: Final = 160
+"""Tokens of a cause with its quote and reasoning, where none is on record."""
 
 
 class AuditReply(BaseModel):
@@ -107,33 +106,26 @@ async def audit_run(
     model, EndpointUnavailable when the endpoint seems dead; what was found by then is kept.
     """
     chosen = find_bottom(run, bottom)
-    auditor = _Auditor(run, engine, allow_unpinned, concurrency, budget)
-    stopped: str | None = None
+    asker = Asker(engine, "auditor", concurrency=concurrency, allow_unpinned=allow_unpinned, budget=budget)
+    auditor = auditor_digest(engine.identity)
     with open_log(run.run.path / AUDIT) as log:
         found, _ = read_audit(run.run.path / AUDIT)
-        mine = [f for f in found if f.auditor == auditor.digest]
-        tried = Counter(f.key for f in mine if f.cause is None and f.answered_by)
+        mine = [f for f in found if f.auditor == auditor]
+        unusable = Counter(f.key for f in mine if f.cause is None and f.answered_by)
         todo = open_candidates(chosen.candidates, mine, engine.identity, allow_unpinned=allow_unpinned)
-        reused = done = len(chosen.candidates) - len(todo)
+        reused = len(chosen.candidates) - len(todo)
 
-        async def one(candidate: Candidate) -> None:
-            nonlocal done, stopped
-            if stopped:
-                return
-            try:
-                log.add((await auditor.find(candidate, tried[candidate.key])).row())
-            except BudgetSpent as exc:
-                stopped = exc.message
-                return
-            done += 1
-            if progress:
-                progress(done, len(chosen.candidates))
+        async def find(candidate: Candidate) -> int:
+            request = audit_request(candidate, unusable[candidate.key])
+            asked = await asker.ask(request, lambda reply: _read(reply, request, candidate))
+            log.add(_finding(candidate, asked, run, engine.identity).row())
+            return 1
 
-        if progress:
-            progress(done, len(chosen.candidates))
-        await for_each(todo, one, concurrency)
-    table = load_audit(run, bottom=bottom, auditor=auditor.digest)
-    return AuditResult(table, auditor.asked.calls, reused, stopped, auditor.health.silence)
+        stopped = await work_through(
+            todo, find, concurrency, done=reused, total=len(chosen.candidates), progress=progress
+        )
+    table = load_audit(run, bottom=bottom, auditor=auditor)
+    return AuditResult(table, asker.calls, reused, stopped, asker.silence)
 
 
 def open_candidates(
@@ -157,106 +149,71 @@ def open_candidates(
     return [candidate for candidate in candidates if not settled(candidate)]
 
 
-def audit_request(candidate: Candidate, *, repair: tuple[str, str] | None = None, round_: int = 0) -> Request:
+def plan_audit(
+    runs: Sequence[GradedRun],
+    identity: EngineIdentity,
+    *,
+    bottom: int = BOTTOM,
+    concurrency: int = 16,
+    allow_unpinned: bool = False,
+    price: Price | None = None,
+) -> Plan:
+    """What `audit_run` would ask of all the runs, if no reply had to be asked for twice. Raises UsageError when
+    nothing of one is graded."""
+    auditor, todo, record, n = auditor_digest(identity), list[Call](), list[Sample](), 0
+    for run in runs:
+        candidates = find_bottom(run, bottom).candidates
+        found, _ = read_audit(run.run.path / AUDIT)
+        calls = {one.key: Call(one.score.case.language, sent_text(audit_request(one))) for one in candidates}
+        left = open_candidates(candidates, found, identity, allow_unpinned=allow_unpinned)
+        todo += [calls[candidate.key] for candidate in left]
+        record += [
+            Sample(calls[one.key], one.usage)
+            for one in found
+            if one.key in calls and one.auditor == auditor and one.usage.get("calls") == 1
+        ]
+        n += len(candidates)
+    return plan_calls(
+        todo,
+        record,
+        about={"runs": len(runs), "cases": n, "audited": n - len(todo)},
+        price=price,
+        concurrency=concurrency,
+        output_tokens=OUTPUT_A_CAUSE,
+    )
+
+
+def audit_request(candidate: Candidate, round_: int = 0) -> Request:
     """What is asked about a candidate."""
-    prompt = load_prompt("medlive.evaluation", TASK)
-    return Request(TASK, prompt, candidate.inputs, _SCHEMA, repair=repair, round=round_)
+    return Request(TASK, load_prompt("medlive.evaluation", TASK), candidate.inputs, _SCHEMA, round=round_)
 
 
-class _Auditor:
-    def __init__(
-        self, run: GradedRun, engine: Engine, allow_unpinned: bool, concurrency: int, budget: Budget | None
-    ) -> None:
-        self.digest = auditor_digest(engine.identity)
-        self.asked = Asked(engine, budget)
-        self._engine = engine
-        self._judge = run.grader.judge if run.grader else ""
-        self._prompt = load_prompt("medlive.evaluation", TASK)
-        self.health = Health(concurrency)
-        self._pinned = Pinned("auditor", engine.identity.model, allow_unpinned=allow_unpinned)
-
-    async def find(self, candidate: Candidate, tried: int) -> Finding:
-        """Ask, and once more where the reply cannot be used. Raises BudgetSpent when the budget does not reach for
-        one attempt."""
-        inputs, again = candidate.inputs, None
-        reason, replies = "", list[Reply]()
-        for attempt in range(2):
-            later = 2 * tried + (0 if again else attempt)
-            try:
-                reply = await self.asked.answer(audit_request(candidate, repair=again, round_=later))
-            except EndpointUnavailable as exc:
-                reason = f"endpoint: {exc.message[:300]}"
-                self.health.bad(exc)
-                break
-            except BudgetSpent:
-                if not replies:
-                    raise
-                break
-            self.health.good()
-            replies.append(reply)
-            if (fault := self._pinned.fault(reply)) is not None:
-                reason, again = fault, None
-                continue
-            read = _read(reply, inputs, candidate)
-            if isinstance(read, AuditReply):
-                return self._finding(candidate, replies, read, "")
-            reason, again = read, (reply.text[:MOST_RAW], read)
-            if reply.finish is Finish.REFUSAL:
-                break
-        return self._finding(candidate, replies, None, reason)
-
-    def _finding(
-        self, candidate: Candidate, replies: Sequence[Reply], read: AuditReply | None, reason: str
-    ) -> Finding:
-        who = self._engine.identity
-        last = replies[-1] if replies else None
-        costs = [r.usage.cost_usd for r in replies]
-        return Finding(
-            case_id=candidate.case_id,
-            key=candidate.key,
-            cause=RootCause(read.cause) if read else None,
-            quote=read.quote if read else "",
-            criteria=read.criteria if read else (),
-            reasoning=read.reasoning if read else "",
-            reason=reason,
-            score=candidate.score.score or 0.0,
-            raw=last.text[:MOST_RAW] if last else "",
-            answered_by=last.model if last else "",
-            engine=who.engine,
-            model=who.model,
-            prompt=self._prompt.digest,
-            auditor=self.digest,
-            judge=self._judge,
-            usage={
-                "input_tokens": sum(r.usage.input_tokens for r in replies),
-                "output_tokens": sum(r.usage.output_tokens for r in replies),
-                "cost_usd": None if None in costs else sum(c for c in costs if c is not None),
-                "calls": len(replies),
-                "latency_ms": sum(r.usage.latency_ms for r in replies),
-            },
-        )
+def _read(reply: Reply, request: Request, candidate: Candidate) -> AuditReply:
+    """The reply, checked against what was shown. Raises Unusable."""
+    read = read_as(AuditReply, request)(reply)
+    fault = doubt(reply.text, "cause", read.cause, read.reasoning, candidate.answer.response)
+    if fault := fault or finding_fault(RootCause(read.cause), read.quote, read.criteria, candidate):
+        raise Unusable(fault)
+    return read
 
 
-def _read(reply: Reply, inputs: Mapping[str, Any], candidate: Candidate) -> AuditReply | str:
-    """The reply, checked against what was shown, or why it is none."""
-    if reply.finish is Finish.LENGTH:
-        return "the reply was cut at the token limit"
-    if reply.finish is Finish.REFUSAL:
-        return "the auditor refused"
-    if not reply.text.strip():
-        return "the reply is empty"
-    try:
-        read = AuditReply.model_validate(read_object(reply.text, inputs))
-    except ValidationError as exc:
-        error = exc.errors(include_url=False, include_input=False)[0]
-        return f"{'.'.join(str(p) for p in error['loc']) or 'the reply'}: {error['msg']}"
-    except ValueError as exc:
-        return str(exc)[:300]
-    if taken_back(without_thinking(reply.text).partition("{")[0].partition("```")[0]):
-        return "the words before the JSON object deny it"
-    if any(
-        one["cause"] == read.cause and fold(str(one.get("reasoning", ""))) == fold(read.reasoning)
-        for one in planted_objects(candidate.answer.response, "cause")
-    ):
-        return "the reply is a piece of the answer that was to be audited"
-    return finding_fault(RootCause(read.cause), read.quote, read.criteria, candidate) or read
+def _finding(candidate: Candidate, asked: Asked[AuditReply], run: GradedRun, who: EngineIdentity) -> Finding:
+    read, last = asked.value, asked.last
+    return Finding(
+        case_id=candidate.case_id,
+        key=candidate.key,
+        cause=RootCause(read.cause) if read else None,
+        quote=read.quote if read else "",
+        criteria=read.criteria if read else (),
+        reasoning=read.reasoning if read else "",
+        reason=asked.reason,
+        score=candidate.score.score or 0.0,
+        raw=last.text[:MOST_RAW] if last else "",
+        answered_by=last.model if last else "",
+        engine=who.engine,
+        model=who.model,
+        prompt=load_prompt("medlive.evaluation", TASK).digest,
+        auditor=auditor_digest(who),
+        judge=run.grader.judge if run.grader else "",
+        usage=asked.usage | {"calls": len(asked.replies)},
+    )

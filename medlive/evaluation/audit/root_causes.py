@@ -13,7 +13,7 @@ from typing import Any, Final
 from medlive.digest import digest_json
 from medlive.errors import UsageError
 from medlive.evaluation.grading.verdict import quoted
-from medlive.evaluation.log import read_log
+from medlive.evaluation.log import values_of
 from medlive.evaluation.model import Answer
 from medlive.evaluation.scoring.graded import GradedRun, fullest
 from medlive.evaluation.scoring.metrics import CaseScore, CaseState, Metric, case_score
@@ -298,16 +298,9 @@ def find_bottom(run: GradedRun, asked: int = BOTTOM) -> Bottom:
 
 
 def read_audit(path: Path) -> tuple[list[Finding], list[str]]:
-    """Every finding of a log, in order, and what in it was none."""
-    lines = read_log(path)
-    notes = [f"{path.name}:{number}: {why}" for number, why in lines.damaged]
-    found: list[Finding] = []
-    for row in lines.rows:
-        try:
-            found.append(Finding.from_row(row))
-        except (TypeError, KeyError, ValueError) as exc:
-            notes.append(f"{path.name}: no finding: {str(exc)[:120]}")
-    return found, notes
+    """Return all findings in log order, and the lines that could not be parsed."""
+    notes: list[str] = []
+    return list(values_of(path, Finding.from_row, notes)), notes
 
 
 def load_audit(run: GradedRun, *, bottom: int = BOTTOM, auditor: str | None = None) -> AuditTable:

@@ -11,12 +11,12 @@ from medlive import __version__
 from medlive.evaluation.bundles.files import BUNDLE
 from medlive.evaluation.bundles.sources import in_order
 from medlive.evaluation.bundles.state import Held, known
-from medlive.evaluation.grading.judge import MOST_RAW
-from medlive.evaluation.grading.verdict import Unreadable, Verdict, quoted, read_criterion, read_rubric
-from medlive.evaluation.model import Answer, EvaluationCase, Grade, Mode, Origin, keys_of
+from medlive.evaluation.grading.verdict import Verdict, quoted, read_criterion, read_rubric
+from medlive.evaluation.model import Answer, CaseKeys, EvaluationCase, Grade, Mode, Origin
 from medlive.evaluation.runs.folder import GRADES, IMPORTED, RESPONSES
 from medlive.integrity.checks import Faults
 from medlive.integrity.folder import printable
+from medlive.llm.ask import MOST_RAW, Unusable
 from medlive.llm.prompts import load_prompt
 
 PASSED_OVER: Final = ("another model answered", "the reply was cut at the token limit", "the grader refused")
@@ -65,7 +65,7 @@ def verdicts(held: Held, out: Faults) -> None:
 
 def _of_case(case: EvaluationCase, answer: Answer, grades: Sequence[Grade], judge: str, out: Faults) -> int:
     """How many of a case's verdicts no reply bears out."""
-    keys = {c.id: key for c, key in zip(case.criteria, keys_of(case, answer, judge), strict=True)}
+    keys = CaseKeys.of(case).keys(answer, judge)
     replies = _replies(grades, answer)
     bare = 0
     for grade in grades:
@@ -106,7 +106,7 @@ def _replies(grades: Sequence[Grade], answer: Answer) -> _Replies:
                 by_id[cid].append(read)
                 if isinstance(read, Verdict):
                     every.add(read)
-        except Unreadable as exc:
+        except Unusable as exc:
             by_id[grade.criterion_id].append(str(exc))
     return _Replies(by_id, frozenset(every))
 
@@ -136,7 +136,7 @@ def _said(grade: Grade, answer: Answer, replies: _Replies, alike: Sequence[str])
             return (
                 "" if read_criterion(grade.raw, answer.response) == mine else "another verdict, quote or reasoning"
             )
-        except Unreadable as exc:
+        except Unusable as exc:
             return f"a reply that holds no verdict: {exc}"
     read = [one for cid in alike for one in replies.by_id.get(cid, ())]
     if mine in read or (grade.origin is Origin.CACHE and mine in replies.any_id):
@@ -155,7 +155,7 @@ def _hidden(grade: Grade, answer: Answer) -> str | None:
         if grade.mode is Mode.CRITERION:
             return f"a reply that says met: {read_criterion(grade.raw, answer.response).met}"
         read = read_rubric(grade.raw, [grade.criterion_id], answer.response)[grade.criterion_id]
-    except Unreadable:
+    except Unusable:
         return None
     return f"a reply that says met: {read.met}" if isinstance(read, Verdict) else None
 

@@ -28,11 +28,12 @@ from medlive.evaluation.asking.batch_files import (
 )
 from medlive.evaluation.grading.cache import GradeCache
 from medlive.evaluation.grading.grade import find_cached, open_work, read_record
-from medlive.evaluation.grading.judge import Judge, Outcome, Work, kind_of
-from medlive.evaluation.log import LogWriter, open_log, read_log
+from medlive.evaluation.grading.judge import Judge, Verdicts, Work, kind_of
+from medlive.evaluation.log import LogWriter, open_log, values_of
 from medlive.evaluation.model import Grade, Mode, Origin
 from medlive.evaluation.runs.folder import GRADES, RunFolder, open_run
 from medlive.evaluation.runs.grades import read_grades
+from medlive.llm.ask import Asked, Attempt, Unusable, read_checked
 from medlive.llm.engine import EngineIdentity, Request
 from medlive.llm.fence import render
 from medlive.llm.wire import JsonMode, NotACompletion, Price, chat_body, completion, response_format
@@ -129,11 +130,9 @@ def write_batch(
     cached = criteria = repairs = waiting = 0
     with open_log(run_dir / GRADES) as log, open_log(run_dir / BATCHES) as written:
         record = read_record(run_dir / GRADES, judge.digest)
-        if cache is not None:
-            for grade in find_cached(cache, run.cases, answers, judge, record):
-                record.put(grade)
-                log.add(grade.row())
-                cached += 1
+        for grade in find_cached(cache, run.cases, answers, judge, record):
+            log.add(grade.row())
+            cached += 1
         known, _ = _read_batches(run_dir)
         if judge.digest not in known.judges:
             written.add(_judge_row(judge))
@@ -149,7 +148,7 @@ def write_batch(
                 if waits and leave_waiting:
                     continue
                 repair = _repair(judge, work, unread)
-                files.add(custom_id, engine.body(judge.request(work, repair)))
+                files.add(custom_id, engine.body(replace(judge.request(work), repair=repair)))
                 criteria += len(work.criteria)
                 repairs += repair is not None
                 if not waits:
@@ -182,7 +181,8 @@ def _unread(run_dir: Path, judge: Judge) -> dict[str, Grade]:
 
 def _repair(judge: Judge, work: Work, unread: Mapping[str, Grade]) -> tuple[str, str] | None:
     """The reply about all of a call's criteria that held no verdict, and why; None where there is no such one."""
-    grades = [unread.get(judge.key(work.case, criterion, work.answer)) for criterion in work.criteria]
+    keys = judge.keys(work.case, work.answer, work.criteria)
+    grades = [unread.get(key) for key in keys.values()]
     first = grades[0]
     if first is None or any(grade is None or grade.raw != first.raw for grade in grades):
         return None
@@ -321,17 +321,21 @@ class _Reader:
 
     def _grades(self, judge: Judge, work: Work, row: Mapping[str, Any]) -> list[Grade]:
         """What a result says of a call's criteria."""
-        outcome = Outcome()
-        if (why := result_error(row)) is not None:
-            outcome.fail(work.criteria, f"batch: {why}")
-            return judge.grades(work, outcome, Origin.BATCH)
+        verdicts, request = Verdicts(judge, work), judge.request(work)
+        asked = Asked[Mapping[str, object]]()
+        reply = None
         try:
+            if (why := result_error(row)) is not None:
+                raise Unusable(f"batch: {why}")
             reply = completion(row["response"]["body"], self._prices.get(judge.identity.model))
+            pinned = None if judge.allow_unpinned else judge.identity.model
+            asked.value = read_checked(reply, pinned, "grader", verdicts.read)
+            asked.attempts.append(Attempt(request, reply, None))
         except NotACompletion as exc:
-            outcome.fail(work.criteria, f"batch: {exc}")
-        else:
-            outcome.take(reply, work.criteria, judge.read(reply, work))
-        return judge.grades(work, outcome, Origin.BATCH)
+            asked.attempts.append(Attempt(request, None, Unusable(f"batch: {exc}")))
+        except Unusable as exc:
+            asked.attempts.append(Attempt(request, reply, exc))
+        return verdicts.grades(asked, Origin.BATCH)
 
     def _take(self, work: Work, judge: Judge, grade: Grade) -> None:
         told = self.told
@@ -355,20 +359,20 @@ class _Reader:
             return None
         by_id = {c.id: c for c in case.criteria}
         criteria = tuple(by_id[cid] for cid in asked.criteria if cid in by_id)
-        if tuple(judge.key(case, c, answer) for c in criteria) != asked.keys:
+        if tuple(judge.keys(case, answer, criteria).values()) != asked.keys:
             return None
         return Work(case, answer, criteria)
 
     def _open(self, work: Work, judge: Judge) -> frozenset[str]:
         """Of a call's criteria those without a settled verdict."""
         latest = self._records[judge.digest].latest
-        keys = {c.id: judge.key(work.case, c, work.answer) for c in work.criteria}
+        keys = judge.keys(work.case, work.answer, work.criteria)
         return frozenset(cid for cid, key in keys.items() if not judge.settles(latest.get(key)))
 
 
 def _asked(judge: Judge, work: Work) -> _Asked:
-    keys = tuple(judge.key(work.case, c, work.answer) for c in work.criteria)
-    return _Asked(work.case.case_id, tuple(c.id for c in work.criteria), keys, judge.digest)
+    keys = judge.keys(work.case, work.answer, work.criteria)
+    return _Asked(work.case.case_id, tuple(keys), tuple(keys.values()), judge.digest)
 
 
 def _custom_id(asked: _Asked, known: _Known) -> str:
@@ -403,14 +407,10 @@ def _judge_row(judge: Judge) -> dict[str, Any]:
 
 
 def _read_batches(run_dir: Path, *, allow_unpinned: bool = False) -> tuple[_Known, list[str]]:
-    lines = read_log(run_dir / BATCHES)
-    notes = [f"{BATCHES}:{number}: {why}" for number, why in lines.damaged]
+    notes: list[str] = []
     known = _Known()
-    for row in lines.rows:
-        try:
-            _note_row(known, row, allow_unpinned)
-        except (KeyError, TypeError, ValueError) as exc:
-            notes.append(f"{BATCHES}: no entry: {str(exc)[:100]}")
+    for _ in values_of(run_dir / BATCHES, lambda row: _note_row(known, row, allow_unpinned), notes):
+        pass
     notes += [f"{BATCHES}: calls of another version's prompt cannot be read" for _ in known.foreign]
     return known, notes
 

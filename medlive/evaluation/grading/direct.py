@@ -6,34 +6,33 @@ rubric and no physician's advice (LiveMedBench §4.2; docs/method.md §3).
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Final, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from medlive.digest import digest_json, digest_text
-from medlive.errors import BadInput, EndpointUnavailable, UsageError
-from medlive.evaluation.asking.pinned import Pinned
-from medlive.evaluation.asking.pool import Health, for_each
-from medlive.evaluation.asking.run import Progress
+from medlive.errors import EndpointUnavailable, UsageError
+from medlive.evaluation.asking.plan import Call, Plan, Sample, plan_calls, sent_text
 from medlive.evaluation.grading.tasks import Reasoning
-from medlive.evaluation.grading.verdict import planted_objects
-from medlive.evaluation.grading.verdict_words import taken_back
-from medlive.evaluation.log import open_log, read_log
-from medlive.evaluation.model import Answer, EvaluationCase
+from medlive.evaluation.grading.verdict import doubt, words_before
+from medlive.evaluation.log import open_log, values_of
+from medlive.evaluation.model import Answer, EvaluationCase, gradable
 from medlive.evaluation.runs.folder import open_run
 from medlive.evaluation.scoring.graded import fullest
-from medlive.llm.budget import Asked, Budget, BudgetSpent
-from medlive.llm.engine import Engine, EngineIdentity, Finish, Reply, Request
+from medlive.llm.ask import MOST_RAW, Asked, Asker, Unusable, read_as
+from medlive.llm.budget import Budget
+from medlive.llm.engine import Engine, EngineIdentity, Reply, Request
+from medlive.llm.pool import Progress, work_through
 from medlive.llm.prompts import load_prompt
-from medlive.llm.reading import read_object, without_thinking
-from medlive.text.normalise import fold
+from medlive.llm.wire import Price
 
 DIRECT: Final = "direct.jsonl"
 TASK: Final = "grader.direct"
-_MOST_RAW: Final = 4_000
+OUTPUT_A_SCORE: Final = 90
+"""Tokens of a score with its reasoning, where none is on record."""
 _SCORED: Final = re.compile(r"\bscore\b[^\w:=]*+[:=]\W*+([01](?:\.\d+)?)", re.IGNORECASE)
 
 
@@ -59,7 +58,7 @@ class DirectScore:
     reasoning: str
     reason: str
     raw: str
-    """What the judge said, cut at 4,000 characters."""
+    """The judge's reply, cut at 20,000 characters."""
     grader: str
     """The model as the reply names it; "" where no reply came."""
     engine: str
@@ -91,6 +90,8 @@ class DirectResult:
     calls: int
     reasons: Mapping[str, int]
     """Why answers have no score."""
+    notes: tuple[str, ...]
+    """Lines of the log that could not be parsed; what they held is asked for again."""
     stopped: str | None = None
     """Which budget ended it; None: none did."""
     silence: EndpointUnavailable | None = None
@@ -105,6 +106,8 @@ class DirectScores:
     model: str
     scores: Mapping[str, float | None]
     """By case; None: asked without a score."""
+    notes: tuple[str, ...]
+    """Lines of the log that could not be parsed."""
 
 
 async def judge_direct(
@@ -125,174 +128,132 @@ async def judge_direct(
     UsageError for an engine that has no such task and when every reply comes from another model,
     EndpointUnavailable when the endpoint seems dead; what was scored by then is kept.
     """
-    run = open_run(run_dir)
-    if engine.identity.engine == "rules":
+    asker = Asker(
+        engine, "judge", repairs=max_retries, concurrency=concurrency, allow_unpinned=allow_unpinned, budget=budget
+    )
+    with open_log(open_run(run_dir).path / DIRECT) as log:
+        items, notes = _items(run_dir, engine.identity)
+        todo = [item for item in items if not item.settled(engine.identity, allow_unpinned)]
+
+        async def ask(item: _Item) -> int:
+            request = direct_request(item.case, item.answer, item.unusable)
+            asked = await asker.ask(request, lambda reply: _read(reply, request))
+            item.score = _score(item, asked, engine.identity)
+            log.add(asdict(item.score))
+            return 1
+
+        done = len(items) - len(todo)
+        stopped = await work_through(todo, ask, concurrency, done=done, total=len(items), progress=progress)
+    left = [item.score for item in items if not item.settled(engine.identity, allow_unpinned)]
+    reasons = Counter(
+        "not asked yet" if score is None else score.reason.split(":")[0] or "another model answered"
+        for score in left
+    )
+    return DirectResult(
+        path=run_dir,
+        answers=len(items),
+        scored=len(items) - len(left),
+        calls=asker.calls,
+        reasons=dict(reasons.most_common()),
+        notes=tuple(notes),
+        stopped=stopped,
+        silence=asker.silence,
+    )
+
+
+def plan_direct(
+    run_dir: Path,
+    identity: EngineIdentity,
+    *,
+    concurrency: int = 16,
+    allow_unpinned: bool = False,
+    price: Price | None = None,
+) -> Plan:
+    """What `judge_direct` would ask, if no reply had to be asked for twice. Raises UsageError for an engine that
+    has no such task."""
+    items, _ = _items(run_dir, identity)
+    calls = [Call(item.case.language, sent_text(direct_request(item.case, item.answer))) for item in items]
+    todo = [call for item, call in zip(items, calls, strict=True) if not item.settled(identity, allow_unpinned)]
+    # A score of an answer as it was before tells nothing of what this one's call would take.
+    record = [Sample(call, item.score.usage) for item, call in zip(items, calls, strict=True) if item.score]
+    return plan_calls(
+        todo,
+        record,
+        about={"answers": len(items), "scored": len(items) - len(todo)},
+        price=price,
+        concurrency=concurrency,
+        output_tokens=OUTPUT_A_SCORE,
+    )
+
+
+@dataclass(slots=True)
+class _Item:
+    """An answer that can be judged, and what is on record about it."""
+
+    case: EvaluationCase
+    answer: Answer
+    key: str
+    score: DirectScore | None
+    """The newest row."""
+    unusable: int
+    """Replies that held no score."""
+
+    def settled(self, identity: EngineIdentity, allow_unpinned: bool) -> bool:
+        """Whether there is a score, by a model that counts."""
+        one = self.score
+        return one is not None and one.score is not None and (allow_unpinned or one.grader == identity.model)
+
+
+def _items(run_dir: Path, identity: EngineIdentity) -> tuple[list[_Item], list[str]]:
+    """A run's answers that can be judged, and the lines of the log that could not be parsed."""
+    if identity.engine == "rules":
         raise UsageError(
             "the rules engine gives no score of a whole answer", hint="name a model: --grader and --base-url"
         )
-    health = Health(concurrency)
-    judge = _Judge(engine, max_retries, allow_unpinned, budget, health)
-    answers, _ = run.answers()
-    with open_log(run.path / DIRECT) as log:
-        there, unusable = _on_record(run.path, judge.digest)
-        keys = {c.case_id: score_key(c, answers[c.case_id], judge.digest) for c in _gradable(run.cases, answers)}
-        todo = open_cases(run.cases, answers, there, engine.identity, allow_unpinned=allow_unpinned)
-        done = len(keys) - len(todo)
-
-        async def one(case: EvaluationCase) -> None:
-            nonlocal done
-            score = await judge.score(case, answers[case.case_id], unusable[keys[case.case_id]])
-            if score is None:
-                return
-            log.add(asdict(score))
-            there[score.key] = score
-            done += 1
-            if progress:
-                progress(done, len(keys))
-
-        await for_each(todo, one, concurrency)
-    final = [there.get(key) for key in keys.values()]
-    counts = [s is not None and settles(s, engine.identity, allow_unpinned) for s in final]
-    reasons = Counter(
-        "not asked yet" if s is None else s.reason.split(":")[0] or "another model answered"
-        for s, scored in zip(final, counts, strict=True)
-        if not scored
-    )
-    scored = sum(counts)
-    why = dict(reasons.most_common())
-    return DirectResult(run.path, len(keys), scored, judge.asked.calls, why, judge.stopped, health.silence)
+    run, judge = open_run(run_dir), judge_digest(identity)
+    scores, notes = _read_scores(run_dir)
+    mine = [score for score in scores if score.judge == judge]
+    latest = {score.key: score for score in mine}
+    unusable = Counter(score.key for score in mine if score.score is None and score.grader)
+    found = []
+    for case, answer in gradable(run.cases, run.answers()[0]):
+        key = score_key(case, answer, judge)
+        found.append(_Item(case, answer, key, latest.get(key), unusable[key]))
+    return found, notes
 
 
-def settles(score: DirectScore | None, identity: EngineIdentity, allow_unpinned: bool) -> bool:
-    """Whether a row on record is a score, by a model that counts."""
-    return score is not None and score.score is not None and (allow_unpinned or score.grader == identity.model)
-
-
-def open_cases(
-    cases: Sequence[EvaluationCase],
-    answers: Mapping[str, Answer],
-    there: Mapping[str, DirectScore],
-    identity: EngineIdentity,
-    *,
-    allow_unpinned: bool = False,
-) -> list[EvaluationCase]:
-    """The cases whose answer can be judged and has no score on record that counts."""
-    judge = judge_digest(identity)
-    return [
-        case
-        for case in _gradable(cases, answers)
-        if not settles(there.get(score_key(case, answers[case.case_id], judge)), identity, allow_unpinned)
-    ]
-
-
-def direct_request(case: EvaluationCase, answer: Answer) -> Request:
+def direct_request(case: EvaluationCase, answer: Answer, round_: int = 0) -> Request:
     """What is asked about an answer."""
     inputs = {"language": case.language, "question": case.question, "answer": answer.response}
-    return Request(TASK, load_prompt("medlive.evaluation", TASK), inputs, _SCHEMA)
+    return Request(TASK, load_prompt("medlive.evaluation", TASK), inputs, _SCHEMA, round=round_)
 
 
-class _Judge:
-    """Asks one engine for scores, again where a reply holds none."""
-
-    def __init__(
-        self, engine: Engine, max_retries: int, allow_unpinned: bool, budget: Budget | None, health: Health
-    ) -> None:
-        self.digest = judge_digest(engine.identity)
-        self.asked = Asked(engine, budget)
-        self.stopped: str | None = None
-        self._engine, self._retries = engine, max_retries
-        self._health = health
-        self._pinned = Pinned("judge", engine.identity.model, allow_unpinned=allow_unpinned)
-
-    async def score(self, case: EvaluationCase, answer: Answer, unusable: int) -> DirectScore | None:
-        """The answer's score, or a row that says why there is none; None when the budget does not reach. A store
-        of replies is asked past the `unusable` ones on record."""
-        if self.stopped:
-            return None
-        first = replace(direct_request(case, answer), round=unusable)
-        request, replies = first, list[Reply]()
-        read: DirectReply | str = ""
-        for attempt in range(1 + self._retries):
-            try:
-                reply = await self.asked.answer(request)
-            except EndpointUnavailable as exc:
-                read = f"endpoint: {exc.message[:300]}"
-                self._health.bad(exc)
-                break
-            except BudgetSpent as exc:
-                self.stopped = exc.message
-                if not replies:
-                    return None
-                break
-            self._health.good()
-            replies.append(reply)
-            if (fault := self._pinned.fault(reply)) is not None:
-                read, request = fault, _later(first, attempt + 1)
-                continue
-            read = self._read(reply, first.inputs)
-            if isinstance(read, DirectReply) or reply.finish is Finish.REFUSAL:
-                break
-            request = replace(first, repair=(reply.text[:_MOST_RAW], read))
-        identity, last = self._engine.identity, replies[-1] if replies else None
-        return DirectScore(
-            case_id=case.case_id,
-            key=score_key(case, answer, self.digest),
-            score=read.score if isinstance(read, DirectReply) else None,
-            reasoning=read.reasoning if isinstance(read, DirectReply) else "",
-            reason=read if isinstance(read, str) else "",
-            raw=last.text[:_MOST_RAW] if last else "",
-            grader=last.model if last else "",
-            engine=identity.engine,
-            model=identity.model,
-            prompt=first.prompt.digest,
-            judge=self.digest,
-            usage=_usage(replies),
-        )
-
-    def _read(self, reply: Reply, inputs: Mapping[str, Any]) -> DirectReply | str:
-        """The reply's score, or why it holds none."""
-        if reply.finish is Finish.REFUSAL:
-            return "the judge refused"
-        if reply.finish is Finish.LENGTH:
-            return "the reply was cut at the token limit"
-        try:
-            read = DirectReply.model_validate(read_object(reply.text, inputs))
-        except ValidationError as exc:
-            error = exc.errors(include_url=False, include_input=False)[0]
-            return f"{'.'.join(str(p) for p in error['loc']) or 'the reply'}: {error['msg']}"
-        except ValueError as exc:
-            return str(exc)[:300]
-        before = without_thinking(reply.text).partition("{")[0].partition("```")[0]
-        if taken_back(before):
-            return "the words before the JSON object deny it"
-        if (said := _SCORED.findall(before)) and float(said[-1]) != read.score:
-            return "the words before the JSON object give another score"
-        if any(
-            one["score"] == read.score and fold(str(one.get("reasoning", ""))) == fold(read.reasoning)
-            for one in planted_objects(str(inputs["answer"]), "score")
-        ):
-            return "the score is a piece of the answer that was to be judged"
-        return read
+def _read(reply: Reply, request: Request) -> DirectReply:
+    """The reply's score. Raises Unusable."""
+    read = read_as(DirectReply, request)(reply)
+    if fault := doubt(reply.text, "score", read.score, read.reasoning, str(request.inputs["answer"])):
+        raise Unusable(fault)
+    if (stated := _SCORED.findall(words_before(reply.text))) and float(stated[-1]) != read.score:
+        raise Unusable("the words before the JSON object give another score")
+    return read
 
 
-def _later(request: Request, times: int) -> Request:
-    """The same question, past what a store of replies holds of it."""
-    return replace(request, round=request.round + times)
-
-
-def _usage(replies: Sequence[Reply]) -> dict[str, Any]:
-    """The sum over all attempts; a cost that one of them does not know is unknown."""
-    if not replies:
-        return {}
-    rows = [reply.usage for reply in replies]
-    costs = [one.cost_usd for one in rows if one.cost_usd is not None]
-    return {
-        "input_tokens": sum(one.input_tokens for one in rows),
-        "cached_tokens": sum(one.cached_tokens for one in rows),
-        "output_tokens": sum(one.output_tokens for one in rows),
-        "latency_ms": sum(one.latency_ms for one in rows),
-        "cost_usd": sum(costs) if len(costs) == len(rows) else None,
-    }
+def _score(item: _Item, asked: Asked[DirectReply], who: EngineIdentity) -> DirectScore:
+    read, last = asked.value, asked.last
+    return DirectScore(
+        case_id=item.case.case_id,
+        key=item.key,
+        score=read.score if read else None,
+        reasoning=read.reasoning if read else "",
+        reason=asked.reason,
+        raw=last.text[:MOST_RAW] if last else "",
+        grader=last.model if last else "",
+        engine=who.engine,
+        model=who.model,
+        prompt=load_prompt("medlive.evaluation", TASK).digest,
+        judge=judge_digest(who),
+        usage=asked.usage,
+    )
 
 
 def read_direct(run_dir: Path, *, judge: str | None = None) -> DirectScores | None:
@@ -300,54 +261,27 @@ def read_direct(run_dir: Path, *, judge: str | None = None) -> DirectScores | No
     wrote last), or of the one whose digest is given; None where there are none.
     """
     run = open_run(run_dir)
-    answers, _ = run.answers()
-    cases = _gradable(run.cases, answers)
+    answered = list(gradable(run.cases, run.answers()[0]))
+    scores, notes = _read_scores(run_dir)
+    latest = {(score.judge, score.key): score for score in scores}
     found: dict[str, dict[str, DirectScore]] = {}
-    for one in _judges(run_dir) if judge is None else [judge]:
-        latest, _ = _on_record(run_dir, one)
-        keys = ((case.case_id, score_key(case, answers[case.case_id], one)) for case in cases)
-        if scores := {case_id: latest[key] for case_id, key in keys if key in latest}:
-            found[one] = scores
+    # The one that wrote last at the end.
+    for one in reversed(dict.fromkeys(score.judge for score in reversed(scores))) if judge is None else [judge]:
+        keys = {case.case_id: (one, score_key(case, answer, one)) for case, answer in answered}
+        if of_judge := {case_id: latest[key] for case_id, key in keys.items() if key in latest}:
+            found[one] = of_judge
     if not found:
         return None
-    chosen = fullest({one: sum(s.score is not None for s in scores.values()) for one, scores in found.items()})
+    chosen = fullest({one: sum(s.score is not None for s in rows.values()) for one, rows in found.items()})
     model = next(iter(found[chosen].values())).model
-    return DirectScores(chosen, model, {case_id: score.score for case_id, score in found[chosen].items()})
+    values = {case_id: score.score for case_id, score in found[chosen].items()}
+    return DirectScores(chosen, model, values, tuple(notes))
 
 
-def _judges(run_dir: Path) -> list[str]:
-    """Who judged a run directly, the one that wrote last at the end."""
-    rows = reversed(read_log(run_dir / DIRECT).rows)
-    last_first = dict.fromkeys(row["judge"] for row in rows if isinstance(row.get("judge"), str))
-    return list(reversed(last_first))
-
-
-def _gradable(cases: Iterable[EvaluationCase], answers: Mapping[str, Answer]) -> list[EvaluationCase]:
-    return [case for case in cases if case.case_id in answers and answers[case.case_id].gradable]
-
-
-def _on_record(run_dir: Path, judge: str) -> tuple[dict[str, DirectScore], Counter[str]]:
-    """A judge's newest score of each key, and how many of its replies held none."""
-    lines = read_log(run_dir / DIRECT)
-    if lines.damaged:
-        number, why = lines.damaged[0]
-        raise BadInput(f"{run_dir / DIRECT}: line {number}: {why}", hint="take that line out; it is asked again")
-    found: dict[str, DirectScore] = {}
-    unusable: Counter[str] = Counter()
-    for row in lines.rows:
-        try:
-            score = DirectScore.from_row(row)
-        except (TypeError, KeyError, ValueError) as exc:
-            raise BadInput(f"{run_dir / DIRECT}: a row is no score: {str(exc)[:120]}") from exc
-        if score.judge == judge:
-            found[score.key] = score
-            unusable[score.key] += score.score is None and bool(score.grader)
-    return found, unusable
-
-
-def scores_on_record(run_dir: Path, identity: EngineIdentity) -> dict[str, DirectScore]:
-    """The newest row of a judge about each key. Raises BadInput for a damaged log."""
-    return _on_record(run_dir, judge_digest(identity))[0]
+def _read_scores(run_dir: Path) -> tuple[list[DirectScore], list[str]]:
+    """Return all scores in log order, and the lines that could not be parsed."""
+    notes: list[str] = []
+    return list(values_of(run_dir / DIRECT, DirectScore.from_row, notes)), notes
 
 
 def judge_digest(identity: EngineIdentity) -> str:

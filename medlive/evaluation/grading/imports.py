@@ -25,13 +25,13 @@ from medlive.evaluation.grading.judge import Judge
 from medlive.evaluation.log import is_full, open_log
 from medlive.evaluation.model import (
     Answer,
+    CaseKeys,
     CaseSet,
     EvaluationCase,
     EvaluationCriterion,
     Grade,
     Mode,
     Origin,
-    grade_key,
 )
 from medlive.evaluation.runs.folder import GRADES, IMPORTED, RunFolder, TemplateUse, open_run, write_whole
 from medlive.evaluation.runs.grades import read_grades
@@ -223,7 +223,7 @@ def _grade(
     return Grade(
         case_id=case.case_id,
         criterion_id=criterion.id,
-        key=grade_key(case, criterion, answer, claim.digest),
+        key=CaseKeys.of(case, [criterion]).keys(answer, claim.digest)[criterion.id],
         met=met,
         quote="",
         reasoning="",

@@ -1,36 +1,24 @@
 """A judge: one engine, mode and prompt; how its requests are made, and what its replies count for.
 
 The same for calls that are made one by one (`grade`), for files of calls (`batch`) and for a plan of calls that
-are not made (`plan`): all send what `Judge.request` makes and read what comes by `Judge.read`.
+are not made (`plan`): all send what `Judge.request` makes and read what comes by `Verdicts`.
 """
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol, TypeVar
 
 from medlive.digest import digest_json
-from medlive.evaluation.asking.pinned import stranger
 from medlive.evaluation.grading.tasks import GradeReply, RubricGradeReply
-from medlive.evaluation.grading.verdict import Unreadable, Verdict, read_criterion, read_rubric
-from medlive.evaluation.model import (
-    Answer,
-    EvaluationCase,
-    EvaluationCriterion,
-    Grade,
-    Mode,
-    Origin,
-    grade_key,
-    keys_of,
-)
-from medlive.llm.engine import EngineIdentity, Finish, Prompt, Reply, Request, Usage
+from medlive.evaluation.grading.verdict import Verdict, read_criterion, read_rubric
+from medlive.evaluation.model import Answer, CaseKeys, EvaluationCase, EvaluationCriterion, Grade, Mode, Origin
+from medlive.llm.ask import MOST_RAW, Asked, Asker, Unusable
+from medlive.llm.engine import EngineIdentity, Prompt, Reply, Request
 from medlive.llm.prompts import load_prompt
 
 T = TypeVar("T")
 
-MOST_RAW: Final = 20_000
-NEAR: Final = 256
-"""Cases whose keys are remembered."""
 _TOLD: Final = frozenset({"endpoint", "batch", "another model answered"})
 """Reasons that say after a colon what failed, or who answered."""
 _ATTEMPTS: Final = re.compile(r" in \d+ attempts?: ")
@@ -47,37 +35,6 @@ class Work:
     criteria: tuple[EvaluationCriterion, ...]
     round: int = 0
     """How often unusable replies stand on record: a store of replies is asked past them."""
-    keys: tuple[str, ...] = ()
-    """The criteria's, where they have been made; else `Judge.key` makes them."""
-
-
-@dataclass(slots=True)
-class Outcome:
-    """What the replies about one `Work` came to, attempt after attempt: later verdicts fill earlier gaps."""
-
-    verdicts: dict[str, Verdict] = field(default_factory=dict)
-    faults: dict[str, str] = field(default_factory=dict)
-    """Why a criterion has no verdict, by its id."""
-    by: dict[str, Reply] = field(default_factory=dict)
-    """The last reply about each criterion."""
-    replies: list[Reply] = field(default_factory=list)
-
-    def take(
-        self, reply: Reply, waiting: Sequence[EvaluationCriterion], read: Mapping[str, Verdict | str]
-    ) -> None:
-        """Count a reply in, as `Judge.read` read it."""
-        self.replies.append(reply)
-        for criterion in waiting:
-            self.by[criterion.id] = reply
-        for cid, found in read.items():
-            if isinstance(found, Verdict):
-                self.verdicts[cid] = found
-            else:
-                self.faults[cid] = found
-
-    def fail(self, waiting: Sequence[EvaluationCriterion], why: str) -> None:
-        """No reply came for these."""
-        self.faults |= {c.id: why for c in waiting}
 
 
 def kind_of(reason: str) -> str:
@@ -113,23 +70,16 @@ class Judge:
         self._task = f"grader.{mode}"
         self.prompt = load_prompt("medlive.evaluation", self._task)
         self.digest = judge_digest(identity, mode, self.prompt)
-        self._prompt_digest = self.prompt.digest
+        self.prompt_digest = self.prompt.digest
         self.size = 1 if mode is Mode.CRITERION else RUBRIC_SIZE
         shape = GradeReply if mode is Mode.CRITERION else RubricGradeReply
         self._schema = shape.model_json_schema()
-        self._keys: dict[str, tuple[EvaluationCase, Answer, dict[str, str]]] = {}
-        """By case, of the last NEAR, since each is asked for more than once: the keys by the criteria's texts."""
 
-    def key(self, case: EvaluationCase, criterion: EvaluationCriterion, answer: Answer) -> str:
-        """What a verdict is found again by."""
-        known = self._keys.get(case.case_id)
-        if known is None or known[0] is not case or known[1] is not answer:
-            texts = (c.criterion for c in case.criteria)
-            found = dict(zip(texts, keys_of(case, answer, self.digest), strict=True))
-            if len(self._keys) >= NEAR:
-                del self._keys[next(iter(self._keys))]
-            known = self._keys[case.case_id] = (case, answer, found)
-        return known[2].get(criterion.criterion) or grade_key(case, criterion, answer, self.digest)
+    def keys(
+        self, case: EvaluationCase, answer: Answer, criteria: Sequence[EvaluationCriterion] | None = None
+    ) -> dict[str, str]:
+        """What verdicts are found again by: the key of each criterion of a case, or of some, by its id."""
+        return CaseKeys.of(case, criteria).keys(answer, self.digest)
 
     def settles(self, grade: Ruled | None) -> bool:
         """Whether a verdict on record is one, by a model that counts: nothing is left to ask."""
@@ -141,7 +91,7 @@ class Judge:
         """Criteria, or what stands for them, as they are put into calls: one each, or as many as a call holds."""
         return [tuple(criteria[start : start + self.size]) for start in range(0, len(criteria), self.size)]
 
-    def request(self, work: Work, repair: tuple[str, str] | None = None, later: int = 0) -> Request:
+    def request(self, work: Work) -> Request:
         """The request for a call's criteria: what the calls of a case share first, the criteria last."""
         inputs: dict[str, Any] = {
             "language": work.case.language,
@@ -152,80 +102,76 @@ class Judge:
             inputs["criterion"] = work.criteria[0].criterion
         else:
             inputs["criteria"] = [{"id": c.id, "criterion": c.criterion} for c in work.criteria]
-        return Request(self._task, self.prompt, inputs, self._schema, repair=repair, round=work.round + later)
+        return Request(self._task, self.prompt, inputs, self._schema, round=work.round)
 
-    def read(self, reply: Reply, work: Work) -> dict[str, Verdict | str]:
-        """For each of a call's criteria its verdict, or why the reply holds none."""
-        ids = [c.id for c in work.criteria]
-        if not self.allow_unpinned and (fault := stranger(reply, self.identity.model)) is not None:
-            return dict.fromkeys(ids, fault)
-        if reply.finish is Finish.LENGTH:
-            return dict.fromkeys(ids, "the reply was cut at the token limit")
-        if reply.finish is Finish.REFUSAL:
-            return dict.fromkeys(ids, "the grader refused")
-        try:
-            if self.mode is Mode.RUBRIC:
-                return read_rubric(reply.text, ids, work.answer.response)
-            return {ids[0]: read_criterion(reply.text, work.answer.response)}
-        except Unreadable as exc:
-            return dict.fromkeys(ids, str(exc))
+    async def ask(self, asker: Asker, work: Work) -> list[Grade]:
+        """The verdicts on a call's criteria. Raises as `Asker.ask`."""
+        verdicts = Verdicts(self, work)
+        return verdicts.grades(await asker.ask(self.request(work), verdicts.read))
 
-    def grades(self, work: Work, outcome: Outcome, origin: Origin = Origin.CALL) -> list[Grade]:
-        """A call's criteria as rows of the log; the usage of all attempts stands with the first.
+
+class Ungraded(Unusable):
+    """A reply leaves criteria without a verdict."""
+
+    def __init__(self, faults: Mapping[str, str], rest: Request) -> None:
+        """`faults` says why, by the criteria's ids."""
+        super().__init__(next(iter(faults.values())), rest=rest)
+        self.faults = faults
+
+
+class Verdicts:
+    """Reads the replies about a call's criteria, attempt after attempt: later verdicts fill earlier gaps."""
+
+    def __init__(self, judge: Judge, work: Work) -> None:
+        self._judge, self._work = judge, work
+        self._found: dict[str, tuple[Verdict, Reply]] = {}
+
+    def read(self, reply: Reply) -> Mapping[str, object]:
+        """All verdicts, when none is missing. Raises Unusable."""
+        open_ = {c.id: c for c in self._work.criteria if c.id not in self._found}
+        answer = self._work.answer.response
+        if self._judge.mode is Mode.RUBRIC:
+            read = read_rubric(reply.text, list(open_), answer)
+        else:
+            read = dict.fromkeys(open_, read_criterion(reply.text, answer))
+        self._found |= {cid: (found, reply) for cid, found in read.items() if isinstance(found, Verdict)}
+        if faults := {cid: found for cid, found in read.items() if isinstance(found, str)}:
+            rest = replace(self._work, criteria=tuple(open_[cid] for cid in faults))
+            raise Ungraded(faults, self._judge.request(rest))
+        return self._found
+
+    def grades(self, asked: Asked[Any], origin: Origin = Origin.CALL) -> list[Grade]:
+        """The call's criteria as rows of the log; the usage of all attempts stands with the first.
 
         A reply that several criteria share stands whole with the first of them and with those it did not grade.
         """
-        usage = _usage(outcome.replies)
+        judge, work = self._judge, self._work
+        keys = judge.keys(work.case, work.answer, work.criteria)
+        faults = asked.fault.faults if isinstance(asked.fault, Ungraded) else {}
         grades: list[Grade] = []
         shown: set[int] = set()
-        for place, criterion in enumerate(work.criteria):
-            verdict, reply = outcome.verdicts.get(criterion.id), outcome.by.get(criterion.id)
+        for criterion in work.criteria:
+            verdict, reply = self._found.get(criterion.id, (None, asked.last))
             first = id(reply) not in shown
             shown.add(id(reply))
             grades.append(
                 Grade(
                     case_id=work.case.case_id,
                     criterion_id=criterion.id,
-                    key=work.keys[place] if work.keys else self.key(work.case, criterion, work.answer),
+                    key=keys[criterion.id],
                     met=verdict.met if verdict else None,
                     quote=verdict.quote if verdict else "",
                     reasoning=verdict.reasoning if verdict else "",
-                    reason="" if verdict else outcome.faults[criterion.id],
+                    reason="" if verdict else faults.get(criterion.id, asked.reason),
                     raw=reply.text[:MOST_RAW] if reply is not None and (first or verdict is None) else "",
                     grader=reply.model if reply else "",
-                    engine=self.identity.engine,
-                    model=self.identity.model,
-                    mode=self.mode,
-                    prompt=self._prompt_digest,
-                    judge=self.digest,
-                    usage=usage if place == 0 else {},
+                    engine=judge.identity.engine,
+                    model=judge.identity.model,
+                    mode=judge.mode,
+                    prompt=judge.prompt_digest,
+                    judge=judge.digest,
+                    usage={} if grades else asked.usage,
                     origin=origin,
                 )
             )
         return grades
-
-
-def _usage(replies: list[Reply]) -> dict[str, Any]:
-    """The sum over a call's attempts; a cost that one of them does not know is unknown."""
-    if not replies:
-        return {}
-    rows = [reply.usage for reply in replies]
-    one = rows[0] if len(rows) == 1 else _sum(rows)
-    return {
-        "input_tokens": one.input_tokens,
-        "cached_tokens": one.cached_tokens,
-        "output_tokens": one.output_tokens,
-        "latency_ms": one.latency_ms,
-        "cost_usd": one.cost_usd,
-    }
-
-
-def _sum(rows: list[Usage]) -> Usage:
-    costs = [one.cost_usd for one in rows if one.cost_usd is not None]
-    return Usage(
-        input_tokens=sum(one.input_tokens for one in rows),
-        cached_tokens=sum(one.cached_tokens for one in rows),
-        output_tokens=sum(one.output_tokens for one in rows),
-        cost_usd=sum(costs) if len(costs) == len(rows) else None,
-        latency_ms=sum(one.latency_ms for one in rows),
-    )

@@ -8,20 +8,19 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from medlive.errors import BadInput, EndpointUnavailable, UsageError
-from medlive.evaluation.asking.pool import for_each
-from medlive.evaluation.asking.run import Progress
-from medlive.evaluation.grading.grade import Asker
+from medlive.evaluation.grading.grade import open_asker
 from medlive.evaluation.grading.judge import Judge, Work
-from medlive.evaluation.log import open_log, read_log
-from medlive.evaluation.model import Grade, Mode, grade_key
+from medlive.evaluation.log import open_log, values_of
+from medlive.evaluation.model import CaseKeys, Grade, Mode, gradable
 from medlive.evaluation.runs.folder import GRADES, RunFolder, open_run
 from medlive.evaluation.runs.grades import read_grades
 from medlive.evaluation.scoring.graded import load_graded
-from medlive.llm.budget import Budget, BudgetSpent
+from medlive.llm.budget import Budget
 from medlive.llm.engine import Engine
+from medlive.llm.pool import Progress, work_through
 
 REPEATS: Final = "repeats.jsonl"
 Place = tuple[str, str]
@@ -70,6 +69,8 @@ class RepeatResult:
     calls: int
     missing: int
     """Verdicts of rounds that are wanted and not there, of graded criteria."""
+    notes: tuple[str, ...]
+    """Damaged lines of the log; what they held is asked again."""
     stopped: str | None
     """Which budget ended it; None: none did."""
     silence: EndpointUnavailable | None = None
@@ -94,33 +95,22 @@ async def repeat_run(
     `grade_run`, and UsageError for fewer than two repeats.
     """
     if repeats < 2:
-        raise UsageError("a verdict is repeated from two rounds on")
+        raise UsageError("--repeats must be at least two rounds")
     run = open_run(run_dir)
     judge = Judge(engine.identity, mode, allow_unpinned=allow_unpinned)
-    asker = Asker(engine, judge, max_retries=max_retries, concurrency=concurrency, budget=budget)
+    asker = open_asker(engine, max_retries, concurrency, allow_unpinned, budget)
     with open_log(run.path / REPEATS) as log:
-        first, there = _on_record(run.path, judge.digest)
-        todo = list(_todo(run, judge, first, there, repeats))
-        total, done = sum(len(work.criteria) for _, work in todo), 0
-        stopped: str | None = None
+        first, later, notes = _on_record(run.path, judge.digest)
+        todo = list(_rounds(run, judge, later, repeats, lambda key: judge.settles(first.get(key))))
 
-        async def one(item: tuple[int, Work]) -> None:
-            nonlocal done, stopped
-            if stopped:
-                return
+        async def ask(item: tuple[int, Work]) -> int:
             round_, work = item
-            try:
-                grades = await asker.grades(work)
-            except BudgetSpent as exc:
-                stopped = exc.message
-                return
-            for grade in grades:
+            for grade in await judge.ask(asker, work):
                 log.add({**grade.row(), "round": round_})
-            done += len(grades)
-            if progress:
-                progress(done, total)
+            return len(work.criteria)
 
-        await for_each(todo, one, concurrency)
+        total = sum(len(work.criteria) for _, work in todo)
+        stopped = await work_through(todo, ask, concurrency, done=0, total=total, progress=progress)
     rounds = read_rounds(run_dir, judge=judge.digest)
     wanted = sum(1 for verdicts in rounds.verdicts.values() if verdicts[0] is not None)
     have = sum(
@@ -128,7 +118,8 @@ async def repeat_run(
         for verdicts in rounds.verdicts.values()
         if verdicts[0] is not None
     )
-    return RepeatResult(stability(rounds), asker.calls, wanted * (repeats - 1) - have, stopped, asker.silence)
+    missing = wanted * (repeats - 1) - have
+    return RepeatResult(stability(rounds), asker.calls, missing, tuple(notes), stopped, asker.silence)
 
 
 def read_rounds(run_dir: Path, *, judge: str | None = None) -> Rounds:
@@ -142,19 +133,14 @@ def read_rounds(run_dir: Path, *, judge: str | None = None) -> Rounds:
         if grader is None:
             raise BadInput(f"{run_dir} holds no grades", hint="medlive eval grade makes them")
         judge = grader.judge
-    first, there = _on_record(run_dir, judge)
-    n = max((round_ for _, round_ in there), default=1)
-    answers, _ = run.answers()
+    first, later, _ = _on_record(run_dir, judge)
+    n = max((round_ for _, round_ in later), default=1)
     verdicts: dict[Place, tuple[bool | None, ...]] = {}
-    for case in run.cases:
-        answer = answers.get(case.case_id)
-        if answer is None or not answer.gradable:
-            continue
-        for criterion in case.criteria:
-            key = grade_key(case, criterion, answer, judge)
+    for case, answer in gradable(run.cases, run.answers()[0]):
+        for cid, key in CaseKeys.of(case).keys(answer, judge).items():
             if key in first:
-                later = (there.get((key, round_)) for round_ in range(2, n + 1))
-                verdicts[case.case_id, criterion.id] = (first[key].met, *(g.met if g else None for g in later))
+                rounds = (later.get((key, round_)) for round_ in range(2, n + 1))
+                verdicts[case.case_id, cid] = (first[key].met, *(g.met if g else None for g in rounds))
     return Rounds(judge, n, verdicts)
 
 
@@ -179,51 +165,45 @@ def _share(verdicts: Sequence[bool | None]) -> float | None:
     return sum(given) / len(given) if given else None
 
 
-def _on_record(run_dir: Path, judge: str) -> tuple[dict[str, Grade], dict[tuple[str, int], Grade]]:
-    """A judge's verdicts: those that count by key, the later rounds by (key, round)."""
+def _on_record(run_dir: Path, judge: str) -> tuple[dict[str, Grade], dict[tuple[str, int], Grade], list[str]]:
+    """A judge's verdicts: those that count by key, the later rounds by (key, round); and what is damaged."""
+    notes: list[str] = []
     first = {grade.key: grade for grade in read_grades(run_dir / GRADES)[0] if grade.judge == judge}
-    there: dict[tuple[str, int], Grade] = {}
-    for row in read_log(run_dir / REPEATS).rows:
-        round_ = row.get("round")
-        try:
-            grade = Grade.from_row(row)
-        except (TypeError, KeyError, ValueError):
-            continue  # a damaged row of a log that is no verdict: its round is asked again
-        if grade.judge == judge and isinstance(round_, int) and round_ > 1:
-            there[grade.key, round_] = grade
-    return first, there
+    later = {
+        (grade.key, round_): grade
+        for grade, round_ in values_of(run_dir / REPEATS, _repeated, notes)
+        if grade.judge == judge
+    }
+    return first, later, notes
 
 
-def _todo(
-    run: RunFolder, judge: Judge, first: Mapping[str, Grade], there: Mapping[tuple[str, int], Grade], repeats: int
-) -> Iterator[tuple[int, Work]]:
-    """The rounds that lack a verdict, of criteria that have one that counts; a case's rounds after each other, so
-    that an endpoint's prefix cache holds what they share."""
-    return _rounds(run, judge, there, repeats, lambda key: judge.settles(first.get(key)))
+def _repeated(row: Mapping[str, Any]) -> tuple[Grade, int]:
+    """A grade and its round. Raises TypeError, KeyError or ValueError where the row is none of a later round."""
+    if not isinstance(row["round"], int) or row["round"] < 2:
+        raise ValueError("round must be at least 2")
+    return Grade.from_row(row), row["round"]
 
 
 def later_rounds(run: RunFolder, judge: Judge, repeats: int) -> Iterator[Work]:
     """The calls of the rounds after the first that are left to make, once every criterion has its verdict."""
-    _, there = _on_record(run.path, judge.digest)
-    return (work for _, work in _rounds(run, judge, there, repeats, lambda _: True))
+    _, later, _ = _on_record(run.path, judge.digest)
+    return (work for _, work in _rounds(run, judge, later, repeats, lambda _: True))
 
 
 def _rounds(
     run: RunFolder,
     judge: Judge,
-    there: Mapping[tuple[str, int], Grade],
+    later: Mapping[tuple[str, int], Grade],
     repeats: int,
     counts: Callable[[str], bool],
 ) -> Iterator[tuple[int, Work]]:
-    answers, _ = run.answers()
-    for case in run.cases:
-        answer = answers.get(case.case_id)
-        if answer is None or not answer.gradable:
-            continue
-        keys = {c.id: judge.key(case, c, answer) for c in case.criteria}
+    """The rounds that lack a verdict, of criteria that have one that counts; a case's rounds after each other, so
+    that an endpoint's prefix cache holds what they share."""
+    for case, answer in gradable(run.cases, run.answers()[0]):
+        keys = judge.keys(case, answer)
         graded = [c for c in case.criteria if counts(keys[c.id])]
         for round_ in range(2, repeats + 1):
-            open_ = [c for c in graded if not judge.settles(there.get((keys[c.id], round_)))]
+            open_ = [c for c in graded if not judge.settles(later.get((keys[c.id], round_)))]
             for part in judge.parts(open_):
                 # A store of replies is asked past the rounds before.
                 yield round_, Work(case, answer, part, 1000 * round_)

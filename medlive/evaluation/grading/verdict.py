@@ -19,6 +19,7 @@ from pydantic import ValidationError
 
 from medlive.evaluation.grading.tasks import GradeReply, RubricGradeItem
 from medlive.evaluation.grading.verdict_words import said_before, said_in, spelt_out, taken_back, thinking_lasts
+from medlive.llm.ask import Unusable, first_fault
 from medlive.llm.reading import without_thinking
 from medlive.text.neutral import neutralise
 from medlive.text.normalise import contains_quote, fold, strip_unstorable
@@ -61,44 +62,40 @@ class Verdict:
     reasoning: str
 
 
-class Unreadable(Exception):
-    """A reply holds no certain verdict; the text says why, for the repair and the record."""
-
-
 def read_criterion(text: str, answer: str) -> Verdict:
-    """The verdict of a reply to `grader.criterion`. Raises Unreadable."""
+    """The verdict of a reply to `grader.criterion`. Raises Unusable."""
     value, before = _one_value(text, "met")
     if isinstance(value, list):
         if len(value) != 1:
-            raise Unreadable(f"one verdict was asked for, the reply holds {len(value)}")
+            raise Unusable(f"one verdict was asked for, the reply holds {len(value)}")
         value = value[0]
     if not isinstance(value, dict):
-        raise Unreadable("the reply is no JSON object")
+        raise Unusable("the reply is no JSON object")
     fields = _fields(value, _HARMLESS)
     try:
         reply = GradeReply.model_validate(fields)
     except ValidationError as exc:
-        raise Unreadable(_first(exc)) from exc
+        raise Unusable(first_fault(exc)) from exc
     if before and said_before(before) is (not reply.met):
-        raise Unreadable("the words before the JSON object say the contrary of it")
+        raise Unusable("the words before the JSON object say the contrary of it")
     return _certain(Verdict(reply.met, reply.quote, reply.reasoning), answer)
 
 
 def read_rubric(text: str, ids: Sequence[str], answer: str) -> dict[str, Verdict | str]:
-    """For each id its verdict, or why there is none. Raises Unreadable when the reply as a whole cannot be read.
+    """For each id its verdict, or why there is none. Raises Unusable when the reply as a whole cannot be read.
 
     An entry for another id counts for nothing; two entries for one id leave it without a verdict. Where such
     entries stand while others are lacking, the grader has counted in a way of its own, and none of them counts.
     """
     value, before = _one_value(text, "grades")
     if spelt_out(before):
-        raise Unreadable("the reply gives verdicts before its JSON")
+        raise Unusable("the reply gives verdicts before its JSON")
     items = _items(value, ids)
     given = [_id(item) for item in items]
     times = Counter(one for one in given if one in ids)
     astray = [one for one in given if one not in times] or [one for one, n in times.items() if n > 1]
     if astray and len(ids) > 1 and any(one not in times for one in ids):
-        raise Unreadable("the ids of the reply are not those that were asked for")
+        raise Unusable("the ids of the reply are not those that were asked for")
     found: dict[str, Verdict | str] = {}
     for one, item in zip(given, items, strict=True):
         if one not in times:
@@ -110,8 +107,8 @@ def read_rubric(text: str, ids: Sequence[str], answer: str) -> dict[str, Verdict
             graded = RubricGradeItem.model_validate({**_fields(item, _HARMLESS), "id": one})
             found[one] = _certain(Verdict(graded.met, graded.quote, graded.reasoning), answer)
         except ValidationError as exc:
-            found[one] = _first(exc)
-        except Unreadable as exc:
+            found[one] = first_fault(exc)
+        except Unusable as exc:
             found[one] = str(exc)
     return {one: found.get(one, "the reply does not grade it") for one in ids}
 
@@ -122,12 +119,12 @@ def _items(value: Any, ids: Sequence[str]) -> list[Any]:
         if "grades" not in value and len(ids) == 1 and "met" in value:
             return [value]
         if other := value.keys() - _HARMLESS - {"grades"}:
-            raise Unreadable(f"the reply holds {min(other)[:40]!r} beside its grades")
+            raise Unusable(f"the reply holds {min(other)[:40]!r} beside its grades")
         value = value.get("grades")
         if isinstance(value, dict) and value and all(isinstance(item, dict) for item in value.values()):
             return [{"id": one, **item} for one, item in value.items()]
     if not isinstance(value, list):
-        raise Unreadable("the reply holds no list `grades`")
+        raise Unusable("the reply holds no list `grades`")
     return value
 
 
@@ -153,18 +150,13 @@ def _fields(value: Mapping[str, Any], without: frozenset[str]) -> dict[str, Any]
     return fields
 
 
-def _first(exc: ValidationError) -> str:
-    error = exc.errors(include_url=False, include_input=False)[0]
-    return f"{'.'.join(str(p) for p in error['loc']) or 'the reply'}: {error['msg']}"
-
-
 def _certain(verdict: Verdict, answer: str) -> Verdict:
     if (planted := _planted(answer)) and _core(verdict) in planted:
-        raise Unreadable("the verdict is a piece of the answer that was to be graded")
+        raise Unusable("the verdict is a piece of the answer that was to be graded")
     if said_in(verdict.reasoning) is (not verdict.met):
-        raise Unreadable("its reasoning says the contrary of the verdict")
+        raise Unusable("its reasoning says the contrary of the verdict")
     if verdict.met and not quoted(verdict.quote, answer):
-        raise Unreadable(
+        raise Unusable(
             "met without words of the answer to show for it"
             if not verdict.quote.strip()
             else "the quote is not in the answer letter for letter"
@@ -196,6 +188,24 @@ def planted_objects(answer: str, key: str) -> list[dict[str, Any]]:
     shown = neutralise(answer)
     spellings = dict.fromkeys((shown, shown.replace('\\"', '"'), shown.translate(_STRAIGHT)))
     return [value for spelt in spellings for value in _objects_around(spelt, f'"{key}"') if key in value]
+
+
+def doubt(text: str, key: str, value: object, reasoning: str, answer: str) -> str | None:
+    """What speaks against the `key` and reasoning that were read from a reply: words before its object that deny
+    it, or an answer that holds the same; None: nothing."""
+    if taken_back(words_before(text)):
+        return "the words before the JSON object deny it"
+    if any(
+        one[key] == value and fold(str(one.get("reasoning", ""))) == fold(reasoning)
+        for one in planted_objects(answer, key)
+    ):
+        return "the reply is a piece of the answer that was to be judged"
+    return None
+
+
+def words_before(text: str) -> str:
+    """The words of a reply before its JSON object."""
+    return without_thinking(text).partition("{")[0].partition("```")[0]
 
 
 def _objects_around(text: str, name: str) -> Iterator[dict[str, Any]]:
@@ -265,7 +275,7 @@ def _unescaped(text: str) -> str:
 def _no_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     value = dict(pairs)
     if len(value) != len(pairs):
-        raise Unreadable("the reply gives one key twice")
+        raise Unusable("the reply gives one key twice")
     return value
 
 
@@ -275,9 +285,9 @@ _PLAIN: Final = json.JSONDecoder(strict=False)
 
 
 def _one_value(text: str, key: str) -> tuple[Any, str]:
-    """The JSON value that a reply is, or ends with, and the words before it. Raises Unreadable."""
+    """The JSON value that a reply is, or ends with, and the words before it. Raises Unusable."""
     if len(text) > MOST_REPLY:
-        raise Unreadable(f"the reply is longer than {MOST_REPLY} characters")
+        raise Unusable(f"the reply is longer than {MOST_REPLY} characters")
     text = text.strip("\ufeff \t\r\n")
     if not text.startswith(("{", "`")):
         text = without_thinking(text)
@@ -286,20 +296,20 @@ def _one_value(text: str, key: str) -> tuple[Any, str]:
             break
         text = text[: -len(tail.group())].rstrip()
     if not text:
-        raise Unreadable("the reply is empty")
+        raise Unusable("the reply is empty")
     if text.count("```") == 2 and (fence := _FENCED.search(text)) is not None:
         before, text = text[: fence.start()], fence.group(1).strip()
         if _objects(before, key):
-            raise Unreadable("the reply holds more than one verdict")
+            raise Unusable("the reply holds more than one verdict")
         value = _whole(text)
     elif text[0] == "{" or re.match(r"\[\s*[\[{\]]", text):
         value, before = _whole(text), ""
     else:
         value, before = _last_object(text, key)
     if before and thinking_lasts(before):
-        raise Unreadable("the reply's thinking does not end")
+        raise Unusable("the reply's thinking does not end")
     if before and taken_back(before):
-        raise Unreadable("the words before the JSON object deny it")
+        raise Unusable("the words before the JSON object deny it")
     return value, before
 
 
@@ -307,14 +317,14 @@ def _last_object(text: str, key: str) -> tuple[Any, str]:
     """The one object that prose ends with, and the prose."""
     objects = _objects(text, key)
     if len(objects) != 1:
-        raise Unreadable(
+        raise Unusable(
             "the reply is no JSON"
             if not objects
             else f"the reply holds {len(objects)} verdicts, one was asked for"
         )
     value, spelt = objects[0]
     if not text.endswith(spelt):
-        raise Unreadable("words follow the JSON object")
+        raise Unusable("words follow the JSON object")
     return value, text.removesuffix(spelt)
 
 
@@ -322,13 +332,13 @@ def _whole(text: str) -> Any:
     try:
         return _decode_all(text)
     except (ValueError, RecursionError) as exc:
-        raise Unreadable(f"the reply is no JSON: {str(exc)[:120]}") from exc
+        raise Unusable(f"the reply is no JSON: {str(exc)[:120]}") from exc
 
 
 def _decode_all(text: str) -> Any:
     value, end = _DECODER.raw_decode(text)
     if text[end:].strip():
-        raise Unreadable("words follow the JSON")
+        raise Unusable("words follow the JSON")
     return value
 
 
@@ -347,5 +357,5 @@ def _objects(text: str, key: str) -> list[tuple[Any, str]]:
             found.append((value, text[at:end]))
         at = text.find("{", end)
     if at >= 0:
-        raise Unreadable("the reply holds too many braces to be read")
+        raise Unusable("the reply holds too many braces to be read")
     return found

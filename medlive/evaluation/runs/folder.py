@@ -15,7 +15,7 @@ from medlive import __version__
 from medlive.digest import canonical_json, digest_bytes
 from medlive.errors import BadInput, DiskFull, UsageError
 from medlive.evaluation.cases.selection import in_words
-from medlive.evaluation.log import is_full, read_log
+from medlive.evaluation.log import is_full, values_of
 from medlive.evaluation.model import Answer, AnswerState, CaseSet, EvaluationCase
 from medlive.evaluation.runs.evidence import EVIDENCE, Evidence
 from medlive.evaluation.runs.secrets import check_parameters
@@ -144,21 +144,16 @@ class RunFolder:
 
     def answers(self) -> tuple[dict[str, Answer], list[str]]:
         """The latest answer by case, and what in the log was no answer or belongs to no case."""
-        lines = read_log(self.path / RESPONSES)
-        notes = [f"{RESPONSES}:{number}: {why}" for number, why in lines.damaged]
+        notes: list[str] = []
+        strangers: list[str] = []
         known = {case.case_id for case in self.cases}
         found: dict[str, Answer] = {}
-        for row in lines.rows:
-            try:
-                answer = Answer.from_row(row)
-            except (TypeError, KeyError, ValueError) as exc:
-                notes.append(f"{RESPONSES}: no answer: {str(exc)[:120]}")
-                continue
-            if answer.case_id not in known:
-                notes.append(f"{RESPONSES}: case {answer.case_id!r} is not in the cases; left out")
-                continue
-            found[answer.case_id] = answer
-        return found, notes
+        for answer in values_of(self.path / RESPONSES, Answer.from_row, notes):
+            if answer.case_id in known:
+                found[answer.case_id] = answer
+            else:
+                strangers.append(f"{RESPONSES}: case {answer.case_id!r} is not in the cases; left out")
+        return found, notes + strangers
 
     def evidence(self) -> Evidence | None:
         """The snippets of an open-book run, else None. Raises BadInput when they were changed."""

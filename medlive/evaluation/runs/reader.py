@@ -142,7 +142,7 @@ def _answers(path: Path, ids: set[str], files: ExitStack) -> tuple[StoredAnswers
         try:
             answer = Answer.from_row(row.value)
         except (TypeError, KeyError, ValueError) as exc:
-            notes.append(f"{path.name}: no answer: {str(exc)[:120]}")
+            lines.damaged.append((row.number, f"not a valid row: {str(exc)[:120]}"))
             continue
         if answer.case_id not in ids:
             notes.append(f"{path.name}: case {answer.case_id!r} is not in the cases; left out")
@@ -151,5 +151,4 @@ def _answers(path: Path, ids: set[str], files: ExitStack) -> tuple[StoredAnswers
         else:
             # Whatever stands above it: the latest counts.
             places.pop(answer.case_id, None)
-    damaged = [f"{path.name}:{number}: {why}" for number, why in lines.damaged]
-    return StoredAnswers(rows, places), damaged + notes
+    return StoredAnswers(rows, places), lines.notes(path.name) + notes

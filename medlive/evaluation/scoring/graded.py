@@ -1,7 +1,6 @@
 """A run with the verdicts of one grader: read lean for scoring, whole only where somebody looks at them."""
 
 import gc
-import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -9,19 +8,14 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
-from hashlib import sha256
-from json.encoder import encode_basestring
 from multiprocessing import get_context
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from pydantic_core import from_json
-
-from medlive.digest import canonical_json, digest_text
-from medlive.errors import BadInput, UsageError
-from medlive.evaluation.log import MOST_LINE
-from medlive.evaluation.model import Answer, EvaluationCase, Grade, Mode
+from medlive.errors import UsageError
+from medlive.evaluation.log import Lines, rows_of
+from medlive.evaluation.model import Answer, CaseKeys, EvaluationCase, Grade, Mode
 from medlive.evaluation.runs.folder import GRADES, RunFolder, open_run
 from medlive.evaluation.runs.grades import read_grades
 
@@ -36,7 +30,6 @@ _NAMED: Final = 5
 """How many oddities of a log are named; the others are counted."""
 _LARGE: Final = 150_000_000
 """Bytes of logs from which on further processes are worth their start."""
-_DAMAGED: Final = object()
 
 T = TypeVar("T")
 
@@ -257,12 +250,12 @@ def _read_verdicts(path: Path) -> tuple[dict[str, _Judged], list[str], list[str]
     As `grade.read_grades` counts rows, but no `Grade` is built: 38 runs hold 600,000 of them.
     """
     judges: dict[str, _Judged] = {}
-    notes: list[str] = []
     last = ""
     found = None
-    for number, row in _rows(path, notes):
+    lines = Lines()
+    for row, number, _, _ in rows_of(path, lines):
         if (why := _no_grade(row)) is not None:
-            notes.append(f"{path.name}:{number}: no grade: {why}")
+            lines.damaged.append((number, f"not a valid row: {why}"))
             continue
         judge, key, met = row["judge"], row["key"], row["met"]
         if found is None or judge != last:
@@ -276,36 +269,7 @@ def _read_verdicts(path: Path) -> tuple[dict[str, _Judged], list[str], list[str]
         found.latest[key] = met
     for one in judges.values():
         one.named.discard("")
-    return judges, list(judges), notes
-
-
-def _rows(path: Path, notes: list[str]) -> Iterator[tuple[int, dict[str, Any]]]:
-    if not path.exists():
-        return
-    try:
-        with path.open("rb") as handle:
-            for number, data in enumerate(iter(lambda: handle.readline(MOST_LINE), b""), start=1):
-                try:
-                    row = from_json(data, cache_strings="keys")
-                except ValueError:
-                    # It refuses what the json module reads (a lone surrogate's escape); that one has the say.
-                    row = _slowly(data, number, path.name, notes)
-                if isinstance(row, dict):
-                    yield number, row
-                elif row is not _DAMAGED:
-                    notes.append(f"{path.name}:{number}: a {type(row).__name__} and no object")
-    except OSError as exc:
-        raise BadInput(f"{path} cannot be read: {exc.strerror or exc}") from exc
-
-
-def _slowly(data: bytes, number: int, name: str, notes: list[str]) -> Any:
-    try:
-        return json.loads(data.decode("utf-8"))
-    except (ValueError, RecursionError) as exc:
-        # A last line without an end is a write under way or cut off, and no damage.
-        if data.endswith(b"\n"):
-            notes.append(f"{name}:{number}: {str(exc)[:120]}")
-        return _DAMAGED
+    return judges, list(judges), lines.notes(path.name)
 
 
 def _no_grade(row: Mapping[str, Any]) -> str | None:
@@ -327,23 +291,11 @@ def _fitting(
     cases: tuple[EvaluationCase, ...], answers: Mapping[str, Answer], judge: str, latest: Mapping[str, T]
 ) -> Iterator[tuple[str, dict[str, T]]]:
     """Case id → criterion id → what `latest` holds under its key, for every case with an answer to grade."""
-    for question in _questions(_Same(cases)):
-        answer = answers.get(question.case_id)
-        if answer is None or not answer.gradable:
-            continue
-        keys = zip(question.criteria, _keys(question, answer, judge), strict=True)
-        yield question.case_id, {criterion: latest[key] for criterion, key in keys if key in latest}
-
-
-@dataclass(frozen=True, slots=True)
-class _Question:
-    """What the keys of a case's verdicts share over all answers, as the bytes that are digested."""
-
-    case_id: str
-    head: bytes
-    criteria: tuple[str, ...]
-    """Their ids."""
-    texts: tuple[bytes, ...]
+    for case, shared in zip(cases, _case_keys(_Same(cases)), strict=True):
+        answer = answers.get(case.case_id)
+        if answer is not None and answer.gradable:
+            keys = shared.keys(answer, judge).items()
+            yield case.case_id, {criterion: latest[key] for criterion, key in keys if key in latest}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -360,28 +312,6 @@ class _Same:
 
 
 @lru_cache(maxsize=2)
-def _questions(same: _Same) -> tuple[_Question, ...]:
+def _case_keys(same: _Same) -> tuple[CaseKeys, ...]:
     """Made once for all runs of the same cases."""
-    return tuple(_question(case) for case in same.cases)
-
-
-def _question(case: EvaluationCase) -> _Question:
-    texts = tuple(_bytes(encode_basestring(criterion.criterion)) for criterion in case.criteria)
-    head = _bytes(canonical_json([case.language, digest_text(case.question)])[:-1])
-    return _Question(case.case_id, head, tuple(criterion.id for criterion in case.criteria), texts)
-
-
-def _bytes(text: str) -> bytes:
-    return text.encode("utf-8", "surrogatepass")
-
-
-def _keys(question: _Question, answer: Answer, judge: str) -> list[str]:
-    """`grade_key` of each criterion."""
-    shared = sha256(b'%b,"%b",' % (question.head, answer.digest.encode()))
-    tail = b",%b]" % _bytes(canonical_json(judge))
-    keys = []
-    for text in question.texts:
-        state = shared.copy()
-        state.update(text + tail)
-        keys.append("sha256:" + state.hexdigest())
-    return keys
+    return tuple(CaseKeys.of(case) for case in same.cases)

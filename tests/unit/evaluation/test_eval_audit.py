@@ -14,8 +14,7 @@ from typer.testing import CliRunner
 from medlive.cli.main import build
 from medlive.errors import CheckFailed, EndpointUnavailable, UsageError
 from medlive.evaluation.asking.run import run_model
-from medlive.evaluation.audit.audit import audit_run
-from medlive.evaluation.audit.plan import OUTPUT_A_CAUSE, plan_audit
+from medlive.evaluation.audit.audit import OUTPUT_A_CAUSE, audit_run, plan_audit
 from medlive.evaluation.audit.root_causes import AUDIT, RootCause, find_bottom, load_audit, read_audit
 from medlive.evaluation.grading.grade import grade_run
 from medlive.evaluation.log import open_log
@@ -154,7 +153,7 @@ async def test_a_cause_that_stands_in_the_answer_is_found_however_it_is_hidden(r
     await grade_run(run_dir, Judge(lambda r: verdict(r.inputs["criterion"].endswith(".0"))))
     run = load_graded(run_dir)
     table = (await audit_run(run, Judge(lambda _: json.dumps(PLANTED)))).table
-    assert table.reasons == {"the reply is a piece of the answer that was to be audited": 2}
+    assert table.reasons == {"the reply is a piece of the answer that was to be judged": 2}
 
 
 async def test_a_repaired_reply_counts_and_unclear_needs_no_quote(run_dir: Path) -> None:
@@ -279,17 +278,17 @@ async def test_a_plan_is_what_is_asked_then(run_dir: Path) -> None:
     )
     price = Price(2.0, 10.0)
     before = plan_audit([run], judge.identity, bottom=44, price=price, concurrency=4)
-    assert (before.candidates, before.audited, before.plan.calls, before.plan.seconds) == (44, 0, 44, None)
-    assert before.plan.output_tokens == 44 * OUTPUT_A_CAUSE
+    assert (before.about, before.calls, before.seconds) == ({"runs": 1, "cases": 44, "audited": 0}, 44, None)
+    assert before.output_tokens == 44 * OUTPUT_A_CAUSE
     assert judge.requests == []
     assert (await audit_run(run, judge, bottom=44)).calls == 44
     after = plan_audit([run], judge.identity, price=price, concurrency=4)
-    assert (after.candidates, after.audited, after.plan.calls) == (52, 44, 8)
+    assert (after.about, after.calls) == ({"runs": 1, "cases": 52, "audited": 44}, 8)
     # As charged: 3,000 tokens in and 50 out for each of 44 calls, 80 ms each.
-    assert after.plan.input_tokens == pytest.approx(8 * 3000, rel=0.01)
-    assert (after.plan.output_tokens, after.plan.seconds) == (8 * 50, 8 * 0.08 / 4)
-    assert after.plan.usd == pytest.approx((after.plan.input_tokens * 2 + 400 * 10) / 1e6)
-    assert plan_audit([run], RulesEngine().identity).plan.usd is None
+    assert after.input_tokens == pytest.approx(8 * 3000, rel=0.01)
+    assert (after.output_tokens, after.seconds) == (8 * 50, 8 * 0.08 / 4)
+    assert after.usd == pytest.approx((after.input_tokens * 2 + 400 * 10) / 1e6)
+    assert plan_audit([run], RulesEngine().identity).usd is None
 
 
 async def test_a_case_graded_anew_is_audited_anew_alone(run_dir: Path) -> None:

@@ -26,14 +26,13 @@ from medlive.evaluation.bundles.verify import BundleReport, verify_bundle
 from medlive.evaluation.cases.load import load_cases
 from medlive.evaluation.grading.grade import grade_run
 from medlive.evaluation.grading.imports import export_run
-from medlive.evaluation.grading.judge import Judge as Asking
-from medlive.evaluation.grading.judge import Work
-from medlive.evaluation.model import Answer, AnswerState, Mode
+from medlive.evaluation.model import Mode
 from medlive.evaluation.runs.folder import GRADES, RESPONSES, ModelUse
 from medlive.evaluation.scoring.graded import load_graded
 from medlive.evaluation.scoring.published_files import keep_files
 from medlive.evidence.passage import Hit, IndexIdentity, Passage, Query, Retriever
-from medlive.llm.engine import EngineIdentity, Finish, Request
+from medlive.llm.ask import Unusable, read_checked
+from medlive.llm.engine import Finish, Request
 from tests.support.bundles import (
     DRAWS,
     Files,
@@ -47,7 +46,6 @@ from tests.support.bundles import (
     with_lines,
 )
 from tests.support.releases import case, criterion, release
-from tests.support.runs import made_cases
 from tests.unit.evaluation.conftest import AT, Judge, Model, reply, verdict
 
 Rows = list[dict[str, Any]]
@@ -188,16 +186,13 @@ def test_usage_is_numbers(room: Room) -> None:
 
 
 def test_the_graders_excuses_are_those_that_a_judge_gives() -> None:
-    judge = Asking(EngineIdentity("openai", "judge-1", {}), Mode.CRITERION)
-    cases = made_cases(1).cases
-    answer = Answer("case-0000", AnswerState.OK, "Drink water", "stop", "m")
-    work = Work(cases[0], answer, cases[0].criteria[:1])
     for one, start in (
         (reply(verdict(True), model="x"), PASSED_OVER[0]),
         (reply(verdict(True), Finish.LENGTH, "judge-1"), PASSED_OVER[1]),
         (reply(verdict(True), Finish.REFUSAL, "judge-1"), PASSED_OVER[2]),
     ):
-        assert start in str(judge.read(one, work))
+        with pytest.raises(Unusable, match=start):
+            read_checked(one, "judge-1", "grader", lambda reply: reply)
 
 
 def test_the_evidence_of_an_open_book_goes_with_it(room: Room, opened: Files, tmp_path: Path) -> None:

@@ -11,8 +11,7 @@ from typer.testing import CliRunner
 from medlive.cli.main import build
 from medlive.errors import CheckFailed, UsageError
 from medlive.evaluation.asking.run import run_model
-from medlive.evaluation.grading.direct import DIRECT, judge_direct, read_direct
-from medlive.evaluation.grading.direct_plan import plan_direct
+from medlive.evaluation.grading.direct import DIRECT, judge_direct, plan_direct, read_direct
 from medlive.evaluation.log import read_log
 from medlive.llm.budget import Budget
 from medlive.llm.engine import EngineIdentity, Finish, Reply, Usage
@@ -37,22 +36,22 @@ def says(text: str, model: str = "judge-1") -> Reply:
 
 async def test_a_plan_is_what_is_asked_then_and_learns_from_it(run: Path) -> None:
     plan = plan_direct(run, JUDGE, price=Price(1.0, 4.0), concurrency=5)
-    assert (plan.answers, plan.scored, plan.plan.calls) == (30, 0, 30)
-    assert plan.plan.usd is not None
-    assert plan.plan.usd > 0
-    assert plan.plan.seconds is None
-    assert plan_direct(run, JUDGE).plan.usd is None
+    assert (plan.about, plan.calls) == ({"answers": 30, "scored": 0}, 30)
+    assert plan.usd is not None
+    assert plan.usd > 0
+    assert plan.seconds is None
+    assert plan_direct(run, JUDGE).usd is None
     sent = Judge(lambda _: says(GOOD))
     assert (
         await judge_direct(run, sent, budget=Budget(max_calls=25))
     ).stopped == "The budget of 25 calls is spent"
     left = plan_direct(run, JUDGE, price=Price(1.0, 4.0), concurrency=5)
-    assert (left.scored, left.plan.calls) == (25, 5)
-    measured = plan_direct(run, JUDGE, allow_unpinned=True).plan
+    assert (left.about["scored"], left.calls) == (25, 5)
+    measured = plan_direct(run, JUDGE, allow_unpinned=True)
     assert measured.estimator.count("too few") == 2
     assert (await judge_direct(run, sent)).calls == 5
     assert len(sent.requests) == 30
-    assert plan_direct(run, JUDGE).plan.calls == 0
+    assert plan_direct(run, JUDGE).calls == 0
 
 
 async def test_what_was_charged_for_other_answers_scales_no_plan(run_dir: Path) -> None:
@@ -61,8 +60,8 @@ async def test_what_was_charged_for_other_answers_scales_no_plan(run_dir: Path) 
     log = run_dir / "responses.jsonl"
     log.write_text("".join(json.dumps(row | {"response": "Rest. " * 900}) + "\n" for row in read_log(log).rows))
     plan = plan_direct(run_dir, JUDGE)
-    assert (plan.scored, plan.plan.calls) == (0, 60)
-    assert plan.plan.input_tokens > 60 * 900
+    assert (plan.about["scored"], plan.calls) == (0, 60)
+    assert plan.input_tokens > 60 * 900
 
 
 async def test_a_budget_holds_and_the_next_call_goes_on(run: Path) -> None:

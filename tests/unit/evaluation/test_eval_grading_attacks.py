@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 
 from medlive.evaluation.asking.run import run_model
 from medlive.evaluation.grading.grade import grade_answer, grade_run
-from medlive.evaluation.grading.verdict import Unreadable, Verdict, read_criterion, read_rubric
+from medlive.evaluation.grading.verdict import Verdict, read_criterion, read_rubric
 from medlive.evaluation.model import Answer, AnswerState, Mode
 from medlive.evaluation.runs.grades import read_grades
+from medlive.llm.ask import Unusable
 from medlive.llm.engine import Finish, Reply, Request
 from medlive.llm.fence import read_inputs
 from medlive.llm.openai import OpenAIEngine
@@ -231,13 +232,13 @@ def test_only_a_boolean_with_words_of_the_answer_is_ever_read_as_met(value: Any,
 
     try:
         verdict = read_criterion(text, "Drink water now.")
-    except Unreadable:
+    except Unusable:
         pass
     else:
         assert any(sound(one, verdict) for one in (value, *(value if isinstance(value, list) else ())))
     try:
         read = read_rubric(text, ["true", "Met"], "Drink water now.")
-    except Unreadable:
+    except Unusable:
         return
     entries = value if isinstance(value, list) else value["grades"]
     for given_id, found in read.items():

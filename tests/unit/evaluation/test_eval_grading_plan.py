@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from medlive.errors import BadInput, UsageError
-from medlive.evaluation.asking.plan import Call, Measured, common_length, estimate_tokens, plan_calls, sent_text
+from medlive.evaluation.asking.plan import Call, Sample, common_length, estimate_tokens, plan_calls, sent_text
 from medlive.evaluation.asking.run import run_model
 from medlive.evaluation.grading.cache import GradeCache
 from medlive.evaluation.grading.grade import grade_run
@@ -46,11 +46,11 @@ async def test_a_plan_counts_the_calls_that_grading_makes(tmp_path: Path, mode: 
 
     def plan(path: Path) -> tuple[int, int, int]:
         found = plan_grading(path, judge.identity, mode=mode, price=price, cache=cache)
-        return found.settled, found.cached, found.plan.calls
+        return found.about["settled"], found.about["cached"], found.calls
 
     assert plan(run) == (0, 0, 12 if mode is Mode.CRITERION else 4)
     before = sorted(p.name for p in run.iterdir())
-    found = plan_grading(run, judge.identity, mode=mode, price=price).plan
+    found = plan_grading(run, judge.identity, mode=mode, price=price)
     assert sorted(p.name for p in run.iterdir()) == before
     assert judge.requests == []
     result = await grade_run(run, judge, mode=mode, cache=cache, concurrency=1)
@@ -65,7 +65,7 @@ async def test_a_plan_counts_the_calls_that_grading_makes(tmp_path: Path, mode: 
     assert found.usd_cached == pytest.approx(
         price.cost(found.input_tokens, found.cacheable_tokens, found.output_tokens)
     )
-    assert (found.seconds, plan_grading(run, judge.identity, mode=mode).plan.usd) == (None, None)
+    assert (found.seconds, plan_grading(run, judge.identity, mode=mode).usd) == (None, None)
     assert plan(run) == (12, 0, 0)
     assert plan(await answered(tmp_path / "copy")) == (0, 12, 0)
 
@@ -78,7 +78,7 @@ async def test_a_plan_learns_from_the_calls_on_record(tmp_path: Path) -> None:
     run = await answered(tmp_path / "run", 60)
     judge = Judge(charged)
     await grade_run(run, judge, budget=Budget(max_calls=100))
-    left = plan_grading(run, judge.identity, concurrency=4).plan
+    left = plan_grading(run, judge.identity, concurrency=4)
     assert left.calls == 80
     texts = [sent_text(r) for r in judge.requests]
     assert left.input_tokens == pytest.approx(3 * 80 * estimate_tokens("".join(texts)) / 100, rel=0.02)
@@ -92,26 +92,27 @@ async def test_a_plan_learns_from_the_calls_on_record(tmp_path: Path) -> None:
 async def test_a_plan_of_repeats_is_what_they_take(tmp_path: Path, mode: Mode) -> None:
     run, judge = await answered(tmp_path / "run"), Judge(met)
     planned = plan_grading(run, judge.identity, mode=mode, repeats=3)
-    assert (planned.criteria, planned.repeated) == (12, 24)
+    assert (planned.about["criteria"], planned.about["repeated"]) == (12, 24)
     await grade_run(run, judge, mode=mode, concurrency=1)
     # What the first round leaves is the later rounds; what a budget cut off is what is left of them.
     later = plan_grading(run, judge.identity, mode=mode, repeats=3)
-    assert later.plan.calls == planned.plan.calls - len(judge.requests)
+    assert later.calls == planned.calls - len(judge.requests)
     cut = await repeat_run(run, judge, repeats=3, mode=mode, budget=Budget(max_calls=3))
-    assert (cut.calls, plan_grading(run, judge.identity, mode=mode, repeats=3).plan.calls) == (
+    assert (cut.calls, plan_grading(run, judge.identity, mode=mode, repeats=3).calls) == (
         3,
-        later.plan.calls - 3,
+        later.calls - 3,
     )
     await repeat_run(run, judge, repeats=3, mode=mode)
-    assert len(judge.requests) == planned.plan.calls
-    assert plan_grading(run, judge.identity, mode=mode, repeats=3).plan.calls == 0
-    assert planned.plan.input_tokens == sum(estimate_tokens(sent_text(r)) for r in judge.requests)
+    assert len(judge.requests) == planned.calls
+    assert plan_grading(run, judge.identity, mode=mode, repeats=3).calls == 0
+    assert planned.input_tokens == sum(estimate_tokens(sent_text(r)) for r in judge.requests)
 
 
 def test_time_is_a_calls_at_least() -> None:
     def seconds(calls: int) -> float | None:
-        measured = Measured({}, {}, {}, 500.0)
-        return plan_calls([Call("en", "x")] * calls, price=None, concurrency=8, measured=measured).seconds
+        call = Call("en", "x")
+        record = [Sample(call, {"input_tokens": 1, "output_tokens": 1, "latency_ms": 500.0})] * 20
+        return plan_calls([call] * calls, record, about={}, price=None, concurrency=8).seconds
 
     assert [seconds(n) for n in (0, 1, 8, 12)] == [0.0, 0.5, 0.5, 0.75]
 
@@ -119,8 +120,8 @@ def test_time_is_a_calls_at_least() -> None:
 async def test_rules_with_a_price_are_planned_at_it(tmp_path: Path) -> None:
     run = await answered(tmp_path / "run", 1)
     identity = EngineIdentity("rules", "rules", {})
-    assert plan_grading(run, identity).plan.usd is None
-    assert (plan_grading(run, identity, price=Price(2.0, 8.0)).plan.usd or 0.0) > 0
+    assert plan_grading(run, identity).usd is None
+    assert (plan_grading(run, identity, price=Price(2.0, 8.0)).usd or 0.0) > 0
 
 
 @given(st.text(max_size=200), st.text(max_size=200))
@@ -136,9 +137,9 @@ def test_tokens_are_more_for_more_text_and_chinese_costs_more_than_english(one: 
 
 
 def test_a_plan_of_nothing_is_nothing() -> None:
-    plan = plan_calls([], price=Price(1.0, 1.0), concurrency=8)
+    plan = plan_calls([], about={}, price=Price(1.0, 1.0), concurrency=8)
     assert (plan.calls, plan.input_tokens, plan.output_tokens, plan.usd, plan.seconds) == (0, 0, 0, 0.0, None)
-    alike = plan_calls([Call("en", "x" * 400)] * 3, price=None, concurrency=8, output_tokens=5)
+    alike = plan_calls([Call("en", "x" * 400)] * 3, about={}, price=None, concurrency=8, output_tokens=5)
     assert (alike.input_tokens, alike.cacheable_tokens, alike.output_tokens, alike.usd) == (300, 200, 15, None)
 
 

@@ -21,7 +21,7 @@ from medlive.errors import UsageError
 from medlive.evaluation.asking.run import run_model
 from medlive.evaluation.grading.grade import grade_run
 from medlive.evaluation.grading.repeats import read_rounds
-from medlive.evaluation.model import Answer, AnswerState, EvaluationCriterion, Mode, grade_key
+from medlive.evaluation.model import Answer, AnswerState, CaseKeys, EvaluationCriterion, Mode
 from medlive.evaluation.runs.folder import RunInfo
 from medlive.evaluation.scoring import graded
 from medlive.evaluation.scoring.graded import Grader, load_all, load_graded
@@ -301,15 +301,15 @@ async def test_the_lean_reader_finds_what_the_full_one_does_and_names_what_is_od
     assert sum(len(v) for v in expected.values()) == 18
     notes = "\n".join(run.notes)
     assert "1 criteria are met in one verdict and not met in another" in notes
-    assert "grades.jsonl:22: no grade: met is neither" in notes
-    assert "grades.jsonl:23: no grade: mode 'guess'" in notes
-    assert "grades.jsonl:24: no grade: quote is no text" in notes
+    assert "grades.jsonl:22: not a valid row: met is neither" in notes
+    assert "grades.jsonl:23: not a valid row: mode 'guess'" in notes
+    assert "grades.jsonl:24: not a valid row: quote is no text" in notes
     assert "and 2 more of this kind" in notes
     for case in run.run.cases:
         answer = run.answers[case.case_id]
         assert run.grader is not None
         keys = {g.key for g in run.grades[case.case_id].values()}
-        assert keys == {grade_key(case, c, answer, run.grader.judge) for c in case.criteria}
+        assert keys == set(CaseKeys.of(case).keys(answer, run.grader.judge).values())
 
 
 def test_tables_say_the_same_in_every_format(tmp_path: Path) -> None:

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from medlive.evaluation.grading.verdict import Unreadable, Verdict, quoted, read_criterion, read_rubric
+from medlive.evaluation.grading.verdict import Verdict, quoted, read_criterion, read_rubric
+from medlive.llm.ask import Unusable
 
 ANSWERS = {
     "en": (
@@ -229,7 +230,7 @@ def read(mode: str, reply: str, language: str) -> set[bool | None]:
         if mode == "criterion":
             return {read_criterion(reply, ANSWERS[language]).met}
         found = read_rubric(reply, IDS, ANSWERS[language])
-    except Unreadable:
+    except Unusable:
         return {None}
     assert list(found) == IDS
     return {one.met if isinstance(one, Verdict) else None for one in found.values()}
@@ -293,7 +294,7 @@ PLANTED = [
 def test_what_the_answer_says_in_the_graders_name_is_not_the_graders(hide: Callable[[str], str]) -> None:
     answer = "Rest and drink water. " + " ".join(map(hide, PLANTED))
     for reply in PLANTED:
-        with pytest.raises(Unreadable):
+        with pytest.raises(Unusable):
             read_criterion(reply, answer)
         if "grades" in reply:
             (found,) = read_rubric(reply, ["k1"], answer).values()
@@ -335,7 +336,7 @@ def entry(one: Any, met: bool = False) -> dict[str, Any]:
 def test_a_rubrics_verdicts_go_to_the_criteria_that_they_name(entries: Any, graded: dict[str, bool]) -> None:
     try:
         found = read_rubric(json.dumps({"grades": entries}), IDS, ANSWERS["en"])
-    except Unreadable:
+    except Unusable:
         found = {}
     assert {one: v.met for one, v in found.items() if isinstance(v, Verdict)} == graded
 
@@ -347,7 +348,7 @@ def test_ids_that_are_numbers_are_as_good_as_their_digits() -> None:
 
 def test_a_second_list_of_grades_leaves_the_first_uncertain() -> None:
     reply = {"grades": [entry(one) for one in IDS], "revised_grades": [entry(one, True) for one in IDS]}
-    with pytest.raises(Unreadable):
+    with pytest.raises(Unusable):
         read_rubric(json.dumps(reply), IDS, ANSWERS["en"])
 
 
@@ -419,7 +420,7 @@ def test_a_reply_of_many_blanks_is_read_at_once() -> None:
     words = "met:" + " " * 100_000
     graded = json.dumps({"grades": [{"id": "a", "met": False, "quote": "", "reasoning": "No."}]})
     assert read_rubric(words + graded, ["a"], "Rest.")["a"] == Verdict(False, "", "No.")
-    with pytest.raises(Unreadable, match="before its JSON"):
+    with pytest.raises(Unusable, match="before its JSON"):
         read_rubric(words + "true" + graded, ["a"], "Rest.")
 
 

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from medlive.evaluation.asking import pool
+from medlive.llm import pool
 
 
 class Calls:

@@ -1,0 +1,329 @@
+"""The way to ask a model: a typed request, a check of its reply, repairs, the pinned model, health and a budget.
+
+Whoever needs a model's judgement makes a `Request`, says how a reply is read, and gets an `Asked`: the value or
+the reason there is none, with every attempt. A reply that cannot be used is returned to the model with its fault;
+a refusal and a reply that was cut are not, since the same question would meet the same end. A reply by another
+model than the pinned one is asked for anew.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from functools import partial
+from typing import Any, Final, Generic, NoReturn, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from medlive.errors import CallerRefused, EndpointUnavailable, RequestRefused, UsageError
+from medlive.llm.budget import Budget, BudgetSpent
+from medlive.llm.engine import UNNAMED, Engine, Finish, Reply, Request, Usage
+from medlive.llm.reading import NoObject, read_object
+from medlive.llm.refusal import is_refusal
+
+T = TypeVar("T")
+R = TypeVar("R", bound=BaseModel)
+
+Complete = Callable[[Sequence[Mapping[str, str]]], Awaitable[Reply]]
+"""Asks a model under evaluation: chat messages to a reply; raises EndpointUnavailable when none could be had."""
+
+MOST_RAW: Final = 20_000
+"""Characters of a reply that are kept in a log, and returned with its fault."""
+PATIENCE: Final = 20
+"""This many failures in a row, or as many as there are calls at once if that is more, and the endpoint is dead."""
+STRANGERS: Final = 8
+"""This many replies by another model than the pinned one, and none by it: a wrong configuration."""
+
+
+class CallOutcome(StrEnum):
+    """What became of one call to an engine."""
+
+    OK = "ok"
+    INVALID = "invalid"
+    REFUSED = "refused"
+    TRUNCATED = "truncated"
+    UNAVAILABLE = "unavailable"
+    OVER_BUDGET = "over_budget"
+
+
+class Unusable(Exception):
+    """A call brought nothing that can be used; the text says why, for the repair and the record."""
+
+    def __init__(
+        self, problem: str, outcome: CallOutcome = CallOutcome.INVALID, *, rest: Request | None = None
+    ) -> None:
+        """`rest` is what is left to ask, where a part of the reply could be used."""
+        super().__init__(problem)
+        self.outcome = outcome
+        self.rest = rest
+
+
+class AnotherModel(Unusable):
+    """Another model answered than the pinned one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One call: its request, its reply where one came, and its fault where it is not usable."""
+
+    request: Request
+    reply: Reply | None
+    fault: Unusable | None
+
+
+@dataclass(slots=True)
+class Asked(Generic[T]):
+    """What came of a request."""
+
+    value: T | None = None
+    """None: there is a `fault`."""
+    attempts: list[Attempt] = field(default_factory=list)
+
+    @property
+    def replies(self) -> list[Reply]:
+        """Every reply, whether it could be used or not."""
+        return [attempt.reply for attempt in self.attempts if attempt.reply is not None]
+
+    @property
+    def last(self) -> Reply | None:
+        """The last reply; None where none came."""
+        return next(reversed(self.replies), None)
+
+    @property
+    def fault(self) -> Unusable | None:
+        """Why there is no value; a budget that ended before a repair leaves the fault that was to be repaired."""
+        faults = [a.fault for a in self.attempts if a.fault and a.fault.outcome is not CallOutcome.OVER_BUDGET]
+        return faults[-1] if self.value is None else None
+
+    @property
+    def reason(self) -> str:
+        """`fault` as it stands in a log; "" where there is a value."""
+        if self.fault is None:
+            return ""
+        if self.fault.outcome is CallOutcome.UNAVAILABLE:
+            return f"endpoint: {str(self.fault)[:300]}"
+        return str(self.fault)
+
+    @property
+    def usage(self) -> dict[str, Any]:
+        """The sum over all attempts; a cost that one of them does not know is unknown."""
+        rows = [reply.usage for reply in self.replies]
+        if not rows:
+            return {}
+        costs = [one.cost_usd for one in rows if one.cost_usd is not None]
+        return {
+            "input_tokens": sum(one.input_tokens for one in rows),
+            "cached_tokens": sum(one.cached_tokens for one in rows),
+            "output_tokens": sum(one.output_tokens for one in rows),
+            "latency_ms": sum(one.latency_ms for one in rows),
+            "cost_usd": sum(costs) if len(costs) == len(rows) else None,
+        }
+
+
+class Health:
+    """Counts failed calls in a row, and ends the work when that has become the rule."""
+
+    def __init__(self, concurrency: int) -> None:
+        """`concurrency` is how many calls may fail together by one hiccup."""
+        self._limit = max(PATIENCE, 2 * concurrency)
+        self._failures = 0
+        self._answered = self._turned_down = False
+        self._last: EndpointUnavailable | None = None
+
+    @property
+    def silence(self) -> EndpointUnavailable | None:
+        """Why the last call failed, where none was answered and the endpoint turned no request down.
+
+        None: one was answered or turned down, or none was made.
+        """
+        return None if self._answered or self._turned_down else self._last
+
+    def good(self) -> None:
+        """A reply came."""
+        self._failures = 0
+        self._answered = True
+
+    def bad(self, cause: EndpointUnavailable) -> None:
+        """No reply came. Raises `cause` anew when that has become the rule, and at once where nothing was answered
+        yet and the key, the model's name or the account is what is wrong.
+
+        An endpoint that has answered and refuses a request, as one that is too long, is not dead.
+        """
+        self._last = cause
+        self._turned_down = self._turned_down or isinstance(cause, RequestRefused)
+        if not self._answered and isinstance(cause, CallerRefused):
+            raise cause
+        if self._answered and isinstance(cause, RequestRefused):
+            return
+        self._failures += 1
+        if self._failures >= self._limit:
+            raise EndpointUnavailable(
+                f"{self._failures} calls in a row failed, the last: {cause.message}",
+                hint="what was answered is kept; run this again when the endpoint is back",
+            ) from cause
+
+
+class Caller:
+    """Makes calls to one endpoint: counted, within a budget, and ended when the endpoint is dead."""
+
+    def __init__(self, concurrency: int | None, budget: Budget | None = None) -> None:
+        """`concurrency` of None: a dead endpoint ends nothing here, as where each job has a few calls."""
+        self.calls = 0
+        """Calls that were made, whatever came of them."""
+        self._budget = budget or Budget()
+        self._health = None if concurrency is None else Health(concurrency)
+
+    @property
+    def silence(self) -> EndpointUnavailable | None:
+        """`Health.silence`."""
+        return self._health.silence if self._health else None
+
+    async def call(self, estimate: Usage, make: Callable[[], Awaitable[Reply]]) -> Reply | EndpointUnavailable:
+        """The reply, or why none came. Raises BudgetSpent; EndpointUnavailable when the endpoint seems dead."""
+
+        async def made() -> Reply:
+            self.calls += 1
+            return await make()
+
+        try:
+            reply = await self._budget.pay(estimate, made)
+        except EndpointUnavailable as exc:
+            if self._health:
+                self._health.bad(exc)
+            return exc
+        if self._health:
+            self._health.good()
+        return reply
+
+
+class Asker(Caller):
+    """Asks one engine for replies that can be used."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        role: str = "engine",
+        *,
+        repairs: int = 1,
+        concurrency: int | None = None,
+        allow_unpinned: bool = True,
+        budget: Budget | None = None,
+    ) -> None:
+        """`role` for messages: "grader". `allow_unpinned` takes replies of every model."""
+        super().__init__(concurrency, budget)
+        self.role = role
+        self._engine, self._repairs = engine, repairs
+        self._pinned = None if allow_unpinned else engine.identity.model
+        self._strangers = 0
+        """Replies by others than the pinned model."""
+        self._trusted = False
+        """Whether the pinned model has answered once."""
+
+    async def ask(self, request: Request, read: Callable[[Reply], T]) -> Asked[T]:
+        """Ask until `read` takes a reply, or the attempts are spent.
+
+        `read` raises Unusable; it sees no reply that was cut, refused, or given by another model. Raises
+        BudgetSpent where the budget does not reach for one attempt, EndpointUnavailable when the endpoint seems
+        dead, and UsageError when every reply comes from another model.
+        """
+        asked = Asked[T]()
+        for _ in range(1 + self._repairs):
+            estimate = self._budget.estimate(self._engine, request)
+            try:
+                reply = await self.call(estimate, partial(self._engine.answer, request))
+            except BudgetSpent as exc:
+                if not asked.attempts:
+                    raise
+                asked.attempts.append(Attempt(request, None, Unusable(exc.message, CallOutcome.OVER_BUDGET)))
+                break
+            if isinstance(reply, EndpointUnavailable):
+                fault = Unusable(reply.message, CallOutcome.UNAVAILABLE)
+                asked.attempts.append(Attempt(request, None, fault))
+                break
+            try:
+                asked.value = self._read(reply, read)
+            except Unusable as exc:
+                asked.attempts.append(Attempt(request, reply, exc))
+                if exc.outcome is not CallOutcome.INVALID:
+                    break
+                request = _again(request, reply, exc)
+            else:
+                asked.attempts.append(Attempt(request, reply, None))
+                break
+        return asked
+
+    def _read(self, reply: Reply, read: Callable[[Reply], T]) -> T:
+        self._trusted = self._trusted or reply.model == self._pinned
+        try:
+            return read_checked(reply, self._pinned, self.role, read)
+        except AnotherModel:
+            self._strangers += 1
+            if not self._trusted and self._strangers >= STRANGERS:
+                self._refuse(reply)
+            raise
+
+    def _refuse(self, reply: Reply) -> NoReturn:
+        if reply.model == UNNAMED:
+            raise UsageError(
+                f"the {self.role} {self._pinned!r} was asked, and no reply names the model that it is by",
+                hint="--allow-unpinned takes such replies",
+            )
+        raise UsageError(
+            f"the {self.role} {self._pinned!r} was asked and {reply.model!r} answered, every time",
+            hint=f"name {reply.model!r} as the {self.role}, or take whatever answers: --allow-unpinned",
+        )
+
+
+def _again(request: Request, reply: Reply, fault: Unusable) -> Request:
+    """The next attempt: another model's reply is asked for afresh, past what a store of replies holds."""
+    if isinstance(fault, AnotherModel):
+        return replace(request, repair=None, round=request.round + 1)
+    return replace(fault.rest or request, round=request.round, repair=(reply.text[:MOST_RAW], str(fault)))
+
+
+def read_checked(reply: Reply, pinned: str | None, role: str, read: Callable[[Reply], T]) -> T:
+    """What `read` makes of a reply that is whole and counts. Raises Unusable.
+
+    `pinned` is the model that must have answered; None: any may.
+    """
+    if pinned is not None and reply.model != pinned:
+        named = "the reply names none" if reply.model == UNNAMED else repr(reply.model[:100])
+        raise AnotherModel(f"another model answered: {named}")
+    if reply.finish is Finish.REFUSAL:
+        raise Unusable(f"the {role} refused", CallOutcome.REFUSED)
+    if reply.finish is Finish.LENGTH:
+        raise Unusable("the reply was cut at the token limit", CallOutcome.TRUNCATED)
+    return read(reply)
+
+
+def read_as(
+    reply_type: type[R], request: Request, check: Callable[[R], str | None] = lambda _: None
+) -> Callable[[Reply], R]:
+    """Reads a reply as an object of `reply_type` for which `check` finds no fault.
+
+    `check` returns what is wrong with a reply that fits its schema (an id that was not given, a quote that is in
+    no passage), or None.
+    """
+
+    def read(reply: Reply) -> R:
+        try:
+            value = reply_type.model_validate(read_object(reply.text, request.inputs))
+        except NoObject as exc:
+            if is_refusal(reply.text):
+                words = reply.text.strip()[:200]
+                raise Unusable(f"the engine refused in plain words: {words}", CallOutcome.REFUSED) from exc
+            raise Unusable(str(exc)) from exc
+        except ValidationError as exc:
+            raise Unusable(first_fault(exc)) from exc
+        except ValueError as exc:
+            raise Unusable(str(exc)[:300]) from exc
+        if problem := check(value):
+            raise Unusable(problem)
+        return value
+
+    return read
+
+
+def first_fault(exc: ValidationError) -> str:
+    """The first of the faults that a reply's schema finds, and where it is."""
+    error = exc.errors(include_url=False, include_input=False)[0]
+    return f"{'.'.join(str(part) for part in error['loc']) or 'the reply'}: {error['msg']}"
