@@ -25,7 +25,7 @@ from medlive.digest import canonical_json
 from medlive.evidence.build import build_index, open_index
 from medlive.evidence.corpora.registry import open_corpus
 from medlive.evidence.passage import Retriever
-from medlive.llm.engine import EngineIdentity, Reply, Request
+from medlive.llm.engine import Reply, Request
 from medlive.llm.fence import CLOSE, OPEN, fenced
 from medlive.llm.prompts import TASK_LINE
 from medlive.llm.rules.engine import RulesEngine
@@ -55,22 +55,17 @@ class Shared(NamedTuple):
     """Task → sent, shared with a call that was over."""
 
 
-class Recording:
-    """The rules engine as a respondent that keeps every request."""
+class Recording(RulesEngine):
+    """The rules engine, which keeps every request."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.requests: list[Request] = []
-        self._rules = RulesEngine()
 
-    @property
-    def identity(self) -> EngineIdentity:
-        """The rules engine's."""
-        return self._rules.identity
-
-    async def answer_or_replay(self, request: Request) -> tuple[Reply, bool]:
-        """The rules' answer, never replayed."""
+    async def answer(self, request: Request) -> Reply:
+        """The rules' answer."""
         self.requests.append(request)
-        return await self._rules.answer(request), False
+        return await super().answer(request)
 
 
 def parts(request: Request) -> tuple[str, str]:

@@ -7,7 +7,7 @@ from datetime import date
 from typing import Any
 
 from medlive.curation import controller, screener, validator
-from medlive.curation.agent import Agent, AgentFailure, Respondent
+from medlive.curation.agent import Agent, AgentFailure
 from medlive.curation.controller import ElementControl
 from medlive.curation.cross_examination import cross_examine
 from medlive.curation.model import (
@@ -26,6 +26,7 @@ from medlive.curation.second_reader import holds_of, read_case
 from medlive.curation.shown import shown_text
 from medlive.errors import UsageError
 from medlive.evidence.passage import Retriever
+from medlive.llm.engine import Engine
 from medlive.threads.model import Thread
 
 ROLES = ("screener", "validator", "controller", "reader")
@@ -62,7 +63,7 @@ class CurationSettings:
 async def curate(
     thread: Thread,
     language: str,
-    respondents: Mapping[str, Respondent],
+    respondents: Mapping[str, Engine],
     retriever: Retriever,
     settings: CurationSettings,
     *,
@@ -96,7 +97,7 @@ async def curate_without(
     element_id: str,
     thread: Thread,
     language: str,
-    respondents: Mapping[str, Respondent],
+    respondents: Mapping[str, Engine],
     settings: CurationSettings,
 ) -> Curation:
     """A held curation written anew without one of its advice elements, as a person asked.

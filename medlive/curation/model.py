@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Any
 
 from medlive.evidence.passage import Hit, IndexIdentity
+from medlive.llm.ask import CallOutcome
 from medlive.llm.engine import UNPUBLISHABLE_ENGINES
 
 
@@ -291,17 +292,6 @@ class Thresholds:
 
     sufficiency: float = 0.5
     alignment: float = 0.5
-
-
-class CallOutcome(StrEnum):
-    """What became of one call to an engine."""
-
-    OK = "ok"
-    INVALID = "invalid"
-    REFUSED = "refused"
-    TRUNCATED = "truncated"
-    UNAVAILABLE = "unavailable"
-    OVER_BUDGET = "over_budget"
 
 
 @dataclass(frozen=True, slots=True)

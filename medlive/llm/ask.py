@@ -92,7 +92,7 @@ class Asked(Generic[T]):
     def fault(self) -> Unusable | None:
         """Why there is no value; a budget that ended before a repair leaves the fault that was to be repaired."""
         faults = [a.fault for a in self.attempts if a.fault and a.fault.outcome is not CallOutcome.OVER_BUDGET]
-        return faults[-1] if self.value is None else None
+        return faults[-1] if faults and self.value is None else None
 
     @property
     def reason(self) -> str:

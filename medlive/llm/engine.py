@@ -124,6 +124,8 @@ class Reply:
     usage: Usage
     model: str
     """The model as the endpoint named it in this reply; UNNAMED where it named none."""
+    replayed: bool = field(default=False, compare=False)
+    """True when it cost this caller nothing: it was stored, or shared with the caller who paid."""
 
 
 class Engine(Protocol):

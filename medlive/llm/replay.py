@@ -4,7 +4,7 @@ import asyncio
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, BinaryIO, Final, Self
 
@@ -30,7 +30,7 @@ class ReplayEngine:
         self._engine = engine
         self._store = store
         self._budget = budget or Budget()
-        self._under_way: dict[str, asyncio.Task[tuple[Reply, bool]]] = {}
+        self._under_way: dict[str, asyncio.Task[Reply]] = {}
 
     @property
     def identity(self) -> EngineIdentity:
@@ -38,12 +38,7 @@ class ReplayEngine:
         return self._engine.identity
 
     async def answer(self, request: Request) -> Reply:
-        """The stored reply, or the engine's."""
-        reply, _ = await self.answer_or_replay(request)
-        return reply
-
-    async def answer_or_replay(self, request: Request) -> tuple[Reply, bool]:
-        """The reply, and whether it cost this caller nothing: stored, or shared with the caller who paid.
+        """The stored reply, or the engine's.
 
         Raises EndpointUnavailable as the engine does, BudgetSpent when a call is needed and none is left, and
         what the store raises when a reply cannot be kept.
@@ -51,8 +46,7 @@ class ReplayEngine:
         digest = request.digest(self._engine.identity)
         shared = self._under_way.get(digest)
         if shared is not None:
-            reply, _ = await asyncio.shield(shared)
-            return reply, True
+            return replace(await asyncio.shield(shared), replayed=True)
         task = asyncio.create_task(self._find_or_ask(digest, request))
         self._under_way[digest] = task
         task.add_done_callback(lambda done: self._landed(digest, done))
@@ -64,18 +58,18 @@ class ReplayEngine:
         await asyncio.gather(*self._under_way.values(), return_exceptions=True)
         await self._engine.aclose()
 
-    def _landed(self, digest: str, task: asyncio.Task[tuple[Reply, bool]]) -> None:
+    def _landed(self, digest: str, task: asyncio.Task[Reply]) -> None:
         del self._under_way[digest]
         if not task.cancelled():
             task.exception()  # marks it as seen: its caller may be gone
 
-    async def _find_or_ask(self, digest: str, request: Request) -> tuple[Reply, bool]:
+    async def _find_or_ask(self, digest: str, request: Request) -> Reply:
         if (stored := await self._store.find(digest)) is not None:
-            return stored, True
+            return replace(stored, replayed=True)
         estimate = self._budget.estimate(self._engine, request)
         reply = await self._budget.pay(estimate, lambda: self._engine.answer(request))
         await self._store.keep(digest, request, self._engine.identity, reply)
-        return reply, False
+        return reply
 
 
 class FileReplyStore:
@@ -134,7 +128,12 @@ class FileReplyStore:
             "engine": identity.engine,
             "model": identity.model,
             "parameters": dict(identity.parameters),
-            "reply": asdict(reply),
+            "reply": {
+                "text": reply.text,
+                "finish": reply.finish,
+                "usage": asdict(reply.usage),
+                "model": reply.model,
+            },
         }
         line = _encode(canonical_json(record)) + b"\n"
         start = self._file.seek(0, os.SEEK_END)

@@ -3,10 +3,11 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from medlive.curation.agent import Agent, AgentFailure, Respondent
+from medlive.curation.agent import Agent, AgentFailure
 from medlive.curation.chain import with_holds
 from medlive.curation.model import Call, CaseText, Curation, Hold, Outcome, Reason, Side, Stage
 from medlive.curation.second_reader import Redacted, redact_texts
+from medlive.llm.engine import Engine
 from medlive.rubric.lint import Finding
 from medlive.rubric.model import Rubric
 from medlive.rubric.write import write_rubric
@@ -23,7 +24,7 @@ class CompletedCase:
     """None where none could be had: the curation failed."""
 
 
-async def complete_case(curation: Curation, language: str, respondents: Mapping[str, Respondent]) -> CompletedCase:
+async def complete_case(curation: Curation, language: str, respondents: Mapping[str, Engine]) -> CompletedCase:
     """A kept or held curation with its rubric, and both without identifiers of people.
 
     `respondents` has the roles "rubric" and "reader". The curation is held where the rubric stays faulty or a name

@@ -16,7 +16,6 @@ from medlive.curation.model import (
     Alignment,
     Answer,
     Call,
-    CallOutcome,
     CaseText,
     Check,
     Citation,
@@ -54,6 +53,7 @@ from medlive.evidence.passage import Hit, IndexIdentity, Passage, SideHit
 from medlive.evidence.passage import Side as EvidenceSide
 from medlive.filters.chain import ChainResult
 from medlive.filters.verdict import FilterReason, FilterVerdict
+from medlive.llm.ask import CallOutcome
 from medlive.llm.engine import EngineIdentity, Finish, Prompt, Reply, Request, Usage
 from medlive.rubric.model import Axis, Criterion, Rubric, Theme
 from medlive.snapshot.model import SnapshotCase

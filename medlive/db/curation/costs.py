@@ -7,8 +7,9 @@ from typing import Any
 from sqlalchemy import func, literal, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from medlive.curation.model import CallOutcome, Outcome
+from medlive.curation.model import Outcome
 from medlive.db.tables import AgentCallRow, CurationRow, ReplyRow, ThreadRevisionRow
+from medlive.llm.ask import CallOutcome
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,6 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive.curation.model import (
     Call,
-    CallOutcome,
     CaseText,
     Citation,
     ClaimVerdict,
@@ -54,6 +53,7 @@ from medlive.digest import digest_json
 from medlive.errors import MedliveError
 from medlive.evidence.passage import Hit, IndexIdentity, Passage, SideHit
 from medlive.evidence.passage import Side as EvidenceSide
+from medlive.llm.ask import CallOutcome
 
 _UNANSWERED = (CallOutcome.UNAVAILABLE, CallOutcome.OVER_BUDGET)
 

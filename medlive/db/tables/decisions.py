@@ -20,7 +20,6 @@ from sqlalchemy.orm import Mapped, mapped_column
 from medlive.curation.model import (
     Alignment,
     Answer,
-    CallOutcome,
     Check,
     ElyCategory,
     Kind,
@@ -32,6 +31,7 @@ from medlive.curation.model import (
     Standing,
 )
 from medlive.db.tables.base import AnyText, Base, enum_column, is_digest, now_column, one_of
+from medlive.llm.ask import CallOutcome
 from medlive.llm.engine import Finish
 
 

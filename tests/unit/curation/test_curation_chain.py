@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from medlive.curation.chain import ROLES, CurationSettings, curate, curate_without
 from medlive.curation.model import (
-    CallOutcome,
     Check,
     Outcome,
     Reason,
@@ -21,6 +20,7 @@ from medlive.curation.model import (
     Thresholds,
 )
 from medlive.errors import EndpointUnavailable, UsageError
+from medlive.llm.ask import CallOutcome
 from medlive.llm.engine import EngineIdentity, Finish, Reply, Usage
 from medlive.llm.replay import ReplayEngine
 from tests.support.scripted import THREAD, Memory, OnePassage, Script, Scripted, changed, honest, judged, run

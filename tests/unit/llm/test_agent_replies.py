@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from medlive.curation.agent import Agent, AgentFailure
-from medlive.curation.model import Call, CallOutcome, Reason
+from medlive.curation.model import Call, Reason
 from medlive.curation.tasks import ComplaintReply
+from medlive.llm.ask import CallOutcome
 from medlive.llm.openai import JsonMode, OpenAIEngine
 from medlive.llm.replay import FileReplyStore, ReplayEngine
 from tests.support.bad_endpoint import Step, bad_endpoint, completion, ok, sends

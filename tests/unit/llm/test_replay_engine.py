@@ -37,16 +37,15 @@ async def closed(engine: ReplayEngine) -> None:
 async def test_a_reply_is_paid_once_even_after_a_restart(tmp_path: Path) -> None:
     async with bad_endpoint([ok("one"), ok("two")]) as endpoint:
         engine = asking(endpoint, tmp_path)
-        assert [(r.text, replayed) for r, replayed in [await engine.answer_or_replay(request())]] == [
-            ("one", False)
-        ]
-        first, replayed = await engine.answer_or_replay(request())
-        assert (first.text, replayed) == ("one", True)
+        first = await engine.answer(request())
+        assert (first.text, first.replayed) == ("one", False)
+        first = await engine.answer(request())
+        assert (first.text, first.replayed) == ("one", True)
         await closed(engine)
 
         engine = asking(endpoint, tmp_path)
-        again, replayed = await engine.answer_or_replay(request())
-        assert (again, replayed) == (first, True)
+        again = await engine.answer(request())
+        assert (again, again.replayed) == (first, True)
         assert endpoint.asked == 1
         assert (await engine.answer(request(1))).text == "two"
         await closed(engine)
@@ -76,9 +75,9 @@ async def test_what_makes_another_request_is_asked_anew(tmp_path: Path) -> None:
 async def test_equal_requests_at_once_share_one_call(tmp_path: Path) -> None:
     async with bad_endpoint([slow(0.1, ok("x"))]) as endpoint:
         engine = asking(endpoint, tmp_path)
-        got = await asyncio.gather(*(engine.answer_or_replay(request(i % 3)) for i in range(60)))
+        got = await asyncio.gather(*(engine.answer(request(i % 3)) for i in range(60)))
         assert endpoint.asked == 3
-        assert sum(not replayed for _, replayed in got) == 3
+        assert sum(not reply.replayed for reply in got) == 3
         await closed(engine)
 
 
@@ -96,7 +95,7 @@ async def test_a_caller_who_leaves_takes_nothing_from_the_others(tmp_path: Path)
         assert endpoint.asked == 2
 
         engine = asking(endpoint, tmp_path)
-        assert (await engine.answer_or_replay(request(1)))[1] is True, "paid for, so kept although nobody waited"
+        assert (await engine.answer(request(1))).replayed is True, "paid for, so kept although nobody waited"
         await closed(engine)
 
 
@@ -116,8 +115,8 @@ async def test_truncated_and_refused_replies_are_kept_too(tmp_path: Path) -> Non
         engine = asking(endpoint, tmp_path)
         for number, finish in ((0, Finish.LENGTH), (1, Finish.REFUSAL)):
             assert (await engine.answer(request(number))).finish is finish
-            reply, replayed = await engine.answer_or_replay(request(number))
-            assert (reply.finish, replayed) == (finish, True)
+            reply = await engine.answer(request(number))
+            assert (reply.finish, reply.replayed) == (finish, True)
         await closed(engine)
 
 
@@ -128,7 +127,7 @@ async def test_a_budget_of_calls_holds_exactly_and_replays_are_free(tmp_path: Pa
         assert sum(isinstance(one, BudgetSpent) for one in got) == 13
         assert endpoint.asked == 7
         done = next(i for i, one in enumerate(got) if isinstance(one, Reply))
-        assert (await engine.answer_or_replay(request(done)))[1] is True
+        assert (await engine.answer(request(done))).replayed is True
         await closed(engine)
 
 
