@@ -4,7 +4,7 @@ A docstring is the class's default message. Stages raise these and never let a d
 exception through: `raise ... from exc`.
 """
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 
 class MedliveError(Exception):
@@ -51,6 +51,11 @@ class DatabaseUnavailable(ServiceUnavailable):
 
 class EndpointUnavailable(ServiceUnavailable):
     """The model endpoint cannot be reached."""
+
+    attempts: int = 1
+    """HTTP requests that were made."""
+    usage: Any = None
+    """What those took that were answered without a usable reply (`llm.engine.Usage`); None: none was."""
 
 
 class RequestRefused(EndpointUnavailable):

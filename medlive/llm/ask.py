@@ -7,7 +7,7 @@ model than the pinned one is asked for anew.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from functools import partial
 from typing import Any, Final, Generic, NoReturn, TypeVar
@@ -106,17 +106,8 @@ class Asked(Generic[T]):
     @property
     def usage(self) -> dict[str, Any]:
         """The sum over all attempts; a cost that one of them does not know is unknown."""
-        rows = [reply.usage for reply in self.replies]
-        if not rows:
-            return {}
-        costs = [one.cost_usd for one in rows if one.cost_usd is not None]
-        return {
-            "input_tokens": sum(one.input_tokens for one in rows),
-            "cached_tokens": sum(one.cached_tokens for one in rows),
-            "output_tokens": sum(one.output_tokens for one in rows),
-            "latency_ms": sum(one.latency_ms for one in rows),
-            "cost_usd": sum(costs) if len(costs) == len(rows) else None,
-        }
+        replies = self.replies
+        return asdict(sum((reply.usage for reply in replies[1:]), replies[0].usage)) if replies else {}
 
 
 class Health:

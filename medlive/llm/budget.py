@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from medlive.errors import MedliveError
+from medlive.errors import EndpointUnavailable, MedliveError
 from medlive.llm.engine import Engine, Estimating, Reply, Request, Usage
 
 
@@ -28,6 +28,7 @@ class Budget:
     max_tokens: int | None = None
     """Input and output together."""
     calls: int = field(default=0, init=False)
+    """HTTP requests: a call that is tried again counts for each attempt."""
     usd: float = field(default=0.0, init=False)
     """What is known to be spent; see `unpriced`."""
     tokens: int = field(default=0, init=False)
@@ -59,9 +60,17 @@ class Budget:
         await self.reserve(estimate)
         try:
             reply = await call()
+        except EndpointUnavailable as exc:
+            self.calls += exc.attempts - 1
+            if exc.usage is None:
+                self.release(estimate)
+            else:
+                self.settle(estimate, exc.usage)
+            raise
         except BaseException:
             self.release(estimate)
             raise
+        self.calls += reply.attempts - 1
         self.settle(estimate, reply.usage)
         return reply
 

@@ -52,6 +52,17 @@ class Usage:
     """None when the model has no price in `models.toml`: unknown, not free."""
     latency_ms: float = 0.0
 
+    def __add__(self, other: "Usage") -> "Usage":
+        """The sum; a cost that one of them does not know is unknown."""
+        unknown = self.cost_usd is None or other.cost_usd is None
+        return Usage(
+            self.input_tokens + other.input_tokens,
+            self.cached_tokens + other.cached_tokens,
+            self.output_tokens + other.output_tokens,
+            None if unknown else (self.cost_usd or 0.0) + (other.cost_usd or 0.0),
+            self.latency_ms + other.latency_ms,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Request:
@@ -122,10 +133,13 @@ class Reply:
     text: str
     finish: Finish
     usage: Usage
+    """Of all attempts."""
     model: str
     """The model as the endpoint named it in this reply; UNNAMED where it named none."""
     replayed: bool = field(default=False, compare=False)
     """True when it cost this caller nothing: it was stored, or shared with the caller who paid."""
+    attempts: int = field(default=1, compare=False)
+    """HTTP requests that it took."""
 
 
 class Engine(Protocol):

@@ -11,6 +11,7 @@ import random
 import re
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 from typing import Any, Final
@@ -85,8 +86,16 @@ MOST_SPARED: Final = 50
 class _TroubleError(Exception):
     """An attempt failed in a way that another attempt may mend."""
 
-    def __init__(self, cause: str, ended: Ended = Ended.OTHER, retry_after: float | None = None) -> None:
+    def __init__(
+        self,
+        cause: str,
+        ended: Ended = Ended.OTHER,
+        retry_after: float | None = None,
+        usage: Usage | None = None,
+    ) -> None:
+        """`usage` is what a body without a usable reply took; None: unknown, or nothing."""
         super().__init__(cause)
+        self.usage = usage
         self.cause = cause
         self.ended = ended
         self.retry_after = retry_after
@@ -264,14 +273,19 @@ class OpenAIEngine:
 
     async def _ask(self, content: bytes, task: str) -> Reply:
         attempt, spared = 1, 0
+        lost: Usage | None = None
         while True:
             served = self._limiter.answered
             try:
                 reply = await self._attempt(content, task)
                 await self._turns.next()
-                return reply
+                if attempt == 1:
+                    return reply
+                return replace(reply, attempts=attempt, usage=lost + reply.usage if lost else reply.usage)
             except _TroubleError as trouble:
                 cause, wait, ended = trouble.cause, trouble.retry_after, trouble.ended
+                if trouble.usage:
+                    lost = lost + trouble.usage if lost else trouble.usage
             if wait is not None and wait > PATIENCE_S:
                 cause = f"{cause}; asks to wait {wait:.0f} s"
                 break
@@ -287,7 +301,7 @@ class OpenAIEngine:
                 self._limiter.pause(wait)
             spared, attempt = (spared + 1, attempt) if in_line else (spared, attempt + 1)
             await asyncio.sleep(wait)
-        raise EndpointUnavailable(
+        error = EndpointUnavailable(
             f"{self._endpoint} gave no answer for model {self._model!r} in {attempt} "
             f"attempt{'s' if attempt > 1 else ''}: {self._clean(cause)}",
             hint=(
@@ -296,6 +310,8 @@ class OpenAIEngine:
                 else "Check that the endpoint is up and reachable; what failed is tried again with the next run."
             ),
         )
+        error.attempts, error.usage = attempt, lost
+        raise error
 
     async def _attempt(self, content: bytes, task: str) -> Reply:
         began = await self._limiter.enter()
@@ -330,7 +346,8 @@ class OpenAIEngine:
             return read_completion(raw, self._price, _since(started))
         except NotACompletion as fault:
             page = raw.lstrip()[:1] == b"<"
-            raise _TroubleError(_PAGE if page else str(fault)) from None
+            spent = fault.usage if fault.usage and fault.usage.input_tokens + fault.usage.output_tokens else None
+            raise _TroubleError(_PAGE if page else str(fault), usage=spent) from None
 
     def _status(self, error: APIStatusError) -> str:
         """What the endpoint's filter said, or raises what the status means."""

@@ -26,7 +26,12 @@ _REFUSED: Final = frozenset(
 
 
 class NotACompletion(ValueError):
-    """A body is no chat completion that can be used; the text says why."""
+    """A body is not a chat completion that can be used; the text says why."""
+
+    def __init__(self, problem: str, usage: Usage | None = None) -> None:
+        """`usage` is what the body says that it took."""
+        super().__init__(problem)
+        self.usage = usage
 
 
 class JsonMode(StrEnum):
@@ -158,14 +163,15 @@ def completion(body: object, price: Price | None, latency_ms: float = 0.0) -> Re
     """The reply in a chat completion. Raises NotACompletion."""
     if not isinstance(body, dict):
         raise NotACompletion("the answer holds no choice")
+    usage = _usage(body.get("usage"), price, latency_ms)
     choices = body.get("choices")
     if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
         said = body.get("error")
-        raise NotACompletion(f"the answer holds no choice{f': {said}' if said else ''}")
+        raise NotACompletion(f"the answer holds no choice{f': {said}' if said else ''}", usage)
     choice = choices[0]
     message = choice.get("message")
     if not isinstance(message, dict):
-        raise NotACompletion("the answer's choice holds no message")
+        raise NotACompletion("the answer's choice holds no message", usage)
     text = _text(message.get("content"))
     refusal = _text(message.get("refusal"))
     finish = _finish(choice.get("finish_reason"))
@@ -176,12 +182,12 @@ def completion(body: object, price: Price | None, latency_ms: float = 0.0) -> Re
     elif finish is None or text is None:
         reason = choice.get("finish_reason")
         told = "holds no text" if text is None else "may not be whole"
-        raise NotACompletion(f"the answer's message {told} (finish_reason {reason!r:.40})")
+        raise NotACompletion(f"the answer's message {told} (finish_reason {reason!r:.40})", usage)
     model = body.get("model")
     return Reply(
         text=text,
         finish=finish,
-        usage=_usage(body.get("usage"), price, latency_ms),
+        usage=usage,
         model=model if isinstance(model, str) and model else UNNAMED,
     )
 

@@ -168,6 +168,25 @@ async def test_a_call_that_failed_gives_its_reservation_back(tmp_path: Path) -> 
         await closed(engine)
 
 
+async def test_every_attempt_is_counted_with_what_it_took(tmp_path: Path) -> None:
+    silent = sends(completion(None))
+    async with bad_endpoint([silent, fails(500), ok("x"), silent, silent, silent]) as endpoint:
+        budget = Budget(max_tokens=10**6)
+        engine = OpenAIEngine("m", endpoint.url, max_retries=2, backoff_s=0.0, price=Price(1.0, 1.0))
+        with FileReplyStore(tmp_path) as store:
+            asked = ReplayEngine(engine, store, budget)
+            reply = await asked.answer(request(0))
+            one = completion("x")["usage"]["total_tokens"]
+            assert (reply.text, reply.attempts, reply.usage.input_tokens + reply.usage.output_tokens) == (
+                "x", 3, 2 * one,
+            )  # fmt: skip
+            assert (budget.calls, budget.tokens) == (3, 2 * one)
+            with pytest.raises(EndpointUnavailable):
+                await asked.answer(request(1))
+            assert (budget.calls, budget.tokens) == (6, 5 * one)
+            await asked.aclose()
+
+
 async def test_an_endpoint_that_tells_no_usage_is_charged_its_estimate(tmp_path: Path) -> None:
     async with bad_endpoint([sends({**completion("x"), "usage": None})]) as endpoint:
         budget = Budget(max_tokens=2500, max_usd=1)
