@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import func, insert, select, update
 from sqlalchemy.dialects.postgresql import insert as upsert
@@ -10,7 +10,9 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive import __version__
 from medlive.db.tables import ImportProblemRow, ImportRunRow, PipelineRunRow, RunOutcome
-from medlive.sources.files import ImportProblem
+
+if TYPE_CHECKING:
+    from medlive.sources.files import ImportProblem
 
 
 async def start_import(session: AsyncSession, file: str, *, assumed_posted_at: datetime | None = None) -> int:
@@ -24,7 +26,9 @@ async def start_import(session: AsyncSession, file: str, *, assumed_posted_at: d
     return run_id
 
 
-async def save_problems(session: AsyncSession, run_id: int, file: str, problems: Sequence[ImportProblem]) -> None:
+async def save_problems(
+    session: AsyncSession, run_id: int, file: str, problems: Sequence["ImportProblem"]
+) -> None:
     """Keep the lines that became no thread, each once."""
     if problems:
         await session.execute(

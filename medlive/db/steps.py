@@ -25,6 +25,10 @@ SCHEDULER = "scheduler"
 """The first word of a step's command in `pipeline_runs`."""
 CURATE, PRUNE = "curate", "source prune"
 """The commands in `pipeline_runs` that do by hand, or by cron, what a step does."""
+CURATION_QUEUE = "curation"
+"""The queue of Procrastinate that holds a job for each thread to be curated."""
+STALLED_AFTER_S = 10.0
+"""A worker whose last heartbeat is older is dead: others take its jobs over."""
 SCHEDULER_LOCK = 0x6D65644C
 """ "medL": the advisory lock that the one scheduler of a database holds."""
 

@@ -18,12 +18,11 @@ from procrastinate.worker import Worker
 from medlive.clock import now
 from medlive.db.curation.queue import queued_revisions
 from medlive.db.session import Connection, Database, Session
+from medlive.db.steps import CURATION_QUEUE, STALLED_AFTER_S
 from medlive.errors import DatabaseUnavailable
 
-QUEUE = "curation"
 CURATE = "medlive:curate_revision"
 HEARTBEAT_S = 2.0
-STALLED_AFTER_S = 10.0
 
 Work = Callable[[int], Awaitable[None]]
 
@@ -39,7 +38,7 @@ def open_app(database: Database) -> procrastinate.App:
     url = database.engine.url.set(drivername="postgresql").render_as_string(hide_password=False)
     app = procrastinate.App(connector=procrastinate.PsycopgConnector(conninfo=url, min_size=1, max_size=8))
     # Registered with each app anew: a blueprint's tasks belong to the last app that took them, under another name.
-    app.task(name=CURATE, queue=QUEUE, pass_context=True)(_curate_revision)
+    app.task(name=CURATE, queue=CURATION_QUEUE, pass_context=True)(_curate_revision)
     # What a job raises is told by `curate_queued`, once and with its thread.
     logging.getLogger("procrastinate").setLevel(logging.CRITICAL)
     return app
@@ -51,9 +50,11 @@ async def defer_revisions(app: procrastinate.App, session: Session, revisions: S
     One that a worker has under way counts as queued: a second job would pay for the same replies again.
     """
     connection = await session.connection()
-    queued = await queued_revisions(session, QUEUE)
+    queued = await queued_revisions(session, CURATION_QUEUE)
     jobs = [
-        app.configure_task(CURATE, queue=QUEUE, queueing_lock=f"curate:{revision}").make_new_job(revision=revision)
+        app.configure_task(CURATE, queue=CURATION_QUEUE, queueing_lock=f"curate:{revision}").make_new_job(
+            revision=revision
+        )
         for revision in dict.fromkeys(revisions)
         if revision not in queued
     ]
@@ -131,7 +132,7 @@ async def _run(
 ) -> None:
     worker = Worker(
         app,
-        queues=[QUEUE],
+        queues=[CURATION_QUEUE],
         concurrency=concurrency,
         wait=wait,
         listen_notify=wait,
@@ -159,11 +160,11 @@ async def _keep_taking_over(app: procrastinate.App) -> None:
 
 
 async def _take_over(app: procrastinate.App) -> None:
-    stalled = await app.job_manager.get_stalled_jobs(queue=QUEUE, seconds_since_heartbeat=STALLED_AFTER_S)
+    stalled = await app.job_manager.get_stalled_jobs(queue=CURATION_QUEUE, seconds_since_heartbeat=STALLED_AFTER_S)
     for job in stalled:
         await app.job_manager.retry_job(job, retry_at=now())
 
 
 async def _jobs(app: procrastinate.App, status: Status) -> Sequence[Job]:
-    found: Any = await app.job_manager.list_jobs_async(queue=QUEUE, status=status.value)
+    found: Any = await app.job_manager.list_jobs_async(queue=CURATION_QUEUE, status=status.value)
     return list(found)

@@ -12,8 +12,8 @@ from medlive.db.curation.funnel import funnel, recent_failures
 from medlive.db.harvest.harvests import list_sources
 from medlive.db.steps import is_scheduler_active, load_history
 from medlive.service.database import open_database
+from medlive.service.schedule.states import in_short, read_states
 from medlive.service.schedule.steps import StepState
-from medlive.service.schedule.weekly import in_short, read_states
 
 
 async def read_status(settings: Settings, *, clock: Callable[[], datetime] = now) -> dict[str, Any]:

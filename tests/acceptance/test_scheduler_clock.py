@@ -19,9 +19,9 @@ from medlive.clock import iso_week
 from medlive.config import Settings, WeeklyTime, load_settings
 from medlive.db.session import Database
 from medlive.service.jobs import defer_revisions, open_app, run_until_drained
-from medlive.service.schedule import weekly
+from medlive.service.schedule import states, weekly
 from medlive.service.schedule.scheduler import arrange, open_clock, run_scheduler
-from medlive.service.schedule.steps import weekly_times
+from medlive.service.schedule.steps import StepState, weekly_times
 from medlive.service.schedule.weekly import State, take
 from tests.support.forum import BOARD, Forum, serve_forum, thread
 from tests.support.instance import Instance
@@ -98,7 +98,7 @@ async def test_a_step_is_taken_when_its_job_comes_due_and_once(new_instance: New
     instance = new_instance()
     settings = settings_of(instance)
     async with clock_of(instance, []) as clock:
-        arrange(clock, weekly.step_times(settings), [])
+        arrange(clock, states.step_times(settings), [])
         clock.modify_job("queue", next_run_time=datetime.now(UTC) + timedelta(seconds=1))
     asked: list[int] = []
 
@@ -200,8 +200,8 @@ async def test_a_freeze_waits_for_workers_but_not_for_ever(new_instance: NewInst
     execute(instance, "INSERT INTO procrastinate_workers (last_heartbeat) VALUES (now() + interval '1 hour')")
     sunday = MONDAY + timedelta(days=6, hours=18)
 
-    async def freeze_at(moment: datetime) -> weekly.StepState:
-        return next(s for s in await weekly.read_states(database, settings, moment) if s.name == "freeze")
+    async def freeze_at(moment: datetime) -> StepState:
+        return next(s for s in await states.read_states(database, settings, moment) if s.name == "freeze")
 
     waiting = await freeze_at(sunday)
     assert (waiting.standing.value, waiting.why) == (

@@ -26,8 +26,8 @@ def reparse(
     the others are read all the same.
     """
     from medlive.service.database import open_database
-    from medlive.service.harvest.harvest import chosen
     from medlive.service.harvest.reparse import Reparsed, recorded, reparse_source
+    from medlive.service.harvest.settings import chosen
 
     if thread is not None and len(sources or []) != 1:
         raise UsageError("--thread needs its community", hint="medlive source reparse SOURCE --thread ID")

@@ -33,7 +33,8 @@ def command(
     the others go on; exit status 1 when a source was given up or is quarantined, with its reason on stderr.
     """
     from medlive.service.database import open_database
-    from medlive.service.harvest.harvest import Harvested, chosen, fetch_settings, harvest_source, harvest_standing
+    from medlive.service.harvest.harvest import Harvested, harvest_source, harvest_standing
+    from medlive.service.harvest.settings import chosen, fetch_settings
     from medlive.sources.registry import build_site
 
     settings = load_settings().settings

@@ -18,7 +18,7 @@ app = typer.Typer(no_args_is_help=True)
 @app.command("list")
 def list_(as_json: JsonOption = False) -> None:
     """List the communities with their address and boards."""
-    from medlive.service.harvest.harvest import chosen
+    from medlive.service.harvest.settings import chosen
     from medlive.sources.registry import build_site
 
     settings = load_settings().settings
@@ -59,7 +59,7 @@ def check(
 
 def _check_health(source: str | None, *, as_json: bool) -> None:
     from medlive.service.database import open_database
-    from medlive.service.harvest.harvest import chosen
+    from medlive.service.harvest.settings import chosen
     from medlive.service.harvest.source_health import SourceHealth, source_health
 
     settings = load_settings().settings
@@ -121,7 +121,8 @@ def lift(
 ) -> None:
     """Take a quarantined community into harvests again; the next one goes on where the last one stood."""
     from medlive.service.database import open_database
-    from medlive.service.harvest.harvest import chosen, lift_source
+    from medlive.service.harvest.harvest import lift_source
+    from medlive.service.harvest.settings import chosen
 
     settings = load_settings().settings
     chosen(settings, [source])
@@ -137,8 +138,8 @@ def lift(
 
 
 def _check_page(source: str, url: str, file: Path | None, *, as_json: bool) -> None:
-    from medlive.service.harvest.harvest import chosen
     from medlive.service.harvest.page_check import check_page
+    from medlive.service.harvest.settings import chosen
     from medlive.sources.source import LayoutError, NotAThread
 
     settings = load_settings().settings

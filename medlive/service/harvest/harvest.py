@@ -2,13 +2,11 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Any
-
-from pydantic import ValidationError
 
 from medlive.clock import iso_week, now
 from medlive.config import Settings
@@ -28,16 +26,16 @@ from medlive.db.harvest.harvests import (
 from medlive.db.session import Database, advisory_lock
 from medlive.db.tables import RunOutcome
 from medlive.deidentify.detect import keyed_handle
-from medlive.errors import ConfigError, MedliveError, UsageError
+from medlive.errors import MedliveError, UsageError
 from medlive.service.database import handle_key
 from medlive.service.harvest.ledger import PostgresLedger, seal_archives
+from medlive.service.harvest.settings import fetch_settings
 from medlive.service.paths import archive_path
 from medlive.sources.drift import HISTORY, Compared, compare, measures, reads_nothing
 from medlive.sources.fetching.fetch import Fetcher
-from medlive.sources.fetching.page import FetchSettings
 from medlive.sources.harvest import HarvestEnd, harvest
 from medlive.sources.ledger import REFUSALS, HarvestProblem
-from medlive.sources.registry import SITES, build_site
+from medlive.sources.registry import build_site
 
 
 @dataclass(slots=True)
@@ -66,23 +64,6 @@ class Harvested:
         """The share of conditional requests answered with 304; None where there was none."""
         asked = self.counts["conditional"]
         return self.counts["not_modified"] / asked if asked else None
-
-
-def fetch_settings(settings: Settings) -> FetchSettings:
-    """The fetcher's settings. Raises ConfigError."""
-    try:
-        return FetchSettings.model_validate(settings.harvest)
-    except ValidationError as exc:
-        first = exc.errors(include_url=False, include_input=False)[0]
-        raise ConfigError(f"harvest.{'.'.join(map(str, first['loc']))}: {first['msg']}") from exc
-
-
-def chosen(settings: Settings, names: Sequence[str]) -> dict[str, Mapping[str, Any]]:
-    """Source → its configured settings, for those named or for all. Raises UsageError for an unknown name."""
-    for name in names:
-        if name not in SITES:
-            raise UsageError(f"no source is named {name!r}", hint=f"known sources: {', '.join(SITES)}")
-    return {name: settings.sources.get(name, {}) for name in names or SITES}
 
 
 async def harvest_source(

@@ -6,7 +6,7 @@ from typing import Any
 from medlive.config import Settings
 from medlive.deidentify.detect import keyed_handle
 from medlive.service.database import handle_key
-from medlive.service.harvest.harvest import fetch_settings
+from medlive.service.harvest.settings import fetch_settings
 from medlive.sources.fetching.fetch import Fetcher
 from medlive.sources.fetching.page import FetchPolicy
 from medlive.sources.registry import build_site

@@ -15,13 +15,13 @@ from medlive.db.harvest.archives import Archive, list_archives
 from medlive.db.harvest.harvests import list_sources
 from medlive.db.harvest.raw_files import KeptFetch, fetches_in
 from medlive.db.session import Database, advisory_lock
+from medlive.db.steps import STALLED_AFTER_S
 from medlive.db.threads.erasure import Traces, erase_thread, frozen_with, traces_of
 from medlive.db.threads.lookup import revisions_of
 from medlive.db.threads.threads import load_threads
 from medlive.errors import CheckFailed, MedliveError, UsageError
 from medlive.service.harvest.ledger import seal_archives
 from medlive.service.harvest.raw_files import clear_removed, sweep
-from medlive.service.jobs import STALLED_AFTER_S
 from medlive.service.paths import archive_path
 from medlive.service.release.withdraw import record_takedown, write_errata
 from medlive.sources.archive.warc import ArchiveDamaged, ArchivedPage, pages

@@ -28,8 +28,9 @@ from medlive.db.session import (
 from medlive.db.steps import SCHEDULER_LOCK, open_job_store
 from medlive.errors import CheckFailed, DatabaseUnavailable
 from medlive.service.database import open_database
+from medlive.service.schedule.states import read_states, step_times
 from medlive.service.schedule.steps import RETRY_AFTER, Standing, StepState, in_order
-from medlive.service.schedule.weekly import State, Taken, read_states, step_times, take
+from medlive.service.schedule.weekly import State, Taken, take
 
 WAKE_S = 5.0
 """How often a scheduler looks whether it holds the lock, and one that waits whether it can have it."""

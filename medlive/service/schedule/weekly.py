@@ -3,31 +3,28 @@
 import os
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
-from medlive.config import Settings, WeeklyTime
+from medlive.config import Settings
 from medlive.db.runs import finish_run, start_run
 from medlive.db.session import Database
-from medlive.db.steps import PRUNE, load_history, queue_state
+from medlive.db.steps import PRUNE
 from medlive.errors import DatabaseUnavailable, MedliveError
 from medlive.integrity.signing import load_signing_key
 from medlive.service.curation.curate import Curated, curate_queued, queue_failed, queue_untried
 from medlive.service.curation.filter import filter_pending
-from medlive.service.harvest.harvest import chosen, fetch_settings, harvest_source
+from medlive.service.harvest.harvest import harvest_source
 from medlive.service.harvest.retention import apply_retention
-from medlive.service.jobs import QUEUE as CURATION_QUEUE
-from medlive.service.jobs import STALLED_AFTER_S, open_app
+from medlive.service.harvest.settings import chosen
+from medlive.service.jobs import open_app
 from medlive.service.release.freeze import freeze
-from medlive.service.schedule.steps import FREEZE, QUEUE, RETENTION, StepState, latest_slot, survey, weekly_times
+from medlive.service.schedule.states import in_short, pending_jobs
+from medlive.service.schedule.steps import FREEZE, QUEUE, RETENTION, StepState
 from medlive.service.wiring import build_filters, build_pipeline
 
-FREEZE_PATIENCE = timedelta(hours=6)
-"""How long a freeze waits for workers that still curate; then it freezes what is decided."""
 GRACE_S = 3.0
 """How long a thread that is being curated may take when the scheduler is stopped; then it is broken off."""
-NO_CONTACT = "a harvest needs a contact address: set MEDLIVE_HARVEST__CONTACT=you@example.org"
 
 Work = Callable[[Database, Settings, str], Awaitable[tuple[Mapping[str, Any], str | None]]]
 """Does a step for an ISO week; its counts, and what went wrong."""
@@ -49,30 +46,6 @@ class Taken:
     iso_week: str
     state: State
     detail: str
-
-
-def step_times(settings: Settings) -> dict[str, WeeklyTime]:
-    """Each step's weekly time, in the order in which steps are taken. Raises ConfigError."""
-    return weekly_times(settings.schedule, chosen(settings, []))
-
-
-async def read_states(
-    database: Database, settings: Settings, moment: datetime, *, again: bool = False, harvesting: bool = False
-) -> list[StepState]:
-    """How every step stands; a freeze waits while `harvesting`. Raises ConfigError and DatabaseUnavailable."""
-    times = step_times(settings)
-    async with database.begin() as session:
-        history = await load_history(session)
-        jobs, workers = await _pending(session)
-    blocked = {f"harvest:{source}": f"quarantined: {why}" for source, why in history.quarantined.items()}
-    fetching = fetch_settings(settings)
-    if fetching.contact is None and not fetching.allow_loopback:
-        blocked = {f"harvest:{source}": NO_CONTACT for source in chosen(settings, [])} | blocked
-    last_call = latest_slot(moment, times[FREEZE]) + FREEZE_PATIENCE
-    if moment < last_call and (harvesting or (jobs and workers)):
-        what = "a harvest is under way" if harvesting else "workers have threads that were queued"
-        blocked[FREEZE] = f"{what}; it waits until {last_call:%a %H:%M} UTC"
-    return survey(times, history, moment, blocked=blocked, again=again)
 
 
 async def take(database: Database, settings: Settings, step: StepState) -> Taken:
@@ -112,16 +85,6 @@ async def prune_by_hand(database: Database, settings: Settings) -> Mapping[str, 
     return counts
 
 
-def in_short(counts: Mapping[str, Any]) -> str:
-    """A run's counts in a line: those that are not zero, or its problem."""
-    if problem := counts.get("problem"):
-        return str(problem)
-    flat: dict[str, Any] = {}
-    for key, value in counts.items():
-        flat |= value if isinstance(value, Mapping) else {key: len(value) if isinstance(value, list) else value}
-    return ", ".join(f"{key} {value}" for key, value in flat.items() if value) or "nothing new"
-
-
 async def _harvest(database: Database, settings: Settings, source: str) -> tuple[Mapping[str, Any], str | None]:
     done = await harvest_source(database, settings, source, chosen(settings, [source])[source])
     return dict(done.counts), done.failed or (f"quarantined: {done.quarantined}" if done.quarantined else None)
@@ -139,7 +102,7 @@ async def _queue(database: Database, settings: Settings, week: str) -> tuple[Map
             failed = await queue_failed(database, app, pipeline, max_attempts=attempts)
             lost = await queue_untried(database, app, chain.digest, None)
             async with database.begin() as session:
-                jobs, workers = await _pending(session)
+                jobs, workers = await pending_jobs(session)
             if jobs and not workers:
                 curated = await curate_queued(database, app, pipeline, settings, grace_s=GRACE_S)
     finally:
@@ -153,7 +116,7 @@ async def _freeze(database: Database, settings: Settings, week: str) -> tuple[Ma
     """Freeze a week from what is decided; what is queued and has no worker is decided first."""
     curated = Curated()
     async with database.begin() as session:
-        jobs, workers = await _pending(session)
+        jobs, workers = await pending_jobs(session)
     if jobs and not workers:
         pipeline = build_pipeline(settings, database)
         try:
@@ -182,10 +145,6 @@ async def _retention(database: Database, settings: Settings, week: str) -> tuple
 
 WORK: dict[str, Work] = {QUEUE: _queue, FREEZE: _freeze, RETENTION: _retention}
 """The steps that are no harvest; each has its time in `weekly_times`."""
-
-
-async def _pending(session: Any) -> tuple[int, int]:
-    return await queue_state(session, CURATION_QUEUE, alive_within=timedelta(seconds=STALLED_AFTER_S))
 
 
 def _told(curated: Curated) -> Mapping[str, Any]:
