@@ -1,6 +1,7 @@
 """The schema's way: upgrades under an advisory lock, and a check that schema and model agree.
 
-Alembic's migrations lie in `migrations/`. Procrastinate keeps tables of its own: its whole schema is applied
+Alembic's migrations lie in `migrations/`, in files that begin with their revision; alembic itself is imported only
+where something is to be upgraded or checked. Procrastinate keeps tables of its own: its whole schema is applied
 once, and from then on each of its packaged migrations that the recorded one does not include, so that a newer
 release of it needs no migration of ours. APScheduler keeps one table, which it has no migrations for: it is made
 anew when the library's major version changes, since the scheduler fills it again at its start.
@@ -10,15 +11,10 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import metadata, resources
-from importlib.resources.abc import Traversable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from alembic import command
-from alembic.autogenerate import compare_metadata
-from alembic.config import Config
-from alembic.migration import MigrationContext
-from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, create_engine, exc, text
 from sqlalchemy.pool import NullPool
 
@@ -87,7 +83,7 @@ def upgrade(url: str) -> bool:
             if _is_newest(connection):
                 return False
             _refuse_newer(connection)
-            command.upgrade(_config(connection), "head")
+            _upgrade_schema(connection)
             _upgrade_queue(connection)
             _upgrade_clock(connection)
         finally:
@@ -105,10 +101,7 @@ def current(url: str) -> str | None:
 
 def head() -> str:
     """The newest revision that this program knows."""
-    found = _scripts().get_current_head()
-    if found is None:
-        raise ConfigError(f"there are no migrations in {_folder()}")
-    return found
+    return max(_known())
 
 
 def check(url: str) -> list[str]:
@@ -117,6 +110,9 @@ def check(url: str) -> list[str]:
     Tables, columns, types, defaults, comments, keys, CHECKs, indexes, triggers, and how far the tables of
     Procrastinate and of APScheduler are.
     """
+    from alembic.autogenerate import compare_metadata
+    from alembic.migration import MigrationContext
+
     with _connected(url) as connection:
         revision = _revision(connection)
         if revision != head():
@@ -168,19 +164,24 @@ def _folder() -> Path:
     raise ConfigError("the migrations are not installed with medlive")
 
 
-def _config(connection: Connection | None = None) -> Config:
+def _known() -> set[str]:
+    return {file.name.partition("_")[0] for file in (_folder() / "versions").glob("[0-9]*_*.py")}
+
+
+def _upgrade_schema(connection: Connection) -> None:
+    from alembic import command
+    from alembic.config import Config
+
     config = Config()
     config.set_main_option("script_location", str(_folder()).replace("%", "%%"))
     config.attributes["connection"] = connection
-    return config
-
-
-def _scripts() -> ScriptDirectory:
-    return ScriptDirectory.from_config(_config())
+    command.upgrade(config, "head")
 
 
 def _revision(connection: Connection) -> str | None:
-    found = MigrationContext.configure(connection).get_current_revision()
+    if connection.scalar(text("SELECT to_regclass('alembic_version')")) is None:
+        return None
+    found: str | None = connection.scalar(text("SELECT version_num FROM alembic_version"))
     connection.rollback()
     return found
 
@@ -195,7 +196,7 @@ def _is_newest(connection: Connection) -> bool:
 
 def _refuse_newer(connection: Connection) -> None:
     revision = _revision(connection)
-    if revision is not None and revision not in {s.revision for s in _scripts().walk_revisions()}:
+    if revision is not None and revision not in _known():
         raise ConfigError(
             f"the database is at revision {revision}, which this medlive does not know",
             hint="it was upgraded by a newer medlive: install that one",
@@ -205,9 +206,16 @@ def _refuse_newer(connection: Connection) -> None:
 # --- the tables of Procrastinate and of APScheduler --------------------------------------------------------
 
 
+def _queue_sql() -> Path:
+    """Procrastinate's scripts, found without importing it."""
+    found = find_spec("procrastinate")
+    if found is None or found.origin is None:
+        raise ModuleNotFoundError("No module named 'procrastinate'", name="procrastinate")
+    return Path(found.origin).parent / "sql"
+
+
 def _newest_queue_migration() -> str:
-    folder = resources.files("procrastinate.sql").joinpath("migrations")
-    return max(entry.name for entry in folder.iterdir() if entry.name.endswith(".sql"))
+    return max(script.name for script in (_queue_sql() / "migrations").glob("*.sql"))
 
 
 def _applied(connection: Connection, component: str) -> str | None:
@@ -223,17 +231,15 @@ def _upgrade_queue(connection: Connection) -> None:
     """Apply the whole schema, or the migrations after the recorded one, each in a transaction of its own: a
     value that one adds to an enum can be used only after its commit."""
     applied = _applied(connection, _QUEUE)
-    sql = resources.files("procrastinate.sql")
     if applied is None:
-        _apply_queue(connection, sql.joinpath("schema.sql"), _newest_queue_migration())
+        _apply_queue(connection, _queue_sql() / "schema.sql", _newest_queue_migration())
         return
-    folder = sql.joinpath("migrations")
-    for name in sorted(e.name for e in folder.iterdir() if e.name.endswith(".sql")):
-        if name > applied:
-            _apply_queue(connection, folder.joinpath(name), name)
+    for script in sorted((_queue_sql() / "migrations").glob("*.sql")):
+        if script.name > applied:
+            _apply_queue(connection, script, script.name)
 
 
-def _apply_queue(connection: Connection, script: Traversable, migration: str) -> None:
+def _apply_queue(connection: Connection, script: Path, migration: str) -> None:
     # Many statements at once, in which a percent sign is one.
     connection.execution_options(no_parameters=True).exec_driver_sql(script.read_text(encoding="utf-8"))
     connection.execution_options(no_parameters=False)
