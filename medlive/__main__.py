@@ -25,10 +25,12 @@ def main() -> None:
 
 def run(arguments: list[str]) -> int:
     """The exit status of a command line."""
+    from medlive import logs
     from medlive.cli.main import build
     from medlive.errors import MedliveError
 
     debug = "--debug" in arguments or os.environ.get("MEDLIVE_DEBUG") == "1"
+    logs.configure()
     try:
         rest = [a for a in arguments if a != "--debug"]
         build(rest)(args=rest, prog_name="medlive")
@@ -45,27 +47,30 @@ def run(arguments: list[str]) -> int:
     except MedliveError as exc:
         if debug:
             raise
-        print(f"error: {exc.message}", file=sys.stderr)
-        if exc.hint:
-            print(f"  {exc.hint}", file=sys.stderr)
+        logs.report_error(exc.message, exc.hint)
         return exc.exit_status
     except ModuleNotFoundError as exc:
         extra = next((e for e, names in _EXTRAS.items() if (exc.name or "").split(".")[0] in names), None)
         if debug or extra is None:
             raise
-        print(f"error: this command needs medlive[{extra}] ({exc.name} is not installed)", file=sys.stderr)
-        print(f"  pip install 'medlive[{extra}]'", file=sys.stderr)
+        logs.report_error(
+            f"this command needs medlive[{extra}] ({exc.name} is not installed)", f"pip install 'medlive[{extra}]'"
+        )
         return 2
     except Exception as exc:
         if debug:
             raise
-        print(f"error: a fault of medlive itself: {type(exc).__name__}: {str(exc)[:500]}", file=sys.stderr)
-        print("  run it again with --debug for the trace, and report it", file=sys.stderr)
+        logs.report_error(
+            f"a fault of medlive itself: {type(exc).__name__}: {str(exc)[:500]}",
+            "run it again with --debug for the trace, and report it",
+        )
         return 1
 
 
 def _interrupted() -> int:
-    print("interrupted; what was finished is kept, and the same command goes on from there", file=sys.stderr)
+    from medlive import logs
+
+    logs.REMARKS.warning("interrupted; what was finished is kept, and the same command goes on from there")
     return _INTERRUPTED
 
 

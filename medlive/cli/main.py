@@ -1,10 +1,13 @@
 """The command line: one file per noun, imported when its command is used."""
 
 import importlib
+import logging
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
+
+from medlive import logs
 
 # Command → (module, help). A module is imported when its command is run or its own help is asked for, so that
 # `medlive --help` answers at once and a missing extra troubles only the commands that need it.
@@ -45,7 +48,7 @@ _EPILOG = (
 
 def build(arguments: Sequence[str]) -> typer.Typer:
     """The command line for these arguments: of the command they name all, of the others the help line."""
-    wanted = next((a for a in arguments if not a.startswith("-")), None)
+    wanted = next((a for a in arguments if a in COMMANDS), None)
     app = typer.Typer(
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
@@ -83,5 +86,18 @@ def _root(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Log details, and what libraries log from INFO on.")
+    ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Log only warnings and errors.")] = False,
+    log_level: Annotated[
+        Literal["debug", "info", "warning", "error"] | None,
+        typer.Option(envvar="MEDLIVE_LOG_LEVEL", help="The lowest level logged, by medlive and by libraries."),
+    ] = None,
+    log_format: Annotated[
+        Literal["text", "json"], typer.Option(envvar="MEDLIVE_LOG_FORMAT", help="How stderr is written.")
+    ] = "text",
 ) -> None:
     """medlive: a weekly, checksummed benchmark of real clinical questions."""
+    level = None if log_level is None else logging.getLevelNamesMapping()[log_level.upper()]
+    logs.configure(level, verbose=verbose, quiet=quiet, as_json=log_format == "json")

@@ -17,6 +17,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from rich.table import Table
 from rich.text import Text
 
+from medlive import logs
 from medlive.errors import UsageError
 
 T = TypeVar("T")
@@ -53,7 +54,7 @@ def print_json(value: Any) -> None:
 
 def say(text: str) -> None:
     """A remark on stderr."""
-    stderr.print(Text(text), soft_wrap=True)
+    logs.REMARKS.info(text)
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, title: str | None = None) -> None:
@@ -119,7 +120,7 @@ class Tick(Protocol):
 @contextmanager
 def progress(what: str) -> Iterator[Tick]:
     """A progress line on stderr; on no terminal, as in a log, a line a minute and one when the work ends."""
-    if not stderr.is_terminal:
+    if not (stderr.is_terminal and logs.for_people()):
         last = [0]
         told = time.monotonic()
 
@@ -128,10 +129,10 @@ def progress(what: str) -> Iterator[Tick]:
             last[0] = done
             if (now := time.monotonic()) - told >= _A_MINUTE:
                 told = now
-                stderr.print(Text(f"{what}: {done}" + ("" if total is None else f" of {total}")))
+                say(f"{what}: {done}" + ("" if total is None else f" of {total}"))
 
         yield count
-        stderr.print(Text(f"{what}: {last[0]}"))
+        say(f"{what}: {last[0]}")
         return
     columns = (
         SpinnerColumn(),

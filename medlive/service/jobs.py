@@ -6,7 +6,6 @@ older than STALLED_AFTER_S.
 """
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
@@ -20,6 +19,7 @@ from medlive.db.curation.queue import queued_revisions
 from medlive.db.session import Connection, Database, Session
 from medlive.db.steps import CURATION_QUEUE, STALLED_AFTER_S
 from medlive.errors import DatabaseUnavailable
+from medlive.logs import bound
 
 CURATE = "medlive:curate_revision"
 HEARTBEAT_S = 2.0
@@ -30,7 +30,8 @@ _LOST = "the job queue cannot be reached"
 
 
 async def _curate_revision(context: procrastinate.JobContext, *, revision: int) -> None:
-    await context.additional_context["work"](revision)
+    with bound(job=context.job.id, revision=revision):
+        await context.additional_context["work"](revision)
 
 
 def open_app(database: Database) -> procrastinate.App:
@@ -39,8 +40,6 @@ def open_app(database: Database) -> procrastinate.App:
     app = procrastinate.App(connector=procrastinate.PsycopgConnector(conninfo=url, min_size=1, max_size=8))
     # Registered with each app anew: a blueprint's tasks belong to the last app that took them, under another name.
     app.task(name=CURATE, queue=CURATION_QUEUE, pass_context=True)(_curate_revision)
-    # What a job raises is told by `curate_queued`, once and with its thread.
-    logging.getLogger("procrastinate").setLevel(logging.CRITICAL)
     return app
 
 

@@ -58,7 +58,7 @@ async def serve_web(database: Database, snapshots: Path, host: str, port: int) -
 
     Raises ServiceUnavailable when the address is taken.
     """
-    runner = web.AppRunner(build_app(database, snapshots), access_log=None, shutdown_timeout=2.0)
+    runner = web.AppRunner(build_app(database, snapshots), shutdown_timeout=2.0)
     try:
         await runner.setup()
         try:

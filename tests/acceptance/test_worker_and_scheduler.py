@@ -1,6 +1,7 @@
 """The worker and the scheduler as services run them: processes that share a queue and end when told."""
 
 import asyncio
+import json
 import os
 import signal
 import time
@@ -66,6 +67,18 @@ def test_workers_take_what_the_scheduler_queues_and_end_when_told(new_instance: 
     assert [d.status for d in done] == [0, 0]
     assert sum(sum(d.json["outcomes"].values()) for d in done) == 12
     assert instance.rows("SELECT DISTINCT outcome FROM pipeline_runs WHERE command = 'worker'") == [("done",)]
+
+
+def test_every_log_line_of_a_thread_carries_its_ids(new_instance: NewInstance) -> None:
+    instance = new_instance()
+    _import(instance, 3)
+    lines = instance.run("-v", "--log-format", "json", "curate").err.splitlines()
+    curated = [line for line in map(json.loads, lines) if line["logger"] == "medlive.service.curation.curate"]
+    (run,) = {line["run"] for line in curated}
+    assert run == instance.one("SELECT id FROM pipeline_runs WHERE command = 'curate'")
+    assert len({line["job"] for line in curated}) == 3
+    threads = instance.rows("SELECT source || '/' || thread_id FROM threads")
+    assert {line["thread"] for line in curated} == {thread for (thread,) in threads}
 
 
 def test_a_worker_takes_over_from_one_that_was_killed(new_instance: NewInstance) -> None:

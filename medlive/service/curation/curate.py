@@ -1,5 +1,6 @@
 """Curates queued revisions: loads a thread, calls the stages, stores everything that was decided."""
 
+import logging
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -21,13 +22,16 @@ from medlive.db.curation.curations import (
 )
 from medlive.db.review.reviews import save_scan
 from medlive.db.session import Database
-from medlive.db.threads.threads import load_thread
+from medlive.db.threads.threads import StoredThread, load_thread
+from medlive.logs import bound
 from medlive.rubric.complete import complete_case
 from medlive.rubric.model import Rubric
 from medlive.service.database import handle_key
 from medlive.service.jobs import Work, defer_revisions, run_until_drained
 from medlive.service.wiring import Pipeline
 from medlive.threads.prepare import deidentified, normalised, thread_language
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -150,6 +154,15 @@ async def curate_revision(database: Database, pipeline: Pipeline, revision: int,
         if await latest_outcome(session, revision, pipeline.digest) not in (None, Outcome.FAILED):
             return None
         stored = await load_thread(session, revision)
+    with bound(thread=f"{stored.thread.source}/{stored.thread.thread_id}"):
+        curation = await _curate_stored(database, pipeline, revision, stored, key)
+        _log.debug("curated: %s", curation.outcome.value if curation else "decided by another process")
+    return curation
+
+
+async def _curate_stored(
+    database: Database, pipeline: Pipeline, revision: int, stored: StoredThread, key: bytes
+) -> Curation | None:
     started = now()
     raw = normalised(stored.thread)
     language = thread_language(raw)

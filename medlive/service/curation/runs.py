@@ -8,6 +8,7 @@ from medlive.config import Settings
 from medlive.db.curation.funnel import funnel
 from medlive.db.runs import finish_run, start_run
 from medlive.llm.recorded import Recording
+from medlive.logs import bound
 from medlive.service.curation.curate import curate_queued, queue_failed, queue_untried
 from medlive.service.curation.filter import filter_pending
 from medlive.service.curation.rescan import rescan_cases
@@ -39,13 +40,14 @@ async def run_curation(
         try:
             async with database.begin() as session:
                 run = await start_run(session, "curate", {"pipeline": pipeline.digest, "filters": chain.digest})
-            async with open_app(database).open_async() as app:
-                filtered = await filter_pending(database, app, chain, limit=limit, tick=on_filtered)
-                attempts = None if retry_failed else settings.curation.max_attempts
-                await queue_failed(database, app, pipeline, max_attempts=attempts)
-                await queue_untried(database, app, chain.digest, pipeline if again else None)
-                done = await curate_queued(database, app, pipeline, settings, tick=on_curated, on_wait=on_wait)
-            rescanned = await rescan_cases(database, pipeline, concurrency=settings.curation.concurrency)
+            with bound(run=run):
+                async with open_app(database).open_async() as app:
+                    filtered = await filter_pending(database, app, chain, limit=limit, tick=on_filtered)
+                    attempts = None if retry_failed else settings.curation.max_attempts
+                    await queue_failed(database, app, pipeline, max_attempts=attempts)
+                    await queue_untried(database, app, chain.digest, pipeline if again else None)
+                    done = await curate_queued(database, app, pipeline, settings, tick=on_curated, on_wait=on_wait)
+                rescanned = await rescan_cases(database, pipeline, concurrency=settings.curation.concurrency)
             counts = {
                 "passed": filtered.passed,
                 "rejected": filtered.rejected,

@@ -27,6 +27,7 @@ from medlive.db.session import Database, advisory_lock
 from medlive.db.tables import RunOutcome
 from medlive.deidentify.detect import keyed_handle
 from medlive.errors import MedliveError, UsageError
+from medlive.logs import bound
 from medlive.service.database import handle_key
 from medlive.service.harvest.ledger import PostgresLedger, seal_archives
 from medlive.service.harvest.settings import fetch_settings
@@ -105,44 +106,45 @@ async def harvest_source(
         if run is None:
             done.already_done = True
             return done
-        rest: Counter[str] = Counter()
-        try:
-            await seal_archives(database, folder, source)
-            async with Fetcher(fetching) as fetcher:
-                ledger = PostgresLedger(
-                    database,
-                    run,
-                    source,
-                    done.iso_week,
-                    folder=folder,
-                    operator=fetching.contact,
-                    overlap=timedelta(days=site.settings.overlap_days),
-                    fetcher=fetcher,
-                    concurrency=fetching.concurrency_per_host,
-                )
-                telling = asyncio.create_task(_tell(ledger, tick))
-                try:
-                    end = await harvest(
-                        site,
-                        site.settings.base_url,
-                        fetcher,
-                        ledger,
-                        anonymise=anonymise,
-                        since=since,
-                        limit=limit,
-                        concurrency=_readers(fetching.concurrency_per_host),
+        with bound(source=source, run=run.run_id):
+            rest: Counter[str] = Counter()
+            try:
+                await seal_archives(database, folder, source)
+                async with Fetcher(fetching) as fetcher:
+                    ledger = PostgresLedger(
+                        database,
+                        run,
+                        source,
+                        done.iso_week,
+                        folder=folder,
+                        operator=fetching.contact,
+                        overlap=timedelta(days=site.settings.overlap_days),
+                        fetcher=fetcher,
+                        concurrency=fetching.concurrency_per_host,
                     )
-                finally:
-                    telling.cancel()
-                    await ledger.aclose()
-                    rest = ledger.rest
-                    done.counts = ledger.counts + rest
-                    done.problems = ledger.problems
-        except MedliveError as exc:
-            async with database.begin() as session:
-                await finish_harvest(session, run, rest, problem=exc.message)
-            raise
-        await _finish(database, run, done, end, rest)
+                    telling = asyncio.create_task(_tell(ledger, tick))
+                    try:
+                        end = await harvest(
+                            site,
+                            site.settings.base_url,
+                            fetcher,
+                            ledger,
+                            anonymise=anonymise,
+                            since=since,
+                            limit=limit,
+                            concurrency=_readers(fetching.concurrency_per_host),
+                        )
+                    finally:
+                        telling.cancel()
+                        await ledger.aclose()
+                        rest = ledger.rest
+                        done.counts = ledger.counts + rest
+                        done.problems = ledger.problems
+            except MedliveError as exc:
+                async with database.begin() as session:
+                    await finish_harvest(session, run, rest, problem=exc.message)
+                raise
+            await _finish(database, run, done, end, rest)
     return done
 
 

@@ -7,7 +7,6 @@ time works, held by an advisory lock.
 """
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
@@ -216,8 +215,6 @@ async def _clock_running(runner: _Runner, states: Sequence[StepState]) -> AsyncI
 
 def open_clock(database: Database, on_due: Callable[[str], None]) -> AsyncIOScheduler:
     """APScheduler on the jobs stored in this database, not started; `on_due` is told the step of each job."""
-    # What it logs is said here where a person can do something about it.
-    logging.getLogger("apscheduler").setLevel(logging.CRITICAL)
     clock = AsyncIOScheduler(
         timezone=UTC,
         jobstores={"default": open_job_store(database)},

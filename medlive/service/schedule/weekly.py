@@ -1,5 +1,6 @@
 """The work of each weekly step, under a row of its own: harvest a source, queue and drain, freeze, let go."""
 
+import logging
 import os
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from medlive.db.session import Database
 from medlive.db.steps import PRUNE
 from medlive.errors import DatabaseUnavailable, MedliveError
 from medlive.integrity.signing import load_signing_key
+from medlive.logs import bound
 from medlive.service.curation.curate import Curated, curate_queued, queue_failed, queue_untried
 from medlive.service.curation.filter import filter_pending
 from medlive.service.harvest.harvest import harvest_source
@@ -22,6 +24,8 @@ from medlive.service.release.freeze import freeze
 from medlive.service.schedule.states import in_short, pending_jobs
 from medlive.service.schedule.steps import FREEZE, QUEUE, RETENTION, StepState
 from medlive.service.wiring import build_filters, build_pipeline
+
+_log = logging.getLogger(__name__)
 
 GRACE_S = 3.0
 """How long a thread that is being curated may take when the scheduler is stopped; then it is broken off."""
@@ -58,15 +62,17 @@ async def take(database: Database, settings: Settings, step: StepState) -> Taken
     counts: Mapping[str, Any] = {}
     problem: str | None = None
     try:
-        if step.source is not None:
-            counts, problem = await _harvest(database, settings, step.source)
-        else:
-            counts, problem = await WORK[step.name](database, settings, step.week)
+        with bound(step=step.name, week=step.week, run=run):
+            if step.source is not None:
+                counts, problem = await _harvest(database, settings, step.source)
+            else:
+                counts, problem = await WORK[step.name](database, settings, step.week)
     except DatabaseUnavailable:
         raise
     except MedliveError as error:
         problem = error.message
     except Exception as error:
+        _log.exception("step %s of %s failed", step.name, step.week)
         problem = f"a fault of medlive itself: {type(error).__name__}: {error}"
     if problem is not None:
         counts = {**counts, "problem": problem}

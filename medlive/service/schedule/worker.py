@@ -8,6 +8,7 @@ from typing import Any
 
 from medlive.config import Settings
 from medlive.db.runs import finish_run, start_run
+from medlive.logs import bound
 from medlive.service.curation.curate import Curated, curation_work
 from medlive.service.database import open_database
 from medlive.service.jobs import open_app, run_until_stopped
@@ -68,20 +69,21 @@ async def run_worker(
         try:
             async with database.begin() as session:
                 run = await start_run(session, "worker", {"pipeline": pipeline.digest})
-            telling = asyncio.create_task(keep_telling())
-            lost = True
-            try:
-                async with open_app(database).open_async() as app:
-                    ready()
-                    work = curation_work(database, pipeline, settings, total)
-                    await run_until_stopped(app, work, concurrency=settings.curation.concurrency, stop=stop)
-                lost = False
-            finally:
-                telling.cancel()
-                tell()
-                if not lost:
-                    async with database.begin() as session:
-                        await finish_run(session, run, total.as_json(), failed=bool(total.faults))
+            with bound(run=run):
+                telling = asyncio.create_task(keep_telling())
+                lost = True
+                try:
+                    async with open_app(database).open_async() as app:
+                        ready()
+                        work = curation_work(database, pipeline, settings, total)
+                        await run_until_stopped(app, work, concurrency=settings.curation.concurrency, stop=stop)
+                    lost = False
+                finally:
+                    telling.cancel()
+                    tell()
+                    if not lost:
+                        async with database.begin() as session:
+                            await finish_run(session, run, total.as_json(), failed=bool(total.faults))
         finally:
             await pipeline.aclose()
     return total.as_json()

@@ -1,27 +1,27 @@
 """What commands say while they work."""
 
-import io
+import logging
 import time
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from medlive.cli import output
 from medlive.cli.output import new_file
 from medlive.errors import UsageError
 
 
-def test_a_log_gets_a_line_now_and_then_and_one_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    said = io.StringIO()
-    monkeypatch.setattr(output, "stderr", Console(file=said, highlight=False))
+def test_a_log_gets_a_line_now_and_then_and_one_at_the_end(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "medlive")
     with output.progress("criteria") as tick:
         tick(1, 9)
         monkeypatch.setattr(output, "_A_MINUTE", 0.0)
         time.sleep(0.001)
         tick(5, 9)
         tick(6)
-    assert said.getvalue().splitlines() == ["criteria: 5 of 9", "criteria: 6", "criteria: 6"]
+    assert caplog.messages == ["criteria: 5 of 9", "criteria: 6", "criteria: 6"]
 
 
 def test_a_result_is_written_over_nothing_and_over_a_file_only_where_that_is_said(tmp_path: Path) -> None:

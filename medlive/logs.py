@@ -1,0 +1,102 @@
+"""Logs: Python's standard logging, rendered by structlog to stderr, for people or as JSON lines.
+
+A module logs through `logging.getLogger(__name__)` and configures nothing. `bound(thread=…)` adds ids to every
+line that is logged inside it, those of libraries too. This module imports nothing of medlive.
+"""
+
+import logging
+import sys
+from typing import Final, TextIO
+
+import structlog
+from structlog.contextvars import bound_contextvars as bound
+from structlog.processors import JSONRenderer, TimeStamper, format_exc_info
+from structlog.stdlib import ProcessorFormatter, add_log_level, add_logger_name
+from structlog.typing import EventDict, WrappedLogger
+
+__all__ = ["REMARKS", "bound", "configure", "for_people", "report_error"]
+
+REMARKS: Final = logging.getLogger("medlive")
+"""The remarks of a command to the person who started it."""
+
+
+class _Handler(logging.StreamHandler[TextIO]):
+    """Writes to the present `sys.stderr`, which a progress bar or a test may have replaced."""
+
+    def __init__(self, as_json: bool) -> None:
+        logging.Handler.__init__(self)
+        self.as_json = as_json
+
+    @property
+    def stream(self) -> TextIO:  # type: ignore[override]
+        return sys.stderr
+
+
+def configure(
+    level: int | None = None, *, verbose: bool = False, quiet: bool = False, as_json: bool = False
+) -> None:
+    """Log to stderr; replaces what an earlier call configured.
+
+    Args:
+        level: The lowest level shown, of medlive and of libraries. None: INFO of medlive, WARNING of libraries.
+        verbose: If `level` is None: medlive from DEBUG, with tracebacks, and libraries from INFO.
+        quiet: If `level` is None: only warnings and errors.
+        as_json: Print one JSON object per line instead of text.
+    """
+    own, libraries = logging.INFO, logging.WARNING
+    if level is not None:
+        own = libraries = level
+    elif quiet:
+        own = logging.WARNING
+    elif verbose:
+        own, libraries = logging.DEBUG, logging.INFO
+    handler = _Handler(as_json)
+    handler.setFormatter(
+        ProcessorFormatter(
+            foreign_pre_chain=[
+                structlog.contextvars.merge_contextvars, add_log_level, add_logger_name, format_exc_info,
+            ],
+            processors=[
+                ProcessorFormatter.remove_processors_meta,
+                *(
+                    [TimeStamper(fmt="iso"), JSONRenderer(ensure_ascii=False, default=str)]
+                    if as_json
+                    else [_text_with_traces if own <= logging.DEBUG else _text]
+                ),
+            ],
+        )
+    )  # fmt: skip
+    root = logging.getLogger()
+    root.handlers = [*(other for other in root.handlers if not isinstance(other, _Handler)), handler]
+    root.setLevel(libraries)
+    REMARKS.setLevel(own)
+
+
+def for_people() -> bool:
+    """Whether remarks are shown, and as text: a progress bar may be drawn between them."""
+    as_json = any(isinstance(handler, _Handler) and handler.as_json for handler in logging.getLogger().handlers)
+    return REMARKS.isEnabledFor(logging.INFO) and not as_json
+
+
+def report_error(message: str, hint: str | None = None) -> None:
+    """Log why the command ends."""
+    with bound(hint=hint):
+        REMARKS.error(message)
+
+
+def _text(logger: WrappedLogger, name: str, event: EventDict, *, traces: bool = False) -> str:
+    """A remark unchanged, an error with its hint below, any other line with its level, logger and ids."""
+    text, level, source = (str(event.pop(key)) for key in ("event", "level", "logger"))
+    hint, raised = event.pop("hint", None), str(event.pop("exception", ""))
+    if source != REMARKS.name:
+        ids = "".join(f" {key}={value}" for key, value in sorted(event.items()))
+        text = f"{level}: {source}: {text}{ids}"
+    elif level != "info":
+        text = f"{level}: {text}"
+    if raised:
+        text += f"\n{raised}" if traces else f": {raised.splitlines()[-1]}"
+    return f"{text}\n  {hint}" if hint else text
+
+
+def _text_with_traces(logger: WrappedLogger, name: str, event: EventDict) -> str:
+    return _text(logger, name, event, traces=True)
