@@ -2,7 +2,8 @@
 
 import typer
 
-from medlive.cli.output import JsonOption, print_json, print_table
+from medlive.cli.options import JsonOption
+from medlive.cli.output import print_json, print_table
 from medlive.config import config_folder, describe, load_settings
 
 app = typer.Typer(no_args_is_help=True)

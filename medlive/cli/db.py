@@ -4,7 +4,8 @@ from typing import Annotated
 
 import typer
 
-from medlive.cli.output import JsonOption, print_json, print_table, say
+from medlive.cli.options import JsonOption
+from medlive.cli.output import print_json, print_table, say
 from medlive.config import load_settings, mask_url
 from medlive.errors import CheckFailed, UsageError
 

@@ -7,7 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from medlive.cli.output import JsonOption, print_json, print_table, say, wait_for
+from medlive.cli.options import JsonOption
+from medlive.cli.output import print_json, print_table, say, wait_for
 from medlive.config import load_settings
 from medlive.errors import UsageError
 from medlive.llm.openai import JsonMode
@@ -101,7 +102,7 @@ def command(
     if not frozen.publishable:
         print("Not publishable: " + "; ".join(frozen.why_not) + ".")
     print()
-    print_scores(scores, warnings=False)
+    print_scores(scores)
     if endpoint is None:
         print("Curated from recorded replies of a language model; where none is recorded, by the rules engine.")
     print("Sample models and the rules engine as grader: these figures show the loop, not a model's worth.")

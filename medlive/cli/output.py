@@ -1,4 +1,4 @@
-"""How commands speak: results to stdout (a table, or JSON), progress and remarks to stderr."""
+"""How commands print: results to stdout (a table, or JSON), progress and remarks to stderr."""
 
 import asyncio
 import gc
@@ -6,24 +6,20 @@ import json
 import os
 import sys
 import time
-from collections.abc import Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, Final, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
-import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
 from medlive import logs
-from medlive.errors import UsageError
+from medlive.errors import MedliveError, UsageError
 
 T = TypeVar("T")
-
-JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
-ReplaceOption = Annotated[bool, typer.Option("--replace", help="Write over the file where one is there already.")]
 
 _A_MINUTE: Final = 60.0
 COLLECT_AT: Final = (20_000, 20, 20)
@@ -50,6 +46,41 @@ def print_json(value: Any) -> None:
     """A result for machines: one JSON document on stdout."""
     json.dump(value, sys.stdout, ensure_ascii=False, indent=2, default=str)
     sys.stdout.write("\n")
+
+
+def print_result(
+    value: Any,
+    as_json: bool,
+    show: Callable[[], None],
+    *,
+    notes: Iterable[str] = (),
+    failure: MedliveError | None = None,
+) -> None:
+    """Print a command's result.
+
+    Args:
+        value: The result for machines.
+        as_json: Whether to print it, instead of calling `show`.
+        show: Prints the result for people.
+        notes: Remarks, printed to stderr afterwards.
+        failure: Why the exit status is not 0.
+
+    Raises:
+        MedliveError: `failure`, if there is one.
+    """
+    if as_json:
+        print_json(value)
+    else:
+        show()
+    for note in notes:
+        say(note)
+    if failure is not None:
+        raise failure
+
+
+def dimmed(cells: Sequence[Any]) -> list[Any]:
+    """A row of a table in faint letters."""
+    return [Text("–" if cell is None else str(cell), style="dim") for cell in cells]
 
 
 def say(text: str) -> None:

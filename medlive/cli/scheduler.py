@@ -5,7 +5,8 @@ from typing import Annotated
 
 import typer
 
-from medlive.cli.output import JsonOption, print_json, say, wait_for
+from medlive.cli.options import JsonOption
+from medlive.cli.output import print_json, say, wait_for
 from medlive.cli.steps import print_steps
 from medlive.config import load_settings
 from medlive.errors import CheckFailed

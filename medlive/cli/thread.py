@@ -4,7 +4,8 @@ from typing import Annotated, Any
 
 import typer
 
-from medlive.cli.output import JsonOption, print_json, print_table, wait_for
+from medlive.cli.options import JsonOption
+from medlive.cli.output import print_json, print_table, wait_for
 from medlive.config import load_settings
 from medlive.errors import CheckFailed, UsageError
 

@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from medlive.cli.output import JsonOption, print_json, say, wait_for
+from medlive.cli.options import JsonOption
+from medlive.cli.output import print_json, say, wait_for
 from medlive.config import load_settings
 from medlive.errors import CheckFailed
 

@@ -6,26 +6,25 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from medlive.cli.evaluation.options import (
-    ConcurrencyOption,
-    DryRunOption,
-    KeyOption,
-    MaxCallsOption,
-    MaxTokensOption,
-    MaxUsdOption,
-    RunsArgument,
-    TimeoutOption,
-    UnpinnedOption,
+from medlive.cli.evaluation.options import Calls, JudgeOption, RunsArgument, UnpinnedOption
+from medlive.cli.evaluation.score import rests_on
+from medlive.cli.evaluation.spending import (
+    check_answered,
+    check_complete,
+    check_priced,
+    price_of,
+    tell_limits,
+    tell_plan,
 )
-from medlive.cli.evaluation.score import JudgeOption, rests_on
-from medlive.cli.evaluation.spending import check_answered, check_priced, price_of, tell_limits, tell_plan
-from medlive.cli.output import JsonOption, print_json, print_table, progress, say, wait_for
+from medlive.cli.options import JsonOption, grouped
+from medlive.cli.output import print_result, print_table, progress, wait_for
 from medlive.errors import CheckFailed, UsageError
 
 if TYPE_CHECKING:
     from medlive.evaluation.asking.plan import Plan
     from medlive.evaluation.audit.audit import AuditResult
     from medlive.evaluation.audit.root_causes import AuditTable
+    from medlive.evaluation.scoring.graded import GradedRun
     from medlive.llm.budget import Budget
     from medlive.llm.engine import Engine
 
@@ -33,6 +32,7 @@ _SHOWN = 120
 """Characters of a quote in a table."""
 
 
+@grouped
 def audit(
     runs: RunsArgument,
     auditor: Annotated[str | None, typer.Option("--auditor", help="The auditor's model id.")] = None,
@@ -42,13 +42,8 @@ def audit(
     examples: Annotated[int, typer.Option("--examples", min=0, help="Examples of each cause.")] = 1,
     judge: JudgeOption = None,
     allow_unpinned: UnpinnedOption = False,
-    concurrency: ConcurrencyOption = 16,
-    timeout: TimeoutOption = None,
-    api_key_env: KeyOption = None,
-    max_usd: MaxUsdOption = None,
-    max_calls: MaxCallsOption = None,
-    max_tokens: MaxTokensOption = None,
-    dry_run: DryRunOption = False,
+    *,
+    calls: Calls,
     as_json: JsonOption = False,
 ) -> None:
     """Find the root cause of each of the lowest-scoring answers, by the paper's metric; counts with examples.
@@ -56,63 +51,61 @@ def audit(
     Without --auditor the role of the grader in config/models.toml is asked. What is on record is not asked again.
     Exit status 1 while cases are unaudited, 3 where no call was answered.
     """
-    from medlive.evaluation.audit.audit import audit_run, plan_audit
+    from medlive.config import load_settings
+    from medlive.evaluation.audit.audit import plan_audit
     from medlive.evaluation.audit.root_causes import load_audit
     from medlive.evaluation.scoring.graded import load_graded
-    from medlive.llm.budget import Budget
-    from medlive.service.endpoints import grader_engine
 
-    if (auditor is None) != (base_url is None):
-        raise UsageError("--auditor and --base-url belong together; without both the configured grader is asked")
-    if table_only and auditor is not None:
-        raise UsageError("--table asks nobody; leave --auditor and --base-url out")
-    if table_only and dry_run:
-        raise UsageError("--table and --dry-run exclude each other")
+    _check_options(auditor, base_url, table_only, calls.dry_run)
     if len({path.resolve() for path in runs}) < len(runs):
         raise UsageError("a run folder is named twice")
     graded = [load_graded(path, judge=judge) for path in runs]
     if table_only:
         _tell([load_audit(run, bottom=bottom) for run in graded], None, None, runs, examples, as_json)
         return
-    from medlive.config import load_settings
-
     settings = load_settings().settings
-    budget = Budget(max_calls=max_calls, max_usd=max_usd, max_tokens=max_tokens)
-
-    def opened() -> "Engine":
-        return grader_engine(
-            settings.roles.grader, model=auditor, base_url=base_url, api_key_env=api_key_env,
-            concurrency=concurrency, prices=settings.prices, timeout_s=timeout,
-        )  # fmt: skip
+    budget = calls.budget()
 
     async def plan() -> "Plan":
-        async with aclosing(opened()) as engine:
+        async with aclosing(calls.grader(settings, auditor, base_url)) as engine:
             return plan_audit(
-                graded, engine.identity, bottom=bottom, concurrency=concurrency, allow_unpinned=allow_unpinned,
-                price=price_of(engine),
+                graded, engine.identity, bottom=bottom, concurrency=calls.concurrency,
+                allow_unpinned=allow_unpinned, price=price_of(engine),
             )  # fmt: skip
 
     async def work() -> "list[AuditResult]":
-        async with aclosing(opened()) as engine:
+        async with aclosing(calls.grader(settings, auditor, base_url)) as engine:
             check_priced(engine, budget)
-            done = []
-            for run in graded:
-                with progress(f"cases of {run.label}") as tick:
-                    done.append(
-                        await audit_run(
-                            run, engine, bottom=bottom, concurrency=concurrency, allow_unpinned=allow_unpinned,
-                            budget=budget, progress=tick,
-                        )
-                    )  # fmt: skip
-            return done
+            return [await _audit(run, engine, bottom, calls, allow_unpinned, budget) for run in graded]
 
-    if dry_run:
+    if calls.dry_run:
         found_plan = wait_for(plan())
         tell_plan(found_plan.about, found_plan, as_json)
         tell_limits(found_plan, budget)
         return
     found = wait_for(work())
     _tell([one.table for one in found], found, budget, runs, examples, as_json)
+
+
+def _check_options(auditor: str | None, base_url: str | None, table_only: bool, dry_run: bool) -> None:
+    if (auditor is None) != (base_url is None):
+        raise UsageError("--auditor and --base-url belong together; without both the configured grader is asked")
+    if table_only and auditor is not None:
+        raise UsageError("--table asks nobody; leave --auditor and --base-url out")
+    if table_only and dry_run:
+        raise UsageError("--table and --dry-run exclude each other")
+
+
+async def _audit(
+    run: "GradedRun", engine: "Engine", bottom: int, calls: Calls, allow_unpinned: bool, budget: "Budget"
+) -> "AuditResult":
+    from medlive.evaluation.audit.audit import audit_run
+
+    with progress(f"cases of {run.label}") as tick:
+        return await audit_run(
+            run, engine, bottom=bottom, concurrency=calls.concurrency, allow_unpinned=allow_unpinned,
+            budget=budget, progress=tick,
+        )  # fmt: skip
 
 
 def _tell(
@@ -124,26 +117,28 @@ def _tell(
     as_json: bool,
 ) -> None:
     spent = [{"calls": r.calls, "reused": r.reused, "stopped": r.stopped} for r in results or ()]
-    if as_json:
-        rows = [
-            {"path": path, **table.as_json(examples), **cost}
-            for path, table, cost in zip(paths, tables, spent or [{}] * len(tables), strict=True)
-        ]
-        found: dict[str, Any] = {"format": "medlive-audit", "format_version": 1, "runs": rows}
-        print_json(found | ({"spent": budget.as_json()} if budget is not None else {}))
-    else:
-        _print(tables, paths, examples)
-    for path, table in zip(paths, tables, strict=True):
-        for note in (*table.run.notes, *_remarks(table)):
-            say(f"{path}: {note}")
+    rows = [
+        {"path": path, **table.as_json(examples), **cost}
+        for path, table, cost in zip(paths, tables, spent or [{}] * len(tables), strict=True)
+    ]
+    found: dict[str, Any] = {"format": "medlive-audit", "format_version": 1, "runs": rows}
+    print_result(
+        found | ({"spent": budget.as_json()} if budget is not None else {}),
+        as_json,
+        lambda: _print(tables, paths, examples),
+        notes=[
+            f"{path}: {note}"
+            for path, table in zip(paths, tables, strict=True)
+            for note in (*table.run.notes, *_remarks(table))
+        ],
+    )
     unaudited = sum(table.unaudited for table in tables)
     asked = [r for r in results or () if r.calls]
     if unaudited:
         check_answered([r.silence for r in asked], sum(r.calls for r in asked))
     if stopped := next((r.stopped for r in results or () if r.stopped), None):
         raise CheckFailed(f"{stopped}; {unaudited} cases are unaudited", hint="the same command goes on from here")
-    if unaudited:
-        raise CheckFailed(f"{unaudited} cases are unaudited", hint="the same command, without --table, asks again")
+    check_complete(unaudited, "cases are unaudited", None, hint="the same command, without --table, asks again")
 
 
 def _print(tables: "list[AuditTable]", paths: list[Path], examples: int) -> None:

@@ -1,23 +1,25 @@
 """`medlive eval batch write|read|next`: answers and verdicts through an endpoint's batch API."""
 
+from contextlib import aclosing
+from dataclasses import dataclass
 from glob import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from medlive.cli.evaluation.grade import open_cache, read_mode
 from medlive.cli.evaluation.options import (
-    CacheOption,
-    GraderOption,
-    GraderUrlOption,
+    Cache,
+    Calls,
+    Grader,
     KeyOption,
     ModeOption,
-    NoCacheOption,
     RunArgument,
     UnpinnedOption,
+    read_mode,
 )
-from medlive.cli.output import JsonOption, ReplaceOption, new_file, print_json, print_table, say, wait_for
+from medlive.cli.options import JsonOption, ReplaceOption, grouped
+from medlive.cli.output import new_file, print_json, print_result, print_table, say, wait_for
 from medlive.errors import CheckFailed, UsageError
 
 if TYPE_CHECKING:
@@ -30,110 +32,96 @@ AnswersOption = Annotated[
     bool, typer.Option("--answers", help="The model's answers, as `eval run` asks for them, and no verdicts.")
 ]
 
-OutOption = Annotated[Path, typer.Option("--out", help="The JSON Lines file to write.", dir_okay=False)]
-MostRequestsOption = Annotated[int, typer.Option("--max-requests", min=1, help="Requests in a file at most.")]
-MostBytesOption = Annotated[int, typer.Option("--max-bytes", min=1, help="Bytes of a file at most.")]
-MOST_REQUESTS = 50_000
-MOST_BYTES = 190 * 1024 * 1024
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchFile:
+    """The file that is written, and how long it may be."""
+
+    out: Annotated[Path, typer.Option("--out", help="The JSON Lines file to write.", dir_okay=False)]
+    replace: ReplaceOption = False
+    max_requests: Annotated[int, typer.Option("--max-requests", min=1, help="Most requests in a file.")] = 50_000
+    max_bytes: Annotated[int, typer.Option("--max-bytes", min=1, help="Most bytes of a file.")] = 190 * 2**20
+
 
 app = typer.Typer(no_args_is_help=True, help="Ask and grade through an endpoint's batch API.")
 
 
 @app.command()
+@grouped
 def write(
     run_dir: RunArgument,
-    out: OutOption,
-    replace: ReplaceOption = False,
-    grader: GraderOption = None,
-    base_url: GraderUrlOption = None,
+    *,
+    file: BatchFile,
+    by: Grader,
     answers: AnswersOption = False,
     mode: ModeOption = "criterion",
-    endpoint_style: Annotated[
-        str, typer.Option("--endpoint-style", help="Whose batch format: openai, the only one so far.")
-    ] = "openai",
     shape: Annotated[
         str | None,
         typer.Option("--shape", help="How JSON is asked for: schema, object or none [the role's, or schema]."),
     ] = None,
-    most_requests: MostRequestsOption = MOST_REQUESTS,
-    most_bytes: MostBytesOption = MOST_BYTES,
-    allow_unpinned: UnpinnedOption = False,
     api_key_env: KeyOption = None,
-    cache: CacheOption = None,
-    no_cache: NoCacheOption = False,
+    cache: Cache,
     as_json: JsonOption = False,
 ) -> None:
     """Write the calls that grading would make as a batch file; nothing is sent."""
+    from medlive.config import load_settings
     from medlive.evaluation.asking.batch_answers import write_answers
     from medlive.evaluation.asking.batch_files import BatchWritten
     from medlive.evaluation.grading.batch import Bodies, write_batch
     from medlive.llm.openai import OpenAIEngine
-    from medlive.service.endpoints import grader_engine
 
-    if endpoint_style != "openai":
-        raise UsageError(f"--endpoint-style {endpoint_style}: openai is the only one so far")
-    check_batch_out(out, replace)
+    check_batch_out(file.out, file.replace)
     if answers:
-        tell_written(write_answers(run_dir, out, most_requests=most_requests, most_bytes=most_bytes), as_json)
+        done = write_answers(run_dir, file.out, most_requests=file.max_requests, most_bytes=file.max_bytes)
+        tell_written(done, as_json)
         return
     which, asked = read_mode(mode), _read_shape(shape)
-    from medlive.config import load_settings
-
     settings = load_settings().settings
 
     async def work() -> BatchWritten:
-        engine = grader_engine(
-            settings.roles.grader, model=grader, base_url=base_url, api_key_env=api_key_env, concurrency=1,
-            prices=settings.prices,
-        )  # fmt: skip
-        try:
+        calls = Calls(concurrency=1, api_key_env=api_key_env)
+        async with aclosing(calls.grader(settings, by.grader, by.base_url)) as engine:
             if not isinstance(engine, OpenAIEngine):
                 raise UsageError(
                     "the rules engine has no batch API", hint="name --grader and --base-url, or set roles.grader"
                 )
             return write_batch(
-                run_dir, Bodies(engine.identity, asked or engine.json_mode), out, mode=which,
-                allow_unpinned=allow_unpinned, cache=open_cache(settings, engine, cache, no_cache),
-                most_requests=most_requests, most_bytes=most_bytes,
+                run_dir, Bodies(engine.identity, asked or engine.json_mode), file.out, mode=which,
+                allow_unpinned=by.allow_unpinned, cache=cache.open(settings, engine),
+                most_requests=file.max_requests, most_bytes=file.max_bytes,
             )  # fmt: skip
-        finally:
-            await engine.aclose()
 
     tell_written(wait_for(work()), as_json)
 
 
 @app.command(name="next")
+@grouped
 def next_(
     run_dir: RunArgument,
-    out: OutOption,
-    replace: ReplaceOption = False,
+    *,
+    file: BatchFile,
     shape: Annotated[
         str | None, typer.Option("--shape", help="How JSON is asked for: schema, object or none [as before].")
     ] = None,
     leave_waiting: Annotated[
         bool, typer.Option("--leave-waiting", help="Leave out what has no result yet: its batch is under way.")
     ] = False,
-    most_requests: MostRequestsOption = MOST_REQUESTS,
-    most_bytes: MostBytesOption = MOST_BYTES,
     allow_unpinned: UnpinnedOption = False,
-    cache: CacheOption = None,
-    no_cache: NoCacheOption = False,
+    cache: Cache,
     as_json: JsonOption = False,
 ) -> None:
     """Write what the last batch left open as the next file, for the same grader and mode: what failed or has no
     result as it was, and a reply that held no verdict with what is wrong with it."""
     from medlive.config import load_settings
     from medlive.evaluation.grading.batch import Bodies, last_written, write_batch
-    from medlive.evaluation.grading.cache import GradeCache
 
-    if no_cache and cache is not None:
-        raise UsageError("--cache and --no-cache exclude each other")
-    check_batch_out(out, replace)
+    shared = cache.open(load_settings().settings)
+    check_batch_out(file.out, file.replace)
     identity, mode, before = last_written(run_dir)
-    held = None if no_cache else GradeCache(cache or load_settings().settings.home / "cache" / "grades")
     done = write_batch(
-        run_dir, Bodies(identity, _read_shape(shape) or before), out, mode=mode, allow_unpinned=allow_unpinned,
-        cache=held, most_requests=most_requests, most_bytes=most_bytes, leave_waiting=leave_waiting,
+        run_dir, Bodies(identity, _read_shape(shape) or before), file.out, mode=mode,
+        allow_unpinned=allow_unpinned, cache=shared, most_requests=file.max_requests, most_bytes=file.max_bytes,
+        leave_waiting=leave_waiting,
     )  # fmt: skip
     tell_written(done, as_json)
     if done.waiting:
@@ -159,7 +147,9 @@ def _read_shape(name: str | None) -> "JsonMode | None":
     return JsonMode(name)
 
 
-def tell_written(done: "BatchWritten", as_json: bool) -> None:
+def tell_written(
+    done: "BatchWritten", as_json: bool, none_left: str = "nothing is open: no file was written"
+) -> None:
     """Print the files of a batch."""
     if as_json:
         print_json({"files": done.files, "requests": done.requests, "criteria": done.criteria,
@@ -175,17 +165,18 @@ def tell_written(done: "BatchWritten", as_json: bool) -> None:
         + (f"; {done.repairs} calls show the grader what was wrong with its reply" if done.repairs else "")
     )
     if not done.files and not done.waiting:
-        say("nothing is open: no file was written")
+        say(none_left)
 
 
 @app.command()
+@grouped
 def read(
     run_dir: RunArgument,
     results: Annotated[list[Path], typer.Argument(help="Result and error files of the batch.", exists=True)],
     answers: AnswersOption = False,
     allow_unpinned: UnpinnedOption = False,
-    cache: CacheOption = None,
-    no_cache: NoCacheOption = False,
+    *,
+    cache: Cache,
     as_json: JsonOption = False,
 ) -> None:
     """Take a batch's results into the run, checked as live replies are. Exit status 1 while what was asked for has
@@ -193,12 +184,10 @@ def read(
     from medlive.config import load_settings
     from medlive.evaluation.asking.batch_answers import read_answers
     from medlive.evaluation.grading.batch import read_batch
-    from medlive.evaluation.grading.cache import GradeCache
     from medlive.llm.wire import Price
 
     settings = load_settings().settings
-    if no_cache and cache is not None:
-        raise UsageError("--cache and --no-cache exclude each other")
+    shared = cache.open(settings)
     prices = {model: Price(p.input, p.output, p.cached) for model, p in settings.prices.items()}
     if answers:
         got = read_answers(run_dir, results, prices=prices)
@@ -214,8 +203,7 @@ def read(
             hint = "medlive eval batch write --answers, or run, asks again for what is open" if got.open else None
             raise CheckFailed(left, hint=hint)
         return
-    held = None if no_cache else GradeCache(cache or settings.home / "cache" / "grades")
-    done = read_batch(run_dir, results, allow_unpinned=allow_unpinned, cache=held, prices=prices)
+    done = read_batch(run_dir, results, allow_unpinned=allow_unpinned, cache=shared, prices=prices)
     counts = {
         "met": done.met, "not_met": done.not_met, "ungraded": done.ungraded, "again": done.again,
         "duplicates": done.duplicates, "unknown": done.unknown, "stale": done.stale, "damaged": done.damaged,
@@ -240,11 +228,9 @@ def _left(counts: dict[str, int]) -> str:
 
 
 def _tell_read(counts: dict[str, int], notes: "Sequence[str]", reasons: dict[str, int], as_json: bool) -> None:
-    if as_json:
-        print_json({**counts, "reasons": reasons, "notes": notes})
-    else:
-        print_table([name.replace("_", " ") for name in counts], [list(counts.values())])
-    for note in notes:
-        say(note)
-    for reason, n in reasons.items():
-        say(f"ungraded: {n}: {reason}")
+    print_result(
+        {**counts, "reasons": reasons, "notes": notes},
+        as_json,
+        lambda: print_table([name.replace("_", " ") for name in counts], [list(counts.values())]),
+        notes=[*notes, *(f"ungraded: {n}: {reason}" for reason, n in reasons.items())],
+    )

@@ -6,9 +6,18 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from medlive.cli.evaluation.options import MetricOption, RunArgument
-from medlive.cli.evaluation.score import DrawsOption, ErrataFileOption, ErrataOption, JudgeOption, SeedOption
-from medlive.cli.output import JsonOption, print_json, print_table, say
+from medlive.cli.evaluation.options import (
+    DrawsOption,
+    Errata,
+    ErrataFileOption,
+    JudgeOption,
+    MetricOption,
+    RunArgument,
+    SeedOption,
+)
+from medlive.cli.options import JsonOption, grouped, one_of
+from medlive.cli.output import print_result, print_table, say
+from medlive.cli.verification import print_steps, step_as_json
 from medlive.errors import CheckFailed, UsageError
 
 if TYPE_CHECKING:
@@ -17,7 +26,6 @@ if TYPE_CHECKING:
     from medlive.evaluation.model import CaseSet
     from medlive.evaluation.scoring.errata import ErrataMode, RunErrata
     from medlive.evaluation.scoring.graded import GradedRun
-    from medlive.integrity.checks import StepResult
     from medlive.integrity.signing import PublicKey
 
 PublicKeyFiles = Annotated[
@@ -39,6 +47,7 @@ SnapshotOption = Annotated[
 ]
 
 
+@grouped
 def bundle(
     run_dir: RunArgument,
     out: Annotated[Path, typer.Option("--out", metavar="PATH", help="A file that ends in .zip, or a folder.")],
@@ -55,8 +64,8 @@ def bundle(
         ),
     ] = True,
     judge: JudgeOption = None,
-    errata: ErrataOption = "warn",
-    errata_file: ErrataFileOption = None,
+    *,
+    errata: Errata,
     draws: DrawsOption = 1000,
     seed: SeedOption = 0,
     as_json: JsonOption = False,
@@ -75,36 +84,32 @@ def bundle(
     run = load_graded(run_dir, judge=judge)
     for note in run.notes:
         say(f"{run_dir}: {note}")
-    found = _errata(run, errata, errata_file)
+    found = _errata(run, errata)
     files = make_bundle(run, answers=with_answers, draws=draws, seed=seed, errata=found, key=key)
     if (secret := find_secret(files, os.environ)) is not None:
         raise UsageError(f"{secret[0]} holds the value of {secret[1]}, and a bundle would publish it")
     write_bundle(files, out)
-    if as_json:
-        print_json(
-            {"path": out, "signed": None if key is None else key.public.id_text(), "answers": with_answers,
-             "files": {name: len(data) for name, data in files.items()}}
-        )  # fmt: skip
-    else:
-        print_table(["file", "bytes"], [[name, len(data)] for name, data in files.items()])
-    say(f"written: {out}")
+    value = {
+        "path": out, "signed": None if key is None else key.public.id_text(), "answers": with_answers,
+        "files": {name: len(data) for name, data in files.items()},
+    }  # fmt: skip
+    rows = [[name, len(data)] for name, data in files.items()]
+    print_result(value, as_json, lambda: print_table(["file", "bytes"], rows), notes=[f"written: {out}"])
     if run.grader is not None and any(name != run.grader.model for name in run.grader.answered_by):
         say(f"Not all verdicts are by the pinned grader {run.grader.model}: verify-bundle refuses that.")
     if key is None:
         say("Unsigned: nobody vouches for it, and nothing will prove whose it is. --signing-key signs it.")
 
 
-def _errata(run: "GradedRun", mode: str, file: Path | None) -> "tuple[ErrataMode, RunErrata]":
+def _errata(run: "GradedRun", given: Errata) -> "tuple[ErrataMode, RunErrata]":
     from medlive.evaluation.scoring.errata import ErrataMode, ErrataSearch, use_errata
     from medlive.service.paths import snapshots_path
 
-    if mode not in set(ErrataMode):
-        raise UsageError(f"--errata {mode}: choose {' or '.join(ErrataMode)}")
-    chosen = ErrataMode(mode)
+    chosen = one_of("--errata", ErrataMode, given.errata)
     from medlive.config import load_settings
 
     home = snapshots_path(load_settings().settings)
-    use = use_errata([run.run], chosen, ErrataSearch(file, home, lenient=chosen is ErrataMode.IGNORE))
+    use = use_errata([run.run], chosen, ErrataSearch(given.errata_file, home, lenient=chosen is ErrataMode.IGNORE))
     for said in use.told([run.label]):
         say(said)
     return chosen, use.runs[0]
@@ -129,15 +134,8 @@ def verify_bundle(
     from medlive.evaluation.bundles.to_run import unbundle
 
     report = _verified(path, _keys(public_key), _place(snapshot), errata_file)
-    if as_json:
-        print_json(_report_row(report))
-    else:
-        print_table(
-            ["step", "what", "state", "finding"],
-            [[s.number, s.name, s.state.value, _told(s)] for s in report.steps],
-        )
-    if not report.ok:
-        raise CheckFailed(f"{path.name} does not verify")
+    failure = None if report.ok else CheckFailed(f"{path.name} does not verify")
+    print_result(_report_row(report), as_json, lambda: print_steps(report.steps, most=_MOST), failure=failure)
     say(f"{path.name} verifies" + ("" if report.complete else ", but steps were skipped"))
     say(_TRUST[report.trust.value])
     if to_run is not None:
@@ -147,7 +145,7 @@ def verify_bundle(
         raise typer.Exit(UNPROVEN)
 
 
-_TOLD: Final = 5
+_MOST: Final = 5
 """Faults of a step that a table names; --json has the first twenty."""
 _TRUST: Final = {
     "not signed": "Unsigned: nobody vouches for it; whoever changed it could have made every digest fit.",
@@ -157,18 +155,13 @@ _TRUST: Final = {
 }
 
 
-def _told(step: "StepResult") -> str | None:
-    told = step.findings[:_TOLD]
-    more = step.faults - len(told)
-    return "; ".join([*map(str, told), *([f"and {more} more"] if more else [])]) or step.why or None
-
-
+@grouped
 def leaderboard(
     bundles: Annotated[list[Path], typer.Argument(help="Bundles: .zip files or folders.")],
     snapshot: SnapshotOption = None,
     public_key: PublicKeyFiles = None,
-    errata: ErrataOption = "warn",
-    errata_file: ErrataFileOption = None,
+    *,
+    errata: Errata,
     most_unscored: Annotated[
         float,
         typer.Option(
@@ -185,49 +178,49 @@ def leaderboard(
     The others stand apart with why. Exit status 1 where none can be ranked; 4 where one that is ranked is
     unsigned.
     """
-    from medlive.cli.evaluation.score import print_scores
     from medlive.evaluation.bundles.leaderboard import rank_bundles
     from medlive.evaluation.cases.load import load_cases
     from medlive.evaluation.scoring.errata import ErrataMode
     from medlive.evaluation.scoring.metrics import Metric
     from medlive.integrity.checks import Trust
-    from medlive.integrity.folder import printable
 
-    if metric not in set(Metric):
-        raise UsageError(f"--metric {metric}: choose {' or '.join(Metric)}")
-    if errata not in set(ErrataMode):
-        raise UsageError(f"--errata {errata}: choose {' or '.join(ErrataMode)}")
+    chosen, mode = one_of("--metric", Metric, metric), one_of("--errata", ErrataMode, errata.errata)
     keys = _keys(public_key)
     place = _place(snapshot)
     cases = None if place is None else load_cases(place)
-    reports = [_verified(path, keys, cases, errata_file) for path in bundles]
+    reports = [_verified(path, keys, cases, errata.errata_file) for path in bundles]
     found = rank_bundles(
-        reports, metric=Metric(metric), draws=draws, seed=seed, errata=ErrataMode(errata),
-        most_unscored=most_unscored,
+        reports, metric=chosen, draws=draws, seed=seed, errata=mode, most_unscored=most_unscored
     )  # fmt: skip
-    if as_json:
-        print_json(_leaderboard_row(found))
-    else:
-        if len(found.rankings) > 1:
-            say(f"{len(found.rankings)} rankings: scores of two are of other conditions, and not to be compared")
-        for ranking in found.rankings:
-            print(_conditions(ranking))
-            print_scores(ranking.table)
-            print_table(
-                ["bundle", "model", "signature", "key"],
-                [[r.path.name, r.info.model, r.trust.value, _key_of(r)] for r in ranking.ranked if r.info],
-            )
-            for note in ranking.notes:
-                say(note)
-        if found.apart:
-            print_table(
-                ["not ranked", "model", "why"],
-                [[printable(r.path.name), _model_of(r), why] for r, why in found.apart],
-            )
+    print_result(_leaderboard_row(found), as_json, lambda: _print(found))
     if not found.rankings:
         raise CheckFailed("no bundle can be ranked")
     if any(r.trust is Trust.NOT_SIGNED for ranking in found.rankings for r in ranking.ranked):
         raise typer.Exit(UNPROVEN)
+
+
+def _print(found: "Leaderboard") -> None:
+    from medlive.cli.evaluation.score import print_scores
+    from medlive.integrity.folder import printable
+
+    if len(found.rankings) > 1:
+        say(f"{len(found.rankings)} rankings: scores of two are of other conditions, and not to be compared")
+    for ranking in found.rankings:
+        print(_conditions(ranking))
+        print_scores(ranking.table)
+        for warning in ranking.table.warnings:
+            say(warning)
+        print_table(
+            ["bundle", "model", "signature", "key"],
+            [[r.path.name, r.info.model, r.trust.value, _key_of(r)] for r in ranking.ranked if r.info],
+        )
+        for note in ranking.notes:
+            say(note)
+    if found.apart:
+        print_table(
+            ["not ranked", "model", "why"],
+            [[printable(r.path.name), _model_of(r), why] for r, why in found.apart],
+        )
 
 
 def _keys(files: list[Path] | None) -> "list[PublicKey]":
@@ -291,11 +284,7 @@ def _report_row(report: "BundleReport") -> dict[str, Any]:
         "trust": report.trust.value, "key_id": _key_of(report),
         "model": report.info.model if report.info else None,
         "made_with": {"medlive": report.info.code_version, "numpy": report.info.numpy} if report.info else None,
-        "steps": [
-            {"number": s.number, "name": s.name, "state": s.state.value, "why": s.why, "faults": s.faults,
-             "findings": [{"file": f.file, "expected": f.expected, "got": f.got} for f in s.findings]}
-            for s in report.steps
-        ],
+        "steps": [step_as_json(step) for step in report.steps],
     }  # fmt: skip
 
 

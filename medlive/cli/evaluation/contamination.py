@@ -5,42 +5,26 @@ from typing import Annotated, Any
 
 import typer
 
-from medlive.cli.evaluation.options import MetricOption, RunsArgument
-from medlive.cli.evaluation.score import (
-    BasisOption,
-    DrawsOption,
-    ErrataFileOption,
-    ErrataOption,
-    JudgeOption,
-    ModelsOption,
-    PublicKeyOption,
-    SeedOption,
-    registry_of,
-    rests_on,
-    scored,
-)
-from medlive.cli.output import JsonOption, ReplaceOption, new_file, print_json, print_table, say
+from medlive.cli.evaluation.options import RunsArgument, Scoring, SignedErrata
+from medlive.cli.evaluation.score import registry_of, rests_on, scored
+from medlive.cli.options import JsonOption, ReplaceOption, grouped
+from medlive.cli.output import dimmed, new_file, print_result, print_table, say
 
 
+@grouped
 def contamination(
     runs: RunsArgument,
-    models: ModelsOption = None,
-    metric: MetricOption = "paper",
-    basis: BasisOption = "own",
-    judge: JudgeOption = None,
-    draws: DrawsOption = 1000,
+    *,
+    how: Scoring,
     permutations: Annotated[
         int, typer.Option("--permutations", min=99, max=1_000_000, help="Random permutations of a p-value.")
     ] = 4999,
-    seed: SeedOption = 0,
     out: Annotated[
         Path | None, typer.Option("--out", metavar="FILE", help="Write the JSON there as well.")
     ] = None,
     replace: ReplaceOption = False,
     as_json: JsonOption = False,
-    errata: ErrataOption = "warn",
-    errata_file: ErrataFileOption = None,
-    public_key: PublicKeyOption = None,
+    errata: SignedErrata,
 ) -> None:
     """Compare each model on what it may have seen in training with what it cannot have seen.
 
@@ -55,11 +39,8 @@ def contamination(
 
     if out is not None:
         new_file(out, replace)
-    registry = registry_of(models)
-    table = scored(
-        runs, metric=metric, errata=errata, errata_file=errata_file, public_key=public_key, models=models,
-        draws=draws, seed=seed, basis=basis, judge=judge,
-    )  # fmt: skip
+    registry = registry_of(how.models)
+    table = scored(runs, how, errata)
     found = analyse(table, registry, permutations=permutations)
     arms = score_arms(table, registry)
     plain = contamination_json(found) | {"open_book_against_closed": arms_rows(arms)}
@@ -67,15 +48,9 @@ def contamination(
         text = json.dumps(plain, ensure_ascii=False, indent=2, allow_nan=False) + "\n"
         write_whole(out, text.encode("utf-8", "backslashreplace"))
         say(f"written: {out}")
-    if as_json:
-        print_json(plain)
-    else:
-        _print(found, arms, rests_on([model.run for model in table.models]))
-    for warning in found.warnings:
-        say(warning)
-    for model in found.models:
-        for note in model.notes if model.cutoff else ():
-            say(f"{model.label}: {note}")
+    notes = [f"{model.label}: {note}" for model in found.models if model.cutoff for note in model.notes]
+    on = rests_on([model.run for model in table.models])
+    print_result(plain, as_json, lambda: _print(found, arms, on), notes=[*found.warnings, *notes])
 
 
 def _print(found: Any, arms: Any, on: str) -> None:
@@ -106,7 +81,7 @@ def _print(found: Any, arms: Any, on: str) -> None:
         print_table(
             ["model", "cases", "n", "baseline %", "closed book %", "open book %", "difference", "95 % interval",
              "p (Holm)"],
-            [_dimmed(_arm_cells(a)) if a.few else _arm_cells(a) for a in arms],
+            [dimmed(_arm_cells(a)) if a.few else _arm_cells(a) for a in arms],
             title=f"open book against closed ({found.metric.value} metric) on {on}; dim: under 30 cases",
         )  # fmt: skip
 
@@ -131,13 +106,7 @@ def _drop_cells(m: Any) -> list[Any]:
         m.label, m.cutoff.text, m.cutoff.basis.value, f"{d.n_pre}/{d.n_post}", _percent(d.pre), _percent(d.post),
         _points(d.difference), _span(d), _p(d.p), _p(m.p_holm),
     ]  # fmt: skip
-    return _dimmed(cells) if m.few else cells
-
-
-def _dimmed(cells: list[Any]) -> list[Any]:
-    from rich.text import Text
-
-    return [Text("–" if c is None else str(c), style="dim") for c in cells]
+    return dimmed(cells) if m.few else cells
 
 
 def _more_cells(m: Any) -> list[Any]:
@@ -161,11 +130,11 @@ def _more_cells(m: Any) -> list[Any]:
         None if m.newer is None else m.newer.n,
     ]
     if m.few:
-        return _dimmed([m.label, *beyond, *adjusted, *rest])
+        return dimmed([m.label, *beyond, *adjusted, *rest])
     return [
         m.label,
-        *(_dimmed(beyond) if _few(m.did) else beyond),
-        *(_dimmed(adjusted) if mix is not None and _few(mix.adjusted) else adjusted),
+        *(dimmed(beyond) if _few(m.did) else beyond),
+        *(dimmed(adjusted) if mix is not None and _few(mix.adjusted) else adjusted),
         *rest,
     ]
 

@@ -1,135 +1,89 @@
 """`medlive eval grade`: verdicts about a run's answers."""
 
+from contextlib import aclosing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from medlive.cli.evaluation.options import (
-    CacheOption,
-    ConcurrencyOption,
-    DryRunOption,
-    GraderOption,
-    GraderUrlOption,
-    KeyOption,
-    MaxCallsOption,
-    MaxTokensOption,
-    MaxUsdOption,
-    ModeOption,
-    NoCacheOption,
-    RunArgument,
-    TimeoutOption,
-    UnpinnedOption,
+from medlive.cli.evaluation.options import Cache, Calls, Grader, ModeOption, RunArgument, read_mode
+from medlive.cli.evaluation.spending import (
+    check_answered,
+    check_complete,
+    check_priced,
+    price_of,
+    tell_limits,
+    tell_plan,
 )
-from medlive.cli.evaluation.spending import check_answered, check_priced, price_of, tell_limits, tell_plan
-from medlive.cli.output import JsonOption, print_json, print_table, progress, say, wait_for
-from medlive.errors import CheckFailed, UsageError
+from medlive.cli.options import JsonOption, grouped
+from medlive.cli.output import print_result, print_table, progress, say, wait_for
+from medlive.errors import CheckFailed
 
 if TYPE_CHECKING:
-    from medlive.config import Settings
     from medlive.evaluation.asking.plan import Plan
-    from medlive.evaluation.grading.cache import GradeCache
     from medlive.evaluation.grading.grade import GradeResult
     from medlive.evaluation.grading.judge import Judge
     from medlive.evaluation.grading.repeats import RepeatResult
-    from medlive.evaluation.model import Mode
     from medlive.llm.budget import Budget
-    from medlive.llm.engine import Engine
 
 
+@grouped
 def grade(
     run_dir: RunArgument,
-    grader: GraderOption = None,
-    base_url: GraderUrlOption = None,
+    *,
+    by: Grader,
     mode: ModeOption = "criterion",
-    allow_unpinned: UnpinnedOption = False,
-    concurrency: ConcurrencyOption = 16,
-    timeout: TimeoutOption = None,
-    api_key_env: KeyOption = None,
-    cache: CacheOption = None,
-    no_cache: NoCacheOption = False,
-    max_usd: MaxUsdOption = None,
-    max_calls: MaxCallsOption = None,
-    max_tokens: MaxTokensOption = None,
+    cache: Cache,
+    calls: Calls,
     repeats: Annotated[
         int,
         typer.Option("--repeats", min=1, max=100, help="Verdicts of each criterion, to see how stable."),
     ] = 1,
-    dry_run: DryRunOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Grade a run's answers; without --grader by the role of config/models.toml. Exit status 1 while criteria
     are ungraded, 3 where no call was answered."""
+    from medlive.config import load_settings
     from medlive.evaluation.grading.grade import grade_run
     from medlive.evaluation.grading.judge import Judge
     from medlive.evaluation.grading.plan import plan_grading
     from medlive.evaluation.grading.repeats import repeat_run
-    from medlive.llm.budget import Budget
-    from medlive.service.endpoints import grader_engine
 
     which = read_mode(mode)
-    from medlive.config import load_settings
-
     settings = load_settings().settings
-    budget = Budget(max_calls=max_calls, max_usd=max_usd, max_tokens=max_tokens)
+    budget = calls.budget()
 
     async def work() -> "tuple[Judge, Plan | tuple[GradeResult, RepeatResult | None]]":
-        engine = grader_engine(
-            settings.roles.grader, model=grader, base_url=base_url, api_key_env=api_key_env,
-            concurrency=concurrency, prices=settings.prices, timeout_s=timeout,
-        )  # fmt: skip
-        judge = Judge(engine.identity, which, allow_unpinned=allow_unpinned)
-        held = open_cache(settings, engine, cache, no_cache)
-        say(_who(judge))
-        try:
-            if dry_run:
+        async with aclosing(calls.grader(settings, by.grader, by.base_url)) as engine:
+            judge = Judge(engine.identity, which, allow_unpinned=by.allow_unpinned)
+            shared = cache.open(settings, engine)
+            say(_who(judge))
+            if calls.dry_run:
                 return judge, plan_grading(
-                    run_dir, engine.identity, mode=which, concurrency=concurrency, allow_unpinned=allow_unpinned,
-                    price=price_of(engine), cache=held, repeats=repeats,
+                    run_dir, engine.identity, mode=which, concurrency=calls.concurrency,
+                    allow_unpinned=by.allow_unpinned, price=price_of(engine), cache=shared, repeats=repeats,
                 )  # fmt: skip
             check_priced(engine, budget)
             with progress("criteria") as tick:
                 done = await grade_run(
-                    run_dir, engine, mode=which, concurrency=concurrency, allow_unpinned=allow_unpinned,
-                    budget=budget, cache=held, progress=tick,
+                    run_dir, engine, mode=which, concurrency=calls.concurrency,
+                    allow_unpinned=by.allow_unpinned, budget=budget, cache=shared, progress=tick,
                 )  # fmt: skip
             if repeats == 1 or done.stopped:
                 return judge, (done, None)
             with progress("repeated verdicts") as tick:
                 again = await repeat_run(
-                    run_dir, engine, repeats=repeats, mode=which, concurrency=concurrency,
-                    allow_unpinned=allow_unpinned, budget=budget, progress=tick,
+                    run_dir, engine, repeats=repeats, mode=which, concurrency=calls.concurrency,
+                    allow_unpinned=by.allow_unpinned, budget=budget, progress=tick,
                 )  # fmt: skip
             return judge, (done, again)
-        finally:
-            await engine.aclose()
 
     judge, found = wait_for(work())
-    if not isinstance(found, tuple):
+    if isinstance(found, tuple):
+        _tell(*found, judge, budget, as_json)
+    else:
         _tell_plan(found, run_dir, judge, as_json)
         tell_limits(found, budget)
-        return
-    _tell(*found, judge, budget, as_json)
-
-
-def read_mode(name: str) -> "Mode":
-    """The mode of that name. Raises UsageError for another."""
-    from medlive.evaluation.model import Mode
-
-    if name not in set(Mode):
-        raise UsageError(f"--mode {name}: choose criterion or rubric")
-    return Mode(name)
-
-
-def open_cache(settings: "Settings", engine: "Engine", folder: Path | None, without: bool) -> "GradeCache | None":
-    """The verdicts that runs share; None when they are not wanted, and for the rules, which cost nothing."""
-    from medlive.evaluation.grading.cache import GradeCache
-
-    if without and folder is not None:
-        raise UsageError("--cache and --no-cache exclude each other")
-    if without or (folder is None and engine.identity.engine == "rules"):
-        return None
-    return GradeCache(folder or settings.home / "cache" / "grades")
 
 
 def _who(judge: "Judge") -> str:
@@ -141,7 +95,7 @@ def _grader(judge: "Judge") -> dict[str, str]:
     return {"engine": who.engine, "model": who.model, "mode": judge.mode.value, "judge": judge.digest}
 
 
-def _tell_plan(found: "Plan", run_dir: Path, judge: "Judge", as_json: bool) -> None:
+def _tell_plan(found: "Plan", run_dir: "Path", judge: "Judge", as_json: bool) -> None:
     if as_json:
         tell_plan(
             {"path": run_dir, "mode": judge.mode.value, **found.about, "grader": _grader(judge)}, found, as_json
@@ -156,33 +110,38 @@ def _tell_plan(found: "Plan", run_dir: Path, judge: "Judge", as_json: bool) -> N
 def _tell(
     done: "GradeResult", repeated: "RepeatResult | None", judge: "Judge", budget: "Budget", as_json: bool
 ) -> None:
-    if as_json:
-        values: dict[str, Any] = {
-            "path": done.path, "grader": _grader(judge), "criteria": done.criteria, "met": done.met,
-            "not_met": done.not_met,
-            "ungraded": done.ungraded, "reused": done.reused, "cached": done.cached, "calls": done.calls,
-            "unanswered": done.unanswered, "reasons": dict(done.reasons), "stopped": done.stopped,
-            "spent": budget.as_json(), "notes": done.notes,
-        }  # fmt: skip
-        if repeated:
-            values["stability"] = _stability(repeated)
-        print_json(values)
-    else:
+    value: dict[str, Any] = {
+        "path": done.path, "grader": _grader(judge), "criteria": done.criteria, "met": done.met,
+        "not_met": done.not_met,
+        "ungraded": done.ungraded, "reused": done.reused, "cached": done.cached, "calls": done.calls,
+        "unanswered": done.unanswered, "reasons": dict(done.reasons), "stopped": done.stopped,
+        "spent": budget.as_json(), "notes": done.notes,
+    }  # fmt: skip
+    stability = _stability(repeated) if repeated else {}
+    if repeated:
+        value["stability"] = stability
+
+    def show() -> None:
         print_table(
             ["run", "criteria", "met", "not met", "ungraded", "reused", "calls", "unanswered cases"],
             [[done.path, done.criteria, done.met, done.not_met, done.ungraded, done.reused, done.calls,
               len(done.unanswered)]],
             title=_who(judge),
         )  # fmt: skip
-        if repeated:
-            found = _stability(repeated)
-            print_table([name.replace("_", " ") for name in found], [[_cell(v) for v in found.values()]])
-    for note in (*done.notes, *(repeated.notes if repeated else ())):
-        say(note)
-    for reason, n in done.reasons.items():
-        say(f"ungraded: {n}: {reason}")
+        if stability:
+            print_table([name.replace("_", " ") for name in stability], [[_cell(v) for v in stability.values()]])
+
+    notes = [*done.notes, *(f"ungraded: {n}: {reason}" for reason, n in done.reasons.items())]
     if judge.identity.engine == "rules":
-        say("graded by the rules engine: no clinical judgement was made, and no score of it is publishable")
+        notes.append(
+            "graded by the rules engine: no clinical judgement was made, and no score of it is publishable"
+        )
+    print_result(value, as_json, show, notes=notes)
+    _check(done, repeated)
+
+
+def _check(done: "GradeResult", repeated: "RepeatResult | None") -> None:
+    """Raises CheckFailed and EndpointUnavailable where verdicts are missing."""
     if done.ungraded and done.calls:
         check_answered([done.silence], done.calls)
     if repeated and repeated.missing and repeated.calls:
@@ -192,10 +151,8 @@ def _tell(
         raise CheckFailed(
             f"{stopped}; {done.ungraded} criteria are ungraded", hint="the same command goes on from here"
         )
-    if done.ungraded:
-        raise CheckFailed(f"{done.ungraded} criteria are ungraded", hint="the same command grades them again")
-    if repeated and repeated.missing:
-        raise CheckFailed(f"{repeated.missing} repeated verdicts are missing", hint="the same command asks again")
+    check_complete(done.ungraded, "criteria are ungraded", None, hint="the same command grades them again")
+    check_complete(repeated.missing if repeated else 0, "repeated verdicts are missing", None)
 
 
 def _stability(repeated: "RepeatResult") -> dict[str, Any]:

@@ -1,39 +1,50 @@
 """`medlive eval meta`: how far a run's grading can be trusted."""
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from medlive.cli.evaluation.options import RunArgument
-from medlive.cli.output import JsonOption, ReplaceOption, new_file, print_json, print_table, say
+from medlive.cli.options import JsonOption, ReplaceOption, grouped
+from medlive.cli.output import new_file, print_result, print_table, say
 from medlive.errors import BadInput, UsageError
 
 
-def meta(
-    run_dir: RunArgument,
+@dataclass(frozen=True, slots=True, kw_only=True)
+class People:
+    """What people said of the run."""
+
     human: Annotated[
         list[Path] | None,
         typer.Option("--human", metavar="FILE", help="People's ratings, CSV or JSON; any number of files."),
-    ] = None,
+    ] = None
     adjudicator: Annotated[
         str | None,
         typer.Option("--adjudicator", metavar="NAME", help="The rater who decided what others disagreed on."),
-    ] = None,
+    ] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Others:
+    """What else the grading is compared with."""
+
     baseline: Annotated[
         list[Path] | None,
         typer.Option("--baseline", help="Scores by case: a file, or a run that judge-direct judged."),
-    ] = None,
+    ] = None
     against: Annotated[
         list[Path] | None, typer.Option("--against", help="The same answers in another run, graded by another.")
-    ] = None,
-    judge: Annotated[str | None, typer.Option("--judge", help="The grader, by digest or model.")] = None,
-    top: Annotated[
-        int | None, typer.Option("--top", min=1, help="k of the top-k overlap [a tenth of the cases].")
-    ] = None,
-    draws: Annotated[int, typer.Option("--draws", min=100, max=100_000, help="Bootstrap draws.")] = 1000,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Of the bootstrap, and of a sheet's order.")] = 0,
+    ] = None
+    judge: Annotated[str | None, typer.Option("--judge", help="The grader, by digest or model.")] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sheets:
+    """Blank sheets for people to rate on."""
+
     sheet: Annotated[
         Path | None,
         typer.Option(
@@ -42,18 +53,32 @@ def meta(
             help="Write blank sheets for --rater; with --human and "
             "--adjudicator one of what they disagreed on. Compares nothing.",
         ),
-    ] = None,
+    ] = None
     rater: Annotated[
         list[str] | None, typer.Option("--rater", metavar="NAME", help="Who is to rate; any number of them.")
-    ] = None,
+    ] = None
     about: Annotated[
         str, typer.Option("--about", help="What a sheet asks about: answers, or the cases themselves.")
-    ] = "answers",
+    ] = "answers"
+    sample: Annotated[int | None, typer.Option("--sample", min=1, help="Cases on a sheet [all].")] = None
+
+
+@grouped
+def meta(
+    run_dir: RunArgument,
+    *,
+    people: People,
+    others: Others,
+    top: Annotated[
+        int | None, typer.Option("--top", min=1, help="k of the top-k overlap [a tenth of the cases].")
+    ] = None,
+    draws: Annotated[int, typer.Option("--draws", min=100, max=100_000, help="Bootstrap draws.")] = 1000,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Of the bootstrap, and of a sheet's order.")] = 0,
+    sheets: Sheets,
     quality: Annotated[
         list[Path] | None,
         typer.Option("--quality", metavar="FILE", help="Filled sheets about the cases; any number of files."),
     ] = None,
-    sample: Annotated[int | None, typer.Option("--sample", min=1, help="Cases on a sheet [all].")] = None,
     as_json: JsonOption = False,
     out: Annotated[Path | None, typer.Option("--out", help="A folder to write meta.json into.")] = None,
     replace: ReplaceOption = False,
@@ -62,55 +87,53 @@ def meta(
 
     With --sheet it writes blank sheets for people to rate on, with --quality it reads those about the cases.
     """
-    if about not in ("answers", "cases"):
-        raise UsageError(f"--about {about}: choose answers or cases")
-    if sheet is not None and out is not None:
-        raise UsageError("--sheet says where its files go, and compares nothing: leave --out out")
-    if out is not None:
-        new_file(out / ("quality.json" if quality else "meta.json"), replace)
-    if sheet is not None:
-        _write_sheets(run_dir, sheet, human or [], adjudicator, rater or [], sample, seed, about, as_json)
-        return
-    if rater or sample or about != "answers":
-        raise UsageError("--rater, --sample and --about belong to --sheet")
-    if quality:
-        if human or adjudicator or baseline or against or judge:
-            raise UsageError("--quality is about the cases alone: leave what compares answers out")
-        _show_quality(run_dir, quality, draws, seed, as_json, out)
-        return
+    from medlive.evaluation.agreement.case_ratings import quality as read_quality
     from medlive.evaluation.agreement.meta import meta_run
 
-    found = meta_run(
-        run_dir, human=human or (), adjudicator=adjudicator, judge=judge, baselines=baseline or (),
-        against=against or (), top=top, draws=draws, seed=seed,
-    )  # fmt: skip
-    if out is not None:
-        _write(out / "meta.json", found.as_json())
-    if as_json:
-        print_json(found.as_json())
+    _check_options(sheets, quality, people, others, out)
+    file = None if out is None else out / ("quality.json" if quality else "meta.json")
+    if file is not None:
+        new_file(file, replace)
+    if sheets.sheet is not None:
+        _write_sheets(run_dir, sheets.sheet, sheets, people, seed, as_json)
+        return
+    found: Any
+    if quality:
+        found = read_quality(run_dir, quality, draws=draws, seed=seed)
     else:
-        _show(found)
-    for note in found.notes:
-        say(note)
+        found = meta_run(
+            run_dir, human=people.human or (), adjudicator=people.adjudicator, judge=others.judge,
+            baselines=others.baseline or (), against=others.against or (), top=top, draws=draws, seed=seed,
+        )  # fmt: skip
+    if file is not None:
+        _write(file, found.as_json())
+    show = _show_quality if quality else _show
+    print_result(found.as_json(), as_json, lambda: show(found), notes=found.notes)
 
 
-def _write_sheets(
-    run_dir: Path,
-    folder: Path,
-    human: list[Path],
-    adjudicator: str | None,
-    raters: list[str],
-    sample: int | None,
-    seed: int,
-    about: str,
-    as_json: bool,
+def _check_options(
+    sheets: Sheets, quality: list[Path] | None, people: People, others: Others, out: Path | None
 ) -> None:
+    if sheets.about not in ("answers", "cases"):
+        raise UsageError(f"--about {sheets.about}: choose answers or cases")
+    if sheets.sheet is not None:
+        if out is not None:
+            raise UsageError("--sheet says where its files go, and compares nothing: leave --out out")
+        return
+    if sheets.rater or sheets.sample or sheets.about != "answers":
+        raise UsageError("--rater, --sample and --about belong to --sheet")
+    if quality and any((people.human, people.adjudicator, others.baseline, others.against, others.judge)):
+        raise UsageError("--quality is about the cases alone: leave what compares answers out")
+
+
+def _write_sheets(run_dir: Path, folder: Path, given: Sheets, people: People, seed: int, as_json: bool) -> None:
     from medlive.evaluation.agreement import sheets
     from medlive.evaluation.agreement.case_ratings import write_quality_sheets
     from medlive.evaluation.agreement.human_sets import read_humans
     from medlive.evaluation.runs.folder import open_run
 
-    if about == "cases":
+    human, adjudicator, raters, sample = people.human or [], people.adjudicator, given.rater or [], given.sample
+    if given.about == "cases":
         if adjudicator or human:
             raise UsageError("--about cases takes --rater and --sample alone")
         made = write_quality_sheets(run_dir, folder, raters, sample=sample, seed=seed)
@@ -123,49 +146,39 @@ def _write_sheets(
         )
     else:
         run = open_run(run_dir)
-        places = sheets.places_of(sheets.items_of(run.cases, run.answers()[0]))
-        people = read_humans(*human, items=places)
-        for note in people.notes:
+        ratings = read_humans(*human, items=sheets.places_of(sheets.items_of(run.cases, run.answers()[0])))
+        for note in ratings.notes:
             say(note)
-        made = sheets.write_adjudication(run_dir, folder, adjudicator, people, seed=seed)
-    if as_json:
-        print_json({"files": made.files, "items": made.items, "cases": made.cases, "cut": made.cut, "seed": seed})
-    else:
-        print_table(["file"], [[path] for path in made.files], title=f"{made.items} ratings of {made.cases} cases")
+        made = sheets.write_adjudication(run_dir, folder, adjudicator, ratings, seed=seed)
+    print_result(
+        {"files": made.files, "items": made.items, "cases": made.cases, "cut": made.cut, "seed": seed},
+        as_json,
+        lambda: print_table(
+            ["file"], [[path] for path in made.files], title=f"{made.items} ratings of {made.cases} cases"
+        ),
+    )
     if made.cut:
         say(f"{made.cut} questions or answers exceed a spreadsheet's cell of {sheets.MOST_CELL:,} characters")
 
 
-def _show_quality(
-    run_dir: Path, files: list[Path], draws: int, seed: int, as_json: bool, out: Path | None
-) -> None:
-    from medlive.evaluation.agreement.case_ratings import quality
-
-    found = quality(run_dir, files, draws=draws, seed=seed)
-    if out is not None:
-        _write(out / "quality.json", found.as_json())
-    if as_json:
-        print_json(found.as_json())
-    else:
-        print_table(
-            ["aspect", "scale", "rater", "agrees (1 and more)", "n"],
-            [
-                [one.aspect.replace("_", " "), f"0 to {one.values - 1}", share.rater, _figure(share.agreed),
-                 share.agreed.n]
-                for one in found.aspects for share in one.raters
-            ],
-            title=f"people on the cases of {found.cases}: {found.files}",
-        )  # fmt: skip
-        print_table(
-            ["aspect", "equal", "AC1", "n", "cases"],
-            [
-                [one.aspect.replace("_", " "), _figure(one.equal), _figure(one.ac1), one.ac1.n, one.ac1.clusters]
-                for one in found.aspects
-            ],
-            title="all raters at once, with 95 % intervals over cases",
-        )  # fmt: skip
-    for note in found.notes:
-        say(note)
+def _show_quality(found: Any) -> None:
+    print_table(
+        ["aspect", "scale", "rater", "agrees (1 and more)", "n"],
+        [
+            [one.aspect.replace("_", " "), f"0 to {one.values - 1}", share.rater, _figure(share.agreed),
+             share.agreed.n]
+            for one in found.aspects for share in one.raters
+        ],
+        title=f"people on the cases of {found.cases}: {found.files}",
+    )  # fmt: skip
+    print_table(
+        ["aspect", "equal", "AC1", "n", "cases"],
+        [
+            [one.aspect.replace("_", " "), _figure(one.equal), _figure(one.ac1), one.ac1.n, one.ac1.clusters]
+            for one in found.aspects
+        ],
+        title="all raters at once, with 95 % intervals over cases",
+    )  # fmt: skip
 
 
 def _write(path: Path, value: Any) -> None:

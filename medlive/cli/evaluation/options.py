@@ -1,11 +1,19 @@
-"""Options that several commands of `medlive eval` take."""
+"""Options that several commands of `medlive eval` take; a class is a group of them (`medlive.cli.options`)."""
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from medlive.errors import UsageError
+
+if TYPE_CHECKING:
+    from medlive.config import Settings
+    from medlive.evaluation.grading.cache import GradeCache
+    from medlive.evaluation.model import Mode
+    from medlive.llm.budget import Budget
+    from medlive.llm.engine import Engine
 
 CasesOption = Annotated[
     str, typer.Option("--cases", help="A snapshot's folder or version, or a LiveMedBench JSON.")
@@ -30,9 +38,11 @@ def _held(path: Path) -> list[Path]:
     return [] if (path / "run.json").exists() else sorted(found.parent for found in path.glob("*/run.json"))
 
 
+UnpinnedOption = Annotated[
+    bool, typer.Option("--allow-unpinned", help="Accept replies that name another model than the one asked.")
+]
 RunArgument = Annotated[Path, typer.Argument(help="A run folder.", callback=_run)]
 RunsArgument = Annotated[list[Path], typer.Argument(help="Run folders.", callback=_runs)]
-ConcurrencyOption = Annotated[int, typer.Option("--concurrency", min=1, max=1024, help="Calls at once.")]
 KeyOption = Annotated[
     str | None,
     typer.Option("--api-key-env", metavar="NAME", help="The variable that holds the key [OPENAI_API_KEY]."),
@@ -40,24 +50,128 @@ KeyOption = Annotated[
 MetricOption = Annotated[
     str, typer.Option("--metric", help="paper (Equation 1) or published (LiveMedBench's metric_calc.py).")
 ]
-GraderOption = Annotated[str | None, typer.Option("--grader", help="The grader's model id.")]
-GraderUrlOption = Annotated[str | None, typer.Option("--base-url", help="The grader's endpoint.")]
 ModeOption = Annotated[str, typer.Option("--mode", help="criterion: a call each; rubric: a call per case.")]
-UnpinnedOption = Annotated[
-    bool, typer.Option("--allow-unpinned", help="Accept replies that name another model than the one asked.")
+JudgeOption = Annotated[
+    str | None,
+    typer.Option(
+        "--judge", metavar="DIGEST", help="This grader's verdicts, by digest or model [of the one with the most]."
+    ),
 ]
-CacheOption = Annotated[
-    Path | None,
-    typer.Option("--cache", help="Where runs share verdicts [MEDLIVE_HOME/cache/grades].", file_okay=False),
+DrawsOption = Annotated[int, typer.Option("--draws", min=1, max=100_000, help="Draws of the bootstrap.")]
+SeedOption = Annotated[int, typer.Option("--seed", min=0, help="Where the draws begin.")]
+ErrataFileOption = Annotated[
+    Path | None, typer.Option("--errata-file", metavar="FILE", help="These errata [those beside the snapshot].")
 ]
-NoCacheOption = Annotated[bool, typer.Option("--no-cache", help="Share no verdicts with other runs.")]
-TimeoutOption = Annotated[
-    float | None,
-    typer.Option("--timeout", min=1, metavar="SECONDS", help="The longest that an attempt may take [120]."),
-]
-MaxUsdOption = Annotated[float | None, typer.Option("--max-usd", min=0, help="Stop when this is spent.")]
-MaxCallsOption = Annotated[int | None, typer.Option("--max-calls", min=1, help="Stop after this many calls.")]
-MaxTokensOption = Annotated[
-    int | None, typer.Option("--max-tokens", min=1, help="Stop after this many tokens, input and output.")
-]
-DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Say what it would take; send nothing.")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calls:
+    """How a model is called, and how often."""
+
+    concurrency: Annotated[int, typer.Option("--concurrency", min=1, max=1024, help="Calls at once.")] = 16
+    timeout: Annotated[
+        float | None,
+        typer.Option("--timeout", min=1, metavar="SECONDS", help="The longest that an attempt may take [120]."),
+    ] = None
+    api_key_env: KeyOption = None
+    max_usd: Annotated[float | None, typer.Option("--max-usd", min=0, help="Stop when this is spent.")] = None
+    max_calls: Annotated[int | None, typer.Option("--max-calls", min=1, help="Stop after this many calls.")] = None
+    max_tokens: Annotated[
+        int | None, typer.Option("--max-tokens", min=1, help="Stop after this many tokens, input and output.")
+    ] = None
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what it would take; send nothing.")] = False
+
+    def budget(self) -> "Budget":
+        """The limits of what may be spent."""
+        from medlive.llm.budget import Budget
+
+        return Budget(max_calls=self.max_calls, max_usd=self.max_usd, max_tokens=self.max_tokens)
+
+    def grader(self, settings: "Settings", model: str | None, base_url: str | None) -> "Engine":
+        """The model that judges, by its name or as configured."""
+        from medlive.service.endpoints import grader_engine
+
+        return grader_engine(
+            settings.roles.grader, model=model, base_url=base_url, api_key_env=self.api_key_env,
+            concurrency=self.concurrency, prices=settings.prices, timeout_s=self.timeout,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grader:
+    """Who judges, instead of the configured grader."""
+
+    grader: Annotated[str | None, typer.Option("--grader", help="The grader's model id.")] = None
+    base_url: Annotated[str | None, typer.Option("--base-url", help="The grader's endpoint.")] = None
+    allow_unpinned: UnpinnedOption = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cache:
+    """Where runs share verdicts."""
+
+    cache: Annotated[
+        Path | None,
+        typer.Option("--cache", help="Where runs share verdicts [MEDLIVE_HOME/cache/grades].", file_okay=False),
+    ] = None
+    no_cache: Annotated[bool, typer.Option("--no-cache", help="Share no verdicts with other runs.")] = False
+
+    def open(self, settings: "Settings", engine: "Engine | None" = None) -> "GradeCache | None":
+        """The shared verdicts; None where they are not wanted, and for the rules engine, which costs nothing."""
+        from medlive.evaluation.grading.cache import GradeCache
+
+        if self.no_cache and self.cache is not None:
+            raise UsageError("--cache and --no-cache exclude each other")
+        free = self.cache is None and engine is not None and engine.identity.engine == "rules"
+        return None if self.no_cache or free else GradeCache(self.cache or settings.home / "cache" / "grades")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scoring:
+    """How runs are scored."""
+
+    metric: MetricOption = "paper"
+    basis: Annotated[
+        str,
+        typer.Option(
+            "--cases", help="own: each model on its run's cases; common: all on the cases all are scored on."
+        ),
+    ] = "own"
+    models: Annotated[
+        Path | None,
+        typer.Option("--models", metavar="FILE", help="The models' cutoffs [models.toml of the settings]."),
+    ] = None
+    judge: JudgeOption = None
+    draws: DrawsOption = 1000
+    seed: SeedOption = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Errata:
+    """What is done about what was withdrawn since a snapshot was frozen."""
+
+    errata: Annotated[
+        str, typer.Option("--errata", help="Of what was withdrawn since: warn, apply (leave it out) or ignore.")
+    ] = "warn"
+    errata_file: ErrataFileOption = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignedErrata(Errata):
+    """The same, and who must have signed it."""
+
+    public_key: Annotated[
+        str | None,
+        typer.Option(
+            "--public-key", metavar="KEY", help="minisign's key, or its file, that must have signed them."
+        ),
+    ] = None
+
+
+def read_mode(name: str) -> "Mode":
+    """The mode of that name. Raises UsageError for another."""
+    from medlive.evaluation.model import Mode
+
+    if name not in set(Mode):
+        raise UsageError(f"--mode {name}: choose criterion or rubric")
+    return Mode(name)

@@ -5,31 +5,18 @@ from typing import Annotated
 
 import typer
 
-from medlive.cli.evaluation.options import MetricOption, RunsArgument
-from medlive.cli.evaluation.score import (
-    BasisOption,
-    DrawsOption,
-    ErrataFileOption,
-    ErrataOption,
-    JudgeOption,
-    ModelsOption,
-    PublicKeyOption,
-    SeedOption,
-    registry_of,
-    scored,
-)
+from medlive.cli.evaluation.options import RunsArgument, Scoring, SignedErrata
+from medlive.cli.evaluation.score import registry_of, scored
+from medlive.cli.options import grouped
 from medlive.cli.output import say
 
 
+@grouped
 def report(
     runs: RunsArgument,
     out: Annotated[Path, typer.Option("--out", help="The folder to write.")],
-    metric: MetricOption = "paper",
-    basis: BasisOption = "own",
-    models: ModelsOption = None,
-    judge: JudgeOption = None,
-    draws: DrawsOption = 1000,
-    seed: SeedOption = 0,
+    *,
+    how: Scoring,
     meta: Annotated[
         list[Path] | None, typer.Option("--meta", metavar="FILE", help="A meta.json of medlive eval meta.")
     ] = None,
@@ -39,9 +26,7 @@ def report(
     png: Annotated[
         bool, typer.Option("--png", help="Figures as PNG beside the SVG; needs the extra report.")
     ] = False,
-    errata: ErrataOption = "warn",
-    errata_file: ErrataFileOption = None,
-    public_key: PublicKeyOption = None,
+    errata: SignedErrata,
 ) -> None:
     """Write a report of runs: pages to read offline, figures as SVG, and the numbers as JSON, CSV and TSV.
 
@@ -51,11 +36,9 @@ def report(
     from medlive.report.render import write_report
 
     metas = tuple(read_meta(path) for path in meta or ())
-    registry = registry_of(models)
-    table = scored(
-        runs, metric=metric, errata=errata, errata_file=errata_file, public_key=public_key, models=models,
-        draws=draws, seed=seed, basis=basis, judge=judge,
-    )  # fmt: skip
-    written = write_report(table, out, registry=registry, metas=metas, case_pages=case_pages, png=png)
+    table = scored(runs, how, errata)
+    written = write_report(
+        table, out, registry=registry_of(how.models), metas=metas, case_pages=case_pages, png=png
+    )
     print(written.page)
     say(f"{written.cases} cases, {written.files} files, {written.size / 1e6:.1f} MB")

@@ -3,36 +3,30 @@
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import replace
+from contextlib import aclosing
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from medlive.cli.evaluation.batch import check_batch_out, tell_written
-from medlive.cli.evaluation.options import (
-    CasesOption,
-    ConcurrencyOption,
-    DryRunOption,
-    KeyOption,
-    MaxCallsOption,
-    MaxTokensOption,
-    MaxUsdOption,
-    ModeOption,
-    RunArgument,
-    TimeoutOption,
-)
-from medlive.cli.evaluation.spending import check_answered, tell_limits, tell_plan
-from medlive.cli.output import JsonOption, ReplaceOption, print_json, print_table, progress, say, wait_for
+from medlive.cli.evaluation.options import Calls, CasesOption, ModeOption, RunArgument, read_mode
+from medlive.cli.evaluation.spending import check_answered, check_complete, tell_limits, tell_plan
+from medlive.cli.options import CaseFilter, JsonOption, ReplaceOption, grouped
+from medlive.cli.output import print_result, print_table, progress, say, wait_for
 from medlive.clock import now
 from medlive.errors import BadInput, CheckFailed, UsageError
 
 if TYPE_CHECKING:
     from medlive.config import Settings
+    from medlive.evaluation.asking.batch_files import BatchWritten
+    from medlive.evaluation.asking.open_book import OpenBook
     from medlive.evaluation.asking.plan import Plan
     from medlive.evaluation.asking.run import RunResult
     from medlive.evaluation.model import CaseSet
     from medlive.llm.budget import Budget
+    from medlive.service.endpoints import CandidateChoice
 
 UnverifiedOption = Annotated[
     bool, typer.Option("--unverified", help="Take a snapshot that does not verify; run.json says so.")
@@ -43,57 +37,80 @@ ParametersOption = Annotated[
         "--parameters", metavar="JSON", help="Sent with each call, e.g. '{\"temperature\": 0}'; null sends none."
     ),
 ]
-TemplateOption = Annotated[str, typer.Option("--template", help="livemedbench-v1, open, or open-book.")]
 ArmOption = Annotated[
     str | None, typer.Option("--arm", help="What sets this run apart, e.g. raw [closed, or open-book].")
 ]
 _MOST_NOTES = 40
-_Values = list[str] | None
 
 
-def run(
-    cases: CasesOption,
-    model: Annotated[str, typer.Option("--model", help="The model: a name in models.toml, or its id.")],
-    out: Annotated[Path, typer.Option("--out", help="The run folder; an existing one is continued.")],
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asking:
+    """What is asked of the model, and which model that is."""
+
+    model: Annotated[str, typer.Option("--model", help="The model: a name in models.toml, or its id.")]
     base_url: Annotated[
         str | None, typer.Option("--base-url", help="The endpoint, ending in /v1 [as in models.toml].")
-    ] = None,
-    template: TemplateOption = "livemedbench-v1",
-    parameters: ParametersOption = "{}",
+    ] = None
+    template: Annotated[str, typer.Option("--template", help="livemedbench-v1, open, or open-book.")] = (
+        "livemedbench-v1"
+    )
+    parameters: ParametersOption = "{}"
     evidence: Annotated[
         str | None, typer.Option("--evidence", metavar="NAME|PATH", help="The index of an open book [default].")
-    ] = None,
-    top_k: Annotated[int, typer.Option("--top-k", min=1, max=50, help="Snippets before a question.")] = 5,
-    undated: Annotated[bool, typer.Option("--undated", help="Let in snippets without a date.")] = False,
-    arm: ArmOption = None,
+    ] = None
+    top_k: Annotated[int, typer.Option("--top-k", min=1, max=50, help="Snippets before a question.")] = 5
+    undated: Annotated[bool, typer.Option("--undated", help="Let in snippets without a date.")] = False
+    arm: ArmOption = None
     raw: Annotated[
         bool, typer.Option("--raw", help="Ask in the threads' own words; needs the database that holds them.")
-    ] = False,
-    language: Annotated[_Values, typer.Option("--language", help="Only cases in it: en or zh.")] = None,
-    source: Annotated[_Values, typer.Option("--source", help="Only cases of this community.")] = None,
-    theme: Annotated[_Values, typer.Option("--theme", help="Only cases of this theme.")] = None,
-    specialty: Annotated[_Values, typer.Option("--specialty", help="Only cases of this specialty.")] = None,
-    first_release: Annotated[
-        _Values, typer.Option("--first-release", help="Only cases that this version was the first to hold.")
-    ] = None,
-    first_release_after: Annotated[
-        str | None, typer.Option("--first-release-after", metavar="VERSION", help="Only cases newer than it.")
-    ] = None,
-    posted_from: Annotated[str | None, typer.Option("--posted-from", metavar="DATE", help="Inclusive.")] = None,
-    posted_before: Annotated[
-        str | None, typer.Option("--posted-before", metavar="DATE", help="Exclusive.")
-    ] = None,
+    ] = False
+
+    def candidate(self, settings: "Settings", calls: Calls) -> "CandidateChoice":
+        """The model that is asked, with its endpoint and parameters."""
+        from medlive.config import models_file
+        from medlive.service.endpoints import choose_candidate
+
+        if not self.model.strip():
+            raise UsageError("--model is empty")
+        chosen = choose_candidate(
+            settings, self.model, base_url=self.base_url, api_key_env=calls.api_key_env,
+            parameters=_parameters(self.parameters),
+        )  # fmt: skip
+        if {"max_tokens", "max_completion_tokens"} <= chosen.parameters.keys():
+            raise UsageError(
+                "max_tokens and max_completion_tokens are one limit by two names, and both would be sent",
+                hint="take one away with null: --parameters '{\"max_tokens\": null}'",
+            )
+        if calls.max_usd is not None and chosen.price is None:
+            raise UsageError(
+                f"--max-usd cannot be kept: {self.model} has no price",
+                hint=f"give it one under [prices] in {models_file()}, or use --max-calls or --max-tokens",
+            )
+        return chosen
+
+    def book(self, settings: "Settings") -> "OpenBook | None":
+        """What is put before each question; None for a closed book."""
+        from medlive.service.open_books import DEFAULT, open_book
+
+        if self.template == "open-book":
+            return open_book(settings, self.evidence or DEFAULT, top_k=self.top_k, undated=self.undated)
+        if self.evidence is not None or self.undated:
+            raise UsageError("--evidence and --undated belong to --template open-book")
+        return None
+
+
+@grouped
+def run(
+    cases: CasesOption,
+    out: Annotated[Path, typer.Option("--out", help="The run folder; an existing one is continued.")],
+    *,
+    asking: Asking,
+    part: CaseFilter,
     limit: Annotated[
         int | None, typer.Option("--limit", min=1, help="At most so many cases, always the same ones.")
     ] = None,
     unverified: UnverifiedOption = False,
-    concurrency: ConcurrencyOption = 16,
-    timeout: TimeoutOption = None,
-    api_key_env: KeyOption = None,
-    max_usd: MaxUsdOption = None,
-    max_calls: MaxCallsOption = None,
-    max_tokens: MaxTokensOption = None,
-    dry_run: DryRunOption = False,
+    calls: Calls,
     batch: Annotated[
         Path | None,
         typer.Option("--batch", metavar="FILE", help="Send nothing: write the calls for a batch API."),
@@ -103,106 +120,100 @@ def run(
 ) -> None:
     """Ask a model about every case. The same command goes on where it stopped, and asks again for answers that
     failed or were empty."""
-    from medlive.config import load_settings, models_file
-    from medlive.evaluation.asking.batch_answers import write_answers
+    from medlive.config import load_settings
     from medlive.evaluation.asking.batch_files import BatchWritten
     from medlive.evaluation.asking.plan import Plan
-    from medlive.evaluation.asking.run import Spending, begin_run, run_model
-    from medlive.evaluation.asking.run_plan import plan_run
-    from medlive.evaluation.cases.selection import Selection, select
-    from medlive.evaluation.runs.folder import RAW, ModelUse
-    from medlive.evaluation.runs.templates import load_template
-    from medlive.llm.budget import Budget
-    from medlive.llm.openai import Price
-    from medlive.service.endpoints import choose_candidate, open_endpoint
-    from medlive.service.open_books import DEFAULT, open_book
 
-    if not model.strip():
-        raise UsageError("--model is empty")
     settings = load_settings().settings
-    chosen = choose_candidate(
-        settings, model, base_url=base_url, api_key_env=api_key_env, parameters=_parameters(parameters)
-    )
-    if {"max_tokens", "max_completion_tokens"} <= chosen.parameters.keys():
-        raise UsageError(
-            "max_tokens and max_completion_tokens are one limit by two names, and both would be sent",
-            hint="take one away with null: --parameters '{\"max_tokens\": null}'",
-        )
-    if max_usd is not None and chosen.price is None:
-        raise UsageError(
-            f"--max-usd cannot be kept: {model} has no price",
-            hint=f"give it one under [prices] in {models_file()}, or use --max-calls or --max-tokens",
-        )
-    if template != "open-book" and (evidence is not None or undated):
-        raise UsageError("--evidence and --undated belong to --template open-book")
-    book = (
-        open_book(settings, evidence or DEFAULT, top_k=top_k, undated=undated) if template == "open-book" else None
-    )
-    part = Selection(
-        language=tuple(language or ()), source=tuple(source or ()), theme=tuple(theme or ()),
-        specialty=tuple(specialty or ()), first_release=tuple(first_release or ()),
-        first_release_after=first_release_after, posted_from=posted_from, posted_before=posted_before, limit=limit,
-    )  # fmt: skip
-    case_set = select(_load(settings, cases, unverified), part)
-    if raw:
-        if arm not in (None, RAW):
-            raise UsageError(f"--raw is the arm {RAW}, and --arm says {arm}")
-        from medlive.service.release.raw_cases import raw_cases
-
-        case_set, arm = wait_for(raw_cases(settings, case_set)), RAW
-    budget = Budget(max_calls=max_calls, max_usd=max_usd, max_tokens=max_tokens)
-
-    if dry_run and batch is not None:
-        raise UsageError("--dry-run and --batch exclude each other")
-    if batch is not None:
-        if out.resolve() in batch.resolve().parents:
-            raise UsageError(f"{batch} would lie in the run folder {out}", hint="name a file elsewhere")
-        check_batch_out(batch, replace_)
-
-    async def work() -> "Plan | RunResult | BatchWritten":
-        engine = open_endpoint(
-            chosen.model, chosen.base_url, api_key_env=chosen.api_key_env, parameters=chosen.parameters,
-            concurrency=concurrency, price=chosen.price, timeout_s=timeout,
-        )  # fmt: skip
-        use = ModelUse(
-            model, engine.identity.engine, chosen.base_url, chosen.parameters,
-            chosen.model if chosen.model != model else None, arm,
-        )  # fmt: skip
-        try:
-            if dry_run:
-                price = (
-                    Price(chosen.price.input, chosen.price.output, chosen.price.cached) if chosen.price else None
-                )
-                return await plan_run(
-                    case_set, out, use=use, created_at=now(), template=template, open_book=book, price=price,
-                    concurrency=concurrency,
-                )  # fmt: skip
-            if batch is not None:
-                prompt = load_template(template)
-                await begin_run(case_set, out, use=use, created_at=now(), prompt=prompt, open_book=book)
-                return write_answers(out, batch)
-            with progress(f"answers of {model}") as tick:
-                return await run_model(
-                    case_set, engine.complete, out, use=use, created_at=now(), template=template,
-                    concurrency=concurrency, progress=tick, open_book=book,
-                    spending=Spending(budget, engine.estimate_chat),
-                )  # fmt: skip
-        finally:
-            await engine.aclose()
-
-    found = wait_for(work())
+    chosen = asking.candidate(settings, calls)
+    book = asking.book(settings)
+    case_set, arm = _select(settings, _load(settings, cases, unverified), part, limit, asking)
+    _check_batch(out, batch, replace_, calls.dry_run)
+    budget = calls.budget()
+    found = wait_for(_ask(case_set, out, asking, chosen, book, arm, calls, budget, batch))
     if isinstance(found, Plan):
         tell_plan(found.about, found, as_json)
         tell_limits(found, budget)
-    elif isinstance(found, BatchWritten) and as_json:
-        tell_written(found, as_json)
     elif isinstance(found, BatchWritten):
-        for path in found.files:
-            print(path)
-        say(f"{found.requests} calls" if found.files else "every case has an answer: no file was written")
+        tell_written(found, as_json, none_left="every case has an answer: no file was written")
     else:
-        told = replace(found, notes=(*case_set.notes, *found.notes))
-        _check_answers(told, _tell_answers(told, as_json, budget))
+        done = replace(found, notes=(*case_set.notes, *found.notes))
+        _check_answers(done, _tell_answers(done, as_json, budget))
+
+
+def _select(
+    settings: "Settings", cases: "CaseSet", part: CaseFilter, limit: int | None, asking: Asking
+) -> "tuple[CaseSet, str | None]":
+    """The cases that are asked about, and the arm of the run."""
+    from medlive.evaluation.cases.selection import Selection, select
+    from medlive.evaluation.runs.folder import RAW
+
+    found = select(cases, Selection(**part.given(), limit=limit))
+    if not asking.raw:
+        return found, asking.arm
+    from medlive.service.release.raw_cases import raw_cases
+
+    if asking.arm not in (None, RAW):
+        raise UsageError(f"--raw is the arm {RAW}, and --arm says {asking.arm}")
+    return wait_for(raw_cases(settings, found)), RAW
+
+
+def _check_batch(out: Path, batch: Path | None, replace: bool, dry_run: bool) -> None:
+    if batch is None:
+        return
+    if dry_run:
+        raise UsageError("--dry-run and --batch exclude each other")
+    if out.resolve() in batch.resolve().parents:
+        raise UsageError(f"{batch} would lie in the run folder {out}", hint="name a file elsewhere")
+    check_batch_out(batch, replace)
+
+
+async def _ask(
+    cases: "CaseSet",
+    out: Path,
+    asking: Asking,
+    chosen: "CandidateChoice",
+    book: "OpenBook | None",
+    arm: str | None,
+    calls: Calls,
+    budget: "Budget",
+    batch: Path | None,
+) -> "Plan | RunResult | BatchWritten":
+    """Plan the run, write its batch or ask, whichever is wanted."""
+    from medlive.evaluation.asking.batch_answers import write_answers
+    from medlive.evaluation.asking.run import Spending, begin_run, run_model
+    from medlive.evaluation.asking.run_plan import plan_run
+    from medlive.evaluation.runs.folder import ModelUse
+    from medlive.evaluation.runs.templates import load_template
+    from medlive.llm.wire import Price
+    from medlive.service.endpoints import open_endpoint
+
+    model, price, template = asking.model, chosen.price, asking.template
+    engine = open_endpoint(
+        chosen.model, chosen.base_url, api_key_env=chosen.api_key_env, parameters=chosen.parameters,
+        concurrency=calls.concurrency, price=price, timeout_s=calls.timeout,
+    )  # fmt: skip
+    use = ModelUse(
+        model, engine.identity.engine, chosen.base_url, chosen.parameters,
+        chosen.model if chosen.model != model else None, arm,
+    )  # fmt: skip
+    async with aclosing(engine):
+        if calls.dry_run:
+            return await plan_run(
+                cases, out, use=use, created_at=now(), template=template, open_book=book,
+                price=Price(price.input, price.output, price.cached) if price else None,
+                concurrency=calls.concurrency,
+            )  # fmt: skip
+        if batch is not None:
+            prompt = load_template(template)
+            await begin_run(cases, out, use=use, created_at=now(), prompt=prompt, open_book=book)
+            return write_answers(out, batch)
+        with progress(f"answers of {model}") as tick:
+            return await run_model(
+                cases, engine.complete, out, use=use, created_at=now(), template=template,
+                concurrency=calls.concurrency, progress=tick, open_book=book,
+                spending=Spending(budget, engine.estimate_chat),
+            )  # fmt: skip
 
 
 def _parameters(text: str) -> dict[str, Any]:
@@ -257,17 +268,18 @@ def _say_all(notes: Sequence[str]) -> None:
 def _tell_answers(done: "RunResult", as_json: bool, budget: "Budget | None" = None) -> int:
     """Print how the answers stand; how many cases have none."""
     states = {state.value: n for state, n in done.states.items()}
-    if as_json:
-        values: dict[str, Any] = {
-            "path": done.path, "cases": done.cases, "asked": done.asked, "states": states,
-            "missing": done.missing, "stopped": done.stopped, "notes": done.notes,
-        }  # fmt: skip
-        print_json(values | ({"spent": budget.as_json()} if budget else {}))
-    else:
-        print_table(
+    value: dict[str, Any] = {
+        "path": done.path, "cases": done.cases, "asked": done.asked, "states": states,
+        "missing": done.missing, "stopped": done.stopped, "notes": done.notes,
+    }  # fmt: skip
+    print_result(
+        value | ({"spent": budget.as_json()} if budget else {}),
+        as_json,
+        lambda: print_table(
             ["run", "cases", "new" if budget is None else "asked now", *states],
             [[done.path, done.cases, done.asked, *states.values()]],
-        )
+        ),
+    )
     _say_all(done.notes)
     return states.get("failed", 0) + done.missing
 
@@ -281,8 +293,7 @@ def _check_answers(done: "RunResult", open_: int) -> None:
         raise CheckFailed(
             f"{done.stopped}; {open_} cases have no answer", hint="the same command goes on from here"
         )
-    if open_:
-        raise CheckFailed(f"{open_} cases have no answer", hint="the same command asks for them again")
+    check_complete(open_, "cases have no answer", None, hint="the same command asks for them again")
 
 
 def import_(
@@ -311,7 +322,6 @@ def import_(
     as_json: JsonOption = False,
 ) -> None:
     """Make a run folder of answers, and gradings, that were made with LiveMedBench's scripts."""
-    from medlive.cli.evaluation.grade import read_mode
     from medlive.config import load_settings
     from medlive.evaluation.grading.imports import import_run
     from medlive.evaluation.grading.judge import Judge

@@ -1,71 +1,26 @@
 """`medlive eval score`: runs side by side."""
 
 from collections.abc import Sequence
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from medlive.cli.evaluation.options import MetricOption, RunsArgument
-from medlive.cli.output import ReplaceOption, new_file, print_table, say
+from medlive.cli.evaluation.options import RunsArgument, Scoring, SignedErrata
+from medlive.cli.options import ReplaceOption, grouped, one_of
+from medlive.cli.output import dimmed, new_file, print_table, say
 from medlive.errors import CheckFailed, UsageError
 
 if TYPE_CHECKING:
     from medlive.evaluation.scoring.graded import GradedRun
 
-Choice = TypeVar("Choice", bound=StrEnum)
 ERRORS: Final = "errors by axis"
-
-ErrataOption = Annotated[
-    str, typer.Option("--errata", help="Of what was withdrawn since: warn, apply (leave it out) or ignore.")
-]
-ErrataFileOption = Annotated[
-    Path | None, typer.Option("--errata-file", metavar="FILE", help="These errata [those beside the snapshot].")
-]
-PublicKeyOption = Annotated[
-    str | None,
-    typer.Option("--public-key", metavar="KEY", help="minisign's key, or its file, that must have signed them."),
-]
-
-
-ModelsOption = Annotated[
-    Path | None,
-    typer.Option("--models", metavar="FILE", help="The models' cutoffs [models.toml of the settings]."),
-]
-DrawsOption = Annotated[int, typer.Option("--draws", min=1, max=100_000, help="Draws of the bootstrap.")]
-SeedOption = Annotated[int, typer.Option("--seed", min=0, help="Where the draws begin.")]
-BasisOption = Annotated[
-    str,
-    typer.Option(
-        "--cases", help="own: each model on its run's cases; common: all on the cases all are scored on."
-    ),
-]
-JudgeOption = Annotated[
-    str | None,
-    typer.Option(
-        "--judge", metavar="DIGEST", help="This grader's verdicts, by digest or model [of the one with the most]."
-    ),
-]
-
 
 _MOST_IDLE = 5
 
 
-def scored(
-    runs: list[Path],
-    *,
-    metric: str = "paper",
-    errata: str = "warn",
-    errata_file: Path | None = None,
-    public_key: str | None = None,
-    models: Path | None = None,
-    draws: int = 1000,
-    seed: int = 0,
-    basis: str = "own",
-    judge: str | None = None,
-) -> Any:
-    """The `ScoreTable` of run folders, by the options' texts; what was odd in a folder goes to stderr."""
+def scored(runs: list[Path], how: Scoring = Scoring(), errata: SignedErrata = SignedErrata()) -> Any:  # noqa: B008
+    """The `ScoreTable` of run folders; warnings about a folder go to stderr."""
     from medlive.config import load_settings
     from medlive.evaluation.scoring.errata import ErrataMode, ErrataSearch, use_errata
     from medlive.evaluation.scoring.metrics import Metric
@@ -73,26 +28,26 @@ def scored(
     from medlive.integrity.public_key import public_key_of
     from medlive.service.paths import snapshots_path
 
-    chosen_metric = _one_of("--metric", Metric, metric)
-    mode = _one_of("--errata", ErrataMode, errata)
-    chosen_basis = _one_of("--cases", CaseBasis, basis)
-    registry = registry_of(models)
+    metric, mode = one_of("--metric", Metric, how.metric), one_of("--errata", ErrataMode, errata.errata)
+    basis = one_of("--cases", CaseBasis, how.basis)
+    registry = registry_of(how.models)
     search = ErrataSearch(
-        errata_file, snapshots_path(load_settings().settings), public_key_of(public_key), mode is ErrataMode.IGNORE
-    )
+        errata.errata_file, snapshots_path(load_settings().settings), public_key_of(errata.public_key),
+        mode is ErrataMode.IGNORE,
+    )  # fmt: skip
     twice = [path for place, path in enumerate(runs) if path.resolve() in {p.resolve() for p in runs[:place]}]
     if twice:
         raise UsageError(f"{twice[0]} is given more than once")
-    graded = load_all(runs, judge=judge)
+    graded = load_all(runs, judge=how.judge)
     for path, run in zip(runs, graded, strict=True):
         for note in run.notes:
             say(f"{path}: {note}")
-    if models and (idle := registry.without_run(run.run.info.model for run in graded)):
-        told = ", ".join(idle[:_MOST_IDLE]) + (" …" if len(idle) > _MOST_IDLE else "")
-        say(f"{models}: of {len(idle)} models there is no run here: {told}")
+    if how.models and (idle := registry.without_run(run.run.info.model for run in graded)):
+        names = ", ".join(idle[:_MOST_IDLE]) + (" …" if len(idle) > _MOST_IDLE else "")
+        say(f"{how.models}: of {len(idle)} models there is no run here: {names}")
     use = use_errata([run.run for run in graded], mode, search)
     return score_runs(
-        graded, metric=chosen_metric, draws=draws, seed=seed, errata=use, basis=chosen_basis, registry=registry
+        graded, metric=metric, draws=how.draws, seed=how.seed, errata=use, basis=basis, registry=registry
     )
 
 
@@ -104,20 +59,13 @@ def registry_of(models: Path | None) -> Any:
     return read_registry(models) if models else load_registry(load_settings().settings.candidates)
 
 
-def _one_of(option: str, kind: type[Choice], text: str) -> Choice:
-    try:
-        return kind(text)
-    except ValueError:
-        raise UsageError(f"{option} {text}: choose {' or '.join(kind)}") from None
-
-
 def _percent(share: float | None) -> str | None:
     return None if share is None else f"{100 * share:.1f}"
 
 
+@grouped
 def score(
     runs: RunsArgument,
-    metric: MetricOption = "paper",
     format_: Annotated[
         str | None,
         typer.Option(
@@ -133,66 +81,70 @@ def score(
             help="By month, theme, specialty, language, source, first-release, axis, cutoff or errors-by-axis.",
         ),
     ] = None,
-    basis: BasisOption = "own",
-    models: ModelsOption = None,
-    judge: JudgeOption = None,
-    draws: DrawsOption = 1000,
-    seed: SeedOption = 0,
+    *,
+    how: Scoring,
     out: Annotated[
         Path | None, typer.Option("--out", metavar="FILE", help="Write there instead of to stdout.")
     ] = None,
     replace: ReplaceOption = False,
-    errata: ErrataOption = "warn",
-    errata_file: ErrataFileOption = None,
-    public_key: PublicKeyOption = None,
+    errata: SignedErrata,
 ) -> None:
     """Score runs side by side, with intervals, bounds and what is missing. Exit status 1 where none has a score.
 
     What was withdrawn since a run's snapshot was frozen stands in the errata.json beside it; without one there, in
     that of the snapshots frozen here.
     """
-    from medlive.evaluation.scoring.estimates import KINDS
     from medlive.report.tables import WRITERS, write_whole
 
-    kind = None if slice_ is None else slice_.replace("-", " ").replace("_", " ")
-    if kind is not None and kind not in (*KINDS, ERRORS):
-        kinds = ", ".join((*KINDS, ERRORS)).replace(" ", "-").replace(",-", ", ")
-        raise UsageError(f"--slice {slice_}: choose {kinds}")
-    if out is not None and format_ is None and (format_ := out.suffix.lower().removeprefix(".")) not in WRITERS:
-        raise UsageError(
-            f"--out {out}: its ending names no format", hint=f"choose {', '.join(WRITERS)} with --format"
-        )
-    format_ = format_ or "table"
-    if format_ != "table" and format_ not in WRITERS:
-        raise UsageError(f"--format {format_}: choose table, {', '.join(WRITERS)}")
-    if kind is not None and format_ in ("tsv", "json"):
-        raise UsageError(f"--slice picks rows of a table, csv or parquet; {format_} is one document")
-    if out is not None and format_ == "table":
-        raise UsageError("--out writes tsv, json, csv or parquet; choose one with --format")
-    if format_ == "parquet" and out is None:
-        raise UsageError("parquet is no text: name a file with --out")
+    kind = _slice_kind(slice_)
+    form = _form(format_, out, kind)
     if out is not None:
         new_file(out, replace)
-    table = scored(
-        runs, metric=metric, errata=errata, errata_file=errata_file, public_key=public_key, models=models,
-        draws=draws, seed=seed, basis=basis, judge=judge,
-    )  # fmt: skip
-    if format_ == "table":
-        if kind is None:
-            print_scores(table)
-        else:
-            print_slice(table, kind)
-        check_scored(table)
-        return
-    data = WRITERS[format_](table, kind)
-    if out is not None:
-        write_whole(out, data)
+    table = scored(runs, how, errata)
+    if form == "table" and kind is not None:
+        print_slice(table, kind)
+    elif form == "table":
+        print_scores(table)
+    elif out is not None:
+        write_whole(out, WRITERS[form](table, kind))
         say(f"written: {out}")
     else:
-        print(data.decode("utf-8"), end="")
+        print(WRITERS[form](table, kind).decode("utf-8"), end="")
     for warning in table.warnings:
         say(warning)
     check_scored(table)
+
+
+def _slice_kind(name: str | None) -> str | None:
+    from medlive.evaluation.scoring.estimates import KINDS
+
+    if name is None:
+        return None
+    kind = name.replace("-", " ").replace("_", " ")
+    if kind not in (*KINDS, ERRORS):
+        kinds = ", ".join((*KINDS, ERRORS)).replace(" ", "-").replace(",-", ", ")
+        raise UsageError(f"--slice {name}: choose {kinds}")
+    return kind
+
+
+def _form(name: str | None, out: Path | None, kind: str | None) -> str:
+    """The format to write, by its name or by how the file's name ends. Raises UsageError where it does not fit."""
+    from medlive.report.tables import WRITERS
+
+    if out is not None and name is None and (name := out.suffix.lower().removeprefix(".")) not in WRITERS:
+        raise UsageError(
+            f"--out {out}: its ending names no format", hint=f"choose {', '.join(WRITERS)} with --format"
+        )
+    form = name or "table"
+    if form != "table" and form not in WRITERS:
+        raise UsageError(f"--format {form}: choose table, {', '.join(WRITERS)}")
+    if kind is not None and form in ("tsv", "json"):
+        raise UsageError(f"--slice picks rows of a table, csv or parquet; {form} is one document")
+    if out is not None and form == "table":
+        raise UsageError("--out writes tsv, json, csv or parquet; choose one with --format")
+    if form == "parquet" and out is None:
+        raise UsageError("parquet is no text: name a file with --out")
+    return form
 
 
 def check_scored(table: Any) -> None:
@@ -203,8 +155,8 @@ def check_scored(table: Any) -> None:
         )
 
 
-def print_scores(table: Any, *, warnings: bool = True) -> None:
-    """The score table for people; its warnings go to stderr."""
+def print_scores(table: Any) -> None:
+    """The score table for people."""
     print_table(
         ["model", "score %", "95 % interval", "n", "bounds %", "tie group", "unanswered", "truncated", "refused",
          "ungraded criteria"],
@@ -226,45 +178,41 @@ def print_scores(table: Any, *, warnings: bool = True) -> None:
             [[c.label, c.cases, c.scored, len(c.lacking), ", ".join(c.lacking[:3])] for c in differing],
             title=f"models scored on differing cases; --cases common takes the {table.common} common ones",
         )
-    for warning in table.warnings if warnings else ():
-        say(warning)
 
 
 def print_slice(table: Any, kind: str) -> None:
     """One kind of slice for people, value by value; a slice under 30 cases is dim."""
-    from rich.text import Text
-
     from medlive.evaluation.scoring.estimates import CUTOFF, FEW
 
-    head = ["model", "%", "95 % interval", "n", "bounds %"]
-    rows: list[list[Any]] = []
     if kind == ERRORS:
         head = ["axis", "model", "error rate %", "95 % interval", "graded criteria"]
-        for axis in sorted({a.axis for m in table.models for a in m.axes}):
-            for m in table.models:
-                rows += [
-                    [axis, m.label, _percent(a.rate), _interval(a.low, a.high), a.n]
-                    for a in m.axes
-                    if a.axis == axis
-                ]
-    else:
-        head = [kind, *head]
-        values = {s.value for m in table.models for s in m.slices if s.kind == kind}
-        # The parts of a cutoff stand in the order of time, which is the alphabet's from its end.
-        for value in sorted(values, reverse=kind == CUTOFF):
-            for m in table.models:
-                if (e := m.slice(kind, value)) is not None:
-                    cells = [value, m.label, _percent(e.mean), _interval(e.low, e.high), e.n,
-                             _interval(e.least, e.most)]  # fmt: skip
-                    dim = [Text("–" if c is None else str(c), style="dim") for c in cells]
-                    rows.append(dim if e.n < FEW else cells)
-    print_table(head, rows, title=_title(table) + ("" if kind == ERRORS else f"; dim: fewer than {FEW} cases"))
-    if kind == CUTOFF:
-        for m in table.models:
-            if m.cutoff is None:
-                say(f"{m.label}: cutoff unknown")
-    for warning in table.warnings:
-        say(warning)
+        rows = [
+            [axis, m.label, _percent(a.rate), _interval(a.low, a.high), a.n]
+            for axis in sorted({a.axis for m in table.models for a in m.axes})
+            for m in table.models
+            for a in m.axes
+            if a.axis == axis
+        ]
+        print_table(head, rows, title=_title(table))
+        return
+    values = {s.value for m in table.models for s in m.slices if s.kind == kind}
+    # The parts of a cutoff stand in the order of time, which is the alphabet's from its end.
+    rows = [
+        _slice_cells(value, m, e, FEW)
+        for value in sorted(values, reverse=kind == CUTOFF)
+        for m in table.models
+        if (e := m.slice(kind, value)) is not None
+    ]
+    head = [kind, "model", "%", "95 % interval", "n", "bounds %"]
+    print_table(head, rows, title=f"{_title(table)}; dim: fewer than {FEW} cases")
+    for m in table.models if kind == CUTOFF else ():
+        if m.cutoff is None:
+            say(f"{m.label}: cutoff unknown")
+
+
+def _slice_cells(value: str, model: Any, e: Any, few: int) -> list[Any]:
+    cells = [value, model.label, _percent(e.mean), _interval(e.low, e.high), e.n, _interval(e.least, e.most)]
+    return dimmed(cells) if e.n < few else cells
 
 
 def _title(table: Any) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from medlive.cli.output import print_json, print_table, say
-from medlive.errors import EndpointUnavailable, UsageError
+from medlive.errors import CheckFailed, EndpointUnavailable, UsageError
 
 if TYPE_CHECKING:
     from medlive.evaluation.asking.plan import Plan
@@ -38,6 +38,14 @@ def check_answered(silences: "Iterable[EndpointUnavailable | None]", calls: int)
     found = list(silences)
     if found and (last := found[-1]) is not None and None not in found:
         raise EndpointUnavailable(f"none of {calls} calls was answered, the last: {last.message}", hint=last.hint)
+
+
+def check_complete(left: int, what: str, stopped: str | None, hint: str = "the same command asks again") -> None:
+    """Raises CheckFailed where `left` of something are not done: `stopped` says which limit ended the work."""
+    if left and stopped:
+        raise CheckFailed(f"{stopped}; {left} {what}", hint="the same command goes on from here")
+    if left:
+        raise CheckFailed(f"{left} {what}", hint=hint)
 
 
 def check_priced(engine: "Engine", budget: "Budget") -> None:

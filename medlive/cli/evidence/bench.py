@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from medlive.cli.evidence.options import IndexOption, ModelsOption, encoder_settings, index_folder
-from medlive.cli.output import JsonOption, print_json, print_table, say, wait_for
+from medlive.cli.options import JsonOption
+from medlive.cli.output import print_json, print_table, say, wait_for
 from medlive.errors import UsageError
 
 if TYPE_CHECKING:

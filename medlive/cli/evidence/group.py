@@ -10,7 +10,8 @@ import typer
 from medlive.cli.evidence import bench as evidence_bench
 from medlive.cli.evidence import models as evidence_models
 from medlive.cli.evidence.options import IndexOption, ModelsOption, encoder_settings, index_folder
-from medlive.cli.output import JsonOption, print_json, print_table, progress, say, wait_for
+from medlive.cli.options import JsonOption
+from medlive.cli.output import print_json, print_table, progress, say, wait_for
 from medlive.config import load_settings
 from medlive.errors import UsageError
 

@@ -5,7 +5,8 @@ from typing import Annotated, Any
 import typer
 
 from medlive.cli.evidence.options import ModelsOption, encoder_settings
-from medlive.cli.output import JsonOption, print_json, print_table, say
+from medlive.cli.options import JsonOption
+from medlive.cli.output import print_json, print_table, say
 from medlive.errors import EvidenceUnavailable
 
 

@@ -6,7 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
-from medlive.cli.output import JsonOption, print_json, print_table, progress, say, wait_for
+from medlive.cli.options import JsonOption
+from medlive.cli.output import print_json, print_table, progress, say, wait_for
 from medlive.clock import iso_week, now, parse_moment
 from medlive.config import load_settings
 from medlive.errors import CheckFailed, MedliveError, UsageError

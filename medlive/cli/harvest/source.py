@@ -8,7 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from medlive.cli.harvest import archive as source_archive
-from medlive.cli.output import JsonOption, print_json, print_table, say, wait_for
+from medlive.cli.options import JsonOption
+from medlive.cli.output import print_json, print_table, say, wait_for
 from medlive.config import load_settings
 from medlive.errors import BadInput, CheckFailed, UsageError
 

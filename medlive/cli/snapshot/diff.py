@@ -4,7 +4,8 @@ from typing import Annotated, Any
 
 import typer
 
-from medlive.cli.output import JsonOption, print_json, print_table, say
+from medlive.cli.options import JsonOption
+from medlive.cli.output import print_json, print_table, say
 from medlive.config import load_settings
 from medlive.errors import BadInput, CheckFailed
 from medlive.integrity.folder import printable

@@ -5,7 +5,8 @@ from typing import Annotated
 
 import typer
 
-from medlive.cli.output import JsonOption, print_json, say
+from medlive.cli.options import JsonOption
+from medlive.cli.output import print_json, say
 from medlive.errors import UsageError
 from medlive.snapshot.export import SUFFIXES, ExportFormat, export_slice
 from medlive.snapshot.load import load_snapshot

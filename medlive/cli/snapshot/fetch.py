@@ -5,7 +5,8 @@ from typing import Annotated
 
 import typer
 
-from medlive.cli.output import JsonOption, print_json, progress, say, wait_for
+from medlive.cli.options import JsonOption
+from medlive.cli.output import print_json, progress, say, wait_for
 
 
 def fetch(

@@ -9,7 +9,8 @@ from typing import Annotated
 import typer
 
 from medlive import __version__
-from medlive.cli.output import JsonOption, Tick, print_json, progress, say, wait_for
+from medlive.cli.options import JsonOption
+from medlive.cli.output import Tick, print_json, progress, say, wait_for
 from medlive.config import load_settings
 from medlive.errors import CheckFailed
 

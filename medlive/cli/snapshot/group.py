@@ -4,7 +4,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from medlive.cli.output import JsonOption, print_json, print_table, say, wait_for
+from medlive.cli.options import JsonOption
+from medlive.cli.output import print_json, print_table, say, wait_for
 from medlive.cli.snapshot import withdraw as snapshot_withdraw
 from medlive.cli.snapshot.diff import diff
 from medlive.cli.snapshot.export import export

@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from medlive.cli.output import JsonOption, print_json, print_table, progress, say
+from medlive.cli.options import JsonOption
+from medlive.cli.output import print_json, print_table, progress, say
 from medlive.config import load_settings
 
 

@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from medlive.cli.output import JsonOption, print_json, say
+from medlive.cli.options import JsonOption
+from medlive.cli.output import print_json, say
 from medlive.config import load_settings
 from medlive.errors import ConfigError
 

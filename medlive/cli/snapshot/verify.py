@@ -1,16 +1,15 @@
 """`medlive snapshot verify`: what lies in a folder is what was frozen."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from medlive.cli.output import JsonOption, print_json, print_table, say
+from medlive.cli.options import JsonOption
+from medlive.cli.output import print_result, say
+from medlive.cli.verification import print_steps, step_as_json
 from medlive.config import load_settings
 from medlive.errors import BadInput, CheckFailed
-
-if TYPE_CHECKING:
-    from medlive.snapshot.verify.run import StepResult, VerificationReport
 
 
 def verify(
@@ -42,22 +41,14 @@ def verify(
         if not place.exists():
             raise BadInput(f"{place} is not there")
     report = verify_snapshot(folder, public_key=public_key_of(public_key), parent=parent)
-    if as_json:
-        _print_json(report)
-    else:
-        print_table(
-            ["step", "what", "state", "finding"],
-            [[s.number, s.name, s.state.value, _told(s)] for s in report.steps],
-        )
-    if not report.ok:
-        raise CheckFailed(f"{folder.name} does not verify")
+    value = {
+        "path": report.path, "ok": report.ok, "complete": report.complete, "trust": report.trust.value,
+        "steps": [step_as_json(step) for step in report.steps],
+    }  # fmt: skip
+    failure = None if report.ok else CheckFailed(f"{folder.name} does not verify")
+    print_result(value, as_json, lambda: print_steps(report.steps), failure=failure)
     say(f"{folder.name} verifies" + ("" if report.complete else ", but steps were skipped"))
     say(_TRUST[report.trust.value])
-
-
-def _told(step: "StepResult") -> str | None:
-    more = step.faults - len(step.findings)
-    return "; ".join([*map(str, step.findings), *([f"and {more} more"] if more else [])]) or step.why or None
 
 
 _TRUST = {
@@ -67,16 +58,3 @@ _TRUST = {
     "origin": "It was signed with the key that was given.",
     "broken": "Its signature could not be looked at.",
 }
-
-
-def _print_json(report: "VerificationReport") -> None:
-    print_json(
-        {
-            "path": report.path, "ok": report.ok, "complete": report.complete, "trust": report.trust.value,
-            "steps": [
-                {"number": s.number, "name": s.name, "state": s.state.value, "why": s.why, "faults": s.faults,
-                 "findings": [{"file": f.file, "expected": f.expected, "got": f.got} for f in s.findings]}
-                for s in report.steps
-            ],
-        }
-    )  # fmt: skip

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from medlive.cli.evaluation.contamination import contamination as command
+from medlive.__main__ import run
 from medlive.errors import BadInput, ConfigError
 from medlive.evaluation.asking.registry import Basis, Candidate, Registry, load_registry, read_registry
 from medlive.evaluation.model import Answer, AnswerState, EvaluationCase, EvaluationCriterion
@@ -307,7 +307,10 @@ def test_every_figure_for_people_names_its_cases(tmp_path: Path, capsys: pytest.
             for name, cutoff in (("early", "2025-03"), ("late", "2025-11"))
         )
     )
-    command(runs, models=tmp_path / "models.toml", metric="published", draws=50, permutations=99)
+    options = ["--metric", "published", "--draws", "50", "--permutations", "99"]
+    assert (
+        run(["eval", "contamination", *map(str, runs), "--models", str(tmp_path / "models.toml"), *options]) == 0
+    )
     said = capsys.readouterr().out
     assert "not clipped" in said
     assert re.search(r"Having seen a case, over 2 models: .*; n 24/24", said)

@@ -1,0 +1,82 @@
+"""Options that several commands take, and groups of them."""
+
+import inspect
+from collections.abc import Callable
+from dataclasses import MISSING, dataclass, fields, is_dataclass
+from enum import StrEnum
+from typing import Annotated, Any, TypeVar, get_type_hints
+
+import typer
+
+from medlive.errors import UsageError
+
+JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+ReplaceOption = Annotated[bool, typer.Option("--replace", help="Overwrite an existing file.")]
+
+Choice = TypeVar("Choice", bound=StrEnum)
+_Several = list[str] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseFilter:
+    """Which cases of a snapshot are taken."""
+
+    language: Annotated[_Several, typer.Option("--language", help="Only cases in it: en or zh.")] = None
+    source: Annotated[_Several, typer.Option("--source", help="Only cases of this community.")] = None
+    theme: Annotated[_Several, typer.Option("--theme", help="Only cases of this theme.")] = None
+    specialty: Annotated[_Several, typer.Option("--specialty", help="Only cases of this specialty.")] = None
+    first_release: Annotated[
+        _Several, typer.Option("--first-release", help="Only cases that this version was the first to hold.")
+    ] = None
+    first_release_after: Annotated[
+        str | None, typer.Option("--first-release-after", metavar="VERSION", help="Only cases newer than it.")
+    ] = None
+    posted_from: Annotated[str | None, typer.Option("--posted-from", metavar="DATE", help="Inclusive.")] = None
+    posted_before: Annotated[str | None, typer.Option("--posted-before", metavar="DATE", help="Exclusive.")] = None
+
+    def given(self) -> dict[str, Any]:
+        """What was asked for, by name."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {k: tuple(v) if isinstance(v, list) else v for k, v in values.items() if v}
+
+
+def grouped(command: Callable[..., None]) -> Callable[..., None]:
+    """Let a command take groups of options: a parameter that is a dataclass stands for its annotated fields.
+
+    Typer knows no groups, so it is given a function whose parameters are the fields.
+    """
+    groups: dict[str, Any] = {}
+    flat: list[inspect.Parameter] = []
+    hints = get_type_hints(command, include_extras=True)
+    for parameter in inspect.signature(command).parameters.values():
+        kind = hints[parameter.name]
+        if not is_dataclass(kind):
+            flat.append(parameter.replace(annotation=kind, kind=inspect.Parameter.KEYWORD_ONLY))
+            continue
+        groups[parameter.name] = kind
+        inner = get_type_hints(kind, include_extras=True)
+        for field in fields(kind):
+            default = inspect.Parameter.empty if field.default is MISSING else field.default
+            flat.append(
+                inspect.Parameter(
+                    field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=inner[field.name]
+                )
+            )
+
+    def run(**given: Any) -> None:
+        for name, kind in groups.items():
+            given[name] = kind(**{field.name: given.pop(field.name) for field in fields(kind)})
+        command(**given)
+
+    run.__name__, run.__doc__, run.__module__ = command.__name__, command.__doc__, command.__module__
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in flat}
+    run.__signature__ = inspect.Signature(flat)  # type: ignore[attr-defined]
+    return run
+
+
+def one_of(option: str, kind: type[Choice], text: str) -> Choice:
+    """The option's value. Raises UsageError where there is no such one."""
+    try:
+        return kind(text)
+    except ValueError:
+        raise UsageError(f"{option} {text}: choose {' or '.join(kind)}") from None

@@ -1,0 +1,60 @@
+"""A group of options is a dataclass: a command takes it whole, the command line its fields."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from medlive.cli.main import COMMANDS, build
+from medlive.cli.options import JsonOption, grouped
+from medlive.cli.output import print_result
+from medlive.errors import CheckFailed
+
+
+@dataclass(frozen=True, kw_only=True)
+class Colours:
+    front: Annotated[str, typer.Option("--front", help="The letters.")]
+    back: Annotated[list[str] | None, typer.Option("--back", help="Behind them.")] = None
+
+
+@grouped
+def paint(
+    path: Annotated[Path, typer.Argument(help="What.")], *, colours: Colours, as_json: JsonOption = False
+) -> None:
+    """Paint it."""
+    failure = CheckFailed("too dark") if colours.front == "black" else None
+    print_result(colours.back, as_json, lambda: print(path, colours.front), notes=["dry"], failure=failure)
+
+
+def _app() -> typer.Typer:
+    app = typer.Typer()
+    app.command()(paint)
+    return app
+
+
+def test_the_fields_of_a_group_are_options_and_the_command_gets_the_group() -> None:
+    assert CliRunner().invoke(_app(), ["wall", "--front", "red"]).stdout == "wall red\n"
+    found = CliRunner().invoke(_app(), ["wall", "--front", "red", "--back", "a", "--back", "b", "--json"])
+    assert found.stdout.split() == ["[", '"a",', '"b"', "]"]
+    assert "--front" in CliRunner().invoke(_app(), ["--help"]).stdout
+    assert CliRunner().invoke(_app(), ["wall"]).exit_code == 2
+
+
+def test_a_failure_ends_the_command_after_its_result() -> None:
+    found = CliRunner().invoke(_app(), ["wall", "--front", "black"])
+    assert found.stdout == "wall black\n"
+    assert isinstance(found.exception, CheckFailed)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_option_has_help(name: str) -> None:
+    group = typer.main.get_command(build([name])).commands[name]  # type: ignore[attr-defined]
+    commands = [group]
+    while commands:
+        one = commands.pop()
+        commands += getattr(one, "commands", {}).values()
+        for parameter in one.params:
+            assert getattr(parameter, "help", "") or parameter.name == "help", (one.name, parameter.name)
