@@ -1,35 +1,49 @@
-"""HTML that holds whatever a model or a forum wrote, and runs none of it: texts, tables, figures, whole pages."""
+"""HTML that holds whatever a model or a forum wrote, and runs none of it: `templates/` with every text escaped."""
 
 import base64
 import hashlib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from html import escape
 from importlib.resources import files
-from typing import Final
+from typing import Any, Final, cast
 
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
+
+from medlive.evaluation.model import EvaluationCase
 from medlive.evaluation.scoring.score import Estimate
+from medlive.report.search import MOST_TEXT
 
-_UNSAFE: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ufffe\uffff]")
+_CONTROLS: Final = "\x00-\x08\x0b-\x1f\x7f-\x9f\ufffe\uffff"
+_UNSAFE: Final = re.compile(f"[{_CONTROLS}]")
 """What HTML cannot hold. Line ends and tabs stay."""
-_TURNING: Final = re.compile("[\u202a-\u202e\u2066-\u2069]")
-"""What would turn the direction of the words that come after it."""
+_UNSAFE_OR_TURNING: Final = re.compile(f"[{_CONTROLS}\u202a-\u202e\u2066-\u2069]")
+"""The same, and what would turn the direction of the words that come after it."""
 _STYLES: Final = re.compile(r"<style>(.*?)</style>", re.DOTALL)
 
-NUMBER: Final = "n"
-"""The class of a numeric cell."""
+
+def clean(value: object) -> object:
+    """What a template writes, before it is escaped: None as a dash, what HTML cannot hold or would turn the words
+    that follow as U+FFFD."""
+    if value is None:
+        return "–"
+    return value if hasattr(value, "__html__") else _UNSAFE_OR_TURNING.sub("\ufffd", str(value))
 
 
-def t(text: object) -> str:
-    """A text as HTML among others, or in an attribute in double quotes; what HTML cannot hold, and what would turn
-    the words that follow, becomes U+FFFD."""
-    return alone(_TURNING.sub("\ufffd", str(text)))
+def box(text: str) -> Markup:
+    """A text of any length for an element of its own, that isolates its direction; where it is cut, it says so."""
+    shown = escape(_UNSAFE.sub("\ufffd", text[:MOST_TEXT]))
+    if len(text) <= MOST_TEXT:
+        return shown
+    return shown + Markup(' <span class="open" lang="en">[cut here: {:,} characters in all]</span>').format(
+        len(text)
+    )
 
 
-def alone(text: str) -> str:
-    """The same for a text in an element of its own, that isolates its direction: what turns it stays."""
-    return escape(_UNSAFE.sub("\ufffd", text))
+def lang_of(case: EvaluationCase) -> str:
+    """The language tag of a case's texts."""
+    return "zh-Hans" if case.language == "zh" else "en"
 
 
 def percent(score: float | None) -> str:
@@ -67,104 +81,82 @@ def around(low: float | None, high: float | None) -> str:
     return "–" if low is None or high is None else f"{f(low)} to {f(high)}"
 
 
-def head_cell(value: object, more: str = "") -> str:
-    """The cell that names its row; `more` is HTML. It stays in view when the table is scrolled sideways."""
-    return f'<th scope="row">{t(value)}{more}</th>'
+TEMPLATES: Final = Environment(
+    loader=PackageLoader("medlive.report"), autoescape=True, finalize=clean, undefined=StrictUndefined,
+    trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True, auto_reload=False,
+)  # fmt: skip
+TEMPLATES.filters.update(percent=percent, percents=percents, box=box, lang=lang_of)
 
 
-def number_cells(values: Iterable[str]) -> str:
-    """Numeric cells of a row."""
-    return "".join(f'<td class="{NUMBER}">{t(value)}</td>' for value in values)
+def render(name: str, **values: Any) -> Markup:
+    """A template's HTML."""
+    return Markup(TEMPLATES.get_template(name).render(values))
 
 
-def cells(values: Iterable[object]) -> str:
-    """Plain cells of a row."""
-    return "".join(f"<td>{t(value)}</td>" for value in values)
+def _part(name: str) -> Callable[..., Markup]:
+    return cast(Callable[..., Markup], getattr(TEMPLATES.get_template("parts.html").module, name))
 
 
-def wide_cells(values: Iterable[object]) -> str:
-    """Cells of longer texts, which wrap."""
-    return "".join(f'<td class="w">{t(value)}</td>' for value in values)
+table: Final = _part("table")
+"""(caption, heads, rows): a table in a box that scrolls by itself, by keyboard too. A head that begins with `*` is
+of numbers, with `~` of longer texts, which wrap."""
+shut: Final = _part("shut")
+"""(title, body): a part that is opened at a click, and printed open."""
+beside: Final = _part("beside")
+"""(figure, more): a figure and what belongs to it, side by side where there is room."""
+row_of: Final = _part("row_of")
+"""(figures): figures side by side where they fit."""
+missing: Final = _part("missing")
+"""(sentence): what stands where a figure would: what is lacking and how to have it."""
+soft: Final = _part("soft")
+"""(sentence): a remark."""
+link: Final = _part("link")
+flagged: Final = _part("flagged")
+"""(text, flag): a text with a mark after it."""
+quoted: Final = _part("quoted")
+"""(lang, quote, text): a quote and what is said of it."""
 
 
-def under_cell(value: str, below: str, *, few: bool = False) -> str:
-    """A number with what belongs to it in small under it; grey and slanted with `few`."""
-    return f'<td class="{NUMBER}{" few" if few else ""}">{t(value)}<small>{t(below)}</small></td>'
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A part of a page under a heading."""
+
+    name: str
+    """Its anchor."""
+    title: str
+    parts: Sequence[Markup]
 
 
-def share_cell(count: int, of: int) -> str:
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A row of a table: its name, then a value under each head."""
+
+    cells: Sequence[object]
+    few: bool = False
+    """Of few cases: grey and slanted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Under:
+    """A number with what belongs to it in small under it."""
+
+    value: str
+    below: str
+    kind: str = ""
+    """`few`: grey and slanted; `worst`: bold."""
+
+
+def share_cell(count: int, of: int) -> Under:
     """A share with the counts under it; a dash where there is nothing to have a share of."""
-    return under_cell(f"{100 * count / of:.1f} %" if of else "–", f"{count} of {of}")
+    return Under(f"{100 * count / of:.1f} %" if of else "–", f"{count} of {of}")
 
 
-def estimate_cell(estimate: Estimate | None) -> str:
-    """A score with its interval and n under it; a dash where there is none."""
+def estimate_cell(estimate: Estimate | None) -> Under | None:
+    """A score with its interval and n under it; None where there is none."""
     if estimate is None:
-        return f'<td class="{NUMBER}">–</td>'
+        return None
     below = f"{percents(estimate.low, estimate.high)} · n={estimate.n}"
-    return under_cell(percent(estimate.mean), below, few=estimate.few)
-
-
-def estimate_cells(estimate: Estimate) -> str:
-    """Score, interval, bounds and n, as `ESTIMATE_HEADS` names them."""
-    return number_cells(
-        (
-            percent(estimate.mean), percents(estimate.low, estimate.high),
-            percents(estimate.least, estimate.most),
-            str(estimate.n),
-        )
-    )  # fmt: skip
-
-
-ESTIMATE_HEADS: Final = ("*score, %", "*95 % interval", "*bounds, %", "*n")
-"""Heads for `estimate_cells`."""
-
-
-def table(caption: str, heads: Sequence[str], rows: Iterable[str]) -> str:
-    """A table in a box that scrolls by itself, by keyboard too. A head that begins with `*` is of numbers.
-
-    `caption` and `heads` are text, `rows` are HTML.
-    """
-    named = "".join(
-        f'<th scope="col"{f" class={NUMBER!r}" if head.startswith("*") else ""}>{t(head.removeprefix("*"))}</th>'
-        for head in heads
-    )
-    return (
-        # A caption within the table would be scrolled away with it on a narrow screen.
-        f'<p class="caption">{t(caption)}</p>\n<div class="scroll" role="region" aria-label="{t(caption)}" '
-        f'tabindex="0"><table aria-label="{t(caption)}">\n<thead><tr>{named}</tr></thead>\n'
-        f"<tbody>{''.join(rows)}</tbody></table></div>\n"
-    )
-
-
-def shut(title: str, body: str) -> str:
-    """A part that is opened at a click, and printed open; `body` is HTML."""
-    return f"<details><summary>{t(title)}</summary>\n{body}</details>\n"
-
-
-def beside(figure: str, more: str) -> str:
-    """A figure and what belongs to it, side by side where there is room; both are HTML."""
-    return f'<div class="beside">{figure}<div>{more}</div></div>\n' if more else figure
-
-
-def row_of(*figures: str) -> str:
-    """Figures side by side where they fit, each with the remarks under it; all are HTML."""
-    return f'<div class="figures">{"".join(f"<div>{one}</div>" for one in figures)}</div>\n'
-
-
-def section(name: str, title: str, *parts: str) -> str:
-    """A part of a page under a heading; `name` is its anchor, `parts` are HTML."""
-    return f'<section id="{name}">\n<h2>{t(title)}</h2>\n{"".join(parts)}</section>\n'
-
-
-def missing(sentence: str) -> str:
-    """What stands where a figure would: what is lacking and how to have it."""
-    return f'<p class="missing">{t(sentence)}</p>\n'
-
-
-def soft(sentence: str) -> str:
-    """A remark."""
-    return f'<p class="soft">{t(sentence)}</p>\n'
+    return Under(percent(estimate.mean), below, "few" if estimate.few else "")
 
 
 @dataclass(slots=True)
@@ -175,27 +167,18 @@ class Figures:
     png: bool = False
     """Whether each is there as PNG too, to be linked."""
 
-    def add_parts(self, name: str, title: str, drawings: Sequence[tuple[str, str]]) -> str:
+    def add_parts(self, name: str, title: str, drawings: Sequence[tuple[str, str]]) -> Markup:
         """Keep a figure of several parts, each (which, SVG) with its own file, side by side where they fit."""
         parts = [
             self.add(name if k == 1 else f"{name}-{k}", f"{title}{f': {which}' if which else ''}", svg)
             for k, (which, svg) in enumerate(drawings, start=1)
         ]
-        return parts[0] if len(parts) == 1 else f'<div class="figures">{"".join(parts)}</div>\n'
+        return parts[0] if len(parts) == 1 else row_of(parts)
 
-    def add(self, name: str, title: str, svg: str) -> str:
+    def add(self, name: str, title: str, svg: str) -> Markup:
         """Keep a figure and return it as HTML: drawn in the page, with a link to its file."""
         self.drawn[name] = svg
-        links = f'<a href="figures/{name}.svg">SVG</a>'
-        links += f' · <a href="figures/{name}.png">PNG</a>' if self.png else ""
-        # A wide one alone is scrolled; the others are drawn as small as their column.
-        wide = ' class="mc mc-w"' in svg
-        box = f' class="scroll" role="region" aria-label="{t(title)}" tabindex="0"' if wide else ""
-        kind = ' class="wide"' if wide else ""
-        return (
-            f'<figure id="figure-{name}"{kind}><div{box}>\n{svg}</div>'
-            f"<figcaption>{t(title)} · {links}</figcaption></figure>\n"
-        )
+        return _part("figure")(name, title, svg, self.png)
 
 
 MOST_NAMED: Final = 6
@@ -219,35 +202,23 @@ def resource(name: str) -> str:
 
 
 def page(
-    title: str, body: str, *,
-    script: str = "", data: Mapping[str, str] | None = None, loads: bool = False, nav: str = "",
-) -> str:  # fmt: skip
+    title: str, body: Markup, nav: Sequence[tuple[str, str]], *, script: str = "", data: str = ""
+) -> Markup:  # fmt: skip
     """A whole page that runs `script` alone, asks for nothing and needs no other file.
 
     What may run is named by its digest in the page's own policy, so that markup that slipped through an escape
-    would stay dead. `data`: element id → JSON as `json_text` writes it, for the script. `loads`: whether the
-    script may load others, which markup may not all the same.
+    would stay dead. `nav`: (address, name) of other pages and parts. `data`: JSON as `json_text` writes it, for
+    the script, which may load other scripts; markup may not all the same.
     """
     style = resource("style.css")
-    styles = {style, *_STYLES.findall(body)}
-    allowed = " ".join(sorted(_digest(text) for text in styles))
-    scripts = (_digest(script) + (" 'strict-dynamic'" if loads else "")) if script else "'none'"
+    allowed = " ".join(sorted(_digest(text) for text in {style, *_STYLES.findall(body)}))
+    scripts = f"{_digest(script)} 'strict-dynamic'" if script else "'none'"
     policy = (
         f"default-src 'none'; style-src {allowed}; script-src {scripts}; base-uri 'none'; form-action 'none'; "
         "img-src 'none'"
     )
-    blocks = "".join(
-        f'<script type="application/json" id="{name}">{text}</script>\n' for name, text in (data or {}).items()
-    )
-    run = f"<script>{script}</script>\n" if script else ""
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        '<meta name="referrer" content="no-referrer"><meta name="color-scheme" content="light dark">\n'
-        f"<title>{t(title)}</title>\n<style>{style}</style></head>\n<body>\n"
-        f'<a class="skip" href="#main">Skip to the content</a>\n{nav}<main id="main">\n{body}</main>\n'
-        f"{blocks}{run}</body></html>\n"
+    return render(
+        "page.html", title=title, body=body, nav=nav, script=script, data=data, style=style, policy=policy
     )
 
 

@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import shutil
 import tempfile
 from collections.abc import Callable
@@ -22,7 +21,7 @@ from medlive.report.cases import (
     write_case_pages,
     write_own_texts,
 )
-from medlive.report.html import page, t
+from medlive.report.html import Section, page, render
 from medlive.report.meta import MetaFile
 from medlive.report.model import Report, analyse
 from medlive.report.sections.axes import axes
@@ -36,23 +35,20 @@ from medlive.report.sections.reliability import reliability
 from medlive.report.sections.slices import months, others, specialties, themes
 from medlive.report.tables import scores_csv, scores_json
 
-SECTIONS: Final[tuple[tuple[str, str, Callable[[Report], str]], ...]] = (
-    ("ranking", "Ranking", ranking),
-    ("missing", "What is missing", rates),
-    ("months", "Over time", months),
-    ("contamination", "Contamination", contamination),
-    ("books", "Open and closed book", books),
-    ("specialties", "By specialty", specialties),
-    ("themes", "By theme", themes),
-    ("axes", "Errors by axis", axes),
-    ("causes", "Root causes", causes),
-    ("reliability", "Reliability of the grader", reliability),
-    ("overlap", "How alike the models are", overlap),
-    ("pairs", "Pairs", pairs),
-    ("others", "Other slices", others),
+SECTIONS: Final[tuple[Callable[[Report], Section], ...]] = (
+    ranking,
+    rates,
+    months,
+    contamination,
+    books,
+    specialties,
+    themes,
+    axes,
+    causes,
+    reliability,
+    overlap,
 )
-"""Anchor, name and maker of each part of the first page, in order."""
-
+"""What makes each part of the first page, in order; pairs and other slices come last, where there are any."""
 
 _TITLE: Final = "medlive: scores on "
 _OURS: Final = f"<title>{_TITLE}".encode()
@@ -60,8 +56,6 @@ _OURS: Final = f"<title>{_TITLE}".encode()
 _NAMES: Final = frozenset(
     ("index.html", "cases.html", "cases", "figures", "search", "scores.json", "scores.csv", "scores.tsv")
 )
-_SECTION: Final = re.compile(r'<section id="([\w-]+)">\n<h2>(.*?)</h2>')
-"""Anchor and heading, as HTML, of a section as `section` writes it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,34 +185,19 @@ def _png(svg: str) -> bytes:
 
 def index(report: Report, cases: int) -> str:
     """The first page: what was measured, every section, where the cases are."""
-    parts = [(name, title, make(report)) for name, title, make in SECTIONS]
-    links = "".join(
-        f'<li><a href="#{name}">{title}</a></li>' for _, _, text in parts for name, title in _SECTION.findall(text)
-    )
-    lists = range(1, -(-cases // CASES_A_LIST) + 1)
-    links += "".join(
-        f'<li><a href="{list_name(k)}">Cases{f", list {k}" if len(lists) > 1 else ""}</a></li>' for k in lists
-    )
-    nav = f'<nav aria-label="Report"><ul>{links}</ul></nav>\n'
-    head = f"<h1>Scores on {t(report.cases_named)}</h1>\n{_about(report, cases)}"
-    body = head + "".join(text for _, _, text in parts)
-    return page(f"{_TITLE}{report.cases_named}", body, nav=nav)
-
-
-def _about(report: Report, cases: int) -> str:
     table = report.table
-    warnings = "".join(f"<li>{t(warning)}</li>" for warning in table.warnings)
-    box = f'<div class="warn" role="note"><strong>Read with care</strong><ul>{warnings}</ul></div>\n'
+    sections = [*(make(report) for make in SECTIONS), *pairs(report), *others(report)]
     facts = {
         "metric": report.metric_said,
         "cases": f"{report.cases_named}: {cases}, of which {table.common} are scored for every model",
         "digest of the cases": report.digests_named,
-        "models": str(len(report.models)),
+        "models": len(report.models),
         "grader": report.graders_named,
         "intervals": f"95 %, bootstrap over cases, {table.draws} draws, seed {table.seed}",
         "few cases": report.few_said,
-        "numbers as files": "",
     }
-    files = '<a href="scores.json">JSON</a>, <a href="scores.csv">CSV</a>, <a href="scores.tsv">TSV</a>'
-    rows = "".join(f"<dt>{name}</dt><dd>{t(text) or files}</dd>" for name, text in facts.items())
-    return f'{box if warnings else ""}<dl class="about">{rows}</dl>\n'
+    lists = range(1, -(-cases // CASES_A_LIST) + 1)
+    nav = [(f"#{section.name}", section.title) for section in sections]
+    nav += [(list_name(k), f"Cases, list {k}" if len(lists) > 1 else "Cases") for k in lists]
+    body = render("index.html", report=report, sections=sections, facts=facts)
+    return page(f"{_TITLE}{report.cases_named}", body, nav)

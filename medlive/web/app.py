@@ -4,18 +4,18 @@ Text that came from a community or an engine is only ever shown escaped, and no 
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import lru_cache
-from html import escape
 from pathlib import Path
 from typing import Any, Final
 
 from aiohttp import hdrs, web
+from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from medlive import __version__
 from medlive.db.curation.funnel import funnel
-from medlive.db.release.snapshots import SnapshotInfo, find_snapshot, list_snapshots
+from medlive.db.release.snapshots import find_snapshot, list_snapshots
 from medlive.db.session import Database, ping
 from medlive.db.tables import SnapshotState
 from medlive.digest import digest_file
@@ -31,14 +31,9 @@ _HEADERS: Final = {
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
 }
-_PAGE: Final = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
-<title>medlive</title><style>
-body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 50rem; margin: 2rem auto; padding: 0 1rem }}
-table {{ border-collapse: collapse }} th, td {{ text-align: left; padding: .2rem 1rem .2rem 0 }}
-td.number {{ text-align: right }}
-</style></head><body><h1>medlive</h1>{body}<p>medlive {version}</p></body></html>
-"""
+_TEMPLATES: Final = Environment(
+    loader=PackageLoader("medlive.web"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+)
 
 
 def build_app(database: Database, snapshots: Path) -> web.Application:
@@ -104,34 +99,9 @@ async def _status(request: web.Request) -> web.Response:
     async with request.app[DATABASE].begin() as session:
         rows = await funnel(session)
         snapshots = await list_snapshots(session)
-    places = [(r.stage, r.outcome, r.reason, r.count) for r in rows]
-    body = "<h2>Threads</h2>" + _table(("stage", "outcome", "reason", "threads"), places)
-    body += "<h2>Snapshots</h2>"
-    frozen = [s for s in snapshots if s.state is SnapshotState.FROZEN]
-    body += "".join(_snapshot(s, _files(request.app[SNAPSHOTS], s.version)) for s in frozen) or "<p>None yet.</p>"
-    page = _PAGE.format(body=body, version=escape(__version__))
+    frozen = [(s, _files(request.app[SNAPSHOTS], s.version)) for s in snapshots if s.state is SnapshotState.FROZEN]
+    page = _TEMPLATES.get_template("status.html").render(funnel=rows, snapshots=frozen, version=__version__)
     return web.Response(text=page, content_type="text/html", headers={hdrs.CACHE_CONTROL: "no-store"})
-
-
-def _snapshot(info: SnapshotInfo, files: Iterable[str]) -> str:
-    mark = (
-        "" if info.publishable else " <strong>Not publishable:</strong> " + escape("; ".join(info.why_not or ()))
-    )
-    links = " · ".join(f'<a href="/snapshots/{escape(info.version)}/{escape(f)}">{escape(f)}</a>' for f in files)
-    counts = f"{info.cases} cases, {info.criteria} criteria."
-    return f"<h3>{escape(info.version)}</h3><p>{counts}{mark}</p><p>{links or 'Its files are not here.'}</p>"
-
-
-def _table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    head = "".join(f"<th>{escape(column)}</th>" for column in columns)
-    body = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in rows)
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-
-
-def _cell(value: object) -> str:
-    if isinstance(value, int):
-        return f'<td class="number">{value}</td>'
-    return f"<td>{'–' if value is None else escape(str(value))}</td>"
 
 
 def _files(snapshots: Path, version: str) -> list[str]:

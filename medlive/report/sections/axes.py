@@ -3,7 +3,7 @@
 from typing import Final
 
 from medlive.evaluation.scoring.score import AxisErrors
-from medlive.report.html import head_cell, missing, section, table
+from medlive.report.html import Row, Section, Under, missing, table
 from medlive.report.model import Report
 
 _LACKING: Final = (
@@ -11,32 +11,28 @@ _LACKING: Final = (
 )
 
 
-def axes(report: Report) -> str:
+def axes(report: Report) -> Section:
     """The section: each model's rates, its worst axis in bold and marked."""
     names = sorted({a.axis for model in report.models for a in model.axes})
     if not names:
-        return section("axes", "Errors by axis", missing(_LACKING))
+        return Section("axes", "Errors by axis", [missing(_LACKING)])
     rows = []
     for model in report.models:
         found = {a.axis: a for a in model.axes}
         worst = max((a.rate for a in model.axes if a.rate is not None), default=None)
-        cells = []
-        for name in names:
-            one = found.get(name)
-            if one is None or one.rate is None:
-                cells.append('<td class="n">–</td>')
-                continue
-            mark, kind = (" ▲", "n worst") if one.rate == worst else ("", "n")
-            cells.append(
-                f'<td class="{kind}">{100 * one.rate:.1f} %{mark}'
-                f"<small>{_around(one)}{one.errors} of {one.n}</small></td>"
-            )
-        rows.append(f"<tr>{head_cell(model.label)}{''.join(cells)}</tr>\n")
+        rows.append(Row([model.label, *(_rate(found.get(name), worst) for name in names)]))
     caption = (
         "Share of graded criteria that went wrong: a positive one unmet, or a negative one met. "
         f"Under it the 95 % interval and the count. ▲ and bold: the model's worst axis; {report.said}"
     )
-    return section("axes", "Errors by axis", table(caption, ("model", *(f"*{n}" for n in names)), rows))
+    return Section("axes", "Errors by axis", [table(caption, ("model", *(f"*{n}" for n in names)), rows)])
+
+
+def _rate(one: AxisErrors | None, worst: float | None) -> Under | None:
+    if one is None or one.rate is None:
+        return None
+    mark, kind = (" ▲", "worst") if one.rate == worst else ("", "")
+    return Under(f"{100 * one.rate:.1f} %{mark}", f"{_around(one)}{one.errors} of {one.n}", kind)
 
 
 def _around(one: AxisErrors) -> str:

@@ -1,16 +1,14 @@
 """Open book against closed (LiveMedBench, Table 4)."""
 
 from medlive.report.html import (
-    cells,
-    head_cell,
+    Row,
+    Section,
     missing,
-    number_cells,
     p_said,
     percent,
     percents,
     points,
     points_around,
-    section,
     table,
 )
 from medlive.report.model import Report
@@ -22,29 +20,27 @@ _LACKING = (
 )
 
 
-def books(report: Report) -> str:
+def books(report: Report) -> Section:
     """The section."""
     if not report.arms:
-        return section("books", "Open and closed book", missing(_LACKING))
+        return Section("books", "Open and closed book", [missing(_LACKING)])
     rows = []
     for arm in report.arms:
         where = (
             f"after {arm.cutoff.text}" if arm.fresh and arm.cutoff else "all common cases: the cutoff is unknown"
         )
-        p = p_said(arm.p_holm)
-        few = ' class="few"' if arm.few else ""
-        rows.append(
-            f"<tr{few}>{head_cell(arm.model)}{cells((arm.open_template, where))}"
-            + number_cells((_mean(arm.baseline), _mean(arm.closed_score), _mean(arm.open_score)))
-            + number_cells((points(arm.difference), points_around(arm.low, arm.high), p, str(arm.n)))
-            + "</tr>\n"
-        )
+        cells = [
+            arm.model, arm.open_template, where, _mean(arm.baseline), _mean(arm.closed_score),
+            _mean(arm.open_score), points(arm.difference), points_around(arm.low, arm.high), p_said(arm.p_holm),
+            arm.n,
+        ]  # fmt: skip
+        rows.append(Row(cells, arm.few))
     heads = (
         "model", "open-book prompt", "compared on", "*baseline (all cases)", "*closed book", "*open book",
         "*open less closed", "*95 % interval", "*p (Holm)", "*n",
     )  # fmt: skip
     caption = f"Scores in % with 95 % interval and n; {report.said}. {report.few_said}"
-    return section("books", "Open and closed book", table(caption, heads, rows))
+    return Section("books", "Open and closed book", [table(caption, heads, rows)])
 
 
 def _mean(mean: Mean) -> str:

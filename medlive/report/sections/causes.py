@@ -3,9 +3,11 @@
 from collections.abc import Sequence
 from typing import Final
 
+from markupsafe import Markup
+
 from medlive.evaluation.audit.root_causes import AuditTable, RootCause
-from medlive.report.cases import file_name, lang_of
-from medlive.report.html import head_cell, missing, percent, section, shut, soft, t, table
+from medlive.report.cases import file_name
+from medlive.report.html import Row, Section, Under, lang_of, link, missing, percent, quoted, shut, soft, table
 from medlive.report.model import A_PART, Report
 
 EXAMPLES: Final = 2
@@ -17,21 +19,20 @@ _LACKING: Final = (
 )
 
 
-def causes(report: Report) -> str:
+def causes(report: Report) -> Section:
     """The section: counts by cause and model, examples, and who audited."""
     if not report.audits:
-        return section("causes", _TITLE, missing(_LACKING))
+        return Section("causes", _TITLE, [missing(_LACKING)])
     every = list(report.audits)
     tables = [_counts(report, every[start : start + A_PART]) for start in range(0, len(every), A_PART)]
-    about = "".join(_about(label, audit) for label, audit in report.audits.items())
-    return section("causes", _TITLE, *tables, about, _examples(report))
+    about = [_about(label, audit) for label, audit in report.audits.items()]
+    return Section("causes", _TITLE, [*tables, *about, _examples(report)])
 
 
-def _counts(report: Report, labels: Sequence[str]) -> str:
+def _counts(report: Report, labels: Sequence[str]) -> Markup:
     rows = []
     for cause in RootCause:
-        cells = "".join(_share(report.audits[label], cause) for label in labels)
-        rows.append(f"<tr>{head_cell(cause.label)}{cells}</tr>\n")
+        rows.append(Row([cause.label, *(_share(report.audits[label], cause) for label in labels)]))
     heads = ("cause", *(f"*{label} (n={report.audits[label].audited})" for label in labels))
     caption = (
         "Of each model's lowest-scoring cases, those that were audited, by root cause; a census of the lowest, so "
@@ -40,13 +41,13 @@ def _counts(report: Report, labels: Sequence[str]) -> str:
     return table(caption, heads, rows)
 
 
-def _share(audit: AuditTable, cause: RootCause) -> str:
+def _share(audit: AuditTable, cause: RootCause) -> Under:
     n = len(audit.of(cause))
     share = f"{100 * n / audit.audited:.0f} %" if audit.audited else "–"
-    return f'<td class="n">{share}<small>{n} of {audit.audited}</small></td>'
+    return Under(share, f"{n} of {audit.audited}")
 
 
-def _about(label: str, audit: AuditTable) -> str:
+def _about(label: str, audit: AuditTable) -> Markup:
     auditor, bottom = audit.auditor, audit.bottom
     who = "" if auditor is None else f"audited by {auditor.model}"
     if not audit.clinical:
@@ -59,22 +60,18 @@ def _about(label: str, audit: AuditTable) -> str:
     )
 
 
-def _examples(report: Report) -> str:
+def _examples(report: Report) -> Markup:
     rows = []
     langs = {score.case.case_id: lang_of(score.case) for model in report.models for score in model.cases}
     for label, audit in report.audits.items():
         for cause in RootCause:
             for found in audit.of(cause)[:EXAMPLES]:
-                name = t(found.case_id)
-                link = f'<a href="cases/{file_name(found.case_id)}">{name}</a>' if report.case_pages else name
-                lang = langs.get(found.case_id, "en")
-                said = f'<q lang="{lang}">{t(found.quote[:300])}</q> {t(found.reasoning[:600])}'
-                rows.append(
-                    f"<tr>{head_cell(label)}<td>{t(cause.label)}</td><td>{link}</td>"
-                    f'<td class="n">{percent(found.score)}</td><td class="w">{said}</td></tr>\n'
-                )
-    heads = ("model", "cause", "case", "*score, %", "the answer's words, and why")
+                case = found.case_id
+                name = link(f"cases/{file_name(case)}", case) if report.case_pages else case
+                said = quoted(langs.get(case, "en"), found.quote[:300], found.reasoning[:600])
+                rows.append(Row([label, cause.label, name, percent(found.score), said]))
+    heads = ("model", "cause", "case", "*score, %", "~the answer's words, and why")
     if not rows:
-        return ""
+        return Markup()
     title = f"The lowest {EXAMPLES} cases of each model and cause"
     return shut(f"{title}: {len(rows)} examples", table(title, heads, rows))

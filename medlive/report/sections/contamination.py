@@ -5,27 +5,26 @@ from datetime import date
 from pathlib import Path
 from typing import Final
 
+from markupsafe import Markup
+
 from medlive.charts import Frame, Interval, IntervalGroup, IntervalRow, intervals
-from medlive.evaluation.scoring.contamination import ContaminationTable, ModelContamination
+from medlive.evaluation.scoring.contamination import ContaminationTable
 from medlive.report.html import (
+    Row,
+    Section,
+    Under,
     beside,
-    cells,
-    head_cell,
     missing,
-    number_cells,
     p_said,
     percent,
     percents,
     points,
     points_around,
-    section,
     shut,
     soft,
     some,
     table,
-    under_cell,
     upper_first,
-    wide_cells,
 )
 from medlive.report.model import Report, in_parts
 
@@ -47,18 +46,18 @@ _NO_ARMS: Final = (
 )
 
 
-def contamination(report: Report) -> str:
+def contamination(report: Report) -> Section:
     """The section: drops, differences in differences, placebo dates, adjusted mixes, the paper's own figure."""
     found = report.contamination
     if found is None:
-        return section("contamination", _TITLE, missing(_LACKING))
-    said = _notes(found) + ("" if found.arms else soft(_NO_ARMS))
+        return Section("contamination", _TITLE, [missing(_LACKING)])
+    said = _notes(found) + (Markup() if found.arms else soft(_NO_ARMS))
     parts = [beside(_figure(report, found), said), _drops(report, found), _beside(report, found)]
     parts += [_mixes(report, found), _arms(report, found)]
-    return section("contamination", _TITLE, *parts)
+    return Section("contamination", _TITLE, parts)
 
 
-def _figure(report: Report, found: ContaminationTable) -> str:
+def _figure(report: Report, found: ContaminationTable) -> Markup:
     rows = []
     for model in found.models:
         drop = model.drop
@@ -94,25 +93,27 @@ def _figure(report: Report, found: ContaminationTable) -> str:
     return report.figures.add_parts("contamination", title, drawings)
 
 
-def _drops(report: Report, found: ContaminationTable) -> str:
+def _drops(report: Report, found: ContaminationTable) -> Markup:
     rows = []
     for model in found.models:
         cutoff = "unknown" if model.cutoff is None else f"{model.cutoff.text} ({model.cutoff.basis})"
-        ours, theirs = number_cells("–" * 5), number_cells("–" * 3)
+        ours: list[object] = [None] * 5
+        theirs: list[object] = [None] * 3
         if (drop := model.drop) is not None:
-            ours = (
-                under_cell(percent(drop.pre), f"n={drop.n_pre}")
-                + under_cell(percent(drop.post), f"n={drop.n_post}")
-                + under_cell(points(drop.difference), points_around(drop.low, drop.high))
-                + number_cells((p_said(drop.p) + (" exact" if drop.exact else ""), p_said(model.p_holm)))
-            )
+            ours = [
+                Under(percent(drop.pre), f"n={drop.n_pre}"),
+                Under(percent(drop.post), f"n={drop.n_post}"),
+                Under(points(drop.difference), points_around(drop.low, drop.high)),
+                p_said(drop.p) + (" exact" if drop.exact else ""),
+                p_said(model.p_holm),
+            ]
         if (paper := model.paper) is not None:
-            theirs = (
-                under_cell(percent(paper.full.mean), f"n={paper.full.n}")
-                + under_cell(percent(paper.post.mean), f"n={paper.post.n}")
-                + under_cell(points(paper.difference), points_around(paper.low, paper.high))
-            )
-        rows.append(f"<tr{_few(model)}>{head_cell(model.label)}{cells((cutoff,))}{ours}{theirs}</tr>\n")
+            theirs = [
+                Under(percent(paper.full.mean), f"n={paper.full.n}"),
+                Under(percent(paper.post.mean), f"n={paper.post.n}"),
+                Under(points(paper.difference), points_around(paper.low, paper.high)),
+            ]
+        rows.append(Row([model.label, cutoff, *ours, *theirs], model.few))
     heads = (
         "model", "cutoff", "*up to it, %", "*after it, %", "*drop, points of 100", "*p", "*p (Holm)",
         "*paper: full set, %", "*paper: after, %", "*paper's figure, points",
@@ -125,16 +126,11 @@ def _drops(report: Report, found: ContaminationTable) -> str:
     return table(caption, heads, rows)
 
 
-def _few(model: ModelContamination) -> str:
-    return ' class="few"' if model.few else ""
-
-
-def _beside(report: Report, found: ContaminationTable) -> str:
+def _beside(report: Report, found: ContaminationTable) -> Markup:
     rows = []
     for model in found.models:
         did, placebo = model.did, model.placebo
-        values = ["–", "–", "–", "–"]
-        against = _some(model.did_against)
+        values: list[object] = [None] * 4
         if did is not None:
             values[0] = f"{points(did.effect)} ({points_around(did.low, did.high)})"
             values[1] = f"{did.n_pre} / {did.n_post}"
@@ -145,14 +141,12 @@ def _beside(report: Report, found: ContaminationTable) -> str:
             values[3] = (
                 f"{percent(mean.mean)} ({percents(mean.low, mean.high)}), n={mean.n}, after {model.newer_than}"
             )
-        rows.append(
-            f"<tr{_few(model)}>{head_cell(model.label)}{number_cells(values)}{wide_cells((against,))}</tr>\n"
-        )
+        rows.append(Row([model.label, *values, _some(model.did_against)], model.few))
     heads = (
         "model", "*difference in differences, points", "*n seen / fresh", "*placebo dates no smaller",
-        "*on newer releases, %", "held against",
+        "*on newer releases, %", "~held against",
     )  # fmt: skip
-    pooled = ""
+    pooled = Markup()
     if (one := found.pooled) is not None:
         pooled = soft(
             f"Over all {one.models} models with a known cutoff, having been able to see a case adds "
@@ -168,21 +162,19 @@ def _some(names: Sequence[str]) -> str:
     return (", ".join(names[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")) or "–"
 
 
-def _mixes(report: Report, found: ContaminationTable) -> str:
+def _mixes(report: Report, found: ContaminationTable) -> Markup:
     rows = []
     for model in found.models:
         for mix in model.mixes:
             one = mix.adjusted
-            values = (
-                percent(one.pre), str(one.n_pre), percent(one.post), str(one.n_post),
+            cells = [
+                model.label, mix.by, percent(one.pre), one.n_pre, percent(one.post), one.n_post,
                 f"{points(one.difference)} ({points_around(one.low, one.high)})",
                 f"{one.lost_pre} / {one.lost_post}",
-            )  # fmt: skip
-            rows.append(
-                f"<tr{_few(model)}>{head_cell(model.label)}{cells((mix.by,))}{number_cells(values)}</tr>\n"
-            )
+            ]  # fmt: skip
+            rows.append(Row(cells, model.few))
     if not rows:
-        return ""
+        return Markup()
     heads = (
         "model", "made alike by", "*up to it, %", "*n", "*after it, %", "*n", "*drop, points (95 % interval)",
         "*left out",
@@ -192,26 +184,23 @@ def _mixes(report: Report, found: ContaminationTable) -> str:
     return drawn if len(rows) <= MOST_OPEN else shut(f"{title}: {len(rows)} rows", drawn)
 
 
-def _arms(report: Report, found: ContaminationTable) -> str:
+def _arms(report: Report, found: ContaminationTable) -> Markup:
     if not found.arms:
-        return ""
+        return Markup()
     rows = []
     for arm in found.arms:
         drop = arm.drop
-        values = (
-            f"{points(drop.difference)} ({points_around(drop.low, drop.high)})",
-            f"{drop.n_pre} / {drop.n_post}",
-        )
-        rows.append(f"<tr>{head_cell(arm.model)}{cells((arm.raw, arm.rewritten))}{number_cells(values)}</tr>\n")
+        raw_less_rewritten = f"{points(drop.difference)} ({points_around(drop.low, drop.high)})"
+        rows.append(Row([arm.model, arm.raw, arm.rewritten, raw_less_rewritten, f"{drop.n_pre} / {drop.n_post}"]))
     heads = ("model", "own words", "rewritten", "*raw less rewritten, up to less after, points", "*n")
     return table(f"Raw threads against rewritten cases: {report.said}", heads, rows)
 
 
-def _notes(found: ContaminationTable) -> str:
+def _notes(found: ContaminationTable) -> Markup:
     by_note: dict[str, list[str]] = {}
     for model in found.models:
         for note in model.notes:
             by_note.setdefault(note, []).append(model.label)
     said = [f"{upper_first(note)}: {some(labels)}." for note, labels in by_note.items()]
     said += [f"Cutoffs are from {Path(found.registry).name}."]
-    return "".join(soft(one) for one in said)
+    return Markup().join(map(soft, said))

@@ -3,25 +3,27 @@
 import math
 from collections.abc import Sequence
 
+from markupsafe import Markup
+
 from medlive.charts import Cell, Frame, Scale, matrix
 from medlive.evaluation.scoring.overlap import Matrix, Profiles, WorstCases
-from medlive.report.html import f, missing, row_of, section, soft
+from medlive.report.html import Section, f, missing, row_of, soft
 from medlive.report.model import Report
 
 _TITLE = "How alike the models are"
 
 
-def overlap(report: Report) -> str:
+def overlap(report: Report) -> Section:
     """The section."""
     found = report.overlaps
     if found is None:
         text = "One run alone is compared with nothing: give the run folders of two models or more."
-        return section("overlap", _TITLE, missing(text))
+        return Section("overlap", _TITLE, [missing(text)])
     parts = [_worst(report, found.worst), _profile(report, found.themes), _profile(report, found.specialties)]
-    return section("overlap", _TITLE, row_of(*parts))
+    return Section("overlap", _TITLE, [row_of([Markup("<div>{}</div>").format(part) for part in parts])])
 
 
-def _worst(report: Report, worst: WorstCases) -> str:
+def _worst(report: Report, worst: WorstCases) -> Markup:
     if not worst.k:
         return missing("The models have too few scored cases in common for worst cases to be compared.")
     pairs = [v for row, values in enumerate(worst.jaccard) for v in values[:row] if v is not None]
@@ -36,7 +38,7 @@ def _worst(report: Report, worst: WorstCases) -> str:
     )
     title = f"Overlap of the models' {worst.k} lowest cases"
     tied = [f"{label}: {n} of the {worst.k}" for label, n in worst.tied.items() if n]
-    said = soft(f"Chosen by id alone among equal scores: {'; '.join(tied)}.") if tied else ""
+    said = soft(f"Chosen by id alone among equal scores: {'; '.join(tied)}.") if tied else Markup()
     return (
         report.figures.add(
             "worst-cases",
@@ -47,7 +49,7 @@ def _worst(report: Report, worst: WorstCases) -> str:
     )
 
 
-def _profile(report: Report, found: Profiles) -> str:
+def _profile(report: Report, found: Profiles) -> Markup:
     plural = {"theme": "themes", "specialty": "specialties"}[found.kind]
     if len(found.values) < 2 or all(cell is None for row in found.between_values for cell in row):
         least = "three models or more, and two "
@@ -55,7 +57,9 @@ def _profile(report: Report, found: Profiles) -> str:
             f"No correlation between {plural}: it needs {least}{plural} in which every model has at least 5 "
             f"scored cases; here are {len(found.labels)} models and {len(found.values)} such {plural}."
         )
-    left = soft(f"Left out, for too few scored cases: {', '.join(found.left_out)}.") if found.left_out else ""
+    left = (
+        soft(f"Left out, for too few scored cases: {', '.join(found.left_out)}.") if found.left_out else Markup()
+    )
     note = (
         f"Pearson's r over {len(found.labels)} models' mean scores; the 95 % interval of each (Fisher's z, n = "
         f"{len(found.labels)} models) is told to a pointer. {report.table.metric.value.capitalize()} metric; "

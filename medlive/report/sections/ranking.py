@@ -3,23 +3,23 @@
 from itertools import groupby
 from typing import Final
 
+from markupsafe import Markup
+
 from medlive.charts import Frame, Interval, IntervalGroup, IntervalRow, intervals
 from medlive.evaluation.scoring.score import AFTER, CUTOFF, Estimate, ModelScore
 from medlive.report.html import (
-    ESTIMATE_HEADS,
+    Row,
+    Section,
     beside,
-    cells,
     estimate_cell,
-    estimate_cells,
-    head_cell,
+    flagged,
+    link,
     missing,
-    number_cells,
     p_said,
     percent,
     percents,
     points,
     points_around,
-    section,
     soft,
     some,
     table,
@@ -47,20 +47,15 @@ MOST_PAIRS: Final = 120
 """Pairs that the page itself shows; more of them are in scores.json."""
 
 
-def ranking(report: Report) -> str:
+def ranking(report: Report) -> Section:
     """The section."""
     figure = missing(_NO_SCORE)
     if any(model.overall.mean is not None for model in report.models):
         figure = report.figures.add_parts("ranking", "Scores with 95 % intervals, by tie group", _figures(report))
     heads = (
-        "model",
-        "*rank",
-        "*tie group",
-        *ESTIMATE_HEADS,
-        "*after the cutoff, %",
-        "cutoff",
-        "prompt",
-    )
+        "model", "*rank", "*tie group", "*score, %", "*95 % interval", "*bounds, %", "*n", "*after the cutoff, %",
+        "cutoff", "prompt",
+    )  # fmt: skip
     # What is the same for all is in the caption.
     further = {
         "cases": [report.case_name(model) for model in report.models],
@@ -71,14 +66,13 @@ def ranking(report: Report) -> str:
         _row(model, [values[place] for values in differing.values()]) for place, model in enumerate(report.models)
     ]
     lacking = [model.label for model in report.models if model.cutoff is None]
-    said = "".join(soft(one) for one in (f"Score: {report.metric_said}, in per cent.", *_HOW_TO_READ))
-    note = missing(_NO_CUTOFF.format(some(lacking))) if lacking else ""
-    return section(
-        "ranking",
-        "Ranking",
-        beside(figure, note + said),
+    notes = [missing(_NO_CUTOFF.format(some(lacking)))] if lacking else []
+    notes += map(soft, (f"Score: {report.metric_said}, in per cent.", *_HOW_TO_READ))
+    parts = [
+        beside(figure, Markup().join(notes)),
         table(f"Ranking; {report.said}", (*heads, *differing), rows),
-    )
+    ]
+    return Section("ranking", "Ranking", parts)
 
 
 def _figures(report: Report) -> list[tuple[str, str]]:
@@ -132,39 +126,38 @@ def _interval(estimate: Estimate | None) -> Interval | None:
     return Interval(100 * estimate.mean, low, high, text, estimate.few)
 
 
-def _row(model: ModelScore, further: list[str]) -> str:
+def _row(model: ModelScore, further: list[str]) -> Row:
     info, standing = model.run.run.info, model.standing
     group, rank = "–", "–"
     if standing:
         group, best, worst = str(standing.group), standing.rank_best, standing.rank_worst
         rank = str(best) if best == worst else f"{best} to {worst}"
-    flag = ' <span class="open">not publishable</span>' if unpublishable(model) else ""
-    few = ' class="few"' if model.overall.few else ""
-    cutoff = model.cutoff.text if model.cutoff else "unknown"
-    return (
-        f"<tr{few}>{head_cell(model.label, flag)}{number_cells((rank, group))}{estimate_cells(model.overall)}"
-        f"{estimate_cell(model.slice(CUTOFF, AFTER))}{cells((cutoff, info.template.name, *further))}</tr>\n"
-    )
+    name = flagged(model.label, "not publishable") if unpublishable(model) else model.label
+    score = model.overall
+    cells = [
+        name, rank, group, percent(score.mean), percents(score.low, score.high), percents(score.least, score.most),
+        score.n, estimate_cell(model.slice(CUTOFF, AFTER)), model.cutoff.text if model.cutoff else "unknown",
+        info.template.name, *further,
+    ]  # fmt: skip
+    return Row(cells, score.few)
 
 
-def pairs(report: Report) -> str:
-    """The section: every pair on the cases that both are scored on."""
+def pairs(report: Report) -> list[Section]:
+    """The section, where there is one: every pair on the cases that both are scored on."""
     found = report.table.comparisons
     if not found:
-        return ""
+        return []
     if len(found) > MOST_PAIRS:
-        body = f'<p>{len(found)} pairs of models are compared in <a href="scores.json">scores.json</a>.</p>\n'
-        return section("pairs", "Pairs", body)
+        where = link("scores.json", "scores.json")
+        body = Markup("<p>{} pairs of models are compared in {}.</p>\n").format(len(found), where)
+        return [Section("pairs", "Pairs", [body])]
     rows = [
-        f"<tr>{head_cell(c.first)}{cells((c.second,))}"
-        + number_cells((points(c.difference), points_around(c.low, c.high), p_said(c.p_holm), str(c.n)))
-        + "</tr>\n"
+        Row([c.first, c.second, points(c.difference), points_around(c.low, c.high), p_said(c.p_holm), c.n])
         for c in found
     ]
     caption = (
         "First less second in points of 100, on the cases that both are scored on; "
         f"{report.table.common} are common to all; {report.said}; p corrected by Holm for {len(found)} pairs"
     )
-    return section(
-        "pairs", "Pairs", table(caption, ("first", "second", "*difference", "*95 % interval", "*p", "*n"), rows)
-    )
+    heads = ("first", "second", "*difference", "*95 % interval", "*p", "*n")
+    return [Section("pairs", "Pairs", [table(caption, heads, rows)])]

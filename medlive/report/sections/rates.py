@@ -3,8 +3,10 @@
 from collections.abc import Sequence
 from typing import Final
 
+from markupsafe import Markup
+
 from medlive.evaluation.scoring.errata import ErrataMode, RunErrata
-from medlive.report.html import head_cell, number_cells, section, share_cell, soft, table, wide_cells
+from medlive.report.html import Row, Section, share_cell, soft, table
 from medlive.report.model import Report
 
 MOST_NAMED: Final = 10
@@ -16,14 +18,14 @@ _DONE: Final = {
 }
 
 
-def rates(report: Report) -> str:
+def rates(report: Report) -> Section:
     """The section."""
     rows = []
     for model in report.models:
         r = model.rates
         counts = (r.partly_graded, r.unanswered, r.truncated, r.refused, r.unscorable)
-        shares = share_cell(r.ungraded, r.criteria) + "".join(share_cell(x, r.cases) for x in counts)
-        rows.append(f"<tr>{head_cell(model.label)}{shares}</tr>\n")
+        shares = [share_cell(r.ungraded, r.criteria), *(share_cell(x, r.cases) for x in counts)]
+        rows.append(Row([model.label, *shares]))
     heads = (
         "model",
         "*criteria ungraded",
@@ -34,27 +36,27 @@ def rates(report: Report) -> str:
         "*unscorable",
     )
     caption = f"Ungraded is not zero and unanswered is no score: both are counted here; {report.said}"
-    return section("missing", "What is missing", table(caption, heads, rows), _coverage(report), _errata(report))
+    parts = [table(caption, heads, rows), _coverage(report), _errata(report)]
+    return Section("missing", "What is missing", parts)
 
 
-def _coverage(report: Report) -> str:
+def _coverage(report: Report) -> Markup:
     """Which cases some models lack: a ranking over differing cases is none."""
     differing = [c for c in report.table.coverage if c.lacking]
     if not differing:
-        return ""
+        return Markup()
     rows = []
     for one in differing:
         some = ", ".join(one.lacking[:5]) + (" …" if len(one.lacking) > 5 else "")
-        figures = number_cells((str(one.cases), str(one.scored), str(len(one.lacking))))
-        rows.append(f"<tr>{head_cell(one.label)}{figures}{wide_cells((some,))}</tr>\n")
+        rows.append(Row([one.label, one.cases, one.scored, len(one.lacking), some]))
     caption = (
         f"Models are scored on differing cases; {report.table.common} are scored for all, and --cases common "
         "takes those alone"
     )
-    return table(caption, ("model", "*cases", "*scored", "*scored for others only", "such as"), rows)
+    return table(caption, ("model", "*cases", "*scored", "*scored for others only", "~such as"), rows)
 
 
-def _errata(report: Report) -> str:
+def _errata(report: Report) -> Markup:
     errata = report.table.errata
     if errata is None:
         return soft("Errata were not looked for: what was withdrawn since the snapshots is not known here.")
@@ -63,8 +65,8 @@ def _errata(report: Report) -> str:
     said = soft(f"Errata: {'; '.join(looked)}.")
     if not any(run.concerned or run.found.problem for _, run in runs):
         return said
-    rows = [f"<tr>{head_cell(label)}{wide_cells(_withdrawn(run))}</tr>\n" for label, run in runs]
-    heads = ("model", "cases withdrawn", "criteria withdrawn", "cannot be told")
+    rows = [Row([label, *_withdrawn(run)]) for label, run in runs]
+    heads = ("model", "~cases withdrawn", "~criteria withdrawn", "~cannot be told")
     return said + table(f"Errata: what was withdrawn since {_DONE[errata.mode]}", heads, rows)
 
 

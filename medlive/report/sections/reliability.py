@@ -2,7 +2,9 @@
 
 from typing import Final
 
-from medlive.report.html import around, f, head_cell, missing, number_cells, p_said, section, soft, table
+from markupsafe import Markup
+
+from medlive.report.html import Row, Section, around, f, missing, p_said, soft, table
 from medlive.report.meta import Measure, MetaFile
 from medlive.report.model import Report
 
@@ -13,14 +15,14 @@ _LACKING: Final = (
 )
 
 
-def reliability(report: Report) -> str:
+def reliability(report: Report) -> Section:
     """The section: a table for each file that was given."""
     if not report.metas:
-        return section("reliability", _TITLE, missing(_LACKING))
-    return section("reliability", _TITLE, *(_one(meta) for meta in report.metas))
+        return Section("reliability", _TITLE, [missing(_LACKING)])
+    return Section("reliability", _TITLE, [_one(meta) for meta in report.metas])
 
 
-def _one(meta: MetaFile) -> str:
+def _one(meta: MetaFile) -> Markup:
     rows = []
     if (c := meta.criteria) is not None:
         rows.append(_row("people among themselves", c.people_macro_f1, c.people_ac1, None))
@@ -48,12 +50,12 @@ def _one(meta: MetaFile) -> str:
     said = [*_beside(meta), *meta.notes]
     if meta.grader.engine == "rules":
         said.append("Graded by the rules engine, which makes no clinical judgement: not publishable.")
-    return table(caption, heads, rows) + "".join(soft(text) for text in said)
+    return Markup().join([table(caption, heads, rows), *map(soft, said)])
 
 
-def _row(name: str, f1: Measure | None, ac1: Measure | None, pearson: Measure | None) -> str:
+def _row(name: str, f1: Measure | None, ac1: Measure | None, pearson: Measure | None) -> Row:
     p = p_said(None if pearson is None else pearson.p)
-    return f"<tr>{head_cell(name)}{number_cells((_said(f1), _said(ac1), _said(pearson), p))}</tr>\n"
+    return Row([name, _said(f1), _said(ac1), _said(pearson), p])
 
 
 def _said(measure: Measure | None) -> str:

@@ -3,17 +3,19 @@
 from collections.abc import Mapping
 from typing import Final
 
+from markupsafe import Markup
+
 from medlive.charts import Cell, Frame, Line, Point, Polygon, lines, matrix, radar
 from medlive.evaluation.asking.registry import Cutoff
 from medlive.evaluation.scoring.score import AXIS, FEW, SLICES, Estimate
 from medlive.report.html import (
+    Row,
+    Section,
     beside,
     estimate_cell,
-    head_cell,
     missing,
     percent,
     percents,
-    section,
     shut,
     table,
     upper_first,
@@ -43,11 +45,11 @@ def by_value(report: Report, kind: str) -> dict[str, list[Estimate | None]]:
     return {value: [slices.get(value) for slices in found] for value in values}
 
 
-def months(report: Report) -> str:
+def months(report: Report) -> Section:
     """The section: scores over time."""
     values = by_value(report, "month")
     if not values:
-        return section("months", "Over time", missing(_LACKING["month"]))
+        return Section("months", "Over time", [missing(_LACKING["month"])])
     labels = _every_month(list(values))
     series = []
     for place, model in enumerate(report.models):
@@ -66,7 +68,7 @@ def months(report: Report) -> str:
         )
         drawings.append((which, lines(frame, labels, [series[k] for k in places], among=series)))
     figure = report.figures.add_parts("months", "Scores over time, by the month a case was posted", drawings)
-    return section("months", "Over time", beside(figure, _table(report, "month", values)))
+    return Section("months", "Over time", [beside(figure, _table(report, "month", values))])
 
 
 def _titled(title: str, which: str) -> str:
@@ -103,11 +105,11 @@ def _point(estimate: Estimate | None) -> Point:
     return Point(100 * estimate.mean, low, high, estimate.n, estimate.few)
 
 
-def specialties(report: Report) -> str:
+def specialties(report: Report) -> Section:
     """The section: a heat map of specialties."""
     values = by_value(report, "specialty")
     if not values:
-        return section("specialties", "By specialty", missing(_LACKING["specialty"]))
+        return Section("specialties", "By specialty", [missing(_LACKING["specialty"])])
     grid = [[_cell(estimate) for estimate in row] for row in values.values()]
     labels = [f"{value} ({max(e.n for e in row if e)})" for value, row in values.items()]
     drawings = []
@@ -124,7 +126,7 @@ def specialties(report: Report) -> str:
         cells = [[row[k] for k in places] for row in grid]
         drawings.append((which, matrix(frame, labels, named, cells, among=[c for row in grid for c in row])))
     figure = report.figures.add_parts("specialties", "Scores by specialty", drawings)
-    return section("specialties", "By specialty", beside(figure, _table(report, "specialty", values)))
+    return Section("specialties", "By specialty", [beside(figure, _table(report, "specialty", values))])
 
 
 def _cell(estimate: Estimate | None) -> Cell:
@@ -134,14 +136,15 @@ def _cell(estimate: Estimate | None) -> Cell:
     return Cell(estimate.mean, percent(estimate.mean), told, estimate.few)
 
 
-def themes(report: Report) -> str:
+def themes(report: Report) -> Section:
     """The section: a radar of themes and its table."""
     values = by_value(report, "theme")
     if not values:
-        return section("themes", "By theme", missing(_LACKING["theme"]))
+        return Section("themes", "By theme", [missing(_LACKING["theme"])])
     body = _table(report, "theme", values)
     if len(values) < 3:
-        return section("themes", "By theme", missing("A radar needs three themes; these cases have fewer."), body)
+        few = missing("A radar needs three themes; these cases have fewer.")
+        return Section("themes", "By theme", [few, body])
     profiles = [
         Polygon(model.label, [_share(row[place]) for row in values.values()])
         for place, model in enumerate(report.models)
@@ -160,37 +163,36 @@ def themes(report: Report) -> str:
         )
         drawings.append((which, radar(frame, labels, [profiles[k] for k in places], most=most)))
     figure = report.figures.add_parts("themes", "Scores by theme", drawings)
-    return section("themes", "By theme", beside(figure, body))
+    return Section("themes", "By theme", [beside(figure, body)])
 
 
 def _share(estimate: Estimate | None) -> float | None:
     return None if estimate is None or estimate.mean is None else 100 * estimate.mean
 
 
-def others(report: Report) -> str:
+def others(report: Report) -> list[Section]:
     """The sections of the slices that have no figure of their own."""
     parts = []
     for kind in (*SLICES, AXIS):
         values = by_value(report, kind)
         if kind not in ("month", "theme", "specialty") and values:
-            parts.append(section(f"by-{kind.replace(' ', '-')}", f"By {kind}", _table(report, kind, values)))
-    return "".join(parts)
+            parts.append(Section(f"by-{kind.replace(' ', '-')}", f"By {kind}", [_table(report, kind, values)]))
+    return parts
 
 
-def _table(report: Report, kind: str, values: Mapping[str, list[Estimate | None]]) -> str:
+def _table(report: Report, kind: str, values: Mapping[str, list[Estimate | None]]) -> Markup:
     """As many models to a table as a sheet is wide; the first is open, the others are opened at a click."""
     tables = []
     for which, places in report.parts():
         rows = [
-            f"<tr>{head_cell(value)}{''.join(estimate_cell(estimates[k]) for k in places)}</tr>\n"
-            for value, estimates in values.items()
+            Row([value, *(estimate_cell(estimates[k]) for k in places)]) for value, estimates in values.items()
         ]
         what = f"By {kind}{f', {which}' if which else ''}"
         caption = f"{what}: score in %, 95 % interval and n; {report.said}. {report.few_said}"
         heads = (kind, *(f"*{report.models[k].label}" for k in places))
         drawn = table(caption, heads, rows)
         tables.append(drawn if places.start == 0 else shut(f"{what}: {_names(report, places)}", drawn))
-    return "".join(tables)
+    return Markup().join(tables)
 
 
 def _names(report: Report, places: range) -> str:

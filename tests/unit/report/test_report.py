@@ -16,6 +16,7 @@ from xml.etree import ElementTree
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from markupsafe import escape
 
 from medlive.errors import BadInput
 from medlive.evaluation.asking.registry import Registry, load_registry
@@ -26,7 +27,7 @@ from medlive.evaluation.scoring.errata import ErrataMode, ErrataUse, FoundErrata
 from medlive.evaluation.scoring.score import GradedRun, ScoreTable, load_graded, score_runs
 from medlive.report import cases as case_pages
 from medlive.report.cases import entries, file_name
-from medlive.report.html import json_text, p_said, t
+from medlive.report.html import json_text, p_said
 from medlive.report.meta import read_meta
 from medlive.report.model import analyse, in_parts
 from medlive.report.render import write_report
@@ -37,7 +38,7 @@ from tests.support.runs import made_cases, made_run, made_runs
 
 EVIL = (
     '<script>alert(1)</script></script><img src=x onerror=alert(2)> & "quoted" \x00\x07 \ud800 مرحبا \u202e'
-    "@@here@@ ]]> <!-- </style>"
+    "</main> ]]> <!-- </style>"
 )
 VOID = {"meta", "br", "img", "hr", "input", "link", "rect", "line", "path", "circle"}
 LINK = re.compile(
@@ -235,7 +236,7 @@ def test_errata_are_told_in_words(tmp_path: Path) -> None:
     def told(mode: ErrataMode, *, path: Path | None = Path("errata.json"), **more: Any) -> str:
         found = FoundErrata(path, Errata(), digest="sha256:ab")
         use = ErrataUse(mode, (RunErrata("2026.W47", found, **more), RunErrata("2026.W47", found)))
-        html = rates(analyse(replace(table, errata=use)))
+        html = "".join(rates(analyse(replace(table, errata=use))).parts)
         return html.split("Errata", 1)[1]
 
     assert "withdraws nothing that these runs hold (sha256:ab; its signature not checked)" in told(ErrataMode.WARN)
@@ -261,8 +262,8 @@ def test_a_case_page_holds_every_answer_verdict_quote_and_reason(tmp_path: Path)
             seen.add(score.state)
             assert part.count("ungraded</span>") == score.ungraded if score.met else "not graded" in part
             for grade in model.run.grades.get(score.case.case_id, {}).values():
-                assert t(grade.quote or grade.reason or "not met") in part
-            assert all(part.count(t(c.criterion)) == 1 for c in score.case.criteria)
+                assert escape(grade.quote or grade.reason or "not met") in part
+            assert all(part.count(escape(c.criterion)) == 1 for c in score.case.criteria)
     assert len(seen) == 3
 
 
@@ -301,7 +302,7 @@ def test_every_model_is_in_every_figure_and_table_however_many_there_are(tmp_pat
         assert {model.label for model in table.models} <= texts, names
     for kind in ("months", "specialties", "themes", "by-language"):
         part = html.split(f'<section id="{kind}">')[1].split("</section>")[0]
-        assert all(part.count(f">{t(m.label)}</th>") == 1 for m in table.models), kind
+        assert all(part.count(f">{escape(m.label)}</th>") == 1 for m in table.models), kind
         assert "models 5 to 8 of 8" in part
     assert not (out / "figures" / "months-3.svg").exists()
 
