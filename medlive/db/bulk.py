@@ -16,16 +16,27 @@ from medlive.db.unstorable import dump_json
 
 
 async def insert_rows(
-    session: AsyncSession, table: type[Base], rows: Sequence[Mapping[str, Any]], *, skip_known: bool = False
-) -> None:
+    session: AsyncSession,
+    table: type[Base],
+    rows: Sequence[Mapping[str, Any]],
+    *,
+    skip_known: bool = False,
+    returning: Sequence[str] = (),
+) -> Sequence[Any]:
     """Insert rows in their order; each has the same columns as the first. None is NULL, in JSON columns too.
 
     `skip_known` leaves out rows that a key of the table holds already. The rows travel as one JSON parameter,
     which PostgreSQL reads by the table's own types: one round trip, and one statement to prepare, for all of them.
+
+    Returns:
+        The columns `returning` of each row that was inserted, in any order.
     """
-    if rows:
-        statement = _statement(table, tuple(rows[0]), skip_known)
-        await session.execute(statement, {"rows": dump_json([{k: _plain(v) for k, v in r.items()} for r in rows])})
+    if not rows:
+        return []
+    statement = _statement(table, tuple(rows[0]), skip_known, tuple(returning))
+    values = {"rows": dump_json([{k: _plain(v) for k, v in r.items()} for r in rows])}
+    result = await session.execute(statement, values)
+    return result.all() if returning else []
 
 
 def is_one_of(column: InstrumentedAttribute[str], values: Iterable[str]) -> ColumnElement[bool]:
@@ -35,12 +46,15 @@ def is_one_of(column: InstrumentedAttribute[str], values: Iterable[str]) -> Colu
 
 
 @cache
-def _statement(table: type[Base], columns: tuple[str, ...], skip_known: bool) -> TextClause:
+def _statement(
+    table: type[Base], columns: tuple[str, ...], skip_known: bool, returning: tuple[str, ...]
+) -> TextClause:
     name, names = table.__tablename__, ", ".join(f'"{column}"' for column in columns)
     return text(
         f'INSERT INTO "{name}" ({names}) SELECT {names} '
         f'FROM json_populate_recordset(NULL::"{name}", CAST(:rows AS json))'
         + (" ON CONFLICT DO NOTHING" if skip_known else "")
+        + (f" RETURNING {', '.join(returning)}" if returning else "")
     )
 
 

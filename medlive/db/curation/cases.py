@@ -3,7 +3,7 @@
 import hashlib
 import hmac
 from collections.abc import AsyncIterator, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
 
@@ -15,6 +15,7 @@ from sqlalchemy.sql.elements import ColumnElement
 
 from medlive.curation.model import CaseText
 from medlive.db.bulk import insert_rows
+from medlive.db.mapping import read, row_of
 from medlive.db.release.withdrawals import too_thin, withdrawn_criteria, without_criteria
 from medlive.db.tables import (
     CaseRevisionRow,
@@ -194,34 +195,17 @@ async def add_revision(
             language=language,
             source=source,
             posted_at=posted_at,
-            specialty=rubric.specialty,
-            theme=rubric.theme,
-            narrative=text.narrative,
-            query=text.query,
-            advice=text.advice,
             publishable=publishable,
             unpublishable_reason=None if publishable else unpublishable_reason or _NOT_BY_MODELS,
-            no_negative=rubric.no_negative,
             content_digest=digest,
+            **row_of(row, rubric),
+            **row_of(row, text),
         )
     )
     await insert_rows(
         session,
         CriterionRow,
-        [
-            {
-                "case_id": case_id,
-                "revision": revision,
-                "criterion_id": c.id,
-                "position": c.position,
-                "criterion": c.criterion,
-                "axis": c.axis,
-                "points": c.points,
-                "advice_id": c.advice_id,
-                "fact": c.fact,
-            }
-            for c in rubric.criteria
-        ],
+        [row_of(CriterionRow, c, case_id=case_id, revision=revision, criterion_id=c.id) for c in rubric.criteria],
     )
     return SavedCase(case_id, revision, "new" if revision == 1 else "revised")
 
@@ -308,25 +292,12 @@ async def criteria_of(session: AsyncSession, revisions: Mapping[str, int]) -> di
     found: dict[str, list[Criterion]] = {}
     for c in await session.scalars(query):
         if revisions[c.case_id] == c.revision:
-            found.setdefault(c.case_id, []).append(
-                Criterion(c.criterion_id, c.position, c.criterion, c.axis, c.points, c.advice_id, c.fact)
-            )
+            found.setdefault(c.case_id, []).append(read(Criterion, c, id=c.criterion_id))
     return found
 
 
 def _stored(row: CaseRevisionRow, criteria: Iterable[Criterion]) -> StoredCase:
-    return StoredCase(
-        case_id=row.case_id,
-        revision=row.revision,
-        curation_id=row.curation_id,
-        language=row.language,
-        source=row.source,
-        posted_at=row.posted_at,
-        text=CaseText(row.narrative, row.query, row.advice),
-        rubric=Rubric(row.theme, row.specialty, tuple(criteria), row.no_negative),
-        publishable=row.publishable,
-        unpublishable_reason=row.unpublishable_reason,
-    )
+    return read(StoredCase, row, text=read(CaseText, row), rubric=read(Rubric, row, criteria=tuple(criteria)))
 
 
 def _content(language: str, source: str, posted_at: datetime, rubric: Rubric, text: CaseText) -> dict[str, Any]:
@@ -337,9 +308,7 @@ def _content(language: str, source: str, posted_at: datetime, rubric: Rubric, te
         "posted_at": posted_at.isoformat(),
         "theme": rubric.theme.value,
         "specialty": rubric.specialty,
-        "narrative": text.narrative,
-        "query": text.query,
-        "advice": text.advice,
+        **asdict(text),
         "criteria": [
             [c.id, c.position, c.criterion, c.axis.value, c.points, c.advice_id] for c in rubric.criteria
         ],

@@ -1,6 +1,6 @@
 """Decisions about threads: stored whole, part by part, and loaded as they were."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from datetime import datetime
 from decimal import Decimal
@@ -17,6 +17,8 @@ from medlive.curation.model import (
     Citation,
     ClaimVerdict,
     ControllerCheck,
+    CrossExamination,
+    CrossQuestion,
     Curation,
     Element,
     Hold,
@@ -30,13 +32,15 @@ from medlive.curation.model import (
     WrongAdvice,
 )
 from medlive.db.bulk import insert_rows, is_one_of
-from medlive.db.curation.cross_examinations import load_cross_examination, save_cross_examination
+from medlive.db.mapping import read, row_of
 from medlive.db.tables import (
     AgentCallRow,
     Base,
     ClaimEvidenceRow,
     ClaimVerdictRow,
     ControllerCheckRow,
+    CrossExaminationRow,
+    CrossQuestionRow,
     CurationRow,
     ElementRow,
     EvidenceIndexRow,
@@ -55,6 +59,8 @@ from medlive.evidence.passage import Hit, IndexIdentity, Passage, SideHit
 from medlive.evidence.passage import Side as EvidenceSide
 from medlive.llm.ask import CallOutcome
 
+_More = Callable[[Any], dict[str, Any]]
+"""What a row needs besides the fields of its part."""
 _UNANSWERED = (CallOutcome.UNAVAILABLE, CallOutcome.OVER_BUDGET)
 
 
@@ -88,33 +94,21 @@ async def save_curation(
         return decided
     await _check_replies(session, curation.calls)
     await _save_index(session, curation.index)
-    text = curation.text
-    inserted = await session.execute(
-        insert(row)
-        .values(
-            revision_id=revision_pk,
-            pipeline_digest=pipeline_digest,
-            attempt=1 if latest is None else latest.attempt + 1,
-            outcome=curation.outcome,
-            stage=curation.stage,
-            reason=curation.reason,
-            detail=curation.detail,
-            threshold_sufficiency=curation.thresholds.sufficiency,
-            threshold_alignment=curation.thresholds.alignment,
-            query_category=curation.query_category,
-            s_cc=curation.s_cc,
-            s_inf=curation.s_inf,
-            s_align=curation.s_align,
-            index_digest=curation.index.index_digest if curation.index else None,
-            narrative=text.narrative if text else None,
-            query=text.query if text else None,
-            advice=text.advice if text else None,
-            engines=dict(curation.engines),
-            started_at=started_at,
-            finished_at=finished_at,
-        )
-        .returning(row.id)
+    values = row_of(
+        row,
+        curation,
+        revision_id=revision_pk,
+        pipeline_digest=pipeline_digest,
+        attempt=1 if latest is None else latest.attempt + 1,
+        threshold_sufficiency=curation.thresholds.sufficiency,
+        threshold_alignment=curation.thresholds.alignment,
+        index_digest=curation.index.index_digest if curation.index else None,
+        started_at=started_at,
+        finished_at=finished_at,
     )
+    if curation.text is not None:
+        values |= asdict(curation.text)
+    inserted = await session.execute(insert(row).values(values).returning(row.id))
     curation_id: int = inserted.scalar_one()
     await _save_parts(session, curation_id, curation)
     return curation_id
@@ -196,54 +190,31 @@ async def load_curation(session: AsyncSession, curation_id: int) -> Curation:
         raise MedliveError(f"there is no curation {curation_id}")
     index = None
     if found.index_digest is not None:
-        i = await session.get_one(EvidenceIndexRow, found.index_digest)
-        index = IndexIdentity(i.retriever, i.digest, dict(i.corpora), i.passages, i.dense)
-    text = None
-    if found.narrative is not None and found.query is not None and found.advice is not None:
-        text = CaseText(found.narrative, found.query, found.advice)
-    return Curation(
-        outcome=found.outcome,
-        stage=found.stage,
-        reason=found.reason,
-        detail=found.detail,
+        used = await session.get_one(EvidenceIndexRow, found.index_digest)
+        index = read(IndexIdentity, used, index_digest=used.digest)
+    reading = await session.get(SecondReadingRow, curation_id)
+    return read(
+        Curation,
+        found,
         thresholds=Thresholds(found.threshold_sufficiency, found.threshold_alignment),
-        elements=tuple(
-            Element(e.element_id, e.side, e.kind, e.message_id, e.quote, e.statement, e.standing)
-            for e in await _parts(session, ElementRow, curation_id)
-        ),
-        query_category=found.query_category,
-        s_cc=found.s_cc,
-        s_inf=found.s_inf,
-        s_align=found.s_align,
-        requirements=tuple(
-            Requirement(r.requirement, r.present, tuple(r.element_ids), r.prudent)
-            for r in await _parts(session, RequirementRow, curation_id)
-        ),
+        elements=tuple(read(Element, e, id=e.element_id) for e in await _parts(session, ElementRow, curation_id)),
+        requirements=tuple(read(Requirement, r) for r in await _parts(session, RequirementRow, curation_id)),
         claims=await _load_claims(session, curation_id),
         index=index,
         checks=tuple(
-            ControllerCheck(c.check_name, c.subject, c.passed, c.detail, c.round)
+            read(ControllerCheck, c, check=c.check_name)
             for c in await _parts(session, ControllerCheckRow, curation_id)
         ),
-        text=text,
-        cross_examination=await load_cross_examination(session, curation_id),
-        second_reading=await _load_reading(session, curation_id),
-        holds=tuple(
-            Hold(h.reason, h.detail, tuple(h.elements)) for h in await _parts(session, HoldRow, curation_id)
-        ),
-        calls=tuple(
-            Call(
-                c.task, c.prompt_digest, c.engine, c.model, c.request_digest, c.attempt, c.outcome,
-                c.problem, c.replayed,
-            )
-            for c in await _parts(session, AgentCallRow, curation_id)
-        ),
-        engines=found.engines,
-    )  # fmt: skip
+        text=None if found.narrative is None else read(CaseText, found),
+        cross_examination=await _load_cross_examination(session, curation_id),
+        second_reading=None if reading is None else read(SecondReading, reading, wrong=_wrong(reading)),
+        holds=tuple(read(Hold, h) for h in await _parts(session, HoldRow, curation_id)),
+        calls=tuple(read(Call, c) for c in await _parts(session, AgentCallRow, curation_id)),
+    )
 
 
 async def _check_replies(session: AsyncSession, calls: Sequence[Call]) -> None:
-    wanted = {c.request_digest for c in calls if c.outcome not in _UNANSWERED}
+    wanted = {digest for call in calls if (digest := _reply_digest(call)) is not None}
     if not wanted:
         return
     query = select(ReplyRow.request_digest).where(is_one_of(ReplyRow.request_digest, wanted))
@@ -257,116 +228,33 @@ async def _check_replies(session: AsyncSession, calls: Sequence[Call]) -> None:
 async def _save_index(session: AsyncSession, index: IndexIdentity | None) -> None:
     if index is None:
         return
-    statement = upsert(EvidenceIndexRow).values(
-        digest=index.index_digest,
-        retriever=index.retriever,
-        corpora=dict(index.corpora),
-        passages=index.passages,
-        dense=None if index.dense is None else dict(index.dense),
-    )
+    statement = upsert(EvidenceIndexRow).values(row_of(EvidenceIndexRow, index, digest=index.index_digest))
     await session.execute(statement.on_conflict_do_nothing())
 
 
 async def _save_parts(session: AsyncSession, curation_id: int, curation: Curation) -> None:
     """One statement for each kind of part that there is."""
-    passages: dict[str, dict[str, Any]] = {}
-    claims: list[dict[str, Any]] = []
-    evidence: list[dict[str, Any]] = []
-    for position, claim in enumerate(curation.claims, start=1):
-        claims.append(
-            {
-                "curation_id": curation_id,
-                "element_id": claim.element_id,
-                "position": position,
-                "verdict": claim.verdict,
-                "value": Decimal(str(claim.verdict.value_of)),
-                "claim": claim.claim,
-                "queries": list(claim.queries),
-                "flag": claim.flag,
-                "cited": len(claim.citations),
-                "reason": claim.reason,
-                "second_goes_against": claim.second.goes_against if claim.second else None,
-                "second_reason": claim.second.reason if claim.second else None,
-            }
-        )
-        evidence += _evidence_rows(curation_id, claim, passages)
-    calls = [
-        {
-            "curation_id": curation_id,
-            "position": position,
-            "task": call.task,
-            "prompt_digest": call.prompt_digest,
-            "engine": call.engine,
-            "model": call.model,
-            "request_digest": call.request_digest,
-            "reply_digest": None if call.outcome in _UNANSWERED else call.request_digest,
-            "attempt": call.attempt,
-            "outcome": call.outcome,
-            "problem": call.problem,
-            "replayed": call.replayed,
-        }
-        for position, call in enumerate(curation.calls, start=1)
-    ]
-    elements = [
-        {
-            "curation_id": curation_id,
-            "element_id": element.id,
-            "position": position,
-            "side": element.side,
-            "kind": element.kind,
-            "message_id": element.message_id,
-            "quote": element.quote,
-            "statement": element.statement,
-            "standing": element.standing,
-        }
-        for position, element in enumerate(curation.elements, start=1)
-    ]
-    requirements = [
-        {
-            "curation_id": curation_id,
-            "position": position,
-            "requirement": item.requirement,
-            "present": item.present,
-            "element_ids": list(item.element_ids),
-            "prudent": item.prudent,
-        }
-        for position, item in enumerate(curation.requirements, start=1)
-    ]
-    checks = [
-        {
-            "curation_id": curation_id,
-            "position": position,
-            "check_name": check.check,
-            "subject": check.subject,
-            "round": check.round,
-            "passed": check.passed,
-            "detail": check.detail,
-        }
-        for position, check in enumerate(curation.checks, start=1)
-    ]
-    holds = [
-        {
-            "curation_id": curation_id,
-            "position": position,
-            "reason": hold.reason,
-            "detail": hold.detail,
-            "elements": list(hold.elements),
-        }
-        for position, hold in enumerate(curation.holds, start=1)
-    ]
-    parts: tuple[tuple[type[Base], list[dict[str, Any]]], ...] = (
-        (ElementRow, elements),
-        (RequirementRow, requirements),
-        (ClaimVerdictRow, claims),
-        (ControllerCheckRow, checks),
-        (SecondReadingRow, _reading_rows(curation_id, curation.second_reading)),
-        (HoldRow, holds),
-        (AgentCallRow, calls),
-    )
-    for table, rows in parts:
+
+    async def add(table: type[Base], parts: Sequence[Any], more: _More = lambda part: {}) -> None:
+        places = enumerate(parts, start=1)
+        rows = [row_of(table, p, curation_id=curation_id, position=k, **more(p)) for k, p in places]
         await insert_rows(session, table, rows)
-    if curation.cross_examination is not None:
-        await save_cross_examination(session, curation_id, curation.cross_examination)
+
+    await add(ElementRow, curation.elements, lambda e: {"element_id": e.id})
+    await add(RequirementRow, curation.requirements)
+    await add(ClaimVerdictRow, curation.claims, _verdict)
+    await add(ControllerCheckRow, curation.checks, lambda c: {"check_name": c.check})
+    await add(HoldRow, curation.holds)
+    await add(AgentCallRow, curation.calls, lambda c: {"reply_digest": _reply_digest(c)})
+    if (reading := curation.second_reading) is not None:
+        row = row_of(SecondReadingRow, reading, curation_id=curation_id, wrong=[asdict(w) for w in reading.wrong])
+        await insert_rows(session, SecondReadingRow, [row])
+    if (asked := curation.cross_examination) is not None:
+        row = row_of(CrossExaminationRow, asked, curation_id=curation_id)
+        await insert_rows(session, CrossExaminationRow, [row])
+        await add(CrossQuestionRow, asked.questions, lambda q: {"own_answer": q.own, "other_answer": q.other})
+    passages: dict[str, dict[str, Any]] = {}
+    evidence = [row for claim in curation.claims for row in _evidence_rows(curation_id, claim, passages)]
     if passages:
         known = set(await session.scalars(select(PassageRow.key).where(is_one_of(PassageRow.key, passages))))
         # In one order for everybody, so that two processes never wait for each other crosswise.
@@ -375,40 +263,22 @@ async def _save_parts(session: AsyncSession, curation_id: int, curation: Curatio
         await insert_rows(session, ClaimEvidenceRow, evidence)
 
 
-def _reading_rows(curation_id: int, reading: SecondReading | None) -> list[dict[str, Any]]:
-    if reading is None:
-        return []
-    return [
-        {
-            "curation_id": curation_id,
-            "asked": reading.asked,
-            "clinical": reading.clinical,
-            "enough": reading.enough,
-            "answered": reading.answered,
-            "understandable": reading.understandable,
-            "wrong": [asdict(w) for w in reading.wrong],
-            "danger": reading.danger,
-            "reason": reading.reason,
-            "engine": dict(reading.engine),
-        }
-    ]
+def _verdict(claim: ClaimVerdict) -> dict[str, Any]:
+    return {
+        "value": Decimal(str(claim.verdict.value_of)),
+        "cited": len(claim.citations),
+        "second_goes_against": claim.second.goes_against if claim.second else None,
+        "second_reason": claim.second.reason if claim.second else None,
+    }
 
 
-async def _load_reading(session: AsyncSession, curation_id: int) -> SecondReading | None:
-    row = await session.get(SecondReadingRow, curation_id)
-    if row is None:
-        return None
-    return SecondReading(
-        row.asked,
-        row.clinical,
-        row.enough,
-        row.answered,
-        row.understandable,
-        tuple(WrongAdvice(w["element_id"], Wrong(w["kind"]), w["reason"]) for w in row.wrong),
-        row.danger,
-        row.reason,
-        row.engine,
-    )
+def _reply_digest(call: Call) -> str | None:
+    """The reply that answered a call; None for a call without an answer."""
+    return None if call.outcome in _UNANSWERED else call.request_digest
+
+
+def _wrong(reading: SecondReadingRow) -> tuple[WrongAdvice, ...]:
+    return tuple(WrongAdvice(w["element_id"], Wrong(w["kind"]), w["reason"]) for w in reading.wrong)
 
 
 def _evidence_rows(
@@ -426,22 +296,14 @@ def _evidence_rows(
         key = values["key"]
         passages[key] = values
         place, quote = places.pop(hit.passage.id, (None, None))
-        rows.append(
-            {
-                "curation_id": curation_id,
-                "element_id": claim.element_id,
-                "position": position,
-                "passage_key": key,
-                "rank": hit.rank,
-                "score": hit.score,
-                "cited_as": place,
-                "quote": quote,
-                "second_quote": seconds.pop(hit.passage.id, None),
-                "sides": [
-                    {"side": s.side.value, "phrase": s.phrase, "rank": s.rank, "score": s.score} for s in hit.sides
-                ],
-            }
-        )
+        more = {
+            "curation_id": curation_id,
+            "element_id": claim.element_id,
+            "position": position,
+            "passage_key": key,
+        }
+        more |= {"cited_as": place, "quote": quote, "second_quote": seconds.pop(hit.passage.id, None)}
+        rows.append(row_of(ClaimEvidenceRow, hit, sides=[asdict(s) for s in hit.sides], **more))
     if strangers := sorted(places.keys() | seconds.keys()):
         raise MedliveError(
             f"claim {claim.element_id} cites passages that were not retrieved: " + ", ".join(strangers)
@@ -452,18 +314,7 @@ def _evidence_rows(
 @lru_cache(maxsize=8192)
 def _passage_row(passage: Passage) -> dict[str, Any]:
     """The row of a passage, whose key is made from all of it; kept, because claims share passages."""
-    values = {
-        "digest": passage.digest,
-        "passage_id": passage.id,
-        "corpus": passage.corpus,
-        "title": passage.title,
-        "section": passage.section,
-        "text": passage.text,
-        "language": passage.language,
-        "published": passage.published,
-        "url": passage.url,
-        "licence": passage.licence,
-    }
+    values = row_of(PassageRow, passage, digest=passage.digest, passage_id=passage.id)
     return {"key": digest_json({**values, "published": str(values["published"])}), **values}
 
 
@@ -484,30 +335,33 @@ async def _load_claims(session: AsyncSession, curation_id: int) -> tuple[ClaimVe
     cited: dict[str, list[tuple[int, Citation]]] = {}
     seconds: dict[str, list[Citation]] = {}
     for row, p in await session.execute(query):
-        passage = Passage(
-            p.passage_id, p.corpus, p.title, p.section, p.text, p.language, p.published, p.url, p.licence
-        )
         sides = tuple(SideHit(EvidenceSide(s["side"]), s["rank"], s["score"], s["phrase"]) for s in row.sides)
-        hits.setdefault(row.element_id, []).append(Hit(passage, row.score, row.rank, sides))
+        hit = read(Hit, row, passage=read(Passage, p, id=p.passage_id), sides=sides)
+        hits.setdefault(row.element_id, []).append(hit)
         if row.cited_as is not None and row.quote is not None:
             cited.setdefault(row.element_id, []).append((row.cited_as, Citation(p.passage_id, row.quote)))
         if row.second_quote is not None:
             seconds.setdefault(row.element_id, []).append(Citation(p.passage_id, row.second_quote))
     return tuple(
-        ClaimVerdict(
-            element_id=claim.element_id,
-            claim=claim.claim,
-            queries=tuple(claim.queries),
-            verdict=claim.verdict,
+        read(
+            ClaimVerdict,
+            claim,
             hits=tuple(hits.get(claim.element_id, ())),
             citations=tuple(c for _, c in sorted(cited.get(claim.element_id, ()), key=lambda found: found[0])),
-            reason=claim.reason,
             second=None
             if claim.second_goes_against is None
             else SecondCheck(
                 claim.second_goes_against, tuple(seconds.get(claim.element_id, ())), claim.second_reason
             ),
-            flag=claim.flag,
         )
         for claim in await _parts(session, ClaimVerdictRow, curation_id)
     )
+
+
+async def _load_cross_examination(session: AsyncSession, curation_id: int) -> CrossExamination | None:
+    row = await session.get(CrossExaminationRow, curation_id)
+    if row is None:
+        return None
+    asked = await _parts(session, CrossQuestionRow, curation_id)
+    questions = tuple(read(CrossQuestion, q, own=q.own_answer, other=q.other_answer) for q in asked)
+    return read(CrossExamination, row, questions=questions)

@@ -2,38 +2,14 @@
 
 from collections.abc import Sequence
 
-from sqlalchemy import func, select, text
+from sqlalchemy import func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from medlive.db.tables import FilterVerdictRow, ThreadRevisionRow
+from medlive.db.bulk import insert_rows
+from medlive.db.mapping import row_of
+from medlive.db.tables import FilterResultRow, FilterVerdictRow, ThreadRevisionRow
 from medlive.db.threads.threads import is_latest
-from medlive.db.unstorable import dump_json, to_stored
 from medlive.filters.chain import ChainResult
-
-# One statement's text whatever the number of rows: there are a dozen verdicts a thread.
-_INSERT_RESULTS = text(
-    "INSERT INTO filter_results (revision_id, chain_digest, passed, rejected_by, reason) "
-    "SELECT revision_id, :chain, passed, rule, reason FROM unnest(CAST(:revisions AS int[]), "
-    "CAST(:passed AS bool[]), CAST(:rules AS text[]), CAST(:reasons AS text[])) "
-    "AS given (revision_id, passed, rule, reason) ON CONFLICT DO NOTHING RETURNING revision_id"
-)
-_VERDICT_COLUMNS = {
-    "revision_id": "int",
-    "chain_digest": "text",
-    "rule": "text",
-    "position": "smallint",
-    "passed": "bool",
-    "reason": "text",
-    "evidence": "jsonb",
-}
-_INSERT_VERDICTS = text(
-    f"INSERT INTO filter_verdicts ({', '.join(_VERDICT_COLUMNS)}) "
-    "SELECT revision_id, chain_digest, rule, position, passed, reason, CAST(evidence AS jsonb) FROM unnest("
-    + ", ".join(
-        f"CAST(:{name} AS {'text' if kind == 'jsonb' else kind}[])" for name, kind in _VERDICT_COLUMNS.items()
-    )
-    + f") AS given ({', '.join(_VERDICT_COLUMNS)})"
-)
 
 
 async def save_chain_results(
@@ -43,41 +19,25 @@ async def save_chain_results(
 
     A revision that this chain has judged keeps its first result: it decided what was curated.
     """
-    if not results:
-        return
     rows = [
-        (
-            revision_pk,
-            result.rejected_by is None,
-            to_stored(result.rejected_by.rule) if result.rejected_by else None,
-            str(result.rejected_by.reason) if result.rejected_by else None,
-        )
+        {
+            "revision_id": revision_pk,
+            "chain_digest": chain_digest,
+            "passed": result.rejected_by is None,
+            "rejected_by": result.rejected_by.rule if result.rejected_by else None,
+            "reason": result.rejected_by.reason if result.rejected_by else None,
+        }
         for revision_pk, result in sorted(results, key=lambda pair: pair[0])
     ]
-    revisions, passed, rules, reasons = map(list, zip(*rows, strict=True))
-    added = set(
-        await session.scalars(
-            _INSERT_RESULTS,
-            {"revisions": revisions, "chain": chain_digest, "passed": passed, "rules": rules, "reasons": reasons},
-        )
-    )
+    saved = await insert_rows(session, FilterResultRow, rows, skip_known=True, returning=("revision_id",))
+    added = {pk for (pk,) in saved}
     verdicts = [
-        (
-            revision_pk,
-            chain_digest,
-            to_stored(verdict.rule),
-            position,
-            verdict.passed,
-            None if verdict.reason is None else str(verdict.reason),
-            dump_json(dict(verdict.evidence)),
-        )
+        row_of(FilterVerdictRow, v, revision_id=revision_pk, chain_digest=chain_digest, position=position)
         for revision_pk, result in results
         if revision_pk in added
-        for position, verdict in enumerate(result.verdicts, start=1)
+        for position, v in enumerate(result.verdicts, start=1)
     ]
-    if verdicts:
-        columns = dict(zip(_VERDICT_COLUMNS, map(list, zip(*verdicts, strict=True)), strict=True))
-        await session.execute(_INSERT_VERDICTS, columns)
+    await insert_rows(session, FilterVerdictRow, verdicts)
 
 
 async def count_by_rule(session: AsyncSession, chain_digest: str) -> list[tuple[str, str, int]]:

@@ -1,7 +1,7 @@
 """Threads and their revisions: saved as they come in, loaded as they were."""
 
 from collections.abc import AsyncIterator, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Literal
 
@@ -11,9 +11,10 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import aliased
 from sqlalchemy.sql.elements import ColumnElement
 
-from medlive.db.bulk import is_one_of
+from medlive.db.bulk import insert_rows, is_one_of
+from medlive.db.mapping import read, row_of
 from medlive.db.tables import FilterResultRow, SourceKind, SourceRow, ThreadRevisionRow, ThreadRow
-from medlive.db.unstorable import dump_json, to_stored
+from medlive.db.unstorable import to_stored
 from medlive.errors import BadInput, MedliveError
 from medlive.threads.model import Message, Role, Thread
 
@@ -57,15 +58,6 @@ _UPSERT_THREADS = text(
     "ON CONFLICT (source, thread_id) DO UPDATE "
     "SET url = excluded.url, last_seen_at = greatest(now(), threads.last_seen_at) "
     "RETURNING id, source, thread_id"
-)
-# The rows travel as one JSON text: psycopg escapes arrays of texts quote by quote, which took most of the time.
-_REVISION_COLUMNS = (
-    "thread_id, revision, digest, title, language, tags, posted_at, posted_at_assumed, messages, fetch_id,"
-    " import_run_id"
-)
-_INSERT_REVISIONS = text(
-    f"INSERT INTO thread_revisions ({_REVISION_COLUMNS}) SELECT {_REVISION_COLUMNS} "
-    "FROM json_populate_recordset(NULL::thread_revisions, CAST(:rows AS json)) RETURNING id, thread_id, revision"
 )
 
 
@@ -207,37 +199,17 @@ def is_latest() -> ColumnElement[bool]:
 
 
 async def _stored(session: AsyncSession, condition: ColumnElement[bool]) -> AsyncIterator[StoredThread]:
-    row = ThreadRevisionRow
     query = (
-        select(
-            row.id,
-            ThreadRow.id.label("thread_pk"),
-            ThreadRow.source,
-            ThreadRow.thread_id.label("source_id"),
-            ThreadRow.url,
-            row.title,
-            row.language,
-            row.tags,
-            row.posted_at,
-            row.posted_at_assumed,
-            row.messages,
-        )
-        .join(ThreadRow, ThreadRow.id == row.thread_id)
+        select(ThreadRevisionRow, ThreadRow)
+        .join(ThreadRow, ThreadRow.id == ThreadRevisionRow.thread_id)
         .where(condition)
-        .order_by(row.id)
+        .order_by(ThreadRevisionRow.id)
     )
-    async for found in await session.stream(query, execution_options={"yield_per": _BATCH}):
-        thread = Thread(
-            source=found.source,
-            thread_id=found.source_id,
-            url=found.url,
-            title=found.title,
-            language=found.language,
-            tags=tuple(found.tags),
-            posted_at=found.posted_at,
-            messages=tuple(_message(m) for m in found.messages),
-        )
-        yield StoredThread(found.thread_pk, found.id, thread, found.posted_at_assumed)
+    options = {"yield_per": _BATCH, "populate_existing": True}
+    async for found, of in await session.stream(query, execution_options=options):
+        messages = tuple(_message(m) for m in found.messages)
+        thread = read(Thread, found, source=of.source, thread_id=of.thread_id, url=of.url, messages=messages)
+        yield StoredThread(of.id, found.id, thread, found.posted_at_assumed)
 
 
 async def _save_batch(
@@ -288,24 +260,20 @@ async def _save_batch(
         before.append((revision, digest, 0))
         plan.append((thread_pk, revision, 0, "new" if revision == 1 else "revised"))
         rows.append(
-            {
-                "thread_id": thread_pk,
-                "revision": revision,
-                "digest": digest,
-                "title": thread.title,
-                "language": thread.language,
-                "tags": list(thread.tags),
-                "posted_at": thread.posted_at.isoformat() if thread.posted_at else None,
-                "posted_at_assumed": is_assumed and thread.posted_at is not None,
-                "messages": [_message_json(m) for m in thread.messages],
-                "fetch_id": fetch_id,
-                "import_run_id": import_run_id if fetch_id is None else None,
-            }
+            row_of(
+                row,
+                thread,
+                thread_id=thread_pk,
+                revision=revision,
+                digest=digest,
+                posted_at_assumed=is_assumed and thread.posted_at is not None,
+                messages=[_message_json(m) for m in thread.messages],
+                fetch_id=fetch_id,
+                import_run_id=import_run_id if fetch_id is None else None,
+            )
         )
-    added: dict[tuple[int, int], int] = {}
-    if rows:
-        inserted = await session.execute(_INSERT_REVISIONS, {"rows": dump_json(rows)})
-        added = {(thread_pk, revision): revision_pk for revision_pk, thread_pk, revision in inserted}
+    inserted = await insert_rows(session, row, rows, returning=("id", "thread_id", "revision"))
+    added = {(thread_pk, revision): revision_pk for revision_pk, thread_pk, revision in inserted}
     return [SavedThread(pk, number or added[pk, revision], status) for pk, revision, number, status in plan]
 
 
@@ -330,26 +298,17 @@ def _utc(moment: datetime | None) -> datetime | None:
 
 
 def _message_json(message: Message) -> dict[str, Any]:
-    return {
-        "id": message.id,
-        "author": message.author,
-        "role": message.role.value,
-        "verified": message.verified,
-        "text": message.text,
-        "posted_at": message.posted_at.isoformat() if message.posted_at else None,
-        "media": list(message.media),
-        **({"verified_by": message.verified_by} if message.verified_by is not None else {}),
-    }
+    value = asdict(message) | {"posted_at": message.posted_at.isoformat() if message.posted_at else None}
+    return {k: v for k, v in value.items() if k != "verified_by" or v is not None}
 
 
 def _message(value: dict[str, Any]) -> Message:
+    moment = value["posted_at"]
     return Message(
-        id=value["id"],
-        author=value["author"],
-        role=Role(value["role"]),
-        verified=value["verified"],
-        text=value["text"],
-        posted_at=datetime.fromisoformat(value["posted_at"]) if value["posted_at"] else None,
-        media=tuple(value["media"]),
-        verified_by=value.get("verified_by"),
+        **value
+        | {
+            "role": Role(value["role"]),
+            "posted_at": datetime.fromisoformat(moment) if moment else None,
+            "media": tuple(value["media"]),
+        }
     )
