@@ -34,9 +34,13 @@ async def insert_rows(
     if not rows:
         return []
     statement = _statement(table, tuple(rows[0]), skip_known, tuple(returning))
-    values = {"rows": dump_json([{k: _plain(v) for k, v in r.items()} for r in rows])}
-    result = await session.execute(statement, values)
+    result = await session.execute(statement, {"rows": dump_rows(rows)})
     return result.all() if returning else []
+
+
+def dump_rows(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Rows as one JSON array, for `json_populate_recordset` and its like."""
+    return dump_json([{k: _plain(v) for k, v in row.items()} for row in rows])
 
 
 def is_one_of(column: InstrumentedAttribute[str], values: Iterable[str]) -> ColumnElement[bool]:

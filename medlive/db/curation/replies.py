@@ -4,9 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import select
+from sqlalchemy.orm import defer
 
 from medlive.db.batching import Batcher
 from medlive.db.bulk import insert_rows, is_one_of
+from medlive.db.mapping import read, row_of
 from medlive.db.session import Database
 from medlive.db.tables import PromptRow, ReplyRow
 from medlive.digest import digest_json
@@ -50,32 +52,13 @@ class PostgresReplyStore:
 
     async def _find_all(self, digests: Sequence[str]) -> list[Reply | None]:
         row = ReplyRow
-        query = select(
-            row.request_digest,
-            row.text,
-            row.finish,
-            row.reply_model,
-            row.input_tokens,
-            row.cached_tokens,
-            row.output_tokens,
-            row.cost_usd,
-            row.latency_ms,
-        ).where(is_one_of(row.request_digest, digests))
+        query = (
+            select(row).where(is_one_of(row.request_digest, digests)).options(defer(row.inputs, raiseload=True))
+        )
         async with self._db.begin() as session:
             found = {
-                r.request_digest: Reply(
-                    text=r.text,
-                    finish=r.finish,
-                    usage=Usage(
-                        input_tokens=r.input_tokens,
-                        cached_tokens=r.cached_tokens,
-                        output_tokens=r.output_tokens,
-                        cost_usd=r.cost_usd,
-                        latency_ms=r.latency_ms,
-                    ),
-                    model=r.reply_model,
-                )
-                for r in await session.execute(query)
+                r.request_digest: read(Reply, r, usage=read(Usage, r), model=r.reply_model)
+                for r in await session.scalars(query)
             }
         return [found.get(digest) for digest in digests]
 
@@ -97,7 +80,7 @@ class PostgresReplyStore:
 
 def _row(paid: _Paid) -> dict[str, object]:
     request, identity, reply = paid.request, paid.identity, paid.reply
-    return {
+    values = {
         "request_digest": paid.digest,
         "task": request.task,
         "prompt_digest": request.prompt.digest,
@@ -108,12 +91,6 @@ def _row(paid: _Paid) -> dict[str, object]:
         "schema_digest": digest_json(request.schema),
         "repair": list(request.repair) if request.repair else None,
         "round": request.round,
-        "text": reply.text,
-        "finish": reply.finish,
         "reply_model": reply.model,
-        "input_tokens": reply.usage.input_tokens,
-        "cached_tokens": reply.usage.cached_tokens,
-        "output_tokens": reply.usage.output_tokens,
-        "cost_usd": reply.usage.cost_usd,
-        "latency_ms": reply.usage.latency_ms,
     }
+    return row_of(ReplyRow, reply) | row_of(ReplyRow, reply.usage) | values

@@ -4,27 +4,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import select, text
+from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive.clock import now
 from medlive.db.bulk import insert_rows
+from medlive.db.mapping import row_of
 from medlive.db.tables import ArchiveRow, FetchRow
-from medlive.db.unstorable import dump_json
 from medlive.digest import digest_bytes
 from medlive.sources.archive.warc import Place
 from medlive.sources.ledger import FetchedPage, HarvestProblem, PageKind
-
-_COLUMNS = (
-    "run_id, source, kind, thread_id, page_number, url, status, fetched_at, elapsed_ms, body_digest, content_type,"
-    " etag, last_modified, form, archive_id, archive_offset, archive_length"
-)
-_SAVE = text(
-    f"INSERT INTO fetches ({_COLUMNS}) SELECT {_COLUMNS} FROM ("
-    " SELECT f.*, row_number() OVER () AS place"
-    " FROM json_populate_recordset(NULL::fetches, CAST(:rows AS json)) AS f"
-    ") AS given ORDER BY place RETURNING id"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,29 +38,28 @@ async def save_pages(
 ) -> list[int]:
     """The fetches' numbers, in the order of the pages; `places` says where each lies in that archive."""
     rows = [
-        {
-            "run_id": run_id,
-            "source": source,
-            "kind": event.kind.value,
-            "thread_id": event.thread_id,
-            "page_number": event.number,
-            "url": event.fetched.url,
-            "status": event.fetched.status,
-            "fetched_at": event.fetched.fetched_at.isoformat(),
-            "elapsed_ms": event.fetched.elapsed_ms,
-            "body_digest": digest_bytes(event.fetched.body),
-            "content_type": event.fetched.content_type or None,
-            "etag": event.fetched.headers.get("etag"),
-            "last_modified": event.fetched.headers.get("last-modified"),
-            "form": None if event.page.form is None else [list(pair) for pair in event.page.form],
-            "archive_id": archive_id,
-            "archive_offset": place.offset,
-            "archive_length": place.length,
-        }
+        row_of(
+            FetchRow,
+            event.fetched,
+            run_id=run_id,
+            source=source,
+            kind=event.kind,
+            thread_id=event.thread_id,
+            page_number=event.number,
+            body_digest=digest_bytes(event.fetched.body),
+            content_type=event.fetched.content_type or None,
+            etag=event.fetched.headers.get("etag"),
+            last_modified=event.fetched.headers.get("last-modified"),
+            form=None if event.page.form is None else [list(pair) for pair in event.page.form],
+            archive_id=archive_id,
+            archive_offset=place.offset,
+            archive_length=place.length,
+        )
         for event, place in zip(pages, places, strict=True)
     ]
-    # Numbers are given in the order of the rows, which is that of the JSON array.
-    return sorted(await session.scalars(_SAVE, {"rows": dump_json(rows)}))
+    saved = await insert_rows(session, FetchRow, rows, returning=("archive_offset", "id"))
+    numbers: dict[int, int] = dict(saved)
+    return [numbers[place.offset] for place in places]
 
 
 async def save_failed_fetches(

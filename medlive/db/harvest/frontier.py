@@ -8,10 +8,10 @@ from typing import Any
 from sqlalchemy import and_, select, text, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from medlive.db.bulk import is_one_of
+from medlive.db.bulk import dump_rows, is_one_of
+from medlive.db.mapping import row_of
 from medlive.db.tables import FrontierRow, FrontierState
 from medlive.db.threads.takedowns import taken_down_ids
-from medlive.db.unstorable import dump_json
 from medlive.sources.ledger import KnownThread, ProblemKind
 from medlive.sources.source import ListEntry
 
@@ -106,39 +106,27 @@ async def save_listed(
         {
             "thread_id": entry.thread_id,
             "url": entry.url,
-            "posted_at": _iso(entry.posted_at),
-            "active_at": _iso(entry.last_post_at or entry.posted_at),
-            "state": FrontierState.WAITING.value,
+            "posted_at": entry.posted_at,
+            "active_at": entry.last_post_at or entry.posted_at,
+            "state": FrontierState.WAITING,
             "reason": None,
         }
         for entry in entries
     ]
     rows += [
-        {"thread_id": i, "url": url, "state": FrontierState.SKIPPED.value, "reason": reason}
+        {"thread_id": i, "url": url, "state": FrontierState.SKIPPED, "reason": reason}
         for i, (url, reason) in (skipped or {}).items()
     ]
     if rows:
-        named = {"source": source, "run_id": run_id, "list_key": list_key, "rows": dump_json(rows)}
+        named = {"source": source, "run_id": run_id, "list_key": list_key, "rows": dump_rows(rows)}
         await session.execute(_LIST, named)
 
 
 async def settle(session: AsyncSession, source: str, run_id: int, settled: Sequence[Settled]) -> None:
     """What became of threads that were asked for."""
-    rows = [
-        {
-            "thread_id": s.thread_id,
-            "state": s.state.value,
-            "reason": s.reason,
-            "etag": s.etag,
-            "last_modified": s.last_modified,
-            "page_count": s.page_count,
-            "posted_at": _iso(s.posted_at),
-            "fields": None if s.fields is None else dict(s.fields),
-        }
-        for s in settled
-    ]
-    if rows:
-        await session.execute(_SETTLE, {"source": source, "run_id": run_id, "rows": dump_json(rows)})
+    if settled:
+        rows = dump_rows([row_of(FrontierRow, s) for s in settled])
+        await session.execute(_SETTLE, {"source": source, "run_id": run_id, "rows": rows})
 
 
 async def look_up(
@@ -206,10 +194,6 @@ async def unsettle(session: AsyncSession, run_id: int) -> None:
     await session.execute(
         update(row).where(row.run_id == run_id, ~retried).values(state=FrontierState.KNOWN, reason=None)
     )
-
-
-def _iso(moment: datetime | None) -> str | None:
-    return None if moment is None else moment.isoformat()
 
 
 def _entry(found: Any) -> ListEntry:

@@ -13,6 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive.db.bulk import insert_rows
 from medlive.db.harvest.frontier import unsettle
+from medlive.db.mapping import read, row_of
 from medlive.db.tables import (
     FrontierRow,
     HarvestMeasureRow,
@@ -194,15 +195,13 @@ async def list_state(session: AsyncSession, run_id: int, source: str, key: str, 
 async def save_robots(session: AsyncSession, run_id: int, robots: Sequence[Robots]) -> None:
     """The rules that a run went by."""
     rows = [
-        {
-            "run_id": run_id,
-            "host": found.host,
-            "fetched_at": found.fetched_at,
-            "state": found.state,
-            "status": found.status,
-            "body": found.body.decode("utf-8", "replace"),
-            "detail": found.detail or None,
-        }
+        row_of(
+            HarvestRobotsRow,
+            found,
+            run_id=run_id,
+            body=found.body.decode("utf-8", "replace"),
+            detail=found.detail or None,
+        )
         for found in robots
     ]
     await insert_rows(session, HarvestRobotsRow, rows, skip_known=True)
@@ -238,17 +237,7 @@ async def run_figures(session: AsyncSession, run_id: int) -> tuple[dict[str, tup
 async def save_measures(session: AsyncSession, run_id: int, measures: Sequence[Compared]) -> None:
     """A run's figures beside the medians they were compared with."""
     await session.execute(delete(HarvestMeasureRow).where(HarvestMeasureRow.run_id == run_id))
-    rows = [
-        {
-            "run_id": run_id,
-            "measure": m.name,
-            "value": m.value,
-            "n": m.n,
-            "median": m.median,
-            "collapsed": m.collapsed,
-        }
-        for m in measures
-    ]
+    rows = [row_of(HarvestMeasureRow, m, run_id=run_id, measure=m.name) for m in measures]
     await insert_rows(session, HarvestMeasureRow, rows)
 
 
@@ -291,9 +280,7 @@ async def latest_measures(session: AsyncSession, source: str) -> tuple[str, list
     if latest is None:
         return None
     query = select(row).where(row.run_id == latest.id).order_by(row.measure)
-    return latest.iso_week, [
-        Compared(m.measure, m.value, m.n, m.median, m.collapsed) for m in await session.scalars(query)
-    ]
+    return latest.iso_week, [read(Compared, m, name=m.measure) for m in await session.scalars(query)]
 
 
 async def quarantine(session: AsyncSession, source: str, reason: str) -> None:
@@ -365,6 +352,6 @@ async def list_sources(session: AsyncSession) -> list[SourceInfo]:
         .order_by(SourceRow.name)
     )
     return [
-        SourceInfo(row.name, row.kind, row.quarantined_at, row.quarantine_reason, week, outcome)
+        read(SourceInfo, row, last_run=week, last_outcome=outcome)
         for row, week, outcome in await session.execute(query)
     ]

@@ -14,6 +14,7 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive.db.bulk import insert_rows
+from medlive.db.mapping import row_of
 from medlive.db.release.gates import JUDGED
 from medlive.db.tables import SnapshotKeptOutRow, SnapshotMemberRow
 from medlive.db.threads.takedowns import TAKEN_DOWN
@@ -195,14 +196,7 @@ async def keep_kept_out(session: AsyncSession, version: str, *, publishable_only
         for row in part:
             hits = _hits(row, version, publishable_only=publishable_only)
             rows += [
-                {
-                    "version": version,
-                    "case_id": row.case_id,
-                    "position": p,
-                    "gate": h.gate.value,
-                    "detail": h.detail,
-                }
-                for p, h in enumerate(hits, start=1)
+                row_of(SnapshotKeptOutRow, h, version=version, position=p) for p, h in enumerate(hits, start=1)
             ]
     for start in range(0, len(rows), _BATCH):
         await insert_rows(session, SnapshotKeptOutRow, rows[start : start + _BATCH])
@@ -232,16 +226,7 @@ async def add_members(
     """Add what was judged and passes: shown, or held out; of what the parent holds out, what has been so since one
     of `due` is shown now."""
     rows = [
-        {
-            "version": version,
-            "case_id": one.case_id,
-            "revision": one.revision,
-            "first_release": None,
-            "held_since": version,
-            "salt": one.salt,
-            "commitment": one.commitment,
-        }
-        for one in held_out
+        row_of(SnapshotMemberRow, one, version=version, first_release=None, held_since=version) for one in held_out
     ]
     for start in range(0, len(rows), _BATCH):
         await insert_rows(session, SnapshotMemberRow, rows[start : start + _BATCH])

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict
 from sqlalchemy import column, delete, func, insert, select, table, text, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from medlive.db.mapping import read
 from medlive.db.tables import (
     AgentCallRow,
     CaseRevisionRow,
@@ -102,7 +103,7 @@ async def begin_snapshot(session: AsyncSession, version: str) -> SnapshotInfo:
     )
     if row is None:
         raise UsageError(f"snapshot {version} is being made by another process")
-    return _info(row)
+    return read(SnapshotInfo, row)
 
 
 async def drop_snapshot(session: AsyncSession, version: str) -> None:
@@ -173,19 +174,19 @@ async def freeze_snapshot(
     )
     if frozen is None:
         raise UsageError(f"snapshot {version} is frozen already, or was not begun")
-    return _info(frozen)
+    return read(SnapshotInfo, frozen)
 
 
 async def find_snapshot(session: AsyncSession, version: str) -> SnapshotInfo | None:
     """What is recorded of a snapshot; None when there is none."""
     row = await session.get(SnapshotRow, version)
-    return None if row is None else _info(row)
+    return None if row is None else read(SnapshotInfo, row)
 
 
 async def list_snapshots(session: AsyncSession) -> list[SnapshotInfo]:
     """Every snapshot, newest first."""
     rows = await session.scalars(select(SnapshotRow).order_by(SnapshotRow.version.desc()))
-    return [_info(row) for row in rows]
+    return [read(SnapshotInfo, row) for row in rows]
 
 
 async def latest_frozen(session: AsyncSession, *, before: str | None = None) -> SnapshotInfo | None:
@@ -194,7 +195,7 @@ async def latest_frozen(session: AsyncSession, *, before: str | None = None) -> 
     if before is not None:
         query = query.where(SnapshotRow.version < before)
     row = await session.scalar(query.order_by(SnapshotRow.version.desc()).limit(1))
-    return None if row is None else _info(row)
+    return None if row is None else read(SnapshotInfo, row)
 
 
 async def load_manifest(session: AsyncSession, version: str) -> dict[str, Any] | None:
@@ -327,21 +328,3 @@ def _numbered(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
         for name, seen in sorted(values.items())
         for place, value in enumerate(seen, start=1)
     }
-
-
-def _info(row: SnapshotRow) -> SnapshotInfo:
-    return SnapshotInfo(
-        version=row.version,
-        parent=row.parent,
-        state=row.state,
-        created_at=row.created_at,
-        frozen_at=row.frozen_at,
-        cases=row.cases,
-        criteria=row.criteria,
-        publishable=row.publishable,
-        why_not=None if row.why_not is None else tuple(row.why_not),
-        path=row.path,
-        manifest_digest=row.manifest_digest,
-        sums_digest=row.sums_digest,
-        signature=row.signature,
-    )

@@ -6,6 +6,7 @@ from datetime import datetime
 from sqlalchemy import Select, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from medlive.db.mapping import read
 from medlive.db.tables import DisputeRow
 from medlive.errors import CheckFailed, UsageError
 
@@ -59,7 +60,7 @@ async def open_dispute(
         )
     )
     if known is not None:
-        return _dispute(known)
+        return read(Dispute, known, number=known.id)
     row = await session.scalar(
         insert(DisputeRow)
         .values(case_id=case_id, criterion_id=criterion_id, reason=reason, opened_by=opened_by)
@@ -67,7 +68,7 @@ async def open_dispute(
     )
     if row is None:
         raise RuntimeError("the database returned no row of an insert")
-    return _dispute(row)
+    return read(Dispute, row, number=row.id)
 
 
 async def close_dispute(
@@ -82,7 +83,7 @@ async def close_dispute(
         .execution_options(populate_existing=True)
     )
     if row is not None:
-        return _dispute(row)
+        return read(Dispute, row, number=row.id)
     if (known := await session.get(DisputeRow, number)) is None:
         raise UsageError(f"there is no dispute {number}", hint="medlive review disputes --all names them")
     raise CheckFailed(f"dispute {number} was closed already: {known.resolution}")
@@ -93,18 +94,4 @@ async def list_disputes(session: AsyncSession, *, closed: bool = False) -> list[
     query = select(DisputeRow).order_by(DisputeRow.id)
     if not closed:
         query = query.where(DisputeRow.closed_at.is_(None))
-    return [_dispute(row) for row in await session.scalars(query)]
-
-
-def _dispute(row: DisputeRow) -> Dispute:
-    return Dispute(
-        number=row.id,
-        case_id=row.case_id,
-        criterion_id=row.criterion_id,
-        reason=row.reason,
-        opened_by=row.opened_by,
-        opened_at=row.opened_at,
-        closed_at=row.closed_at,
-        closed_by=row.closed_by,
-        resolution=row.resolution,
-    )
+    return [read(Dispute, row, number=row.id) for row in await session.scalars(query)]

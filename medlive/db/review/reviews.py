@@ -9,6 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive.curation.model import Reason
 from medlive.db.curation.cases import is_latest_case
+from medlive.db.mapping import read
 from medlive.db.tables import (
     CaseRevisionRow,
     CaseRow,
@@ -72,16 +73,12 @@ async def list_held(
     for curation_id, held_for in await session.execute(holds):
         reasons.setdefault(curation_id, []).append(held_for)
     return [
-        HeldCase(
-            r.case_id,
-            r.revision,
-            r.curation_id,
-            r.language,
-            r.source,
-            r.query,
-            tuple(reasons.get(r.curation_id, ())),
-            status_reason or "",
-            r.created_at,
+        read(
+            HeldCase,
+            r,
+            reasons=tuple(reasons.get(r.curation_id, ())),
+            status_reason=status_reason or "",
+            held_since=r.created_at,
         )
         for r, status_reason in found
     ]
@@ -112,13 +109,13 @@ async def add_review(
     )
     if row is None:
         raise RuntimeError("the database returned no row of an insert")
-    return _review(row)
+    return read(Review, row, number=row.id)
 
 
 async def reviews_of(session: AsyncSession, case_id: str) -> list[Review]:
     """What people decided about a case, in order."""
     rows = await session.scalars(select(ReviewRow).where(ReviewRow.case_id == case_id).order_by(ReviewRow.id))
-    return [_review(row) for row in rows]
+    return [read(Review, row, number=row.id) for row in rows]
 
 
 async def save_scan(session: AsyncSession, case_id: str, revision: int, scanner: str, *, found: int) -> None:
@@ -142,16 +139,3 @@ async def unscanned_cases(session: AsyncSession, scanner: str) -> list[str]:
         .order_by(row.case_id)
     )
     return list(await session.scalars(query))
-
-
-def _review(row: ReviewRow) -> Review:
-    return Review(
-        row.id,
-        row.case_id,
-        row.revision,
-        row.action,
-        row.element_id,
-        row.reason,
-        row.decided_by,
-        row.decided_at,
-    )
