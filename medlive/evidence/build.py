@@ -8,7 +8,8 @@ import fcntl
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -189,29 +190,20 @@ def _build(
     report: Callable[[Progress], None],
 ) -> IndexManifest:
     readings = [_read(corpus, work / f"spool-{n}", report) for n, corpus in enumerate(corpora)]
-    given = {reading.corpus.name for reading in readings}
-    carried = [] if old is None else [entry for entry in old.corpora if entry.name not in given]
+    carried = _carried(old, readings)
     digests = {entry.name: entry.digest for entry in carried}
     digests |= {reading.corpus.name: reading.survey.digest for reading in readings}
     parameters = lexical.parameters()
-    same = old is not None and (old.corpus_digests, old.parameters) == (digests, parameters)
-    if old is not None and same and _has_side(old, plan) and _usable(out, old):
+    if old is not None and _serves(out, old, digests, parameters, plan):
         report(Progress("unchanged", None, old.passages))
         return old
 
     data = work / "data"
-    data.mkdir()
-    kept: dict[str, int] = {}
-    with StoreWriter(data) as store, LexicalWriter(data / LEXICAL) as index:
-        for passage in _all_passages(out, old, {entry.name for entry in carried}, readings):
-            ordinal = store.add(passage)
-            index.add(ordinal, passage)
-            kept[passage.corpus] = kept.get(passage.corpus, 0) + 1
-            if ordinal % _EVERY == 0:
-                report(Progress("indexing", passage.corpus, ordinal))
+    kept = _write_lexical(data, _all_passages(out, old, {entry.name for entry in carried}, readings), report)
     for reading in readings:
         reading.spool.unlink()
     side = None if plan is None else _dense_side(out, data, old, plan, report)
+    encoder, part, vectors = (side.encoder, side.part, side.report) if side else (None, None, None)
     moment = now()
     entries = [*carried, *(_entry(reading, kept, moment) for reading in readings)]
     manifest = IndexManifest(
@@ -221,9 +213,9 @@ def _build(
         libraries=lexical.libraries(),
         corpora=tuple(sorted(entries, key=lambda entry: entry.name)),
         passages=sum(kept.values()),
-        encoder=side.encoder if side else None,
-        dense=side.part if side else None,
-        index_digest=index_digest(parameters, digests, side.part if side else None),
+        encoder=encoder,
+        dense=part,
+        index_digest=index_digest(parameters, digests, part),
         data=f"{DATA}{work.name.removeprefix(_BUILDING)}",
         files=_files(data),
         built_at=moment,
@@ -234,11 +226,39 @@ def _build(
             "built",
             None,
             manifest.passages,
-            embedded=side.report.embedded if side else None,
-            reused=side.report.present if side else None,
+            embedded=vectors.embedded if vectors else None,
+            reused=vectors.present if vectors else None,
         )
     )
     return manifest
+
+
+def _carried(old: IndexManifest | None, readings: "Sequence[_Reading]") -> list[CorpusEntry]:
+    """The old index's corpora that are not read anew."""
+    given = {reading.corpus.name for reading in readings}
+    return [] if old is None else [entry for entry in old.corpora if entry.name not in given]
+
+
+def _serves(
+    out: Path, old: IndexManifest, digests: Mapping[str, str], parameters: object, plan: DensePlan | None
+) -> bool:
+    """Whether the old index is what would be built."""
+    same = (old.corpus_digests, old.parameters) == (digests, parameters)
+    return same and _has_side(old, plan) and _usable(out, old)
+
+
+def _write_lexical(data: Path, passages: Iterable[Passage], report: Callable[[Progress], None]) -> Counter[str]:
+    """Store and index passages in the new folder `data`; how many there are of each corpus."""
+    data.mkdir()
+    kept: Counter[str] = Counter()
+    with StoreWriter(data) as store, LexicalWriter(data / LEXICAL) as index:
+        for passage in passages:
+            ordinal = store.add(passage)
+            index.add(ordinal, passage)
+            kept[passage.corpus] += 1
+            if ordinal % _EVERY == 0:
+                report(Progress("indexing", passage.corpus, ordinal))
+    return kept
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,9 +3,10 @@
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final
 
@@ -213,14 +214,7 @@ def _criteria(before: Sequence[dict[str, Any]], now: Sequence[dict[str, Any]]) -
         return
     pairs: dict[int, dict[str, Any]] = {}
     for known_by in (("criterion_id", "criterion"), ("criterion",), ("criterion_id",)):
-        waiting: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
-        for row in left:
-            waiting.setdefault(tuple(row[name] for name in known_by), []).append(row)
-        for place, row in enumerate(right):
-            found = waiting.get(tuple(row[name] for name in known_by))
-            if place not in pairs and found:
-                pairs[place] = found.pop(0)
-        left = [row for rows in waiting.values() for row in rows]
+        left = _pair(left, right, itemgetter(*known_by), pairs)
     shifted = bool(left) or len(pairs) < len(right)
     for place, row in enumerate(right):
         was = pairs.get(place)
@@ -229,6 +223,22 @@ def _criteria(before: Sequence[dict[str, Any]], now: Sequence[dict[str, Any]]) -
             yield CriterionEdit(edits, was, row)
     for row in sorted(left, key=lambda r: int(r["position"])):
         yield CriterionEdit((Edit.REMOVED,), row, None)
+
+
+def _pair(
+    left: Sequence[dict[str, Any]],
+    right: Sequence[dict[str, Any]],
+    key: Callable[[dict[str, Any]], Any],
+    pairs: dict[int, dict[str, Any]],
+) -> list[dict[str, Any]]:
+    """Add to `pairs` (place in `right` → row of `left`) the rows of one key; what is left of `left`."""
+    waiting: dict[Any, list[dict[str, Any]]] = {}
+    for row in left:
+        waiting.setdefault(key(row), []).append(row)
+    for place, row in enumerate(right):
+        if place not in pairs and (found := waiting.get(key(row))):
+            pairs[place] = found.pop(0)
+    return [row for rows in waiting.values() for row in rows]
 
 
 def _edits(was: Mapping[str, Any], row: Mapping[str, Any], shifted: bool) -> Iterator[Edit]:

@@ -25,7 +25,7 @@ from medlive.digest import digest_bytes, digest_json
 from medlive.errors import CheckFailed
 from medlive.rubric.model import SPECIALTIES, UNKNOWN_SPECIALTY, Axis, Theme
 from medlive.snapshot.manifest import Provenance
-from medlive.snapshot.model import CASE_ID, SnapshotCase, last_day, week_end
+from medlive.snapshot.model import CASE_ID, SnapshotCase, SnapshotCriterion, last_day, week_end
 from medlive.snapshot.verify.disguise import as_read, find_disguise, find_markup
 from medlive.snapshot.verify.leaks import find_contact, find_unstorable
 
@@ -122,7 +122,7 @@ def _last_day(version: str) -> date | None:
 
 def row_hits(case: SnapshotCase) -> Iterator[GateHit]:
     """What makes a case illegal in a snapshot, whatever made it: the same rules that `verify` applies."""
-    case_id, revision = case.case_id, case.revision
+    case_id = case.case_id
 
     def hit(detail: str, gate: Gate = Gate.ROW) -> GateHit:
         return GateHit(gate, case_id, detail)
@@ -142,26 +142,34 @@ def row_hits(case: SnapshotCase) -> Iterator[GateHit]:
     for name, text in (("narrative", case.narrative), ("query", case.query), ("advice", case.advice)):
         if not text or text.isspace():
             yield hit(f"{name} is empty")
+    for fault in _rubric_faults(case):
+        yield hit(fault, Gate.RUBRIC)
+
+
+def _rubric_faults(case: SnapshotCase) -> Iterator[str]:
     if not any(c.points > 0 for c in case.criteria):
-        yield hit("no criterion has positive points", Gate.RUBRIC)
+        yield "no criterion has positive points"
     if len({c.criterion_id for c in case.criteria}) != len(case.criteria):
-        yield hit("two criteria share an id", Gate.RUBRIC)
-    prefix = f"{case_id}-c"
+        yield "two criteria share an id"
     for place, criterion in enumerate(case.criteria, start=1):
-        points, text = criterion.points, criterion.criterion
-        if criterion.axis not in _AXES:
-            yield hit(f"criterion {place}: axis {criterion.axis!r}", Gate.RUBRIC)
-        if points == 0 or not -10 <= points <= 10:
-            yield hit(f"criterion {place}: {points} points", Gate.RUBRIC)
-        if criterion.position != place:
-            yield hit(f"criterion {place}: position {criterion.position}", Gate.RUBRIC)
-        if criterion.case_id != case_id or criterion.revision != revision:
-            detail = f"criterion {place}: belongs to {criterion.case_id} revision {criterion.revision}"
-            yield hit(detail, Gate.RUBRIC)
-        if not _is_numbered(criterion.criterion_id, prefix):
-            yield hit(f"criterion {place}: its id is not the case's, -c and a number", Gate.RUBRIC)
-        if not text or text.isspace():
-            yield hit(f"criterion {place}: is empty", Gate.RUBRIC)
+        for fault in _criterion_faults(case, place, criterion):
+            yield f"criterion {place}: {fault}"
+
+
+def _criterion_faults(case: SnapshotCase, place: int, criterion: SnapshotCriterion) -> Iterator[str]:
+    points, text = criterion.points, criterion.criterion
+    if criterion.axis not in _AXES:
+        yield f"axis {criterion.axis!r}"
+    if points == 0 or not -10 <= points <= 10:
+        yield f"{points} points"
+    if criterion.position != place:
+        yield f"position {criterion.position}"
+    if criterion.case_id != case.case_id or criterion.revision != case.revision:
+        yield f"belongs to {criterion.case_id} revision {criterion.revision}"
+    if not _is_numbered(criterion.criterion_id, f"{case.case_id}-c"):
+        yield "its id is not the case's, -c and a number"
+    if not text or text.isspace():
+        yield "is empty"
 
 
 def _is_numbered(criterion_id: str, prefix: str) -> bool:
@@ -198,20 +206,20 @@ def content_hits(case: SnapshotCase, scan: Scanner, lint: Linter) -> list[GateHi
             hits.append(GateHit(Gate.TEXT, case_id, f"{name} holds {character}"))
             continue
         if not plain:
-            if (character := find_disguise(text)) is not None:
-                detail = f"{name} holds {character}, which is not what it seems"
-                hits.append(GateHit(Gate.TEXT, case_id, detail))
-            if (markup := find_markup(text)) is not None:
-                hits.append(GateHit(Gate.TEXT, case_id, f"{name} holds markup: {markup!r}"))
+            hits += [GateHit(Gate.TEXT, case_id, f"{name} holds {what}") for what in _disguises(text)]
         contact = find_contact(text) if as_spelled else None
-        found = scan(text, language)
-        if found or contact is not None or as_reader != text:
-            hits += [
-                GateHit(Gate.IDENTIFIERS, case_id, f"{name} holds {what}")
-                for what in _identifiers(contact, found, as_reader if as_reader != text else None, language, scan)
-            ]
+        other = as_reader if as_reader != text else None
+        found = _identifiers(contact, scan(text, language), other, language, scan)
+        hits += [GateHit(Gate.IDENTIFIERS, case_id, f"{name} holds {what}") for what in found]
     hits += [GateHit(Gate.RUBRIC, case_id, finding) for finding in lint(case)]
     return hits
+
+
+def _disguises(text: str) -> Iterator[str]:
+    if (character := find_disguise(text)) is not None:
+        yield f"{character}, which is not what it seems"
+    if (markup := find_markup(text)) is not None:
+        yield f"markup: {markup!r}"
 
 
 def case_hits(case: SnapshotCase, scan: Scanner, lint: Linter) -> list[GateHit]:

@@ -51,6 +51,7 @@ from medlive.sources.source import (
     allowed_hosts,
     host_of,
 )
+from medlive.threads.model import Thread
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -239,46 +240,51 @@ class _Run:
         for number in range(1, MAX_LIST_PAGES + 1):
             if request is None or self._stopped():
                 return
-            got = await self._get(request)
-            if isinstance(got, HarvestProblem):
+            got = await self._list_page(request, number)
+            if got is None:
                 self.lists_missing = True
-                await self._tell(got)
                 return
-            page, fetched = got
-            fetched_page = FetchedPage(PageKind.LISTING, page, fetched, None, number)
-            try:
-                listing = reading(page.url, self._site.parse_listing, page)
-            except (LayoutError, NotAThread, ParserFault) as error:
-                self.lists_missing = True
-                problem = HarvestProblem(page.url, parse_problem(error), error.message, ends_source=True)
-                await self._tell(problem, fetched_page)
-                return
-            listing, odd = _without_odd_ids(page.url, listing)
+            fetched_page, listing = got
+            listing, odd = _without_odd_ids(fetched_page.page.url, listing)
             known = await self._ledger.look_up([entry.thread_id for entry in listing.entries])
             ids = {entry.thread_id for entry in listing.entries}
-            undated = all(_activity(entry) is None for entry in listing.entries)
-            all_seen = all(_was_seen(known.get(i), state.read_by) for i in ids)
-            known_pages = known_pages + 1 if ids and undated and all_seen else 0
-            finished = (
-                listing.next_page is None
-                # A page that shows nothing new ends a list whose pager always names another page.
-                or bool(ids and ids <= shown)
-                # Rows that stand on every page whatever their age say nothing of how far it has come.
-                or bool(
-                    ids
-                    and all(self._is_behind(e, state.cutoff) for e in listing.entries if e.thread_id not in shown)
-                )
-                or known_pages >= KNOWN_PAGES
-                or number == MAX_LIST_PAGES
-            )
+            known_pages = known_pages + 1 if _is_known(listing.entries, known, state.read_by) else 0
+            ends = known_pages >= KNOWN_PAGES or number == MAX_LIST_PAGES
+            finished = ends or self._ends(listing, shown, state.cutoff)
             if number == MAX_LIST_PAGES and listing.next_page is not None:
                 told = f"the list goes on after {MAX_LIST_PAGES} pages; what follows is left out"
-                odd.append(HarvestProblem(page.url, ProblemKind.INCOMPLETE, told))
+                odd.append(HarvestProblem(fetched_page.page.url, ProblemKind.INCOMPLETE, told))
             listed = self._sorted(key, listing, known, shown, state.cutoff, finished=finished)
             shown |= ids
             await self._ledger.keep(fetched_page, listed, *odd)
             await self._ask_for(listed.waiting)
             request = None if finished else listing.next_page
+
+    async def _list_page(self, request: PageRequest, number: int) -> tuple[FetchedPage, Listing] | None:
+        """A page of a list as it was fetched and read; None where that failed, which the ledger has then."""
+        got = await self._get(request)
+        if isinstance(got, HarvestProblem):
+            await self._tell(got)
+            return None
+        page, fetched = got
+        fetched_page = FetchedPage(PageKind.LISTING, page, fetched, None, number)
+        try:
+            return fetched_page, reading(page.url, self._site.parse_listing, page)
+        except (LayoutError, NotAThread, ParserFault) as error:
+            problem = HarvestProblem(page.url, parse_problem(error), error.message, ends_source=True)
+            await self._tell(problem, fetched_page)
+            return None
+
+    def _ends(self, listing: Listing, shown: set[str], cutoff: datetime | None) -> bool:
+        """Whether no page follows, or the rows show that what follows is known or too old; no rows show nothing.
+
+        A page that shows nothing new ends a list whose pager always names another page. Rows that stand on every
+        page whatever their age say nothing of how far it has come.
+        """
+        if listing.next_page is None:
+            return True
+        new = [entry for entry in listing.entries if entry.thread_id not in shown]
+        return bool(listing.entries) and all(self._is_behind(entry, cutoff) for entry in new)
 
     def _sorted(
         self,
@@ -293,17 +299,17 @@ class _Run:
         """What a list page asks to be done."""
         waiting: dict[str, ListEntry] = {}
         skipped: list[HarvestSkipped] = []
+        met = shown | self._under_way
         for entry in listing.entries:
-            before = known.get(entry.thread_id)
-            if before is not None and before.taken_down:
+            before = known.get(entry.thread_id, KnownThread())
+            if before.taken_down:
                 # Told each time: a page that shows such a thread is not kept.
                 skipped.append(HarvestSkipped(entry.url, entry.thread_id, SkipReason.TAKEN_DOWN))
+            elif entry.thread_id in met or before.handled:
                 continue
-            if entry.thread_id in shown or entry.thread_id in self._under_way or (before and before.handled):
-                continue
-            if self._since is not None and entry.posted_at is not None and entry.posted_at < self._since:
+            elif _is_before(entry.posted_at, self._since):
                 skipped.append(HarvestSkipped(entry.url, entry.thread_id, SkipReason.OLDER_THAN_SINCE))
-            elif before is None or before.page_count is None or not _is_before(_activity(entry), cutoff):
+            elif before.page_count is None or not _is_before(_activity(entry), cutoff):
                 waiting[entry.thread_id] = entry
         moment = now()
         dates = [date for entry in listing.entries if (date := _activity(entry)) is not None and date <= moment]
@@ -365,28 +371,36 @@ class _Run:
                 url = reading(page.url, self._site.next_page, page)
             thread = reading(entry.url, self._site.parse_thread, pages, self._anonymise)
         except (LayoutError, NotAThread, ParserFault) as error:
-            kind = parse_problem(error)
-            if met is _Met.MISSING:
-                # Many sites say that it is gone with status 200, or lead to a list. Where other threads can be
-                # read, it is not the layout that changed.
-                gone = (ProblemKind.NOT_A_THREAD, *([ProblemKind.LAYOUT] if self._reads else []))
-                kind = ProblemKind.GONE if kind in gone else kind
-            else:
-                self._layout_streak += not isinstance(error, NotAThread)
-            ends = self._layout_streak >= LAYOUT_STREAK
-            problem = HarvestProblem(entry.url, kind, error.message, entry.thread_id, ends_source=ends)
-            await self._tell(problem, *new_page)
+            await self._tell(self._unreadable(entry, error, met), *new_page)
             return
         self._layout_streak = 0
         self._reads = True
+        await self._ledger.keep(*new_page, self._harvested(entry, thread, len(pages), first))
+
+    def _harvested(
+        self, entry: ListEntry, thread: Thread, pages: int, first: Fetched | None
+    ) -> HarvestedThread | HarvestSkipped:
+        """A thread that was read, with what its first page is asked for next time; skipped when it is too old."""
         if _is_before(thread.posted_at, self._since):
-            skipped = HarvestSkipped(entry.url, entry.thread_id, SkipReason.OLDER_THAN_SINCE)
-            await self._ledger.keep(*new_page, skipped)
-            return
+            return HarvestSkipped(entry.url, entry.thread_id, SkipReason.OLDER_THAN_SINCE)
         headers = first.headers if first is not None else {}
-        etag, last_modified = _validator(headers.get("etag")), _validator(headers.get("last-modified"))
-        read = HarvestedThread(thread, entry, len(pages), etag, last_modified)
-        await self._ledger.keep(*new_page, read)
+        etag, last_modified = (_validator(headers.get(name)) for name in ("etag", "last-modified"))
+        return HarvestedThread(thread, entry, pages, etag, last_modified)
+
+    def _unreadable(
+        self, entry: ListEntry, error: "LayoutError | NotAThread | ParserFault", met: _Met
+    ) -> HarvestProblem:
+        """What a thread that fits no layout stands for; too many of them in a row end the source."""
+        kind = parse_problem(error)
+        if met is _Met.MISSING:
+            # Many sites say that it is gone with status 200, or lead to a list. Where other threads can be
+            # read, it is not the layout that changed.
+            gone = (ProblemKind.NOT_A_THREAD, *([ProblemKind.LAYOUT] if self._reads else []))
+            kind = ProblemKind.GONE if kind in gone else kind
+        else:
+            self._layout_streak += not isinstance(error, NotAThread)
+        ends = self._layout_streak >= LAYOUT_STREAK
+        return HarvestProblem(entry.url, kind, error.message, entry.thread_id, ends_source=ends)
 
     async def _tell(self, problem: HarvestProblem, *pages: FetchedPage) -> None:
         if self.ended and problem.kind in REFUSALS:
@@ -412,6 +426,12 @@ def _validator(value: str | None) -> str | None:
         value is not None and value.isascii() and value.isprintable() and len(value) <= MAX_VALIDATOR_CHARACTERS
     )
     return value if usable else None
+
+
+def _is_known(entries: Sequence[ListEntry], known: Mapping[str, KnownThread], read_by: int | None) -> bool:
+    """Whether an earlier run has met all rows of a page without dates; no rows tell nothing."""
+    undated = all(_activity(entry) is None for entry in entries)
+    return bool(entries) and undated and all(_was_seen(known.get(e.thread_id), read_by) for e in entries)
 
 
 def _was_seen(known: KnownThread | None, read_by: int | None) -> bool:

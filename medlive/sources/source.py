@@ -4,6 +4,7 @@ import codecs
 import re
 import weakref
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Generic, Protocol, TypeVar
@@ -75,14 +76,8 @@ class Page:
     @property
     def utf8(self) -> bytes:
         """The text's bytes in UTF-8: the body itself where it is valid as it stands."""
-        body = self.body
-        if not body.startswith(_BOM_BYTES):
-            try:
-                body.decode("utf-8")
-            except UnicodeDecodeError:
-                pass
-            else:
-                return body
+        if not self.body.startswith(_BOM_BYTES) and _decoded(self.body, ["utf-8"]) is not None:
+            return self.body
         return self.text.encode("utf-8")
 
     @property
@@ -97,33 +92,9 @@ class Page:
         for bom, encoding in _BOMS:
             if body.startswith(bom):
                 return body.decode(encoding, "replace")
-        try:
-            return body.decode("utf-8")
-        except UnicodeDecodeError:
-            pass
-        declared = [name for name in (self._header_charset(), self._meta_charset()) if name]
-        # A page that is UTF-8 but for a few damaged bytes would often decode as GB18030, into nonsense.
-        lenient = body.decode("utf-8", "replace")
-        high_bytes = len(body) - len(body.translate(None, bytes(range(128, 256))))
-        if lenient.count("\ufffd") * 20 < high_bytes:
-            return lenient
-        single_byte = [n for n in declared if n.startswith(("iso8859", "cp125", "latin"))]
-        if "cp1252" in single_byte and 2 * len(_GB_PAIR.findall(body)) > 0.9 * high_bytes:
-            # What servers say of every page. Western letters above ASCII hardly ever stand side by side.
-            declared = [n for n in declared if n != "cp1252"]
-            single_byte = []
-        for name in [n for n in declared if n not in single_byte] + ([] if single_byte else ["gb18030"]):
-            try:
-                return body.decode(name)
-            except (UnicodeDecodeError, LookupError):
-                continue
-        for name in declared:
-            if name != "utf-8":
-                return body.decode(name, "replace")
-        # Neither declared nor strictly decodable: Chinese pages cut in mid-character come out nearly whole
-        # this way.
-        gb = body.decode("gb18030", "replace")
-        return gb if gb.count("\ufffd") * 20 < max(high_bytes, 1) else body.decode("cp1252", "replace")
+        if (text := _decoded(body, ["utf-8"])) is not None:
+            return text
+        return _guessed(body, [n for n in (self._header_charset(), self._meta_charset()) if n and n != "utf-8"])
 
     def _header_charset(self) -> str | None:
         match = _HEADER_CHARSET.search(self.content_type)
@@ -148,6 +119,37 @@ class Memo(Generic[_T]):
             forget = weakref.ref(page, lambda _: self._read.pop(place, None))
             held = self._read[place] = (forget, read(page))
         return held[1]
+
+
+def _decoded(body: bytes, names: Sequence[str]) -> str | None:
+    """The text in the first of the encodings that fits; None where none does."""
+    for name in names:
+        with suppress(UnicodeDecodeError, LookupError):
+            return body.decode(name)
+    return None
+
+
+def _guessed(body: bytes, declared: list[str]) -> str:
+    """The text of a body that is not UTF-8, by the encodings that header and page declare, if they fit."""
+    # A page that is UTF-8 but for a few damaged bytes would often decode as GB18030, into nonsense.
+    lenient = body.decode("utf-8", "replace")
+    high_bytes = len(body) - len(body.translate(None, bytes(range(128, 256))))
+    if lenient.count("\ufffd") * 20 < high_bytes:
+        return lenient
+    single_byte = [n for n in declared if n.startswith(("iso8859", "cp125", "latin"))]
+    if "cp1252" in single_byte and 2 * len(_GB_PAIR.findall(body)) > 0.9 * high_bytes:
+        # What servers say of every page. Western letters above ASCII hardly ever stand side by side.
+        declared = [n for n in declared if n != "cp1252"]
+        single_byte = []
+    strict = [n for n in declared if n not in single_byte] + ([] if single_byte else ["gb18030"])
+    if (text := _decoded(body, strict)) is not None:
+        return text
+    if declared:
+        return body.decode(declared[0], "replace")
+    # Neither declared nor strictly decodable: Chinese pages cut in mid-character come out nearly whole
+    # this way.
+    gb = body.decode("gb18030", "replace")
+    return gb if gb.count("\ufffd") * 20 < max(high_bytes, 1) else body.decode("cp1252", "replace")
 
 
 def _codec(name: str) -> str | None:

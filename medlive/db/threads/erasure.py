@@ -286,21 +286,18 @@ async def _loose_replies(session: AsyncSession, texts: Collection[str]) -> set[s
     loose: list[tuple[str, str, list[str], str]] = []
     stream = await session.stream(_LOOSE_REPLIES, execution_options={"yield_per": 100})
     async for digest, task, inputs, reply in stream:
-        held = inputs if not isinstance(inputs, str) else load_json(inputs)
-        loose.append((digest, task, [leaf for leaf in _leaves(held) if _tells(leaf)], reply))
+        loose.append((digest, task, _telling(load_json(inputs) if isinstance(inputs, str) else inputs), reply))
     found: set[str] = set()
-    looked_for = [one for one in texts if _tells(one)]
+    looked_for = _telling(list(texts))
     while looked_for:
         met = [reply for reply in loose if reply[0] not in found and _shares(reply[2], looked_for)]
         found |= {digest for digest, *_ in met}
-        looked_for = [
-            leaf
-            for _, task, _, reply in met
-            if task.startswith("screener")
-            for leaf in _leaves(_parsed(reply))
-            if _tells(leaf)
-        ]
+        looked_for = _telling([_parsed(reply) for _, task, _, reply in met if task.startswith("screener")])
     return found
+
+
+def _telling(value: Any) -> list[str]:
+    return [leaf for leaf in _leaves(value) if _tells(leaf)]
 
 
 def _shares(leaves: Iterable[str], texts: Sequence[str]) -> bool:

@@ -221,36 +221,12 @@ async def _save_batch(
     *,
     observed: bool,
 ) -> list[SavedThread]:
-    # As the columns hold them: a key is compared with what comes back.
-    keys = [(to_stored(t.source), to_stored(t.thread_id)) for t in threads]
-    urls = sorted(dict(zip(keys, (to_stored(t.url) for t in threads), strict=True)).items())
-    # The rows are locked here, in one order for everybody: who comes second waits, and sees what was added.
-    returned = await session.execute(
-        _UPSERT_THREADS,
-        {
-            "sources": [source for (source, _), _ in urls],
-            "ids": [thread_id for (_, thread_id), _ in urls],
-            "urls": [url for _, url in urls],
-        },
-    )
-    pks = {(source, thread_id): pk for pk, source, thread_id in returned}
-
-    row = ThreadRevisionRow
-    # Thread → (revision, its digest, its number), in the order of revisions; a number of 0 is yet to be given.
-    held: dict[int, list[tuple[int, str, int]]] = {}
-    found = await session.execute(
-        select(row.thread_id, row.revision, row.digest, row.id)
-        .where(row.thread_id.in_(pks.values()))
-        .order_by(row.thread_id, row.revision)
-    )
-    for thread_pk, revision, digest, revision_pk in found:
-        held.setdefault(thread_pk, []).append((revision, digest, revision_pk))
-
+    pks = await _lock_threads(session, threads)
+    revisions = await _revisions_of(session, pks)
     rows: list[dict[str, Any]] = []
     plan: list[tuple[int, int, int, Literal["new", "revised", "unchanged"]]] = []
-    for thread, key, is_assumed, fetch_id in zip(threads, keys, assumed, fetch_ids, strict=True):
-        thread_pk, digest = pks[key], thread.digest
-        before = held.setdefault(thread_pk, [])
+    for thread, thread_pk, is_assumed, fetch_id in zip(threads, pks, assumed, fetch_ids, strict=True):
+        digest, before = thread.digest, revisions.setdefault(thread_pk, [])
         candidates = before[-1:] if observed else reversed(before)
         same = next((one for one in candidates if one[1] == digest), None)
         if same is not None:
@@ -261,7 +237,7 @@ async def _save_batch(
         plan.append((thread_pk, revision, 0, "new" if revision == 1 else "revised"))
         rows.append(
             row_of(
-                row,
+                ThreadRevisionRow,
                 thread,
                 thread_id=thread_pk,
                 revision=revision,
@@ -272,9 +248,36 @@ async def _save_batch(
                 import_run_id=import_run_id if fetch_id is None else None,
             )
         )
-    inserted = await insert_rows(session, row, rows, returning=("id", "thread_id", "revision"))
+    inserted = await insert_rows(session, ThreadRevisionRow, rows, returning=("id", "thread_id", "revision"))
     added = {(thread_pk, revision): revision_pk for revision_pk, thread_pk, revision in inserted}
     return [SavedThread(pk, number or added[pk, revision], status) for pk, revision, number, status in plan]
+
+
+async def _lock_threads(session: AsyncSession, threads: Sequence[Thread]) -> list[int]:
+    """The threads' numbers in their order; their rows are made where needed, and locked."""
+    # As the columns hold them: a key is compared with what comes back.
+    keys = [(to_stored(t.source), to_stored(t.thread_id)) for t in threads]
+    # In one order for everybody: who comes second waits, and sees what was added.
+    urls = sorted(dict(zip(keys, (to_stored(t.url) for t in threads), strict=True)).items())
+    sources, ids = zip(*(key for key, _ in urls), strict=True)
+    values = {"sources": list(sources), "ids": list(ids), "urls": [url for _, url in urls]}
+    returned = await session.execute(_UPSERT_THREADS, values)
+    pks = {(source, thread_id): pk for pk, source, thread_id in returned}
+    return [pks[key] for key in keys]
+
+
+async def _revisions_of(session: AsyncSession, pks: Sequence[int]) -> dict[int, list[tuple[int, str, int]]]:
+    """Thread → (revision, its digest, its number), in the order of revisions; a number of 0 is yet to be given."""
+    row = ThreadRevisionRow
+    found = await session.execute(
+        select(row.thread_id, row.revision, row.digest, row.id)
+        .where(row.thread_id.in_(pks))
+        .order_by(row.thread_id, row.revision)
+    )
+    revisions: dict[int, list[tuple[int, str, int]]] = {}
+    for thread_pk, revision, digest, number in found:
+        revisions.setdefault(thread_pk, []).append((revision, digest, number))
+    return revisions
 
 
 def _in_utc(thread: Thread) -> Thread:

@@ -121,13 +121,8 @@ def _chapter(part: Element, book: Element | None, name: str, shelf: str | None) 
 def _address(meta: Element | None, book: Element | None, shelf: str | None, stem: str) -> tuple[str, str]:
     """The chapter's identifier and its page: by its own accession number, else by its place in its book."""
     own = _identifiers(meta, "book-part-id", "article-id", "object-id")
-    for _, value in own:
-        if _NBK.fullmatch(value):
-            return value, f"https://www.ncbi.nlm.nih.gov/books/{value}/"
-    for link in meta.iter() if meta is not None else ():
-        found = _NBK.search(link.get(_XLINK) or "") if local(link.tag) == "self-uri" else None
-        if found:
-            return found[0], f"https://www.ncbi.nlm.nih.gov/books/{found[0]}/"
+    if (accession := _accession(meta, own)) is not None:
+        return accession, f"https://www.ncbi.nlm.nih.gov/books/{accession}/"
     kinds = dict(reversed(own))
     if "pmc" in kinds or kinds.get("pmcid", "").upper().startswith("PMC"):
         number = (kinds.get("pmc") or kinds["pmcid"]).upper().removeprefix("PMC")
@@ -143,6 +138,18 @@ def _address(meta: Element | None, book: Element | None, shelf: str | None, stem
     if shelf is not None:
         return f"{shelf}/{stem}", f"https://www.ncbi.nlm.nih.gov/books/{shelf}/"
     return stem, ""
+
+
+def _accession(meta: Element | None, own: list[tuple[str, str]]) -> str | None:
+    """The chapter's own number in the Bookshelf, as an identifier or in its link to itself."""
+    if named := next((value for _, value in own if _NBK.fullmatch(value)), None):
+        return named
+    links = (
+        [link.get(_XLINK) or "" for link in meta.iter() if local(link.tag) == "self-uri"]
+        if meta is not None
+        else []
+    )
+    return next((found[0] for link in links if (found := _NBK.search(link))), None)
 
 
 def _identifiers(meta: Element | None, *names: str) -> list[tuple[str, str]]:

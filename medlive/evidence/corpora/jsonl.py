@@ -9,6 +9,7 @@ import json
 import re
 import zlib
 from collections.abc import Callable, Iterator
+from datetime import date
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -92,37 +93,48 @@ def _document(row: Any) -> Document:
     """One line's document; raises ValueError with the field that is wrong."""
     identity = identity_of(row)
     title = text_of(row, "title") or ""
-    text = text_of(row, "text", "content")
-    if text is None:
-        joined = text_of(row, "contents")
-        if joined is None:
-            raise ValueError("`text` (or `content`) is missing")
-        # MedRAG's `contents` is the title and the content in one.
-        text = joined[len(title) :].lstrip(". ") if title and joined.startswith(title) else joined
+    text = _text(row, title)
     section = text_of(row, "section") or ""
-    url = text_of(row, "url") or ""
     chapter = _CHAPTER.fullmatch(identity)
     if chapter and " -- " in title and not section:
         title, section = title.split(" -- ", 1)
         section = section.replace(" -- ", " > ")
-    pmid = row.get("PMID")
-    if not url and chapter:
-        url = f"https://www.ncbi.nlm.nih.gov/books/n/statpearls/{chapter[1]}/"
-    elif not url and isinstance(pmid, int | str) and str(pmid).isascii() and str(pmid).isdigit():
-        url = f"https://pubmed.ncbi.nlm.nih.gov/{int(pmid)}/"
-    try:
-        published = published_by(row.get("date"))
-    except ValueError as exc:
-        raise ValueError(f"`date` is no ISO date: {str(row.get('date'))[:40]!r}") from exc
     return Document(
         id=identity,
         title=title,
         sections=(Section(section, text),),
         language=text_of(row, "language") or None,
-        published=published,
-        url=url,
+        published=published_of(row),
+        url=text_of(row, "url") or _url(row, chapter),
         licence=text_of(row, "licence", "license") or None,
     )
+
+
+def _text(row: Any, title: str) -> str:
+    text = text_of(row, "text", "content")
+    if text is not None:
+        return text
+    joined = text_of(row, "contents")
+    if joined is None:
+        raise ValueError("`text` (or `content`) is missing")
+    # MedRAG's `contents` is the title and the content in one.
+    return joined[len(title) :].lstrip(". ") if title and joined.startswith(title) else joined
+
+
+def _url(row: Any, chapter: re.Match[str] | None) -> str:
+    if chapter:
+        return f"https://www.ncbi.nlm.nih.gov/books/n/statpearls/{chapter[1]}/"
+    pmid = row.get("PMID")
+    named = isinstance(pmid, int | str) and str(pmid).isascii() and str(pmid).isdigit()
+    return f"https://pubmed.ncbi.nlm.nih.gov/{int(pmid)}/" if named else ""
+
+
+def published_of(row: Any) -> date | None:
+    """The last day that the row's `date` may mean. Raises ValueError when it is not a date."""
+    try:
+        return published_by(row.get("date"))
+    except ValueError as exc:
+        raise ValueError(f"`date` is not an ISO date: {str(row.get('date'))[:40]!r}") from exc
 
 
 def identity_of(row: Any) -> str:

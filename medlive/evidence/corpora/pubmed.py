@@ -115,11 +115,7 @@ class _Valid:
             if b"RetractionOf" in frame.data or b"ExpressionOfConcernFor" in frame.data:
                 notices += _noticed(frame.data)
         for article, version in zip(articles, versions, strict=True):
-            self.count += 1
-            if article and version >= self.versions.get(article, 1):
-                self._set(article, self.count)
-                if version != 1:
-                    self.versions[article] = version
+            self._add(article, version)
         for article, version in deleted:
             # Without a version, every one is meant.
             if not version or version >= self.versions.get(article, 1):
@@ -127,6 +123,14 @@ class _Valid:
                 self.versions.pop(article, None)
         for kind, article in notices:
             (self.retracted if kind in _RETRACTING else self.concerns).add(article)
+
+    def _add(self, article: int, version: int) -> None:
+        """Count the next record, which holds unless a later version of its article was met."""
+        self.count += 1
+        if article and version >= self.versions.get(article, 1):
+            self._set(article, self.count)
+            if version != 1:
+                self.versions[article] = version
 
     def holds(self, article: int, number: int) -> bool:
         """Whether the record of that number is the valid one of its article."""

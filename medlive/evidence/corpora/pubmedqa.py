@@ -51,11 +51,8 @@ def _document(pmid: str, entry: Any) -> Document:
     """One abstract; raises ValueError where the entry is not of PubMedQA's shape."""
     if not isinstance(entry, dict):
         raise ValueError("the entry is no object")
-    contexts, labels = entry.get("CONTEXTS"), entry.get("LABELS") or []
-    if not isinstance(contexts, list) or not all(isinstance(c, str) for c in contexts):
-        raise ValueError("CONTEXTS is no list of texts")
-    if not isinstance(labels, list) or not all(isinstance(label, str) for label in labels):
-        raise ValueError("LABELS is no list of texts")
+    contexts = _texts("CONTEXTS", entry.get("CONTEXTS"))
+    labels = _texts("LABELS", entry.get("LABELS") or [])
     question, conclusion = entry.get("QUESTION") or "", entry.get("LONG_ANSWER") or ""
     if not isinstance(question, str) or not isinstance(conclusion, str):
         raise ValueError("QUESTION or LONG_ANSWER is no text")
@@ -69,6 +66,12 @@ def _document(pmid: str, entry: Any) -> Document:
         url=f"https://pubmed.ncbi.nlm.nih.gov/{pmid}/" if pmid.isascii() and pmid.isdigit() else "",
         continuous=True,
     )
+
+
+def _texts(name: str, found: Any) -> list[str]:
+    if not isinstance(found, list) or not all(isinstance(text, str) for text in found):
+        raise ValueError(f"{name} is not a list of texts")
+    return found
 
 
 READER = Reader(

@@ -1,5 +1,6 @@
 """The ranking with its intervals and tie groups (LiveMedBench, Figure 4), and the pairs behind them."""
 
+from collections.abc import Sequence
 from itertools import groupby
 from typing import Final
 
@@ -78,31 +79,15 @@ def ranking(report: Report) -> Section:
 def _figures(report: Report) -> list[tuple[str, str]]:
     fresh = any(model.slice(CUTOFF, AFTER) for model in report.models)
 
-    def series(model: ModelScore) -> list[Estimate | None]:
-        return [model.overall, model.slice(CUTOFF, AFTER)] if fresh else [model.overall]
-
-    ends = [
-        100 * end
-        for m in report.models
-        for e in series(m)
-        if e
-        for end in (e.mean, e.low, e.high)
-        if end is not None
-    ]
+    shown = [one for model in report.models for one in _bars(model, fresh).values if one]
+    ends = [end for one in shown for end in (one.value, one.low, one.high) if end is not None]
     note = (
         f"{upper_first(report.said)}. A tie group holds what does not differ from its first at 5 % after Holm's "
         "correction."
     )
     drawings = []
     for which, places in report.parts(A_SHEET):
-        groups = []
-        part = [report.models[k] for k in places]
-        for group, models in groupby(part, key=lambda m: m.standing.group if m.standing else None):
-            heading = "No score" if group is None else f"Tie group {group}"
-            rows = [IntervalRow(_name(m), [_interval(e) for e in series(m)]) for m in models]
-            rows = [row for row in rows if any(row.values)]
-            if rows:
-                groups.append(IntervalGroup(heading, rows))
+        groups = _groups([report.models[k] for k in places], fresh)
         title = f"Overall score, {which}" if which else "Overall score"
         frame = Frame(title, "Mean score of each model in per cent, with its 95 % interval and n.", note=note)
         named = ["all cases", "cases after the model's cutoff"] if fresh else ["all cases"]
@@ -111,6 +96,25 @@ def _figures(report: Report) -> list[tuple[str, str]]:
         )
         drawings.append((which, drawn))
     return drawings
+
+
+def _groups(models: Sequence[ModelScore], fresh: bool) -> list[IntervalGroup]:
+    """The tie groups of the models that have a score."""
+    groups = []
+    for heading, members in groupby(models, key=_heading):
+        rows = [_bars(model, fresh) for model in members]
+        if shown := [row for row in rows if any(row.values)]:
+            groups.append(IntervalGroup(heading, shown))
+    return groups
+
+
+def _heading(model: ModelScore) -> str:
+    return f"Tie group {model.standing.group}" if model.standing else "No score"
+
+
+def _bars(model: ModelScore, fresh: bool) -> IntervalRow:
+    estimates = [model.overall, model.slice(CUTOFF, AFTER)] if fresh else [model.overall]
+    return IntervalRow(_name(model), [_interval(estimate) for estimate in estimates])
 
 
 def _name(model: ModelScore) -> str:

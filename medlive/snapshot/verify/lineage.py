@@ -154,13 +154,7 @@ def _check_one(old: _Case | None, new: _Case | None, listed: dict[str, Any], fau
     here = old or new
     if here is None:
         return
-    wanted = ""
-    if old is None:
-        wanted = "added"
-    elif new is None:
-        wanted = "withdrawn"
-    elif old.content() != new.content():
-        wanted = "revised"
+    wanted = _change(old, new)
     where = f"{CHANGES}: {here.key.decode()!r}"[:300]
     if old is not None and new is not None and old.parts.first_release != new.parts.first_release:
         first, now = old.parts.first_release.decode(), new.parts.first_release.decode()
@@ -172,6 +166,15 @@ def _check_one(old: _Case | None, new: _Case | None, listed: dict[str, Any], fau
         stated = str(listed[wanted]["from_revision"])
         if stated.encode() != old.parts.revision:
             faults.add(where, f"from_revision {old.parts.revision.decode()}", stated[:50])
+
+
+def _change(old: _Case | None, new: _Case | None) -> str:
+    """The section that lists what became of a case; "" for one that is as it was."""
+    if old is None:
+        return "added"
+    if new is None:
+        return "withdrawn"
+    return "revised" if old.content() != new.content() else ""
 
 
 def _side_by_side(theirs: Iterator[_Case], ours: Iterator[_Case]) -> Iterator[tuple[_Case | None, _Case | None]]:

@@ -214,11 +214,15 @@ class _Pass:
         scan.settle()
         for cursor in (self._added, self._revised, self._withdrawn, self._revealed):
             cursor.close()
-        for reader in (cases, criteria):
-            if reader.cut:
-                scan.rows.add("data", "rows", f"{len(reader.faults)} lines that are none; the rest was not read")
-            for canary, finding in reader.faults:
-                (scan.canary if canary else scan.rows).put(finding)
+        self._keep_faults(cases)
+        self._keep_faults(criteria)
+
+    def _keep_faults(self, reader: Reader) -> None:
+        if reader.cut:
+            found = f"{len(reader.faults)} lines that are none; the rest was not read"
+            self._scan.rows.add("data", "rows", found)
+        for canary, finding in reader.faults:
+            (self._scan.canary if canary else self._scan.rows).put(finding)
 
     def _orphan(self, head: Line) -> None:
         key, parts, _, number = head
@@ -282,15 +286,19 @@ class _Pass:
             scan.rows.add(f"{CRITERIA}: {row['case_id']!r}", "rows in the order of position", f"{places}"[:200])
         for hit in row_hits(case):
             self._sorted(hit.detail).add(where, "a legal case", hit.detail[:300])
+        self._look_for_leaks(where, row, rows)
+
+    def _look_for_leaks(self, where: str, row: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> None:
+        leaks = self._scan.leaks
         texts = [(name, row[name]) for name in ("source", "narrative", "query", "advice")]
         texts += [(f"criterion {c['position']}", c["criterion"]) for c in rows]
         for name, text in texts:
             if (character := find_unstorable(text)) is not None:
-                scan.leaks.add(where, f"a {name} without control characters", character)
+                leaks.add(where, f"a {name} without control characters", character)
             if (character := find_disguise(text)) is not None:
-                scan.leaks.add(where, f"a {name} in letters that are what they seem", character)
+                leaks.add(where, f"a {name} in letters that are what they seem", character)
             if (kind := find_contact(text)) is not None:
-                scan.leaks.add(where, f"a {name} without addresses or handles", f"a {kind}")
+                leaks.add(where, f"a {name} without addresses or handles", f"a {kind}")
 
     def _sorted(self, detail: str) -> Faults:
         """The step that a row's fault belongs to."""

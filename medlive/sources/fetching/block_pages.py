@@ -110,15 +110,19 @@ def block_page(status: int, headers: Mapping[str, str], body: bytes) -> str | No
     `headers` by lower-case names; `body` decompressed, its first part is enough. A page of anything but markup
     is judged by its headers alone.
     """
-    for name, values, what in _HEADERS:
-        if headers.get(name, "").strip().lower() in values:
-            return what
+    refused = (what for name, values, what in _HEADERS if headers.get(name, "").strip().lower() in values)
+    if (what := next(refused, None)) is not None:
+        return what
     kind = headers.get("content-type", "").partition(";")[0].strip().lower()
     if len(body) > _MOST_BYTES or kind not in ("", "text/html", "application/xhtml+xml"):
         return None
+    return _refusal(status, body)
+
+
+def _refusal(status: int, body: bytes) -> str | None:
+    """The same of a page's markup alone."""
     head = body[:_HEAD_BYTES]
-    # The first mark is asked for by itself: on nearly every page there is none.
-    marked = [(marks, what) for marks, what in _MARKS if marks[0] in head and all(mark in head for mark in marks)]
+    marked = [(marks, what) for marks, what in _MARKS if all(mark in head for mark in marks)]
     titled = _suspect_title(head, status)
     refusing = any(part in head for part in _REFUSAL_BYTES)
     if not (marked or titled or refusing):
@@ -126,14 +130,13 @@ def block_page(status: int, headers: Mapping[str, str], body: bytes) -> str | No
     reading = _read(body)
     if len(reading.text) > _MOST_TEXT:
         return None
-    for marks, what in marked:
-        if not all(mark.decode() in reading.text for mark in marks):
-            return what
+    # A mark that the page shows to its reader is what somebody wrote.
+    hidden = (what for marks, what in marked if not all(mark.decode() in reading.text for mark in marks))
+    if (what := next(hidden, None)) is not None:
+        return what
     if titled:
         return f"a page titled {reading.title!r}"
-    if any(reading.text.lower().startswith(refusal) for refusal in _REFUSALS):
-        return "a firewall's refusal"
-    return None
+    return "a firewall's refusal" if reading.text.lower().startswith(_REFUSALS) else None
 
 
 def _suspect_title(head: bytes, status: int) -> bool:

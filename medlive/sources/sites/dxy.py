@@ -104,12 +104,7 @@ class Dxy:
             raise LayoutError(page.url, "an address /question/<id>")
         tree = parse(page)
         state = _state(tree)
-        turns = _turns_of_state(page, state)
-        shown = len(tree.css(f"{_DIALOGS} .dialog-content"))
-        if turns is None:
-            turns = _turns_of_markup(page, tree)
-        elif shown > len(turns):
-            raise LayoutError(page.url, f"{shown} turns in questionDialog", found=str(len(turns)))
+        turns = _turns(page, tree, state)
         if turns[0].by_doctor:
             raise LayoutError(page.url, "the patient's turn first")
         if not any(turn.by_doctor for turn in turns):
@@ -131,6 +126,16 @@ class Dxy:
             posted_at=posted_at,
             messages=tuple(_message(n, turn, doctor, posted_at, anonymise) for n, turn in enumerate(turns)),
         )
+
+
+def _turns(page: Page, tree: LexborHTMLParser, state: dict[str, Any] | None) -> list[_Turn]:
+    turns = _turns_of_state(page, state)
+    if turns is None:
+        return _turns_of_markup(page, tree)
+    shown = len(tree.css(f"{_DIALOGS} .dialog-content"))
+    if shown > len(turns):
+        raise LayoutError(page.url, f"{shown} turns in questionDialog", found=str(len(turns)))
+    return turns
 
 
 def _message(

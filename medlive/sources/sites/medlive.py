@@ -111,12 +111,7 @@ class Medlive:
             raise IncompleteThread(f"a case has one page, {len(pages)} were given")
         page = pages[0]
         tree = parse(page)
-        title = line(required(page, tree, [".title_cms > span", ".title_cms", "#content h1"]))
-        body = required(page, tree, [".content_body"])
-        case = readable(body, skip_classes=frozenset(["case_result", "inc_c"]))
-        if not title or not (case.text or case.media):
-            raise LayoutError(page.url, "text in .title_cms and .content_body")
-        _check_strays(page, tree, body)
+        title, case = _case(page, tree)
         comments = list(self._comments(page, tree))
         result = tree.css_first(".case_result")
         if result is None and not comments:
@@ -127,10 +122,7 @@ class Medlive:
         # In the discussion the author goes on asking; what they settle on stands in the outcome.
         asking = {n for n, entry in enumerate(entries) if author.is_same(entry.person)}
         if result is not None:
-            outcome = readable(result)
-            if not outcome.text:
-                raise LayoutError(page.url, "text in .case_result")
-            entries.insert(1, _Entry(author, outcome, None))
+            entries.insert(1, _Entry(author, _outcome(page, result), None))
             asking = {0} | {n + 1 for n in asking if n}
         marks = {e.person.address: e.person.mark for e in entries if e.person.mark and e.person.address}
         return Thread(
@@ -169,19 +161,14 @@ class Medlive:
         classes = (parts[1].attributes.get("class") or "").split() if len(parts) > 1 else ["com_return"]
         if anchor is None or "com_return" in classes:
             raise LayoutError(page.url, ".inc_c > dl with a user's link in dd 1 and text in dd 2")
-        shown = next((n for n in parts[0].iter() if n.tag == "span" and _date(n)), None)
-        said = readable(parts[1], skip_classes=frozenset(["com_return"]))
-        if not (said.text or said.media):
-            raise LayoutError(page.url, "text in .inc_c > dl > dd 2")
-        yield _Entry(self._person(page, anchor), said, _date(shown) if shown is not None else None)
+        dates = (_date(node) for node in parts[0].iter() if node.tag == "span")
+        said = _said(page, parts[1], ".inc_c > dl > dd 2")
+        yield _Entry(self._person(page, anchor), said, next(filter(None, dates), None))
         users, replies = item.css(".com_user"), item.css(".com_user_say")
         if len(users) != len(replies):
             raise LayoutError(page.url, "a .com_user for every .com_user_say")
         for user, reply in zip(users, replies, strict=True):
-            said = readable(reply)
-            if not (said.text or said.media):
-                raise LayoutError(page.url, "text in .com_user_say")
-            yield _Entry(self._person(page, user), said, None)
+            yield _Entry(self._person(page, user), _said(page, reply, ".com_user_say"), None)
 
     def _person(self, page: Page, anchor: LexborNode) -> _Person:
         """A person by their link, and whether the site's mark of a certified physician follows it."""
@@ -202,6 +189,32 @@ class Medlive:
         shown = (node.attributes.get("title"), node.attributes.get("alt"), node.text())
         labels = ((text or "").strip() for text in shown)
         return next((label for label in labels if label in self.settings.verified_labels), None)
+
+
+def _said(page: Page, node: LexborNode, place: str) -> Readable:
+    """What a comment holds. Raises LayoutError for nothing."""
+    said = readable(node, skip_classes=frozenset(["com_return"]))
+    if not (said.text or said.media):
+        raise LayoutError(page.url, f"text in {place}")
+    return said
+
+
+def _case(page: Page, tree: LexborHTMLParser) -> tuple[str, Readable]:
+    """The title and the case as presented. Raises LayoutError."""
+    title = line(required(page, tree, [".title_cms > span", ".title_cms", "#content h1"]))
+    body = required(page, tree, [".content_body"])
+    case = readable(body, skip_classes=frozenset(["case_result", "inc_c"]))
+    if not title or not (case.text or case.media):
+        raise LayoutError(page.url, "text in .title_cms and .content_body")
+    _check_strays(page, tree, body)
+    return title, case
+
+
+def _outcome(page: Page, node: LexborNode) -> Readable:
+    outcome = readable(node)
+    if not outcome.text:
+        raise LayoutError(page.url, "text in .case_result")
+    return outcome
 
 
 def _message(position: int, entry: _Entry, asks: bool, marks: dict[str, str], anonymise: Anonymiser) -> Message:

@@ -98,6 +98,23 @@ class _Parts:
     attachments: list[LexborNode] = field(default_factory=list)
     has_content: bool = False
 
+    def take(self, node: LexborNode) -> bool:
+        """Keep a part; whether it is a second content, of which a post has one."""
+        if node.tag == "time":
+            self.time = self.time or node
+        elif node.tag == "li":
+            self.status = self.status or node
+        elif "bbWrapper" in (shown := node.attrs.get("class") or ""):
+            self.body = self.body or node
+        elif "message-attribution" in shown:
+            self.attribution = self.attribution or node
+        elif "message-attachments" in shown:
+            self.attachments.append(node)
+        elif "message-userContent" in shown:
+            again, self.has_content = self.has_content, True
+            return again
+        return False
+
 
 class Sdn:
     """The adapter of forums.studentdoctor.net, layout XenForo 2.0 to 2.3."""
@@ -118,19 +135,7 @@ class Sdn:
     def parse_listing(self, page: Page) -> Listing:
         """The rows of a board; labels beside titles are no titles. Raises LayoutError."""
         tree = parse(page)
-        entries = []
-        for row in tree.css(".structItem--thread"):
-            anchor = row.css_first(".structItem-title a[data-tp-primary=on]")
-            if anchor is None:
-                anchors = row.css(".structItem-title a")
-                anchor = anchors[-1] if anchors else None
-            url = link(page, anchor.attributes.get("href")) if anchor is not None else None
-            found = _THREAD_PATH.search(url or "")
-            if url is None or found is None:
-                raise LayoutError(page.url, ".structItem-title a to /threads/<slug>.<id>/")
-            opened = _moment(row.css_first(".structItem-startDate time"))
-            active = _moment(row.css_first("time.structItem-latestDate"))
-            entries.append(ListEntry(url, found[1], line(anchor), opened, active))
+        entries = [_entry(page, row) for row in tree.css(".structItem--thread")]
         template = _template(tree)
         # A thread lists similar threads below its posts, and is no list.
         if "thread_view" in template or (not entries and "forum_view" not in template):
@@ -151,14 +156,8 @@ class Sdn:
         if not pages:
             raise IncompleteThread("no page of the thread was given")
         shown = [self._read(page) for page in pages]
-        first, last = shown[0], shown[-1]
-        for position, (page, read) in enumerate(zip(pages, shown, strict=True), start=1):
-            if read.number != position:
-                raise IncompleteThread(f"{page.url} is page {read.number} of its thread where {position} was due")
-            if read.thread_id != first.thread_id:
-                raise IncompleteThread(f"{page.url} is a page of thread {read.thread_id}, not {first.thread_id}")
-        if last.following is not None:
-            raise IncompleteThread(f"{pages[-1].url} is followed by {last.following}, which was not given")
+        first = shown[0]
+        _check_pages(pages, shown)
         posts = list({post.post_id: post for read in shown for post in read.posts}.values())
         for position, post in enumerate(posts, start=1):
             if post.number is not None and post.number != position:
@@ -277,40 +276,53 @@ class _Repeats:
         return False
 
 
+def _entry(page: Page, row: LexborNode) -> ListEntry:
+    """A row of a board. Raises LayoutError."""
+    anchor = row.css_first(".structItem-title a[data-tp-primary=on]")
+    if anchor is None:
+        anchor = next(reversed(row.css(".structItem-title a")), None)
+    url = link(page, anchor.attributes.get("href")) if anchor is not None else None
+    found = _THREAD_PATH.search(url or "")
+    if url is None or found is None:
+        raise LayoutError(page.url, ".structItem-title a to /threads/<slug>.<id>/")
+    opened = _moment(row.css_first(".structItem-startDate time"))
+    active = _moment(row.css_first("time.structItem-latestDate"))
+    return ListEntry(url, found[1], line(anchor), opened, active)
+
+
+def _check_pages(pages: Sequence[Page], shown: Sequence[ThreadPage]) -> None:
+    """Raise IncompleteThread unless these are all pages of one thread in their order."""
+    thread_id, following = shown[0].thread_id, shown[-1].following
+    for position, (page, read) in enumerate(zip(pages, shown, strict=True), start=1):
+        if read.number != position:
+            raise IncompleteThread(f"{page.url} is page {read.number} of its thread where {position} was due")
+        if read.thread_id != thread_id:
+            raise IncompleteThread(f"{page.url} is a page of thread {read.thread_id}, not {thread_id}")
+    if following is not None:
+        raise IncompleteThread(f"{pages[-1].url} is followed by {following}, which was not given")
+
+
 def _parts(page: Page, group: list[LexborNode], repeats: _Repeats) -> _Parts:
     """A post and the parts that stand in it, of a group that begins with its element. Raises LayoutError.
 
     A post that lost its class would make a thread with a hole: every mark of a post must lie in one.
     """
-    article = group[0]
-    place = article.mem_id
+    parts = _Parts(group[0])
     # In page order everything between an element's start and something inside it is inside it too.
-    while len(group) > 1:
-        outer = group[-1].parent
-        while outer is not None and outer.mem_id != place:
-            outer = outer.parent
-        if outer is not None:
-            break
+    while len(group) > 1 and not _is_inside(group[-1], group[0].mem_id):
         if _is_mark(stray := group.pop()) and not repeats.hold(stray):
             raise _outside(page, stray)
-    parts = _Parts(article)
     for node in group[1:]:
-        tag = node.tag
-        if tag == "time":
-            parts.time = parts.time or node
-        elif tag == "li":
-            parts.status = parts.status or node
-        elif "bbWrapper" in (shown := node.attrs.get("class") or ""):
-            parts.body = parts.body or node
-        elif "message-attribution" in shown:
-            parts.attribution = parts.attribution or node
-        elif "message-attachments" in shown:
-            parts.attachments.append(node)
-        elif "message-userContent" in shown:
-            if parts.has_content:
-                raise LayoutError(page.url, "one .message-userContent in a post", found="two")
-            parts.has_content = True
+        if parts.take(node):
+            raise LayoutError(page.url, "one .message-userContent in a post", found="two")
     return parts
+
+
+def _is_inside(node: LexborNode, place: int) -> bool:
+    outer = node.parent
+    while outer is not None and outer.mem_id != place:
+        outer = outer.parent
+    return outer is not None
 
 
 def _is_mark(node: LexborNode) -> bool:
@@ -327,11 +339,8 @@ def _outside(page: Page, node: LexborNode) -> LayoutError:
 
 def _post(page: Page, parts: _Parts) -> Post:
     article = parts.article
-    attributes = article.attributes
-    post_id = (attributes.get("data-content") or attributes.get("id") or "").rpartition("post-")[2]
-    if not (post_id.isascii() and post_id.isdigit()):
-        raise LayoutError(page.url, 'article.message--post with data-content or id "…post-<number>"')
-    author = clean(attributes.get("data-author") or line(article.css_first(".message-name")))
+    post_id = _post_id(page, article)
+    author = clean(article.attributes.get("data-author") or line(article.css_first(".message-name")))
     if not author:
         raise LayoutError(page.url, ".message-name", found=f"post {post_id} without an author")
     body = parts.body or article.css_first(".message-body .bbWrapper")
@@ -339,10 +348,8 @@ def _post(page: Page, parts: _Parts) -> Post:
         raise LayoutError(page.url, ".message-userContent .bbWrapper or .message-body .bbWrapper")
     written = readable(body, skip_classes=_NOT_WRITTEN)
     number = _NUMBER.search(parts.attribution.text(separator="\x1f")) if parts.attribution else None
-    media = written.media
-    if parts.attachments:
-        items = [item for part in parts.attachments for item in (part.html or "").split("<li")[1:]]
-        media = tuple(dict.fromkeys((*media, *("image" if "<img" in item else "file" for item in items))))
+    items = [item for part in parts.attachments for item in (part.html or "").split("<li")[1:]]
+    attached = ["image" if "<img" in item else "file" for item in items]
     return Post(
         post_id,
         author,
@@ -350,8 +357,16 @@ def _post(page: Page, parts: _Parts) -> Post:
         int(_NO_DIGIT.sub("", number[1])) if number else None,
         _moment(parts.time),
         written.text,
-        media,
+        tuple(dict.fromkeys((*written.media, *attached))),
     )
+
+
+def _post_id(page: Page, article: LexborNode) -> str:
+    stated = article.attributes.get("data-content") or article.attributes.get("id") or ""
+    post_id = stated.rpartition("post-")[2]
+    if not (post_id.isascii() and post_id.isdigit()):
+        raise LayoutError(page.url, 'article.message--post with data-content or id "…post-<number>"')
+    return post_id
 
 
 def _moment(shown: LexborNode | None) -> datetime | None:
@@ -407,7 +422,11 @@ def _next_url(page: Page, tree: LexborHTMLParser, number: int) -> str | None:
         if url is None:
             raise LayoutError(page.url, f"an address in {_FOLLOWING}")
         return url
-    # The pager may change its classes: the page after this one is still named in a link outside the posts.
+    return _next_by_number(page, tree, number)
+
+
+def _next_by_number(page: Page, tree: LexborHTMLParser, number: int) -> str | None:
+    """The pager may change its classes: the page after this one is still named in a link outside the posts."""
     wanted = f"/page-{number + 1}"
     if wanted.encode() not in page.body:
         return None

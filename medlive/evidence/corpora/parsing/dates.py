@@ -57,23 +57,22 @@ def written(text: str) -> Period | None:
     if short and int(short[3]) == (int(short[2]) + 1) % 100:
         last = max(last, int(short[1] + short[2]) + 1)
     tail = text[text.rfind(str(last)) + 4 :] if str(last) in text else ""
-    months: list[tuple[int, int]] = []
-    after = 0
-    for word in _WORD.finditer(tail):
-        found_months = _named(word[0])
-        if found_months is not None:
-            months.append(found_months)
-            after = word.end()
-    if not months:
+    named = [(found, word.end()) for word in _WORD.finditer(tail) if (found := _named(word[0])) is not None]
+    if not named:
         ends_in_winter = "winter" in text.lower()
         return Period(first, _month_end(last, 15 if ends_in_winter else 12))
-    start, end = months[-1]
-    if len(months) > 1 and months[0][0] > start and end <= 12:
+    (start, end), after = named[-1]
+    if named[0][0][0] > start and end <= 12:
         end += 12
-    days = [int(number[0]) for number in _NUMBER.finditer(tail, after)]
-    if start == end and days and 1 <= max(days) <= monthrange(last, start)[1] and days == sorted(days):
-        return Period(first, date(last, start, max(days)))
+    if start == end and (day := _last_day(tail, after, monthrange(last, start)[1])):
+        return Period(first, date(last, start, day))
     return Period(first, _month_end(last, end))
+
+
+def _last_day(text: str, after: int, most: int) -> int | None:
+    """The last of the days that are named in order; None where they are not days of a month of `most`."""
+    days = [int(number[0]) for number in _NUMBER.finditer(text, after)]
+    return days[-1] if days and 1 <= days[-1] <= most and days == sorted(days) else None
 
 
 def element_period(element: Element | None) -> Period | None:

@@ -128,14 +128,8 @@ class _Reading:
         name = local(element.tag)
         if depth > MAX_DEPTH:
             self._line(flat(element))
-        elif name == "list":
-            for item in element:
-                if local(item.tag) == "list-item":
-                    self._item(item, depth)
-        elif name == "def-list":
-            for item in element:
-                if local(item.tag) == "def-item":
-                    self._line("- " + ": ".join(words for part in item if (words := flat(part))))
+        elif name in ("list", "def-list"):
+            self._list(element, depth)
         elif name in ("table-wrap", "table"):
             self._table(element)
         elif name in ("fig", "fig-group"):
@@ -146,6 +140,14 @@ class _Reading:
             self.block(element, self._path, depth + 1)
         elif name not in _SKIPPED:
             self._line(flat(element))
+
+    def _list(self, element: Element, depth: int) -> None:
+        for item in element:
+            kind = local(item.tag)
+            if kind == "list-item":
+                self._item(item, depth)
+            elif kind == "def-item":
+                self._line("- " + ": ".join(words for part in item if (words := flat(part))))
 
     def _item(self, item: Element, depth: int) -> None:
         first = True
