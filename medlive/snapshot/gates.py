@@ -188,31 +188,33 @@ def content_hits(case: SnapshotCase, scan: Scanner, lint: Linter) -> list[GateHi
 
     It depends on the texts, the language and the criteria alone, and on what `gates_digest` names.
     """
-    case_id, language = case.case_id, case.language
+    case_id = case.case_id
     texts = [("narrative", case.narrative), ("query", case.query), ("advice", case.advice)]
     texts += [(f"criterion {place}", c.criterion) for place, c in enumerate(case.criteria, start=1)]
     texts.append(("source", case.source))
     if long := [name for name, text in texts if len(text) > MOST_TEXT]:
         return [GateHit(Gate.TEXT, case_id, f"{name} has more than {MOST_TEXT:,} characters") for name in long]
+    rubric = (GateHit(Gate.RUBRIC, case_id, finding) for finding in lint(case))
+    return [*_text_hits(case_id, case.language, texts, scan), *rubric]
+
+
+def _text_hits(case_id: str, language: str, texts: Sequence[tuple[str, str]], scan: Scanner) -> Iterator[GateHit]:
     # What a look at all texts together does not find, no look at one of them would: a line end parts them.
     whole = "\n".join([text for _, text in texts])
     unstorable = find_unstorable(whole) is not None
     plain = not unstorable and find_disguise(whole) is None and find_markup(whole) is None
     as_spelled = find_contact(whole) is not None
     read = _each_as_read(texts, whole)
-    hits = []
     for (name, text), as_reader in zip(texts, read, strict=True):
         if unstorable and (character := find_unstorable(text)) is not None:
-            hits.append(GateHit(Gate.TEXT, case_id, f"{name} holds {character}"))
+            yield GateHit(Gate.TEXT, case_id, f"{name} holds {character}")
             continue
         if not plain:
-            hits += [GateHit(Gate.TEXT, case_id, f"{name} holds {what}") for what in _disguises(text)]
+            yield from (GateHit(Gate.TEXT, case_id, f"{name} holds {what}") for what in _disguises(text))
         contact = find_contact(text) if as_spelled else None
         other = as_reader if as_reader != text else None
         found = _identifiers(contact, scan(text, language), other, language, scan)
-        hits += [GateHit(Gate.IDENTIFIERS, case_id, f"{name} holds {what}") for what in found]
-    hits += [GateHit(Gate.RUBRIC, case_id, finding) for finding in lint(case)]
-    return hits
+        yield from (GateHit(Gate.IDENTIFIERS, case_id, f"{name} holds {what}") for what in found)
 
 
 def _disguises(text: str) -> Iterator[str]:
