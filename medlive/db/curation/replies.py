@@ -57,7 +57,9 @@ class PostgresReplyStore:
         )
         async with self._db.begin() as session:
             found = {
-                r.request_digest: read(Reply, r, usage=read(Usage, r), model=r.reply_model)
+                r.request_digest: read(
+                    Reply, r, usage=read(Usage, r), model=r.reply_model, replayed=True, attempts=1
+                )
                 for r in await session.scalars(query)
             }
         return [found.get(digest) for digest in digests]

@@ -5,9 +5,9 @@ import logging
 from collections.abc import Iterator
 
 import pytest
-from support.instance import Instance
 
 from medlive import logs
+from tests.support.instance import Instance
 
 
 @pytest.fixture(autouse=True)
