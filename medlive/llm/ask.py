@@ -7,7 +7,7 @@ model than the pinned one is asked for anew.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import partial
 from typing import Any, Final, Generic, NoReturn, TypeVar
@@ -107,7 +107,10 @@ class Asked(Generic[T]):
     def usage(self) -> dict[str, Any]:
         """The sum over all attempts; a cost that one of them does not know is unknown."""
         replies = self.replies
-        return asdict(sum((reply.usage for reply in replies[1:]), replies[0].usage)) if replies else {}
+        if not replies:
+            return {}
+        total = sum((reply.usage for reply in replies[1:]), replies[0].usage)
+        return {name: getattr(total, name) for name in Usage.__dataclass_fields__}
 
 
 class Health:
@@ -216,7 +219,7 @@ class Asker(Caller):
         BudgetSpent where the budget does not reach for one attempt, EndpointUnavailable when the endpoint seems
         dead, and UsageError when every reply comes from another model.
         """
-        asked = Asked[T]()
+        asked: Asked[T] = Asked()
         for _ in range(1 + self._repairs):
             estimate = self._budget.estimate(self._engine, request)
             try:

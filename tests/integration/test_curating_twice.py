@@ -3,10 +3,12 @@
 import asyncio
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from sqlalchemy import func, select
 
+from medlive.config import Settings
 from medlive.curation.chain import CurationSettings
 from medlive.curation.model import Outcome
 from medlive.db.curation.curations import latest_outcome
@@ -15,12 +17,13 @@ from medlive.db.session import Database
 from medlive.db.tables import CaseRow, ThreadRevisionRow
 from medlive.db.threads import threads
 from medlive.digest import digest_text
+from medlive.errors import ConfigError
 from medlive.evidence.passage import IndexIdentity
 from medlive.llm.budget import Budget
 from medlive.llm.engine import EngineIdentity, Reply, Request
 from medlive.llm.limiter import Limiters
 from medlive.llm.replay import ReplayEngine
-from medlive.service.curation.curate import curate_revision
+from medlive.service.curation.curate import Curated, curate_revision, curation_work
 from medlive.service.wiring import CURATION_ROLES, Pipeline
 from tests.support.scripted import THREAD, OnePassage, Scripted, changed
 
@@ -94,6 +97,23 @@ async def test_who_comes_second_leaves_no_case_behind(database: Database) -> Non
     async with database.begin() as session:
         assert await latest_outcome(session, revision, PIPELINE) is Outcome.REJECTED
         assert await session.scalar(select(func.count()).select_from(CaseRow)) == 0
+
+
+async def test_a_parameter_that_a_model_does_not_take_leaves_the_queue_for_another_configuration(
+    database: Database, database_url: str, tmp_path: Path
+) -> None:
+    async with database.begin() as session:
+        await threads.save_threads(session, [replace(THREAD, posted_at=datetime(2026, 1, 1, tzinfo=UTC))])
+        revision = (await session.scalars(select(ThreadRevisionRow.id))).one()
+    refusing = Gated("refuses", screener__extract=ConfigError("no temperature", hint="Take it out."))
+    found, done = pipeline(database, refusing), Curated()
+    work = curation_work(database, found, Settings(home=tmp_path, database_url=database_url), done)
+    await work(revision)
+    await work(revision)
+    assert (done.left, done.faults, found.budget.stopped) == (2, [], "no temperature (Take it out.)")
+    assert len(refusing.requests) == 1
+    async with database.begin() as session:
+        assert await latest_outcome(session, revision, PIPELINE) is None
 
 
 async def test_who_keeps_alone_leaves_a_case(database: Database) -> None:

@@ -39,9 +39,8 @@ from medlive.evaluation.agreement.reliability import (
 from medlive.evaluation.agreement.sheets import items_of, places_of
 from medlive.evaluation.grading.direct import read_direct
 from medlive.evaluation.grading.repeats import REPEATS, read_rounds
-from medlive.evaluation.log import read_log
-from medlive.evaluation.model import Grade
 from medlive.evaluation.runs.folder import GRADES, open_run
+from medlive.evaluation.runs.grades import read_grades
 from medlive.evaluation.scoring.graded import GradedRun, load_graded
 from medlive.statistics.bootstrap import Floats
 from medlive.statistics.correlation import Correlation, Kind, correlate, pearson_difference
@@ -418,14 +417,7 @@ def _graders(
 ) -> tuple[GraderPair, ...]:
     """Every two of the gradings: this one, the run's other judges', and those of other folders."""
     path = run.run.path
-    judges: list[str] = []
-    for row in read_log(path / GRADES).rows:
-        if not isinstance(row.get("judge"), str) or row["judge"] in judges:
-            continue
-        try:
-            judges.append(Grade.from_row(row).judge)
-        except (TypeError, KeyError, ValueError):
-            continue  # no grade, which `load_graded` has noted: it names no judge either
+    judges = dict.fromkeys(grade.judge for grade in read_grades(path / GRADES)[0])
     gradings = [run, *(load_graded(path, judge=other) for other in judges if other != grader_of(run).judge)]
     for folder in against:
         gradings.append(load_graded(folder))

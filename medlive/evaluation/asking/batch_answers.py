@@ -20,7 +20,7 @@ from medlive.evaluation.asking.batch_files import (
     result_error,
 )
 from medlive.evaluation.asking.run import answer_of, failed, unanswered
-from medlive.evaluation.log import LogWriter, open_log, read_log
+from medlive.evaluation.log import LogWriter, open_log, values_of
 from medlive.evaluation.model import Answer, AnswerState, EvaluationCase
 from medlive.evaluation.runs.folder import IMPORTED, RESPONSES, RunFolder, open_run
 from medlive.evaluation.runs.templates import load_template
@@ -65,13 +65,13 @@ def write_answers(
     snippets = evidence.by_case if evidence else {}
     model = info.asked_as or info.model
     with open_log(run_dir / RESPONSES), open_log(run_dir / BATCHES) as written:
-        asked, answered = _on_record(run_dir)
+        record = _on_record(run_dir)
         with BatchFiles(out, most_requests, most_bytes).open() as files:
             for case in unanswered(run):
                 messages = prompt.messages(case, snippets.get(case.case_id, ()))
-                custom_id = _custom_id(run, case, answered)
+                custom_id = _custom_id(run, case, record.answered)
                 files.add(custom_id, chat_body(model, messages, info.parameters))
-                if custom_id not in asked:
+                if custom_id not in record.asked:
                     written.add({"kind": "question", "custom_id": custom_id, "case_id": case.case_id})
     return BatchWritten(tuple(files.paths), files.requests, 0, 0)
 
@@ -98,13 +98,13 @@ class _Reader:
         self.told = AnswersRead()
         self._log, self._written = log, written
         self._price = prices.get(run.info.asked_as or run.info.model)
-        self._asked, self._answered = _on_record(run.path)
-        if not self._asked:
+        self._record = _on_record(run.path)
+        self.told.notes += self._record.notes
+        if not self._record.asked:
             raise BadInput(
                 f"no batch of questions was written of {run.path}",
                 hint="medlive eval batch write --answers makes one",
             )
-        self._results = _results_read(run.path)
         self._open = {case.case_id: case for case in unanswered(run)}
 
     def count(self, result: Result | str) -> None:
@@ -113,16 +113,16 @@ class _Reader:
             told.damaged += 1
             told.notes.append(result)
             return
-        case_id = self._asked.get(result.custom_id)
+        case_id = self._record.asked.get(result.custom_id)
         if case_id is None:
             told.unknown += 1
             told.notes.append(f"{result.where}: no question of this run is named {result.custom_id[:80]!r}")
             return
-        if result.digest in self._results or case_id not in self._open:
+        if result.digest in self._record.results or case_id not in self._open:
             told.again += 1
             return
-        self._results.add(result.digest)
-        self._answered.add(result.custom_id)
+        self._record.results.add(result.digest)
+        self._record.answered.add(result.custom_id)
         answer = self._answer(self._open[case_id], result.row)
         self._log.add(answer.row())
         self._written.add({"kind": "read", "custom_id": result.custom_id, "digest": result.digest})
@@ -131,9 +131,10 @@ class _Reader:
             del self._open[case_id]
 
     def finish(self) -> AnswersRead:
-        waiting = {case for custom_id, case in self._asked.items() if custom_id not in self._answered}
+        asked, answered = self._record.asked, self._record.answered
+        waiting = {case for custom_id, case in asked.items() if custom_id not in answered}
         self.told.missing = len(waiting & self._open.keys())
-        self.told.open = len(set(self._asked.values()) & self._open.keys())
+        self.told.open = len(set(asked.values()) & self._open.keys())
         self.told.notes = brief(self.told.notes)
         return self.told
 
@@ -156,17 +157,29 @@ def _custom_id(run: RunFolder, case: EvaluationCase, answered: set[str]) -> str:
     return name
 
 
-def _on_record(run_dir: Path) -> tuple[dict[str, str], set[str]]:
-    """The case of every question that was written, by custom_id, and the custom_ids that have a result."""
-    asked: dict[str, str] = {}
-    answered: set[str] = set()
-    for row in read_log(run_dir / BATCHES).rows:
-        if row.get("kind") == "question":
-            asked[str(row.get("custom_id"))] = str(row.get("case_id"))
-        elif row.get("kind") == "read":
-            answered.add(str(row.get("custom_id")))
-    return asked, answered
+@dataclass(slots=True)
+class _Record:
+    """What `batches.jsonl` holds of questions."""
+
+    asked: dict[str, str] = field(default_factory=dict)
+    """The case of every question that was written, by custom_id."""
+    answered: set[str] = field(default_factory=set)
+    """The custom_ids that have a result."""
+    results: set[str] = field(default_factory=set)
+    """The digests of the results that were read."""
+    notes: list[str] = field(default_factory=list)
+
+    def add(self, row: Mapping[str, Any]) -> None:
+        """Take in a row. Raises KeyError or TypeError."""
+        if row["kind"] == "question":
+            self.asked[row["custom_id"]] = row["case_id"]
+        elif row["kind"] == "read":
+            self.answered.add(row["custom_id"])
+            self.results.add(row["digest"])
 
 
-def _results_read(run_dir: Path) -> set[str]:
-    return {str(row.get("digest")) for row in read_log(run_dir / BATCHES).rows if row.get("kind") == "read"}
+def _on_record(run_dir: Path) -> _Record:
+    record = _Record()
+    for _ in values_of(run_dir / BATCHES, record.add, record.notes):
+        pass
+    return record
