@@ -146,7 +146,8 @@ class Engine(Protocol):
     """Answers requests.
 
     `answer` raises EndpointUnavailable when no answer could be had after the engine's own retries
-    (dead, rate-limited past patience, a server error, a reply that is no chat completion).
+    (dead, rate-limited past patience, a server error, a reply that is no chat completion), and ConfigError where
+    the endpoint names a parameter that the model does not take: no other call with it would fare better.
     """
 
     @property

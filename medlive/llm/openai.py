@@ -211,7 +211,7 @@ class OpenAIEngine:
                 reply = await self._ask(self._content(mode, request), request.task)
             except _RejectedError as rejected:
                 first = first or rejected
-                looser = _looser(mode)
+                looser = None if self._rejected_parameter(rejected) else _looser(mode)
                 if looser is None or rejected.status not in {400, 415, 422} or rejected.code in _NOT_THE_FORMAT:
                     raise self._refused(first) from None
                 mode = looser
@@ -241,20 +241,10 @@ class OpenAIEngine:
         return Usage(asked, 0, most, self._price.cost(asked, 0, most) if self._price else None)
 
     async def complete(self, messages: Sequence[Mapping[str, str]]) -> Reply:
-        """The endpoint's plain reply to chat messages, for models under evaluation.
-
-        Raises EndpointUnavailable as `answer` does, and ConfigError where the endpoint names a parameter that the
-        model does not take: no other call with it would fare better.
-        """
+        """The endpoint's plain reply to chat messages, for models under evaluation; raises as `answer` does."""
         try:
             return await self._ask(encoded(chat_body(self._model, messages, self._parameters)), "chat")
         except _RejectedError as rejected:
-            if (parameter := self._rejected_parameter(rejected)) is not None:
-                raise ConfigError(
-                    f"{self._endpoint}: model {self._model!r} does not take the parameter {parameter} = "
-                    f"{canonical_json(self._parameters[parameter])[:80]}: {self._clean(rejected.message)}",
-                    hint=_parameter_hint(parameter),
-                ) from None
             raise self._refused(rejected) from None
 
     async def aclose(self) -> None:
@@ -378,7 +368,13 @@ class OpenAIEngine:
         # The longest: "max_tokens" may be named beside the parameter that should stand in its place.
         return max(quoted, key=len) if quoted else None
 
-    def _refused(self, rejected: _RejectedError) -> EndpointUnavailable:
+    def _refused(self, rejected: _RejectedError) -> EndpointUnavailable | ConfigError:
+        if (parameter := self._rejected_parameter(rejected)) is not None:
+            return ConfigError(
+                f"{self._endpoint}: model {self._model!r} does not take the parameter {parameter} = "
+                f"{canonical_json(self._parameters[parameter])[:80]}: {self._clean(rejected.message)}",
+                hint=_parameter_hint(parameter),
+            )
         variable = self._key_variable or "of this model"
         if rejected.code in _OUT_OF_MONEY:
             hint = f"The account behind the key in the variable {variable} has no credit left."
@@ -392,8 +388,6 @@ class OpenAIEngine:
             hint = (
                 f"The endpoint knows no model {self._model!r}: look for its id in the endpoint's list of models."
             )
-        elif (parameter := self._rejected_parameter(rejected)) is not None:
-            hint = _parameter_hint(parameter)
         else:
             hint = "Check the parameters that the model is asked with, and that the input fits its context."
         # About this request's content or length, where it is not about the key, the model or the account.

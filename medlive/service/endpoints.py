@@ -17,7 +17,6 @@ from medlive.llm.openai import Price as EnginePrice
 from medlive.llm.recorded import RecordedEngine, Recording, load_recording
 from medlive.llm.rules.engine import RulesEngine
 
-GRADER_PARAMETERS: Mapping[str, Any] = {"temperature": 0.0}
 """What a grader named on the command line is asked with."""
 DEFAULT_KEY_VARIABLE = "OPENAI_API_KEY"
 TIMEOUT_S = 120.0
@@ -172,16 +171,21 @@ def choose_candidate(
             hint=f'give --base-url, or base_url under [candidates."{name}"] in {models_file()}',
         )
     own_key = known.api_key_env if address == known.base_url else None
-    sent = {**known.sent(), **(parameters or {})}
     model = known.model or name
     return CandidateChoice(
         name=name,
         model=model,
         base_url=address,
         api_key_env=api_key_env or own_key,
-        parameters={key: value for key, value in sent.items() if value is not None},
+        parameters=sent_parameters(known.sent(), parameters),
         price=settings.prices.get(model) or settings.prices.get(name),
     )
+
+
+def sent_parameters(*given: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The parameters that are sent: of one that is given twice the last; None takes it away."""
+    merged = {key: value for one in given for key, value in (one or {}).items()}
+    return {key: value for key, value in merged.items() if value is not None}
 
 
 def grader_identity(settings: RoleSettings, model: str) -> EngineIdentity:
@@ -189,7 +193,7 @@ def grader_identity(settings: RoleSettings, model: str) -> EngineIdentity:
     if settings.engine == "openai" and settings.model == model:
         return EngineIdentity("openai", model, settings.parameters)
     rules = model == RULES_MODEL or model.startswith(RULES_MODEL + "-")
-    return EngineIdentity("rules" if rules else "openai", model, GRADER_PARAMETERS)
+    return EngineIdentity("rules" if rules else "openai", model)
 
 
 def grader_engine(
@@ -201,10 +205,12 @@ def grader_engine(
     concurrency: int,
     prices: Mapping[str, Price] | None = None,
     timeout_s: float | None = None,
+    parameters: Mapping[str, Any] | None = None,
 ) -> Engine:
     """The grader: the endpoint that is named, or the configured role. Raises UsageError for half a name.
 
-    `timeout_s` bounds one attempt; None: as the role says, or 120 seconds.
+    `timeout_s` bounds one attempt; None: as the role says, or 120 seconds. `parameters` are sent with each call,
+    beside those of the role; one that is None is not sent.
     """
     if (model is None) != (base_url is None):
         raise UsageError("--grader and --base-url belong together; without both the configured grader is used")
@@ -213,11 +219,11 @@ def grader_engine(
             model,
             base_url,
             api_key_env=api_key_env,
-            parameters=GRADER_PARAMETERS,
+            parameters=sent_parameters(parameters),
             concurrency=concurrency,
             timeout_s=timeout_s,
             price=(prices or {}).get(model),
         )
-    if timeout_s is not None:
-        settings = settings.model_copy(update={"timeout_s": timeout_s})
+    sent = sent_parameters(settings.parameters, parameters)
+    settings = settings.model_copy(update={"timeout_s": timeout_s or settings.timeout_s, "parameters": sent})
     return build_engine("grader", settings, prices)

@@ -14,6 +14,7 @@ from medlive.cli.evaluation.options import (
     Grader,
     KeyOption,
     ModeOption,
+    ParametersOption,
     RunArgument,
     UnpinnedOption,
     read_mode,
@@ -60,6 +61,7 @@ def write(
         typer.Option("--shape", help="How JSON is asked for: schema, object or none [the role's, or schema]."),
     ] = None,
     api_key_env: KeyOption = None,
+    parameters: ParametersOption = "{}",
     cache: Cache,
     as_json: JsonOption = False,
 ) -> None:
@@ -79,7 +81,7 @@ def write(
     settings = load_settings().settings
 
     async def work() -> BatchWritten:
-        calls = Calls(concurrency=1, api_key_env=api_key_env)
+        calls = Calls(concurrency=1, api_key_env=api_key_env, parameters=parameters)
         async with aclosing(calls.grader(settings, by.grader, by.base_url)) as engine:
             if not isinstance(engine, OpenAIEngine):
                 raise UsageError(

@@ -65,7 +65,7 @@ def _tell(done: "DirectResult", budget: "Budget", as_json: bool) -> None:
         value,
         as_json,
         lambda: print_table(["run", "answers", "scored", "calls"], rows),
-        notes=[f"no score: {n}: {reason}" for reason, n in done.reasons.items()],
+        notes=[*done.notes, *(f"no score: {n}: {reason}" for reason, n in done.reasons.items())],
     )
     left = done.answers - done.scored
     if left and done.calls:

@@ -131,7 +131,11 @@ def _tell(
         if stability:
             print_table([name.replace("_", " ") for name in stability], [[_cell(v) for v in stability.values()]])
 
-    notes = [*done.notes, *(f"ungraded: {n}: {reason}" for reason, n in done.reasons.items())]
+    notes = [
+        *done.notes,
+        *(repeated.notes if repeated else ()),
+        *(f"ungraded: {n}: {reason}" for reason, n in done.reasons.items()),
+    ]
     if judge.identity.engine == "rules":
         notes.append(
             "graded by the rules engine: no clinical judgement was made, and no score of it is publishable"

@@ -1,8 +1,9 @@
 """Options that several commands of `medlive eval` take; a class is a group of them (`medlive.cli.options`)."""
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -47,6 +48,12 @@ KeyOption = Annotated[
     str | None,
     typer.Option("--api-key-env", metavar="NAME", help="The variable that holds the key [OPENAI_API_KEY]."),
 ]
+ParametersOption = Annotated[
+    str,
+    typer.Option(
+        "--parameters", metavar="JSON", help="Sent with each call, e.g. '{\"temperature\": 0}'; null sends none."
+    ),
+]
 MetricOption = Annotated[
     str, typer.Option("--metric", help="paper (Equation 1) or published (LiveMedBench's metric_calc.py).")
 ]
@@ -74,6 +81,7 @@ class Calls:
         typer.Option("--timeout", min=1, metavar="SECONDS", help="The longest that an attempt may take [120]."),
     ] = None
     api_key_env: KeyOption = None
+    parameters: ParametersOption = "{}"
     max_usd: Annotated[float | None, typer.Option("--max-usd", min=0, help="Stop when this is spent.")] = None
     max_calls: Annotated[int | None, typer.Option("--max-calls", min=1, help="Stop after this many calls.")] = None
     max_tokens: Annotated[
@@ -94,6 +102,7 @@ class Calls:
         return grader_engine(
             settings.roles.grader, model=model, base_url=base_url, api_key_env=self.api_key_env,
             concurrency=self.concurrency, prices=settings.prices, timeout_s=self.timeout,
+            parameters=read_parameters(self.parameters),
         )  # fmt: skip
 
 
@@ -166,6 +175,20 @@ class SignedErrata(Errata):
             "--public-key", metavar="KEY", help="minisign's key, or its file, that must have signed them."
         ),
     ] = None
+
+
+def read_parameters(text: str) -> dict[str, Any]:
+    """The object in --parameters. Raises UsageError, for what looks like a secret too."""
+    from medlive.evaluation.runs.secrets import check_parameters
+
+    try:
+        sent = json.loads(text)
+    except ValueError as exc:
+        raise UsageError(f"--parameters is not valid JSON: {exc}") from exc
+    if not isinstance(sent, dict):
+        raise UsageError("--parameters must be a JSON object")
+    check_parameters(sent)
+    return sent
 
 
 def read_mode(name: str) -> "Mode":

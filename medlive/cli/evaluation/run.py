@@ -1,6 +1,5 @@
 """`medlive eval run|import|export`: answers, from a model or from LiveMedBench's files."""
 
-import json
 import os
 from collections.abc import Sequence
 from contextlib import aclosing
@@ -11,7 +10,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from medlive.cli.evaluation.batch import check_batch_out, tell_written
-from medlive.cli.evaluation.options import Calls, CasesOption, ModeOption, RunArgument, read_mode
+from medlive.cli.evaluation.options import (
+    Calls,
+    CasesOption,
+    ModeOption,
+    ParametersOption,
+    RunArgument,
+    read_mode,
+    read_parameters,
+)
 from medlive.cli.evaluation.spending import check_answered, check_complete, tell_limits, tell_plan
 from medlive.cli.options import CaseFilter, JsonOption, ReplaceOption, grouped
 from medlive.cli.output import print_result, print_table, progress, say, wait_for
@@ -31,12 +38,6 @@ if TYPE_CHECKING:
 UnverifiedOption = Annotated[
     bool, typer.Option("--unverified", help="Take a snapshot that does not verify; run.json says so.")
 ]
-ParametersOption = Annotated[
-    str,
-    typer.Option(
-        "--parameters", metavar="JSON", help="Sent with each call, e.g. '{\"temperature\": 0}'; null sends none."
-    ),
-]
 ArmOption = Annotated[
     str | None, typer.Option("--arm", help="What sets this run apart, e.g. raw [closed, or open-book].")
 ]
@@ -54,7 +55,6 @@ class Asking:
     template: Annotated[str, typer.Option("--template", help="livemedbench-v1, open, or open-book.")] = (
         "livemedbench-v1"
     )
-    parameters: ParametersOption = "{}"
     evidence: Annotated[
         str | None, typer.Option("--evidence", metavar="NAME|PATH", help="The index of an open book [default].")
     ] = None
@@ -74,7 +74,7 @@ class Asking:
             raise UsageError("--model is empty")
         chosen = choose_candidate(
             settings, self.model, base_url=self.base_url, api_key_env=calls.api_key_env,
-            parameters=_parameters(self.parameters),
+            parameters=read_parameters(calls.parameters),
         )  # fmt: skip
         if {"max_tokens", "max_completion_tokens"} <= chosen.parameters.keys():
             raise UsageError(
@@ -216,16 +216,6 @@ async def _ask(
             )  # fmt: skip
 
 
-def _parameters(text: str) -> dict[str, Any]:
-    try:
-        sent = json.loads(text)
-    except ValueError as exc:
-        raise UsageError(f"--parameters is no JSON: {exc}") from exc
-    if not isinstance(sent, dict):
-        raise UsageError("--parameters is a JSON object")
-    return sent
-
-
 def _load(settings: "Settings", cases: str, unverified: bool) -> "CaseSet":
     from medlive.evaluation.cases.load import load_cases
 
@@ -333,7 +323,7 @@ def import_(
     judge = Judge(grader_identity(settings.roles.grader, grader), read_mode(mode)) if grader else None
     done = import_run(
         case_set, responses, out, model=model, created_at=now(), grades=grades, template=template,
-        parameters=_parameters(parameters), arm=arm, judge=judge,
+        parameters=read_parameters(parameters), arm=arm, judge=judge,
         benchmark=place / "livemedbench.json" if place.is_dir() else place, response_field=response_field,
     )  # fmt: skip
     if open_ := _tell_answers(replace(done.run, notes=done.notes), as_json):

@@ -23,6 +23,7 @@ from medlive.db.curation.curations import (
 from medlive.db.review.reviews import save_scan
 from medlive.db.session import Database
 from medlive.db.threads.threads import StoredThread, load_thread
+from medlive.errors import ConfigError
 from medlive.logs import bound
 from medlive.rubric.complete import complete_case
 from medlive.rubric.model import Rubric
@@ -134,6 +135,11 @@ def curation_work(
             return
         try:
             curation = await curate_revision(database, pipeline, revision, key)
+        except ConfigError as exc:
+            # No other call would fare better: what is left waits for another configuration.
+            pipeline.budget.stopped = pipeline.budget.stopped or f"{exc.message} ({exc.hint})"
+            done.left += 1
+            return
         except Exception as exc:
             done.faults.append(f"revision {revision}: {type(exc).__name__}: {exc}")
             raise

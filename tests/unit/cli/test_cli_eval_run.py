@@ -41,7 +41,7 @@ def asked(cases: Path, *more: str) -> list[str]:
             ["--model", "m", "--parameters", '{"max_tokens": 5, "max_completion_tokens": 9}'],
             "one limit by two names",
         ),
-        (["--model", "m", "--parameters", "[]"], "--parameters is a JSON object"),
+        (["--model", "m", "--parameters", "[]"], "--parameters must be a JSON object"),
         (["--model", "m", "--undated"], "belong to --template open-book"),
         (["--model", "m", "--cases", "none.json"], "there is no file or folder none.json"),
         (["--model", "m", "--cases", "2026.W01"], "2026.W01"),

@@ -164,7 +164,7 @@ async def test_the_command_plans_keeps_to_its_budget_and_goes_on(run: Path, tmp_
         return sends(completion(GOOD) | {"model": "judge-1"})
 
     async with bad_endpoint(choose=choose) as endpoint:
-        asked = ("--grader", "judge-1", "--base-url", endpoint.url)
+        asked = ("--grader", "judge-1", "--base-url", endpoint.url, "--parameters", '{"seed": 7}')
         planned = json.loads((await command(*asked, "--dry-run")).stdout)
         assert (planned["calls"], planned["usd"], planned["scored"]) == (30, None, 0)
         assert endpoint.bodies == []
@@ -180,3 +180,4 @@ async def test_the_command_plans_keeps_to_its_budget_and_goes_on(run: Path, tmp_
         assert rest.exception is None
         assert json.loads(rest.stdout)["scored"] == 30
         assert len(endpoint.bodies) == 30
+        assert all(body["seed"] == 7 and "temperature" not in body for body in endpoint.bodies)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from medlive.errors import EndpointUnavailable, RequestRefused, UsageError
+from medlive.errors import ConfigError, EndpointUnavailable, RequestRefused, UsageError
 from medlive.evaluation.asking.run import run_model
 from medlive.evaluation.grading.grade import grade_answer, grade_run
 from medlive.evaluation.model import Answer, AnswerState, Mode
@@ -166,6 +166,17 @@ async def test_requests_that_are_refused_one_by_one_do_not_stop_the_others(run_d
     with pytest.raises(EndpointUnavailable):
         await grade_run(run_dir, other, concurrency=2)
     assert len(other.requests) < 30
+
+
+async def test_a_parameter_that_the_grader_does_not_take_is_named_and_ends_the_grading(run_dir: Path) -> None:
+    await answered(run_dir)
+    error = {"message": "Unsupported value: 'temperature' does not support 0", "param": "temperature"}
+    async with bad_endpoint([sends({"error": error}, 400)]) as endpoint:
+        engine = OpenAIEngine("judge-1", endpoint.url, parameters={"temperature": 0})
+        with pytest.raises(ConfigError, match="temperature = 0"):
+            await grade_run(run_dir, engine, concurrency=1)
+        await engine.aclose()
+        assert endpoint.asked == 1
 
 
 async def test_an_unanswered_case_is_never_graded(run_dir: Path) -> None:

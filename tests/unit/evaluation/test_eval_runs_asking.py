@@ -222,6 +222,24 @@ async def test_the_identity_of_a_grader_is_the_one_it_asks_with(tmp_path: Path) 
         await engine.aclose()
 
 
+async def test_a_grader_is_sent_the_parameters_that_are_configured_and_no_others(tmp_path: Path) -> None:
+    role = configured(tmp_path, "http://127.0.0.1:9/v1").roles.grader
+    role = role.model_copy(update={"engine": "openai", "model": "m", "base_url": "http://127.0.0.1:9/v1",
+                                   "parameters": {"temperature": 0, "seed": 1}})  # fmt: skip
+    for named, parameters, sent in (
+        (None, None, {"temperature": 0, "seed": 1}),
+        (None, {"temperature": None, "top_p": 1}, {"seed": 1, "top_p": 1}),
+        ("judge-1", None, {}),
+        ("judge-1", {"reasoning_effort": "low"}, {"reasoning_effort": "low"}),
+    ):
+        engine = grader_engine(
+            role, model=named, base_url="http://127.0.0.1:9/v1" if named else None, api_key_env=None,
+            concurrency=1, parameters=parameters,
+        )  # fmt: skip
+        assert engine.identity.parameters == sent
+        await engine.aclose()
+
+
 @pytest.mark.parametrize(
     ("asked", "named", "said"),
     [
