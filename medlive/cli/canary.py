@@ -6,7 +6,7 @@ import typer
 
 from medlive.cli.evaluation.options import KeyOption
 from medlive.cli.options import JsonOption
-from medlive.cli.output import print_json, print_table, progress, say, wait_for
+from medlive.cli.output import print_result, print_table, progress, say, wait_for
 from medlive.config import load_settings
 from medlive.errors import CheckFailed, EndpointUnavailable
 from medlive.evaluation.canary import CanaryCheck, Outcome, Verdict
@@ -63,10 +63,7 @@ def check(
         return done
 
     done = wait_for(work())
-    if as_json:
-        print_json([_row(result) for result in done])
-    else:
-        _tell(done)
+    print_result([_row(result) for result in done], as_json, lambda: _print(done))
     if not any(result.reached() for result in done):
         raise EndpointUnavailable(f"no probe was answered: {done[0].why}")
     if shown := [result.marked.version for result in done if result.verdict is Verdict.SHOWN]:
@@ -76,7 +73,7 @@ def check(
         )
 
 
-def _tell(done: list[CanaryCheck]) -> None:
+def _print(done: list[CanaryCheck]) -> None:
     print_table(
         ["release", "verdict", "unseen digits", "probes", "controls"],
         [

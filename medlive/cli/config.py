@@ -3,7 +3,7 @@
 import typer
 
 from medlive.cli.options import JsonOption
-from medlive.cli.output import print_json, print_table
+from medlive.cli.output import print_result, print_table
 from medlive.config import config_folder, describe, load_settings
 
 app = typer.Typer(no_args_is_help=True)
@@ -20,7 +20,9 @@ def show(as_json: JsonOption = False) -> None:
     import os
 
     rows = describe(load_settings())
-    if as_json:
-        print_json({key: {"value": value, "origin": origin} for key, value, origin in rows})
-        return
-    print_table(["setting", "value", "origin"], rows, title=f"Settings (files in {config_folder(os.environ)})")
+    title = f"Settings (files in {config_folder(os.environ)})"
+    print_result(
+        {key: {"value": value, "origin": origin} for key, value, origin in rows},
+        as_json,
+        lambda: print_table(["setting", "value", "origin"], rows, title=title),
+    )

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from medlive.cli.options import JsonOption
-from medlive.cli.output import print_json, print_table, progress, say, wait_for
+from medlive.cli.output import print_result, print_table, progress, say, wait_for
 from medlive.config import load_settings
 from medlive.errors import CheckFailed, EndpointUnavailable
 
@@ -31,8 +31,6 @@ def command(
     What was interrupted continues; no reply of an engine is paid for twice. Exit status 1 when the budget was
     spent before all was done, 3 when a model endpoint gave no answer to some.
     """
-    from medlive.curation.model import Reason
-    from medlive.llm.budget import BudgetSpent
     from medlive.service.curation.runs import run_curation
     from medlive.service.endpoints import dependent_judges
 
@@ -54,20 +52,15 @@ def command(
             )
 
     done = wait_for(run())
-    if as_json:
-        print_json(done)
-    else:
-        print_table(["stage", "outcome", "reason", "threads"], done["funnel"], title="All threads so far")
-        say(
-            f"this run: {done['passed']} passed the filters, {done['rejected']} did not; "
-            + (", ".join(f"{n} {outcome}" for outcome, n in done["outcomes"].items()) or "nothing to curate")
-            + f"; {done['calls']} calls, {done['replayed']} of them replayed"
-        )
-        if redacted := done["rescanned"]["redacted"]:
-            say(f"{redacted} earlier cases were revised: they held what names a person")
-        _say_spent(done)
-    for fault in done["faults"]:
-        say(fault)
+    print_result(done, as_json, lambda: _print(done), notes=done["faults"])
+    _check(done)
+
+
+def _check(done: dict[str, Any]) -> None:
+    """Raises CheckFailed, BudgetSpent or EndpointUnavailable where threads were not curated."""
+    from medlive.curation.model import Reason
+    from medlive.llm.budget import BudgetSpent
+
     if done["faults"]:
         raise CheckFailed(
             f"{len(done['faults'])} threads met a fault of medlive itself", hint="medlive curate tries them again"
@@ -85,6 +78,18 @@ def command(
         )
     if failed := done["outcomes"].get("failed"):
         say(f"{failed} threads failed for want of a usable reply; the next medlive curate tries them again")
+
+
+def _print(done: dict[str, Any]) -> None:
+    print_table(["stage", "outcome", "reason", "threads"], done["funnel"], title="All threads so far")
+    say(
+        f"this run: {done['passed']} passed the filters, {done['rejected']} did not; "
+        + (", ".join(f"{n} {outcome}" for outcome, n in done["outcomes"].items()) or "nothing to curate")
+        + f"; {done['calls']} calls, {done['replayed']} of them replayed"
+    )
+    if redacted := done["rescanned"]["redacted"]:
+        say(f"{redacted} earlier cases were revised: they held what names a person")
+    _say_spent(done)
 
 
 def _say_spent(done: dict[str, Any]) -> None:

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from medlive.cli.options import JsonOption
-from medlive.cli.output import print_json, print_table, say
+from medlive.cli.output import print_result, print_table, say
 from medlive.config import load_settings, mask_url
 from medlive.errors import CheckFailed, UsageError
 
@@ -65,11 +65,10 @@ def check(as_json: JsonOption = False) -> None:
     from medlive.service.database import database_url
 
     found = differences(database_url(load_settings().settings))
-    if as_json:
-        print_json({"differences": found})
-    elif found:
-        print_table(["difference"], [[f] for f in found])
-    else:
-        say("schema and model agree")
-    if found:
-        raise CheckFailed(f"{len(found)} differences between schema and model", hint="medlive db upgrade")
+    failure = CheckFailed(f"{len(found)} differences between schema and model", hint="medlive db upgrade")
+    print_result(
+        {"differences": found},
+        as_json,
+        lambda: print_table(["difference"], [[f] for f in found]) if found else say("schema and model agree"),
+        failure=failure if found else None,
+    )

@@ -3,15 +3,19 @@
 import os
 import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from medlive.cli.options import JsonOption
-from medlive.cli.output import print_json, print_table, say, wait_for
+from medlive.cli.output import print_result, print_table, say, wait_for
 from medlive.config import load_settings
 from medlive.errors import UsageError
-from medlive.llm.openai import JsonMode
+from medlive.llm.wire import JsonMode
+
+if TYPE_CHECKING:
+    from medlive.demo.loop import Demo
+    from medlive.service.release.freeze import Frozen
 
 
 def command(
@@ -34,8 +38,7 @@ def command(
     in where nothing is recorded. Everything it makes lies under MEDLIVE_HOME, or .medlive/demo here when that is
     not set. Run it again, and it says what was there already.
     """
-    from medlive.cli.evaluation.score import print_scores
-    from medlive.demo.loop import Demo, Live, run_demo
+    from medlive.demo.loop import Live, run_demo
     from medlive.report.tables import scores_json
 
     if live != (base_url is not None and model is not None) or (record is not None and not live):
@@ -46,7 +49,7 @@ def command(
     home = os.environ.get("MEDLIVE_HOME") or str(Path(".medlive", "demo").absolute())
     settings = load_settings({**os.environ, "MEDLIVE_HOME": home}).settings
     started = time.perf_counter()
-    done: Demo = wait_for(run_demo(settings, say, endpoint))
+    done = wait_for(run_demo(settings, say, endpoint))
     frozen, scores = done.frozen, done.scores
     assert frozen is not None
     assert scores is not None
@@ -56,25 +59,29 @@ def command(
         "runs": [m.run.run.path for m in scores.models],
         "home": settings.home,
     }
-    if as_json:
-        print_json(
-            {
-                "harvest": {h.source: dict(h.counts) for h in done.harvested},
-                "funnel": done.curated["funnel"],
-                "new_threads": done.new_threads,
-                "calls": done.curated["calls"],
-                "replayed": done.curated["replayed"],
-                "snapshot": {
-                    "version": frozen.version, "cases": frozen.cases, "criteria": frozen.criteria,
-                    "publishable": frozen.publishable, "already_frozen": frozen.already,
-                },
-                "verified_steps": done.verified_steps, "skipped_steps": done.skipped_steps,
-                "scores": scores_json(scores),
-                "paths": paths,
-                "seconds": done.seconds,
-            }
-        )  # fmt: skip
-        return
+    value = {
+        "harvest": {h.source: dict(h.counts) for h in done.harvested},
+        "funnel": done.curated["funnel"],
+        "new_threads": done.new_threads,
+        "calls": done.curated["calls"],
+        "replayed": done.curated["replayed"],
+        "snapshot": {
+            "version": frozen.version, "cases": frozen.cases, "criteria": frozen.criteria,
+            "publishable": frozen.publishable, "already_frozen": frozen.already,
+        },
+        "verified_steps": done.verified_steps, "skipped_steps": done.skipped_steps,
+        "scores": scores_json(scores),
+        "paths": paths,
+        "seconds": done.seconds,
+    }  # fmt: skip
+    print_result(value, as_json, lambda: _print(done, frozen, paths, recorded=endpoint is None))
+    if not as_json:
+        print(f"Done in {time.perf_counter() - started:.1f} s.")
+
+
+def _print(done: "Demo", frozen: "Frozen", paths: dict[str, Any], *, recorded: bool) -> None:
+    from medlive.cli.evaluation.score import print_scores
+
     print()
     print_table(
         ["source", "new", "revised", "unchanged", "not modified", "problems"],
@@ -102,8 +109,8 @@ def command(
     if not frozen.publishable:
         print("Not publishable: " + "; ".join(frozen.why_not) + ".")
     print()
-    print_scores(scores)
-    if endpoint is None:
+    print_scores(done.scores)
+    if recorded:
         print("Curated from recorded replies of a language model; where none is recorded, by the rules engine.")
     print("Sample models and the rules engine as grader: these figures show the loop, not a model's worth.")
     print()
@@ -111,6 +118,5 @@ def command(
     for run in paths["runs"]:
         print(f"run       {run}")
     print(f"report    {done.report}")
-    inspect = f"MEDLIVE_HOME={settings.home} medlive"
+    inspect = f"MEDLIVE_HOME={paths['home']} medlive"
     print(f"inspect   {inspect} status; {inspect} thread show SOURCE/ID")
-    print(f"Done in {time.perf_counter() - started:.1f} s.")

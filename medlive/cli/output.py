@@ -153,13 +153,13 @@ def progress(what: str) -> Iterator[Tick]:
     """A progress line on stderr; on no terminal, as in a log, a line a minute and one when the work ends."""
     if not (stderr.is_terminal and logs.for_people()):
         last = [0]
-        told = time.monotonic()
+        printed = time.monotonic()
 
         def count(done: int, total: int | None = None) -> None:
-            nonlocal told
+            nonlocal printed
             last[0] = done
-            if (now := time.monotonic()) - told >= _A_MINUTE:
-                told = now
+            if (now := time.monotonic()) - printed >= _A_MINUTE:
+                printed = now
                 say(f"{what}: {done}" + ("" if total is None else f" of {total}"))
 
         yield count

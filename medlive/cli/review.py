@@ -1,13 +1,20 @@
 """`medlive review`: held cases are worked off, disputes opened and resolved."""
 
-from typing import Annotated, Any
+from collections.abc import Sequence
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from medlive.cli.database import with_database, with_session
 from medlive.cli.options import JsonOption
-from medlive.cli.output import print_json, print_table, say, wait_for
+from medlive.cli.output import print_result, print_table, say, wait_for
 from medlive.config import load_settings
 from medlive.curation.model import Reason
+
+if TYPE_CHECKING:
+    from medlive.db.review.reviews import HeldCase
+    from medlive.db.session import Database
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -30,42 +37,30 @@ def list_(
     as_json: JsonOption = False,
 ) -> None:
     """List the held cases, the one that has waited longest first."""
-    from medlive.db.review.reviews import HeldCase, list_held
-    from medlive.service.database import open_database
+    from medlive.db.review.reviews import list_held
 
     settings = load_settings().settings
+    found = with_session(settings, lambda session: list_held(session, reason=reason, language=language))
+    value = [
+        {
+            "case_id": c.case_id, "revision": c.revision, "language": c.language, "source": c.source,
+            "query": c.query, "reasons": [r.value for r in c.reasons], "detail": c.status_reason,
+            "held_since": c.held_since.isoformat(),
+        }
+        for c in found
+    ]  # fmt: skip
+    print_result(value, as_json, lambda: _print_held(found))
 
-    async def run() -> list[HeldCase]:
-        async with open_database(settings) as database, database.begin() as session:
-            return await list_held(session, reason=reason, language=language)
 
-    found = wait_for(run())
-    if as_json:
-        print_json(
-            [
-                {
-                    "case_id": c.case_id, "revision": c.revision, "language": c.language, "source": c.source,
-                    "query": c.query, "reasons": [r.value for r in c.reasons], "detail": c.status_reason,
-                    "held_since": c.held_since.isoformat(),
-                }
-                for c in found
-            ]
-        )  # fmt: skip
-        return
+def _print_held(found: "Sequence[HeldCase]") -> None:
     print_table(
         ["case", "since", "language", "source", "held for", "query"],
         [
-            [
-                c.case_id,
-                f"{c.held_since:%Y-%m-%d}",
-                c.language,
-                c.source,
-                ", ".join(r.value for r in c.reasons) or c.status_reason,
-                c.query,
-            ]
+            [c.case_id, f"{c.held_since:%Y-%m-%d}", c.language, c.source,
+             ", ".join(r.value for r in c.reasons) or c.status_reason, c.query]
             for c in found
         ],
-    )
+    )  # fmt: skip
     if found:
         say("medlive review show CASE shows one; approve, reject or drop-element decide it")
     else:
@@ -79,11 +74,8 @@ def show(case_id: CaseArgument, as_json: JsonOption = False) -> None:
     from medlive.service.curation.inspect import inspect_case
 
     found: dict[str, Any] = wait_for(inspect_case(load_settings().settings, case_id))
-    if as_json:
-        print_json(found)
-        return
-    thread = found["thread"]
-    show_thread(f"{thread['source']}/{thread['thread_id']}", found)
+    name = f"{found['thread']['source']}/{found['thread']['thread_id']}"
+    print_result(found, as_json, lambda: show_thread(name, found))
 
 
 @app.command()
@@ -114,20 +106,15 @@ def drop_element(
     """Write a held case anew without one of its advice elements; the engines of config/models.toml are asked."""
     from medlive.curation.model import Curation
     from medlive.service.curation.review import drop_element
-    from medlive.service.database import open_database
     from medlive.service.wiring import build_pipeline
 
     settings = load_settings().settings
 
-    async def run() -> Curation:
-        async with open_database(settings) as database:
-            pipeline = build_pipeline(settings, database)
-            try:
-                return await drop_element(database, pipeline, settings, case_id, element, reason, by=by)
-            finally:
-                await pipeline.aclose()
+    async def work(database: "Database") -> Curation:
+        async with aclosing(build_pipeline(settings, database)) as pipeline:
+            return await drop_element(database, pipeline, settings, case_id, element, reason, by=by)
 
-    done = wait_for(run())
+    done = with_database(settings, work)
     print(f"{case_id} was written anew without {element}")
     print(f"it is still held: {done.detail}" if done.holds else "nothing holds it now: the next freeze takes it")
 
@@ -143,21 +130,13 @@ def dispute(
     as_json: JsonOption = False,
 ) -> None:
     """Dispute a case, or a criterion of it: it stays out of the next snapshots until the dispute is resolved."""
-    from medlive.db.review.disputes import Dispute
     from medlive.service.curation.review import dispute_case
-    from medlive.service.database import open_database
 
-    settings = load_settings().settings
-
-    async def run() -> Dispute:
-        async with open_database(settings) as database:
-            return await dispute_case(database, case_id, reason, criterion_id=criterion, by=by)
-
-    done = wait_for(run())
-    if as_json:
-        print_json(_row(done))
-    else:
-        print(f"dispute {done.number} about {_subject(done)} is open")
+    done = with_database(
+        load_settings().settings,
+        lambda database: dispute_case(database, case_id, reason, criterion_id=criterion, by=by),
+    )
+    print_result(_row(done), as_json, lambda: print(f"dispute {done.number} about {_subject(done)} is open"))
 
 
 @app.command()
@@ -168,21 +147,13 @@ def resolve(
     as_json: JsonOption = False,
 ) -> None:
     """Close a dispute. What is to be withdrawn is withdrawn with `medlive snapshot withdraw`."""
-    from medlive.db.review.disputes import Dispute
     from medlive.service.curation.review import resolve_dispute
-    from medlive.service.database import open_database
 
-    settings = load_settings().settings
-
-    async def run() -> Dispute:
-        async with open_database(settings) as database:
-            return await resolve_dispute(database, number, resolution, by=by)
-
-    done = wait_for(run())
-    if as_json:
-        print_json(_row(done))
-    else:
-        print(f"dispute {done.number} about {_subject(done)} is closed: {done.resolution}")
+    done = with_database(
+        load_settings().settings, lambda database: resolve_dispute(database, number, resolution, by=by)
+    )
+    text = f"dispute {done.number} about {_subject(done)} is closed: {done.resolution}"
+    print_result(_row(done), as_json, lambda: print(text))
 
 
 @app.command()
@@ -191,35 +162,16 @@ def disputes(
     as_json: JsonOption = False,
 ) -> None:
     """List the open disputes, oldest first."""
-    from medlive.db.review.disputes import Dispute, list_disputes
-    from medlive.service.database import open_database
+    from medlive.db.review.disputes import list_disputes
 
-    settings = load_settings().settings
-
-    async def run() -> list[Dispute]:
-        async with open_database(settings) as database, database.begin() as session:
-            return await list_disputes(session, closed=everything)
-
-    found = wait_for(run())
-    if as_json:
-        print_json([_row(one) for one in found])
-        return
-    print_table(
-        ["number", "about", "reason", "opened", "by", "resolution"],
-        [[d.number, _subject(d), d.reason, f"{d.opened_at:%Y-%m-%d}", d.opened_by, d.resolution] for d in found],
-    )
+    found = with_session(load_settings().settings, lambda session: list_disputes(session, closed=everything))
+    columns = ["number", "about", "reason", "opened", "by", "resolution"]
+    rows = [[d.number, _subject(d), d.reason, f"{d.opened_at:%Y-%m-%d}", d.opened_by, d.resolution] for d in found]
+    print_result([_row(one) for one in found], as_json, lambda: print_table(columns, rows))
 
 
 def _decide(decision: Any, case_id: str, reason: str, by: str | None) -> None:
-    from medlive.service.database import open_database
-
-    settings = load_settings().settings
-
-    async def run() -> None:
-        async with open_database(settings) as database:
-            await decision(database, case_id, reason, by=by)
-
-    wait_for(run())
+    with_database(load_settings().settings, lambda database: decision(database, case_id, reason, by=by))
 
 
 def _subject(dispute: Any) -> str:

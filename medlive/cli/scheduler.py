@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from medlive.cli.options import JsonOption
-from medlive.cli.output import print_json, say, wait_for
+from medlive.cli.output import print_result, say, wait_for
 from medlive.cli.steps import print_steps
 from medlive.config import load_settings
 from medlive.errors import CheckFailed
@@ -32,10 +32,7 @@ def command(
     settings = load_settings().settings
     if dry_run:
         steps = [step_as_json(state) for state in wait_for(list_steps(settings))]
-        if as_json:
-            print_json(steps)
-        else:
-            print_steps(steps)
+        print_result(steps, as_json, lambda: print_steps(steps))
         return
 
     async def run() -> list[Taken]:
@@ -45,9 +42,10 @@ def command(
             return await run_scheduler(settings, stop, say, once=once)
 
     taken = wait_for(run())
-    if as_json:
-        print_json([asdict(step) for step in taken])
-    elif once and not taken:
-        say("nothing is due")
-    if once and (failed := [f"{s.command}: {s.detail}" for s in taken if s.state is State.FAILED]):
-        raise CheckFailed("; ".join(failed))
+    failed = [f"{s.command}: {s.detail}" for s in taken if once and s.state is State.FAILED]
+    print_result(
+        [asdict(step) for step in taken],
+        as_json,
+        lambda: say("nothing is due") if once and not taken else None,
+        failure=CheckFailed("; ".join(failed)) if failed else None,
+    )

@@ -3,7 +3,7 @@
 from typing import Any
 
 from medlive.cli.options import JsonOption
-from medlive.cli.output import print_json, print_table, say, wait_for
+from medlive.cli.output import print_result, print_table, say, wait_for
 from medlive.cli.steps import print_steps
 from medlive.config import load_settings
 from medlive.errors import CheckFailed
@@ -18,12 +18,8 @@ def command(as_json: JsonOption = False) -> None:
     from medlive.service.status import read_status
 
     status: dict[str, Any] = wait_for(read_status(load_settings().settings))
-    if as_json:
-        print_json(status)
-    else:
-        _print(status)
-    if status["problems"]:
-        raise CheckFailed("\n".join(status["problems"]))
+    failure = CheckFailed("\n".join(status["problems"])) if status["problems"] else None
+    print_result(status, as_json, lambda: _print(status), failure=failure)
 
 
 def _print(status: dict[str, Any]) -> None:
@@ -85,17 +81,17 @@ def _print(status: dict[str, Any]) -> None:
 
 def _say_cost(status: dict[str, Any]) -> None:
     whole = status["stages"][-1]
-    told = "cost unknown"
+    text = "cost unknown"
     if whole["cost_usd"] is not None:
-        told = f"cost {whole['cost_usd']:.4f} USD"
+        text = f"cost {whole['cost_usd']:.4f} USD"
         for key, of in (("usd_a_curated_thread", "a curated thread"), ("usd_a_kept_case", "a kept case")):
             if whole[key] is not None:
-                told += f", {whole[key]:.4f} {of}"
+                text += f", {whole[key]:.4f} {of}"
     elif whole["known_usd"]:
-        told += f": {whole['known_usd']:.4f} USD and {whole['unpriced']} replies without a price"
+        text += f": {whole['known_usd']:.4f} USD and {whole['unpriced']} replies without a price"
     else:
-        told += f": {whole['unpriced']} replies without a price"
-    say(f"{status['kept']} cases kept; {told}")
+        text += f": {whole['unpriced']} replies without a price"
+    say(f"{status['kept']} cases kept; {text}")
 
 
 def _money(usd: float | None, of: dict[str, Any] | None = None) -> str | float | None:

@@ -24,13 +24,13 @@ def row(step: Mapping[str, Any]) -> list[Any]:
     """A step's cells."""
     last = step["last"] or {}
     failed = last.get("outcome") == "failed"
-    told = str(last.get("in_short") or "")
+    counts = str(last.get("in_short") or "")
     return [
         step["step"],
-        _told(last.get("started_at")),
+        _moment(last.get("started_at")),
         _red(last.get("outcome"), failed),
-        told if len(told) <= COUNTS_WIDTH else f"{told[: COUNTS_WIDTH - 1]}…",
-        _red(_told(step["due"]), step["overdue"]),
+        counts if len(counts) <= COUNTS_WIDTH else f"{counts[: COUNTS_WIDTH - 1]}…",
+        _red(_moment(step["due"]), step["overdue"]),
         _red(_standing(step), step["overdue"]),
     ]
 
@@ -40,11 +40,11 @@ def _standing(step: Mapping[str, Any]) -> str:
     if step["why"]:
         return f"{standing}: {step['why']}"
     if step["retry_at"]:
-        return f"{standing} at {_told(step['retry_at'])}"
+        return f"{standing} at {_moment(step['retry_at'])}"
     return standing if standing != "done" or step["last"] else "not due yet"
 
 
-def _told(moment: datetime | None) -> str | None:
+def _moment(moment: datetime | None) -> str | None:
     return None if moment is None else f"{moment:%a %Y-%m-%d %H:%M}"
 
 

@@ -4,8 +4,9 @@ from typing import Annotated, Any
 
 import typer
 
+from medlive.cli.database import with_database
 from medlive.cli.options import JsonOption
-from medlive.cli.output import print_json, print_table, wait_for
+from medlive.cli.output import print_json, print_result, print_table, wait_for
 from medlive.config import load_settings
 from medlive.errors import CheckFailed, UsageError
 
@@ -36,22 +37,19 @@ def show(
                 {"thread": None, "taken_down": {"at": gone.taken_down_at.isoformat(), "reason": gone.reason}}
             )
         raise
-    if as_json:
-        print_json(found)
-        return
-    show_thread(thread, found)
+    print_result(found, as_json, lambda: show_thread(thread, found))
 
 
 def show_thread(name: str, found: dict[str, Any]) -> None:
     """Print what `inspect_thread` found, as tables."""
-    told = found["thread"]
+    thread = found["thread"]
     print_table(
         ["id", "role", "verified", "text"],
         [
             [f"m{i}", m["role"], m.get("verified_by") or m["verified"], m["text"]]
-            for i, m in enumerate(told["messages"])
+            for i, m in enumerate(thread["messages"])
         ],
-        title=f"{name}: {told['title']}",
+        title=f"{name}: {thread['title']}",
     )
     origin = found["origin"]
     print_table(
@@ -72,37 +70,34 @@ def show_thread(name: str, found: dict[str, Any]) -> None:
         title=_of("Filters", len(failed), len(found["filters"])),
     )
     if found["curation"]:
-        _show_curation(found)
-    if case := found["case"]:
-        print_table(
-            ["part", "text"],
-            [["narrative", case["narrative"]], ["query", case["query"]], ["advice", case["advice"]]],
-            title=f"Case {case['case_id']} revision {case['revision']}: {case['theme']}, {case['specialty']}"
-            + ("" if case["publishable"] else ", not publishable")
-            + (f", {case['status']}: {case['status_reason']}" if case["status_reason"] else f", {case['status']}"),
-        )
-        print_table(
-            ["points", "axis", "criterion", "fact", "from"],
-            [[c["points"], c["axis"], c["criterion"], c["fact"], c["advice_id"]] for c in found["criteria"]],
-            title="Rubric"
-            + (f" (no criterion costs points: {case['no_negative']})" if case["no_negative"] else ""),
-        )
+        _show_curation(found["curation"], found["decided"])
+    if found["case"]:
+        _show_case(found["case"], found["criteria"])
     if found["reviews"]:
         print_table(
             ["revision", "decision", "of", "reason", "by", "at"],
             [
-                [
-                    r["revision"],
-                    r["action"],
-                    r["element_id"],
-                    r["reason"],
-                    r["decided_by"],
-                    f"{r['decided_at']:%Y-%m-%d}",
-                ]
+                [r["revision"], r["action"], r["element_id"], r["reason"], r["decided_by"],
+                 f"{r['decided_at']:%Y-%m-%d}"]
                 for r in found["reviews"]
             ],
             title="Reviews",
-        )
+        )  # fmt: skip
+
+
+def _show_case(case: dict[str, Any], criteria: list[dict[str, Any]]) -> None:
+    print_table(
+        ["part", "text"],
+        [["narrative", case["narrative"]], ["query", case["query"]], ["advice", case["advice"]]],
+        title=f"Case {case['case_id']} revision {case['revision']}: {case['theme']}, {case['specialty']}"
+        + ("" if case["publishable"] else ", not publishable")
+        + (f", {case['status']}: {case['status_reason']}" if case["status_reason"] else f", {case['status']}"),
+    )
+    print_table(
+        ["points", "axis", "criterion", "fact", "from"],
+        [[c["points"], c["axis"], c["criterion"], c["fact"], c["advice_id"]] for c in criteria],
+        title="Rubric" + (f" (no criterion costs points: {case['no_negative']})" if case["no_negative"] else ""),
+    )
 
 
 def _counted(kinds: dict[str, int]) -> str:
@@ -122,35 +117,26 @@ def takedown(
     What cannot be erased is named: a case of it in a frozen snapshot is withdrawn, and errata.json says so without
     the reason. Exit status 1 when something of the thread is left. Doing it again finishes what was interrupted.
     """
-    from medlive.service.database import open_database
-    from medlive.service.harvest.takedown import TakenDown, take_down
+    from medlive.service.harvest.takedown import take_down
 
     settings = load_settings().settings
-
-    async def run() -> TakenDown:
-        async with open_database(settings) as database:
-            return await take_down(database, settings, source, thread_id, reason, dry_run=dry_run)
-
-    done = wait_for(run())
-    if as_json:
-        print_json(
-            {
-                "source": source,
-                "thread_id": thread_id,
-                "dry_run": dry_run,
-                "erased": dict(done.counts),
-                "files": done.files,
-                "frozen": [{"version": version, "case_id": case_id} for version, case_id in done.frozen],
-                "damaged": [error.message for error in done.damaged],
-            }
-        )
-    else:
-        print_table(
-            ["what", "erased"],
-            sorted(done.counts.items()),
-            title=f"{source}/{thread_id}: "
-            + ("nothing was erased, this is what would be" if dry_run else "taken down"),
-        )
+    done = with_database(
+        settings, lambda database: take_down(database, settings, source, thread_id, reason, dry_run=dry_run)
+    )
+    value = {
+        "source": source, "thread_id": thread_id, "dry_run": dry_run, "erased": dict(done.counts),
+        "files": done.files,
+        "frozen": [{"version": version, "case_id": case_id} for version, case_id in done.frozen],
+        "damaged": [error.message for error in done.damaged],
+    }  # fmt: skip
+    state = "nothing was erased, this is what would be" if dry_run else "taken down"
+    print_result(
+        value,
+        as_json,
+        lambda: print_table(
+            ["what", "erased"], sorted(done.counts.items()), title=f"{source}/{thread_id}: {state}"
+        ),
+    )
     left = [f"snapshot {version} holds its case {case_id}, which is withdrawn" for version, case_id in done.frozen]
     left += [f"a file may still hold its pages: {error.message}" for error in done.damaged]
     if left:
@@ -162,8 +148,7 @@ def takedown(
         )
 
 
-def _show_curation(found: dict[str, Any]) -> None:
-    curation = found["curation"]
+def _show_curation(curation: dict[str, Any], decided: dict[str, Any]) -> None:
     print_table(
         ["id", "kind", "statement", "message", "quote", "standing"],
         [
@@ -171,7 +156,7 @@ def _show_curation(found: dict[str, Any]) -> None:
             for e in curation["elements"]
         ],
         title=f"Curation: {curation['outcome']} at {curation['stage']}"
-        + f" on {found['decided']['at'][:10]}, attempt {found['decided']['attempt']}"
+        + f" on {decided['at'][:10]}, attempt {decided['attempt']}"
         + (f", {curation['reason']}: {curation['detail']}" if curation["reason"] else ""),
     )
     print_table(
@@ -182,35 +167,7 @@ def _show_curation(found: dict[str, Any]) -> None:
         ],
         title=_scores(curation),
     )
-    print_table(
-        ["claim", "verdict", "judged as", "searched for", "reason", "second check"],
-        [
-            [
-                c["element_id"],
-                c["verdict"],
-                c["claim"] + (f"\n({c['flag']})" if c["flag"] else ""),
-                "\n".join(c["queries"]),
-                c["reason"],
-                c["second"]
-                and f"{'confirmed' if c['second']['goes_against'] else 'overturned'}: {c['second']['reason']}",
-            ]
-            for c in curation["claims"]
-        ],
-        title="Evidence",
-    )
-    print_table(
-        ["claim", "by", "passage", "found as", "quote"],
-        [
-            [c["element_id"], check, cited["passage_id"], _places(c["hits"], cited["passage_id"]), cited["quote"]]
-            for c in curation["claims"]
-            for check, citations in (
-                ("verdict", c["citations"]),
-                ("second check", c["second"]["citations"] if c["second"] else ()),
-            )
-            for cited in citations
-        ],
-        title="Cited" + _index(curation["index"]),
-    )
+    _show_evidence(curation["claims"], curation["index"])
     if examined := curation["cross_examination"]:
         print_table(
             ["made from", "question", "answered there", "answered by the other"],
@@ -237,6 +194,38 @@ def _show_curation(found: dict[str, Any]) -> None:
         )
 
 
+def _show_evidence(claims: list[dict[str, Any]], index: dict[str, Any] | None) -> None:
+    print_table(
+        ["claim", "verdict", "judged as", "searched for", "reason", "second check"],
+        [
+            [
+                c["element_id"],
+                c["verdict"],
+                c["claim"] + (f"\n({c['flag']})" if c["flag"] else ""),
+                "\n".join(c["queries"]),
+                c["reason"],
+                c["second"]
+                and f"{'confirmed' if c['second']['goes_against'] else 'overturned'}: {c['second']['reason']}",
+            ]
+            for c in claims
+        ],
+        title="Evidence",
+    )
+    print_table(
+        ["claim", "by", "passage", "found as", "quote"],
+        [
+            [c["element_id"], check, cited["passage_id"], _places(c["hits"], cited["passage_id"]), cited["quote"]]
+            for c in claims
+            for check, citations in (
+                ("verdict", c["citations"]),
+                ("second check", c["second"]["citations"] if c["second"] else ()),
+            )
+            for cited in citations
+        ],
+        title="Cited" + _index(index),
+    )
+
+
 def _show_reading(reading: dict[str, Any]) -> None:
     rows = [[name, reading[name]] for name in ("asked", "clinical", "enough", "answered", "understandable")]
     rows += [[f"{w['element_id']} {w['kind']}", w["reason"]] for w in reading["wrong"]]
@@ -259,7 +248,7 @@ def _of(what: str, count: int, among: int) -> str:
 def _scores(curation: dict[str, Any]) -> str:
     """V with the thresholds that it had to exceed; a score that was not needed any more has no figure."""
     limits = curation["thresholds"]
-    told = [
+    scores = [
         f"{name} {'not judged' if value is None else f'{value:.3g}'}{above}"
         for name, value, above in (
             ("S_cc", curation["s_cc"], ""),
@@ -267,7 +256,7 @@ def _scores(curation: dict[str, Any]) -> str:
             ("S_align", curation["s_align"], f" (> {limits['alignment']:g})"),
         )
     ]
-    return ", ".join(told)
+    return ", ".join(scores)
 
 
 def _places(hits: list[dict[str, Any]], passage_id: str) -> str:

@@ -3,7 +3,7 @@
 from typing import Any
 
 from medlive.cli.options import JsonOption
-from medlive.cli.output import print_json, say, wait_for
+from medlive.cli.output import print_result, say, wait_for
 from medlive.config import load_settings
 from medlive.errors import CheckFailed
 
@@ -32,12 +32,12 @@ def command(as_json: JsonOption = False) -> None:
             )
 
     done = wait_for(run())
-    if as_json:
-        print_json(done)
-    else:
-        threads = sum(done["outcomes"].values())
-        say(f"stopped after {threads} threads and {done['calls']} calls")
-    if done["faults"]:
-        raise CheckFailed(
-            f"{len(done['faults'])} threads met a fault of medlive itself", hint="medlive curate tries them again"
-        )
+    failure = CheckFailed(
+        f"{len(done['faults'])} threads met a fault of medlive itself", hint="medlive curate tries them again"
+    )
+    print_result(
+        done,
+        as_json,
+        lambda: say(f"stopped after {sum(done['outcomes'].values())} threads and {done['calls']} calls"),
+        failure=failure if done["faults"] else None,
+    )

@@ -13,8 +13,8 @@ from medlive.cli.evaluation.spending import (
     check_complete,
     check_priced,
     price_of,
-    tell_limits,
-    tell_plan,
+    print_plan,
+    say_limits,
 )
 from medlive.cli.options import JsonOption, grouped
 from medlive.cli.output import print_result, print_table, progress, wait_for
@@ -61,7 +61,7 @@ def audit(
         raise UsageError("a run folder is named twice")
     graded = [load_graded(path, judge=judge) for path in runs]
     if table_only:
-        _tell([load_audit(run, bottom=bottom) for run in graded], None, None, runs, examples, as_json)
+        _report([load_audit(run, bottom=bottom) for run in graded], None, None, runs, examples, as_json)
         return
     settings = load_settings().settings
     budget = calls.budget()
@@ -80,11 +80,11 @@ def audit(
 
     if calls.dry_run:
         found_plan = wait_for(plan())
-        tell_plan(found_plan.about, found_plan, as_json)
-        tell_limits(found_plan, budget)
+        print_plan(found_plan.about, found_plan, as_json)
+        say_limits(found_plan, budget)
         return
     found = wait_for(work())
-    _tell([one.table for one in found], found, budget, runs, examples, as_json)
+    _report([one.table for one in found], found, budget, runs, examples, as_json)
 
 
 def _check_options(auditor: str | None, base_url: str | None, table_only: bool, dry_run: bool) -> None:
@@ -108,7 +108,7 @@ async def _audit(
         )  # fmt: skip
 
 
-def _tell(
+def _report(
     tables: "list[AuditTable]",
     results: "list[AuditResult] | None",
     budget: "Budget | None",
@@ -164,21 +164,21 @@ def _print(tables: "list[AuditTable]", paths: list[Path], examples: int) -> None
 
 def _remarks(table: "AuditTable") -> list[str]:
     bottom = table.bottom
-    said = list(table.notes)
+    remarks = list(table.notes)
     if bottom.short:
-        said.append(f"{bottom.scored} cases have a score, fewer than the {bottom.asked} that were wanted")
+        remarks.append(f"{bottom.scored} cases have a score, fewer than the {bottom.asked} that were wanted")
     if bottom.tied and bottom.edge is not None:
-        said.append(
+        remarks.append(
             f"{bottom.equals} cases score {100 * bottom.edge:.1f} %, the highest score among the lowest "
             f"{bottom.asked}: the {bottom.tied} of them whose ids come first were taken"
         )
     if bottom.without_error:
-        said.append(f"{len(bottom.without_error)} of the lowest-scoring cases hold no error: nothing to audit")
-    said += [f"{n} cases are {state.replace('_', ' ')}: no candidates" for state, n in bottom.left_out.items()]
-    said += [f"unaudited: {n}: {reason}" for reason, n in table.reasons.items()]
+        remarks.append(f"{len(bottom.without_error)} of the lowest-scoring cases hold no error: nothing to audit")
+    remarks += [f"{n} cases are {state.replace('_', ' ')}: no candidates" for state, n in bottom.left_out.items()]
+    remarks += [f"unaudited: {n}: {reason}" for reason, n in table.reasons.items()]
     if table.auditor is not None and not table.clinical:
-        said.append("audited by the rules engine: no clinical judgement was made")
-    return said
+        remarks.append("audited by the rules engine: no clinical judgement was made")
+    return remarks
 
 
 def _name(table: "AuditTable", path: Path, tables: "list[AuditTable]") -> str:

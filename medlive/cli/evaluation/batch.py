@@ -1,7 +1,7 @@
 """`medlive eval batch write|read|next`: answers and verdicts through an endpoint's batch API."""
 
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from glob import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -20,7 +20,7 @@ from medlive.cli.evaluation.options import (
     read_mode,
 )
 from medlive.cli.options import JsonOption, ReplaceOption, grouped
-from medlive.cli.output import new_file, print_json, print_result, print_table, say, wait_for
+from medlive.cli.output import new_file, print_result, print_table, say, wait_for
 from medlive.errors import CheckFailed, UsageError
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def write(
     check_batch_out(file.out, file.replace)
     if answers:
         done = write_answers(run_dir, file.out, most_requests=file.max_requests, most_bytes=file.max_bytes)
-        tell_written(done, as_json)
+        print_written(done, as_json)
         return
     which, asked = read_mode(mode), _read_shape(shape)
     settings = load_settings().settings
@@ -93,7 +93,7 @@ def write(
                 most_requests=file.max_requests, most_bytes=file.max_bytes,
             )  # fmt: skip
 
-    tell_written(wait_for(work()), as_json)
+    print_written(wait_for(work()), as_json)
 
 
 @app.command(name="next")
@@ -125,7 +125,7 @@ def next_(
         allow_unpinned=allow_unpinned, cache=shared, most_requests=file.max_requests, most_bytes=file.max_bytes,
         leave_waiting=leave_waiting,
     )  # fmt: skip
-    tell_written(done, as_json)
+    print_written(done, as_json)
     if done.waiting:
         what = "are left out" if leave_waiting else "are in it: hand it in once their batch has ended"
         say(f"{done.waiting} calls that have no result yet {what}")
@@ -149,14 +149,14 @@ def _read_shape(name: str | None) -> "JsonMode | None":
     return JsonMode(name)
 
 
-def tell_written(
+def print_written(
     done: "BatchWritten", as_json: bool, none_left: str = "nothing is open: no file was written"
 ) -> None:
     """Print the files of a batch."""
-    if as_json:
-        print_json({"files": done.files, "requests": done.requests, "criteria": done.criteria,
-                    "cached": done.cached, "repairs": done.repairs, "waiting": done.waiting})  # fmt: skip
-        return
+    print_result(asdict(done), as_json, lambda: _print_files(done, none_left))
+
+
+def _print_files(done: "BatchWritten", none_left: str) -> None:
     for path in done.files:
         print(path)
     say(
@@ -193,7 +193,7 @@ def read(
     prices = {model: Price(p.input, p.output, p.cached) for model, p in settings.prices.items()}
     if answers:
         got = read_answers(run_dir, results, prices=prices)
-        _tell_read(
+        _print_read(
             {**{state.value: n for state, n in got.answers.items()}, "again": got.again, "unknown": got.unknown,
              "damaged": got.damaged, "missing": got.missing, "open": got.open},
             got.notes, {}, as_json,
@@ -211,7 +211,7 @@ def read(
         "duplicates": done.duplicates, "unknown": done.unknown, "stale": done.stale, "damaged": done.damaged,
         "missing": done.missing, "open": done.open,
     }  # fmt: skip
-    _tell_read(counts, done.notes, dict(done.reasons.most_common()), as_json)
+    _print_read(counts, done.notes, dict(done.reasons.most_common()), as_json)
     for model, n in done.strangers.most_common(5):
         say(f"{n} criteria: {model[:100]!r} answered; the same command with --allow-unpinned takes its verdicts")
     if done.shape_refused:
@@ -229,7 +229,7 @@ def _left(counts: dict[str, int]) -> str:
     return ", ".join(f"{n} {what}" for what, n in counts.items() if n)
 
 
-def _tell_read(counts: dict[str, int], notes: "Sequence[str]", reasons: dict[str, int], as_json: bool) -> None:
+def _print_read(counts: dict[str, int], notes: "Sequence[str]", reasons: dict[str, int], as_json: bool) -> None:
     print_result(
         {**counts, "reasons": reasons, "notes": notes},
         as_json,

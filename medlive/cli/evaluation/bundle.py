@@ -110,8 +110,8 @@ def _errata(run: "GradedRun", given: Errata) -> "tuple[ErrataMode, RunErrata]":
 
     home = snapshots_path(load_settings().settings)
     use = use_errata([run.run], chosen, ErrataSearch(given.errata_file, home, lenient=chosen is ErrataMode.IGNORE))
-    for said in use.told([run.label]):
-        say(said)
+    for note in use.told([run.label]):
+        say(note)
     return chosen, use.runs[0]
 
 
@@ -241,11 +241,11 @@ def _place(snapshot: str | None) -> Path | None:
 
 def _conditions(ranking: "Ranking") -> str:
     row = _conditions_row(ranking)
-    said = f"{row['snapshot']}, {row['cases']} cases"
+    text = f"{row['snapshot']}, {row['cases']} cases"
     if row["selection"]:
-        said += f" ({', '.join(f'{k} {v}' for k, v in row['selection'].items())})"
+        text += f" ({', '.join(f'{k} {v}' for k, v in row['selection'].items())})"
     grader = row["grader"]
-    return f"{said}; template {row['template']['name']}; graded by {grader['model']} in {grader['mode']} mode"
+    return f"{text}; template {row['template']['name']}; graded by {grader['model']} in {grader['mode']} mode"
 
 
 def _conditions_row(ranking: "Ranking") -> dict[str, Any]:

@@ -9,8 +9,8 @@ from medlive.cli.evaluation.spending import (
     check_complete,
     check_priced,
     price_of,
-    tell_limits,
-    tell_plan,
+    print_plan,
+    say_limits,
 )
 from medlive.cli.options import JsonOption, grouped
 from medlive.cli.output import print_result, print_table, progress, wait_for
@@ -49,13 +49,13 @@ def judge_direct(run_dir: RunArgument, *, by: Grader, calls: Calls, as_json: Jso
 
     found = wait_for(work())
     if isinstance(found, Plan):
-        tell_plan({"path": run_dir, **found.about}, found, as_json)
-        tell_limits(found, budget)
+        print_plan({"path": run_dir, **found.about}, found, as_json)
+        say_limits(found, budget)
     else:
-        _tell(found, budget, as_json)
+        _report(found, budget, as_json)
 
 
-def _tell(done: "DirectResult", budget: "Budget", as_json: bool) -> None:
+def _report(done: "DirectResult", budget: "Budget", as_json: bool) -> None:
     value = {
         "path": done.path, "answers": done.answers, "scored": done.scored, "calls": done.calls,
         "reasons": dict(done.reasons), "stopped": done.stopped, "spent": budget.as_json(),

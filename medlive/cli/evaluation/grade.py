@@ -12,8 +12,8 @@ from medlive.cli.evaluation.spending import (
     check_complete,
     check_priced,
     price_of,
-    tell_limits,
-    tell_plan,
+    print_plan,
+    say_limits,
 )
 from medlive.cli.options import JsonOption, grouped
 from medlive.cli.output import print_result, print_table, progress, say, wait_for
@@ -80,10 +80,10 @@ def grade(
 
     judge, found = wait_for(work())
     if isinstance(found, tuple):
-        _tell(*found, judge, budget, as_json)
+        _report(*found, judge, budget, as_json)
     else:
-        _tell_plan(found, run_dir, judge, as_json)
-        tell_limits(found, budget)
+        _print_plan(found, run_dir, judge, as_json)
+        say_limits(found, budget)
 
 
 def _who(judge: "Judge") -> str:
@@ -95,19 +95,19 @@ def _grader(judge: "Judge") -> dict[str, str]:
     return {"engine": who.engine, "model": who.model, "mode": judge.mode.value, "judge": judge.digest}
 
 
-def _tell_plan(found: "Plan", run_dir: "Path", judge: "Judge", as_json: bool) -> None:
+def _print_plan(found: "Plan", run_dir: "Path", judge: "Judge", as_json: bool) -> None:
     if as_json:
-        tell_plan(
+        print_plan(
             {"path": run_dir, "mode": judge.mode.value, **found.about, "grader": _grader(judge)}, found, as_json
         )
         return
     names = {"settled": "graded", "cached": "in the cache", "repeated": "asked again"}
-    tell_plan(
+    print_plan(
         {names.get(name, name): n for name, n in found.about.items() if n or name != "repeated"}, found, False
     )
 
 
-def _tell(
+def _report(
     done: "GradeResult", repeated: "RepeatResult | None", judge: "Judge", budget: "Budget", as_json: bool
 ) -> None:
     value: dict[str, Any] = {

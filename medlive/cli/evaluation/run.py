@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from medlive.cli.evaluation.batch import check_batch_out, tell_written
+from medlive.cli.evaluation.batch import check_batch_out, print_written
 from medlive.cli.evaluation.options import (
     Calls,
     CasesOption,
@@ -19,7 +19,7 @@ from medlive.cli.evaluation.options import (
     read_mode,
     read_parameters,
 )
-from medlive.cli.evaluation.spending import check_answered, check_complete, tell_limits, tell_plan
+from medlive.cli.evaluation.spending import check_answered, check_complete, print_plan, say_limits
 from medlive.cli.options import CaseFilter, JsonOption, ReplaceOption, grouped
 from medlive.cli.output import print_result, print_table, progress, say, wait_for
 from medlive.clock import now
@@ -132,13 +132,13 @@ def run(
     budget = calls.budget()
     found = wait_for(_ask(case_set, out, asking, chosen, book, arm, calls, budget, batch))
     if isinstance(found, Plan):
-        tell_plan(found.about, found, as_json)
-        tell_limits(found, budget)
+        print_plan(found.about, found, as_json)
+        say_limits(found, budget)
     elif isinstance(found, BatchWritten):
-        tell_written(found, as_json, none_left="every case has an answer: no file was written")
+        print_written(found, as_json, none_left="every case has an answer: no file was written")
     else:
         done = replace(found, notes=(*case_set.notes, *found.notes))
-        _check_answers(done, _tell_answers(done, as_json, budget))
+        _check_answers(done, _print_answers(done, as_json, budget))
 
 
 def _select(
@@ -255,7 +255,7 @@ def _say_all(notes: Sequence[str]) -> None:
         say(f"and {len(notes) - _MOST_NOTES} more (--json has them all)")
 
 
-def _tell_answers(done: "RunResult", as_json: bool, budget: "Budget | None" = None) -> int:
+def _print_answers(done: "RunResult", as_json: bool, budget: "Budget | None" = None) -> int:
     """Print how the answers stand; how many cases have none."""
     states = {state.value: n for state, n in done.states.items()}
     value: dict[str, Any] = {
@@ -326,7 +326,7 @@ def import_(
         parameters=read_parameters(parameters), arm=arm, judge=judge,
         benchmark=place / "livemedbench.json" if place.is_dir() else place, response_field=response_field,
     )  # fmt: skip
-    if open_ := _tell_answers(replace(done.run, notes=done.notes), as_json):
+    if open_ := _print_answers(replace(done.run, notes=done.notes), as_json):
         how = (
             "medlive eval run asks for them, with the same --template and --parameters"
             if template

@@ -22,7 +22,7 @@ def price_of(engine: "Engine") -> "Price | None":
     return engine.price if isinstance(engine, OpenAIEngine) else Price(0.0, 0.0)
 
 
-def tell_limits(plan: "Plan", budget: "Budget") -> None:
+def say_limits(plan: "Plan", budget: "Budget") -> None:
     """Say which limits would end the work before all calls are made."""
     if budget.max_calls is not None and budget.max_calls < plan.calls:
         say(f"--max-calls {budget.max_calls}: so many of the {plan.calls} calls would be made")
@@ -61,7 +61,7 @@ def check_priced(engine: "Engine", budget: "Budget") -> None:
         )
 
 
-def tell_plan(about: Mapping[str, Any], plan: "Plan", as_json: bool) -> None:
+def print_plan(about: Mapping[str, Any], plan: "Plan", as_json: bool) -> None:
     """Print what calls would take, after what they are about."""
     if as_json:
         print_json(

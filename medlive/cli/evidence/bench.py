@@ -11,7 +11,7 @@ import typer
 
 from medlive.cli.evidence.options import IndexOption, ModelsOption, encoder_settings, index_folder
 from medlive.cli.options import JsonOption
-from medlive.cli.output import print_json, print_table, say, wait_for
+from medlive.cli.output import print_result, print_table, say, wait_for
 from medlive.errors import UsageError
 
 if TYPE_CHECKING:
@@ -70,16 +70,17 @@ def bench(
     if out is not None:
         out.write_text(_markdown(result), encoding="utf-8")
         say(f"wrote {out}")
-    if as_json:
-        print_json(result)
-        return
+    print_result(result, as_json, lambda: _print(result))
+
+
+def _print(result: dict[str, Any]) -> None:
     print_table(
         ["retriever", *(f"recall@{d}" for d in DEPTHS), "p50 ms", "p95 ms", "batch ms a query"],
         [[r["retriever"], *(_shown(r[f"recall@{d}"]) for d in DEPTHS),
-          *(round(r[n], 2) for n in ("p50_ms", "p95_ms", "batch_ms"))] for r in rows],
-        title=f"{len(items)} known items among {manifest.passages} passages: {result['made_of']}",
+          *(round(r[n], 2) for n in ("p50_ms", "p95_ms", "batch_ms"))] for r in result["retrievers"]],
+        title=f"{result['queries']} known items among {result['passages']} passages: {result['made_of']}",
     )  # fmt: skip
-    if manifest.dense is not None:
+    if "dense_against_exact" in result:
         say(f"dense side against exact search: recall@{K} {_shown(result['dense_against_exact'])}")
 
 

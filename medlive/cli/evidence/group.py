@@ -1,6 +1,8 @@
 """`medlive evidence`: build an index over medical evidence, list it, search it, check it, measure it."""
 
+from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -10,13 +12,15 @@ import typer
 from medlive.cli.evidence import bench as evidence_bench
 from medlive.cli.evidence import models as evidence_models
 from medlive.cli.evidence.options import IndexOption, ModelsOption, encoder_settings, index_folder
-from medlive.cli.options import JsonOption
-from medlive.cli.output import print_json, print_table, progress, say, wait_for
+from medlive.cli.options import JsonOption, grouped
+from medlive.cli.output import print_result, print_table, progress, say, wait_for
 from medlive.config import load_settings
 from medlive.errors import UsageError
 
 if TYPE_CHECKING:
+    from medlive.evidence.build import Progress
     from medlive.evidence.manifest import IndexManifest
+    from medlive.evidence.open_index import ListedIndex
     from medlive.evidence.passage import Hit
 
 app = typer.Typer(no_args_is_help=True)
@@ -30,40 +34,51 @@ RetrieverOption = Annotated[
 ]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Vectors:
+    """How passages become vectors."""
+
+    encoder: Annotated[
+        str | None,
+        typer.Option(
+            "--encoder",
+            help='"medcpt", a folder with models, or "none". Default: the '
+            "index's own, else MedCPT where its models are at hand, else none.",
+        ),
+    ] = None
+    kind: Annotated[IndexKind, typer.Option("--kind", help="How vectors are arranged; auto: by their number.")] = (
+        "auto"
+    )
+    shard_size: Annotated[
+        int | None, typer.Option("--shard-size", min=1, help="Passages embedded to a shard: what a kill may cost.")
+    ] = None
+    prune: Annotated[
+        bool, typer.Option("--prune", help="Afterwards remove the vectors of encoders other than the index's.")
+    ] = False
+    models: ModelsOption = None
+
+
 @app.command()
+@grouped
 def build(
     corpora: Annotated[
         list[Path],
         typer.Argument(help="Archives, files or folders; docs/evidence.md lists the kinds."),
     ],
     index: IndexOption = None,
-    encoder: Annotated[
-        str | None,
-        typer.Option(
-            help='"medcpt", a folder with models, or "none". Default: the '
-            "index's own, else MedCPT where its models are at hand, else none."
-        ),
-    ] = None,
-    kind: Annotated[IndexKind, typer.Option(help="How vectors are arranged; auto: by their number.")] = "auto",
     corpus_kind: Annotated[
         str | None, typer.Option("--corpus-kind", help="The corpora's kind, where it is not to be recognised.")
     ] = None,
     name: Annotated[
         str | None, typer.Option("--name", help="The corpus's name, where another one has it by default.")
     ] = None,
-    shard_size: Annotated[
-        int | None, typer.Option("--shard-size", min=1, help="Passages embedded to a shard: what a kill may cost.")
-    ] = None,
+    *,
+    vectors: Vectors,
     fresh: Annotated[bool, typer.Option("--fresh", help="Forget corpora that the index already holds.")] = False,
-    prune: Annotated[
-        bool, typer.Option("--prune", help="Afterwards remove the vectors of encoders other than the index's.")
-    ] = False,
-    models: ModelsOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Read evidence and index it; corpora of other names stay, one of the same name is replaced."""
-    from medlive.evidence.build import Progress, build_index
-    from medlive.evidence.build import prune as prune_index
+    from medlive.evidence.build import build_index, prune
     from medlive.evidence.choice import plan_index
     from medlive.evidence.corpora.registry import open_corpus
     from medlive.evidence.dense.model import DenseKind
@@ -74,19 +89,15 @@ def build(
         raise UsageError("--name is for one corpus", hint="build them one after the other, each with its name")
     opened = [open_corpus(path, corpus_kind, name) for path in corpora]
     plan, reason = plan_index(
-        out,
-        encoder,
-        encoder_settings(models),
-        fresh=fresh,
-        kind=None if kind == "auto" else DenseKind(kind),
-        shard=shard_size or SHARD,
-    )
+        out, vectors.encoder, encoder_settings(vectors.models), fresh=fresh,
+        kind=None if vectors.kind == "auto" else DenseKind(vectors.kind), shard=vectors.shard_size or SHARD,
+    )  # fmt: skip
     say(f"hybrid: bm25 and vectors ({reason})" if plan else f"bm25 only ({reason})")
-    held = {} if fresh else _passages_held(out)
+    before = {} if fresh else _corpora(out)
     stages: list[Progress] = []
     with progress("passages") as tick:
 
-        def report(step: Progress) -> None:
+        def report(step: "Progress") -> None:
             if step.stage in ("read", "built", "unchanged"):
                 stages.append(step)
             tick(step.passages)
@@ -96,17 +107,18 @@ def build(
         for problem in step.problems:
             say(f"{step.corpus}: {problem.member}: {problem.cause}")
     for entry in manifest.corpora:
-        if entry.digest != held.get(entry.name, (entry.digest, 0))[0]:
-            say(f"{entry.name}: {entry.passages} passages in the place of the {held[entry.name][1]} there were")
-    removed = prune_index(out) if prune else []
-    last = stages[-1]
+        if entry.digest != before.get(entry.name, (entry.digest, 0))[0]:
+            say(f"{entry.name}: {entry.passages} passages in the place of the {before[entry.name][1]} there were")
+    removed = prune(out) if vectors.prune else []
+    value = {
+        "path": out, "unchanged": stages[-1].stage == "unchanged", "embedded": stages[-1].embedded,
+        "reused": stages[-1].reused, "pruned": removed, **manifest.model_dump(mode="json", exclude={"files"}),
+    }  # fmt: skip
+    print_result(value, as_json, lambda: _print_built(out, manifest, stages[-1], removed))
+
+
+def _print_built(out: Path, manifest: "IndexManifest", last: "Progress", removed: Sequence[Any]) -> None:
     unchanged = last.stage == "unchanged"
-    if as_json:
-        print_json(
-            {"path": out, "unchanged": unchanged, "embedded": last.embedded, "reused": last.reused,
-             "pruned": removed, **manifest.model_dump(mode="json", exclude={"files"})}
-        )  # fmt: skip
-        return
     say("unchanged: the index holds just this already" if unchanged else f"built {out}")
     if last.embedded is not None:
         say(f"{last.embedded} passages embedded, {last.reused} had their vectors already")
@@ -126,15 +138,15 @@ def list_(as_json: JsonOption = False) -> None:
     from medlive.service.paths import index_path
 
     found = list_indexes(index_path(load_settings().settings).parent)
-    if as_json:
-        print_json(
-            [
-                {"path": i.path, "problem": i.problem,
-                 "manifest": i.manifest and i.manifest.model_dump(mode="json", exclude={"files"})}
-                for i in found
-            ]
-        )  # fmt: skip
-        return
+    value = [
+        {"path": i.path, "problem": i.problem,
+         "manifest": i.manifest and i.manifest.model_dump(mode="json", exclude={"files"})}
+        for i in found
+    ]  # fmt: skip
+    print_result(value, as_json, lambda: _print_indexes(found))
+
+
+def _print_indexes(found: "Sequence[ListedIndex]") -> None:
     print_table(
         ["index", "retriever", "encoder", "kind", "recall", "passages", "corpora", "built", "problem"],
         [
@@ -190,15 +202,18 @@ def search(
     day = not_after and not_after.date()
     (hits,) = wait_for(opened.search([Query(*phrases)], k=k, not_after=day, corpora=corpus))
     manifest = read_manifest(folder)
-    if as_json:
-        print_json(
-            {"retriever": opened.identity.retriever, "reason": manifest.reason, "dense": opened.identity.dense,
-             "index_digest": opened.identity.index_digest, "hits": [_hit(h) for h in hits]}
-        )  # fmt: skip
-        return
-    say(described(manifest, opened.identity.retriever))
+    value = {
+        "retriever": opened.identity.retriever, "reason": manifest.reason, "dense": opened.identity.dense,
+        "index_digest": opened.identity.index_digest, "hits": [_hit(h) for h in hits],
+    }  # fmt: skip
+    notes = [described(manifest, opened.identity.retriever)]
     if opened.dense is not None and not all(map(opened.dense.reads, phrases)):
-        say(f"searched by words alone where not English: {opened.dense.encoder.identity.name} reads nothing else")
+        name = opened.dense.encoder.identity.name
+        notes.append(f"searched by words alone where not English: {name} reads nothing else")
+    print_result(value, as_json, lambda: _print_hits(hits), notes=() if as_json else notes)
+
+
+def _print_hits(hits: "Sequence[Hit]") -> None:
     print_table(
         ["rank", "score", "found by", "passage", "title", "published", "text"],
         [
@@ -219,7 +234,7 @@ def verify(index: IndexOption = None) -> None:
     say(f"{folder}: {len(manifest.files)} files are as they were built, {manifest.index_digest}")
 
 
-def _passages_held(folder: Path) -> dict[str, tuple[str, int]]:
+def _corpora(folder: Path) -> dict[str, tuple[str, int]]:
     """Corpus name → its digest and passages in the index as it is; nothing where it cannot be read."""
     from medlive.errors import EvidenceUnavailable
     from medlive.evidence.manifest import read_manifest

@@ -1,14 +1,20 @@
 """`medlive source reparse|warc|prune`: the raw pages that harvests keep."""
 
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from medlive.cli.database import with_database
 from medlive.cli.options import JsonOption
-from medlive.cli.output import print_json, print_table, progress, say, wait_for
+from medlive.cli.output import print_result, print_table, progress, say
 from medlive.config import load_settings
 from medlive.errors import CheckFailed, UsageError
+
+if TYPE_CHECKING:
+    from medlive.db.session import Database
 
 _ENDS = ("unchanged", "new", "revised", "layout", "fault", "not_a_thread", "incomplete", "bytes_gone", "damaged",
          "skipped", "waiting", "taken_down")  # fmt: skip
@@ -26,7 +32,6 @@ def reparse(
     is told and left as it was. Exit status 1 when a file of pages is damaged or a community is being harvested;
     the others are read all the same.
     """
-    from medlive.service.database import open_database
     from medlive.service.harvest.reparse import Reparsed, recorded, reparse_source
     from medlive.service.harvest.settings import chosen
 
@@ -34,38 +39,22 @@ def reparse(
         raise UsageError("--thread needs its community", hint="medlive source reparse SOURCE --thread ID")
     settings = load_settings().settings
     wanted = chosen(settings, sources or [])
+    ids = [thread] if thread else []
 
-    async def run() -> list[Reparsed]:
+    async def work(database: "Database") -> list[Reparsed]:
         done: list[Reparsed] = []
-        async with open_database(settings) as database, recorded(database, wanted, done, dry_run=dry_run):
+        async with recorded(database, wanted, done, dry_run=dry_run):
             for source, overrides in wanted.items():
                 with progress(f"reparse {source}") as tick:
                     done.append(
                         await reparse_source(
-                            database,
-                            settings,
-                            source,
-                            overrides,
-                            thread_ids=[thread] if thread else [],
-                            dry_run=dry_run,
-                            tick=tick,
+                            database, settings, source, overrides, thread_ids=ids, dry_run=dry_run, tick=tick
                         )
                     )
         return done
 
-    done = wait_for(run())
-    if as_json:
-        print_json([_as_json(d, dry_run=dry_run) for d in done])
-    else:
-        columns = [end for end in _ENDS if end in _ENDS[:3] or any(d.counts[end] for d in done)]
-        print_table(
-            ["source", "pages", *columns],
-            [[d.source, d.counts["pages"], *(d.counts[c] for c in columns)] for d in done],
-            title="Nothing was changed: this is what would be" if dry_run else None,
-        )
-        changes = [(d.source, *change) for d in done for change in _changes(d)]
-        if changes:
-            print_table(["source", "field", "threads before", "threads now"], changes)
+    done = with_database(settings, work)
+    print_result([_as_json(d, dry_run=dry_run) for d in done], as_json, lambda: _print(done, dry_run))
     for d in done:
         for thread_id, kind, message in d.problems:
             say(f"{d.source}/{thread_id}: {kind}: {message}")
@@ -75,6 +64,18 @@ def reparse(
     problems += [f"{path} is damaged or missing" for d in done for path in sorted(d.damaged)]
     if problems:
         raise CheckFailed("; ".join(problems), hint="restore damaged files from a backup, then reparse again")
+
+
+def _print(done: Sequence[Any], dry_run: bool) -> None:
+    columns = [end for end in _ENDS if end in _ENDS[:3] or any(d.counts[end] for d in done)]
+    print_table(
+        ["source", "pages", *columns],
+        [[d.source, d.counts["pages"], *(d.counts[c] for c in columns)] for d in done],
+        title="Nothing was changed: this is what would be" if dry_run else None,
+    )
+    changes = [(d.source, *change) for d in done for change in _changes(d)]
+    if changes:
+        print_table(["source", "field", "threads before", "threads now"], changes)
 
 
 def _changes(done: Any) -> list[tuple[str, int, int]]:
@@ -120,40 +121,32 @@ def warc(
     A file that is there already is left as it is; one with other bytes is a problem. Exit status 1 for a file
     that is damaged or in the way; the others are exported.
     """
-    from medlive.service.database import open_database
-    from medlive.service.harvest.warc_export import Exported, export_warc
+    from medlive.service.harvest.warc_export import export_warc
     from medlive.snapshot.model import week_end
 
     if week is not None and week_end(week) is None:
         raise UsageError(f"{week!r} is no ISO week such as 2026.W47")
     settings = load_settings().settings
 
-    async def run() -> Exported:
-        async with open_database(settings) as database:
-            with progress("export") as tick:
-                return await export_warc(database, settings, sources or [], out, week=week, tick=tick)
-
-    done = wait_for(run())
-    if as_json:
-        print_json(
-            {
-                "out": str(out),
-                "written": done.written,
-                "already": done.already,
-                "pages": done.pages,
-                "bytes": done.bytes,
-                "problems": done.problems,
-                "stale": done.stale,
-            }
+    with progress("export") as tick:
+        done = with_database(
+            settings,
+            lambda database: export_warc(database, settings, sources or [], out, week=week, tick=tick),
         )
-    else:
+
+    def show() -> None:
         rows = [[name, "written"] for name in done.written] + [[name, "was there"] for name in done.already]
         print_table(["file", ""], rows)
         say(f"{done.pages} pages, {done.bytes} bytes in {out}")
-    for name in done.stale:
-        say(f"{name} is of an earlier export; retention or a takedown removed it here: remove it there as well")
-    if done.problems:
-        raise CheckFailed("; ".join(done.problems))
+
+    removed = "is of an earlier export; retention or a takedown removed it here: remove it there as well"
+    print_result(
+        {"out": str(out), **asdict(done)},
+        as_json,
+        show,
+        notes=[f"{name} {removed}" for name in done.stale],
+        failure=CheckFailed("; ".join(done.problems)) if done.problems else None,
+    )
 
 
 def prune(
@@ -165,25 +158,25 @@ def prune(
     Threads stay. Exit status 1 when a community that is being harvested was left for the next time, or a file is
     damaged.
     """
-    from medlive.service.database import open_database
     from medlive.service.harvest.retention import apply_retention
     from medlive.service.schedule.weekly import prune_by_hand
 
     settings = load_settings().settings
 
-    async def run() -> dict[str, int]:
-        async with open_database(settings) as database:
-            if dry_run:
-                return dict(await apply_retention(database, settings, dry_run=True))
-            return dict(await prune_by_hand(database, settings))
+    async def work(database: "Database") -> Mapping[str, int]:
+        if dry_run:
+            return await apply_retention(database, settings, dry_run=True)
+        return await prune_by_hand(database, settings)
 
-    counts = wait_for(run())
-    if as_json:
-        print_json({"dry_run": dry_run, "keep_days": settings.archive.keep_days, **counts})
-    else:
-        print_table([*counts], [[*counts.values()]], title="Nothing was removed" if dry_run else None)
-    if counts["busy"] or counts["damaged"]:
-        raise CheckFailed(
-            f"{counts['busy']} communities are being harvested, {counts['damaged']} files are damaged",
-            hint="try again when the harvest is done; restore damaged files from a backup, or remove them",
-        )
+    counts = with_database(settings, work)
+    failure = CheckFailed(
+        f"{counts['busy']} communities are being harvested, {counts['damaged']} files are damaged",
+        hint="try again when the harvest is done; restore damaged files from a backup, or remove them",
+    )
+    title = "Nothing was removed" if dry_run else None
+    print_result(
+        {"dry_run": dry_run, "keep_days": settings.archive.keep_days, **counts},
+        as_json,
+        lambda: print_table([*counts], [[*counts.values()]], title=title),
+        failure=failure if counts["busy"] or counts["damaged"] else None,
+    )

@@ -1,17 +1,25 @@
 """`medlive harvest`: fetch new threads of the communities."""
 
 import asyncio
-from collections.abc import Callable
-from typing import Annotated, Any
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from medlive.cli.database import with_database
 from medlive.cli.options import JsonOption
-from medlive.cli.output import print_json, print_table, progress, say, wait_for
+from medlive.cli.output import print_result, print_table, progress, say
 from medlive.clock import iso_week, now, parse_moment
-from medlive.config import load_settings
+from medlive.config import Settings, load_settings
 from medlive.errors import CheckFailed, MedliveError, UsageError
 
+if TYPE_CHECKING:
+    from medlive.db.session import Database
+    from medlive.service.harvest.harvest import Harvested
+
+Wanted = Mapping[str, Mapping[str, Any]]
 COLUMNS = ("pages", "new", "revised", "unchanged", "not_modified", "gone", "older_than_since")
 
 
@@ -33,115 +41,116 @@ def command(
     where it stood, so that cron may start this as often as it likes. A page that cannot be read is reported and
     the others go on; exit status 1 when a source was given up or is quarantined, with its reason on stderr.
     """
-    from medlive.service.database import open_database
-    from medlive.service.harvest.harvest import Harvested, harvest_source, harvest_standing
+    from medlive.service.harvest.harvest import Harvested
     from medlive.service.harvest.settings import chosen, fetch_settings
-    from medlive.sources.registry import build_site
 
     settings = load_settings().settings
+    moment = _opened_since(since)
+    wanted = chosen(settings, sources or [])
+    if dry_run:
+        _print_plan(settings, wanted, again, as_json)
+        return
+    fetching = fetch_settings(settings)
+    if fetching.contact is None and not fetching.allow_loopback:
+        raise UsageError(
+            "a harvest needs a contact address, which every request names",
+            hint="MEDLIVE_HARVEST__CONTACT=you@example.org, or [harvest] contact in config/sources.toml",
+        )
+    ended = with_database(
+        settings, lambda database: _harvest(database, settings, wanted, since=moment, limit=limit, again=again)
+    )
+    broken = [one for one in ended if isinstance(one, BaseException)]
+    if len(broken) == len(wanted):
+        raise _worst(broken)
+    week = iso_week(now())
+    done = [
+        Harvested(name, week, failed=_message(one)) if isinstance(one, BaseException) else one
+        for name, one in zip(wanted, ended, strict=True)
+    ]
+    print_result([_as_json(d) for d in done], as_json, lambda: _print(done), notes=_notes(done))
+    given_up = [f"{d.source}: {_given_up(d)}" for d in done if d.failed or d.quarantined]
+    if broken:
+        for line in given_up:
+            say(line)
+        raise _worst(broken)
+    if given_up:
+        raise CheckFailed("; ".join(given_up), hint="`medlive source check` says what its threads lack")
+
+
+def _opened_since(since: str | None) -> datetime | None:
     try:
         moment = parse_moment(since) if since else None
     except ValueError as exc:
         raise UsageError(f"--since {since}: no ISO date such as 2026-11-01") from exc
     if moment is not None and moment > now():
         raise UsageError(f"--since {since} lies ahead: no thread was opened after it")
-    wanted = chosen(settings, sources or [])
-    fetching = fetch_settings(settings)
-    if dry_run:
+    return moment
 
-        async def look() -> dict[str, str]:
-            async with open_database(settings) as database:
-                return {name: await harvest_standing(database, name, again=again) for name in wanted}
 
-        sites = {name: build_site(name, overrides) for name, overrides in wanted.items()}
-        standing = wait_for(look())
-        plan = [
-            {
-                "source": name,
-                "would": standing[name],
-                "lists": [request.url for request in site.listing_requests(site.settings.base_url)],
-                "user_agent": fetching.user_agent,
-            }
-            for name, site in sites.items()
-        ]
-        if as_json:
-            print_json(plan)
-        else:
-            print_table(
-                ["source", "would", "lists"], [[p["source"], p["would"], "\n".join(p["lists"])] for p in plan]
-            )
-            say(f"as {fetching.user_agent}")
-        return
-    if fetching.contact is None and not fetching.allow_loopback:
-        raise UsageError(
-            "a harvest needs a contact address, which every request names",
-            hint="MEDLIVE_HARVEST__CONTACT=you@example.org, or [harvest] contact in config/sources.toml",
-        )
+def _print_plan(settings: Settings, wanted: Wanted, again: bool, as_json: bool) -> None:
+    from medlive.service.harvest.harvest import harvest_standing
+    from medlive.service.harvest.settings import fetch_settings
+    from medlive.sources.registry import build_site
 
-    async def run() -> list[Harvested | BaseException]:
-        async with open_database(settings) as database:
-            with progress("threads") as tick:
-                total: dict[str, int] = {}
+    async def look(database: "Database") -> dict[str, str]:
+        return {name: await harvest_standing(database, name, again=again) for name in wanted}
 
-                def ticks(source: str) -> Callable[[int], None]:
-                    def count(threads: int) -> None:
-                        total[source] = threads
-                        tick(sum(total.values()))
-
-                    return count
-
-                # Sources are strangers: one that waits for its host, or fails, must not hold up the others.
-                work = [
-                    harvest_source(
-                        database,
-                        settings,
-                        name,
-                        overrides,
-                        since=moment,
-                        limit=limit,
-                        again=again,
-                        tick=ticks(name),
-                    )
-                    for name, overrides in wanted.items()
-                ]
-                return await asyncio.gather(*work, return_exceptions=True)
-
-    ended = wait_for(run())
-    broken = {name: one for name, one in zip(wanted, ended, strict=True) if isinstance(one, BaseException)}
-    if len(broken) == len(wanted):
-        raise _worst(list(broken.values()))
-    week = iso_week(now())
-    done = [
-        one if isinstance(one, Harvested) else Harvested(name, week, failed=_told(one))
-        for name, one in zip(wanted, ended, strict=True)
+    sites = {name: build_site(name, overrides) for name, overrides in wanted.items()}
+    agent = fetch_settings(settings).user_agent
+    standing = with_database(settings, look)
+    plan = [
+        {
+            "source": name,
+            "would": standing[name],
+            "lists": [request.url for request in site.listing_requests(site.settings.base_url)],
+            "user_agent": agent,
+        }
+        for name, site in sites.items()
     ]
-    if as_json:
-        print_json([_as_json(d) for d in done])
-    else:
-        print_table(
-            ["source", *COLUMNS, "304 share", "problems"],
-            [[d.source, *(d.counts[c] for c in COLUMNS), _share(d), len(d.problems)] for d in done],
-        )
+    rows = [[p["source"], p["would"], "\n".join(p["lists"])] for p in plan]
+    print_result(plan, as_json, lambda: print_table(["source", "would", "lists"], rows), notes=[f"as {agent}"])
+
+
+async def _harvest(
+    database: "Database", settings: Settings, wanted: Wanted, **how: Any
+) -> "list[Harvested | BaseException]":
+    """Harvest sources side by side: one that waits for its host, or fails, must not hold up the others."""
+    from medlive.service.harvest.harvest import harvest_source
+
+    total: dict[str, int] = {}
+    with progress("threads") as tick:
+
+        def count(source: str, threads: int) -> None:
+            total[source] = threads
+            tick(sum(total.values()))
+
+        work = [
+            harvest_source(database, settings, name, overrides, **how, tick=partial(count, name))
+            for name, overrides in wanted.items()
+        ]
+        return await asyncio.gather(*work, return_exceptions=True)
+
+
+def _print(done: "list[Harvested]") -> None:
+    print_table(
+        ["source", *COLUMNS, "304 share", "problems"],
+        [[d.source, *(d.counts[c] for c in COLUMNS), _share(d), len(d.problems)] for d in done],
+    )
+
+
+def _notes(done: "list[Harvested]") -> Iterator[str]:
     for d in done:
         for problem in d.problems[:20]:
-            say(f"{d.source}: {problem.kind.value}: {problem.message} ({problem.url})")
+            yield f"{d.source}: {problem.kind.value}: {problem.message} ({problem.url})"
         if len(d.problems) > 20:
-            say(f"{d.source}: and {len(d.problems) - 20} problems more, all in the table `fetches`")
+            yield f"{d.source}: and {len(d.problems) - 20} problems more, all in the table `fetches`"
         if d.already_done:
-            say(f"{d.source}: {d.iso_week} was harvested already; --again harvests it once more")
+            yield f"{d.source}: {d.iso_week} was harvested already; --again harvests it once more"
         if d.limited:
-            say(f"{d.source}: stopped at --limit; without it, the next harvest of {d.iso_week} goes on from here")
-    if broken:
-        for d in done:
-            if d.failed or d.quarantined:
-                say(f"{d.source}: {_given_up(d)}")
-        raise _worst(list(broken.values()))
-    if given_up := [d for d in done if d.failed or d.quarantined]:
-        told = "; ".join(f"{d.source}: {_given_up(d)}" for d in given_up)
-        raise CheckFailed(told, hint="`medlive source check` says what its threads lack")
+            yield f"{d.source}: stopped at --limit; without it, the next harvest of {d.iso_week} goes on from here"
 
 
-def _told(error: BaseException) -> str:
+def _message(error: BaseException) -> str:
     return error.message if isinstance(error, MedliveError) else f"{type(error).__name__}: {error}"
 
 

@@ -1,15 +1,19 @@
 """`medlive import`: threads from JSON Lines files."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from medlive.cli.database import with_database
 from medlive.cli.options import JsonOption
-from medlive.cli.output import print_json, print_table, progress, say, wait_for
+from medlive.cli.output import print_result, print_table, progress, say
 from medlive.clock import parse_moment
 from medlive.config import load_settings
 from medlive.errors import UsageError
+
+if TYPE_CHECKING:
+    from medlive.db.session import Database
 
 SHOWN_PROBLEMS = 20
 
@@ -26,7 +30,7 @@ def command(
 
     Importing a file twice changes nothing; a thread that changed becomes a new revision.
     """
-    from medlive.service.database import handle_key, open_database
+    from medlive.service.database import handle_key
     from medlive.service.harvest.import_files import Imported, import_file
 
     settings = load_settings().settings
@@ -35,30 +39,26 @@ def command(
     except ValueError as exc:
         raise UsageError(f"--assume-posted-at {assume_posted_at}: no ISO date such as 2025-01-01") from exc
 
-    async def run() -> list[Imported]:
+    async def work(database: "Database") -> list[Imported]:
         done = []
-        async with open_database(settings) as database:
-            for path in files:
-                with progress(f"import {path.name}") as tick:
-                    done.append(
-                        await import_file(
-                            database, path, assume_posted_at=moment, handle_key=handle_key(settings), tick=tick
-                        )
+        for path in files:
+            with progress(f"import {path.name}") as tick:
+                done.append(
+                    await import_file(
+                        database, path, assume_posted_at=moment, handle_key=handle_key(settings), tick=tick
                     )
+                )
         return done
 
-    done = wait_for(run())
-    if as_json:
-        print_json(
-            [
-                {"file": d.file, **d.counts,
-                 "lines": [{"line": p.line, "reason": p.reason.value, "detail": p.detail} for p in d.problems]}
-                for d in done
-            ]
-        )  # fmt: skip
-    else:
-        columns = ("new", "revised", "unchanged", "taken_down", "problems")
-        print_table(["file", *columns], [[d.file.name, *(d.counts[c] for c in columns)] for d in done])
+    done = with_database(settings, work)
+    value = [
+        {"file": d.file, **d.counts,
+         "lines": [{"line": p.line, "reason": p.reason.value, "detail": p.detail} for p in d.problems]}
+        for d in done
+    ]  # fmt: skip
+    columns = ("new", "revised", "unchanged", "taken_down", "problems")
+    rows = [[d.file.name, *(d.counts[c] for c in columns)] for d in done]
+    print_result(value, as_json, lambda: print_table(["file", *columns], rows))
     for d in done:
         for problem in d.problems[:SHOWN_PROBLEMS]:
             say(f"{d.file.name}:{problem.line}: {problem.reason.value}: {problem.detail}")

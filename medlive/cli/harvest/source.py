@@ -1,17 +1,22 @@
 """`medlive source`: the communities, and what a page of one yields."""
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from medlive.cli.database import with_database
 from medlive.cli.harvest import archive as source_archive
 from medlive.cli.options import JsonOption
-from medlive.cli.output import print_json, print_table, say, wait_for
+from medlive.cli.output import print_json, print_result, print_table, say, wait_for
 from medlive.config import load_settings
 from medlive.errors import BadInput, CheckFailed, UsageError
+
+if TYPE_CHECKING:
+    from medlive.service.harvest.source_health import SourceHealth
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -24,12 +29,11 @@ def list_(as_json: JsonOption = False) -> None:
 
     settings = load_settings().settings
     sites = {name: build_site(name, overrides).settings for name, overrides in chosen(settings, []).items()}
-    if as_json:
-        print_json({name: site.model_dump(mode="json") for name, site in sites.items()})
-        return
-    print_table(
-        ["source", "address", "boards", "least interval (s)"],
-        [[name, s.base_url, ", ".join(s.boards) or "all", s.min_interval_s] for name, s in sites.items()],
+    rows = [[name, s.base_url, ", ".join(s.boards) or "all", s.min_interval_s] for name, s in sites.items()]
+    print_result(
+        {name: site.model_dump(mode="json") for name, site in sites.items()},
+        as_json,
+        lambda: print_table(["source", "address", "boards", "least interval (s)"], rows),
     )
 
 
@@ -59,53 +63,44 @@ def check(
 
 
 def _check_health(source: str | None, *, as_json: bool) -> None:
-    from medlive.service.database import open_database
     from medlive.service.harvest.settings import chosen
-    from medlive.service.harvest.source_health import SourceHealth, source_health
+    from medlive.service.harvest.source_health import source_health
 
     settings = load_settings().settings
-    chosen(settings, [source] if source else [])
+    names = list(chosen(settings, [source] if source else []))
+    found = with_database(settings, lambda database: source_health(database, source))
+    never = [name for name in names if found and source is None and name not in {one.info.name for one in found}]
+    faults = [f"{one.info.name}: {fault}" for one in found for fault in one.faults]
+    hint = "look at a page with --url; mend the adapter, `medlive source reparse`, `medlive source lift`"
+    print_result(
+        [{**asdict(one), "faults": one.faults} for one in found],
+        as_json,
+        lambda: _print_health(found),
+        notes=[f"never harvested: {', '.join(never)}"] if never else (),
+        failure=CheckFailed("; ".join(faults), hint=hint) if faults else None,
+    )
 
-    async def run() -> list[SourceHealth]:
-        async with open_database(settings) as database:
-            return await source_health(database, source)
 
-    found = wait_for(run())
-    if as_json:
-        print_json([{**asdict(one), "faults": one.faults} for one in found])
-    elif not found:
+def _print_health(found: "Sequence[SourceHealth]") -> None:
+    if not found:
         say("no community was harvested yet; `medlive harvest` does")
-    else:
-        print_table(
-            ["source", "last week", "outcome", "read to its end", "faults"],
-            [
-                [o.info.name, o.info.last_run, o.info.last_outcome, _day(o.last_done_at), len(o.faults)]
-                for o in found
-            ],
-        )
-        for one in found:
-            figures = [f for f in one.figures if f.collapsed or not f.name.startswith("end:") or f.value]
-            if figures:
-                print_table(
-                    ["figure", "now", "median before", "threads", ""],
-                    [
-                        [f.name, round(f.value, 3), None if f.median is None else round(f.median, 3), f.n,
-                         "collapsed" if f.collapsed else ""]
-                        for f in figures
-                    ],
-                    title=f"{one.info.name}, {one.week}",
-                )  # fmt: skip
-    if (
-        found
-        and source is None
-        and (never := [name for name in chosen(settings, []) if name not in {one.info.name for one in found}])
-    ):
-        say(f"never harvested: {', '.join(never)}")
-    if faults := [f"{one.info.name}: {fault}" for one in found for fault in one.faults]:
-        raise CheckFailed(
-            "; ".join(faults),
-            hint="look at a page with --url; mend the adapter, `medlive source reparse`, `medlive source lift`",
-        )
+        return
+    print_table(
+        ["source", "last week", "outcome", "read to its end", "faults"],
+        [[o.info.name, o.info.last_run, o.info.last_outcome, _day(o.last_done_at), len(o.faults)] for o in found],
+    )
+    for one in found:
+        figures = [f for f in one.figures if f.collapsed or not f.name.startswith("end:") or f.value]
+        if figures:
+            print_table(
+                ["figure", "now", "median before", "threads", ""],
+                [
+                    [f.name, round(f.value, 3), None if f.median is None else round(f.median, 3), f.n,
+                     "collapsed" if f.collapsed else ""]
+                    for f in figures
+                ],
+                title=f"{one.info.name}, {one.week}",
+            )  # fmt: skip
 
 
 def _day(moment: datetime | None) -> str:
@@ -121,18 +116,13 @@ def lift(
     ] = False,
 ) -> None:
     """Take a quarantined community into harvests again; the next one goes on where the last one stood."""
-    from medlive.service.database import open_database
     from medlive.service.harvest.harvest import lift_source
     from medlive.service.harvest.settings import chosen
 
     settings = load_settings().settings
     chosen(settings, [source])
 
-    async def run() -> str | None:
-        async with open_database(settings) as database:
-            return await lift_source(database, source, compare_anew=accept)
-
-    reason = wait_for(run())
+    reason = with_database(settings, lambda database: lift_source(database, source, compare_anew=accept))
     say(
         f"{source} was not quarantined" if reason is None else f"{source} is harvested again; it was out: {reason}"
     )
@@ -156,9 +146,10 @@ def _check_page(source: str, url: str, file: Path | None, *, as_json: bool) -> N
         if as_json:
             print_json({"thread": None, "reason": reason, "message": exc.message})
         raise CheckFailed(f"{reason}: {exc.message}") from exc
-    if as_json:
-        print_json(found)
-        return
+    print_result(found, as_json, lambda: _print_page(found))
+
+
+def _print_page(found: dict[str, Any]) -> None:
     print_table(["field", "found"], [[name, str(value)[:300]] for name, value in found["fields"].items()])
     print_table(
         ["message", "role", "verified", "text"],

@@ -5,15 +5,14 @@ from typing import Annotated
 
 import typer
 
-from medlive.cli.options import JsonOption
-from medlive.cli.output import print_json, say
+from medlive.cli.options import CaseFilter, JsonOption, grouped
+from medlive.cli.output import print_result, say
 from medlive.errors import UsageError
 from medlive.snapshot.export import SUFFIXES, ExportFormat, export_slice
 from medlive.snapshot.load import load_snapshot
 
-Several = Annotated[list[str] | None, typer.Option(help="Keep these only; may be given more than once.")]
 
-
+@grouped
 def export(
     snapshot: Annotated[str, typer.Argument(metavar="PATH", help="A snapshot's folder, a version, or latest.")],
     out: Annotated[Path, typer.Option("--out", metavar="FILE", help="The file to write; it must not be there.")],
@@ -21,21 +20,8 @@ def export(
         ExportFormat | None,
         typer.Option("--format", help="Default: by the file's name (.json: livemedbench)."),
     ] = None,
-    language: Several = None,
-    source: Several = None,
-    theme: Several = None,
-    specialty: Several = None,
-    posted_from: Annotated[
-        str | None, typer.Option("--posted-from", metavar="YYYY-MM-DD", help="Posted on that day or later.")
-    ] = None,
-    posted_before: Annotated[
-        str | None, typer.Option("--posted-before", metavar="YYYY-MM-DD", help="Posted before that day.")
-    ] = None,
-    first_release: Several = None,
-    first_release_after: Annotated[
-        str | None,
-        typer.Option("--first-release-after", metavar="YYYY.WNN", help="Only what was first released later."),
-    ] = None,
+    *,
+    part: CaseFilter,
     public_key: Annotated[
         str | None,
         typer.Option("--public-key", metavar="KEY", help="minisign's key, or its file, that signed it."),
@@ -57,27 +43,16 @@ def export(
             hint="give --format livemedbench, jsonl, csv or parquet",
         )
     loaded = load_snapshot(snapshot, verify=not unverified, public_key=public_key)
-    chosen = loaded.filter(
-        language=language,
-        source=source,
-        theme=theme,
-        specialty=specialty,
-        posted_from=posted_from,
-        posted_before=posted_before,
-        first_release=first_release,
-        first_release_after=first_release_after,
-    )
+    chosen = loaded.filter(**part.given())
     done = export_slice(chosen, out, chosen_format)
     manifest = loaded.manifest
-    if as_json:
-        print_json(
-            {"path": done.path, "format": done.format, "cases": done.cases, "criteria": done.criteria,
-             "of_cases": manifest.counts.cases, "digest": done.digest, "snapshot": loaded.version,
-             "snapshot_digest": done.source, "publishable": manifest.publishable}
-        )  # fmt: skip
-    else:
-        whole = manifest.counts.cases
-        print(f"{done.path}: {done.cases} of {whole} cases, {done.criteria} criteria, {done.digest}")
+    value = {
+        "path": done.path, "format": done.format, "cases": done.cases, "criteria": done.criteria,
+        "of_cases": manifest.counts.cases, "digest": done.digest, "snapshot": loaded.version,
+        "snapshot_digest": done.source, "publishable": manifest.publishable,
+    }  # fmt: skip
+    text = f"{done.path}: {done.cases} of {manifest.counts.cases} cases, {done.criteria} criteria, {done.digest}"
+    print_result(value, as_json, lambda: print(text))
     say(f"cut from medlive-{loaded.version} ({done.source}): a file of cases, no snapshot; cite the snapshot")
     if not manifest.publishable:
         say("not publishable: " + "; ".join(manifest.why_not))

@@ -1,12 +1,13 @@
 """`medlive snapshot fetch`: a published snapshot comes here, verified."""
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from medlive.cli.options import JsonOption
-from medlive.cli.output import print_json, progress, say, wait_for
+from medlive.cli.output import print_result, progress, say, wait_for
 
 
 def fetch(
@@ -25,16 +26,9 @@ def fetch(
     key = public_key_of(public_key)
     with progress("bytes fetched") as tick:
         done = wait_for(fetch_snapshot(source, version, out, key, progress=tick))
-    if as_json:
-        print_json(
-            {
-                "version": done.version, "digest": done.digest, "path": done.path, "already": done.already,
-                "complete": done.complete, "bytes_fetched": done.bytes_fetched, "errata": done.errata,
-            }
-        )  # fmt: skip
-    else:
-        verb = "was here already" if done.already else "fetched"
-        print(f"medlive {done.version} ({done.digest}) {verb}, in {done.path}")
+    verb = "was here already" if done.already else "fetched"
+    text = f"medlive {done.version} ({done.digest}) {verb}, in {done.path}"
+    print_result(asdict(done), as_json, lambda: print(text))
     say("it verifies" + ("" if done.complete else ", but steps were skipped: medlive snapshot verify names them"))
     if done.errata:
         say(f"{done.errata} errata concern it: see errata.json beside it")

@@ -4,17 +4,21 @@ import os
 from collections import Counter
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from medlive import __version__
+from medlive.cli.database import with_database
 from medlive.cli.options import JsonOption
-from medlive.cli.output import Tick, print_json, progress, say, wait_for
+from medlive.cli.output import Tick, print_result, progress, say
 from medlive.config import load_settings
 from medlive.errors import CheckFailed
 
-_MOST_TOLD = 50
+if TYPE_CHECKING:
+    from medlive.service.release.freeze import Frozen
+
+_MOST_REASONS = 50
 """Reasons on a terminal; --json has them all."""
 
 
@@ -41,44 +45,38 @@ def freeze(
     where it is missing or not whole.
     """
     from medlive.integrity.signing import load_signing_key
-    from medlive.service.database import open_database
-    from medlive.service.release.freeze import Frozen
     from medlive.service.release.freeze import freeze as freeze_week
 
     settings = load_settings().settings
     key = load_signing_key(os.environ, key_file)
+    bars: list[Tick] = []
+    with ExitStack() as stack:
 
-    async def run() -> Frozen:
-        bars: list[Tick] = []
-        with ExitStack() as stack:
+        def tick(number: int, total: int) -> None:
+            # Only where the gates have something to read.
+            if not bars:
+                bars.append(stack.enter_context(progress("cases read by the gates")))
+            bars[0](number, total)
 
-            def tick(number: int, total: int) -> None:
-                # Only where the gates have something to read.
-                if not bars:
-                    bars.append(stack.enter_context(progress("cases read by the gates")))
-                bars[0](number, total)
-
-            async with open_database(settings) as database:
-                return await freeze_week(
-                    database, settings, week, key=key, hold_out=hold_out, anew=anew, tell=say, tick=tick
-                )
-
-    done = wait_for(run())
+        done = with_database(
+            settings,
+            lambda database: freeze_week(
+                database, settings, week, key=key, hold_out=hold_out, anew=anew, tell=say, tick=tick
+            ),
+        )
     # Cases by gate, one that several gates kept out under each.
-    gates = Counter(gate for gate, _ in {(h.gate.value, h.case_id) for h in done.kept_out})
-    if as_json:
-        print_json(
-            {
-                "version": done.version, "path": done.path, "cases": done.cases, "criteria": done.criteria,
-                "held": done.held, "revealed": done.revealed, "dropped": done.dropped, "key_id": done.key_id,
-                "publishable": done.publishable, "why_not": done.why_not, "already_frozen": done.already,
-                "built_again": done.built_again, "kept_out_by_gate": dict(sorted(gates.items())),
-                "kept_out": [
-                    {"case_id": h.case_id, "gate": h.gate.value, "detail": h.detail} for h in done.kept_out
-                ],
-            }
-        )  # fmt: skip
-        return
+    gates = dict(sorted(Counter(gate for gate, _ in {(h.gate.value, h.case_id) for h in done.kept_out}).items()))
+    value = {
+        "version": done.version, "path": done.path, "cases": done.cases, "criteria": done.criteria,
+        "held": done.held, "revealed": done.revealed, "dropped": done.dropped, "key_id": done.key_id,
+        "publishable": done.publishable, "why_not": done.why_not, "already_frozen": done.already,
+        "built_again": done.built_again, "kept_out_by_gate": gates,
+        "kept_out": [{"case_id": h.case_id, "gate": h.gate.value, "detail": h.detail} for h in done.kept_out],
+    }  # fmt: skip
+    print_result(value, as_json, lambda: _print(done, gates))
+
+
+def _print(done: "Frozen", gates: dict[str, int]) -> None:
     verb = "was frozen already" if done.already else "frozen"
     print(f"{done.version} {verb}: {done.cases} cases, {done.criteria} criteria, in {done.path}")
     if done.built_again:
@@ -88,12 +86,12 @@ def freeze(
     say(f"signed with key {done.key_id}" if done.key_id else "not signed: no key is set")
     for reason in done.why_not:
         say(f"not publishable: {reason}")
-    for gate, count in sorted(gates.items()):
+    for gate, count in gates.items():
         say(f"kept out by {gate}: {count} cases")
-    for hit in done.kept_out[:_MOST_TOLD]:
+    for hit in done.kept_out[:_MOST_REASONS]:
         say(f"kept out: {hit.case_id}: {hit.gate.value}: {hit.detail}")
-    if len(done.kept_out) > _MOST_TOLD:
-        say(f"and {len(done.kept_out) - _MOST_TOLD} more reasons; --json has them all")
+    if len(done.kept_out) > _MOST_REASONS:
+        say(f"and {len(done.kept_out) - _MOST_REASONS} more reasons; --json has them all")
 
 
 def rebuild(
@@ -104,27 +102,20 @@ def rebuild(
     as_json: JsonOption = False,
 ) -> None:
     """Build a frozen snapshot again from its rows and compare it byte by byte; exit status 1 when it differs."""
-    from medlive.service.database import open_database
-    from medlive.service.release.rebuild import IDENTITY, Rebuilt
+    from medlive.service.release.rebuild import IDENTITY
     from medlive.service.release.rebuild import rebuild as rebuild_version
 
     settings = load_settings().settings
 
-    async def run() -> Rebuilt:
-        async with open_database(settings) as database:
-            return await rebuild_version(database, settings, version, out)
-
-    done = wait_for(run())
-    if as_json:
-        print_json(
-            {
-                "version": done.version, "folder": done.folder, "is_there": done.is_there,
-                "identical": done.identical, "expected": done.expected, "got": done.got,
-                "differing": done.differing, "parquet_writers": done.writers, "out": done.out,
-            }
-        )  # fmt: skip
-    elif done.identical:
-        print(f"{done.version}: identical, {done.got}")
+    done = with_database(settings, lambda database: rebuild_version(database, settings, version, out))
+    value = {
+        "version": done.version, "folder": done.folder, "is_there": done.is_there,
+        "identical": done.identical, "expected": done.expected, "got": done.got,
+        "differing": done.differing, "parquet_writers": done.writers, "out": done.out,
+    }  # fmt: skip
+    print_result(
+        value, as_json, lambda: print(f"{done.version}: identical, {done.got}") if done.identical else None
+    )
     if done.writers is not None:
         say(f"parquet was written by {done.writers[0]} and is written by {done.writers[1]} here: JSON decides")
     if done.out is not None:

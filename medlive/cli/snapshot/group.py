@@ -4,8 +4,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from medlive.cli.database import with_session
 from medlive.cli.options import JsonOption
-from medlive.cli.output import print_json, print_table, say, wait_for
+from medlive.cli.output import print_result, print_table, say
 from medlive.cli.snapshot import withdraw as snapshot_withdraw
 from medlive.cli.snapshot.diff import diff
 from medlive.cli.snapshot.export import export
@@ -30,25 +31,15 @@ PathArgument = Annotated[str, typer.Argument(help="A snapshot's folder, or the v
 @app.command("list")
 def list_(as_json: JsonOption = False) -> None:
     """List the snapshots that were frozen here, newest first."""
-    from medlive.db.release.snapshots import SnapshotInfo, list_snapshots
-    from medlive.service.database import open_database
-
-    settings = load_settings().settings
-
-    async def run() -> list[SnapshotInfo]:
-        async with open_database(settings) as database, database.begin() as session:
-            return await list_snapshots(session)
+    from medlive.db.release.snapshots import list_snapshots
 
     rows = [
         {"version": s.version, "state": s.state.value, "cases": s.cases, "criteria": s.criteria,
          "publishable": s.publishable, "parent": s.parent, "path": s.path}
-        for s in wait_for(run())
+        for s in with_session(load_settings().settings, list_snapshots)
     ]  # fmt: skip
-    if as_json:
-        print_json(rows)
-    else:
-        columns = ["version", "state", "cases", "criteria", "publishable", "parent", "path"]
-        print_table(columns, [list(row.values()) for row in rows])
+    columns = ["version", "state", "cases", "criteria", "publishable", "parent", "path"]
+    print_result(rows, as_json, lambda: print_table(columns, [list(row.values()) for row in rows]))
 
 
 @app.command()
@@ -59,9 +50,10 @@ def show(path: PathArgument, as_json: JsonOption = False) -> None:
 
     snapshot = load_snapshot(snapshot_folder(load_settings().settings, path))
     manifest = snapshot.manifest
-    if as_json:
-        print_json(manifest.model_dump(mode="json"))
-        return
+    print_result(manifest.model_dump(mode="json"), as_json, lambda: _print(manifest))
+
+
+def _print(manifest: "Manifest") -> None:
     counts = manifest.counts.model_dump()
     print_table(
         ["what", "value", "count"],

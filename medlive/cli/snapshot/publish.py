@@ -1,14 +1,18 @@
 """`medlive snapshot publish`: a frozen snapshot goes where others find it."""
 
+from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from medlive.cli.options import JsonOption
-from medlive.cli.output import print_json, print_table, progress, say
+from medlive.cli.output import print_result, print_table, progress, say
 from medlive.config import load_settings
+
+if TYPE_CHECKING:
+    from medlive.publishing.publish import Published
 
 
 class To(StrEnum):
@@ -56,22 +60,16 @@ def publish(
         say("the release has no key: nothing proves to others who made it")
     for version in done.unfinished:
         say(f"half published there: {version}; publish it again to finish it")
-    if as_json:
-        print_json(
-            {
-                "version": done.version, "digest": done.digest, "where": done.where, "signed": done.signed,
-                "dry_run": done.dry_run,
-                "sent": done.sent, "already": done.already, "updated": done.updated,
-                "bytes_sent": done.bytes_sent, "latest": done.latest, "unfinished": done.unfinished,
-            }
-        )  # fmt: skip
-        return
-    would = "would be " if dry_run else ""
+    print_result(asdict(done), as_json, lambda: _print(done))
+
+
+def _print(done: "Published") -> None:
+    would = "would be " if done.dry_run else ""
     print(
         f"medlive {done.version} ({done.digest}) at {done.where}: {len(done.sent)} files, {done.bytes_sent} bytes "
         f"{would}sent; {len(done.already)} were there"
     )
     if done.latest is not None:
         print(f"newest there: {done.latest}" + (f"; updated: {', '.join(done.updated)}" if done.updated else ""))
-    if dry_run and done.sent:
+    if done.dry_run and done.sent:
         print_table(["would be sent"], [[name] for name in done.sent])

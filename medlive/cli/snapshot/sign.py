@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from medlive.cli.options import JsonOption
-from medlive.cli.output import print_json, say
+from medlive.cli.output import print_result, say
 from medlive.config import load_settings
 from medlive.errors import ConfigError
 
@@ -41,13 +41,12 @@ def keygen(
     secret_text, public_text = generate(password)
     secret, public = write_keys(folder, secret_text, public_text)
     key = PublicKey.parse(public_text)
-    if as_json:
-        print_json(
-            {"secret_key": secret, "public_key": public, "key_id": key.id_text(), "line": key.line(),
-             "encrypted": password is not None}
-        )  # fmt: skip
-    else:
-        print(f"secret key: {secret}\npublic key: {public}\nkey id: {key.id_text()}\n{key.line()}")
+    value = {
+        "secret_key": secret, "public_key": public, "key_id": key.id_text(), "line": key.line(),
+        "encrypted": password is not None,
+    }  # fmt: skip
+    text = f"secret key: {secret}\npublic key: {public}\nkey id: {key.id_text()}\n{key.line()}"
+    print_result(value, as_json, lambda: print(text))
     say(f"To sign: set {FILE_VARIABLE}={secret}, or put the file's text into {KEY_VARIABLE}.")
     if password is not None:
         say(f"Its password is read from {PASSWORD_VARIABLE}.")

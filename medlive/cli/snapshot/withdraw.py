@@ -1,14 +1,18 @@
 """`medlive snapshot withdraw`: take back what was released."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from medlive.cli.database import with_database
 from medlive.cli.options import JsonOption
-from medlive.cli.output import print_json, say, wait_for
+from medlive.cli.output import print_result, say
 from medlive.config import load_settings
 from medlive.errors import UsageError
+
+if TYPE_CHECKING:
+    from medlive.service.release.withdraw import Withdrawn
 
 
 def withdraw(
@@ -34,8 +38,6 @@ def withdraw(
     Later snapshots drop the case, or hold it without the criterion. Frozen ones stay as they are: errata.json
     beside them says which of them hold what was withdrawn.
     """
-    from medlive.service.database import open_database
-    from medlive.service.release.withdraw import Withdrawn
     from medlive.service.release.withdraw import withdraw as withdraw_it
     from medlive.snapshot.errata import WithdrawalKind
 
@@ -44,28 +46,27 @@ def withdraw(
     if revision is not None and criterion is None:
         raise UsageError("--revision says which criterion is meant, and needs --criterion")
     settings = load_settings().settings
-
-    async def run() -> Withdrawn:
-        async with open_database(settings) as database:
-            return await withdraw_it(
-                database, settings, case_id, WithdrawalKind(kind), reason, criterion_id=criterion,
-                revision=revision, by=by, key_file=signing_key, dry_run=dry_run,
-            )  # fmt: skip
-
-    done = wait_for(run())
+    done = with_database(
+        settings,
+        lambda database: withdraw_it(
+            database, settings, case_id, WithdrawalKind(kind), reason, criterion_id=criterion,
+            revision=revision, by=by, key_file=signing_key, dry_run=dry_run,
+        ),
+    )  # fmt: skip
     found = done.withdrawal
     what = found.case_id if found.criterion_id is None else f"{found.case_id}-{found.criterion_id}"
-    if as_json:
-        print_json(
-            {
-                "number": None if dry_run and not done.already else found.number, "case_id": found.case_id,
-                "criterion_id": None if found.criterion_id is None else what, "kind": found.kind.value,
-                "reason": found.reason, "revision": found.revision, "new_revision": found.new_revision,
-                "already": done.already, "dry_run": dry_run, "snapshots": list(done.snapshots),
-                "errata": done.errata, "signed": done.signed,
-            }
-        )  # fmt: skip
-        return
+    value = {
+        "number": None if dry_run and not done.already else found.number, "case_id": found.case_id,
+        "criterion_id": None if found.criterion_id is None else what, "kind": found.kind.value,
+        "reason": found.reason, "revision": found.revision, "new_revision": found.new_revision,
+        "already": done.already, "dry_run": dry_run, "snapshots": list(done.snapshots),
+        "errata": done.errata, "signed": done.signed,
+    }  # fmt: skip
+    print_result(value, as_json, lambda: _print(done, what, dry_run))
+
+
+def _print(done: "Withdrawn", what: str, dry_run: bool) -> None:
+    found = done.withdrawal
     if done.already:
         print(
             f"{what} was withdrawn already on {found.withdrawn_at:%Y-%m-%d} ({found.kind.value}: {found.reason}); "
