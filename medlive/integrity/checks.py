@@ -1,4 +1,4 @@
-"""Taking numbered steps over something that nobody vouches for, a snapshot or a bundle, and what they come to."""
+"""Numbered verification steps over untrusted files (a snapshot, a bundle), and their results."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -11,31 +11,31 @@ if TYPE_CHECKING:
     from medlive.integrity.signing import PublicKey
 
 
-MOST_FINDINGS: Final = 20
-"""How many faults of one step are kept; the rest are counted."""
+MAX_FINDINGS: Final = 20
+"""Findings that are kept of one step; further ones are counted."""
 
 
 @dataclass(slots=True)
 class Faults:
     """The first faults of a step, and how many there were."""
 
-    kept: list[Finding] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
     count: int = 0
 
     def add(self, file: str, expected: str, got: str) -> None:
-        """One fault more; whatever was found, it can be printed."""
-        self.put(Finding(printable(file), printable(expected), printable(got)))
+        """Add a fault; unprintable characters are escaped."""
+        self.append(Finding(printable(file), printable(expected), printable(got)))
 
-    def take(self, others: "Faults") -> None:
-        """Those of another list as well."""
-        self.kept = (self.kept + others.kept)[:MOST_FINDINGS]
-        self.count += others.count
-
-    def put(self, finding: Finding) -> None:
-        """One fault more, made already."""
+    def append(self, finding: Finding) -> None:
+        """Add a finding as it is."""
         self.count += 1
-        if len(self.kept) < MOST_FINDINGS:
-            self.kept.append(finding)
+        if len(self.findings) < MAX_FINDINGS:
+            self.findings.append(finding)
+
+    def extend(self, others: "Faults") -> None:
+        """Add the faults of another step."""
+        self.findings = (self.findings + others.findings)[:MAX_FINDINGS]
+        self.count += others.count
 
 
 class Trust(StrEnum):
@@ -44,15 +44,15 @@ class Trust(StrEnum):
     NOT_SIGNED = "not signed"
     """Nothing: there is no key."""
     INTEGRITY = "integrity"
-    """Nothing has changed since it was signed, by whoever it was: the key is the one that what it signs names."""
+    """Nothing has changed since it was signed; the key is named only by the signed files themselves."""
     ORIGIN = "origin"
-    """It was signed with a key that was given."""
+    """It was signed with a key that the caller gave."""
     BROKEN = "broken"
-    """The signature does not hold, or cannot be looked at."""
+    """The signature is invalid or cannot be checked."""
 
 
 class StepState(StrEnum):
-    """How a step ended. `skipped` says nothing about what was looked at, good or bad."""
+    """How a step ended; `skipped` says nothing about the files, good or bad."""
 
     PASSED = "passed"
     FAILED = "failed"
@@ -70,120 +70,135 @@ class StepResult:
     """The first faults; `faults` counts them all."""
     faults: int = 0
     why: str = ""
-    """Why it was skipped, or what it does not prove although it passed."""
+    """Why it was skipped, or what a passed step does not prove."""
 
 
 class Skip(Exception):
-    """A step cannot be taken; the text says why. An earlier step failed, then, unless it is `innocent`."""
+    """A step cannot run; the message says why."""
 
-    def __init__(self, why: str, *, innocent: bool = False) -> None:
-        self.innocent = innocent
+    def __init__(self, why: str, *, allowed: bool = False) -> None:
+        """`allowed`: nothing is wrong; otherwise this is a fault unless an earlier step failed."""
+        self.allowed = allowed
         super().__init__(why)
 
 
 class Subject(Protocol):
-    """What the steps look at."""
+    """What the steps check."""
 
     note: str
-    """What the present step says although it passes."""
+    """What the running step reports although it passes."""
     failed: tuple[int, ...]
-    """The numbers of the steps before the present one that failed."""
+    """The numbers of the failed steps so far."""
 
 
-Looked = TypeVar("Looked", bound=Subject)
+SubjectT = TypeVar("SubjectT", bound=Subject)
+Step = Callable[[SubjectT, Faults], None]
 
 
-def take_steps(
-    subject: Looked, steps: Sequence[tuple[str, Callable[[Looked, Faults], None]]]
-) -> tuple[StepResult, ...]:
-    """Every step's outcome, in order; a step that cannot be taken is skipped, or a fault where nothing before it
-    explains that."""
+def run_steps(subject: SubjectT, steps: Sequence[tuple[str, Step[SubjectT]]]) -> tuple[StepResult, ...]:
+    """Run every named step in order and return the results."""
     results: list[StepResult] = []
     for number, (name, step) in enumerate(steps, start=1):
         subject.note = ""
-        result = _take(subject, number, name, step)
+        result = _run_step(subject, number, name, step)
         if result.state is StepState.FAILED:
             subject.failed = (*subject.failed, number)
         results.append(result)
     return tuple(results)
 
 
-def _take(subject: Looked, number: int, name: str, step: Callable[[Looked, Faults], None]) -> StepResult:
-    out = Faults()
+def _run_step(subject: SubjectT, number: int, name: str, step: Step[SubjectT]) -> StepResult:
+    faults = Faults()
     try:
-        step(subject, out)
+        step(subject, faults)
     except Skip as skip:
-        if not out.count and (skip.innocent or subject.failed):
+        if not faults.count and (skip.allowed or subject.failed):
             return StepResult(number, name, StepState.SKIPPED, why=str(skip))
-        out.add(".", "what this step needs", str(skip))
+        faults.add(".", "what this step needs", str(skip))
     except OSError as exc:
-        out.add(printable(str(exc.filename or ".")), "a file that can be read", exc.strerror or str(exc)[:200])
+        faults.add(str(exc.filename or "."), "a readable file", exc.strerror or str(exc)[:200])
     except TooLong as exc:
-        out.add(".", "files and lines of a size that can be read", str(exc)[:200])
-    state = StepState.FAILED if out.count else StepState.PASSED
-    return StepResult(number, name, state, tuple(out.kept), out.count, "" if out.count else subject.note)
+        faults.add(".", "files and lines within the size limits", str(exc)[:200])
+    state = StepState.FAILED if faults.count else StepState.PASSED
+    why = "" if faults.count else subject.note
+    return StepResult(number, name, state, tuple(faults.findings), faults.count, why)
 
 
 @dataclass(frozen=True, slots=True)
-class SaidKey:
-    """The key that a document says it is signed with, and the comments that go with it."""
+class SignedDocument:
+    """What a document states about the signature of SHA256SUMS."""
 
     what: str
     """What is signed, in a word: "snapshot"."""
     document: str
     """The file that names the key."""
     key: tuple[str, str] | None
-    """Its id and its line; None: the document names none."""
+    """The key's id and base64 line; None: the document names none."""
     comment: str
-    """The trusted comment that the signature must have."""
+    """The expected trusted comment."""
     untrusted: str
+    """The expected untrusted comment."""
 
 
 def check_signed(
-    said: SaidKey, there: bool, given: Sequence["PublicKey"], read: Callable[[str], bytes], out: Faults
+    signed: SignedDocument,
+    has_signature: bool,
+    given: Sequence["PublicKey"],
+    read: Callable[[str], bytes],
+    faults: Faults,
 ) -> tuple[Trust, str]:
-    """What the signature of SHA256SUMS proves, and that in words.
+    """Check the signature of SHA256SUMS.
 
-    `there`: whether there is a signature. `given`: the keys of which one must have signed; without any it is the
-    one that the document names. Raises Skip where there is no key at all and none was given, and what `read`
-    raises.
+    Args:
+        signed: What the document states.
+        has_signature: Whether SHA256SUMS.minisig exists.
+        given: The keys of which one must have signed; without any, the key that the document names.
+        read: Returns a file's bytes.
+        faults: Where faults are added.
+
+    Returns:
+        What the signature proves, and that in words.
+
+    Raises:
+        Skip: If there is no key and none was given.
     """
-    if there is not (said.key is not None):
-        expected = "a file" if said.key else f"none, for {said.document} names no key"
-        out.add(SIGNATURE, expected, "a file" if there else "none")
-    elif said.key is None:
+    if has_signature != (signed.key is not None):
+        expected = "a file" if signed.key else f"none, since {signed.document} names no key"
+        faults.add(SIGNATURE, expected, "a file" if has_signature else "none")
+    elif signed.key is None:
         if not given:
-            raise Skip(f"the {said.what} has no key, and nothing proves where it came from", innocent=True)
-        out.add(said.document, f"the key {_any_of(given)}", f"no key: the {said.what} is not signed")
-    if not there or said.key is None:
+            raise Skip(f"the {signed.what} is unsigned, so its origin cannot be verified", allowed=True)
+        faults.add(signed.document, f"the key {_any_of(given)}", f"no key: the {signed.what} is unsigned")
+    if not has_signature or signed.key is None:
         return Trust.BROKEN, ""
     from medlive.integrity.signing import BadKey, BadSignature, PublicKey, check_signature
 
-    key_id, line = said.key
+    key_id, line = signed.key
     try:
-        named = PublicKey.parse(line)
+        key = PublicKey.parse(line)
     except BadKey as exc:
-        out.add(said.document, "a public key", str(exc)[:200])
+        faults.add(signed.document, "a public key", str(exc)[:200])
         return Trust.BROKEN, ""
-    if (named.id_text(), named.line()) != said.key:
-        out.add(said.document, f"the key {named.id_text()} as {named.line()}", f"{key_id} as {line}"[:200])
-    # Keys are compared whole: an id is eight bytes that anybody may choose.
-    if given and all(key.line() != named.line() for key in given):
-        out.add(said.document, f"the key {_any_of(given)}", f"{named.id_text()}, {named.line()}")
+    if (key.id_text(), key.line()) != signed.key:
+        faults.add(signed.document, f"the key {key.id_text()} as {key.line()}", f"{key_id} as {line}"[:200])
+    # Whole keys are compared: anybody may choose the eight bytes of an id.
+    if given and all(other.line() != key.line() for other in given):
+        faults.add(signed.document, f"the key {_any_of(given)}", f"{key.id_text()}, {key.line()}")
     try:
         text = read(SIGNATURE).decode("utf-8", "replace")
-        comment = check_signature(read(SUMS), text, named, untrusted_comment=said.untrusted)
-        if comment != said.comment:
-            out.add(SIGNATURE, f"the trusted comment {said.comment!r}", repr(comment)[:300])
+        comment = check_signature(read(SUMS), text, key, untrusted_comment=signed.untrusted)
+        if comment != signed.comment:
+            faults.add(SIGNATURE, f"the trusted comment {signed.comment!r}", repr(comment)[:300])
     except BadSignature as exc:
-        out.add(SIGNATURE, f"a signature of {SUMS} by the key {named.id_text()}", str(exc)[:300])
-    if out.count:
+        faults.add(SIGNATURE, f"a signature of {SUMS} by the key {key.id_text()}", str(exc)[:300])
+    if faults.count:
         return Trust.BROKEN, ""
-    told = f"signed with the key {named.id_text()}"
     if given:
-        return Trust.ORIGIN, f"{told}, one that was given"
-    told += f", which the {said.what} itself names: this proves that nothing has changed since, not who signed it"
-    return Trust.INTEGRITY, told
+        return Trust.ORIGIN, f"signed with the key {key.id_text()}, which was given"
+    return Trust.INTEGRITY, (
+        f"signed with the key {key.id_text()}, named only by the {signed.what} itself: "
+        "this proves that nothing has changed since, not who signed it"
+    )
 
 
 def _any_of(given: Sequence["PublicKey"]) -> str:

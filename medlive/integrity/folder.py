@@ -206,10 +206,10 @@ def read_all(handle: io.FileIO, name: str, most: int = MOST_SMALL) -> bytes:
 
 
 def lines(source: Path | io.FileIO) -> Iterator[bytes]:
-    """The lines of a file, or of an open one, with their ends, cut at `\\n` alone. Raises TooLong, or OSError."""
+    """Yield the lines of a file, with their ends, split at `\\n` alone. Raises TooLong, or OSError."""
     opened = open_plain(source) if isinstance(source, Path) else source
     with io.BufferedReader(opened, _BUFFER) as handle:
         while data := handle.readline(MOST_LINE):
             if len(data) >= MOST_LINE:
-                raise TooLong(f"{opened.name} has a line of {MOST_LINE} bytes or more")
+                raise TooLong(f"a line has {MOST_LINE} bytes or more")
             yield data

@@ -1,25 +1,26 @@
-"""The parquet twins of the JSON Lines: derived from the rows, named after their writer in the manifest.
+"""The parquet twins of the JSON Lines, derived from the rows; the manifest names the library that wrote them.
 
-Needs pyarrow, which only the extra `service` brings; imported inside the functions.
+pyarrow comes with the extra `service` only, so it is imported inside the functions.
 """
 
 import io
+import json
 from collections.abc import Mapping
 from datetime import date
-from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from medlive.errors import MissingExtra
-from medlive.snapshot.rows import blocks
+from medlive.integrity.folder import lines
 from medlive.snapshot.verify.parquet_pages import PageFault, unpacked_size
 
 if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-ROWS_A_GROUP: Final = 5_000
-"""Fixed, since the size of a row group is part of the file's bytes and bounds the writer's memory."""
+ROWS_PER_GROUP: Final = 5_000
+"""Fixed, since it decides the file's bytes and bounds the writer's memory."""
 
 CANARY_KEY: Final = "medlive.canary"
 """The key of the canary in a file's metadata."""
@@ -33,7 +34,7 @@ def available() -> bool:
 
 
 def writer_name() -> str:
-    """The library and version that writes parquet here."""
+    """The library and version that write parquet."""
     _require()
     import pyarrow as pa
 
@@ -59,7 +60,7 @@ class ParquetRows:
     """Writes rows into one parquet file with fixed settings, a row group at a time."""
 
     def __init__(self, path: Path, fields: Mapping[str, type], canary: str) -> None:
-        """Opens `path` for writing; the canary stands in its key-value metadata, where no codec hides it."""
+        """Open `path` for writing; the canary goes into the key-value metadata, which is not compressed."""
         _require()
         import pyarrow.parquet as pq
 
@@ -80,12 +81,12 @@ class ParquetRows:
         self._rows = 0
 
     def add(self, row: Mapping[str, Any]) -> None:
-        """One row more."""
+        """Add a row."""
         for name, values in self._columns.items():
             value = row[name]
             values.append(date.fromisoformat(value) if name == "posted_at" else value)
         self._rows += 1
-        if self._rows >= ROWS_A_GROUP:
+        if self._rows >= ROWS_PER_GROUP:
             self._flush()
 
     def _flush(self) -> None:
@@ -97,7 +98,7 @@ class ParquetRows:
             self._rows = 0
 
     def close(self) -> None:
-        """Write what is left and the footer."""
+        """Write the remaining rows and the footer."""
         self._flush()
         self._writer.close()
 
@@ -107,68 +108,85 @@ class ParquetFault(Exception):
 
 
 def find_difference(
-    source: io.FileIO, twin: io.FileIO, fields: Mapping[str, type], canary: str, *, rows: int, most: int
+    source: io.FileIO, twin: io.FileIO, fields: Mapping[str, type], canary: str, *, rows: int, max_bytes: int
 ) -> str | None:
-    """The first row, from 1, at which a parquet file and its JSON Lines differ, as a text; None where none does.
+    """Find the first row at which a parquet file and its JSON Lines differ.
 
-    `rows`: how many there are. `most`: bytes of columns that can be right. Columns are compared group by group,
-    unpacked only after their pages, dictionaries and lengths have been found no larger than the twin's. Raises
-    ParquetFault for what is no such file or no such twin, OSError, and TooLong.
+    Columns are compared group by group, and unpacked only once their pages, dictionaries and lengths are known to
+    be no larger than the twin's.
+
+    Args:
+        source: The parquet file.
+        twin: The JSON Lines.
+        fields: The columns.
+        canary: What the file's metadata must state.
+        rows: How many rows there are.
+        max_bytes: The most that the columns can unpack to.
+
+    Returns:
+        The row, from 1, and what differs; None if nothing does.
+
+    Raises:
+        ParquetFault: If one of them does not hold rows of these columns.
+        OSError: If one of them cannot be read.
+        TooLong: If a line is too long.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     names = [name for name, python in fields.items() if python is str and name != "posted_at"]
+    limits: dict[str, Any] = {"thrift_string_size_limit": _MAX_THRIFT, "thrift_container_size_limit": _MAX_THRIFT}
+    # A date stays the text it is in JSON.
+    columns = pa.schema([(name, pa.int32() if python is int else pa.string()) for name, python in fields.items()])
     try:
-        opened = partial(
-            pq.ParquetFile,
-            source,
-            thrift_string_size_limit=_MOST_THRIFT,
-            thrift_container_size_limit=_MOST_THRIFT,
-        )
-        _check_frame(opened(), source, schema(fields), canary, rows=rows, most=most)
-        file = opened(read_dictionary=names)
-        lines = _Lines(twin, fields)
+        _check_frame(pq.ParquetFile(source, **limits), source, schema(fields), canary, rows, max_bytes)
+        file = pq.ParquetFile(source, read_dictionary=names, **limits)
+        remaining = lines(twin)
         first = 1
         for group in range(file.num_row_groups):
             number = file.metadata.row_group(group).num_rows
-            wanted = lines.take(number)
-            if len(wanted) != number:
-                return f"row {first + len(wanted)}: the twin has no such row"
+            expected = pa.Table.from_pylist([*map(json.loads, islice(remaining, number))], schema=columns)
+            if len(expected) != number:
+                return f"row {first + len(expected)}: the twin has no such row"
             read = file.read_row_group(group)
             for name in fields:
-                if (place := _differs(read.column(name), wanted.column(name).combine_chunks())) is not None:
-                    return f"row {first + place}: {name} is another"
+                if (place := _differs(read.column(name), expected.column(name).combine_chunks())) is not None:
+                    return f"row {first + place}: {name} differs"
             first += number
-        return f"row {first}: it is missing" if len(lines.take(1)) else None
-    except (pa.ArrowException, PageFault, LookupError, ValueError, AttributeError, MemoryError) as exc:
+        return f"row {first}: it is missing" if next(remaining, None) else None
+    except (
+        pa.ArrowException,
+        PageFault,
+        LookupError,
+        ValueError,
+        AttributeError,
+        MemoryError,
+        OverflowError,
+    ) as exc:
         raise ParquetFault(f"cannot be read: {type(exc).__name__}: {str(exc)[:200]}") from exc
 
 
-_MOST_THRIFT: Final = 16 * 1024 * 1024
-_BLOCK: Final = 4 * 1024 * 1024
-_PARSED: Final = 1024 * 1024
-"""What one of pyarrow's threads parses at a time."""
+_MAX_THRIFT: Final = 16 * 1024 * 1024
 
 
 def _check_frame(
-    file: "pq.ParquetFile", source: io.FileIO, expected: "pa.Schema", canary: str, *, rows: int, most: int
+    file: "pq.ParquetFile", source: io.FileIO, expected: "pa.Schema", canary: str, rows: int, max_bytes: int
 ) -> None:
-    """Raise ParquetFault for other columns, other numbers, or pages that claim more than can be right."""
+    """Raise ParquetFault for wrong columns or row counts, or pages that claim more than `max_bytes`."""
     meta = file.metadata
     stated = (file.schema_arrow.metadata or {}).get(CANARY_KEY.encode())
     if stated != canary.encode():
         raise ParquetFault(f"{CANARY_KEY} is {(stated or b'').decode('utf-8', 'replace')[:60]!r}, not {canary!r}")
     if not file.schema_arrow.remove_metadata().equals(expected):
         found = [(field.name, str(field.type)) for field in file.schema_arrow]
-        raise ParquetFault(f"columns are not those of the format: {found}"[:300])
+        raise ParquetFault(f"unexpected columns: {found}"[:300])
     if meta.num_rows != rows:
-        raise ParquetFault(f"claims {meta.num_rows} rows, there are {rows}")
+        raise ParquetFault(f"claims {meta.num_rows} rows, expected {rows}")
     claimed = 0
     for group in range(meta.num_row_groups):
         part = meta.row_group(group)
-        if not 0 < part.num_rows <= ROWS_A_GROUP or part.num_columns != len(expected):
-            raise ParquetFault(f"row group {group} has {part.num_rows} rows, 1 to {ROWS_A_GROUP} were expected")
+        if not 0 < part.num_rows <= ROWS_PER_GROUP or part.num_columns != len(expected):
+            raise ParquetFault(f"row group {group} has {part.num_rows} rows, expected 1 to {ROWS_PER_GROUP}")
         for place in range(part.num_columns):
             chunk = part.column(place)
             start = chunk.data_page_offset
@@ -177,73 +195,36 @@ def _check_frame(
             if chunk.num_values != part.num_rows:
                 raise ParquetFault(f"row group {group} claims {chunk.num_values} values in a column")
             claimed += unpacked_size(source, start, chunk.total_compressed_size, part.num_rows)
-            if claimed > most:
-                raise ParquetFault(f"claims over {claimed} bytes of columns, at most {most} can be right")
+            if claimed > max_bytes:
+                raise ParquetFault(f"claims over {claimed} bytes of columns, expected at most {max_bytes}")
 
 
-class _Lines:
-    """The rows of JSON Lines as columns, so many at a time as are asked for; a date stays the text it is."""
-
-    def __init__(self, handle: io.FileIO, fields: Mapping[str, type]) -> None:
-        import pyarrow as pa
-
-        self._columns = pa.schema(
-            [pa.field(n, pa.int32() if python is int else pa.string()) for n, python in fields.items()]
-        )
-        self._blocks = blocks(handle, "the twin", _BLOCK)
-        self._held = self._columns.empty_table()
-
-    def take(self, number: int) -> "pa.Table":
-        """The next rows, fewer where the file ends."""
-        import pyarrow as pa
-
-        while len(self._held) < number and (block := next(self._blocks, None)) is not None:
-            try:
-                read = self._parse(block, _PARSED)
-            except pa.ArrowInvalid:
-                # A line that is longer than a piece, or no row at all, which the whole will tell.
-                read = self._parse(block, len(block) + 1)
-            self._held = pa.concat_tables([self._held, read])
-        taken = self._held.slice(0, number)
-        self._held = self._held.slice(number)
-        return taken
-
-    def _parse(self, block: bytes, piece: int) -> "pa.Table":
-        import pyarrow.json as pj
-
-        return pj.read_json(
-            io.BytesIO(block),
-            read_options=pj.ReadOptions(block_size=piece),
-            parse_options=pj.ParseOptions(explicit_schema=self._columns, unexpected_field_behavior="error"),
-        )
-
-
-def _differs(column: "pa.ChunkedArray[Any]", wanted: Any) -> int | None:
-    """The first place at which a column as it was read differs from the one that is right."""
+def _differs(column: "pa.ChunkedArray[Any]", expected: Any) -> int | None:
+    """The first row at which a column differs from the expected one, or None."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
     at = 0
     chunk: Any
     for chunk in column.chunks:
-        right = wanted.slice(at, len(chunk))
-        if len(right) < len(chunk) or chunk.null_count:
+        part = expected.slice(at, len(chunk))
+        if len(part) < len(chunk) or chunk.null_count:
             return at
         if pa.types.is_dictionary(chunk.type):
-            # A few bytes of indices may repeat one long entry for ever: lengths first.
+            # Few indices may stand for much text, so lengths are compared before the text is unpacked.
             lengths = pc.binary_length(chunk.dictionary).take(chunk.indices)
-            if not lengths.equals(pc.binary_length(right)):
-                return at + _first(lengths, pc.binary_length(right))
+            if not lengths.equals(pc.binary_length(part)):
+                return at + _first_difference(lengths, pc.binary_length(part))
             chunk = chunk.dictionary_decode()
         elif pa.types.is_date(chunk.type):
             chunk = chunk.cast(pa.string())
-        if not chunk.equals(right):
-            return at + _first(chunk, right)
+        if not chunk.equals(part):
+            return at + _first_difference(chunk, part)
         at += len(chunk)
-    return None if at == len(wanted) else at
+    return None if at == len(expected) else at
 
 
-def _first(one: Any, other: Any) -> int:
+def _first_difference(one: Any, other: Any) -> int:
     import pyarrow.compute as pc
 
     return max(0, int(pc.index(pc.not_equal(one, other), value=True).as_py()))

@@ -70,7 +70,7 @@ def read_bundle(path: Path) -> tuple[dict[str, bytes], Faults]:
 def _folder(root: Path, faults: Faults) -> dict[str, bytes]:
     listing = list_files(root)
     for fault in listing.faults:
-        faults.put(fault)
+        faults.append(fault)
     for name in sorted(listing.files - KNOWN):
         faults.add(name, _NOTHING, "a file")
     files: dict[str, bytes] = {}

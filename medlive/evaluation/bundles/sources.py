@@ -71,7 +71,7 @@ def _loaded(held: Held, info: BundleInfo, out: Faults) -> CaseSet | None:
     if place is None:
         named = printable(info.cases.name)[:100]
         if info.cases.origin != "snapshot":
-            raise Skip(f"the cases are of the file {named!r}, which was not given", innocent=True)
+            raise Skip(f"the cases are of the file {named!r}, which was not given", allowed=True)
         if week_end(info.cases.name) is None:
             # Only a version is looked up: a stranger's bundle names no path of this machine.
             out.add(BUNDLE, "the version of a snapshot", named)
@@ -79,7 +79,7 @@ def _loaded(held: Held, info: BundleInfo, out: Faults) -> CaseSet | None:
         try:
             place = find_snapshot(info.cases.name)
         except BadInput as exc:
-            raise Skip(f"no snapshot was given: {exc.message}", innocent=True) from None
+            raise Skip(f"no snapshot was given: {exc.message}", allowed=True) from None
     try:
         return load_cases(place)
     except CheckFailed as exc:
@@ -121,7 +121,7 @@ def evidence(held: Held, out: Faults) -> None:
             out.add(BOOK, f"nothing, for {RUN} names no evidence", "a file")
         return
     if not info.answers:
-        raise Skip("the bundle was made without answers and evidence", innocent=True)
+        raise Skip("the bundle was made without answers and evidence", allowed=True)
     data = held.need(BOOK)
     if (got := digest_bytes(data)) != use.rows:
         out.add(BOOK, f"{use.rows[:80]} as in {RUN}", got)

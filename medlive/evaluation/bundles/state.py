@@ -60,13 +60,13 @@ class Held:
     def known_cases(self) -> tuple[EvaluationCase, ...]:
         """The snapshot's cases. Raises Skip where the snapshot is not here."""
         if self.cases is None:
-            raise Skip("the cases are not known", innocent=True)
+            raise Skip("the cases are not known", allowed=True)
         return self.cases
 
     def held_rows(self, rows: list[Row] | None, name: str) -> list[Row]:
         """The rows of a log. Raises Skip for a bundle without answers."""
         if self.info is not None and not self.info.answers:
-            raise Skip("the bundle was made without answers and grades", innocent=True)
+            raise Skip("the bundle was made without answers and grades", allowed=True)
         return known(rows, name)
 
 

@@ -16,7 +16,7 @@ from medlive.evaluation.bundles.state import Held
 from medlive.evaluation.model import CaseSet
 from medlive.evaluation.scoring.errata import RunErrata
 from medlive.evaluation.scoring.graded import GradedRun
-from medlive.integrity.checks import Faults, StepResult, StepState, Trust, take_steps
+from medlive.integrity.checks import Faults, StepResult, StepState, Trust, run_steps
 
 if TYPE_CHECKING:
     from medlive.integrity.signing import PublicKey
@@ -95,7 +95,7 @@ def verify_bundle(
     """
     files, odd = read_bundle(path)
     held = Held(path, files, odd, public_keys, snapshot, errata_file)
-    first, *others = results = take_steps(held, STEPS)
+    first, *others = results = run_steps(held, STEPS)
     stands = first.state is not StepState.FAILED and all(r.state is StepState.PASSED for r in others)
     return BundleReport(
         path,

@@ -24,7 +24,7 @@ from medlive.evaluation.bundles.state import Held
 from medlive.evaluation.model import Answer, Grade
 from medlive.evaluation.runs.folder import GRADES, RESPONSES, RunInfo
 from medlive.evaluation.runs.templates import TEMPLATES, load_template
-from medlive.integrity.checks import Faults, SaidKey, Skip, Trust, check_signed
+from medlive.integrity.checks import Faults, SignedDocument, Skip, Trust, check_signed
 from medlive.integrity.folder import SIGNATURE, SUMS, printable
 
 _SUM_LINE: Final = re.compile(r"([0-9a-f]{64})  ([A-Za-z0-9.]{1,40})\n")
@@ -36,7 +36,7 @@ def signature(held: Held, out: Faults) -> None:
     if info is None:
         return
     there = SIGNATURE in held.files
-    said = SaidKey(
+    said = SignedDocument(
         what="bundle",
         document=BUNDLE,
         key=None if info.signing is None else (info.signing.key_id, info.signing.public_key),
@@ -49,7 +49,7 @@ def signature(held: Held, out: Faults) -> None:
 
 def files(held: Held, out: Faults) -> None:
     """It holds the files of a bundle, plain, and no others."""
-    out.take(held.odd)
+    out.extend(held.odd)
     full = held.info is None or held.info.answers
     wanted = {*ALWAYS, SUMS, *(ANSWERS if full else ())}
     for name in sorted(wanted - held.files.keys()):

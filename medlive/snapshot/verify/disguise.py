@@ -63,13 +63,6 @@ def find_disguise(text: str) -> str | None:
     return f"U+{ord(found.group()):04X}" if found else None
 
 
-def suspects() -> tuple[int, ...]:
-    """Every code point up to U+FFFF at which `find_disguise` may find something, whatever stands beside it."""
-    plane = "".join(map(chr, range(0x80, 0xD800))) + "".join(map(chr, range(0xE000, 0x10000)))
-    patterns = (_HIDDEN, _FOREIGN, re.compile(f"[{_GREEK}]"))
-    return tuple(ord(character) for pattern in patterns for character in pattern.findall(plane))
-
-
 def find_markup(text: str) -> str | None:
     """The first characters of a text that are for a program and not for a reader, at most 8 of them, or None."""
     if not any(map(text.__contains__, _MARKUP_SIGNS)) and "\n---\n" not in text:

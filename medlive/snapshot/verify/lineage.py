@@ -1,4 +1,4 @@
-"""The chain of releases: what a snapshot says of its ancestors, and whether its parent agrees where it is here."""
+"""The line of releases: what a snapshot states about its ancestors, and whether its parent agrees."""
 
 from collections.abc import Iterator
 from hashlib import sha256
@@ -13,25 +13,24 @@ from medlive.integrity.folder import SUMS, digest_of, list_files, open_inside, r
 from medlive.snapshot.entries import Cursor, Ledgers, read_ledgers
 from medlive.snapshot.ledger import CHANGES, HOLDOUTS
 from medlive.snapshot.manifest import Manifest
-from medlive.snapshot.rows import CASES, CRITERIA, CaseParts, Reader
-from medlive.snapshot.verify.scan import contents
+from medlive.snapshot.rows import CASES, CRITERIA, Row, RowReader, group_rows
 
-_READ: Final = ("manifest.json", HOLDOUTS, CASES, CRITERIA)
-"""The files of a parent that are looked at."""
+_PARENT_FILES: Final = ("manifest.json", HOLDOUTS, CASES, CRITERIA)
+"""The files of a parent that are compared."""
 
 
 class _Case(NamedTuple):
-    key: bytes
-    parts: CaseParts
-    criteria: bytes
+    row: Row
+    criteria: list[Row]
 
     def content(self) -> tuple[object, ...]:
-        """All but the first release."""
-        return self.parts._replace(first_release=b""), self.criteria
+        """All but the first release and the canary."""
+        rows = [self.row, *self.criteria]
+        return tuple({k: v for k, v in r.items() if k not in ("first_release", "canary")} for r in rows)
 
 
 def check_lineage(manifest: Manifest, faults: Faults) -> None:
-    """What a manifest alone must say of its ancestors."""
+    """Check what the manifest states about its ancestors."""
     name = "manifest.json"
     versions = [*(ancestor.version for ancestor in manifest.lineage), manifest.version]
     for one, other in pairwise(versions):
@@ -40,31 +39,30 @@ def check_lineage(manifest: Manifest, faults: Faults) -> None:
     last = manifest.lineage[-1] if manifest.lineage else None
     stated = (manifest.parent, manifest.parent_digest)
     if stated != ((last.version, last.digest) if last else (None, None)):
-        said = f"{last.version}, {last.digest}" if last else "no parent"
-        faults.add(name, f"as parent the last ancestor, {said}", f"{stated[0]}, {stated[1]}")
+        expected = f"{last.version}, {last.digest}" if last else "no parent"
+        faults.add(name, f"as parent the last ancestor, {expected}", f"{stated[0]}, {stated[1]}")
 
 
 def check_parent(root: Path, manifest: Manifest, ledgers: Ledgers, parent: Path, faults: Faults) -> None:
-    """Compare a snapshot with its parent's folder. Raises OSError and TooLong for files of either."""
-    listing = list_files(parent)
-    name = parent.name
-    missing = [n for n in (SUMS, *_READ) if n not in listing.files]
-    for file in missing:
-        faults.add(f"{name}/{file}", "a file of the parent", "none")
-    if missing:
+    """Compare a snapshot with its parent.
+
+    Args:
+        root: The snapshot's folder.
+        manifest: Its manifest.
+        ledgers: Its ledgers.
+        parent: The parent's folder.
+        faults: Where differences are added.
+
+    Raises:
+        OSError: If a file of either folder cannot be read.
+        TooLong: If a file or line is longer than a snapshot's can be.
+    """
+    files = list_files(parent).files
+    if missing := [name for name in (SUMS, *_PARENT_FILES) if name not in files]:
+        for file in missing:
+            faults.add(f"{parent.name}/{file}", "a file of the parent", "none")
         return
-    with open_inside(parent, SUMS) as handle:
-        sums = read_all(handle, SUMS)
-    digest = "sha256:" + sha256(sums).hexdigest()
-    if digest != manifest.parent_digest:
-        faults.add(f"{name}/{SUMS}", f"the parent's digest {manifest.parent_digest}", digest)
-        return
-    stated = set(sums.split(b"\n"))
-    for file in _READ:
-        with open_inside(parent, file) as handle:
-            found = digest_of(handle)
-        if f"{found}  {file}".encode() not in stated:
-            faults.add(f"{name}/{file}", f"the digest that the parent's {SUMS} states", found)
+    _check_parent_digests(manifest, parent, faults)
     if faults.count:
         return
     before = _manifest(parent, faults)
@@ -73,14 +71,29 @@ def check_parent(root: Path, manifest: Manifest, ledgers: Ledgers, parent: Path,
     if before.created_at > manifest.created_at:
         faults.add("manifest.json", f"a moment after the parent's, {before.created_at}", f"{manifest.created_at}")
     if before.version != manifest.parent:
-        faults.add(f"{name}/manifest.json", f"version {manifest.parent}", before.version)
+        faults.add(f"{parent.name}/manifest.json", f"version {manifest.parent}", before.version)
     if before.lineage != manifest.lineage[:-1]:
         faults.add("manifest.json", "the parent's lineage and the parent", "other ancestors")
-    theirs = read_ledgers(parent, listing.files, before)
-    if HOLDOUTS not in theirs.spelled:
-        faults.add(f"{name}/{HOLDOUTS}", "a ledger", "none that can be read")
-    _held(theirs, ledgers, manifest.version, faults)
-    _compare(root, manifest, parent, before, ledgers, faults)
+    parent_ledgers = read_ledgers(parent, files, before)
+    if HOLDOUTS not in parent_ledgers.readable:
+        faults.add(f"{parent.name}/{HOLDOUTS}", "a ledger", "none that can be read")
+    _check_commitments(parent_ledgers, ledgers, manifest.version, faults)
+    _compare(root, parent, before, ledgers, faults)
+
+
+def _check_parent_digests(manifest: Manifest, parent: Path, faults: Faults) -> None:
+    with open_inside(parent, SUMS) as handle:
+        sums = read_all(handle, SUMS)
+    digest = "sha256:" + sha256(sums).hexdigest()
+    if digest != manifest.parent_digest:
+        faults.add(f"{parent.name}/{SUMS}", f"the parent's digest {manifest.parent_digest}", digest)
+        return
+    stated = set(sums.split(b"\n"))
+    for file in _PARENT_FILES:
+        with open_inside(parent, file) as handle:
+            found = digest_of(handle)
+        if f"{found}  {file}".encode() not in stated:
+            faults.add(f"{parent.name}/{file}", f"the digest that the parent's {SUMS} states", found)
 
 
 def _manifest(parent: Path, faults: Faults) -> Manifest | None:
@@ -92,27 +105,27 @@ def _manifest(parent: Path, faults: Faults) -> Manifest | None:
         return None
 
 
-def _held(theirs: Ledgers, ours: Ledgers, version: str, faults: Faults) -> None:
-    """Each commitment that the parent holds is held, revealed or dropped now, and no other was held before."""
-    if HOLDOUTS not in ours.spelled:
+def _check_commitments(theirs: Ledgers, ours: Ledgers, version: str, faults: Faults) -> None:
+    """Each commitment that the parent holds must be held, revealed or dropped now; all others must be new."""
+    if HOLDOUTS not in ours.readable:
         return
     before = {key: since for key, (section, since) in theirs.commitments.items() if section == "held"}
     for key, since in before.items():
         section, now = ours.commitments.get(key, ("", ""))
         if not section:
-            faults.add(HOLDOUTS, f"the parent's commitment sha256:{key.hex()}", "none of its sections has it")
+            faults.add(HOLDOUTS, f"the parent's commitment {key}", "none of its sections has it")
         elif now != since:
-            faults.add(f"{HOLDOUTS}: sha256:{key.hex()}", f"held since {since}", now)
+            faults.add(f"{HOLDOUTS}: {key}", f"held since {since}", now)
     for key, (section, since) in ours.commitments.items():
         if key not in before and (section != "held" or since != version):
-            where = f"{HOLDOUTS}: {section} sha256:{key.hex()}"
+            where = f"{HOLDOUTS}: {section} {key}"
             faults.add(where, "a commitment that the parent holds, or a new one", f"held since {since}")
 
 
-def _compare(
-    root: Path, manifest: Manifest, parent: Path, before: Manifest, ledgers: Ledgers, faults: Faults
-) -> None:
-    """`changes.json` is the difference between the two, and no first release has changed."""
+def _compare(root: Path, parent: Path, before: Manifest, ledgers: Ledgers, faults: Faults) -> None:
+    """Check that `changes.json` is the difference between both releases, and that first releases are kept."""
+    if CHANGES not in ledgers.readable:
+        return
     with (
         open_inside(root, CASES) as cases,
         open_inside(root, CRITERIA) as criteria,
@@ -120,73 +133,68 @@ def _compare(
         open_inside(parent, CRITERIA) as old_criteria,
     ):
         old_readers = (
-            Reader(old_cases, CASES, before.canary, f"{parent.name}/{CASES}"),
-            Reader(old_criteria, CRITERIA, before.canary, f"{parent.name}/{CRITERIA}"),
+            RowReader(old_cases, CASES, before.canary, f"{parent.name}/{CASES}"),
+            RowReader(old_criteria, CRITERIA, before.canary, f"{parent.name}/{CRITERIA}"),
         )
-        ours = map(_Case._make, contents(Reader(cases, CASES, None), Reader(criteria, CRITERIA, None)))
-        theirs = map(_Case._make, contents(*old_readers))
-        if CHANGES not in ledgers.spelled:
-            return
-        added, revised, withdrawn = (
-            Cursor(ledgers.entries(section), _lonely(section, faults))
-            for section in ("added", "revised", "withdrawn")
-        )
-        for old, new in _side_by_side(theirs, ours):
-            key = old.key if old is not None else new.key if new is not None else b""
-            listed = {"added": added.at(key), "revised": revised.at(key), "withdrawn": withdrawn.at(key)}
-            _check_one(old, new, listed, faults)
-        for cursor in (added, revised, withdrawn):
+        cursors = {section: _cursor(section, ledgers, faults) for section in ("added", "revised", "withdrawn")}
+        new_cases = _cases(RowReader(cases, CASES, None), RowReader(criteria, CRITERIA, None))
+        for case_id, old, new in _side_by_side(_cases(*old_readers), new_cases):
+            listed = {section: cursor.at(case_id) for section, cursor in cursors.items()}
+            _check_case(case_id, old, new, listed, faults)
+        for cursor in cursors.values():
             cursor.close()
         for reader in old_readers:
-            for _, finding in reader.faults:
-                faults.put(finding)
+            for finding in (*reader.faults, *reader.canary_faults):
+                faults.append(finding)
 
 
-def _lonely(section: str, faults: Faults) -> Any:
-    def say(entry: dict[str, Any]) -> None:
+def _cases(cases: RowReader, criteria: RowReader) -> Iterator[_Case]:
+    return (_Case(row, rubric) for _, row, rubric in group_rows(cases, criteria, lambda number, row: None))
+
+
+def _cursor(section: str, ledgers: Ledgers, faults: Faults) -> Cursor:
+    def unmatched(entry: dict[str, Any]) -> None:
         where = f"{CHANGES}: {section} {entry['case_id']!r}"[:300]
         faults.add(where, "a case of the snapshot or of its parent", "neither has it")
 
-    return say
+    return Cursor(ledgers.entries(section), unmatched)
 
 
-def _check_one(old: _Case | None, new: _Case | None, listed: dict[str, Any], faults: Faults) -> None:
-    here = old or new
-    if here is None:
-        return
-    wanted = _change(old, new)
-    where = f"{CHANGES}: {here.key.decode()!r}"[:300]
-    if old is not None and new is not None and old.parts.first_release != new.parts.first_release:
-        first, now = old.parts.first_release.decode(), new.parts.first_release.decode()
-        faults.add(f"{CASES}: {here.key.decode()!r}"[:300], f"first release {first}, as in the parent", now[:50])
-    found = [section for section, entry in listed.items() if entry is not None]
-    if found != ([wanted] if wanted else []):
-        faults.add(where, wanted or "unchanged since the parent, and not listed", ", ".join(found) or "not listed")
-    elif wanted in ("revised", "withdrawn") and old is not None:
-        stated = str(listed[wanted]["from_revision"])
-        if stated.encode() != old.parts.revision:
-            faults.add(where, f"from_revision {old.parts.revision.decode()}", stated[:50])
-
-
-def _change(old: _Case | None, new: _Case | None) -> str:
-    """The section that lists what became of a case; "" for one that is as it was."""
+def _check_case(
+    case_id: str, old: _Case | None, new: _Case | None, listed: dict[str, Any], faults: Faults
+) -> None:
+    """Check that `changes.json` lists a case exactly as it changed."""
     if old is None:
-        return "added"
-    if new is None:
-        return "withdrawn"
-    return "revised" if old.content() != new.content() else ""
+        expected = "added"
+    elif new is None:
+        expected = "withdrawn"
+    else:
+        expected = "revised" if old.content() != new.content() else ""
+        first, now = old.row["first_release"], new.row["first_release"]
+        if first != now:
+            faults.add(f"{CASES}: {case_id!r}"[:300], f"first release {first}, as in the parent", now[:50])
+    where = f"{CHANGES}: {case_id!r}"[:300]
+    found = [section for section, entry in listed.items() if entry is not None]
+    if found != ([expected] if expected else []):
+        got = ", ".join(found) or "not listed"
+        faults.add(where, expected or "unchanged since the parent, and not listed", got)
+    elif old is not None and expected and listed[expected]["from_revision"] != old.row["revision"]:
+        stated = str(listed[expected]["from_revision"])
+        faults.add(where, f"from_revision {old.row['revision']}", stated[:50])
 
 
-def _side_by_side(theirs: Iterator[_Case], ours: Iterator[_Case]) -> Iterator[tuple[_Case | None, _Case | None]]:
-    """Both sides' cases by id, None where a side has none."""
-    old, new = next(theirs, None), next(ours, None)
+def _side_by_side(
+    old_cases: Iterator[_Case], new_cases: Iterator[_Case]
+) -> Iterator[tuple[str, _Case | None, _Case | None]]:
+    """Pair the cases of both sides by id, which comes first; None where a side has no such case."""
+    old, new = next(old_cases, None), next(new_cases, None)
     while old is not None or new is not None:
-        if new is None or (old is not None and old.key < new.key):
-            yield old, None
-            old = next(theirs, None)
-        elif old is None or new.key < old.key:
-            yield None, new
-            new = next(ours, None)
-        else:
-            yield old, new
-            old, new = next(theirs, None), next(ours, None)
+        if old is not None and (new is None or old.row["case_id"] < new.row["case_id"]):
+            yield old.row["case_id"], old, None
+            old = next(old_cases, None)
+        elif new is not None and (old is None or new.row["case_id"] < old.row["case_id"]):
+            yield new.row["case_id"], None, new
+            new = next(new_cases, None)
+        elif old is not None:
+            yield old.row["case_id"], old, new
+            old, new = next(old_cases, None), next(new_cases, None)

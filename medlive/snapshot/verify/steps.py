@@ -1,10 +1,9 @@
-"""The steps of verification, in order: each looks at one thing and says what it expected and what it got."""
+"""The steps of verification, in order: each checks one thing and reports what it expected and what it got."""
 
 import json
 import os
 import re
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import ValidationError
 
-from medlive.integrity.checks import Faults, SaidKey, Skip, Trust, check_signed
+from medlive.integrity.checks import Faults, SignedDocument, Skip, Trust, check_signed
 from medlive.integrity.folder import (
     REQUIRED,
     SIGNATURE,
@@ -21,6 +20,7 @@ from medlive.integrity.folder import (
     Finding,
     Listing,
     TooLong,
+    digest_of,
     open_inside,
     printable,
     read_all,
@@ -33,7 +33,7 @@ from medlive.snapshot.manifest import Manifest
 from medlive.snapshot.model import CASE_FIELDS, CRITERION_FIELDS, week_end
 from medlive.snapshot.rows import CASES, CRITERIA
 from medlive.snapshot.verify.lineage import check_lineage, check_parent
-from medlive.snapshot.verify.scan import PLAIN, Scan, scan_rows
+from medlive.snapshot.verify.scan import LIVEMEDBENCH, Scan, scan_rows
 
 if TYPE_CHECKING:
     from medlive.integrity.signing import PublicKey
@@ -41,26 +41,27 @@ if TYPE_CHECKING:
 _FOLDER: Final = re.compile(re.escape(folder_name("")) + r"(\d{4}\.W\d{2})")
 _SUM_LINE: Final = re.compile(r"([0-9a-f]{64})  ([^\n\r\\]+)")
 _TWINS: Final = (("data/cases.parquet", CASES, CASE_FIELDS), ("data/criteria.parquet", CRITERIA, CRITERION_FIELDS))
-_STREAMED: Final = frozenset({CASES, CRITERIA, PLAIN})
-"""Compared row by row, so that the canary in each row is compared as well."""
-_MOST_FOOTER: Final = 16 * 1024 * 1024
+_STREAMED: Final = frozenset({CASES, CRITERIA, LIVEMEDBENCH})
+"""Checked row by row, and with each row its canary."""
+_MAX_FOOTER: Final = 16 * 1024 * 1024
 
 
 @dataclass
 class Inspected:
+    """A snapshot's folder under verification, and what the steps have read of it."""
+
     root: Path
     public_key: "PublicKey | None"
     parent: Path | None
     listing: Listing
-    hashes: Mapping[str, Callable[[], str | None]]
-    """File → what gives its digest, None where it cannot be read."""
     problems: dict[str, Finding] = field(default_factory=dict)
     trust: Trust = Trust.BROKEN
     note: str = ""
     failed: tuple[int, ...] = ()
+    _digests: dict[str, str | None] = field(default_factory=dict)
 
     def read(self, name: str) -> bytes:
-        """A small file, whole. Raises Skip where there is none."""
+        """Read a small file whole. Raises Skip if it is missing."""
         if name not in self.listing.files:
             raise Skip(f"{name} is missing")
         with open_inside(self.root, name) as handle:
@@ -68,18 +69,24 @@ class Inspected:
 
     @cached_property
     def sums(self) -> dict[str, str]:
-        """Name → digest as SHA256SUMS says, malformed lines left out."""
+        """Name → digest as SHA256SUMS states them, without malformed lines."""
         text = self.read(SUMS).decode("utf-8", "replace")
         matches = (_SUM_LINE.fullmatch(row) for row in text.split("\n"))
         return {m[2]: m[1] for m in matches if m}
 
     def digest(self, name: str) -> str | None:
-        """The digest of what lies there; None where it cannot be read."""
-        return self.hashes[name]() if name in self.hashes else None
+        """The digest of a file's bytes; None if it is missing or cannot be read."""
+        if name not in self._digests:
+            try:
+                with open_inside(self.root, name) as handle:
+                    self._digests[name] = digest_of(handle)
+            except OSError:
+                self._digests[name] = None
+        return self._digests[name]
 
     @cached_property
     def manifest(self) -> Manifest | None:
-        """The manifest, or None with the reason under `problems`."""
+        """The manifest; None with the reason in `problems` if it cannot be read."""
         name = "manifest.json"
         if name not in self.listing.files:
             self.problems[name] = Finding(name, "a file", "none")
@@ -88,7 +95,7 @@ class Inspected:
             data = self.read(name)
             manifest = Manifest.model_validate_json(data)
             if manifest.text().encode("utf-8") != data:
-                self.problems[name] = Finding(name, "its canonical spelling", "the same value spelt otherwise")
+                self.problems[name] = Finding(name, "its canonical spelling", "the same value spelled otherwise")
         except ValidationError as exc:
             first = exc.errors(include_url=False, include_input=False)[0]
             place = ".".join(printable(str(part)) for part in first["loc"])[:200] or "the whole"
@@ -100,7 +107,7 @@ class Inspected:
             return None
         return manifest
 
-    def sure_manifest(self) -> Manifest:
+    def require_manifest(self) -> Manifest:
         if self.manifest is None:
             raise Skip("the manifest cannot be read")
         return self.manifest
@@ -111,23 +118,17 @@ class Inspected:
 
     @cached_property
     def scan(self) -> Scan:
-        if missing := [name for name in (CASES, CRITERIA, PLAIN) if name not in self.listing.files]:
+        if missing := [name for name in (CASES, CRITERIA, LIVEMEDBENCH) if name not in self.listing.files]:
             raise Skip(f"{missing[0]} is missing")
         return scan_rows(self.root, self.manifest, self.ledgers)
 
-    def read_rows(self) -> None:
-        """Take the pass over the rows now, if it can be taken; else the steps that ask for it will say why not."""
-        with suppress(Skip, OSError, TooLong):
-            _ = self.scan
-
 
 def _signature(folder: Inspected, out: Faults) -> None:
-    manifest, there = folder.manifest, SIGNATURE in folder.listing.files
+    manifest, has_signature = folder.manifest, SIGNATURE in folder.listing.files
     if manifest is None:
-        problem = folder.problems["manifest.json"]
-        out.add(problem.file, problem.expected, problem.got)
+        out.append(folder.problems["manifest.json"])
         return
-    said = SaidKey(
+    signed = SignedDocument(
         what="snapshot",
         document="manifest.json",
         key=None if manifest.signing is None else (manifest.signing.key_id, manifest.signing.public_key),
@@ -135,18 +136,19 @@ def _signature(folder: Inspected, out: Faults) -> None:
         untrusted=SIGNATURE_COMMENT,
     )
     given = () if folder.public_key is None else (folder.public_key,)
-    folder.trust = Trust.NOT_SIGNED if said.key is None and not there and not given else Trust.BROKEN
-    folder.trust, folder.note = check_signed(said, there, given, folder.read, out)
+    unsigned = signed.key is None and not has_signature and not given
+    folder.trust = Trust.NOT_SIGNED if unsigned else Trust.BROKEN
+    folder.trust, folder.note = check_signed(signed, has_signature, given, folder.read, out)
 
 
 def _listing(folder: Inspected, out: Faults) -> None:
     for fault in folder.listing.faults:
-        out.put(fault)
-    there, wanted = folder.listing.files, {*REQUIRED, SUMS}
-    for name in sorted(wanted - there):
+        out.append(fault)
+    files, required = folder.listing.files, {*REQUIRED, SUMS}
+    for name in sorted(required - files):
         out.add(name, "a file", "none")
-    # Whether there must be a signature is the first step's question.
-    for name in sorted(there - wanted - {SIGNATURE}):
+    # The first step decides whether there must be a signature.
+    for name in sorted(files - required - {SIGNATURE}):
         out.add(name, "nothing of that name", "a file")
 
 
@@ -164,7 +166,7 @@ def _sums(folder: Inspected, out: Faults) -> None:
 def _digests(folder: Inspected, out: Faults) -> None:
     for name, stated in sorted(folder.sums.items()):
         if name in folder.listing.files:
-            got = folder.digest(name) or "nothing readable"
+            got = folder.digest(name) or "an unreadable file"
             if got != stated:
                 out.add(name, f"the sha256 that {SUMS} states, {stated}", got)
 
@@ -172,38 +174,38 @@ def _digests(folder: Inspected, out: Faults) -> None:
 def _manifest(folder: Inspected, out: Faults) -> None:
     manifest = folder.manifest
     if (problem := folder.problems.get("manifest.json")) is not None:
-        out.put(problem)
+        out.append(problem)
     if manifest is None:
         return
     for version in (manifest.version, *(ancestor.version for ancestor in manifest.lineage)):
         if week_end(version) is None:
             out.add("manifest.json", "versions that are ISO weeks", version)
-    # A folder may have any name, but not another version's: whoever asks for that one would get this one.
-    named = _FOLDER.fullmatch(folder.root.absolute().name)
-    if named is not None and named[1] != manifest.version:
-        out.add("manifest.json", f"version {named[1]}, as its folder is called", printable(manifest.version)[:50])
+    # A folder may have any name but another version's, under which it would be found.
+    match = _FOLDER.fullmatch(folder.root.absolute().name)
+    if match is not None and match[1] != manifest.version:
+        out.add("manifest.json", f"version {match[1]}, as in its folder's name", manifest.version)
     if manifest.publishable == bool(manifest.why_not):
         out.add("manifest.json", "reasons exactly when not publishable", repr(manifest.why_not)[:200])
 
 
 def _sizes(folder: Inspected, out: Faults) -> None:
-    manifest = folder.sure_manifest()
-    wanted = set(REQUIRED) - {"manifest.json"}
-    for name in sorted(wanted ^ manifest.files.keys()):
-        out.add("manifest.json", f"the files {', '.join(sorted(wanted))}", f"differs in {name!r}"[:200])
+    manifest = folder.require_manifest()
+    required = set(REQUIRED) - {"manifest.json"}
+    for name in sorted(required ^ manifest.files.keys()):
+        out.add("manifest.json", f"the files {', '.join(sorted(required))}", f"differs in {name!r}"[:200])
     for name, entry in sorted(manifest.files.items()):
-        if name not in wanted & folder.listing.files:
+        if name not in required & folder.listing.files:
             continue
         size = folder.listing.stamps[name][2]
         if size != entry.size:
             out.add(name, f"the bytes that manifest.json states, {entry.size}", f"{size}")
         if (digest := folder.digest(name)) != entry.sha256:
-            out.add(name, f"the sha256 that manifest.json states, {entry.sha256}", digest or "nothing readable")
-    _described(folder, manifest, out)
+            out.add(name, f"the sha256 that manifest.json states, {entry.sha256}", digest or "an unreadable file")
+    _croissant(folder, manifest, out)
 
 
-def _described(folder: Inspected, manifest: Manifest, out: Faults) -> None:
-    """Croissant names the data files with the digests that the manifest has."""
+def _croissant(folder: Inspected, manifest: Manifest, out: Faults) -> None:
+    """Check that croissant.json names the data files with the manifest's digests."""
     name = "croissant.json"
     if name not in folder.listing.files:
         return
@@ -212,25 +214,27 @@ def _described(folder: Inspected, manifest: Manifest, out: Faults) -> None:
     except (ValueError, KeyError, TypeError, RecursionError) as exc:
         out.add(name, "the data files with their digests", f"{type(exc).__name__}: {str(exc)[:100]}")
         return
-    wanted = {n: manifest.files[n].sha256 for n in DESCRIBED_FILES if n in manifest.files}
-    if listed != wanted:
-        odd = sorted(str(n) for n in wanted.keys() | listed.keys() if wanted.get(n) != listed.get(n))
-        out.add(name, "the data files with the manifest's digests", f"another of {', '.join(odd)}"[:200])
+    expected = {n: manifest.files[n].sha256 for n in DESCRIBED_FILES if n in manifest.files}
+    if listed != expected:
+        wrong = sorted(str(n) for n in expected.keys() | listed.keys() if expected.get(n) != listed.get(n))
+        out.add(name, "the data files with the manifest's digests", f"another of {', '.join(wrong)}"[:200])
 
 
-def _scanned(what: str) -> Callable[[Inspected, Faults], None]:
+def _scanned(name: str) -> Callable[[Inspected, Faults], None]:
+    """The step that reports what the scan found under a name."""
+
     def step(folder: Inspected, out: Faults) -> None:
-        out.take(getattr(folder.scan, what))
+        out.extend(getattr(folder.scan, name))
 
     return step
 
 
 def _counts(folder: Inspected, out: Faults) -> None:
-    manifest, scan = folder.sure_manifest(), folder.scan
+    manifest, scan = folder.require_manifest(), folder.scan
     stated = manifest.counts.model_dump()
-    found: dict[str, Any] = {name: scan.counted(name) for name in scan.counts}
+    found: dict[str, Any] = {n: dict(c) for n, c in scan.counts.items()}
     found |= {"cases": scan.cases, "criteria": scan.criteria}
-    found["held"] = folder.ledgers.numbers.get("held", 0) if folder.ledgers else 0
+    found["held"] = folder.ledgers.counts.get("held", 0) if folder.ledgers else 0
     for name, value in stated.items():
         if value != found[name]:
             out.add("manifest.json", f"{name} {found[name]}"[:300], f"{value}"[:300])
@@ -241,29 +245,31 @@ def _counts(folder: Inspected, out: Faults) -> None:
             out.add("manifest.json", f"{name}: {rows.get(stem)} rows"[:200], f"{entry.rows}")
 
 
-def _plain(folder: Inspected, out: Faults) -> None:
-    folder.sure_manifest()
-    _scanned("plain")(folder, out)
+def _livemedbench(folder: Inspected, out: Faults) -> None:
+    folder.require_manifest()
+    out.extend(folder.scan.livemedbench)
 
 
 def _parquet(folder: Inspected, out: Faults) -> None:
     if not parquet.available():
-        raise Skip("pyarrow is not installed (medlive[service] brings it)", innocent=True)
-    manifest, scan = folder.sure_manifest(), folder.scan
+        raise Skip("pyarrow is not installed; install medlive[service]", allowed=True)
+    manifest, scan = folder.require_manifest(), folder.scan
     if scan.rows.count:
-        raise Skip("the rows to compare with are no rows")
+        raise Skip("the JSON Lines to compare with are not valid")
     for name, twin, fields in _TWINS:
         if not {name, twin} <= folder.listing.files:
             raise Skip(f"{name} or {twin} is missing")
-        # Whoever meant to mislead made the digests fit; a file that is merely broken need not be opened.
+        # A broken file is reported by its digest; only a forged one is worth opening.
         if folder.digest(name) != folder.sums.get(name) or folder.digest(twin) != folder.sums.get(twin):
-            raise Skip(f"{name} or {twin} has another digest than {SUMS} states")
+            raise Skip(f"{name} or {twin} does not have the digest that {SUMS} states")
         rows = scan.cases if twin == CASES else scan.criteria
-        # A row's JSON names every column, and so is longer than its values and their lengths.
-        most = 2 * folder.listing.stamps[twin][2] + 1_000_000
+        # A row's JSON names every column, so it is longer than the row's values and their lengths in parquet.
+        max_bytes = 2 * folder.listing.stamps[twin][2] + 1_000_000
         try:
             with open_inside(folder.root, name) as source, open_inside(folder.root, twin) as text:
-                difference = parquet.find_difference(source, text, fields, manifest.canary, rows=rows, most=most)
+                difference = parquet.find_difference(
+                    source, text, fields, manifest.canary, rows=rows, max_bytes=max_bytes
+                )
             if difference is not None:
                 out.add(f"{name}: {difference}", f"the rows of {twin}", "other rows")
         except (parquet.ParquetFault, OSError, TooLong) as exc:
@@ -271,44 +277,44 @@ def _parquet(folder: Inspected, out: Faults) -> None:
 
 
 def _changes(folder: Inspected, out: Faults) -> None:
-    _from_ledgers(folder, out, "changes", "changes")
+    folder.require_manifest()
+    if folder.ledgers is not None:
+        out.extend(folder.ledgers.changes)
+    out.extend(folder.scan.changes)
 
 
 def _holdouts(folder: Inspected, out: Faults) -> None:
-    _from_ledgers(folder, out, "holdouts", "proofs")
-
-
-def _from_ledgers(folder: Inspected, out: Faults, stated: str, compared: str) -> None:
-    folder.sure_manifest()
-    out.take(getattr(folder.ledgers, stated))
-    out.take(getattr(folder.scan, compared))
+    folder.require_manifest()
+    if folder.ledgers is not None:
+        out.extend(folder.ledgers.holdouts)
+    out.extend(folder.scan.proofs)
 
 
 def _canary(folder: Inspected, out: Faults) -> None:
-    manifest = folder.sure_manifest()
-    if manifest.canary != (made := canary_of(manifest.version)):
-        out.add("manifest.json", f"the canary of {manifest.version}, {made}", manifest.canary)
-    _scanned("canary")(folder, out)
-    wanted = manifest.canary.encode()
+    manifest = folder.require_manifest()
+    if manifest.canary != (expected := canary_of(manifest.version)):
+        out.add("manifest.json", f"the canary of {manifest.version}, {expected}", manifest.canary)
+    out.extend(folder.scan.canary)
+    canary = manifest.canary.encode()
     for name in REQUIRED:
-        if name in folder.listing.files - _STREAMED and not _holds(folder.root, name, wanted):
-            out.add(name, f"the canary {manifest.canary}", "it is nowhere in it")
+        if name in folder.listing.files - _STREAMED and not _contains(folder.root, name, canary):
+            out.add(name, f"the canary {manifest.canary}", "a file without it")
 
 
-def _holds(root: Path, name: str, wanted: bytes) -> bool:
-    """Whether a file has these bytes in it; a parquet file, in its footer."""
+def _contains(root: Path, name: str, text: bytes) -> bool:
+    """Whether a file contains a text; in a parquet file only the footer counts."""
     with open_inside(root, name) as handle:
         if name.endswith(".parquet"):
             size = os.fstat(handle.fileno()).st_size
             handle.seek(max(0, size - 8))
             footer = int.from_bytes(handle.read(4), "little")
-            handle.seek(max(0, size - 8 - min(footer, _MOST_FOOTER)))
-            return wanted in handle.read(_MOST_FOOTER)
+            handle.seek(max(0, size - 8 - min(footer, _MAX_FOOTER)))
+            return text in handle.read(_MAX_FOOTER)
         before = b""
         while piece := handle.read(1 << 20):
-            if wanted in before + piece:
+            if text in before + piece:
                 return True
-            before = piece[-len(wanted) :]
+            before = piece[-len(text) :]
     return False
 
 
@@ -318,20 +324,20 @@ _ACTIVE: Final = re.compile(
     rb"|<[^>]*\s(?:fill|stroke|style|filter|mask|clip-path)\s*=\s*[\"'][^\"']*url\(",
     re.IGNORECASE,
 )
-"""What in a figure a browser would run, follow or load; text in it has its `<` escaped."""
+"""What a browser would run, follow or load in a figure, whose text has its `<` escaped."""
 
 
 def _leaks(folder: Inspected, out: Faults) -> None:
-    _scanned("leaks")(folder, out)
+    out.extend(folder.scan.leaks)
     for name in sorted(n for n in folder.listing.files if n.endswith(".svg")):
         if (active := _ACTIVE.search(folder.read(name))) is not None:
-            out.add(name, "a drawing and nothing that runs or loads", repr(active.group()[:40]))
+            out.add(name, "a drawing without anything that runs or loads", repr(active.group()[:40]))
     if folder.ledgers is not None:
-        out.take(folder.ledgers.leaks)
+        out.extend(folder.ledgers.leaks)
 
 
 def _chain(folder: Inspected, out: Faults) -> None:
-    manifest = folder.sure_manifest()
+    manifest = folder.require_manifest()
     check_lineage(manifest, out)
     parent = folder.parent
     if manifest.parent is None:
@@ -343,15 +349,15 @@ def _chain(folder: Inspected, out: Faults) -> None:
         if parent.is_symlink() or not parent.is_dir():
             if out.count:
                 return
-            raise Skip(f"the parent is not here: {parent.name} lies not beside it", innocent=True)
+            raise Skip(f"the parent was not found: there is no {parent.name} beside it", allowed=True)
     if folder.ledgers is None or not {CASES, CRITERIA} <= folder.listing.files:
         raise Skip("the rows or the ledgers are missing")
     check_parent(folder.root, manifest, folder.ledgers, parent, out)
 
 
 STEPS: Final[tuple[tuple[str, Callable[[Inspected, Faults], None]], ...]] = (
-    ("the signature holds, and is there exactly when the manifest names its key", _signature),
-    ("every file of a snapshot is there, a plain file, and nothing else", _listing),
+    ("the signature is valid, and exists exactly when the manifest names its key", _signature),
+    ("every file of a snapshot exists as a plain file, and nothing else", _listing),
     ("SHA256SUMS names every file once", _sums),
     ("every file has the digest that SHA256SUMS states", _digests),
     ("the manifest has its schema", _manifest),
@@ -361,13 +367,14 @@ STEPS: Final[tuple[tuple[str, Callable[[Inspected, Faults], None]], ...]] = (
     ("languages, themes, specialties, axes and weights are legal", _scanned("rubric")),
     ("each case has a criterion with a positive weight", _scanned("positive")),
     ("the manifest's counts are those of the rows", _counts),
-    ("livemedbench.json holds the same", _plain),
+    ("livemedbench.json holds the same", _livemedbench),
     ("the parquet files hold the same", _parquet),
     ("first releases and posting dates are possible and of this line of releases", _scanned("releases")),
     ("changes.json lists what was added, revised and withdrawn", _changes),
     ("held-out cases are committed to, and revealed ones prove their commitments", _holdouts),
     ("every file holds the canary", _canary),
-    ("no text holds an address, a handle or a disguised character, no figure what runs or loads", _leaks),
-    ("the releases follow one another, and the parent holds what this one says of it", _chain),
+    ("no text has an address, a handle or a disguised character, and no figure runs or loads anything", _leaks),
+    ("the releases follow one another, and the parent is as this one states", _chain),
 )
-"""The steps, in order: a reviewer checks completeness by counting."""
+"""The steps, in order."""
+DIGESTS_STEP: Final = [step for _, step in STEPS].index(_digests)
