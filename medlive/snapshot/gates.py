@@ -1,14 +1,14 @@
-"""The release gates: what a case, and a release as a whole, must pass before it is frozen.
+"""The release gates: the checks that a case, and a release as a whole, must pass before it is frozen.
 
-A gate returns its hits as values. A hit on a case keeps that case out, with the reason; a hit on the release
-makes it `publishable: false`, with the reason. No hit quotes the text it was found in.
+A gate returns its hits as values. A hit on a case keeps that case out; a hit on the release makes it
+`publishable: false`. No hit quotes the text it was found in.
 
-Three things are asked of a case: whether its rows are legal (`row_hits`, cheap), what its texts hold
-(`content_hits`, dear, and the same for the same revision as long as `gates_digest` is), and what is known of it
-beside them (`fact_hits`, which may change any day).
+A case is checked in three parts: its rows (`row_hits`, cheap); its texts and rubric (`content_hits`, expensive,
+and the same for a revision under one `gates_digest`); what the database knows of it (`fact_hits`).
 """
 
 import platform
+import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from medlive.digest import digest_bytes, digest_json
 from medlive.errors import CheckFailed
@@ -29,9 +29,12 @@ from medlive.snapshot.model import CASE_ID, SnapshotCase, SnapshotCriterion, las
 from medlive.snapshot.verify.disguise import as_read, find_disguise, find_markup
 from medlive.snapshot.verify.leaks import find_contact, find_unstorable
 
+if TYPE_CHECKING:
+    from medlive.deidentify.identifiers import Identifier
+
 
 class Gate(StrEnum):
-    """What was checked."""
+    """What is checked."""
 
     TEXT = "text"
     IDENTIFIERS = "identifiers"
@@ -46,33 +49,19 @@ class Gate(StrEnum):
 
 
 class GateWorkerDied(CheckFailed):
-    """A process that checked cases died."""
+    """A worker process that checked cases died."""
 
 
 @dataclass(frozen=True, slots=True)
 class GateHit:
-    """What a gate found; `case_id` is None where it concerns the release as a whole."""
+    """What a gate found; `case_id` is None if it concerns the release as a whole."""
 
     gate: Gate
     case_id: str | None
     detail: str
 
 
-class Found(Protocol):
-    """An identifier that a scanner found: its kind and its place, never its text."""
-
-    @property
-    def kind(self) -> Any:
-        """What it is, a string enum."""
-        ...
-
-    @property
-    def start(self) -> int:
-        """Where it begins."""
-        ...
-
-
-Scanner = Callable[[str, str | None], Sequence[Found]]
+Scanner = Callable[[str, str | None], Sequence["Identifier"]]
 """`scan(text, language)`: the identifiers in a text."""
 
 Linter = Callable[[SnapshotCase], Iterable[str]]
@@ -80,25 +69,25 @@ Linter = Callable[[SnapshotCase], Iterable[str]]
 
 
 def standard_scanner() -> Scanner:
-    """The scanner for identifiers of people and places (needs the extra `service`)."""
+    """Return the scanner for identifiers of people and places (needs the extra `service`)."""
     from medlive.deidentify.detect import find_identifiers
 
     return find_identifiers
 
 
 def standard_linter() -> Linter:
-    """The rubric linter, on a case as it would be released."""
+    """Return the rubric linter, applied to a case as it would be released."""
     from medlive.rubric.lint import lint
     from medlive.rubric.model import Criterion
 
     def lint_case(case: SnapshotCase) -> Iterable[str]:
         if not all(c.axis in _AXES for c in case.criteria):
-            return []  # no rubric to be read: `row_hits` names the axis
+            return []  # `row_hits` reports the axis
         criteria = [
             Criterion(c.criterion_id, c.position, c.criterion, Axis(c.axis), c.points, "") for c in case.criteria
         ]
         whole = f"{case.narrative}\n{case.query}\n{case.advice}"
-        # Why a rubric has no criterion that costs points is known where it was written, not in a snapshot.
+        # The reason for a rubric without negative points is recorded by the curation, not in a snapshot.
         findings = lint(case.language, criteria, {"": case.advice}, whole, no_negative="unknown here")
         return [f"{f.fault.value}: {f.detail}" for f in findings]
 
@@ -109,10 +98,10 @@ _LANGUAGES: Final = frozenset(("en", "zh"))
 _THEMES: Final = frozenset(theme.value for theme in Theme)
 _AXES: Final = frozenset(axis.value for axis in Axis)
 _SPECIALTIES: Final = frozenset((*SPECIALTIES, UNKNOWN_SPECIALTY))
-_LONGEST_ID: Final = 200
+_MAX_ID: Final = 200
 
-MOST_TEXT: Final = 100_000
-"""Characters of a case's text; a thread that makes more is no question, and no line of a snapshot is that long."""
+MAX_TEXT: Final = 100_000
+"""Characters of one text; with this limit no line of a snapshot reaches `folder.MOST_LINE`."""
 
 
 @lru_cache(maxsize=4096)
@@ -121,14 +110,13 @@ def _last_day(version: str) -> date | None:
 
 
 def row_hits(case: SnapshotCase) -> Iterator[GateHit]:
-    """What makes a case illegal in a snapshot, whatever made it: the same rules that `verify` applies."""
-    case_id = case.case_id
+    """Find what makes a case's rows illegal in a snapshot; `verify` applies the same rules."""
 
     def hit(detail: str, gate: Gate = Gate.ROW) -> GateHit:
-        return GateHit(gate, case_id, detail)
+        return GateHit(gate, case.case_id, detail)
 
-    if not CASE_ID.fullmatch(case_id):
-        yield hit("the id holds spaces, slashes or control characters, or is empty")
+    if not CASE_ID.fullmatch(case.case_id):
+        yield hit("the id has spaces, slashes or control characters, is empty or too long")
     if case.language not in _LANGUAGES:
         yield hit(f"language {case.language!r}")
     if case.theme not in _THEMES:
@@ -142,21 +130,16 @@ def row_hits(case: SnapshotCase) -> Iterator[GateHit]:
     for name, text in (("narrative", case.narrative), ("query", case.query), ("advice", case.advice)):
         if not text or text.isspace():
             yield hit(f"{name} is empty")
-    for fault in _rubric_faults(case):
-        yield hit(fault, Gate.RUBRIC)
-
-
-def _rubric_faults(case: SnapshotCase) -> Iterator[str]:
     if not any(c.points > 0 for c in case.criteria):
-        yield "no criterion has positive points"
+        yield hit("no criterion has positive points", Gate.RUBRIC)
     if len({c.criterion_id for c in case.criteria}) != len(case.criteria):
-        yield "two criteria share an id"
+        yield hit("two criteria share an id", Gate.RUBRIC)
     for place, criterion in enumerate(case.criteria, start=1):
-        for fault in _criterion_faults(case, place, criterion):
-            yield f"criterion {place}: {fault}"
+        for detail in _criterion_faults(criterion, place, case):
+            yield hit(f"criterion {place}: {detail}", Gate.RUBRIC)
 
 
-def _criterion_faults(case: SnapshotCase, place: int, criterion: SnapshotCriterion) -> Iterator[str]:
+def _criterion_faults(criterion: SnapshotCriterion, place: int, case: SnapshotCase) -> Iterator[str]:
     points, text = criterion.points, criterion.criterion
     if criterion.axis not in _AXES:
         yield f"axis {criterion.axis!r}"
@@ -173,55 +156,52 @@ def _criterion_faults(case: SnapshotCase, place: int, criterion: SnapshotCriteri
 
 
 def _is_numbered(criterion_id: str, prefix: str) -> bool:
-    number = criterion_id[len(prefix) :]
+    number = criterion_id.removeprefix(prefix)
     return (
         criterion_id.startswith(prefix)
-        and number.isdecimal()
-        and number.isascii()
-        and number[0] != "0"
-        and len(criterion_id) <= _LONGEST_ID
+        and re.fullmatch("[1-9][0-9]*", number) is not None
+        and len(criterion_id) <= _MAX_ID
     )
 
 
 def content_hits(case: SnapshotCase, scan: Scanner, lint: Linter) -> list[GateHit]:
-    """What a case's texts and rubric hold that keeps it out.
+    """Find what in a case's texts and rubric keeps it out.
 
-    It depends on the texts, the language and the criteria alone, and on what `gates_digest` names.
+    The result depends only on the texts, the language, the criteria, and what `gates_digest` covers.
     """
-    case_id = case.case_id
     texts = [("narrative", case.narrative), ("query", case.query), ("advice", case.advice)]
     texts += [(f"criterion {place}", c.criterion) for place, c in enumerate(case.criteria, start=1)]
     texts.append(("source", case.source))
-    if long := [name for name, text in texts if len(text) > MOST_TEXT]:
-        return [GateHit(Gate.TEXT, case_id, f"{name} has more than {MOST_TEXT:,} characters") for name in long]
-    rubric = (GateHit(Gate.RUBRIC, case_id, finding) for finding in lint(case))
-    return [*_text_hits(case_id, case.language, texts, scan), *rubric]
+    if long := [name for name, text in texts if len(text) > MAX_TEXT]:
+        detail = f"has more than {MAX_TEXT:,} characters"
+        return [GateHit(Gate.TEXT, case.case_id, f"{name} {detail}") for name in long]
+    hits = [
+        GateHit(gate, case.case_id, f"{name} holds {what}")
+        for name, text in texts
+        for gate, what in _text_hits(text, case.language, scan)
+    ]
+    return hits + [GateHit(Gate.RUBRIC, case.case_id, finding) for finding in lint(case)]
 
 
-def _text_hits(case_id: str, language: str, texts: Sequence[tuple[str, str]], scan: Scanner) -> Iterator[GateHit]:
-    # What a look at all texts together does not find, no look at one of them would: a line end parts them.
-    whole = "\n".join([text for _, text in texts])
-    unstorable = find_unstorable(whole) is not None
-    plain = not unstorable and find_disguise(whole) is None and find_markup(whole) is None
-    as_spelled = find_contact(whole) is not None
-    read = _each_as_read(texts, whole)
-    for (name, text), as_reader in zip(texts, read, strict=True):
-        if unstorable and (character := find_unstorable(text)) is not None:
-            yield GateHit(Gate.TEXT, case_id, f"{name} holds {character}")
-            continue
-        if not plain:
-            yield from (GateHit(Gate.TEXT, case_id, f"{name} holds {what}") for what in _disguises(text))
-        contact = find_contact(text) if as_spelled else None
-        other = as_reader if as_reader != text else None
-        found = _identifiers(contact, scan(text, language), other, language, scan)
-        yield from (GateHit(Gate.IDENTIFIERS, case_id, f"{name} holds {what}") for what in found)
-
-
-def _disguises(text: str) -> Iterator[str]:
+def _text_hits(text: str, language: str, scan: Scanner) -> Iterator[tuple[Gate, str]]:
+    if (character := find_unstorable(text)) is not None:
+        yield Gate.TEXT, character
+        return
     if (character := find_disguise(text)) is not None:
-        yield f"{character}, which is not what it seems"
+        yield Gate.TEXT, f"{character}, which is not what it seems"
     if (markup := find_markup(text)) is not None:
-        yield f"markup: {markup!r}"
+        yield Gate.TEXT, f"markup: {markup!r}"
+    contact, identifiers = find_contact(text), scan(text, language)
+    if contact is not None:
+        yield Gate.IDENTIFIERS, f"a {contact}"
+    for identifier in identifiers:
+        yield Gate.IDENTIFIERS, f"a {identifier.kind} at character {identifier.start}"
+    plain = as_read(text)
+    if contact is None and not identifiers and plain != text:
+        if (contact := find_contact(plain)) is not None:
+            yield Gate.IDENTIFIERS, f"a {contact}, spelled otherwise"
+        for identifier in scan(plain, language):
+            yield Gate.IDENTIFIERS, f"a {identifier.kind}, spelled otherwise"
 
 
 def case_hits(case: SnapshotCase, scan: Scanner, lint: Linter) -> list[GateHit]:
@@ -231,82 +211,44 @@ def case_hits(case: SnapshotCase, scan: Scanner, lint: Linter) -> list[GateHit]:
 
 @dataclass(frozen=True, slots=True)
 class CaseFacts:
-    """What is known of a case beside its rows, on the day of a release."""
+    """What the database knows of a case on the day of a release."""
 
     publishable: bool
-    """False where the case may be in no release that is to be published."""
+    """False if the case may only be in a release that is not published."""
     unpublishable_reason: str | None
-    """Why not, for a reader; None where it is publishable."""
+    """Why it is not publishable; None if it is."""
     index_known: bool
-    """Whether the evidence index that its claims were judged by is recorded."""
+    """Whether the evidence index by which its claims were judged is recorded."""
     claims_without_evidence: int
-    """Claims judged as supported for which no evidence is stored."""
+    """Claims judged as supported without stored evidence."""
     open_disputes: int
     withdrawn: str | None = None
-    """The reason for which the case was withdrawn; None where it was not."""
+    """Why the case was withdrawn; None if it was not."""
 
 
 def fact_hits(case_id: str, facts: CaseFacts, *, publishable_only: bool) -> list[GateHit]:
-    """The reasons beside its rows to keep a case out. `publishable_only`: a release asks for nothing else."""
+    """Find the reasons beside its rows to keep a case out.
+
+    Args:
+        case_id: The case.
+        facts: What is known of it.
+        publishable_only: Whether the release takes publishable cases only.
+    """
     hits = []
     if facts.withdrawn is not None:
         hits.append(GateHit(Gate.WITHDRAWN, case_id, f"withdrawn: {facts.withdrawn}"))
     if facts.open_disputes:
-        many = "a dispute is" if facts.open_disputes == 1 else f"{facts.open_disputes} disputes are"
-        hits.append(GateHit(Gate.DISPUTE, case_id, f"{many} open"))
+        disputes = "a dispute is" if facts.open_disputes == 1 else f"{facts.open_disputes} disputes are"
+        hits.append(GateHit(Gate.DISPUTE, case_id, f"{disputes} open"))
     if facts.claims_without_evidence:
-        many = "a supported verdict" if facts.claims_without_evidence == 1 else "supported verdicts"
-        count = "" if facts.claims_without_evidence == 1 else f"{facts.claims_without_evidence} "
-        hits.append(GateHit(Gate.EVIDENCE, case_id, f"{count}{many} without stored evidence"))
+        number = facts.claims_without_evidence
+        verdicts = "a supported verdict" if number == 1 else f"{number} supported verdicts"
+        hits.append(GateHit(Gate.EVIDENCE, case_id, f"{verdicts} without stored evidence"))
     if not facts.index_known:
-        hits.append(GateHit(Gate.EVIDENCE, case_id, "judged by no known index"))
+        hits.append(GateHit(Gate.EVIDENCE, case_id, "the evidence index it was judged by is not recorded"))
     if publishable_only and not facts.publishable:
         hits.append(GateHit(Gate.ENGINE, case_id, facts.unpublishable_reason or "not publishable"))
     return hits
-
-
-def _each_as_read(texts: Sequence[tuple[str, str]], whole: str) -> list[str]:
-    """Each text as it reads, out of one look at all of them: nothing in `as_read` reaches over a line end."""
-    read = as_read(whole)
-    if read == whole:
-        return [text for _, text in texts]
-    lines = iter(read.split("\n"))
-    return ["\n".join(islice(lines, text.count("\n") + 1)) for _, text in texts]
-
-
-def _identifiers(
-    contact: str | None, found: Sequence[Found], as_reader: str | None, language: str, scan: Scanner
-) -> Iterator[str]:
-    """The identifiers found in a text as it is spelled, and where there are none, those in it as it reads."""
-    if contact is not None:
-        yield f"a {contact}"
-    yield from (f"a {identifier.kind} at character {identifier.start}" for identifier in found)
-    if contact is None and not found and as_reader is not None:
-        if (contact := find_contact(as_reader)) is not None:
-            yield f"a {contact}, spelled otherwise"
-        yield from (f"a {identifier.kind}, spelled otherwise" for identifier in scan(as_reader, language))
-
-
-@dataclass(slots=True)
-class Screened:
-    """Cases on their way into a release: iterate for those that pass; `hits` fills with those that do not."""
-
-    cases: Iterable[SnapshotCase]
-    scan: Scanner
-    lint: Linter
-    hits: list[GateHit]
-
-    def __iter__(self) -> Iterator[SnapshotCase]:
-        for case in self.cases:
-            if found := case_hits(case, self.scan, self.lint):
-                self.hits += found
-            else:
-                yield case
-
-
-def screen(cases: Iterable[SnapshotCase], scan: Scanner, lint: Linter) -> Screened:
-    """The cases that pass their gates, one by one; what was kept out stands in `.hits` afterwards."""
-    return Screened(cases, scan, lint, [])
 
 
 def release_hits(
@@ -317,9 +259,14 @@ def release_hits(
     by_language: Mapping[str, int] = MappingProxyType({}),
     minimum_by_language: Mapping[str, int] = MappingProxyType({}),
 ) -> list[GateHit]:
-    """Every reason why a release of that many cases may not be published.
+    """Find every reason why a release may not be published.
 
-    `by_language`: how many of them are in each language; `minimum_by_language`: how many there must be.
+    Args:
+        provenance: How its cases were made.
+        cases: How many cases it has.
+        minimum: How many it must have.
+        by_language: How many it has in each language.
+        minimum_by_language: How many it must have in each language.
     """
     hits: list[GateHit] = []
     if by_rules := sorted({e.role for e in provenance.engines if e.engine == "rules"}):
@@ -337,14 +284,14 @@ def release_hits(
     if cases < minimum:
         hits.append(GateHit(Gate.MINIMUM, None, f"{cases} cases, at least {minimum} are asked for"))
     for language, least in sorted(minimum_by_language.items()):
-        if (held := by_language.get(language, 0)) < least:
-            detail = f"{held} cases in {language!r}, at least {least} are asked for"
+        if (number := by_language.get(language, 0)) < least:
+            detail = f"{number} cases in {language!r}, at least {least} are asked for"
             hits.append(GateHit(Gate.MINIMUM, None, detail))
     return hits
 
 
 PACKAGE: Final = Path(__file__).resolve().parents[1]
-DECIDING: Final = (
+DECIDING_MODULES: Final = (
     "deidentify/anchors.py",
     "deidentify/chinese.py",
     "deidentify/detect.py",
@@ -361,23 +308,21 @@ DECIDING: Final = (
     "text/normalise.py",
     "text/quantities.py",
 )
-"""The modules that the scanner, the linter and `content_hits` run through, by their place in the package."""
+"""The modules that decide `content_hits`, by their path in the package."""
 _LIBRARIES: Final = ("phonenumbers", "python-stdnum")
-"""The libraries whose tables decide what a number is."""
+"""The libraries whose tables say what an identity or telephone number is."""
 
 
 @cache
 def gates_digest(package: Path = PACKAGE) -> str:
-    """What decides `content_hits`, as `sha256:…`: another for other source or libraries.
+    """Return the digest of what decides `content_hits`; under the same digest a stored verdict can be reused.
 
-    It covers the bytes of the modules in DECIDING under `package`, the versions of phonenumbers and python-stdnum,
-    and Python's minor version with its Unicode tables, which say what a letter or a digit is. Two that are equal
-    find the same in the same revision of a case, so that a verdict stored under one stands under the other. Needs
-    the extra `service`.
+    It covers the source of DECIDING_MODULES under `package`, the versions of the libraries, and those of Python
+    and its Unicode tables. Needs the extra `service`.
     """
     return digest_json(
         {
-            "modules": {name: digest_bytes((package / name).read_bytes()) for name in DECIDING},
+            "modules": {name: digest_bytes((package / name).read_bytes()) for name in DECIDING_MODULES},
             "libraries": {name: version(name) for name in _LIBRARIES},
             "python": ".".join(platform.python_version_tuple()[:2]),
             "unicode": unicodedata.unidata_version,
@@ -386,59 +331,63 @@ def gates_digest(package: Path = PACKAGE) -> str:
 
 
 _CHUNK: Final = 64
-"""Cases that go to a process at once: about 0.1 s of work."""
-_AHEAD: Final = 2
-"""Chunks per process on their way: none of them waits, and memory stays flat."""
+"""Cases per unit of work, about 0.1 s."""
+_QUEUED: Final = 2
+"""Chunks submitted per process, so that none is idle and memory stays bounded."""
 
 
 def check_many(cases: Iterable[SnapshotCase], processes: int) -> Iterator[tuple[str, list[GateHit]]]:
-    """Each case's id and its `content_hits` by the standard scanner and linter, in the order of the cases.
+    """Yield each case's id and its `content_hits` by the standard scanner and linter, in order.
 
-    `processes`: 1 checks in this process, more in as many new ones; a few hundred cases are held at a time. The
-    cases are drawn in this thread, when results are. Raises ValueError for less than one process, and
-    GateWorkerDied where one ends before its work is done.
+    Args:
+        cases: The cases, read lazily in this thread.
+        processes: 1 checks in this process, more in as many worker processes.
+
+    Raises:
+        ValueError: If `processes` is less than 1.
+        GateWorkerDied: If a worker ends before its work is done.
     """
     if processes < 1:
         raise ValueError("processes must be at least 1")
     if processes == 1:
         scan, lint = standard_scanner(), standard_linter()
         return ((case.case_id, content_hits(case, scan, lint)) for case in cases)
-    return _check_apart(iter(cases), processes)
+    return _check_in_workers(iter(cases), processes)
 
 
-def _check_apart(cases: Iterator[SnapshotCase], processes: int) -> Iterator[tuple[str, list[GateHit]]]:
+def _check_in_workers(cases: Iterator[SnapshotCase], processes: int) -> Iterator[tuple[str, list[GateHit]]]:
     from collections import deque
     from concurrent.futures import Future, ProcessPoolExecutor
     from concurrent.futures.process import BrokenProcessPool
     from multiprocessing import get_context
 
-    # A fork of a process with threads and an event loop may hang: new interpreters it is.
+    # Spawned, since a fork of a process with threads and an event loop may hang.
     waiting: deque[Future[list[tuple[str, list[GateHit]]]]] = deque()
-    pool = ProcessPoolExecutor(processes, mp_context=get_context("spawn"), initializer=_prepare)
+    pool = ProcessPoolExecutor(processes, mp_context=get_context("spawn"), initializer=_standard_tools)
     try:
         for chunk in iter(lambda: list(islice(cases, _CHUNK)), []):
             waiting.append(pool.submit(_check_chunk, chunk))
-            if len(waiting) > processes * _AHEAD:
+            if len(waiting) > processes * _QUEUED:
                 yield from waiting.popleft().result()
         while waiting:
             yield from waiting.popleft().result()
     except BrokenProcessPool as exc:
         raise GateWorkerDied(
-            "a process that checked cases ended before its work was done",
-            hint="too little memory is the usual reason; fewer processes need less",
+            "a worker process ended before it had checked its cases",
+            hint="the usual reason is too little memory: use fewer processes",
         ) from exc
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
 
 
 @cache
-def _prepare() -> tuple[Scanner, Linter]:
-    """The scanner and the linter of a process, their tables built."""
+def _standard_tools() -> tuple[Scanner, Linter]:
+    """The scanner and linter of a worker, with their tables built."""
     scan, lint = standard_scanner(), standard_linter()
     scan("", None)
     return scan, lint
 
 
 def _check_chunk(cases: Sequence[SnapshotCase]) -> list[tuple[str, list[GateHit]]]:
-    scan, lint = _prepare()
+    scan, lint = _standard_tools()
     return [(case.case_id, content_hits(case, scan, lint)) for case in cases]

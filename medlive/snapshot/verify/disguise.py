@@ -1,7 +1,7 @@
-"""Text that reads otherwise than it is spelled: hidden characters, letters of foreign scripts, spread-out words.
+"""Text that reads differently than it is spelled: hidden characters, foreign letters, spread-out words.
 
-Whoever looks for an identifier, a negation or an order looks at the spelling; whoever reads a case sees the page.
-The release gates and `verify` refuse the first two kinds, which no case needs; the gates scan the third as read.
+Scanners see the spelling, readers see the page. The release gates and `verify` refuse the first two kinds, which
+no case needs; the gates scan the third as it reads.
 """
 
 import re
@@ -13,18 +13,18 @@ _HIDDEN: Final = re.compile(
     "\u2800\u3164\ue000-\uf8ff\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
     "\U000e0000-\U0010ffff]"
 )
-"""Without a shape, or with one of some fonts' own: joiners, direction marks, tags, selectors, private use."""
+"""Invisible or font-dependent: joiners, direction marks, tags, selectors, private use."""
 _FOREIGN: Final = re.compile(
     "[\u0250-\u02af\u0400-\u10ff\u13a0-\u1cff\u1d00-\u1dbf\u24b6-\u24e9\u2c60-\u2dff\ua4d0-\ua95f\ua980-\uabff"
     "\ufb00-\ufdff\ufe70-\ufefe\U00010280-\U00016fff\U0001d400-\U0001d7ff\U0001f110-\U0001f18f]"
 )
-"""Letters that neither English nor Chinese is written with, and letters that stand for shapes of Latin ones."""
+"""Letters of neither English nor Chinese, and letters that imitate Latin ones."""
 _LATIN: Final = "A-Za-z\u00c0-\u024f"
 _GREEK: Final = (
     "\u0391\u0392\u0395-\u0397\u0399\u039a\u039c\u039d\u039f\u03a1\u03a4\u03a5\u03a7\u03b9\u03bd\u03bf\u03c1\u03c5"
 )
 _MIXED: Final = re.compile(f"[{_GREEK}](?:(?<=[{_LATIN}].)|(?=[{_LATIN}]))")
-"""Greek letters that look Latin beside Latin ones; TNFα, β-blocker and μg have none of them."""
+"""Greek letters that look Latin, next to Latin ones; TNFα, β-blocker and μg have none."""
 
 _MARKUP: Final = re.compile(
     r"</[A-Za-z][^<>]{0,300}>|<!|<[A-Za-z]{1,20}\s[^<>]{0,300}=|<[|｜]|[|｜]>|\[/?INST\]|<<SYS>>"
@@ -33,30 +33,23 @@ _MARKUP: Final = re.compile(
     r"|!\[[^\]]{0,200}\]\(|\]\([a-z]{2,12}:|^\s*```|\n---\n|^\s*#{1,6} \S|(?:^|\s)[=@]\w{2,}\(",
     re.MULTILINE,
 )
-"""What a program would read otherwise than a person: tags, turns of a chat template, escapes, JSON, Markdown that
-loads or heads, a spreadsheet's formula."""
-
-_MARKUP_SIGNS: Final = "<>[]{\\&`#=@"
-"""All but a line of dashes that markup holds at least one of."""
+"""What a program would interpret: tags, chat template turns, escapes, JSON, Markdown headings and links,
+formulas."""
 
 _HAN: Final = "\u3400-\u9fff"
 _APART: Final = re.compile(rf"[ \u3000.·_-](?<=[{_HAN}].)(?=[{_HAN}](?![{_HAN}]))")
 _LETTERS: Final = re.compile(r"(?<!\w)[^\W\d_](?:[ ._-][^\W\d_](?!\w)){3,}")
 _SINGLE_DIGITS: Final = re.compile(r"(?<!\d)\d(?:[ ._,/-]\d(?!\d)){6,}")
-# The look ahead is bounded: without, a row of a million digits would be read once from each of them.
+# The lookahead is bounded, or a row of a million digits would be read again from each of them.
 _NEARLY_DIGITS: Final = re.compile(
     r"(?<![A-Za-z])(?=[\dOoIl|SB]{0,18}\d[\dOoIl|SB]{0,18}\d)"
     r"[\dOoIl|SB][\dOoIl|SB ._-]{5,18}[\dOoIl|SB](?![A-Za-z\d])"
 )
-_SPREAD: Final = re.compile(r"[ ._,/-][^\W_][ ._,/-][^\W_][ ._,/-]")
-"""What spread-out letters and digits hold, and little else does."""
-_LONG_RUN: Final = re.compile(r"[\dOoIl|SB][\dOoIl|SB ._-]{5}")
-"""How a row of digits and of letters for digits begins."""
 _AS_DIGIT: Final = str.maketrans("OoIl|SB", "0011158")
 
 
 def find_disguise(text: str) -> str | None:
-    """The first character of a text that is not what it seems, as `U+200B`, or None."""
+    """Return the first disguised character of a text, as `U+200B`, or None."""
     if text.isascii():
         return None
     found = _HIDDEN.search(text) or _FOREIGN.search(text) or _MIXED.search(text)
@@ -64,24 +57,22 @@ def find_disguise(text: str) -> str | None:
 
 
 def find_markup(text: str) -> str | None:
-    """The first characters of a text that are for a program and not for a reader, at most 8 of them, or None."""
-    if not any(map(text.__contains__, _MARKUP_SIGNS)) and "\n---\n" not in text:
-        return None
+    """Return the start of the first markup in a text, at most 8 characters, or None."""
     found = _MARKUP.search(text)
     return found.group().strip()[:8] if found else None
 
 
 def as_read(text: str) -> str:
-    """The text as its reader takes it: compatibility forms plain, circled digits digits, spread-out letters and
-    digits joined, letters for digits replaced where a row of them is a number. For looking at only: what it says
-    of places in the text does not hold."""
-    if not text.isascii():
-        text = unicodedata.normalize("NFKC", _HIDDEN.sub("", text))
-        text = _APART.sub("", text)
-    if _SPREAD.search(text):
-        text = _LETTERS.sub(lambda m: _joined(m.group()), text)
-        text = _SINGLE_DIGITS.sub(lambda m: re.sub(r"\D", "", m.group()), text)
-    return _NEARLY_DIGITS.sub(lambda m: m.group().translate(_AS_DIGIT), text) if _LONG_RUN.search(text) else text
+    """Return the text as it reads, for scanning only, since offsets change.
+
+    Compatibility forms become plain, spread-out letters and digits are joined, and letters for digits are replaced
+    within numbers.
+    """
+    text = unicodedata.normalize("NFKC", _HIDDEN.sub("", text))
+    text = _APART.sub("", text)
+    text = _LETTERS.sub(lambda m: _joined(m.group()), text)
+    text = _SINGLE_DIGITS.sub(lambda m: re.sub(r"\D", "", m.group()), text)
+    return _NEARLY_DIGITS.sub(lambda m: m.group().translate(_AS_DIGIT), text)
 
 
 def _joined(letters: str) -> str:

@@ -1,7 +1,6 @@
-"""What must never stand in a snapshot and can be seen without any library: addresses, handles, unstorable text.
+"""What a snapshot must never hold and a pattern can find: addresses, handles, unstorable characters.
 
-The release gates scan more (names, places, telephone and identity numbers). These few are looked for by the gates
-and again by whoever verifies, so that both agree.
+The release gates and `verify` both use these; the gates scan for more (names, places, telephone numbers).
 """
 
 import re
@@ -17,12 +16,12 @@ _UNSTORABLE: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
 
 
 def find_contact(text: str) -> str | None:
-    """The kind of the first URL, e-mail address or handle in a text ("url", "email", "handle"), or None."""
-    match = _CONTACT.search(text) if "://" in text or "@" in text or "www." in text.casefold() else None
+    """Return the kind of the first contact in a text ("url", "email", "handle"), or None."""
+    match = _CONTACT.search(text)
     return match.lastgroup if match else None
 
 
 def find_unstorable(text: str) -> str | None:
-    """The first control character or lone surrogate of a text as `U+0000`, or None."""
+    """Return the first control character or lone surrogate of a text, as `U+0000`, or None."""
     match = _UNSTORABLE.search(text)
     return f"U+{ord(match.group()):04X}" if match else None

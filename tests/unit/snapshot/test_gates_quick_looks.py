@@ -8,9 +8,6 @@ from hypothesis import strategies as st
 
 from medlive.deidentify.detect import find_identifiers
 from medlive.deidentify.identifiers import View
-from medlive.snapshot.gates import _each_as_read
-from medlive.snapshot.verify import disguise
-from medlive.snapshot.verify.leaks import find_contact, find_unstorable
 from medlive.text.normalise import fold
 
 PIECES = (
@@ -90,38 +87,3 @@ def test_no_rule_is_left_out_whose_words_stand_in_the_text(text: str, language: 
 )
 def test_one_rule_alone_is_enough_to_be_looked_at(text: str) -> None:
     assert find_identifiers(text, None)
-
-
-@settings(max_examples=60)
-@given(st.lists(TEXTS, min_size=1, max_size=4))
-@example(["J o h n M i l l e r\nline", "", "l38OOl38OO", "电 话\n\n① ②"])
-def test_what_all_texts_together_do_not_hold_none_of_them_holds(texts: list[str]) -> None:
-    whole = "\n".join(texts)
-    for find in (find_contact, find_unstorable, disguise.find_disguise, disguise.find_markup):
-        if find(whole) is None:
-            assert [find(text) for text in texts] == [None] * len(texts)
-    assert disguise.as_read(whole) == "\n".join(map(disguise.as_read, texts))
-    named = [("text", text) for text in texts]
-    assert _each_as_read(named, whole) == [disguise.as_read(text) for text in texts]
-    assert [disguise.as_read(text).count("\n") for text in texts] == [text.count("\n") for text in texts]
-
-
-@settings(max_examples=60)
-@given(TEXTS)
-@example("[INST]")
-@example('["a":')
-@example("![x](y) [{\"a\": {'b'")
-@example("```")
-@example("&amp; \\u0041 \\x41 <|im|> # head @run(")
-@example("|>")
-@example("a](data:x =SUM(")
-@example("\n---\n")
-@example("A.B.C.D. 1,2,3,4,5,6,7 O1l SB5 00")
-def test_a_text_without_a_sign_of_markup_or_of_spread_out_letters_holds_none(text: str) -> None:
-    found = disguise._MARKUP.search(text)
-    assert (disguise.find_markup(text) is None) == (found is None)
-    if not disguise._SPREAD.search(text):
-        assert not disguise._LETTERS.search(text)
-        assert not disguise._SINGLE_DIGITS.search(text)
-    if not disguise._LONG_RUN.search(text):
-        assert not disguise._NEARLY_DIGITS.search(text)

@@ -7,7 +7,7 @@ import pytest
 
 from medlive.deidentify.detect import find_identifiers
 from medlive.errors import BadInput, CheckFailed
-from medlive.snapshot.gates import Gate, release_hits, screen
+from medlive.snapshot.gates import Gate, case_hits, release_hits
 from medlive.snapshot.load import load_snapshot
 from tests.unit.snapshot.conftest import PROVENANCE, Freeze, make_case
 
@@ -52,15 +52,18 @@ def test_a_gate_keeps_a_case_out_and_says_why_without_quoting() -> None:
         replace(make_case(6), criteria=()),
         make_case(8),
     ]
-    screened = screen(cases, find_identifiers, lambda c: ["vague"] if c.case_id == "c008" else [])
-    assert [c.case_id for c in screened] == ["c000"]
-    found = {(h.case_id, h.gate) for h in screened.hits}
+    hits = {
+        c.case_id: case_hits(c, find_identifiers, lambda c: ["vague"] if c.case_id == "c008" else [])
+        for c in cases
+    }
+    assert [case_id for case_id, found in hits.items() if not found] == ["c000"]
+    found = {(h.case_id, h.gate) for found in hits.values() for h in found}
     assert ("c002", Gate.IDENTIFIERS) in found
     assert {("c004", Gate.TEXT), ("c010", Gate.TEXT), ("c012", Gate.TEXT)} <= found
     assert ("c014", Gate.IDENTIFIERS) in found
     assert ("c006", Gate.RUBRIC) in found
     assert ("c008", Gate.RUBRIC) in found
-    assert not any("7946" in h.detail or "jane" in h.detail for h in screened.hits)
+    assert not any("7946" in h.detail or "jane" in h.detail for found in hits.values() for h in found)
 
 
 def test_a_release_of_the_rules_engine_or_of_too_few_cases_is_not_publishable() -> None:

@@ -40,7 +40,7 @@ GOOD = CaseFacts(
         (replace(GOOD, open_disputes=2), Gate.DISPUTE, "2 disputes are open"),
         (replace(GOOD, claims_without_evidence=1), Gate.EVIDENCE, "a supported verdict without stored evidence"),
         (replace(GOOD, claims_without_evidence=3), Gate.EVIDENCE, "3 supported verdicts without stored evidence"),
-        (replace(GOOD, index_known=False), Gate.EVIDENCE, "judged by no known index"),
+        (replace(GOOD, index_known=False), Gate.EVIDENCE, "the evidence index it was judged by is not recorded"),
         (replace(GOOD, publishable=False, unpublishable_reason="made by rules"), Gate.ENGINE, "made by rules"),
         (replace(GOOD, publishable=False), Gate.ENGINE, "not publishable"),
     ],
@@ -120,12 +120,12 @@ def test_a_rubric_with_no_legal_axis_is_left_to_the_row_rules() -> None:
 
 
 def test_the_digest_changes_with_every_byte_of_a_module_that_decides(tmp_path: Path) -> None:
-    for name in gates.DECIDING:
+    for name in gates.DECIDING_MODULES:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes((gates.PACKAGE / name).read_bytes())
     digest = gates_digest.__wrapped__
     assert digest(tmp_path) == gates_digest()
-    for name in gates.DECIDING:
+    for name in gates.DECIDING_MODULES:
         whole = (tmp_path / name).read_bytes()
         (tmp_path / name).write_bytes(whole + b"#")
         assert digest(tmp_path) != gates_digest(), name
@@ -141,7 +141,7 @@ def test_the_digest_covers_every_module_that_scanner_and_linter_run_through() ->
     ran = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True)
     loaded = {f"{name.removeprefix('medlive.').replace('.', '/')}.py" for name in ran.stdout.split()}
     packages = {f"{folder}.py" for folder in ("deidentify", "rubric", "text")}
-    assert loaded - packages <= set(gates.DECIDING)
+    assert loaded - packages <= set(gates.DECIDING_MODULES)
     assert {"text/quantities.py", "deidentify/chinese.py", "rubric/lint.py"} <= loaded
 
 
@@ -177,7 +177,7 @@ def test_many_cases_are_checked_alike_in_one_process_and_in_two_and_in_order() -
 
     together = check_many(counted(), 2)
     assert next(together) == alone[0]
-    assert drawn <= gates._CHUNK * (2 * gates._AHEAD + 1)
+    assert drawn <= gates._CHUNK * (2 * gates._QUEUED + 1)
     assert [alone[0], *together] == alone
     with pytest.raises(ValueError, match="at least 1"):
         check_many([], 0)
