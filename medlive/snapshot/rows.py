@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from medlive.integrity.folder import Finding, lines
 from medlive.snapshot.model import CASE_FIELDS, CRITERION_FIELDS, line, row_fault
@@ -74,10 +74,22 @@ class RowReader:
         return dict(row)
 
 
-def group_rows(
-    cases: RowReader, criteria: RowReader, on_orphan: Callable[[int, Row], None]
-) -> Iterator[tuple[int, Row, list[Row]]]:
-    """Join both files: each case's line number and row, with the rows of its criteria.
+class CaseRows(NamedTuple):
+    """A case's row with the rows of its criteria."""
+
+    number: int
+    """The line of the case, from 1."""
+    row: Row
+    criteria: list[Row]
+
+    @property
+    def case_id(self) -> str:
+        """The case's id."""
+        return str(self.row["case_id"])
+
+
+def group_rows(cases: RowReader, criteria: RowReader, on_orphan: Callable[[int, Row], None]) -> Iterator[CaseRows]:
+    """Join both files by case.
 
     Args:
         cases: The rows of the cases, in the order of their ids.
@@ -94,7 +106,24 @@ def group_rows(
             else:
                 on_orphan(*head)
             head = next(remaining, None)
-        yield number, case, own
+        yield CaseRows(number, case, own)
     while head is not None and not cases.truncated:
         on_orphan(*head)
         head = next(remaining, None)
+
+
+def pair_cases(
+    old_cases: Iterator[CaseRows], new_cases: Iterator[CaseRows]
+) -> Iterator[tuple[CaseRows | None, CaseRows | None]]:
+    """Pair the cases of two snapshots by id; None where a side has no such case."""
+    old, new = next(old_cases, None), next(new_cases, None)
+    while old is not None or new is not None:
+        if old is not None and (new is None or old.case_id < new.case_id):
+            yield old, None
+            old = next(old_cases, None)
+        elif new is not None and (old is None or new.case_id < old.case_id):
+            yield None, new
+            new = next(new_cases, None)
+        else:
+            yield old, new
+            old, new = next(old_cases, None), next(new_cases, None)

@@ -1,10 +1,9 @@
 """The line of releases: what a snapshot states about its ancestors, and whether its parent agrees."""
 
-from collections.abc import Iterator
 from hashlib import sha256
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from pydantic import ValidationError
 
@@ -13,20 +12,10 @@ from medlive.integrity.folder import SUMS, digest_of, list_files, open_inside, r
 from medlive.snapshot.entries import Cursor, Ledgers, read_ledgers
 from medlive.snapshot.ledger import CHANGES, HOLDOUTS
 from medlive.snapshot.manifest import Manifest
-from medlive.snapshot.rows import CASES, CRITERIA, Row, RowReader, group_rows
+from medlive.snapshot.rows import CASES, CRITERIA, CaseRows, Row, RowReader, group_rows, pair_cases
 
 _PARENT_FILES: Final = ("manifest.json", HOLDOUTS, CASES, CRITERIA)
 """The files of a parent that are compared."""
-
-
-class _Case(NamedTuple):
-    row: Row
-    criteria: list[Row]
-
-    def content(self) -> tuple[object, ...]:
-        """All but the first release and the canary."""
-        rows = [self.row, *self.criteria]
-        return tuple({k: v for k, v in r.items() if k not in ("first_release", "canary")} for r in rows)
 
 
 def check_lineage(manifest: Manifest, faults: Faults) -> None:
@@ -137,8 +126,11 @@ def _compare(root: Path, parent: Path, before: Manifest, ledgers: Ledgers, fault
             RowReader(old_criteria, CRITERIA, before.canary, f"{parent.name}/{CRITERIA}"),
         )
         cursors = {section: _cursor(section, ledgers, faults) for section in ("added", "revised", "withdrawn")}
-        new_cases = _cases(RowReader(cases, CASES, None), RowReader(criteria, CRITERIA, None))
-        for case_id, old, new in _side_by_side(_cases(*old_readers), new_cases):
+        readers = RowReader(cases, CASES, None), RowReader(criteria, CRITERIA, None)
+        # The scan of the rows reports criteria without a case.
+        pairs = pair_cases(*(group_rows(*both, lambda number, row: None) for both in (old_readers, readers)))
+        for old, new in pairs:
+            case_id = old.case_id if old is not None else new.case_id if new is not None else ""
             listed = {section: cursor.at(case_id) for section, cursor in cursors.items()}
             _check_case(case_id, old, new, listed, faults)
         for cursor in cursors.values():
@@ -148,8 +140,10 @@ def _compare(root: Path, parent: Path, before: Manifest, ledgers: Ledgers, fault
                 faults.append(finding)
 
 
-def _cases(cases: RowReader, criteria: RowReader) -> Iterator[_Case]:
-    return (_Case(row, rubric) for _, row, rubric in group_rows(cases, criteria, lambda number, row: None))
+def _content(case: CaseRows) -> list[Row]:
+    """A case's rows without the first release and the canary."""
+    left_out = ("first_release", "canary")
+    return [{k: v for k, v in row.items() if k not in left_out} for row in (case.row, *case.criteria)]
 
 
 def _cursor(section: str, ledgers: Ledgers, faults: Faults) -> Cursor:
@@ -161,7 +155,7 @@ def _cursor(section: str, ledgers: Ledgers, faults: Faults) -> Cursor:
 
 
 def _check_case(
-    case_id: str, old: _Case | None, new: _Case | None, listed: dict[str, Any], faults: Faults
+    case_id: str, old: CaseRows | None, new: CaseRows | None, listed: dict[str, Any], faults: Faults
 ) -> None:
     """Check that `changes.json` lists a case exactly as it changed."""
     if old is None:
@@ -169,7 +163,7 @@ def _check_case(
     elif new is None:
         expected = "withdrawn"
     else:
-        expected = "revised" if old.content() != new.content() else ""
+        expected = "revised" if _content(old) != _content(new) else ""
         first, now = old.row["first_release"], new.row["first_release"]
         if first != now:
             faults.add(f"{CASES}: {case_id!r}"[:300], f"first release {first}, as in the parent", now[:50])
@@ -181,20 +175,3 @@ def _check_case(
     elif old is not None and expected and listed[expected]["from_revision"] != old.row["revision"]:
         stated = str(listed[expected]["from_revision"])
         faults.add(where, f"from_revision {old.row['revision']}", stated[:50])
-
-
-def _side_by_side(
-    old_cases: Iterator[_Case], new_cases: Iterator[_Case]
-) -> Iterator[tuple[str, _Case | None, _Case | None]]:
-    """Pair the cases of both sides by id, which comes first; None where a side has no such case."""
-    old, new = next(old_cases, None), next(new_cases, None)
-    while old is not None or new is not None:
-        if old is not None and (new is None or old.row["case_id"] < new.row["case_id"]):
-            yield old.row["case_id"], old, None
-            old = next(old_cases, None)
-        elif new is not None and (old is None or new.row["case_id"] < old.row["case_id"]):
-            yield new.row["case_id"], None, new
-            new = next(new_cases, None)
-        elif old is not None:
-            yield old.row["case_id"], old, new
-            old, new = next(old_cases, None), next(new_cases, None)

@@ -158,8 +158,9 @@ class _Pass:
     def run(self, cases: RowReader, criteria: RowReader) -> None:
         """Check both files."""
         scan, previous = self._scan, None
-        for number, row, rubric in group_rows(cases, criteria, self._report_orphan):
-            case_id = row["case_id"]
+        for group in group_rows(cases, criteria, self._report_orphan):
+            number, row, rubric = group
+            case_id = group.case_id
             if case_id == previous:
                 scan.ids.add(f"{CASES}:{number}", "each case once", f"{case_id!r} again")
             previous = case_id

@@ -122,11 +122,11 @@ def test_reasons_come_from_the_parent_alone(line_of: dict[str, FrozenSnapshot]) 
 
 
 def test_what_is_listed_is_limited_and_what_is_counted_is_not(line_of: dict[str, FrozenSnapshot]) -> None:
-    found = diff_snapshots(line_of["first"].path, line_of["second"].path, most=1)
+    found = diff_snapshots(line_of["first"].path, line_of["second"].path, limit=1)
     assert [c.case_id for c in found.listed] == ["c5", "c2", "c1"]
     assert found.counts[REVISED] == 2
     assert found.reasons.keys() == {"c5", "c2", "c1"}
-    assert diff_snapshots(line_of["first"].path, line_of["second"].path, most=0).listed == ()
+    assert diff_snapshots(line_of["first"].path, line_of["second"].path, limit=0).listed == ()
 
 
 texts = st.lists(st.sampled_from("abcdef"), min_size=1, max_size=6)
