@@ -1,6 +1,6 @@
-"""A snapshot's parquet files as data frames, cut to a slice while they are read.
+"""A snapshot's parquet files as data frames, filtered while they are read.
 
-pyarrow, pandas and polars are no part of the base install: imported inside the functions.
+pyarrow, pandas and polars are not in the base install, so they are imported inside the functions.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -24,7 +24,7 @@ FIELDS: Final[Mapping[str, Mapping[str, type]]] = {"cases": CASE_FIELDS, "criter
 
 
 def among(column: Any, values: Sequence[str]) -> Any:
-    """Whether a value is one of these; for a column of pyarrow or polars their expression of it."""
+    """Whether a value is one of these; for a column of pyarrow or polars, the expression of that."""
     if isinstance(column, str):
         return column in values
     if hasattr(column, "is_in"):
@@ -36,24 +36,23 @@ def among(column: Any, values: Sequence[str]) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """What a case's column must be. `test` works on values and on columns alike: an operator, or `among`."""
+    """A test of a case's column; `test` is an operator or `among`, for values and for columns."""
 
     column: str
     test: Callable[[Any, Any], Any]
     value: Any
 
     def holds(self, row: Mapping[str, Any]) -> bool:
-        """Whether a row of `data/cases.jsonl` fits."""
-        given = row[self.column]
-        # A row's date is text, and ISO dates sort as what they mean.
-        wanted = self.value.isoformat() if isinstance(self.value, date) else self.value
-        return bool(self.test(given, wanted))
+        """Whether a row of `data/cases.jsonl` meets the condition."""
+        # A row's date is text, and ISO dates sort as text.
+        value = self.value.isoformat() if isinstance(self.value, date) else self.value
+        return bool(self.test(row[self.column], value))
 
 
 def check_table(table: str) -> None:
-    """Raises UsageError for a table that a snapshot does not have."""
+    """Raise UsageError unless a snapshot has this table."""
     if table not in get_args(Table):
-        raise UsageError(f"{table!r} is neither cases nor criteria")
+        raise UsageError(f"expected the table cases or criteria, got {table!r}")
 
 
 def has(library: str) -> bool:
@@ -73,23 +72,32 @@ def to_arrow(
     ids: Sequence[str] | None,
     columns: Sequence[str] | None = None,
 ) -> "pa.Table":
-    """A slice's rows of a parquet file: those of the cases in `ids`, else those that the conditions leave.
+    """Read a slice of a parquet file.
 
-    `columns`: only these. Raises MissingExtra, and BadInput for what is no such file.
+    Args:
+        path: The file.
+        table: The table it holds.
+        conditions: What rows of cases must meet; unused if `ids` is given.
+        ids: The cases whose rows are read.
+        columns: The columns to read; None reads all.
+
+    Raises:
+        MissingExtra: If pyarrow is not installed.
+        BadInput: If the file cannot be read.
     """
     _require("pyarrow", "an Arrow table")
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    wanted = None
+    selection = None
     if ids is not None:
-        wanted = among(_arrow_field("case_id"), ids)
+        selection = among(_arrow_field("case_id"), ids)
     elif table == "cases":
         for condition in conditions:
             one = condition.test(_arrow_field(condition.column), condition.value)
-            wanted = one if wanted is None else wanted & one
+            selection = one if selection is None else selection & one
     try:
-        return pq.read_table(path, columns=list(columns or FIELDS[table]), filters=wanted)
+        return pq.read_table(path, columns=list(columns or FIELDS[table]), filters=selection)
     except (pa.ArrowException, OSError, ValueError) as exc:
         raise BadInput(f"{path} cannot be read: {str(exc)[:300]}") from exc
 
@@ -103,13 +111,13 @@ def _arrow_field(name: str) -> Any:
 def to_pandas(
     path: Path, table: Table, conditions: Sequence[Condition], ids: Sequence[str] | None
 ) -> "pd.DataFrame":
-    """`to_arrow` as a pandas frame, `posted_at` as datetime64."""
+    """Read the same as a pandas frame, `posted_at` as datetime64."""
     _require("pandas", "a pandas frame")
     return to_arrow(path, table, conditions, ids).to_pandas(date_as_object=False)
 
 
 def rows_to_pandas(rows: Iterable[Mapping[str, Any]], table: Table) -> "pd.DataFrame":
-    """The same frame from rows of the JSON Lines, where pyarrow is not installed."""
+    """Make the same frame from rows of the JSON Lines, without pyarrow."""
     check_table(table)
     _require("pandas", "a pandas frame")
     import pandas as pd
@@ -131,7 +139,7 @@ def rows_to_pandas(rows: Iterable[Mapping[str, Any]], table: Table) -> "pd.DataF
 def to_polars(
     path: Path, table: Table, conditions: Sequence[Condition], ids: Sequence[str] | None
 ) -> "pl.DataFrame":
-    """The same as `to_arrow`, read by polars itself."""
+    """Read the same with polars itself."""
     _require("polars", "a polars frame")
     import polars as pl
 

@@ -1,7 +1,6 @@
-"""Loading: one line from a snapshot to typed cases, slices and data frames; what is not needed is not read."""
+"""Loading a snapshot as typed cases, slices and data frames; rows are read when they are asked for."""
 
 import operator
-import os
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from pydantic_core import from_json
 
 from medlive.errors import BadInput, CheckFailed, UsageError
-from medlive.integrity.folder import MOST_LINE, SUMS, TooLong, lines, sha256
+from medlive.integrity.folder import SUMS, TooLong, lines, sha256
 from medlive.integrity.public_key import public_key_of
 from medlive.snapshot import frames
 from medlive.snapshot.frames import Condition, Table
@@ -34,27 +33,27 @@ CRITERIA: Final = "data/criteria.jsonl"
 
 Keep = Callable[[SnapshotCase], bool]
 OneOrMore = str | Collection[str] | None
-"""A value, or any of several; None: whatever it is."""
+"""A value, or any of several; None accepts all."""
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A snapshot's cases, or a part of them, with the manifest they came with.
+    """A snapshot's cases, or a part of them, with the manifest.
 
-    Iterating streams typed cases from the files in the order of their ids, each time anew; `cases` keeps them.
+    Each iteration streams typed cases from the files, in the order of their ids; `cases` keeps them in memory.
     """
 
     path: Path
     manifest: Manifest = field(repr=False)
     digest: str
-    """`sha256:` and the digest of SHA256SUMS: the identity of the whole folder, whatever the part."""
+    """`sha256:` and the digest of SHA256SUMS, which identifies the whole folder."""
     verified: bool = False
     conditions: tuple[Condition, ...] = ()
-    """What `filter` was given."""
+    """The conditions of `filter`."""
     keep: tuple[Keep, ...] = ()
-    """What `where` was given, asked after the conditions."""
+    """The tests of `where`, applied after the conditions."""
     _files: Mapping[str, tuple[int, ...]] = field(default_factory=dict, repr=False)
-    """What the data files were like when they were opened."""
+    """File → what its status was when the snapshot was opened."""
 
     @property
     def version(self) -> str:
@@ -63,7 +62,7 @@ class Snapshot:
 
     @property
     def whole(self) -> bool:
-        """Whether no case was left out by a filter."""
+        """Whether no filter is applied."""
         return not self.conditions and not self.keep
 
     @cached_property
@@ -89,17 +88,15 @@ class Snapshot:
         return self._chosen()
 
     def case(self, case_id: str) -> SnapshotCase:
-        """The case of that id, found by halving the sorted file. Raises KeyError when it is not in this part."""
-        row = next(self._sorted_rows(CASES, CASE_FIELDS, case_id), None)
-        if row is not None and self._fits(row):
-            found = self._case(row, list(self._sorted_rows(CRITERIA, CRITERION_FIELDS, case_id)))
-            if all(keep(found) for keep in self.keep):
-                return found
+        """Return the case of that id. Raises KeyError if it is not in this part."""
+        for case in self:
+            if case.case_id == case_id:
+                return case
         raise KeyError(case_id)
 
     def where(self, keep: Keep) -> "Snapshot":
-        """The part whose cases `keep` says yes to; it is asked when cases are read, and each time they are."""
-        return self._part(keep=(*self.keep, keep))
+        """Return the part whose cases `keep` accepts; it is called whenever cases are read."""
+        return replace(self, keep=(*self.keep, keep))
 
     def filter(
         self,
@@ -113,56 +110,71 @@ class Snapshot:
         first_release: OneOrMore = None,
         first_release_after: str | None = None,
     ) -> "Snapshot":
-        """The part that fits all that is given.
+        """Return the part that meets every condition given.
 
-        `posted_from` is inclusive; `posted_before` and `first_release_after` ("2026.W40": only what is newer) are
-        exclusive. Dates may be text, `YYYY-MM-DD`. Raises UsageError for what is no date or no version.
+        Args:
+            language: "en", "zh".
+            source: The community.
+            theme: The theme.
+            specialty: The specialty.
+            posted_from: The first day, as a date or `YYYY-MM-DD`.
+            posted_before: The day after the last one, likewise.
+            first_release: The version that first held the case.
+            first_release_after: Only cases of later versions than this one, such as "2026.W40".
+
+        Raises:
+            UsageError: If a date or version is not valid.
         """
-        given: list[Condition] = []
-        for column, wanted in (("language", language), ("source", source), ("theme", theme)):
-            given += _among(column, wanted)
-        given += _among("specialty", specialty)
-        given += _among("first_release", first_release)
+        conditions: list[Condition] = []
+        for column, wanted in (
+            ("language", language),
+            ("source", source),
+            ("theme", theme),
+            ("specialty", specialty),
+            ("first_release", first_release),
+        ):
+            if wanted is not None:
+                values = (wanted,) if isinstance(wanted, str) else tuple(wanted)
+                conditions.append(Condition(column, frames.among, values))
         if posted_from is not None:
-            given.append(Condition("posted_at", operator.ge, _day("posted_from", posted_from)))
+            conditions.append(Condition("posted_at", operator.ge, _day("posted_from", posted_from)))
         if posted_before is not None:
-            given.append(Condition("posted_at", operator.lt, _day("posted_before", posted_before)))
+            conditions.append(Condition("posted_at", operator.lt, _day("posted_before", posted_before)))
         if first_release_after is not None:
             after = first_release_after.removeprefix("medlive-")
             if week_end(after) is None:
-                raise UsageError(f"first_release_after: {first_release_after!r} is no version such as 2026.W47")
-            given.append(Condition("first_release", operator.gt, after))
-        return self._part(conditions=(*self.conditions, *given))
+                raise UsageError(f"first_release_after: expected a version such as 2026.W47, got {after!r}")
+            conditions.append(Condition("first_release", operator.gt, after))
+        return replace(self, conditions=(*self.conditions, *conditions))
 
     def to_records(self) -> list[dict[str, Any]]:
-        """Each case as a plain dictionary, its criteria nested under `criteria`."""
+        """Return each case as a plain dictionary, its criteria nested under `criteria`."""
         return [case.record() for case in self]
 
     def to_arrow(self, table: Table = "cases") -> "pa.Table":
-        """The part's cases, or the criteria of these cases, as a pyarrow table.
+        """Return the part's cases, or the criteria of these cases, as a pyarrow table.
 
-        Raises MissingExtra without pyarrow, UsageError for another table.
+        Raises:
+            MissingExtra: If pyarrow is not installed.
+            UsageError: If there is no such table.
         """
         return frames.to_arrow(self._file(table), table, self.conditions, self._ids(table))
 
     def to_pandas(self, table: Table = "cases") -> "pd.DataFrame":
-        """The same as a pandas frame, `posted_at` as datetime64. Raises MissingExtra without pandas.
+        """Return the same as a pandas frame, `posted_at` as datetime64. Raises MissingExtra without pandas.
 
-        Reads the parquet files where pyarrow is installed, else the JSON Lines.
+        Reads the parquet files if pyarrow is installed, else the JSON Lines.
         """
         if not frames.has("pyarrow"):
             return frames.rows_to_pandas(self._rows_of(table), table)
         return frames.to_pandas(self._file(table), table, self.conditions, self._ids(table))
 
     def to_polars(self, table: Table = "cases") -> "pl.DataFrame":
-        """The same as a polars frame, `posted_at` as Date. Raises MissingExtra without polars."""
+        """Return the same as a polars frame, `posted_at` as Date. Raises MissingExtra without polars."""
         return frames.to_polars(self._file(table), table, self.conditions, self._ids(table))
 
-    def _part(self, **changes: Any) -> "Snapshot":
-        return replace(self, **changes)
-
     def _ids(self, table: Table) -> list[str] | None:
-        """The chosen cases' ids where conditions on columns of `table` cannot say which rows are meant."""
+        """Return the ids of the chosen cases where conditions on columns of `table` cannot select its rows."""
         frames.check_table(table)
         if self.keep:
             return [case.case_id for case in self._chosen()]
@@ -193,24 +205,20 @@ class Snapshot:
 
     def _chosen(self) -> Iterator[SnapshotCase]:
         criteria = self._rows(CRITERIA, CRITERION_FIELDS)
-        waiting = next(criteria, None)
+        head = next(criteria, None)
         for row in self._case_rows():
-            while waiting is not None and waiting["case_id"] < row["case_id"]:
-                waiting = next(criteria, None)
-            mine = []
-            while waiting is not None and waiting["case_id"] == row["case_id"]:
-                mine.append(waiting)
-                waiting = next(criteria, None)
-            case = self._case(row, mine)
+            own = []
+            while head is not None and head["case_id"] <= row["case_id"]:
+                if head["case_id"] == row["case_id"]:
+                    own.append(head)
+                head = next(criteria, None)
+            with _readable(self.path):
+                case = case_from_rows(row, own)
             if all(keep(case) for keep in self.keep):
                 yield case
 
-    def _case(self, row: Mapping[str, Any], criteria: list[dict[str, Any]]) -> SnapshotCase:
-        with _readable(self.path):
-            return case_from_rows(row, criteria)
-
     def _rows(self, name: str, fields: Mapping[str, type]) -> Iterator[dict[str, Any]]:
-        """A file's rows in the order of their cases, which is what reading two files side by side rests on."""
+        """Yield a file's rows, checking that they are in the order of case_id."""
         self._check_same(name)
         before = ""
         with _readable(self.path):
@@ -221,48 +229,20 @@ class Snapshot:
                 before = row["case_id"]
                 yield row
 
-    def _sorted_rows(self, name: str, fields: Mapping[str, type], case_id: str) -> Iterator[dict[str, Any]]:
-        """The rows of one case, by halving the file: its rows are sorted by case id."""
-        self._check_same(name)
-        with _readable(self.path), (self.path / name).open("rb") as handle:
-            low, high = 0, handle.seek(0, os.SEEK_END)
-            while low < high:
-                middle = (low + high) // 2
-                handle.seek(middle)
-                if middle:
-                    handle.seek(middle - 1)
-                    handle.readline(MOST_LINE)
-                data = handle.readline(MOST_LINE)
-                if data and self._row(data, fields, name)["case_id"] < case_id:
-                    low = handle.tell()
-                else:
-                    high = middle
-            handle.seek(low)
-            if low:
-                handle.seek(low - 1)
-                handle.readline(MOST_LINE)
-            while data := handle.readline(MOST_LINE):
-                row = self._row(data, fields, name)
-                if row["case_id"] != case_id:
-                    return
-                yield row
-
-    def _row(
-        self, data: bytes, fields: Mapping[str, type], name: str, number: int | None = None
-    ) -> dict[str, Any]:
+    def _row(self, data: bytes, fields: Mapping[str, type], name: str, number: int) -> dict[str, Any]:
         try:
             row: dict[str, Any] = from_json(data)
-            # What was verified and is the same file since is not looked at twice.
+            # The rows of a verified file that has not changed since are valid.
             fault = None if self.verified else row_fault(row, fields)
         except ValueError as exc:
             fault = str(exc)
         if fault is not None:
-            raise ValueError(f"{name}{'' if number is None else f':{number}'}: {fault}")
+            raise ValueError(f"{name}:{number}: {fault}")
         return row
 
     def _check_same(self, name: str) -> None:
         if not (self.path / name).is_file():
-            raise BadInput(f"{self.path} cannot be read as a snapshot: {name} is no file")
+            raise BadInput(f"{self.path} cannot be read as a snapshot: {name} is not a file")
         if _state(self.path / name) != self._files.get(name):
             raise CheckFailed(
                 f"{self.path / name} was changed after the snapshot was opened", hint="load the snapshot again"
@@ -272,15 +252,22 @@ class Snapshot:
 def load_snapshot(
     path_or_version: str | Path, *, verify: bool = True, public_key: "PublicKey | str | Path | None" = None
 ) -> Snapshot:
-    """The snapshot in a folder, or of a version ("2026.W47", "latest") that is looked up as `find_snapshot` says.
+    """Load a snapshot.
 
-    `public_key` is the minisign key that must have signed it: parsed, its file, or its base64 line. Raises
-    CheckFailed when `verify` is True and a step fails, BadInput when there is no snapshot or it cannot be read,
-    BadKey for what is no key, and UsageError for a key where nothing is verified.
+    Args:
+        path_or_version: Its folder, or a version ("2026.W47", "latest") that `find_snapshot` looks up.
+        verify: Whether to verify it first.
+        public_key: The minisign key that must have signed it: parsed, its file, or its base64 line.
+
+    Raises:
+        CheckFailed: If verification fails.
+        BadInput: If there is no snapshot or it cannot be read.
+        BadKey: If the public key is not a minisign key.
+        UsageError: If a public key is given and `verify` is False.
     """
     root = find_snapshot(path_or_version)
     if public_key is not None and not verify:
-        raise UsageError("a public key is of use only where the snapshot is verified")
+        raise UsageError("public_key needs verify=True")
     try:
         files = {name: _state(root / name) for name in _DATA if (root / name).is_file()}
     except OSError as exc:
@@ -302,7 +289,7 @@ _DATA: Final = tuple(f"data/{stem}.{form}" for stem in ("cases", "criteria") for
 
 @contextmanager
 def _readable(root: Path) -> Iterator[None]:
-    """Says of what reading a damaged folder raises that it is BadInput; only reading is done inside."""
+    """Turn what reading a damaged folder raises into BadInput."""
     try:
         yield
     except (OSError, TooLong, ValueError) as exc:
@@ -310,20 +297,14 @@ def _readable(root: Path) -> Iterator[None]:
 
 
 def _state(path: Path) -> tuple[int, ...]:
-    """What tells a file that was replaced or written to from the one that was verified."""
+    """Return the part of a file's status that changes when it is replaced or written to."""
     found = path.stat()
     return found.st_ino, found.st_size, found.st_mtime_ns
-
-
-def _among(column: str, wanted: OneOrMore) -> list[Condition]:
-    if wanted is None:
-        return []
-    return [Condition(column, frames.among, (wanted,) if isinstance(wanted, str) else tuple(wanted))]
 
 
 def _day(name: str, given: date | str) -> date:
     try:
         day = date.fromisoformat(given) if isinstance(given, str) else given
     except ValueError as exc:
-        raise UsageError(f"{name}: {given!r} is no date of the form YYYY-MM-DD") from exc
+        raise UsageError(f"{name}: expected a date as YYYY-MM-DD, got {given!r}") from exc
     return date(day.year, day.month, day.day)

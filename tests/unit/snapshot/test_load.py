@@ -37,7 +37,7 @@ def test_a_changed_snapshot_is_refused_unless_asked_for(freeze: Freeze) -> None:
         list(load_snapshot(path, verify=False))
     with pytest.raises(CheckFailed, match=r"cases\.jsonl was changed after"):
         list(opened)
-    with pytest.raises(BadInput, match="no snapshot"):
+    with pytest.raises(BadInput, match="neither a snapshot"):
         load_snapshot(path / "data")
 
 
