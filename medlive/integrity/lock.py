@@ -1,4 +1,4 @@
-"""One writer at a time: an exclusive lock that the system releases when its holder dies."""
+"""An exclusive lock on a file, which the system releases when the process ends."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,15 +17,15 @@ class Locked(MedliveError):
 
 @contextmanager
 def exclusive(path: Path) -> Iterator[None]:
-    """Hold the lock file at `path`, which is made when it is missing, for this process alone.
+    """Hold the lock file at `path`, which is created if it is missing.
 
-    Raises Locked at once when another process holds it: two runs that wait for each other would pay twice.
+    Raises Locked at once if another process holds it: a second run that waited would pay for its requests again.
     """
     try:
         lock = FileLock(path, timeout=0).acquire()
     except Timeout as exc:
         raise Locked(
-            f"another process is writing {path}", hint="wait until it ends, or end it, and run this again"
+            f"another process is writing {path}", hint="wait until it ends, or end it, then run this again"
         ) from exc
     with lock:
         yield

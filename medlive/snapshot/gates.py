@@ -101,7 +101,7 @@ _SPECIALTIES: Final = frozenset((*SPECIALTIES, UNKNOWN_SPECIALTY))
 _MAX_ID: Final = 200
 
 MAX_TEXT: Final = 100_000
-"""Characters of one text; with this limit no line of a snapshot reaches `folder.MOST_LINE`."""
+"""Characters of one text; with this limit no line of a snapshot reaches `folder.MAX_LINE`."""
 
 
 @lru_cache(maxsize=4096)

@@ -8,10 +8,10 @@ small file may ask for any amount of memory. Headers are Thrift's compact encodi
 import io
 from typing import Final
 
-MOST_HEADER: Final = 1024 * 1024
+MAX_HEADER: Final = 1024 * 1024
 """A page header is some tens of bytes, and the statistics in it a little more."""
 _USUAL_HEADER: Final = 16 * 1024
-_MOST_DEPTH: Final = 16
+_MAX_DEPTH: Final = 16
 
 Fields = dict[int, "int | Fields"]
 """The numbers and structs of a struct, by field."""
@@ -61,14 +61,14 @@ _ENCODINGS: Final = frozenset({0, 2, 8})
 
 def _read_header(handle: io.FileIO, at: int, end: int) -> tuple[int, "Fields"]:
     """A header's length and fields."""
-    for most in (_USUAL_HEADER, MOST_HEADER):
+    for most in (_USUAL_HEADER, MAX_HEADER):
         handle.seek(at)
         header = _Header(handle.read(min(most, end - at)))
         try:
             fields = header.struct(0)
             return header.at, fields
         except PageFault:
-            if most == MOST_HEADER or end - at <= _USUAL_HEADER:
+            if most == MAX_HEADER or end - at <= _USUAL_HEADER:
                 raise
     raise AssertionError("the last try returns or raises")
 
@@ -106,7 +106,7 @@ class _Header:
 
     def struct(self, depth: int) -> Fields:
         """The numbers and structs in a struct, by field; all else is passed over."""
-        if depth > _MOST_DEPTH:
+        if depth > _MAX_DEPTH:
             raise PageFault("a page header is nested too deep")
         found: Fields = {}
         field = 0
@@ -122,7 +122,7 @@ class _Header:
         return found
 
     def _pass(self, kind: int, depth: int) -> None:
-        if depth > _MOST_DEPTH:
+        if depth > _MAX_DEPTH:
             raise PageFault("a page header is nested too deep")
         if kind in (1, 2, 3):
             self._skip(1)
