@@ -4,7 +4,8 @@ from typing import Annotated, Any
 
 import typer
 
-from medlive.cli.output import JsonOption, print_json, print_table, say
+from medlive.cli.options import JsonOption
+from medlive.cli.output import print_result, print_table, say
 from medlive.config import load_settings
 from medlive.errors import BadInput, CheckFailed
 from medlive.integrity.folder import printable
@@ -36,15 +37,11 @@ def diff(
         if not (report := verify_snapshot(folder)).ok:
             raise CheckFailed(report.summary(), hint="--unverified compares it as it lies there")
     found = diff_snapshots(*folders, limit=limit)
-    if as_json:
-        print_json(_rows(found))
-    else:
-        _tell(found)
-    if unverified:
-        say("not verified: what the files say was taken as it stands")
+    notes = ["not verified: what the files say was taken as it stands"] if unverified else []
+    print_result(_rows(found), as_json, lambda: _print(found), notes=notes)
 
 
-def _tell(found: SnapshotDiff) -> None:
+def _print(found: SnapshotDiff) -> None:
     print(f"{found.old.version} → {found.new.version}")
     print_table(["cases", "count"], [[kind.value, n] for kind, n in found.counts.items()])
     if found.touched:
@@ -63,19 +60,19 @@ def _tell(found: SnapshotDiff) -> None:
 
 def _lines(case: CaseDiff, reason: str | None) -> list[str]:
     steps = " → ".join(str(r) for r in (case.from_revision, case.to_revision) if r is not None)
-    told = [printable(f"{case.kind.value} {case.case_id} (revision {steps})" + (f": {reason}" if reason else ""))]
-    told += [f"  {e.name}: {_short(e.old)} → {_short(e.new)}" for e in case.fields]
-    return told + [f"  {_criterion(edit)}" for edit in case.criteria]
+    lines = [printable(f"{case.kind.value} {case.case_id} (revision {steps})" + (f": {reason}" if reason else ""))]
+    lines += [f"  {e.name}: {_short(e.old)} → {_short(e.new)}" for e in case.fields]
+    return lines + [f"  {_criterion(edit)}" for edit in case.criteria]
 
 
 def _criterion(edit: CriterionEdit) -> str:
     named = edit.new or edit.old or {}
-    told = printable(f"{named['criterion_id']} {', '.join(edit.edits)}: ")
+    text = printable(f"{named['criterion_id']} {', '.join(edit.edits)}: ")
     if edit.old is None or edit.new is None:
-        return told + f"{_short(named['criterion'])} ({named['axis']}, {named['points']:+d})"
+        return text + f"{_short(named['criterion'])} ({named['axis']}, {named['points']:+d})"
     names = ("criterion", "axis", "points", "criterion_id", "position")
     changed = [f"{_short(edit.old[n])} → {_short(edit.new[n])}" for n in names if edit.old[n] != edit.new[n]]
-    return told + "; ".join(changed)
+    return text + "; ".join(changed)
 
 
 def _short(value: Any) -> str:
