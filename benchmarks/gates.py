@@ -25,8 +25,8 @@ from medlive.sources.files import ImportedThread, read_threads
 from medlive.text.normalise import dominant_language
 from medlive.threads.model import Role, Thread
 
-TARGET = 500
-"""Cases a second on one core: 100,000 new ones in 100 s on two."""
+TARGET = 200
+"""Cases a second on one core: 100,000 new ones in 250 s on two."""
 CRITERIA = 9
 LONGEST = 1_500
 """Characters of a narrative and of an advice: curated ones are no longer."""

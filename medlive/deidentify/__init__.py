@@ -1,4 +1,4 @@
-"""What names a person or a place in a text: found by language and by number, and replaced by its kind.
+"""Find identifiers of people and places in a text, and replace them by their kind.
 
-`detect` is the entry; the others hold its rules and word lists. Imports `text`, never a thread.
+`detect` is the entry; the other modules hold its rules, `data/` its word lists. Imports no other room.
 """

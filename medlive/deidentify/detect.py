@@ -1,8 +1,7 @@
-"""Handles become keyed hashes, and what names a person or a place is found and redacted.
+"""Find and redact identifiers of people and places, and hash the handles of authors.
 
-Two uses: raw text before it is displayed, and everything a release holds, where one hit blocks the case.
-Rules work on names with a title or an introduction, never on bare capitalised words, so that eponyms and
-drugs stay.
+Used on raw text before it is displayed, and on every text of a release, where one identifier blocks the case. A
+name is recognised by a title or an introduction, never by a capital letter alone, so that eponyms and drugs stay.
 """
 
 import hashlib
@@ -11,7 +10,6 @@ import re
 from bisect import bisect_left
 from typing import Final
 
-from medlive.deidentify.anchors import anchor
 from medlive.deidentify.chinese import chinese_names, chinese_places
 from medlive.deidentify.english import english_names, english_places
 from medlive.deidentify.identifiers import Candidate, Candidates, Identifier, IdentifierKind, View
@@ -24,12 +22,6 @@ _LATIN: Final = re.compile(r"[A-Za-z]{3}")
 _HAN: Final = re.compile(r"[\u3400-\u9fff]")
 _BETWEEN: Final = re.compile(r"[ \t,，、.#-]{0,3}|,? ?(?:in|near) ")
 _CODE: Final = re.compile(r"[ ,-]{1,3}(?:\d{6}|\d{5}(?:-\d{4})?)(?!\d)")
-_OTHERS_AT: Final = anchor(
-    "others' data",
-    (
-        "信息", "资料", "名单", "如下", "details", "detail", "information", "info", "data", "list",
-    ),
-)  # fmt: skip
 _OTHERS: Final = re.compile(
     r"(?:(?:员工|职工|同事|同学|学生|乘客|家属|邻居|接触者|密接者?|(?:同行|接触|密接|隔离|相关|确诊)人员)的?(?:个人|基本|具体|详细|登记)?"
     r"(?:信息|资料|名单)(?:如下)?|(?<![a-z])(?:employee|staff|co-?worker|colleague|contact|passenger|student|relative)s?(?:'s?)?"
@@ -44,13 +36,15 @@ _ROUNDS: Final = 64
 
 
 def keyed_handle(handle: str, key: bytes) -> str:
-    """A community handle as `u_` and 16 hexadecimal digits of HMAC-SHA256; a role word stays as it is.
+    """Replace a community handle by `u_` and 16 hexadecimal digits of its HMAC-SHA256; a role word stays.
 
-    The same handle and key give the same name; without the key nobody can test a guess. ValueError
-    without one.
+    The same handle and key give the same name, and a guess cannot be tested without the key.
+
+    Raises:
+        ValueError: if the key is empty.
     """
     if not key:
-        raise ValueError("keyed_handle needs a key of at least one byte")
+        raise ValueError("expected a key of at least one byte")
     if handle in _ROLE_WORDS or re.fullmatch(r"u_[0-9a-f]{16}", handle):
         return handle
     return "u_" + hmac.new(key, handle.encode("utf-8", "surrogatepass"), hashlib.sha256).hexdigest()[:16]
@@ -71,8 +65,8 @@ def _candidates(view: View, language: str | None) -> Candidates:
 
 
 def _others_data(view: View) -> Candidates:
-    """Blocks of fields about people who are not the patient: the lines from their heading on that hold fields."""
-    for match in view.around(_OTHERS_AT, _OTHERS, 16, 1200):
+    """Find form fields about people other than the patient: the heading's lines as long as they contain fields."""
+    for match in _OTHERS.finditer(view.lower):
         end = match.end("line")
         for line in match.group("more").split("\n")[1:]:
             if not _FIELD.search(line):
@@ -82,49 +76,44 @@ def _others_data(view: View) -> Candidates:
             yield IdentifierKind.OTHERS, match.start("line"), end
 
 
-def _whole_places(candidates: Candidates) -> Candidates:
-    """The candidates, places and addresses that overlap made one."""
+def _merge_places(candidates: Candidates) -> Candidates:
+    """Merge places and addresses that overlap; the other candidates stay as they are."""
     places: list[Candidate] = []
     for found in candidates:
         if found[0] in _WHERE:
             places.append(found)
         else:
             yield found
-    held: Candidate | None = None
+    merged: list[Candidate] = []
     for kind, start, end in sorted(places, key=lambda c: c[1]):
-        if held is None or start >= held[2]:
-            if held is not None:
-                yield held
-            held = (kind, start, end)
+        if merged and start < merged[-1][2]:
+            before, begin, stop = merged[-1]
+            exact = IdentifierKind.ADDRESS in (kind, before)
+            merged[-1] = (IdentifierKind.ADDRESS if exact else before, begin, max(end, stop))
         else:
-            exact = IdentifierKind.ADDRESS in (kind, held[0])
-            held = (IdentifierKind.ADDRESS if exact else held[0], held[1], max(end, held[2]))
-    if held is not None:
-        yield held
+            merged.append((kind, start, end))
+    yield from merged
 
 
-def _apart(candidates: Candidates) -> list[Candidate]:
-    """The candidates in order, none overlapping another; of two that overlap the longer stands."""
-    taken: list[Candidate] = []
-    starts: list[int] = []
-    for found in sorted(_whole_places(candidates), key=lambda c: (c[1] - c[2], c[1])):
+def _without_overlaps(candidates: Candidates) -> list[Candidate]:
+    """Return the candidates in order; of two that overlap the longer is kept."""
+    kept: list[Candidate] = []
+    for found in sorted(_merge_places(candidates), key=lambda c: (c[1] - c[2], c[1])):
         _, start, end = found
-        at = bisect_left(starts, end)
-        if end > start and (at == 0 or taken[at - 1][2] <= start):
-            taken.insert(at, found)
-            starts.insert(at, start)
-    return taken
+        at = bisect_left(kept, end, key=lambda c: c[1])
+        if end > start and (at == 0 or kept[at - 1][2] <= start):
+            kept.insert(at, found)
+    return kept
 
 
-def _joined(found: list[Candidate], text: str) -> list[Candidate]:
-    """The parts of an address that stand side by side as one."""
+def _join_addresses(found: list[Candidate], text: str) -> list[Candidate]:
+    """Join the parts of an address that follow each other, and add its postcode."""
     joined: list[Candidate] = []
     for kind, start, end in found:
-        if joined and kind in _WHERE and joined[-1][0] in _WHERE:
-            before, begun, stopped = joined[-1]
-            exact = IdentifierKind.ADDRESS in (kind, before)
-            if exact and _BETWEEN.fullmatch(text, stopped, start):
-                joined[-1] = (IdentifierKind.ADDRESS, begun, end)
+        if joined and {kind, joined[-1][0]} in ({IdentifierKind.ADDRESS}, set(_WHERE)):
+            _, begin, stop = joined[-1]
+            if _BETWEEN.fullmatch(text, stop, start):
+                joined[-1] = (IdentifierKind.ADDRESS, begin, end)
                 continue
         joined.append((kind, start, end))
     return [
@@ -134,25 +123,25 @@ def _joined(found: list[Candidate], text: str) -> list[Candidate]:
 
 
 def find_identifiers(text: str, language: str | None) -> list[Identifier]:
-    """The identifiers of a text in order, none overlapping another; of two that overlap the longer stands.
+    """Find the identifiers of a text, in order; of two that overlap the longer is kept.
 
-    `language` ("en", "zh" or None) chooses whose telephone plans a number without a country code is tried in.
-    Full-width and spelled digits, zero-width characters inside numbers and the like are seen through; offsets are
-    those of the text as given. Needs the extra `service` only where a text holds long numbers.
+    Full-width and spelled digits and zero-width characters do not hide an identifier. Needs the extra `service`
+    for texts with long numbers.
+
+    Args:
+        text: Any text; offsets in the result are those of this text.
+        language: "en", "zh" or None: which telephone plans numbers without a country code are tried in.
     """
     view = View(text)
-    candidates = list(_candidates(view, language))
-    if not candidates:
-        return []
-    found = _joined(_apart(iter(candidates)), view.text)
+    found = _join_addresses(_without_overlaps(_candidates(view, language)), view.text)
     spans = ((kind, *view.span(start, end)) for kind, start, end in found)
     return [Identifier(kind, start, end, text[start:end]) for kind, start, end in spans]
 
 
 def redact(text: str, language: str | None) -> str:
-    """The text with each identifier replaced by its kind in brackets: [name], [phone], [place], …
+    """Replace each identifier by its kind in brackets: [name], [phone], [place], …
 
-    What only shows once its neighbour is gone ("Dr. SmithDr. Jones") is replaced too.
+    Repeats until nothing is found: replacing one may expose the next ("Dr. SmithDr. Jones").
     """
     for _ in range(_ROUNDS):
         found = find_identifiers(text, language)

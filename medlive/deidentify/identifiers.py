@@ -1,4 +1,4 @@
-"""What an identifier is, and the text as the rules read it: plain digits and letters, nothing invisible."""
+"""Identifiers, and the text in the form that the rules read: plain digits and letters, nothing invisible."""
 
 import re
 from bisect import bisect_right
@@ -6,11 +6,9 @@ from collections.abc import Iterator
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from medlive.deidentify.anchors import anchors
-
 
 class IdentifierKind(StrEnum):
-    """What an identifier is; the value is the word that stands in for it in redacted text."""
+    """The kind of an identifier; its value replaces the identifier in redacted text."""
 
     NAME = "name"
     PHONE = "phone"
@@ -30,7 +28,7 @@ class IdentifierKind(StrEnum):
 
 
 class Identifier(NamedTuple):
-    """A stretch of text that names a person or a place: `text == source[start:end]`."""
+    """A part of a text that identifies a person or a place: `text == source[start:end]`."""
 
     kind: IdentifierKind
     start: int
@@ -48,10 +46,10 @@ _INVISIBLE: Final = re.compile(
 )
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0e-\x1f\x7f]")
 _PRINTABLE: Final = "\ufe0f\u20e3\u034f\u3164\u115f\u1160\u180b\ufe00"
-"""Invisible characters that Python holds to be printable."""
+"""Invisible characters for which `str.isprintable` is true."""
 _WIDE: Final = "".join(map(chr, [*range(0xFF10, 0xFF1A), *range(0xFF21, 0xFF3B), *range(0xFF41, 0xFF5B)]))
 _DIGIT_ROWS: Final = (0x660, 0x6F0, 0x966, 0x9E6, 0xE50)
-"""Where the digits of other scripts begin."""
+"""The zeros of other scripts."""
 _FOLDED: Final = {
     **{c: chr(ord(c) - 0xFEE0) for c in _WIDE + "＠．－＋＿＃／"},
     **{chr(row + n): str(n) for row in _DIGIT_ROWS for n in range(10)},
@@ -71,7 +69,7 @@ _CIRCLED_DIGITS: Final = str.maketrans("⓪①②③④⑤⑥⑦⑧⑨", "012345
 
 
 def _may_hide(text: str, ascii_only: bool) -> bool:
-    """Whether the text may hold an invisible character: a quick look that errs to yes."""
+    """Whether the text may contain an invisible character; a quick check with false positives."""
     if ascii_only:
         return _CONTROL.search(text) is not None
     return not text.replace("\n", "").replace("\u3000", "").isprintable() or any(
@@ -80,12 +78,12 @@ def _may_hide(text: str, ascii_only: bool) -> bool:
 
 
 class View:
-    """A text as the rules read it: `text` folded to plain digits, letters and dashes, `lower` in small letters.
+    """A text in the form that the rules read: `text` with plain digits, letters and dashes, `lower` in lower case.
 
-    Both have the same length. `raw(at)` is where the character `at` of them stands in the original.
+    Both have the same length; `span` maps their offsets to the original.
     """
 
-    __slots__ = ("_anchors", "_removed", "ascii", "lower", "text")
+    __slots__ = ("_removed", "ascii", "lower", "text")
 
     def __init__(self, original: str) -> None:
         text = original
@@ -106,44 +104,9 @@ class View:
                 text = _CIRCLED.sub(lambda m: m.group().translate(_CIRCLED_DIGITS), text)
         self.text = text
         lower = text.lower()
-        # "İ" has two characters in small letters: such a text keeps its own.
+        # "İ" has two characters in lower case: only the first is kept, so that offsets stay the same.
         self.lower = lower if len(lower) == len(text) else "".join(c.lower()[:1] for c in text)
-        self._anchors = anchors(self.lower, self.ascii)
-
-    def any(self, rules: frozenset[str]) -> bool:
-        """Whether the words of one of these rules stand in the text."""
-        return not self._anchors.keys().isdisjoint(rules)
-
-    def at(self, rule: str) -> list[int]:
-        """Where the words of a rule begin."""
-        return self._anchors.get(rule, [])
-
-    def matches(self, rule: str, pattern: re.Pattern[str]) -> Iterator[re.Match[str]]:
-        """The matches of a pattern that begin at the rule's words, in small letters."""
-        for at in self._anchors.get(rule, ()):
-            if match := pattern.match(self.lower, at):
-                yield match
-
-    def around(
-        self, rule: str, pattern: re.Pattern[str], before: int, after: int, needs: re.Pattern[str] | None = None
-    ) -> Iterator[re.Match[str]]:
-        """The matches of a pattern, in small letters, from `before` to `after` characters about the rule's words.
-
-        Where nothing before the word matches `needs`, none is looked for.
-        """
-        upto = 0
-        for at in self._anchors.get(rule, ()):
-            begin = max(0, upto, at - before)
-            if needs is not None and not needs.search(self.lower, begin, at):
-                continue
-            for match in pattern.finditer(self.lower, begin, at + after):
-                upto = match.end()
-                yield match
-
-    def raw(self, at: int) -> int:
-        """The offset in the original of the character at `at`."""
-        return at + bisect_right(self._removed, at) if self._removed else at
 
     def span(self, start: int, end: int) -> tuple[int, int]:
-        """The span of the original that begins and ends with these characters."""
-        return self.raw(start), self.raw(end - 1) + 1
+        """Return the span of the original that begins and ends with these characters."""
+        return start + bisect_right(self._removed, start), end + bisect_right(self._removed, end - 1)

@@ -1,13 +1,10 @@
-"""Structured identifiers: telephones, addresses of the net, identity and record numbers, dates of birth.
-
-A cheap look for a word or a sign comes before every pattern that costs time.
-"""
+"""Rules for structured identifiers: telephone, identity and record numbers, web addresses, dates of birth."""
 
 import re
 from functools import lru_cache
 from typing import Final
 
-from medlive.deidentify.anchors import anchor
+from medlive.deidentify.gazetteer import word_list
 from medlive.deidentify.identifiers import Candidate, Candidates, IdentifierKind, View
 
 _EMAIL: Final = re.compile(
@@ -20,8 +17,8 @@ _SPELLED_EMAIL: Final = re.compile(
     r"(?:\s?[(\[{<]\s?(?:at|@)\s?[)\]}>]\s?|\sat\s|\s?艾特\s?|\s?@\s?|#)"
     rf"[a-z0-9-]{{2,63}}(?:{_DOT}(?:com|net|org|edu|cn|co|uk|in|gov|info|io|me|ac|example))+(?![a-z0-9])"
 )
-_SPELLED_HINT: Final = ("(at", "[at", "{at", "( at", "[ at", "艾特", "@ ", " @", "<at", "@")
-_TLD: Final = re.compile(r"\.(?:com|net|org|cn|edu|gov|info|io|xyz|top|vip|co\.[a-z]{2}|example|test|[a-z]{2,4}/)")
+_SPELLED: Final = re.compile(r"dot|underscore|点|艾特|[(\[{<] ?at|@")
+"""Without one of these, "at example.org" is a place to look and not an address to write to."""
 _URL_TAIL: Final = r"[^\s<>\"'，。；！）)】》\u4e00-\u9fff]"
 _URL: Final = re.compile(
     rf"(?:https?|hxxps?)://{_URL_TAIL}+(?<![.,;:!?\]])|(?<![a-z0-9])www\.{_URL_TAIL}+(?<![.,;:!?\]])"
@@ -30,8 +27,6 @@ _URL: Final = re.compile(
     r"|[a-z]{2,4}(?=/[a-z0-9]))"
     rf"(?:[/?:]{_URL_TAIL}*(?<![.,;:!?\]]))?"
 )
-_WEB_AT: Final = anchor("web", ("http", "hxxp", "www."), anywhere=True)
-_HOST: Final = re.compile(r"[a-z0-9][a-z0-9.-]*$")
 _HANDLE: Final = re.compile(
     r"(?<![A-Za-z0-9_.@])@ ?(?:[A-Za-z0-9_][A-Za-z0-9_.-]{1,30}(?<![.-])|[\u4e00-\u9fff][\w]{1,14})"
 )
@@ -39,41 +34,10 @@ _USER: Final = re.compile(
     r"(?<![a-z0-9/])/?u/(?P<reddit>[a-z0-9_-]{3,20})"
     r"|(?<![a-z])(?:user ?name|screen ?name|user ?id|handle|nick ?name|gamertag|login)(?: is|:|：|=)\s{0,2}"
     r"(?P<user>[a-z0-9_.-]{3,30})(?<![.-])"
-    r"|(?:用户名|昵称|网名|账号名|论坛id|id)(?:是|叫|为|:|：)\s{0,2}(?P<nick>[\w.-]{2,20})"
-)
-_USER_AT: Final = anchor(
-    "user",
-    (
-        "u/",
-        "/u/",
-        "username",
-        "user name",
-        "screenname",
-        "screen name",
-        "userid",
-        "user id",
-        "handle",
-        "nickname",
-        "nick name",
-        "gamertag",
-        "login",
-        "用户名",
-        "昵称",
-        "网名",
-        "账号名",
-        "id",
-    ),
+    r"|(?:用户名|昵称|网名|账号名|论坛id|(?<![a-z0-9_])id)(?:是|叫|为|:|：)\s{0,2}(?P<nick>[\w.-]{2,20})"
 )
 _NOT_A_NICK: Final = re.compile(r"\d{1,3}|\d+[a-z]{1,3}|(?:not|the|my|a|is|or|in)\b.*")
 
-_MESSENGER_AT: Final = anchor("messenger", (
-    "微信", "威信", "薇信", "微心", "微x", "薇x", "威x", "v信", "vx", "v+x", "wx",
-    "wechat", "weixin", "whatsapp", "qq", "扣扣",
-    "企鹅", "telegram",
-    "skype", "line id", "kakao", "snap", "instagram", "insta", "ig", "discord", "抖音", "快手", "小红书",
-    "微博", "加v", "加我v", "➕v", "+v", "tg",
-    "facebook", "fb", "twitter",
-), anywhere=True)  # fmt: skip
 _MESSENGER: Final = re.compile(
     r"(?:(?:微信|威信|薇信|微心|[微薇威]x|v信|(?<![a-z0-9])(?:v\+?x|wx)(?![a-z])|wechat|weixin|whatsapp|qq|扣扣|企鹅号?"
     r"|telegram|skype"
@@ -86,19 +50,8 @@ _MESSENGER: Final = re.compile(
     r"(?P<id>@?[a-z](?:[-_.]?[a-z0-9_])*|live:[a-z0-9_.-]{3,30}|\+?\d[\d -]{3,15}\d|\d[a-z0-9_]{4,19}"
     r"|[零〇一二三四五六七八九幺]{5,12})(?:#\d{4})?"
 )
-_NO_MESSENGER_ID_TEXT: Final = (
-    "group groups video call calls messages message msg chat photo photos images image status story post "
-    "posts page ads "
-    "app support official article account accounts people user users and but for with from that this about "
-    "because "
-    "number please thanks have has had said says shows showed told friends friend doctor medical online "
-    "forum live "
-    "they there here where when would could should will also"
-)
-_NO_MESSENGER_ID: Final = frozenset(_NO_MESSENGER_ID_TEXT.split())
 
 _SEPARATORS: Final = r"[ .()\-·\t\u2022]"
-_SEPARATING: Final = " .()-·\t\u2022OoIl"
 _RUN: Final = re.compile(
     rf"(?<![\d,/])(?<!\d\.)\(?(?:\+ ?|00)?\(?\d(?:{_SEPARATORS}{{0,2}}\d|-?[OoIl](?=[OoIl]?[-. ]?\d)){{5,22}}"
     r"(?:[- ]?[Xx](?![A-Za-z0-9]))?"
@@ -129,7 +82,6 @@ _NOT_A_PHONE_LABEL: Final = re.compile(
 )
 _SHORT_PHONE: Final = re.compile(r"\(?\d{2,4}\)?[-. ]\d{3,4}(?:[-. ]\d{3,4})?|\d{7,12}|\d{3,4}[ -]\d{3,4}")
 _SSN: Final = re.compile(r"\d{3}-\d{2}-\d{4}")
-_SSN_LOOSE: Final = re.compile(r"\d{3}[- .]?\d{2}[- .]?\d{4}")
 
 _HAN_DIGITS: Final = "零〇○一二三四五六七八九幺壹贰叁肆伍陆柒捌玖"
 _HAN_RUN: Final = re.compile(
@@ -138,44 +90,24 @@ _HAN_RUN: Final = re.compile(
 _HAN_DIGITS_3: Final = re.compile(rf"[{_HAN_DIGITS}][ ，,-]?[{_HAN_DIGITS}\d][ ，,-]?[{_HAN_DIGITS}]")
 _HAN_VALUES: Final = str.maketrans(_HAN_DIGITS + "，,", "00012345678911" + "23456789" + "  ")
 _EN_DIGITS: Final = ("zero", "oh", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
-_EN_DIGIT_AT: Final = anchor("digit", _EN_DIGITS)
 _EN_RUN: Final = re.compile(
     r"(?<![a-z])(?:zero|oh|one|two|three|four|five|six|seven|eight|nine|double|triple|[0-9])"
     r"(?:[ ,.-]{1,2}(?:zero|oh|one|two|three|four|five|six|seven|eight|nine|double|triple"
     r"|[0-9])(?![a-z0-9])){6,18}"
 )
 
-_RECORD_ZH: Final = (
-    "住院号", "病历号", "病历本号", "门诊号", "病案号", "登记号", "就诊卡号", "诊疗卡号", "就诊号",
-    "挂号单号", "影像号", "检查号", "标本号", "条码号",
-    "条形码", "条码", "订单号", "单号", "编号", "流水号", "病理号", "CT号", "ct号", "片号", "X光号",
-    "申请单号", "样本号", "检验号", "超声号",
-    "保单号", "住院号码", "病历号码", "磁卡号", "卡号", "门诊号码", "报告号", "取号", "预约号", "快递号",
-    "工号", "学号", "警号", "员工号",
-    "运单号", "档案号", "床号牌",
-)  # fmt: skip
-_ID_ZH: Final = (
-    "身份证", "身份证号", "身份证号码", "证件号", "证件号码", "护照", "护照号", "护照号码", "社保号",
-    "社保卡号", "社会保障号", "医保号", "医保卡号", "驾照号", "驾驶证号",
-    "港澳通行证", "通行证号", "军官证号", "居住证号", "银行卡号", "银行账号", "账号", "身份号码",
-    "身份证号是", "出生证号", "出生证编号", "医师证编号",
-)  # fmt: skip
+_IDENTITY_LABELS: Final = tuple(word_list("chinese", "identity labels"))
+_RECORD_LABELS: Final = tuple(word_list("chinese", "record labels"))
 _NUMBER_ZH: Final = re.compile(
     r"(?:号码?|证|护照|条码|条形码|编号|卡)[\s:：.#是为=]{0,4}(?P<id>[a-z]{0,6}-?\d[\da-z-]{3,24}(?<!-))"
 )
-_NUMBER_ZH_AT: Final = anchor("number zh", ("号", "证", "护照", "条码", "条形码", "编号", "卡"))
 _RECORD_EN: Final = re.compile(
-    r"(?:(?P<label>(?<![a-z])(?:mrn|ssn|npi|mbi|itin|dln?|passport|licen[cs]e|medicare|aadhaar|pan|dea"
+    r"(?:(?P<label>(?<![a-z0-9])(?:mrn|ssn|npi|mbi|itin|dln?|passport|licen[cs]e|medicare|aadhaar|pan|dea"
     r"|social security|social|uhid|opd|ipd|crn)"
-    r"(?:\s?(?:number|num|no\.?|id|#|card))?|(?<![a-z])(?:number|num|nos?|id|card)(?![a-z])|#)"
+    r"(?:\s?(?:number|num|no\.?|id|#|card))?|(?<![a-z0-9])(?:number|num|nos?|id|card)(?![a-z])|#)"
     r"(?:\s?\([a-z ]{2,8}\))?"
     r"[\s.:：#=-]{0,4}(?:(?:is|was)[\s:]{1,2})?(?P<id>(?:[a-z]{1,5}[- ]?)?\d[\da-z]*(?:-[\da-z]+)*))"
 )
-_RECORD_AT: Final = anchor("record", (
-    "mrn", "ssn", "npi", "mbi", "itin", "dl", "dln", "passport", "license", "licence", "medicare",
-    "aadhaar", "pan", "dea", "social",
-    "uhid", "opd", "ipd", "crn", "number", "num", "no", "nos", "id", "card", "#",
-))  # fmt: skip
 _SPACED_ID: Final = re.compile(
     r"\d{3}[ .]\d{2}[ .]\d{4}|\d{4}[ -]\d{4}[ -]\d{4}|\d{3}[ -]\d{3}[ -]\d{4}|[1-9][a-z][a-z0-9]\d[ "
     r"-][a-z][a-z0-9]\d[ -][a-z]{2}\d{2}"
@@ -204,7 +136,6 @@ _TRIP: Final = re.compile(
     r"(?:航班|车次|乘坐|乘|坐|高铁|火车|动车|列车)(?:号|的|了|是|[:：\s])?(?P<trip>[a-z]{1,2}\d{2,4})(?![a-z\d])"
     r"|(?<![a-z])flight (?:no\.? |number )?(?P<flight>[a-z]{2}\s?\d{2,4})(?![a-z\d])"
 )
-_TRIP_AT: Final = anchor("trip", ("航班", "车次", "乘坐", "乘", "坐", "高铁", "火车", "动车", "列车", "flight"))
 
 _MONTH: Final = (
     "(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|oct(?:ober)?"
@@ -239,12 +170,6 @@ _BIRTH_ZH: Final = re.compile(
     rf"|(?P<before>{_DATE_ZH})[，,]?(?:在[\u4e00-\u9fff]{{2,6}})?(?:早产|剖腹产|剖宫产"
     r"|顺产)?(?:出生(?!体重)|生人|生的|诞生|(?<=[日号月\d])生(?![活病长产理命化意气完孩下]))"
 )
-_BIRTH_ZH_AT: Final = anchor(
-    "birth zh", ("出生", "生日", "生于", "生人", "生的", "日生", "号生", "月生", "生辰", "诞生", "年生", "月生")
-)
-_BIRTH_AT: Final = anchor(
-    "birth", ("dob", "d.o", "d o b", "d. o", "date of birth", "birthda", "birth da", "bday", "b-day", "born")
-)
 _PROVINCE_CODES_TEXT: Final = (
     "11 12 13 14 15 21 22 23 31 32 33 34 35 36 37 41 42 43 44 45 46 50 51 52 53 54 61 62 63 64 65 71 81 82 83"
 )
@@ -252,45 +177,42 @@ _PROVINCE_CODES: Final = frozenset(_PROVINCE_CODES_TEXT.split())
 _WEIGHTS: Final = (7, 9, 10, 5, 8, 4, 2, 1, 6, 3, 7, 9, 10, 5, 8, 4, 2)
 
 
-def _chinese_check(digits: str) -> bool:
-    """Whether the last character is the check character of GB 11643 (ISO 7064 MOD 11-2)."""
+def _is_chinese_identity(digits: str) -> bool:
+    """Whether it is an identity number of GB 11643: by its check character, or by its province and birthday."""
+    if len(digits) == 15:
+        return digits[:2] in _PROVINCE_CODES and _is_day(digits[8:10], digits[10:12])
+    if len(digits) != 18 or not digits[:17].isdigit():
+        return False
     total = sum(w * int(d) for w, d in zip(_WEIGHTS, digits[:17], strict=True))
-    return "10X98765432"[total % 11] == digits[17]
+    birthday = digits[6:8] in ("19", "20") and _is_day(digits[10:12], digits[12:14])
+    return "10X98765432"[total % 11] == digits[17] or (birthday and digits[:2] in _PROVINCE_CODES)
 
 
-def _day(month: str, day: str) -> bool:
+def _is_day(month: str, day: str) -> bool:
     return 1 <= int(month) <= 12 and 1 <= int(day) <= 31
 
 
 @lru_cache(maxsize=4096)
 def number_kind(written: str, language: str | None) -> IdentifierKind | None:
-    """What a long number is, by its check digits and the numbering plans; None for a plain number."""
+    """Classify a long number by its check digits and the numbering plans; None for a plain number."""
     written = written.translate(_LOOKALIKE)
     digits = re.sub(r"[^\dXx]", "", written).upper()
     size = len(digits)
-    if size == 18 and digits[:17].isdigit():
-        born = digits[6:8] in ("19", "20") and _day(digits[10:12], digits[12:14])
-        if _chinese_check(digits) or (born and digits[:2] in _PROVINCE_CODES):
-            return IdentifierKind.ID_NUMBER
     if "X" in digits:
-        return None
-    if size == 15 and digits[:2] in _PROVINCE_CODES and _day(digits[8:10], digits[10:12]):
+        return IdentifierKind.ID_NUMBER if size == 18 and _is_chinese_identity(digits) else None
+    if _is_chinese_identity(digits) or _SSN.fullmatch(written):
         return IdentifierKind.ID_NUMBER
-    if _SSN.fullmatch(written):
-        return IdentifierKind.ID_NUMBER
-    if _CN_PHONE.fullmatch(written) or _NANP.fullmatch(written) or _SPACED_MOBILE.fullmatch(written):
+    if any(pattern.fullmatch(written) for pattern in (_CN_PHONE, _NANP, _SPACED_MOBILE)):
         return IdentifierKind.PHONE
     if _checked_number(written, digits):
         return IdentifierKind.ID_NUMBER
     if written.startswith("+") or (written.startswith("00") and size > 9):
-        return IdentifierKind.PHONE if _international(written) else None
+        return IdentifierKind.PHONE if _is_international(digits) else None
     if _NATIONAL.fullmatch(written):
         return IdentifierKind.PHONE
     if size >= 15 and written.isdigit():
         return IdentifierKind.RECORD_NUMBER
-    if 10 <= size <= 11 and written.isdigit() and _in_plan(written, language):
-        return IdentifierKind.PHONE
-    return None
+    return IdentifierKind.PHONE if written.isdigit() and _in_plan(written, language) else None
 
 
 def _checked_number(written: str, digits: str) -> bool:
@@ -306,19 +228,21 @@ def _checked_number(written: str, digits: str) -> bool:
     return bool(re.fullmatch(r"\d{3}([ -])\d{3}\1\d{4}", written) and nhs.is_valid(digits))
 
 
-def _international(written: str) -> bool:
+def _is_international(digits: str) -> bool:
     import phonenumbers
 
     try:
-        number = phonenumbers.parse("+" + re.sub(r"\D", "", written).removeprefix("00"), None)
+        number = phonenumbers.parse("+" + digits.removeprefix("00"), None)
     except phonenumbers.NumberParseException:
         return False
-    return phonenumbers.is_possible_number(number) and len(re.sub(r"\D", "", written)) >= 8
+    return phonenumbers.is_possible_number(number) and len(digits) >= 8
 
 
 def _in_plan(written: str, language: str | None) -> bool:
     import phonenumbers
 
+    if not 10 <= len(written) <= 11:
+        return False
     for region in ("CN", "TW", "HK") if language == "zh" else ("US", "IN", "GB", "PK", "AU"):
         try:
             if phonenumbers.is_valid_number(phonenumbers.parse(written, region)):
@@ -328,38 +252,14 @@ def _in_plan(written: str, language: str | None) -> bool:
     return False
 
 
-_DIGITS: Final = re.compile(r"[0-9](?:[0-9 .()\-·\t\u2022OoIl]{5,}|[A-Za-z][A-Za-z0-9][0-9]-?[A-Za-z])")
-_TOKEN: Final = re.compile("[0-9]+")
-
-
 def _numbers(view: View, language: str | None) -> Candidates:
-    """What the digits are: one pass, and a closer look only where six or more may belong together."""
     text = view.text
-    upto = 0
-    for start, end in (
-        (t.start(), t.end()) for row in _DIGITS.finditer(text) for t in _TOKEN.finditer(text, *row.span())
-    ):
-        if start < upto:
-            continue
-        after = text[end : end + 1]
-        if after.isalpha() and after.isascii() and (mbi := _MBI.match(view.lower, start)):
-            yield IdentifierKind.ID_NUMBER, *mbi.span()
-            upto = mbi.end()
-            continue
-        if end - start < 7 and (not after or after not in _SEPARATING):
-            continue
-        before = text[max(0, start - 2) : start]
-        if before.endswith(("+", "(")):
-            start -= 2 if before in ("+(", "(+") else 1
-        elif before == "+ ":
-            start -= 2
-        match = _RUN.match(text, start)
-        if match is None:
-            continue
-        start, upto = match.span()
-        if text[upto : upto + 1] in ("%", "/") and upto - start < 12:
-            continue
-        if _hexadecimal(text, start, upto):
+    for match in _MBI.finditer(view.lower):
+        yield IdentifierKind.ID_NUMBER, *match.span()
+    for match in _RUN.finditer(text):
+        start, end = match.span()
+        percentage = text[end : end + 1] in ("%", "/") and end - start < 12
+        if percentage or _inside_word(text, start, end):
             continue
         written = match.group()
         if written.startswith("(") and ")" not in written:
@@ -367,15 +267,15 @@ def _numbers(view: View, language: str | None) -> Candidates:
         yield from _run_kinds(view, written, start, language)
 
 
-def _hexadecimal(text: str, start: int, end: int) -> bool:
-    """Whether letters stand on both sides, as in a digest: what stands in a word is no number."""
+def _inside_word(text: str, start: int, end: int) -> bool:
+    """Whether there are letters on both sides, as within a digest."""
     if start == 0 or end >= len(text):
         return False
     return all(c.isascii() and c.isalpha() for c in (text[start - 1], text[end]))
 
 
 def _run_kinds(view: View, written: str, start: int, language: str | None) -> Candidates:
-    """The identifiers in a run of digits and what separates them."""
+    """Find the identifiers in digits with separators between them."""
     kind = number_kind(written, language)
     if kind is not None:
         yield kind, start, start + len(written)
@@ -404,41 +304,38 @@ def _run_kinds(view: View, written: str, start: int, language: str | None) -> Ca
         at += 1
 
 
-def _spelled_numbers(view: View, language: str | None) -> Candidates:
-    if not view.ascii and _HAN_DIGITS_3.search(view.text):
-        for match in _HAN_RUN.finditer(view.text):
-            written = match.group()
-            if written.isascii():
-                continue
+def _spelled_numbers(view: View) -> Candidates:
+    for match in () if view.ascii else _HAN_RUN.finditer(view.text):
+        written = match.group()
+        if _HAN_DIGITS_3.search(written):
             kind = number_kind(re.sub(r"[\s-]", "", written.translate(_HAN_VALUES)), "zh")
             label = _PHONE_LABEL.search(view.lower, max(0, match.start() - 24), match.start())
             if kind or label:
                 yield kind or IdentifierKind.PHONE, *match.span()
-    if len(view.at(_EN_DIGIT_AT)) > 3:
-        for match in _EN_RUN.finditer(view.lower):
-            if sum(match.group().count(w) for w in _EN_DIGITS) >= 4:
-                yield IdentifierKind.PHONE, *match.span()
+    for match in _EN_RUN.finditer(view.lower):
+        if sum(match.group().count(w) for w in _EN_DIGITS) >= 4:
+            yield IdentifierKind.PHONE, *match.span()
 
 
 def _records(view: View) -> Candidates:
     lower, text = view.lower, view.text
-    for match in view.matches(_RECORD_AT, _RECORD_EN):
+    for match in _RECORD_EN.finditer(lower):
         found = _record(match, lower)
         if found is not None:
             yield found
     if not view.ascii:
-        for match in view.matches(_NUMBER_ZH_AT, _NUMBER_ZH):
+        for match in _NUMBER_ZH.finditer(lower):
             label = text[max(0, match.start() - 8) : match.start("id")].rstrip(" \t\n:：.#是为=")
-            if label.endswith(_ID_ZH):
+            if label.endswith(_IDENTITY_LABELS):
                 yield IdentifierKind.ID_NUMBER, *match.span("id")
-            elif label.endswith(_RECORD_ZH):
+            elif label.endswith(_RECORD_LABELS):
                 yield IdentifierKind.RECORD_NUMBER, *match.span("id")
-    for match in view.matches(_TRIP_AT, _TRIP):
+    for match in _TRIP.finditer(lower):
         yield IdentifierKind.RECORD_NUMBER, *match.span(match.lastgroup or "trip")
 
 
 def _record(match: re.Match[str], lower: str) -> Candidate | None:
-    """The number after a label such as "MRN", "policy number" or "driver's license", typed by the label."""
+    """Classify the number after a label such as "MRN", "policy number" or "driver's license"."""
     start, end = match.span("id")
     if spaced := _SPACED_ID.match(lower, start):
         end = max(end, spaced.end())
@@ -461,62 +358,48 @@ def _record(match: re.Match[str], lower: str) -> Candidate | None:
     return kind, start, end
 
 
-def _births(view: View) -> Candidates:
-    for match in view.matches(_BIRTH_AT, _BIRTH_EN):
+def _births(lower: str) -> Candidates:
+    for match in _BIRTH_EN.finditer(lower):
         yield IdentifierKind.DATE_OF_BIRTH, *match.span("date")
-    for match in view.around(_BIRTH_ZH_AT, _BIRTH_ZH, 32, 32):
+    for match in () if lower.isascii() else _BIRTH_ZH.finditer(lower):
         yield IdentifierKind.DATE_OF_BIRTH, *match.span(match.lastgroup or "date")
 
 
-def _messengers(view: View) -> Candidates:
-    for match in view.matches(_MESSENGER_AT, _MESSENGER):
-        written = match.group("id")
-        worded = written.isalpha()
-        if worded and (len(written) < 5 or written in _NO_MESSENGER_ID):
-            continue
-        if worded and not re.search(
-            r"(?:id|号|:|：|@|is|是|account|name|handle|加我?v|vx|wx)[\s:：是叫为@]*$",
-            match.group()[: -len(written)],
-        ):
-            continue
-        if len(written) < 4:
-            continue
-        yield IdentifierKind.MESSENGER, match.start("id"), match.end()
+_NOT_ACCOUNTS: Final = word_list("english", "not messenger accounts")
+_ACCOUNT_LABEL: Final = re.compile(r"(?:id|号|:|：|@|is|是|account|name|handle|加我?v|vx|wx)[\s:：是叫为@]*$")
+
+
+def _messengers(lower: str) -> Candidates:
+    for match in _MESSENGER.finditer(lower):
+        account = match.group("id")
+        if account.isalpha():
+            before = match.group()[: -len(account)]
+            if len(account) < 5 or account in _NOT_ACCOUNTS or not _ACCOUNT_LABEL.search(before):
+                continue
+        if len(account) >= 4:
+            yield IdentifierKind.MESSENGER, match.start("id"), match.end()
 
 
 def net_addresses(view: View) -> Candidates:
-    """E-mail addresses, web addresses and handles."""
-    text, lower = view.text, view.lower
-    if "@" in text:
-        for match in _EMAIL.finditer(lower):
-            yield IdentifierKind.EMAIL, *match.span()
-        for match in _HANDLE.finditer(text):
-            yield IdentifierKind.HANDLE, *match.span()
-    spelled = "dot" in lower or "underscore" in lower or "点" in lower
-    web = "." in text and _TLD.search(lower)
-    if (spelled and " at " in lower) or ((spelled or web) and any(map(lower.__contains__, _SPELLED_HINT))):
-        for match in _SPELLED_EMAIL.finditer(lower):
-            yield IdentifierKind.EMAIL, *match.span()
-    for match in view.matches(_WEB_AT, _URL):
-        yield IdentifierKind.URL, *match.span()
-    for domain in _TLD.finditer(lower) if web else ():
-        host = _HOST.search(lower, max(0, domain.start() - 130), domain.start())
-        if host and (found := _URL.match(lower, host.start())):
-            yield IdentifierKind.URL, *found.span()
-    for match in view.matches(_USER_AT, _USER):
+    """Find e-mail addresses, web addresses and handles."""
+    for kind, pattern, text in (
+        (IdentifierKind.EMAIL, _EMAIL, view.lower),
+        (IdentifierKind.URL, _URL, view.lower),
+        (IdentifierKind.HANDLE, _HANDLE, view.text),
+    ):
+        yield from ((kind, *match.span()) for match in pattern.finditer(text))
+    if _SPELLED.search(view.lower):
+        yield from ((IdentifierKind.EMAIL, *match.span()) for match in _SPELLED_EMAIL.finditer(view.lower))
+    for match in _USER.finditer(view.lower):
         group = match.lastgroup or "user"
         if not _NOT_A_NICK.fullmatch(match.group(group)):
             yield IdentifierKind.HANDLE, *match.span(group)
 
 
-_LABELS: Final = frozenset((_MESSENGER_AT, _BIRTH_AT, _BIRTH_ZH_AT, _RECORD_AT, _NUMBER_ZH_AT, _TRIP_AT))
-
-
 def numeric_identifiers(view: View, language: str | None) -> Candidates:
-    """Telephones, identity and record numbers, dates of birth, messenger ids; spelled out too."""
-    if view.any(_LABELS):
-        yield from _messengers(view)
-        yield from _births(view)
-        yield from _records(view)
+    """Find telephone, identity and record numbers, dates of birth and messenger ids, also spelled out."""
+    yield from _messengers(view.lower)
+    yield from _births(view.lower)
+    yield from _records(view)
     yield from _numbers(view, language)
-    yield from _spelled_numbers(view, language)
+    yield from _spelled_numbers(view)
