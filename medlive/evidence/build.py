@@ -8,8 +8,7 @@ import fcntl
 import os
 import shutil
 import tempfile
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -135,15 +134,15 @@ def build_index(
     """
     names = [corpus.name for corpus in corpora]
     if not names:
-        raise UsageError("no corpus was given to build an index from")
+        raise UsageError("expected at least one corpus")
     for name in names:
         if names.count(name) > 1:
             raise UsageError(
                 f"two corpora are named {name!r}", hint="put both into one folder, or build each with its --name"
             )
-    report = progress or _silent
-    with _alone(out):
-        old = None if fresh else _present(out, names)
+    report = progress or _no_report
+    with _locked(out):
+        old = None if fresh else _existing_index(out, names)
         _remove_leftovers(out)
         work = Path(tempfile.mkdtemp(prefix=_BUILDING, dir=out))
         try:
@@ -162,15 +161,15 @@ def prune(out: Path) -> list[Path]:
 
     The folders removed. Raises as `read_manifest` does, ServiceUnavailable while another process builds there.
     """
-    with _alone(out):
+    with _locked(out):
         manifest = read_manifest(out)
-        wanted = None if manifest.encoder is None else vectors_of(out, manifest).folder
-        unwanted = [place for place in (out / VECTORS).glob("*") if place != wanted]
+        current = None if manifest.encoder is None else vectors_of(out, manifest).folder
+        removed_folders = [place for place in (out / VECTORS).glob("*") if place != current]
         if (out / _DENSE_WORK).exists():
-            unwanted.append(out / _DENSE_WORK)
-        for place in unwanted:
+            removed_folders.append(out / _DENSE_WORK)
+        for place in removed_folders:
             shutil.rmtree(place)
-        return unwanted
+        return removed_folders
 
 
 def vectors_of(out: Path, manifest: IndexManifest) -> VectorStore:
@@ -190,75 +189,56 @@ def _build(
     report: Callable[[Progress], None],
 ) -> IndexManifest:
     readings = [_read(corpus, work / f"spool-{n}", report) for n, corpus in enumerate(corpora)]
-    carried = _carried(old, readings)
-    digests = {entry.name: entry.digest for entry in carried}
+    names_given = {reading.corpus.name for reading in readings}
+    kept = [] if old is None else [entry for entry in old.corpora if entry.name not in names_given]
+    digests = {entry.name: entry.digest for entry in kept}
     digests |= {reading.corpus.name: reading.survey.digest for reading in readings}
     parameters = lexical.parameters()
-    if old is not None and _serves(out, old, digests, parameters, plan):
+    same = old is not None and (old.corpus_digests, old.parameters) == (digests, parameters)
+    if old is not None and same and _has_dense_side(old, plan) and _usable(out, old):
         report(Progress("unchanged", None, old.passages))
         return old
 
     data = work / "data"
-    kept = _write_lexical(data, _all_passages(out, old, {entry.name for entry in carried}, readings), report)
+    data.mkdir()
+    counts: dict[str, int] = {}
+    with StoreWriter(data) as store, LexicalWriter(data / LEXICAL) as index:
+        for passage in _all_passages(out, old, {entry.name for entry in kept}, readings):
+            ordinal = store.add(passage)
+            index.add(ordinal, passage)
+            counts[passage.corpus] = counts.get(passage.corpus, 0) + 1
+            if ordinal % _EVERY == 0:
+                report(Progress("indexing", passage.corpus, ordinal))
     for reading in readings:
         reading.spool.unlink()
     side = None if plan is None else _dense_side(out, data, old, plan, report)
-    encoder, part, vectors = (side.encoder, side.part, side.report) if side else (None, None, None)
-    moment = now()
-    entries = [*carried, *(_entry(reading, kept, moment) for reading in readings)]
+    built_at_time = now()
+    entries = [*kept, *(_entry(reading, counts, built_at_time) for reading in readings)]
     manifest = IndexManifest(
         retriever="bm25" if side is None else "hybrid",
         reason=reason if plan is None else plan.reason,
         parameters=parameters,
         libraries=lexical.libraries(),
         corpora=tuple(sorted(entries, key=lambda entry: entry.name)),
-        passages=sum(kept.values()),
-        encoder=encoder,
-        dense=part,
-        index_digest=index_digest(parameters, digests, part),
+        passages=sum(counts.values()),
+        encoder=side.encoder if side else None,
+        dense=side.part if side else None,
+        index_digest=index_digest(parameters, digests, side.part if side else None),
         data=f"{DATA}{work.name.removeprefix(_BUILDING)}",
         files=_files(data),
-        built_at=moment,
+        built_at=built_at_time,
     )
-    _put_in_force(out, data, manifest)
+    _activate(out, data, manifest)
     report(
         Progress(
             "built",
             None,
             manifest.passages,
-            embedded=vectors.embedded if vectors else None,
-            reused=vectors.present if vectors else None,
+            embedded=side.report.embedded if side else None,
+            reused=side.report.present if side else None,
         )
     )
     return manifest
-
-
-def _carried(old: IndexManifest | None, readings: "Sequence[_Reading]") -> list[CorpusEntry]:
-    """The old index's corpora that are not read anew."""
-    given = {reading.corpus.name for reading in readings}
-    return [] if old is None else [entry for entry in old.corpora if entry.name not in given]
-
-
-def _serves(
-    out: Path, old: IndexManifest, digests: Mapping[str, str], parameters: object, plan: DensePlan | None
-) -> bool:
-    """Whether the old index is what would be built."""
-    same = (old.corpus_digests, old.parameters) == (digests, parameters)
-    return same and _has_side(old, plan) and _usable(out, old)
-
-
-def _write_lexical(data: Path, passages: Iterable[Passage], report: Callable[[Progress], None]) -> Counter[str]:
-    """Store and index passages in the new folder `data`; how many there are of each corpus."""
-    data.mkdir()
-    kept: Counter[str] = Counter()
-    with StoreWriter(data) as store, LexicalWriter(data / LEXICAL) as index:
-        for passage in passages:
-            ordinal = store.add(passage)
-            index.add(ordinal, passage)
-            kept[passage.corpus] += 1
-            if ordinal % _EVERY == 0:
-                report(Progress("indexing", passage.corpus, ordinal))
-    return kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,7 +271,7 @@ def _dense_side(
         data / DENSE,
         work=out / _DENSE_WORK,
         kind=kind,
-        queries=None if kind is DenseKind.FLAT or len(store) < LEAST else _asked(store, encoder),
+        queries=None if kind is DenseKind.FLAT or len(store) < LEAST else _tuning_queries(store, encoder),
         progress=lambda p: report(Progress("arranging", None, p.done)),
     )
     shutil.rmtree(out / _DENSE_WORK, ignore_errors=True)
@@ -306,16 +286,16 @@ def _dense_side(
     return _DenseSide(entry, part, embedding)
 
 
-def _asked(store: PassageStore, encoder: Encoder) -> Matrix:
+def _tuning_queries(store: PassageStore, encoder: Encoder) -> Matrix:
     """What somebody might ask whom a passage answers, as vectors, to tune the index on."""
     from medlive.evidence.dense.build import QUERIES
-    from medlive.evidence.dense.tune import as_query, sampled
+    from medlive.evidence.dense.tune import as_query, sample_ordinals
 
-    passages = [store.get(int(ordinal)) for ordinal in sampled(len(store), 2 * QUERIES)]
+    passages = [store.get(int(ordinal)) for ordinal in sample_ordinals(len(store), 2 * QUERIES)]
     return encoder.encode_queries([as_query(*embedded(passage)) for passage in passages])
 
 
-def _has_side(old: IndexManifest, plan: DensePlan | None) -> bool:
+def _has_dense_side(old: IndexManifest, plan: DensePlan | None) -> bool:
     """Whether the index already has the dense side that is planned."""
     if plan is None or old.dense is None or old.encoder is None:
         return plan is None and old.dense is None
@@ -344,7 +324,7 @@ def _read(corpus: Corpus, spool: Path, report: Callable[[Progress], None]) -> _R
                 report(Progress("reading", corpus.name, len(survey)))
     if not len(survey):
         first = f"; first problem: {log.problems[0].member}: {log.problems[0].cause}" if log.problems else ""
-        raise BadInput(f"{corpus.path} gave no passage ({log.problem_count} problems{first})")
+        raise BadInput(f"{corpus.path} has no passages ({log.problem_count} problems{first})")
     for identity in survey.ambiguous_ids:
         log.problem(identity, "the source gives this id to different texts; each is kept under an id of its own")
     log.problem_count += survey.ambiguous - len(survey.ambiguous_ids)
@@ -353,11 +333,11 @@ def _read(corpus: Corpus, spool: Path, report: Callable[[Progress], None]) -> _R
 
 
 def _all_passages(
-    out: Path, old: IndexManifest | None, carried: set[str], readings: Sequence[_Reading]
+    out: Path, old: IndexManifest | None, kept: set[str], readings: Sequence[_Reading]
 ) -> Iterator[Passage]:
-    if old is not None and carried:
-        _check_lines(out, old, carried)
-        yield from (passage for passage in open_store(out, old) if passage.corpus in carried)
+    if old is not None and kept:
+        _check_passages(out, old, kept)
+        yield from (passage for passage in open_store(out, old) if passage.corpus in kept)
     for reading in readings:
         with reading.spool.open("rb") as lines:
             for ordinal, line in enumerate(lines):
@@ -366,7 +346,7 @@ def _all_passages(
                     yield passage
 
 
-def _entry(reading: _Reading, kept: dict[str, int], moment: datetime) -> CorpusEntry:
+def _entry(reading: _Reading, counts: dict[str, int], built_at_time: datetime) -> CorpusEntry:
     corpus, log = reading.corpus, reading.log
     return CorpusEntry(
         name=corpus.name,
@@ -374,19 +354,19 @@ def _entry(reading: _Reading, kept: dict[str, int], moment: datetime) -> CorpusE
         digest=reading.survey.digest,
         licence=corpus.licence,
         documents=log.documents,
-        passages=kept.get(corpus.name, 0),
+        passages=counts.get(corpus.name, 0),
         boilerplate=log.boilerplate,
-        repeated=len(reading.survey) - kept.get(corpus.name, 0),
+        repeated=len(reading.survey) - counts.get(corpus.name, 0),
         empty=log.empty,
         superseded=log.superseded,
         retracted=log.retracted,
         questioned=log.questioned,
         problems=log.problem_count,
-        built_at=moment,
+        built_at=built_at_time,
     )
 
 
-def _present(out: Path, names: Sequence[str]) -> IndexManifest | None:
+def _existing_index(out: Path, names: Sequence[str]) -> IndexManifest | None:
     """The index in force, whose other corpora are to be kept; None when there is none or it is past use."""
     try:
         manifest = read_manifest(out)
@@ -394,25 +374,25 @@ def _present(out: Path, names: Sequence[str]) -> IndexManifest | None:
     except IndexMissing:
         return None
     except (IndexCorrupt, IndexOutdated) as exc:
-        lost = named_corpora(out) - set(names)
-        if lost:
-            raise _cannot_be_carried(exc, lost) from exc
+        missing = named_corpora(out) - set(names)
+        if missing:
+            raise _cannot_keep(exc, missing) from exc
         return None
     return manifest
 
 
-def _check_lines(out: Path, manifest: IndexManifest, carried: set[str]) -> None:
+def _check_passages(out: Path, manifest: IndexManifest, kept: set[str]) -> None:
     """Raises IndexCorrupt for passages that are not those that were read: they would go on under their digest."""
     place = out / manifest.data / LINES
     expected = next((entry.digest for entry in manifest.files if entry.path == LINES), None)
     found = digest_file(place)
     if found != expected:
-        raise _cannot_be_carried(IndexCorrupt(f"{place} has {found}, expected {expected}"), carried)
+        raise _cannot_keep(IndexCorrupt(f"{place} has {found}, expected {expected}"), kept)
 
 
-def _cannot_be_carried(exc: IndexCorrupt | IndexOutdated, lost: Collection[str]) -> EvidenceUnavailable:
+def _cannot_keep(exc: IndexCorrupt | IndexOutdated, missing: Collection[str]) -> EvidenceUnavailable:
     return type(exc)(
-        f"{exc.message}; it also holds {', '.join(sorted(lost))}, which cannot be carried over",
+        f"{exc.message}; it also contains {', '.join(sorted(missing))}, which cannot be carried over",
         hint="give these corpora too, or start afresh; both with --fresh",
     )
 
@@ -433,7 +413,7 @@ def _files(data: Path) -> tuple[FileEntry, ...]:
     )
 
 
-def _put_in_force(out: Path, data: Path, manifest: IndexManifest) -> None:
+def _activate(out: Path, data: Path, manifest: IndexManifest) -> None:
     """Make the data durable under its name, then let the manifest name it; then drop what it replaced."""
     for entry in manifest.files:
         _sync(data / entry.path)
@@ -450,7 +430,7 @@ def _put_in_force(out: Path, data: Path, manifest: IndexManifest) -> None:
 
 def _remove_leftovers(out: Path) -> None:
     """Remove what builds that were killed, or the index before this one, left behind; vectors stay."""
-    wanted: set[str] = set()
+    current: set[str] = set()
     removed: tuple[str, ...] = (_BUILDING, DATA)
     try:
         manifest = read_manifest(out)
@@ -460,9 +440,9 @@ def _remove_leftovers(out: Path) -> None:
         # Another version may read what this one does not: it stays until another index is in force.
         removed = (_BUILDING,)
     else:
-        wanted = {manifest.data}
+        current = {manifest.data}
     for place in out.iterdir():
-        if place.name.startswith(removed) and place.name not in wanted:
+        if place.name.startswith(removed) and place.name not in current:
             if place.is_dir():
                 shutil.rmtree(place, ignore_errors=True)
             else:
@@ -478,7 +458,7 @@ def _sync(place: Path) -> None:
 
 
 @contextmanager
-def _alone(out: Path) -> Iterator[None]:
+def _locked(out: Path) -> Iterator[None]:
     """Hold the lock of the folder, made when absent; the system lets go of it when the process ends, however it
     ends."""
     try:
@@ -497,5 +477,5 @@ def _alone(out: Path) -> Iterator[None]:
         yield
 
 
-def _silent(_: Progress) -> None:
+def _no_report(_: Progress) -> None:
     return

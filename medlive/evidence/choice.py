@@ -16,7 +16,7 @@ MEDCPT = "medcpt"
 
 def plan_index(
     out: Path,
-    asked: str | None,
+    requested: str | None,
     settings: EncoderSettings,
     *,
     fresh: bool = False,
@@ -29,37 +29,37 @@ def plan_index(
     its models are at hand, else none. `fresh`: what the index
     has does not count. Raises as `open_encoder` does for an encoder that was asked for or that the index has.
     """
-    if asked == NONE:
+    if requested == NONE:
         return None, "no encoder was wanted"
-    if asked is not None:
-        why = f"encoder {asked} was asked for"
-        encoder = open_encoder(asked, settings=settings)
-        folder = Path(asked).expanduser()
-        where = str(folder.resolve()) if folder.is_dir() and asked != MEDCPT else asked
+    if requested is not None:
+        why = f"encoder {requested} was asked for"
+        encoder = open_encoder(requested, settings=settings)
+        folder = Path(requested).expanduser()
+        where = str(folder.resolve()) if folder.is_dir() and requested != MEDCPT else requested
         return DensePlan(encoder, where, why, kind, shard), why
     if not fresh:
         try:
-            held = read_manifest(out).encoder
+            existing = read_manifest(out).encoder
         except (IndexMissing, IndexCorrupt, IndexOutdated):
-            held = None
-        if held is not None:
-            why = f"the index has vectors of encoder {held.name}"
-            return DensePlan(open_named_encoder(out, held, settings), held.where, why, kind, shard), why
+            existing = None
+        if existing is not None:
+            why = f"the index has vectors of encoder {existing.name}"
+            return DensePlan(open_named_encoder(out, existing, settings), existing.where, why, kind, shard), why
     models = find_models(settings, digests=False)
-    lacking = what_is_lacking(models)
-    if lacking is not None:
-        return None, lacking
+    problem = missing_models(models)
+    if problem is not None:
+        return None, problem
     why = "MedCPT's models are at hand"
     return DensePlan(open_encoder(MEDCPT, settings=settings), MEDCPT, why, kind, shard), why
 
 
-def what_is_lacking(models: list[FoundModel]) -> str | None:
+def missing_models(models: list[FoundModel]) -> str | None:
     """Why MedCPT cannot encode here, in a sentence; None when it can. Its cross-encoder is not needed for that."""
     needed = [model for model in models if model.role is not Role.CROSS]
     packages = sorted({name for model in needed for name in model.missing_packages})
-    absent = [model.repository for model in needed if model.folder is None]
-    if absent:
-        return f"no encoder: {' and '.join(absent)} {'is' if len(absent) == 1 else 'are'} not at hand"
+    missing = [model.repository for model in needed if model.folder is None]
+    if missing:
+        return f"no encoder: {' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} not at hand"
     if packages:
         return f"no encoder: MedCPT's models are at hand, but {', '.join(packages)} is not installed"
     return None

@@ -66,7 +66,7 @@ class Survey:
     def add(self, passage: Passage) -> None:
         """Take note of a passage; not to be called after a question was asked."""
         if self._findings is not None:
-            raise RuntimeError("a survey that was asked takes no more passages")
+            raise RuntimeError("add was called after the corpus was read to its end")
         # The corpus's name is no content: the same files under another name have the same digest.
         unnamed = passage.id.split(":", 1)[1]
         fields = (unnamed, passage.title, passage.section, passage.text, passage.language)

@@ -111,7 +111,9 @@ def open_encoder(name: str | Path, *, settings: EncoderSettings) -> Encoder:
         return _open_medcpt(find_folder(Role.QUERY, settings), find_folder(Role.ARTICLE, settings), settings)
     folder = Path(name).expanduser()
     if not folder.is_dir():
-        raise UsageError(f"{text!r} is no encoder and no folder", hint='"medcpt", or a folder with models in it')
+        raise UsageError(
+            f"{text!r} is neither an encoder's name nor a folder", hint='"medcpt", or a folder with models in it'
+        )
     query, article = (open_folder(folder / role.value, role) for role in (Role.QUERY, Role.ARTICLE))
     return _open_medcpt(query, article, settings)
 

@@ -14,7 +14,7 @@ _HAN: Final = re.compile(r"[\u3400-\u9fff]+")
 _STEM: Final = 6
 
 
-def excerpt(text: str, wanted: Iterable[str], *, limit: int) -> str:
+def excerpt(text: str, needed: Iterable[str], *, limit: int) -> str:
     """The sentences of `text` that share most words with the phrases in `wanted`, in their order.
 
     Whole sentences up to about `limit` characters, at least one (cut where it is longer by itself); the whole text
@@ -22,7 +22,7 @@ def excerpt(text: str, wanted: Iterable[str], *, limit: int) -> str:
     """
     if len(text) <= limit:
         return text
-    terms = frozenset(term for phrase in wanted for term in _terms(phrase))
+    terms = frozenset(term for phrase in needed for term in _terms(phrase))
     found = [sentence.strip() for sentence in sentences(text) if sentence.strip()]
     scores = [len(terms & _terms(sentence)) for sentence in found]
     chosen: list[int] = []

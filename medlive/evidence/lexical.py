@@ -152,14 +152,14 @@ class LexicalIndex:
         A query is plain text, whatever it holds; one without a word of the index finds nothing. Filters change no
         score of what stays.
         """
-        asked = self._query(text, not_after, self._store.left_out(corpora))
-        if asked is None:
+        parsed = self._query(text, not_after, self._store.left_out(corpora))
+        if parsed is None:
             return []
         # Fetch past k until a lower score shows that every passage that ties with the k-th is there.
         limit = k + 16
         while True:
             try:
-                hits = self._searcher.search(asked, limit, count=False).hits
+                hits = self._searcher.search(parsed, limit, count=False).hits
                 ordinals = self._searcher.fast_field_values("ordinal", [address for _, address in hits])
             except ValueError as exc:
                 raise IndexCorrupt(f"{self._folder} cannot be read: {exc}") from exc
@@ -170,7 +170,7 @@ class LexicalIndex:
         found: list[tuple[int, float]] = []
         for ordinal, score in zip(ordinals, scores, strict=True):
             if ordinal is None:
-                raise IndexCorrupt(f"{self._folder} holds a document without its passage's number")
+                raise IndexCorrupt(f"{self._folder} contains a document without a passage number")
             found.append((int(ordinal), score))
         return self._store.ordered(found, k)
 

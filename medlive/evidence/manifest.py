@@ -145,7 +145,7 @@ def read_manifest(folder: Path) -> IndexManifest:
             raise _other_format(place, version) from exc
         first = exc.errors()[0]
         cause = f"{'.'.join(map(str, first['loc']))}: {first['msg']}" if first["loc"] else first["msg"]
-        raise IndexCorrupt(f"{place} is no index manifest: {cause}", hint=HINT) from exc
+        raise IndexCorrupt(f"{place} is not a valid index manifest: {cause}", hint=HINT) from exc
     if manifest.format_version != FORMAT_VERSION:
         raise _other_format(place, manifest.format_version)
     expected = index_digest(manifest.parameters, manifest.corpus_digests, manifest.dense)

@@ -95,9 +95,9 @@ def dense_recall(
     side: DenseSide, vectors: VectorStore, store: PassageStore, queries: Sequence[str], k: int
 ) -> list[float]:
     """For each query the share of its exact k nearest vectors that the dense index finds."""
-    asked = side.encoder.encode_queries(queries)
+    query_vectors = side.encoder.encode_queries(queries)
     from medlive.evidence.dense.tune import exact
 
-    expected = exact(vectors.vectors(keys_of(store)), asked, min(k, len(store)))[1]
-    found = side.index.search(asked, min(k, len(store)))[1]
+    expected = exact(vectors.vectors(keys_of(store)), query_vectors, min(k, len(store)))[1]
+    found = side.index.search(query_vectors, min(k, len(store)))[1]
     return [float(np.isin(want, got).mean()) for want, got in zip(expected, found, strict=True)]

@@ -24,7 +24,7 @@ LEXICAL = "lexical"
 DENSE = "dense"
 VECTORS = "vectors"
 """What the vectors of builds are kept in, by encoder."""
-AFRESH = "build it again from all its corpora: medlive evidence build CORPUS... --fresh"
+REBUILD_FRESH_HINT = "build it again from all its corpora: medlive evidence build CORPUS... --fresh"
 """A build that finds the same corpora and files of the right size leaves them alone."""
 
 
@@ -46,16 +46,16 @@ def open_index(
     or IndexOutdated, EvidenceUnavailable for a model that is missing, UsageError for a dense search of an index
     without vectors; each with what to do.
     """
-    given = _Given(settings or EncoderSettings(home=path), encoder, reranker, retriever)
+    options = _Options(settings or EncoderSettings(home=path), encoder, reranker, retriever)
     manifest = read_manifest(path)
     try:
-        return open_data(path, manifest, given)
+        return open_data(path, manifest, options)
     except IndexCorrupt:
         # A build may have put another index in force between the two steps above.
-        again = read_manifest(path)
-        if again.data == manifest.data:
+        reread = read_manifest(path)
+        if reread.data == manifest.data:
             raise
-        return open_data(path, again, given)
+        return open_data(path, reread, options)
 
 
 def verify_index(path: Path) -> IndexManifest:
@@ -69,14 +69,14 @@ def verify_index(path: Path) -> IndexManifest:
         place = path / manifest.data / entry.path
         found = digest_file(place)
         if found != entry.digest:
-            raise IndexCorrupt(f"{place} has {found}, expected {entry.digest}", hint=AFRESH)
+            raise IndexCorrupt(f"{place} has {found}, expected {entry.digest}", hint=REBUILD_FRESH_HINT)
     if manifest.dense is not None:
         found = keys_digest(keys_of(open_store(path, manifest)))
         if found != manifest.dense.keys_digest:
             raise IndexCorrupt(
                 f"the vectors of {path} are of other passages ({manifest.dense.keys_digest}) than those"
                 f" beside them ({found})",
-                hint=AFRESH,
+                hint=REBUILD_FRESH_HINT,
             )
     if manifest.encoder is not None and folder_of(path / VECTORS, manifest.encoder.digest).is_dir():
         VectorStore(path / VECTORS, manifest.encoder).verify()
@@ -106,7 +106,7 @@ def list_indexes(folder: Path) -> list[ListedIndex]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Given:
+class _Options:
     """What the caller of `open_index` asked for."""
 
     settings: EncoderSettings
@@ -125,9 +125,9 @@ def check_index(path: Path, manifest: IndexManifest) -> None:
         DenseIndex.open(path / manifest.data / DENSE, manifest.dense)
 
 
-def open_data(path: Path, manifest: IndexManifest, given: _Given) -> IndexRetriever:
+def open_data(path: Path, manifest: IndexManifest, options: _Options) -> IndexRetriever:
     """The retriever over what a manifest names. Raises as `open_index` does."""
-    name = given.retriever or manifest.retriever
+    name = options.retriever or manifest.retriever
     if name != "bm25" and manifest.dense is None:
         raise UsageError(
             f"{path} has no vectors, so that only bm25 searches it: {manifest.reason}",
@@ -135,28 +135,30 @@ def open_data(path: Path, manifest: IndexManifest, given: _Given) -> IndexRetrie
         )
     check_sizes(path, manifest)
     store = open_store(path, manifest)
-    words = None if name == "dense" else _lexical_side(path, manifest, store)
-    near = None if name == "bm25" else _dense_side(path, manifest, given)
-    reranker = given.reranker
+    lexical_index = None if name == "dense" else _lexical_side(path, manifest, store)
+    dense_side = None if name == "bm25" else _dense_side(path, manifest, options)
+    reranker = options.reranker
     if isinstance(reranker, str):
-        reranker = open_reranker(reranker, settings=given.settings)
+        reranker = open_reranker(reranker, settings=options.settings)
     identity = IndexIdentity(
         retriever=name,
-        index_digest=_searched_as(manifest, name, reranker),
+        index_digest=_search_digest(manifest, name, reranker),
         corpora=manifest.corpus_digests,
         passages=manifest.passages,
-        dense=_account(manifest, name, reranker),
+        dense=_dense_record(manifest, name, reranker),
     )
-    return IndexRetriever(store, identity, lexical=words, dense=near, reranker=reranker)
+    return IndexRetriever(store, identity, lexical=lexical_index, dense=dense_side, reranker=reranker)
 
 
 def _lexical_side(path: Path, manifest: IndexManifest, store: PassageStore) -> LexicalIndex:
-    here = lexical.parameters()
-    if manifest.parameters != here:
-        differ = [n for n in sorted({*here, *manifest.parameters}) if manifest.parameters.get(n) != here.get(n)]
-        told = ", ".join(f"{n} {manifest.parameters.get(n)}, now {here.get(n)}" for n in differ)
+    current = lexical.parameters()
+    if manifest.parameters != current:
+        changed = [
+            n for n in sorted({*current, *manifest.parameters}) if manifest.parameters.get(n) != current.get(n)
+        ]
+        changes = ", ".join(f"{n} {manifest.parameters.get(n)}, now {current.get(n)}" for n in changed)
         raise IndexOutdated(
-            f"{path} was built with other parameters ({told}; libraries then {manifest.libraries},"
+            f"{path} was built with other parameters ({changes}; libraries then {manifest.libraries},"
             f" now {lexical.libraries()})",
             hint=HINT,
         )
@@ -166,14 +168,14 @@ def _lexical_side(path: Path, manifest: IndexManifest, store: PassageStore) -> L
         raise type(exc)(exc.message, hint=HINT) from exc
 
 
-def _dense_side(path: Path, manifest: IndexManifest, given: _Given) -> DenseSide:
+def _dense_side(path: Path, manifest: IndexManifest, options: _Options) -> DenseSide:
     assert manifest.dense is not None
     assert manifest.encoder is not None
-    encoder = given.encoder
+    encoder = options.encoder
     if encoder is None:
-        encoder = open_named_encoder(path, manifest.encoder, given.settings)
+        encoder = open_named_encoder(path, manifest.encoder, options.settings)
     elif isinstance(encoder, str):
-        encoder = open_encoder(encoder, settings=given.settings)
+        encoder = open_encoder(encoder, settings=options.settings)
     if encoder.identity.digest != manifest.encoder.digest:
         raise IndexOutdated(
             f"{path / MANIFEST}: its vectors were made by encoder {manifest.encoder.name} from"
@@ -186,7 +188,7 @@ def _dense_side(path: Path, manifest: IndexManifest, given: _Given) -> DenseSide
     index = DenseIndex.open(path / manifest.data / DENSE, manifest.dense)
     if manifest.dense.count != manifest.passages:
         raise IndexCorrupt(
-            f"{path / MANIFEST} tells of {manifest.dense.count} vectors and {manifest.passages} passages",
+            f"{path / MANIFEST} lists {manifest.dense.count} vectors for {manifest.passages} passages",
             hint=HINT,
         )
     return DenseSide(encoder, index)
@@ -206,21 +208,23 @@ def open_named_encoder(path: Path, entry: EncoderEntry, settings: EncoderSetting
         ) from exc
 
 
-def _searched_as(manifest: IndexManifest, name: RetrieverName, reranker: Reranker | None) -> str:
+def _search_digest(manifest: IndexManifest, name: RetrieverName, reranker: Reranker | None) -> str:
     """The index's digest; another one where it is searched otherwise than it was built for, since by it a verdict
     names the evidence that it saw."""
     if name == manifest.retriever and reranker is None:
         return manifest.index_digest
-    again = reranker.identity.digest if reranker is not None else None
-    return digest_json({"index": manifest.index_digest, "retriever": name, "reranker": again})
+    reread = reranker.identity.digest if reranker is not None else None
+    return digest_json({"index": manifest.index_digest, "retriever": name, "reranker": reread})
 
 
-def _account(manifest: IndexManifest, name: RetrieverName, reranker: Reranker | None) -> dict[str, Any] | None:
+def _dense_record(
+    manifest: IndexManifest, name: RetrieverName, reranker: Reranker | None
+) -> dict[str, Any] | None:
     """What a stored verdict says of the sides beyond words; None for words alone."""
-    account: dict[str, Any] = {}
+    record: dict[str, Any] = {}
     if name != "bm25" and manifest.dense is not None:
         part = manifest.dense
-        account = {
+        record = {
             "encoder": part.encoder,
             "encoder_digest": part.encoder_digest,
             "kind": part.kind.value,
@@ -228,10 +232,10 @@ def _account(manifest: IndexManifest, name: RetrieverName, reranker: Reranker | 
             "recall": part.recall.model_dump(mode="json"),
         }
     if name == "hybrid":
-        account["fusion"] = {"rrf_k": RRF_K, "depth": DEPTH}
+        record["fusion"] = {"rrf_k": RRF_K, "depth": DEPTH}
     if reranker is not None:
-        account["reranker"] = {"name": reranker.identity.name, "digest": reranker.identity.digest}
-    return account or None
+        record["reranker"] = {"name": reranker.identity.name, "digest": reranker.identity.digest}
+    return record or None
 
 
 def open_store(path: Path, manifest: IndexManifest) -> PassageStore:

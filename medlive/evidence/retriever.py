@@ -11,7 +11,7 @@ from datetime import date
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from medlive.errors import UsageError
-from medlive.evidence.batcher import Gatherer
+from medlive.evidence.batcher import Batcher
 from medlive.evidence.corpora.parsing.text import language_of
 from medlive.evidence.encoder import Encoder, Reranker
 from medlive.evidence.fusion import DEPTH, Found, by_ordinal, fused
@@ -49,7 +49,7 @@ class DenseSide:
         return languages is None or language_of(phrase) in (*languages, "und")
 
 
-class _Ask(NamedTuple):
+class _DenseQuery(NamedTuple):
     """One phrase's dense side."""
 
     text: str
@@ -79,7 +79,7 @@ class IndexRetriever:
         self.dense = dense
         """None where words alone are searched."""
         self._reranker = reranker
-        self._asks: Gatherer[_Ask, Found] = Gatherer(self._nearest)
+        self._requests: Batcher[_DenseQuery, Found] = Batcher(self._nearest)
 
     @property
     def identity(self) -> IndexIdentity:
@@ -105,14 +105,18 @@ class IndexRetriever:
         """
         if not 1 <= k <= MAX_K:
             raise ValueError(f"k is {k}, allowed are 1 to {MAX_K}")
-        wanted = None if corpora is None else self._known(corpora)
+        searched_corpora = None if corpora is None else self._known(corpora)
         if self.dense is None:
-            return await asyncio.to_thread(self._search_words, queries, k, not_after, wanted)
+            return await asyncio.to_thread(self._search_words, queries, k, not_after, searched_corpora)
         dense = self.dense
         readable = [(at, n) for at, q in enumerate(queries) for n, p in enumerate(q.phrases) if dense.reads(p)]
-        asks = [_Ask(queries[at].phrases[n], self._depth(queries[at], k), not_after, wanted) for at, n in readable]
+        requests = [
+            _DenseQuery(queries[at].phrases[n], self._depth(queries[at], k), not_after, searched_corpora)
+            for at, n in readable
+        ]
         found, nearest = await asyncio.gather(
-            asyncio.to_thread(self._by_words, queries, k, not_after, wanted), self._asks.ask(asks)
+            asyncio.to_thread(self._by_words, queries, k, not_after, searched_corpora),
+            self._requests.submit(requests),
         )
         for (at, n), near in zip(readable, nearest, strict=True):
             found[at][Side.DENSE, n] = near
@@ -123,7 +127,7 @@ class IndexRetriever:
         if strange:
             raise UsageError(
                 f"the evidence index has no corpus {', '.join(map(repr, strange))}",
-                hint=f"it holds {', '.join(sorted(self._identity.corpora))}",
+                hint=f"expected one of {', '.join(sorted(self._identity.corpora))}",
             )
         return frozenset(corpora)
 
@@ -154,21 +158,21 @@ class IndexRetriever:
             for query in queries
         ]
 
-    def _nearest(self, asks: Sequence[_Ask]) -> list[Found]:
+    def _nearest(self, requests: Sequence[_DenseQuery]) -> list[Found]:
         """Encode all in one batch, then search once for each set of filters."""
         assert self.dense is not None
-        texts = list(dict.fromkeys(ask.text[:_MAX_QUERY_CHARS] for ask in asks))
+        texts = list(dict.fromkeys(request.text[:_MAX_QUERY_CHARS] for request in requests))
         rows = {text: row for row, text in enumerate(texts)}
         vectors = self.dense.encoder.encode_queries(texts)
-        groups: dict[_Ask, list[int]] = {}
-        for number, ask in enumerate(asks):
-            groups.setdefault(ask._replace(text=""), []).append(number)
-        found: list[Found] = [[] for _ in asks]
+        groups: dict[_DenseQuery, list[int]] = {}
+        for number, request in enumerate(requests):
+            groups.setdefault(request._replace(text=""), []).append(number)
+        found: list[Found] = [[] for _ in requests]
         for (_, depth, not_after, corpora), numbers in groups.items():
             allowed = self._store.allowed(not_after, corpora)
             if allowed is not None and not allowed.any():
                 continue
-            chosen = vectors[[rows[asks[number].text[:_MAX_QUERY_CHARS]] for number in numbers]]
+            chosen = vectors[[rows[requests[number].text[:_MAX_QUERY_CHARS]] for number in numbers]]
             scores, ordinals = self.dense.index.search(chosen, depth + _SPARE, allowed)
             for number, vector, at, near in zip(numbers, chosen, ordinals, scores, strict=True):
                 # A query without a word that the encoder knows is a vector of nothing, as near to one as to all.

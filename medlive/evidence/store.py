@@ -33,7 +33,7 @@ CORPUS_NAMES = "corpora.json"
 MAX_CORPORA = 2**16
 
 _UNDATED = 0
-_HELD = 8192
+_BUFFERED = 8192
 _MASKS_KEPT = 8
 
 
@@ -77,12 +77,12 @@ class _Column:
     def __init__(self, place: Path, code: str, dtype: str) -> None:
         self._place = place
         self._handle: BinaryIO = place.open("wb")
-        self._held = array(code)
+        self._buffer = array(code)
         self._dtype = dtype
 
     def add(self, number: int) -> None:
-        self._held.append(number)
-        if len(self._held) >= _HELD:
+        self._buffer.append(number)
+        if len(self._buffer) >= _BUFFERED:
             self._write()
 
     def close(self) -> None:
@@ -91,8 +91,8 @@ class _Column:
 
     def _write(self) -> None:
         with room_for(self._place):
-            self._handle.write(np.array(self._held, dtype=self._dtype).tobytes())
-        del self._held[:]
+            self._handle.write(np.array(self._buffer, dtype=self._dtype).tobytes())
+        del self._buffer[:]
 
 
 class StoreWriter:
@@ -130,9 +130,9 @@ class StoreWriter:
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
         # What failed once fails again when its buffer is flushed; the first failure is the one to be told of.
-        telling = nullcontext() if kind is None else suppress(OSError, DiskFull)
+        suppressed = nullcontext() if kind is None else suppress(OSError, DiskFull)
         for part in (self._lines, self._offsets, self._days, self._corpora):
-            with telling, room_for(self._folder / LINES):
+            with suppressed, room_for(self._folder / LINES):
                 part.close()
         if kind is None:
             with room_for(self._folder / CORPUS_NAMES):
@@ -147,7 +147,7 @@ class PassageStore:
         self._place = folder / LINES
         self._offsets: NDArray[np.uint64] = _column(folder / OFFSETS, "<u8")
         if len(self._offsets) < 2:
-            raise IndexCorrupt(f"{folder / OFFSETS} is no list of places")
+            raise IndexCorrupt(f"{folder / OFFSETS} is not a valid list of offsets")
         size = self._place.stat().st_size
         if int(self._offsets[-1]) != size:
             raise IndexCorrupt(f"{self._place} has {size} bytes, expected {self._offsets[-1]}")
@@ -155,7 +155,7 @@ class PassageStore:
         self._corpora: NDArray[np.uint16] = _column(folder / CORPORA, "<u2")
         for place, column in ((folder / DAYS, self._days), (folder / CORPORA, self._corpora)):
             if len(column) != len(self):
-                raise IndexCorrupt(f"{place} tells of {len(column)} passages of {len(self)}")
+                raise IndexCorrupt(f"{place} has {len(column)} entries, expected {len(self)}")
         self.corpora: tuple[str, ...] = _names(folder / CORPUS_NAMES)
         """The names of the corpora that have passages here."""
         self._newest = int(self._days.max())
@@ -228,7 +228,7 @@ def _column(place: Path, dtype: str) -> NDArray[Any]:
     width = np.dtype(dtype).itemsize
     size = place.stat().st_size
     if not size or size % width:
-        raise IndexCorrupt(f"{place} has {size} bytes, which is no list of numbers")
+        raise IndexCorrupt(f"{place} has {size} bytes, expected a multiple of {width}")
     return np.memmap(place, dtype=dtype, mode="r")
 
 
@@ -236,7 +236,7 @@ def _names(place: Path) -> tuple[str, ...]:
     try:
         names = json.loads(place.read_bytes())
     except ValueError as exc:
-        raise IndexCorrupt(f"{place} is no list of names: {exc}") from exc
+        raise IndexCorrupt(f"{place} is not a valid list of names: {exc}") from exc
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise IndexCorrupt(f"{place} is no list of names")
+        raise IndexCorrupt(f"{place} is not a list of names")
     return tuple(names)

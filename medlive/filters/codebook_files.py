@@ -155,10 +155,10 @@ def _table_pairs(text: str) -> Iterator[tuple[str, str]]:
                         yield (block.group(1) if block else code.removeprefix("ICD10:")), title
         return
     for row in (first, *rows):
-        yield from _bare_row([c.strip() for c in row])
+        yield from _plain_row([c.strip() for c in row])
 
 
-def _bare_row(cells: list[str]) -> Iterator[tuple[str, str]]:
+def _plain_row(cells: list[str]) -> Iterator[tuple[str, str]]:
     """A row of a table without a header."""
     filled = [c for c in cells if c]
     if len(filled) == 2 and re.fullmatch(r"\d+", filled[1]) and not filled[0].isascii():

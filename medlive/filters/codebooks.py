@@ -69,22 +69,22 @@ class Codebook:
             import ahocorasick
         except ImportError as exc:
             raise MissingExtra("medlive[service] is needed for code books (pyahocorasick)") from exc
-        held: dict[str, str] = {}
+        matches: dict[str, str] = {}
         for term in terms:
             flat = _flat(term.term).translate(_TO_SIMPLIFIED)
             if flat and flat not in stop:
-                held.setdefault(flat, f"{term.system}:{term.code}")
-        self._terms = held
+                matches.setdefault(flat, f"{term.system}:{term.code}")
+        self._terms = matches
         automaton: Any = ahocorasick.Automaton()
-        for flat in held:
+        for flat in matches:
             automaton.add_word(flat, flat)
             if not flat.isascii():
                 # The same term as a writer of traditional characters has it.
                 automaton.add_word(flat.translate(_TO_TRADITIONAL), flat)
-        if held:
+        if matches:
             automaton.make_automaton()
         self._automaton = automaton
-        self._digest = digest_json(sorted(held.items()))
+        self._digest = digest_json(sorted(matches.items()))
 
     def __len__(self) -> int:
         return len(self._terms)
@@ -114,11 +114,11 @@ class Codebook:
         ]
         spans.sort(key=lambda s: (s[0], -s[1]))
         hits: list[TermHit] = []
-        reached = 0
+        end_reached = 0
         for start, end, term in spans:
-            if start >= reached:
+            if start >= end_reached:
                 hits.append(TermHit(term, self._terms[term], start, end))
-                reached = end
+                end_reached = end
         return hits
 
     def first(self, text: str) -> TermHit | None:

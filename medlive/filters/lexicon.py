@@ -94,12 +94,12 @@ def _hints() -> Any:
     """An automaton from each hint to the patterns it calls for."""
     import ahocorasick
 
-    wanted: dict[str, set[re.Pattern[str]]] = {}
+    needed: dict[str, set[re.Pattern[str]]] = {}
     for hints, patterns in _HINTED:
         for hint in hints.split():
-            wanted.setdefault(hint.replace("&", " "), set()).update(patterns)
+            needed.setdefault(hint.replace("&", " "), set()).update(patterns)
     automaton: Any = ahocorasick.Automaton()
-    for hint, called in wanted.items():
+    for hint, called in needed.items():
         automaton.add_word(hint, called)
     automaton.make_automaton()
     return automaton
@@ -110,10 +110,10 @@ def unsafe_phrase(lower: str) -> UnsafePhrase | None:
 
     A pattern runs only where one of its words occurs at all.
     """
-    wanted: set[re.Pattern[str]] = set()
+    needed: set[re.Pattern[str]] = set()
     for _, called in _hints().iter(lower):
-        wanted |= called
+        needed |= called
     for kind, pattern in _ORDER:
-        if pattern in wanted and (match := pattern.search(lower)):
+        if pattern in needed and (match := pattern.search(lower)):
             return UnsafePhrase(kind, match.group())
     return None

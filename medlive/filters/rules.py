@@ -181,9 +181,11 @@ _SHOWN_ZH_HINTS: Final = ("图", "片", "单", "报告", "语音", "视频", "�
 
 def not_text_only(subject: Subject) -> FilterVerdict:
     """Nothing beyond text is needed: no image, video or audio is shown or referred to."""
-    shown = next((m.media[0] for m in subject.thread.messages if {"image", "video", "audio"} & set(m.media)), None)
-    if shown is not None:
-        return _failed("not_text_only", FilterReason.NOT_TEXT_ONLY, media=shown)
+    media_kind = next(
+        (m.media[0] for m in subject.thread.messages if {"image", "video", "audio"} & set(m.media)), None
+    )
+    if media_kind is not None:
+        return _failed("not_text_only", FilterReason.NOT_TEXT_ONLY, media=media_kind)
     hints, pattern = (_SHOWN_ZH_HINTS, _SHOWN_ZH) if subject.language == "zh" else (_SHOWN_EN_HINTS, _SHOWN_EN)
     if any(map(subject.lower.__contains__, hints)) and (said := pattern.search(subject.lower)):
         return _failed("not_text_only", FilterReason.NOT_TEXT_ONLY, says=said.group()[:80])

@@ -52,7 +52,7 @@ class Compared:
     collapsed: bool
 
     @property
-    def told(self) -> str:
+    def message(self) -> str:
         """The figure in words: which one it is, what it is now, and what it was."""
         kind, _, what = self.name.partition(":")
         if self.median is None:
@@ -100,12 +100,12 @@ def measures(fields: Mapping[str, tuple[float, int]], ends: Mapping[str, int]) -
     }
     listed = ends.get("listed", 0)
     found["count:listed"] = Measure(float(listed), listed)
-    there = sum(ends.get(end, 0) for end in ("read", "not_modified", *_FAILURES))
-    if gone := ends.get("gone", 0):
-        found["end:gone"] = Measure(gone / (gone + there), gone + there)
-    asked = sum(ends.get(end, 0) for end in ("read", *_FAILURES))
-    if asked:
-        found |= {f"end:{end}": Measure(ends.get(end, 0) / asked, asked) for end in _FAILURES}
+    present = sum(ends.get(end, 0) for end in ("read", "not_modified", *_FAILURES))
+    if gone_threads := ends.get("gone", 0):
+        found["end:gone"] = Measure(gone_threads / (gone_threads + present), gone_threads + present)
+    requested = sum(ends.get(end, 0) for end in ("read", *_FAILURES))
+    if requested:
+        found |= {f"end:{end}": Measure(ends.get(end, 0) / requested, requested) for end in _FAILURES}
     return found
 
 

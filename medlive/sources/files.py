@@ -207,7 +207,7 @@ class _Reader:
 
     def thread(self, value: object) -> Thread:
         if not isinstance(value, dict):
-            raise _Malformed(ProblemReason.NOT_AN_OBJECT, f"the line holds {_type_name(value)}, not an object")
+            raise _Malformed(ProblemReason.NOT_AN_OBJECT, f"expected an object, found {_type_name(value)}")
         source = self.text(value.get("source"), "source").strip().lower()
         if not _SOURCE.fullmatch(source):
             raise _Malformed(ProblemReason.BAD_SOURCE, f"source is {source[:40]!r}, not a short lower-case name")

@@ -51,7 +51,6 @@ from medlive.sources.source import (
     allowed_hosts,
     host_of,
 )
-from medlive.threads.model import Thread
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -89,7 +88,7 @@ class PageFetcher(Protocol):
         ...
 
 
-class _Met(StrEnum):
+class _Origin(StrEnum):
     """How a thread to ask for was met."""
 
     LISTED = "listed"
@@ -177,11 +176,11 @@ class _Run:
         self._since = since
         self._limit = limit
         self._concurrency = concurrency
-        self._queue: asyncio.Queue[tuple[ListEntry, KnownThread | None, _Met] | None] = asyncio.Queue(
+        self._queue: asyncio.Queue[tuple[ListEntry, KnownThread | None, _Origin] | None] = asyncio.Queue(
             maxsize=2 * concurrency
         )
-        self._under_way: set[str] = set()
-        self._asked = 0
+        self._in_progress: set[str] = set()
+        self._requested = 0
         self._layout_streak = 0
         self._reads = False
         self.ended = False
@@ -190,43 +189,43 @@ class _Run:
 
     async def find(self, base_url: str) -> None:
         """Hand every thread to read to the workers: left over, listed, and gone from the lists."""
-        await self._ask_for(await self._on_its_hosts(await self._ledger.left_over()), _Met.LEFT_OVER)
+        await self._enqueue(await self._on_allowed_hosts(await self._ledger.left_over()), _Origin.LEFT_OVER)
         for first in self._site.listing_requests(base_url):
             if not self._stopped():
                 await self._follow(first)
         if not self._stopped() and not self.lists_missing and self._since is None:
-            await self._ask_for(await self._on_its_hosts(await self._ledger.not_listed()), _Met.MISSING)
+            await self._enqueue(await self._on_allowed_hosts(await self._ledger.not_listed()), _Origin.MISSING)
         for _ in range(self._concurrency):
             await self._queue.put(None)
 
     async def work(self) -> None:
         """Read threads until there are no more."""
         while (item := await self._queue.get()) is not None:
-            entry, known, met = item
+            entry, known, origin = item
             if not self.ended:
-                await self._read(entry, known, met)
-            self._under_way.discard(entry.thread_id)
+                await self._read(entry, known, origin)
+            self._in_progress.discard(entry.thread_id)
 
     def _stopped(self) -> bool:
         return self.ended or self.limited
 
-    async def _ask_for(self, entries: Sequence[ListEntry], met: _Met = _Met.LISTED) -> None:
+    async def _enqueue(self, entries: Sequence[ListEntry], origin: _Origin = _Origin.LISTED) -> None:
         known = await self._ledger.look_up([entry.thread_id for entry in entries]) if entries else {}
         for entry in entries:
-            if self._limit is not None and self._asked >= self._limit:
+            if self._limit is not None and self._requested >= self._limit:
                 self.limited = True
             if self._stopped():
                 return
-            self._asked += 1
-            self._under_way.add(entry.thread_id)
-            await self._queue.put((entry, known.get(entry.thread_id), met))
+            self._requested += 1
+            self._in_progress.add(entry.thread_id)
+            await self._queue.put((entry, known.get(entry.thread_id), origin))
 
-    async def _on_its_hosts(self, entries: Sequence[ListEntry]) -> list[ListEntry]:
+    async def _on_allowed_hosts(self, entries: Sequence[ListEntry]) -> list[ListEntry]:
         """The remembered entries that can be asked for; the source may have moved since they were met."""
-        here = [entry for entry in entries if host_of(entry.url) in self._policy.allowed_hosts]
-        away = [e for e in entries if host_of(e.url) not in self._policy.allowed_hosts]
-        await self._ledger.keep(*(HarvestSkipped(e.url, e.thread_id, SkipReason.OTHER_HOST) for e in away))
-        return here
+        current = [entry for entry in entries if host_of(entry.url) in self._policy.allowed_hosts]
+        moved = [e for e in entries if host_of(e.url) not in self._policy.allowed_hosts]
+        await self._ledger.keep(*(HarvestSkipped(e.url, e.thread_id, SkipReason.OTHER_HOST) for e in moved))
+        return current
 
     async def _follow(self, first: PageRequest) -> None:
         """Read a list from where this run left it to where it may stop."""
@@ -235,63 +234,60 @@ class _Run:
         if state.finished:
             return
         request: PageRequest | None = state.next_page or first
-        shown: set[str] = set()
+        seen: set[str] = set()
         known_pages = 0
         for number in range(1, MAX_LIST_PAGES + 1):
             if request is None or self._stopped():
                 return
-            got = await self._list_page(request, number)
-            if got is None:
+            answer = await self._get(request)
+            if isinstance(answer, HarvestProblem):
                 self.lists_missing = True
+                await self._report(answer)
                 return
-            fetched_page, listing = got
-            listing, odd = _without_odd_ids(fetched_page.page.url, listing)
+            page, fetched = answer
+            fetched_page = FetchedPage(PageKind.LISTING, page, fetched, None, number)
+            try:
+                listing = parse_with(page.url, self._site.parse_listing, page)
+            except (LayoutError, NotAThread, ParserFault) as error:
+                self.lists_missing = True
+                problem = HarvestProblem(page.url, parse_problem(error), error.message, ends_source=True)
+                await self._report(problem, fetched_page)
+                return
+            listing, problems = _without_invalid_ids(page.url, listing)
             known = await self._ledger.look_up([entry.thread_id for entry in listing.entries])
             ids = {entry.thread_id for entry in listing.entries}
-            known_pages = known_pages + 1 if _is_known(listing.entries, known, state.read_by) else 0
-            ends = known_pages >= KNOWN_PAGES or number == MAX_LIST_PAGES
-            finished = ends or self._ends(listing, shown, state.cutoff)
+            undated = all(_activity(entry) is None for entry in listing.entries)
+            all_seen = all(_was_seen(known.get(i), state.read_by) for i in ids)
+            known_pages = known_pages + 1 if ids and undated and all_seen else 0
+            finished = (
+                listing.next_page is None
+                # A page that shows nothing new ends a list whose pager always names another page.
+                or bool(ids and ids <= seen)
+                # Rows that stand on every page whatever their age say nothing of how far it has come.
+                or bool(
+                    ids
+                    and all(
+                        self._is_seen_before(e, state.cutoff) for e in listing.entries if e.thread_id not in seen
+                    )
+                )
+                or known_pages >= KNOWN_PAGES
+                or number == MAX_LIST_PAGES
+            )
             if number == MAX_LIST_PAGES and listing.next_page is not None:
-                told = f"the list goes on after {MAX_LIST_PAGES} pages; what follows is left out"
-                odd.append(HarvestProblem(fetched_page.page.url, ProblemKind.INCOMPLETE, told))
-            listed = self._sorted(key, listing, known, shown, state.cutoff, finished=finished)
-            shown |= ids
-            await self._ledger.keep(fetched_page, listed, *odd)
-            await self._ask_for(listed.waiting)
+                problems_found = f"the list goes on after {MAX_LIST_PAGES} pages; what follows is left out"
+                problems.append(HarvestProblem(page.url, ProblemKind.INCOMPLETE, problems_found))
+            listed = self._plan_page(key, listing, known, seen, state.cutoff, finished=finished)
+            seen |= ids
+            await self._ledger.keep(fetched_page, listed, *problems)
+            await self._enqueue(listed.waiting)
             request = None if finished else listing.next_page
 
-    async def _list_page(self, request: PageRequest, number: int) -> tuple[FetchedPage, Listing] | None:
-        """A page of a list as it was fetched and read; None where that failed, which the ledger has then."""
-        got = await self._get(request)
-        if isinstance(got, HarvestProblem):
-            await self._tell(got)
-            return None
-        page, fetched = got
-        fetched_page = FetchedPage(PageKind.LISTING, page, fetched, None, number)
-        try:
-            return fetched_page, reading(page.url, self._site.parse_listing, page)
-        except (LayoutError, NotAThread, ParserFault) as error:
-            problem = HarvestProblem(page.url, parse_problem(error), error.message, ends_source=True)
-            await self._tell(problem, fetched_page)
-            return None
-
-    def _ends(self, listing: Listing, shown: set[str], cutoff: datetime | None) -> bool:
-        """Whether no page follows, or the rows show that what follows is known or too old; no rows show nothing.
-
-        A page that shows nothing new ends a list whose pager always names another page. Rows that stand on every
-        page whatever their age say nothing of how far it has come.
-        """
-        if listing.next_page is None:
-            return True
-        new = [entry for entry in listing.entries if entry.thread_id not in shown]
-        return bool(listing.entries) and all(self._is_behind(entry, cutoff) for entry in new)
-
-    def _sorted(
+    def _plan_page(
         self,
         key: str,
         listing: Listing,
         known: Mapping[str, KnownThread],
-        shown: set[str],
+        seen: set[str],
         cutoff: datetime | None,
         *,
         finished: bool,
@@ -299,17 +295,17 @@ class _Run:
         """What a list page asks to be done."""
         waiting: dict[str, ListEntry] = {}
         skipped: list[HarvestSkipped] = []
-        met = shown | self._under_way
         for entry in listing.entries:
-            before = known.get(entry.thread_id, KnownThread())
-            if before.taken_down:
+            before = known.get(entry.thread_id)
+            if before is not None and before.taken_down:
                 # Told each time: a page that shows such a thread is not kept.
                 skipped.append(HarvestSkipped(entry.url, entry.thread_id, SkipReason.TAKEN_DOWN))
-            elif entry.thread_id in met or before.handled:
                 continue
-            elif _is_before(entry.posted_at, self._since):
+            if entry.thread_id in seen or entry.thread_id in self._in_progress or (before and before.handled):
+                continue
+            if self._since is not None and entry.posted_at is not None and entry.posted_at < self._since:
                 skipped.append(HarvestSkipped(entry.url, entry.thread_id, SkipReason.OLDER_THAN_SINCE))
-            elif before.page_count is None or not _is_before(_activity(entry), cutoff):
+            elif before is None or before.page_count is None or not _is_before(_activity(entry), cutoff):
                 waiting[entry.thread_id] = entry
         moment = now()
         dates = [date for entry in listing.entries if (date := _activity(entry)) is not None and date <= moment]
@@ -319,7 +315,7 @@ class _Run:
         newest = None if gap else max(dates, default=None)
         return Listed(key, tuple(waiting.values()), tuple(skipped), following, newest, finished)
 
-    def _is_behind(self, entry: ListEntry, cutoff: datetime | None) -> bool:
+    def _is_seen_before(self, entry: ListEntry, cutoff: datetime | None) -> bool:
         """Whether an entry's activity lies before what this run is to see."""
         activity = _activity(entry)
         return _is_before(activity, self._since) or _is_before(activity, cutoff)
@@ -342,25 +338,25 @@ class _Run:
         page = Page(fetched.url, fetched.body, fetched.content_type, fetched.status, request.form)
         return page, fetched
 
-    async def _read(self, entry: ListEntry, known: KnownThread | None, met: _Met) -> None:
+    async def _read(self, entry: ListEntry, known: KnownThread | None, origin: _Origin) -> None:
         """All pages of a thread, then the thread or the problem."""
-        pages = list(await self._ledger.kept_pages(entry.thread_id)) if met is _Met.LEFT_OVER else []
+        pages = list(await self._ledger.kept_pages(entry.thread_id)) if origin is _Origin.LEFT_OVER else []
         unchanged = known if known is not None and known.page_count == 1 and not pages else None
         first: Fetched | None = None
         new_page: list[FetchedPage] = []
         try:
-            url = reading(entry.url, self._site.next_page, pages[-1]) if pages else entry.url
+            url = parse_with(entry.url, self._site.next_page, pages[-1]) if pages else entry.url
             while url is not None and all(page.url != url for page in pages):  # a pager may lead in a circle
                 if len(pages) == MAX_THREAD_PAGES:
                     raise IncompleteThread(f"{entry.url} has more than {MAX_THREAD_PAGES} pages")
                 # Kept before the next one is asked for: a kill loses the page in flight and no other.
                 await self._ledger.keep(*new_page)
                 new_page = []
-                got = await self._get(PageRequest(url), entry.thread_id, None if pages else unchanged)
-                if isinstance(got, HarvestProblem):
-                    await self._tell(got)
+                answer = await self._get(PageRequest(url), entry.thread_id, None if pages else unchanged)
+                if isinstance(answer, HarvestProblem):
+                    await self._report(answer)
                     return
-                page, fetched = got
+                page, fetched = answer
                 if fetched.not_modified:
                     skipped = HarvestSkipped(entry.url, entry.thread_id, SkipReason.NOT_MODIFIED)
                     await self._ledger.keep(skipped)
@@ -368,56 +364,48 @@ class _Run:
                 first = first or fetched
                 pages.append(page)
                 new_page = [FetchedPage(PageKind.THREAD, page, fetched, entry.thread_id, len(pages))]
-                url = reading(page.url, self._site.next_page, page)
-            thread = reading(entry.url, self._site.parse_thread, pages, self._anonymise)
+                url = parse_with(page.url, self._site.next_page, page)
+            thread = parse_with(entry.url, self._site.parse_thread, pages, self._anonymise)
         except (LayoutError, NotAThread, ParserFault) as error:
-            await self._tell(self._unreadable(entry, error, met), *new_page)
+            kind = parse_problem(error)
+            if origin is _Origin.MISSING:
+                # Many sites say that it is gone with status 200, or lead to a list. Where other threads can be
+                # read, it is not the layout that changed.
+                gone = (ProblemKind.NOT_A_THREAD, *([ProblemKind.LAYOUT] if self._reads else []))
+                kind = ProblemKind.GONE if kind in gone else kind
+            else:
+                self._layout_streak += not isinstance(error, NotAThread)
+            ends = self._layout_streak >= LAYOUT_STREAK
+            problem = HarvestProblem(entry.url, kind, error.message, entry.thread_id, ends_source=ends)
+            await self._report(problem, *new_page)
             return
         self._layout_streak = 0
         self._reads = True
-        await self._ledger.keep(*new_page, self._harvested(entry, thread, len(pages), first))
-
-    def _harvested(
-        self, entry: ListEntry, thread: Thread, pages: int, first: Fetched | None
-    ) -> HarvestedThread | HarvestSkipped:
-        """A thread that was read, with what its first page is asked for next time; skipped when it is too old."""
         if _is_before(thread.posted_at, self._since):
-            return HarvestSkipped(entry.url, entry.thread_id, SkipReason.OLDER_THAN_SINCE)
+            skipped = HarvestSkipped(entry.url, entry.thread_id, SkipReason.OLDER_THAN_SINCE)
+            await self._ledger.keep(*new_page, skipped)
+            return
         headers = first.headers if first is not None else {}
-        etag, last_modified = (_validator(headers.get(name)) for name in ("etag", "last-modified"))
-        return HarvestedThread(thread, entry, pages, etag, last_modified)
+        etag, last_modified = _validator(headers.get("etag")), _validator(headers.get("last-modified"))
+        read = HarvestedThread(thread, entry, len(pages), etag, last_modified)
+        await self._ledger.keep(*new_page, read)
 
-    def _unreadable(
-        self, entry: ListEntry, error: "LayoutError | NotAThread | ParserFault", met: _Met
-    ) -> HarvestProblem:
-        """What a thread that fits no layout stands for; too many of them in a row end the source."""
-        kind = parse_problem(error)
-        if met is _Met.MISSING:
-            # Many sites say that it is gone with status 200, or lead to a list. Where other threads can be
-            # read, it is not the layout that changed.
-            gone = (ProblemKind.NOT_A_THREAD, *([ProblemKind.LAYOUT] if self._reads else []))
-            kind = ProblemKind.GONE if kind in gone else kind
-        else:
-            self._layout_streak += not isinstance(error, NotAThread)
-        ends = self._layout_streak >= LAYOUT_STREAK
-        return HarvestProblem(entry.url, kind, error.message, entry.thread_id, ends_source=ends)
-
-    async def _tell(self, problem: HarvestProblem, *pages: FetchedPage) -> None:
+    async def _report(self, problem: HarvestProblem, *pages: FetchedPage) -> None:
         if self.ended and problem.kind in REFUSALS:
             return  # told before: the host is left alone
         self.ended = self.ended or problem.ends_source
         await self._ledger.keep(*pages, problem)
 
 
-def _without_odd_ids(url: str, listing: Listing) -> tuple[Listing, list[HarvestProblem]]:
+def _without_invalid_ids(url: str, listing: Listing) -> tuple[Listing, list[HarvestProblem]]:
     """A list without the entries that have no usable id, and a problem for each of those."""
-    fit = tuple(e for e in listing.entries if 1 <= len(e.thread_id) <= MAX_ID_CHARACTERS)
-    told = [
+    valid = tuple(e for e in listing.entries if 1 <= len(e.thread_id) <= MAX_ID_CHARACTERS)
+    problems_found = [
         HarvestProblem(url, ProblemKind.FAULT, f"a thread's id has {len(e.thread_id)} characters: {e.url[:200]}")
         for e in listing.entries
-        if e not in fit
+        if e not in valid
     ]
-    return (replace(listing, entries=fit), told) if told else (listing, told)
+    return (replace(listing, entries=valid), problems_found) if problems_found else (listing, problems_found)
 
 
 def _validator(value: str | None) -> str | None:
@@ -426,12 +414,6 @@ def _validator(value: str | None) -> str | None:
         value is not None and value.isascii() and value.isprintable() and len(value) <= MAX_VALIDATOR_CHARACTERS
     )
     return value if usable else None
-
-
-def _is_known(entries: Sequence[ListEntry], known: Mapping[str, KnownThread], read_by: int | None) -> bool:
-    """Whether an earlier run has met all rows of a page without dates; no rows tell nothing."""
-    undated = all(_activity(entry) is None for entry in entries)
-    return bool(entries) and undated and all(_was_seen(known.get(e.thread_id), read_by) for e in entries)
 
 
 def _was_seen(known: KnownThread | None, read_by: int | None) -> bool:
@@ -465,7 +447,7 @@ class ParserFault(MedliveError):
     """An adapter failed on a page with an error that is none of its own."""
 
 
-def reading(url: str, parse: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+def parse_with(url: str, parse: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
     """What a parser makes of a page. Raises the parser's own errors, and ParserFault for any other: one page
     that no test foresaw must not end an unattended harvest."""
     try:

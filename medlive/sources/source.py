@@ -114,11 +114,11 @@ class Memo(Generic[_T]):
     def get(self, page: Page, read: Callable[[Page], _T]) -> _T:
         """What `read` gives for the page, from the first time that it was asked."""
         place = id(page)
-        held = self._read.get(place)
-        if held is None:
+        cached = self._read.get(place)
+        if cached is None:
             forget = weakref.ref(page, lambda _: self._read.pop(place, None))
-            held = self._read[place] = (forget, read(page))
-        return held[1]
+            cached = self._read[place] = (forget, read(page))
+        return cached[1]
 
 
 def _decoded(body: bytes, names: Sequence[str]) -> str | None:
@@ -280,7 +280,7 @@ def allowed_hosts(site: Site, base_url: str) -> frozenset[str]:
     """
     host = host_of(base_url)
     if not host:
-        raise ConfigError(f"{base_url!r} is no base address: it names no host")
+        raise ConfigError(f"{base_url!r} is not a base address: it has no host")
     return site.allowed_hosts if host in site.allowed_hosts else frozenset({host})
 
 

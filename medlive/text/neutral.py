@@ -17,10 +17,10 @@ _IGNORABLE: Final = (
 """Unicode's Default_Ignorable_Code_Point (tag characters and variation selectors 17 to 256 among them) and
 interlinear annotations; variation selectors 1 to 16 have a rule of their own."""
 _PRIVATE: Final = "\ue000-\uf8ff\U000f0000-\U0010ffff"
-_NONE: Final = "\ufdd0-\ufdef\ufffe\uffff" + "".join(
+_NONCHARACTERS: Final = "\ufdd0-\ufdef\ufffe\uffff" + "".join(
     chr(plane << 16 | 0xFFFE) + chr(plane << 16 | 0xFFFF) for plane in range(1, 15)
 )
-_UNSEEN: Final = re.compile(f"[{_CONTROL}{_IGNORABLE}{_PRIVATE}{_NONE}\ud800-\udfff\ufe00-\ufe0f]")
+_INVISIBLE: Final = re.compile(f"[{_CONTROL}{_IGNORABLE}{_PRIVATE}{_NONCHARACTERS}\ud800-\udfff\ufe00-\ufe0f]")
 _EMOJI: Final = re.compile(
     "[#*0-9\u00a9\u00ae\u203c\u2049\u2122\u2139\u2190-\u2bff\u3030\u303d\u3297\u3299\U0001f000-\U0001faff]"
 )
@@ -53,7 +53,7 @@ def neutralise(text: str) -> str:
         return text
     if _SURROGATE.search(text):
         text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "ignore")
-    return _UNSEEN.sub(_kept, _LINE_END.sub("\n", text))
+    return _INVISIBLE.sub(_keep_selector, _LINE_END.sub("\n", text))
 
 
 def inert(json_text: str) -> str:
@@ -63,15 +63,15 @@ def inert(json_text: str) -> str:
     if "##" in json_text or "``" in json_text:
         json_text = _RUN.sub(lambda run: f"\\u{ord(run.group()[0]):04x}" * len(run.group()), json_text)
     json_text = _BRACKETED.sub("\\\\u005b", json_text)
-    return _SPEAKER.sub(_renamed, json_text)
+    return _SPEAKER.sub(_escape_speaker, json_text)
 
 
-def _kept(match: re.Match[str]) -> str:
+def _keep_selector(match: re.Match[str]) -> str:
     at, char = match.start(), match.group()
     after_emoji = char in "\ufe0e\ufe0f" and at > 0 and _EMOJI.match(match.string, at - 1)
     return char if after_emoji else ""
 
 
-def _renamed(match: re.Match[str]) -> str:
+def _escape_speaker(match: re.Match[str]) -> str:
     before, blank, letter = match.groups()
     return f"{before}{blank}\\u{ord(letter):04x}"

@@ -50,8 +50,8 @@ _LATIN_WORD: Final = re.compile(r"[A-Za-z\u00c0-\u024f\u1e00-\u1eff]+(?:['’][A
 _ASCII_WORD: Final = re.compile(r"[a-z]+(?:'[a-z]+)?")
 _MARKED: Final = re.compile(r"[\u00c0-\u024f\u1e00-\u1eff]")
 _SAMPLE: Final = 20_000
-_MOST_PLACES: Final = 1_000
-_MOST_KEPT: Final = 50_000
+_MAX_TRIES: Final = 1_000
+_MAX_CACHED: Final = 50_000
 """Characters of a source whose folded text is kept for the next quote."""
 _ENGLISH_TEXT: Final = (
     "the a an and or of to in is are was were be been it its this that these those i my me mine you "
@@ -128,7 +128,7 @@ def fold(text: str) -> str:
 
 
 # The criteria of a case quote one answer, the elements of a thread one message.
-_fold_again: Final = lru_cache(maxsize=16)(fold)
+_fold_cached: Final = lru_cache(maxsize=16)(fold)
 
 
 def contains_quote(quote: str, source: str) -> bool:
@@ -140,17 +140,17 @@ def contains_quote(quote: str, source: str) -> bool:
     needle = fold(quote)
     if not needle:
         return False
-    hay = _fold_again(source) if len(source) <= _MOST_KEPT else fold(source)
+    hay = _fold_cached(source) if len(source) <= _MAX_CACHED else fold(source)
     at = -1
-    for _ in range(_MOST_PLACES):
+    for _ in range(_MAX_TRIES):
         if (at := hay.find(needle, at + 1)) < 0:
             return False
-        if _whole(hay, at, at + len(needle)):
+        if _at_boundaries(hay, at, at + len(needle)):
             return True
     return False
 
 
-def _whole(hay: str, start: int, end: int) -> bool:
+def _at_boundaries(hay: str, start: int, end: int) -> bool:
     """Whether the span is cut out of `hay` between words and between numbers."""
 
     def joins(left: str, right: str) -> bool:

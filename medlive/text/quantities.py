@@ -132,8 +132,8 @@ class Quantity(NamedTuple):
 def numbers_missing(statement: str, *sources: str) -> list[str]:
     """The numbers of the statement, as written, that are in conflict with the sources: stated there in no reading,
     or only with another unit of the same kind (days for weeks). Empty when there is none."""
-    stated = _stated("\n".join(sources))
-    return list(dict.fromkeys(q.text for q in numbers(statement) if not stated.holds(q)))
+    source_numbers = _read_source("\n".join(sources))
+    return list(dict.fromkeys(q.text for q in numbers(statement) if not source_numbers.states(q)))
 
 
 def doses_exchanged(statement: str, quote: str, source: str) -> list[str]:
@@ -143,9 +143,9 @@ def doses_exchanged(statement: str, quote: str, source: str) -> list[str]:
     Stricter than `numbers_missing`: a bare number somewhere in the source is no dose ("1 mg" beside a "day 1").
     """
     kinds = {_UNITS[q.unit][0] for q in numbers(quote) if q.unit} & {"mass", "volume"}
-    stated, bare = _stated(source), {q.value for q in numbers(quote) if q.unit is None}
+    source_numbers, bare = _read_source(source), {q.value for q in numbers(quote) if q.unit is None}
     doses = [q for q in numbers(statement) if q.unit and _UNITS[q.unit][0] in kinds]
-    return [q.text for q in doses if not (stated.measures(q) or q.value in bare)]
+    return [q.text for q in doses if not (source_numbers.measures(q) or q.value in bare)]
 
 
 def numbers(text: str) -> tuple[Quantity, ...]:
@@ -155,7 +155,7 @@ def numbers(text: str) -> tuple[Quantity, ...]:
     """
     plain = _LIST_MARKER.sub(lambda m: " " * len(m.group()), plain_digits(text))
     plain = _NAME.sub(lambda m: m.group() if _is_quantity(plain, m) else " " * len(m.group()), plain)
-    return tuple(dict.fromkeys(q for _, q in sorted(_strict(plain), key=lambda found: found[0])))
+    return tuple(dict.fromkeys(q for _, q in sorted(_statement_numbers(plain), key=lambda found: found[0])))
 
 
 def plain_digits(text: str) -> str:
@@ -184,7 +184,7 @@ def _is_quantity(plain: str, name: re.Match[str]) -> bool:
     return alone and (tail is None or not tail.group() or _UNIT.match(tail.group()) is not None)
 
 
-def _strict(plain: str) -> Iterator[tuple[int, Quantity]]:
+def _statement_numbers(plain: str) -> Iterator[tuple[int, Quantity]]:
     """(place, number) of a statement: one reading each."""
     taken: list[tuple[int, int]] = []
     for found in (*_DAMAGED.finditer(plain), *_DIGITS.finditer(plain)):
@@ -225,7 +225,7 @@ def _han_quantity(plain: str, found: re.Match[str], value: float) -> Quantity:
     return _with_unit(plain, start, end + (plain[end : end + 1] in ("多", "余", "来", "几")), value)
 
 
-def _generous(plain: str) -> Iterator[Quantity]:
+def _source_numbers(plain: str) -> Iterator[Quantity]:
     """Every number that a source may be read to state."""
     for found in _DIGITS.finditer(plain):
         value, end = _digit_value(plain, found)
@@ -240,7 +240,7 @@ def _generous(plain: str) -> Iterator[Quantity]:
         if float(found[2]):
             yield _with_unit(plain, found.start(), found.end(), float(found[1]) / float(found[2]))
     for found in _HAN.finditer(plain):
-        yield from _generous_han(plain, found)
+        yield from _source_han_numbers(plain, found)
     for found in _HALF.finditer(plain):
         yield _with_unit(plain, found.start(), found.end(), 0.5)
     for found in _WORD.finditer(plain):
@@ -259,7 +259,7 @@ def _generous(plain: str) -> Iterator[Quantity]:
             yield Quantity(value, None, "")
 
 
-def _generous_han(plain: str, found: re.Match[str]) -> Iterator[Quantity]:
+def _source_han_numbers(plain: str, found: re.Match[str]) -> Iterator[Quantity]:
     numeral, end = found.group(), found.end()
     value = _han_value(numeral)
     readings = {float(_HAN_DIGITS[c]) for c in numeral if c in _HAN_DIGITS} | (
@@ -343,17 +343,17 @@ def _unit_of(match: re.Match[str] | None) -> str | None:
     return next((name for i, name in enumerate(_UNIT_NAMES) if match[f"u{i}"]), None) if match else None
 
 
-class _Stated:
+class _Source:
     """What a source states, for look-ups."""
 
     def __init__(self, source: str) -> None:
-        found = set(_generous(plain_digits(source)))
+        found = set(_source_numbers(plain_digits(source)))
         self._units: dict[float, set[str | None]] = {}
         for value, unit, _ in found:
             self._units.setdefault(round(value, 6), set()).add(unit)
         self._measures = [(_UNITS[u][0], v * _UNITS[u][1]) for v, u, _ in found if u is not None]
 
-    def holds(self, number: Quantity) -> bool:
+    def states(self, number: Quantity) -> bool:
         """Whether the source states the number in some reading, and not only with another unit of its kind."""
         value, unit, _ = number
         units = self._units.get(value)
@@ -383,6 +383,6 @@ class _Stated:
 
 
 @lru_cache(maxsize=64)
-def _stated(source: str) -> _Stated:
+def _read_source(source: str) -> _Source:
     # A thread is asked about once for each of its elements.
-    return _Stated(source)
+    return _Source(source)

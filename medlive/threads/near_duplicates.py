@@ -80,7 +80,7 @@ def shingles(text: str) -> Shingles:
 
     A text shorter than one shingle is one shingle; an empty one has none.
     """
-    return _combined(*_units(fold(text[:_LONGEST])))
+    return _shingle_hashes(*_units(fold(text[:_LONGEST])))
 
 
 def _units(folded: str) -> tuple[Shingles, int]:
@@ -94,23 +94,23 @@ def _units(folded: str) -> tuple[Shingles, int]:
     return np.array([zlib.crc32(w) for w in words], dtype=np.uint64), 3
 
 
-def _combined(units: Shingles, size: int) -> Shingles:
+def _shingle_hashes(units: Shingles, size: int) -> Shingles:
     """The sorted distinct hashes of each run of `size` units; one shorter run where there are fewer."""
     if units.size == 0:
         return units
-    mixed = _mixed(units, min(size, units.size))
+    mixed = _hash_runs(units, min(size, units.size))
     mixed.sort()
     return mixed[_first_of_equals(mixed)]
 
 
-def _all_combined(units: Sequence[Shingles], size: int) -> list[Shingles]:
+def _shingle_hashes_of_all(units: Sequence[Shingles], size: int) -> list[Shingles]:
     """`_combined` of each, computed at once: the texts are short, and each call of numpy has its price."""
     run_on = np.concatenate(units)
     ends = np.cumsum([u.size for u in units])
     whole = np.ones(run_on.size, dtype=bool)
     for place in range(1, size):
         whole[ends - place] = False  # runs that go on into the next text
-    mixed = _mixed(run_on, size)[whole[: run_on.size - size + 1]]
+    mixed = _hash_runs(run_on, size)[whole[: run_on.size - size + 1]]
     stops = ends - (size - 1) * np.arange(1, len(units) + 1)
     starts = np.concatenate(([0], stops[:-1]))
     for start, stop in zip(starts.tolist(), stops.tolist(), strict=True):
@@ -121,7 +121,7 @@ def _all_combined(units: Sequence[Shingles], size: int) -> list[Shingles]:
     return np.split(kept, np.cumsum(np.add.reduceat(keep, starts, dtype=np.int64))[:-1])
 
 
-def _mixed(units: Shingles, size: int) -> Shingles:
+def _hash_runs(units: Shingles, size: int) -> Shingles:
     count = units.size - size + 1
     mixed = np.zeros(count, dtype=np.uint64)
     for place in range(size):
@@ -146,9 +146,9 @@ def _grams(folded: Sequence[str]) -> list[Shingles]:
             together.setdefault(size, []).append(place)
             grams.append(units)
         else:
-            grams.append(_combined(units, size))
+            grams.append(_shingle_hashes(units, size))
     for size, places in together.items():
-        for place, combined in zip(places, _all_combined([grams[p] for p in places], size), strict=True):
+        for place, combined in zip(places, _shingle_hashes_of_all([grams[p] for p in places], size), strict=True):
             grams[place] = combined
     return grams
 
@@ -166,11 +166,11 @@ def sketches(texts: Sequence[str]) -> list[Sketch]:
         grams = _grams(folded)
         for text, found, bands in zip(folded, grams, _bands(grams), strict=True):
             digest = digest_text(text)
-            made.append(Sketch(digest, found, (_whole(digest), *bands) if bands else ()))
+            made.append(Sketch(digest, found, (_text_key(digest), *bands) if bands else ()))
     return made
 
 
-def _whole(digest: str) -> int:
+def _text_key(digest: str) -> int:
     """The key of a whole text: the first 64 bits of its digest."""
     return int.from_bytes(bytes.fromhex(digest.removeprefix("sha256:")[:16]), signed=True)
 
@@ -230,41 +230,41 @@ class DuplicateIndex:
         if not 0 < threshold <= 1:
             raise ValueError("threshold must be above 0 and at most 1")
         self._threshold = threshold
-        self._held: dict[str, Sketch] = {}
+        self._sketches: dict[str, Sketch] = {}
         self._keys_of: dict[int, tuple[str, ...]] = {}
 
     def __len__(self) -> int:
-        return len(self._held)
+        return len(self._sketches)
 
     def __contains__(self, key: str) -> bool:
-        return key in self._held
+        return key in self._sketches
 
-    def add(self, key: str, held: Sketch) -> None:
+    def add(self, key: str, sketch_held: Sketch) -> None:
         """Hold a text's sketch under its key; a key that is held already gets the new one."""
-        if (before := self._held.get(key)) is not None:
+        if (before := self._sketches.get(key)) is not None:
             for band in before.bands:
                 self._keys_of[band] = tuple(k for k in self._keys_of[band] if k != key)
-        self._held[key] = held
-        for band in held.bands:
+        self._sketches[key] = sketch_held
+        for band in sketch_held.bands:
             self._keys_of[band] = (*self._keys_of.get(band, ()), key)
 
-    def find(self, asked: Sketch, *, ignore: str | None = None) -> Match | None:
+    def find(self, queried: Sketch, *, ignore: str | None = None) -> Match | None:
         """The held text that this one repeats, or None; the key `ignore` (its own) does not count."""
         near: set[str] = set()
-        for band in asked.bands:
+        for band in queried.bands:
             near.update(self._keys_of.get(band, ()))
-        found = [match for key in near if key != ignore and (match := self._compare(asked, key)) is not None]
+        found = [match for key in near if key != ignore and (match := self._compare(queried, key)) is not None]
         return min(found, key=lambda m: (not m.exact, -m.similarity, _ordered(m.key)), default=None)
 
-    def _compare(self, asked: Sketch, key: str) -> Match | None:
-        held = self._held[key]
-        if held.digest == asked.digest:
+    def _compare(self, queried: Sketch, key: str) -> Match | None:
+        sketch_held = self._sketches[key]
+        if sketch_held.digest == queried.digest:
             return Match(key, 1.0, True)
         # The sizes alone bound the similarity, and are cheap to compare.
-        smaller, larger = sorted((asked.shingles.size, held.shingles.size))
+        smaller, larger = sorted((queried.shingles.size, sketch_held.shingles.size))
         if smaller / larger < self._threshold:
             return None
-        similarity = jaccard(asked.shingles, held.shingles)
+        similarity = jaccard(queried.shingles, sketch_held.shingles)
         return Match(key, similarity, False) if similarity >= self._threshold else None
 
 

@@ -18,12 +18,12 @@ def models(
     as_json: JsonOption = False,
 ) -> None:
     """Say which models MedCPT needs, where they were looked for and what is there; nothing is downloaded."""
-    from medlive.evidence.choice import what_is_lacking
+    from medlive.evidence.choice import missing_models
     from medlive.evidence.encoder import find_models
     from medlive.evidence.encoders.folders import INSTALL
 
     found = find_models(encoder_settings(models))
-    lacking = what_is_lacking(found)
+    lacking = missing_models(found)
     if as_json:
         print_json({"usable": lacking is None, "lacking": lacking, "models": [_model(model) for model in found]})
     else:

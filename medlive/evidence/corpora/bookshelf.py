@@ -70,8 +70,8 @@ def _chapters(root: Element, name: str, shelf: str | None, log: ReadLog) -> Iter
         if is_retracted_title(chapter.title):
             log.retracted += 1
             continue
-        sections, left_out = sections_of(part)
-        log.boilerplate += left_out
+        sections, skipped = sections_of(part)
+        log.boilerplate += skipped
         if not sections:
             # A table of contents, or the cover of the parts below.
             log.empty += 1

@@ -10,11 +10,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from medlive.evidence.corpora.jsonl import documents_of, files_of, identity_of, published_of, text_of
+from medlive.evidence.corpora.jsonl import documents_of, files_of, identity_of, text_of
 from medlive.evidence.corpora.model import Reader, ReadLog
 from medlive.evidence.corpora.parsing.chunk import Document
 from medlive.evidence.corpora.parsing.markdown import titled_sections
 from medlive.evidence.corpora.parsing.sniff import head_of
+from medlive.evidence.corpora.parsing.text import published_by
 
 _NO_EVIDENCE: Final = frozenset(
     (
@@ -53,29 +54,29 @@ def _documents(path: Path, log: ReadLog) -> Iterator[Document]:
 def _document(row: Any) -> Document:
     """One guideline; raises ValueError with the field that is wrong."""
     identity = identity_of(row)
+    text = text_of(row, "clean_text")
+    if not (text or "").strip():
+        text = text_of(row, "raw_text")
+    if text is None:
+        raise ValueError("`clean_text` is missing")
     source = (text_of(row, "source") or "").strip()
     publisher = (text_of(row, "publisher") or "").strip() or source.upper()
-    heading, found = titled_sections(_text(row))
-    kept = (s for s in found if s.label.rpartition(" > ")[2].casefold() not in _NO_EVIDENCE)
-    sections = tuple(kept) or found
+    try:
+        published = published_by(row.get("date"))
+    except ValueError as exc:
+        raise ValueError(f"`date` is not a date: {str(row.get('date'))[:40]!r}") from exc
+    heading, found = titled_sections(text)
+    labels = (s for s in found if s.label.rpartition(" > ")[2].casefold() not in _NO_EVIDENCE)
+    sections = tuple(labels) or found
     # A line has the source's title, the text's own, or at least what it is about.
     title = (text_of(row, "title") or heading or text_of(row, "overview") or "").strip()
     return Document(
         id=f"{source}-{identity}" if source else identity,
         title=f"{title[:200]} ({publisher[:100]})" if title and publisher else title or publisher,
         sections=sections,
-        published=published_of(row),
+        published=published,
         url=text_of(row, "url") or "",
     )
-
-
-def _text(row: Any) -> str:
-    text = text_of(row, "clean_text")
-    if not (text or "").strip():
-        text = text_of(row, "raw_text")
-    if text is None:
-        raise ValueError("`clean_text` is missing")
-    return text
 
 
 READER = Reader(

@@ -140,7 +140,7 @@ def published_of(row: Any) -> date | None:
 def identity_of(row: Any) -> str:
     """The row's `id`; raises ValueError when the row is no object or has none."""
     if not isinstance(row, dict):
-        raise ValueError("the line is no object")
+        raise ValueError("expected an object")
     identity = row.get("id")
     if not isinstance(identity, str | int) or isinstance(identity, bool) or not str(identity).strip():
         raise ValueError("`id` is missing or no text")
@@ -153,7 +153,7 @@ def text_of(row: dict[str, Any], *names: str) -> str | None:
         value = row.get(name)
         if value is not None:
             if not isinstance(value, str):
-                raise ValueError(f"`{name}` is no text")
+                raise ValueError(f"expected `{name}` to be a string")
             return value
     return None
 

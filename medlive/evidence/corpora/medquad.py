@@ -46,10 +46,10 @@ def _pairs(root: Element, name: str, log: ReadLog) -> Iterator[Document]:
         if not answer.strip():
             log.empty += 1
             continue
-        asked = "" if question is None else (question.text or "").strip()
+        question_text = "" if question is None else (question.text or "").strip()
         yield Document(
             id=f"{stem}-{pair.get('pid') or position}",
-            title=focus or asked,
+            title=focus or question_text,
             sections=(Section("" if question is None else question.get("qtype") or "", answer),),
             url=root.get("url") or "",
         )

@@ -73,7 +73,7 @@ def _files(path: Path) -> list[tuple[Path, str]]:
         f for f in path.rglob("*") if f.name.lower().endswith(SUFFIXES) and f.is_file() and not f.is_symlink()
     ]
     if not found:
-        raise BadInput(f"{path} holds no file that ends in {' or '.join(SUFFIXES)}")
+        raise BadInput(f"{path} contains no file that ends in {' or '.join(SUFFIXES)}")
     found.sort(key=lambda f: (f.name, f.as_posix()))
     return [(f, f.relative_to(path).as_posix()) for f in found]
 
@@ -198,9 +198,9 @@ def _parsed(data: bytes) -> Element:
     No document type reaches this parser, so no entity exists for it. Raises ParseError.
     """
     try:
-        return _parsed_whole(_trimmed(data))
+        return _parse_as_tree(_trimmed(data))
     except ParseError:
-        return _parsed_whole(data)
+        return _parse_as_tree(data)
 
 
 def _trimmed(data: bytes) -> bytes:
@@ -215,7 +215,7 @@ def _trimmed(data: bytes) -> bytes:
     return data
 
 
-def _parsed_whole(data: bytes) -> Element:
+def _parse_as_tree(data: bytes) -> Element:
     parser = XMLParser()
     parser.feed(_OPENING)
     parser.feed(data)
@@ -224,7 +224,7 @@ def _parsed_whole(data: bytes) -> Element:
     return root[0]
 
 
-def _down(element: Element, *names: str) -> Element | None:
+def _descend(element: Element, *names: str) -> Element | None:
     """The first child of each name in turn; many times as fast as a path."""
     found: Element | None = element
     for name in names:
@@ -236,7 +236,7 @@ def _down(element: Element, *names: str) -> Element | None:
 
 def _texts(root: Element, article: str, published: date | None) -> Iterator[Document]:
     """The abstract, and the abstracts in further languages, each a document of its own."""
-    holder = _down(root, "MedlineCitation", "Article")
+    holder = _descend(root, "MedlineCitation", "Article")
     if holder is None:
         holder = root.find("BookDocument")
     if holder is None:
@@ -307,8 +307,8 @@ def _licence(abstract: Element) -> str | None:
 
 def _is_retracted(root: Element) -> bool:
     titles = (
-        _down(root, "MedlineCitation", "Article", "ArticleTitle"),
-        _down(root, "BookDocument", "ArticleTitle"),
+        _descend(root, "MedlineCitation", "Article", "ArticleTitle"),
+        _descend(root, "BookDocument", "ArticleTitle"),
     )
     return (
         any(kind.get("RefType") in _RETRACTED | _RETRACTING for kind in root.iter("CommentsCorrections"))
@@ -336,15 +336,15 @@ def _published(root: Element) -> date | None:
         places = ("DateRevised", "ContributionDate", "Book/EndingDate", "Book/PubDate", "Book/BeginningDate")
         found = [known.last for place in places if (known := element_period(book.find(place))) is not None]
         return max(found, default=None)
-    electronic = element_period(_down(root, "MedlineCitation", "Article", "ArticleDate"))
+    electronic = element_period(_descend(root, "MedlineCitation", "Article", "ArticleDate"))
     if electronic is not None:
         return electronic.last
-    issue = element_period(_down(root, "MedlineCitation", "Article", "Journal", "JournalIssue", "PubDate"))
-    history = _down(root, "PubmedData", "History")
+    issue = element_period(_descend(root, "MedlineCitation", "Article", "Journal", "JournalIssue", "PubDate"))
+    history = _descend(root, "PubmedData", "History")
     days = [] if history is None else [day for day in history if day.get("PubStatus") == "pubmed"]
     listed = element_period(days[0]) if days else None
     if issue is None:
-        revised = element_period(_down(root, "MedlineCitation", "DateRevised")) or listed
+        revised = element_period(_descend(root, "MedlineCitation", "DateRevised")) or listed
         return None if revised is None else revised.last
     if listed is not None and listed.last.year >= 2000 and listed.last != issue.first:
         return min(issue.last, listed.last)

@@ -34,7 +34,7 @@ def _documents(path: Path, log: ReadLog) -> Iterator[Document]:
     except (ValueError, RecursionError) as exc:
         raise BadInput(f"{path} is not JSON: {exc}") from exc
     if not isinstance(entries, dict):
-        raise BadInput(f"{path} is not a PubMedQA file: its top level is no object keyed by PMID")
+        raise BadInput(f"{path} is not a PubMedQA file: expected an object keyed by PMID")
     for pmid, entry in entries.items():
         try:
             document = _document(pmid, entry)
@@ -50,12 +50,15 @@ def _documents(path: Path, log: ReadLog) -> Iterator[Document]:
 def _document(pmid: str, entry: Any) -> Document:
     """One abstract; raises ValueError where the entry is not of PubMedQA's shape."""
     if not isinstance(entry, dict):
-        raise ValueError("the entry is no object")
-    contexts = _texts("CONTEXTS", entry.get("CONTEXTS"))
-    labels = _texts("LABELS", entry.get("LABELS") or [])
+        raise ValueError("expected the entry to be an object")
+    contexts, labels = entry.get("CONTEXTS"), entry.get("LABELS") or []
+    if not isinstance(contexts, list) or not all(isinstance(c, str) for c in contexts):
+        raise ValueError("expected CONTEXTS to be a list of strings")
+    if not isinstance(labels, list) or not all(isinstance(label, str) for label in labels):
+        raise ValueError("expected LABELS to be a list of strings")
     question, conclusion = entry.get("QUESTION") or "", entry.get("LONG_ANSWER") or ""
     if not isinstance(question, str) or not isinstance(conclusion, str):
-        raise ValueError("QUESTION or LONG_ANSWER is no text")
+        raise ValueError("expected QUESTION and LONG_ANSWER to be strings")
     labels = labels + [""] * (len(contexts) - len(labels))
     parts = [*zip(labels, contexts, strict=False), ("CONCLUSIONS", conclusion)]
     return Document(
@@ -66,12 +69,6 @@ def _document(pmid: str, entry: Any) -> Document:
         url=f"https://pubmed.ncbi.nlm.nih.gov/{pmid}/" if pmid.isascii() and pmid.isdigit() else "",
         continuous=True,
     )
-
-
-def _texts(name: str, found: Any) -> list[str]:
-    if not isinstance(found, list) or not all(isinstance(text, str) for text in found):
-        raise ValueError(f"{name} is not a list of texts")
-    return found
 
 
 READER = Reader(

@@ -37,7 +37,7 @@ def open_corpus(
     reader = _named(kind) if kind is not None else _recognised(place)
     chosen = name if name is not None else _default_name(place, reader)
     if not _NAME.fullmatch(chosen):
-        raise UsageError(f"{chosen!r} is no corpus name", hint="1-64 letters, digits, - _ .")
+        raise UsageError(f"{chosen!r} is not a valid corpus name", hint="1-64 letters, digits, - _ .")
     return Corpus(name=chosen, path=place, reader=reader, licence=licence or reader.licence)
 
 
@@ -45,7 +45,7 @@ def _named(kind: str) -> Reader:
     for reader in READERS:
         if reader.kind == kind:
             return reader
-    raise UsageError(f"{kind!r} is no kind of corpus", hint=_kinds())
+    raise UsageError(f"{kind!r} is not a kind of corpus", hint=_kinds())
 
 
 def _recognised(path: Path) -> Reader:
@@ -55,7 +55,7 @@ def _recognised(path: Path) -> Reader:
                 return reader
     except OSError as exc:
         raise BadInput(f"{path} cannot be read: {exc.strerror}") from exc
-    raise BadInput(f"{path} is no corpus that medlive recognises", hint=_kinds())
+    raise BadInput(f"{path} is not a corpus that medlive recognises", hint=_kinds())
 
 
 def _kinds() -> str:

@@ -21,7 +21,7 @@ from medlive.errors import ServiceUnavailable, UsageError
 from medlive.evidence.dense.files import PART, Claim, whole_file
 from medlive.evidence.dense.index import INDEX, LISTS, VECTORS, Searcher, faiss
 from medlive.evidence.dense.model import DenseFile, DenseKind, DenseParameters, DensePart, DenseRecall, Matrix
-from medlive.evidence.dense.tune import BLOCK, Trial, VectorSource, blocks, exact, sampled, tune
+from medlive.evidence.dense.tune import BLOCK, Trial, VectorSource, blocks, exact, sample_ordinals, tune
 
 FLAT_UP_TO = 50_000
 """Passages. One query over a million × 768 takes flat 336-400 ms on two cores: 17-20 ms over so many."""
@@ -84,25 +84,25 @@ def build_dense(
     more passages, ValueError for no vectors or too few queries.
     """
     if not len(source):
-        raise ValueError("there are no vectors to build an index over")
+        raise ValueError("expected at least one vector")
     started = time.monotonic()
     chosen = kind or choose_kind(len(source))
     if chosen is not DenseKind.FLAT and len(source) < LEAST:
         raise UsageError(
-            f"{len(source)} passages are too few for an index of kind {chosen.value}: {LEAST} at least",
+            f"{len(source)} passages are too few for an index of kind {chosen.value}: at least {LEAST} are needed",
             hint=f"build one of kind {DenseKind.FLAT.value}",
         )
     if queries is not None and len(queries) < LEAST:
-        raise ValueError(f"{len(queries)} queries are too few to tune on")
+        raise ValueError(f"expected at least {LEAST} queries to tune on, found {len(queries)}")
     out.mkdir(parents=True, exist_ok=True)
     work.mkdir(parents=True, exist_ok=True)
     claim = Claim.take(work / "lock")
     if claim is None:
         raise ServiceUnavailable(f"another process is building in {work}", hint="wait until it has ended")
     try:
-        build = _Build(source, out, work, chosen, shard, progress or _silent)
+        build = _Build(source, out, work, chosen, shard, progress or _no_report)
         searcher, parameters = build.make()
-        report = progress or _silent
+        report = progress or _no_report
         measured = _measure(source, searcher, parameters, target, k, queries, report)
         part = DensePart(
             kind=chosen,
@@ -122,7 +122,7 @@ def build_dense(
                 if (out / name).exists()
             ),
         )
-        build.forget()
+        build.remove_work()
         return part
     finally:
         claim.release()
@@ -145,7 +145,7 @@ class _Build:
         self._kind = kind
         self._shard = shard
         self._report = report
-        self._parameters = _fixed(kind, len(source), source.dimension)
+        self._parameters = _fixed_parameters(kind, len(source), source.dimension)
         name = digest_json(
             {
                 "keys": source.keys_digest,
@@ -161,8 +161,8 @@ class _Build:
             if other != self._work:
                 shutil.rmtree(other)
         self._work.mkdir(exist_ok=True)
-        for left in self._work.glob(f"*{PART}"):
-            left.unlink()
+        for unfinished in self._work.glob(f"*{PART}"):
+            unfinished.unlink()
 
     def make(self) -> tuple[Searcher, DenseParameters]:
         """Make the files; the index they hold and its parameters before tuning."""
@@ -170,19 +170,19 @@ class _Build:
             (self._out / name).unlink(missing_ok=True)
         if self._kind.inverted:
             self._train()
-            parts = [self._part(first) for first in range(0, len(self._source), self._shard)]
-            self._merge(parts)
+            parts = [self._build_part(first) for first in range(0, len(self._source), self._shard)]
+            self._merge_parts(parts)
         elif self._kind is DenseKind.HNSW:
-            self._grow()
+            self._build_graph()
         else:
-            self._copy(self._out / INDEX, faiss.IndexFlatIP(self._source.dimension), single=True)
+            self._write_flat(self._out / INDEX, faiss.IndexFlatIP(self._source.dimension), single=True)
         if self._kind.refined:
-            half, inner = faiss.ScalarQuantizer.QT_fp16, faiss.METRIC_INNER_PRODUCT
-            empty = faiss.IndexScalarQuantizer(self._source.dimension, half, inner)
-            self._copy(self._out / VECTORS, empty, single=False)
+            half_precision, inner = faiss.ScalarQuantizer.QT_fp16, faiss.METRIC_INNER_PRODUCT
+            empty = faiss.IndexScalarQuantizer(self._source.dimension, half_precision, inner)
+            self._write_flat(self._out / VECTORS, empty, single=False)
         return Searcher.read(self._out, self._kind), self._parameters
 
-    def forget(self) -> None:
+    def remove_work(self) -> None:
         """Remove what was only for going on after a kill."""
         shutil.rmtree(self._work)
 
@@ -197,12 +197,12 @@ class _Build:
         self._report(DenseProgress("training", 0, trained_on))
         sample = np.sort(np.random.default_rng(_SEED).choice(count, trained_on, replace=False))
         vectors = self._source.rows(sample.astype(np.int64))
-        index = _inverted(self._kind, self._parameters, self._source.dimension)
+        index = _untrained_index(self._kind, self._parameters, self._source.dimension)
         _train(index, vectors)
         _write(index, self._trained)
         self._report(DenseProgress("training", trained_on, trained_on))
 
-    def _part(self, first: int) -> Path:
+    def _build_part(self, first: int) -> Path:
         """The part that holds the vectors from `first` on."""
         place = self._work / f"part-{first:012d}.faiss"
         stop = min(first + self._shard, len(self._source))
@@ -214,7 +214,7 @@ class _Build:
             _write(index, place)
         return place
 
-    def _merge(self, parts: list[Path]) -> None:
+    def _merge_parts(self, parts: list[Path]) -> None:
         self._report(DenseProgress("merging", 0, len(self._source)))
         index = faiss.read_index(str(self._trained))
         if self._kind is DenseKind.IVF_PQ:
@@ -227,15 +227,15 @@ class _Build:
             _write(index, self._out / INDEX)
         self._report(DenseProgress("merging", len(self._source), len(self._source)))
 
-    def _grow(self) -> None:
+    def _build_graph(self) -> None:
         """Add to one graph that is kept after each shard: graphs are not merged."""
         count = len(self._source)
-        kept = sorted(self._work.glob("grown-*.faiss"))
-        if kept:
-            index = faiss.read_index(str(kept[-1]))
+        previous = sorted(self._work.glob("grown-*.faiss"))
+        if previous:
+            index = faiss.read_index(str(previous[-1]))
         else:
-            half, inner = faiss.ScalarQuantizer.QT_fp16, faiss.METRIC_INNER_PRODUCT
-            index = faiss.IndexHNSWSQ(self._source.dimension, half, _LINKS, inner)
+            half_precision, inner = faiss.ScalarQuantizer.QT_fp16, faiss.METRIC_INNER_PRODUCT
+            index = faiss.IndexHNSWSQ(self._source.dimension, half_precision, _LINKS, inner)
             index.hnsw.efConstruction = _EF_CONSTRUCTION
         while index.ntotal < count:
             stop = min(index.ntotal + self._shard, count)
@@ -244,12 +244,12 @@ class _Build:
                 self._report(DenseProgress("adding", start + len(block), count))
             if stop < count:
                 _write(index, self._work / f"grown-{stop:012d}.faiss")
-                for old in kept:
+                for old in previous:
                     old.unlink()
-                kept = [self._work / f"grown-{stop:012d}.faiss"]
+                previous = [self._work / f"grown-{stop:012d}.faiss"]
         _write(index, self._out / INDEX)
 
-    def _copy(self, place: Path, empty: Any, single: bool) -> None:
+    def _write_flat(self, place: Path, empty: Any, single: bool) -> None:
         """Write the index that `empty` would be with all vectors, in single or half precision, by blocks.
 
         FAISS's file of such an index is a header, with the count in its bytes 8 to 16 and the number of codes (of
@@ -269,7 +269,7 @@ class _Build:
                 self._report(DenseProgress("copying", stop, count))
 
 
-def _fixed(kind: DenseKind, count: int, dimension: int) -> DenseParameters:
+def _fixed_parameters(kind: DenseKind, count: int, dimension: int) -> DenseParameters:
     """The parameters that size decides."""
     if kind is DenseKind.FLAT:
         return DenseParameters(storage="float32")
@@ -304,17 +304,17 @@ def _train(index: Any, vectors: Matrix) -> None:
         faiss.omp_set_num_threads(threads)
 
 
-def _inverted(kind: DenseKind, parameters: DenseParameters, dimension: int) -> Any:
+def _untrained_index(kind: DenseKind, parameters: DenseParameters, dimension: int) -> Any:
     """An untrained index of that kind."""
     inner = faiss.METRIC_INNER_PRODUCT
     cells, nlist = faiss.IndexFlatIP(dimension), parameters.nlist or 1
     if kind is DenseKind.IVF_PQ:
         index = faiss.IndexIVFPQ(cells, dimension, nlist, parameters.sub_quantisers, 4, inner)
     else:
-        sq8, half = faiss.ScalarQuantizer.QT_8bit, faiss.ScalarQuantizer.QT_fp16
-        coded = sq8 if kind is DenseKind.IVF_SQ8 else half
+        sq8, half_precision = faiss.ScalarQuantizer.QT_8bit, faiss.ScalarQuantizer.QT_fp16
+        quantizer = sq8 if kind is DenseKind.IVF_SQ8 else half_precision
         # Half-precision vectors are kept as they are, so that scores are those of the vectors and not of sums.
-        index = faiss.IndexIVFScalarQuantizer(cells, dimension, nlist, coded, inner, kind is DenseKind.IVF_SQ8)
+        index = faiss.IndexIVFScalarQuantizer(cells, dimension, nlist, quantizer, inner, kind is DenseKind.IVF_SQ8)
     return index
 
 
@@ -353,34 +353,35 @@ def _measure(
 ) -> tuple[DenseParameters, DenseRecall]:
     """The parameters tuned, and the recall they reach on queries that they were not tuned on."""
     if searcher.kind is DenseKind.FLAT:
-        exactly = DenseRecall(k=k, value=1.0, queries=0, sampled="exact", target=target, tuned_on=0)
-        return parameters, exactly
+        exact_recall = DenseRecall(k=k, value=1.0, queries=0, sampled="exact", target=target, tuned_on=0)
+        return parameters, exact_recall
     own = None
     if queries is None:
-        own = sampled(len(source), 2 * QUERIES)
-        asked = source.rows(own)
+        own = sample_ordinals(len(source), 2 * QUERIES)
+        tuning_queries = source.rows(own)
     else:
-        asked = queries[: 2 * QUERIES]
+        tuning_queries = queries[: 2 * QUERIES]
     wide = min(k + (own is not None), len(source))
     total = len(source)
-    expected = exact(source, asked, wide, lambda done: report(DenseProgress("measuring", done, total)))[1]
+    expected = exact(source, tuning_queries, wide, lambda done: report(DenseProgress("measuring", done, total)))[1]
     trials = [
-        Trial(asked[start::2], expected[start::2], k, None if own is None else own[start::2]) for start in (0, 1)
+        Trial(tuning_queries[start::2], expected[start::2], k, None if own is None else own[start::2])
+        for start in (0, 1)
     ]
     effort, refine = tune(searcher, trials[0], target, k, parameters.nlist)
-    reached = DenseRecall(
+    measured_recall = DenseRecall(
         k=k,
         value=round(trials[1].recall(searcher, effort, refine), 4),
-        queries=len(asked[1::2]),
+        queries=len(tuning_queries[1::2]),
         sampled="given" if own is None else "passages",
         target=target,
-        tuned_on=len(asked[0::2]),
+        tuned_on=len(tuning_queries[0::2]),
     )
     tuned = {"nprobe": effort} if searcher.kind.inverted else {"ef_search": effort}
     if searcher.kind.refined:
         tuned["refine"] = refine
-    return parameters.model_copy(update=tuned), reached
+    return parameters.model_copy(update=tuned), measured_recall
 
 
-def _silent(_: DenseProgress) -> None:
+def _no_report(_: DenseProgress) -> None:
     return

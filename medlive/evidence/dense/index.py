@@ -32,7 +32,7 @@ LISTS = "lists.ivfdata"
 list its codes and its ordinals (64 bits each). `INDEX` then holds the cells only."""
 VECTORS = "vectors.faiss"
 """Half-precision vectors by ordinal, for scoring candidates again."""
-HINT = "build it again: medlive evidence build CORPUS... (see medlive evidence build --help)"
+REBUILD_HINT = "build it again: medlive evidence build CORPUS... (see medlive evidence build --help)"
 
 FEW = 10_000
 """Of so few allowed passages every one is scored: it costs less than looking for them in an index."""
@@ -55,7 +55,7 @@ class Searcher:
         """The index of that folder. Raises RuntimeError, as FAISS does, when a file is no index."""
         index = faiss.read_index(str(folder / INDEX), faiss.IO_FLAG_MMAP_IFC)
         if kind in {DenseKind.IVF_FLAT, DenseKind.IVF_SQ8}:
-            _map_lists(index, folder / LISTS)
+            _map_inverted_lists(index, folder / LISTS)
         if not kind.refined:
             return cls(kind, index, None)
         return cls(kind, index, faiss.read_index(str(folder / VECTORS), faiss.IO_FLAG_MMAP_IFC))
@@ -76,11 +76,11 @@ class Searcher:
         if allowed is not None:
             count = int(np.count_nonzero(allowed))
             if not count:
-                return _nothing(len(queries), k)
+                return _empty_result(len(queries), k)
             share = count / self.count
             if share < 1:
                 if count <= FEW and self.kind not in {DenseKind.FLAT, DenseKind.IVF_FLAT}:
-                    return self._among(queries, k, np.flatnonzero(allowed))
+                    return self._search_exactly(queries, k, np.flatnonzero(allowed))
                 # An exact answer over few comes from looking into every list.
                 effort = self._index.nlist if count <= FEW and self.kind is DenseKind.IVF_FLAT else effort
                 selector = faiss.IDSelectorBitmap(np.packbits(allowed, bitorder="little"))
@@ -101,11 +101,11 @@ class Searcher:
             return faiss.SearchParametersHNSW(efSearch=min(wider, self.count), sel=selector)
         return faiss.SearchParameters(sel=selector)
 
-    def _among(self, queries: Matrix, k: int, ordinals: Ordinals) -> tuple[Matrix, Ordinals]:
-        scores, places = _nothing(len(queries), k)
-        held = min(k, len(ordinals))
-        best, at = faiss.knn(queries, self.rows(ordinals), held, metric=faiss.METRIC_INNER_PRODUCT)
-        scores[:, :held], places[:, :held] = best, ordinals[at]
+    def _search_exactly(self, queries: Matrix, k: int, ordinals: Ordinals) -> tuple[Matrix, Ordinals]:
+        scores, places = _empty_result(len(queries), k)
+        count_to_find = min(k, len(ordinals))
+        best, at = faiss.knn(queries, self.rows(ordinals), count_to_find, metric=faiss.METRIC_INNER_PRODUCT)
+        scores[:, :count_to_find], places[:, :count_to_find] = best, ordinals[at]
         return scores, places
 
 
@@ -130,20 +130,20 @@ class DenseIndex:
             raise IndexOutdated(
                 f"the dense index at {folder} is of other passages ({part.keys_digest}) than the corpora beside it"
                 f" ({keys_digest})",
-                hint=HINT,
+                hint=REBUILD_HINT,
             )
         if encoder_digest is not None and encoder_digest != part.encoder_digest:
             raise IndexOutdated(
                 f"the dense index at {folder} was made by encoder {part.encoder} ({part.encoder_digest}), not by"
                 f" the one configured ({encoder_digest})",
-                hint=f"configure that encoder, or {HINT}",
+                hint=f"configure that encoder, or {REBUILD_HINT}",
             )
         for file in part.files:
             place = folder / file.name
             size = place.stat().st_size if place.is_file() else None
             if size != file.size:
                 found = "is missing" if size is None else f"has {size} bytes, expected {file.size}"
-                raise IndexCorrupt(f"{place} {found}", hint=HINT)
+                raise IndexCorrupt(f"{place} {found}", hint=REBUILD_HINT)
         try:
             searcher = Searcher.read(folder, part.kind)
         except (RuntimeError, AttributeError) as exc:
@@ -152,14 +152,14 @@ class DenseIndex:
                 raise IndexOutdated(
                     f"the dense index at {folder} was written by FAISS {part.faiss}, this is {faiss.__version__},"
                     f" which does not read it: {cause}",
-                    hint=HINT,
+                    hint=REBUILD_HINT,
                 ) from exc
-            raise IndexCorrupt(f"the dense index at {folder} cannot be read: {cause}", hint=HINT) from exc
+            raise IndexCorrupt(f"the dense index at {folder} cannot be read: {cause}", hint=REBUILD_HINT) from exc
         if (searcher.count, searcher.dimension) != (part.count, part.dimension):
             raise IndexCorrupt(
-                f"{folder / INDEX} holds {searcher.count} vectors of dimension {searcher.dimension}, expected"
+                f"{folder / INDEX} contains {searcher.count} vectors of dimension {searcher.dimension}, expected"
                 f" {part.count} of {part.dimension}",
-                hint=HINT,
+                hint=REBUILD_HINT,
             )
         return cls(searcher, part)
 
@@ -173,37 +173,37 @@ class DenseIndex:
         """
         if queries.ndim != 2 or queries.shape[1] != self.part.dimension:
             raise EvidenceUnavailable(
-                f"queries of shape {queries.shape} were put to an index of dimension {self.part.dimension}",
+                f"queries have shape {queries.shape}, expected dimension {self.part.dimension}",
                 hint=f"use the encoder that made the index: {self.part.encoder}",
             )
         if not np.isfinite(queries).all():
-            raise EvidenceUnavailable(f"encoder {self.part.encoder} gave a query that is not finite")
+            raise EvidenceUnavailable(f"encoder {self.part.encoder} returned a query vector that is not finite")
         if allowed is not None and allowed.shape != (self.part.count,):
-            raise ValueError(f"{allowed.shape} truth values for {self.part.count} passages")
+            raise ValueError(f"expected {self.part.count} truth values, found {allowed.shape}")
         if k < 1:
-            raise ValueError(f"k is {k}, it must be positive")
+            raise ValueError(f"k must be positive, found {k}")
         parameters = self.part.parameters
         # The tuned candidates are a multiple of the tuned k: a smaller k must not shrink them.
-        held = min(max(k, self.part.recall.k), self.part.count)
-        scores, ordinals = _nothing(len(queries), max(k, held))
+        count_to_find = min(max(k, self.part.recall.k), self.part.count)
+        scores, ordinals = _empty_result(len(queries), max(k, count_to_find))
         if len(queries):
             found = self._searcher.search(
                 np.ascontiguousarray(queries, dtype=np.float32),
-                held,
+                count_to_find,
                 max(parameters.nprobe or parameters.ef_search or 1, 1),
                 parameters.refine or 1,
                 allowed,
             )
-            scores[:, :held], ordinals[:, :held] = found
+            scores[:, :count_to_find], ordinals[:, :count_to_find] = found
         scores[ordinals < 0] = -np.inf
         return scores[:, :k], ordinals[:, :k]
 
 
-def _nothing(queries: int, k: int) -> tuple[Matrix, Ordinals]:
+def _empty_result(queries: int, k: int) -> tuple[Matrix, Ordinals]:
     return np.full((queries, k), -np.inf, dtype=np.float32), np.full((queries, k), -1, dtype=np.int64)
 
 
-def _map_lists(index: Any, place: Path) -> None:
+def _map_inverted_lists(index: Any, place: Path) -> None:
     """Give the index its lists from that file.
 
     FAISS's own reading of lists beside an index prints a line on standard output whenever the folder was moved.

@@ -84,9 +84,9 @@ def recall(found: Ordinals, expected: Ordinals) -> float:
     return float(np.mean(shares))
 
 
-def sampled(count: int, wanted: int) -> Ordinals:
+def sample_ordinals(count: int, size: int) -> Ordinals:
     """Ordinals drawn evenly, each once; the same at each call."""
-    return np.random.default_rng(_SEED).permutation(count)[:wanted].astype(np.int64)
+    return np.random.default_rng(_SEED).permutation(count)[:size].astype(np.int64)
 
 
 def as_query(title: str, text: str) -> str:
@@ -118,11 +118,11 @@ class Trial:
     def _answers(self, ordinals: Ordinals) -> Ordinals:
         if self._own is None:
             return ordinals[:, : self._k]
-        kept = np.full((len(ordinals), self._k), -1, dtype=np.int64)
+        others_found = np.full((len(ordinals), self._k), -1, dtype=np.int64)
         for row, (found, own) in enumerate(zip(ordinals, self._own, strict=True)):
             others = found[found != own][: self._k]
-            kept[row, : len(others)] = others
-        return kept
+            others_found[row, : len(others)] = others
+        return others_found
 
 
 def tune(searcher: Searcher, trial: Trial, target: float, k: int, nlist: int | None) -> tuple[int, int]:
@@ -139,9 +139,9 @@ def tune(searcher: Searcher, trial: Trial, target: float, k: int, nlist: int | N
     best: tuple[float, int, int] | None = None
     fallback = (-1.0, limit, 1)
     for refine in _REFINES.get(searcher.kind, (1,)):
-        most, effort = _least(steps, partial(_recall, searcher, trial, refine), goal)
+        best_recall, effort = _least_effort(steps, partial(_recall, searcher, trial, refine), goal)
         if effort is None:
-            fallback = max(fallback, (most, steps[-1], refine))
+            fallback = max(fallback, (best_recall, steps[-1], refine))
             continue
         cost = _cost(searcher, effort, refine, k, nlist)
         if best is None or cost < best[0]:
@@ -155,17 +155,17 @@ def _recall(searcher: Searcher, trial: Trial, refine: int, effort: int) -> float
     return trial.recall(searcher, effort, refine)
 
 
-def _least(steps: list[int], measured: Callable[[int], float], goal: float) -> tuple[float, int | None]:
+def _least_effort(steps: list[int], recall_at: Callable[[int], float], goal: float) -> tuple[float, int | None]:
     """The least step that reaches the goal, with its recall; the recall of the last and None where none does."""
     low, high, at_high = 0, len(steps) - 1, None
     while low < high:
         middle = (low + high) // 2
-        value = measured(steps[middle])
+        value = recall_at(steps[middle])
         if value >= goal:
             high, at_high = middle, value
         else:
             low = middle + 1
-    value = measured(steps[high]) if at_high is None else at_high
+    value = recall_at(steps[high]) if at_high is None else at_high
     return value, steps[high] if value >= goal else None
 
 

@@ -207,7 +207,7 @@ class VectorStore:
         store's.
         """
         if encoder.identity.digest != self.encoder.digest:
-            raise ValueError(f"the store is {self.encoder.name}'s, the encoder is {encoder.identity.name}")
+            raise ValueError(f"expected encoder {self.encoder.name}, found {encoder.identity.name}")
         work = _Work(self, items, encoder, shard_size, batch, progress or _silent)
         return work.run()
 
@@ -260,7 +260,7 @@ class _Shard:
         try:
             self.entry = ShardEntry.model_validate_json(described.read_bytes())
         except ValidationError as exc:
-            raise _damaged(described, f"is no description of a shard: {exc.errors()[0]['msg']}") from exc
+            raise _damaged(described, f"is not a valid shard description: {exc.errors()[0]['msg']}") from exc
         if (self.entry.encoder_digest, self.entry.dimension) != (encoder.digest, encoder.dimension):
             raise IndexOutdated(
                 f"{described} is of encoder {self.entry.encoder} ({self.entry.encoder_digest}, dimension"
@@ -273,7 +273,7 @@ class _Shard:
         if size != expected:
             raise _damaged(self.place, "is missing" if size is None else f"has {size} bytes, expected {expected}")
         if not count:
-            raise _damaged(described, "describes a shard of nothing")
+            raise _damaged(described, "describes an empty shard")
         self.keys: Keys = np.memmap(self.place, dtype=KEY, mode="r", shape=(count,))
         self.vectors: NDArray[np.float16] = np.memmap(
             self.place, dtype=_VECTOR, mode="r", offset=count * KEY.itemsize, shape=(count, dimension)
@@ -473,7 +473,7 @@ class _Work:
         identity = self._store.encoder
         if vectors.shape != (len(pairs), identity.dimension):
             raise EvidenceUnavailable(
-                f"encoder {identity.name} gave vectors of shape {vectors.shape} for {len(pairs)} passages, the"
+                f"encoder {identity.name} returned vectors of shape {vectors.shape} for {len(pairs)} passages, the"
                 f" first of them {pairs[0][0]!r}; expected {(len(pairs), identity.dimension)}",
                 hint="see what the encoder is and where it was read from: medlive evidence models",
             )
@@ -482,8 +482,8 @@ class _Work:
         if bad.any():
             title, text = pairs[int(np.flatnonzero(bad)[0])]
             raise EvidenceUnavailable(
-                f"encoder {identity.name} gave a vector that is not finite, or beyond {_LARGEST:.0f}, for passage"
-                f" {title!r}: {text[:80]!r}",
+                f"encoder {identity.name} returned a vector that is not finite, or beyond {_LARGEST:.0f},"
+                f" for passage {title!r}: {text[:80]!r}",
                 hint="see what the encoder is and where it was read from: medlive evidence models",
             )
         return vectors.astype(_VECTOR)

@@ -106,7 +106,7 @@ def open_folder(folder: Path, role: Role, *, digests: bool = True) -> ModelFolde
     of another role, a vocabulary that the weights do not have, damaged weights.
     """
     if not folder.is_dir():
-        raise EvidenceUnavailable(f"there is no model folder {folder}", hint=_way_out(role, folder))
+        raise EvidenceUnavailable(f"model folder {folder} does not exist", hint=_way_out(role, folder))
     missing = list(missing_files(folder))
     if missing:
         raise EvidenceUnavailable(f"{folder} lacks {', '.join(missing)}", hint=_way_out(role, folder))
@@ -134,12 +134,12 @@ def _check_role(config: Mapping[str, Any], role: Role, folder: Path) -> None:
     cross = any(str(name).endswith("ForSequenceClassification") for name in names)
     if cross and role is not Role.CROSS:
         raise EvidenceUnavailable(
-            f"{folder} holds a cross-encoder, which scores pairs and gives no vectors",
+            f"{folder} is a cross-encoder: it scores pairs and does not embed texts",
             hint=f"put {role.repository} there; the cross-encoder belongs into {Role.CROSS.value}",
         )
     if not cross and role is Role.CROSS:
         raise EvidenceUnavailable(
-            f"{folder} holds {names[0]}, which gives vectors and scores no pairs",
+            f"{folder} is {names[0]}: it embeds texts and does not score pairs",
             hint=f"put {role.repository} there",
         )
 
@@ -157,7 +157,7 @@ def _check_vocabulary(folder: Path, rows: int, role: Role) -> None:
             counted["tokenizer.json"] = max(ids) + 1
         except (KeyError, TypeError, AttributeError, ValueError) as exc:
             raise EvidenceUnavailable(
-                f"{folder / 'tokenizer.json'} holds no vocabulary", hint=_way_out(role, folder)
+                f"{folder / 'tokenizer.json'} has no vocabulary", hint=_way_out(role, folder)
             ) from exc
     for name, tokens in counted.items():
         if not rows - _SPARE_ROWS < tokens <= rows:

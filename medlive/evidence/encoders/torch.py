@@ -45,7 +45,7 @@ class TorchEncoder:
             )
 
         transformer = _load(model, load)
-        _all_there(model, transformer.auto_model)
+        _require_all(model, transformer.auto_model)
         pooling = Pooling(model.dimension, pooling_mode="cls")
         self.module = torch.nn.Sequential(transformer, pooling).to(self.device).eval()
 
@@ -72,7 +72,7 @@ class TorchClassifier:
             )
 
         loaded = _load(model, load)
-        _all_there(model, loaded)
+        _require_all(model, loaded)
         if loaded.config.num_labels != 1:
             raise EvidenceUnavailable(
                 f"the classifier in {model.folder} has {loaded.config.num_labels} outputs, a cross-encoder has one"
@@ -108,15 +108,15 @@ def _first_line(error: Exception) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
-def _all_there(model: ModelFolder, loaded: Any) -> None:
+def _require_all(model: ModelFolder, loaded: Any) -> None:
     """Refuse weights that leave a part of the model to chance: the library would fill it with random numbers."""
     needed = {_plain(name) for name in loaded.state_dict()}
     if model.role.gives_vectors:
         needed = {name for name in needed if not name.startswith("pooler.")}
-    lacking = sorted(needed - {_plain(name) for name in _stored_names(model.weights)})
-    if lacking:
+    missing = sorted(needed - {_plain(name) for name in _stored_names(model.weights)})
+    if missing:
         raise EvidenceUnavailable(
-            f"{model.weights} lacks {len(lacking)} of the model's tensors, {lacking[0]} first",
+            f"{model.weights} lacks {len(missing)} of the model's tensors, {missing[0]} first",
             hint=f"it is not {model.role.repository}, or not all of it",
         )
 

@@ -190,7 +190,7 @@ async def _finish(
             past = await past_measures(session, done.source, before_run=run.run_id, runs=HISTORY)
             done.drift = compare(measures(shares, ends), past)
             await save_measures(session, run.run_id, done.drift)
-        fallen = [figure.told for figure in done.drift if figure.collapsed]
+        fallen = [figure.message for figure in done.drift if figure.collapsed]
         if end is HarvestEnd.GIVEN_UP and last is not None and last.kind not in REFUSALS:
             done.quarantined = f"in {done.iso_week} its pages stopped fitting: {last.message}"
         elif fallen and not done.failed:

@@ -26,7 +26,7 @@ from medlive.service.harvest.ledger import stored_page
 from medlive.service.paths import archive_path
 from medlive.sources.archive.warc import ArchiveDamaged
 from medlive.sources.drift import HISTORY, Compared, compare, measures, thread_fields
-from medlive.sources.harvest import ParserFault, parse_problem, reading
+from medlive.sources.harvest import ParserFault, parse_problem, parse_with
 from medlive.sources.ledger import ProblemKind
 from medlive.sources.registry import build_site
 from medlive.sources.source import LayoutError, NotAThread, Site
@@ -194,7 +194,7 @@ class _Work:
         try:
             pages = [stored_page(self._folder / path, place) for path, place in files]
             self.done.counts["pages"] += len(pages)
-            thread = reading(pages[0].url, self._site.parse_thread, pages, self._anonymise)
+            thread = parse_with(pages[0].url, self._site.parse_thread, pages, self._anonymise)
             check_storable(thread)
         except ArchiveDamaged as error:
             self.done.damaged.add(error.path)

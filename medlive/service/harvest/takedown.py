@@ -25,7 +25,7 @@ from medlive.service.harvest.raw_files import clear_removed, sweep
 from medlive.service.paths import archive_path
 from medlive.service.release.withdraw import record_takedown, write_errata
 from medlive.sources.archive.warc import ArchiveDamaged, ArchivedPage, pages
-from medlive.sources.harvest import reading
+from medlive.sources.harvest import parse_with
 from medlive.sources.ledger import PageKind
 from medlive.sources.registry import SITES, build_site
 from medlive.sources.source import Page, Site
@@ -174,7 +174,9 @@ def _lists(site: Site, archived: ArchivedPage, thread_id: str) -> bool:
         archived.url, archived.body, archived.headers.get("content-type", ""), archived.status, archived.form
     )
     try:
-        return any(entry.thread_id == thread_id for entry in reading(page.url, site.parse_listing, page).entries)
+        return any(
+            entry.thread_id == thread_id for entry in parse_with(page.url, site.parse_listing, page).entries
+        )
     except MedliveError:
         bounded = rb"(?<![0-9A-Za-z])" + re.escape(thread_id.encode()) + rb"(?![0-9A-Za-z])"
         return re.search(bounded, archived.body) is not None

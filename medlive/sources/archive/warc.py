@@ -100,9 +100,9 @@ class ArchiveWriter:
         self._path = path
         self._file: BinaryIO = path.open("xb")
         try:
-            self._file.write(_described(software, operator, created_at or now()))
-            _settle(self._file)
-            _settle_folder(path.parent)
+            self._file.write(_warcinfo(software, operator, created_at or now()))
+            _sync(self._file)
+            _sync_folder(path.parent)
         except BaseException:
             self._file.close()
             path.unlink()
@@ -128,12 +128,12 @@ class ArchiveWriter:
         offset = self.size
         try:
             for page in pages:
-                response, request = _members(page)
+                response, request = _page_members(page)
                 places.append(Place(offset, len(response)))
                 self._file.write(response)
                 self._file.write(request)
                 offset += len(response) + len(request)
-            _settle(self._file)
+            _sync(self._file)
         except BaseException:
             self._file.seek(self.size)
             self._file.truncate()
@@ -172,27 +172,27 @@ def pages(path: Path, size: int | None = None) -> Iterator[tuple[Place, Archived
     that is shorter than `size`.
     """
     end = 0
-    held: tuple[Place, ArchivedPage, str | None] | None = None
+    pending: tuple[Place, ArchivedPage, str | None] | None = None
     try:
         with path.open("rb") as file:
             for record in () if size == 0 else _records(path, file, 0):
                 end = record.offset + record.length
-                if held is not None:
-                    place, page, request_id = held
+                if pending is not None:
+                    place, page, request_id = pending
                     if request_id is not None and record.id == request_id:
                         page = replace(page, form=record.form())
                     yield place, page
-                    held = None
+                    pending = None
                 if record.kind == "response":
-                    held = Place(record.offset, record.length), record.page(), record.request_id
+                    pending = Place(record.offset, record.length), record.page(), record.request_id
                 if size is not None and end >= size:
                     break
     except OSError as error:
         raise ArchiveDamaged(path, f"cannot be read: {error}") from error
-    if held is not None:
-        yield held[0], held[1]
+    if pending is not None:
+        yield pending[0], pending[1]
     if size is not None and end != size:
-        raise ArchiveDamaged(path, f"its records end at {end} bytes, {size} were written")
+        raise ArchiveDamaged(path, f"its records end at {end} bytes, expected {size}")
 
 
 def seal(path: Path, size: int) -> None:
@@ -204,10 +204,10 @@ def seal(path: Path, size: int) -> None:
         with path.open("r+b") as file:
             found = file.seek(0, os.SEEK_END)
             if found < size:
-                raise ArchiveDamaged(path, f"holds {found} bytes, {size} were written")
+                raise ArchiveDamaged(path, f"has {found} bytes, expected {size}")
             if found > size:
                 file.truncate(size)
-                _settle(file)
+                _sync(file)
     except OSError as error:
         raise ArchiveDamaged(path, f"cannot be opened: {error}") from error
 
@@ -219,7 +219,7 @@ def erase(path: Path, target: Path, places: Collection[Place]) -> dict[Place, Pl
     puts `target` in its stead and then removes it. Raises ArchiveDamaged for a damaged record and for a place
     that holds no page, FileExistsError where `target` exists; no target is left then.
     """
-    wanted = set(places)
+    remaining = set(places)
     moved: dict[Place, Place] = {}
     dropped_request: str | None = None
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -228,8 +228,8 @@ def erase(path: Path, target: Path, places: Collection[Place]) -> dict[Place, Pl
             with path.open("rb") as file:
                 for record in _records(path, file, 0):
                     place = Place(record.offset, record.length)
-                    if record.kind == "response" and place in wanted:
-                        wanted.remove(place)
+                    if record.kind == "response" and place in remaining:
+                        remaining.remove(place)
                         dropped_request = record.request_id
                         continue
                     if record.kind == "request" and record.id == dropped_request:
@@ -237,11 +237,11 @@ def erase(path: Path, target: Path, places: Collection[Place]) -> dict[Place, Pl
                     if record.kind == "response":
                         moved[place] = Place(copy.tell(), record.length)
                     copy.write(record.member)
-            if wanted:
-                missing = min(place.offset for place in wanted)
+            if remaining:
+                missing = min(place.offset for place in remaining)
                 raise ArchiveDamaged(path, f"no page to erase at offset {missing}")
-            _settle(copy)
-            _settle_folder(target.parent)
+            _sync(copy)
+            _sync_folder(target.parent)
         except BaseException as error:
             target.unlink()
             if isinstance(error, OSError):
@@ -293,9 +293,11 @@ class _Record:
         """The page of a response record, without its form."""
         try:
             head = StatusAndHeadersParser(["HTTP/1.1"]).parse(io.BytesIO(self.block))
-            asked = self.headers.get_header(_URL_HEADER)
+            original_url = self.headers.get_header(_URL_HEADER)
             return ArchivedPage(
-                url=self.headers.get_header("WARC-Target-URI") if asked is None else json.loads(asked),
+                url=self.headers.get_header("WARC-Target-URI")
+                if original_url is None
+                else json.loads(original_url),
                 status=int(head.get_statuscode()),
                 headers={name: value for name, value in head.headers if name != "content-length"},
                 body=self.block[self.head_length :],
@@ -334,12 +336,12 @@ def _records(path: Path, file: BinaryIO, offset: int) -> Iterator[_Record]:
                 raise ArchiveDamaged(path, f"the record at offset {offset} is broken: {error}") from error
             rest = member.unused_data
             packed += chunk[: len(chunk) - len(rest)]
-        record = _parsed(path, offset, bytes(packed), b"".join(unpacked))
+        record = _parse_record(path, offset, bytes(packed), b"".join(unpacked))
         yield record
         offset += record.length
 
 
-def _parsed(path: Path, offset: int, member: bytes, content: bytes) -> _Record:
+def _parse_record(path: Path, offset: int, member: bytes, content: bytes) -> _Record:
     """The record in an unpacked member, its digests checked. Raises ArchiveDamaged."""
     try:
         raw = ArcWarcRecordLoader().parse_record_stream(
@@ -354,10 +356,10 @@ def _parsed(path: Path, offset: int, member: bytes, content: bytes) -> _Record:
     if len(block) != declared:
         raise ArchiveDamaged(path, f"the record at offset {offset} is cut off")
     if record.kind == "warcinfo":
-        whole = raw.rec_headers.get_header("WARC-Block-Digest") == _digest(block)
+        intact = raw.rec_headers.get_header("WARC-Block-Digest") == _digest(block)
     else:
-        whole = raw.rec_headers.get_header("WARC-Payload-Digest") == _digest(block[record.head_length :])
-    if not whole:
+        intact = raw.rec_headers.get_header("WARC-Payload-Digest") == _digest(block[record.head_length :])
+    if not intact:
         raise ArchiveDamaged(path, f"the record at offset {offset} does not match its digest")
     return record
 
@@ -367,16 +369,18 @@ def _digest(data: bytes) -> str:
     return "sha1:" + base64.b32encode(hashlib.sha1(data, usedforsecurity=False).digest()).decode("ascii")
 
 
-def _members(page: ArchivedPage) -> tuple[bytes, bytes]:
+def _page_members(page: ArchivedPage) -> tuple[bytes, bytes]:
     """A page's response record and its request record, each a gzip member; the second b"" without a form."""
     if page.fetched_at.tzinfo is None or not 100 <= page.status <= 999:
-        raise ValueError("a page needs an aware time and a status of three digits")
+        raise ValueError("expected an aware time and a status of three digits")
     moment = page.fetched_at.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
-    address, asked = _target(page.url)
+    address, original_url = _target(page.url)
     payload_digest = _digest(page.body)
     posted = None if page.form is None else urlencode(page.form, errors="surrogatepass").encode("ascii")
     identity = json.dumps([page.url, moment, page.status, payload_digest, None if posted is None else str(posted)])
-    common = {"WARC-Date": moment, "WARC-Target-URI": address} | ({_URL_HEADER: asked} if asked else {})
+    common = {"WARC-Date": moment, "WARC-Target-URI": address} | (
+        {_URL_HEADER: original_url} if original_url else {}
+    )
 
     request = b""
     concurrent: dict[str, str] = {}
@@ -387,14 +391,14 @@ def _members(page: ArchivedPage) -> tuple[bytes, bytes]:
         head = _head(_request_line(address), {"content-type": "application/x-www-form-urlencoded"}, len(posted))
         about = {"WARC-Record-ID": request_id, "WARC-Concurrent-To": response_id, **common}
         request = _member("request", _REQUEST_TYPE, about, head, posted, _digest(posted))
-    kept = {_header_name(name): _CONTROLS.sub(" ", value).strip() for name, value in page.headers.items()}
-    kept = {name: value for name, value in kept.items() if name and name not in _NOT_STORED}
-    head = _head(_status_line(page.status), kept, len(page.body))
+    headers = {_header_name(name): _CONTROLS.sub(" ", value).strip() for name, value in page.headers.items()}
+    headers = {name: value for name, value in headers.items() if name and name not in _NOT_STORED}
+    head = _head(_status_line(page.status), headers, len(page.body))
     about = {"WARC-Record-ID": response_id, **concurrent, **common}
     return _member("response", _RESPONSE_TYPE, about, head, page.body, payload_digest), request
 
 
-def _described(software: str, operator: str | None, created_at: datetime) -> bytes:
+def _warcinfo(software: str, operator: str | None, created_at: datetime) -> bytes:
     """The warcinfo record that opens a file."""
     moment = created_at.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
     fields = {
@@ -471,12 +475,12 @@ def _header_name(name: str) -> str:
     return name if _TOKEN.fullmatch(name) else ""
 
 
-def _settle(file: BinaryIO) -> None:
+def _sync(file: BinaryIO) -> None:
     file.flush()
     os.fsync(file.fileno())
 
 
-def _settle_folder(folder: Path) -> None:
+def _sync_folder(folder: Path) -> None:
     """Make a new file's name last, where folders can be synchronised."""
     if os.name == "nt":
         return

@@ -80,21 +80,21 @@ class _Host:
     failures: int = 0
     """Pages in a row that it failed."""
 
-    def stop_if_left_alone(self, url: str) -> None:
+    def raise_if_stopped(self, url: str) -> None:
         """Raises Blocked, or HostDown, when this host is not to be asked again."""
         if self.stopped is not None:
             raise type(self.stopped)(url, self.stopped.cause, status=self.stopped.status)
 
 
 @dataclass(slots=True)
-class _Allowance:
+class _TimeBudget:
     """The seconds that are left for a page."""
 
     left_s: float
 
 
 @dataclass(frozen=True, slots=True)
-class _Answer:
+class _Response:
     status: int
     headers: httpx2.Headers
     body: bytes
@@ -164,21 +164,21 @@ class Fetcher:
         conditions = {"If-None-Match": etag, "If-Modified-Since": last_modified}
         headers = {name: value for name, value in conditions.items() if value}
         self.conditional += bool(headers)
-        allowance = _Allowance(self._settings.total_timeout_s)
+        budget = _TimeBudget(self._settings.total_timeout_s)
         for _ in range(self._settings.max_redirects + 1):
-            host = self._admit(url, policy)
+            host = self._check_url(url, policy)
             robots = host.robots or await self._robots(url, host, policy)
             if not robots.allows(url, PRODUCT):
                 raise RobotsDenied(url, robots.detail or "robots.txt does not allow it")
-            answer = await self._ask(url, host, policy, allowance, headers=headers, form=form)
-            if answer.status not in _REDIRECTS:
-                page = _accepted(url, answer, conditional=bool(headers))
+            response = await self._request(url, host, policy, budget, headers=headers, form=form)
+            if response.status not in _REDIRECTS:
+                page = _final_page(url, response, conditional=bool(headers))
                 self.not_modified += page.not_modified
                 return page
-            url = _redirected(url, answer, posted=form is not None)
+            url = _redirect_target(url, response, posted=form is not None)
         raise FetchFailed(url, FetchReason.REDIRECT, f"more than {self._settings.max_redirects} redirects")
 
-    def _admit(self, url: str, policy: FetchPolicy) -> _Host:
+    def _check_url(self, url: str, policy: FetchPolicy) -> _Host:
         """The host of an address that may be asked. Raises HostRefused, Blocked and ConfigError."""
         name = host_of(url)
         if not name:
@@ -197,7 +197,7 @@ class Fetcher:
         if host is None:
             host = _Host(asyncio.Semaphore(self._settings.concurrency_per_host))
             self._hosts[f"{parts.scheme}://{name}"] = host
-        host.stop_if_left_alone(url)
+        host.raise_if_stopped(url)
         return host
 
     async def _robots(self, url: str, host: _Host, policy: FetchPolicy) -> Robots:
@@ -207,15 +207,17 @@ class Fetcher:
                 return host.robots
             name = host_of(url)
             address = urljoin(url, "/robots.txt")
-            allowance = _Allowance(self._settings.total_timeout_s)
+            budget = _TimeBudget(self._settings.total_timeout_s)
             try:
                 for _ in range(_ROBOTS_HOPS + 1):
-                    at = self._admit(address, policy)
-                    answer = await self._ask(address, at, policy, allowance, headers={}, form=None, any_type=True)
-                    if answer.status not in _REDIRECTS:
-                        host.robots = read_robots(name, answer.status, answer.body, now())
+                    at = self._check_url(address, policy)
+                    response = await self._request(
+                        address, at, policy, budget, headers={}, form=None, any_type=True
+                    )
+                    if response.status not in _REDIRECTS:
+                        host.robots = read_robots(name, response.status, response.body, now())
                         break
-                    address = _redirected(address, answer, posted=False)
+                    address = _redirect_target(address, response, posted=False)
                 else:
                     raise FetchFailed(address, FetchReason.REDIRECT, "too many redirects")
             except FetchError as error:
@@ -226,50 +228,50 @@ class Fetcher:
                     raise
             return host.robots
 
-    async def _ask(
+    async def _request(
         self,
         url: str,
         host: _Host,
         policy: FetchPolicy,
-        allowance: _Allowance,
+        budget: _TimeBudget,
         *,
         headers: Mapping[str, str],
         form: tuple[tuple[str, str], ...] | None,
         any_type: bool = False,
-    ) -> _Answer:
+    ) -> _Response:
         """One answer, after as many attempts as each reason is given. Raises FetchFailed and Blocked."""
         failures: Counter[FetchReason] = Counter()
         while True:
-            answer: _Answer | None = None
+            response: _Response | None = None
             async with host.slots:
                 await self._wait_for_turn(url, host, policy)
                 try:
-                    answer = await self._attempt(url, allowance, headers, form, any_type)
-                    failure = _temporary_failure(url, answer)
+                    response = await self._attempt(url, budget, headers, form, any_type)
+                    failure = _temporary_failure(url, response)
                 except FetchFailed as error:
                     failure = error
-            if answer is not None:
-                _stop_if_blocked(url, host, answer, policy)
+            if response is not None:
+                _stop_if_blocked(url, host, response, policy)
                 if failure is None:
                     host.failures = 0
-                    return answer
+                    return response
             assert failure is not None
             failures[failure.reason] += 1
-            self._heed_retry_after(host, answer)
-            if not self._may_retry(failure.reason, failures, allowance):
+            self._apply_retry_after(host, response)
+            if not self._may_retry(failure.reason, failures, budget):
                 self._count_failure(host, failure)
                 raise failure
             self.retries[failure.reason] += 1
             longest = min(self._settings.max_backoff_s, self._settings.backoff_s * 2 ** (failures.total() - 1))
             await asyncio.sleep(longest * self._random.uniform(0.5, 1.0))
 
-    def _may_retry(self, reason: FetchReason, failures: Counter[FetchReason], allowance: _Allowance) -> bool:
+    def _may_retry(self, reason: FetchReason, failures: Counter[FetchReason], budget: _TimeBudget) -> bool:
         """Whether another attempt is within the page's and the run's bounds."""
-        budget = self._settings.retry_budget.get(reason)
+        most = self._settings.retry_budget.get(reason)
         return (
-            allowance.left_s > 0
+            budget.left_s > 0
             and failures[reason] <= self._settings.retries.get(reason, 0)
-            and (budget is None or self.retries[reason] < budget)
+            and (most is None or self.retries[reason] < most)
         )
 
     def _count_failure(self, host: _Host, failure: FetchFailed) -> None:
@@ -285,7 +287,7 @@ class Fetcher:
         """Wait until this host may be asked again, and take the turn."""
         loop = asyncio.get_running_loop()
         async with host.turn:
-            host.stop_if_left_alone(url)
+            host.raise_if_stopped(url)
             interval = policy.min_interval_s
             if host.robots is not None:
                 interval = max(interval, host.robots.interval_s(PRODUCT))
@@ -298,27 +300,27 @@ class Fetcher:
                 await asyncio.sleep(wait)
             host.next_at = loop.time() + interval
 
-    def _heed_retry_after(self, host: _Host, answer: _Answer | None) -> None:
+    def _apply_retry_after(self, host: _Host, response: _Response | None) -> None:
         """Ask a host no earlier than it said."""
-        seconds = _retry_after_s(answer.headers.get("retry-after")) if answer is not None else None
+        seconds = _retry_after_s(response.headers.get("retry-after")) if response is not None else None
         if seconds is not None:
             host.next_at = max(host.next_at, asyncio.get_running_loop().time() + seconds)
 
     async def _attempt(
         self,
         url: str,
-        allowance: _Allowance,
+        budget: _TimeBudget,
         headers: Mapping[str, str],
         form: tuple[tuple[str, str], ...] | None,
         any_type: bool,
-    ) -> _Answer:
+    ) -> _Response:
         """One request and its answer, within the limits of time and size. Raises FetchFailed."""
         loop = asyncio.get_running_loop()
         started = loop.time()
-        limit = min(self._settings.attempt_timeout_s, allowance.left_s)
+        limit = min(self._settings.attempt_timeout_s, budget.left_s)
         if limit <= 0:
-            whole = self._settings.total_timeout_s
-            raise FetchFailed(url, FetchReason.TIMEOUT, f"attempts and redirects took over {whole:g} s in all")
+            total = self._settings.total_timeout_s
+            raise FetchFailed(url, FetchReason.TIMEOUT, f"attempts and redirects took over {total:g} s in all")
         address = _parsed(url)
         self.requests += 1
         try:
@@ -332,26 +334,26 @@ class Fetcher:
                             self._check_type(url, response.headers.get("content-type", ""))
                         body = await self._read(url, response)
                     elif response.status_code >= 400:
-                        body = await self._glance(url, response, min(_GLANCE_S, limit / 2))
+                        body = await self._read_error_body(url, response, min(_GLANCE_S, limit / 2))
         except TimeoutError as error:
-            raise FetchFailed(url, FetchReason.TIMEOUT, f"no whole answer within {limit:g} s") from error
+            raise FetchFailed(url, FetchReason.TIMEOUT, f"no complete answer within {limit:g} s") from error
         except _BROKEN as error:
             message = str(error) or type(error).__name__
             raise FetchFailed(url, FetchReason.CONNECTION, message) from error
         except (httpx2.InvalidURL, UnicodeError) as error:
             raise HostRefused(url, f"not a usable address: {error}") from error
         finally:
-            allowance.left_s -= loop.time() - started
-        return _Answer(response.status_code, response.headers, body, round((loop.time() - started) * 1000))
+            budget.left_s -= loop.time() - started
+        return _Response(response.status_code, response.headers, body, round((loop.time() - started) * 1000))
 
     def _check_type(self, url: str, content_type: str) -> None:
         # Sent twice, the header comes as a list: each of its types must be a page's.
         for part in content_type.split(","):
             kind = part.partition(";")[0].strip().lower()
             if "/" in kind and kind not in self._settings.content_types:
-                raise FetchFailed(url, FetchReason.CONTENT_TYPE, f"content type {kind[:80]} is no page")
+                raise FetchFailed(url, FetchReason.CONTENT_TYPE, f"content type {kind[:80]} is not a page")
 
-    async def _glance(self, url: str, response: httpx2.Response, seconds: float) -> bytes:
+    async def _read_error_body(self, url: str, response: httpx2.Response, seconds: float) -> bytes:
         """The body of an error; b"" where it is long, late or damaged, since the status alone says enough."""
         try:
             async with asyncio.timeout(seconds):
@@ -392,37 +394,37 @@ async def _gunzipped(url: str, chunks: AsyncIterator[bytes], limit: int) -> Asyn
         raise FetchFailed(url, FetchReason.CONNECTION, "the compressed body ends early")
 
 
-def _accepted(url: str, answer: _Answer, *, conditional: bool) -> Fetched:
+def _final_page(url: str, response: _Response, *, conditional: bool) -> Fetched:
     """The page in a final answer. Raises FetchFailed for a status that brings none."""
-    status = answer.status
+    status = response.status
     unchanged = status == 304 and conditional
     if status in (404, 410):
         raise FetchFailed(url, FetchReason.NOT_FOUND, f"status {status}", status=status)
     if not (200 <= status < 300 or unchanged):
         raise FetchFailed(url, FetchReason.HTTP_STATUS, f"status {status}", status=status)
-    kept = {name: answer.headers[name] for name in _KEPT_HEADERS if name in answer.headers}
-    return Fetched(url, status, kept, answer.body, now(), answer.elapsed_ms, unchanged)
+    kept = {name: response.headers[name] for name in _KEPT_HEADERS if name in response.headers}
+    return Fetched(url, status, kept, response.body, now(), response.elapsed_ms, unchanged)
 
 
-def _redirected(url: str, answer: _Answer, *, posted: bool) -> str:
+def _redirect_target(url: str, response: _Response, *, posted: bool) -> str:
     """Where a redirect leads. Raises FetchFailed for one that must not be followed."""
-    location = answer.headers.get("location")
+    location = response.headers.get("location")
     if not location or posted:
         cause = "a form was redirected" if posted else "a redirect without a location"
-        raise FetchFailed(url, FetchReason.REDIRECT, cause, status=answer.status)
+        raise FetchFailed(url, FetchReason.REDIRECT, cause, status=response.status)
     try:
         target = urljoin(url, location)
         parts = urlsplit(target)
     except ValueError as error:
-        raise FetchFailed(url, FetchReason.REDIRECT, f"a redirect to no address: {error}") from error
+        raise FetchFailed(url, FetchReason.REDIRECT, f"a redirect to an invalid address: {error}") from error
     if urlsplit(url).scheme == "https" and parts.scheme == "http":
-        raise FetchFailed(url, FetchReason.REDIRECT, "a redirect from https to http", status=answer.status)
+        raise FetchFailed(url, FetchReason.REDIRECT, "a redirect from https to http", status=response.status)
     return parts._replace(fragment="").geturl()
 
 
-def _temporary_failure(url: str, answer: _Answer) -> FetchFailed | None:
+def _temporary_failure(url: str, response: _Response) -> FetchFailed | None:
     """The failure that another attempt may mend, or None."""
-    status = answer.status
+    status = response.status
     if status == 429:
         return FetchFailed(url, FetchReason.RATE_LIMITED, "asked too often (429)", status=status)
     if status >= 500 or status == 408:
@@ -430,14 +432,14 @@ def _temporary_failure(url: str, answer: _Answer) -> FetchFailed | None:
     return None
 
 
-def _stop_if_blocked(url: str, host: _Host, answer: _Answer, policy: FetchPolicy) -> None:
+def _stop_if_blocked(url: str, host: _Host, response: _Response, policy: FetchPolicy) -> None:
     """Leave a host alone that turns medlive away, by status or by a page that says so. Raises Blocked."""
-    cause = block_page(answer.status, answer.headers, answer.body)
-    if cause is None and answer.status in policy.stop_statuses:
-        cause = f"status {answer.status}"
+    cause = block_page(response.status, response.headers, response.body)
+    if cause is None and response.status in policy.stop_statuses:
+        cause = f"status {response.status}"
     if cause is not None:
-        told = f"the host turned medlive away with {cause}; it is not asked again in this run"
-        host.stopped = Blocked(url, told, status=answer.status)
+        message = f"the host refused access ({cause}); it is not asked again in this run"
+        host.stopped = Blocked(url, message, status=response.status)
         raise host.stopped
 
 
@@ -449,7 +451,7 @@ def _parsed(url: str) -> httpx2.URL:
     except (httpx2.InvalidURL, ValueError) as error:
         raise HostRefused(url, f"not a usable address: {error}") from error
     if (urlsplit(url).hostname or "") not in names or address.userinfo:
-        raise HostRefused(url, f"its host can be read as {address.host} as well")
+        raise HostRefused(url, f"its host can also be read as {address.host}")
     return address
 
 

@@ -119,7 +119,7 @@ class _GuardedBackend(httpcore2.AsyncNetworkBackend):
             addresses = [str(entry[4][0]) for entry in found]
             for address in addresses:
                 if not may_connect(address, allow_loopback=self._allow_loopback):
-                    raise HostRefused(host, f"{host} leads to {address}, which is no public address")
+                    raise HostRefused(host, f"{host} resolves to {address}, which is not a public address")
             reader, writer = await asyncio.open_connection(addresses[0], port)
         except (OSError, UnicodeError) as error:
             raise httpcore2.ConnectError(f"no connection to {host}: {error}") from error

@@ -16,7 +16,7 @@ MAX_BYTES = 512 * 1024
 
 
 MAX_INTERVAL_S = 3600.0
-"""The longest pause between requests that is kept; a host that asks for more is not asked at all."""
+"""The longest crawl delay that is honoured; a host that demands more is not read."""
 
 
 class RobotsState(StrEnum):
@@ -65,20 +65,22 @@ def read_robots(host: str, status: int, body: bytes, fetched_at: datetime) -> Ro
     if not 200 <= status < 300:
         detail = f"robots.txt was answered with status {status}"
         return Robots(host, RobotsState.UNREADABLE, fetched_at, status, detail=detail)
-    kept = body[:MAX_BYTES]
+    content = body[:MAX_BYTES]
     if len(body) > MAX_BYTES:
         # Half a line would be another rule: "Allow: /public" cut to "Allow: /".
-        kept = kept[: max(kept.rfind(b"\n"), kept.rfind(b"\r")) + 1]
-    text = kept.decode("utf-16" if kept.startswith(_UTF16_BOMS) else "utf-8-sig", "replace").replace("\x00", "")
+        content = content[: max(content.rfind(b"\n"), content.rfind(b"\r")) + 1]
+    text = content.decode("utf-16" if content.startswith(_UTF16_BOMS) else "utf-8-sig", "replace").replace(
+        "\x00", ""
+    )
     if text.lstrip().startswith("<"):
         detail = "robots.txt was answered with a page of markup"
-        return Robots(host, RobotsState.UNREADABLE, fetched_at, status, kept, detail)
+        return Robots(host, RobotsState.UNREADABLE, fetched_at, status, content, detail)
     rules = Protego.parse(text)
     pause = _interval_s(rules, PRODUCT)
     if pause > MAX_INTERVAL_S:
-        detail = f"robots.txt asks for {pause:g} s between requests, which is no rate to read at"
-        return Robots(host, RobotsState.UNREADABLE, fetched_at, status, kept, detail)
-    return Robots(host, RobotsState.RULES, fetched_at, status, kept, rules=rules)
+        detail = f"robots.txt asks for {pause:g} s between requests, too slow to read the source"
+        return Robots(host, RobotsState.UNREADABLE, fetched_at, status, content, detail)
+    return Robots(host, RobotsState.RULES, fetched_at, status, content, rules=rules)
 
 
 def _interval_s(rules: Protego, product: str) -> float:

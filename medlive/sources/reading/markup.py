@@ -221,11 +221,11 @@ def _tag(token: str) -> _Tag:
     else:
         named = dict(_ATTRIBUTE.findall(match[3]))
         classes = frozenset(named.get("class", "").split())
-        shows = name in _MEDIA and not classes & _DECORATION and not _is_spacer(named)
+        is_media = name in _MEDIA and not classes & _DECORATION and not _is_spacer(named)
         gap = "\n" if name == "br" or name in _BLOCK else " " if name in ("td", "th") else ""
         silent = name in _SILENT
-        plain = not (classes or shows or silent or name == "pre")
-        tag = _Tag(name, False, gap, plain, classes, _MEDIA[name] if shows else None, silent)
+        plain = not (classes or is_media or silent or name == "pre")
+        tag = _Tag(name, False, gap, plain, classes, _MEDIA[name] if is_media else None, silent)
     if len(token) <= _SHORT_TAG and len(_known_tags) < _MOST_KNOWN:
         _known_tags[token] = tag
     return tag
@@ -305,12 +305,12 @@ def line(node: LexborNode | None) -> str:
 
 def required(page: Page, scope: LexborHTMLParser | LexborNode, selectors: Iterable[str]) -> LexborNode:
     """The first element that a selector finds, newest first. Raises LayoutError naming all selectors."""
-    wanted = tuple(selectors)
-    for selector in wanted:
+    tried = tuple(selectors)
+    for selector in tried:
         found = scope.css_first(selector)
         if found is not None:
             return found
-    raise LayoutError(page.url, " or ".join(wanted))
+    raise LayoutError(page.url, " or ".join(tried))
 
 
 def ancestors(node: LexborNode) -> Iterator[LexborNode]:
@@ -326,15 +326,15 @@ def following_list_page(page: Page, tree: LexborHTMLParser, parameter: str) -> P
 
     Asking for what the link says, rather than for its class, outlives a renamed pager.
     """
-    here = urlsplit(page.url)
-    wanted = _page_number(here.query, parameter) + 1
+    current = urlsplit(page.url)
+    tried = _page_number(current.query, parameter) + 1
     for anchor in tree.css(f'a[href*="{parameter}="], link[rel="next"]'):
         url = link(page, anchor.attributes.get("href"))
         if url is None:
             continue
-        there = urlsplit(url)
-        same_place = (there.netloc, there.path.rstrip("/")) == (here.netloc, here.path.rstrip("/"))
-        if same_place and _page_number(there.query, parameter) == wanted:
+        target = urlsplit(url)
+        same_place = (target.netloc, target.path.rstrip("/")) == (current.netloc, current.path.rstrip("/"))
+        if same_place and _page_number(target.query, parameter) == tried:
             return PageRequest(url)
     return None
 

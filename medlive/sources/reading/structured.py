@@ -108,11 +108,11 @@ def _discussion(entry: dict[str, Any]) -> Discussion:
         keywords = keywords.split(",")
     return Discussion(
         kind=kind,
-        title=_plain(entry.get("headline") or entry.get("name")),
+        title=_text(entry.get("headline") or entry.get("name")),
         url=_address(entry),
         opening=_posting(entry),
         replies=tuple(replies),
-        keywords=tuple(k for k in map(_plain, keywords if isinstance(keywords, list) else []) if k),
+        keywords=tuple(k for k in map(_text, keywords if isinstance(keywords, list) else []) if k),
     )
 
 
@@ -130,18 +130,18 @@ def _posting(entry: dict[str, Any]) -> Posting:
     author = entry.get("author")
     if isinstance(author, list):
         author = author[0] if author else None
-    name = _plain(author.get("name") if isinstance(author, dict) else author)
+    name = _text(author.get("name") if isinstance(author, dict) else author)
     raw = entry.get("text") or entry.get("articleBody") or ""
     raw = raw if isinstance(raw, str) else ""
     return Posting(
         author=name or None,
-        text=_plain(raw),
+        text=_text(raw),
         posted_at=stated_moment(entry.get("datePublished") or entry.get("dateCreated"), UTC),
         excerpt=bool(_EXCERPT.search(raw[-60:])),
     )
 
 
-def _plain(value: Any) -> str:
+def _text(value: Any) -> str:
     """The readable text of a field, which may hold markup, or entities."""
     if not isinstance(value, str):
         return ""

@@ -104,7 +104,12 @@ class Dxy:
             raise LayoutError(page.url, "an address /question/<id>")
         tree = parse(page)
         state = _state(tree)
-        turns = _turns(page, tree, state)
+        turns = _turns_of_state(page, state)
+        shown_turns = len(tree.css(f"{_DIALOGS} .dialog-content"))
+        if turns is None:
+            turns = _turns_of_markup(page, tree)
+        elif shown_turns > len(turns):
+            raise LayoutError(page.url, f"{shown_turns} turns in questionDialog", found=str(len(turns)))
         if turns[0].by_doctor:
             raise LayoutError(page.url, "the patient's turn first")
         if not any(turn.by_doctor for turn in turns):
@@ -126,16 +131,6 @@ class Dxy:
             posted_at=posted_at,
             messages=tuple(_message(n, turn, doctor, posted_at, anonymise) for n, turn in enumerate(turns)),
         )
-
-
-def _turns(page: Page, tree: LexborHTMLParser, state: dict[str, Any] | None) -> list[_Turn]:
-    turns = _turns_of_state(page, state)
-    if turns is None:
-        return _turns_of_markup(page, tree)
-    shown = len(tree.css(f"{_DIALOGS} .dialog-content"))
-    if shown > len(turns):
-        raise LayoutError(page.url, f"{shown} turns in questionDialog", found=str(len(turns)))
-    return turns
 
 
 def _message(
@@ -230,10 +225,10 @@ def _turns_of_markup(page: Page, tree: LexborHTMLParser) -> list[_Turn]:
 
 def _doctor(page: Page, tree: LexborHTMLParser, state: dict[str, Any] | None) -> _Doctor:
     """Who answers, as the page shows it. Raises LayoutError where it shows nobody."""
-    shown = tree.css_first(".doctor-info .doctor-detail")
-    if shown is not None:
-        name = line(shown.css_first(".doctor-header > div"))
-        facts = [line(node) for node in shown.css(".doctor-body > div")]
+    shown_turns = tree.css_first(".doctor-info .doctor-detail")
+    if shown_turns is not None:
+        name = line(shown_turns.css_first(".doctor-header > div"))
+        facts = [line(node) for node in shown_turns.css(".doctor-body > div")]
         # Title, department and hospital are known by their place only: of fewer, none can be told.
         if name and len(facts) >= 3:
             return _Doctor(name, *facts[:3])

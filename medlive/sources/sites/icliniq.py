@@ -138,7 +138,11 @@ def _turns(page: Page, container: LexborNode, stated: Discussion | None) -> list
     turns: list[_Turn] = []
     for block in container.css("div.qContent, div.answerDiv"):
         if "qContent" in (block.attributes.get("class") or "").split():
-            turns.append(_question(page, block))
+            question = readable(block)
+            question = Readable(_LABEL.sub("", question.text), question.media)
+            if not question.text and not question.media:
+                raise LayoutError(page.url, "text in div.qContent")
+            turns.append(_Turn(None, question))
             continue
         body = block.css_first(".ansExtCon")
         answer = readable(body) if body is not None else None
@@ -152,21 +156,6 @@ def _turns(page: Page, container: LexborNode, stated: Discussion | None) -> list
             specialties[0] if len(specialties) == len(names) == 1 else ""
         )
         turns.append(_Turn(doctor, answer, specialty))
-    _check_turns(page, turns, stated)
-    _check_strays(page, container)
-    return turns
-
-
-def _question(page: Page, block: LexborNode) -> _Turn:
-    asked = readable(block)
-    asked = Readable(_LABEL.sub("", asked.text), asked.media)
-    if not asked.text and not asked.media:
-        raise LayoutError(page.url, "text in div.qContent")
-    return _Turn(None, asked)
-
-
-def _check_turns(page: Page, turns: Sequence[_Turn], stated: Discussion | None) -> None:
-    """A question comes first, and no stated answer is missing. Raises LayoutError."""
     if not turns or turns[0].doctor is not None:
         raise LayoutError(page.url, "div.qContent before any div.answerDiv")
     answers = sum(turn.doctor is not None for turn in turns)
@@ -174,6 +163,8 @@ def _check_turns(page: Page, turns: Sequence[_Turn], stated: Discussion | None) 
         raise LayoutError(page.url, "div.answerDiv")
     if stated is not None and len(stated.replies) > answers:
         raise LayoutError(page.url, f"{len(stated.replies)} div.answerDiv", found=f"{answers}")
+    _check_strays(page, container)
+    return turns
 
 
 def _check_strays(page: Page, container: LexborNode) -> None:

@@ -111,7 +111,12 @@ class Medlive:
             raise IncompleteThread(f"a case has one page, {len(pages)} were given")
         page = pages[0]
         tree = parse(page)
-        title, case = _case(page, tree)
+        title = line(required(page, tree, [".title_cms > span", ".title_cms", "#content h1"]))
+        body = required(page, tree, [".content_body"])
+        case = readable(body, skip_classes=frozenset(["case_result", "inc_c"]))
+        if not title or not (case.text or case.media):
+            raise LayoutError(page.url, "text in .title_cms and .content_body")
+        _check_strays(page, tree, body)
         comments = list(self._comments(page, tree))
         result = tree.css_first(".case_result")
         if result is None and not comments:
@@ -122,12 +127,15 @@ class Medlive:
         # In the discussion the author goes on asking; what they settle on stands in the outcome.
         asking = {n for n, entry in enumerate(entries) if author.is_same(entry.person)}
         if result is not None:
-            entries.insert(1, _Entry(author, _outcome(page, result), None))
+            outcome = readable(result)
+            if not outcome.text:
+                raise LayoutError(page.url, "text in .case_result")
+            entries.insert(1, _Entry(author, outcome, None))
             asking = {0} | {n + 1 for n in asking if n}
         marks = {e.person.address: e.person.mark for e in entries if e.person.mark and e.person.address}
         return Thread(
             source=self.name,
-            thread_id=_thread_id(page.url) or _no_id(page),
+            thread_id=_thread_id(page.url) or _missing_id(page),
             url=page.url,
             title=title,
             language="zh",
@@ -151,8 +159,8 @@ class Medlive:
                 taken |= {item.mem_id, *(node.mem_id for node in item.css(".com_user, .com_user_say, dl"))}
                 yield from self._comment(page, item)
         for node in tree.css(".com_user, .com_user_say, dl"):
-            looks = node.tag != "dl" or (node.css_first("dd > a") and node.css_first("dd > span"))
-            if looks and node.mem_id not in taken:
+            is_comment = node.tag != "dl" or (node.css_first("dd > a") and node.css_first("dd > span"))
+            if is_comment and node.mem_id not in taken:
                 raise LayoutError(page.url, ".inc_c > dl around every comment")
 
     def _comment(self, page: Page, item: LexborNode) -> Iterator[_Entry]:
@@ -161,14 +169,19 @@ class Medlive:
         classes = (parts[1].attributes.get("class") or "").split() if len(parts) > 1 else ["com_return"]
         if anchor is None or "com_return" in classes:
             raise LayoutError(page.url, ".inc_c > dl with a user's link in dd 1 and text in dd 2")
-        dates = (_date(node) for node in parts[0].iter() if node.tag == "span")
-        said = _said(page, parts[1], ".inc_c > dl > dd 2")
-        yield _Entry(self._person(page, anchor), said, next(filter(None, dates), None))
+        date_node = next((n for n in parts[0].iter() if n.tag == "span" and _date(n)), None)
+        reply_text = readable(parts[1], skip_classes=frozenset(["com_return"]))
+        if not (reply_text.text or reply_text.media):
+            raise LayoutError(page.url, "text in .inc_c > dl > dd 2")
+        yield _Entry(self._person(page, anchor), reply_text, _date(date_node) if date_node is not None else None)
         users, replies = item.css(".com_user"), item.css(".com_user_say")
         if len(users) != len(replies):
             raise LayoutError(page.url, "a .com_user for every .com_user_say")
         for user, reply in zip(users, replies, strict=True):
-            yield _Entry(self._person(page, user), _said(page, reply, ".com_user_say"), None)
+            reply_text = readable(reply)
+            if not (reply_text.text or reply_text.media):
+                raise LayoutError(page.url, "text in .com_user_say")
+            yield _Entry(self._person(page, user), reply_text, None)
 
     def _person(self, page: Page, anchor: LexborNode) -> _Person:
         """A person by their link, and whether the site's mark of a certified physician follows it."""
@@ -176,53 +189,29 @@ class Medlive:
         if not handle:
             raise LayoutError(page.url, "a name in a user's link")
         mark = None
-        beside = anchor.next
-        while beside is not None and beside.tag != "a" and mark is None:
-            if beside.is_element_node:
-                nodes = (beside, *beside.css("[title], [alt], i, em, span"))
+        sibling = anchor.next
+        while sibling is not None and sibling.tag != "a" and mark is None:
+            if sibling.is_element_node:
+                nodes = (sibling, *sibling.css("[title], [alt], i, em, span"))
                 mark = next(filter(None, map(self._mark, nodes)), None)
-            beside = beside.next
+            sibling = sibling.next
         return _Person(handle, link(page, anchor.attributes.get("href")) or "", mark)
 
     def _mark(self, node: LexborNode) -> str | None:
         """The label of a certified physician that an element shows."""
-        shown = (node.attributes.get("title"), node.attributes.get("alt"), node.text())
-        labels = ((text or "").strip() for text in shown)
+        date_node = (node.attributes.get("title"), node.attributes.get("alt"), node.text())
+        labels = ((text or "").strip() for text in date_node)
         return next((label for label in labels if label in self.settings.verified_labels), None)
 
 
-def _said(page: Page, node: LexborNode, place: str) -> Readable:
-    """What a comment holds. Raises LayoutError for nothing."""
-    said = readable(node, skip_classes=frozenset(["com_return"]))
-    if not (said.text or said.media):
-        raise LayoutError(page.url, f"text in {place}")
-    return said
-
-
-def _case(page: Page, tree: LexborHTMLParser) -> tuple[str, Readable]:
-    """The title and the case as presented. Raises LayoutError."""
-    title = line(required(page, tree, [".title_cms > span", ".title_cms", "#content h1"]))
-    body = required(page, tree, [".content_body"])
-    case = readable(body, skip_classes=frozenset(["case_result", "inc_c"]))
-    if not title or not (case.text or case.media):
-        raise LayoutError(page.url, "text in .title_cms and .content_body")
-    _check_strays(page, tree, body)
-    return title, case
-
-
-def _outcome(page: Page, node: LexborNode) -> Readable:
-    outcome = readable(node)
-    if not outcome.text:
-        raise LayoutError(page.url, "text in .case_result")
-    return outcome
-
-
-def _message(position: int, entry: _Entry, asks: bool, marks: dict[str, str], anonymise: Anonymiser) -> Message:
-    proof = None if asks else entry.person.mark or marks.get(entry.person.address)
+def _message(
+    position: int, entry: _Entry, is_asker: bool, marks: dict[str, str], anonymise: Anonymiser
+) -> Message:
+    proof = None if is_asker else entry.person.mark or marks.get(entry.person.address)
     return Message(
         id=f"m{position}",
         author=anonymise(entry.person.handle),
-        role=Role.PATIENT if asks else Role.PHYSICIAN if proof else Role.OTHER,
+        role=Role.PATIENT if is_asker else Role.PHYSICIAN if proof else Role.OTHER,
         verified=proof is not None,
         text=entry.content.text,
         posted_at=entry.posted_at,
@@ -235,15 +224,15 @@ def _check_strays(page: Page, tree: LexborHTMLParser, body: LexborNode) -> None:
     """Between the case and the last known block below it stands no unknown text. Raises LayoutError."""
     known = {node.mem_id for selector in _HEAD for node in tree.css(selector)}
     stray: LexborNode | None = None
-    beside = body.next
-    while beside is not None:
-        if beside.is_element_node:
-            if beside.mem_id in known or any(beside.css_first(selector) is not None for selector in _HEAD):
+    sibling = body.next
+    while sibling is not None:
+        if sibling.is_element_node:
+            if sibling.mem_id in known or any(sibling.css_first(selector) is not None for selector in _HEAD):
                 if stray is not None:
                     raise LayoutError(page.url, ".case_result after .content_body", found=f"<{stray.tag}>")
-            elif stray is None and len(readable(beside).text) > _MAX_STRAY_TEXT:
-                stray = beside
-        beside = beside.next
+            elif stray is None and len(readable(sibling).text) > _MAX_STRAY_TEXT:
+                stray = sibling
+        sibling = sibling.next
 
 
 def _first_list(page: Page) -> PageRequest:
@@ -264,11 +253,11 @@ def _first_list(page: Page) -> PageRequest:
 
 def _next_list(page: Page, rows: int) -> PageRequest | None:
     """The list request after this one; an answer of fewer rows than asked for is the last."""
-    asked = dict(page.form or ())
+    form = dict(page.form or ())
     if rows < PAGE_SIZE:
         return None
-    asked["page"] = str(int(asked.get("page", "1")) + 1)
-    return PageRequest(page.url, tuple(asked.items()))
+    form["page"] = str(int(form.get("page", "1")) + 1)
+    return PageRequest(page.url, tuple(form.items()))
 
 
 def _row(page: Page, row: Any) -> ListEntry | None:
@@ -308,5 +297,5 @@ def _thread_id(url: str) -> str | None:
     return found[1] if found else None
 
 
-def _no_id(page: Page) -> str:
+def _missing_id(page: Page) -> str:
     raise LayoutError(page.url, "a case's number in the address")

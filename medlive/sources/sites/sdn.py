@@ -98,23 +98,6 @@ class _Parts:
     attachments: list[LexborNode] = field(default_factory=list)
     has_content: bool = False
 
-    def take(self, node: LexborNode) -> bool:
-        """Keep a part; whether it is a second content, of which a post has one."""
-        if node.tag == "time":
-            self.time = self.time or node
-        elif node.tag == "li":
-            self.status = self.status or node
-        elif "bbWrapper" in (shown := node.attrs.get("class") or ""):
-            self.body = self.body or node
-        elif "message-attribution" in shown:
-            self.attribution = self.attribution or node
-        elif "message-attachments" in shown:
-            self.attachments.append(node)
-        elif "message-userContent" in shown:
-            again, self.has_content = self.has_content, True
-            return again
-        return False
-
 
 class Sdn:
     """The adapter of forums.studentdoctor.net, layout XenForo 2.0 to 2.3."""
@@ -135,7 +118,19 @@ class Sdn:
     def parse_listing(self, page: Page) -> Listing:
         """The rows of a board; labels beside titles are no titles. Raises LayoutError."""
         tree = parse(page)
-        entries = [_entry(page, row) for row in tree.css(".structItem--thread")]
+        entries = []
+        for row in tree.css(".structItem--thread"):
+            anchor = row.css_first(".structItem-title a[data-tp-primary=on]")
+            if anchor is None:
+                anchors = row.css(".structItem-title a")
+                anchor = anchors[-1] if anchors else None
+            url = link(page, anchor.attributes.get("href")) if anchor is not None else None
+            found = _THREAD_PATH.search(url or "")
+            if url is None or found is None:
+                raise LayoutError(page.url, ".structItem-title a to /threads/<slug>.<id>/")
+            opened = _moment(row.css_first(".structItem-startDate time"))
+            active = _moment(row.css_first("time.structItem-latestDate"))
+            entries.append(ListEntry(url, found[1], line(anchor), opened, active))
         template = _template(tree)
         # A thread lists similar threads below its posts, and is no list.
         if "thread_view" in template or (not entries and "forum_view" not in template):
@@ -154,14 +149,20 @@ class Sdn:
     def parse_thread(self, pages: Sequence[Page], anonymise: Anonymiser) -> Thread:
         """The whole thread. The opener asks: only other people's posts can be verified advice."""
         if not pages:
-            raise IncompleteThread("no page of the thread was given")
-        shown = [self._read(page) for page in pages]
-        first = shown[0]
-        _check_pages(pages, shown)
-        posts = list({post.post_id: post for read in shown for post in read.posts}.values())
+            raise IncompleteThread("expected at least one page of the thread")
+        read_pages = [self._read(page) for page in pages]
+        first, last = read_pages[0], read_pages[-1]
+        for position, (page, read) in enumerate(zip(pages, read_pages, strict=True), start=1):
+            if read.number != position:
+                raise IncompleteThread(f"{page.url} is page {read.number} of its thread, expected page {position}")
+            if read.thread_id != first.thread_id:
+                raise IncompleteThread(f"{page.url} is a page of thread {read.thread_id}, not {first.thread_id}")
+        if last.following is not None:
+            raise IncompleteThread(f"{pages[-1].url} is followed by {last.following}, which is missing")
+        posts = list({post.post_id: post for read in read_pages for post in read.posts}.values())
         for position, post in enumerate(posts, start=1):
             if post.number is not None and post.number != position:
-                raise IncompleteThread(f"{pages[0].url}: post #{post.number} stands where #{position} was due")
+                raise IncompleteThread(f"{pages[0].url}: post #{post.number} found where #{position} was expected")
         opener = posts[0]
         # Few people write many posts: each handle is hashed once, each status judged once.
         hashed = {author: anonymise(author) for author in dict.fromkeys(post.author for post in posts)}
@@ -190,12 +191,14 @@ class Sdn:
         return word is not None and word[0] in self._verified
 
 
-def _message(position: int, post: Post, asks: bool, author: str, physicians: Mapping[str | None, bool]) -> Message:
-    verified = physicians[post.status] and not asks
+def _message(
+    position: int, post: Post, is_opener: bool, author: str, physicians: Mapping[str | None, bool]
+) -> Message:
+    verified = physicians[post.status] and not is_opener
     return Message(
         f"m{position}",
         author,
-        Role.PATIENT if asks else Role.PHYSICIAN if verified else Role.OTHER,
+        Role.PATIENT if is_opener else Role.PHYSICIAN if verified else Role.OTHER,
         verified,
         post.text,
         post.posted_at,
@@ -245,9 +248,9 @@ def _posts(page: Page, tree: LexborHTMLParser) -> tuple[Post, ...]:
             groups.append([node])
         elif groups:
             groups[-1].append(node)
-        elif _is_mark(node) and not repeats.hold(node):
-            raise _outside(page, node)
-    groups = [group for group in groups if not repeats.hold(group[0])]
+        elif _belongs_to_post(node) and not repeats.contain(node):
+            raise _outside_post(page, node)
+    groups = [group for group in groups if not repeats.contain(group[0])]
     if not groups:
         raise LayoutError(page.url, "article.message--post")
     posts = tuple(_post(page, _parts(page, group, repeats)) for group in groups)
@@ -260,46 +263,20 @@ class _Repeats:
     """Where a page shows again what stands elsewhere: the highlighted solution of a question."""
 
     def __init__(self) -> None:
-        self._outside: set[int] = set()
+        self._outside_post: set[int] = set()
 
-    def hold(self, node: LexborNode) -> bool:
+    def contain(self, node: LexborNode) -> bool:
         """Whether an element is or stands in such a repeat."""
         passed = []
         outer: LexborNode | None = node
-        while outer is not None and outer.mem_id not in self._outside:
+        while outer is not None and outer.mem_id not in self._outside_post:
             if "solutionHighlight" in (outer.id or ""):
                 return True
             passed.append(outer.mem_id)
             outer = outer.parent
         # Posts are siblings: what stands around one of them is looked at once.
-        self._outside.update(passed)
+        self._outside_post.update(passed)
         return False
-
-
-def _entry(page: Page, row: LexborNode) -> ListEntry:
-    """A row of a board. Raises LayoutError."""
-    anchor = row.css_first(".structItem-title a[data-tp-primary=on]")
-    if anchor is None:
-        anchor = next(reversed(row.css(".structItem-title a")), None)
-    url = link(page, anchor.attributes.get("href")) if anchor is not None else None
-    found = _THREAD_PATH.search(url or "")
-    if url is None or found is None:
-        raise LayoutError(page.url, ".structItem-title a to /threads/<slug>.<id>/")
-    opened = _moment(row.css_first(".structItem-startDate time"))
-    active = _moment(row.css_first("time.structItem-latestDate"))
-    return ListEntry(url, found[1], line(anchor), opened, active)
-
-
-def _check_pages(pages: Sequence[Page], shown: Sequence[ThreadPage]) -> None:
-    """Raise IncompleteThread unless these are all pages of one thread in their order."""
-    thread_id, following = shown[0].thread_id, shown[-1].following
-    for position, (page, read) in enumerate(zip(pages, shown, strict=True), start=1):
-        if read.number != position:
-            raise IncompleteThread(f"{page.url} is page {read.number} of its thread where {position} was due")
-        if read.thread_id != thread_id:
-            raise IncompleteThread(f"{page.url} is a page of thread {read.thread_id}, not {thread_id}")
-    if following is not None:
-        raise IncompleteThread(f"{pages[-1].url} is followed by {following}, which was not given")
 
 
 def _parts(page: Page, group: list[LexborNode], repeats: _Repeats) -> _Parts:
@@ -307,25 +284,38 @@ def _parts(page: Page, group: list[LexborNode], repeats: _Repeats) -> _Parts:
 
     A post that lost its class would make a thread with a hole: every mark of a post must lie in one.
     """
-    parts = _Parts(group[0])
+    article = group[0]
+    place = article.mem_id
     # In page order everything between an element's start and something inside it is inside it too.
-    while len(group) > 1 and not _is_inside(group[-1], group[0].mem_id):
-        if _is_mark(stray := group.pop()) and not repeats.hold(stray):
-            raise _outside(page, stray)
+    while len(group) > 1:
+        outer = group[-1].parent
+        while outer is not None and outer.mem_id != place:
+            outer = outer.parent
+        if outer is not None:
+            break
+        if _belongs_to_post(stray := group.pop()) and not repeats.contain(stray):
+            raise _outside_post(page, stray)
+    parts = _Parts(article)
     for node in group[1:]:
-        if parts.take(node):
-            raise LayoutError(page.url, "one .message-userContent in a post", found="two")
+        tag = node.tag
+        if tag == "time":
+            parts.time = parts.time or node
+        elif tag == "li":
+            parts.status = parts.status or node
+        elif "bbWrapper" in (read_pages := node.attrs.get("class") or ""):
+            parts.body = parts.body or node
+        elif "message-attribution" in read_pages:
+            parts.attribution = parts.attribution or node
+        elif "message-attachments" in read_pages:
+            parts.attachments.append(node)
+        elif "message-userContent" in read_pages:
+            if parts.has_content:
+                raise LayoutError(page.url, "one .message-userContent in a post", found="two")
+            parts.has_content = True
     return parts
 
 
-def _is_inside(node: LexborNode, place: int) -> bool:
-    outer = node.parent
-    while outer is not None and outer.mem_id != place:
-        outer = outer.parent
-    return outer is not None
-
-
-def _is_mark(node: LexborNode) -> bool:
+def _belongs_to_post(node: LexborNode) -> bool:
     """Whether an element can only stand in a post."""
     attributes = node.attributes
     return "message-userContent" in (attributes.get("class") or "").split() or (
@@ -333,14 +323,17 @@ def _is_mark(node: LexborNode) -> bool:
     ).startswith("post-")
 
 
-def _outside(page: Page, node: LexborNode) -> LayoutError:
+def _outside_post(page: Page, node: LexborNode) -> LayoutError:
     return LayoutError(page.url, "article.message--post around every post", found=f"<{node.tag}> outside")
 
 
 def _post(page: Page, parts: _Parts) -> Post:
     article = parts.article
-    post_id = _post_id(page, article)
-    author = clean(article.attributes.get("data-author") or line(article.css_first(".message-name")))
+    attributes = article.attributes
+    post_id = (attributes.get("data-content") or attributes.get("id") or "").rpartition("post-")[2]
+    if not (post_id.isascii() and post_id.isdigit()):
+        raise LayoutError(page.url, 'article.message--post with data-content or id "…post-<number>"')
+    author = clean(attributes.get("data-author") or line(article.css_first(".message-name")))
     if not author:
         raise LayoutError(page.url, ".message-name", found=f"post {post_id} without an author")
     body = parts.body or article.css_first(".message-body .bbWrapper")
@@ -348,8 +341,10 @@ def _post(page: Page, parts: _Parts) -> Post:
         raise LayoutError(page.url, ".message-userContent .bbWrapper or .message-body .bbWrapper")
     written = readable(body, skip_classes=_NOT_WRITTEN)
     number = _NUMBER.search(parts.attribution.text(separator="\x1f")) if parts.attribution else None
-    items = [item for part in parts.attachments for item in (part.html or "").split("<li")[1:]]
-    attached = ["image" if "<img" in item else "file" for item in items]
+    media = written.media
+    if parts.attachments:
+        items = [item for part in parts.attachments for item in (part.html or "").split("<li")[1:]]
+        media = tuple(dict.fromkeys((*media, *("image" if "<img" in item else "file" for item in items))))
     return Post(
         post_id,
         author,
@@ -357,21 +352,13 @@ def _post(page: Page, parts: _Parts) -> Post:
         int(_NO_DIGIT.sub("", number[1])) if number else None,
         _moment(parts.time),
         written.text,
-        tuple(dict.fromkeys((*written.media, *attached))),
+        media,
     )
 
 
-def _post_id(page: Page, article: LexborNode) -> str:
-    stated = article.attributes.get("data-content") or article.attributes.get("id") or ""
-    post_id = stated.rpartition("post-")[2]
-    if not (post_id.isascii() and post_id.isdigit()):
-        raise LayoutError(page.url, 'article.message--post with data-content or id "…post-<number>"')
-    return post_id
-
-
-def _moment(shown: LexborNode | None) -> datetime | None:
+def _moment(read_pages: LexborNode | None) -> datetime | None:
     """The moment in a `time` element's `datetime`; `data-time` changed its meaning between releases."""
-    stated = shown.attrs.get("datetime") if shown is not None else None
+    stated = read_pages.attrs.get("datetime") if read_pages is not None else None
     return shown_date(stated, UTC) if stated else None
 
 
@@ -422,20 +409,16 @@ def _next_url(page: Page, tree: LexborHTMLParser, number: int) -> str | None:
         if url is None:
             raise LayoutError(page.url, f"an address in {_FOLLOWING}")
         return url
-    return _next_by_number(page, tree, number)
-
-
-def _next_by_number(page: Page, tree: LexborHTMLParser, number: int) -> str | None:
-    """The pager may change its classes: the page after this one is still named in a link outside the posts."""
-    wanted = f"/page-{number + 1}"
-    if wanted.encode() not in page.body:
+    # The pager may change its classes: the page after this one is still named in a link outside the posts.
+    address_part = f"/page-{number + 1}"
+    if address_part.encode() not in page.body:
         return None
-    here = _PLACE.search(page.url)
-    said = {anchor.mem_id for anchor in tree.css(f'.message-userContent a[href*="{wanted}"]')}
-    for anchor in tree.css(f'a[href*="{wanted}"]'):
+    own_place = _PLACE.search(page.url)
+    in_posts = {anchor.mem_id for anchor in tree.css(f'.message-userContent a[href*="{address_part}"]')}
+    for anchor in tree.css(f'a[href*="{address_part}"]'):
         url = link(page, anchor.attributes.get("href")) or ""
         place, stated = _PLACE.search(url), _PAGE_PATH.search(url)
-        elsewhere = place is not None and here is not None and place.groups() != here.groups()
-        if stated is not None and int(stated[1]) == number + 1 and not elsewhere and anchor.mem_id not in said:
+        elsewhere = place is not None and own_place is not None and place.groups() != own_place.groups()
+        if stated is not None and int(stated[1]) == number + 1 and not elsewhere and anchor.mem_id not in in_posts:
             return url
     return None

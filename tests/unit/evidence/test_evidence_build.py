@@ -315,7 +315,7 @@ def test_other_corpora_of_a_damaged_index_are_not_dropped_silently(tmp_path: Pat
     a, b = corpus_file(tmp_path / "a.jsonl", ROWS[:2]), corpus_file(tmp_path / "b.jsonl", ROWS[2:])
     manifest = build_index([open_corpus(a), open_corpus(b)], index)
     _truncate(index / manifest.data / "passages.jsonl")
-    with pytest.raises(IndexCorrupt, match="it also holds b"):
+    with pytest.raises(IndexCorrupt, match="it also contains b"):
         build_index([open_corpus(a)], index)
     assert build_index([open_corpus(a)], index, fresh=True).passages == 2
 
@@ -328,7 +328,7 @@ def test_an_index_that_cannot_be_read_keeps_its_data_and_its_other_corpora(
     a, b = corpus_file(tmp_path / "a.jsonl", ROWS[:2]), corpus_file(tmp_path / "b.jsonl", ROWS[2:])
     manifest = build_index([open_corpus(a), open_corpus(b)], index)
     _edit_manifest(index, **changes)
-    with pytest.raises((IndexCorrupt, IndexOutdated), match="it also holds b") as caught:
+    with pytest.raises((IndexCorrupt, IndexOutdated), match="it also contains b") as caught:
         build_index([open_corpus(a)], index)
     assert "--fresh" in (caught.value.hint or "")
     # Nor does a build that comes to nothing take the data along.
@@ -358,7 +358,7 @@ def test_passages_that_are_not_those_that_were_read_are_not_carried_over(tmp_pat
     manifest = build_index([open_corpus(a)], index)
     place = index / manifest.data / "passages.jsonl"
     place.write_bytes(place.read_bytes().replace(b"eases", b"cures"))
-    with pytest.raises(IndexCorrupt, match="it also holds a"):
+    with pytest.raises(IndexCorrupt, match="it also contains a"):
         build_index([open_corpus(b)], index)
     with pytest.raises(IndexCorrupt) as caught:
         verify_index(index)

@@ -229,7 +229,7 @@ def test_damage_names_the_file(tmp_path: Path) -> None:
     with pytest.raises(IndexCorrupt, match=r"shard-000000\.vec is missing"):
         VectorStore(tmp_path, Identity())
     (store.folder / "shard-000000.json").write_text("{}")
-    with pytest.raises(IndexCorrupt, match=r"shard-000000\.json is no description"):
+    with pytest.raises(IndexCorrupt, match=r"shard-000000\.json is not a valid shard description"):
         VectorStore(tmp_path, Identity())
 
 

@@ -384,5 +384,5 @@ def test_a_closed_encoder_says_so(models: Path, own: EncoderSettings) -> None:
 
 
 def test_a_name_that_means_nothing(own: EncoderSettings) -> None:
-    with pytest.raises(UsageError, match="'medcpz' is no encoder and no folder"):
+    with pytest.raises(UsageError, match="'medcpz' is neither an encoder's name nor a folder"):
         open_encoder("medcpz", settings=own)

@@ -119,8 +119,8 @@ def test_a_missing_file_is_named(tmp_path: Path, name: str) -> None:
     [
         ({"model_type": "gpt2"}, Role.QUERY, "is of a 'gpt2' model"),
         ({"hidden_size": None}, Role.QUERY, "names no hidden_size"),
-        ({"architectures": ["BertForSequenceClassification"]}, Role.ARTICLE, "holds a cross-encoder"),
-        ({}, Role.CROSS, "holds BertModel, which gives vectors"),
+        ({"architectures": ["BertForSequenceClassification"]}, Role.ARTICLE, "is a cross-encoder"),
+        ({}, Role.CROSS, "is BertModel: it embeds texts"),
         ({"vocab_size": 4}, Role.QUERY, "has 5 tokens and the model 4"),
         ({"vocab_size": 30522}, Role.QUERY, "has 5 tokens and the model 30522"),
     ],

@@ -171,7 +171,7 @@ def test_the_commands_say_which_retriever_runs_and_why(instance: Instance, corpu
 @pytest.mark.parametrize(
     ("arguments", "status", "said"),
     [
-        (("search", "fever", "--corpus", "leaflets"), 2, "it holds notes"),
+        (("search", "fever", "--corpus", "leaflets"), 2, "expected one of notes"),
         (("search", "fever", "--retriever", "hybrid"), 2, "--encoder NAME"),
         (("build", "nowhere.xml"), 2, "there is no nowhere.xml"),
         (("search", "fever", "--rerank", "medcpt"), 3, "MedCPT-Cross-Encoder is nowhere"),

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from medlive.errors import EvidenceUnavailable, IndexOutdated, UsageError
-from medlive.evidence.batcher import Gatherer
+from medlive.evidence.batcher import Batcher
 from medlive.evidence.build import DensePlan, build_index, open_index
 from medlive.evidence.corpora.registry import open_corpus
 from medlive.evidence.dense.model import DenseKind
@@ -254,11 +254,11 @@ async def test_a_failing_batch_fails_its_callers_and_no_later_one() -> None:
             raise ValueError("unlucky")
         return [ask * 2 for ask in asks]
 
-    desk = Gatherer(answer)
-    results = await asyncio.gather(desk.ask([1, 13]), desk.ask([2]), return_exceptions=True)
+    batcher = Batcher(answer)
+    results = await asyncio.gather(batcher.submit([1, 13]), batcher.submit([2]), return_exceptions=True)
     assert [str(r) for r in results] == ["unlucky", "unlucky"]
-    assert await desk.ask([3, 4]) == [6, 8]
-    assert await desk.ask([]) == []
+    assert await batcher.submit([3, 4]) == [6, 8]
+    assert await batcher.submit([]) == []
 
 
 async def test_a_caller_that_gives_up_takes_nobody_along() -> None:
@@ -268,8 +268,8 @@ async def test_a_caller_that_gives_up_takes_nobody_along() -> None:
         seen.append(asks)
         return asks
 
-    desk = Gatherer(answer, window_s=0.2)
-    leaving, staying = asyncio.create_task(desk.ask([1])), asyncio.create_task(desk.ask([2]))
+    batcher = Batcher(answer, window_s=0.2)
+    leaving, staying = asyncio.create_task(batcher.submit([1])), asyncio.create_task(batcher.submit([2]))
     await asyncio.sleep(0)
     leaving.cancel()
     assert await staying == [2]
@@ -278,8 +278,8 @@ async def test_a_caller_that_gives_up_takes_nobody_along() -> None:
 
 
 def test_a_gatherer_serves_one_event_loop_after_another() -> None:
-    desk = Gatherer(lambda asks: list(asks))
-    assert [asyncio.run(desk.ask([n])) for n in range(3)] == [[0], [1], [2]]
+    batcher = Batcher(lambda requests: list(requests))
+    assert [asyncio.run(batcher.submit([n])) for n in range(3)] == [[0], [1], [2]]
 
 
 class BackwardsReranker:
@@ -325,7 +325,7 @@ def test_another_encoders_index_is_refused(index: Path) -> None:
 
 
 def test_words_alone_search_an_index_whose_encoder_is_gone_and_nothing_else_does(index: Path) -> None:
-    with pytest.raises(EvidenceUnavailable, match="'no-such-model' is no encoder") as caught:
+    with pytest.raises(EvidenceUnavailable, match="'no-such-model' is neither an encoder's name") as caught:
         open_index(index)
     assert "--retriever bm25" in (caught.value.hint or "")
     assert search(open_index(index, retriever="bm25"), "gout")[0]

@@ -127,11 +127,11 @@ def test_the_tail_is_the_binomial_one(n: int, k: int, p: float) -> None:
 
 
 def test_what_is_told_names_the_figure_its_value_and_what_it_was() -> None:
-    told = {f.name: f.told for f in compare(run(posted_at=0.0, tags=0.6, media=0.1), USUAL)}
-    assert told["field:posted_at"] == "posted_at in 0% of 40 threads (median before: 100%)"
-    assert told["median:messages"] == "4.0 messages a thread (median before: 4.0)"
-    assert told["count:listed"] == "50 threads listed (median before: 50.0)"
-    assert compare(run(), [])[0].told.endswith("(nothing to compare with)")
+    messages = {f.name: f.message for f in compare(run(posted_at=0.0, tags=0.6, media=0.1), USUAL)}
+    assert messages["field:posted_at"] == "posted_at in 0% of 40 threads (median before: 100%)"
+    assert messages["median:messages"] == "4.0 messages a thread (median before: 4.0)"
+    assert messages["count:listed"] == "50 threads listed (median before: 50.0)"
+    assert compare(run(), [])[0].message.endswith("(nothing to compare with)")
 
 
 def message(**values: Any) -> Message:

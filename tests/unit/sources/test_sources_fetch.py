@@ -270,14 +270,14 @@ async def test_hosts_beyond_the_list_and_private_addresses_are_refused(community
             with pytest.raises(HostRefused):
                 await fetcher.fetch(url, community.policy())
         for private in ("10.0.0.1", "192.168.1.1", "169.254.169.254", "0.0.0.0", "[::ffff:10.0.0.1]", "[fd00::1]"):
-            with pytest.raises(RobotsDenied, match="no public address"):
+            with pytest.raises(RobotsDenied, match="not a public address"):
                 await fetcher.fetch(f"http://{private}/", FetchPolicy(frozenset({private.strip("[]")}), 0.0))
         assert {r.state for r in fetcher.robots} == {RobotsState.UNREADABLE}
     async with Fetcher(FetchSettings(backoff_s=0.0)) as fetcher:
-        with pytest.raises(RobotsDenied, match="no public address"):
+        with pytest.raises(RobotsDenied, match="not a public address"):
             await fetcher.fetch(community.base + "/a", community.policy())
         by_name = community.base.replace("127.0.0.1", "localhost")
-        with pytest.raises(RobotsDenied, match="no public address"):
+        with pytest.raises(RobotsDenied, match="not a public address"):
             await fetcher.fetch(by_name + "/a", FetchPolicy(frozenset({host_of(by_name)}), 0.0))
         with pytest.raises(ConfigError, match="contact"):
             await fetcher.fetch("http://example.com/", FetchPolicy(frozenset({"example.com"})))

@@ -106,19 +106,19 @@ def _pieces(document: Document) -> Iterator[tuple[str, str, str]]:
     language = document.language or language_of(" ".join(text for _, text in cleaned))
     limit = LIMIT.get(language, DEFAULT_LIMIT)
     labels: list[str] = []
-    held = ""
+    pending = ""
     for label, text in cleaned:
-        if held and len(held) + len(text) + 1 > limit:
-            yield _joined(labels), held, language
-            labels, held = [], ""
+        if pending and len(pending) + len(text) + 1 > limit:
+            yield _joined(labels), pending, language
+            labels, pending = [], ""
         pieces = list(chunk(text, limit))
         for piece in pieces[:-1]:
             yield label, piece, language
         for piece in pieces[-1:]:
             labels.append(label)
-            held = f"{held}\n{piece}" if held else piece
-    if held:
-        yield _joined(labels), held, language
+            pending = f"{pending}\n{piece}" if pending else piece
+    if pending:
+        yield _joined(labels), pending, language
 
 
 def _joined(labels: list[str]) -> str:
@@ -151,7 +151,7 @@ def chunk(text: str, limit: int) -> Iterator[str]:
     Cuts fall between sentences; inside a sentence only when it alone exceeds the limit, then at a clause or a
     space in its second half if there is one. Nothing but white space at the cuts is lost.
     """
-    held: list[str] = []
+    pending: list[str] = []
     size = 0
     previous: str | None = None
     for sentence in sentences(text):
@@ -159,11 +159,11 @@ def chunk(text: str, limit: int) -> Iterator[str]:
             if size + len(part.rstrip()) > limit and size:
                 if previous is not None:
                     yield previous
-                previous = "".join(held).strip()
-                held, size = [], 0
-            held.append(part)
+                previous = "".join(pending).strip()
+                pending, size = [], 0
+            pending.append(part)
             size += len(part)
-    last = "".join(held).strip()
+    last = "".join(pending).strip()
     if previous is not None:
         if last and len(last) * 4 <= limit and len(previous) + len(last) + 1 <= limit + limit // 4:
             last = f"{previous}\n{last}" if _ITEM.match(last) else f"{previous} {last}"

@@ -16,28 +16,28 @@ def titled_sections(text: str) -> tuple[str, tuple[Section, ...]]:
     title = ""
     path: list[tuple[int, str]] = []
     fenced = False
-    held: list[str] = []
+    lines: list[str] = []
     sections: list[Section] = []
     for line in text.splitlines():
         if line.startswith(("```", "~~~")):
             fenced = not fenced
         heading = None if fenced else _HEADING.match(line)
         if heading is None:
-            held.append(line)
+            lines.append(line)
             continue
-        sections.append(Section(path_label([words for _, words in path]), "\n".join(held)))
-        held = []
-        level, words = len(heading[1]), _bare(heading[2])
+        sections.append(Section(path_label([words for _, words in path]), "\n".join(lines)))
+        lines = []
+        level, words = len(heading[1]), _without_markup(heading[2])
         path = [above for above in path if above[0] < level]
         if not title and level == 1:
             title = words
         else:
             path.append((level, words))
-    sections.append(Section(path_label([words for _, words in path]), "\n".join(held)))
+    sections.append(Section(path_label([words for _, words in path]), "\n".join(lines)))
     return title, tuple(section for section in sections if section.text.strip())
 
 
-def _bare(words: str) -> str:
+def _without_markup(words: str) -> str:
     words = words.strip().rstrip("#").strip()
     emphasised = _EMPHASIS.match(words)
     return emphasised[2].strip() if emphasised else words

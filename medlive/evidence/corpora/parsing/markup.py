@@ -23,47 +23,47 @@ def flat(element: Element | None) -> str:
         return ""
     if not len(element):
         return " ".join((element.text or "").split())
-    held: list[str] = []
-    _walk(element, held, 0)
-    return " ".join("".join(held).split())
+    parts: list[str] = []
+    _walk(element, parts, 0)
+    return " ".join("".join(parts).split())
 
 
-def _walk(element: Element, held: list[str], depth: int) -> None:
+def _walk(element: Element, parts: list[str], depth: int) -> None:
     if depth > MAX_DEPTH:
-        held.extend(element.itertext())
+        parts.extend(element.itertext())
         return
     name = local(element.tag)
     mathematical = name in ("msup", "mfrac")
     if name == "sup":
-        _mark_power("".join(element.itertext()), held)
-    _write(element.text, held)
+        _add_power_sign("".join(element.itertext()), parts)
+    _write(element.text, parts)
     for position, child in enumerate(element):
         kind = local(child.tag)
         if kind and kind not in _SKIPPED and not _is_citation(child, kind):
             if kind in _BREAKS:
-                held.append(" ")
+                parts.append(" ")
             if mathematical and position == 1:
                 if name == "mfrac":
-                    held.append("/")
+                    parts.append("/")
                 else:
-                    _mark_power("".join(child.itertext()), held)
-            _walk(child, held, depth + 1)
+                    _add_power_sign("".join(child.itertext()), parts)
+            _walk(child, parts, depth + 1)
             if kind in _BREAKS:
-                held.append(" ")
+                parts.append(" ")
         # White space between the parts of a formula is the file's layout, not its text.
-        _write(child.tail if not _is_formula(name) or (child.tail or "").strip() else "", held)
+        _write(child.tail if not _is_formula(name) or (child.tail or "").strip() else "", parts)
 
 
-def _write(text: str | None, held: list[str]) -> None:
+def _write(text: str | None, parts: list[str]) -> None:
     if text:
-        held.append(text)
+        parts.append(text)
 
 
-def _mark_power(power: str, held: list[str]) -> None:
-    before = next((text.rstrip() for text in reversed(held) if text.strip()), "")
+def _add_power_sign(power: str, parts: list[str]) -> None:
+    before = next((text.rstrip() for text in reversed(parts) if text.strip()), "")
     raised = power.strip()
     if before[-1:].isdigit() and (raised[:1].isdigit() or raised[:1] in "-−–+"):
-        held.append("^")
+        parts.append("^")
 
 
 def _is_formula(name: str) -> bool:

@@ -52,13 +52,13 @@ def sections_of(part: Element) -> tuple[list[Section], int]:
                     if local(each.tag) in ("app", "book-app"):
                         reading.section(each, (), 0)
     reading.close()
-    return reading.sections, reading.left_out
+    return reading.sections, reading.omitted
 
 
 class _Reading:
     def __init__(self) -> None:
         self.sections: list[Section] = []
-        self.left_out = 0
+        self.omitted = 0
         self._path: tuple[str, ...] = ()
         self._lines: list[str] = []
 
@@ -72,7 +72,7 @@ class _Reading:
         title = next((flat(child) for holder in holders for child in holder if local(child.tag) == "title"), "")
         title = title or untitled
         if _LEFT_OUT.fullmatch(title) or element.get("sec-type") in _LEFT_OUT_KINDS:
-            self.left_out += 1
+            self.omitted += 1
             return
         self.close()
         below = (*path, title) if title else path
