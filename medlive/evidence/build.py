@@ -1,11 +1,9 @@
-"""Evidence indexes are built beside the old one and take its place in one step; they are opened checked.
+"""Build evidence indexes: a new index is written beside the old one and replaces it in one step.
 
-An index is a folder: `manifest.json` names the data folder that is in force. A build writes a new data folder
-and then replaces the manifest; killed at any moment, it leaves the old index as it was.
+An index is a folder whose `manifest.json` names its data folder. A build writes a new data folder and then
+replaces the manifest; a killed build leaves the old index as it was.
 """
 
-import fcntl
-import os
 import shutil
 import tempfile
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -30,6 +28,7 @@ from medlive.errors import (
 from medlive.evidence import lexical
 from medlive.evidence.corpora.model import Corpus, Problem, ReadLog
 from medlive.evidence.corpus_digest import Survey
+from medlive.evidence.dense.files import Claim, sync
 from medlive.evidence.dense.model import DenseKind, DensePart, Matrix
 from medlive.evidence.dense.vectors import SHARD, EmbedReport, Item, VectorStore, passage_key
 from medlive.evidence.encoder import Encoder
@@ -83,7 +82,7 @@ _EVERY = 1000
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a build has come."""
+    """The progress of a build."""
 
     stage: Literal["reading", "read", "indexing", "embedding", "arranging", "built", "unchanged"]
     """`read`: one corpus is read, `problems` holds the first of what could not be; `embedding` and
@@ -100,7 +99,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class DensePlan:
-    """The dense side that an index is to have."""
+    """The dense side to build."""
 
     encoder: Encoder
     where: str
@@ -110,7 +109,7 @@ class DensePlan:
     kind: DenseKind | None = None
     """None: by the number of passages."""
     shard: int = SHARD
-    """Passages embedded to a shard: what a kill may cost."""
+    """Passages per shard: what a kill may lose."""
 
 
 def build_index(
@@ -122,15 +121,25 @@ def build_index(
     dense: DensePlan | None = None,
     reason: str = NO_ENCODER,
 ) -> IndexManifest:
-    """Read the corpora and put the index over them in force at `out`; its manifest.
+    """Read the corpora, build the index at `out`, and return its manifest.
 
-    Corpora that the index holds under other names stay in it, one of the same name is replaced; with `fresh`
-    the index holds the given ones only. When that changes nothing, the index is left alone and its manifest
-    returned. Without `dense` it is searched by words alone, and the manifest gives `reason` for that. Vectors are
-    kept in `out`, so that no passage is embedded twice by one encoder, whatever becomes of the build.
-    Raises UsageError for two corpora of one name or a folder that cannot be written, BadInput for a corpus without
-    a passage, ServiceUnavailable while another process builds there, DiskFull; IndexCorrupt or IndexOutdated where
-    the index is past use and holds corpora that were not given.
+    Corpora of other names in the index stay, one of the same name is replaced. An index that would not change is
+    left as it is. Vectors are kept in `out`, so that an encoder never embeds a passage twice.
+
+    Args:
+        corpora: The corpora to read.
+        out: The index's folder.
+        progress: Called during each stage.
+        fresh: Drop the corpora already in the index.
+        dense: The dense side to build; None for an index of words alone.
+        reason: Why there is no dense side, for the manifest.
+
+    Raises:
+        UsageError: for two corpora of one name, or a folder that cannot be written.
+        BadInput: for a corpus without passages.
+        ServiceUnavailable: while another process builds there.
+        DiskFull: if the index does not fit.
+        IndexCorrupt: if the index is damaged and contains other corpora; IndexOutdated likewise.
     """
     names = [corpus.name for corpus in corpora]
     if not names:
@@ -140,7 +149,7 @@ def build_index(
             raise UsageError(
                 f"two corpora are named {name!r}", hint="put both into one folder, or build each with its --name"
             )
-    report = progress or _no_report
+    report = progress or (lambda _: None)
     with _locked(out):
         old = None if fresh else _existing_index(out, names)
         _remove_leftovers(out)
@@ -157,9 +166,9 @@ def build_index(
 
 
 def prune(out: Path) -> list[Path]:
-    """Remove the vectors of encoders other than the index's, and what unfinished builds keep to go on with.
+    """Remove the vectors of other encoders and unfinished builds, and return the removed folders.
 
-    The folders removed. Raises as `read_manifest` does, ServiceUnavailable while another process builds there.
+    Raises as `read_manifest` does, and ServiceUnavailable while another process builds there.
     """
     with _locked(out):
         manifest = read_manifest(out)
@@ -173,7 +182,7 @@ def prune(out: Path) -> list[Path]:
 
 
 def vectors_of(out: Path, manifest: IndexManifest) -> VectorStore:
-    """The vectors of an index's encoder. Raises UsageError for an index without one."""
+    """Open the vectors of an index's encoder. Raises UsageError for an index without one."""
     if manifest.encoder is None:
         raise UsageError(f"{out} has no vectors: {manifest.reason}")
     return VectorStore(out / VECTORS, manifest.encoder)
@@ -251,7 +260,7 @@ class _DenseSide:
 def _dense_side(
     out: Path, data: Path, old: IndexManifest | None, plan: DensePlan, report: Callable[[Progress], None]
 ) -> _DenseSide:
-    """Embed what is new and arrange all vectors; both go on where a killed build left them."""
+    """Embed what is new and arrange all vectors; both continue where a killed build stopped."""
     from medlive.evidence.dense.build import LEAST, build_dense, choose_kind
 
     store = PassageStore(data)
@@ -287,7 +296,7 @@ def _dense_side(
 
 
 def _tuning_queries(store: PassageStore, encoder: Encoder) -> Matrix:
-    """What somebody might ask whom a passage answers, as vectors, to tune the index on."""
+    """Encode questions that passages of the index answer, to tune the index on."""
     from medlive.evidence.dense.build import QUERIES
     from medlive.evidence.dense.tune import as_query, sample_ordinals
 
@@ -296,12 +305,12 @@ def _tuning_queries(store: PassageStore, encoder: Encoder) -> Matrix:
 
 
 def _has_dense_side(old: IndexManifest, plan: DensePlan | None) -> bool:
-    """Whether the index already has the dense side that is planned."""
+    """Whether the index already has the planned dense side."""
     if plan is None or old.dense is None or old.encoder is None:
         return plan is None and old.dense is None
     if plan.kind is not None and plan.kind != old.dense.kind:
         return False
-    # A manifest that names a place where the encoder was would leave the index without one.
+    # An outdated location of the encoder would leave the index without one.
     return (plan.encoder.identity.digest, plan.where) == (old.encoder.digest, old.encoder.where)
 
 
@@ -314,7 +323,7 @@ class _Reading:
 
 
 def _read(corpus: Corpus, spool: Path, report: Callable[[Progress], None]) -> _Reading:
-    """Read a corpus once, into a file, taking note of what the decisions about its passages need."""
+    """Read a corpus once into a file, and survey it for the decisions about its passages."""
     survey, log = Survey(spool.with_name(f"{spool.name}-survey")), ReadLog()
     with room_for(spool), spool.open("wb") as handle:
         for passage in corpus.passages(log):
@@ -367,7 +376,7 @@ def _entry(reading: _Reading, counts: dict[str, int], built_at_time: datetime) -
 
 
 def _existing_index(out: Path, names: Sequence[str]) -> IndexManifest | None:
-    """The index in force, whose other corpora are to be kept; None when there is none or it is past use."""
+    """Return the index whose other corpora are to be kept; None if there is none or it cannot be read."""
     try:
         manifest = read_manifest(out)
         check_sizes(out, manifest)
@@ -382,7 +391,7 @@ def _existing_index(out: Path, names: Sequence[str]) -> IndexManifest | None:
 
 
 def _check_passages(out: Path, manifest: IndexManifest, kept: set[str]) -> None:
-    """Raises IndexCorrupt for passages that are not those that were read: they would go on under their digest."""
+    """Raise IndexCorrupt if the stored passages have changed: they would keep their old digest."""
     place = out / manifest.data / LINES
     expected = next((entry.digest for entry in manifest.files if entry.path == LINES), None)
     found = digest_file(place)
@@ -392,8 +401,8 @@ def _check_passages(out: Path, manifest: IndexManifest, kept: set[str]) -> None:
 
 def _cannot_keep(exc: IndexCorrupt | IndexOutdated, missing: Collection[str]) -> EvidenceUnavailable:
     return type(exc)(
-        f"{exc.message}; it also contains {', '.join(sorted(missing))}, which cannot be carried over",
-        hint="give these corpora too, or start afresh; both with --fresh",
+        f"{exc.message}; it also contains {', '.join(sorted(missing))}, which cannot be kept",
+        hint="name these corpora too, or start again without them; both with --fresh",
     )
 
 
@@ -414,22 +423,22 @@ def _files(data: Path) -> tuple[FileEntry, ...]:
 
 
 def _activate(out: Path, data: Path, manifest: IndexManifest) -> None:
-    """Make the data durable under its name, then let the manifest name it; then drop what it replaced."""
+    """Flush the data to disk, replace the manifest, then remove the old data."""
     for entry in manifest.files:
-        _sync(data / entry.path)
+        sync(data / entry.path)
     data.rename(out / manifest.data)
     fresh = out / f"{_BUILDING}{MANIFEST}"
     with room_for(fresh):
         fresh.write_text(manifest.model_dump_json(indent=1) + "\n", encoding="utf-8")
-    _sync(fresh)
-    _sync(out)
+    sync(fresh)
+    sync(out)
     fresh.replace(out / MANIFEST)
-    _sync(out)
+    sync(out)
     _remove_leftovers(out)
 
 
 def _remove_leftovers(out: Path) -> None:
-    """Remove what builds that were killed, or the index before this one, left behind; vectors stay."""
+    """Remove what killed builds and the previous index left behind; vectors stay."""
     current: set[str] = set()
     removed: tuple[str, ...] = (_BUILDING, DATA)
     try:
@@ -449,33 +458,20 @@ def _remove_leftovers(out: Path) -> None:
                 place.unlink(missing_ok=True)
 
 
-def _sync(place: Path) -> None:
-    handle = os.open(place, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
 @contextmanager
 def _locked(out: Path) -> Iterator[None]:
-    """Hold the lock of the folder, made when absent; the system lets go of it when the process ends, however it
-    ends."""
+    """Lock the folder, and create it if necessary."""
     try:
         with room_for(out):
             out.mkdir(parents=True, exist_ok=True)
-            lock = (out / ".lock").open("w")
+            claim = Claim.take(out / ".lock")
     except OSError as exc:
         raise UsageError(
             f"{out} cannot be written: {exc.strerror}", hint="name a folder that you may write: --index FOLDER"
         ) from exc
-    with lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as exc:
-            raise ServiceUnavailable(f"another process is building {out}", hint="wait until it has ended") from exc
+    if claim is None:
+        raise ServiceUnavailable(f"another process is building {out}", hint="wait until it has ended")
+    try:
         yield
-
-
-def _no_report(_: Progress) -> None:
-    return
+    finally:
+        claim.release()

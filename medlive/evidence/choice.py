@@ -1,4 +1,4 @@
-"""Which retriever an index gets: by what was asked for, by what the index has, by the models at hand; and why."""
+"""Choose the encoder of an index: the requested one, the index's own, or MedCPT if its models are available."""
 
 from pathlib import Path
 
@@ -23,11 +23,18 @@ def plan_index(
     kind: DenseKind | None = None,
     shard: int = SHARD,
 ) -> tuple[DensePlan | None, str]:
-    """(the dense side that the index at `out` is to have or None, why).
+    """Return the dense side that the index at `out` gets, or None, and the reason.
 
-    `asked`: "none"; what `open_encoder` takes; None for the encoder that the index has, else MedCPT where
-    its models are at hand, else none. `fresh`: what the index
-    has does not count. Raises as `open_encoder` does for an encoder that was asked for or that the index has.
+    Args:
+        out: The index's folder.
+        requested: "none", or an encoder as in `open_encoder`; None for the index's own, else MedCPT if its models
+            are available.
+        settings: Where models are looked for.
+        fresh: Ignore the existing index.
+        kind: The kind of dense index; None for by size.
+        shard: Passages per shard.
+
+    Raises as `open_encoder` does for the requested or the index's own encoder.
     """
     if requested == NONE:
         return None, "no encoder was wanted"
@@ -54,7 +61,7 @@ def plan_index(
 
 
 def missing_models(models: list[FoundModel]) -> str | None:
-    """Why MedCPT cannot encode here, in a sentence; None when it can. Its cross-encoder is not needed for that."""
+    """Return why MedCPT's encoders cannot be used, or None. The cross-encoder is not needed."""
     needed = [model for model in models if model.role is not Role.CROSS]
     packages = sorted({name for model in needed for name in model.missing_packages})
     missing = [model.repository for model in needed if model.folder is None]

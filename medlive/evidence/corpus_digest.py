@@ -1,9 +1,7 @@
-"""What one reading of a corpus showed: its digest, and which of its passages are worth keeping.
+"""Survey a corpus while reading it: its digest, and which of its passages to keep.
 
-The decisions rest on the whole corpus and not on the order of its files: the same passages are kept, under
-the same ids, however they are shuffled. Of each passage a few short hashes are held, in memory while they are
-few and in partition files from there on; they are sorted one partition at a time, so that memory does not grow
-with the corpus but for one byte a passage.
+The result does not depend on the order of the files. A few short hashes of each passage are collected, in memory
+and then in partition files that are sorted one at a time, so that memory grows by only one byte per passage.
 """
 
 import hashlib
@@ -23,11 +21,11 @@ import numpy.typing as npt
 from medlive.evidence.passage import Passage
 
 REPEATED_IN = 20
-"""A later piece of a section whose text stands under this many titles is the publisher's, not the page's.
-(A first piece is kept: "inherited in an autosomal recessive pattern" is the statement its title asks for.)"""
+"""A later piece of a section whose text appears under this many titles is the publisher's boilerplate. (A first
+piece is kept: "inherited in an autosomal recessive pattern" answers its title.)"""
 
 HELD_BYTES = 32 * 1024 * 1024
-"""Records in memory before they are moved to the partition files."""
+"""Bytes of records in memory before they are written to the partition files."""
 
 _KEY = [("k0", ">u8"), ("k1", ">u8")]
 _LINE = np.dtype("S32")
@@ -38,19 +36,19 @@ _Records = npt.NDArray[Any]
 
 
 class _Fate(IntEnum):
-    """What becomes of a passage."""
+    """The decision about a passage."""
 
     KEPT = 0
     MARKED = 1
-    """Kept, under an id with a mark of its text."""
-    LEFT_OUT = 2
+    """Kept, with a hash of its text appended to its id."""
+    DROPPED = 2
 
 
 class Survey:
-    """Fed every passage of one corpus once; then tells which to keep, by their place in that order."""
+    """Takes every passage of a corpus once, then decides which to keep, by their order."""
 
     def __init__(self, folder: Path) -> None:
-        """`folder` is made when there is more than memory should hold, and removed by the first question."""
+        """`folder` is created if the records exceed memory, and removed by the first result."""
         self._folder = folder
         self._lines = _Partitions(folder / "lines", _LINE)
         self._contents = _Partitions(folder / "contents", _CONTENT)
@@ -64,14 +62,14 @@ class Survey:
         return self._count
 
     def add(self, passage: Passage) -> None:
-        """Take note of a passage; not to be called after a question was asked."""
+        """Add a passage; only before the first result is read."""
         if self._findings is not None:
             raise RuntimeError("add was called after the corpus was read to its end")
-        # The corpus's name is no content: the same files under another name have the same digest.
+        # Without the corpus's name: the same files under another name have the same digest.
         unnamed = passage.id.split(":", 1)[1]
         fields = (unnamed, passage.title, passage.section, passage.text, passage.language)
         dated = "" if passage.published is None else passage.published.isoformat()
-        # No field holds a NUL: the readers take control characters out.
+        # Fields contain no NUL: the readers remove control characters.
         line = hashlib.sha256("\0".join((*fields, dated, passage.url, passage.licence)).encode()).digest()
         content = _content(passage)
         place = struct.pack(">QQ", self._count, self._ids.add(passage.id))
@@ -89,28 +87,31 @@ class Survey:
 
     @property
     def digest(self) -> str:
-        """The digest of everything the reading gave, whatever its order."""
+        """The digest of all passages, whatever their order."""
         return self._settled().digest
 
     @property
     def ambiguous_ids(self) -> Sequence[str]:
-        """The first thousand ids that the source gave to different texts, in an order of their own."""
+        """The first thousand ids that the source gave to different texts."""
         return self._settled().ambiguous_ids
 
     @property
     def ambiguous(self) -> int:
-        """How many ids the source gave to different texts."""
+        """The number of ids that the source gave to different texts."""
         return self._settled().ambiguous
 
     def kept(self, ordinal: int, passage: Passage) -> Passage | None:
-        """The passage as it is to be stored, or None when it is a repetition or the publisher's boilerplate.
+        """Return the passage to store, or None for a repetition or the publisher's boilerplate.
 
-        `ordinal` counts the passages in the order in which they were added, from 0. Of passages with one
-        title, section and text the one with the smallest id is kept; an id that the source gave to different
-        texts gets a mark of its text.
+        Of passages with equal title, section and text the one with the smallest id is kept. An id that the source
+        gave to different texts gets a hash of its text appended.
+
+        Args:
+            ordinal: The number of passages added before this one.
+            passage: The passage as it was added.
         """
         fate = self._settled().fates[ordinal]
-        if fate == _Fate.LEFT_OUT:
+        if fate == _Fate.DROPPED:
             return None
         if fate == _Fate.MARKED:
             return replace(passage, id=f"{passage.id}~{_content(passage).hex()[:8]}")
@@ -125,8 +126,8 @@ class Survey:
             fates = np.zeros(self._count, dtype=np.uint8)
             with self._ids.opened() as id_at:
                 ambiguous, ids = self._mark_ambiguous(fates, id_at)
-                self._leave_out_repeated(fates, id_at)
-            self._leave_out_boilerplate(fates)
+                self._drop_repeated(fates, id_at)
+            self._drop_boilerplate(fates)
             whole = hashlib.sha256()
             for part in self._lines.read():
                 whole.update(np.sort(part).tobytes())
@@ -150,26 +151,26 @@ class Survey:
             ids += [id_at(int(part["id"][n])) for n in starts[ambiguous][: 1000 - len(ids)]]
         return count, ids
 
-    def _leave_out_repeated(self, fates: npt.NDArray[np.uint8], id_at: Callable[[int], str]) -> None:
+    def _drop_repeated(self, fates: npt.NDArray[np.uint8], id_at: Callable[[int], str]) -> None:
         for part in self._contents.read():
             part = _sorted(part, "line", "k1", "k0")
             starts, _ = _groups(part, "k0", "k1")
             for start, end in _spans(starts, len(part), at_least=2):
-                # Equal ids have one content here: their lines differ in date or address, or not at all.
+                # Equal ids have equal content here: they differ in date or address, or not at all.
                 ids = [id_at(int(place)) for place in part["id"][start:end]]
                 best = start + min(range(end - start), key=ids.__getitem__)
                 for n in range(start, end):
                     if n != best:
-                        fates[int(part["ordinal"][n])] = _Fate.LEFT_OUT
+                        fates[int(part["ordinal"][n])] = _Fate.DROPPED
 
-    def _leave_out_boilerplate(self, fates: npt.NDArray[np.uint8]) -> None:
+    def _drop_boilerplate(self, fates: npt.NDArray[np.uint8]) -> None:
         for part in self._later.read():
             part = _sorted(part, "under", "k1", "k0")
             starts, group = _groups(part, "k0", "k1")
             first = np.ones(len(part), dtype=bool)
             first[1:] = (part["under"][1:] != part["under"][:-1]) | (group[1:] != group[:-1])
             titles = np.bincount(group[first], minlength=len(starts))
-            fates[part["ordinal"][(titles >= REPEATED_IN)[group]].astype(np.int64)] = _Fate.LEFT_OUT
+            fates[part["ordinal"][(titles >= REPEATED_IN)[group]].astype(np.int64)] = _Fate.DROPPED
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +182,7 @@ class _Findings:
 
 
 class _Partitions:
-    """Records of one length, parted by their first byte: in memory, and in a file each once spilled."""
+    """Records of one length, partitioned by their first byte: in memory, and in files once spilled."""
 
     def __init__(self, folder: Path, dtype: np.dtype[Any]) -> None:
         self._folder = folder
@@ -207,7 +208,7 @@ class _Partitions:
         self.clear()
 
     def read(self) -> Iterator[_Records]:
-        """The partitions that are not empty, in the order of their first byte."""
+        """Iterate over the partitions with records, in order of their first byte."""
         for number, held in enumerate(self._held):
             file = self._folder / f"{number:02x}"
             data = (file.read_bytes() if self._spilled and file.exists() else b"") + held
@@ -220,7 +221,7 @@ class _Partitions:
 
 
 class _Texts:
-    """Short texts, found again by the place that `add` gave them."""
+    """Short texts by the offset that `add` returned."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -244,7 +245,7 @@ class _Texts:
 
     @contextmanager
     def opened(self) -> Iterator[Callable[[int], str]]:
-        """What tells the text at a place."""
+        """Return a function from offset to text."""
         if not self._spilled:
             yield lambda place: _text(self._held, place)
             return
@@ -262,12 +263,12 @@ def _text(data: bytearray | mmap.mmap, place: int) -> str:
 
 
 def _sorted(part: _Records, *keys: str) -> _Records:
-    """By the last of the keys, then by the one before it."""
+    """Sort by the last of the keys, then by the one before it."""
     return part[np.lexsort([part[key] for key in keys])]
 
 
 def _groups(part: _Records, *keys: str) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Of sorted records: where each group of equal keys begins, and each record's group."""
+    """Return where each group of equal keys begins in sorted records, and each record's group."""
     new = np.zeros(len(part), dtype=bool)
     new[0] = True
     for key in keys:

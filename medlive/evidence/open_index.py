@@ -1,4 +1,4 @@
-"""An index is opened checked: its manifest, its files, its way of cutting text, and the encoder of its vectors."""
+"""Open an index, and check its manifest, files, text analysis and the encoder of its vectors."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,13 +19,13 @@ from medlive.evidence.retriever import DenseSide, IndexRetriever, RetrieverName
 from medlive.evidence.store import PassageStore
 
 DATA = "data-"
-"""How the names of data folders begin."""
+"""Prefix of the names of data folders."""
 LEXICAL = "lexical"
 DENSE = "dense"
 VECTORS = "vectors"
-"""What the vectors of builds are kept in, by encoder."""
+"""The folder of embeddings, by encoder."""
 REBUILD_FRESH_HINT = "build it again from all its corpora: medlive evidence build CORPUS... --fresh"
-"""A build that finds the same corpora and files of the right size leaves them alone."""
+"""`--fresh` because a build leaves an index of the same corpora with files of the right size as it is."""
 
 
 def open_index(
@@ -36,15 +36,22 @@ def open_index(
     reranker: Reranker | str | None = None,
     retriever: RetrieverName | None = None,
 ) -> IndexRetriever:
-    """The retriever over the index at `path`.
+    """Open the index at `path` for searching.
 
-    `retriever` None takes the manifest's; "bm25" searches any index and opens no encoder. `encoder` None takes the
-    one that the manifest names, looked for as `settings` say (None: below `path` and in the Hugging Face cache).
-    `reranker` names a cross-encoder, as `open_reranker` does.
-    Checked on the way: the manifest, the presence and size of every file, that text is still cut as it was when
-    the index was built, and that the encoder is the one that made its vectors. Raises IndexMissing, IndexCorrupt
-    or IndexOutdated, EvidenceUnavailable for a model that is missing, UsageError for a dense search of an index
-    without vectors; each with what to do.
+    Checks the manifest, the presence and size of every file, the text analysis, and that the encoder is the one
+    that made the vectors.
+
+    Args:
+        path: The index's folder.
+        settings: Where models are looked for; None for below `path` and the Hugging Face cache.
+        encoder: An encoder or its name; None for the manifest's.
+        reranker: A cross-encoder, or its name as in `open_reranker`.
+        retriever: The kind of search; None for the manifest's. "bm25" searches any index without an encoder.
+
+    Raises:
+        IndexMissing, IndexCorrupt, IndexOutdated: if the index cannot be used.
+        EvidenceUnavailable: if a model is missing.
+        UsageError: for a dense search of an index without vectors.
     """
     options = _Options(settings or EncoderSettings(home=path), encoder, reranker, retriever)
     manifest = read_manifest(path)
@@ -59,9 +66,9 @@ def open_index(
 
 
 def verify_index(path: Path) -> IndexManifest:
-    """Compare every file of the index, and the vectors kept for its next build, with their digests; the manifest.
+    """Compare every file of the index and the stored embeddings with their digests; return the manifest.
 
-    Reads them whole. Raises as `open_index` does, IndexCorrupt naming the first file that differs.
+    Raises as `open_index` does, and IndexCorrupt for the first file that differs.
     """
     manifest = read_manifest(path)
     check_sizes(path, manifest)
@@ -85,7 +92,7 @@ def verify_index(path: Path) -> IndexManifest:
 
 @dataclass(frozen=True, slots=True)
 class ListedIndex:
-    """An index found in a folder: its manifest, or why it has none that can be read."""
+    """An index found in a folder: its manifest, or why it cannot be read."""
 
     path: Path
     manifest: IndexManifest | None
@@ -93,7 +100,7 @@ class ListedIndex:
 
 
 def list_indexes(folder: Path) -> list[ListedIndex]:
-    """The indexes in `folder` itself and in its subfolders, by path; unreadable ones with the cause."""
+    """List the indexes in `folder` and its subfolders by path, unreadable ones with the cause."""
     found: list[ListedIndex] = []
     for place in [folder, *sorted(f for f in folder.glob("*") if f.is_dir())]:
         try:
@@ -107,7 +114,7 @@ def list_indexes(folder: Path) -> list[ListedIndex]:
 
 @dataclass(frozen=True, slots=True)
 class _Options:
-    """What the caller of `open_index` asked for."""
+    """The arguments of `open_index`."""
 
     settings: EncoderSettings
     encoder: Encoder | str | None
@@ -116,7 +123,7 @@ class _Options:
 
 
 def check_index(path: Path, manifest: IndexManifest) -> None:
-    """Raises as `open_index` does when the index cannot be searched by this medlive, its encoder left aside."""
+    """Check that this medlive can search the index, except for its encoder. Raises as `open_index` does."""
     check_sizes(path, manifest)
     _lexical_side(path, manifest, open_store(path, manifest))
     if manifest.dense is not None:
@@ -126,7 +133,7 @@ def check_index(path: Path, manifest: IndexManifest) -> None:
 
 
 def open_data(path: Path, manifest: IndexManifest, options: _Options) -> IndexRetriever:
-    """The retriever over what a manifest names. Raises as `open_index` does."""
+    """Open the data of a manifest. Raises as `open_index` does."""
     name = options.retriever or manifest.retriever
     if name != "bm25" and manifest.dense is None:
         raise UsageError(
@@ -195,12 +202,12 @@ def _dense_side(path: Path, manifest: IndexManifest, options: _Options) -> Dense
 
 
 def open_named_encoder(path: Path, entry: EncoderEntry, settings: EncoderSettings) -> Encoder:
-    """The encoder that an index names. Raises EvidenceUnavailable, MissingExtra or IndexCorrupt."""
+    """Open the encoder that an index names. Raises EvidenceUnavailable, MissingExtra or IndexCorrupt."""
     try:
         return open_encoder(entry.where, settings=settings)
     except MedliveError as exc:
         way = "or do without it: --retriever bm25 to search, --encoder none to build"
-        # The index, not the caller, named what is not there.
+        # The index, not the caller, names the missing encoder.
         kind = EvidenceUnavailable if type(exc) is UsageError else type(exc)
         raise kind(
             f"the index at {path} was built with encoder {entry.name}, which cannot be opened: {exc.message}",
@@ -209,8 +216,9 @@ def open_named_encoder(path: Path, entry: EncoderEntry, settings: EncoderSetting
 
 
 def _search_digest(manifest: IndexManifest, name: RetrieverName, reranker: Reranker | None) -> str:
-    """The index's digest; another one where it is searched otherwise than it was built for, since by it a verdict
-    names the evidence that it saw."""
+    """Return the index's digest, or another one if it is searched in another way than it was built for.
+
+    Verdicts record it as the evidence that they saw."""
     if name == manifest.retriever and reranker is None:
         return manifest.index_digest
     reread = reranker.identity.digest if reranker is not None else None
@@ -220,7 +228,7 @@ def _search_digest(manifest: IndexManifest, name: RetrieverName, reranker: Reran
 def _dense_record(
     manifest: IndexManifest, name: RetrieverName, reranker: Reranker | None
 ) -> dict[str, Any] | None:
-    """What a stored verdict says of the sides beyond words; None for words alone."""
+    """Return what verdicts record of the dense side and the reranker; None for words alone."""
     record: dict[str, Any] = {}
     if name != "bm25" and manifest.dense is not None:
         part = manifest.dense
@@ -239,7 +247,7 @@ def _dense_record(
 
 
 def open_store(path: Path, manifest: IndexManifest) -> PassageStore:
-    """The passages of an index. Raises IndexCorrupt."""
+    """Open the passages of an index. Raises IndexCorrupt."""
     try:
         return PassageStore(path / manifest.data)
     except OSError as exc:
@@ -249,7 +257,7 @@ def open_store(path: Path, manifest: IndexManifest) -> PassageStore:
 
 
 def keys_of(store: PassageStore) -> Keys:
-    """The keys under which vectors are kept, by ordinal; 16 bytes a passage."""
+    """Return the keys of the passages' vectors by ordinal, 16 bytes each."""
     joined = bytearray()
     for passage in store:
         joined += passage_key(passage)
@@ -257,7 +265,7 @@ def keys_of(store: PassageStore) -> Keys:
 
 
 def check_sizes(path: Path, manifest: IndexManifest) -> None:
-    """Raises IndexCorrupt, naming the file, when one of the index is missing or of another size."""
+    """Raise IndexCorrupt if a file of the index is missing or has another size."""
     if not manifest.data.startswith(DATA) or Path(manifest.data).name != manifest.data:
         raise IndexCorrupt(f"the manifest of {path} names {manifest.data!r} as its data", hint=HINT)
     for entry in manifest.files:

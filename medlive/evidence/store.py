@@ -1,6 +1,6 @@
-"""Passages on disk, found by their ordinal: canonical JSON lines, where each begins, and what filters look at.
+"""Store passages on disk by ordinal: canonical JSON lines, their offsets, and the columns that filters need.
 
-Every kind of index names passages by these ordinals, so that they share one store.
+Every kind of index refers to passages by these ordinals.
 """
 
 import json
@@ -54,7 +54,7 @@ def to_line(passage: Passage) -> bytes:
 
 
 def from_line(line: bytes) -> Passage:
-    """The passage of a line. Raises ValueError, KeyError or TypeError when the line is none."""
+    """Parse a line. Raises ValueError, KeyError or TypeError if it is not a passage."""
     row = json.loads(line)
     published = row.pop("published")
     return Passage(published=None if published is None else date.fromisoformat(published), **row)
@@ -62,7 +62,7 @@ def from_line(line: bytes) -> Passage:
 
 @contextmanager
 def room_for(place: Path) -> Iterator[None]:
-    """Raises DiskFull, naming the file, when the system says in the block that there is no room for it."""
+    """Turn a full disk within the block into DiskFull for that file."""
     try:
         yield
     except OSError as exc:
@@ -96,7 +96,7 @@ class _Column:
 
 
 class StoreWriter:
-    """Writes a store; the ordinal of a passage is the count of those before it. Memory does not grow with it."""
+    """Writes a store. A passage's ordinal is the number of passages before it."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -110,7 +110,7 @@ class StoreWriter:
         self._offsets.add(0)
 
     def add(self, passage: Passage) -> int:
-        """Append a passage; its ordinal."""
+        """Append a passage, and return its ordinal."""
         try:
             self._end += self._lines.write(to_line(passage))
         except OSError as exc:
@@ -129,7 +129,7 @@ class StoreWriter:
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # What failed once fails again when its buffer is flushed; the first failure is the one to be told of.
+        # A failed write fails again when its buffer is flushed; the first failure is the one to report.
         suppressed = nullcontext() if kind is None else suppress(OSError, DiskFull)
         for part in (self._lines, self._offsets, self._days, self._corpora):
             with suppressed, room_for(self._folder / LINES):
@@ -143,7 +143,7 @@ class PassageStore:
     """Reads a store through memory maps; safe to share between threads."""
 
     def __init__(self, folder: Path) -> None:
-        """Raises IndexCorrupt when its files do not fit each other, OSError when one is absent."""
+        """Raises IndexCorrupt if its files do not match, OSError if one is missing."""
         self._place = folder / LINES
         self._offsets: NDArray[np.uint64] = _column(folder / OFFSETS, "<u8")
         if len(self._offsets) < 2:
@@ -167,7 +167,7 @@ class PassageStore:
         return len(self._offsets) - 1
 
     def get(self, ordinal: int) -> Passage:
-        """The passage of that ordinal. Raises IndexCorrupt when there is none or its line is damaged."""
+        """Return the passage of an ordinal. Raises IndexCorrupt if it does not exist or is damaged."""
         if not 0 <= ordinal < len(self):
             raise IndexCorrupt(f"{self._place} has {len(self)} passages, asked for number {ordinal}")
         try:
@@ -179,10 +179,7 @@ class PassageStore:
         return (self.get(ordinal) for ordinal in range(len(self)))
 
     def ordered(self, found: Sequence[tuple[int, float]], k: int) -> list[tuple[int, float]]:
-        """The k best of (ordinal, score), highest score first, equal scores by passage id.
-
-        Only the ids of those that tie are looked up.
-        """
+        """Return the k best of (ordinal, score), highest score first, equal scores by passage id."""
         ranked = sorted(found, key=lambda pair: -pair[1])
         result: list[tuple[int, float]] = []
         start = 0
@@ -202,14 +199,11 @@ class PassageStore:
         return day is not None and self._newest > day.toordinal()
 
     def left_out(self, corpora: Collection[str] | None) -> tuple[str, ...]:
-        """The names of the corpora here that are not among those."""
+        """Return the stored corpora that are not among these."""
         return () if corpora is None else tuple(name for name in self.corpora if name not in corpora)
 
     def allowed(self, not_after: date | None, corpora: Collection[str] | None) -> NDArray[np.bool_] | None:
-        """For each ordinal whether it may be shown: not published after the day, of those corpora only.
-
-        None when every passage may.
-        """
+        """Return for each ordinal whether the filters allow it; None if they allow every passage."""
         day = not_after if self.younger_than(not_after) else None
         left_out = self.left_out(corpora)
         return None if day is None and not left_out else self._mask(day, left_out)

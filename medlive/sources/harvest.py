@@ -1,7 +1,7 @@
-"""A harvest: from a community's lists to its threads; whatever is met is handed to a ledger before the next page.
+"""Harvest a community: follow its lists, then read their threads.
 
-What was read, what waits and how far each list was followed live in the ledger, so that a harvest that was
-killed goes on where it stood.
+Everything read is stored in a ledger before the next page is requested, with what waits and how far each list was
+followed, so that a killed harvest continues where it was.
 """
 
 import asyncio
@@ -56,18 +56,15 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 MAX_LIST_PAGES = 500
-"""Most pages of one list that a run follows: a list that never ends is a trap, not a list."""
+"""Most pages of one list that a run follows, against lists without an end."""
 MAX_THREAD_PAGES = 100
-"""Most pages of one thread; a longer one is reported and left out, as half of it would be no thread."""
+"""Most pages of one thread; a longer one is reported and left out."""
 LAYOUT_STREAK = 5
-"""Threads in a row that fit no layout before the source is left alone: its pages have changed."""
+"""Threads in a row of an unknown layout that end a harvest: the pages have changed."""
 KNOWN_PAGES = 2
-"""Pages in a row that show only what an earlier run saw, which read the list to its end, before a list without
-dates is taken as read."""
-
-
+"""A list without dates ends after this many pages in a row with only threads that earlier runs have met."""
 MAX_ID_CHARACTERS = 500
-"""Longest id of a thread; a longer one is an address gone wrong."""
+"""Longest id of a thread; a longer one is a damaged address."""
 MAX_VALIDATOR_CHARACTERS = 1000
 """Longest ETag or Last-Modified that is sent back."""
 
@@ -89,29 +86,29 @@ class PageFetcher(Protocol):
 
 
 class _Origin(StrEnum):
-    """How a thread to ask for was met."""
+    """Why a thread is read."""
 
     LISTED = "listed"
     LEFT_OVER = "left_over"
     MISSING = "missing"
-    """No list shows it any more."""
+    """It is on no list any more."""
 
 
 class HarvestEnd(StrEnum):
     """How a harvest ended."""
 
     COMPLETE = "complete"
-    """Every list was read to its end and every thread asked for."""
+    """Every list was read to its end, and every thread was requested."""
     LIMITED = "limited"
     """The limit was reached."""
     LISTS_MISSING = "lists_missing"
     """A list could not be read to its end."""
     GIVEN_UP = "given_up"
-    """The source was left alone: it blocks, or its pages make no sense any more."""
+    """The source blocks, or its pages cannot be read any more."""
 
 
 def list_key(request: PageRequest) -> str:
-    """What names a list in the ledger: its first page's address, with a digest of the form where it is posted."""
+    """Return a list's name in the ledger: its first address, with a digest of the form if it is posted."""
     return request.url if request.form is None else f"{request.url} {digest_json([list(f) for f in request.form])}"
 
 
@@ -126,12 +123,21 @@ async def harvest(
     limit: int | None = None,
     concurrency: int = 1,
 ) -> HarvestEnd:
-    """Read a community's lists, the latest activity first, and every thread that they show.
+    """Read a community's lists, the latest activity first, and every thread on them.
 
-    Threads that were opened before `since` (aware) are skipped; a list ends where all of a page is older than
-    `since` or than what earlier runs saw. `limit` is the most threads to ask for, `concurrency` how many at a
-    time. A page that fails is a problem in the ledger and the harvest goes on; a host that blocks, a list that
-    fits no layout and LAYOUT_STREAK threads in a row that fit none end the source. Raises what the ledger raises.
+    A page that fails is a problem in the ledger and the harvest goes on. A host that blocks, a list of an unknown
+    layout, and LAYOUT_STREAK threads in a row of an unknown layout end the harvest.
+
+    Args:
+        site: The community's adapter.
+        base_url: Where the community is.
+        fetcher: Fetches the pages.
+        ledger: Stores what is read.
+        anonymise: Hashes the handles of authors.
+        since: Aware; threads opened before are skipped, and a list ends where a page is older than this or than
+            what earlier runs saw.
+        limit: The most threads to read.
+        concurrency: How many threads are read at a time.
     """
     policy = FetchPolicy(
         allowed_hosts=allowed_hosts(site, base_url),
@@ -155,7 +161,7 @@ async def harvest(
 
 
 class _Run:
-    """One harvest: a task that finds threads, and others that read them."""
+    """One harvest: one task finds threads, the others read them."""
 
     def __init__(
         self,
@@ -188,7 +194,7 @@ class _Run:
         self.lists_missing = False
 
     async def find(self, base_url: str) -> None:
-        """Hand every thread to read to the workers: left over, listed, and gone from the lists."""
+        """Queue every thread to read: left over from earlier runs, listed, and missing from the lists."""
         await self._enqueue(await self._on_allowed_hosts(await self._ledger.left_over()), _Origin.LEFT_OVER)
         for first in self._site.listing_requests(base_url):
             if not self._stopped():
@@ -221,7 +227,7 @@ class _Run:
             await self._queue.put((entry, known.get(entry.thread_id), origin))
 
     async def _on_allowed_hosts(self, entries: Sequence[ListEntry]) -> list[ListEntry]:
-        """The remembered entries that can be asked for; the source may have moved since they were met."""
+        """Keep the entries on hosts of the source, which may have moved since; the others are skipped."""
         current = [entry for entry in entries if host_of(entry.url) in self._policy.allowed_hosts]
         moved = [e for e in entries if host_of(e.url) not in self._policy.allowed_hosts]
         await self._ledger.keep(*(HarvestSkipped(e.url, e.thread_id, SkipReason.OTHER_HOST) for e in moved))
@@ -239,48 +245,60 @@ class _Run:
         for number in range(1, MAX_LIST_PAGES + 1):
             if request is None or self._stopped():
                 return
-            answer = await self._get(request)
-            if isinstance(answer, HarvestProblem):
+            read = await self._read_listing(request, number)
+            if read is None:
                 self.lists_missing = True
-                await self._report(answer)
                 return
-            page, fetched = answer
-            fetched_page = FetchedPage(PageKind.LISTING, page, fetched, None, number)
-            try:
-                listing = parse_with(page.url, self._site.parse_listing, page)
-            except (LayoutError, NotAThread, ParserFault) as error:
-                self.lists_missing = True
-                problem = HarvestProblem(page.url, parse_problem(error), error.message, ends_source=True)
-                await self._report(problem, fetched_page)
-                return
-            listing, problems = _without_invalid_ids(page.url, listing)
+            listing, page, problems = read
             known = await self._ledger.look_up([entry.thread_id for entry in listing.entries])
             ids = {entry.thread_id for entry in listing.entries}
             undated = all(_activity(entry) is None for entry in listing.entries)
-            all_seen = all(_was_seen(known.get(i), state.read_by) for i in ids)
-            known_pages = known_pages + 1 if ids and undated and all_seen else 0
+            all_known = all(_was_seen(known.get(i), state.read_by) for i in ids)
+            known_pages = known_pages + 1 if ids and undated and all_known else 0
             finished = (
-                listing.next_page is None
-                # A page that shows nothing new ends a list whose pager always names another page.
-                or bool(ids and ids <= seen)
-                # Rows that stand on every page whatever their age say nothing of how far it has come.
-                or bool(
-                    ids
-                    and all(
-                        self._is_seen_before(e, state.cutoff) for e in listing.entries if e.thread_id not in seen
-                    )
-                )
+                number == MAX_LIST_PAGES
                 or known_pages >= KNOWN_PAGES
-                or number == MAX_LIST_PAGES
+                or self._is_last(listing, seen, state.cutoff)
             )
-            if number == MAX_LIST_PAGES and listing.next_page is not None:
-                problems_found = f"the list goes on after {MAX_LIST_PAGES} pages; what follows is left out"
-                problems.append(HarvestProblem(page.url, ProblemKind.INCOMPLETE, problems_found))
             listed = self._plan_page(key, listing, known, seen, state.cutoff, finished=finished)
             seen |= ids
-            await self._ledger.keep(fetched_page, listed, *problems)
+            await self._ledger.keep(page, listed, *problems)
             await self._enqueue(listed.waiting)
             request = None if finished else listing.next_page
+
+    async def _read_listing(
+        self, request: PageRequest, number: int
+    ) -> tuple[Listing, FetchedPage, list[HarvestProblem]] | None:
+        """Fetch and parse page `number` of a list; None, with the problem reported, if that failed."""
+        answer = await self._get(request)
+        if isinstance(answer, HarvestProblem):
+            await self._report(answer)
+            return None
+        page, fetched = answer
+        fetched_page = FetchedPage(PageKind.LISTING, page, fetched, None, number)
+        try:
+            listing = parse_with(page.url, self._site.parse_listing, page)
+        except (LayoutError, NotAThread, ParserFault) as error:
+            problem = HarvestProblem(page.url, parse_problem(error), error.message, ends_source=True)
+            await self._report(problem, fetched_page)
+            return None
+        listing, problems = _without_invalid_ids(page.url, listing)
+        if number == MAX_LIST_PAGES and listing.next_page is not None:
+            message = f"the list has more than {MAX_LIST_PAGES} pages; the rest is left out"
+            problems.append(HarvestProblem(page.url, ProblemKind.INCOMPLETE, message))
+        return listing, fetched_page, problems
+
+    def _is_last(self, listing: Listing, seen: set[str], cutoff: datetime | None) -> bool:
+        if listing.next_page is None:
+            return True
+        if not listing.entries:
+            return False
+        # Rows that are on every page whatever their age do not show how far the list has come; a page without any
+        # other row ends a list whose pager always names another page.
+        fresh = [entry for entry in listing.entries if entry.thread_id not in seen]
+        return all(
+            _is_before(_activity(entry), self._since) or _is_before(_activity(entry), cutoff) for entry in fresh
+        )
 
     def _plan_page(
         self,
@@ -292,13 +310,13 @@ class _Run:
         *,
         finished: bool,
     ) -> Listed:
-        """What a list page asks to be done."""
+        """Decide which threads of a list page to read and which to skip."""
         waiting: dict[str, ListEntry] = {}
         skipped: list[HarvestSkipped] = []
         for entry in listing.entries:
             before = known.get(entry.thread_id)
             if before is not None and before.taken_down:
-                # Told each time: a page that shows such a thread is not kept.
+                # Reported each time: a page that shows such a thread is not kept.
                 skipped.append(HarvestSkipped(entry.url, entry.thread_id, SkipReason.TAKEN_DOWN))
                 continue
             if entry.thread_id in seen or entry.thread_id in self._in_progress or (before and before.handled):
@@ -314,11 +332,6 @@ class _Run:
         gap = cutoff is not None and self._since is not None and self._since > cutoff
         newest = None if gap else max(dates, default=None)
         return Listed(key, tuple(waiting.values()), tuple(skipped), following, newest, finished)
-
-    def _is_seen_before(self, entry: ListEntry, cutoff: datetime | None) -> bool:
-        """Whether an entry's activity lies before what this run is to see."""
-        activity = _activity(entry)
-        return _is_before(activity, self._since) or _is_before(activity, cutoff)
 
     async def _get(
         self, request: PageRequest, thread_id: str | None = None, known: KnownThread | None = None
@@ -339,77 +352,76 @@ class _Run:
         return page, fetched
 
     async def _read(self, entry: ListEntry, known: KnownThread | None, origin: _Origin) -> None:
-        """All pages of a thread, then the thread or the problem."""
+        """Read all pages of a thread, and store the thread or the problem."""
         pages = list(await self._ledger.kept_pages(entry.thread_id)) if origin is _Origin.LEFT_OVER else []
         unchanged = known if known is not None and known.page_count == 1 and not pages else None
-        first: Fetched | None = None
+        validators: tuple[str | None, str | None] = None, None
         new_page: list[FetchedPage] = []
         try:
             url = parse_with(entry.url, self._site.next_page, pages[-1]) if pages else entry.url
             while url is not None and all(page.url != url for page in pages):  # a pager may lead in a circle
                 if len(pages) == MAX_THREAD_PAGES:
                     raise IncompleteThread(f"{entry.url} has more than {MAX_THREAD_PAGES} pages")
-                # Kept before the next one is asked for: a kill loses the page in flight and no other.
+                # Stored before the next one is requested: a kill loses only the page in flight.
                 await self._ledger.keep(*new_page)
-                new_page = []
                 answer = await self._get(PageRequest(url), entry.thread_id, None if pages else unchanged)
                 if isinstance(answer, HarvestProblem):
                     await self._report(answer)
                     return
                 page, fetched = answer
                 if fetched.not_modified:
-                    skipped = HarvestSkipped(entry.url, entry.thread_id, SkipReason.NOT_MODIFIED)
-                    await self._ledger.keep(skipped)
+                    await self._ledger.keep(HarvestSkipped(entry.url, entry.thread_id, SkipReason.NOT_MODIFIED))
                     return
-                first = first or fetched
+                if not new_page:
+                    headers = fetched.headers
+                    validators = _validator(headers.get("etag")), _validator(headers.get("last-modified"))
                 pages.append(page)
                 new_page = [FetchedPage(PageKind.THREAD, page, fetched, entry.thread_id, len(pages))]
                 url = parse_with(page.url, self._site.next_page, page)
             thread = parse_with(entry.url, self._site.parse_thread, pages, self._anonymise)
         except (LayoutError, NotAThread, ParserFault) as error:
-            kind = parse_problem(error)
-            if origin is _Origin.MISSING:
-                # Many sites say that it is gone with status 200, or lead to a list. Where other threads can be
-                # read, it is not the layout that changed.
-                gone = (ProblemKind.NOT_A_THREAD, *([ProblemKind.LAYOUT] if self._reads else []))
-                kind = ProblemKind.GONE if kind in gone else kind
-            else:
-                self._layout_streak += not isinstance(error, NotAThread)
-            ends = self._layout_streak >= LAYOUT_STREAK
-            problem = HarvestProblem(entry.url, kind, error.message, entry.thread_id, ends_source=ends)
-            await self._report(problem, *new_page)
+            await self._report(self._parse_failure(entry, error, origin), *new_page)
             return
         self._layout_streak = 0
         self._reads = True
         if _is_before(thread.posted_at, self._since):
             skipped = HarvestSkipped(entry.url, entry.thread_id, SkipReason.OLDER_THAN_SINCE)
             await self._ledger.keep(*new_page, skipped)
-            return
-        headers = first.headers if first is not None else {}
-        etag, last_modified = _validator(headers.get("etag")), _validator(headers.get("last-modified"))
-        read = HarvestedThread(thread, entry, len(pages), etag, last_modified)
-        await self._ledger.keep(*new_page, read)
+        else:
+            await self._ledger.keep(*new_page, HarvestedThread(thread, entry, len(pages), *validators))
+
+    def _parse_failure(self, entry: ListEntry, error: MedliveError, origin: _Origin) -> HarvestProblem:
+        kind = parse_problem(error)
+        if origin is _Origin.MISSING:
+            # Many sites answer for a deleted thread with status 200, or lead to a list. While other threads can
+            # be read, the layout has not changed.
+            if kind is ProblemKind.NOT_A_THREAD or (kind is ProblemKind.LAYOUT and self._reads):
+                kind = ProblemKind.GONE
+        else:
+            self._layout_streak += not isinstance(error, NotAThread)
+        ends = self._layout_streak >= LAYOUT_STREAK
+        return HarvestProblem(entry.url, kind, error.message, entry.thread_id, ends_source=ends)
 
     async def _report(self, problem: HarvestProblem, *pages: FetchedPage) -> None:
         if self.ended and problem.kind in REFUSALS:
-            return  # told before: the host is left alone
+            return  # reported before
         self.ended = self.ended or problem.ends_source
         await self._ledger.keep(*pages, problem)
 
 
 def _without_invalid_ids(url: str, listing: Listing) -> tuple[Listing, list[HarvestProblem]]:
-    """A list without the entries that have no usable id, and a problem for each of those."""
+    """Remove the entries without a usable id, and return a problem for each of them."""
     valid = tuple(e for e in listing.entries if 1 <= len(e.thread_id) <= MAX_ID_CHARACTERS)
-    problems_found = [
+    problems = [
         HarvestProblem(url, ProblemKind.FAULT, f"a thread's id has {len(e.thread_id)} characters: {e.url[:200]}")
         for e in listing.entries
         if e not in valid
     ]
-    return (replace(listing, entries=valid), problems_found) if problems_found else (listing, problems_found)
+    return replace(listing, entries=valid), problems
 
 
 def _validator(value: str | None) -> str | None:
-    """A validator as it may be sent back; None for one that no request can carry."""
+    """Return the validator, or None if a request cannot carry it."""
     usable = (
         value is not None and value.isascii() and value.isprintable() and len(value) <= MAX_VALIDATOR_CHARACTERS
     )
@@ -417,7 +429,7 @@ def _validator(value: str | None) -> str | None:
 
 
 def _was_seen(known: KnownThread | None, read_by: int | None) -> bool:
-    """Whether an earlier run that read its list to the end had met a thread: what follows was met as well."""
+    """Whether a run that read its list to the end has met the thread, and so everything listed after it."""
     if known is None or known.taken_down:
         return known is not None
     return known.met_by is not None and read_by is not None and known.met_by <= read_by
@@ -444,12 +456,16 @@ def _fetch_problem(error: FetchError, thread_id: str | None) -> ProblemKind:
 
 
 class ParserFault(MedliveError):
-    """An adapter failed on a page with an error that is none of its own."""
+    """An adapter failed on a page with an unexpected error."""
 
 
 def parse_with(url: str, parse: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
-    """What a parser makes of a page. Raises the parser's own errors, and ParserFault for any other: one page
-    that no test foresaw must not end an unattended harvest."""
+    """Call a parser of an adapter.
+
+    Raises:
+        MedliveError: as the parser does.
+        ParserFault: for any other exception, so that one unforeseen page does not end an unattended harvest.
+    """
     try:
         return parse(*arguments, **named)
     except MedliveError:

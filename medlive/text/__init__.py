@@ -1,4 +1,4 @@
-"""Reading of plain text: normalised forms, numbers with their units, text made inert before a prompt holds it.
+"""Plain text: normalised forms, numbers with their units, and text neutralised for prompts.
 
-Knows no thread and no case; imports only `clock`, `digest`, `errors` and `home`.
+Imports no other room.
 """

@@ -1,9 +1,8 @@
-"""Text made harmless before a prompt holds it: what nobody sees is taken out, what steers a model is spelt apart.
+"""Neutralise text before it goes into a prompt.
 
-`neutralise` removes what has no visible form and can carry hidden words or reorder visible ones. It changes no
-letter, so look-alike letters of other scripts stay: quotes must match. `inert` works on a JSON text and writes the
-marks that chat templates, instruction formats and fences are made of as JSON escapes. It loses nothing: the text
-parses to the same strings.
+`neutralise` removes invisible characters, which can hide words or reorder visible ones. It changes no letter, so
+that quotes still match. `inert` escapes the marks of chat templates, instruction formats and fences in a JSON text,
+which parses to the same strings.
 """
 
 import re
@@ -29,11 +28,11 @@ _UNUSUAL: Final = re.compile(
     "[^\t\n -~\u00a0-\u00ac\u00ae-\u02ff\u0391-\u03c9\u2010-\u2027\u2030-\u205e\u2070-\u2bff"
     "\u3000-\u302f\u3400-\u9fff\uff01-\uff9f]"
 )
-"""Neither ASCII, Latin, Greek, punctuation, sign nor Chinese: only a text that holds some is looked at closely."""
+"""Neither ASCII, Latin, Greek, punctuation, symbol nor Chinese; a text without any needs no change."""
 _LINE_END: Final = re.compile("\r\n?|[\x0b\x0c\x85\u2028\u2029]")
 
-# What may stand in a JSON text only inside its strings: fences, <|im_start|>, <s>, <start_of_turn>, <<SYS>>; the
-# blank of SentencePiece.
+# What occurs only in the strings of a JSON text: fences, <|im_start|>, <s>, <start_of_turn>, <<SYS>>; the blank of
+# SentencePiece.
 _SINGLE: Final = {"<": "\\u003c", ">": "\\u003e", "\u2581": "\\u2581"}
 _RUN: Final = re.compile("##+|``+")
 """### Instruction, and code fences."""
@@ -46,9 +45,8 @@ _SPEAKER: Final = re.compile(
 
 
 def neutralise(text: str) -> str:
-    """The text without control, zero-width, bidi, tag and private-use characters, without variation selectors
-    other than one after an emoji, and with `\\n` line ends. Tabs stay. Idempotent; a surrogate pair is joined, a
-    lone surrogate removed."""
+    """Remove control, zero-width, bidi, tag and private-use characters, lone surrogates, and variation selectors
+    other than one after an emoji; write line ends as `\\n`. Tabs stay. Idempotent."""
     if not _UNUSUAL.search(text):
         return text
     if _SURROGATE.search(text):
@@ -57,7 +55,7 @@ def neutralise(text: str) -> str:
 
 
 def inert(json_text: str) -> str:
-    """A JSON text that parses to the same value and holds no mark of a template or fence inside its strings."""
+    """Escape the marks of templates and fences in the strings of a JSON text; it parses to the same value."""
     for mark, escape in _SINGLE.items():
         json_text = json_text.replace(mark, escape)
     if "##" in json_text or "``" in json_text:

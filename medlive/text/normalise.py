@@ -1,6 +1,6 @@
-"""Text as medlive keeps it, text as it is compared, and the language it is written in.
+"""Normalise text for storage, fold it for comparison, and detect its language.
 
-Nothing clinical is repaired: damaged decimals, misspelt drugs and lost commas stay as they are shown.
+Nothing clinical is repaired: damaged decimals, misspelt drugs and lost commas stay.
 """
 
 import re
@@ -32,13 +32,13 @@ _SELECTORS: Final = {0xFE0E: None, 0xFE0F: None}
 _NARROW: Final = {
     **{code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)}, **_STRAIGHT, 0x3000: 0x20, **_SELECTORS
 }  # fmt: skip
-"""Half width for the full-width ASCII characters, straight quotes and dashes; emoji without their selectors."""
+"""Full-width ASCII characters to half width, quotes and dashes to straight ones, emoji selectors to nothing."""
 _HAN_CLASS: Final = r"\u2e80-\u30ff\u3400-\u9fff\uf900-\ufaff。，！？；：、“”‘’（）"
 _SEPARATORS: Final = "\x1c\x1d\x1e\x1f"
-"""Controls that Python also holds to be white space."""
+"""Control characters that `str.split` treats as white space."""
 _HAN_SPACE: Final = re.compile(rf" (?:(?<=[{_HAN_CLASS}] )|(?=[{_HAN_CLASS}]))")
 _WIDE_MARKS: Final = tuple(zip("，：；？！（）", ",:;?!()", strict=True))
-"""The full-width characters that most Chinese texts hold: replaced one by one, they cost least."""
+"""The most frequent full-width characters, replaced one by one because that is fastest."""
 _TO_NARROW: Final = re.compile("[\uff01-\uff5e‘’‚′“”„″‐‑‒–—―−\u3000\ufe0e\ufe0f]")
 
 _HAN: Final = re.compile(r"[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]+")
@@ -52,7 +52,7 @@ _MARKED: Final = re.compile(r"[\u00c0-\u024f\u1e00-\u1eff]")
 _SAMPLE: Final = 20_000
 _MAX_TRIES: Final = 1_000
 _MAX_CACHED: Final = 50_000
-"""Characters of a source whose folded text is kept for the next quote."""
+"""Longest source whose folded text is cached for the next quote."""
 _ENGLISH_TEXT: Final = (
     "the a an and or of to in is are was were be been it its this that these those i my me mine you "
     "your he his she her we our they their with for on at by from as but not no have has had do does "
@@ -75,7 +75,7 @@ _ADDRESS: Final = re.compile(r"https?://\S+")
 
 
 def strip_unstorable(text: str) -> str:
-    """The text without what PostgreSQL cannot hold (NUL, lone surrogates); surrogate pairs are joined."""
+    """Remove what PostgreSQL cannot store (NUL, lone surrogates), and join surrogate pairs."""
     if not _UNSTORABLE.search(text):
         return text
     if _SURROGATE.search(text):
@@ -84,7 +84,7 @@ def strip_unstorable(text: str) -> str:
 
 
 def normalise(text: str) -> str:
-    """The text in NFC without control, zero-width and bidi characters, with `\\n` line ends, single spaces.
+    """Normalise to NFC, without control, zero-width and bidi characters, with `\\n` line ends and single spaces.
 
     Idempotent. Tabs that stand alone stay; at most one empty line in a row; no space at line ends.
     """
@@ -111,9 +111,11 @@ def _narrow(match: re.Match[str]) -> str:
 
 
 def fold(text: str) -> str:
-    """The text for matching quotes: half width, lower case, straight quotes and dashes, single spaces (none
-    beside Chinese characters). Numbers keep their value: 10² stays apart from 102. A text and what prompts show of
-    it fold to the same."""
+    """Fold a text for matching quotes: half width, lower case, straight quotes and dashes, single spaces (none
+    beside Chinese characters).
+
+    Numbers keep their value: 10² does not become 102. A text and its form in prompts fold to the same.
+    """
     if text.isascii() and not any(map(text.__contains__, _SEPARATORS)):
         plain = " ".join(text.lower().split())
         if plain.isprintable():
@@ -132,10 +134,10 @@ _fold_cached: Final = lru_cache(maxsize=16)(fold)
 
 
 def contains_quote(quote: str, source: str) -> bool:
-    """Whether the quote stands in the source once both are folded, and cuts through no number or Latin word.
+    """Whether the folded source contains the folded quote without cutting a number or a Latin word.
 
-    "5 mg" is not found in "15 mg", nor "effective" in "ineffective". An empty quote is in nothing, nor is one that
-    cuts something at its first 1,000 places: a text of one letter would have it compared at each.
+    "5 mg" is not in "15 mg", nor "effective" in "ineffective". An empty quote is in nothing. Only the first 1,000
+    occurrences are tried, against texts of one repeated letter.
     """
     needle = fold(quote)
     if not needle:
@@ -151,7 +153,7 @@ def contains_quote(quote: str, source: str) -> bool:
 
 
 def _at_boundaries(hay: str, start: int, end: int) -> bool:
-    """Whether the span is cut out of `hay` between words and between numbers."""
+    """Whether the span starts and ends between words and numbers."""
 
     def joins(left: str, right: str) -> bool:
         if not (left.isascii() and right.isascii() and left.isalnum() and right.isalnum()):
@@ -173,10 +175,9 @@ def _at_boundaries(hay: str, start: int, end: int) -> bool:
 
 
 def dominant_language(text: str) -> Language:
-    """The language most of the text is in, by script and function words; Chinese covers both scripts.
+    """Detect the main language of a text's first 20,000 characters, by script and function words.
 
-    "unknown" where there are no letters, or Latin words of which none tells. Reads the first 20,000
-    characters.
+    "zh" covers both Chinese scripts. "unknown" means no letters, or Latin words without a function word.
     """
     sample = text[:_SAMPLE]
     if "://" in sample:

@@ -1,9 +1,8 @@
-"""Numbers read out of English and Chinese text, and whether a statement's are in conflict with its source's.
+"""Read numbers from English and Chinese text, and check a statement's numbers against its source.
 
-The exact control of numbers: a rewritten statement may lose a number, and give it in another spelling or a
-converted unit; it may not gain or change one. A source is read generously, in every reading that a number allows
-("30. 4" is 30, 4 and 30.4; 09 may be the year 2009; 半个月 is half a month and 15 days), a statement strictly.
-What a number belongs to is not looked at: that is for suspicion and judgement.
+A rewritten statement may lose a number, or spell or convert it; it may not gain or change one. A source is read in
+every way that a number allows ("30. 4" is 30, 4 and 30.4; 09 may be the year 2009; 半个月 is half a month and 15
+days), a statement in one. What a number refers to is not checked here.
 """
 
 import re
@@ -113,7 +112,7 @@ _SHORT_FORMS: Final = tuple(
     )
 )
 _NAME: Final = re.compile(r"[a-z]+-?\d+(?:[a-z]\w*)?(?![\d.])|\d+[a-z]+\d+")
-"""A name that carries digits (B12, HbA1c, COVID-19): what it is, a reader knows better."""
+"""A name with digits (B12, HbA1c, COVID-19), which is not a quantity."""
 _LIST_MARKER: Final = re.compile(r"(?:^|\n)[ \t]*[(（]?\d{1,2}(?:[.、)）](?!\d)|[,，](?=[一-鿿]))")
 _WIDE: Final = re.compile(r"[^\x00-\x7f\u4e00-\u9fff]")
 _SUPERSCRIPT: Final = re.compile("[⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+")
@@ -124,23 +123,23 @@ class Quantity(NamedTuple):
 
     value: float
     unit: str | None
-    """A key of `_UNITS`, or None where no unit that is known stands behind it."""
+    """A key of `_UNITS`, or None if no known unit follows."""
     text: str
-    """As it was written, half width and in small letters."""
+    """As written, in half width and lower case."""
 
 
 def numbers_missing(statement: str, *sources: str) -> list[str]:
-    """The numbers of the statement, as written, that are in conflict with the sources: stated there in no reading,
-    or only with another unit of the same kind (days for weeks). Empty when there is none."""
+    """Return the numbers of the statement that the sources do not contain in any reading, or only with another
+    unit of the same kind (days for weeks), as written."""
     source_numbers = _read_source("\n".join(sources))
     return list(dict.fromkeys(q.text for q in numbers(statement) if not source_numbers.states(q)))
 
 
 def doses_exchanged(statement: str, quote: str, source: str) -> list[str]:
-    """The statement's masses and volumes, as written, that neither quote nor source states, where the quote holds
-    one.
+    """Return the statement's masses and volumes, as written, that neither quote nor source contains.
 
-    Stricter than `numbers_missing`: a bare number somewhere in the source is no dose ("1 mg" beside a "day 1").
+    Checked only where the quote has one.
+    Stricter than `numbers_missing`: a number without a unit in the source is not a dose ("1 mg" and "day 1").
     """
     kinds = {_UNITS[q.unit][0] for q in numbers(quote) if q.unit} & {"mass", "volume"}
     source_numbers, bare = _read_source(source), {q.value for q in numbers(quote) if q.unit is None}
@@ -149,17 +148,14 @@ def doses_exchanged(statement: str, quote: str, source: str) -> list[str]:
 
 
 def numbers(text: str) -> tuple[Quantity, ...]:
-    """The numbers of a text as a statement gives them, in order.
-
-    Left out are list markers, names that carry digits, articles ("a", 一个) and words that only sometimes count.
-    """
+    """Return a statement's numbers in order, without list markers, names with digits and articles ("a", 一个)."""
     plain = _LIST_MARKER.sub(lambda m: " " * len(m.group()), plain_digits(text))
     plain = _NAME.sub(lambda m: m.group() if _is_quantity(plain, m) else " " * len(m.group()), plain)
     return tuple(dict.fromkeys(q for _, q in sorted(_statement_numbers(plain), key=lambda found: found[0])))
 
 
 def plain_digits(text: str) -> str:
-    """The text in half width and small letters, with ASCII digits and fractions as `n/d`."""
+    """Write a text in half width and lower case, with ASCII digits and fractions as `n/d`."""
     if text.isascii():
         return text.lower()
     text = _SUPERSCRIPT.sub(lambda m: "^" + unicodedata.normalize("NFKC", m.group()), text)
@@ -176,7 +172,7 @@ def _plain(char: str) -> str:
 
 
 def _is_quantity(plain: str, name: re.Match[str]) -> bool:
-    """Whether a word with digits is only a number that its neighbour was written together with ("bp120", 10mg)."""
+    """Whether a word with digits is a number written together with its neighbour ("bp120", 10mg)."""
     word = name.group()
     letters = re.match(r"[a-z]*", word)
     tail = re.search(r"[a-z]*$", word)
@@ -185,7 +181,7 @@ def _is_quantity(plain: str, name: re.Match[str]) -> bool:
 
 
 def _statement_numbers(plain: str) -> Iterator[tuple[int, Quantity]]:
-    """(place, number) of a statement: one reading each."""
+    """Find (offset, number) in a statement, one reading each."""
     taken: list[tuple[int, int]] = []
     for found in (*_DAMAGED.finditer(plain), *_DIGITS.finditer(plain)):
         if any(start < found.end() and found.start() < end for start, end in taken):
@@ -214,7 +210,7 @@ def _statement_numbers(plain: str) -> Iterator[tuple[int, Quantity]]:
 
 
 def _han_quantity(plain: str, found: re.Match[str], value: float) -> Quantity:
-    """A Chinese numeral with what may follow it: 一片半, 一个半月, 三十七度一, 三十多岁."""
+    """Read a Chinese numeral with what may follow it: 一片半, 一个半月, 三十七度一, 三十多岁."""
     start, end = found.span()
     if half := _HALF_AFTER.match(plain, end):
         between = half.group() in ("半", "个半")
@@ -226,7 +222,7 @@ def _han_quantity(plain: str, found: re.Match[str], value: float) -> Quantity:
 
 
 def _source_numbers(plain: str) -> Iterator[Quantity]:
-    """Every number that a source may be read to state."""
+    """Find every number in a source, in every reading."""
     for found in _DIGITS.finditer(plain):
         value, end = _digit_value(plain, found)
         yield _with_unit(plain, found.start(), end, value)
@@ -272,7 +268,7 @@ def _source_han_numbers(plain: str, found: re.Match[str]) -> Iterator[Quantity]:
 
 
 def _digit_value(plain: str, found: re.Match[str]) -> tuple[float, int]:
-    """A number in digits and where it ends: 60k, 1.8万 and 38度5 as what they mean."""
+    """Read a number in digits, and where it ends: 60k, 1.8万, 38度5."""
     value, end = _times_many(plain, _number(found.group()), found.end())
     if tenth := _DEGREE_TENTH.match(plain, end):
         return value + _digit(tenth[1]) / 10, tenth.end()
@@ -280,7 +276,7 @@ def _digit_value(plain: str, found: re.Match[str]) -> tuple[float, int]:
 
 
 def _times_many(plain: str, value: float, end: int) -> tuple[float, int]:
-    """A number with the thousand or 万 that may follow it."""
+    """Multiply a number by the thousand or 万 that may follow it."""
     many = _MANY.match(plain, end)
     return (value * _MANY_VALUES[many[1]], many.end()) if many else (value, end)
 
@@ -294,7 +290,7 @@ def _digit(char: str) -> float:
 
 
 def _any_value(numeral: str) -> float:
-    """Of digits or a Chinese numeral; 0 for what is neither."""
+    """Read digits or a Chinese numeral; 0 for anything else."""
     return float(numeral) if re.fullmatch(r"\d+(?:\.\d+)?", numeral) else _han_value(numeral) or 0.0
 
 
@@ -305,7 +301,7 @@ def _word_value(found: re.Match[str]) -> float:
 
 
 def _han_value(numeral: str) -> float | None:
-    """The value of a Chinese numeral (一万八 is 18,000); None where it is none, such as two digits in a row."""
+    """Return the value of a Chinese numeral (一万八 is 18,000); None if it is not one (two digits in a row)."""
     whole, _, fraction = numeral[:20].partition("点")
     total = section = 0.0
     digit: float | None = None
@@ -344,7 +340,7 @@ def _unit_of(match: re.Match[str] | None) -> str | None:
 
 
 class _Source:
-    """What a source states, for look-ups."""
+    """The numbers of a source, for lookup."""
 
     def __init__(self, source: str) -> None:
         found = set(_source_numbers(plain_digits(source)))
@@ -354,7 +350,7 @@ class _Source:
         self._measures = [(_UNITS[u][0], v * _UNITS[u][1]) for v, u, _ in found if u is not None]
 
     def states(self, number: Quantity) -> bool:
-        """Whether the source states the number in some reading, and not only with another unit of its kind."""
+        """Whether the source contains the number in some reading, not only with another unit of its kind."""
         value, unit, _ = number
         units = self._units.get(value)
         if unit is None:
@@ -367,7 +363,7 @@ class _Source:
         return self.measures(number) or self._is_short_year(value)
 
     def measures(self, number: Quantity) -> bool:
-        """Whether the source states a measure equal to this one, in whatever unit."""
+        """Whether the source contains an equal measure in any unit."""
         if number.unit is None:
             return False
         kind, size, _ = _UNITS[number.unit]
@@ -378,11 +374,11 @@ class _Source:
         )
 
     def _is_short_year(self, value: float) -> bool:
-        """2009 where the source says 09."""
+        """Whether the number is a year that the source writes with two digits (09)."""
         return 1930 <= value <= 2049 and value % 100 in self._units
 
 
 @lru_cache(maxsize=64)
 def _read_source(source: str) -> _Source:
-    # A thread is asked about once for each of its elements.
+    # A thread is checked once for each of its elements.
     return _Source(source)

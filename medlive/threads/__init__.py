@@ -1,4 +1,4 @@
-"""The thread: its model, what the agents see of it, and near duplicates.
+"""The thread: its model, its form for agents, and near duplicates.
 
 Imports `text` and `deidentify`.
 """

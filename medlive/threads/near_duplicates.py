@@ -1,7 +1,7 @@
-"""Exact and near duplicates of texts, across sources and against earlier cases.
+"""Find exact and near duplicates of texts, across sources and earlier cases.
 
-A text is sketched once: the digest of its folded text, its shingles, and the keys of its MinHash's bands. Texts
-that share a band are compared exactly; where the bands of many texts are kept is the business of others.
+A sketch of a text is the digest of its folded text, its shingles, and the keys of its MinHash bands. Texts that
+share a band are compared exactly.
 """
 
 import re
@@ -28,9 +28,9 @@ _ROWS: Final = 5
 is then refused by the exact comparison), one of 0.2 with 0.006."""
 _SEED: Final = 1
 _LONGEST: Final = 200_000
-"""Characters of a text that shingles are taken from; a longer text's exact digest still covers all of it."""
+"""Characters of a text that shingles are taken from; the digest covers all of it."""
 _SHORT: Final = 5_000
-"""Units of a text up to which it is combined together with others."""
+"""Longest text, in units, that is hashed together with others."""
 _AT_ONCE: Final = 200
 _MIX: Final = tuple(
     np.uint64(m)
@@ -51,7 +51,7 @@ Shingles = NDArray[np.uint64]
 
 
 class Match(NamedTuple):
-    """An earlier text that a text repeats."""
+    """An earlier text that a text duplicates."""
 
     key: str
     similarity: float
@@ -62,7 +62,7 @@ class Match(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sketch:
-    """What is compared of a text."""
+    """The features of a text that are compared."""
 
     digest: str
     """The digest of the folded text."""
@@ -154,12 +154,12 @@ def _grams(folded: Sequence[str]) -> list[Shingles]:
 
 
 def sketch(text: str) -> Sketch:
-    """The sketch of one text; see `sketches`."""
+    """Sketch one text."""
     return sketches([text])[0]
 
 
 def sketches(texts: Sequence[str]) -> list[Sketch]:
-    """The sketch of each text: the same in every process, on every machine, as long as `scheme` is the same."""
+    """Sketch each text; the result is the same on every machine with the same `scheme`."""
     made = []
     for start in range(0, len(texts), _AT_ONCE):
         folded = [fold(text) for text in texts[start : start + _AT_ONCE]]
@@ -171,7 +171,7 @@ def sketches(texts: Sequence[str]) -> list[Sketch]:
 
 
 def _text_key(digest: str) -> int:
-    """The key of a whole text: the first 64 bits of its digest."""
+    """Return the key of a whole text: the first 64 bits of its digest."""
     return int.from_bytes(bytes.fromhex(digest.removeprefix("sha256:")[:16]), signed=True)
 
 
@@ -195,17 +195,16 @@ def _bands(grams: Sequence[Shingles]) -> list[tuple[int, ...]]:
 
 @cache
 def scheme() -> str:
-    """The name of the way in which bands are made: those of two schemes cannot be compared.
+    """Return the name of the way bands are computed; bands of two schemes cannot be compared.
 
-    It holds a digest of what comes out for two fixed texts, so that a library that answers differently has another
-    scheme, whatever version it bears.
+    It contains a digest of the bands of two fixed texts, so that another result of a library is another scheme.
     """
     made = digest_json([list(s.bands) for s in sketches(_SAMPLES)])
     return f"minhash/{BANDS}x{_ROWS}/{made.removeprefix('sha256:')[:16]}"
 
 
 def jaccard(first: Shingles, second: Shingles) -> float:
-    """The share of common shingles, 0 to 1; 0 where either has none."""
+    """Return the share of common shingles, 0 to 1; 0 if either text has none."""
     if first.size == 0 or second.size == 0:
         return 0.0
     common = np.intersect1d(first, second, assume_unique=True).size
@@ -213,16 +212,16 @@ def jaccard(first: Shingles, second: Shingles) -> float:
 
 
 def patient_text(thread: Thread) -> str:
-    """What makes two threads the same question: the patient's messages, an opening that is doubled taken once."""
+    """Return the text that makes two threads the same question: the patient's messages, each once."""
     texts = [m.text for m in thread.messages if m.role is Role.PATIENT]
     return "\n".join(dict.fromkeys(texts))
 
 
 class DuplicateIndex:
-    """Sketches by key in memory, asked which of them a new text repeats.
+    """Sketches in memory by key, to find which of them a new text duplicates.
 
-    The answer depends on the texts held and not on the order they came in: an exact match before a near one,
-    then the highest similarity, then the smallest key (numbers by their value).
+    The result does not depend on the order of insertion: exact matches first, then the highest similarity, then
+    the smallest key (numbers by their value).
     """
 
     def __init__(self, threshold: float = 0.8) -> None:
@@ -240,7 +239,7 @@ class DuplicateIndex:
         return key in self._sketches
 
     def add(self, key: str, sketch_held: Sketch) -> None:
-        """Hold a text's sketch under its key; a key that is held already gets the new one."""
+        """Add a text's sketch, or replace the one of that key."""
         if (before := self._sketches.get(key)) is not None:
             for band in before.bands:
                 self._keys_of[band] = tuple(k for k in self._keys_of[band] if k != key)
@@ -249,7 +248,7 @@ class DuplicateIndex:
             self._keys_of[band] = (*self._keys_of.get(band, ()), key)
 
     def find(self, queried: Sketch, *, ignore: str | None = None) -> Match | None:
-        """The held text that this one repeats, or None; the key `ignore` (its own) does not count."""
+        """Return the text that this one duplicates, or None; `ignore` is the key of the text itself."""
         near: set[str] = set()
         for band in queried.bands:
             near.update(self._keys_of.get(band, ()))
@@ -269,5 +268,5 @@ class DuplicateIndex:
 
 
 def _ordered(key: str) -> tuple[int, str]:
-    """Digits by their value, so that 9 comes before 10."""
+    """Sort digits by their value, so that 9 comes before 10."""
     return len(key) if key.isdecimal() else 0, key

@@ -1,4 +1,4 @@
-"""A thread as the agents see it: normalised, and without the identifiers of people."""
+"""Prepare a thread for the agents: normalise it and remove the identifiers of people."""
 
 import re
 from dataclasses import replace
@@ -12,20 +12,20 @@ _HAN: Final = re.compile(r"[\u3400-\u4dbf\u4e00-\u9fff]")
 
 
 class FoundIdentifier(NamedTuple):
-    """Where an identifier stands in a thread: offsets into the text as it was shown, never the words."""
+    """The place of an identifier in a thread: offsets into the original text, never the words."""
 
     message: int | None
-    """The place of the message in the thread, from 0; None for the title."""
+    """The number of the message, from 0; None for the title."""
     kind: IdentifierKind
     start: int
     end: int
 
 
 def thread_identifiers(thread: Thread) -> tuple[FoundIdentifier, ...]:
-    """The identifiers of people in the title and then in each message, in the order they stand in.
+    """Find the identifiers in the title and each message, in order.
 
-    Reads the texts as they are, not normalised, so that the offsets fit what is stored. Each text is read by its
-    own script, whatever the thread says its language is. Empty where there is none; never fails.
+    The texts are not normalised, so that the offsets match what is stored, and each is read by its own script,
+    whatever the thread's language.
     """
     texts: list[tuple[int | None, str]] = [(None, thread.title)]
     texts += [(place, m.text) for place, m in enumerate(thread.messages)]
@@ -37,7 +37,7 @@ def thread_identifiers(thread: Thread) -> tuple[FoundIdentifier, ...]:
 
 
 def normalised(thread: Thread) -> Thread:
-    """The thread with every text normalised; what filters judge and duplicates are compared on."""
+    """Normalise every text of a thread, for filters and the search for duplicates."""
     return replace(
         thread,
         title=normalise(thread.title),
@@ -46,12 +46,12 @@ def normalised(thread: Thread) -> Thread:
 
 
 def thread_language(thread: Thread) -> str:
-    """The language the thread is written in, read from its text: "en", "zh", "other" or "unknown"."""
+    """Detect the language of a thread's text: "en", "zh", "other" or "unknown"."""
     return dominant_language("\n".join([thread.title, *(m.text for m in thread.messages)]))
 
 
 def deidentified(thread: Thread, language: str) -> Thread:
-    """The thread with identifiers of people replaced; nothing else ever reaches an engine or a case."""
+    """Replace the identifiers of people; only this form of a thread reaches an engine or a case."""
     return replace(
         thread,
         title=redact(thread.title, language),

@@ -1,10 +1,9 @@
-"""Builds a dense index in steps that stay done: cells, a part for each shard of vectors, the parts merged, tuned.
+"""Build a dense index in resumable steps: train cells, add vectors shard by shard, merge, tune.
 
-What is under way lies in a work folder whose name is the digest of everything that decides it. Killed at any
-moment, a build goes on where it was: a part that is whole is not made again, one that is not is never used. The
-index is the one that an undisturbed build makes; a graph, which draws its levels anew, one as good.
-Memory beside the index: the vectors that the cells are made from (`TRAINING` at most), a part's codes and a block
-of vectors. Lists are merged through the disk.
+The work folder is named by the digest of everything that determines the index. A killed build continues with its
+finished parts, and the index is the one of an undisturbed build (a graph draws its levels anew and is as good).
+Memory beside the index: the training vectors (at most `TRAINING`), a part's codes and a block of vectors. Lists
+are merged on disk.
 """
 
 import shutil
@@ -46,7 +45,7 @@ _COPIED = 1 << 22
 
 @dataclass(frozen=True, slots=True)
 class DenseProgress:
-    """How far a build has come."""
+    """The progress of a build."""
 
     stage: Literal["training", "adding", "merging", "copying", "measuring"]
     done: int
@@ -55,7 +54,7 @@ class DenseProgress:
 
 
 def choose_kind(count: int) -> DenseKind:
-    """The kind for so many passages: exact while that is fast, 8 bits while they fit, then product codes."""
+    """Choose the kind for a number of passages: exact while fast, 8 bits while they fit, then product codes."""
     if count <= FLAT_UP_TO:
         return DenseKind.FLAT
     return DenseKind.IVF_SQ8 if count <= SQ8_UP_TO else DenseKind.IVF_PQ
@@ -73,15 +72,26 @@ def build_dense(
     shard: int = SHARD,
     progress: Callable[[DenseProgress], None] | None = None,
 ) -> DensePart:
-    """Build the index over all vectors of the source into the folder `out`; its account.
+    """Build the index of all vectors of the source, and return its description.
 
-    `work` holds what is under way and is kept between calls: the same call goes on where it was. `kind` None: see
-    `choose_kind`. The search is tuned so that recall@k against exact search reaches `target`; where the kind
-    cannot, it finds what it can and the account says so. `queries` (twice `QUERIES` count) are what to tune and
-    measure on, half of them each, real ones or made by `as_query`; without any, passages are, which is right for
-    passages and too hopeful for questions.
-    Raises DiskFull, ServiceUnavailable while another process builds in `work`, UsageError for a kind that needs
-    more passages, ValueError for no vectors or too few queries.
+    Args:
+        source: The vectors.
+        out: The folder to write the index into.
+        work: The folder of unfinished parts: the same call continues with them.
+        kind: The kind of index; None for `choose_kind`.
+        target: The recall@k against exact search that the search is tuned to. If the kind cannot reach it, the
+            description gives the recall that it reached.
+        k: The depth of that recall.
+        queries: Twice `QUERIES`, half to tune and half to measure on, real or made by `as_query`. None for
+            passages, which overestimates the recall of questions.
+        shard: Vectors per part.
+        progress: Called during each stage.
+
+    Raises:
+        DiskFull: if a file does not fit.
+        ServiceUnavailable: while another process builds in `work`.
+        UsageError: if there are too few passages for the kind.
+        ValueError: for no vectors or too few queries.
     """
     if not len(source):
         raise ValueError("expected at least one vector")
@@ -100,9 +110,9 @@ def build_dense(
     if claim is None:
         raise ServiceUnavailable(f"another process is building in {work}", hint="wait until it has ended")
     try:
-        build = _Build(source, out, work, chosen, shard, progress or _no_report)
+        build = _Build(source, out, work, chosen, shard, progress or (lambda _: None))
         searcher, parameters = build.make()
-        report = progress or _no_report
+        report = progress or (lambda _: None)
         measured = _measure(source, searcher, parameters, target, k, queries, report)
         part = DensePart(
             kind=chosen,
@@ -129,7 +139,7 @@ def build_dense(
 
 
 class _Build:
-    """The steps that make the files of an index."""
+    """The steps of a build."""
 
     def __init__(
         self,
@@ -165,7 +175,7 @@ class _Build:
             unfinished.unlink()
 
     def make(self) -> tuple[Searcher, DenseParameters]:
-        """Make the files; the index they hold and its parameters before tuning."""
+        """Write the files, and return the index and its parameters before tuning."""
         for name in (INDEX, LISTS, VECTORS):
             (self._out / name).unlink(missing_ok=True)
         if self._kind.inverted:
@@ -183,7 +193,7 @@ class _Build:
         return Searcher.read(self._out, self._kind), self._parameters
 
     def remove_work(self) -> None:
-        """Remove what was only for going on after a kill."""
+        """Remove what only a resumed build needs."""
         shutil.rmtree(self._work)
 
     @property
@@ -203,7 +213,7 @@ class _Build:
         self._report(DenseProgress("training", trained_on, trained_on))
 
     def _build_part(self, first: int) -> Path:
-        """The part that holds the vectors from `first` on."""
+        """Build the part of the vectors from `first` on."""
         place = self._work / f"part-{first:012d}.faiss"
         stop = min(first + self._shard, len(self._source))
         if not place.exists():
@@ -228,7 +238,7 @@ class _Build:
         self._report(DenseProgress("merging", len(self._source), len(self._source)))
 
     def _build_graph(self) -> None:
-        """Add to one graph that is kept after each shard: graphs are not merged."""
+        """Add to one graph, saved after each shard, since graphs cannot be merged."""
         count = len(self._source)
         previous = sorted(self._work.glob("grown-*.faiss"))
         if previous:
@@ -270,7 +280,7 @@ class _Build:
 
 
 def _fixed_parameters(kind: DenseKind, count: int, dimension: int) -> DenseParameters:
-    """The parameters that size decides."""
+    """Return the parameters that depend on size alone."""
     if kind is DenseKind.FLAT:
         return DenseParameters(storage="float32")
     if kind is DenseKind.HNSW:
@@ -305,7 +315,7 @@ def _train(index: Any, vectors: Matrix) -> None:
 
 
 def _untrained_index(kind: DenseKind, parameters: DenseParameters, dimension: int) -> Any:
-    """An untrained index of that kind."""
+    """Return an untrained index of that kind."""
     inner = faiss.METRIC_INNER_PRODUCT
     cells, nlist = faiss.IndexFlatIP(dimension), parameters.nlist or 1
     if kind is DenseKind.IVF_PQ:
@@ -351,7 +361,7 @@ def _measure(
     queries: Matrix | None,
     report: Callable[[DenseProgress], None],
 ) -> tuple[DenseParameters, DenseRecall]:
-    """The parameters tuned, and the recall they reach on queries that they were not tuned on."""
+    """Tune the parameters, and measure their recall on other queries."""
     if searcher.kind is DenseKind.FLAT:
         exact_recall = DenseRecall(k=k, value=1.0, queries=0, sampled="exact", target=target, tuned_on=0)
         return parameters, exact_recall
@@ -381,7 +391,3 @@ def _measure(
     if searcher.kind.refined:
         tuned["refine"] = refine
     return parameters.model_copy(update=tuned), measured_recall
-
-
-def _no_report(_: DenseProgress) -> None:
-    return

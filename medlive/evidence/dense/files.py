@@ -1,4 +1,4 @@
-"""Files that are whole or absent, and claims on work that end with the process that made them."""
+"""Files that are complete or absent, and locks that end with their process."""
 
 import errno
 import os
@@ -17,10 +17,7 @@ PART = ".part"
 
 @contextmanager
 def whole_file(place: Path) -> Iterator[BinaryIO]:
-    """A handle whose bytes stand at `place`, on the disk and all of them, once the block has ended well.
-
-    Until then, and after a failure, nothing stands there. Raises DiskFull, with what to free, if they do not fit.
-    """
+    """Open a file for writing that appears at `place` only if the block succeeds. Raises DiskFull."""
     part = place.with_name(place.name + PART)
     try:
         with part.open("wb") as handle:
@@ -28,7 +25,7 @@ def whole_file(place: Path) -> Iterator[BinaryIO]:
             handle.flush()
             os.fsync(handle.fileno())
         part.replace(place)
-        sync_folder(place.parent)
+        sync(place.parent)
     except BaseException as exc:
         part.unlink(missing_ok=True)
         if isinstance(exc, OSError) and exc.errno in _FULL:
@@ -37,7 +34,7 @@ def whole_file(place: Path) -> Iterator[BinaryIO]:
 
 
 def disk_full(place: Path, exc: OSError) -> DiskFull:
-    """The error for a file that could not be written in whole."""
+    """Return the error for a file that does not fit."""
     return DiskFull(
         f"{place} could not be written: {exc.strerror}",
         hint=f"free space below {place.parent}, or let this user write more there, and run the same command"
@@ -46,13 +43,13 @@ def disk_full(place: Path, exc: OSError) -> DiskFull:
 
 
 def is_disk_full(exc: OSError) -> bool:
-    """Whether the system said that there is no room: a full disk, a quota or a limit on file sizes."""
+    """Whether the error is a full disk, a quota or a limit on file sizes."""
     return exc.errno in _FULL
 
 
-def sync_folder(folder: Path) -> None:
-    """Make renames within the folder durable."""
-    handle = os.open(folder, os.O_RDONLY)
+def sync(path: Path) -> None:
+    """Flush a file, or the renames within a folder, to the disk."""
+    handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
     finally:
@@ -60,11 +57,10 @@ def sync_folder(folder: Path) -> None:
 
 
 class Claim:
-    """The right to do a piece of work, held by a lock on a file.
+    """A lock on a file, released by the system when the process ends.
 
-    The system releases the lock when the process ends, however it ends. On a folder that
-    several machines share it needs a file system that passes such locks on: NFS does from version 4, or with a
-    running lock daemon before, unless it is mounted `nolock` or `local_lock=flock`.
+    A folder shared by several machines needs a file system with distributed locks: NFS from version 4, or with a
+    lock daemon before, not mounted `nolock` or `local_lock=flock`.
     """
 
     def __init__(self, place: Path, lock: BaseFileLock) -> None:
@@ -73,7 +69,7 @@ class Claim:
 
     @classmethod
     def take(cls, place: Path) -> "Claim | None":
-        """The claim, or None while another process or thread holds it."""
+        """Return the claim, or None while another process or thread has it."""
         lock = FileLock(place, timeout=0, thread_local=False)
         try:
             lock.acquire()
@@ -82,8 +78,8 @@ class Claim:
         return cls(place, lock)
 
     def release(self, *, remove: bool = False) -> None:
-        """Let go; with `remove` the file goes too: only after the work's result stands, since a process that
-        already has the file open may then take a claim of its own and must find the work done."""
+        """Release the lock. Remove its file only once the work is done: a process that has the file open may then
+        take a claim of its own."""
         if remove:
             self._place.unlink(missing_ok=True)
         self._lock.release()

@@ -1,13 +1,12 @@
-"""Embeddings on disk, found by what was embedded: a text once embedded by an encoder is never embedded again.
+"""Embeddings on disk, by the digest of the text: an encoder never embeds a text twice.
 
-A store is one folder per encoder. It holds finished shards, each a `.vec` file (the keys of its passages, then
-their vectors) beside a `.json` that describes it: a shard is finished when its `.json` is there. Vectors are kept
-as half-precision floats: of the nearest 32 among 200,000 clustered vectors of 768 dimensions, 99.88 to 99.94 %
-were the same as with single precision, at half the size.
+A store is one folder per encoder, with shards: a `.vec` file (the keys of its passages, then their vectors) and a
+`.json` that describes it, written last. Vectors are half-precision floats: of the nearest 32 among 200,000
+clustered vectors of 768 dimensions, 99.88 to 99.94 % were the same as with single precision, at half the size.
 
-Work on what is missing is planned: `shard-<n>.plan` lists the keys of a shard to be made. Any number of processes
-may embed into one store, on several machines when its folder is shared (see `Claim`): each claims shards one by
-one. A kill loses the shard under way and nothing else.
+`shard-<n>.plan` lists the keys of a shard still to be made. Any number of processes may embed into one store, on
+several machines if they share its folder (see `Claim`): each claims one shard after another, and a kill loses only
+the shard in progress.
 """
 
 import hashlib
@@ -20,6 +19,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 import numpy as np
+from filelock import FileLock
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -29,21 +29,21 @@ from medlive.evidence.dense.files import PART, Claim, whole_file
 from medlive.evidence.passage import Passage
 
 SHARD = 20_000
-"""Passages to a shard: what a kill may lose."""
+"""Passages per shard: what a kill may lose."""
 
 Keys = NDArray[np.bytes_]
 """Of dtype `KEY`."""
 KEY = np.dtype("S16")
 _VECTOR = np.dtype("<f2")
 _LARGEST = float(np.finfo(np.float16).max)
-_LOOKED_UP = 4096
-_OPEN = 2
-"""Shards whose texts a process gathers at once: more than one only where corpora come in another order."""
+_GROUP = 4096
+_MAX_OPEN = 2
+"""Shards whose texts a process collects at once: several only if corpora come in another order than planned."""
 _WAIT_S = 0.5
 
 
 class EncoderIdentity(Protocol):
-    """Which encoder made a vector."""
+    """The identity of an encoder."""
 
     @property
     def name(self) -> str: ...
@@ -58,13 +58,13 @@ class EncoderIdentity(Protocol):
 
 
 class PassageEncoder(Protocol):
-    """What turns passages into vectors."""
+    """Encodes passages."""
 
     @property
     def identity(self) -> EncoderIdentity: ...
 
     def encode_passages(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
-        """(title, text) pairs → vectors of shape (n, dimension), in their order."""
+        """Encode (title, text) pairs as vectors of shape (n, dimension), in order."""
         ...
 
 
@@ -78,22 +78,22 @@ class Item(NamedTuple):
 
 
 def passage_key(passage: Passage) -> bytes:
-    """The first 16 bytes of the digest of the passage's title, section and text."""
+    """Return the first 16 bytes of the digest of the passage's title, section and text."""
     return bytes.fromhex(passage.digest.removeprefix("sha256:")[:32])
 
 
 def as_keys(keys: Iterable[bytes]) -> Keys:
-    """The keys as one array."""
+    """Return the keys as one array."""
     return np.frombuffer(b"".join(keys), dtype=KEY)
 
 
 def folder_of(root: Path, encoder_digest: str) -> Path:
-    """Where below `root` the vectors of that encoder lie."""
+    """Return the folder of that encoder's vectors below `root`."""
     return root / encoder_digest.removeprefix("sha256:")[:32]
 
 
 class ShardEntry(BaseModel):
-    """A finished shard, as its `.json` says it."""
+    """A finished shard, as described by its `.json`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -107,34 +107,36 @@ class ShardEntry(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class EmbedProgress:
-    """How far an embedding has come."""
+    """The progress of an embedding."""
 
     shard: str
     embedded: int
-    """Passages embedded by this process so far, those of the shard under way included."""
+    """Passages embedded by this process so far, the shard in progress included."""
     missing: int
     """Passages that had no vector when this process began."""
 
 
 @dataclass(frozen=True, slots=True)
 class EmbedReport:
-    """What an embedding did."""
+    """The result of an embedding."""
 
     present: int
     """Texts that had a vector before."""
     embedded: int
-    """Texts embedded by this process; the rest was done by others at the same time."""
+    """Texts embedded by this process; other processes did the rest."""
     shards: tuple[str, ...]
     """Shards finished by this process."""
 
 
 class VectorStore:
-    """The vectors that one encoder made, of whatever corpora."""
+    """The vectors of one encoder, of any corpora."""
 
     def __init__(self, root: Path, encoder: EncoderIdentity) -> None:
-        """The encoder's folder below `root`, made when absent.
+        """Open the encoder's folder below `root`, and create it if necessary.
 
-        Raises IndexCorrupt for a shard that is damaged, IndexOutdated for one of another encoder.
+        Raises:
+            IndexCorrupt: if a shard is damaged.
+            IndexOutdated: if a shard was made by another encoder.
         """
         self.encoder = encoder
         self.folder = folder_of(root, encoder.digest)
@@ -145,7 +147,7 @@ class VectorStore:
         self.refresh()
 
     def __len__(self) -> int:
-        """Vectors in finished shards."""
+        """Count the vectors in finished shards."""
         return len(self._keys)
 
     @property
@@ -154,7 +156,7 @@ class VectorStore:
         return tuple(self._shards)
 
     def refresh(self) -> None:
-        """Take notice of shards that were finished since."""
+        """Open the shards that were finished since."""
         names = sorted(place.stem for place in self.folder.glob("shard-*.json"))
         if names == list(self._shards):
             return
@@ -168,18 +170,18 @@ class VectorStore:
         self._keys, self._places = keys[order], places[order]
 
     def has(self, keys: Keys) -> NDArray[np.bool_]:
-        """For each key whether a finished shard has it."""
+        """Return for each key whether a finished shard contains it."""
         return _positions(self._keys, keys) >= 0
 
     def verify(self) -> None:
-        """Compare every shard with its digest. Raises IndexCorrupt naming the first that differs."""
+        """Compare every shard with its digest. Raises IndexCorrupt for the first that differs."""
         for shard in self._shards.values():
             found = digest_file(shard.place)
             if found != shard.entry.digest:
                 raise _damaged(shard.place, f"has {found}, expected {shard.entry.digest}")
 
     def vectors(self, keys: Keys) -> "StoredVectors":
-        """The vectors of these passages in this order. Raises EvidenceUnavailable when one is not embedded."""
+        """Return the vectors of these passages. Raises EvidenceUnavailable if one is not embedded."""
         found = _positions(self._keys, keys)
         absent = int((found < 0).sum())
         if absent:
@@ -198,22 +200,31 @@ class VectorStore:
         batch: int = 256,
         progress: Callable[[EmbedProgress], None] | None = None,
     ) -> EmbedReport:
-        """Embed what no finished shard has, and return when every item has a vector.
+        """Embed what no finished shard contains, and return when every item has a vector.
 
-        `items` gives the passages anew, in the same order, at each call; `batch` passages go to the encoder at a
-        time. Other processes may do the same at the same time: what they have claimed is waited for. Memory: the
-        texts of one shard, a batch, and 32 bytes for every vector of the store.
-        Raises EvidenceUnavailable for vectors that are none, DiskFull, ValueError for an encoder that is not the
-        store's.
+        Waits for what other processes have claimed. Memory: the texts of one shard, a batch, and 32 bytes for
+        every vector of the store.
+
+        Args:
+            items: Returns the passages, in the same order at each call.
+            encoder: The store's encoder.
+            shard_size: Passages per shard.
+            batch: Passages encoded at a time.
+            progress: Called after each batch.
+
+        Raises:
+            EvidenceUnavailable: if the encoder returns something other than finite vectors.
+            DiskFull: if a shard does not fit; the finished ones stay.
+            ValueError: if the encoder is not the store's.
         """
         if encoder.identity.digest != self.encoder.digest:
             raise ValueError(f"expected encoder {self.encoder.name}, found {encoder.identity.name}")
-        work = _Work(self, items, encoder, shard_size, batch, progress or _silent)
+        work = _Work(self, items, encoder, shard_size, batch, progress or (lambda _: None))
         return work.run()
 
 
 class StoredVectors:
-    """Vectors in the order of the passages of an index."""
+    """Vectors in the order of an index's passages."""
 
     def __init__(
         self, encoder: EncoderIdentity, keys: Keys, shards: "Sequence[_Shard]", places: NDArray[np.int64]
@@ -231,23 +242,23 @@ class StoredVectors:
         return self.encoder.dimension
 
     def half(self, start: int, stop: int) -> NDArray[np.float16]:
-        """The vectors of the ordinals from `start` up to `stop`, of shape (n, dimension)."""
+        """Return the vectors of ordinals `start` to `stop` (excluded), of shape (n, dimension)."""
         return self._gather(self._places[start:stop])
 
     def rows(self, ordinals: NDArray[np.int64]) -> NDArray[np.float32]:
-        """The vectors of these ordinals."""
+        """Return the vectors of these ordinals."""
         return self._gather(self._places[ordinals]).astype(np.float32)
 
     def _gather(self, places: NDArray[np.int64]) -> NDArray[np.float16]:
         out = np.empty((len(places), self.dimension), dtype=np.float16)
         for number in np.unique(places[:, 0]):
-            here = places[:, 0] == number
-            out[here] = self._shards[int(number)].vectors[places[here, 1]]
+            rows = places[:, 0] == number
+            out[rows] = self._shards[int(number)].vectors[places[rows, 1]]
         return out
 
 
 def keys_digest(keys: Keys) -> str:
-    """The digest of an index's passages: their keys in the order of their ordinals."""
+    """Return the digest of an index's passages: of their keys in the order of their ordinals."""
     return "sha256:" + hashlib.sha256(keys.tobytes()).hexdigest()
 
 
@@ -256,16 +267,16 @@ class _Shard:
 
     def __init__(self, folder: Path, name: str, encoder: EncoderIdentity) -> None:
         self.place = folder / f"{name}.vec"
-        described = folder / f"{name}.json"
+        description = folder / f"{name}.json"
         try:
-            self.entry = ShardEntry.model_validate_json(described.read_bytes())
+            self.entry = ShardEntry.model_validate_json(description.read_bytes())
         except ValidationError as exc:
-            raise _damaged(described, f"is not a valid shard description: {exc.errors()[0]['msg']}") from exc
+            raise _damaged(description, f"is not a valid shard description: {exc.errors()[0]['msg']}") from exc
         if (self.entry.encoder_digest, self.entry.dimension) != (encoder.digest, encoder.dimension):
             raise IndexOutdated(
-                f"{described} is of encoder {self.entry.encoder} ({self.entry.encoder_digest}, dimension"
+                f"{description} is of encoder {self.entry.encoder} ({self.entry.encoder_digest}, dimension"
                 f" {self.entry.dimension}), not of {encoder.name} ({encoder.digest}, {encoder.dimension})",
-                hint=f"move {described} and {self.place} away and build again: medlive evidence build CORPUS...",
+                hint=f"move {description} and {self.place} away and build again: medlive evidence build CORPUS...",
             )
         count, dimension = self.entry.count, self.entry.dimension
         expected = count * (KEY.itemsize + dimension * _VECTOR.itemsize)
@@ -273,15 +284,15 @@ class _Shard:
         if size != expected:
             raise _damaged(self.place, "is missing" if size is None else f"has {size} bytes, expected {expected}")
         if not count:
-            raise _damaged(described, "describes an empty shard")
+            raise _damaged(description, "describes an empty shard")
         self.keys: Keys = np.memmap(self.place, dtype=KEY, mode="r", shape=(count,))
         self.vectors: NDArray[np.float16] = np.memmap(
             self.place, dtype=_VECTOR, mode="r", offset=count * KEY.itemsize, shape=(count, dimension)
         )
 
 
-class _Open:
-    """A claimed shard whose texts are being gathered."""
+class _Gathering:
+    """A claimed shard whose texts are being collected."""
 
     def __init__(self, name: str, keys: Keys, claim: Claim) -> None:
         self.name = name
@@ -291,7 +302,7 @@ class _Open:
         self._absent = len(keys)
 
     def add(self, row: int, item: Item) -> bool:
-        """Keep the item's text; whether none is wanting now."""
+        """Add the item's text; True if no text is missing any more."""
         if self._texts[row] is None:
             self._texts[row] = (item.title, item.text)
             self._absent -= 1
@@ -303,7 +314,7 @@ class _Open:
 
 
 class _Work:
-    """One process's part in embedding what is missing."""
+    """One process's part in embedding the missing passages."""
 
     def __init__(
         self,
@@ -329,49 +340,49 @@ class _Work:
     def run(self) -> EmbedReport:
         while planned := self._plan():
             before = len(self._finished)
-            self._pass(planned)
+            self._make_shards(planned)
             if len(self._finished) == before:
                 self._wait(planned)
         return EmbedReport(self._present, self._embedded, tuple(self._finished))
 
     def _plan(self) -> dict[str, Keys]:
-        """The unfinished shards that hold keys of the items; what was in no shard is put into new ones.
+        """Return the unfinished shards with keys of the items; keys in no shard are planned into new ones.
 
-        A shard that was planned for a corpus which has changed since, so that the items no longer hold all of
-        it, is given up unless a process works on it, and what is left of it planned anew.
+        A shard planned for a corpus that has changed since, so that the items no longer have all its keys, is
+        abandoned unless a process works on it, and its remaining keys are planned anew.
         """
-        with _waited(self._folder / "plan.lock"):
+        with FileLock(self._folder / "plan.lock"):
             read: dict[str, Keys] = {}
             for place in sorted(self._folder.glob("shard-*.plan")):
                 with suppress(FileNotFoundError):
                     read[place.stem] = np.fromfile(place, dtype=KEY)
-            # After the plans: what another process finishes meanwhile is seen as a plan or as a shard, or both.
+            # After the plans: what another process finishes meanwhile is seen as a plan, a shard, or both.
             self._store.refresh()
             planned = {name: keys for name, keys in read.items() if name not in self._store.shards}
             table = _Table(planned)
-            seen, fresh, present = table.unseen(), bytearray(), 0
+            seen, new_keys, present = table.unseen(), bytearray(), 0
             for group in _groups(self._items()):
                 keys = as_keys(item.key for item in group)
                 stored = self._store.has(keys)
                 at = table.find(keys)
                 seen[at[at >= 0]] = True
                 present += int(stored.sum())
-                fresh += keys[~stored & (at < 0)].tobytes()
-            left = [np.frombuffer(fresh, dtype=KEY)]
-            wanted: dict[str, Keys] = {}
-            for name, keys, held in table.shards(seen):
-                if held.all() or not self._give_up(name):
-                    if held.any():
-                        wanted[name] = keys
+                new_keys += keys[~stored & (at < 0)].tobytes()
+            to_plan = [np.frombuffer(new_keys, dtype=KEY)]
+            unfinished: dict[str, Keys] = {}
+            for name, keys, needed in table.shards(seen):
+                if needed.all() or not self._abandon(name):
+                    if needed.any():
+                        unfinished[name] = keys
                 else:
-                    left.append(keys[held])
-            wanted |= self._add(np.concatenate(left))
+                    to_plan.append(keys[needed])
+            unfinished |= self._plan_shards(np.concatenate(to_plan))
             if self._missing is None:
                 self._present = present
-                self._missing = sum(map(len, wanted.values()))
-            return wanted
+                self._missing = sum(map(len, unfinished.values()))
+            return unfinished
 
-    def _give_up(self, name: str) -> bool:
+    def _abandon(self, name: str) -> bool:
         claim = Claim.take(self._folder / f"{name}.lock")
         if claim is None:
             return False
@@ -380,10 +391,10 @@ class _Work:
         claim.release(remove=True)
         return True
 
-    def _add(self, fresh: Keys) -> dict[str, Keys]:
-        """Plan new shards over these keys, each key once, in their order."""
-        first = np.sort(np.unique(fresh, return_index=True)[1])
-        keys = fresh[first]
+    def _plan_shards(self, new_keys: Keys) -> dict[str, Keys]:
+        """Plan new shards of these keys, each key once, in order."""
+        first = np.sort(np.unique(new_keys, return_index=True)[1])
+        keys = new_keys[first]
         numbers = [
             int(place.stem.removeprefix("shard-"))
             for place in self._folder.glob("shard-*")
@@ -399,48 +410,48 @@ class _Work:
             number += 1
         return added
 
-    def _pass(self, planned: dict[str, Keys]) -> None:
-        """Go through the items once, making every shard that can be claimed."""
+    def _make_shards(self, planned: dict[str, Keys]) -> None:
+        """Read the items once, and make every shard that can be claimed."""
         table = _Table(planned)
         names = list(planned)
-        gathering: dict[int, _Open] = {}
-        closed: set[int] = set()
+        open_shards: dict[int, _Gathering] = {}
+        done: set[int] = set()
         try:
             for group in _groups(self._items()):
                 at = table.find(as_keys(item.key for item in group))
                 for position in np.flatnonzero(at >= 0):
                     number, row = table.place(int(at[position]))
-                    if number in closed:
+                    if number in done:
                         continue
-                    shard = gathering.get(number)
+                    shard = open_shards.get(number)
                     if shard is None:
-                        if len(gathering) == _OPEN:
+                        if len(open_shards) == _MAX_OPEN:
                             continue
                         shard = self._claim(names[number], planned[names[number]])
                         if shard is None:
-                            closed.add(number)
+                            done.add(number)
                             continue
-                        gathering[number] = shard
+                        open_shards[number] = shard
                     if shard.add(row, group[position]):
                         self._make(shard)
-                        closed.add(number)
-                        del gathering[number]
+                        done.add(number)
+                        del open_shards[number]
                         shard.claim.release(remove=True)
         finally:
-            for shard in gathering.values():
+            for shard in open_shards.values():
                 shard.claim.release()
 
-    def _claim(self, name: str, keys: Keys) -> _Open | None:
-        """The shard to be made; None when another process makes it, or has made it or given it up."""
+    def _claim(self, name: str, keys: Keys) -> _Gathering | None:
+        """Claim a shard; None if another process is making it, or has made or abandoned it."""
         claim = Claim.take(self._folder / f"{name}.lock")
         if claim is None:
             return None
         if (self._folder / f"{name}.json").exists() or not (self._folder / f"{name}.plan").exists():
             claim.release(remove=True)
             return None
-        return _Open(name, keys, claim)
+        return _Gathering(name, keys, claim)
 
-    def _make(self, shard: _Open) -> None:
+    def _make(self, shard: _Gathering) -> None:
         place = self._folder / f"{shard.name}.vec"
         digest = hashlib.sha256()
         with whole_file(place) as handle:
@@ -460,16 +471,18 @@ class _Work:
         (self._folder / f"{shard.name}.plan").unlink(missing_ok=True)
         self._finished.append(shard.name)
 
-    def _embedded_batches(self, shard: _Open) -> Iterator[bytes]:
+    def _embedded_batches(self, shard: _Gathering) -> Iterator[bytes]:
         pairs = shard.pairs
         for start in range(0, len(pairs), self._batch):
             group = pairs[start : start + self._batch]
-            vectors = self._checked(self._encoder.encode_passages(group), group)
+            vectors = self._as_half_precision(self._encoder.encode_passages(group), group)
             self._embedded += len(group)
             self._progress(EmbedProgress(shard.name, self._embedded, self._missing or 0))
             yield vectors.tobytes()
 
-    def _checked(self, vectors: NDArray[np.float32], pairs: Sequence[tuple[str, str]]) -> NDArray[np.float16]:
+    def _as_half_precision(
+        self, vectors: NDArray[np.float32], pairs: Sequence[tuple[str, str]]
+    ) -> NDArray[np.float16]:
         identity = self._store.encoder
         if vectors.shape != (len(pairs), identity.dimension):
             raise EvidenceUnavailable(
@@ -477,7 +490,7 @@ class _Work:
                 f" first of them {pairs[0][0]!r}; expected {(len(pairs), identity.dimension)}",
                 hint="see what the encoder is and where it was read from: medlive evidence models",
             )
-        # A vector beyond the range of half precision would be kept as infinite.
+        # A vector beyond the range of half precision would be stored as infinite.
         bad = ~(np.abs(vectors) <= _LARGEST).all(axis=1)
         if bad.any():
             title, text = pairs[int(np.flatnonzero(bad)[0])]
@@ -489,7 +502,7 @@ class _Work:
         return vectors.astype(_VECTOR)
 
     def _wait(self, planned: dict[str, Keys]) -> None:
-        """Return when a shard that others hold is finished or let go."""
+        """Return when a shard claimed by another process is finished or released."""
         while True:
             for name in planned:
                 if (self._folder / f"{name}.json").exists() or not (self._folder / f"{name}.plan").exists():
@@ -502,7 +515,7 @@ class _Work:
 
 
 class _Table:
-    """Where each key of the planned shards belongs."""
+    """Finds the planned shard and row of a key."""
 
     def __init__(self, planned: dict[str, Keys]) -> None:
         self._planned = planned
@@ -515,22 +528,22 @@ class _Table:
         return np.zeros(len(self._order), dtype=bool)
 
     def find(self, keys: Keys) -> NDArray[np.int64]:
-        """For each key its place among all planned keys, -1 where it has none."""
+        """Return each key's position among all planned keys, or -1."""
         found = _positions(self._sorted, keys)
         return np.where(found >= 0, self._order[found] if len(self._order) else -1, -1)
 
     def place(self, position: int) -> tuple[int, int]:
-        """The number of the shard, in the order of planning, and the row within it."""
+        """Return the number of the shard, in order of planning, and the row within it."""
         number = int(np.searchsorted(self._starts, position, side="right")) - 1
         return number, position - int(self._starts[number])
 
-    def shards(self, marks: NDArray[np.bool_]) -> Iterator[tuple[str, Keys, NDArray[np.bool_]]]:
+    def shards(self, flags: NDArray[np.bool_]) -> Iterator[tuple[str, Keys, NDArray[np.bool_]]]:
         for number, (name, keys) in enumerate(self._planned.items()):
-            yield name, keys, marks[self._starts[number] : self._starts[number + 1]]
+            yield name, keys, flags[self._starts[number] : self._starts[number + 1]]
 
 
 def _positions(table: Keys, keys: Keys) -> NDArray[np.int64]:
-    """Where each key stands in the sorted table, -1 for one that is not there."""
+    """Return each key's position in the sorted table, or -1."""
     if not len(table):
         return np.full(len(keys), -1, dtype=np.int64)
     at = np.minimum(np.searchsorted(table, keys), len(table) - 1)
@@ -539,23 +552,8 @@ def _positions(table: Keys, keys: Keys) -> NDArray[np.int64]:
 
 def _groups(items: Iterable[Item]) -> Iterator[list[Item]]:
     rest = iter(items)
-    while group := list(islice(rest, _LOOKED_UP)):
+    while group := list(islice(rest, _GROUP)):
         yield group
-
-
-class _waited:
-    """A claim that is waited for."""
-
-    def __init__(self, place: Path) -> None:
-        self._place = place
-
-    def __enter__(self) -> None:
-        while (claim := Claim.take(self._place)) is None:
-            time.sleep(_WAIT_S / 10)
-        self._claim = claim
-
-    def __exit__(self, *_: object) -> None:
-        self._claim.release()
 
 
 def _damaged(place: Path, what: str) -> IndexCorrupt:
@@ -564,7 +562,3 @@ def _damaged(place: Path, what: str) -> IndexCorrupt:
         hint=f"remove {place.with_suffix('.json')} and {place.with_suffix('.vec')} and build again, which embeds"
         " its passages anew: medlive evidence build CORPUS...",
     )
-
-
-def _silent(_: EmbedProgress) -> None:
-    return

@@ -1,8 +1,8 @@
-"""Pages as they came, in WARC 1.1 files: written once, read by place, sealed after a kill, erased by copy.
+"""Archive fetched pages in WARC 1.1 files: written once, truncated after a kill, erased by copying.
 
-One record is one gzip member, so that a page is read without the pages before it. What is stored is what the
-parser read: the decompressed body under the headers that were kept. Content-Encoding and Transfer-Encoding are
-dropped and Content-Length is the stored body's, as WARC 1.1 asks of a payload that was unpacked on the way.
+One record is one gzip member, so that a page can be read without the pages before it. Bodies are stored
+decompressed, as the parser read them: Content-Encoding and Transfer-Encoding are dropped, and Content-Length is
+the stored body's, as WARC 1.1 requires.
 """
 
 import base64
@@ -37,7 +37,7 @@ COMPRESSION = 1
 _VERSION = "WARC/1.1"
 _BLOCK = 64 * 1024
 _URL_HEADER = "WARC-X-Medlive-URL"
-"""The address as it was asked for, as a JSON string, where it is not a plain one that WARC-Target-URI can hold."""
+"""The requested address as a JSON string, if WARC-Target-URI cannot express it."""
 _RESPONSE_TYPE = "application/http; msgtype=response"
 _REQUEST_TYPE = "application/http; msgtype=request"
 _CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
@@ -47,7 +47,7 @@ _PRINTABLE = "".join(chr(code) for code in range(0x21, 0x7F) if chr(code) not in
 
 
 class ArchiveDamaged(MedliveError):
-    """An archive file does not hold what it should."""
+    """An archive file is damaged."""
 
     def __init__(self, path: Path, message: str) -> None:
         self.path = path
@@ -59,25 +59,25 @@ class ArchiveDamaged(MedliveError):
 
 @dataclass(frozen=True, slots=True)
 class ArchivedPage:
-    """A page to be stored, or as it was read back."""
+    """A stored page."""
 
     url: str
     status: int
     """100 to 999."""
     headers: Mapping[str, str]
-    """Names are stored in lower case, control characters in values as spaces. A name that no HTTP header can
-    have, and the headers of the transfer (content-encoding, transfer-encoding, content-length), are not stored."""
+    """Stored with names in lower case and control characters in values as spaces, without invalid names,
+    content-encoding, transfer-encoding and content-length."""
     body: bytes
     """Decompressed."""
     fetched_at: datetime
     """Aware; stored in UTC to the microsecond."""
     form: tuple[tuple[str, str], ...] | None = None
-    """The form that was posted to get it."""
+    """The form that was posted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a page's response record lies in its file."""
+    """The place of a page's response record in its file."""
 
     offset: int
     """Bytes before the record's gzip member."""
@@ -91,10 +91,16 @@ class ArchiveWriter:
     def __init__(
         self, path: Path, *, software: str, operator: str | None, created_at: datetime | None = None
     ) -> None:
-        """Creates the file, and its folder, with a first record that says who wrote it.
+        """Create the file and its folder, with a first record that names its writer.
 
-        `created_at` defaults to the present; with it given, equal pages make equal files. Raises
-        FileExistsError rather than touch a file that is there.
+        Args:
+            path: A file that does not exist yet.
+            software: The writing program, with its version.
+            operator: Who runs it.
+            created_at: The time of the first record; the present by default.
+
+        Raises:
+            FileExistsError: if the file exists.
         """
         path.parent.mkdir(parents=True, exist_ok=True)
         self._path = path
@@ -108,7 +114,7 @@ class ArchiveWriter:
             path.unlink()
             raise
         self.size = self._file.tell()
-        """Bytes that are safely on the disk; what lies behind them after a kill is cut off by `seal`."""
+        """Bytes that are safely on the disk; `seal` cuts off what is behind them after a kill."""
 
     def __enter__(self) -> Self:
         return self
@@ -119,10 +125,10 @@ class ArchiveWriter:
         self.close()
 
     def append(self, pages: Sequence[ArchivedPage]) -> list[Place]:
-        """Store pages and return the place of each, in order; on return they are on the disk.
+        """Store pages and flush them to the disk; return their places.
 
-        A page that was posted for is followed by its request record with the form. When writing fails (a full
-        disk), the file is cut back to `size` and the error raised.
+        A posted page is followed by a request record with its form. If writing fails (a full disk), the file is
+        truncated to `size` and the error raised.
         """
         places = []
         offset = self.size
@@ -147,7 +153,7 @@ class ArchiveWriter:
 
 
 def read_page(path: Path, place: Place) -> ArchivedPage:
-    """The page at a place, checked against its own digests. Raises ArchiveDamaged."""
+    """Read the page at a place and check its digests. Raises ArchiveDamaged."""
     try:
         with path.open("rb") as file:
             records = _records(path, file, place.offset)
@@ -166,10 +172,10 @@ def read_page(path: Path, place: Place) -> ArchivedPage:
 
 
 def pages(path: Path, size: int | None = None) -> Iterator[tuple[Place, ArchivedPage]]:
-    """Every page of a file in order, with its place; with `size` those of its first bytes alone.
+    """Iterate over the pages in the first `size` bytes of a file (None: all), with their places.
 
-    Each is checked against its own digests, and one is held at a time. Raises ArchiveDamaged, also for a file
-    that is shorter than `size`.
+    Raises:
+        ArchiveDamaged: if a record does not match its digest, or the file is shorter than `size`.
     """
     end = 0
     pending: tuple[Place, ArchivedPage, str | None] | None = None
@@ -196,9 +202,10 @@ def pages(path: Path, size: int | None = None) -> Iterator[tuple[Place, Archived
 
 
 def seal(path: Path, size: int) -> None:
-    """Cut off what lies behind the first `size` bytes, the part of a write that a kill left unfinished.
+    """Truncate a file to `size` bytes, to remove a write that a kill left unfinished.
 
-    Raises ArchiveDamaged when the file is missing or shorter than that.
+    Raises:
+        ArchiveDamaged: if the file is missing or shorter.
     """
     try:
         with path.open("r+b") as file:
@@ -213,11 +220,13 @@ def seal(path: Path, size: int) -> None:
 
 
 def erase(path: Path, target: Path, places: Collection[Place]) -> dict[Place, Place]:
-    """Copy a file without some pages and their request records; returns old place to new for every page kept.
+    """Copy a file without some pages and their request records; return old places → new places of the others.
 
-    Records are copied as they are, one at a time, each checked on the way. `path` is never touched: the caller
-    puts `target` in its stead and then removes it. Raises ArchiveDamaged for a damaged record and for a place
-    that holds no page, FileExistsError where `target` exists; no target is left then.
+    Records are copied unchanged and checked. The caller replaces `path` by `target`.
+
+    Raises:
+        ArchiveDamaged: for a damaged record, or a place without a page; `target` is removed.
+        FileExistsError: if `target` exists.
     """
     remaining = set(places)
     moved: dict[Place, Place] = {}
@@ -251,7 +260,7 @@ def erase(path: Path, target: Path, places: Collection[Place]) -> dict[Place, Pl
 
 
 def verify(path: Path) -> int:
-    """How many records a file holds, every one checked against its digests. Raises ArchiveDamaged."""
+    """Check every record of a file against its digest; return their number. Raises ArchiveDamaged."""
     try:
         with path.open("rb") as file:
             return sum(1 for _ in _records(path, file, 0))
@@ -282,7 +291,7 @@ class _Record:
 
     @property
     def request_id(self) -> str | None:
-        """The record of the form that was posted, right behind this one."""
+        """The id of the following record, with the posted form."""
         return self._field("WARC-Concurrent-To")
 
     def _field(self, name: str) -> str | None:
@@ -290,7 +299,7 @@ class _Record:
         return None if value is None else str(value)
 
     def page(self) -> ArchivedPage:
-        """The page of a response record, without its form."""
+        """Parse the page of a response record, without its form."""
         try:
             head = StatusAndHeadersParser(["HTTP/1.1"]).parse(io.BytesIO(self.block))
             original_url = self.headers.get_header(_URL_HEADER)
@@ -307,7 +316,7 @@ class _Record:
             raise ArchiveDamaged(self.path, f"no page at offset {self.offset}: {error}") from error
 
     def form(self) -> tuple[tuple[str, str], ...]:
-        """The form of a request record."""
+        """Parse the form of a request record."""
         try:
             posted = self.block[self.head_length :].decode("ascii")
             return tuple(parse_qsl(posted, keep_blank_values=True, errors="surrogatepass"))
@@ -316,7 +325,7 @@ class _Record:
 
 
 def _records(path: Path, file: BinaryIO, offset: int) -> Iterator[_Record]:
-    """The records from an offset on, one gzip member held at a time. Raises ArchiveDamaged."""
+    """Iterate over the records from an offset on. Raises ArchiveDamaged."""
     file.seek(offset)
     rest = b""
     while True:
@@ -342,7 +351,7 @@ def _records(path: Path, file: BinaryIO, offset: int) -> Iterator[_Record]:
 
 
 def _parse_record(path: Path, offset: int, member: bytes, content: bytes) -> _Record:
-    """The record in an unpacked member, its digests checked. Raises ArchiveDamaged."""
+    """Parse an unpacked member and check its digest. Raises ArchiveDamaged."""
     try:
         raw = ArcWarcRecordLoader().parse_record_stream(
             io.BytesIO(content), known_format="warc", no_record_parse=True
@@ -365,12 +374,12 @@ def _parse_record(path: Path, offset: int, member: bytes, content: bytes) -> _Re
 
 
 def _digest(data: bytes) -> str:
-    """A digest as WARC readers expect it: SHA-1 in base 32 (against damage; the database holds SHA-256)."""
+    """Return the digest that WARC readers expect, SHA-1 in base 32 (the database has SHA-256)."""
     return "sha1:" + base64.b32encode(hashlib.sha1(data, usedforsecurity=False).digest()).decode("ascii")
 
 
 def _page_members(page: ArchivedPage) -> tuple[bytes, bytes]:
-    """A page's response record and its request record, each a gzip member; the second b"" without a form."""
+    """Build a page's response record and its request record (b"" without a form), each a gzip member."""
     if page.fetched_at.tzinfo is None or not 100 <= page.status <= 999:
         raise ValueError("expected an aware time and a status of three digits")
     moment = page.fetched_at.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
@@ -399,7 +408,7 @@ def _page_members(page: ArchivedPage) -> tuple[bytes, bytes]:
 
 
 def _warcinfo(software: str, operator: str | None, created_at: datetime) -> bytes:
-    """The warcinfo record that opens a file."""
+    """Build the first record of a file."""
     moment = created_at.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
     fields = {
         "software": software,
@@ -418,7 +427,7 @@ def _warcinfo(software: str, operator: str | None, created_at: datetime) -> byte
 def _member(
     kind: str, content_type: str, about: Mapping[str, str], head: bytes, body: bytes, payload_digest: str | None
 ) -> bytes:
-    """One record as a gzip member without time or name, so that equal records are equal bytes."""
+    """Build a gzip member without time or name, so that equal records are equal bytes."""
     block = head + body
     # One digest a record: the page's own, and for the first record, which has none, the block's. The heads are
     # under the CRC-32 of their gzip member.
@@ -441,7 +450,7 @@ def _member(
 
 
 def _target(url: str) -> tuple[str, str | None]:
-    """An address as WARC-Target-URI can hold it, and its own JSON where that is not the address itself."""
+    """Return an address as a valid WARC-Target-URI, and as JSON if the two differ."""
     plain = quote(url, safe=_PRINTABLE, errors="surrogatepass")
     scheme, colon, rest = plain.partition(":")
     if colon and scheme.lower() in ("http", "https"):
@@ -464,13 +473,13 @@ def _status_line(status: int) -> str:
 
 
 def _head(first_line: str, headers: Mapping[str, str], length: int) -> bytes:
-    """An HTTP head; a value that is no Unicode text keeps all but its lone surrogates."""
+    """Build an HTTP head; lone surrogates in values are replaced."""
     lines = [first_line, *(f"{name}: {value}" for name, value in headers.items()), f"content-length: {length}"]
     return ("\r\n".join(lines) + "\r\n\r\n").encode("utf-8", "replace")
 
 
 def _header_name(name: str) -> str:
-    """A header's name in lower case; "" for one that no header can have."""
+    """Return a header's name in lower case; "" if it is not valid."""
     name = name.lower()
     return name if _TOKEN.fullmatch(name) else ""
 
@@ -481,7 +490,7 @@ def _sync(file: BinaryIO) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Make a new file's name last, where folders can be synchronised."""
+    """Flush a new file's name to the disk, where the system can."""
     if os.name == "nt":
         return
     handle = os.open(folder, os.O_RDONLY)

@@ -1,4 +1,4 @@
-"""Pages over HTTP, asked for politely and read within limits: the one place where a stage does I/O."""
+"""Fetch pages over HTTP, politely and within limits."""
 
 import asyncio
 import ipaddress
@@ -56,9 +56,9 @@ _OUTAGES = frozenset(
 )
 """Failures of a host rather than of a page."""
 _BROKEN = (httpcore2.NetworkError, httpcore2.ProtocolError, httpx2.TransportError)
-"""What the connections and the client raise for an answer that does not come or is none."""
+"""Errors of the connection and the client for a missing or invalid answer."""
 _GLANCE_BYTES = 64 * 1024
-"""Most of an error's body that is read, to tell a block page from a failure."""
+"""The part of an error's body that is read, to distinguish a block page from a failure."""
 _GLANCE_S = 5.0
 _ROBOTS_HOPS = 5
 """Redirects on the way to a robots.txt (RFC 9309 §2.3.1.2)."""
@@ -67,7 +67,7 @@ _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
 @dataclass(slots=True)
 class _Host:
-    """What a run knows of one host."""
+    """The state of one host in a run."""
 
     slots: asyncio.Semaphore
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -76,19 +76,19 @@ class _Host:
     """The event loop's time before which no request starts."""
     robots: Robots | None = None
     stopped: Blocked | None = None
-    """Why the host is left alone."""
+    """Why no more requests go to the host."""
     failures: int = 0
-    """Pages in a row that it failed."""
+    """Failed pages in a row."""
 
     def raise_if_stopped(self, url: str) -> None:
-        """Raises Blocked, or HostDown, when this host is not to be asked again."""
+        """Raise Blocked or HostDown if no more requests may go to this host."""
         if self.stopped is not None:
             raise type(self.stopped)(url, self.stopped.cause, status=self.stopped.status)
 
 
 @dataclass(slots=True)
 class _TimeBudget:
-    """The seconds that are left for a page."""
+    """The seconds left for a page."""
 
     left_s: float
 
@@ -109,18 +109,18 @@ class Fetcher:
     """
 
     def __init__(self, settings: FetchSettings, *, seed: int | None = None) -> None:
-        """`seed` fixes the random part of the waits."""
+        """`seed` determines the random part of the waits."""
         self._settings = settings
         self._random = random.Random(seed)
         self._hosts: dict[str, _Host] = {}
         self.retries: Counter[FetchReason] = Counter()
-        """Attempts repeated in this run, by reason."""
+        """Retries in this run, by reason."""
         self.conditional = 0
-        """Pages of this run that were asked for with a validator, so that 304 could answer."""
+        """Pages of this run requested with a validator."""
         self.not_modified = 0
-        """Pages of this run that were answered with 304."""
+        """Pages of this run answered with 304."""
         self.requests = 0
-        """Requests sent in this run, robots.txt and repeated ones included."""
+        """Requests sent in this run, robots.txt and retries included."""
         self._client = httpx2.AsyncClient(
             transport=GuardedTransport(allow_loopback=settings.allow_loopback),
             headers={
@@ -143,7 +143,7 @@ class Fetcher:
 
     @property
     def robots(self) -> tuple[Robots, ...]:
-        """The rules of every host asked in this run, to be stored with it."""
+        """The robots rules of every host of this run."""
         return tuple(host.robots for host in self._hosts.values() if host.robots is not None)
 
     async def fetch(
@@ -155,11 +155,20 @@ class Fetcher:
         etag: str | None = None,
         last_modified: str | None = None,
     ) -> Fetched:
-        """The page at an address, or at the one it redirects to.
+        """Fetch the page at an address, following redirects.
 
-        With `form` the page is posted to, and no redirect is followed. `etag` and `last_modified` make the
-        request conditional: when the page is unchanged, `not_modified` is true. Raises HostRefused,
-        RobotsDenied, Blocked and FetchFailed.
+        Args:
+            url: An http or https address.
+            policy: The hosts, rate and stop statuses of the source.
+            form: A form to post; redirects are not followed then.
+            etag: Makes the request conditional: `not_modified` is true for an unchanged page.
+            last_modified: Likewise.
+
+        Raises:
+            HostRefused: if the address is not one of the source's.
+            RobotsDenied: if robots.txt disallows it.
+            Blocked: if the host refuses access or is down.
+            FetchFailed: if the page cannot be fetched.
         """
         conditions = {"If-None-Match": etag, "If-Modified-Since": last_modified}
         headers = {name: value for name, value in conditions.items() if value}
@@ -179,7 +188,7 @@ class Fetcher:
         raise FetchFailed(url, FetchReason.REDIRECT, f"more than {self._settings.max_redirects} redirects")
 
     def _check_url(self, url: str, policy: FetchPolicy) -> _Host:
-        """The host of an address that may be asked. Raises HostRefused, Blocked and ConfigError."""
+        """Return the host of an allowed address. Raises HostRefused, Blocked and ConfigError."""
         name = host_of(url)
         if not name:
             raise HostRefused(url, "not an address with a host")
@@ -201,7 +210,7 @@ class Fetcher:
         return host
 
     async def _robots(self, url: str, host: _Host, policy: FetchPolicy) -> Robots:
-        """The rules of a host, fetched once a run; unreadable rules forbid everything."""
+        """Return a host's rules, fetched once a run; unreadable rules disallow everything."""
         async with host.robots_turn:
             if host.robots is not None:
                 return host.robots
@@ -301,7 +310,7 @@ class Fetcher:
             host.next_at = loop.time() + interval
 
     def _apply_retry_after(self, host: _Host, response: _Response | None) -> None:
-        """Ask a host no earlier than it said."""
+        """Wait for as long as the host's Retry-After demands."""
         seconds = _retry_after_s(response.headers.get("retry-after")) if response is not None else None
         if seconds is not None:
             host.next_at = max(host.next_at, asyncio.get_running_loop().time() + seconds)
@@ -314,7 +323,7 @@ class Fetcher:
         form: tuple[tuple[str, str], ...] | None,
         any_type: bool,
     ) -> _Response:
-        """One request and its answer, within the limits of time and size. Raises FetchFailed."""
+        """Send one request, within the limits of time and size. Raises FetchFailed."""
         loop = asyncio.get_running_loop()
         started = loop.time()
         limit = min(self._settings.attempt_timeout_s, budget.left_s)
@@ -347,14 +356,14 @@ class Fetcher:
         return _Response(response.status_code, response.headers, body, round((loop.time() - started) * 1000))
 
     def _check_type(self, url: str, content_type: str) -> None:
-        # Sent twice, the header comes as a list: each of its types must be a page's.
+        # A header sent twice is a list of types.
         for part in content_type.split(","):
             kind = part.partition(";")[0].strip().lower()
             if "/" in kind and kind not in self._settings.content_types:
                 raise FetchFailed(url, FetchReason.CONTENT_TYPE, f"content type {kind[:80]} is not a page")
 
     async def _read_error_body(self, url: str, response: httpx2.Response, seconds: float) -> bytes:
-        """The body of an error; b"" where it is long, late or damaged, since the status alone says enough."""
+        """Read the body of an error; b"" if it is long, late or damaged, since the status is enough."""
         try:
             async with asyncio.timeout(seconds):
                 return await self._read(url, response, _GLANCE_BYTES)
@@ -362,7 +371,7 @@ class Fetcher:
             return b""
 
     async def _read(self, url: str, response: httpx2.Response, limit: int | None = None) -> bytes:
-        """The body, decompressed here so that the limit holds within every chunk of a compression bomb."""
+        """Read and decompress the body, with the limit applied within every chunk of a compression bomb."""
         limit = self._settings.max_body_bytes if limit is None else limit
         encoding = response.headers.get("content-encoding", "identity").strip().lower()
         if encoding not in ("", "identity", "gzip", "x-gzip"):
@@ -377,7 +386,7 @@ class Fetcher:
 
 
 async def _gunzipped(url: str, chunks: AsyncIterator[bytes], limit: int) -> AsyncIterator[bytes]:
-    """The decompressed chunks of a gzip stream, none longer than `limit` + 1 bytes."""
+    """Decompress a gzip stream in chunks of at most `limit` + 1 bytes."""
     unpack = zlib.decompressobj(31)
     started = False
     try:
@@ -395,7 +404,7 @@ async def _gunzipped(url: str, chunks: AsyncIterator[bytes], limit: int) -> Asyn
 
 
 def _final_page(url: str, response: _Response, *, conditional: bool) -> Fetched:
-    """The page in a final answer. Raises FetchFailed for a status that brings none."""
+    """Return the page of a final response. Raises FetchFailed for an error status."""
     status = response.status
     unchanged = status == 304 and conditional
     if status in (404, 410):
@@ -407,7 +416,7 @@ def _final_page(url: str, response: _Response, *, conditional: bool) -> Fetched:
 
 
 def _redirect_target(url: str, response: _Response, *, posted: bool) -> str:
-    """Where a redirect leads. Raises FetchFailed for one that must not be followed."""
+    """Return the target of a redirect. Raises FetchFailed if it must not be followed."""
     location = response.headers.get("location")
     if not location or posted:
         cause = "a form was redirected" if posted else "a redirect without a location"
@@ -423,7 +432,7 @@ def _redirect_target(url: str, response: _Response, *, posted: bool) -> str:
 
 
 def _temporary_failure(url: str, response: _Response) -> FetchFailed | None:
-    """The failure that another attempt may mend, or None."""
+    """Return the failure if it is temporary, else None."""
     status = response.status
     if status == 429:
         return FetchFailed(url, FetchReason.RATE_LIMITED, "asked too often (429)", status=status)
@@ -433,7 +442,7 @@ def _temporary_failure(url: str, response: _Response) -> FetchFailed | None:
 
 
 def _stop_if_blocked(url: str, host: _Host, response: _Response, policy: FetchPolicy) -> None:
-    """Leave a host alone that turns medlive away, by status or by a page that says so. Raises Blocked."""
+    """Stop requests to a host that refuses access, by status or by a block page. Raises Blocked."""
     cause = block_page(response.status, response.headers, response.body)
     if cause is None and response.status in policy.stop_statuses:
         cause = f"status {response.status}"
@@ -444,7 +453,7 @@ def _stop_if_blocked(url: str, host: _Host, response: _Response, policy: FetchPo
 
 
 def _parsed(url: str) -> httpx2.URL:
-    """An address as the client reads it. Raises HostRefused where that is another host than was admitted."""
+    """Parse an address as the client does. Raises HostRefused if that gives another host than was checked."""
     try:
         address = httpx2.URL(url)
         names = {address.host.lower(), address.raw_host.decode("ascii").lower()}
@@ -456,7 +465,7 @@ def _parsed(url: str) -> httpx2.URL:
 
 
 def _retry_after_s(value: str | None) -> float | None:
-    """The seconds that a Retry-After header asks for, as a number or by a date; None for none."""
+    """Parse a Retry-After header, a number of seconds or a date; None if absent or invalid."""
     if not value:
         return None
     value = value.strip()

@@ -1,4 +1,4 @@
-"""Readable text and media from markup, in one pass over the parser's own serialisation."""
+"""Extract readable text and media from markup, in one pass over the parser's serialisation."""
 
 import html
 import re
@@ -10,9 +10,9 @@ from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from medlive.sources.source import LayoutError, Page, PageRequest, link
 
-# The parser's output is well formed: neither text nor an attribute's value holds a bare "<" or ">". What stands
-# in scripts and their like is written out as it is, so that it is one token with their start tag. No alternative
-# looks further than it takes, so the expression is linear.
+# The parser's output is well formed: neither text nor attribute values contain a bare "<" or ">". The content of
+# scripts and the like is not escaped, so it is one token with their start tag. The expression is linear: no
+# alternative looks further than it matches.
 _TOKEN = re.compile(
     "(<!--.*?-->"
     + "".join(
@@ -23,78 +23,19 @@ _TOKEN = re.compile(
 )
 _TAG = re.compile(r"<(/?)([a-zA-Z][^\s/>]*)([^>]*)>")
 _ATTRIBUTE = re.compile(r"([^\s=\"]+)=\"([^\"]*)\"")
-_VOID = frozenset(
-    [
-        "area",
-        "base",
-        "br",
-        "col",
-        "embed",
-        "hr",
-        "img",
-        "input",
-        "link",
-        "meta",
-        "param",
-        "source",
-        "track",
-        "wbr",
-    ]
-)
-_SILENT = frozenset(
-    [
-        "script",
-        "style",
-        "noscript",
-        "template",
-        "svg",
-        "button",
-        "select",
-        "textarea",
-        "head",
-        "iframe",
-        "object",
-        "video",
-        "audio",
-    ]
-)
-_BLOCK = frozenset(
-    [
-        "address",
-        "article",
-        "aside",
-        "blockquote",
-        "dd",
-        "div",
-        "dl",
-        "dt",
-        "figcaption",
-        "figure",
-        "footer",
-        "form",
-        "h1",
-        "h2",
-        "h3",
-        "h4",
-        "h5",
-        "h6",
-        "header",
-        "hr",
-        "li",
-        "main",
-        "nav",
-        "ol",
-        "p",
-        "pre",
-        "section",
-        "table",
-        "tbody",
-        "tfoot",
-        "thead",
-        "tr",
-        "ul",
-    ]
-)
+_VOID = frozenset((
+    "area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "param", "source", "track",
+    "wbr",
+))  # fmt: skip
+_SILENT = frozenset((
+    "script", "style", "noscript", "template", "svg", "button", "select", "textarea", "head", "iframe",
+    "object", "video", "audio",
+))  # fmt: skip
+_BLOCK = frozenset((
+    "address", "article", "aside", "blockquote", "dd", "div", "dl", "dt", "figcaption", "figure", "footer",
+    "form", "h1", "h2", "h3", "h4", "h5", "h6", "header", "hr", "li", "main", "nav", "ol", "p", "pre",
+    "section", "table", "tbody", "tfoot", "thead", "tr", "ul",
+))  # fmt: skip
 _INVISIBLE = frozenset(["script", "style", "noscript", "template"])
 # Elements that need no end tag: leaving it out does not nest them.
 _SELF_CLOSING = {
@@ -122,31 +63,31 @@ _NEWLINES = re.compile(r"\n{3,}")
 
 
 class Readable(NamedTuple):
-    """What a visitor reads in a piece of a page, and the kinds of media that it shows."""
+    """The text of a part of a page as a visitor reads it, and its kinds of media."""
 
     text: str
     media: tuple[str, ...]
 
 
 def clean(text: str) -> str:
-    """A text that any store can hold: control characters are dropped, lone surrogates become U+FFFD."""
+    """Remove control characters, and replace lone surrogates by U+FFFD."""
     if text.isprintable():
         return text
     return _CONTROL.sub(lambda m: "\ufffd" if m[0] >= "\ud800" else "", text)
 
 
 def parse(source: Page | str) -> LexborHTMLParser:
-    """The tree of a page or of a fragment of markup.
+    """Parse a page or a fragment of markup.
 
-    Raises LayoutError for a page that does not reach its end (what a parser mends of it would be half a page), and
-    for one that is too large, or nested so deeply that parsing it would take quadratic time.
+    Raises:
+        LayoutError: if a page is cut off, too large, or so deeply nested that parsing takes quadratic time.
     """
     if isinstance(source, Page):
         markup, url = source.utf8, source.url
         if markup.rfind(b"</html", -_TAIL) < 0 and _END.search(markup) is None:
             raise LayoutError(url, "</html> at the page's end")
     else:
-        # A decoded page cannot hold a lone surrogate, which the parser refuses; a string out of JSON can.
+        # A string from JSON may contain lone surrogates, which the parser refuses.
         markup, url = clean(source).encode("utf-8"), "a fragment of markup"
     if len(markup) > MAX_BYTES:
         raise LayoutError(url, f"at most {MAX_BYTES} bytes of markup", found=str(len(markup)))
@@ -158,10 +99,10 @@ def parse(source: Page | str) -> LexborHTMLParser:
 
 
 def _is_too_deep(markup: bytes) -> bool:
-    """Whether elements are nested beyond any page for people; browsers stop at the same depth."""
+    """Whether elements are nested deeper than browsers accept."""
     if markup.count(b"<") <= _FEW_TAGS:
         return False
-    # Tags opened and not closed so far, void elements included: an upper bound that counting finds quickly.
+    # An upper bound that is quick to count: tags opened and not closed so far, void elements included.
     bound = 0
     for start in range(0, len(markup), 8192):
         bound += markup.count(b"<", start, start + 8192) - 2 * markup.count(b"</", start, start + 8192)
@@ -179,10 +120,7 @@ def _is_too_deep(markup: bytes) -> bool:
 
 
 def _is_crowded(markup: bytes) -> bool:
-    """Whether a tag has more attributes than any page for people.
-
-    The parser compares each with all before it. A small page cannot hold enough of them to matter.
-    """
+    """Whether a tag has so many attributes that the parser, comparing each with all before it, would be slow."""
     for tag in _WHOLE_TAG.finditer(markup):
         start, end = tag.span()
         if end - start > _LONG_TAG:
@@ -193,22 +131,22 @@ def _is_crowded(markup: bytes) -> bool:
 
 
 class _Tag(NamedTuple):
-    """What a tag does to the text around it."""
+    """The effect of a tag on the text around it."""
 
     name: str
     closing: bool
     gap: str
-    """The white space that stands for it."""
+    """The white space that replaces it."""
     plain: bool
-    """It does nothing else."""
+    """It has no other effect."""
     classes: frozenset[str] = frozenset()
     media: str | None = None
     silent: bool = False
-    """Its element's content is not read."""
+    """The content of its element is not text."""
 
 
 _known_tags: dict[str, _Tag] = {}
-"""Short tags as they were read, since the same few come again and again."""
+"""A cache of short tags, since a page repeats a few."""
 
 
 def _tag(token: str) -> _Tag:
@@ -232,10 +170,10 @@ def _tag(token: str) -> _Tag:
 
 
 def readable(node: LexborNode, *, skip_classes: frozenset[str] = frozenset()) -> Readable:
-    """The text of an element and its media, without anything inside an element of a skipped class.
+    """Extract the text and the media of an element, without elements of the skipped classes.
 
-    Blocks and line breaks become newlines (at most two in a row), other runs of white space one space.
-    Pictures that decorate (smilies, avatars, icons) are no media.
+    Blocks and line breaks become newlines (at most two in a row), other white space single spaces. Decorations
+    (smilies, avatars, icons) do not count as media.
     """
     markup = node.html or ""
     if "<pre" not in markup:
@@ -278,17 +216,17 @@ def readable(node: LexborNode, *, skip_classes: frozenset[str] = frozenset()) ->
 
 
 def _is_spacer(attributes: dict[str, str]) -> bool:
-    """Whether a picture is a counting pixel or an inline placeholder."""
+    """Whether an image is a tracking pixel or an inline placeholder."""
     if attributes.get("width") == "1" or attributes.get("height") == "1":
         return True
     return attributes.get("src", "").startswith("data:") and "data-src" not in attributes
 
 
 def tidy(text: str) -> str:
-    """White space as a reader sees it: single spaces, at most one empty line, none at the ends."""
+    """Normalise white space: single spaces, at most one empty line, none at the ends."""
     lines = [" ".join(part.split()) for part in text.split("\n")]
     if not all(map(str.isprintable, lines)):
-        # Zero-width and control characters are none of the white space that is split at, but may hide it.
+        # Zero-width and control characters may hide white space from `split`.
         text = clean(text).replace("\u200b", "").replace("\ufeff", "")
         lines = [" ".join(part.split()) for part in text.split("\n")]
     text = "\n".join(lines)
@@ -296,7 +234,7 @@ def tidy(text: str) -> str:
 
 
 def line(node: LexborNode | None) -> str:
-    """The text of an element on one line; "" when there is no element."""
+    """Return the text of an element on one line; "" for no element."""
     if node is None:
         return ""
     text = " ".join(node.text(separator=" ").split())
@@ -304,7 +242,7 @@ def line(node: LexborNode | None) -> str:
 
 
 def required(page: Page, scope: LexborHTMLParser | LexborNode, selectors: Iterable[str]) -> LexborNode:
-    """The first element that a selector finds, newest first. Raises LayoutError naming all selectors."""
+    """Return the first element that a selector finds. Raises LayoutError naming all selectors."""
     tried = tuple(selectors)
     for selector in tried:
         found = scope.css_first(selector)
@@ -314,7 +252,7 @@ def required(page: Page, scope: LexborHTMLParser | LexborNode, selectors: Iterab
 
 
 def ancestors(node: LexborNode) -> Iterator[LexborNode]:
-    """The elements that an element stands in, nearest first."""
+    """Iterate over the ancestors of an element, nearest first."""
     parent = node.parent
     while parent is not None:
         yield parent
