@@ -1,8 +1,8 @@
 """Neutralise text before it goes into a prompt.
 
 `neutralise` removes invisible characters, which can hide words or reorder visible ones. It changes no letter, so
-that quotes still match. `inert` escapes the marks of chat templates, instruction formats and fences in a JSON text,
-which parses to the same strings.
+that quotes still match. `inert` escapes the marks of chat templates, instruction formats and fences in a JSON
+text, which parses to the same strings.
 """
 
 import re
