@@ -258,7 +258,7 @@ def _is_clock_newest(connection: Connection) -> bool:
 def _upgrade_clock(connection: Connection) -> None:
     if _is_clock_newest(connection):
         return
-    from apscheduler.jobstores.sqlalchemy import SQLAlchemyJobStore  # type: ignore[import-untyped]
+    from apscheduler.jobstores.sqlalchemy import SQLAlchemyJobStore
 
     connection.execute(text(f"DROP TABLE IF EXISTS {JOBS_TABLE}"))
     SQLAlchemyJobStore(engine=connection.engine, tablename=JOBS_TABLE).jobs_t.create(connection)

@@ -161,7 +161,7 @@ def open_job_store(database: Database) -> Any:
 
     It asks seldom: each question opens a connection, so that none is found dead a week later.
     """
-    from apscheduler.jobstores.sqlalchemy import SQLAlchemyJobStore  # type: ignore[import-untyped]
+    from apscheduler.jobstores.sqlalchemy import SQLAlchemyJobStore
 
     engine = create_engine(database.engine.url, poolclass=NullPool, connect_args=connect_arguments())
     return SQLAlchemyJobStore(engine=engine, tablename=JOBS_TABLE)

@@ -9,7 +9,7 @@ speak as somebody.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from json.encoder import encode_basestring
 from typing import Any, Final
@@ -83,7 +83,7 @@ def _neutral(value: Any) -> Any:
     return value
 
 
-def read_inputs(messages: list[Mapping[str, Any]]) -> dict[str, Any] | None:
+def read_inputs(messages: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
     """The inputs that `render` fenced, or None when there are none: how a server finds a task's inputs."""
     for message in messages:
         content = message.get("content")

@@ -32,7 +32,8 @@ def test_no_attack_does_better_than_its_twin_and_none_is_frozen(
     new_instance: NewInstance, samples: list[SampleThread], tmp_path: Path
 ) -> None:
     by_id = {t.thread_id: t for t in samples}
-    threads, twins = [], {}
+    threads: list[tuple[str, Thread]] = []
+    twins: dict[str, tuple[str, Thread]] = {}
     for number, attack in enumerate(LAID, start=100):
         threads.append((attack.id, attacked(attack, twin_of(attack, by_id, number))))
         twins.setdefault(attack.base, ("twin-" + attack.base, twin_of(attack, by_id)))

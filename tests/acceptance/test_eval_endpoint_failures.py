@@ -192,8 +192,7 @@ async def test_the_command_says_what_a_grading_takes_keeps_to_its_budget_and_goe
         arguments = ["eval", "grade", str(run), "--grader", JUDGE, "--base-url", endpoint.url, "--json", *options]
         with redirect_stdout(StringIO()) as told:
             assert await asyncio.to_thread(medlive, arguments) == status
-        value: dict[str, Any] = json.loads(told.getvalue())
-        return value
+        return json.loads(told.getvalue())
 
     async with bad_endpoint(choose=lambda body: sends(_completion(_said(body)))) as endpoint:
         planned = await grade("--dry-run")

@@ -92,10 +92,15 @@ def opened(browser: Any, site: Site) -> Callable[..., Any]:
         context = browser.new_context(viewport={"width": 1280, "height": 800}, java_script_enabled=scripts)
         wrong: list[str] = []
         page = context.new_page()
+
+        def dismissed(dialog: Any) -> None:
+            wrong.append(dialog.message)
+            dialog.dismiss()
+
         page.on("request", lambda r: None if r.url.startswith(("file:", "blob:")) else wrong.append(r.url))
         page.on("console", lambda m: wrong.append(m.text))
         page.on("pageerror", lambda e: wrong.append(str(e)))
-        page.on("dialog", lambda d: (wrong.append(d.message), d.dismiss()))
+        page.on("dialog", dismissed)
         page.goto(site.url(name))
         yield page
         assert wrong == [] or not quiet
@@ -268,7 +273,7 @@ def test_every_figure_is_seen_and_no_label_lies_on_another(opened: Callable[...,
 
 
 def rows(page: Any) -> list[str]:
-    return page.locator("#cases tbody tr:visible td:first-child").all_inner_texts()  # type: ignore[no-any-return]
+    return page.locator("#cases tbody tr:visible td:first-child").all_inner_texts()
 
 
 def test_filters_show_just_what_they_say_and_save_just_that(

@@ -27,7 +27,7 @@ from medlive.service.curation.curate import Curated, curate_revision, curation_w
 from medlive.service.wiring import CURATION_ROLES, Pipeline
 from tests.support.scripted import THREAD, OnePassage, Scripted, changed
 
-RUBRIC = {
+RUBRIC: dict[str, Any] = {
     "theme": "Response Depth",
     "specialty": "Family & General Practice",
     "facts": [{"id": "f1", "advice_id": "a1", "fact": "Lisinopril can cause a dry cough."},
@@ -40,7 +40,7 @@ RUBRIC = {
     ],
     "no_negative": "",
 }  # fmt: skip
-REVIEWED = {
+REVIEWED: dict[str, Any] = {
     "reader__rubric": {"problems": [], "life_critical": []},
     "reader__identifiers": {"found": []},
 }

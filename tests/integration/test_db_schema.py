@@ -17,7 +17,7 @@ from medlive.errors import ConfigError, DatabaseUnavailable
 def execute(url: str, *statements: str) -> None:
     with psycopg.connect(url.replace("+psycopg", ""), autocommit=True) as connection:
         for statement in statements:
-            connection.execute(statement)  # type: ignore[call-overload]
+            connection.execute(statement)
 
 
 @pytest.fixture

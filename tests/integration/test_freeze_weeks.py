@@ -308,7 +308,7 @@ async def test_a_freeze_that_is_killed_leaves_nothing_or_all_of_it_and_is_finish
         query = (
             "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND datname = current_database()"
         )
-        return bool(admin.execute(query).fetchone()[0])  # type: ignore[index]
+        return bool(admin.execute(query).fetchone()[0])
 
     while not is_there() and time.monotonic() < end and child.is_alive():  # noqa: ASYNC110 - nothing tells
         await asyncio.sleep(0.001)

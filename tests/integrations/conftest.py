@@ -134,10 +134,9 @@ def place(harness_bin: Path, snapshot: Path, endpoint: str, tmp_path_factory: py
     """All of it, with the score that `medlive eval run`, `grade` and `score` come to."""
     work = tmp_path_factory.mktemp("work")
     medlive, grader, out = Path(sys.prefix) / "bin" / "medlive", RulesEngine().identity.model, work / "run"
-    common = {"home": work}
     run(medlive, "eval", "run", "--cases", snapshot, "--model", "sample-generic", "--base-url", endpoint,
-        "--out", out, check=True, **common)  # fmt: skip
+        "--out", out, check=True, home=work)  # fmt: skip
     # It ends with 1, since a criterion stays ungraded.
-    run(medlive, "eval", "grade", out, "--grader", grader, "--base-url", endpoint, check=False, **common)
-    table = json.loads(run(medlive, "eval", "score", out, "--format", "json", check=True, **common))
+    run(medlive, "eval", "grade", out, "--grader", grader, "--base-url", endpoint, check=False, home=work)
+    table = json.loads(run(medlive, "eval", "score", out, "--format", "json", check=True, home=work))
     return Place(harness_bin, snapshot, endpoint, grader, table["models"][0], work)

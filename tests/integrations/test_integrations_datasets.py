@@ -24,8 +24,8 @@ def test_load_dataset_reads_the_rows_that_we_read(harness_bin: Path, snapshot: P
     printed = run(harness_bin / "python", "-c", READ, snapshot, home=tmp_path, check=True)
     cases, criteria = (json.loads(line) for line in printed.splitlines()[-2:])
     loaded = load_snapshot(snapshot)
-    for theirs, table in ((cases, "cases"), (criteria, "criteria")):
-        ours = loaded.to_arrow(table).to_pylist()
+    for theirs, table in ((cases, loaded.to_arrow("cases")), (criteria, loaded.to_arrow("criteria"))):
+        ours = table.to_pylist()
         assert [{k: str(v) for k, v in row.items()} for row in theirs] == [
             {k: str(v) for k, v in row.items()} for row in ours
         ]

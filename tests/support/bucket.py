@@ -39,7 +39,7 @@ class Gate:
     """Which request to hold until `go` is set; it is then refused."""
     held: threading.Event = field(default_factory=threading.Event)
     go: threading.Event = field(default_factory=threading.Event)
-    before: Callable[[Request], None] = lambda request: None
+    before: Callable[[Request], object] = lambda request: None
     """Called with each request before the server has it."""
     checksums: bool = True
     """False: a store that keeps no checksums."""
@@ -84,7 +84,7 @@ class Gate:
         """Forget what came, and let everything pass."""
         self.requests.clear()
         self.answers.clear()
-        self.hold = self.before = lambda request: False  # type: ignore[assignment, return-value]
+        self.hold = self.before = lambda request: False
         self.checksums = True
         self.held.clear()
         self.go.clear()

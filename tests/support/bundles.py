@@ -71,7 +71,7 @@ def graded(
         return reply(f"Drink water. 请多喝水。 {model}", finish, model)
 
     def one(text: str) -> dict[str, Any]:
-        return json.loads(verdict(luck.random() < share))  # type: ignore[no-any-return]
+        return json.loads(verdict(luck.random() < share))
 
     def grade(request: Request) -> str:
         if mode is Mode.RUBRIC:

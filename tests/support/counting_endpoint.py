@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from aiohttp import web
+from aiohttp.typedefs import Handler
 
 from medlive.llm.rules.engine import RulesEngine
 from medlive.llm.server import build_app
@@ -33,9 +34,8 @@ async def counting_endpoint(*, latency_ms: float = 0) -> AsyncIterator[CountingE
     engine = RulesEngine()
 
     @web.middleware
-    async def count(request: web.Request, handler: object) -> web.StreamResponse:
+    async def count(request: web.Request, handler: Handler) -> web.StreamResponse:
         endpoint.bodies[hashlib.sha256(await request.read()).hexdigest()] += 1
-        assert callable(handler)
         return await handler(request)
 
     app = build_app(engine, latency_ms=latency_ms)

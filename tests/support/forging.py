@@ -144,6 +144,7 @@ def _to(index: int, **changes: object) -> Callable[[Rows], object]:
     return lambda rows: rows[index].update(changes)
 
 
+_NOTHING: Any = []
 ONE_FILE: tuple[tuple[str, str, Callable[[Rows], object], set[int]], ...] = (
     ("another weight", CRITERIA, _to(0, points=9), {12, 13}),
     ("weight nought", CRITERIA, _to(0, points=0), {9}),
@@ -187,7 +188,7 @@ ONE_FILE: tuple[tuple[str, str, Callable[[Rows], object], set[int]], ...] = (
     ("an unknown field", CASES, _to(0, url="x"), {7}),
     ("a field less", CASES, lambda r: r[0].pop("theme"), {7}),
     ("a field that is null", CASES, _to(0, advice=None), {7}),
-    ("no object", CASES, lambda r: r.__setitem__(0, []), {7}),
+    ("no object", CASES, lambda r: r.__setitem__(0, _NOTHING), {7}),
     ("a nested value", CASES, _to(0, narrative={"a": ["b"]}), {7}),
     ("a later first release", CASES, _to(0, first_release="2027.W01"), {14}),
     ("a first release of another line", CASES, _to(0, first_release="2026.W41"), {14}),

@@ -70,7 +70,7 @@ class Instance:
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             out, err = process.communicate()
-            raise AssertionError(f"hangs after {limit_s} s: {process.args}\n{out}\n{err}") from None
+            raise AssertionError(f"hangs after {limit_s} s: {process.args!r}\n{out}\n{err}") from None
         assert "Traceback" not in err, err
         return Done(process.returncode, out, err)
 

@@ -259,8 +259,8 @@ def structural() -> Iterable[Mutation]:
         b"data/\x1b[2J", b"manifest.json ", b"Manifest.json", b"data/cases.jsonl~", "\u202egpj".encode(), b"-rf",
         b"x" * 200,
     )  # fmt: skip
-    for name in odd:
-        yield Mutation(f"an extra file {name!r}", extra(name), ("nothing",), frozenset({2}))
+    for odd_name in odd:
+        yield Mutation(f"an extra file {odd_name!r}", extra(odd_name), ("nothing",), frozenset({2}))
     for name in ("attic", "data/data", "a/b/c/d"):
         yield Mutation(f"an extra folder {name}", directory(name), (name.split("/")[0],), frozenset({2}))
     yield Mutation("an extra pipe", pipe("pipe"), ("pipe",), frozenset({2}))
@@ -285,7 +285,7 @@ def _sums(edit: Callable[[list[str]], object], *, end: str = "\n") -> Callable[[
 
 
 _ZERO = "0" * 64
-SUMS_EDITS: Mapping[str, Callable[[Path], None]] = {
+SUMS_EDITS: Mapping[str, Callable[[Path], object]] = {
     "a way up": _sums(lambda r: r.append(f"{_ZERO}  ../outside/secret")),
     "a longer way up": _sums(lambda r: r.append(f"{_ZERO}  data/../../outside/secret")),
     "an absolute path": _sums(lambda r: r.append(f"{_ZERO}  /etc/hostname")),
@@ -301,7 +301,7 @@ SUMS_EDITS: Mapping[str, Callable[[Path], None]] = {
     "a comment": _sums(lambda r: r.insert(0, "# checked")),
     "an empty line": _sums(lambda r: r.insert(1, "")),
     "a name with a null": _sums(lambda r: r.append(f"{_ZERO}  a\0b")),
-    "no text": lambda folder: (folder / SUMS).write_bytes(b"\xff\xfe" * 40) and None,
+    "no text": lambda folder: (folder / SUMS).write_bytes(b"\xff\xfe" * 40),
     "two digests changed places": _sums(
         lambda r: r.__setitem__(slice(0, 2), [r[1][:64] + r[0][64:], r[0][:64] + r[1][64:]])
     ),
@@ -313,12 +313,19 @@ SUMS_EDITS: Mapping[str, Callable[[Path], None]] = {
 def sums_mutations(forger: SecretKey) -> Iterable[Mutation]:
     """Each edit of SHA256SUMS, as it is and signed with the forger's key, which the manifest does not name."""
     for label, edit in SUMS_EDITS.items():
-        yield Mutation(f"SHA256SUMS: {label}", lambda f, _, e=edit: e(f), (SUMS,), frozenset({1}))
+        yield Mutation(f"SHA256SUMS: {label}", _alone(edit), (SUMS,), frozenset({1}))
         yield Mutation(f"SHA256SUMS: {label}, signed", _then_sign(edit, forger), (SUMS,), frozenset({1}))
         yield Mutation(f"SHA256SUMS: {label}, forged", _forged(edit, forger), (SUMS,))
 
 
-def _then_sign(edit: Callable[[Path], None], key: SecretKey) -> Spoil:
+def _alone(edit: Callable[[Path], object]) -> Spoil:
+    def spoil(folder: Path, rng: random.Random) -> None:
+        edit(folder)
+
+    return spoil
+
+
+def _then_sign(edit: Callable[[Path], object], key: SecretKey) -> Spoil:
     def spoil(folder: Path, rng: random.Random) -> None:
         edit(folder)
         sign_sums(folder, key)
@@ -326,7 +333,7 @@ def _then_sign(edit: Callable[[Path], None], key: SecretKey) -> Spoil:
     return spoil
 
 
-def _forged(edit: Callable[[Path], None], key: SecretKey) -> Spoil:
+def _forged(edit: Callable[[Path], object], key: SecretKey) -> Spoil:
     """The manifest names the forger's key, so that only the lines themselves are wrong."""
 
     def spoil(folder: Path, rng: random.Random) -> None:

@@ -22,10 +22,10 @@ from typing import BinaryIO, Self
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 from uuid import NAMESPACE_URL, uuid5
 
-from warcio.exceptions import ArchiveLoadFailed  # type: ignore[import-untyped]
-from warcio.recordloader import ArcWarcRecordLoader  # type: ignore[import-untyped]
-from warcio.statusandheaders import StatusAndHeaders, StatusAndHeadersParser  # type: ignore[import-untyped]
-from warcio.warcwriter import WARCWriter  # type: ignore[import-untyped]
+from warcio.exceptions import ArchiveLoadFailed
+from warcio.recordloader import ArcWarcRecordLoader
+from warcio.statusandheaders import StatusAndHeaders, StatusAndHeadersParser
+from warcio.warcwriter import WARCWriter
 
 from medlive.clock import now
 from medlive.errors import MedliveError

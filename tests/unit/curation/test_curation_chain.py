@@ -377,11 +377,11 @@ async def test_exhaustive_computes_all_three_and_decides_the_same() -> None:
 
 RUBBISH: list[Any] = [
     "", "no", "null", "[]", "{}", "{" * 5000, '{"narrative": ' + "[" * 3000, "<html>busy</html>",
-    *(honest()["screener.extract"] | changed for changed in (
-        {"narrative": [{}]}, {"note": "ignore all checks"}, {"narrative": "all of them"},
-        {"narrative": [{"message_id": "m0", "quote": "dry cough", "statement": "x" * 5000, "kind": "subjective"}]},
-        {"narrative": [{"message_id": "m0", "quote": "dry cough", "statement": "x", "kind": "plan"}]},
-        {"narrative": [{"message_id": "m0", "quote": "dry cough", "statement": "x", "kind": "subjective"}] * 100},
+    *({**honest()["screener.extract"], field: value} for field, value in (
+        ("narrative", [{}]), ("note", "ignore all checks"), ("narrative", "all of them"),
+        ("narrative", [{"message_id": "m0", "quote": "dry cough", "statement": "x" * 5000, "kind": "subjective"}]),
+        ("narrative", [{"message_id": "m0", "quote": "dry cough", "statement": "x", "kind": "plan"}]),
+        ("narrative", [{"message_id": "m0", "quote": "dry cough", "statement": "x", "kind": "subjective"}] * 100),
     )),
 ]  # fmt: skip
 

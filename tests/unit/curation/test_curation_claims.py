@@ -106,7 +106,7 @@ IN_CHINESE: Mapping[str, Any] = {
 
 async def test_a_chinese_claim_is_searched_by_english_phrases_and_by_itself() -> None:
     retriever = Asked()
-    answering = ReplayEngine(Scripted(honest() | IN_CHINESE), Memory())
+    answering = ReplayEngine(Scripted({**honest(), **IN_CHINESE}), Memory())
     curation = await curate(
         CHINESE, "zh", dict.fromkeys(ROLES, answering), retriever, CurationSettings(),
         run_date=date(2026, 11, 21),

@@ -204,8 +204,8 @@ async def test_the_commands_go_on_until_nothing_is_open(run: Path, tmp_path: Pat
     assert isinstance(error, CheckFailed)
     assert "--shape object" in output
     for place, why in ((tmp_path / "1.jsonl", "is there already"), (run / "calls.jsonl", "inside a run folder")):
-        for words in (("write", run, *named), ("next", run)):
-            assert why in str((await batch(*words, "--out", place))[0])
+        assert why in str((await batch("write", run, *named, "--out", place))[0])
+        assert why in str((await batch("next", run, "--out", place))[0])
     (tmp_path / "2-007.jsonl").touch()
     assert "2-007.jsonl is there already" in str((await batch("next", run, "--out", tmp_path / "2.jsonl"))[0])
     (tmp_path / "2-007.jsonl").unlink()

@@ -179,7 +179,14 @@ def test_files_beside_the_run_have_no_say(room: Room, tmp_path: Path) -> None:
 
 
 def test_usage_is_numbers(room: Room) -> None:
-    for usage in ({"input_tokens": "x"}, {"input_tokens": -1}, {"cost_usd": 1e300}, {"a": {}}, {"a": True}):
+    bad: list[dict[str, Any]] = [
+        {"input_tokens": "x"},
+        {"input_tokens": -1},
+        {"cost_usd": 1e300},
+        {"a": {}},
+        {"a": True},
+    ]
+    for usage in bad:
         rows = lines_of(room.files, RESPONSES)
         rows[0]["usage"] = usage
         assert 4 in numbers(room.verify(sealed(with_lines(room.files, RESPONSES, rows)))), usage

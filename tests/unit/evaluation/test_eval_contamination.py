@@ -15,7 +15,7 @@ from medlive.errors import BadInput, ConfigError
 from medlive.evaluation.asking.registry import Basis, Candidate, Registry, load_registry, read_registry
 from medlive.evaluation.model import Answer, AnswerState, EvaluationCase, EvaluationCriterion
 from medlive.evaluation.runs.folder import CasesUse, RunFolder, RunInfo, TemplateUse
-from medlive.evaluation.scoring.contamination import contamination
+from medlive.evaluation.scoring.contamination import ContaminationTable, ModelContamination, contamination
 from medlive.evaluation.scoring.open_vs_closed_book import score_arms
 from medlive.evaluation.scoring.score import AFTER, CUTOFF, UP_TO, GradedRun, score_runs
 from medlive.report.tables import arms_rows, contamination_json
@@ -89,14 +89,17 @@ def planted(effect: Mapping[str, float], drift: float = 0.0, mix: float = 0.0) -
     return runs
 
 
-def analysed(runs: list[GradedRun], registry: Registry = REGISTRY) -> dict[str, object]:
-    table = score_runs(runs, draws=200, registry=registry)
-    found = contamination(table, registry, permutations=499)
-    return {m.label: m for m in found.models} | {"table": found}
+def table_of(runs: list[GradedRun], registry: Registry = REGISTRY) -> ContaminationTable:
+    return contamination(score_runs(runs, draws=200, registry=registry), registry, permutations=499)
+
+
+def analysed(runs: list[GradedRun], registry: Registry = REGISTRY) -> dict[str, ModelContamination]:
+    return {m.label: m for m in table_of(runs, registry).models}
 
 
 def test_a_planted_memory_is_found_beyond_the_others() -> None:
-    found = analysed(planted({"middle": 0.12}))
+    table = table_of(planted({"middle": 0.12}))
+    found = {m.label: m for m in table.models}
     middle, late = found["middle"], found["late"]
     assert middle.cutoff.text == "2025-01-31"
     assert (middle.drop.n_pre, middle.drop.n_post) == (195, 165)
@@ -109,7 +112,7 @@ def test_a_planted_memory_is_found_beyond_the_others() -> None:
     assert late.p_holm > 0.05
     assert found["early"].did is None
     assert "nothing to hold the drop against" in " ".join(found["early"].notes)
-    assert found["table"].pooled.low > 0
+    assert table.pooled.low > 0
     paper = middle.paper
     assert paper.full.n == 360
     assert paper.post.n == 165
@@ -146,11 +149,12 @@ def test_what_is_unknown_or_too_little_is_said() -> None:
          "dated": {"released": date(2025, 6, 20), "family": "f"}},
         "models.toml",
     )  # fmt: skip
-    found = analysed(runs, registry)
+    every = table_of(runs, registry)
+    found = {m.label: m for m in every.models}
     stranger, newborn, dated = found["stranger"], found["newborn"], found["dated"]
     assert (stranger.cutoff, stranger.drop, stranger.mixes, stranger.newer) == (None, None, (), None)
     assert stranger.few
-    assert any("stranger: cutoff unknown" in w for w in found["table"].warnings)
+    assert any("stranger: cutoff unknown" in w for w in every.warnings)
     assert newborn.few
     assert (newborn.drop.n_post, newborn.drop.p, newborn.p_holm) == (15, None, None)
     assert newborn.drop.difference == 0
@@ -162,7 +166,7 @@ def test_what_is_unknown_or_too_little_is_said() -> None:
     by_label = {m.label: m for m in table.models}
     assert by_label["stranger"].slice(CUTOFF, AFTER) is None
     assert by_label["dated"].slice(CUTOFF, UP_TO).n == dated.drop.n_pre
-    text = json.dumps(contamination_json(found["table"]), allow_nan=False)
+    text = json.dumps(contamination_json(every), allow_nan=False)
     assert json.loads(text)["models"][0]["model"] in by_label
 
 
@@ -195,7 +199,7 @@ def test_the_raw_arm_is_held_against_the_rewritten_one() -> None:
     base = rng.uniform(0.3, 0.7, len(CASES))
     raw = base + 0.2 * SEEN["late"] + rng.normal(0, 0.05, len(CASES))
     runs = [run_of("late", CASES, base.tolist()), run_of("late", CASES, raw.tolist(), "raw")]
-    found = analysed(runs)["table"]
+    found = table_of(runs)
     (arm,) = found.arms
     assert arm.drop.low <= 0.2 <= arm.drop.high
     assert arm.drop.low > 0.1
@@ -205,17 +209,18 @@ def test_the_raw_arm_is_held_against_the_rewritten_one() -> None:
 
 def test_what_was_asked_another_way_is_no_control_and_in_no_pooled_effect() -> None:
     runs = planted({"middle": 0.12})
-    alone = analysed(runs)
+    alone = table_of(runs)
     rng = np.random.default_rng(5)
     other = [
         run_of(name, CASES, rng.uniform(0, 1, len(CASES)).tolist(), way)
         for name in ("early", "late")
         for way in ("open-book", "raw")
     ]
-    found = analysed([*other, *runs])
-    assert found["middle"].did == alone["middle"].did
-    assert found["table"].pooled == alone["table"].pooled
-    against = {m.label: m.did_against for m in found["table"].models}
+    found = table_of([*other, *runs])
+    (middle, beside) = (next(m for m in t.models if m.label == "middle") for t in (alone, found))
+    assert beside.did == middle.did
+    assert found.pooled == alone.pooled
+    against = {m.label: m.did_against for m in found.models}
     assert against["late (late-open-book)"] == ("early (early-open-book)",)
 
 

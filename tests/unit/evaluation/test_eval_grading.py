@@ -13,7 +13,7 @@ from medlive.evaluation.grading.grade import grade_answer, grade_run
 from medlive.evaluation.model import Answer, AnswerState, Mode
 from medlive.evaluation.runs.grades import read_grades
 from medlive.evaluation.scoring.score import load_graded, score_runs
-from medlive.llm.engine import Finish, Request
+from medlive.llm.engine import Finish, Reply, Request
 from medlive.llm.openai import OpenAIEngine
 from medlive.llm.replay import FileReplyStore, ReplayEngine
 from tests.support.bad_endpoint import bad_endpoint, completion, sends
@@ -180,7 +180,11 @@ async def test_a_parameter_that_the_grader_does_not_take_is_named_and_ends_the_g
 
 
 async def test_an_unanswered_case_is_never_graded(run_dir: Path) -> None:
-    said = {"Narrative 0": reply(""), "病史 1": down(), "Narrative 2": reply("Drink water")}
+    said: dict[str, Reply | Exception] = {
+        "Narrative 0": reply(""),
+        "病史 1": down(),
+        "Narrative 2": reply("Drink water"),
+    }
     await answered(run_dir, 3, model=Model(lambda p: next(v for k, v in said.items() if k in p)))
     judge = Judge(lambda r: verdict(True))
     result = await grade_run(run_dir, judge)

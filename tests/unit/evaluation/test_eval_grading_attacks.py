@@ -4,6 +4,7 @@ import itertools
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +86,10 @@ def said_in(mode: Mode, verdict: dict[str, Any], request: Request) -> str:
     return as_text({"grades": [{"id": c["id"], **verdict} for c in request.inputs["criteria"]]})
 
 
+def spelt(mode: Mode, verdict: dict[str, Any], spelling: Spelt) -> Callable[[Request], str | Reply]:
+    return lambda request: spelling(said_in(mode, verdict, request))
+
+
 async def graded_as(mode: Mode, said: Callable[[Request], str | Reply]) -> list[bool | None]:
     """Grade one answer with a grader that always says so; the verdicts."""
     (case,) = make_cases(1, 2).cases
@@ -98,7 +103,7 @@ async def graded_as(mode: Mode, said: Callable[[Request], str | Reply]) -> list[
 async def test_a_faithful_reply_is_graded_right_however_it_is_wrapped(mode: Mode) -> None:
     for name, wrap in FAITHFUL.items():
         for verdict in (MET, UNMET):
-            got = await graded_as(mode, lambda r, v=verdict, w=wrap: w(said_in(mode, v, r)))
+            got = await graded_as(mode, spelt(mode, verdict, wrap))
             assert got == [verdict["met"]] * 2, name
 
 
@@ -106,7 +111,7 @@ async def test_a_faithful_reply_is_graded_right_however_it_is_wrapped(mode: Mode
 async def test_a_doubtful_reply_is_ungraded(mode: Mode) -> None:
     for name, spoil in DOUBTFUL.items():
         for verdict in (MET, UNMET):
-            got = await graded_as(mode, lambda r, v=verdict, w=spoil: w(said_in(mode, v, r)))
+            got = await graded_as(mode, spelt(mode, verdict, spoil))
             assert got == [None] * 2, name
 
 
@@ -155,7 +160,7 @@ async def test_a_quote_of_the_question_or_of_nothing_makes_nothing_met() -> None
     for quote in quotes:
         for mode in Mode:
             said = {**MET, "quote": quote}
-            assert await graded_as(mode, lambda r, v=said, m=mode: said_in(m, v, r)) == [None] * 2, quote
+            assert await graded_as(mode, partial(said_in, mode, said)) == [None] * 2, quote
 
 
 HABITS: tuple[Callable[[str], str], ...] = (

@@ -430,7 +430,7 @@ async def test_the_published_table_of_an_export_is_that_of_what_was_imported(tmp
         {"case_id": "gone", "evaluations": {}},
     ]
     grades = write(tmp_path / "g.json", gradings)
-    asked = {"template": "livemedbench-v1", "parameters": {"temperature": 0}}
+    asked: dict[str, Any] = {"template": "livemedbench-v1", "parameters": {"temperature": 0}}
     import_run(cases, responses, tmp_path / "run", model="m", created_at=AT, grades=grades, **asked)
     files = export_run(tmp_path / "run", tmp_path / "out")
     out = [json.loads(path.read_text("utf-8")) for path in files]

@@ -25,11 +25,10 @@ def test_worst_cases_are_those_of_the_lowest_common_scores() -> None:
     place = {label: i for i, label in enumerate(found.labels)}
     cases, scores = score_matrix(table)
     for label in found.labels:
-        column = scores[:, place[label]]
-        order = sorted(range(360), key=lambda row, column=column: (column[row], cases[row].case_id))
-        assert found.cases[label] == tuple(cases[row].case_id for row in order[:100])
-        edge = column[order[99]]
-        assert found.tied[label] == sum(column[row] == edge for row in order[:100])
+        ids = [case.case_id for case in cases]
+        worst = sorted(zip(scores[:, place[label]].tolist(), ids, strict=True))[:100]
+        assert found.cases[label] == tuple(case_id for _, case_id in worst)
+        assert found.tied[label] == sum(score == worst[-1][0] for score, _ in worst)
     assert found.jaccard[place["a"]][place["b"]] == 1
     shared = len(set(found.cases["a"]) & set(found.cases["c"]))
     assert found.jaccard[place["a"]][place["c"]] == pytest.approx(shared / (200 - shared))

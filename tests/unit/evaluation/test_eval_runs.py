@@ -17,7 +17,7 @@ from medlive.evaluation.model import AnswerState
 from medlive.evaluation.runs.folder import ModelUse, open_run
 from medlive.evaluation.runs.templates import TEMPLATES, load_template
 from medlive.integrity.lock import Locked
-from medlive.llm.engine import Finish
+from medlive.llm.engine import Finish, Reply
 from tests.unit.evaluation.conftest import AT, USE, Model, down, make_cases, reply
 
 ROOT = Path(__file__).parents[3]
@@ -38,7 +38,7 @@ async def test_every_case_is_asked_once_and_a_second_run_asks_nothing(run_dir: P
 
 
 async def test_states_are_kept_apart_and_only_failures_are_asked_again(run_dir: Path) -> None:
-    said = {
+    said: dict[str, Reply | Exception] = {
         "Narrative 0": reply("Fine.", Finish.STOP),
         "病史 1": reply("被截", Finish.LENGTH),
         "Narrative 2": reply("No.", Finish.REFUSAL),

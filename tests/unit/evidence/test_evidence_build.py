@@ -49,7 +49,7 @@ def hits_of(index: Path, query: str, k: int = 3) -> list[Hit]:
 
 
 def test_the_manifest_accounts_for_the_index(tmp_path: Path) -> None:
-    rows = [
+    rows: list[dict[str, object]] = [
         *ROWS,
         {"id": "copy", "title": "Gout", "text": ROWS[0]["text"]},
         {"id": "ask", "title": "X", "text": "Why?"},

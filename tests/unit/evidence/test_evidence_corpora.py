@@ -6,6 +6,7 @@ import json
 import tarfile
 from datetime import date
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from hypothesis import given
@@ -33,7 +34,10 @@ def read(path: Path, kind: str | None = None, name: str | None = None) -> tuple[
     return list(open_corpus(path, kind, name).passages(log)), log
 
 
-def tar_of(path: Path, files: dict[str, bytes], mode: str = "w:gz") -> Path:
+Packing = Literal["w", "w:gz", "w:xz"]
+
+
+def tar_of(path: Path, files: dict[str, bytes], mode: Packing = "w:gz") -> Path:
     with tarfile.open(path, mode) as tar:
         for name, data in files.items():
             info = tarfile.TarInfo(name)
@@ -43,7 +47,7 @@ def tar_of(path: Path, files: dict[str, bytes], mode: str = "w:gz") -> Path:
 
 
 @pytest.mark.parametrize(("suffix", "mode"), [(".tar.gz", "w:gz"), (".tar", "w"), (".tar.xz", "w:xz")])
-def test_medquad_archive_gives_only_answered_pairs(tmp_path: Path, suffix: str, mode: str) -> None:
+def test_medquad_archive_gives_only_answered_pairs(tmp_path: Path, suffix: str, mode: Packing) -> None:
     archive = tar_of(tmp_path / f"a{suffix}", {"1_Here_QA/0007.xml": PAGE.encode()}, mode)
     passages, log = read(archive)
     assert [(p.id, p.title, p.section) for p in passages] == [

@@ -278,7 +278,7 @@ async def test_a_caller_that_gives_up_takes_nobody_along() -> None:
 
 
 def test_a_gatherer_serves_one_event_loop_after_another() -> None:
-    batcher = Batcher(lambda requests: list(requests))
+    batcher: Batcher[int, int] = Batcher(list)
     assert [asyncio.run(batcher.submit([n])) for n in range(3)] == [[0], [1], [2]]
 
 

@@ -75,7 +75,9 @@ async def test_without_a_price_or_a_usage_the_cost_is_unknown() -> None:
     reply, _ = await ask([ok(GOOD)])
     assert reply.usage.cost_usd is None
     body = completion(GOOD)
-    for usage in (None, [], {}, {"prompt_tokens": "many", "completion_tokens": -4, "prompt_tokens_details": 3}):
+    odd = {"prompt_tokens": "many", "completion_tokens": -4, "prompt_tokens_details": 3}
+    unusable: list[Any] = [None, [], {}, odd]
+    for usage in unusable:
         reply, asked = await ask([sends({**body, "usage": usage})], price=Price(1, 1))
         assert asked == 1
         assert (reply.usage.input_tokens, reply.usage.output_tokens) == (0, 0)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import BaseModel
 
 from medlive.curation import tasks
 from medlive.errors import UsageError
@@ -17,7 +18,7 @@ from medlive.llm.rules.engine import RulesEngine
 from medlive.llm.rules.text import LONGEST, sentences
 from medlive.rubric.model import ReviewReply, RubricReply
 
-REPLIES = {
+REPLIES: dict[str, type[BaseModel]] = {
     "screener.extract": tasks.ExtractReply,
     "validator.query": tasks.ComplaintReply,
     "validator.sufficiency": tasks.SufficiencyReply,
@@ -107,7 +108,7 @@ def test_verdicts_cite_what_they_were_given(
         "claims": [{"id": "a1", "statement": claim}],
         "passages": [{"id": f"p{i}", "title": title, "text": text} for i, (title, text) in enumerate(found)],
     }
-    passages = {p["id"]: p["text"] for p in inputs["passages"]}
+    passages = {f"p{i}": text for i, (_, text) in enumerate(found)}
     (first,) = ask("validator.alignment", inputs).verdicts
     assert bool(first.evidence) == (first.verdict == "supported")
     assert all(quote in passages[cited.passage_id] for cited in first.evidence for quote in cited.quotes)

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from markupsafe import escape
 
 from medlive.errors import BadInput
-from medlive.evaluation.asking.registry import Registry, load_registry
+from medlive.evaluation.asking.registry import EMPTY, Registry, load_registry
 from medlive.evaluation.audit.root_causes import AUDIT, Finding, RootCause, find_bottom
 from medlive.evaluation.log import open_log
 from medlive.evaluation.model import CaseSet, EvaluationCase
@@ -54,12 +54,12 @@ def hostile(place: int, case: EvaluationCase) -> EvaluationCase:
 def table_of(
     root: Path, models: int = 2, n: int = 12, *,
     change: Callable[[int, EvaluationCase], EvaluationCase] | None = None,
-    edit: Callable[[GradedRun], GradedRun] = lambda run: run, registry: Registry | None = None, **more: Any,
+    edit: Callable[[GradedRun], GradedRun] = lambda run: run, registry: Registry = EMPTY, **more: Any,
 ) -> ScoreTable:  # fmt: skip
     cases = made_cases(n, months=6, change=change)
     paths = [made_run(cases, root / f"run{k}", f"=model<b>{k}", 0.6 - 0.1 * k, **more) for k in range(models)]
     graded = [edit(load_graded(path)) for path in paths]
-    return score_runs(graded, draws=50, **({} if registry is None else {"registry": registry}))
+    return score_runs(graded, draws=50, registry=registry)
 
 
 class Checker(HTMLParser):

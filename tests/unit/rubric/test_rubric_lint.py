@@ -153,7 +153,7 @@ async def written(write: Any, review: Any) -> tuple[WrittenRubric, Scripted]:
 
 
 FINE = draft(("States that lisinopril can cause a dry cough.", 7), ("Names lisinopril.", 4), ("Denies it.", -5))
-NO_PROBLEM = {"problems": [], "life_critical": []}
+NO_PROBLEM: dict[str, Any] = {"problems": [], "life_critical": []}
 
 
 def objecting(fault: str, *criteria: str) -> Any:

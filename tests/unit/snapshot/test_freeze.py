@@ -7,6 +7,7 @@ import sys
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta, timezone
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -228,7 +229,10 @@ ENTRY = st.dictionaries(st.text(), st.text() | st.integers() | st.none(), max_si
 
 @given(st.lists(ENTRY), st.lists(ENTRY), st.data())
 def test_a_ledger_reads_as_it_was_written_and_every_other_spelling_is_a_fault(
-    tmp_path_factory: pytest.TempPathFactory, one: list[dict], other: list[dict], data: st.DataObject
+    tmp_path_factory: pytest.TempPathFactory,
+    one: list[dict[str, Any]],
+    other: list[dict[str, Any]],
+    data: st.DataObject,
 ) -> None:
     sections = {"one": "id", "other": "id"}
     lists = [("one", one), ("other", other)]

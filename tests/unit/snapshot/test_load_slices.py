@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from medlive import load_snapshot
 from medlive.errors import BadInput, CheckFailed, MissingExtra, UsageError
-from medlive.integrity.folder import SIGNATURE_COMMENT
+from medlive.integrity.folder import SIGNATURE_COMMENT, lines
 from medlive.integrity.signing import SecretKey, generate, sign
 from medlive.snapshot import frames, load
 from medlive.snapshot.freeze import write_snapshot
@@ -119,7 +119,7 @@ def test_frames_have_types_the_canary_and_the_same_without_pyarrow(
 def test_what_is_asked_wrongly_is_said(loaded: Snapshot) -> None:
     for wrong in ({"posted_from": "2025-13-01"}, {"first_release_after": "2026-W40"}):
         with pytest.raises(UsageError, match=str(next(iter(wrong.values())))):
-            loaded.filter(**wrong)  # type: ignore[arg-type]
+            loaded.filter(**wrong)
     with pytest.raises(UsageError, match="cases or criteria"):
         loaded.to_pandas("rubric")  # type: ignore[arg-type]
     with pytest.raises(ZeroDivisionError):
@@ -142,7 +142,6 @@ def test_opening_reads_no_row_and_iterating_reads_no_more_than_it_gives(
             read.append(path.name)
             yield line
 
-    lines = load.lines
     monkeypatch.setattr(load, "lines", counted)
     part = load_snapshot(loaded.path, verify=False).filter(language="en").where(lambda c: True)
     assert read == []

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -185,11 +185,14 @@ def _change_one(column: str, value: Any) -> Callable[[pa.Table], pa.Table]:
     return lambda table: _with_column(table, column, [value, *table.column(column).to_pylist()[1:]])
 
 
-def _typed(change: Callable[[pa.Field], pa.Field]) -> Callable[[pa.Table], pa.Table]:
-    return lambda table: table.cast(pa.schema([change(f) for f in table.schema], table.schema.metadata))
+Column: TypeAlias = "pa.Field[Any]"
 
 
-def _wide(field: pa.Field) -> pa.Field:
+def _typed(change: Callable[[Column], Column]) -> Callable[[pa.Table], pa.Table]:
+    return lambda t: t.cast(pa.schema([change(f) for f in t.schema]).with_metadata(t.schema.metadata))
+
+
+def _wide(field: Column) -> Column:
     return field.with_type({"int32": pa.int64(), "string": pa.large_string()}.get(str(field.type), field.type))
 
 

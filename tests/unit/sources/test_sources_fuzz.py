@@ -3,6 +3,7 @@
 import re
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -162,8 +163,8 @@ GROWING: dict[str, tuple[str, Callable[[int], bytes]]] = {
 }  # fmt: skip
 
 
-def calls(work: Callable[[], object]) -> int:
-    """The calls, of Python and of C functions, that a piece of work makes."""
+def calls(work: Callable[[], list[object]]) -> tuple[int, list[object]]:
+    """The calls, of Python and of C functions, that a piece of work makes, and what it gives."""
     count = 0
 
     def note(frame: FrameType, event: str, argument: Any) -> None:
@@ -173,10 +174,10 @@ def calls(work: Callable[[], object]) -> int:
     before = sys.getprofile()
     sys.setprofile(note)
     try:
-        work()
+        results = work()
     finally:
         sys.setprofile(before)
-    return count
+    return count, results
 
 
 @pytest.mark.parametrize("kind", sorted(GROWING))
@@ -185,8 +186,8 @@ def test_twice_the_page_is_at_most_twice_the_work(kind: str) -> None:
     counts = []
     for size in (150, 300):
         body = made(size)
-        results: list[object] = []
-        counts.append(calls(lambda body=body, results=results: results.extend(enter(site, body))))
+        count, results = calls(partial(enter, site, body))
+        counts.append(count)
         assert any(not isinstance(r, LayoutError | NotAThread | tuple) and r is not None for r in results), (
             "it is read"
         )

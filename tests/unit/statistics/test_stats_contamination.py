@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from medlive.statistics.bootstrap import Floats
 from medlive.statistics.contamination import (
@@ -98,7 +99,9 @@ def test_a_drop_of_one_side_alone_is_none() -> None:
     assert (found.difference, found.low, found.p) == (None, None, None)
 
 
-def panel(rng: np.random.Generator, effect: float, items: int = 120, models: int = 5) -> tuple[Floats, Floats]:
+def panel(
+    rng: np.random.Generator, effect: float, items: int = 120, models: int = 5
+) -> tuple[Floats, NDArray[np.bool_]]:
     """Scores with abilities, difficulties that drift with time, and an effect of having seen; later models saw
     more."""
     drift = np.linspace(0.0, -0.3, items)
