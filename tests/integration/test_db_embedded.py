@@ -76,7 +76,6 @@ def test_two_processes_that_start_at_once_share_one_server(empty_home: Path) -> 
 def test_the_server_outlives_a_kill_of_the_process_that_started_it(home: Path) -> None:
     script = START + "; sys.stdout.flush(); import time; time.sleep(20)"
     with subprocess.Popen([sys.executable, "-c", script, str(home)], stdout=subprocess.PIPE, text=True) as starter:
-        assert starter.stdout is not None
         url = starter.stdout.readline().strip()
         pid = embedded.status(home).pid
         query(url, "CREATE TABLE kept AS SELECT 41 + 1 AS n")

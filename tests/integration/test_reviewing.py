@@ -97,7 +97,6 @@ async def held(database: Database, settings: Settings) -> str:
     async with database.begin() as session:
         saved = await threads.save_threads(session, [replace(THREAD, posted_at=datetime(2026, 1, 1, tzinfo=UTC))])
     curated = await curate_revision(database, pipeline(database), saved[0].revision_pk, handle_key(settings))
-    assert curated is not None
     assert curated.outcome is Outcome.HELD
     async with database.begin() as session:
         [waiting] = await list_held(session)
@@ -152,7 +151,6 @@ async def test_a_case_is_written_anew_without_an_element(
     assert await status_of(database, held) == "ready"
     async with database.begin() as session:
         case = await latest_case(session, held)
-    assert case is not None
     assert case.revision == 2
     assert case.text.advice == "Lisinopril can cause a dry cough."
     assert {c.advice_id for c in case.rubric.criteria} == {"a1"}

@@ -101,7 +101,6 @@ class BadEndpoint:
         self.most_under_way = max(self.most_under_way, self.under_way)
         try:
             if step is cuts_connection:
-                assert http.transport is not None
                 http.transport.abort()
                 return web.Response()
             if step is drips:

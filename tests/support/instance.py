@@ -100,13 +100,11 @@ class Instance:
 
     def rows(self, query: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
         """What a query finds in this instance's database."""
-        assert self.url is not None
         with psycopg.connect(self.url.replace("postgresql+psycopg://", "postgresql://")) as connection:
             return connection.execute(query.encode(), parameters).fetchall()
 
     def change(self, statement: str, parameters: Sequence[object] = ()) -> None:
         """Change this instance's database behind the program's back."""
-        assert self.url is not None
         with psycopg.connect(self.url.replace("postgresql+psycopg://", "postgresql://")) as connection:
             connection.execute(statement.encode(), parameters)
 

@@ -41,7 +41,6 @@ def drawn(svg: str) -> ElementTree.Element:
     assert root.get("role") == "img"
     title, desc = root.find(f"{SVG}title"), root.find(f"{SVG}desc")
     assert title is not None
-    assert desc is not None
     assert root.get("aria-labelledby") == f"{title.get('id')} {desc.get('id')}"
     drawn_with = {e.tag.removeprefix(SVG) for e in root.iter()}
     assert drawn_with <= {"svg", "title", "desc", "metadata", "style", "rect", "text", "line", "g"}
@@ -118,7 +117,6 @@ def test_a_long_label_stands_above_its_bar_is_cut_and_is_told_in_full_enough(lab
     wide = sum(14 if ord(c) > 0x1100 else 7 for c in shown)
     assert wide <= WIDTH
     (tooltip,) = (g.findtext(f"{SVG}title") for g in root.iter(f"{SVG}g"))
-    assert tooltip is not None
     assert tooltip.startswith(label[:200])
 
 

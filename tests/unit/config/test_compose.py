@@ -71,7 +71,6 @@ def test_the_image_copies_what_exists_and_installs_what_is_there() -> None:
     assert dict(steps)["USER"] != ["root"]
     assert dict(steps)["ENTRYPOINT"] == ["[medlive]"]
     extra = re.search(r"\.\[(\w+)\]", " ".join(w for k, words in steps if k == "RUN" for w in words))
-    assert extra is not None
     assert f"\n{extra.group(1)} = [" in (ROOT / "pyproject.toml").read_text(encoding="utf-8")
 
 

@@ -179,7 +179,6 @@ async def test_an_unfaithful_text_is_written_again() -> None:
     )  # fmt: skip
     curation = await run(script)
     assert curation.outcome is Outcome.KEPT
-    assert curation.text is not None
     assert "clopidogrel" not in curation.text.advice
 
 

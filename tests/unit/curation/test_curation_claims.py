@@ -178,7 +178,6 @@ async def test_each_text_answers_the_questions_of_both() -> None:
     engine = Scripted(honest())
     curation = await run({}, engine=engine)
     found = curation.cross_examination
-    assert found is not None
     assert [q.made_from for q in found.questions] == [Made.THREAD, Made.CASE]
     assert (found.coverage, found.conformity, found.consistency, found.stability) == (100, 100, 100, 100)
     thread, case = (r.inputs["text"] for r in engine.requests if r.task == "controller.questions")

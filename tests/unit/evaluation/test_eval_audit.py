@@ -331,12 +331,10 @@ async def test_the_auditor_with_the_most_causes_is_shown(run_dir: Path) -> None:
     silent = Judge(lambda _: "No idea.", model="silent")
     await audit_run(run, silent)
     table = load_audit(run)
-    assert table.auditor is not None
     assert (table.auditor.model, table.audited) == ("whole", 6)
     assert any("whole (6 causes), silent (0 causes); shown is whole" in note for note in table.notes)
     await audit_run(run, Judge(lambda _: json.dumps(GOOD), model="silent"))
     last = load_audit(run).auditor
-    assert last is not None
     assert last.model == "silent"
 
 

@@ -173,7 +173,6 @@ def test_files_beside_the_run_have_no_say(room: Room, tmp_path: Path) -> None:
         for entry in row["evaluations"].values():
             entry["score"] = entry["weighted_score"] = 0
     gradings.write_text(json.dumps(rows))
-    assert room.run.grader is not None
     keep_files(tmp_path / "run", room.run.grader.judge, benchmark, gradings)
     assert make_bundle(load_graded(tmp_path / "run"), draws=DRAWS) == room.files
 
@@ -209,7 +208,6 @@ def test_the_evidence_of_an_open_book_goes_with_it(room: Room, opened: Files, tm
     assert BOOK not in make_bundle(load_graded(room.root / "book"), answers=False, draws=DRAWS)
     run = unbundle(report, tmp_path / "run")
     book = run.evidence()
-    assert book is not None
     assert book.data() == opened[BOOK]
 
 

@@ -102,11 +102,9 @@ async def test_a_direct_judge_that_was_broken_off_pushes_none_aside_that_has_mor
     await judge_direct(run, Judge(lambda _: GOOD, model="whole"))
     await judge_direct(run, Judge(lambda _: GOOD, model="half"), budget=Budget(max_calls=9), concurrency=1)
     found = read_direct(run)
-    assert found is not None
     assert (found.model, len(found.scores)) == ("whole", 30)
     await judge_direct(run, Judge(lambda _: GOOD, model="half"))
     found = read_direct(run)
-    assert found is not None
     assert found.model == "half"
 
 

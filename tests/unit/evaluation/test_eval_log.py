@@ -68,7 +68,6 @@ with open_log(Path(sys.argv[1])) as log:
 def test_a_killed_writer_loses_no_row_that_was_added(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
     with subprocess.Popen([sys.executable, "-c", ADDS, str(path)], stdout=subprocess.PIPE) as writer:
-        assert writer.stdout is not None
         told = [int(writer.stdout.readline()) for _ in range(40)]
         with pytest.raises(Locked), open_log(path):
             pass

@@ -134,7 +134,6 @@ def test_criteria_are_counted_and_figures_are_their_formulas(found: Meta) -> Non
 
 def test_by_case_strictness_and_majority_are_their_definitions(found: Meta) -> None:
     criteria = found.criteria
-    assert criteria is not None
     assert criteria.by_case is not None
     assert criteria.strictness is not None
     by_case = {case.case_id: case.macro_f1 for case in criteria.by_case.cases}
@@ -161,7 +160,6 @@ def test_by_case_strictness_and_majority_are_their_definitions(found: Meta) -> N
     votes = {p: sum(1 if m else -1 for m in by.values() if m is not None) for p, by in SAID.items()}
     ties = sum(v == 0 and any(m is not None for m in SAID[p].values()) for p, v in votes.items())
     assert criteria.majority_ties == ties
-    assert criteria.majority is not None
     c = criteria.majority.confusion
     assert c.both_met == sum(v > 0 and GRADER[p] for p, v in votes.items() if p not in INVALID | FAILED)
 
@@ -186,7 +184,6 @@ async def test_case_scores_against_people_and_a_direct_judge(run: Path, tmp_path
     assert (await judge_direct(run, Judge(answer))).calls == 2  # what had no score is asked again, alone
     assert {text[-4:] for text in asked} == {", 2."}
     direct = read_direct(run)
-    assert direct is not None
     assert (direct.model, direct.scores["c002"]) == ("judge-1", None)
 
     rows = [{"case_id": c, "rater": r, "score": s} for c, s in scores.items() for r in ("ann", "bo")]
@@ -197,7 +194,6 @@ async def test_case_scores_against_people_and_a_direct_judge(run: Path, tmp_path
         "case_id;rater;score\n" + "".join(f"{c};words;{str(1 - s).replace('.', ',')}\n" for c, s in scores.items())
     )
     found = meta_run(run, human=people, baselines=[tmp_path / "length.csv"], draws=100)
-    assert found.coverage is not None
     assert found.coverage.people_scores == "given"
     rubric, judged, length = found.cases
     assert [level.method for level in found.cases] == ["rubric", "direct", "length"]
@@ -212,7 +208,6 @@ async def test_case_scores_against_people_and_a_direct_judge(run: Path, tmp_path
     r = pearson(np.array(ours), np.array([scores[c] for c in sorted(whole)]))
     assert r is not None
     assert (rubric.pearson.value, rubric.pearson.p) == pytest.approx((r, pearson_p(r, len(whole))))
-    assert length.gain is not None
     assert length.gain.value == pytest.approx(r + 1)
 
 
@@ -233,7 +228,6 @@ def test_the_order_of_rows_changes_no_figure(run: Path, tmp_path: Path) -> None:
 
 
 def test_people_who_gave_no_score_get_equation_1(found: Meta) -> None:
-    assert found.coverage is not None
     assert found.coverage.people_scores == "derived"
     whole = {
         case for case, _ in TRUTH
@@ -264,7 +258,6 @@ async def test_the_direct_judge_is_not_led_or_led_astray(run: Path) -> None:
     with (run / DIRECT).open("a") as log:
         log.write("{}\n")
     direct = read_direct(run, judge=direct.judge)
-    assert direct is not None
     assert [note.partition("row: ")[0] for note in direct.notes] == ["direct.jsonl:8: not a valid "]
 
 
@@ -283,7 +276,6 @@ async def test_graders_beside_each_other_and_one_with_itself(run: Path, tmp_path
     await grade_run(run, Judge(by_rubric), mode=Mode.RUBRIC)
     found = meta_run(run, judge=json.loads((run / "grades.jsonl").read_text().split("\n")[0])["judge"], draws=100)
     again = found.repeated
-    assert again is not None
     assert again.stability.rounds == 3
     assert again.equal.n == N * 3 - len(INVALID | FAILED)
     assert 0 < (again.equal.value or 0) < 1
@@ -300,7 +292,6 @@ async def test_graders_beside_each_other_and_one_with_itself(run: Path, tmp_path
     assert pair.spearman.value == pytest.approx(spearman(ours, theirs))
     assert pair.kendall.value == pytest.approx(kendall(ours, theirs))
     assert pair.mean_absolute_difference.value == pytest.approx(np.abs(ours - theirs).mean())
-    assert pair.top is not None
     assert pair.top.k == 1
     other = await graded(tmp_path / "other")
     with (other / "grades.jsonl").open("a") as log:

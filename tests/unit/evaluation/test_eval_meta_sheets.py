@@ -108,7 +108,6 @@ async def test_filled_sheets_are_ratings_and_what_changed_since_is_left_out(run_
     )
     found = meta_run(run, human=[ann, bo], draws=100)
     assert found.criteria is not None
-    assert found.coverage is not None
     assert (found.coverage.rated, found.coverage.rated_twice) == (15, 14)
     by = {pair.first: pair for pair in found.criteria.grader}
     # The grader meets the first criterion of three: as bo does; ann meets the second as well.
@@ -164,7 +163,6 @@ async def test_an_adjudicator_decides_what_two_disagree_on_and_nothing_else(run_
     # Both said met of the first criteria, as the grader; cy of four second ones and of one third; c000's is open.
     c = truth.confusion
     assert (truth.first, c.both_met, c.first_only, c.second_only, c.neither) == ("adjudicated", 5, 5, 0, 4)
-    assert found.human is not None
     assert found.human["adjudicator"] == "cy"
     with pytest.raises(UsageError, match="holds no rating by 'dee'"):
         meta_run(run, human=[ann, bo], adjudicator="dee")

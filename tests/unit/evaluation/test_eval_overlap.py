@@ -76,6 +76,5 @@ def test_stability_is_over_the_common_cases_and_the_tables_draws() -> None:
     found = stability(
         table_of(a=(0.2 + noise[0]).tolist(), b=(0.5 + noise[1]).tolist(), c=(0.8 + noise[2]).tolist())
     )
-    assert found is not None
     assert (found.names, found.items) == (("c", "b", "a"), 360)
     assert (found.best, found.worst, found.spearman_low) == ((1, 2, 3), (1, 2, 3), pytest.approx(1))

@@ -130,7 +130,6 @@ async def test_scores_carry_n_interval_bounds_slices_and_axis_errors(tmp_path: P
     assert [m.label for m in table.models] in (["good", "fair", "poor"], ["fair", "good", "poor"])
     assert [m.standing.group for m in table.models if m.standing] == [1, 1, 2]
     best = table.models[0]
-    assert best.standing is not None
     assert (best.standing.rank_best, best.standing.rank_worst) == (1, 2)
     for model in table.models:
         overall = model.overall

@@ -223,7 +223,6 @@ async def test_which_of_two_judges_is_scored_is_said_and_can_be_chosen(run_dir: 
     assert not any("judges" in note for note in kind.notes)
     await grade_run(run_dir, Judge(lambda r: verdict(False), engine="other"))
     harsh = load_graded(run_dir)
-    assert harsh.grader is not None
     assert harsh.grader.engine == "other"
     (said,) = (note for note in harsh.notes if "judges" in note)
     assert "the one that wrote last of those with the most, judge-1 (criterion mode" in said
@@ -249,7 +248,6 @@ async def test_the_judge_with_the_most_verdicts_on_what_is_there_now_is_scored(r
     )
     await grade_run(run_dir, half)
     found = load_graded(run_dir)
-    assert found.grader is not None
     assert found.grader.model == "whole"
     assert read_rounds(run_dir).judge == found.grader.judge
     (said,) = (note for note in found.notes if "judges" in note)
@@ -257,7 +255,6 @@ async def test_the_judge_with_the_most_verdicts_on_what_is_there_now_is_scored(r
     assert "half (criterion mode" in said
     assert said.index(": 12 verdicts") < said.index(": 3 verdicts")
     named = load_graded(run_dir, judge="half").grader
-    assert named is not None
     assert named.model == "half"
     # Verdicts about answers that were given anew do not count.
     await grade_run(run_dir, Judge(lambda r: verdict(True), model="other"))
@@ -266,7 +263,6 @@ async def test_the_judge_with_the_most_verdicts_on_what_is_there_now_is_scored(r
     log.write_text("".join(json.dumps(row | {"response": "Rest more."}) + "\n" for row in rows), "utf-8")
     await grade_run(run_dir, half)
     now = load_graded(run_dir).grader
-    assert now is not None
     assert now.model == "half"
 
 

@@ -256,7 +256,6 @@ def test_onnx_gives_torch_s_vectors_and_8_bits_are_another_encoder(
 
     article = open_folder(models / Role.ARTICLE.value, Role.ARTICLE)
     record = recorded_export(article, own)
-    assert record is not None
     assert record.cosine["float32"] > 0.9999
     assert 0.9 < record.cosine["int8"] < 1
     assert min(record.speed.values()) > 0
@@ -294,7 +293,6 @@ def test_the_hugging_face_cache_is_found(copied: Path, encoder: Encoder, tmp_pat
     assert found.identity == encoder.identity
     np.testing.assert_allclose(found.encode_queries(QUERIES), encoder.encode_queries(QUERIES), atol=1e-6)
     query, article, cross = find_models(settings)
-    assert query.folder is not None
     assert query.folder.name == "c" * 40
     assert [place.state for place in query.places] == ["absent", "complete"]
     assert (article.dimension, article.missing_packages) == (32, ())

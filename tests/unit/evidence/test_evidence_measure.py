@@ -113,7 +113,6 @@ def test_a_dense_side_is_measured_against_exact_search(tmp_path: Path, corpus: P
         plan = DensePlan(encoder, "no-such-model", "a test's choice", kind)
         manifest = build_index([open_corpus(corpus)], tmp_path / kind, dense=plan)
         side = open_index(tmp_path / kind, encoder=encoder).dense
-        assert side is not None
         part = side.index.part
         careless = part.parameters.model_copy(update={"nprobe": part.parameters.nprobe and 1})
         side.index.part = part.model_copy(update={"parameters": careless})

@@ -77,7 +77,6 @@ def test_the_identity_tells_of_both_sides(index: Path, hybrid: IndexRetriever) -
     assert hybrid.identity.retriever == manifest.retriever == "hybrid"
     assert hybrid.identity.index_digest == manifest.index_digest
     dense = hybrid.identity.dense
-    assert dense is not None
     assert (dense["encoder"], dense["encoder_digest"]) == ("hashing", HashingEncoder().identity.digest)
     assert (dense["kind"], dense["recall"]["k"], dense["fusion"]) == ("flat", 32, {"rrf_k": 60, "depth": 100})
     words = open_index(index, retriever="bm25")
@@ -311,7 +310,6 @@ def test_a_cross_encoder_orders_the_best_anew(index: Path, hybrid: IndexRetrieve
     for hit in hits:
         assert hit.sides[:-1] == fused_rank[hit.passage.id]
         assert (hit.sides[-1].side, hit.sides[-1].rank, hit.sides[-1].score) == (Side.RERANK, hit.rank, hit.score)
-    assert retriever.identity.dense is not None
     assert retriever.identity.dense["reranker"] == {"name": "backwards", "digest": reranker.identity.digest}
 
 
@@ -353,7 +351,6 @@ def test_every_kind_finds_what_flat_finds_first(tmp_path: Path, index: Path, pas
         folder = tmp_path / kind
         folder.mkdir()
         other = open_index(build(folder, HashingEncoder(), kind), encoder=HashingEncoder(), retriever="dense")
-        assert other.identity.dense is not None
         assert other.identity.dense["kind"] == kind
         [hits] = search(other, "colchicine for gout: dose of colchicine gout dose", k=1)
         assert hits[0].passage.text == "colchicine for gout: dose of colchicine."

@@ -139,13 +139,11 @@ def test_every_rule_is_evaluated_and_the_first_failure_decides() -> None:
         FilterReason.DUPLICATE,
         FilterReason.NO_VERIFIED_REPLY,
     ]
-    assert result.rejected_by is not None
     assert result.rejected_by.reason is FilterReason.POSTED_UNKNOWN
 
 
 def test_evidence_of_a_risk_names_no_person() -> None:
     result = CHAIN.judge(thread(ASK + " My name is Anna Smith, DOB: 12/03/1980."), duplicate_of=None, now=NOW)
-    assert result.rejected_by is not None
     told = json.dumps(dict(result.rejected_by.evidence))
     assert "Anna" not in told
     assert "1980" not in told

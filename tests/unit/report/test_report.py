@@ -387,7 +387,6 @@ def test_correlations_have_an_interval_and_overlaps_their_mean(tmp_path: Path) -
     titles, note = read("worst-cases")
     values = [float(one.rsplit(": ", 1)[1]) for one in titles if len(set(one.rsplit(": ", 1)[0].split(", "))) == 2]
     said = re.search(r"mean over 10 pairs is ([\d.]+)\.", note)
-    assert said is not None
     assert float(said[1]) == pytest.approx(sum(values) / len(values), abs=0.001)
 
 

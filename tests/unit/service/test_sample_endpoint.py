@@ -25,7 +25,6 @@ async def test_the_guide_s_trial_runs_as_it_is_written(
     monkeypatch.setitem(sys.modules, "medlive.service.wiring", None)
     section = GUIDE.read_text("utf-8").split("## Try it without a model")[1].split("\n## ")[0]
     held = re.search(r"<<'END'\n(.*?)\nEND\n", section, re.DOTALL)
-    assert held is not None
     (tmp_path / "cases.json").write_text(held[1], "utf-8")
     lines = [shlex.split(line)[1:] for line in section.splitlines() if line.startswith("medlive eval ")]
     assert [words[1] for words in lines] == ["run", "grade", "score", "report"]

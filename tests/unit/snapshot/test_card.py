@@ -81,7 +81,6 @@ named = st.dictionaries(texts, st.integers(0, 9999), max_size=4)
 def front(card: str) -> dict[str, Any]:
     """The front matter, cut out as the hub's own library cuts it (its expression, with `\\n` alone)."""
     match = re.search(r"^(\s*---\n)([\S\s]*?)(\n---[ \t]*(\n|$))", card)
-    assert match is not None
     parsed: dict[str, Any] = yaml.safe_load(match[2])
     return parsed
 

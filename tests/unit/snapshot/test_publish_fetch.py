@@ -62,7 +62,6 @@ class Web:
             response = web.StreamResponse(headers={"Content-Length": str(path.stat().st_size)})
             await response.prepare(request)
             await response.write(path.read_bytes()[: self.cut.pop(name)])
-            assert request.transport is not None
             request.transport.close()
             return response
         return web.FileResponse(path) if self.ranges else web.Response(body=path.read_bytes())

@@ -298,7 +298,6 @@ def test_the_key_is_found_by_file_text_line_and_path(tmp_path: Path) -> None:
     assert load_signing_key({"MEDLIVE_SIGNING_KEY": "", "MEDLIVE_SIGNING_KEY_FILE": ""}) is None
     encrypted, public = generate("word", **CHEAP)
     found = load_signing_key({"MEDLIVE_SIGNING_KEY": encrypted, "MEDLIVE_SIGNING_PASSWORD": "word"})
-    assert found is not None
     assert found.public.text() == public
     with pytest.raises(BadKey, match="both set"):
         load_signing_key({"MEDLIVE_SIGNING_KEY": SECRET_TEXT, "MEDLIVE_SIGNING_KEY_FILE": str(path)})
@@ -330,7 +329,6 @@ def test_keygen_makes_a_pair_and_tells_what_to_do_with_it(
     assert run(["snapshot", "keygen"]) == 0
     told = capsys.readouterr()
     key = load_signing_key({}, tmp_path / "keys" / "medlive.key")
-    assert key is not None
     assert key.public.line() in told.out
     for word in ("MEDLIVE_SIGNING_KEY_FILE", "MEDLIVE_SIGNING_KEY", "Publish medlive.pub"):
         assert word in told.err

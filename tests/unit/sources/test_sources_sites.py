@@ -169,7 +169,6 @@ def test_sdn_reads_the_solution_of_a_question_once() -> None:
     post = re.search(
         rb'<article class="message message--post.*?</article>\s*</div>.*?</article>', first.body, re.S
     )
-    assert post is not None
     repeated = b'<div id="js-solutionHighlightBlock">' + post[0] + b"</div>"
     body = first.body.replace(b'<div class="block-body', repeated + b'<div class="block-body')
     assert said(read("sdn", [Page(first.url, body), second])) == said(read("sdn", [first, second]))
@@ -301,7 +300,6 @@ def test_sdn_list_has_titles_without_labels_and_opening_dates() -> None:
     ]
     assert listing.entries[1].posted_at == datetime(2025, 3, 2, 3, 10, tzinfo=UTC)
     assert [e.last_post_at for e in listing.entries] == [None, datetime(2025, 3, 3, 12, 0, tzinfo=UTC)]
-    assert listing.next_page is not None
     assert listing.next_page.url.endswith(
         "/forums/internal-medicine.41/page-2?order=last_post_date&direction=desc"
     )

@@ -43,7 +43,6 @@ def test_clusters_widen_the_interval_where_items_repeat() -> None:
     single = interval(bootstrap_means(base, seed=4)[:, 0])
     assert alone is not None
     assert together == pytest.approx(single)
-    assert together is not None
     assert together[1] - together[0] > 1.8 * (alone[1] - alone[0])
 
 

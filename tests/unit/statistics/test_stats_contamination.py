@@ -123,7 +123,6 @@ def test_the_effect_of_having_seen_is_least_squares_with_dummies() -> None:
     target = np.array([values[row] for row in rows])
     expected = np.linalg.lstsq(design, target, rcond=None)[0][-1]
     found = seen_effect(values, seen, draws=20)
-    assert found is not None
     assert found.effect == pytest.approx(expected)
     assert found.models == 4
 

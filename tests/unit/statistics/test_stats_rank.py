@@ -38,7 +38,6 @@ def test_an_order_that_is_clear_is_firm_and_one_that_is_not_is_not() -> None:
     rng = np.random.default_rng(1)
     noise = rng.normal(0, 0.1, (200, 3))
     clear = rank_stability(["a", "b", "c"], noise + np.array([0.2, 0.5, 0.8]), draws=200)
-    assert clear is not None
     assert (clear.best, clear.worst, clear.first_share) == ((3, 2, 1), (3, 2, 1), (0.0, 0.0, 1.0))
     assert clear.spearman_mean == clear.spearman_low == pytest.approx(1)
     even = rank_stability(["a", "b", "c"], noise, draws=200)
@@ -48,7 +47,6 @@ def test_an_order_that_is_clear_is_firm_and_one_that_is_not_is_not() -> None:
     assert sum(even.first_share) == pytest.approx(1)
     gap = np.where(np.arange(200)[:, None] < 50, np.nan, noise)
     partly = rank_stability(["a", "b", "c"], gap, draws=50)
-    assert partly is not None
     assert partly.items == 150
     assert rank_stability(["a"], np.array([[np.nan]])) is None
 
