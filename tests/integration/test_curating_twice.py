@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from pydantic import SecretStr
 from sqlalchemy import func, select
 
 from medlive.config import Settings
@@ -106,7 +107,7 @@ async def test_a_parameter_that_a_model_does_not_take_leaves_the_queue_for_anoth
         revision = (await session.scalars(select(ThreadRevisionRow.id))).one()
     refusing = Gated("refuses", screener__extract=ConfigError("no temperature", hint="Take it out."))
     found, done = pipeline(database, refusing), Curated()
-    work = curation_work(database, found, Settings(home=tmp_path, database_url=database_url), done)
+    work = curation_work(database, found, Settings(home=tmp_path, database_url=SecretStr(database_url)), done)
     await work(revision)
     await work(revision)
     assert (done.left, done.faults, found.budget.stopped) == (2, [], "no temperature (Take it out.)")

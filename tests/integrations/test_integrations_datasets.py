@@ -50,7 +50,7 @@ def test_one_line_loads_a_published_version_or_the_newest(
     with hub_server() as hub:
         for version, cases in (("2026.W47", 2), ("2026.W46", 1)):
             snapshot = ready(a_snapshot(tmp_path, version, cases=cases))
-            HubRepository(at, endpoint_url=hub.url, pause=0.01).publish(snapshot)
+            HubRepository(at, endpoint_url=hub.url).publish(snapshot)
         # The client reads the hub's address once, when it is imported.
         hub_here = {"HF_ENDPOINT": hub.url, "HF_HUB_OFFLINE": "0", "HF_DATASETS_OFFLINE": "0"}
         printed = run(

@@ -3,11 +3,10 @@
 import unicodedata
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from medlive.deidentify.detect import find_identifiers
-from medlive.deidentify.identifiers import View
 from medlive.text.normalise import fold
 
 PIECES = (
