@@ -21,18 +21,27 @@ _Several = list[str] | None
 class CaseFilter:
     """Which cases of a snapshot are taken."""
 
-    language: Annotated[_Several, typer.Option("--language", help="Only cases in it: en or zh.")] = None
-    source: Annotated[_Several, typer.Option("--source", help="Only cases of this community.")] = None
-    theme: Annotated[_Several, typer.Option("--theme", help="Only cases of this theme.")] = None
-    specialty: Annotated[_Several, typer.Option("--specialty", help="Only cases of this specialty.")] = None
+    language: Annotated[_Several, typer.Option("--language", help="Only cases in it, en or zh; repeatable.")] = (
+        None
+    )
+    source: Annotated[_Several, typer.Option("--source", help="Only cases of this community; repeatable.")] = None
+    theme: Annotated[_Several, typer.Option("--theme", help="Only cases of this theme; repeatable.")] = None
+    specialty: Annotated[
+        _Several, typer.Option("--specialty", help="Only cases of this specialty; repeatable.")
+    ] = None
     first_release: Annotated[
-        _Several, typer.Option("--first-release", help="Only cases that this version was the first to hold.")
+        _Several, typer.Option("--first-release", help="Only cases that are new in this version; repeatable.")
     ] = None
     first_release_after: Annotated[
-        str | None, typer.Option("--first-release-after", metavar="VERSION", help="Only cases newer than it.")
+        str | None,
+        typer.Option("--first-release-after", metavar="VERSION", help="Only cases newer than this version."),
     ] = None
-    posted_from: Annotated[str | None, typer.Option("--posted-from", metavar="DATE", help="Inclusive.")] = None
-    posted_before: Annotated[str | None, typer.Option("--posted-before", metavar="DATE", help="Exclusive.")] = None
+    posted_from: Annotated[
+        str | None, typer.Option("--posted-from", metavar="DATE", help="Only cases of this day or later.")
+    ] = None
+    posted_before: Annotated[
+        str | None, typer.Option("--posted-before", metavar="DATE", help="Only cases from before this day.")
+    ] = None
 
     def given(self) -> dict[str, Any]:
         """What was asked for, by name."""
