@@ -1,7 +1,7 @@
-"""Publishing: a verified, publishable snapshot goes to a shelf, where its files never change again.
+"""Publishing: a verified, publishable snapshot is copied to a target, where its files never change again.
 
-Data goes first and SHA256SUMS last: a version with SHA256SUMS is complete, one without is half published and is
-finished by publishing it again. What tells of the versions is made anew from what lies on the shelf.
+Data goes first and SHA256SUMS last: a version without SHA256SUMS is incomplete, and is finished by publishing it
+again. The index, feed and latest.json are made anew from the versions on the target.
 """
 
 import hashlib
@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from medlive.errors import BadInput, CheckFailed
 from medlive.integrity.folder import SIGNATURE, SUMS
 from medlive.integrity.signing import PublicKey
-from medlive.publishing.target import IMMUTABLE, Item, Shelf, Standing, page
+from medlive.publishing.target import IMMUTABLE, Item, RemoteState, Target, page
 from medlive.snapshot.describe.feed import FEED, INDEX, LATEST, Place, Release, feed_xml, index_html, latest_json
 from medlive.snapshot.errata import ERRATA, load_errata, parse_errata
 from medlive.snapshot.errata import SIGNATURE as ERRATA_SIGNATURE
@@ -33,20 +33,20 @@ Progress = Callable[[int, int], None]
 """(bytes done, bytes in all)."""
 
 
-def _unseen(done: int, total: int) -> None:
-    """Shows nobody how far it has come."""
+def ignore_transfer(done: int, total: int) -> None:
+    """Report no progress."""
 
 
 @dataclass(frozen=True, slots=True)
-class Ready:
-    """A snapshot that may be published: verified whole just now, with what goes out beside it."""
+class PreparedRelease:
+    """A snapshot that was just verified and may be published, with its errata."""
 
     folder: Path
     manifest: Manifest
     sums: Mapping[str, FileEntry]
-    """Every file, SHA256SUMS and the signature among them."""
+    """Every file, with SHA256SUMS and the signature."""
     errata: Mapping[str, bytes]
-    """errata.json, and its signature, by name; empty where no errata lie beside the snapshot."""
+    """errata.json and its signature, by name; empty if there are none beside the snapshot."""
 
     @property
     def digest(self) -> str:
@@ -59,7 +59,7 @@ class Ready:
         return self.manifest.signing is not None
 
     def items(self) -> list[Item]:
-        """The immutable files in the order they go out."""
+        """The immutable files in the order they are sent."""
         last = {"manifest.json": 1, SIGNATURE: 2, SUMS: 3}
         names = sorted(self.sums, key=lambda name: (last.get(name, 0), name))
         root = folder_name(self.manifest.version)
@@ -80,144 +80,166 @@ class Published:
     sent: list[str] = field(default_factory=list)
     """Immutable files that were added."""
     already: list[str] = field(default_factory=list)
-    """Immutable files that were there, with these bytes."""
+    """Immutable files that existed with the same bytes."""
     updated: list[str] = field(default_factory=list)
     """Mutable files that were written."""
     bytes_sent: int = 0
     """Of immutable files."""
     latest: str | None = None
-    """The version that the place now calls its newest; None for a dry run."""
+    """The newest version on the target afterwards; None for a dry run."""
     unfinished: list[str] = field(default_factory=list)
-    """Other versions there that were published in part."""
+    """Other versions on the target that are incomplete."""
 
 
-def make_ready(folder: Path, public_key: PublicKey | None = None) -> Ready:
+def prepare_release(folder: Path, public_key: PublicKey | None = None) -> PreparedRelease:
     """Verify a snapshot and read what its publication needs.
 
-    Raises CheckFailed for a snapshot that fails verification, that could not be verified whole, that is not
-    publishable (nothing overrides that), or whose errata cannot be read.
+    Args:
+        folder: The snapshot's folder.
+        public_key: The key that must have signed it; None accepts the key that it names.
+
+    Raises:
+        CheckFailed: If it fails verification, cannot be verified completely, is not publishable, or its errata
+            cannot be read.
     """
     report = verify_snapshot(folder, public_key=public_key)
     if not report.ok or report.manifest is None:
         raise CheckFailed(report.summary(), hint="only a snapshot that verifies can be published")
-    # Only two things may stay unproven: who signed a release that has no key, and what a parent says that is not
-    # here; the digests of ancestors are compared with those on the shelf.
-    innocent = {len(report.steps), *([1] if report.trust is Trust.NOT_SIGNED else [])}
-    skipped = [s for s in report.steps if s.state is StepState.SKIPPED and s.number not in innocent]
+    # Two steps may be skipped: the signature of an unsigned release, and the parent where it is not here, since
+    # the digests of ancestors are compared with those on the target.
+    skippable = {len(report.steps), *([1] if report.trust is Trust.NOT_SIGNED else [])}
+    skipped = [s for s in report.steps if s.state is StepState.SKIPPED and s.number not in skippable]
     if skipped:
         raise CheckFailed(
-            f"{folder} could not be verified whole: " + "; ".join(f"step {s.number}: {s.why}" for s in skipped)
+            f"{folder} could not be verified completely: "
+            + "; ".join(f"step {s.number}: {s.why}" for s in skipped)
         )
     manifest = report.manifest
     if not manifest.publishable:
         raise CheckFailed(
             f"medlive {manifest.version} is not publishable: " + "; ".join(manifest.why_not),
-            hint="its card says so too; no option publishes it all the same",
+            hint="no option overrides this",
         )
     entries = dict(manifest.files)
     for name in ("manifest.json", SUMS, SIGNATURE):
         if (folder / name).is_file():
             entries[name] = _entry((folder / name).read_bytes())
-    return Ready(folder, manifest, entries, _errata(folder.parent, _key_of(manifest, public_key)))
+    return PreparedRelease(folder, manifest, entries, _errata(folder.parent, _key_of(manifest, public_key)))
 
 
 def publish(
-    ready: Ready, shelf: Shelf, place: Place, *, dry_run: bool = False, progress: Progress = _unseen
+    prepared: PreparedRelease,
+    target: Target,
+    place: Place,
+    *,
+    dry_run: bool = False,
+    progress: Progress = ignore_transfer,
 ) -> Published:
-    """Put a snapshot on a shelf and bring latest.json, feed, page and errata up to date.
+    """Copy a snapshot to a target and update latest.json, feed, page and errata.
 
-    A file that lies there with other bytes stops everything before the first byte is written; one with the same
-    bytes is not sent again. Raises CheckFailed for other bytes, for a version there that cannot be read or is of
-    another line, and for errata there that ours have lost; otherwise what the shelf raises.
+    Files that exist with the same bytes are not sent again.
+
+    Args:
+        prepared: The snapshot.
+        target: Where to publish it.
+        place: How the target is named on its pages.
+        dry_run: Whether to only check and list what would be sent.
+        progress: Called with the bytes sent so far and in all.
+
+    Raises:
+        CheckFailed: If the target has other bytes of this version, a version that cannot be read or is of another
+            line, or errata that ours lack. Nothing is written then.
+        MedliveError: If the target refuses.
     """
-    done = Published(ready.manifest.version, ready.digest, shelf.where, ready.signed, dry_run)
-    with shelf.session(write=not dry_run):
-        wanting = _wanting(ready, shelf, done)
-        _same_line(ready, shelf, _releases(shelf, done))
-        keep_errata(ready, shelf.where, shelf.read)
+    done = Published(prepared.manifest.version, prepared.digest, target.where, prepared.signed, dry_run)
+    with target.session(write=not dry_run):
+        missing = _missing_items(prepared, target, done)
+        _check_line(prepared, target, _releases(target, done))
+        check_errata_kept(prepared, target.where, target.read)
         if dry_run:
-            done.sent = [item.name for item in wanting]
-            done.bytes_sent = sum(item.size for item in wanting)
+            done.sent = [item.name for item in missing]
+            done.bytes_sent = sum(item.size for item in missing)
             return done
-        total = sum(item.size for item in wanting)
+        total = sum(item.size for item in missing)
         out = [0]
 
         def sent(amount: int) -> None:
-            # A try that failed half-way is sent, and counted, again.
+            # An attempt that failed half-way is sent, and counted, again.
             out[0] = min(total, out[0] + amount)
             progress(out[0], total)
 
-        for item in wanting:
-            shelf.add(item, sent)
+        for item in missing:
+            target.add(item, sent)
             done.sent.append(item.name)
             done.bytes_sent += item.size
-        _tell(ready, shelf, place, done)
+        _update_pages(prepared, target, place, done)
     return done
 
 
-def _wanting(ready: Ready, shelf: Shelf, done: Published) -> list[Item]:
-    """What has yet to be sent. Raises CheckFailed, naming it, for whatever there is not this version's."""
-    items = ready.items()
-    there = shelf.names(f"{folder_name(ready.manifest.version)}/")
-    wrong = sorted(there - {item.name for item in items})
-    wanting: list[Item] = []
+def _missing_items(prepared: PreparedRelease, target: Target, done: Published) -> list[Item]:
+    """Return what has yet to be sent. Raises CheckFailed if the target has other files of this version."""
+    items = prepared.items()
+    existing = target.names(f"{folder_name(prepared.manifest.version)}/")
+    wrong = sorted(existing - {item.name for item in items})
+    missing: list[Item] = []
     for item in items:
-        standing = shelf.compare(item) if item.name in there else Standing.ABSENT
-        if standing is Standing.ABSENT:
-            wanting.append(item)
-        elif standing is Standing.SAME:
+        state = target.compare(item) if item.name in existing else RemoteState.ABSENT
+        if state is RemoteState.ABSENT:
+            missing.append(item)
+        elif state is RemoteState.SAME:
             done.already.append(item.name)
         else:
             wrong.append(item.name)
     if wrong:
         raise CheckFailed(
-            f"{shelf.where} holds other bytes of medlive {ready.manifest.version}: {', '.join(sorted(wrong)[:8])}"
+            f"{target.where} has other bytes of medlive {prepared.manifest.version}: "
+            + ", ".join(sorted(wrong)[:8])
             + (f" and {len(wrong) - 8} more" if len(wrong) > 8 else "")
             + "; nothing was written",
             hint="a published version never changes: freeze and publish a new one",
         )
-    return wanting
+    return missing
 
 
-def _same_line(ready: Ready, shelf: Shelf, releases: Sequence[Release]) -> None:
-    """Raise CheckFailed where the snapshot and a version there disagree about one's ancestor."""
-    mine = {a.version: a.digest for a in ready.manifest.lineage} | {ready.manifest.version: ready.digest}
+def _check_line(prepared: PreparedRelease, target: Target, releases: Sequence[Release]) -> None:
+    """Raise CheckFailed if the snapshot and a published version disagree about an ancestor."""
+    mine = {a.version: a.digest for a in prepared.manifest.lineage} | {prepared.manifest.version: prepared.digest}
     for release in releases:
         theirs = {a.version: a.digest for a in release.manifest.lineage} | {release.version: release.digest}
-        if odd := sorted(v for v in mine.keys() & theirs.keys() if mine[v] != theirs[v]):
+        if conflicting := sorted(v for v in mine.keys() & theirs.keys() if mine[v] != theirs[v]):
             raise CheckFailed(
-                f"medlive {ready.manifest.version} and {release.version} in {shelf.where} descend from different "
-                f"snapshots that are both called {', '.join(odd)}; nothing was written",
-                hint="two lines of releases need two places",
+                f"medlive {prepared.manifest.version} and {release.version} in {target.where} descend from "
+                f"different snapshots that are both called {', '.join(conflicting)}; nothing was written",
+                hint="publish the other line of releases elsewhere",
             )
     signed = sorted(r.version for r in releases if r.manifest.signing is not None and r.version in mine)
-    if signed and not ready.signed:
+    if signed and not prepared.signed:
         raise CheckFailed(
-            f"medlive {ready.manifest.version} has no signature, and {signed[-1]}, which it continues, has one in "
-            f"{shelf.where}; nothing was written",
-            hint="readers who check signatures would lose the line: the next week can be frozen with the key",
+            f"medlive {prepared.manifest.version} has no signature, and {signed[-1]}, which it continues, "
+            f"has one in {target.where}; nothing was written",
+            hint="readers check signatures: freeze the next week with the key",
         )
 
 
-def _releases(shelf: Shelf, done: Published) -> list[Release]:
-    """The complete versions on the shelf."""
+def _releases(target: Target, done: Published) -> list[Release]:
+    """Return the complete versions on the target."""
     found: list[Release] = []
     done.unfinished.clear()
-    for name in sorted(shelf.folders()):
+    for name in sorted(target.folders()):
         match = _FOLDER.fullmatch(name)
         if match is None or week_end(match[1]) is None:
             continue
-        sums = shelf.read(f"{name}/{SUMS}")
+        sums = target.read(f"{name}/{SUMS}")
         if sums is None:
             if match[1] != done.version:
                 done.unfinished.append(match[1])
             continue
-        found.append(_release(shelf, name, match[1], sums))
+        found.append(_release(target, name, match[1], sums))
     return found
 
 
-def _release(shelf: Shelf, name: str, version: str, sums: bytes) -> Release:
-    data = shelf.read(f"{name}/manifest.json") or b""
+def _release(target: Target, name: str, version: str, sums: bytes) -> Release:
+    data = target.read(f"{name}/manifest.json") or b""
     entry = _entry(data)
     fault = None
     try:
@@ -229,36 +251,35 @@ def _release(shelf: Shelf, name: str, version: str, sums: bytes) -> Release:
         fault = f"its manifest cannot be read: {'.'.join(map(str, first['loc']))}: {first['msg']}"
     if fault is not None:
         raise CheckFailed(
-            f"{name} in {shelf.where} cannot be told of: {fault}",
-            hint="publish with a newer medlive, or mend that version: latest.json is made from all of them",
+            f"{name} in {target.where} cannot be listed: {fault}",
+            hint="latest.json lists every version: publish with a newer medlive, or repair that version",
         )
     others = {"manifest.json": entry}
-    if (signature := shelf.read(f"{name}/{SIGNATURE}")) is not None:
+    if (signature := target.read(f"{name}/{SIGNATURE}")) is not None:
         others[SIGNATURE] = _entry(signature)
     return Release(manifest, _entry(sums), others)
 
 
-def _tell(ready: Ready, shelf: Shelf, place: Place, done: Published) -> None:
-    """Write the mutable files until they tell of what lies there.
+def _update_pages(prepared: PreparedRelease, target: Target, place: Place, done: Published) -> None:
+    """Write the mutable files until they list every version on the target.
 
-    Another publisher may finish a version meanwhile. Whoever writes last looks once more after writing, so that
-    what stays is never older than the versions.
+    Another publisher may finish a version meanwhile, so the versions are read again after writing.
     """
-    for name, data in ready.errata.items():
-        _put(shelf, name, data, done)
+    for name, data in prepared.errata.items():
+        _put(target, name, data, done)
     for _ in range(_MOST_ROUNDS):
-        releases = _releases(shelf, done)
-        for name, data in _pages(releases, shelf, place).items():
-            _put(shelf, name, data, done)
-        if {r.version for r in _releases(shelf, done)} == {r.version for r in releases}:
+        releases = _releases(target, done)
+        for name, data in _pages(releases, target, place).items():
+            _put(target, name, data, done)
+        if {r.version for r in _releases(target, done)} == {r.version for r in releases}:
             done.latest = max(r.version for r in releases)
             return
-    raise CheckFailed(f"{shelf.where} changes all the time: publish again when nobody else does")
+    raise CheckFailed(f"{target.where} keeps changing", hint="publish again when no other publisher is running")
 
 
-def _pages(releases: Sequence[Release], shelf: Shelf, place: Place) -> dict[str, bytes]:
-    data = shelf.read(ERRATA)
-    errata = parse_errata(data, f"{ERRATA} in {shelf.where}") if data is not None else None
+def _pages(releases: Sequence[Release], target: Target, place: Place) -> dict[str, bytes]:
+    data = target.read(ERRATA)
+    errata = parse_errata(data, f"{ERRATA} in {target.where}") if data is not None else None
     key = _key_of(max(releases, key=lambda r: r.version).manifest, None)
     pages = {PUBLIC_KEY: key.text().encode("ascii")} if key is not None else {}
     pages[INDEX] = index_html(releases, place, errata=errata, key=PUBLIC_KEY if key is not None else None)
@@ -267,29 +288,29 @@ def _pages(releases: Sequence[Release], shelf: Shelf, place: Place) -> dict[str,
     return pages
 
 
-def _put(shelf: Shelf, name: str, data: bytes, done: Published) -> None:
-    if shelf.read(name) != data:
-        shelf.replace(page(name, data))
+def _put(target: Target, name: str, data: bytes, done: Published) -> None:
+    if target.read(name) != data:
+        target.replace(page(name, data))
         if name not in done.updated:
             done.updated.append(name)
 
 
 def _key_of(manifest: Manifest, given: PublicKey | None) -> PublicKey | None:
-    """The key that signatures are checked with; None for a release that was made without one."""
+    """Return the key that signatures are checked with; None for an unsigned release."""
     if given is not None or manifest.signing is None:
         return given
     return PublicKey.parse(manifest.signing.public_key)
 
 
 def _errata(folder: Path, key: PublicKey | None) -> dict[str, bytes]:
-    """What goes out of the errata that lie beside the snapshot."""
+    """Return the errata beside the snapshot, and their signature."""
     path, beside = folder / ERRATA, folder / ERRATA_SIGNATURE
     if not path.exists():
         return {}
     try:
         load_errata(path, public_key=key)
     except (BadInput, CheckFailed) as exc:
-        hint = "have them written again, with the key that signs the releases at hand"
+        hint = "write them again with the key that signs the releases"
         raise CheckFailed(exc.message, hint=hint) from exc
     found = {ERRATA: path.read_bytes()}
     if beside.exists():
@@ -297,25 +318,31 @@ def _errata(folder: Path, key: PublicKey | None) -> dict[str, bytes]:
     return found
 
 
-def keep_errata(ready: Ready, where: str, read: Callable[[str], bytes | None]) -> None:
-    """Raise CheckFailed where ours would take back what the errata there have said.
+def check_errata_kept(prepared: PreparedRelease, where: str, read: Callable[[str], bytes | None]) -> None:
+    """Check that no published erratum is lost.
 
-    `read` gives the bytes of a file there, or None.
+    Args:
+        prepared: The release.
+        where: The target, for messages.
+        read: Returns the bytes of a published file, or None.
+
+    Raises:
+        CheckFailed: If an erratum or the signature is missing in ours.
     """
-    there = read(ERRATA)
-    if there is None or ERRATA not in ready.errata or there == ready.errata[ERRATA]:
+    published = read(ERRATA)
+    if published is None or ERRATA not in prepared.errata or published == prepared.errata[ERRATA]:
         return
-    said = {(e.id, e.criterion_id) for e in parse_errata(there, f"{ERRATA} in {where}").entries}
-    kept = {(e.id, e.criterion_id) for e in parse_errata(ready.errata[ERRATA]).entries}
-    if lost := sorted(number for number, _ in said - kept):
+    theirs = {(e.id, e.criterion_id) for e in parse_errata(published, f"{ERRATA} in {where}").entries}
+    ours = {(e.id, e.criterion_id) for e in parse_errata(prepared.errata[ERRATA]).entries}
+    if lost := sorted(number for number, _ in theirs - ours):
         raise CheckFailed(
             f"{ERRATA} in {where} has entries that ours lack: {', '.join(map(str, lost[:8]))}",
-            hint="errata are never taken back: publish from where they were written",
+            hint="errata are never removed: publish from where they were written",
         )
-    if ERRATA_SIGNATURE not in ready.errata and read(ERRATA_SIGNATURE) is not None:
+    if ERRATA_SIGNATURE not in prepared.errata and read(ERRATA_SIGNATURE) is not None:
         raise CheckFailed(
             f"{ERRATA} in {where} is signed, and ours is not",
-            hint="have it written again, with the key that signs the releases at hand",
+            hint="write it again with the key that signs the releases",
         )
 
 

@@ -1,4 +1,4 @@
-"""Where published snapshots lie: what the procedure of `publish` asks of a place, and a folder as such a place."""
+"""Places to publish to: the protocol that `publish` needs, and a folder that implements it."""
 
 import errno
 import hashlib
@@ -19,8 +19,8 @@ from medlive.integrity.lock import exclusive
 
 IMMUTABLE: Final = "public, max-age=31536000, immutable"
 MUTABLE: Final = "public, max-age=300, must-revalidate"
-MOST_READ: Final = 64 * 1024 * 1024
-"""The most that a file which is read back whole may hold."""
+MAX_READ: Final = 64 * 1024 * 1024
+"""The most bytes of a file that is read whole."""
 _BLOCK: Final = 1024 * 1024
 _PARTIAL: Final = ".publish-partial"
 _LOCK: Final = ".publish.lock"
@@ -37,8 +37,8 @@ _TYPES: Final = {
 }
 
 
-class Standing(StrEnum):
-    """What a shelf holds under a name, beside what was to be put there."""
+class RemoteState(StrEnum):
+    """What a target has under an item's name."""
 
     ABSENT = "absent"
     SAME = "same"
@@ -46,15 +46,15 @@ class Standing(StrEnum):
 
 
 class Taken(CheckFailed):
-    """Other bytes lie there already."""
+    """A file exists with other bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """A file to put on a shelf."""
+    """A file to publish."""
 
     name: str
-    """Its path on the shelf, with `/`."""
+    """Its path on the target, with `/`."""
     source: Path | bytes
     size: int
     sha256: str
@@ -63,12 +63,12 @@ class Item:
 
     @property
     def content_type(self) -> str:
-        """The media type by the name's ending; plain text where it says nothing."""
+        """The media type by the name's suffix, by default plain text."""
         return _TYPES.get(Path(self.name).suffix, "text/plain; charset=utf-8")
 
     @contextmanager
     def open(self) -> Iterator[IO[bytes]]:
-        """The bytes, to be read. Raises OSError."""
+        """Open the bytes for reading. Raises OSError."""
         if isinstance(self.source, bytes):
             yield io.BytesIO(self.source)
         else:
@@ -77,12 +77,12 @@ class Item:
 
 
 def page(name: str, data: bytes) -> Item:
-    """A mutable item of these bytes."""
+    """Return a mutable item of these bytes."""
     return Item(name, data, len(data), hashlib.sha256(data).hexdigest(), MUTABLE)
 
 
 def changed(item: Item) -> CheckFailed:
-    """The error that a file is not any more what was verified."""
+    """Return the error that a file changed after it was verified."""
     return CheckFailed(
         f"{item.name} changed while it was being published; nothing of it was kept",
         hint="a frozen snapshot must not change: verify it",
@@ -90,53 +90,53 @@ def changed(item: Item) -> CheckFailed:
 
 
 class Sent(Protocol):
-    """Is told each number of bytes that has gone out."""
+    """Called with each number of bytes sent."""
 
     def __call__(self, amount: int) -> None:
-        """`amount` more bytes are there."""
+        """`amount` more bytes were sent."""
 
 
-def unheard(amount: int) -> None:
-    """Tells nobody."""
+def ignore_progress(amount: int) -> None:
+    """Report no progress."""
 
 
-class Shelf(Protocol):
-    """A place with files under names: immutable ones are added, mutable ones replaced.
+class Target(Protocol):
+    """A place with named files: immutable ones are added, mutable ones replaced.
 
-    Calls block, for the clients of object stores do. Every method raises a MedliveError where the place refuses.
+    Calls block, as the clients of object stores do. Every method raises a MedliveError if the place refuses.
     """
 
     @property
     def where(self) -> str:
-        """The place in words, for messages."""
+        """The place, for messages."""
 
     def session(self, *, write: bool) -> AbstractContextManager[None]:
-        """Open the place for one publication; whatever keeps two publishers apart is held meanwhile."""
+        """Open the place for one publication, holding its lock if it has one."""
 
     def names(self, folder: str) -> frozenset[str]:
-        """The names of all files below a folder (`medlive-2026.W47/`), whole; empty when it is not there."""
+        """Return the full names of all files below a folder (`medlive-2026.W47/`), if it exists."""
 
     def folders(self) -> frozenset[str]:
-        """The names of the folders at the root, without `/`."""
+        """Return the names of the folders at the root, without `/`."""
 
-    def compare(self, item: Item) -> Standing:
-        """What lies under the item's name. SAME is said of equal bytes alone, never of a stated digest."""
+    def compare(self, item: Item) -> RemoteState:
+        """Compare what exists under the item's name, by its bytes and not by a stated digest."""
 
     def add(self, item: Item, sent: Sent) -> None:
-        """Put the item where nothing lies; on a kill nothing is visible under its name.
+        """Add the item as a new file; if the process is killed, nothing is visible under its name.
 
-        Raises Taken when other bytes have come there meanwhile; the same bytes are as good as added.
+        Raises Taken if a file with other bytes exists; one with the same bytes is accepted.
         """
 
     def replace(self, item: Item) -> None:
         """Put the item whatever lies there; a reader sees the old bytes or the new ones."""
 
     def read(self, name: str) -> bytes | None:
-        """A small file's bytes; None when it is not there. Raises BadInput above `MOST_READ` bytes."""
+        """A small file's bytes; None when it is not there. Raises BadInput above `MAX_READ` bytes."""
 
 
-class FolderShelf:
-    """A folder as a shelf, such as the root that a web server shows."""
+class FolderTarget:
+    """A folder as a target, such as the root that a web server shows."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -182,14 +182,14 @@ class FolderShelf:
                 return frozenset()
             return frozenset(entry.name for entry in self.root.iterdir() if entry.is_dir())
 
-    def compare(self, item: Item) -> Standing:
+    def compare(self, item: Item) -> RemoteState:
         """Compare by reading what lies there."""
         with self._clear("read"):
             path = self._plain(item.name)
             if not os.path.lexists(path):
-                return Standing.ABSENT
+                return RemoteState.ABSENT
             same = path.is_file() and path.stat().st_size == item.size and sha256(path) == item.sha256
-            return Standing.SAME if same else Standing.OTHER
+            return RemoteState.SAME if same else RemoteState.OTHER
 
     def add(self, item: Item, sent: Sent) -> None:
         """Write beside, then link into place, which fails where a file lies."""
@@ -200,15 +200,15 @@ class FolderShelf:
                 _place(partial, path)
                 _settle(path.parent)
             except FileExistsError as exc:
-                if self.compare(item) is not Standing.SAME:
-                    raise Taken(f"{item.name} lies in {self.where} already, with other bytes") from exc
+                if self.compare(item) is not RemoteState.SAME:
+                    raise Taken(f"{item.name} exists in {self.where} with other bytes") from exc
             finally:
                 partial.unlink(missing_ok=True)
 
     def replace(self, item: Item) -> None:
         """Write beside, then rename over."""
         with self._clear("written"):
-            path, partial = self._plain(item.name), self._written(item, unheard)
+            path, partial = self._plain(item.name), self._written(item, ignore_progress)
             path.parent.mkdir(parents=True, exist_ok=True)
             partial.replace(path)
             _settle(path.parent)
@@ -220,9 +220,9 @@ class FolderShelf:
             if not path.is_file():
                 return None
             with path.open("rb") as handle:
-                data = handle.read(MOST_READ + 1)
-        if len(data) > MOST_READ:
-            raise BadInput(f"{path} holds more than {MOST_READ} bytes")
+                data = handle.read(MAX_READ + 1)
+        if len(data) > MAX_READ:
+            raise BadInput(f"{path} holds more than {MAX_READ} bytes")
         return data
 
     def _plain(self, name: str) -> Path:
@@ -237,7 +237,7 @@ class FolderShelf:
         return path
 
     def _written(self, item: Item, sent: Sent) -> Path:
-        """A file beside the shelf's, with the item's bytes, all of them on the disk."""
+        """A file beside the target's, with the item's bytes, all of them on the disk."""
         digest = hashlib.sha256()
         handle, name = tempfile.mkstemp(dir=self.root / _PARTIAL)
         partial = Path(name)

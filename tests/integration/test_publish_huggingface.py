@@ -7,11 +7,11 @@ from datetime import UTC, datetime
 import pytest
 
 from medlive.errors import CheckFailed, ServiceUnavailable, UsageError
-from medlive.publishing.publish import Published, Ready
+from medlive.publishing.publish import PreparedRelease, Published
 from medlive.publishing.targets.huggingface import HubRepository
 from medlive.snapshot.errata import Errata, Erratum, WithdrawalKind
 from tests.support.hub import TOKEN, Hub, hub_server
-from tests.support.publishing import a_snapshot, ready
+from tests.support.publishing import a_snapshot, prepared
 
 # The hub's client hands open files to httpx2 in a way that httpx2 takes and warns of.
 pytestmark = pytest.mark.filterwarnings("ignore:Use 'content=:DeprecationWarning")
@@ -20,10 +20,12 @@ AT = "some-group/medlive"
 
 
 @pytest.fixture(scope="module")
-def line(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Ready]:
+def line(tmp_path_factory: pytest.TempPathFactory) -> dict[str, PreparedRelease]:
     """Three versions."""
     root = tmp_path_factory.mktemp("frozen")
-    return {v: ready(a_snapshot(root, v, cases=n)) for n, v in enumerate(("2026.W46", "2026.W47", "2026.W48"), 1)}
+    return {
+        v: prepared(a_snapshot(root, v, cases=n)) for n, v in enumerate(("2026.W46", "2026.W47", "2026.W48"), 1)
+    }
 
 
 @pytest.fixture
@@ -34,11 +36,11 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
         yield running
 
 
-def send(hub: Hub, snapshot: Ready, *, dry_run: bool = False) -> Published:
+def send(hub: Hub, snapshot: PreparedRelease, *, dry_run: bool = False) -> Published:
     return HubRepository(AT, endpoint_url=hub.url).publish(snapshot, dry_run=dry_run)
 
 
-def content(snapshot: Ready) -> dict[str, bytes]:
+def content(snapshot: PreparedRelease) -> dict[str, bytes]:
     return {name: (snapshot.folder / name).read_bytes() for name in snapshot.sums}
 
 
@@ -48,7 +50,7 @@ def tagged(hub: Hub, version: str) -> dict[str, bytes]:
 
 
 def test_a_version_is_one_commit_and_one_tag_and_a_second_run_sends_nothing(
-    hub: Hub, line: dict[str, Ready]
+    hub: Hub, line: dict[str, PreparedRelease]
 ) -> None:
     snapshot = line["2026.W47"]
     assert send(hub, snapshot, dry_run=True).sent == sorted(snapshot.sums)
@@ -65,7 +67,9 @@ def test_a_version_is_one_commit_and_one_tag_and_a_second_run_sends_nothing(
     assert [r for r in hub.requests if r[0] not in ("GET", "HEAD")] == []
 
 
-def test_main_is_the_newest_version_whichever_is_published_last(hub: Hub, line: dict[str, Ready]) -> None:
+def test_main_is_the_newest_version_whichever_is_published_last(
+    hub: Hub, line: dict[str, PreparedRelease]
+) -> None:
     for version in ("2026.W46", "2026.W48"):
         send(hub, line[version])
     hub.commit("main", {**hub.commits[hub.branches["main"]], "NOTES.md": b"the maintainers' own"}, "Notes")
@@ -82,7 +86,7 @@ def test_main_is_the_newest_version_whichever_is_published_last(hub: Hub, line: 
     [("PUT", "/store/", 403), ("POST", "/commit/", 400), ("POST", "/tag/", 403)],
 )
 def test_a_run_that_failed_in_the_middle_goes_on_where_it_was(
-    hub: Hub, line: dict[str, Ready], method: str, part: str, status: int
+    hub: Hub, line: dict[str, PreparedRelease], method: str, part: str, status: int
 ) -> None:
     snapshot = line["2026.W46"]
     hub.fail(status, method, part)
@@ -98,7 +102,7 @@ def test_a_run_that_failed_in_the_middle_goes_on_where_it_was(
     assert [t for t in hub.titles.values() if t.startswith("medlive")] == ["medlive 2026.W46"]
 
 
-def test_a_tag_with_other_bytes_is_refused(hub: Hub, line: dict[str, Ready]) -> None:
+def test_a_tag_with_other_bytes_is_refused(hub: Hub, line: dict[str, PreparedRelease]) -> None:
     snapshot = line["2026.W47"]
     send(hub, snapshot)
     for name in ("data/cases.jsonl", "manifest.json"):
@@ -112,7 +116,7 @@ def test_a_tag_with_other_bytes_is_refused(hub: Hub, line: dict[str, Ready]) -> 
         held[name] = data
 
 
-def test_two_publishers_make_one_release(hub: Hub, line: dict[str, Ready]) -> None:
+def test_two_publishers_make_one_release(hub: Hub, line: dict[str, PreparedRelease]) -> None:
     send(hub, line["2026.W46"])
     snapshot, other = line["2026.W47"], {**content(line["2026.W47"]), "LICENSE": b"other terms"}
 
@@ -135,7 +139,7 @@ def test_two_publishers_make_one_release(hub: Hub, line: dict[str, Ready]) -> No
         send(hub, snapshot)
 
 
-def test_what_a_version_has_no_more_goes_and_errata_are_kept(hub: Hub, line: dict[str, Ready]) -> None:
+def test_what_a_version_has_no_more_goes_and_errata_are_kept(hub: Hub, line: dict[str, PreparedRelease]) -> None:
     def errata(*ids: int) -> dict[str, bytes]:
         entries = [
             Erratum(
@@ -146,8 +150,8 @@ def test_what_a_version_has_no_more_goes_and_errata_are_kept(hub: Hub, line: dic
         ]  # fmt: skip
         return {"errata.json": Errata(entries=tuple(entries)).text().encode()}
 
-    def with_errata(version: str, *ids: int) -> Ready:
-        return ready(line[version].folder, errata(*ids))
+    def with_errata(version: str, *ids: int) -> PreparedRelease:
+        return prepared(line[version].folder, errata(*ids))
 
     first = send(hub, with_errata("2026.W46", 1))
     assert first.updated == ["errata.json"]
@@ -162,7 +166,7 @@ def test_what_a_version_has_no_more_goes_and_errata_are_kept(hub: Hub, line: dic
 
 
 def test_what_is_wrong_with_the_place_is_said(
-    hub: Hub, line: dict[str, Ready], monkeypatch: pytest.MonkeyPatch
+    hub: Hub, line: dict[str, PreparedRelease], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HF_TOKEN", "hf_another")
     with pytest.raises(ServiceUnavailable, match="refuses the token") as caught:

@@ -12,12 +12,12 @@ import pytest
 
 from medlive.errors import CheckFailed, MedliveError, MissingExtra, ServiceUnavailable, UsageError
 from medlive.integrity.folder import SUMS
-from medlive.publishing.publish import Published, Ready, publish
-from medlive.publishing.target import IMMUTABLE, Standing, Taken
-from medlive.publishing.targets.s3 import Bucket, S3Shelf
+from medlive.publishing.publish import PreparedRelease, Published, publish
+from medlive.publishing.target import IMMUTABLE, RemoteState, Taken
+from medlive.publishing.targets.s3 import Bucket, S3Target
 from medlive.snapshot.describe.feed import Place
 from tests.support.bucket import Gate, Request, bucket_server
-from tests.support.publishing import a_snapshot, ready
+from tests.support.publishing import a_snapshot, prepared
 
 PART = 6000
 """Bytes a part here, so that small files go by parts."""
@@ -32,8 +32,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Gate
 
 
 @pytest.fixture(scope="module")
-def snapshot(tmp_path_factory: pytest.TempPathFactory) -> Ready:
-    return ready(a_snapshot(tmp_path_factory.mktemp("frozen")))
+def snapshot(tmp_path_factory: pytest.TempPathFactory) -> PreparedRelease:
+    return prepared(a_snapshot(tmp_path_factory.mktemp("frozen")))
 
 
 @pytest.fixture
@@ -69,16 +69,16 @@ def bucket(client: Any, gate: Gate) -> str:
 
 
 @pytest.fixture
-def shelf(server: tuple[str, Gate], bucket: str) -> S3Shelf:
-    return shelf_of(server, bucket)
+def target(server: tuple[str, Gate], bucket: str) -> S3Target:
+    return target_of(server, bucket)
 
 
-def shelf_of(server: tuple[str, Gate], bucket: str, **changes: Any) -> S3Shelf:
-    return S3Shelf(f"s3://{bucket}/data", **{"endpoint_url": server[0], **changes})
+def target_of(server: tuple[str, Gate], bucket: str, **changes: Any) -> S3Target:
+    return S3Target(f"s3://{bucket}/data", **{"endpoint_url": server[0], **changes})
 
 
-def send(shelf: S3Shelf, snapshot: Ready) -> Published:
-    return publish(snapshot, shelf, Place("https://data.example/medlive"))
+def send(target: S3Target, snapshot: PreparedRelease) -> Published:
+    return publish(snapshot, target, Place("https://data.example/medlive"))
 
 
 def names_of(gate: Gate) -> list[str]:
@@ -89,9 +89,9 @@ def names_of(gate: Gate) -> list[str]:
 
 
 def test_a_snapshot_lies_there_a_second_run_sends_nothing_and_other_bytes_are_refused(
-    client: Any, shelf: S3Shelf, bucket: str, gate: Gate, snapshot: Ready
+    client: Any, target: S3Target, bucket: str, gate: Gate, snapshot: PreparedRelease
 ) -> None:
-    done = send(shelf, snapshot)
+    done = send(target, snapshot)
     for name, entry in snapshot.sums.items():
         found = client.get_object(Bucket=bucket, Key=f"data/{ROOT}/{name}")
         assert found["Body"].read() == (snapshot.folder / name).read_bytes()
@@ -109,13 +109,13 @@ def test_a_snapshot_lies_there_a_second_run_sends_nothing_and_other_bytes_are_re
     assert feed["ContentType"] == "application/atom+xml; charset=utf-8"
 
     gate.requests.clear()
-    again = send(shelf, snapshot)
+    again = send(target, snapshot)
     assert (again.sent, again.updated, gate.writes) == ([], [], [])
     assert len(again.already) == len(snapshot.sums)
     name = "data/cases.jsonl"
     data = (snapshot.folder / name).read_bytes()
     gate.checksums = False
-    assert send(shelf, snapshot).sent == [], "a store without checksums is read back"
+    assert send(target, snapshot).sent == [], "a store without checksums is read back"
     gate.checksums = True
     client.put_object(
         Bucket=bucket, Key=f"data/{ROOT}/{name}", Body=data[:-2] + b"?\n", ChecksumAlgorithm="SHA256",
@@ -126,12 +126,12 @@ def test_a_snapshot_lies_there_a_second_run_sends_nothing_and_other_bytes_are_re
         with pytest.raises(
             CheckFailed, match=r"other bytes of medlive 2026\.W47: medlive-2026\.W47/data/cases\.jsonl;"
         ):
-            send(shelf, snapshot)
+            send(target, snapshot)
     assert gate.writes == []
 
 
 def test_two_publishers_cannot_overwrite_each_other(
-    client: Any, shelf: S3Shelf, bucket: str, gate: Gate, snapshot: Ready
+    client: Any, target: S3Target, bucket: str, gate: Gate, snapshot: PreparedRelease
 ) -> None:
     items = {item.name: item for item in snapshot.items()}
     small, large = items[f"{ROOT}/CHANGES.md"], items[f"{ROOT}/livemedbench.json"]
@@ -144,36 +144,38 @@ def test_two_publishers_cannot_overwrite_each_other(
 
         gate.before = intrude
         with pytest.raises(Taken, match=key):
-            shelf.add(item, lambda amount: None)
+            target.add(item, lambda amount: None)
         assert client.get_object(Bucket=bucket, Key=f"data/{ROOT}/{key}")["Body"].read() == b"x"
-        assert shelf.compare(item) is Standing.OTHER
+        assert target.compare(item) is RemoteState.OTHER
 
 
-def test_throttling_and_failures_of_the_store_are_waited_out(shelf: S3Shelf, gate: Gate, snapshot: Ready) -> None:
+def test_throttling_and_failures_of_the_store_are_waited_out(
+    target: S3Target, gate: Gate, snapshot: PreparedRelease
+) -> None:
     gate.answers = [
         (lambda r: r.method == "PUT", 503, "SlowDown"),
         (lambda r: r.method == "GET" and "list-type" in r.query, 500, "InternalError"),
     ]
     item = snapshot.items()[0]
-    shelf.add(item, lambda amount: None)
-    assert shelf.names(f"{ROOT}/") == {item.name}
+    target.add(item, lambda amount: None)
+    assert target.names(f"{ROOT}/") == {item.name}
     assert gate.answers == []
 
 
 def test_what_is_wrong_with_the_place_is_said(
-    server: tuple[str, Gate], bucket: str, gate: Gate, snapshot: Ready, monkeypatch: pytest.MonkeyPatch
+    server: tuple[str, Gate], bucket: str, gate: Gate, snapshot: PreparedRelease, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    usual = shelf_of(server, bucket, attempts=1)
+    usual = target_of(server, bucket, attempts=1)
 
-    def told(shelf: S3Shelf = usual) -> MedliveError:
+    def told(target: S3Target = usual) -> MedliveError:
         with pytest.raises(ServiceUnavailable) as caught:
-            publish(snapshot, shelf, Place())
+            publish(snapshot, target, Place())
         assert caught.value.exit_status == 3
         assert caught.value.hint
         assert "not-a-secret" not in f"{caught.value.message}{caught.value.hint}"
         return caught.value
 
-    assert "there is no bucket no-such-bucket" in str(told(shelf_of(server, "no-such-bucket")))
+    assert "there is no bucket no-such-bucket" in str(told(target_of(server, "no-such-bucket")))
     gate.answers = [(lambda r: True, 403, "InvalidAccessKeyId")]
     assert "refuses HeadBucket" in str(told())
     gate.answers = [(lambda r: r.method == "PUT", 403, "AccessDenied")]
@@ -184,17 +186,17 @@ def test_what_is_wrong_with_the_place_is_said(
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     assert "cannot be reached" in str(
-        told(shelf_of(server, bucket, endpoint_url=f"http://127.0.0.1:{port}", attempts=1))
+        told(target_of(server, bucket, endpoint_url=f"http://127.0.0.1:{port}", attempts=1))
     )
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
-    assert "no credentials" in str(told(shelf_of(server, bucket)))
+    assert "no credentials" in str(told(target_of(server, bucket)))
 
 
 def test_a_missing_client_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "boto3", None)
     with pytest.raises(MissingExtra) as caught:
-        S3Shelf("s3://bucket")
+        S3Target("s3://bucket")
     assert "medlive[publish]" in (caught.value.hint or "")
 
 

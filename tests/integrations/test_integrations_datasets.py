@@ -9,7 +9,7 @@ from medlive import load_snapshot
 from medlive.publishing.targets.huggingface import HubRepository
 from tests.integrations.conftest import run
 from tests.support.hub import TOKEN, hub_server
-from tests.support.publishing import a_snapshot, ready
+from tests.support.publishing import a_snapshot, prepared
 
 READ = """
 import json, sys
@@ -49,7 +49,7 @@ def test_one_line_loads_a_published_version_or_the_newest(
     at = "some-group/medlive"
     with hub_server() as hub:
         for version, cases in (("2026.W47", 2), ("2026.W46", 1)):
-            snapshot = ready(a_snapshot(tmp_path, version, cases=cases))
+            snapshot = prepared(a_snapshot(tmp_path, version, cases=cases))
             HubRepository(at, endpoint_url=hub.url).publish(snapshot)
         # The client reads the hub's address once, when it is imported.
         hub_here = {"HF_ENDPOINT": hub.url, "HF_HUB_OFFLINE": "0", "HF_DATASETS_OFFLINE": "0"}

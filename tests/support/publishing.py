@@ -1,10 +1,10 @@
-"""Small snapshots to be published, made ready without the verification that other tests take."""
+"""Small snapshots to be published, made prepared without the verification that other tests take."""
 
 from datetime import UTC, date, datetime
 from pathlib import Path
 
 from medlive.integrity.folder import SIGNATURE, SUMS, sha256
-from medlive.publishing.publish import Ready
+from medlive.publishing.publish import PreparedRelease
 from medlive.snapshot.diff import Change, ChangeKind
 from medlive.snapshot.freeze import ListedEntries, SnapshotMeta, write_snapshot
 from medlive.snapshot.manifest import FileEntry, Manifest, Provenance
@@ -32,9 +32,9 @@ def a_snapshot(root: Path, version: str = "2026.W47", cases: int = 3, why_not: t
     return write_snapshot(rows, meta, root, entries).path
 
 
-def ready(folder: Path, errata: dict[str, bytes] | None = None) -> Ready:
-    """The snapshot as `make_ready` gives it."""
+def prepared(folder: Path, errata: dict[str, bytes] | None = None) -> PreparedRelease:
+    """The snapshot as `prepare_release` gives it."""
     manifest = Manifest.model_validate_json((folder / "manifest.json").read_bytes())
     names = [n for n in ("manifest.json", SUMS, SIGNATURE) if (folder / n).exists()]
     more = {n: FileEntry(size=(folder / n).stat().st_size, sha256=sha256(folder / n)) for n in names}
-    return Ready(folder, manifest, {**manifest.files, **more}, errata or {})
+    return PreparedRelease(folder, manifest, {**manifest.files, **more}, errata or {})

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from medlive.errors import CheckFailed, MissingExtra, ServiceUnavailable, UsageError
 from medlive.integrity.folder import REQUIRED, SIGNATURE, SUMS
-from medlive.publishing.publish import Progress, Published, Ready, keep_errata
+from medlive.publishing.publish import PreparedRelease, Progress, Published, check_errata_kept
 from medlive.snapshot.model import week_end
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class HubRepository:
         return f"{self._api.endpoint}/datasets/{self._repository}"
 
     def publish(
-        self, ready: Ready, *, dry_run: bool = False, progress: Progress = lambda done, total: None
+        self, prepared: PreparedRelease, *, dry_run: bool = False, progress: Progress = lambda done, total: None
     ) -> Published:
         """Commit a snapshot, tag it with its version, and commit the errata that lie beside it.
 
@@ -67,18 +67,20 @@ class HubRepository:
             CheckFailed: If the tag exists with other files; nothing is sent.
             ServiceUnavailable: If the hub refuses or cannot be reached; the hint says what to do.
         """
-        version = ready.manifest.version
-        done = Published(version, ready.digest, self.where, ready.signed, dry_run)
+        version = prepared.manifest.version
+        done = Published(version, prepared.digest, self.where, prepared.signed, dry_run)
         with self._clear_errors():
             tags = self._tags()
             if tags is not None:
-                keep_errata(ready, self.where, self._read)
+                check_errata_kept(prepared, self.where, self._read)
             tagged = version in (tags or ())
             done.sent = (
-                self._missing(version if tagged else _MAIN, ready) if tags is not None else sorted(ready.sums)
+                self._missing(version if tagged else _MAIN, prepared)
+                if tags is not None
+                else sorted(prepared.sums)
             )
-            done.already = sorted(ready.sums.keys() - set(done.sent))
-            done.bytes_sent = sum(ready.sums[name].size for name in done.sent)
+            done.already = sorted(prepared.sums.keys() - set(done.sent))
+            done.bytes_sent = sum(prepared.sums[name].size for name in done.sent)
             if tagged and done.sent:
                 raise self._other_bytes(f"the tag {version}", done.sent)
             if dry_run:
@@ -86,9 +88,9 @@ class HubRepository:
             if tags is None:
                 self._api.create_repo(self._repository, repo_type=_KIND, exist_ok=True)
             if not tagged:
-                self._release(ready, aside=any(tag > version for tag in tags or ()))
+                self._release(prepared, aside=any(tag > version for tag in tags or ()))
                 progress(done.bytes_sent, done.bytes_sent)
-            done.updated = self._commit_errata(ready)
+            done.updated = self._commit_errata(prepared)
             done.latest = max({version, *(tags or ())})
         return done
 
@@ -105,36 +107,36 @@ class HubRepository:
             raise
         return frozenset(ref.name for ref in refs.tags if week_end(ref.name) is not None)
 
-    def _missing(self, revision: str, ready: Ready) -> list[str]:
+    def _missing(self, revision: str, prepared: PreparedRelease) -> list[str]:
         """The snapshot's files that a revision lacks or has with other bytes."""
         from huggingface_hub import RepoFile
 
         tree = self._api.list_repo_tree(self._repository, repo_type=_KIND, revision=revision, recursive=True)
         files = {file.path: file for file in tree if isinstance(file, RepoFile)}
-        return sorted(name for name in ready.sums if not _same(files.get(name), ready, name))
+        return sorted(name for name in prepared.sums if not _same(files.get(name), prepared, name))
 
-    def _release(self, ready: Ready, *, aside: bool) -> None:
+    def _release(self, prepared: PreparedRelease, *, aside: bool) -> None:
         """Make the commit and the tag; `aside`: not on main, which holds a newer version."""
-        version = ready.manifest.version
+        version = prepared.manifest.version
         branch = f"publish-{version}" if aside else _MAIN
         if aside:
             self._api.create_branch(self._repository, branch=branch, repo_type=_KIND, exist_ok=True)
         commit = self._api.upload_folder(
             repo_id=self._repository,
             repo_type=_KIND,
-            folder_path=ready.folder,
-            allow_patterns=sorted(ready.sums),
+            folder_path=prepared.folder,
+            allow_patterns=sorted(prepared.sums),
             delete_patterns=[*REQUIRED, SUMS, SIGNATURE],
             commit_message=f"medlive {version}",
             revision=branch,
             parent_commit=self._head(branch),
         )
-        if wrong := self._missing(commit.oid, ready):
+        if wrong := self._missing(commit.oid, prepared):
             raise self._other_bytes("the commit", wrong)
         self._api.create_tag(self._repository, tag=version, revision=commit.oid, repo_type=_KIND, exist_ok=True)
         if aside:
             self._api.delete_branch(self._repository, branch=branch, repo_type=_KIND)
-        if wrong := self._missing(version, ready):
+        if wrong := self._missing(version, prepared):
             raise self._other_bytes(f"the tag {version} of another publisher", wrong)
 
     def _head(self, branch: str) -> str:
@@ -148,16 +150,16 @@ class HubRepository:
             hint="a published version never changes: freeze and publish a new one",
         )
 
-    def _commit_errata(self, ready: Ready) -> list[str]:
+    def _commit_errata(self, prepared: PreparedRelease) -> list[str]:
         """Commit the errata that main has not; their names."""
         from huggingface_hub import CommitOperationAdd
 
         head = self._head(_MAIN)
-        new = sorted(name for name, data in ready.errata.items() if self._read(name) != data)
+        new = sorted(name for name, data in prepared.errata.items() if self._read(name) != data)
         if new:
             self._api.create_commit(
                 self._repository,
-                [CommitOperationAdd(name, ready.errata[name]) for name in new],
+                [CommitOperationAdd(name, prepared.errata[name]) for name in new],
                 commit_message="Errata",
                 repo_type=_KIND,
                 parent_commit=head,
@@ -238,11 +240,11 @@ def _client(endpoint_url: str | None, silence_s: float) -> "tuple[HfApi, str]":
     return HfApi(endpoint=endpoint_url, token=token, library_name="medlive"), token
 
 
-def _same(file: Any, ready: Ready, name: str) -> bool:
+def _same(file: Any, prepared: PreparedRelease, name: str) -> bool:
     """Whether a file on the hub is the snapshot's of that name, by the hub's SHA-256 or git digest."""
-    if file is None or file.size != ready.sums[name].size:
+    if file is None or file.size != prepared.sums[name].size:
         return False
     if file.lfs is not None:
-        return bool(file.lfs.sha256 == ready.sums[name].sha256)
-    data = (ready.folder / name).read_bytes()
+        return bool(file.lfs.sha256 == prepared.sums[name].sha256)
+    data = (prepared.folder / name).read_bytes()
     return bool(file.blob_id == hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest())

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from medlive.errors import BadInput, CheckFailed, MissingExtra, ServiceUnavailable, UsageError
-from medlive.publishing.target import MOST_READ, Item, Sent, Standing, Taken
+from medlive.publishing.target import MAX_READ, Item, RemoteState, Sent, Taken
 
 if TYPE_CHECKING:
     from botocore.client import BaseClient
@@ -47,7 +47,7 @@ class Bucket:
         return cls(name, "".join(f"{part}/" for part in parts))
 
 
-class S3Shelf:
+class S3Target:
     """A prefix of a bucket."""
 
     def __init__(self, at: str, *, endpoint_url: str | None = None, attempts: int = _ATTEMPTS) -> None:
@@ -84,26 +84,26 @@ class S3Shelf:
         found = [entry["Prefix"] for page in pages for entry in page.get("CommonPrefixes", [])]
         return frozenset(name.removeprefix(self._bucket.prefix).rstrip("/") for name in found)
 
-    def compare(self, item: Item) -> Standing:
+    def compare(self, item: Item) -> RemoteState:
         """Compare by the server's own SHA-256 where it has one of the bytes, else by reading them back."""
         with self._clear():
             try:
                 head = self._client.head_object(**self._key(item.name), ChecksumMode="ENABLED")
             except self._client.exceptions.ClientError as exc:
                 if _code(exc) in ("404", "NoSuchKey", "NotFound"):
-                    return Standing.ABSENT
+                    return RemoteState.ABSENT
                 raise
             if head["ContentLength"] != item.size:
-                return Standing.OTHER
+                return RemoteState.OTHER
             stated, dash, _ = head.get("ChecksumSHA256", "").partition("-")
             composite = bool(dash) or head.get("ChecksumType") == "COMPOSITE"
             if stated and not composite:
-                return Standing.SAME if stated == _b64(bytes.fromhex(item.sha256)) else Standing.OTHER
+                return RemoteState.SAME if stated == _b64(bytes.fromhex(item.sha256)) else RemoteState.OTHER
             # Sent in parts by another program, or a store that keeps no checksum.
             digest = hashlib.sha256()
             for block in self._client.get_object(**self._key(item.name))["Body"].iter_chunks(_BLOCK):
                 digest.update(block)
-            return Standing.SAME if digest.hexdigest() == item.sha256 else Standing.OTHER
+            return RemoteState.SAME if digest.hexdigest() == item.sha256 else RemoteState.OTHER
 
     def add(self, item: Item, sent: Sent) -> None:
         """Send the item unless an object is there already."""
@@ -118,9 +118,9 @@ class S3Shelf:
         if proven:
             return
         standing = self.compare(item)
-        if standing is Standing.OTHER:
+        if standing is RemoteState.OTHER:
             raise Taken(f"{item.name} lies in {self.where} already, with other bytes")
-        if standing is Standing.ABSENT:
+        if standing is RemoteState.ABSENT:
             raise ServiceUnavailable(
                 f"{self.where} takes {item.name} and does not keep it", hint="publish again later"
             )
@@ -139,9 +139,9 @@ class S3Shelf:
                 if _code(exc) in ("404", "NoSuchKey"):
                     return None
                 raise
-            data: bytes = found["Body"].read(MOST_READ + 1)
-        if len(data) > MOST_READ:
-            raise BadInput(f"{name} in {self.where} holds more than {MOST_READ} bytes")
+            data: bytes = found["Body"].read(MAX_READ + 1)
+        if len(data) > MAX_READ:
+            raise BadInput(f"{name} in {self.where} holds more than {MAX_READ} bytes")
         return data
 
     def _key(self, name: str) -> dict[str, str]:

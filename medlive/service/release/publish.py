@@ -6,8 +6,8 @@ from pathlib import Path
 from medlive.config import Settings
 from medlive.errors import BadInput, UsageError
 from medlive.integrity.signing import PublicKey
-from medlive.publishing.publish import Progress, Published, make_ready, publish
-from medlive.publishing.target import FolderShelf, Shelf
+from medlive.publishing.publish import Progress, Published, prepare_release, publish
+from medlive.publishing.target import FolderTarget, Target
 from medlive.service.paths import snapshot_folder, snapshots_path
 from medlive.snapshot.describe.feed import Place, safe_authority, safe_base
 from medlive.snapshot.identity import folder_name
@@ -50,8 +50,8 @@ def publish_snapshot(
     dry_run: bool,
     progress: Progress,
 ) -> Published:
-    """Verify the folder and publish it. Raises what `make_ready`, `publish` and the places raise, and UsageError
-    for a place that is not named or an address that cannot be linked to."""
+    """Verify the folder and publish it. Raises what `prepare_release`, `publish` and the places raise, and
+    UsageError for a place that is not named or an address that cannot be linked to."""
     section = settings.publish
     to, at = wish.to or section.to, wish.at or section.at
     endpoint_url = wish.endpoint_url or section.endpoint_url
@@ -64,20 +64,20 @@ def publish_snapshot(
         raise UsageError(f"{base_url!r} is no public address", hint="write https://host/path")
     if section.authority is not None and not safe_authority(section.authority):
         raise UsageError(f"{section.authority!r} is no domain name", hint="set `authority` under [publish]")
-    ready = make_ready(folder, public_key)
+    prepared = prepare_release(folder, public_key)
     if to == "huggingface":
         from medlive.publishing.targets.huggingface import HubRepository
 
-        return HubRepository(at, endpoint_url=endpoint_url).publish(ready, dry_run=dry_run, progress=progress)
+        return HubRepository(at, endpoint_url=endpoint_url).publish(prepared, dry_run=dry_run, progress=progress)
     place = Place(base_url, section.authority)
-    return publish(ready, _shelf(to, at, endpoint_url), place, dry_run=dry_run, progress=progress)
+    return publish(prepared, _target(to, at, endpoint_url), place, dry_run=dry_run, progress=progress)
 
 
-def _shelf(to: str, at: str, endpoint_url: str | None) -> Shelf:
+def _target(to: str, at: str, endpoint_url: str | None) -> Target:
     if to == "s3":
-        from medlive.publishing.targets.s3 import S3Shelf
+        from medlive.publishing.targets.s3 import S3Target
 
-        return S3Shelf(at, endpoint_url=endpoint_url)
+        return S3Target(at, endpoint_url=endpoint_url)
     if "://" in at:
         raise UsageError(f"{at!r} is no folder", hint="--to says what kind of place --at names")
-    return FolderShelf(Path(at).expanduser())
+    return FolderTarget(Path(at).expanduser())

@@ -16,8 +16,8 @@ from medlive.integrity.folder import SUMS, list_files
 from medlive.integrity.signing import SecretKey, generate, sign
 from medlive.publishing import origins
 from medlive.publishing.download import Fetched, fetch_snapshot
-from medlive.publishing.publish import make_ready, publish
-from medlive.publishing.target import FolderShelf
+from medlive.publishing.publish import prepare_release, publish
+from medlive.publishing.target import FolderTarget
 from medlive.snapshot.describe.feed import Place
 from medlive.snapshot.errata import Errata, load_errata, trusted_comment, write_errata_file
 from medlive.snapshot.load import load_snapshot
@@ -79,7 +79,7 @@ def published(line: Line, tmp_path_factory: pytest.TempPathFactory) -> Path:
     signer = partial(sign, key=line.key, trusted_comment=trusted_comment(Errata()), untrusted_comment="errata")
     write_errata_file(line.root, Errata(), signer)
     for release in (line.releases[0], line.releases[2]):
-        publish(make_ready(release.path), FolderShelf(root), Place())
+        publish(prepare_release(release.path), FolderTarget(root), Place())
     return root
 
 

@@ -21,8 +21,8 @@ from medlive.errors import CheckFailed, DiskFull, MedliveError, UsageError
 from medlive.integrity.folder import SUMS
 from medlive.integrity.lock import Locked
 from medlive.integrity.signing import SecretKey, generate, sign
-from medlive.publishing.publish import Published, Ready, make_ready, publish
-from medlive.publishing.target import FolderShelf, Item, Taken
+from medlive.publishing.publish import PreparedRelease, Published, prepare_release, publish
+from medlive.publishing.target import FolderTarget, Item, Taken
 from medlive.snapshot.describe.feed import Place
 from medlive.snapshot.errata import Errata, Erratum, WithdrawalKind, trusted_comment, write_errata_file
 from medlive.snapshot.freeze import ListedEntries
@@ -40,18 +40,20 @@ def line(tmp_path_factory: pytest.TempPathFactory) -> Line:
 
 
 @pytest.fixture(scope="module")
-def made(line: Line) -> dict[str, Ready]:
+def made(line: Line) -> dict[str, PreparedRelease]:
     """Each version of the line, verified."""
-    return {r.manifest.version: make_ready(r.path, line.key.public) for r in line.releases}
+    return {r.manifest.version: prepare_release(r.path, line.key.public) for r in line.releases}
 
 
 @pytest.fixture
-def shelf(tmp_path: Path) -> FolderShelf:
-    return FolderShelf(tmp_path / "public")
+def target(tmp_path: Path) -> FolderTarget:
+    return FolderTarget(tmp_path / "public")
 
 
-def send(shelf: FolderShelf, snapshot: Ready, place: Place | None = None, *, dry_run: bool = False) -> Published:
-    return publish(snapshot, shelf, place or Place(), dry_run=dry_run)
+def send(
+    target: FolderTarget, snapshot: PreparedRelease, place: Place | None = None, *, dry_run: bool = False
+) -> Published:
+    return publish(snapshot, target, place or Place(), dry_run=dry_run)
 
 
 def tree(root: Path) -> dict[str, tuple[str, int]]:
@@ -63,57 +65,60 @@ def tree(root: Path) -> dict[str, tuple[str, int]]:
     }
 
 
-def latest(shelf: FolderShelf) -> dict[str, Any]:
-    return json.loads((shelf.root / "latest.json").read_bytes())
+def latest(target: FolderTarget) -> dict[str, Any]:
+    value: dict[str, Any] = json.loads((target.root / "latest.json").read_bytes())
+    return value
 
 
 def test_a_line_is_published_in_any_order_and_twice(
-    line: Line, made: dict[str, Ready], shelf: FolderShelf
+    line: Line, made: dict[str, PreparedRelease], target: FolderTarget
 ) -> None:
     for version in ("2026.W45", "2026.W43", "2026.W44"):
-        assert send(shelf, made[version]).sent[-1] == f"medlive-{version}/{SUMS}"
-        assert latest(shelf)["version"] == "2026.W45"
+        assert send(target, made[version]).sent[-1] == f"medlive-{version}/{SUMS}"
+        assert latest(target)["version"] == "2026.W45"
     for version, snapshot in made.items():
-        folder = shelf.root / f"medlive-{version}"
+        folder = target.root / f"medlive-{version}"
         report = verify_snapshot(folder, public_key=line.key.public)
         assert (report.ok, report.complete) == (True, True)
         subprocess.run(["sha256sum", "--quiet", "-c", SUMS], cwd=folder, check=True)
         if shutil.which("minisign"):
             subprocess.run(["minisign", "-Vqm", SUMS, "-p", "../minisign.pub"], cwd=folder, check=True)
         assert snapshot.digest == f"sha256:{hashlib.sha256((folder / SUMS).read_bytes()).hexdigest()}"
-    said = latest(shelf)
+    said = latest(target)
     assert [v["version"] for v in said["versions"]] == sorted(made, reverse=True)
     for name, file in said["files"].items():
-        data = (shelf.root / file["url"]).read_bytes()
+        data = (target.root / file["url"]).read_bytes()
         assert (file["size"], file["sha256"]) == (len(data), hashlib.sha256(data).hexdigest()), name
-    before = tree(shelf.root)
+    before = tree(target.root)
     for snapshot in made.values():
-        again = send(shelf, snapshot)
+        again = send(target, snapshot)
         assert (again.sent, again.updated, again.bytes_sent) == ([], [], 0)
-    assert tree(shelf.root) == before
+    assert tree(target.root) == before
 
 
-def test_a_half_published_version_is_told_of_and_finished(made: dict[str, Ready], shelf: FolderShelf) -> None:
-    send(shelf, made["2026.W43"])
-    (shelf.root / "medlive-2026.W43" / SUMS).unlink()
-    (shelf.root / "medlive-2026.W43" / "data/cases.jsonl").unlink()
-    (shelf.root / ".publish-partial").mkdir()
-    (shelf.root / ".publish-partial" / "left").write_bytes(b"of a killed run")
-    done = send(shelf, made["2026.W44"])
+def test_a_half_published_version_is_told_of_and_finished(
+    made: dict[str, PreparedRelease], target: FolderTarget
+) -> None:
+    send(target, made["2026.W43"])
+    (target.root / "medlive-2026.W43" / SUMS).unlink()
+    (target.root / "medlive-2026.W43" / "data/cases.jsonl").unlink()
+    (target.root / ".publish-partial").mkdir()
+    (target.root / ".publish-partial" / "left").write_bytes(b"of a killed run")
+    done = send(target, made["2026.W44"])
     assert done.unfinished == ["2026.W43"]
-    assert [v["version"] for v in latest(shelf)["versions"]] == ["2026.W44"]
-    done = send(shelf, made["2026.W43"])
+    assert [v["version"] for v in latest(target)["versions"]] == ["2026.W44"]
+    done = send(target, made["2026.W43"])
     assert done.sent == ["medlive-2026.W43/data/cases.jsonl", f"medlive-2026.W43/{SUMS}"]
     assert (done.unfinished, done.latest) == ([], "2026.W44")
-    assert not (shelf.root / ".publish-partial").exists()
+    assert not (target.root / ".publish-partial").exists()
 
 
 @pytest.mark.parametrize("spoil", ["bytes", "size", "extra", "link"])
 def test_what_lies_there_otherwise_is_named_and_nothing_is_written(
-    made: dict[str, Ready], shelf: FolderShelf, tmp_path: Path, spoil: str
+    made: dict[str, PreparedRelease], target: FolderTarget, tmp_path: Path, spoil: str
 ) -> None:
-    send(shelf, made["2026.W43"])
-    folder = shelf.root / "medlive-2026.W43"
+    send(target, made["2026.W43"])
+    folder = target.root / "medlive-2026.W43"
     victim = folder / ("data/other.jsonl" if spoil == "extra" else "data/cases.jsonl")
     data = victim.read_bytes() if victim.exists() else b""
     victim.unlink(missing_ok=True)
@@ -123,11 +128,11 @@ def test_what_lies_there_otherwise_is_named_and_nothing_is_written(
     else:
         victim.write_bytes(b"?" + data[1:] + (b"x" if spoil != "bytes" else b""))
     (folder / SUMS).unlink()
-    (shelf.root / "latest.json").unlink()
-    before = tree(shelf.root)
+    (target.root / "latest.json").unlink()
+    before = tree(target.root)
     with pytest.raises(MedliveError, match=re.escape(victim.name)):
-        send(shelf, made["2026.W43"])
-    assert tree(shelf.root) == before
+        send(target, made["2026.W43"])
+    assert tree(target.root) == before
 
 
 def test_only_a_verified_and_publishable_snapshot_goes_out(
@@ -174,36 +179,36 @@ def test_only_a_verified_and_publishable_snapshot_goes_out(
 
 
 def test_another_line_under_the_same_names_is_refused(
-    made: dict[str, Ready], shelf: FolderShelf, tmp_path: Path
+    made: dict[str, PreparedRelease], target: FolderTarget, tmp_path: Path
 ) -> None:
-    send(shelf, made["2026.W43"])
-    other = make_ready(build_line(tmp_path / "other", signed=False).last)
-    before = tree(shelf.root)
+    send(target, made["2026.W43"])
+    other = prepare_release(build_line(tmp_path / "other", signed=False).last)
+    before = tree(target.root)
     with pytest.raises(CheckFailed, match=r"different snapshots that are both called 2026\.W43"):
-        send(shelf, other)
-    assert tree(shelf.root) == before
+        send(target, other)
+    assert tree(target.root) == before
 
 
 def test_an_unsigned_release_does_not_follow_a_signed_one(
-    line: Line, made: dict[str, Ready], shelf: FolderShelf, tmp_path: Path
+    line: Line, made: dict[str, PreparedRelease], target: FolderTarget, tmp_path: Path
 ) -> None:
     for snapshot in made.values():
-        send(shelf, snapshot)
-    before = tree(shelf.root)
+        send(target, snapshot)
+    before = tree(target.root)
     cases = list(load_snapshot(line.last, verify=False))
     unsigned = freeze(tmp_path / "next", "2026.W46", cases, ListedEntries(), line.releases[-1])
     with pytest.raises(CheckFailed, match=r"2026\.W46 has no signature, and 2026\.W45"):
-        send(shelf, make_ready(unsigned.path))
-    assert tree(shelf.root) == before
+        send(target, prepare_release(unsigned.path))
+    assert tree(target.root) == before
     signed = freeze(tmp_path / "signed", "2026.W46", cases, ListedEntries(), line.releases[-1], line.key)
-    assert send(shelf, make_ready(signed.path, line.key.public)).latest == "2026.W46"
+    assert send(target, prepare_release(signed.path, line.key.public)).latest == "2026.W46"
 
 
-def test_the_feed_is_atom(made: dict[str, Ready], shelf: FolderShelf) -> None:
+def test_the_feed_is_atom(made: dict[str, PreparedRelease], target: FolderTarget) -> None:
     place = Place(BASE + "/", "data.example")
     for snapshot in made.values():
-        send(shelf, snapshot, place)
-    feed = ElementTree.fromstring((shelf.root / "feed.xml").read_bytes())
+        send(target, snapshot, place)
+    feed = ElementTree.fromstring((target.root / "feed.xml").read_bytes())
     assert feed.tag == f"{ATOM}feed"
     check_common(feed)
     assert feed.findtext(f"{ATOM}author/{ATOM}name")
@@ -218,8 +223,8 @@ def test_the_feed_is_atom(made: dict[str, Ready], shelf: FolderShelf) -> None:
     ids = [e.findtext(f"{ATOM}id") for e in entries]
     assert len(set(ids)) == len(ids)
     assert all(re.fullmatch(r"tag:data\.example,2026:[!-~]+", i) for i in ids)
-    publish(made["2026.W44"], shelf, Place())
-    again = ElementTree.fromstring((shelf.root / "feed.xml").read_bytes())
+    publish(made["2026.W44"], target, Place())
+    again = ElementTree.fromstring((target.root / "feed.xml").read_bytes())
     without = [e.findtext(f"{ATOM}id") for e in again.findall(f"{ATOM}entry")]
     assert len({*without, *ids}) == 2 * len(ids)
     assert all(i.startswith("urn:uuid:") for i in without)
@@ -288,23 +293,23 @@ def write_errata(folder: Path, said: Errata, key: SecretKey | None) -> None:
 
 
 def test_the_page_escapes_everything_and_links_to_what_lies_there(
-    line: Line, made: dict[str, Ready], shelf: FolderShelf
+    line: Line, made: dict[str, PreparedRelease], target: FolderTarget
 ) -> None:
     for snapshot in made.values():
-        send(shelf, snapshot)
+        send(target, snapshot)
     write_errata(line.root, errata(1, 2), line.key)
     try:
-        assert {"errata.json", "errata.json.minisig"} <= set(send(shelf, make_ready(line.last)).updated)
+        assert {"errata.json", "errata.json.minisig"} <= set(send(target, prepare_release(line.last)).updated)
         write_errata(line.root, errata(1, 2, 3), None)
         with pytest.raises(CheckFailed, match="not signed"):
-            make_ready(line.last)
+            prepare_release(line.last)
         write_errata(line.root, errata(1), line.key)
         with pytest.raises(CheckFailed, match="entries that ours lack: 2"):
-            send(shelf, make_ready(line.last))
+            send(target, prepare_release(line.last))
     finally:
         for left in line.root.glob("errata.json*"):
             left.unlink()
-    feed = ElementTree.fromstring((shelf.root / "feed.xml").read_bytes())
+    feed = ElementTree.fromstring((target.root / "feed.xml").read_bytes())
     entries = feed.findall(f"{ATOM}entry")
     told = [entry for entry in entries if HOSTILE in (entry.findtext(f"{ATOM}summary") or "")]
     assert len(told) == 2
@@ -312,50 +317,50 @@ def test_the_page_escapes_everything_and_links_to_what_lies_there(
     moments = [entry.findtext(f"{ATOM}updated") for entry in entries]
     assert moments == sorted(moments, reverse=True)
     assert feed.findtext(f"{ATOM}updated") == moments[0]
-    page = Page((shelf.root / "index.html").read_text(encoding="utf-8"))
+    page = Page((target.root / "index.html").read_text(encoding="utf-8"))
     assert "script" not in page.tags
     assert not {name for name in page.attributes if name.startswith("on")}
     assert HOSTILE in page.text
     assert page.text.count(line.key.public.id_text()) == 1 + len(made)
-    assert "viewport" in (shelf.root / "index.html").read_text(encoding="utf-8")
+    assert "viewport" in (target.root / "index.html").read_text(encoding="utf-8")
     for snapshot in made.values():
         assert snapshot.digest in page.text
     for address in page.addresses:
         name, _, part = address.partition("#")
-        assert (shelf.root / name).exists(), address
+        assert (target.root / name).exists(), address
         assert not part or part in page.ids
     assert sum(a.endswith(".svg") for a in page.addresses) >= 6
     assert urljoin(f"{BASE}/index.html", page.addresses[0]) == f"{BASE}/feed.xml"
 
 
 def test_latest_is_right_though_another_publisher_finishes_meanwhile(
-    line: Line, made: dict[str, Ready], tmp_path: Path
+    line: Line, made: dict[str, PreparedRelease], tmp_path: Path
 ) -> None:
-    class Busy(FolderShelf):
+    class Busy(FolderTarget):
         def replace(self, item: Item) -> None:
             if item.name == "latest.json" and not (self.root / line.last.name).exists():
                 shutil.copytree(line.last, self.root / line.last.name)
             super().replace(item)
 
-    shelf = Busy(tmp_path / "public")
-    assert send(shelf, made["2026.W43"]).latest == "2026.W45"
-    assert latest(shelf)["version"] == "2026.W45"
+    target = Busy(tmp_path / "public")
+    assert send(target, made["2026.W43"]).latest == "2026.W45"
+    assert latest(target)["version"] == "2026.W45"
 
 
 def test_one_publisher_at_a_time_and_clear_words_where_the_disk_refuses(
-    made: dict[str, Ready], shelf: FolderShelf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    made: dict[str, PreparedRelease], target: FolderTarget, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with shelf.session(write=True), pytest.raises(Locked):
-        send(FolderShelf(shelf.root), made["2026.W43"])
+    with target.session(write=True), pytest.raises(Locked):
+        send(FolderTarget(target.root), made["2026.W43"])
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(UsageError, match="cannot be written"):
-        send(FolderShelf(tmp_path / "file" / "public"), made["2026.W43"])
+        send(FolderTarget(tmp_path / "file" / "public"), made["2026.W43"])
     (tmp_path / "elsewhere").mkdir()
-    (shelf.root / "medlive-2026.W43").symlink_to(tmp_path / "elsewhere")
+    (target.root / "medlive-2026.W43").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(UsageError, match="symbolic link"):
-        send(shelf, made["2026.W43"])
+        send(target, made["2026.W43"])
     assert not list((tmp_path / "elsewhere").iterdir())
-    (shelf.root / "medlive-2026.W43").unlink()
+    (target.root / "medlive-2026.W43").unlink()
 
     def full(handle: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -363,37 +368,37 @@ def test_one_publisher_at_a_time_and_clear_words_where_the_disk_refuses(
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", full)
         with pytest.raises(DiskFull) as caught:
-            send(shelf, made["2026.W43"])
+            send(target, made["2026.W43"])
     assert caught.value.exit_status == 3
-    assert not (shelf.root / "medlive-2026.W43").exists()
-    assert send(shelf, made["2026.W43"]).latest == "2026.W43"
+    assert not (target.root / "medlive-2026.W43").exists()
+    assert send(target, made["2026.W43"]).latest == "2026.W43"
 
 
 def test_a_disk_without_hard_links_is_published_to_as_well(
-    made: dict[str, Ready], shelf: FolderShelf, monkeypatch: pytest.MonkeyPatch
+    made: dict[str, PreparedRelease], target: FolderTarget, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def no_links(source: Path, target: Path) -> None:
+    def no_links(source: Path, link: Path) -> None:
         raise OSError(errno.EPERM, os.strerror(errno.EPERM))
 
     monkeypatch.setattr(os, "link", no_links)
     snapshot = made["2026.W43"]
-    send(shelf, snapshot)
-    assert verify_snapshot(shelf.root / "medlive-2026.W43").ok
+    send(target, snapshot)
+    assert verify_snapshot(target.root / "medlive-2026.W43").ok
     item = snapshot.items()[0]
-    (shelf.root / item.name).write_bytes(b"another's")
-    with shelf.session(write=True), pytest.raises(Taken):
-        shelf.add(item, lambda amount: None)
-    assert (shelf.root / item.name).read_bytes() == b"another's"
+    (target.root / item.name).write_bytes(b"another's")
+    with target.session(write=True), pytest.raises(Taken):
+        target.add(item, lambda amount: None)
+    assert (target.root / item.name).read_bytes() == b"another's"
 
 
 def test_a_file_that_changes_after_its_verification_is_not_published(
-    line: Line, shelf: FolderShelf, tmp_path: Path
+    line: Line, target: FolderTarget, tmp_path: Path
 ) -> None:
     folder = shutil.copytree(line.releases[0].path, tmp_path / line.releases[0].path.name)
-    snapshot = make_ready(folder)
+    snapshot = prepare_release(folder)
     data = (folder / "LICENSE").read_bytes()
     (folder / "LICENSE").write_bytes(data.replace(b"a", b"b", 1))
     with pytest.raises(CheckFailed, match="LICENSE changed while it was being published"):
-        send(shelf, snapshot)
-    assert not (shelf.root / folder.name / "LICENSE").exists()
-    assert not (shelf.root / folder.name / SUMS).exists()
+        send(target, snapshot)
+    assert not (target.root / folder.name / "LICENSE").exists()
+    assert not (target.root / folder.name / SUMS).exists()
