@@ -6,6 +6,7 @@ replaces the manifest; a killed build leaves the old index as it was.
 
 import shutil
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -203,63 +204,59 @@ def _build(
     digests = {entry.name: entry.digest for entry in kept}
     digests |= {reading.corpus.name: reading.survey.digest for reading in readings}
     parameters = lexical.parameters()
-    same = old is not None and (old.corpus_digests, old.parameters) == (digests, parameters)
-    if old is not None and same and _has_dense_side(old, plan) and _usable(out, old):
+    if (
+        old is not None
+        and (old.corpus_digests, old.parameters) == (digests, parameters)
+        and (_has_dense_side(old, plan) and _usable(out, old))
+    ):
         report(Progress("unchanged", None, old.passages))
         return old
 
     data = work / "data"
     data.mkdir()
-    counts: dict[str, int] = {}
-    with StoreWriter(data) as store, LexicalWriter(data / LEXICAL) as index:
-        for passage in _all_passages(out, old, {entry.name for entry in kept}, readings):
-            ordinal = store.add(passage)
-            index.add(ordinal, passage)
-            counts[passage.corpus] = counts.get(passage.corpus, 0) + 1
-            if ordinal % _EVERY == 0:
-                report(Progress("indexing", passage.corpus, ordinal))
+    counts = _write_passages(data, _all_passages(out, old, {entry.name for entry in kept}, readings), report)
     for reading in readings:
         reading.spool.unlink()
-    side = None if plan is None else _dense_side(out, data, old, plan, report)
-    built_at_time = now()
-    entries = [*kept, *(_entry(reading, counts, built_at_time) for reading in readings)]
+    side = None if plan is None else _dense_side(out, data, plan, report)
+    encoder, part, embedding = side or (None, None, None)
+    built_at = now()
+    entries = [*kept, *(_entry(reading, counts, built_at) for reading in readings)]
     manifest = IndexManifest(
-        retriever="bm25" if side is None else "hybrid",
+        retriever="bm25" if part is None else "hybrid",
         reason=reason if plan is None else plan.reason,
         parameters=parameters,
         libraries=lexical.libraries(),
         corpora=tuple(sorted(entries, key=lambda entry: entry.name)),
         passages=sum(counts.values()),
-        encoder=side.encoder if side else None,
-        dense=side.part if side else None,
-        index_digest=index_digest(parameters, digests, side.part if side else None),
+        encoder=encoder,
+        dense=part,
+        index_digest=index_digest(parameters, digests, part),
         data=f"{DATA}{work.name.removeprefix(_BUILDING)}",
         files=_files(data),
-        built_at=built_at_time,
+        built_at=built_at,
     )
     _activate(out, data, manifest)
-    report(
-        Progress(
-            "built",
-            None,
-            manifest.passages,
-            embedded=side.report.embedded if side else None,
-            reused=side.report.present if side else None,
-        )
-    )
+    new, reused = (embedding.embedded, embedding.present) if embedding else (None, None)
+    report(Progress("built", None, manifest.passages, embedded=new, reused=reused))
     return manifest
 
 
-@dataclass(frozen=True, slots=True)
-class _DenseSide:
-    encoder: EncoderEntry
-    part: DensePart
-    report: EmbedReport
+def _write_passages(data: Path, passages: Iterator[Passage], report: Callable[[Progress], None]) -> Counter[str]:
+    """Store and index the passages, and count them by corpus."""
+    counts: Counter[str] = Counter()
+    with StoreWriter(data) as store, LexicalWriter(data / LEXICAL) as index:
+        for passage in passages:
+            ordinal = store.add(passage)
+            index.add(ordinal, passage)
+            counts[passage.corpus] += 1
+            if ordinal % _EVERY == 0:
+                report(Progress("indexing", passage.corpus, ordinal))
+    return counts
 
 
 def _dense_side(
-    out: Path, data: Path, old: IndexManifest | None, plan: DensePlan, report: Callable[[Progress], None]
-) -> _DenseSide:
+    out: Path, data: Path, plan: DensePlan, report: Callable[[Progress], None]
+) -> tuple[EncoderEntry, DensePart, EmbedReport]:
     """Embed what is new and arrange all vectors; both continue where a killed build stopped."""
     from medlive.evidence.dense.build import LEAST, build_dense, choose_kind
 
@@ -292,7 +289,7 @@ def _dense_side(
         backend=identity.backend,
         where=plan.where,
     )
-    return _DenseSide(entry, part, embedding)
+    return entry, part, embedding
 
 
 def _tuning_queries(store: PassageStore, encoder: Encoder) -> Matrix:
@@ -355,7 +352,7 @@ def _all_passages(
                     yield passage
 
 
-def _entry(reading: _Reading, counts: dict[str, int], built_at_time: datetime) -> CorpusEntry:
+def _entry(reading: _Reading, counts: Counter[str], built_at: datetime) -> CorpusEntry:
     corpus, log = reading.corpus, reading.log
     return CorpusEntry(
         name=corpus.name,
@@ -363,15 +360,15 @@ def _entry(reading: _Reading, counts: dict[str, int], built_at_time: datetime) -
         digest=reading.survey.digest,
         licence=corpus.licence,
         documents=log.documents,
-        passages=counts.get(corpus.name, 0),
+        passages=counts[corpus.name],
         boilerplate=log.boilerplate,
-        repeated=len(reading.survey) - counts.get(corpus.name, 0),
+        repeated=len(reading.survey) - counts[corpus.name],
         empty=log.empty,
         superseded=log.superseded,
         retracted=log.retracted,
         questioned=log.questioned,
         problems=log.problem_count,
-        built_at=built_at_time,
+        built_at=built_at,
     )
 
 

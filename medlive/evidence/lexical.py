@@ -32,7 +32,7 @@ MAX_QUERY_CHARS = 8000
 MAX_QUERY_TERMS = 64
 """The rarest terms of a longer query; the others would only slow it down."""
 SCORE_DIGITS = 4
-"""Scores are rounded so: what is left beyond is the order of float additions."""
+"""Digits of a score; the rest depends on the order of float additions."""
 
 _WRITER_MEMORY = 64_000_000
 

@@ -63,7 +63,7 @@ class EncoderEntry(_Frozen):
     digest: str
     dimension: int
     backend: str
-    """That made the vectors; it changes none beyond rounding."""
+    """The runtime that made the vectors; it affects only rounding."""
     where: str
     """How it is opened again: a name or a folder."""
 
@@ -87,7 +87,7 @@ class IndexManifest(_Frozen):
     """The dense side; None without one."""
     index_digest: str
     data: str
-    """The folder, beside the manifest, that holds the files."""
+    """The folder of the files, beside the manifest."""
     files: tuple[FileEntry, ...]
     built_at: datetime
 
@@ -110,7 +110,7 @@ class IndexManifest(_Frozen):
 def index_digest(
     parameters: Mapping[str, float | int | str], corpora: Mapping[str, str], dense: DensePart | None
 ) -> str:
-    """The identity of an index: what was indexed and how, never the engines' own files.
+    """Return the identity of an index: what was indexed and how, without the engines' own files.
 
     `corpora` is corpus name → corpus digest; `parameters` are the lexical side's.
     """
@@ -166,7 +166,7 @@ class _Corpora(BaseModel):
 
 
 def named_corpora(folder: Path) -> frozenset[str]:
-    """The corpora that the manifest in `folder` names, whatever else it says; none where it names none."""
+    """Return the corpora named in the manifest of `folder`, even if the rest is invalid."""
     try:
         return frozenset(
             entry.name for entry in _Corpora.model_validate_json((folder / MANIFEST).read_bytes()).corpora

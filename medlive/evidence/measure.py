@@ -21,7 +21,7 @@ from medlive.evidence.store import PassageStore
 
 
 def recall_at(found: Sequence[str], relevant: set[str], k: int) -> float:
-    """The share of the relevant documents among the first k, 0 to 1. Raises ValueError for none relevant."""
+    """Return the share of the relevant documents in the first k, 0 to 1. Raises ValueError if none is relevant."""
     if not relevant:
         raise ValueError("no document is relevant")
     return len(relevant.intersection(found[:k])) / len(relevant)
@@ -75,7 +75,7 @@ async def ranked_documents(
 
 
 async def latencies(retriever: Retriever, queries: Sequence[str], k: int) -> list[float]:
-    """Seconds of each query, asked one after another; the first is asked twice, and its first time not counted."""
+    """Measure the seconds of each query, one after another, after a warm-up with the first."""
     seconds: list[float] = []
     for query in [*queries[:1], *queries]:
         start = time.perf_counter()
@@ -85,7 +85,7 @@ async def latencies(retriever: Retriever, queries: Sequence[str], k: int) -> lis
 
 
 async def batch_seconds(retriever: Retriever, queries: Sequence[str], k: int) -> float:
-    """Seconds a query when all are asked in one call."""
+    """Measure the seconds per query of one call with all queries."""
     start = time.perf_counter()
     await retriever.search([Query(query) for query in queries], k=k)
     return (time.perf_counter() - start) / len(queries)

@@ -1,4 +1,4 @@
-"""The passage: one citable piece of medical evidence, and what a retriever promises."""
+"""The passage, one citable piece of medical evidence, and the protocol of a retriever."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ class Passage:
 
     @property
     def digest(self) -> str:
-        """The digest of what a verdict rests on: title, section and text."""
+        """The digest of title, section and text."""
         return digest_json([self.title, self.section, self.text])
 
 
@@ -39,12 +39,12 @@ class Side(StrEnum):
     DENSE = "dense"
     """Nearest vectors to a phrase."""
     RERANK = "rerank"
-    """A cross-encoder's order of what the other sides found."""
+    """A cross-encoder's order of the other sides' results."""
 
 
 @dataclass(frozen=True, slots=True)
 class SideHit:
-    """Where one side put a passage."""
+    """The rank of a passage on one side."""
 
     side: Side
     rank: int
@@ -52,7 +52,7 @@ class SideHit:
     score: float
     """That side's own, higher is nearer; scores of different sides cannot be compared."""
     phrase: int = 0
-    """Which of the query's phrases found it there, from 0."""
+    """The number of the query's phrase that found it, from 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class Hit:
     score: float
     rank: int
     sides: tuple[SideHit, ...] = ()
-    """Where each side that found it put it, in the order of `Side`."""
+    """Its rank on each side that found it, in the order of `Side`."""
 
 
 @dataclass(frozen=True, slots=True, init=False)

@@ -1,4 +1,4 @@
-"""The retriever over an index: asks each side, fuses what they find, re-ranks where a cross-encoder is given.
+"""The retriever of an index: searches each side, fuses the results, and re-ranks them with a cross-encoder.
 
 Each phrase of a query is searched by its words, and by its nearest vectors where the encoder knows its language:
 one that an encoder cannot read has no dense side, and its hits say so by having none.
@@ -77,7 +77,7 @@ class IndexRetriever:
         self._identity = identity
         self._lexical = lexical
         self.dense = dense
-        """None where words alone are searched."""
+        """None for a search of words alone."""
         self._reranker = reranker
         self._requests: Batcher[_DenseQuery, Found] = Batcher(self._nearest)
 

@@ -1,4 +1,4 @@
-"""Rules that turn a thread away before an engine is asked; each gives a verdict with its reason.
+"""Rules that reject a thread before any engine request; each returns a verdict with its reason.
 
 Imports `threads` and below.
 """

@@ -12,7 +12,7 @@ from medlive.threads.model import Thread
 from medlive.threads.near_duplicates import Match
 
 _RULES_VERSION = 2
-"""Raised when a rule's meaning changes, so that stored verdicts of the old rules can be told apart."""
+"""The version of the rules, raised when one changes, so that stored verdicts can be distinguished."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class ChainResult:
 
     verdicts: tuple[FilterVerdict, ...]
     rejected_by: FilterVerdict | None
-    """The first verdict that did not pass; None where the thread goes on."""
+    """Return the first verdict that did not pass; None if the thread passed."""
 
     @property
     def passed(self) -> bool:
@@ -46,7 +46,7 @@ class FilterChain:
         """What a stored verdict names: rules, settings and code book."""
 
     def judge(self, thread: Thread, *, duplicate_of: Match | None, now: datetime) -> ChainResult:
-        """The verdict of each rule. `now` is aware; `duplicate_of` comes from the index of texts held so far."""
+        """Return each rule's verdict. `now` is aware; `duplicate_of` comes from the index of earlier texts."""
         subject = Subject(thread, self.settings, self.codebook, duplicate_of, now)
         verdicts = tuple(rule(subject) for rule in RULES)
         return ChainResult(verdicts, next((v for v in verdicts if not v.passed), None))

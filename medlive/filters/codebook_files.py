@@ -39,12 +39,12 @@ class Term(NamedTuple):
     system: str
     """"ICD-10", "ICD-11", "ICF", "ICHI", or the file's name."""
     code: str
-    """Empty where the list has none."""
+    """Empty if the list has none."""
     term: str
 
 
 def clean_term(text: str) -> str:
-    """A title as it may stand in a text: without list marks, trailing cross-references and "unspecified"."""
+    """Remove list marks, trailing cross-references and "unspecified" from a title."""
     text = _LEADING_MARKS.sub("", normalise(text).strip(" \"'"))
     if len(text) > 6:
         text = _TRAILING_CODE.sub("", text)

@@ -39,7 +39,7 @@ class TermHit(NamedTuple):
     term: str
     """As the code book has it, in lower case."""
     code: str
-    """`ICD-10:R05`; `ICHI:` where the list gives no code."""
+    """`ICD-10:R05`; `ICHI:` if the list gives no code."""
     start: int
     end: int
 
@@ -103,7 +103,7 @@ class Codebook:
         return flat[end] == "s" and flat[end - 1] != "s" and (end + 1 == len(flat) or not _is_latin(flat[end + 1]))
 
     def find(self, text: str) -> list[TermHit]:
-        """The terms of a text from left to right, at each place the longest, none overlapping."""
+        """Find the terms of a text from left to right, the longest at each place, without overlaps."""
         if not self._terms:
             return []
         flat = _flat(text)
@@ -122,7 +122,7 @@ class Codebook:
         return hits
 
     def first(self, text: str) -> TermHit | None:
-        """Some term of the text, the first that ends, or None: what a filter needs, without reading on."""
+        """Return one term of the text, the first that ends, or None."""
         if not self._terms:
             return None
         flat = _flat(text)
@@ -139,7 +139,7 @@ def _lines(name: str) -> list[str]:
 
 @cache
 def stop_words() -> frozenset[str]:
-    """Everyday words that count as no term, whatever list holds them."""
+    """Everyday words that are never a term."""
     return frozenset(_flat(line.strip()) for name in ("stop_en.txt", "stop_zh.txt") for line in _lines(name))
 
 

@@ -23,7 +23,7 @@ from medlive.threads.near_duplicates import Match
 
 @dataclass(frozen=True)
 class Subject:
-    """A thread and what the rules need beside it."""
+    """A thread and what else the rules need."""
 
     thread: Thread
     settings: FilterSettings
@@ -131,7 +131,7 @@ _EXAM_WORDS: Final = re.compile(
 
 
 def not_clinical(subject: Subject) -> FilterVerdict:
-    """No tag, board or URL section is one that holds no clinical questions, and the opening is no exam item."""
+    """No tag, board or URL section is a non-clinical one, and the opening is not an exam question."""
     sections, phrases = _sections(subject.settings.non_clinical_sections)
     path = re.sub(r"^[a-z]+://[^/]*", "", subject.thread.url.lower()).split("?")[0].split("#")[0]
     # The last part of a path is the thread's own title.
@@ -218,7 +218,7 @@ def language(subject: Subject) -> FilterVerdict:
 
 
 def no_codebook_term(subject: Subject) -> FilterVerdict:
-    """The thread holds a term of the code book."""
+    """The thread contains a term of the code book."""
     hit = subject.codebook.first(subject.whole_text)
     if hit is None:
         return _failed("no_codebook_term", FilterReason.NO_CODEBOOK_TERM)
@@ -226,7 +226,7 @@ def no_codebook_term(subject: Subject) -> FilterVerdict:
 
 
 def duplicate(subject: Subject) -> FilterVerdict:
-    """The patient's text repeats no earlier one."""
+    """The patient's text does not duplicate an earlier one."""
     match = subject.duplicate_of
     if match is not None:
         kind = "exact" if match.exact else "near"
@@ -254,14 +254,14 @@ _COURTESY_ZH: Final = re.compile(
 
 
 def _has_substance(text: str) -> bool:
-    """Whether more than courtesies are said: two words, or four Chinese characters."""
+    """Whether there is more than courtesies: two words, or four Chinese characters."""
     if _HAN.search(text):
         return len(_NO_LETTER.sub("", _COURTESY_ZH.sub(" ", text))) >= 4
     return len(_WORD.findall(_COURTESY_EN.sub(" ", text.lower()))) >= 2
 
 
 def no_verified_reply(subject: Subject) -> FilterVerdict:
-    """A verified physician replies, and says more than courtesies."""
+    """A verified physician replies with more than courtesies."""
     replies = list(subject.thread.advice_messages())
     if not replies:
         return _failed("no_verified_reply", FilterReason.NO_VERIFIED_REPLY, detail="no verified physician replies")

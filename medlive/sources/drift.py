@@ -1,4 +1,4 @@
-"""Drift: what a run's threads had, compared with the runs before, so that a site that changed is noticed."""
+"""Detect drift: compare a run's threads with those of earlier runs, to notice a changed site."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -23,9 +23,9 @@ _MORE: Final = 0.3
 """A share of failures this much above its median is far from it, and a share that threads have as a rule this much
 below it: a layout that came for some of the pages."""
 _RULE: Final = 0.9
-"""A share from here on is the rule."""
+"""A share from here on is usual."""
 _FAILURES: Final = ("layout", "not_a_thread", "incomplete", "fault")
-"""What a page's markup is at fault for; a network that fails is no drift."""
+"""Failures of a page's markup; network failures are not drift."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Compared:
 
     @property
     def message(self) -> str:
-        """The figure in words: which one it is, what it is now, and what it was."""
+        """The figure in words, with its value now and before."""
         kind, _, what = self.name.partition(":")
         if self.median is None:
             before = "nothing to compare with"
@@ -71,7 +71,7 @@ class Compared:
 
 
 def thread_fields(thread: Thread) -> dict[str, bool | int]:
-    """Which fields a thread has, and how many messages: what drift is measured by."""
+    """Return the fields and the number of messages of a thread, by which drift is measured."""
     messages = thread.messages
     return {
         "title": bool(thread.title.strip()),
@@ -120,7 +120,7 @@ def compare(now: Mapping[str, Measure], before: Sequence[Mapping[str, Measure]])
 
 
 def reads_nothing(ends: Mapping[str, int]) -> bool:
-    """Whether a run read no thread at all because none fitted a layout."""
+    """Whether a run read no thread because none had a known layout."""
     return not ends.get("read") and bool(ends.get("layout", 0) + ends.get("fault", 0))
 
 

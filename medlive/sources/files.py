@@ -17,7 +17,7 @@ from medlive.text.normalise import strip_unstorable
 from medlive.threads.model import Message, Role, Thread
 
 LINE_LIMIT: Final = 20_000_000
-"""Bytes of the longest line that is read; a longer one is a problem and is skipped without being held."""
+"""Bytes of the longest line that is read; a longer one is skipped and reported."""
 _BLOCK: Final = 1 << 20
 _EXCERPT: Final = 120
 _SOURCE: Final = re.compile(r"[a-z0-9][a-z0-9_.-]{0,63}")
@@ -66,7 +66,7 @@ class ImportedThread:
 
 @dataclass(frozen=True, slots=True)
 class ImportProblem:
-    """A line that is no thread: `line` counts from 1."""
+    """A line that is not a thread; `line` counts from 1."""
 
     line: int
     reason: ProblemReason
@@ -76,7 +76,7 @@ class ImportProblem:
 
 
 class _Malformed(Exception):
-    """A line that is no thread (never leaves this module)."""
+    """A line is not a thread (internal to this module)."""
 
     def __init__(self, reason: ProblemReason, detail: str) -> None:
         self.reason, self.detail = reason, detail
@@ -100,7 +100,7 @@ def _lines(handle: BinaryIO) -> Iterator[tuple[int, bytes | None]]:
 
 
 def _decode(line: bytes) -> tuple[str, tuple[Note, ...]]:
-    """The line as UTF-8, or as GB18030 where it is no UTF-8 at all.
+    """Decode the line as UTF-8, or as GB18030 if it is not UTF-8.
 
     UTF-8 with a few broken bytes would decode as GB18030 into nonsense, so it is refused.
     """

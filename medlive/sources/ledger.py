@@ -13,7 +13,7 @@ from medlive.threads.model import Thread
 
 @dataclass(frozen=True, slots=True)
 class KnownThread:
-    """What the ledger holds of a thread that a list shows."""
+    """The ledger's record of a listed thread."""
 
     etag: str | None = None
     last_modified: str | None = None
@@ -22,14 +22,14 @@ class KnownThread:
     handled: bool = False
     """Whether this run has dealt with it."""
     taken_down: bool = False
-    """Whether it was erased here and must not come back."""
+    """Whether it was taken down and must not be read again."""
     met_by: int | None = None
     """The run that a list first showed it to; later runs have higher numbers. None: it is not known."""
 
 
 @dataclass(frozen=True, slots=True)
 class ListState:
-    """How far a list was read in this run, and where it may stop."""
+    """How far this run has read a list, and where it may stop."""
 
     finished: bool = False
     next_page: PageRequest | None = None
@@ -38,11 +38,11 @@ class ListState:
     """Activity before this moment was seen by earlier runs; None: the list was never read to its end, or shows
     no dates."""
     read_by: int | None = None
-    """The latest of the earlier runs that read the list to its end; None: none did."""
+    """The latest earlier run that read the list to its end; None if none did."""
 
 
 class PageKind(StrEnum):
-    """What a fetched page was asked for."""
+    """The purpose of a fetched page."""
 
     LISTING = "listing"
     THREAD = "thread"
@@ -63,7 +63,7 @@ class ProblemKind(StrEnum):
     BLOCKED = "blocked"
     """The host turned us away."""
     DOWN = "down"
-    """The host failed too often to be asked any more."""
+    """The host failed too often."""
 
 
 REFUSALS = (ProblemKind.BLOCKED, ProblemKind.DOWN)
@@ -95,7 +95,7 @@ class FetchedPage:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A list page was read: what it shows is to be kept before any of it is asked for."""
+    """A list page was read; stored before any of its threads is requested."""
 
     list_key: str
     waiting: tuple[ListEntry, ...]
@@ -103,7 +103,7 @@ class Listed:
     skipped: tuple["HarvestSkipped", ...]
     next_page: PageRequest | None
     newest_at: datetime | None
-    """The latest activity on the page that does not lie ahead; None: it shows no date."""
+    """The latest activity on the page that is not in the future; None without dates."""
     finished: bool
 
 
@@ -115,13 +115,13 @@ class HarvestedThread:
     entry: ListEntry
     page_count: int
     etag: str | None = None
-    """With last_modified of the first page: what makes the next harvest's request conditional."""
+    """Of the first page, as last_modified; makes the next harvest's request conditional."""
     last_modified: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class HarvestSkipped:
-    """A listed thread was passed over, for a reason that is no fault."""
+    """A listed thread was skipped for a reason that is not a fault."""
 
     url: str
     thread_id: str
@@ -146,7 +146,7 @@ class Ledger(Protocol):
     """What a harvest remembers beyond its process."""
 
     async def keep(self, *events: HarvestEvent) -> None:
-        """Returns when the events are kept for good, all or none."""
+        """Store the events durably, all or none."""
         ...
 
     async def look_up(self, thread_ids: Sequence[str]) -> Mapping[str, KnownThread]:

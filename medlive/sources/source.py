@@ -4,7 +4,6 @@ import codecs
 import re
 import weakref
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Generic, Protocol, TypeVar
@@ -18,7 +17,7 @@ from medlive.threads.model import Thread
 _T = TypeVar("_T")
 
 Anonymiser = Callable[[str], str]
-"""A raw handle in, what may be kept of it out: a keyed hash, never the handle."""
+"""Replaces a handle by a keyed hash."""
 
 _ENCODING_NAME = re.compile(
     r"(?:utf-?(?:8|16)|gb|big5|hz|iso-?8859|latin|windows-|cp\d|shift|euc-|ascii|us-ascii)"
@@ -32,10 +31,10 @@ _BOM_BYTES = tuple(bom for bom, _ in _BOMS)
 
 
 class LayoutError(MedliveError):
-    """A page fits none of the layouts that its adapter knows."""
+    """A page has a layout that its adapter does not know."""
 
     def __init__(self, url: str, looked_for: str, *, found: str | None = None) -> None:
-        """`looked_for` names the markup that should be there; `found` what stands there instead."""
+        """`looked_for` names the expected markup, `found` what the page has instead."""
         self.url = url
         self.looked_for = looked_for
         super().__init__(
@@ -49,12 +48,12 @@ class NotAThread(MedliveError):
 
 
 class IncompleteThread(NotAThread):
-    """The pages given are not the whole of their thread."""
+    """The pages are not a complete thread."""
 
 
 @dataclass(frozen=True, slots=True)
 class PageRequest:
-    """A page to ask for: GET, or POST of a form where `form` is not None."""
+    """A request for a page: GET, or POST of a form if `form` is not None."""
 
     url: str
     form: tuple[tuple[str, str], ...] | None = None
@@ -68,16 +67,22 @@ class Page:
     """The address that answered, after redirects."""
     body: bytes
     content_type: str = ""
-    """The Content-Type header as sent; empty when there was none."""
+    """The Content-Type header; empty if absent."""
     status: int = 200
     form: tuple[tuple[str, str], ...] | None = None
     """The form that was posted to get it, so that a list can ask for its next page."""
 
     @property
     def utf8(self) -> bytes:
-        """The text's bytes in UTF-8: the body itself where it is valid as it stands."""
-        if not self.body.startswith(_BOM_BYTES) and _decoded(self.body, ["utf-8"]) is not None:
-            return self.body
+        """The text in UTF-8: the body itself if it is valid UTF-8."""
+        body = self.body
+        if not body.startswith(_BOM_BYTES):
+            try:
+                body.decode("utf-8")
+            except UnicodeDecodeError:
+                pass
+            else:
+                return body
         return self.text.encode("utf-8")
 
     @property
@@ -92,9 +97,33 @@ class Page:
         for bom, encoding in _BOMS:
             if body.startswith(bom):
                 return body.decode(encoding, "replace")
-        if (text := _decoded(body, ["utf-8"])) is not None:
-            return text
-        return _guessed(body, [n for n in (self._header_charset(), self._meta_charset()) if n and n != "utf-8"])
+        try:
+            return body.decode("utf-8")
+        except UnicodeDecodeError:
+            pass
+        declared = [name for name in (self._header_charset(), self._meta_charset()) if name]
+        # A page that is UTF-8 but for a few damaged bytes would often decode as GB18030, into nonsense.
+        lenient = body.decode("utf-8", "replace")
+        high_bytes = len(body) - len(body.translate(None, bytes(range(128, 256))))
+        if lenient.count("\ufffd") * 20 < high_bytes:
+            return lenient
+        single_byte = [n for n in declared if n.startswith(("iso8859", "cp125", "latin"))]
+        if "cp1252" in single_byte and 2 * len(_GB_PAIR.findall(body)) > 0.9 * high_bytes:
+            # What servers say of every page. Western letters above ASCII hardly ever stand side by side.
+            declared = [n for n in declared if n != "cp1252"]
+            single_byte = []
+        for name in [n for n in declared if n not in single_byte] + ([] if single_byte else ["gb18030"]):
+            try:
+                return body.decode(name)
+            except (UnicodeDecodeError, LookupError):
+                continue
+        for name in declared:
+            if name != "utf-8":
+                return body.decode(name, "replace")
+        # Neither declared nor strictly decodable: Chinese pages cut in mid-character come out nearly whole
+        # this way.
+        gb = body.decode("gb18030", "replace")
+        return gb if gb.count("\ufffd") * 20 < max(high_bytes, 1) else body.decode("cp1252", "replace")
 
     def _header_charset(self) -> str | None:
         match = _HEADER_CHARSET.search(self.content_type)
@@ -106,50 +135,19 @@ class Page:
 
 
 class Memo(Generic[_T]):
-    """What was read of each page, for as long as the page itself is held: none is parsed twice."""
+    """Caches the result of parsing a page for as long as the page exists."""
 
     def __init__(self) -> None:
         self._read: dict[int, tuple[weakref.ref[Page], _T]] = {}
 
     def get(self, page: Page, read: Callable[[Page], _T]) -> _T:
-        """What `read` gives for the page, from the first time that it was asked."""
+        """Return the result of `read` for the page, computed once."""
         place = id(page)
         cached = self._read.get(place)
         if cached is None:
             forget = weakref.ref(page, lambda _: self._read.pop(place, None))
             cached = self._read[place] = (forget, read(page))
         return cached[1]
-
-
-def _decoded(body: bytes, names: Sequence[str]) -> str | None:
-    """The text in the first of the encodings that fits; None where none does."""
-    for name in names:
-        with suppress(UnicodeDecodeError, LookupError):
-            return body.decode(name)
-    return None
-
-
-def _guessed(body: bytes, declared: list[str]) -> str:
-    """The text of a body that is not UTF-8, by the encodings that header and page declare, if they fit."""
-    # A page that is UTF-8 but for a few damaged bytes would often decode as GB18030, into nonsense.
-    lenient = body.decode("utf-8", "replace")
-    high_bytes = len(body) - len(body.translate(None, bytes(range(128, 256))))
-    if lenient.count("\ufffd") * 20 < high_bytes:
-        return lenient
-    single_byte = [n for n in declared if n.startswith(("iso8859", "cp125", "latin"))]
-    if "cp1252" in single_byte and 2 * len(_GB_PAIR.findall(body)) > 0.9 * high_bytes:
-        # What servers say of every page. Western letters above ASCII hardly ever stand side by side.
-        declared = [n for n in declared if n != "cp1252"]
-        single_byte = []
-    strict = [n for n in declared if n not in single_byte] + ([] if single_byte else ["gb18030"])
-    if (text := _decoded(body, strict)) is not None:
-        return text
-    if declared:
-        return body.decode(declared[0], "replace")
-    # Neither declared nor strictly decodable: Chinese pages cut in mid-character come out nearly whole
-    # this way.
-    gb = body.decode("gb18030", "replace")
-    return gb if gb.count("\ufffd") * 20 < max(high_bytes, 1) else body.decode("cp1252", "replace")
 
 
 def _codec(name: str) -> str | None:
@@ -177,9 +175,9 @@ class ListEntry:
     thread_id: str
     title: str
     posted_at: datetime | None = None
-    """When the thread was opened, where the list shows it."""
+    """When the thread was opened, if the list shows it."""
     last_post_at: datetime | None = None
-    """The latest activity that the list shows for the thread, its opening included; None where it shows none."""
+    """The latest activity that the list shows for the thread, its opening included."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +218,7 @@ class SourceSettings(BaseModel):
 
 
 class Site(Protocol):
-    """What an adapter gives: where a community's lists are, and how its pages are read."""
+    """An adapter: where a community's lists are, and how its pages are parsed."""
 
     @property
     def name(self) -> str:
@@ -234,7 +232,7 @@ class Site(Protocol):
 
     @property
     def allowed_hosts(self) -> frozenset[str]:
-        """The community's own hosts; no other host is ever asked."""
+        """The community's hosts; no request goes to any other."""
         ...
 
     def listing_requests(self, base_url: str) -> Sequence[PageRequest]:
@@ -259,7 +257,7 @@ class Site(Protocol):
 
 
 def host_of(url: str) -> str:
-    """The host of an address in lower case, with any port that is not the scheme's own; "" for none."""
+    """Return the host of an address in lower case, with a port that is not the scheme's default; "" for none."""
     try:
         parts = urlsplit(url)
         port = parts.port

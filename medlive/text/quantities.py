@@ -138,7 +138,7 @@ def numbers_missing(statement: str, *sources: str) -> list[str]:
 def doses_exchanged(statement: str, quote: str, source: str) -> list[str]:
     """Return the statement's masses and volumes, as written, that neither quote nor source contains.
 
-    Checked only where the quote has one.
+    Only if the quote has one.
     Stricter than `numbers_missing`: a number without a unit in the source is not a dose ("1 mg" and "day 1").
     """
     kinds = {_UNITS[q.unit][0] for q in numbers(quote) if q.unit} & {"mass", "volume"}

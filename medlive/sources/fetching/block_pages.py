@@ -84,11 +84,11 @@ _TITLES = frozenset(
         "网站防火墙",
     }
 )
-"""Whole titles, in lower case; a thread's title stands beside its site's name."""
+"""Complete titles in lower case; a thread's title includes its site's name."""
 
 _ANY_STATUS_TITLE = re.compile(rb"<title[^>]{0,200}>([^<]{1,200})</title", re.IGNORECASE)
 _FIREWALL_405 = "405"
-"""The title of Alibaba Cloud's firewall, said with status 405."""
+"""The title of Alibaba Cloud's firewall page, sent with status 405."""
 _REFUSALS = (
     "request unsuccessful. incapsula incident id",
     "您的请求被阻断",

@@ -1,4 +1,4 @@
-"""Connections to public addresses only: every name is looked up here, and every address looked at."""
+"""Connect to public addresses only: every name is resolved here, and every address checked."""
 
 import asyncio
 import contextlib
@@ -22,7 +22,7 @@ _CONNECTIONS = 64
 
 
 def may_connect(address: str, *, allow_loopback: bool) -> bool:
-    """Whether an IP address is a public one, or this machine's own where that is allowed."""
+    """Whether an IP address is public, or loopback where that is allowed."""
     ip = ipaddress.ip_address(address.partition("%")[0])
     if isinstance(ip, ipaddress.IPv6Address):
         ip = ip.ipv4_mapped or ip
@@ -112,7 +112,7 @@ class _GuardedBackend(httpcore2.AsyncNetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore2.AsyncNetworkStream:
-        """A connection to a host, all of whose addresses may be asked. Raises HostRefused."""
+        """Connect to a host, all of whose addresses must be allowed. Raises HostRefused."""
         loop = asyncio.get_running_loop()
         try:
             found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)

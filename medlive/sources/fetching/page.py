@@ -44,7 +44,7 @@ class RobotsDenied(FetchError):
 
 
 class HostRefused(FetchError):
-    """The address is none that this source may ask."""
+    """The address is not one of this source."""
 
 
 class Blocked(FetchError):
@@ -141,5 +141,5 @@ class Fetched:
 
     @property
     def content_type(self) -> str:
-        """The Content-Type header; "" when there was none."""
+        """The Content-Type header; "" if absent."""
         return self.headers.get("content-type", "")

@@ -20,12 +20,12 @@ MAX_INTERVAL_S = 3600.0
 
 
 class RobotsState(StrEnum):
-    """What was found where a host's rules should be."""
+    """The state of a host's robots.txt."""
 
     RULES = "rules"
     """A robots.txt was read."""
     ABSENT = "absent"
-    """The host says that it has none (404, 410): everything may be fetched (RFC 9309 §2.3.1.3)."""
+    """The host has none (404, 410): everything may be fetched (RFC 9309 §2.3.1.3)."""
     UNREADABLE = "unreadable"
     """Refused, broken or not reachable: nothing may be fetched (RFC 9309 §2.3.1.4, and for refusals too)."""
 
@@ -51,7 +51,7 @@ class Robots:
         return self.rules is None or bool(self.rules.can_fetch(url, product))
 
     def interval_s(self, product: str) -> float:
-        """The least seconds between requests that the host asks for; 0 where it asks for none."""
+        """The seconds between requests that the host demands; 0 for none."""
         return 0.0 if self.rules is None else _interval_s(self.rules, product)
 
 
@@ -84,7 +84,7 @@ def read_robots(host: str, status: int, body: bytes, fetched_at: datetime) -> Ro
 
 
 def _interval_s(rules: Protego, product: str) -> float:
-    """The least seconds between requests; 0 for none, and for one that is negative or no number."""
+    """The seconds between requests; 0 for none or an invalid value."""
     waits = [0.0, float(rules.crawl_delay(product) or 0.0)]
     rate = rules.request_rate(product)
     if rate is not None and rate.requests > 0:

@@ -48,7 +48,7 @@ class Discussion:
 
 
 def json_ld(tree: LexborHTMLParser) -> tuple[Any, ...]:
-    """The values of a page's JSON-LD scripts; one that is no JSON (cut off, malformed) is left out."""
+    """Return the values of a page's JSON-LD scripts; invalid JSON (cut off, malformed) is left out."""
     values: list[Any] = []
     for script in tree.css('script[type*="ld+json"]'):
         try:
