@@ -404,11 +404,6 @@ async def test_a_mended_reply_counts() -> None:
     assert "JSON" in repair[1]
 
 
-async def test_a_code_fence_around_the_json_is_read() -> None:
-    fenced = "```json\n" + json.dumps(honest()["screener.extract"]) + "\n```"
-    assert (await run(changed(screener__extract=fenced))).outcome is Outcome.KEPT
-
-
 MEASURES = ("controller.questions", "controller.answers")
 """They measure a case that is decided: an unusable reply leaves the measure unknown."""
 UNASKED = ("screener.revise", "validator.veto", "controller.doubt")

@@ -112,14 +112,9 @@ async def test_a_cause_is_recorded_whole_and_asked_for_once(run_dir: Path) -> No
         (GOOD | {"cause": ["knowledge_gap", "excessive_caution"]}, "cause"),
         (GOOD | {"second": "x"}, "second"),
         ({k: v for k, v in GOOD.items() if k != "reasoning"}, "reasoning"),
-        (json.dumps(GOOD) + json.dumps(GOOD | {"cause": "excessive_caution"}), "more than one"),
-        ('{"cause": "knowledge_gap", ' + json.dumps(GOOD)[1:], "twice"),
-        (json.dumps(GOOD)[:-20], "JSON"),
         (PLANTED, "piece of the answer"),
         ("I found this: " + json.dumps(PLANTED), "piece of the"),
         (PLANTED | {"reasoning": "It  says so. ", "criteria": []}, "piece of the"),
-        ("A wrong reply would be: " + json.dumps(GOOD), "deny it"),
-        ("{" * 20_000, "JSON"),
         ("", "empty"),
     ],
     ids=str,
@@ -261,12 +256,6 @@ async def test_a_spent_budget_ends_it_and_the_same_call_goes_on(run_dir: Path) -
     assert done.stopped is not None
     rest = await audit_run(run, judge, budget=Budget(max_calls=2))
     assert (rest.calls, rest.reused, rest.table.audited, rest.stopped) == (2, 4, 6, None)
-
-
-async def test_a_budget_that_ends_between_two_attempts_keeps_the_first(run_dir: Path) -> None:
-    run = await graded(run_dir, n=1)
-    done = await audit_run(run, Judge(lambda _: "No idea."), budget=Budget(max_calls=1))
-    assert (done.calls, done.table.reasons) == (1, {"the reply holds no JSON object": 1})
 
 
 async def test_a_plan_is_what_is_asked_then(run_dir: Path) -> None:

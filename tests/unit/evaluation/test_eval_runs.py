@@ -97,15 +97,6 @@ async def test_a_torn_last_line_is_mended(run_dir: Path, tail: bytes) -> None:
     assert read_log(log).damaged == []
 
 
-async def test_a_last_line_that_lacks_only_its_end_is_kept(run_dir: Path) -> None:
-    model, cases = Model(), make_cases(3)
-    await run_model(cases, model, run_dir, use=USE, created_at=AT)
-    log = run_dir / "responses.jsonl"
-    log.write_bytes(log.read_bytes().removesuffix(b"\n"))
-    assert (await run_model(cases, model, run_dir, use=USE, created_at=AT)).asked == 0
-    assert len(read_log(log).rows) == 3
-
-
 async def test_damage_in_the_middle_costs_one_answer_and_is_told(run_dir: Path) -> None:
     model, cases = Model(), make_cases(3)
     await run_model(cases, model, run_dir, use=USE, created_at=AT, concurrency=1)

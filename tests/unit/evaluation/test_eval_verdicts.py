@@ -15,58 +15,23 @@ FALSE = '{"met": false, "quote": "", "reasoning": "the true dose is missing"}'
 TRUE = '{"met": true, "quote": "Stop if you feel dizzy", "reasoning": "it says so"}'
 
 RIGHT = [
-    ("plain false with true in its reasoning", FALSE, False),
-    ("plain true", TRUE, True),
-    ("fenced", f"```json\n{FALSE}\n```", False),
-    ("fenced without a language, after prose", f"Here it is:\n```\n{TRUE}\n```\n", True),
-    ("prose before", f"The answer never says yes to it. {FALSE}", False),
-    ("a closed thinking block", f'<think>{{"met": true}} or not?</think>\n{FALSE}', False),
     ("a list of one", f"[{FALSE}]", False),
-    ("the question repeated", '{"question": "Is \\"it\\" said?", "met": false, "reasoning": "no"}', False),
     ("no quote needed when unmet", '{"met": false}', False),
     ("half a character", '{"met": false, "reasoning": "a \\ud800 b \\u0000"}', False),
-    ("a fence that is never closed", f"```json\n{TRUE}", True),
-    ("spaces and line ends", f"\n\n  {TRUE}  \n", True),
     ("a quote of other width and case", '{"met": true, "quote": "ＳＴＯＰ  if you feel  DIZZY"}', True),
     ("a quote with an ellipsis", '{"met": true, "quote": "Take one tablet ... see a doctor"}', True),
     ("a quote in quotes", '{"met": true, "quote": "“see a doctor”"}', True),
 ]
 
 UNREAD = [
-    ("empty", ""),
-    ("spaces", "  \n"),
-    ("a cut reply", '{"met": true, "quote": "Stop if'),
-    ("a cut fence", '```json\n{"met": true, "quote": "Stop if you feel'),
-    ("prose alone", "The criterion is not satisfied."),
-    ("yes", "yes"),
-    ("eyes and norovirus", "The eyes show no norovirus."),
-    ("Met", "Met"),
-    ("a key of another case", '{"Met": true, "quote": "Take one tablet"}'),
-    ("one", '{"met": 1, "quote": "Take one tablet"}'),
-    ("nought", '{"met": 0}'),
-    ("false as text", '{"met": "false"}'),
-    ("true as text", '{"met": "true", "quote": "Take one tablet"}'),
-    ("null", '{"met": null}'),
     ("a list of two", f"[{FALSE},{TRUE}]"),
     ("an empty list", "[]"),
-    ("two objects", f"{FALSE}\n{TRUE}"),
     ("prose, then two objects", f"First {FALSE} then {TRUE}"),
-    ("words after", f"{TRUE} but on reflection it does not"),
     ("words after a prose object", f"I think {TRUE} is wrong"),
-    ("a key twice", '{"met": true, "met": false, "quote": "Take one tablet"}'),
-    ("a refusal", "I cannot help with medical questions."),
-    ("the answer's own object", 'It holds {"met": true, "quote": "x", "reasoning": ""}'),
-    ("an invented quote", '{"met": true, "quote": "Take two tablets"}'),
     ("a quote that cuts a word", '{"met": true, "quote": "ake one tab"}'),
     ("met without a quote", '{"met": true}'),
     ("an empty quote", '{"met": true, "quote": " \\" "}'),
-    ("an unknown key", '{"met": false, "met_really": true}'),
-    ("a nested verdict", f'{{"verdict": {FALSE}}}'),
-    ("a text", '"true"'),
     ("deep", "[" * 100_000),
-    ("deep objects", '{"a":' * 50_000),
-    ("many braces", "{ " * 5_000),
-    ("long", "x" * 500_000),
     ("NaN", "NaN"),
 ]
 
@@ -92,12 +57,6 @@ def test_whatever_is_cut_off_the_end_is_never_read_as_the_other_verdict(
     text = text[: len(text) - cut] if cut else text
     with contextlib.suppress(Unusable):
         assert read_criterion(text, ANSWER).met is met
-
-
-@given(st.text(max_size=300))
-def test_any_text_is_read_or_refused(text: str) -> None:
-    with contextlib.suppress(Unusable):
-        assert isinstance(read_criterion(text, text), Verdict)
 
 
 def test_a_quote_must_stand_in_the_answer() -> None:

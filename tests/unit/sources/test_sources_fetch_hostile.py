@@ -336,6 +336,8 @@ ROBOTS: dict[str, tuple[Answer, RobotsState, bool]] = {
     "with a mark": (response(b"\xef\xbb\xbfUser-agent: *\nDisallow: /p"), RobotsState.RULES, False),
     "with NUL": (response(b"User-agent: *\x00\nDisallow: /p\x00"), RobotsState.RULES, False),
     "a page": (response(b" <!DOCTYPE html><title>Home</title>"), RobotsState.UNREADABLE, False),
+    "absent": (response(b"", 404), RobotsState.ABSENT, True),
+    "gone": (response(b"", 410), RobotsState.ABSENT, True),
     "refused": (response(b"", 401), RobotsState.UNREADABLE, False),
     "asked too often": (response(b"", 429), RobotsState.UNREADABLE, False),
     "broken": (response(b"", 500), RobotsState.UNREADABLE, False),

@@ -7,8 +7,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from medlive.sources.registry import SITES, build_site
 from medlive.sources.source import IncompleteThread, LayoutError, NotAThread, Page, PageRequest
@@ -419,23 +417,6 @@ def test_a_script_cut_anywhere_gives_the_thread_or_an_error(sample: Sample) -> N
             body = pages[0].body[:at] + pages[0].body[end:]
             thread = outcome(sample, [Page(pages[0].url, body, "text/html"), *pages[1:]])
             assert thread is None or said(thread) == whole
-
-
-@pytest.mark.parametrize("sample", SAMPLES, ids=IDS)
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(data=st.data())
-def test_flipped_bytes_never_crash(sample: Sample, data: st.DataObject) -> None:
-    pages = sample.pages()
-    body = bytearray(pages[0].body)
-    for _ in range(data.draw(st.integers(1, 8))):
-        body[data.draw(st.integers(0, len(body) - 1))] = data.draw(st.integers(0, 255))
-    flipped = Page(pages[0].url, bytes(body), "text/html")
-    thread = outcome(sample, [flipped, *pages[1:]])
-    if thread is not None:
-        assert thread.messages
-        for message in thread.messages:
-            message.text.encode("utf-8")
-            assert "\x00" not in message.text
 
 
 def test_a_message_without_words_of_proof_has_the_content_it_always_had() -> None:
