@@ -170,10 +170,10 @@ def build(folder: Path, models: int, cases: CaseSet) -> list[Path]:
 
 def parts(runs: list[Path]) -> dict[str, float]:
     """Seconds of each part, in this process."""
-    from medlive.evaluation.scoring.score import load_all, score_runs
+    from medlive.evaluation.scoring.score import load_graded, score_runs
 
     started = time.perf_counter()
-    graded = load_all(runs)
+    graded = [load_graded(path) for path in runs]
     read = time.perf_counter()
     score_runs(graded, draws=1)
     scored = time.perf_counter()

@@ -137,9 +137,18 @@ class Answer:
     def from_row(cls, row: Mapping[str, Any]) -> Self:
         """The answer from its JSON. Raises TypeError, KeyError or ValueError for what is none."""
         known = {name: row[name] for name in _ANSWER_FIELDS if name in row}
+        _require_texts(known, _ANSWER_TEXTS)
         return cls(**{**known, "state": AnswerState(row["state"])})
 
 
+def _require_texts(row: Mapping[str, Any], names: Iterable[str]) -> None:
+    """Raises ValueError if one of these fields is not a string."""
+    for name in names:
+        if not isinstance(row.get(name, ""), str):
+            raise ValueError(f"{name} must be a string")
+
+
+_ANSWER_TEXTS = ("case_id", "response", "finish_reason", "model", "reason")
 _ANSWER_FIELDS = ("case_id", "state", "response", "finish_reason", "model", "reason", "usage")
 _ANSWER_VALUES = attrgetter(*_ANSWER_FIELDS)
 
@@ -201,12 +210,17 @@ class Grade:
     def from_row(cls, row: Mapping[str, Any]) -> Self:
         """The grade from its JSON. Raises TypeError, KeyError or ValueError for what is none."""
         known = {name: row[name] for name in _GRADE_FIELDS if name in row}
+        _require_texts(known, _GRADE_TEXTS)
         grade = cls(**{**known, "mode": Mode(row["mode"]), "origin": Origin(row.get("origin", Origin.CALL))})
         if grade.met is not None and not isinstance(grade.met, bool):
-            raise ValueError("met is neither true, false nor null")
+            raise ValueError("met must be true, false or null")
         return grade
 
 
+_GRADE_TEXTS = (
+    "case_id", "criterion_id", "key", "quote", "reasoning", "reason", "raw", "grader", "engine", "model", "prompt",
+    "judge",
+)  # fmt: skip
 _GRADE_FIELDS = tuple(Grade.__dataclass_fields__)
 _GRADE_VALUES = attrgetter(*_GRADE_FIELDS)
 

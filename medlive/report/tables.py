@@ -95,7 +95,7 @@ def scores_json(table: ScoreTable) -> dict[str, Any]:
         "scored_on": table.basis.value,
         "common_cases": table.common,
         "coverage": [
-            {"model": c.label, "cases": c.cases, "scored": c.scored, "lacking": list(c.lacking)}
+            {"model": c.label, "cases": c.cases, "scored": c.scored, "lacking": list(c.missing)}
             for c in table.coverage
         ],
         "warnings": list(table.warnings),

@@ -110,7 +110,7 @@ def _errata(run: "GradedRun", given: Errata) -> "tuple[ErrataMode, RunErrata]":
 
     home = snapshots_path(load_settings().settings)
     use = use_errata([run.run], chosen, ErrataSearch(given.errata_file, home, lenient=chosen is ErrataMode.IGNORE))
-    for note in use.told([run.label]):
+    for note in use.warnings([run.label]):
         say(note)
     return chosen, use.runs[0]
 

@@ -24,7 +24,8 @@ def scored(runs: list[Path], how: Scoring = Scoring(), errata: SignedErrata = Si
     from medlive.config import load_settings
     from medlive.evaluation.scoring.errata import ErrataMode, ErrataSearch, use_errata
     from medlive.evaluation.scoring.metrics import Metric
-    from medlive.evaluation.scoring.score import CaseBasis, load_all, score_runs
+    from medlive.evaluation.scoring.graded import load_graded
+    from medlive.evaluation.scoring.score import CaseBasis, score_runs
     from medlive.integrity.public_key import public_key_of
     from medlive.service.paths import snapshots_path
 
@@ -38,7 +39,7 @@ def scored(runs: list[Path], how: Scoring = Scoring(), errata: SignedErrata = Si
     twice = [path for place, path in enumerate(runs) if path.resolve() in {p.resolve() for p in runs[:place]}]
     if twice:
         raise UsageError(f"{twice[0]} is given more than once")
-    graded = load_all(runs, judge=how.judge)
+    graded = [load_graded(path, judge=how.judge) for path in runs]
     for path, run in zip(runs, graded, strict=True):
         for note in run.notes:
             say(f"{path}: {note}")
@@ -171,11 +172,11 @@ def print_scores(table: Any) -> None:
         ],
         title=_title(table),
     )  # fmt: skip
-    differing = [c for c in table.coverage if c.lacking]
+    differing = [c for c in table.coverage if c.missing]
     if differing:
         print_table(
             ["model", "cases", "scored", "scored for others only", "e.g."],
-            [[c.label, c.cases, c.scored, len(c.lacking), ", ".join(c.lacking[:3])] for c in differing],
+            [[c.label, c.cases, c.scored, len(c.missing), ", ".join(c.missing[:3])] for c in differing],
             title=f"models scored on differing cases; --cases common takes the {table.common} common ones",
         )
 

@@ -1,6 +1,6 @@
-"""Errata in a score: which cases and criteria of a run were withdrawn, and the run without them."""
+"""Errata of scored runs: find withdrawn cases and criteria, and remove them."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from medlive.digest import digest_bytes
 from medlive.errors import BadInput, CheckFailed
-from medlive.evaluation.model import EvaluationCase
 from medlive.evaluation.runs.folder import RunFolder
 from medlive.snapshot.errata import ERRATA, Errata, Erratum, load_errata
 
@@ -20,22 +19,22 @@ _NAMED: Final = 10
 
 
 class ErrataMode(StrEnum):
-    """What is done about errata."""
+    """How errata are handled."""
 
     WARN = "warn"
-    """Say which cases and criteria are concerned; score them."""
+    """Warn about the affected cases and criteria, and score them."""
     APPLY = "apply"
-    """Leave them out."""
+    """Leave the affected cases and criteria out."""
     IGNORE = "ignore"
-    """Score them and say nothing; the JSON records it."""
+    """Score them without a warning; recorded in the JSON output."""
 
 
 @dataclass(frozen=True, slots=True)
 class FoundErrata:
-    """The errata that a run is held against."""
+    """The errata that apply to a run."""
 
     path: Path | None
-    """None: none were found."""
+    """None if no errata were found."""
     errata: Errata
     """Empty where none were found or they could not be read."""
     digest: str | None = None
@@ -48,27 +47,27 @@ class FoundErrata:
 
 @dataclass(frozen=True, slots=True)
 class RunErrata:
-    """What the errata concern of one run."""
+    """The parts of one run that errata affect."""
 
     version: str
     """The snapshot's version, or the name of the file that the cases came from."""
     found: FoundErrata
     cases: tuple[str, ...] = ()
-    """The cases that were withdrawn, in the run's order."""
+    """Withdrawn cases, in the run's order."""
     criteria: tuple[tuple[str, str], ...] = ()
-    """(case, criterion) withdrawn from other cases, in the run's order."""
+    """Withdrawn criteria of other cases, as (case id, criterion id), in the run's order."""
     emptied: tuple[str, ...] = ()
-    """Cases that have no criterion with positive points without those."""
+    """Cases left without a criterion with positive points."""
     unclear: tuple[str, ...] = ()
-    """Cases with a withdrawn criterion that cannot be told: a file of cases without the criteria's ids."""
+    """Cases with a withdrawn criterion that cannot be identified: a file of cases has no criterion ids."""
 
     @property
     def concerned(self) -> bool:
-        """Whether anything of the run is."""
+        """Whether errata affect the run."""
         return bool(self.cases or self.criteria or self.unclear)
 
     def row(self) -> dict[str, Any]:
-        """As JSON; the file by its name and digest, since where it lay is nobody's business."""
+        """Return the JSON form; the file is given by name and digest, its path is private."""
         found = self.found
         return {
             "version": self.version,
@@ -85,47 +84,48 @@ class RunErrata:
 
 @dataclass(frozen=True, slots=True)
 class ErrataUse:
-    """What was done about errata, run by run in the order the runs are scored in."""
+    """How errata were handled, for each run in scoring order."""
 
     mode: ErrataMode
     runs: tuple[RunErrata, ...]
 
     def without(self, place: int, run: RunFolder) -> RunFolder:
-        """The run at that place as it is scored: as it is, or without what was withdrawn."""
+        """Return the run at that position as it is scored: unchanged, or without what was withdrawn."""
         return without(run, self.runs[place]) if self.mode is ErrataMode.APPLY else run
 
-    def told(self, labels: Sequence[str]) -> list[str]:
-        """What is to be said about each run, by its label; nothing where errata are ignored."""
+    def warnings(self, labels: Sequence[str]) -> list[str]:
+        """Return the warnings for each labelled run; none where errata are ignored."""
         if self.mode is ErrataMode.IGNORE:
             return []
-        told = []
+        found = []
         for label, run in zip(labels, self.runs, strict=True):
             if run.concerned:
-                told += _applied(label, run) if self.mode is ErrataMode.APPLY else _warned(label, run)
+                found += _applied(label, run) if self.mode is ErrataMode.APPLY else _warned(label, run)
             elif self.mode is ErrataMode.APPLY and run.found.path is None:
-                told.append(f"{label}: no errata of {run.version} were found, none are applied")
-        return told
+                found.append(f"{label}: no errata of {run.version} were found, none are applied")
+        return found
 
 
 @dataclass(slots=True)
 class ErrataSearch:
-    """Where errata are looked for: each file is read once."""
+    """Where to look for errata; each file is read once."""
 
     file: Path | None = None
-    """This one and no other."""
+    """The only file to use."""
     home: Path | None = None
-    """The folder of snapshots where a run's own has none beside it."""
+    """The folder of snapshots to use where there are no errata beside the run's own snapshot."""
     public_key: "PublicKey | None" = None
     """Errata must be signed by this key."""
     lenient: bool = False
-    """Whether a file that cannot be used is none, with its problem noted, instead of an error."""
+    """Whether an unusable file is noted as a problem instead of raised as an error."""
     _read: dict[Path, FoundErrata] = field(default_factory=dict)
 
     def find(self, run: RunFolder) -> FoundErrata:
-        """The errata for a run: the named file, else `errata.json` beside its snapshot, else in `home`.
+        """Find the errata for a run: `file`, else `errata.json` beside its snapshot, else in `home`.
 
-        Raises BadInput for a file that is named and missing, or holds no errata, and CheckFailed for one that the
-        key did not sign.
+        Raises:
+            BadInput: If the file is missing or does not contain errata.
+            CheckFailed: If the file is not signed by the key.
         """
         if self.file is not None:
             return self._load(self.file)
@@ -137,10 +137,10 @@ class ErrataSearch:
     def _load(self, path: Path) -> FoundErrata:
         place = path.absolute()
         if place not in self._read:
-            self._read[place] = self._loaded(path)
+            self._read[place] = self._parse(path)
         return self._read[place]
 
-    def _loaded(self, path: Path) -> FoundErrata:
+    def _parse(self, path: Path) -> FoundErrata:
         key = None if self.public_key is None else self.public_key.id_text()
         try:
             errata = load_errata(path, public_key=self.public_key)
@@ -152,41 +152,40 @@ class ErrataSearch:
 
 
 def snapshots_of(run: RunFolder) -> Path | None:
-    """The folder in which the snapshot lies that the run was made on, as far as the run says; it may be gone."""
+    """The folder of the run's snapshot as recorded in the run; it may no longer exist."""
     hint = run.info.snapshots
     return None if hint is None else run.path / hint
 
 
 def use_errata(runs: Sequence[RunFolder], mode: ErrataMode, search: ErrataSearch) -> ErrataUse:
-    """What the errata concern of runs that are scored together.
+    """Find what errata affect in runs that are scored together.
 
-    A run is held against every file that was found for any of them, and a case that was withdrawn for one run is
-    withdrawn for all: runs of the same cases stay comparable whichever file lies beside which snapshot.
+    The errata found for any run apply to all of them, and a case withdrawn for one run is withdrawn for all, so
+    that runs of the same cases stay comparable.
     """
     found = [search.find(run) for run in runs]
     entries = list(dict.fromkeys(entry for one in found for entry in one.errata.entries))
-    gone = {
+    withdrawn = {
         entry.case_id for run in runs for entry in entries if entry.criterion_id is None and _is_about(entry, run)
     }
     return ErrataUse(
-        mode, tuple(_concerned(run, one, entries, gone) for run, one in zip(runs, found, strict=True))
+        mode, tuple(_affected(run, one, entries, withdrawn) for run, one in zip(runs, found, strict=True))
     )
 
 
 def _is_about(entry: Erratum, run: RunFolder) -> bool:
-    """Whether an entry is about the run's cases, if they hold what it names. A file of cases has no version: its
-    ids, which are the same in every snapshot, tell."""
+    """Whether an entry is about the run's snapshot; a file of cases has no version, so any entry may apply."""
     return run.info.cases.origin != "snapshot" or run.info.cases.name in entry.snapshots
 
 
-def _concerned(run: RunFolder, found: FoundErrata, entries: Iterable[Erratum], gone: set[str]) -> RunErrata:
+def _affected(run: RunFolder, found: FoundErrata, entries: Iterable[Erratum], withdrawn: set[str]) -> RunErrata:
     named: dict[str, set[str]] = {}
     for entry in entries:
         if entry.criterion_id is not None and _is_about(entry, run):
             named.setdefault(entry.case_id, set()).add(entry.criterion_id)
     cases, criteria, emptied, unclear = [], [], [], []
     for case in run.cases:
-        if case.case_id in gone:
+        if case.case_id in withdrawn:
             cases.append(case.case_id)
             continue
         if case.case_id not in named:
@@ -203,12 +202,16 @@ def _concerned(run: RunFolder, found: FoundErrata, entries: Iterable[Erratum], g
 
 
 def without(run: RunFolder, errata: RunErrata) -> RunFolder:
-    """The run without the cases and criteria that the errata concern. Raises CheckFailed when no case is left."""
-    gone = {*errata.cases, *errata.emptied}
-    taken: dict[str, set[str]] = {}
-    for case_id, criterion_id in errata.criteria:
-        taken.setdefault(case_id, set()).add(criterion_id)
-    kept = tuple(_lessened(case, taken) for case in run.cases if case.case_id not in gone)
+    """Return the run without its withdrawn cases and criteria. Raises CheckFailed when no case is left."""
+    withdrawn = set(errata.criteria)
+    affected = {case_id for case_id, _ in withdrawn}
+    kept = tuple(
+        replace(case, criteria=tuple(c for c in case.criteria if (case.case_id, c.id) not in withdrawn))
+        if case.case_id in affected
+        else case
+        for case in run.cases
+        if case.case_id not in {*errata.cases, *errata.emptied}
+    )
     if not kept:
         raise CheckFailed(
             f"every case of {run.path} was withdrawn: nothing is left to score",
@@ -217,22 +220,16 @@ def without(run: RunFolder, errata: RunErrata) -> RunFolder:
     return replace(run, cases=kept)
 
 
-def _lessened(case: EvaluationCase, taken: Mapping[str, set[str]]) -> EvaluationCase:
-    if case.case_id not in taken:
-        return case
-    return replace(case, criteria=tuple(c for c in case.criteria if c.id not in taken[case.case_id]))
-
-
 def _warned(label: str, run: RunErrata) -> list[str]:
     parts = []
     if run.cases:
         parts.append(f"{_counted(len(run.cases), 'case')} ({_some(run.cases)})")
     if run.criteria:
         parts.append(f"{_criteria(run)} ({_some([criterion_id for _, criterion_id in run.criteria])})")
-    said = (
+    warning = (
         f"{label}: withdrawn since {run.version} was frozen: {' and '.join(parts)}; --errata apply leaves them out"
     )
-    return [*([said] if parts else []), *_unclear(label, run)]
+    return [*([warning] if parts else []), *_unclear(label, run)]
 
 
 def _applied(label: str, run: RunErrata) -> list[str]:
@@ -242,17 +239,17 @@ def _applied(label: str, run: RunErrata) -> list[str]:
     if run.criteria:
         parts.append(f"without {_criteria(run, 'withdrawn ')}")
     if run.emptied:
-        parts.append(f"without {_counted(len(run.emptied), 'case')} that had no positive criterion left then")
-    said = f"{label}: errata of {run.version} applied: {', '.join(parts)}"
-    return [*([said] if parts else []), *_unclear(label, run)]
+        parts.append(f"without {_counted(len(run.emptied), 'case')} left without a positive criterion")
+    warning = f"{label}: errata of {run.version} applied: {', '.join(parts)}"
+    return [*([warning] if parts else []), *_unclear(label, run)]
 
 
 def _unclear(label: str, run: RunErrata) -> list[str]:
     if not run.unclear:
         return []
     return [
-        f"{label}: a criterion was withdrawn of {_counted(len(run.unclear), 'case')} ({_some(run.unclear)}), and "
-        f"{run.version} does not tell which one it is; run on the snapshot's folder instead"
+        f"{label}: {_counted(len(run.unclear), 'case')} ({_some(run.unclear)}) have a withdrawn criterion that "
+        f"cannot be identified in {run.version}; run on the snapshot's folder instead"
     ]
 
 

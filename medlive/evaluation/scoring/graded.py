@@ -1,35 +1,18 @@
-"""A run with the verdicts of one grader: read lean for scoring, whole only where somebody looks at them."""
+"""A run with the verdicts of one grader; the grades' texts are read only when accessed."""
 
-import gc
-import os
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
-from multiprocessing import get_context
-from operator import itemgetter
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from medlive.errors import UsageError
-from medlive.evaluation.log import Lines, rows_of
-from medlive.evaluation.model import Answer, CaseKeys, EvaluationCase, Grade, Mode
+from medlive.evaluation.model import Answer, CaseKeys, EvaluationCase, Grade
 from medlive.evaluation.runs.folder import GRADES, RunFolder, open_run
-from medlive.evaluation.runs.grades import read_grades
+from medlive.evaluation.runs.grades import grades_of
 
-_TEXTS: Final = (
-    "case_id", "criterion_id", "key", "quote", "reasoning", "reason", "raw", "grader", "engine", "model", "prompt",
-    "judge",
-)  # fmt: skip
-_TEXTS_OF: Final = itemgetter(*_TEXTS)
-_ALL_TEXT: Final = {str}
-_MODES: Final = frozenset(mode.value for mode in Mode)
 _NAMED: Final = 5
-"""How many oddities of a log are named; the others are counted."""
-_LARGE: Final = 150_000_000
-"""Bytes of logs from which on further processes are worth their start."""
+"""How many notes on a log are listed; the others are counted."""
 
 T = TypeVar("T")
 
@@ -57,261 +40,160 @@ class GradedRun:
     """The model's name, made unique among the runs scored together."""
     answers: Mapping[str, Answer]
     grades: Mapping[str, Mapping[str, Grade]]
-    """Case id → criterion id → the grade that fits the answer and the criterion as they are now. Of `load_graded`
-    it is read from the disk when it is first looked into."""
+    """Case id → criterion id → the grade of the current answer and criterion; `load_graded` reads it on first
+    access."""
     grader: Grader | None
     """None when nothing is graded."""
     notes: tuple[str, ...]
     met: Mapping[str, Mapping[str, bool | None]] | None = None
-    """Case id → criterion id → met, not met, or None for ungraded, of the same grades; None: as `grades` says."""
+    """Case id → criterion id → met, not met, or None for ungraded; None: taken from `grades`."""
 
     def verdicts(self, case_id: str) -> Mapping[str, bool | None]:
-        """Criterion id → verdict, of what is on record for a case."""
+        """Criterion id → verdict, for one case."""
         if self.met is not None:
             return self.met.get(case_id, {})
         return {cid: grade.met for cid, grade in self.grades.get(case_id, {}).items()}
 
 
 class _GradeBook(Mapping[str, Mapping[str, Grade]]):
-    """The grades of a run, read when they are first asked for: scoring many runs needs none of their texts."""
+    """The grades of a run, read on first access: their texts would fill the memory when many runs are scored."""
 
     def __init__(self, run: RunFolder, answers: Mapping[str, Answer], judge: str) -> None:
         self._run, self._answers, self._judge = run, answers, judge
-        self._found: dict[str, dict[str, Grade]] | None = None
 
-    def _read(self) -> dict[str, dict[str, Grade]]:
-        if self._found is None:
-            grades, _ = read_grades(self._run.path / GRADES)
-            latest = {grade.key: grade for grade in grades if grade.judge == self._judge}
-            self._found = dict(_fitting(self._run.cases, self._answers, self._judge, latest))
-        return self._found
+    @cached_property
+    def _grades(self) -> dict[str, dict[str, Grade]]:
+        latest = {g.key: g for g in grades_of(self._run.path / GRADES, []) if g.judge == self._judge}
+        return _current(self._run.cases, self._answers, self._judge, latest)
 
     def __getitem__(self, case_id: str) -> Mapping[str, Grade]:
-        return self._read()[case_id]
+        return self._grades[case_id]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._read())
+        return iter(self._grades)
 
     def __len__(self) -> int:
-        return len(self._read())
+        return len(self._grades)
 
 
 @dataclass(slots=True)
-class _Judged:
+class _JudgeLog:
     """What a log holds of one judge."""
 
-    last: dict[str, Any]
-    """Its last row."""
-    latest: dict[str, bool | None]
-    """Key → the verdict that was written last."""
-    named: set[str]
+    last: Grade
+    verdicts: dict[str, bool | None]
+    """Key → the latest verdict."""
+    models: set[str]
+    """The models that the replies name."""
     contradicted: set[str]
-    """Keys that were met at one time and not met at another."""
+    """Keys with both a met and a not-met verdict."""
+
+    @property
+    def name(self) -> str:
+        return f"{self.last.model} ({self.last.mode} mode, {self.last.judge[:19]})"
 
 
 def load_graded(path: Path, *, judge: str | None = None) -> GradedRun:
-    """A run with the verdicts of the grader that has the most on the answers and criteria as they are now (of
-    equals: the one that wrote last), or of the one whose digest, its beginning or whose model is given, where no
-    other has the same.
+    """Read a run with the verdicts of one grader.
 
     A verdict about an answer or a criterion that has changed since does not count; of several verdicts of one
-    judge on the same thing the last one does. Raises UsageError for a judge that did not grade here.
+    judge on the same thing the last one does.
+
+    Args:
+        path: The run's folder.
+        judge: The judge's digest, a prefix of it, or the judge's model if only one judge has it. By default the
+            judge with the most current verdicts, of equals the one that wrote last.
+
+    Raises:
+        UsageError: If the judge did not grade here.
     """
     run = open_run(path)
-    return _graded(run, _read(run, judge))
-
-
-def load_all(paths: Sequence[Path], *, judge: str | None = None) -> list[GradedRun]:
-    """`load_graded` of many runs; large logs are read by as many processes as there are processors."""
-    size = sum((path / GRADES).stat().st_size for path in paths if (path / GRADES).exists())
-    workers = min(_processors(), len(paths))
-    if workers < 2 or size < _LARGE:
-        with uncollected():
-            return [load_graded(path, judge=judge) for path in paths]
-    with uncollected():
-        try:
-            # A fresh process each: a copy of this one might hold a lock of a thread that it does not have.
-            with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-                found = list(pool.map(_read_path, paths, [judge] * len(paths)))
-        except BrokenProcessPool:
-            # They begin by importing the caller's script, which may have no `if __name__ == "__main__"`.
-            return [load_graded(path, judge=judge) for path in paths]
-        return [_graded(open_run(path), read) for path, read in zip(paths, found, strict=True)]
-
-
-def _processors() -> int:
-    """How many processors this process may use; 1 where the system does not say."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
-
-
-@contextmanager
-def uncollected() -> Iterator[None]:
-    """The collector of cycles kept from looking through millions of new objects, none of which is in a cycle."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
-
-
-def _read_path(path: Path, judge: str | None) -> "_Read":
-    with uncollected():
-        return _read(open_run(path), judge)
-
-
-@dataclass(frozen=True, slots=True)
-class _Read:
-    """What the logs of a run say; small enough to be handed from one process to another."""
-
-    answers: dict[str, Answer]
-    met: dict[str, dict[str, bool | None]]
-    grader: Grader | None
-    notes: tuple[str, ...]
-
-
-def _graded(run: RunFolder, read: _Read) -> GradedRun:
-    grades = {} if read.grader is None else _GradeBook(run, read.answers, read.grader.judge)
-    return GradedRun(run, run.info.model, read.answers, grades, read.grader, read.notes, read.met)
-
-
-def _read(run: RunFolder, judge: str | None) -> _Read:
-    answers, notes = run.answers()
-    judges, order, grade_notes = _read_verdicts(run.path / GRADES)
-    notes = [*_few(notes), *_few(grade_notes)]
-    if not order:
+    answers, answer_notes = run.answers()
+    grade_notes: list[str] = []
+    judges = _read_judges(path / GRADES, grade_notes)
+    notes = [*_shorten(answer_notes), *_shorten(grade_notes)]
+    if not judges:
         if judge is not None:
-            raise UsageError(f"{run.path}: 0 judges are {judge!r}", hint="graded by nobody")
-        return _Read(answers, {}, None, tuple(notes))
-    chosen = _asked(judges, order, judge, run.path) if judge is not None else order[-1]
-    looked = [chosen] if len(order) == 1 or judge is not None else order
-    fitting = {one: dict(_fitting(run.cases, answers, one, judges[one].latest)) for one in looked}
-    counts = {one: _given(met) for one, met in fitting.items()} if len(looked) > 1 else {}
-    if counts:
-        # One that was broken off or only failed, as a mistyped one, does not push aside what others have graded.
-        chosen = fullest(counts)
-    found = judges[chosen]
-    last = found.last
-    named = tuple(sorted(found.named))
-    grader = Grader(last["engine"], last["model"], named, last["mode"], last["prompt"], chosen)
-    if counts:
-        told = {one: f"{_judge_text(judges[one].last)}: {n} verdicts" for one, n in counts.items()}
+            raise UsageError(f"{path}: no judge matches {judge!r}", hint="nothing is graded")
+        return GradedRun(run, run.info.model, answers, {}, None, tuple(notes), {})
+    candidates = list(judges) if judge is None else [_find_judge(judges, judge, path)]
+    current = {one: _current(run.cases, answers, one, judges[one].verdicts) for one in candidates}
+    counts = {one: _count_verdicts(met) for one, met in current.items()}
+    # Most verdicts rather than last: a run that was interrupted or failed must not displace a complete one.
+    chosen = fullest(counts)
+    if len(candidates) > 1:
         tied = list(counts.values()).count(counts[chosen]) > 1
         why = "wrote last of those with the most" if tied else "has the most"
-        others = "; ".join(text for one, text in told.items() if one != chosen)
+        others = "; ".join(f"{judges[one].name}: {n} verdicts" for one, n in counts.items() if one != chosen)
         notes.append(
-            f"graded by {len(judges)} judges; scored is the one that {why}, {told[chosen]} on the answers and "
-            f"criteria as they are now; not {others} (--judge chooses)"
+            f"graded by {len(judges)} judges; scored is the one that {why}, {judges[chosen].name}: "
+            f"{counts[chosen]} verdicts on the current answers and criteria; not {others} (--judge chooses)"
         )
-    if found.contradicted:
+    log = judges[chosen]
+    if log.contradicted:
         notes.append(
-            f"{GRADES}: {len(found.contradicted)} criteria are met in one verdict and not met in another of "
+            f"{GRADES}: {len(log.contradicted)} criteria are met in one verdict and not met in another of "
             "the same judge; the last one counts"
         )
-    return _Read(answers, fitting[chosen], grader, tuple(notes))
+    last = log.last
+    grader = Grader(last.engine, last.model, tuple(sorted(log.models)), last.mode.value, last.prompt, chosen)
+    grades = _GradeBook(run, answers, chosen)
+    return GradedRun(run, run.info.model, answers, grades, grader, tuple(notes), current[chosen])
 
 
 def fullest(counts: dict[str, int]) -> str:
-    """The name with the most; of equals the one that stands last. Of judges and their verdicts, as they wrote."""
+    """The name with the highest count; of equals the last one."""
     return max(reversed(counts), key=counts.__getitem__)
 
 
-def _given(met: Mapping[str, Mapping[str, bool | None]]) -> int:
-    """How many of the verdicts are one."""
-    return sum(verdict is not None for of in met.values() for verdict in of.values())
+def _count_verdicts(met: Mapping[str, Mapping[str, bool | None]]) -> int:
+    return sum(verdict is not None for by_criterion in met.values() for verdict in by_criterion.values())
 
 
-def _judge_text(row: Mapping[str, Any]) -> str:
-    return f"{row['model']} ({row['mode']} mode, {row['judge'][:19]})"
-
-
-def _few(notes: list[str]) -> list[str]:
+def _shorten(notes: list[str]) -> list[str]:
     more = len(notes) - _NAMED
     return notes if more <= 0 else [*notes[:_NAMED], f"and {more} more of this kind"]
 
 
-def _asked(judges: Mapping[str, _Judged], order: list[str], asked: str, path: Path) -> str:
-    """The judge of that digest, or its beginning, or the one whose model has that name."""
-    fitting = [j for j in judges if j.partition(":")[2].startswith(asked) or j.startswith(asked)]
-    fitting = fitting or [j for j in judges if judges[j].last["model"] == asked]
-    if len(fitting) == 1:
-        return fitting[0]
-    there = "; ".join(_judge_text(judges[j].last) for j in order)
+def _find_judge(judges: Mapping[str, _JudgeLog], wanted: str, path: Path) -> str:
+    """The judge with that digest or prefix, or the only one with that model."""
+    found = [j for j in judges if j.startswith((wanted, f"sha256:{wanted}"))]
+    found = found or [j for j in judges if judges[j].last.model == wanted]
+    if len(found) == 1:
+        return found[0]
+    names = "; ".join(log.name for log in judges.values())
     raise UsageError(
-        f"{path}: {len(fitting)} judges are {asked!r}",
-        hint=f"graded by {there}; give the digest's first digits, or the model where it is one judge's alone",
+        f"{path}: {len(found) or 'no'} judges match {wanted!r}",
+        hint=f"graded by {names}; give the first digits of the digest, or a model that only one judge has",
     )
 
 
-def _read_verdicts(path: Path) -> tuple[dict[str, _Judged], list[str], list[str]]:
-    """What each judge said last of each key; the judges, that which wrote last at the end; and what was odd.
-
-    As `grade.read_grades` counts rows, but no `Grade` is built: 38 runs hold 600,000 of them.
-    """
-    judges: dict[str, _Judged] = {}
-    last = ""
-    found = None
-    lines = Lines()
-    for row, number, _, _ in rows_of(path, lines):
-        if (why := _no_grade(row)) is not None:
-            lines.damaged.append((number, f"not a valid row: {why}"))
-            continue
-        judge, key, met = row["judge"], row["key"], row["met"]
-        if found is None or judge != last:
-            found = judges.pop(judge, None) or _Judged(row, {}, set(), set())
-            judges[judge] = found
-            last = judge
-        found.last = row
-        found.named.add(row["grader"])
-        if key in found.latest and (was := found.latest[key]) is not met and None not in (was, met):
-            found.contradicted.add(key)
-        found.latest[key] = met
-    for one in judges.values():
-        one.named.discard("")
-    return judges, list(judges), lines.notes(path.name)
+def _read_judges(path: Path, notes: list[str]) -> dict[str, _JudgeLog]:
+    """The judges of a log by digest, the one that wrote last at the end."""
+    judges: dict[str, _JudgeLog] = {}
+    for grade in grades_of(path, notes):
+        log = judges.pop(grade.judge, None) or _JudgeLog(grade, {}, set(), set())
+        judges[grade.judge] = log
+        log.last = grade
+        if grade.grader:
+            log.models.add(grade.grader)
+        before = log.verdicts.get(grade.key)
+        if before is not grade.met and None not in (before, grade.met):
+            log.contradicted.add(grade.key)
+        log.verdicts[grade.key] = grade.met
+    return judges
 
 
-def _no_grade(row: Mapping[str, Any]) -> str | None:
-    """Why a row is no grade, or None."""
-    try:
-        texts = _TEXTS_OF(row)
-        met, mode = row["met"], row["mode"]
-    except KeyError as exc:
-        return f"{exc.args[0]} is missing"
-    if set(map(type, texts)) != _ALL_TEXT:
-        name = next(name for name, text in zip(_TEXTS, texts, strict=True) if type(text) is not str)
-        return f"{name} is no text"
-    if met is not None and met is not True and met is not False:
-        return "met is neither true, false nor null"
-    return None if type(mode) is str and mode in _MODES else f"mode {mode!r} is unknown"
-
-
-def _fitting(
-    cases: tuple[EvaluationCase, ...], answers: Mapping[str, Answer], judge: str, latest: Mapping[str, T]
-) -> Iterator[tuple[str, dict[str, T]]]:
-    """Case id → criterion id → what `latest` holds under its key, for every case with an answer to grade."""
-    for case, shared in zip(cases, _case_keys(_Same(cases)), strict=True):
-        answer = answers.get(case.case_id)
-        if answer is not None and answer.gradable:
-            keys = shared.keys(answer, judge).items()
-            yield case.case_id, {criterion: latest[key] for criterion, key in keys if key in latest}
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Same:
-    """Cases that are equal to themselves alone: to compare and hash thousands takes longer than to read them."""
-
-    cases: tuple[EvaluationCase, ...]
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and self.cases is other.cases
-
-    def __hash__(self) -> int:
-        return id(self.cases)
-
-
-@lru_cache(maxsize=2)
-def _case_keys(same: _Same) -> tuple[CaseKeys, ...]:
-    """Made once for all runs of the same cases."""
-    return tuple(CaseKeys.of(case) for case in same.cases)
+def _current(
+    cases: tuple[EvaluationCase, ...], answers: Mapping[str, Answer], judge: str, by_key: Mapping[str, T]
+) -> dict[str, dict[str, T]]:
+    """Case id → criterion id → the value under the grade's key, for every case with an answer to grade."""
+    return {
+        case.case_id: {
+            criterion: by_key[key]
+            for criterion, key in CaseKeys.of(case).keys(answers[case.case_id], judge).items()
+            if key in by_key
+        }
+        for case in cases
+        if case.case_id in answers and answers[case.case_id].gradable
+    }

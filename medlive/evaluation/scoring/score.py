@@ -1,4 +1,4 @@
-"""Scoring runs: one table over models, every figure with its n, its interval and what is left open."""
+"""Score runs in one table: every figure with its n, its 95 % interval and its bounds."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -24,7 +24,7 @@ from medlive.evaluation.scoring.estimates import (
     Grid,
     Slice,
 )
-from medlive.evaluation.scoring.graded import GradedRun, Grader, load_all, load_graded, uncollected
+from medlive.evaluation.scoring.graded import GradedRun, Grader, load_graded
 from medlive.evaluation.scoring.metrics import CaseScore, CaseState, Metric, case_score
 from medlive.evaluation.scoring.published import MonthTable, table_of_figures
 from medlive.evaluation.scoring.warnings import as_published, pair_warnings, run_warnings, unscorable_warnings
@@ -32,7 +32,7 @@ from medlive.statistics.bootstrap import Comparison, Floats, Standing, compare, 
 
 __all__ = [
     "AFTER", "AXIS", "CUTOFF", "FEW", "KINDS", "SLICES", "UP_TO", "AxisErrors", "CaseBasis", "Coverage",
-    "Estimate", "GradedRun", "Grader", "ModelScore", "Rates", "ScoreTable", "Slice", "load_all", "load_graded",
+    "Estimate", "GradedRun", "Grader", "ModelScore", "Rates", "ScoreTable", "Slice", "load_graded",
     "month_table", "score_matrix", "score_runs",
 ]  # fmt: skip
 
@@ -48,7 +48,7 @@ class CaseBasis(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """What stands beside a score: counts, their shares are of `cases` or of `criteria`."""
+    """Counts reported beside a score; their shares are of `cases` or of `criteria`."""
 
     cases: int
     criteria: int
@@ -56,7 +56,7 @@ class Rates:
     ungraded: int
     """Criteria without a verdict."""
     partly_graded: int
-    """Cases that hold one."""
+    """Cases with an ungraded criterion."""
     unanswered: int
     truncated: int
     refused: int
@@ -65,8 +65,7 @@ class Rates:
 
     @property
     def shares(self) -> dict[str, float | None]:
-        """ungraded of the criteria; partly_graded, unanswered, truncated, refused, unscorable of the cases; None
-        of none."""
+        """The share of ungraded criteria, and of cases for the other counts; None where the total is 0."""
         of_cases = {
             "partly_graded": self.partly_graded,
             "unanswered": self.unanswered,
@@ -82,15 +81,15 @@ class Rates:
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """Which cases a model is scored on, and how they differ from the other models'."""
+    """The cases that a model is scored on, and those that only other models have."""
 
     label: str
     cases: int
     """Of its run."""
     scored: int
     """With a score."""
-    lacking: tuple[str, ...]
-    """Cases that another model has a score for and this one has none for, in the runs' order."""
+    missing: tuple[str, ...]
+    """Cases that another model has a score for and this one does not, in the runs' order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,10 +105,10 @@ class ModelScore:
     axes: tuple[AxisErrors, ...]
     cases: tuple[CaseScore, ...]
     cutoff: Cutoff | None = None
-    """As the registry knows it; None is unknown."""
+    """From the registry; None is unknown."""
 
     def slice(self, kind: str, value: str) -> Estimate | None:
-        """The estimate of one slice; None where the model has none of that value."""
+        """The estimate of one slice; None where the model has no such slice."""
         return next((s.estimate for s in self.slices if s.kind == kind and s.value == value), None)
 
 
@@ -125,9 +124,9 @@ class ScoreTable:
     common: int
     """Cases that every model has a score for."""
     warnings: tuple[str, ...]
-    """What keeps this table from being published or compared, to be printed with it."""
+    """Reasons not to publish or compare this table, to be printed with it."""
     errata: ErrataUse | None = None
-    """What was done about errata, in the order of the runs that were given; None: nobody looked."""
+    """How errata were handled, in the order of the given runs; None: errata were not looked up."""
     labels: tuple[str, ...] = ()
     """The models' labels in that order."""
     basis: CaseBasis = CaseBasis.OWN
@@ -150,33 +149,40 @@ def score_runs(
     registry: Registry = EMPTY,
     cluster: Callable[[EvaluationCase], str] | None = None,
 ) -> ScoreTable:
-    """Score runs side by side; intervals by a bootstrap over threads with the same weights for all of them.
+    """Score runs in one table, with the same bootstrap draws of cases for all of them.
 
-    A case is one thread, so drawing cases draws whole threads; `cluster` names a case's cluster where that ever
-    differs. Runs of one model get their folder's name as well. `errata` says of each run what was withdrawn since
-    (`use_errata`); where they are applied, the runs are scored as if their snapshots had never held it. `registry`
-    knows the models' cutoffs, by which cases are parted. Raises UsageError without a run or, for common cases,
-    when the models have none; CheckFailed when errata leave nothing of one.
+    Args:
+        runs: The graded runs; runs of one model are labelled with their folder's name as well.
+        metric: The paper's Equation 1 or the published script's figures.
+        draws: Bootstrap draws.
+        seed: Seed of the draws.
+        errata: What was withdrawn since each run (`use_errata`); applied errata are scored as if the snapshot had
+            never held those cases and criteria.
+        basis: Score each model on its own cases, or all on their common cases.
+        registry: The models' knowledge cutoffs, for the slices before and after them.
+        cluster: The cluster that a case is drawn with; by default each case, which is one thread, on its own.
+
+    Raises:
+        UsageError: If there is no run, or the models have no case in common.
+        CheckFailed: If errata leave no case of a run.
     """
     if not runs:
-        raise UsageError("there is no run to score")
+        raise UsageError("expected at least one run to score")
     runs = _labelled(runs)
     whole = [run.run.cases for run in runs]
     if errata is not None:
-        # Answers and grades are looked up by what the run's cases hold: those of what is gone are not met.
         runs = [replace(run, run=errata.without(place, run.run)) for place, run in enumerate(runs)]
-    with uncollected():
-        held = [_case_scores(run, metric) for run in runs]
-        scored: list[tuple[CaseScore, ...]] = held
-        told: list[str] = []
-        if metric is Metric.PUBLISHED:
-            scored, told = as_published(runs, held, whole)
-    coverage = _coverage(runs, held, scored)
-    if basis is CaseBasis.COMMON:
-        scored = _common([run.label for run in runs], scored)
-        shared = {case.case.case_id for case in scored[0]}
-        held = [tuple(c for c in cases if c.case.case_id in shared) for cases in held]
     labels = [run.label for run in runs]
+    in_runs = [_case_scores(run, metric) for run in runs]
+    scored: list[tuple[CaseScore, ...]] = in_runs
+    notes: list[str] = []
+    if metric is Metric.PUBLISHED:
+        scored, notes = as_published(runs, in_runs, whole)
+    coverage = _coverage(runs, in_runs, scored)
+    if basis is CaseBasis.COMMON:
+        scored = _common(labels, scored)
+        shared = {case.case.case_id for case in scored[0]}
+        in_runs = [tuple(c for c in cases if c.case.case_id in shared) for cases in in_runs]
     grid = Grid(scored, metric, draws, seed, cluster)
     comparisons = compare(labels, grid.score, draws=draws, seed=seed, clusters=grid.clusters)
     cutoffs = [registry.cutoff(run.run.info.model) for run in runs]
@@ -191,7 +197,7 @@ def score_runs(
             run,
             overall[i],
             standings.get(run.label),
-            _rates(held[i]),
+            _rates(in_runs[i]),
             tuple(sliced[i]),
             axes[i],
             scored[i],
@@ -204,9 +210,9 @@ def score_runs(
     warnings = [
         *run_warnings(runs, common, len(grid.score)),
         *pair_warnings(comparisons, standings),
-        *told,
-        *unscorable_warnings(labels, held, metric),
-        *(errata.told(labels) if errata else []),
+        *notes,
+        *unscorable_warnings(labels, in_runs, metric),
+        *(errata.warnings(labels) if errata else []),
     ]
     return ScoreTable(
         metric,
@@ -237,21 +243,20 @@ def _labelled(runs: Sequence[GradedRun]) -> list[GradedRun]:
 
 
 def _case_scores(run: GradedRun, metric: Metric) -> tuple[CaseScore, ...]:
-    found = []
-    for case in run.run.cases:
-        met = run.verdicts(case.case_id)
-        found.append(case_score(case, run.answers.get(case.case_id), met, metric))
-    return tuple(found)
+    return tuple(
+        case_score(case, run.answers.get(case.case_id), run.verdicts(case.case_id), metric)
+        for case in run.run.cases
+    )
 
 
 def _coverage(
-    runs: Sequence[GradedRun], held: Sequence[Sequence[CaseScore]], scored: Sequence[Sequence[CaseScore]]
+    runs: Sequence[GradedRun], in_runs: Sequence[Sequence[CaseScore]], scored: Sequence[Sequence[CaseScore]]
 ) -> tuple[Coverage, ...]:
     have = [{case.case.case_id for case in cases if case.score is not None} for cases in scored]
     anyone = dict.fromkeys(c.case.case_id for cases in scored for c in cases if c.score is not None)
     return tuple(
         Coverage(run.label, len(cases), len(own), tuple(cid for cid in anyone if cid not in own))
-        for run, cases, own in zip(runs, held, have, strict=True)
+        for run, cases, own in zip(runs, in_runs, have, strict=True)
     )
 
 
@@ -259,8 +264,8 @@ def _common(labels: Sequence[str], scored: Sequence[tuple[CaseScore, ...]]) -> l
     have = [{c.case.case_id for c in cases if c.score is not None} for cases in scored]
     shared = set.intersection(*have)
     if not shared:
-        none = ", ".join(label for label, own in zip(labels, have, strict=True) if not own)
-        without = f"of {none} none is scored; " if none else ""
+        empty = ", ".join(label for label, own in zip(labels, have, strict=True) if not own)
+        without = f"without any scored case: {empty}; " if empty else ""
         raise UsageError(
             "no case is scored for every model", hint=f"{without}--cases own scores each on its own cases"
         )

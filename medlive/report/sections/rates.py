@@ -42,13 +42,13 @@ def rates(report: Report) -> Section:
 
 def _coverage(report: Report) -> Markup:
     """Which cases some models lack: a ranking over differing cases is none."""
-    differing = [c for c in report.table.coverage if c.lacking]
+    differing = [c for c in report.table.coverage if c.missing]
     if not differing:
         return Markup()
     rows = []
     for one in differing:
-        some = ", ".join(one.lacking[:5]) + (" …" if len(one.lacking) > 5 else "")
-        rows.append(Row([one.label, one.cases, one.scored, len(one.lacking), some]))
+        some = ", ".join(one.missing[:5]) + (" …" if len(one.missing) > 5 else "")
+        rows.append(Row([one.label, one.cases, one.scored, len(one.missing), some]))
     caption = (
         f"Models are scored on differing cases; {report.table.common} are scored for all, and --cases common "
         "takes those alone"

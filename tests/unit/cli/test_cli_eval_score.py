@@ -86,7 +86,7 @@ def test_score_prints_tables_slices_and_files(instance: Instance, folder: Path) 
         (("--format", "table", "--out", "x.csv"), "choose one with --format"),
         (("--cases", "all"), "choose own or common"),
         (("--metric", "best"), "choose paper or published"),
-        (("--judge", "nobody"), "judges are 'nobody'"),
+        (("--judge", "nobody"), "judges match 'nobody'"),
         (("--models", "none.toml"), "none.toml cannot be read"),
     ],
     ids=lambda x: " ".join(x) if isinstance(x, tuple) else "",

@@ -10,7 +10,7 @@ from medlive.evaluation.model import Answer, AnswerState, CaseKeys, CaseSet, Gra
 from medlive.evaluation.runs.folder import GRADES, RESPONSES, ModelUse, TemplateUse, create_run
 from medlive.evaluation.scoring.contamination import contamination
 from medlive.evaluation.scoring.open_vs_closed_book import score_arms
-from medlive.evaluation.scoring.score import load_all, score_runs
+from medlive.evaluation.scoring.score import load_graded, score_runs
 from tests.support.runs import JUDGE, MADE_AT, made_cases
 
 CASES = made_cases(4, criteria=2)
@@ -40,7 +40,7 @@ def test_a_run_in_the_threads_own_words_is_no_closed_book(tmp_path: Path) -> Non
         asked(tmp_path / "opened", CASES, True, arm=None, template="open-book"),
         asked(tmp_path / "rawopen", CASES, False, arm="raw", template="open-book"),
     ]
-    arms = score_arms(score_runs(load_all(paths), draws=10))
+    arms = score_arms(score_runs([load_graded(path) for path in paths], draws=10))
     found = {(arm.open, arm.closed): arm for arm in arms}
     assert set(found) == {("m (opened)", "m (closed)"), ("m (rawopen)", "m (raw)")}
     assert found["m (opened)", "m (closed)"].difference == pytest.approx(1.0)
@@ -55,5 +55,5 @@ def test_the_raw_arm_is_held_against_what_was_asked_the_same_way(tmp_path: Path)
         asked(tmp_path / "opened", CASES, False, arm=None, template="open-book"),
     ]
     registry = load_registry({"m": {"released": "2024-12-31"}})
-    table = contamination(score_runs(load_all(paths), draws=10), registry, permutations=9)
+    table = contamination(score_runs([load_graded(path) for path in paths], draws=10), registry, permutations=9)
     assert [(arm.raw, arm.rewritten) for arm in table.arms] == [("m (raw)", "m (rewritten)")]

@@ -185,7 +185,7 @@ def test_a_file_of_cases_has_no_criterion_ids_and_says_so() -> None:
     errata = Errata(entries=(about("c000"), about("c001", "c001-c0", number=2)))
     use = _use([run], errata, ErrataMode.APPLY)
     assert (use.runs[0].cases, use.runs[0].criteria, use.runs[0].unclear) == (("c000",), (), ("c001",))
-    assert any("does not tell which" in line for line in use.told(["a"]))
+    assert any("cannot be identified in" in line for line in use.warnings(["a"]))
 
 
 @pytest.fixture(scope="module")
@@ -329,4 +329,4 @@ def test_a_report_says_what_was_withdrawn() -> None:
 
 
 def _told(mode: ErrataMode, run: RunErrata) -> list[str]:
-    return ErrataUse(mode, (run,)).told(["m"])
+    return ErrataUse(mode, (run,)).warnings(["m"])
