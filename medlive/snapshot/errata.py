@@ -1,4 +1,4 @@
-"""Errata: what was withdrawn after it was frozen, told beside the frozen folders, which stay as they are."""
+"""Errata: what was withdrawn after it was frozen, listed beside the frozen folders, which never change."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from medlive.integrity.signing import PublicKey
 
 ERRATA: Final = "errata.json"
-"""The file's name, beside the frozen folders and at the root of every place they are published at."""
+"""The file's name, beside the frozen folders and at the root of every place of publication."""
 SIGNATURE: Final = "errata.json.minisig"
 MOST_REASON: Final = 500
 """Characters of a public reason."""
@@ -40,25 +40,25 @@ class WithdrawalKind(StrEnum):
     ERRATUM = "erratum"
     """It is wrong."""
     TAKEDOWN = "takedown"
-    """Who wrote it, or the law, asked for it."""
+    """Its author or the law required it."""
     PRIVACY = "privacy"
-    """It tells of a person."""
+    """It identifies a person."""
 
 
-def _an_id(text: str) -> str:
+def _check_id(text: str) -> str:
     if not CASE_ID.fullmatch(text):
-        raise ValueError("an id holds no space, slash or control character, and 1 to 200 others")
+        raise ValueError("an id must have 1 to 200 characters without spaces, slashes or control characters")
     return text
 
 
-def _storable(text: str) -> str:
+def _check_storable(text: str) -> str:
     if (character := find_unstorable(text)) is not None:
         raise ValueError(f"it holds {character}")
     return text
 
 
-Id = Annotated[str, AfterValidator(_an_id)]
-Reason = Annotated[str, StringConstraints(min_length=1, max_length=MOST_REASON), AfterValidator(_storable)]
+Id = Annotated[str, AfterValidator(_check_id)]
+Reason = Annotated[str, StringConstraints(min_length=1, max_length=MOST_REASON), AfterValidator(_check_storable)]
 
 
 class _Frozen(BaseModel):
@@ -66,10 +66,10 @@ class _Frozen(BaseModel):
 
 
 class Erratum(_Frozen):
-    """A case, or a criterion of one, that was withdrawn and that frozen snapshots hold."""
+    """A withdrawn case or criterion that frozen snapshots hold."""
 
     id: Annotated[int, Field(ge=1)]
-    """The withdrawal's number. A criterion that snapshots hold under two ids has an entry for each."""
+    """The withdrawal's number; a criterion that snapshots hold under two ids has an entry for each."""
     issued_at: AwareDatetime
     kind: WithdrawalKind
     case_id: Id
@@ -81,18 +81,18 @@ class Erratum(_Frozen):
     snapshots: Annotated[tuple[Version, ...], Field(min_length=1)]
     """The frozen snapshots that hold it, oldest first."""
     fixed_in: Version | None
-    """The first frozen snapshot after the last of these; None while there is none."""
+    """The first frozen snapshot after these; None while there is none."""
 
     @field_serializer("issued_at", when_used="json")
-    def _moment(self, moment: datetime) -> str:
+    def _format_moment(self, moment: datetime) -> str:
         return moment_text(moment.astimezone(UTC))
 
     @model_validator(mode="after")
-    def _agrees(self) -> Self:
+    def _check_consistent(self) -> Self:
         if list(self.snapshots) != sorted(set(self.snapshots)):
             raise ValueError("snapshots are not in order, each once")
         if self.fixed_in is not None and self.fixed_in <= self.snapshots[-1]:
-            raise ValueError("fixed_in is no later snapshot")
+            raise ValueError("fixed_in must be a later snapshot")
         if (self.criterion_id is None) != (self.revision is None):
             raise ValueError("a criterion has a revision, and a case has none")
         if self.criterion_id is not None and not self.criterion_id.startswith(f"{self.case_id}-"):
@@ -109,23 +109,23 @@ class Errata(_Frozen):
     """In the order of their numbers."""
 
     @model_validator(mode="after")
-    def _in_order(self) -> Self:
+    def _check_order(self) -> Self:
         keys = [_key(entry) for entry in self.entries]
         if keys != sorted(set(keys)):
             raise ValueError("entries are not in the order of their numbers, each once")
         return self
 
     def affecting(self, version: str) -> tuple[Erratum, ...]:
-        """The entries about what the snapshot of that version holds."""
+        """Return the entries that concern a snapshot."""
         return tuple(entry for entry in self.entries if version in entry.snapshots)
 
     def text(self) -> str:
-        """The errata as their file holds them: JSON for people, keys in order, one line end."""
+        """Return the file's text: indented JSON with sorted keys."""
         return pretty_json(self.model_dump(mode="json"))
 
     @property
     def last_moment(self) -> datetime | None:
-        """When the last entry was issued; None without any."""
+        """When the last entry was issued; None if there are no entries."""
         return max((entry.issued_at for entry in self.entries), default=None)
 
 
@@ -134,30 +134,35 @@ def _key(entry: Erratum) -> tuple[int, str]:
 
 
 def parse_errata(data: bytes, name: str = ERRATA) -> Errata:
-    """The errata in a file's bytes. Raises BadInput, by the file's `name`, with the first thing that is wrong."""
+    """Parse the bytes of an errata file. Raises BadInput with the first fault; `name` is the file's name in it."""
     try:
         errata = Errata.model_validate_json(data)
     except ValidationError as exc:
         first = exc.errors(include_url=False, include_input=False, include_context=False)[0]
         place = ".".join(str(part) for part in first["loc"]) or "the whole"
-        raise BadInput(f"{name} holds no errata: {place[:100]}: {first['msg'][:200]}") from exc
+        raise BadInput(f"{name} is not a valid errata file: {place[:100]}: {first['msg'][:200]}") from exc
     if missing := sorted(Errata.model_fields.keys() - errata.model_fields_set):
-        raise BadInput(f"{name} holds no errata: {', '.join(missing)} missing")
+        raise BadInput(f"{name} is not a valid errata file: {', '.join(missing)} missing")
     return errata
 
 
 def load_errata(path: str | Path, *, public_key: "PublicKey | None" = None) -> Errata:
-    """The errata in a file.
+    """Load an errata file.
 
-    With `public_key`, `errata.json.minisig` beside it must be that key's signature of these bytes: raises
-    CheckFailed when it is not, or not there. Raises BadInput for a file that is missing or holds no errata.
+    Args:
+        path: The file.
+        public_key: The key that must have signed it, in `errata.json.minisig` beside it; None skips this check.
+
+    Raises:
+        BadInput: If the file is missing or not valid.
+        CheckFailed: If the signature is missing or not valid.
     """
     place = Path(path)
     data = _read(place)
-    told = None if public_key is None else _check(data, place, public_key)
+    comment = None if public_key is None else _check(data, place, public_key)
     errata = parse_errata(data, str(place))
-    if told is not None and told != (expected := trusted_comment(errata)):
-        raise CheckFailed(f"the signature beside {place} speaks of {told!r}, not of {expected!r}")
+    if comment not in (None, expected := trusted_comment(errata)):
+        raise CheckFailed(f"the signature beside {place}: expected the comment {expected!r}, got {comment!r}")
     return errata
 
 
@@ -171,25 +176,35 @@ def _read(place: Path) -> bytes:
 
 
 def _check(data: bytes, place: Path, public_key: "PublicKey") -> str:
-    """The trusted comment of the signature beside a file."""
+    """Check the signature beside a file and return its trusted comment."""
     from medlive.integrity.signing import BadSignature, check_signature
 
     beside = place.with_name(f"{place.name}.minisig")
     try:
         signature = _read(beside).decode("utf-8")
     except (BadInput, UnicodeDecodeError) as exc:
-        raise CheckFailed(f"{place} is not signed: {exc}", hint="score without a key at your own risk") from exc
+        raise CheckFailed(
+            f"{place} is not signed: {exc}", hint="leave the key out to use unsigned errata at your own risk"
+        ) from exc
     try:
         return check_signature(data, signature, public_key)
     except BadSignature as exc:
-        raise CheckFailed(f"{beside} is not that key's signature of {place.name}: {exc}") from exc
+        raise CheckFailed(f"{beside} is not a valid signature of {place.name}: {exc}") from exc
 
 
 def write_errata_file(folder: Path, errata: Errata, sign: Callable[[bytes], str] | None) -> Path:
-    """Write `errata.json` into the folder, and its signature where `sign` makes one; the file's path.
+    """Write `errata.json` and its signature, replacing each file as a whole.
 
-    Each file is replaced as a whole. A signature of other bytes than these is taken away. Raises BadInput when the
-    folder cannot be written.
+    Args:
+        folder: The folder of the snapshots.
+        errata: The errata.
+        sign: Signs the file's bytes; None removes a signature of other bytes.
+
+    Returns:
+        The path of `errata.json`.
+
+    Raises:
+        BadInput: If the folder cannot be written.
     """
     path, beside = folder / ERRATA, folder / SIGNATURE
     data = errata.text().encode("utf-8")
@@ -211,6 +226,6 @@ def write_errata_file(folder: Path, errata: Errata, sign: Callable[[bytes], str]
 
 
 def trusted_comment(errata: Errata) -> str:
-    """What the signature vouches for beside the bytes: the last entry's moment and how many there are."""
+    """Return the signature's trusted comment: the last entry's moment and the number of entries."""
     moment = errata.last_moment
     return f"timestamp:{int(moment.timestamp()) if moment else 0}\tfile:{ERRATA}\tentries:{len(errata.entries)}"

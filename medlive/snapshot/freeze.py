@@ -1,7 +1,7 @@
-"""Freezing: rows become a folder, byte-identical whenever and wherever it is built again from the same rows.
+"""Freezing: write a snapshot's folder, byte-identical whenever it is built again from the same rows.
 
 Nothing here reads a clock or a host's name, and memory holds one case at a time. The folder is built beside its
-place and moved there whole, so that a kill leaves either nothing or a complete snapshot.
+final place and renamed, so that a killed process leaves either nothing or a complete snapshot.
 """
 
 import errno
@@ -45,15 +45,15 @@ Sign = Callable[[bytes, str], str]
 
 @dataclass(frozen=True, slots=True)
 class SnapshotMeta:
-    """What a snapshot says of itself besides its rows. All of it is given: the same values make the same bytes."""
+    """What a snapshot states besides its rows; the same values give the same bytes."""
 
     version: str
     """An ISO week, `2026.W47`."""
     created_at: datetime
-    """Aware; kept to the second."""
+    """With a time zone; stored to the second."""
     provenance: Provenance
     lineage: tuple[Ancestor, ...] = ()
-    """Its ancestors, the oldest first; the last is the parent."""
+    """Its ancestors, oldest first; the last is the parent."""
     signing: Signing | None = None
     why_not: tuple[str, ...] = ()
     """Why it may not be published (see `gates.release_hits`); empty when it may."""
@@ -70,28 +70,25 @@ class SnapshotMeta:
 
     @property
     def canary(self) -> str:
-        """The GUID by which a copy of the snapshot is known."""
+        """The GUID that identifies copies of the snapshot."""
         return canary_of(self.version)
 
 
 class Entries(Protocol):
-    """What a snapshot's ledgers list, each time it is asked for anew and in order.
-
-    The entries of `changes.json` as `Change.row`, by case id; those of `holdouts.json` as their file spells them.
-    """
+    """The entries of a snapshot's ledgers, in order; each call reads them again."""
 
     def changes(self, kind: ChangeKind) -> Iterable[Change]:
-        """The cases that changed in this way since the parent, by case id."""
+        """Return the cases that changed in this way since the parent, by case id."""
         ...
 
     def holdouts(self, section: str) -> Iterable[Mapping[str, Any]]:
-        """The entries of a section of `ledger.HOLDOUT_SECTIONS`, by its key."""
+        """Return the entries of a section of `ledger.HOLDOUT_SECTIONS`, by its key."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class ListedEntries:
-    """Entries that are held in memory."""
+    """Entries in memory."""
 
     changed: tuple[Change, ...] = ()
     held: tuple[Mapping[str, Any], ...] = ()
@@ -99,18 +96,18 @@ class ListedEntries:
     dropped: tuple[Mapping[str, Any], ...] = ()
 
     def changes(self, kind: ChangeKind) -> Iterable[Change]:
-        """The changes of that kind, by case id."""
+        """Return the changes of that kind, by case id."""
         return sorted((c for c in self.changed if c.kind is kind), key=lambda c: c.case_id)
 
     def holdouts(self, section: str) -> Iterable[Mapping[str, Any]]:
-        """The entries of that section, by its key."""
+        """Return the entries of that section, by its key."""
         listed: tuple[Mapping[str, Any], ...] = getattr(self, section)
         return sorted(listed, key=lambda e: str(e["case_id" if section == "revealed" else "commitment"]))
 
 
 @dataclass(frozen=True, slots=True)
 class FrozenSnapshot:
-    """A snapshot's folder, its manifest, and whether the folder had been there with the same bytes."""
+    """A frozen snapshot's folder and manifest."""
 
     path: Path
     manifest: Manifest
@@ -119,6 +116,7 @@ class FrozenSnapshot:
     signature: str | None
     """The text of SHA256SUMS.minisig."""
     unchanged: bool
+    """Whether the folder existed with the same bytes."""
 
 
 _COUNTED: Final[tuple[str, ...]] = (
@@ -131,8 +129,8 @@ class _Tally:
     cases: int = 0
     criteria: int = 0
     by: dict[str, Counter[str]] = field(default_factory=lambda: {name: Counter() for name in _COUNTED})
-    fresh: dict[str, Counter[str]] = field(default_factory=lambda: {"language": Counter(), "source": Counter()})
-    """Of the cases that this release is the first to hold."""
+    new: dict[str, Counter[str]] = field(default_factory=lambda: {"language": Counter(), "source": Counter()})
+    """The same of the cases that are new in this release."""
 
     def add(self, case: SnapshotCase, version: str) -> None:
         self.cases += 1
@@ -143,7 +141,7 @@ class _Tally:
         self.by["axis"].update(c.axis for c in case.criteria)
         self.by["criteria"][str(len(case.criteria))] += 1
         if case.first_release == version:
-            for name, counter in self.fresh.items():
+            for name, counter in self.new.items():
                 counter[getattr(case, name)] += 1
 
     def counts(self, held: int) -> Counts:
@@ -165,21 +163,28 @@ def write_snapshot(
     entries: Entries | None = None,
     sign: Sign | None = None,
 ) -> FrozenSnapshot:
-    """Build `<out_root>/medlive-<version>/` from rows in the order of their case ids (by code points).
+    """Build `<out_root>/medlive-<version>/`; an existing folder is never changed.
 
-    A folder that is there already is left as it is: with the same bytes the result says `unchanged`, with others
-    CheckFailed is raised, for frozen means frozen. `sign` is given exactly when `meta.signing` names its key.
-    Raises UsageError for a version that is no ISO week, CheckFailed for rows that no snapshot may hold (out of
-    order, two of one id, an illegal axis, text that UTF-8 cannot hold) or for no rows at all, DiskFull, and
-    BadInput when the disk refuses otherwise.
+    Args:
+        rows: The cases, in the order of their ids (by code points).
+        meta: What the snapshot states besides its rows.
+        out_root: The folder of the snapshots.
+        entries: The ledgers' entries; None: they are empty.
+        sign: Signs SHA256SUMS; given exactly when `meta.signing` names its key.
+
+    Raises:
+        UsageError: If `meta` is inconsistent, or its version is not an ISO week.
+        CheckFailed: If a row is illegal or out of order, there are no rows, or the folder exists with other bytes.
+        DiskFull: If the disk is full.
+        BadInput: If the folder cannot be written.
     """
     meta = _checked(meta, sign)
     target = out_root / folder_name(meta.version)
     with _disk(out_root):
         out_root.mkdir(parents=True, exist_ok=True)
         with exclusive(out_root / ".freeze.lock"):
-            for left in out_root.glob(".medlive-*.partial"):
-                shutil.rmtree(left)
+            for leftover in out_root.glob(".medlive-*.partial"):
+                shutil.rmtree(leftover)
             partial = Path(tempfile.mkdtemp(prefix=f".{target.name}-", suffix=".partial", dir=out_root))
             try:
                 built = _build(rows, meta, entries or ListedEntries(), sign, partial)
@@ -187,7 +192,7 @@ def write_snapshot(
                 if unchanged:
                     _compare(partial, target)
                 else:
-                    _settle(partial)
+                    _make_durable(partial)
                     partial.rename(target)
                     _sync(out_root)
                 return FrozenSnapshot(target, *built, unchanged)
@@ -203,7 +208,7 @@ def _disk(root: Path) -> Iterator[None]:
         if exc.errno in (errno.ENOSPC, errno.EDQUOT):
             raise DiskFull(
                 f"no space is left for a snapshot in {root}",
-                hint="make room and run this again: nothing half-made is left behind",
+                hint="free some space and run this again; no partial snapshot is left behind",
             ) from exc
         raise BadInput(f"{root} cannot be written: {exc.strerror or exc}") from exc
 
@@ -212,9 +217,9 @@ def _checked(meta: SnapshotMeta, sign: Sign | None) -> SnapshotMeta:
     try:
         last_day(meta.version)
     except ValueError as exc:
-        raise UsageError(f"a snapshot's version is an ISO week such as 2026.W47, not {meta.version!r}") from exc
+        raise UsageError(f"expected an ISO week such as 2026.W47 as version, got {meta.version!r}") from exc
     if meta.created_at.tzinfo is None:
-        raise UsageError("a snapshot's created_at must have a zone")
+        raise UsageError("created_at must have a time zone")
     versions = [ancestor.version for ancestor in meta.lineage] + [meta.version]
     if versions != sorted(set(versions)):
         raise UsageError(f"a snapshot follows its ancestors, in order: {', '.join(versions[-3:])}")
@@ -256,8 +261,8 @@ def _build(
         parent=meta.parent,
         canary=meta.canary,
         numbers={kind: numbers[kind.value] for kind in ChangeKind},
-        added_by_language=tally.fresh["language"],
-        added_by_source=tally.fresh["source"],
+        added_by_language=tally.new["language"],
+        added_by_source=tally.new["source"],
         entries=entries.changes,
         revealed=numbers["revealed"],
         dropped=numbers["dropped"],
@@ -299,7 +304,7 @@ def _build(
 
 
 class _Hashed:
-    """A file that is hashed while it is written; its entry lies in `files` once it is closed."""
+    """A file that is hashed while it is written; closing it adds its entry to `files`."""
 
     def __init__(self, out: Path, name: str, files: dict[str, FileEntry], rows: int | None = None) -> None:
         self._handle = (out / name).open("wb")
@@ -359,23 +364,23 @@ def _write_rows(
 
 
 def _legal(rows: Iterable[SnapshotCase], meta: SnapshotMeta) -> Iterator[SnapshotCase]:
-    """The rows, each once it is found legal and in its place."""
+    """Yield the rows. Raises CheckFailed at the first that is illegal or out of order."""
     releases = {*(ancestor.version for ancestor in meta.lineage), meta.version}
-    before: str | None = None
+    previous: str | None = None
     for case in rows:
         fault = next((f"{h.gate}: {h.detail}" for h in row_hits(case)), None)
         if fault is None and case.first_release not in releases:
             fault = f"first release {case.first_release} is neither {meta.version} nor one of its ancestors"
-        if fault is None and before is not None and case.case_id <= before:
-            fault = "it came twice" if case.case_id == before else f"it came after {before!r}"
+        if fault is None and previous is not None and case.case_id <= previous:
+            fault = "it came twice" if case.case_id == previous else f"it came after {previous!r}"
         if fault is not None:
             raise CheckFailed(f"case {case.case_id!r} cannot be frozen: {fault}")
-        before = case.case_id
+        previous = case.case_id
         yield case
 
 
 def _write_ledgers(entries: Entries, meta: SnapshotMeta, out: Path, files: dict[str, FileEntry]) -> dict[str, int]:
-    """How many entries each section of both ledgers has."""
+    """Write both ledgers and return how many entries each section has."""
     head = {"canary": meta.canary, "version": meta.version}
     changes = ((kind.value, (c.row() for c in entries.changes(kind))) for kind in ChangeKind)
     with _Hashed(out, CHANGES, files) as ledger:
@@ -389,7 +394,7 @@ def _utf8(name: str, text: str) -> bytes:
     try:
         return text.encode("utf-8")
     except UnicodeEncodeError as exc:
-        raise CheckFailed(f"{name} would hold text that UTF-8 cannot: {exc.reason}") from exc
+        raise CheckFailed(f"{name} has text that UTF-8 cannot encode: {exc.reason}") from exc
 
 
 def _write(out: Path, name: str, text: str) -> FileEntry:
@@ -398,24 +403,24 @@ def _write(out: Path, name: str, text: str) -> FileEntry:
     return FileEntry(size=len(data), sha256=hashlib.sha256(data).hexdigest(), rows=None)
 
 
-def _compare(built: Path, there: Path) -> None:
-    """Raise CheckFailed unless both folders hold the same files with the same bytes."""
-    if differing := differences(built, there):
+def _compare(built: Path, existing: Path) -> None:
+    """Raise CheckFailed unless both folders have the same files with the same bytes."""
+    if differing := differences(built, existing):
         raise CheckFailed(
-            f"{there} is there with other content: {', '.join(differing[:5])}",
+            f"{existing} exists with other content: {', '.join(differing[:5])}",
             hint="a frozen snapshot is never replaced: freeze under another version",
         )
 
 
-def differences(built: Path, there: Path) -> list[str]:
-    """The files that are not the same in two folders, by name; what is no file of a snapshot counts as well."""
-    one, other = list_files(built), list_files(there)
-    odd = {fault.file for fault in (*one.faults, *other.faults)} | (one.files ^ other.files)
-    return sorted(odd | {n for n in one.files & other.files if sha256(built / n) != sha256(there / n)})
+def differences(built: Path, existing: Path) -> list[str]:
+    """Return the names that differ between two folders, with everything that is not a snapshot's file."""
+    one, other = list_files(built), list_files(existing)
+    unexpected = {fault.file for fault in (*one.faults, *other.faults)} | (one.files ^ other.files)
+    return sorted(unexpected | {n for n in one.files & other.files if sha256(built / n) != sha256(existing / n)})
 
 
-def _settle(folder: Path) -> None:
-    """Have the system write every file out, and open the folder to readers as any other folder is."""
+def _make_durable(folder: Path) -> None:
+    """Flush every file to the disk, and give the folder the usual permissions."""
     for path in [*folder.rglob("*"), folder]:
         _sync(path)
     folder.chmod(0o755)

@@ -1,7 +1,7 @@
-"""The pages of a parquet file, walked without unpacking them, for what each claims to unpack to.
+"""The unpacked size of a parquet file's pages, read from their headers without unpacking them.
 
-A parquet library makes room for a page as its own header says, whatever the file's footer says of the whole; so a
-small file may ask for any amount of memory. Headers are Thrift's compact encoding (the parquet format's
+A parquet library allocates memory for a page as its header states, whatever the file's footer says, so a small
+file may ask for any amount. Headers are Thrift's compact encoding (the parquet format's
 `parquet.thrift`, structs PageHeader and DataPageHeader).
 """
 
@@ -22,11 +22,17 @@ class PageFault(Exception):
 
 
 def unpacked_size(handle: io.FileIO, start: int, size: int, values: int) -> int:
-    """The bytes that the pages of a column chunk claim to unpack to, dictionary and all.
+    """Add up the unpacked sizes that the pages of a column chunk claim, with the dictionary.
 
-    `start` and `size`: where the chunk lies; its pages must fill it. `values`: how many it holds at most. Only
-    plain and dictionary encoding in pages of version 1 are let through: others let a few bytes stand for many.
-    Raises PageFault, or OSError.
+    Args:
+        handle: The file.
+        start: Where the chunk begins.
+        size: Its length in bytes, which its pages must fill.
+        values: The most values it may have.
+
+    Raises:
+        PageFault: If a header is not valid, or uses an encoding other than plain and dictionary in version 1,
+        since others let few bytes stand for many. OSError: If the file cannot be read.
     """
     at, end = start, start + size
     claimed = counted = 0
@@ -105,7 +111,7 @@ class _Header:
         self.at += size
 
     def struct(self, depth: int) -> Fields:
-        """The numbers and structs in a struct, by field; all else is passed over."""
+        """Return the numbers and structs of a struct, by field, and skip everything else."""
         if depth > _MAX_DEPTH:
             raise PageFault("a page header is nested too deep")
         found: Fields = {}
@@ -118,10 +124,10 @@ class _Header:
             elif kind == 12:
                 found[field] = self.struct(depth + 1)
             elif kind not in (1, 2):  # A truth is in the head itself.
-                self._pass(kind, depth + 1)
+                self._skip_field(kind, depth + 1)
         return found
 
-    def _pass(self, kind: int, depth: int) -> None:
+    def _skip_field(self, kind: int, depth: int) -> None:
         if depth > _MAX_DEPTH:
             raise PageFault("a page header is nested too deep")
         if kind in (1, 2, 3):
@@ -137,7 +143,7 @@ class _Header:
             number = head >> 4 if head >> 4 != 15 else self._varint()
             # Each element takes a byte at least, so that the header's own length ends this loop.
             for _ in range(number):
-                self._pass(head & 0x0F, depth + 1)
+                self._skip_field(head & 0x0F, depth + 1)
         elif kind == 12:
             self.struct(depth)
         else:

@@ -285,12 +285,12 @@ def test_errata_that_cannot_be_used_are_an_error(
     beside = made / "snapshots" / "errata.json"
     beside.write_bytes(b"{}")
     for options in ((), ("--errata", "apply")):
-        with pytest.raises(BadInput, match="holds no errata"):
+        with pytest.raises(BadInput, match="is not a valid errata file"):
             command(*options)
     ignored, _ = command("--errata", "ignore")
     assert (
         ignored["errata"]["runs"][0]["problem"]
-        == "errata.json holds no errata: entries, format, format_version missing"
+        == "errata.json is not a valid errata file: entries, format, format_version missing"
     )
 
 
