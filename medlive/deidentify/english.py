@@ -257,8 +257,8 @@ def _introductions(view: View) -> Candidates:
                 or (introducing and capitalised and words[0] in _GIVEN_WORDS)
                 or (naming and phrase != "called" and capitalised and text[end : end + 2] != "'s")
             )
-            told_apart = introducing or naming or len(words) > 1 or words[0] in _GIVEN
-            if (known and told_apart) or (introducing and capitalised and _AFTER_I_AM.match(lower, end)):
+            distinct = introducing or naming or len(words) > 1 or words[0] in _GIVEN
+            if (known and distinct) or (introducing and capitalised and _AFTER_I_AM.match(lower, end)):
                 yield IdentifierKind.NAME, at, end
 
 
