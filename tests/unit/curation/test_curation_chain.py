@@ -394,16 +394,6 @@ async def test_rubbish_is_asked_again_once_and_then_a_failure(rubbish: Any) -> N
     assert all(c.problem for c in calls)
 
 
-async def test_a_mended_reply_counts() -> None:
-    good = honest()["screener.extract"]
-    engine = Scripted(changed(screener__extract=["sorry, here it is:", good]))
-    curation = await run({}, engine=engine)
-    assert curation.outcome is Outcome.KEPT
-    repair = next(r.repair for r in engine.requests if r.repair)
-    assert repair[0] == "sorry, here it is:"
-    assert "JSON" in repair[1]
-
-
 MEASURES = ("controller.questions", "controller.answers")
 """They measure a case that is decided: an unusable reply leaves the measure unknown."""
 UNASKED = ("screener.revise", "validator.veto", "controller.doubt")

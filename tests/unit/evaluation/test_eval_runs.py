@@ -12,7 +12,7 @@ import pytest
 
 from medlive.errors import BadInput, EndpointUnavailable, UsageError
 from medlive.evaluation.asking.run import run_model
-from medlive.evaluation.log import open_log, read_log
+from medlive.evaluation.log import read_log
 from medlive.evaluation.model import AnswerState
 from medlive.evaluation.runs.folder import ModelUse, open_run
 from medlive.evaluation.runs.templates import TEMPLATES, load_template
@@ -86,17 +86,6 @@ async def test_another_model_template_or_set_of_cases_needs_another_folder(run_d
     assert len(model.prompts) == 2
 
 
-@pytest.mark.parametrize("tail", [b'{"case_id": "c0', b'{"case_id":"c001","state":"ok"', b"\xff\xfe", b"[1]"])
-async def test_a_torn_last_line_is_mended(run_dir: Path, tail: bytes) -> None:
-    model, cases = Model(), make_cases(3)
-    await run_model(cases, model, run_dir, use=USE, created_at=AT)
-    log = run_dir / "responses.jsonl"
-    log.write_bytes(log.read_bytes() + tail)
-    assert (await run_model(cases, model, run_dir, use=USE, created_at=AT)).asked == 0
-    assert log.read_bytes().endswith(b"}\n")
-    assert read_log(log).damaged == []
-
-
 async def test_damage_in_the_middle_costs_one_answer_and_is_told(run_dir: Path) -> None:
     model, cases = Model(), make_cases(3)
     await run_model(cases, model, run_dir, use=USE, created_at=AT, concurrency=1)
@@ -165,23 +154,6 @@ async def test_a_killed_run_goes_on_and_a_second_process_is_turned_away(run_dir:
     result = await run_model(make_cases(60), model, run_dir, use=USE, created_at=AT)
     assert result.asked == len(model.prompts) == 60 - before
     assert result.states[AnswerState.OK] == 60
-
-
-def test_two_processes_at_once_leave_a_whole_log(run_dir: Path) -> None:
-    processes = [start(run_dir, 0.001) for _ in range(2)]
-    errors = [p.communicate()[1] for p in processes]
-    assert 0 in [p.returncode for p in processes], errors
-    lines = read_log(run_dir / "responses.jsonl")
-    assert lines.damaged == []
-    assert sorted(row["case_id"] for row in lines.rows) == [f"c{i:03d}" for i in range(60)]
-
-
-def test_the_log_holds_one_writer(tmp_path: Path) -> None:
-    with open_log(tmp_path / "x.jsonl") as log:
-        log.add({"a": 1})
-        with pytest.raises(Locked), open_log(tmp_path / "x.jsonl"):
-            pass
-    assert read_log(tmp_path / "x.jsonl").rows == [{"a": 1}]
 
 
 @pytest.mark.parametrize("name", TEMPLATES)

@@ -133,7 +133,7 @@ async def test_rubbish_is_asked_again_until_it_is_an_answer(case: str) -> None:
     assert (reply.text, asked) == (GOOD, 2)
 
 
-@pytest.mark.parametrize("case", MENDED)
+@pytest.mark.parametrize("case", ["429 without", "503 page", "null content", "10 MB", "hangs up"])
 async def test_endless_rubbish_ends_as_unavailable_with_host_and_cause(case: str) -> None:
     error, asked = await ask([MENDED[case]], max_retries=2)
     assert isinstance(error, EndpointUnavailable)
