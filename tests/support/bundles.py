@@ -12,7 +12,7 @@ from typing import Any
 from medlive.evaluation.asking.open_book import OpenBook
 from medlive.evaluation.asking.run import run_model
 from medlive.evaluation.bundles.bundle import bundle_scores, bundled_run, make_bundle
-from medlive.evaluation.bundles.files import BUNDLE, RUN, SCORES, archive, pretty, sums_of
+from medlive.evaluation.bundles.files import BUNDLE, RUN, SCORES, archive, checksums, encode_document
 from medlive.evaluation.bundles.read import rows
 from medlive.evaluation.bundles.verify import BundleReport, verify_bundle
 from medlive.evaluation.cases.load import load_cases
@@ -117,8 +117,8 @@ def sealed(files: Files) -> Files:
         for name, data in files.items()
         if name not in (BUNDLE, SUMS, SIGNATURE)
     }
-    files = {**files, BUNDLE: pretty(info)}
-    return files | {SUMS: sums_of({n: d for n, d in files.items() if n not in (SUMS, SIGNATURE)})}
+    files = {**files, BUNDLE: encode_document(info)}
+    return files | {SUMS: checksums({n: d for n, d in files.items() if n not in (SUMS, SIGNATURE)})}
 
 
 def rescored(room: Room, files: Files) -> Files:
@@ -133,7 +133,9 @@ def rescored(room: Room, files: Files) -> Files:
         rows(files[RESPONSES], RESPONSES, Answer, canary, none) or [],
         rows(files[GRADES], GRADES, Grade, canary, none) or [],
     )
-    return sealed(files | {SCORES: pretty(bundle_scores(run, said["errata"], boot["draws"], boot["seed"]))})
+    return sealed(
+        files | {SCORES: encode_document(bundle_scores(run, said["errata"], boot["draws"], boot["seed"]))}
+    )
 
 
 def lines_of(files: Files, name: str) -> list[dict[str, Any]]:
@@ -141,8 +143,8 @@ def lines_of(files: Files, name: str) -> list[dict[str, Any]]:
 
 
 def with_lines(files: Files, name: str, rows: list[dict[str, Any]]) -> Files:
-    spelt = [json.dumps(r, ensure_ascii=False, sort_keys=True, separators=(",", ":")) + "\n" for r in rows]
-    return files | {name: "".join(spelt).encode()}
+    encode_row = [json.dumps(r, ensure_ascii=False, sort_keys=True, separators=(",", ":")) + "\n" for r in rows]
+    return files | {name: "".join(encode_row).encode()}
 
 
 def edited(
@@ -169,13 +171,13 @@ def swapped(rows: list[dict[str, Any]], rng: random.Random) -> None:
     rows[a], rows[b] = rows[b], rows[a]
 
 
-def document(
+def parse_document(
     name: str, change: Callable[[dict[str, Any], random.Random], object]
 ) -> Callable[[Files, random.Random], Files]:
     def mutate(files: Files, rng: random.Random) -> Files:
         value = json.loads(files[name])
         change(value, rng)
-        return files | {name: pretty(value)}
+        return files | {name: encode_document(value)}
 
     return mutate
 
@@ -206,7 +208,7 @@ def both(change: Callable[[dict[str, Any]], object]) -> Callable[[Files, random.
         for file in ("run.json", BUNDLE):
             value = json.loads(files[file])
             change(value)
-            files = files | {file: pretty(value)}
+            files = files | {file: encode_document(value)}
         return files
 
     return mutate
@@ -236,14 +238,16 @@ FORGERIES: dict[str, Callable[[Files, random.Random], Files]] = {
     "no verdict": edited(GRADES, lambda rows, rng: rows.pop(rng.randrange(len(rows)))),
     "a verdict twice": edited(GRADES, lambda rows, rng: rows.append(rng.choice(rows))),
     "verdicts out of order": edited(GRADES, swapped),
-    "a number of the scores": document("scores.json", nudge),
-    "another number of the scores": document("scores.json", nudge),
-    "a month table": document("scores.json", lambda v, _: v["published"].update(table="Date\tcand-1\t# case\n")),
-    "a rate left out": document("scores.json", lambda v, _: v["rates"].pop("ungraded")),
-    "a warning left out": document("scores.json", lambda v, _: v.update(warnings=["none"])),
-    "a million draws": document("scores.json", lambda v, _: v["bootstrap"].update(draws=10**6)),
-    "draws that are none": document("scores.json", lambda v, _: v.update(bootstrap=["x"])),
-    "a hard case left out": document(
+    "a number of the scores": parse_document("scores.json", nudge),
+    "another number of the scores": parse_document("scores.json", nudge),
+    "a month table": parse_document(
+        "scores.json", lambda v, _: v["published"].update(table="Date\tcand-1\t# case\n")
+    ),
+    "a rate left out": parse_document("scores.json", lambda v, _: v["rates"].pop("ungraded")),
+    "a warning left out": parse_document("scores.json", lambda v, _: v.update(warnings=["none"])),
+    "a million draws": parse_document("scores.json", lambda v, _: v["bootstrap"].update(draws=10**6)),
+    "draws that are none": parse_document("scores.json", lambda v, _: v.update(bootstrap=["x"])),
+    "a hard case left out": parse_document(
         "scores.json",
         lambda v, rng: v.update(
             errata={
@@ -260,23 +264,27 @@ FORGERIES: dict[str, Callable[[Files, random.Random], Files]] = {
             }
         ),
     ),
-    "errata that are none": document("scores.json", lambda v, _: v.update(errata=[{}])),
-    "a case's digest": document("cases.json", lambda v, rng: rng.choice(v["cases"]).__setitem__(1, "sha256:0")),
-    "a case left out": document("cases.json", lambda v, rng: v["cases"].pop(rng.randrange(6))),
-    "a case twice": document("cases.json", lambda v, rng: v["cases"].append(rng.choice(v["cases"]))),
-    "cases that are none": document("cases.json", lambda v, _: v.update(cases=5)),
+    "errata that are none": parse_document("scores.json", lambda v, _: v.update(errata=[{}])),
+    "a case's digest": parse_document(
+        "cases.json", lambda v, rng: rng.choice(v["cases"]).__setitem__(1, "sha256:0")
+    ),
+    "a case left out": parse_document("cases.json", lambda v, rng: v["cases"].pop(rng.randrange(6))),
+    "a case twice": parse_document("cases.json", lambda v, rng: v["cases"].append(rng.choice(v["cases"]))),
+    "cases that are none": parse_document("cases.json", lambda v, _: v.update(cases=5)),
     "another snapshot's digest": both(lambda v: v["cases"].update(digest="sha256:" + "0" * 64)),
     "another snapshot's name": both(lambda v: v["cases"].update(name="2026.W46")),
     "a part of the cases": both(lambda v: v["cases"].update(selection={"limit": 3})),
     "a selection that is none": both(lambda v: v["cases"].update(selection={"limit": "x"})),
-    "a model in bundle.json alone": document(BUNDLE, lambda v, _: v.update(model="cand-2")),
-    "a grader in bundle.json": document(BUNDLE, lambda v, _: v["grader"].update(model="judge-9")),
-    "another judge": document(BUNDLE, lambda v, _: v["grader"].update(judge="sha256:" + "1" * 64)),
-    "answers denied": document(BUNDLE, lambda v, _: v.update(answers=False)),
-    "a key that is none": document(BUNDLE, lambda v, _: v.update(signing={"key_id": "0", "public_key": "RW"})),
-    "a field too many": document(BUNDLE, lambda v, _: v.update(rank=1)),
-    "a run's hint": document("run.json", lambda v, _: v.update(snapshots="../x")),
-    "a run's template": document("run.json", lambda v, _: v["template"].update(name="other")),
+    "a model in bundle.json alone": parse_document(BUNDLE, lambda v, _: v.update(model="cand-2")),
+    "a grader in bundle.json": parse_document(BUNDLE, lambda v, _: v["grader"].update(model="judge-9")),
+    "another judge": parse_document(BUNDLE, lambda v, _: v["grader"].update(judge="sha256:" + "1" * 64)),
+    "answers denied": parse_document(BUNDLE, lambda v, _: v.update(answers=False)),
+    "a key that is none": parse_document(
+        BUNDLE, lambda v, _: v.update(signing={"key_id": "0", "public_key": "RW"})
+    ),
+    "a field too many": parse_document(BUNDLE, lambda v, _: v.update(rank=1)),
+    "a run's hint": parse_document("run.json", lambda v, _: v.update(snapshots="../x")),
+    "a run's template": parse_document("run.json", lambda v, _: v["template"].update(name="other")),
     "NaN": lambda files, _: files | {"scores.json": files["scores.json"].replace(b'"n": ', b'"n": NaN, "m": ', 1)},
     "a key twice": lambda files, _: files | {"cases.json": files["cases.json"].replace(b"{", b'{"cases": [],', 1)},
     "deep brackets": lambda files, _: files | {"scores.json": b"[" * 100_000},

@@ -216,10 +216,10 @@ def _print(found: "Leaderboard") -> None:
         )
         for note in ranking.notes:
             say(note)
-    if found.apart:
+    if found.unranked:
         print_table(
             ["not ranked", "model", "why"],
-            [[printable(r.path.name), _model_of(r), why] for r, why in found.apart],
+            [[printable(r.path.name), _model_of(r), why] for r, why in found.unranked],
         )
 
 
@@ -312,5 +312,7 @@ def _leaderboard_row(found: "Leaderboard") -> dict[str, Any]:
             }
             for ranking in found.rankings
         ],
-        "apart": [{"path": r.path, "model": r.info.model if r.info else None, "why": w} for r, w in found.apart],
+        "apart": [
+            {"path": r.path, "model": r.info.model if r.info else None, "why": w} for r, w in found.unranked
+        ],
     }  # fmt: skip

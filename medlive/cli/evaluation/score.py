@@ -23,8 +23,8 @@ def scored(runs: list[Path], how: Scoring = Scoring(), errata: SignedErrata = Si
     """The `ScoreTable` of run folders; warnings about a folder go to stderr."""
     from medlive.config import load_settings
     from medlive.evaluation.scoring.errata import ErrataMode, ErrataSearch, use_errata
-    from medlive.evaluation.scoring.metrics import Metric
     from medlive.evaluation.scoring.graded import load_graded
+    from medlive.evaluation.scoring.metrics import Metric
     from medlive.evaluation.scoring.score import CaseBasis, score_runs
     from medlive.integrity.public_key import public_key_of
     from medlive.service.paths import snapshots_path

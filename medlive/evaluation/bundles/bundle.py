@@ -1,7 +1,7 @@
-"""A leaderboard entry: one graded run as a bundle that somebody else verifies and scores again.
+"""Make a leaderboard entry: one graded run as a bundle that others can verify and score again.
 
-The cases are not in it: they are in the snapshot that it names, and it holds their digests. What it holds has one
-spelling, so the same run makes the same bytes, and no byte of it can change unnoticed (docs/leaderboard.md).
+A bundle contains the digests of its cases, not the cases, which are in the snapshot that it names. Its files are
+in canonical form, so the same run gives the same bytes (docs/leaderboard.md).
 """
 
 import os
@@ -17,15 +17,15 @@ from medlive import __version__
 from medlive.digest import canonical_json, digest_bytes, digest_json
 from medlive.errors import UsageError
 from medlive.evaluation.bundles.files import (
-    BOOK,
     BUNDLE,
     CASES,
+    EVIDENCE_FILE,
     RUN,
     SCORES,
-    pretty,
-    published_row,
-    spelt,
-    sums_of,
+    checksums,
+    encode_document,
+    encode_row,
+    row_with_canary,
     trusted_comment,
 )
 from medlive.evaluation.bundles.public import public_answer, public_grade, public_info
@@ -45,9 +45,9 @@ if TYPE_CHECKING:
 UNTRUSTED_COMMENT: Final = "signature of a medlive bundle"
 MOST_DRAWS: Final = 10_000
 DIGITS: Final = 6
-"""Decimal places of a figure in `scores.json`: those that another machine's arithmetic does not change."""
+"""Decimal places in `scores.json`, few enough to be equal on all machines."""
 _NOWHERE: Final = Path(os.devnull, "bundle")
-"""A bundle is scored by what it holds: no file that lies in a run's folder besides may have a say."""
+"""The run folder of a bundle, which must not exist: only the bundle's content is scored."""
 
 
 class _Frozen(BaseModel):
@@ -55,7 +55,7 @@ class _Frozen(BaseModel):
 
 
 class GraderUse(_Frozen):
-    """Who graded, as `graded.Grader`."""
+    """The grader, as `graded.Grader`."""
 
     engine: str
     model: str
@@ -66,14 +66,14 @@ class GraderUse(_Frozen):
 
 
 class SigningUse(_Frozen):
-    """The key that the bundle says it is signed with."""
+    """The key that the bundle claims to be signed with."""
 
     key_id: str
     public_key: str
 
 
 class ErrataUse(_Frozen):
-    """What was done about errata: the mode, and `RunErrata.row`."""
+    """How errata were handled: the mode, and `RunErrata.row`."""
 
     mode: ErrataMode
     version: str
@@ -96,22 +96,22 @@ class FileUse(_Frozen):
 
 
 class BundleInfo(_Frozen):
-    """`bundle.json`: what the bundle is of, and its files but for itself and those that sign it."""
+    """`bundle.json`: the run, and all files except itself, the checksums and the signature."""
 
     format: Literal["medlive-bundle"] = "medlive-bundle"
     format_version: Literal[1] = 1
     code_version: str
     numpy: str
-    """The version whose random numbers the intervals were drawn with."""
+    """The version that drew the bootstrap's random numbers."""
     model: str
     template: TemplateUse
     parameters: dict[str, Any]
     cases: CasesUse
     grader: GraderUse
     answers: bool
-    """Whether answers and grades are in it."""
+    """Whether it contains answers and grades."""
     canary: str | None
-    """The snapshot's, as in every row of answers and verdicts; None: the cases are of a file without one."""
+    """The snapshot's, also in every row of answers and grades; None for cases from a file."""
     signing: SigningUse | None
     files: dict[str, FileUse]
 
@@ -125,39 +125,47 @@ def make_bundle(
     errata: tuple[ErrataMode, RunErrata] | None = None,
     key: "SecretKey | None" = None,
 ) -> dict[str, bytes]:
-    """The files of a run's bundle, by name; the same for the same run, options and key.
+    """Make the files of a run's bundle, by name; the same bytes for the same run, options and key.
 
-    `answers`: with answers and grades, so that others can score and grade again. `errata`: what was done about
-    them and what they concern. Raises UsageError when nothing is graded, of a raw run, or when `draws` is out of
-    range, CheckFailed when errata leave no case.
+    Args:
+        run: The graded run.
+        answers: Include answers and grades, so that others can score and grade again.
+        draws: Bootstrap draws, 1 to `MOST_DRAWS`.
+        seed: Seed of the draws.
+        errata: How errata were handled and what they affect.
+        key: The key to sign with.
+
+    Raises:
+        UsageError: If nothing is graded, the run is raw, or `draws` is out of range.
+        CheckFailed: If errata leave no case.
     """
     if run.grader is None:
         raise UsageError(f"{run.run.path}: nothing is graded", hint="medlive eval grade comes first")
     if run.run.info.raw:
-        raise UsageError(f"{run.run.path}: asked with the threads' own words, which are in no snapshot: no entry")
+        raise UsageError(f"{run.run.path}: raw runs use the threads' own words, which cannot be published")
     if not 1 <= draws <= MOST_DRAWS:
-        raise UsageError(f"a bundle's intervals are of 1 to {MOST_DRAWS} draws, not {draws}")
+        raise UsageError(f"expected 1 to {MOST_DRAWS} draws, got {draws}")
     rows = bundled_rows(run)
-    told = None if errata is None else {"mode": errata[0].value, **errata[1].row()}
-    lean = bundled_run(run.run.info, run.run.cases, *rows)
-    if lean.grader is None:
-        raise UsageError(f"{run.run.path}: no verdict is about an answer as it is now")
-    if not any(met is not None for verdicts in (lean.met or {}).values() for met in verdicts.values()):
+    errata_row = None if errata is None else {"mode": errata[0].value, **errata[1].row()}
+    scored_run = bundled_run(run.run.info, run.run.cases, *rows)
+    if scored_run.grader is None:
+        raise UsageError(f"{run.run.path}: no verdict matches a current answer")
+    if not any(met is not None for verdicts in (scored_run.met or {}).values() for met in verdicts.values()):
         raise UsageError(f"{run.run.path}: every criterion is ungraded", hint="medlive eval grade asks again")
     info = public_info(run.run.info)
     canary = canary_of_cases(info)
     files = {
-        RUN: pretty(info.model_dump(mode="json")),
-        CASES: pretty({"cases": [[case.case_id, case_digest(case)] for case in run.run.cases]}),
-        SCORES: pretty(bundle_scores(lean, told, draws, seed)),
+        RUN: encode_document(info.model_dump(mode="json")),
+        CASES: encode_document({"cases": [[case.case_id, case_digest(case)] for case in run.run.cases]}),
+        SCORES: encode_document(bundle_scores(scored_run, errata_row, draws, seed)),
     }
     if answers:
-        files[RESPONSES] = b"".join(spelt(published_row(answer, canary)) for answer in rows[0])
-        files[GRADES] = b"".join(spelt(published_row(grade, canary)) for grade in rows[1])
-        if (book := run.run.evidence()) is not None:
-            files[BOOK] = book.data()
+        files[RESPONSES] = b"".join(encode_row(row_with_canary(answer, canary)) for answer in rows[0])
+        files[GRADES] = b"".join(encode_row(row_with_canary(grade, canary)) for grade in rows[1])
+        if (evidence := run.run.evidence()) is not None:
+            files[EVIDENCE_FILE] = evidence.data()
     public = None if key is None else key.public
-    files[BUNDLE] = pretty(
+    files[BUNDLE] = encode_document(
         BundleInfo(
             code_version=__version__,
             numpy=np.__version__,
@@ -165,14 +173,14 @@ def make_bundle(
             template=info.template,
             parameters=info.parameters,
             cases=info.cases,
-            grader=GraderUse(**asdict(lean.grader)),
+            grader=GraderUse(**asdict(scored_run.grader)),
             answers=answers,
             canary=canary,
             signing=None if public is None else SigningUse(key_id=public.id_text(), public_key=public.line()),
             files={n: FileUse(bytes=len(d), digest=digest_bytes(d)) for n, d in sorted(files.items())},
         ).model_dump(mode="json")
     )
-    files[SUMS] = sums_of(files)
+    files[SUMS] = checksums(files)
     if key is not None:
         from medlive.integrity.signing import sign
 
@@ -182,21 +190,20 @@ def make_bundle(
 
 
 def canary_of_cases(info: RunInfo) -> str | None:
-    """The canary of the snapshot that the cases are of; None where they are of a file."""
+    """The canary of the cases' snapshot; None for cases from a file."""
     return canary_of(info.cases.name) if info.cases.origin == "snapshot" else None
 
 
 def bundled_rows(run: GradedRun) -> tuple[list[Answer], list[Grade]]:
-    """The latest answer of each case and the verdicts that count, in the order of cases and criteria."""
+    """The latest answer of each case and the current grades, in the order of cases and criteria."""
     cases = run.run.cases
     answers = [public_answer(run.answers[case.case_id]) for case in cases if case.case_id in run.answers]
-    graded = [(case, run.grades[case.case_id]) for case in cases if case.case_id in run.grades]
-    # A verdict that was found again under its key may have been written about another case of the same words.
+    # A grade reused by its key may have been written for another case with the same text.
     grades = [
         replace(public_grade(grades[c.id]), case_id=case.case_id, criterion_id=c.id)
-        for case, grades in graded
+        for case in cases
         for c in case.criteria
-        if c.id in grades
+        if c.id in (grades := run.grades.get(case.case_id, {}))
     ]
     return answers, grades
 
@@ -204,29 +211,36 @@ def bundled_rows(run: GradedRun) -> tuple[list[Answer], list[Grade]]:
 def bundled_run(
     info: RunInfo, cases: tuple[EvaluationCase, ...], answers: list[Answer], grades: list[Grade]
 ) -> GradedRun:
-    """A run that holds those answers and grades and nothing else: what is scored, here and by whoever verifies."""
+    """A run with exactly these answers and grades, as it is scored here and in verification."""
     met: dict[str, dict[str, bool | None]] = {}
-    book: dict[str, dict[str, Grade]] = {}
+    by_case: dict[str, dict[str, Grade]] = {}
     for grade in grades:
         met.setdefault(grade.case_id, {})[grade.criterion_id] = grade.met
-        book.setdefault(grade.case_id, {})[grade.criterion_id] = grade
+        by_case.setdefault(grade.case_id, {})[grade.criterion_id] = grade
     grader = None
     if grades:
         one, named = grades[0], sorted({grade.grader for grade in grades} - {""})
         grader = Grader(one.engine, one.model, tuple(named), one.mode.value, one.prompt, one.judge)
     return GradedRun(
-        RunFolder(_NOWHERE, info, cases), info.model, {a.case_id: a for a in answers}, book, grader, (), met
+        RunFolder(_NOWHERE, info, cases), info.model, {a.case_id: a for a in answers}, by_case, grader, (), met
     )
 
 
 def bundle_scores(run: GradedRun, errata: Mapping[str, Any] | None, draws: int, seed: int) -> dict[str, Any]:
-    """`scores.json`: both metrics with intervals, bounds and rates, rounded to DIGITS places.
+    """Make `scores.json`: both metrics with intervals, bounds and rates, rounded to `DIGITS` places.
 
-    `errata` is what the bundle says of them; where it says "apply", what it names is left out. Raises CheckFailed
-    when that leaves no case, and KeyError or TypeError for what is no such row.
+    Args:
+        run: The bundle's run (`bundled_run`).
+        errata: The bundle's errata record; with mode "apply" the cases and criteria in it are left out.
+        draws: Bootstrap draws.
+        seed: Seed of the draws.
+
+    Raises:
+        CheckFailed: If errata leave no case.
+        KeyError, TypeError: If `errata` is not an errata record.
     """
     if errata is not None and errata["mode"] == ErrataMode.APPLY.value:
-        run = replace(run, run=without(run.run, named_errata(run.run.cases, errata)))
+        run = replace(run, run=without(run.run, errata_from_record(run.run.cases, errata)))
     found: dict[str, Any] = {}
     for metric in Metric:
         table = score_runs([run], metric=metric, draws=draws, seed=seed)
@@ -236,7 +250,7 @@ def bundle_scores(run: GradedRun, errata: Mapping[str, Any] | None, draws: int, 
             "slices": [{"kind": s.kind, "value": s.value, **_estimate(s.estimate)} for s in model.slices],
             "table": table.tsv(),
         }
-    scores: dict[str, Any] = _printed(
+    scores: dict[str, Any] = _rounded(
         {
             "format": "medlive-bundle-scores",
             "format_version": 1,
@@ -251,17 +265,19 @@ def bundle_scores(run: GradedRun, errata: Mapping[str, Any] | None, draws: int, 
     return scores
 
 
-def named_errata(cases: tuple[EvaluationCase, ...], row: Mapping[str, Any]) -> RunErrata:
-    """The errata that a bundle names; which cases they leave without a positive criterion is worked out anew."""
-    gone = {str(case_id) for case_id in row["withdrawn_cases"]}
-    taken = {(str(one["case_id"]), str(one["criterion_id"])) for one in row["withdrawn_criteria"]}
+def errata_from_record(cases: tuple[EvaluationCase, ...], row: Mapping[str, Any]) -> RunErrata:
+    """The errata in a bundle's record; `emptied` is recomputed."""
+    withdrawn = {str(case_id) for case_id in row["withdrawn_cases"]}
+    criteria = {(str(one["case_id"]), str(one["criterion_id"])) for one in row["withdrawn_criteria"]}
     emptied = [
         case.case_id
         for case in cases
         if case.positive_points > 0
-        and not any(c.points > 0 and (case.case_id, c.id) not in taken for c in case.criteria)
+        and not any(c.points > 0 and (case.case_id, c.id) not in criteria for c in case.criteria)
     ]
-    return RunErrata("", FoundErrata(None, Errata()), tuple(sorted(gone)), tuple(sorted(taken)), tuple(emptied))
+    return RunErrata(
+        "", FoundErrata(None, Errata()), tuple(sorted(withdrawn)), tuple(sorted(criteria)), tuple(emptied)
+    )
 
 
 def _estimate(one: Estimate) -> dict[str, Any]:
@@ -271,12 +287,12 @@ def _estimate(one: Estimate) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _printed(value: Any) -> Any:
+def _rounded(value: Any) -> Any:
     if isinstance(value, float):
-        return round(value, DIGITS) + 0.0  # no "-0.0"
+        return round(value, DIGITS) + 0.0  # turns -0.0 into 0.0
     if isinstance(value, Mapping):
-        return {key: _printed(item) for key, item in value.items()}
-    return [_printed(item) for item in value] if isinstance(value, list | tuple) else value
+        return {key: _rounded(item) for key, item in value.items()}
+    return [_rounded(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def case_digest(case: EvaluationCase) -> str:
@@ -284,12 +300,12 @@ def case_digest(case: EvaluationCase) -> str:
     return digest_json(case.row())
 
 
-def rows_of(cases: tuple[EvaluationCase, ...]) -> bytes:
+def cases_jsonl(cases: tuple[EvaluationCase, ...]) -> bytes:
     """A run's `cases.jsonl`."""
     rows = "".join(canonical_json(case.row()) + "\n" for case in cases)
     return rows.encode("utf-8", "backslashreplace")
 
 
-def rows_digest(cases: tuple[EvaluationCase, ...]) -> str:
+def cases_digest(cases: tuple[EvaluationCase, ...]) -> str:
     """The digest of a run's `cases.jsonl` (`CasesUse.rows`)."""
-    return digest_bytes(rows_of(cases))
+    return digest_bytes(cases_jsonl(cases))

@@ -1,4 +1,4 @@
-"""The files of a bundle: their names, their one spelling, and how they are put into an archive or a folder."""
+"""The files of a bundle: names, canonical form, and writing them to an archive or a folder."""
 
 import io
 import json
@@ -22,49 +22,49 @@ CASES: Final = "cases.json"
 SCORES: Final = "scores.json"
 ALWAYS: Final = (BUNDLE, CASES, RUN, SCORES)
 ANSWERS: Final = (GRADES, RESPONSES)
-"""What is in a bundle besides, unless it was made without."""
-BOOK: Final = EVIDENCE
-"""What is in that of an open-book run with its answers."""
+"""Also in a bundle, unless it was made without answers."""
+EVIDENCE_FILE: Final = EVIDENCE
+"""Also in the bundle of an open-book run with answers."""
 CANARY: Final = "canary"
 """The key of the snapshot's canary, in `bundle.json` and in every row of answers and verdicts."""
 _UNIX: Final = 3
 _FRAME: Final = 10_000
-"""Bytes that an archive has around its files, at most."""
+"""The most bytes that an archive adds to its files."""
 MOST_BUNDLE: Final = 2**29
-"""Bytes of a bundle: it is read into memory whole, several times over."""
+"""The most bytes of a bundle, which is held in memory several times."""
 
 
-def pretty(value: Any) -> bytes:
-    """A document in its one spelling. Raises ValueError for a number that JSON cannot hold."""
+def encode_document(value: Any) -> bytes:
+    """Encode a document in canonical form. Raises ValueError for NaN and infinity."""
     text = json.dumps(value, ensure_ascii=False, indent=1, sort_keys=True, allow_nan=False) + "\n"
     return text.encode("utf-8", "backslashreplace")
 
 
-def spelt(row: Mapping[str, Any]) -> bytes:
-    """A row of a log in its one spelling. Raises ValueError and TypeError as `canonical_json`."""
+def encode_row(row: Mapping[str, Any]) -> bytes:
+    """Encode a row of a log in canonical form. Raises ValueError and TypeError as `canonical_json`."""
     return canonical_json(row).encode("utf-8", "backslashreplace") + b"\n"
 
 
-def published_row(row: Answer | Grade, canary: str | None) -> dict[str, Any]:
-    """A row as a bundle holds it: with the snapshot's canary, so that a copy of the log alone can be known."""
+def row_with_canary(row: Answer | Grade, canary: str | None) -> dict[str, Any]:
+    """A row with the snapshot's canary, so that a copy of the log alone can be recognised."""
     return row.row() | ({} if canary is None else {CANARY: canary})
 
 
-def sums_of(files: Mapping[str, bytes]) -> bytes:
-    """`SHA256SUMS` of files, in the order of their names."""
+def checksums(files: Mapping[str, bytes]) -> bytes:
+    """`SHA256SUMS` of the files, sorted by name."""
     lines = [f"{digest_bytes(files[name]).removeprefix('sha256:')}  {name}\n" for name in sorted(files)]
     return "".join(lines).encode("ascii")
 
 
 def trusted_comment(bundle_json: bytes) -> str:
-    """What the signature says of what it signs: no clock, so that it can be made again."""
+    """The trusted comment of the signature: without a time, so that it is reproducible."""
     return f"medlive-bundle {digest_bytes(bundle_json)}"
 
 
 def archive(files: Mapping[str, bytes]) -> bytes:
-    """A zip archive of files in the one spelling that `verify-bundle` takes: sorted, stored as they are, no time.
+    """Pack files in the only zip form that `verify-bundle` accepts: sorted, uncompressed, without times.
 
-    Not compressed, since compressors differ between machines, and so that an archive holds no more than its size.
+    Compressors differ between machines, and an uncompressed archive cannot expand beyond its size.
     """
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as packed:
@@ -77,10 +77,13 @@ def archive(files: Mapping[str, bytes]) -> bytes:
 
 
 def write_bundle(files: Mapping[str, bytes], out: Path) -> None:
-    """Write a bundle as an archive where `out` ends in .zip, else as a folder; whole, or not at all.
+    """Write a bundle atomically, as an archive if `out` ends in .zip, else as a folder.
 
-    The same bundle may be there already. Raises UsageError when something else is, or for a bundle of more bytes
-    than `verify-bundle` reads, BadInput when `out` cannot be written.
+    Does nothing if `out` is already the same bundle.
+
+    Raises:
+        UsageError: If `out` is something else, or the bundle is larger than `verify-bundle` accepts.
+        BadInput: If `out` cannot be written.
     """
     if (size := sum(map(len, files.values()))) > MOST_BUNDLE - _FRAME:
         raise UsageError(
@@ -90,9 +93,9 @@ def write_bundle(files: Mapping[str, bytes], out: Path) -> None:
     partial = out.with_name(f".{out.name}.partial")
     try:
         if out.exists() or out.is_symlink():
-            if _is_there(files, out, zipped=zipped):
+            if _is_same(files, out, zipped=zipped):
                 return
-            raise UsageError(f"{out} is there and is another bundle, or none", hint="give another --out")
+            raise UsageError(f"{out} already exists and is not this bundle", hint="choose another --out")
         out.parent.mkdir(parents=True, exist_ok=True)
         if zipped:
             partial.write_bytes(archive(files))
@@ -106,7 +109,7 @@ def write_bundle(files: Mapping[str, bytes], out: Path) -> None:
         raise BadInput(f"{out} cannot be written: {exc.strerror or exc}") from exc
 
 
-def _is_there(files: Mapping[str, bytes], out: Path, *, zipped: bool) -> bool:
+def _is_same(files: Mapping[str, bytes], out: Path, *, zipped: bool) -> bool:
     if zipped:
         return out.is_file() and out.read_bytes() == archive(files)
     if not out.is_dir() or {entry.name for entry in out.iterdir()} != set(files):

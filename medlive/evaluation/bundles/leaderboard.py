@@ -1,4 +1,4 @@
-"""Rankings of bundles that verify: those of the same cases, template and grader together, each model once."""
+"""Rank verified bundles: one ranking for each set of cases, template and grader, each model once."""
 
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Final
 
-from medlive.evaluation.bundles.bundle import named_errata
+from medlive.evaluation.bundles.bundle import errata_from_record
 from medlive.evaluation.bundles.files import RUN
 from medlive.evaluation.bundles.verify import BundleReport
-from medlive.evaluation.runs.folder import GRADES, EvidenceUse, TemplateUse
+from medlive.evaluation.runs.folder import GRADES, TemplateUse
 from medlive.evaluation.scoring.errata import ErrataMode, FoundErrata, RunErrata, without
 from medlive.evaluation.scoring.graded import GradedRun, Grader
 from medlive.evaluation.scoring.metrics import Metric
@@ -18,9 +18,9 @@ from medlive.integrity.checks import Trust
 from medlive.snapshot.errata import Errata
 
 MOST_UNSCORED: Final = 0.05
-"""The share of a bundle's cases that may be without a score: to leave out what went badly makes a better mean."""
+"""The highest share of cases without a score: leaving out bad cases would raise a mean."""
 _ALIKE: Final = 0.5
-"""The share of answers that are the same letter for letter from which on it is said."""
+"""From this share of identical answers on, a note says so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,32 +31,32 @@ class Conditions:
     """The digest of the cases: snapshot, part and order."""
     template: TemplateUse
     evidence: tuple[str, int, bool] | None
-    """Of open books: the index's digest, snippets a question, and whether undated ones were let in."""
+    """For open-book runs: index digest, snippets per question, and whether undated ones were allowed."""
     grader: Grader
 
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """The bundles that are of the same conditions."""
+    """The bundles with the same conditions."""
 
     conditions: Conditions
     table: ScoreTable
     ranked: tuple[BundleReport, ...]
-    """In the order that was given."""
+    """In the given order."""
     left_out: RunErrata
-    """Cases and criteria that are left out for all as withdrawn."""
+    """Withdrawn cases and criteria, left out for all entries."""
     notes: tuple[str, ...]
-    """What is to be known of its entries."""
+    """Notes on its entries."""
 
 
 @dataclass(frozen=True, slots=True)
 class Leaderboard:
-    """The rankings, and the bundles that stand in none."""
+    """The rankings, and the bundles that are not ranked."""
 
     rankings: tuple[Ranking, ...]
-    """The largest first, of equally large ones that of the bundle given first; scores of two are not compared."""
-    apart: tuple[tuple[BundleReport, str], ...]
-    """Each with why it is not ranked."""
+    """The largest first, then in the given order; scores of different rankings are not comparable."""
+    unranked: tuple[tuple[BundleReport, str], ...]
+    """Each with the reason."""
 
 
 def rank_bundles(
@@ -68,45 +68,54 @@ def rank_bundles(
     errata: ErrataMode = ErrataMode.WARN,
     most_unscored: float = MOST_UNSCORED,
 ) -> Leaderboard:
-    """Rank the bundles that verify wholly, those of the same cases, template and grader together.
+    """Rank verified bundles, those with the same cases, template and grader together.
 
-    A model stands once in a ranking, with the bundle given first. What one entry leaves out as withdrawn is left
-    out for all of its ranking; `errata` "apply" leaves out all that the errata known here name. `most_unscored`:
-    bundles with a larger share of cases without a score stand apart.
+    A model is ranked once, with the first of its bundles. What one entry leaves out as withdrawn is left out for
+    all entries of its ranking.
+
+    Args:
+        reports: The verified bundles.
+        metric: The score to rank by.
+        draws: Bootstrap draws.
+        seed: Seed of the draws.
+        errata: "apply" also leaves out what locally known errata withdraw.
+        most_unscored: Bundles with a larger share of cases without a score are not ranked.
     """
-    apart: dict[int, str] = {place: r.why_not for place, r in enumerate(reports) if r.run is None}
-    sound = {place: r.run for place, r in enumerate(reports) if r.run is not None}
-    for place, run in sound.items():
+    unranked: dict[int, str] = {place: r.why_not for place, r in enumerate(reports) if r.run is None}
+    usable = {place: r.run for place, r in enumerate(reports) if r.run is not None}
+    for place, run in usable.items():
         if (share := _unscored(run)) > most_unscored:
-            apart[place] = f"{100 * share:.1f} % of its cases have no score, more than {100 * most_unscored:g} %"
+            unranked[place] = (
+                f"{100 * share:.1f} % of its cases have no score, more than {100 * most_unscored:g} %"
+            )
     for rule in (_same_run, _same_answers, _same_model):
-        _once(reports, {p: r for p, r in sound.items() if p not in apart}, rule, apart)
+        _drop_duplicates(reports, {p: r for p, r in usable.items() if p not in unranked}, rule, unranked)
     sets: dict[Conditions, list[int]] = {}
-    for place, run in sound.items():
-        if place not in apart:
+    for place, run in usable.items():
+        if place not in unranked:
             sets.setdefault(_conditions(run), []).append(place)
     rankings = []
     for conditions, places in sorted(sets.items(), key=lambda one: -len(one[1])):
         listed = [reports[place] for place in places]
-        gone = _left_out(listed, errata)
-        runs = [_named(report, sound[place], gone) for report, place in zip(listed, places, strict=True)]
+        left_out = _left_out(listed, errata)
+        runs = [_named(report, usable[place], left_out) for report, place in zip(listed, places, strict=True)]
         table = score_runs(runs, metric=metric, draws=draws, seed=seed)
-        rankings.append(Ranking(conditions, table, tuple(listed), gone, tuple(_notes(listed, gone, errata))))
-    return Leaderboard(tuple(rankings), tuple((reports[place], why) for place, why in sorted(apart.items())))
+        rankings.append(
+            Ranking(conditions, table, tuple(listed), left_out, tuple(_notes(listed, left_out, errata)))
+        )
+    return Leaderboard(tuple(rankings), tuple((reports[place], why) for place, why in sorted(unranked.items())))
 
 
 def _conditions(run: GradedRun) -> Conditions:
     info = run.run.info
-    assert run.grader is not None  # a bundle that verifies has verdicts
-    return Conditions(info.cases.rows, info.template, _book(info.evidence), replace(run.grader, answered_by=()))
-
-
-def _book(use: EvidenceUse | None) -> tuple[str, int, bool] | None:
-    return None if use is None else (use.index_digest, use.top_k, use.undated)
+    assert run.grader is not None  # verified bundles have verdicts
+    use = info.evidence
+    evidence = None if use is None else (use.index_digest, use.top_k, use.undated)
+    return Conditions(info.cases.rows, info.template, evidence, replace(run.grader, answered_by=()))
 
 
 def _unscored(run: GradedRun) -> float:
-    """The share of cases without an answer or a verdict on each criterion."""
+    """The share of cases that lack an answer or a verdict."""
     scored = 0
     for case in run.run.cases:
         answer, met = run.answers.get(case.case_id), run.verdicts(case.case_id)
@@ -115,39 +124,39 @@ def _unscored(run: GradedRun) -> float:
 
 
 _Rule = Callable[[BundleReport, GradedRun], tuple[object, object, str]]
-"""What two bundles may not share, what makes them differ all the same, and how to say so."""
+"""The key that two bundles may not share, what exempts them if it is equal (None: nothing), and the reason."""
 
 
-def _once(
-    reports: Sequence[BundleReport], runs: Mapping[int, GradedRun], rule: _Rule, apart: dict[int, str]
+def _drop_duplicates(
+    reports: Sequence[BundleReport], runs: Mapping[int, GradedRun], rule: _Rule, unranked: dict[int, str]
 ) -> None:
-    held: dict[object, tuple[int, object]] = {}
+    seen: dict[object, tuple[int, object]] = {}
     for place, run in runs.items():
-        shared, but, said = rule(reports[place], run)
-        first, other = held.setdefault(shared, (place, but))
-        if first != place and (but is None or other != but):
-            apart[place] = said.format(reports[first].path.name)
+        key, owner, reason = rule(reports[place], run)
+        first, first_owner = seen.setdefault(key, (place, owner))
+        if first != place and (owner is None or first_owner != owner):
+            unranked[place] = reason.replace("{first}", reports[first].path.name)
 
 
 def _same_run(report: BundleReport, run: GradedRun) -> tuple[object, object, str]:
     files = report.info.files if report.info else {}
-    return (files[RUN].digest, files[GRADES].digest), None, "the same run as {}"
+    return (files[RUN].digest, files[GRADES].digest), None, "the same run as {first}"
 
 
 def _same_answers(report: BundleReport, run: GradedRun) -> tuple[object, object, str]:
     texts = frozenset(_texts(run).items())
-    # One run graded by two graders is in two rankings, and the same answers under two names in none.
+    # One run graded by two graders may be in two rankings.
     return (
         texts,
         (_model(run), run.run.info.template),
-        "its answers are, letter for letter, those of {}, under another model or template: "
-        "the bundles do not show whose they are",
+        "its answers are identical to those of {first}, under another model or template: "
+        "it is unclear which model gave them",
     )
 
 
 def _same_model(report: BundleReport, run: GradedRun) -> tuple[object, object, str]:
-    said = f"{run.run.info.model} is ranked already, by {{}}: a model once under the same conditions"
-    return (_model(run), _conditions(run)), None, said.replace("{}", "\0").replace("{", "{{").replace("\0", "{}")
+    reason = f"{run.run.info.model} is already ranked with {{first}}: a model is ranked once per set of conditions"
+    return (_model(run), _conditions(run)), None, reason
 
 
 def _model(run: GradedRun) -> str:
@@ -158,35 +167,39 @@ def _texts(run: GradedRun) -> dict[str, str]:
     return {a.case_id: a.response for a in run.answers.values() if a.gradable}
 
 
-def _notes(reports: Sequence[BundleReport], gone: RunErrata, errata: ErrataMode) -> list[str]:
+def _notes(reports: Sequence[BundleReport], left_out: RunErrata, errata: ErrataMode) -> list[str]:
     notes = []
     if unsigned := [r.path.name for r in reports if r.trust is Trust.NOT_SIGNED]:
-        notes.append(f"unsigned, nobody vouches for it: {', '.join(unsigned)}")
+        notes.append(f"unsigned, so the origin is not verified: {', '.join(unsigned)}")
     if named := [r.path.name for r in reports if r.trust is Trust.INTEGRITY]:
-        notes.append(f"signed by a key that it names itself, and that nobody vouches for: {', '.join(named)}")
+        notes.append(
+            f"signed only with a key named in the bundle, so the origin is not verified: {', '.join(named)}"
+        )
     notes += [f"{r.path.name}: {note}" for r in reports for note in r.notes]
-    if gone.concerned:
-        notes.append(f"left out for all as withdrawn: {len(gone.cases)} cases and {len(gone.criteria)} criteria")
-    known = _withdrawn(reports)
-    late = len(known[0] - set(gone.cases)) + len(known[1] - set(gone.criteria))
+    if left_out.concerned:
+        notes.append(
+            f"withdrawn and left out for all: {len(left_out.cases)} cases and {len(left_out.criteria)} criteria"
+        )
+    cases, criteria = _withdrawn(reports)
+    late = len(cases - set(left_out.cases)) + len(criteria - set(left_out.criteria))
     if late and errata is ErrataMode.WARN:
         notes.append(f"{late} cases or criteria were withdrawn since; --errata apply leaves them out for all")
     texts = [(r.path.name, _texts(r.run)) for r in reports if r.run is not None]
     for (one, mine), (other, theirs) in combinations(texts, 2):
         same, of = len(mine.items() & theirs.items()), min(len(mine), len(theirs))
         if of and same / of >= _ALIKE:
-            notes.append(f"{one} and {other}: {same} of {of} answers are the same letter for letter")
+            notes.append(f"{one} and {other}: {same} of {of} answers are identical")
     return notes
 
 
 def _withdrawn(reports: Sequence[BundleReport]) -> tuple[set[str], set[tuple[str, str]]]:
-    """What the errata that are known here name."""
+    """The cases and criteria that locally known errata withdraw."""
     listed = [r.withdrawn for r in reports if r.withdrawn is not None]
     return {c for one in listed for c in one.cases}, {c for one in listed for c in one.criteria}
 
 
 def _left_out(reports: Sequence[BundleReport], errata: ErrataMode) -> RunErrata:
-    """What any of them leaves out, and with "apply" what is known to be withdrawn."""
+    """What any bundle leaves out and, with "apply", what is known to be withdrawn."""
     cases, criteria = _withdrawn(reports) if errata is ErrataMode.APPLY else (set(), set())
     for report in reports:
         if report.errata is not None and report.errata.mode is ErrataMode.APPLY:
@@ -199,10 +212,10 @@ def _left_out(reports: Sequence[BundleReport], errata: ErrataMode) -> RunErrata:
         "withdrawn_cases": sorted(cases),
         "withdrawn_criteria": [{"case_id": c, "criterion_id": k} for c, k in sorted(criteria)],
     }
-    return named_errata(first.run.cases, row)
+    return errata_from_record(first.run.cases, row)
 
 
-def _named(report: BundleReport, run: GradedRun, gone: RunErrata) -> GradedRun:
-    """The run under its bundle's name, without what is left out."""
+def _named(report: BundleReport, run: GradedRun, left_out: RunErrata) -> GradedRun:
+    """The run with the bundle's path, without what is left out."""
     folder = replace(run.run, path=report.path)
-    return replace(run, run=without(folder, gone) if gone.concerned or gone.emptied else folder)
+    return replace(run, run=without(folder, left_out) if left_out.concerned or left_out.emptied else folder)

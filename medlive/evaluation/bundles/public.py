@@ -1,8 +1,4 @@
-"""What of a run may be published: no key, no address or path of the machine that it was made on.
-
-What is cut here carries no figure: the addresses and paths that endpoints, serving software and failures leave in
-a run's folder.
-"""
+"""Remove what must not be published from a run: keys, and addresses and paths of the machine that made it."""
 
 import os
 import re
@@ -17,27 +13,24 @@ from medlive.evaluation.runs.secrets import KEYS_BELONG, leaves, names_secret
 
 _SECRET_VARIABLE: Final = re.compile(r"(?:KEY|TOKEN|SECRET|PASSWORD|CREDENTIALS?)$", re.IGNORECASE)
 _LONG: Final = 12
-"""Characters of a value that is no word by chance."""
+"""Shorter values could be found in a text by chance."""
 _LOGIN: Final = re.compile(r"://[^/@\s]+@")
 _PATH: Final = re.compile(r"(?:/|~/|[A-Za-z]:[\\/]|\\\\|\.{1,2}/)")
 _NO_REPLY: Final = {"endpoint: ": "endpoint: no reply came", "batch: ": "batch: no reply that counts"}
-"""How the grader's failures begin that name machines, and what is said instead."""
+"""Prefixes of failure reasons that may name machines, and their replacements."""
 _MOST_USED: Final = 1e15
 _NO_ANSWER: Final = "no answer came"
 
 
 def public_info(info: RunInfo) -> RunInfo:
-    """`run.json` without the endpoint, the hint at the snapshot's folder, and paths in names of models.
+    """Remove the endpoint, the path to the snapshot, and paths in model names from `run.json`.
 
-    Raises UsageError where a parameter looks like a secret or holds a login or a path: it was sent with each call,
-    so that a bundle without it would be of another run.
+    Raises UsageError if a parameter looks like a secret or contains a login or a path: parameters define the run,
+    so they cannot be removed.
     """
     for place, value in leaves(info.parameters):
         if (why := _private(place, value)) is not None:
-            raise UsageError(
-                f"the parameter {place} {why}, and a bundle would publish it",
-                hint=KEYS_BELONG,
-            )
+            raise UsageError(f"the parameter {place} {why}, and a bundle would publish it", hint=KEYS_BELONG)
     return info.model_copy(
         update={
             "endpoint": None,
@@ -49,17 +42,17 @@ def public_info(info: RunInfo) -> RunInfo:
 
 
 def public_answer(answer: Answer) -> Answer:
-    """An answer whose failure names no machine, with numbers alone as its usage."""
+    """Remove the reason's details and everything but numbers from the usage of an answer."""
     reason = _NO_ANSWER if answer.reason else ""
     return replace(answer, model=public_name(answer.model), reason=reason, usage=_numbers(answer.usage))
 
 
 def public_grade(grade: Grade) -> Grade:
-    """A verdict whose failure names no machine, with numbers alone as its usage."""
-    said = next((short for start, short in _NO_REPLY.items() if grade.reason.startswith(start)), grade.reason)
+    """Remove machine names from the reason and everything but numbers from the usage of a grade."""
+    reason = next((text for prefix, text in _NO_REPLY.items() if grade.reason.startswith(prefix)), grade.reason)
     return replace(
         grade,
-        reason=said,
+        reason=reason,
         grader=public_name(grade.grader),
         model=public_name(grade.model),
         usage=_numbers(grade.usage),
@@ -71,21 +64,21 @@ def _numbers(usage: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def is_count(value: object) -> bool:
-    """Whether a value is what a call used of something: a number from 0 on, or None for unknown."""
+    """Whether a value is a usage count: a number from 0 on, or None for unknown."""
     if value is None:
         return True
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < _MOST_USED
 
 
 def public_name(model: str) -> str:
-    """A model's name; of a path, as serving software names models by, the last part."""
+    """A model's name; the last part of a path, by which serving software may name models."""
     if not _PATH.match(model):
         return model
     return re.split(r"[\\/]", model.rstrip("\\/"))[-1] or model
 
 
 def find_secret(files: Mapping[str, bytes], environ: Mapping[str, str]) -> tuple[str, str] | None:
-    """The file that holds the value of a variable named as secrets are, and that variable; None: none does."""
+    """The first file with the value of a secret environment variable, and the variable's name; None if none."""
     secrets = {name: v for name, v in environ.items() if _SECRET_VARIABLE.search(name) and len(v) >= _LONG}
     return next(
         ((file, name) for file, data in files.items() for name, v in secrets.items() if os.fsencode(v) in data),
@@ -96,7 +89,7 @@ def find_secret(files: Mapping[str, bytes], environ: Mapping[str, str]) -> tuple
 def _private(place: str, value: Any) -> str | None:
     if names_secret(place):
         return "looks like a secret"
-    return "holds a login or a path" if _private_text(value) else None
+    return "contains a login or a path" if _private_text(value) else None
 
 
 def _private_text(value: Any) -> bool:

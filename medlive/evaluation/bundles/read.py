@@ -1,4 +1,4 @@
-"""Reading a bundle that nobody vouches for: into memory and no further, following nothing, writing nothing.
+"""Read an untrusted bundle into memory, without following links or writing anything.
 
 Every document and row has one spelling; another one is a fault.
 """
@@ -16,7 +16,16 @@ from typing import Any, Final, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from medlive.errors import BadInput
-from medlive.evaluation.bundles.files import ALWAYS, ANSWERS, BOOK, CANARY, MOST_BUNDLE, archive, pretty, spelt
+from medlive.evaluation.bundles.files import (
+    ALWAYS,
+    ANSWERS,
+    CANARY,
+    EVIDENCE_FILE,
+    MOST_BUNDLE,
+    archive,
+    encode_document,
+    encode_row,
+)
 from medlive.evaluation.bundles.public import is_count
 from medlive.evaluation.model import Answer, Grade
 from medlive.integrity.checks import Faults
@@ -32,15 +41,9 @@ from medlive.integrity.folder import (
 )
 
 MOST_DOCUMENT: Final = 16 * 1024 * 1024
-"""Bytes of a JSON document, and of a row: read, they take fifty times as much memory."""
-KNOWN: Final = frozenset({*ALWAYS, *ANSWERS, BOOK, SUMS, SIGNATURE})
-_NOTHING: Final = "nothing but the files of a bundle"
-_TEXTS: Final = {
-    Answer: ("case_id", "response", "finish_reason", "model", "reason"),
-    Grade: ("case_id", "criterion_id", "key", "quote", "reasoning", "reason", "raw", "grader", "engine", "model",
-            "prompt", "judge"),
-}  # fmt: skip
-"""Which fields of a row are texts."""
+"""The most bytes of a document or a row, which take up to fifty times as much memory when parsed."""
+KNOWN: Final = frozenset({*ALWAYS, *ANSWERS, EVIDENCE_FILE, SUMS, SIGNATURE})
+_NOTHING: Final = "only the files of a bundle"
 Shape = TypeVar("Shape", bound=BaseModel)
 Row = TypeVar("Row", Answer, Grade)
 _MOST_USAGE: Final = 40
@@ -49,13 +52,13 @@ _DAMAGED: Final = (
     zipfile.BadZipFile, zipfile.LargeZipFile, struct.error, RuntimeError, EOFError, ValueError, OverflowError,
     OSError,
 )  # fmt: skip
-"""What zipfile raises of archives that are none, or not whole, or need a password."""
+"""What zipfile raises for files that are not archives, are damaged, or need a password."""
 
 
 def read_bundle(path: Path) -> tuple[dict[str, bytes], Faults]:
-    """The files of the bundle at `path` that are a bundle's, and what else is odd there.
+    """Read the files of the bundle at `path`, and the faults of its packaging.
 
-    Raises BadInput when there is neither an archive nor a folder.
+    Raises BadInput if `path` is neither an archive nor a folder.
     """
     faults = Faults()
     if path.is_dir() or path.is_symlink():
@@ -83,8 +86,8 @@ def _folder(root: Path, faults: Faults) -> dict[str, bytes]:
         except TooLong:
             faults.add(name, f"at most {MOST_BUNDLE} bytes in all", "more")
         except OSError as exc:
-            faults.add(name, "a file that can be read", exc.strerror or str(exc)[:200])
-    # An empty folder is no file, and so not in the listing.
+            faults.add(name, "a readable file", exc.strerror or str(exc)[:200])
+    # The listing has files only: report empty folders too.
     for entry in _folders(root):
         faults.add(printable(entry), _NOTHING, "a folder")
     return files
@@ -108,24 +111,24 @@ def _archive(data: bytes, faults: Faults) -> dict[str, bytes]:
                 return {}
             for name, times in Counter(entry.filename for entry in entries).items():
                 if times > 1:
-                    faults.add(printable(name)[:200], "one entry of that name", str(times))
+                    faults.add(printable(name)[:200], "one entry with that name", str(times))
             for entry in entries:
                 name = printable(entry.filename)[:200]
                 if entry.filename not in KNOWN:
                     faults.add(name, _NOTHING, _kind(entry))
                 elif stat.S_IFMT(entry.external_attr >> 16) not in (0, stat.S_IFREG):
-                    faults.add(name, "a plain file", _kind(entry))
+                    faults.add(name, "a regular file", _kind(entry))
                 elif entry.compress_type != zipfile.ZIP_STORED or entry.compress_size != entry.file_size:
-                    faults.add(name, "a file that is stored as it is", "one that is compressed")
+                    faults.add(name, "an uncompressed file", "a compressed one")
                 elif entry.flag_bits & 1:
-                    faults.add(name, "a file that is not encrypted", "an encrypted one")
+                    faults.add(name, "an unencrypted file", "an encrypted one")
                 elif entry.filename not in files and entry.file_size <= len(data):
                     files[entry.filename] = packed.read(entry)
     except _DAMAGED as exc:
-        faults.add(".", "a whole zip archive", str(exc)[:200] or type(exc).__name__)
+        faults.add(".", "a complete zip archive", str(exc)[:200] or type(exc).__name__)
         return files
     if not faults.count and archive(files) != data:
-        faults.add(".", "an archive as medlive writes it", "other bytes around the same files")
+        faults.add(".", "an archive in the form that medlive writes", "the same files in another form")
     return files
 
 
@@ -135,12 +138,12 @@ def _kind(entry: zipfile.ZipInfo) -> str:
     return "a symbolic link" if stat.S_ISLNK(entry.external_attr >> 16) else "a file"
 
 
-def shaped(data: bytes, name: str, shape: type[Shape], out: Faults) -> Shape | None:
-    """A document of that schema in its one spelling, or None with the fault named.
+def parse_model(data: bytes, name: str, shape: type[Shape], out: Faults) -> Shape | None:
+    """Parse a canonical document with that schema; reports a fault and returns None otherwise.
 
-    A field with a default may be missing: an older medlive did not know it.
+    Fields with a default may be missing, as older versions did not have them.
     """
-    value = document(data, name, out)
+    value = parse_document(data, name, out)
     if value is None:
         return None
     try:
@@ -149,14 +152,14 @@ def shaped(data: bytes, name: str, shape: type[Shape], out: Faults) -> Shape | N
         first = exc.errors(include_url=False, include_input=False)[0]
         out.add(name, "its schema", f"{'.'.join(str(p) for p in first['loc'])[:100]}: {first['msg'][:150]}")
         return None
-    if pretty(found.model_dump(mode="json", exclude_unset=True)) != data:
-        out.add(name, "every field in its one spelling", "another spelling")
+    if encode_document(found.model_dump(mode="json", exclude_unset=True)) != data:
+        out.add(name, "every field in canonical form", "another form")
         return None
     return found
 
 
-def document(data: bytes, name: str, out: Faults) -> dict[str, Any] | None:
-    """A JSON object in its one spelling, or None with the fault named."""
+def parse_document(data: bytes, name: str, out: Faults) -> dict[str, Any] | None:
+    """Parse a canonical JSON object; reports a fault and returns None otherwise."""
     if len(data) > MOST_DOCUMENT:
         out.add(name, f"at most {MOST_DOCUMENT} bytes", str(len(data)))
         return None
@@ -165,8 +168,8 @@ def document(data: bytes, name: str, out: Faults) -> dict[str, Any] | None:
         if not isinstance(value, dict):
             out.add(name, "a JSON object", type(value).__name__)
             return None
-        if pretty(value) != data:
-            out.add(name, "a document in its one spelling", "another spelling")
+        if encode_document(value) != data:
+            out.add(name, "a document in canonical form", "another form")
             return None
     except (ValueError, RecursionError) as exc:
         out.add(name, "a JSON document", str(exc)[:200])
@@ -175,9 +178,9 @@ def document(data: bytes, name: str, out: Faults) -> dict[str, Any] | None:
 
 
 def rows(data: bytes, name: str, kind: type[Row], canary: str | None, out: Faults) -> list[Row] | None:
-    """The rows of a log, each in its one spelling and with the canary, or None with the faults named."""
+    """Parse the rows of a log, each canonical and with the canary; reports faults and returns None otherwise."""
     if data and not data.endswith(b"\n"):
-        out.add(name, "a last line with an end", "none: it was cut")
+        out.add(name, "a line end after the last line", "none, it was cut off")
         return None
     before, found = out.count, list[Row]()
     for number, line in enumerate(data.split(b"\n")[:-1], start=1):
@@ -190,21 +193,21 @@ def rows(data: bytes, name: str, kind: type[Row], canary: str | None, out: Fault
 
 def _row(line: bytes, kind: type[Row], canary: str | None) -> Row:
     if len(line) > MOST_DOCUMENT:
-        raise ValueError(f"a row of more than {MOST_DOCUMENT} bytes")
+        raise ValueError(f"the row has more than {MOST_DOCUMENT} bytes")
     row = json.loads(line.decode("utf-8"))
-    if not isinstance(row, dict) or not all(isinstance(row[text], str) for text in _TEXTS[kind]):
-        raise ValueError("a text is none")
+    if not isinstance(row, dict):
+        raise ValueError("expected an object")
     usage = row["usage"]
     if not isinstance(usage, dict) or len(usage) > _MOST_USAGE or not all(map(is_count, usage.values())):
-        raise ValueError("usage is no object of numbers")
-    if spelt(row) != line + b"\n":
-        raise ValueError("another spelling than its own")
+        raise ValueError("usage must be an object of numbers")
+    if encode_row(row) != line + b"\n":
+        raise ValueError("not in canonical form")
     if row.pop(CANARY, None) != canary:
-        raise ValueError(f"not the canary {canary}")
+        raise ValueError(f"expected the canary {canary}")
     one = kind.from_row(row)
-    # A row of an older medlive may lack a field that has a default; one that is unknown here is a fault.
+    # Rows of older versions may lack fields with defaults; unknown fields are a fault.
     if {field: value for field, value in one.row().items() if field in row} != row:
-        raise ValueError("other fields or values than a row has")
+        raise ValueError("unknown fields or invalid values")
     return one
 
 
@@ -215,13 +218,13 @@ def is_list_of_pairs(value: Any) -> bool:
     )
 
 
-def plain(value: Any) -> Any:
-    """A value as it is read back from its document."""
-    return json.loads(pretty(value))
+def through_json(value: Any) -> Any:
+    """The value as it is read back from JSON."""
+    return json.loads(encode_document(value))
 
 
 def differences(want: Any, got: Any, place: str = "") -> list[tuple[str, str, str]]:
-    """Where two documents differ: (place, wanted, got)."""
+    """The differences of two documents, as (place, expected, found)."""
     if isinstance(want, dict) and isinstance(got, dict):
         found = []
         for key in sorted(want.keys() | got.keys()):

@@ -1,4 +1,4 @@
-"""The last steps over a bundle: its errata, and its scores and rates worked out anew."""
+"""Verification steps for errata, scores and rates, which are recomputed."""
 
 from typing import Any, Final
 
@@ -6,10 +6,10 @@ import numpy as np
 
 from medlive import __version__
 from medlive.errors import CheckFailed, MedliveError
-from medlive.evaluation.bundles.bundle import MOST_DRAWS, bundle_scores, bundled_run, named_errata
+from medlive.evaluation.bundles.bundle import MOST_DRAWS, bundle_scores, bundled_run, errata_from_record
 from medlive.evaluation.bundles.files import BUNDLE, RUN, SCORES
-from medlive.evaluation.bundles.read import differences, plain
-from medlive.evaluation.bundles.state import Held, known
+from medlive.evaluation.bundles.read import differences, through_json
+from medlive.evaluation.bundles.state import Verification, require
 from medlive.evaluation.runs.folder import GRADES, RESPONSES, RunFolder
 from medlive.evaluation.scoring.errata import ErrataMode, ErrataSearch, use_errata
 from medlive.evaluation.scoring.graded import GradedRun
@@ -17,95 +17,104 @@ from medlive.integrity.checks import Faults, Skip
 from medlive.integrity.folder import printable
 
 _RESTS: Final = 4
-"""Scores rest on what this step and those after it look at: before it, a fault is one of packing."""
+"""Scores depend on this step and the later ones; earlier faults concern the packaging."""
 
 
-def errata(held: Held, out: Faults) -> None:
-    """What was left out as withdrawn is in the snapshot's errata; what is in them and was not left out is told."""
-    known(held.scores, SCORES)
-    cases, said = held.known_cases(), held.errata
-    applied = said is not None and said.mode is ErrataMode.APPLY
-    run = RunFolder(held.path, known(held.run, RUN), cases)
+def errata(state: Verification, out: Faults) -> None:
+    """Check that what was left out is in the snapshot's errata; note withdrawn parts that were scored."""
+    require(state.scores, SCORES)
+    cases, declared = state.require_cases(), state.errata
+    applied = declared is not None and declared.mode is ErrataMode.APPLY
+    run = RunFolder(state.path, require(state.run, RUN), cases)
     try:
-        (there,) = use_errata([run], ErrataMode.APPLY, ErrataSearch(held.errata_file, held.home)).runs
+        (known,) = use_errata(
+            [run], ErrataMode.APPLY, ErrataSearch(state.errata_file, state.snapshots_folder)
+        ).runs
     except MedliveError as exc:
-        if applied or held.errata_file is not None:
-            out.add(SCORES, "errata that can be read", exc.message[:200])
+        if applied or state.errata_file is not None:
+            out.add(SCORES, "readable errata", exc.message[:200])
         else:
-            held.told(f"the errata beside the snapshot cannot be read: {exc.message[:200]}")
+            state.add_note(f"the errata beside the snapshot cannot be read: {exc.message[:200]}")
         return
-    held.withdrawn = there
-    left: tuple[set[str], set[tuple[str, str]]] = (set(), set())
-    if said is not None and applied:
-        named = named_errata(cases, said.model_dump(mode="json"))
-        left = set(named.cases), set(named.criteria)
-        for case_id in sorted(left[0] - set(there.cases)):
-            out.add(SCORES, "the errata of the snapshot", f"case {printable(case_id)[:100]} left out for none")
-        for case_id, criterion_id in sorted(left[1] - set(there.criteria)):
-            if case_id not in there.cases:
-                what = f"criterion {printable(criterion_id)[:80]} of {printable(case_id)[:80]} left out for none"
-                out.add(SCORES, "the errata of the snapshot", what)
-    late = [c for c in there.cases if c not in left[0]], [c for c in there.criteria if c not in left[1]]
-    if any(late):
-        held.told(f"{len(late[0])} cases and {len(late[1])} criteria were withdrawn and are in the scores")
+    state.withdrawn = known
+    left_out: tuple[set[str], set[tuple[str, str]]] = (set(), set())
+    if declared is not None and applied:
+        named = errata_from_record(cases, declared.model_dump(mode="json"))
+        left_out = set(named.cases), set(named.criteria)
+        for case_id in sorted(left_out[0] - set(known.cases)):
+            out.add(
+                SCORES,
+                "the errata of the snapshot",
+                f"case {printable(case_id)[:100]} left out without an erratum",
+            )
+        for case_id, criterion_id in sorted(left_out[1] - set(known.criteria)):
+            if case_id not in known.cases:
+                criterion = f"criterion {printable(criterion_id)[:80]} of {printable(case_id)[:80]}"
+                out.add(SCORES, "the errata of the snapshot", f"{criterion} left out without an erratum")
+    cases_scored = len(set(known.cases) - left_out[0])
+    criteria_scored = len(set(known.criteria) - left_out[1])
+    if cases_scored or criteria_scored:
+        state.add_note(f"{cases_scored} cases and {criteria_scored} criteria were withdrawn but are scored")
 
 
-def scores(held: Held, out: Faults) -> None:
-    """The scores come out again to the printed digit."""
-    again = _scored_again(held, out)
-    if again is None:
+def scores(state: Verification, out: Faults) -> None:
+    """Check that recomputed scores equal the bundle's to the printed digit."""
+    recomputed = _recompute(state, out)
+    if recomputed is None:
         return
-    said = known(held.scores, SCORES)
-    for place, want, got in differences(plain(again), plain(said)):
+    declared = require(state.scores, SCORES)
+    for place, want, got in differences(through_json(recomputed), through_json(declared)):
         if not place.startswith("rates"):
             out.add(f"{SCORES}: {printable(place)}", want, got)
-    info = known(held.info, BUNDLE)
+    info = require(state.info, BUNDLE)
     made, here = (info.code_version, info.numpy), (__version__, np.__version__)
     if made != here:
-        # Another numpy may have drawn other numbers, another medlive may score otherwise.
+        # Other versions may draw other random numbers or score differently.
         theirs = f"medlive {printable(made[0])[:40]}, numpy {printable(made[1])[:40]}"
         if out.count:
-            out.add(BUNDLE, f"medlive {here[0]}, numpy {here[1]}, which scored it here", theirs)
+            out.add(BUNDLE, f"medlive {here[0]}, numpy {here[1]}, which recomputed the scores", theirs)
         else:
-            held.told(f"made with {theirs}; scored again with medlive {here[0]}, numpy {here[1]}")
+            state.add_note(f"made with {theirs}; scored again with medlive {here[0]}, numpy {here[1]}")
 
 
-def rates(held: Held, out: Faults) -> None:
-    """The rates of unanswered, ungraded, truncated and refused come out again."""
-    again = _scored_again(held, out)
-    if again is None:
+def rates(state: Verification, out: Faults) -> None:
+    """Check that recomputed rates equal the bundle's."""
+    recomputed = _recompute(state, out)
+    if recomputed is None:
         return
-    said = {"rates": known(held.scores, SCORES).get("rates")}
-    for place, want, got in differences({"rates": plain(again["rates"])}, plain(said)):
+    declared = {"rates": require(state.scores, SCORES).get("rates")}
+    for place, want, got in differences({"rates": through_json(recomputed["rates"])}, through_json(declared)):
         out.add(f"{SCORES}: {printable(place)}", want, got)
 
 
-def _scored_again(held: Held, out: Faults) -> dict[str, Any] | None:
-    known(held.info, BUNDLE)
-    held.held_rows(held.answers, RESPONSES)
-    said = known(held.scores, SCORES)
-    held.known_cases()
-    if held.again is not None:
-        return held.again
-    if any(number >= _RESTS for number in held.failed):
-        raise Skip("what the scores rest on does not hold")
+def _recompute(state: Verification, out: Faults) -> dict[str, Any] | None:
+    state.require_rows(state.answers, RESPONSES)
+    declared = require(state.scores, SCORES)
+    if state.recomputed is not None:
+        return state.recomputed
+    if any(number >= _RESTS for number in state.failed):
+        raise Skip("an earlier step that the scores depend on failed")
     try:
-        boot = said["bootstrap"]
+        boot = declared["bootstrap"]
         draws, seed = boot["draws"], boot["seed"]
-        whole = type(draws) is int and type(seed) is int
-        if not whole or not 1 <= draws <= MOST_DRAWS or not 0 <= seed < 2**63:
+        if (
+            type(draws) is not int
+            or type(seed) is not int
+            or not 1 <= draws <= MOST_DRAWS
+            or not 0 <= seed < 2**63
+        ):
             raise ValueError(f"draws {draws!r}, seed {seed!r}"[:100])
-        held.again = bundle_scores(graded(held), said["errata"], draws, seed)
+        state.recomputed = bundle_scores(graded(state), declared["errata"], draws, seed)
     except (KeyError, TypeError, ValueError, CheckFailed) as exc:
         out.add(SCORES, f"1 to {MOST_DRAWS} draws, a seed and errata that leave a case", str(exc)[:200])
-    return held.again
+    return state.recomputed
 
 
-def graded(held: Held) -> GradedRun:
-    """What the bundle holds as a run to be scored. Raises Skip where it could not be read."""
+def graded(state: Verification) -> GradedRun:
+    """Return the bundle's content as a run. Raises Skip if it could not be read."""
     return bundled_run(
-        known(held.run, RUN),
-        held.known_cases(),
-        known(held.answers, RESPONSES),
-        known(held.grades, GRADES),
+        require(state.run, RUN),
+        state.require_cases(),
+        require(state.answers, RESPONSES),
+        require(state.grades, GRADES),
     )

@@ -1,4 +1,4 @@
-"""The steps over what a run began with: the snapshot and its cases, the evidence, and the answers."""
+"""Verification steps for the snapshot, the cases, the evidence and the answers."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from medlive.digest import digest_bytes, digest_json
 from medlive.errors import BadInput, CheckFailed, MedliveError
-from medlive.evaluation.bundles.bundle import BundleInfo, case_digest, rows_digest
-from medlive.evaluation.bundles.files import BOOK, BUNDLE, CASES, RUN
-from medlive.evaluation.bundles.state import Held, known
+from medlive.evaluation.bundles.bundle import BundleInfo, case_digest, cases_digest
+from medlive.evaluation.bundles.files import BUNDLE, CASES, EVIDENCE_FILE, RUN
+from medlive.evaluation.bundles.state import Verification, require
 from medlive.evaluation.cases.load import load_cases
 from medlive.evaluation.cases.selection import Selection, day_of, select
 from medlive.evaluation.model import AnswerState, CaseSet, EvaluationCase
@@ -23,18 +23,18 @@ from medlive.snapshot.locate import find_snapshot
 from medlive.snapshot.model import week_end
 
 _NAMED: Final = 3
-"""How many names a note holds."""
+"""How many names a note lists."""
 _TEXTS: Final = ("case_id", "passage_id", "corpus", "digest", "title", "section", "text")
 
 
-def snapshot(held: Held, out: Faults) -> None:
-    """The snapshot is the one that the bundle names, and verifies."""
-    info = known(held.info, BUNDLE)
-    found = held.snapshot if isinstance(held.snapshot, CaseSet) else _loaded(held, info, out)
+def snapshot(state: Verification, out: Faults) -> None:
+    """Check that the snapshot is the one named in the bundle, and that it verifies."""
+    info = require(state.info, BUNDLE)
+    found = state.snapshot if isinstance(state.snapshot, CaseSet) else _loaded(state, info, out)
     if found is None:
         return
     if found.verified is False:
-        out.add(found.name, "a snapshot that was verified", "one that was not")
+        out.add(found.name, "a verified snapshot", "an unverified one")
     for name in ("origin", "name", "digest"):
         if (want := getattr(info.cases, name)) != (got := getattr(found, name)):
             out.add(printable(found.name), f"{name} {printable(want)[:100]}, as {BUNDLE} says", got)
@@ -46,7 +46,7 @@ def snapshot(held: Held, out: Faults) -> None:
         )
     if out.count:
         return
-    whole = len(found)
+    total = len(found)
     try:
         if info.cases.selection is not None:
             given: dict[str, Any] = {
@@ -58,23 +58,23 @@ def snapshot(held: Held, out: Faults) -> None:
     except (MedliveError, TypeError, AttributeError) as exc:
         out.add(BUNDLE, "a selection of cases", printable(str(exc))[:200])
         return
-    if len(found) < whole:
-        held.told(
-            f"{len(found)} of its {whole} cases, by {printable(str(dict(info.cases.selection or {})))[:200]}"
+    if len(found) < total:
+        state.add_note(
+            f"{len(found)} of its {total} cases, by {printable(str(dict(info.cases.selection or {})))[:200]}"
         )
-    held.cases, held.home = found.cases, found.snapshots
+    state.cases, state.snapshots_folder = found.cases, found.snapshots
 
 
-def _loaded(held: Held, info: BundleInfo, out: Faults) -> CaseSet | None:
-    """The cases that lie where it was said, or where the version is looked up. Raises Skip without any."""
-    place = held.snapshot if isinstance(held.snapshot, Path) else None
+def _loaded(state: Verification, info: BundleInfo, out: Faults) -> CaseSet | None:
+    """Load the cases from the given place or by the bundle's snapshot version. Raises Skip if there are none."""
+    place = state.snapshot if isinstance(state.snapshot, Path) else None
     if place is None:
         named = printable(info.cases.name)[:100]
         if info.cases.origin != "snapshot":
             raise Skip(f"the cases are of the file {named!r}, which was not given", allowed=True)
         if week_end(info.cases.name) is None:
-            # Only a version is looked up: a stranger's bundle names no path of this machine.
-            out.add(BUNDLE, "the version of a snapshot", named)
+            # Only look up versions: an untrusted bundle must not name a path of this machine.
+            out.add(BUNDLE, "a snapshot version", named)
             return None
         try:
             place = find_snapshot(info.cases.name)
@@ -85,54 +85,54 @@ def _loaded(held: Held, info: BundleInfo, out: Faults) -> CaseSet | None:
     except CheckFailed as exc:
         out.add(place.name, "a snapshot that verifies", exc.message[:300])
     except BadInput as exc:
-        out.add(place.name, "the cases that the run was made on", exc.message[:300])
+        out.add(place.name, "the cases of the run", exc.message[:300])
     return None
 
 
-def cases(held: Held, out: Faults) -> None:
-    """The cases are the snapshot's, each as it is there, all or the part that `run.json` says."""
-    info, digests = known(held.info, BUNDLE), known(held.digests, CASES)
-    there = held.known_cases()
-    want = [(case.case_id, case_digest(case)) for case in there]
-    got = [(case_id, digest) for case_id, digest in digests]
-    if want != got:
-        known_here, said = dict(want), dict(got)
-        for case_id in [name for name in known_here if name not in said]:
-            out.add(CASES, f"case {case_id}", "none")
-        for case_id in [name for name in said if name not in known_here]:
-            out.add(CASES, "the cases of the snapshot alone", printable(case_id)[:100])
-        for case_id in [name for name in known_here if name in said and said[name] != known_here[name]]:
-            out.add(CASES, f"case {case_id} as {known_here[case_id]}", printable(said[case_id])[:100])
+def cases(state: Verification, out: Faults) -> None:
+    """Check that the cases equal the snapshot's, or the part of them that `run.json` selects."""
+    info, digests = require(state.info, BUNDLE), require(state.digests, CASES)
+    expected = state.require_cases()
+    want = {case.case_id: case_digest(case) for case in expected}
+    got = dict(digests)
+    if [[case_id, digest] for case_id, digest in want.items()] != digests:
+        for case_id, digest in want.items():
+            if case_id not in got:
+                out.add(CASES, f"case {case_id}", "none")
+            elif got[case_id] != digest:
+                out.add(CASES, f"case {case_id} as {digest}", printable(got[case_id])[:100])
+        for case_id in [name for name in got if name not in want]:
+            out.add(CASES, "only cases of the snapshot", printable(case_id)[:100])
         if not out.count:
-            out.add(CASES, "each case once, in the snapshot's order", "twice, or in another order")
-    if (rows := rows_digest(there)) != info.cases.rows:
+            out.add(CASES, "each case once, in the snapshot's order", "duplicates or another order")
+    if (rows := cases_digest(expected)) != info.cases.rows:
         out.add(RUN, f"the cases' rows {rows}", printable(info.cases.rows)[:100])
-    if info.cases.count != len(there):
-        out.add(RUN, f"{len(there)} cases", str(info.cases.count)[:40])
+    if info.cases.count != len(expected):
+        out.add(RUN, f"{len(expected)} cases", str(info.cases.count)[:40])
 
 
-def evidence(held: Held, out: Faults) -> None:
-    """There is evidence exactly for an open book, it is what `run.json` says, and none is newer than its case."""
-    info, run = known(held.info, BUNDLE), known(held.run, RUN)
+def evidence(state: Verification, out: Faults) -> None:
+    """Check that only open-book runs have evidence, as `run.json` says, none newer than its case."""
+    info, run = require(state.info, BUNDLE), require(state.run, RUN)
     use = run.evidence
     _arm(run, out)
     if use is None:
-        if BOOK in held.files:
-            out.add(BOOK, f"nothing, for {RUN} names no evidence", "a file")
+        if EVIDENCE_FILE in state.files:
+            out.add(EVIDENCE_FILE, f"no file, since {RUN} names no evidence", "a file")
         return
     if not info.answers:
         raise Skip("the bundle was made without answers and evidence", allowed=True)
-    data = held.need(BOOK)
+    data = state.require_file(EVIDENCE_FILE)
     if (got := digest_bytes(data)) != use.rows:
-        out.add(BOOK, f"{use.rows[:80]} as in {RUN}", got)
+        out.add(EVIDENCE_FILE, f"{use.rows[:80]} as in {RUN}", got)
     try:
         book = Evidence.read(data)
-        whole = all(_is_snippet(one) for listed in book.by_case.values() for one in listed)
-        if not whole or book.data() != data:
-            out.add(BOOK, "snippets in their one spelling", "other values or another spelling")
+        well_formed = all(_is_snippet(one) for listed in book.by_case.values() for one in listed)
+        if not well_formed or book.data() != data:
+            out.add(EVIDENCE_FILE, "snippets in canonical form", "other values or another form")
             return
     except (BadInput, ValueError, TypeError, RecursionError) as exc:
-        out.add(BOOK, "snippets", printable(str(exc))[:200])
+        out.add(EVIDENCE_FILE, "snippets", printable(str(exc))[:200])
         return
     counted = {
         "snippets": sum(map(len, book.by_case.values())),
@@ -141,22 +141,26 @@ def evidence(held: Held, out: Faults) -> None:
     for name, number in counted.items():
         if number != getattr(use, name):
             out.add(RUN, f"{name}: {number}", str(getattr(use, name))[:40])
-    there = held.known_cases()
-    if list(book.by_case) != [case.case_id for case in there]:
-        out.add(BOOK, "every case of the run, in order", "others")
-    for case in there:
+    expected_cases = state.require_cases()
+    if list(book.by_case) != [case.case_id for case in expected_cases]:
+        out.add(EVIDENCE_FILE, "every case of the run, in order", "other cases or another order")
+    for case in expected_cases:
         _snippets(case, book.by_case.get(case.case_id, ()), use, out)
 
 
 def _arm(run: RunInfo, out: Faults) -> None:
-    """An open book is said to be one: by its template and, where it is named so, by its arm."""
-    there, name = run.evidence is not None, run.template.name
-    if run.engine != IMPORTED and name in TEMPLATES and there is not (name in WITHOUT_EVIDENCE):
+    """Check that the template and the arm agree with the presence of evidence."""
+    has_evidence, name = run.evidence is not None, run.template.name
+    if run.engine != IMPORTED and name in TEMPLATES and has_evidence is not (name in WITHOUT_EVIDENCE):
         out.add(
-            RUN, f"the evidence that the template {name} {'lacks' if there else 'takes'}", "some" * there or "none"
+            RUN,
+            f"{'no evidence' if has_evidence else 'evidence'} for the template {name}",
+            "evidence" if has_evidence else "none",
         )
-    if (run.arm == "closed" and there) or (run.arm == "open-book" and not there and run.engine != IMPORTED):
-        out.add(RUN, f"the arm of a run {'with' if there else 'without'} evidence", run.arm)
+    if (run.arm == "closed" and has_evidence) or (
+        run.arm == "open-book" and not has_evidence and run.engine != IMPORTED
+    ):
+        out.add(RUN, f"the arm of a run {'with' if has_evidence else 'without'} evidence", run.arm)
 
 
 def _is_snippet(one: Snippet) -> bool:
@@ -167,20 +171,26 @@ def _is_snippet(one: Snippet) -> bool:
 def _snippets(case: EvaluationCase, listed: Sequence[Snippet], use: EvidenceUse, out: Faults) -> None:
     day = day_of(case)
     if [one.rank for one in listed] != list(range(1, len(listed) + 1)) or len(listed) > use.top_k:
-        out.add(BOOK, f"case {case.case_id}: at most {use.top_k} snippets, ranked from 1", f"{len(listed)} others")
+        out.add(
+            EVIDENCE_FILE,
+            f"case {case.case_id}: at most {use.top_k} snippets, ranked from 1",
+            f"{len(listed)} others",
+        )
     if listed and day is None:
-        out.add(BOOK, f"case {case.case_id}: no snippet, for its day is not known", str(len(listed)))
+        out.add(EVIDENCE_FILE, f"case {case.case_id}: no snippet, since its date is unknown", str(len(listed)))
     for one in listed:
         what = f"case {case.case_id}, snippet {one.rank}"
         if one.digest != digest_json([one.title, one.section, one.text]):
-            out.add(BOOK, f"{what}: the digest of its title, section and text", printable(one.digest)[:80])
+            out.add(
+                EVIDENCE_FILE, f"{what}: the digest of its title, section and text", printable(one.digest)[:80]
+            )
         if one.corpus not in use.corpora:
-            out.add(BOOK, f"{what}: a corpus of the index", printable(one.corpus)[:80])
+            out.add(EVIDENCE_FILE, f"{what}: a corpus of the index", printable(one.corpus)[:80])
         if one.date is None:
             if not use.undated:
-                out.add(BOOK, f"{what}: a date", "none")
+                out.add(EVIDENCE_FILE, f"{what}: a date", "none")
         elif not _is_day(one.date) or (day is not None and one.date > day):
-            out.add(BOOK, f"{what}: dated {day} or before, as its case", printable(one.date)[:40])
+            out.add(EVIDENCE_FILE, f"{what}: a date not after its case's ({day})", printable(one.date)[:40])
 
 
 def _is_day(text: str) -> bool:
@@ -190,27 +200,26 @@ def _is_day(text: str) -> bool:
         return False
 
 
-def answers(held: Held, out: Faults) -> None:
-    """Every answer is to a case, one each."""
-    listed, there = held.held_rows(held.answers, RESPONSES), held.known_cases()
-    in_order(RESPONSES, [a.case_id for a in listed], [c.case_id for c in there], "case", out)
-    if (open_ := len(there) - sum(a.gradable for a in listed)) > 0:
+def answers(state: Verification, out: Faults) -> None:
+    """Check that every answer belongs to a case, at most one each."""
+    listed, run_cases = state.require_rows(state.answers, RESPONSES), state.require_cases()
+    in_order(RESPONSES, [a.case_id for a in listed], [c.case_id for c in run_cases], "case", out)
+    if (open_ := len(run_cases) - sum(a.gradable for a in listed)) > 0:
         failed = sum(a.state is AnswerState.FAILED for a in listed)
-        held.told(
-            f"{open_} of {len(there)} cases have no answer ({failed} failed, {len(there) - len(listed)} missing)"
-        )
-    run = known(held.run, RUN)
+        missing = len(run_cases) - len(listed)
+        state.add_note(f"{open_} of {len(run_cases)} cases have no answer ({failed} failed, {missing} missing)")
+    run = require(state.run, RUN)
     others = Counter(a.model for a in listed if a.model and a.model not in (run.model, run.asked_as))
     if others:
         names = ", ".join(printable(name)[:60] for name, _ in others.most_common(_NAMED))
-        held.told(f"{others.total()} answers name the model {names}, the run {printable(run.model)[:60]}")
+        state.add_note(f"{others.total()} answers are by the model {names} instead of {printable(run.model)[:60]}")
 
 
-def in_order(file: str, said: Sequence[Any], there: Sequence[Any], what: str, out: Faults) -> None:
-    """Each of `said` is among `there`, once, and in the same order."""
-    places = {name: place for place, name in enumerate(there)}
+def in_order(file: str, found: Sequence[Any], known_names: Sequence[Any], what: str, out: Faults) -> None:
+    """Check that each of `found` is in `known_names`, once, and in the same order."""
+    places = {name: place for place, name in enumerate(known_names)}
     last = -1
-    for name in said:
+    for name in found:
         place = places.get(name)
         if place is None:
             out.add(file, f"a {what} of the snapshot", printable(str(name))[:200])

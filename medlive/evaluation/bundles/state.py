@@ -1,4 +1,4 @@
-"""A bundle while it is verified: what lies there, and what the steps so far made of it."""
+"""The state of a bundle's verification, shared by its steps."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,12 +19,12 @@ Row = TypeVar("Row", Answer, Grade)
 
 
 @dataclass
-class Held:
-    """What the steps look at and leave to one another; None is what could not be read, or not yet."""
+class Verification:
+    """What the steps read and produce; None where it could not be read, or not yet."""
 
     path: Path
     files: Mapping[str, bytes]
-    odd: Faults
+    packing_faults: Faults
     public_keys: "Sequence[PublicKey]"
     snapshot: Path | CaseSet | None
     errata_file: Path | None
@@ -35,43 +35,43 @@ class Held:
     run: RunInfo | None = None
     scores: dict[str, Any] | None = None
     errata: ErrataUse | None = None
-    """None also where the bundle says nothing of errata."""
+    """None also if the bundle does not mention errata."""
     digests: list[list[str]] | None = None
     answers: list[Answer] | None = None
     grades: list[Grade] | None = None
     cases: tuple[EvaluationCase, ...] | None = None
-    home: Path | None = None
-    """Where errata may lie beside the snapshot."""
+    snapshots_folder: Path | None = None
+    """The folder beside the snapshot that may contain errata."""
     withdrawn: RunErrata | None = None
-    """What the errata that are known here concern of the cases."""
-    again: dict[str, Any] | None = None
-    """The scores as they come out here."""
+    """What locally known errata affect."""
+    recomputed: dict[str, Any] | None = None
+    """The scores as recomputed here."""
 
-    def need(self, name: str) -> bytes:
-        """A file. Raises Skip where there is none."""
+    def require_file(self, name: str) -> bytes:
+        """Return the content of a file. Raises Skip if it is missing."""
         if name not in self.files:
             raise Skip(f"{name} is missing")
         return self.files[name]
 
-    def told(self, text: str) -> None:
-        """Say that of the present step, although it passes."""
+    def add_note(self, text: str) -> None:
+        """Add a note to the current step, which may still pass."""
         self.note = f"{self.note}; {text}" if self.note else text
 
-    def known_cases(self) -> tuple[EvaluationCase, ...]:
-        """The snapshot's cases. Raises Skip where the snapshot is not here."""
+    def require_cases(self) -> tuple[EvaluationCase, ...]:
+        """Return the snapshot's cases. Raises Skip if the snapshot is not available."""
         if self.cases is None:
-            raise Skip("the cases are not known", allowed=True)
+            raise Skip("the cases are not available", allowed=True)
         return self.cases
 
-    def held_rows(self, rows: list[Row] | None, name: str) -> list[Row]:
-        """The rows of a log. Raises Skip for a bundle without answers."""
+    def require_rows(self, rows: list[Row] | None, name: str) -> list[Row]:
+        """Return the rows of a log. Raises Skip if the bundle was made without answers."""
         if self.info is not None and not self.info.answers:
             raise Skip("the bundle was made without answers and grades", allowed=True)
-        return known(rows, name)
+        return require(rows, name)
 
 
-def known(value: Known | None, name: str) -> Known:
-    """What was read. Raises Skip where it could not be."""
+def require(value: Known | None, name: str) -> Known:
+    """Return the value. Raises Skip if it could not be read."""
     if value is None:
-        raise Skip(f"{name} cannot be used")
+        raise Skip(f"{name} could not be read")
     return value

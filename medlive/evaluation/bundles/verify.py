@@ -1,18 +1,18 @@
-"""Verifying a bundle: numbered steps, each naming the file, what it expected and got."""
+"""Verify a bundle in numbered steps; each failure names the file, what was expected and what was found."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from medlive.evaluation.bundles import contents as bundle_contents
 from medlive.evaluation.bundles import rescore as bundle_rescore
 from medlive.evaluation.bundles import sources as bundle_sources
 from medlive.evaluation.bundles import verdicts as bundle_verdicts
-from medlive.evaluation.bundles import whole as bundle_whole
 from medlive.evaluation.bundles.bundle import BundleInfo, ErrataUse
-from medlive.evaluation.bundles.files import BOOK
+from medlive.evaluation.bundles.files import EVIDENCE_FILE
 from medlive.evaluation.bundles.read import read_bundle
-from medlive.evaluation.bundles.state import Held
+from medlive.evaluation.bundles.state import Verification
 from medlive.evaluation.model import CaseSet
 from medlive.evaluation.scoring.errata import RunErrata
 from medlive.evaluation.scoring.graded import GradedRun
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class BundleReport:
-    """Every step's outcome, in order, and what was read."""
+    """The result of every step, in order, and what was read."""
 
     path: Path
     steps: tuple[StepResult, ...]
@@ -33,13 +33,13 @@ class BundleReport:
     trust: Trust
     """What the signature says."""
     run: GradedRun | None
-    """What the bundle holds, where every step that it rests on passed."""
+    """The bundle's run, if every step that it depends on passed."""
     book: bytes | None = None
-    """The snippets of an open-book run (`evidence.jsonl`), where `run` is there."""
+    """The snippets of an open-book run (`evidence.jsonl`), if `run` is given."""
     errata: ErrataUse | None = None
-    """What the bundle says of errata; None: nothing."""
+    """The errata that the bundle declares; None if it declares none."""
     withdrawn: RunErrata | None = None
-    """What the errata that are known here concern of its cases; None where nobody could look."""
+    """What locally known errata affect; None if that step was not reached."""
 
     @property
     def ok(self) -> bool:
@@ -48,12 +48,12 @@ class BundleReport:
 
     @property
     def complete(self) -> bool:
-        """Whether every step was taken but that of the signature, which a bundle may be without."""
+        """Whether no step was skipped, except the signature: a bundle may be unsigned."""
         return all(step.state is not StepState.SKIPPED for step in self.steps[1:])
 
     @property
     def proven(self) -> bool:
-        """Whether every step passed, that of the signature as well."""
+        """Whether every step passed, including the signature."""
         return all(step.state is StepState.PASSED for step in self.steps)
 
     @property
@@ -63,17 +63,17 @@ class BundleReport:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What is to be known of it although it passes; what the signature proves is not among it."""
+        """The notes of passed steps, except the signature's."""
         return tuple(step.why for step in self.steps[1:] if step.state is StepState.PASSED and step.why)
 
     @property
     def why_not(self) -> str:
-        """Why the bundle cannot stand in a ranking; "" when it can."""
+        """Why the bundle cannot be ranked; "" if it can."""
         for step in self.failed:
             return f"step {step.number} ({step.name}): {step.findings[0]}"
         for step in self.steps[1:]:
             if step.state is StepState.SKIPPED:
-                return f"step {step.number} ({step.name}) was not taken: {step.why}"
+                return f"step {step.number} ({step.name}) was skipped: {step.why}"
         return ""
 
 
@@ -84,47 +84,52 @@ def verify_bundle(
     snapshot: Path | CaseSet | None = None,
     errata_file: Path | None = None,
 ) -> BundleReport:
-    """Take every step over the bundle at `path`, an archive or a folder, whatever lies there.
+    """Run all verification steps on a bundle; nothing is written.
 
-    `public_keys`: the keys of which one must have signed it; without any a signature is checked with the key that
-    the bundle names, which proves integrity and not origin. `snapshot`: the folder or LiveMedBench file that the
-    run was made on, or its cases as `load_cases` verified them; None: the version that the bundle names is looked
-    up (`find_snapshot`), and the steps that need it are skipped where it is not here. `errata_file`: the errata
-    that must name what was left out; None: those beside the snapshot. Raises BadInput when there is no bundle;
-    nothing is written.
+    Args:
+        path: The bundle, an archive or a folder.
+        public_keys: Keys of which one must have signed the bundle. Without any, the signature is checked with the
+            key that the bundle names, which proves integrity but not origin.
+        snapshot: The folder or LiveMedBench file of the run's cases, or the cases as `load_cases` verified them.
+            By default the version named in the bundle is looked up (`find_snapshot`); steps that need it are
+            skipped if it is not available.
+        errata_file: The errata that must name what was left out; by default those beside the snapshot.
+
+    Raises:
+        BadInput: If there is no bundle at `path`.
     """
-    files, odd = read_bundle(path)
-    held = Held(path, files, odd, public_keys, snapshot, errata_file)
-    first, *others = results = run_steps(held, STEPS)
-    stands = first.state is not StepState.FAILED and all(r.state is StepState.PASSED for r in others)
+    files, packing_faults = read_bundle(path)
+    state = Verification(path, files, packing_faults, public_keys, snapshot, errata_file)
+    signature, *others = results = run_steps(state, STEPS)
+    usable = signature.state is not StepState.FAILED and all(r.state is StepState.PASSED for r in others)
     return BundleReport(
         path,
         results,
-        held.info,
-        held.trust,
-        bundle_rescore.graded(held) if stands else None,
-        files.get(BOOK) if stands else None,
-        held.errata,
-        held.withdrawn,
+        state.info,
+        state.trust,
+        bundle_rescore.graded(state) if usable else None,
+        files.get(EVIDENCE_FILE) if usable else None,
+        state.errata,
+        state.withdrawn,
     )
 
 
-STEPS: Final[tuple[tuple[str, Callable[[Held, Faults], None]], ...]] = (
-    ("the signature is of the bundle, by a key that was given or the one that it names", bundle_whole.signature),
-    ("it holds the files of a bundle, plain, and no others", bundle_whole.files),
-    ("every file is what SHA256SUMS and bundle.json say", bundle_whole.digests),
-    ("every document and row has its schema and its one spelling, and they agree", bundle_whole.schema),
-    ("the snapshot is the one that the bundle names, and verifies", bundle_sources.snapshot),
-    ("the cases are the snapshot's, each as it is there", bundle_sources.cases),
-    ("the evidence is an open book's, as run.json says, and no newer than its cases", bundle_sources.evidence),
-    ("every answer is to a case, one each", bundle_sources.answers),
+STEPS: Final[tuple[tuple[str, Callable[[Verification, Faults], None]], ...]] = (
+    ("the signature is valid, by a given key or the one that the bundle names", bundle_contents.signature),
+    ("the bundle contains exactly its files, as regular files", bundle_contents.files),
+    ("every file matches SHA256SUMS and bundle.json", bundle_contents.digests),
+    ("every document and row is valid and in canonical form, and they agree", bundle_contents.schema),
+    ("the snapshot is the one named in the bundle, and verifies", bundle_sources.snapshot),
+    ("the cases equal the snapshot's", bundle_sources.cases),
+    ("only open-book runs have evidence, as run.json says, none newer than its case", bundle_sources.evidence),
+    ("every answer belongs to a case, at most one each", bundle_sources.answers),
     (
-        "every verdict is about a criterion and the answer as it stands here, and as its reply says",
+        "every verdict matches its criterion, its answer and the grader's reply",
         bundle_verdicts.verdicts,
     ),
-    ("one grader gave all verdicts, and it is the pinned one", bundle_verdicts.grader),
-    ("what was left out is in the snapshot's errata", bundle_rescore.errata),
-    ("the scores come out again to the printed digit", bundle_rescore.scores),
-    ("the rates of unanswered, ungraded, truncated and refused come out again", bundle_rescore.rates),
+    ("the pinned grader gave all verdicts", bundle_verdicts.grader),
+    ("everything left out is in the snapshot's errata", bundle_rescore.errata),
+    ("the recomputed scores are equal to the printed digit", bundle_rescore.scores),
+    ("the recomputed rates of unanswered, ungraded, truncated and refused are equal", bundle_rescore.rates),
 )
 """The steps, in order: a reviewer checks completeness by counting."""

@@ -89,7 +89,7 @@ def test_the_same_run_makes_the_same_bytes_whatever_order_its_logs_are_in(room: 
         write_bundle(again, out)
         write_bundle(again, out)
         assert verify_bundle(out, snapshot=room.snapshot).complete
-        with pytest.raises(UsageError, match="another bundle"):
+        with pytest.raises(UsageError, match="not this bundle"):
             write_bundle(make_bundle(room.run, draws=3), out)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["b", "b.zip", "run"]
     with zipfile.ZipFile(tmp_path / "b.zip") as packed:
@@ -176,9 +176,9 @@ def test_an_archive_that_is_made_to_harm_is_refused(room: Room) -> None:
         (packed(("odd\n\u202ename", b"")), "\\u000a"),
         (squeezed, "compressed"),
         (bomb, "compressed"),
-        (twice, "one entry of that name"),
-        (archive(room.files) + b"more", "other bytes"),
-        (b"#!/bin/sh\n" + archive(room.files), "other bytes"),
+        (twice, "one entry with that name"),
+        (archive(room.files) + b"more", "in another form"),
+        (b"#!/bin/sh\n" + archive(room.files), "in another form"),
         (archive(room.files)[:-30], "zip"),
         (b"", "zip"),
         (b"PK\3\4" * 1000, "zip"),
@@ -236,13 +236,13 @@ async def test_verdicts_by_another_model_than_the_pinned_one_are_found(room: Roo
     judge = Judge(lambda _: reply(verdict(True), model="judge-2"))
     await grade_run(tmp_path / "run", judge, allow_unpinned=True)
     report = room.verify(make_bundle(load_graded(tmp_path / "run"), draws=DRAWS))
-    assert [(s.number, s.findings[0].got) for s in report.failed] == [(10, "some of judge-2")]
+    assert [(s.number, s.findings[0].got) for s in report.failed] == [(10, "verdicts by judge-2")]
 
 
 def test_a_bundle_names_a_version_and_no_path_of_this_machine(room: Room) -> None:
     forged = both(lambda v: v["cases"].update(name=str(room.snapshot)))(dict(room.files), random.Random(1))
     (step,) = [s for s in room.verify(sealed(forged), snapshot=None).failed if s.number == 5]
-    assert (step.number, step.findings[0].expected) == (5, "the version of a snapshot")
+    assert (step.number, step.findings[0].expected) == (5, "a snapshot version")
 
 
 def test_another_snapshot_than_the_one_named_is_found(room: Room, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from medlive.evaluation.asking.open_book import OpenBook
 from medlive.evaluation.asking.run import run_model
 from medlive.evaluation.bundles import read as bundle_read
 from medlive.evaluation.bundles.bundle import make_bundle
-from medlive.evaluation.bundles.files import BOOK, BUNDLE, RUN, SCORES, archive, pretty
+from medlive.evaluation.bundles.files import BUNDLE, EVIDENCE_FILE, RUN, SCORES, archive, encode_document
 from medlive.evaluation.bundles.public import find_secret, public_name
 from medlive.evaluation.bundles.to_run import unbundle
 from medlive.evaluation.bundles.verdicts import PASSED_OVER
@@ -115,7 +115,7 @@ def test_a_verdict_of_a_reply_that_stands_with_another_one_is_read_there(room: R
     shown = next(r for r in lines_of(rubric, GRADES) if r["met"] is not None and r["raw"])["key"]
     hidden = forged(room, rubric, GRADES, lambda rows: next(r for r in rows if r["key"] == shown).update(ungraded))
     assert numbers(hidden) == [9]
-    assert "a reply that says met: " in str(hidden.failed[0].findings[0])
+    assert "a reply with met: " in str(hidden.failed[0].findings[0])
 
 
 def test_verdicts_without_a_reply_are_counted(room: Room, rubric: Files) -> None:
@@ -125,8 +125,8 @@ def test_verdicts_without_a_reply_are_counted(room: Room, rubric: Files) -> None
 
     report = forged(room, room.files, GRADES, strip)
     assert report.ok
-    (note,) = [note for note in report.notes if "no reply beside them" in note]
-    assert "; 14 of 15 verdicts have no reply" in note
+    (note,) = [note for note in report.notes if "no stored reply" in note]
+    assert "; 14 of 15 verdicts have no stored reply" in note
 
 
 def test_imported_verdicts_have_neither_quotes_nor_replies(room: Room) -> None:
@@ -135,10 +135,10 @@ def test_imported_verdicts_have_neither_quotes_nor_replies(room: Room) -> None:
         row.update(engine="import", raw="", quote="", reasoning="")
     info = json.loads(room.files[BUNDLE])
     info["grader"]["engine"] = "import"
-    files = with_lines(room.files, GRADES, rows) | {BUNDLE: pretty(info)}
+    files = with_lines(room.files, GRADES, rows) | {BUNDLE: encode_document(info)}
     report = room.verify(rescored(room, files))
     assert report.complete
-    assert any("14 of 15 verdicts have no reply" in note or "15 of 15" in note for note in report.notes)
+    assert any("14 of 15 verdicts have no stored reply" in note or "15 of 15" in note for note in report.notes)
 
 
 def test_criteria_of_the_same_words_share_what_a_reply_says_of_one(tmp_path: Path) -> None:
@@ -204,18 +204,19 @@ def test_the_graders_excuses_are_those_that_a_judge_gives() -> None:
 def test_the_evidence_of_an_open_book_goes_with_it(room: Room, opened: Files, tmp_path: Path) -> None:
     report = room.verify(opened)
     assert report.complete
-    assert opened[BOOK] == (room.root / "book" / BOOK).read_bytes()
-    assert BOOK not in make_bundle(load_graded(room.root / "book"), answers=False, draws=DRAWS)
+    assert opened[EVIDENCE_FILE] == (room.root / "book" / EVIDENCE_FILE).read_bytes()
+    assert EVIDENCE_FILE not in make_bundle(load_graded(room.root / "book"), answers=False, draws=DRAWS)
     run = unbundle(report, tmp_path / "run")
     book = run.evidence()
-    assert book.data() == opened[BOOK]
+    assert book is not None
+    assert book.data() == opened[EVIDENCE_FILE]
 
 
 @pytest.mark.parametrize(
     ("change", "told"),
     [
         (lambda rows: rows[0].update(text="Text 1"), "the digest of its title"),
-        (lambda rows: rows[0].update(date="2026-01-01"), "dated 2025-03-03 or before"),
+        (lambda rows: rows[0].update(date="2026-01-01"), "not after its case's (2025-03-03)"),
         (lambda rows: rows[0].update(date=None), "a date"),
         (lambda rows: rows[0].update(rank=2), "ranked from 1"),
         (lambda rows: rows[0].update(corpus="mine"), "a corpus of the index"),
@@ -227,28 +228,28 @@ def test_the_evidence_of_an_open_book_goes_with_it(room: Room, opened: Files, tm
 def test_evidence_that_could_not_have_been_is_found(
     room: Room, opened: Files, change: Callable[[Rows], object], told: str
 ) -> None:
-    rows = lines_of(opened, BOOK)
+    rows = lines_of(opened, EVIDENCE_FILE)
     change(rows)
-    files = with_lines(opened, BOOK, rows)
+    files = with_lines(opened, EVIDENCE_FILE, rows)
 
     def fit(value: dict[str, Any]) -> None:
         if "evidence" in value:
-            value["evidence"].update(rows=digest_bytes(files[BOOK]), snippets=len(rows))
+            value["evidence"].update(rows=digest_bytes(files[EVIDENCE_FILE]), snippets=len(rows))
 
     run = json.loads(files[RUN])
     fit(run)
-    report = room.verify(sealed(files | {RUN: pretty(run)}))
+    report = room.verify(sealed(files | {RUN: encode_document(run)}))
     (step,) = [s for s in report.steps if s.number == 7]
     assert told in " ".join(map(str, step.findings))
 
 
 def test_an_open_book_without_its_evidence_and_a_closed_one_with_some_fail(room: Room, opened: Files) -> None:
-    gone = {name: data for name, data in opened.items() if name != BOOK}
+    gone = {name: data for name, data in opened.items() if name != EVIDENCE_FILE}
     assert 7 in numbers(room.verify(sealed(gone)))
-    assert 7 in numbers(room.verify(sealed(room.files | {BOOK: opened[BOOK]})))
+    assert 7 in numbers(room.verify(sealed(room.files | {EVIDENCE_FILE: opened[EVIDENCE_FILE]})))
     run = json.loads(opened[RUN])
     for change in ({"arm": "closed"}, {"evidence": None}):
-        assert 7 in numbers(room.verify(sealed(opened | {RUN: pretty(run | change)}))), change
+        assert 7 in numbers(room.verify(sealed(opened | {RUN: encode_document(run | change)}))), change
 
 
 def test_a_bundle_says_nothing_of_the_machine(room: Room, tmp_path: Path) -> None:
@@ -314,12 +315,12 @@ def test_an_older_bundle_verifies_and_the_versions_are_told(room: Room) -> None:
     for row in rows:
         row.pop("origin")
     info = json.loads(files[BUNDLE]) | {"code_version": "0.0.9", "numpy": "1.0"}
-    report = room.verify(sealed(with_lines(files, GRADES, rows) | {BUNDLE: pretty(info)}))
+    report = room.verify(sealed(with_lines(files, GRADES, rows) | {BUNDLE: encode_document(info)}))
     assert report.complete
     assert any("made with medlive 0.0.9, numpy 1.0; scored again with medlive" in note for note in report.notes)
     scores = json.loads(files[SCORES])
     scores["paper"]["overall"]["ci_low"] += 0.01
-    spoilt = room.verify(sealed(files | {SCORES: pretty(scores), BUNDLE: pretty(info)}))
+    spoilt = room.verify(sealed(files | {SCORES: encode_document(scores), BUNDLE: encode_document(info)}))
     assert any("medlive 0.0.9" in finding.got for step in spoilt.failed for finding in step.findings)
 
 
@@ -329,7 +330,7 @@ def test_names_that_cannot_be_printed_are_refused_and_spelt_out(room: Room, name
     info["grader"]["mode"] = name
     for files in (
         both(lambda v: v.update(model=name))(dict(room.files), random.Random(1)),
-        room.files | {BUNDLE: pretty(info)},
+        room.files | {BUNDLE: encode_document(info)},
     ):
         report = room.verify(sealed(files))
         assert numbers(report)
@@ -342,7 +343,7 @@ def test_a_run_of_a_bundle_scores_and_is_graded_as_the_run_it_was_made_of(room: 
     assert make_bundle(again, draws=DRAWS) == room.files
     with pytest.raises(UsageError, match="not empty"):
         unbundle(room.verify(room.files), tmp_path / "run")
-    with pytest.raises(UsageError, match="makes no run"):
+    with pytest.raises(UsageError, match="cannot be unpacked"):
         unbundle(room.verify(sealed(room.files | {GRADES: b""})), tmp_path / "other")
     assert not (tmp_path / "other").exists()
 

@@ -58,8 +58,8 @@ def test_bundles_of_the_same_conditions_rank_and_the_others_stand_apart(room: Ro
     # Another grader's verdicts are another ranking, whatever the number of bundles that it has.
     assert [m.label for m in alone.table.models] == ["cand-3"]
     assert alone.conditions.grader.mode == "rubric"
-    assert any("unsigned, nobody vouches for it: first.zip, better.zip" in note for note in both.notes)
-    why = {report.path.stem: text for report, text in found.apart}
+    assert any("unsigned, so the origin is not verified: first.zip, better.zip" in note for note in both.notes)
+    why = {report.path.stem: text for report, text in found.unranked}
     assert why["again"] == "the same run as first.zip"
     assert why["forged"].startswith("step ")
 
@@ -78,16 +78,16 @@ def test_a_model_stands_once_and_copied_answers_under_no_other_name(room: Room, 
     found = rank_bundles(seen, draws=DRAWS, most_unscored=0.5)
     (ranking,) = found.rankings
     assert [r.path.stem for r in ranking.ranked] == ["first"]
-    why = {report.path.stem: text for report, text in found.apart}
-    assert "letter for letter, those of first.zip" in why["named"]
-    assert "letter for letter, those of first.zip" in why["renamed"]
-    assert why["other"] == "cand-1 is ranked already, by first.zip: a model once under the same conditions"
-    assert "ranked already, by first.zip" in why["wide"]
+    why = {report.path.stem: text for report, text in found.unranked}
+    assert "identical to those of first.zip" in why["named"]
+    assert "identical to those of first.zip" in why["renamed"]
+    assert why["other"] == "cand-1 is already ranked with first.zip: a model is ranked once per set of conditions"
+    assert "already ranked with first.zip" in why["wide"]
 
 
 def test_whoever_leaves_out_what_went_badly_is_not_ranked(room: Room, tmp_path: Path) -> None:
     (seen,) = reports(room, tmp_path, {"first": room.files})
-    ((_, why),) = rank_bundles([seen], draws=DRAWS).apart
+    ((_, why),) = rank_bundles([seen], draws=DRAWS).unranked
     assert why == "33.3 % of its cases have no score, more than 5 %"
     assert rank_bundles([seen], draws=DRAWS, most_unscored=0.34).rankings
     assert any("1 of 6 cases have no answer" in note for note in seen.notes)
@@ -117,7 +117,7 @@ def test_what_the_errata_name_is_told_and_left_out_for_all_on_demand(room: Room,
     file = write_errata_file(tmp_path, Errata(entries=(entry,)), None)
     (tmp_path / "entry.zip").write_bytes(archive(room.files))
     seen = verify_bundle(tmp_path / "entry.zip", snapshot=room.cases, errata_file=file)
-    assert "1 cases and 0 criteria were withdrawn and are in the scores" in seen.notes
+    assert "1 cases and 0 criteria were withdrawn but are scored" in seen.notes
     (warned,) = rank_bundles([seen], draws=DRAWS, most_unscored=0.5).rankings
     assert any("--errata apply leaves them out" in note for note in warned.notes)
     assert warned.table.models[0].rates.cases == 6
