@@ -1,8 +1,7 @@
-"""Physicians on the cases themselves: is the narrative coherent, the advice good, each criterion valid.
+"""Physicians' ratings of the cases: coherence of the narrative, quality of the advice, validity of each criterion.
 
-LiveMedBench, Table 1: blank sheets for it, and the ratings read back. Scales: 0 to 2 for narrative with query and
-for the advice, 0 and 1 for a criterion; 1 and more agrees. A run's folder holds the cases; neither an answer nor a
-grader is needed.
+Writes blank sheets as for LiveMedBench's Table 1 and evaluates the ratings. Scales: 0 to 2 for narrative with
+query and for the advice, 0 or 1 for a criterion; 1 or more means agreement. Needs only a run's cases.
 """
 
 import csv
@@ -20,26 +19,26 @@ from medlive.errors import BadInput
 from medlive.evaluation.agreement.human_tables import (
     Row,
     csv_rows,
-    decoded,
+    decode_text,
     entries,
     json_document,
     json_rows,
+    list_faults,
     read_bytes,
 )
-from medlive.evaluation.agreement.sheets import MOST_CELL, Sheets, cell, drawn, put_sheets
+from medlive.evaluation.agreement.sheets import MOST_CELL, Sheets, cell, draw_cases, put_sheets
 from medlive.evaluation.model import EvaluationCase
 from medlive.evaluation.runs.folder import open_run
 from medlive.statistics.agreement import ac1_of_sums, rater_sums
 from medlive.statistics.estimate import Estimate, estimate, no_estimate, ratio_of
 
 ASPECTS: Final[Mapping[str, int]] = {"narrative_and_query": 3, "advice": 3, "criterion": 2}
-"""What is rated, and how many values its scale has."""
+"""The rated aspects, with the number of values on their scales."""
 COLUMNS: Final = (
     "item", "rater", "number", "case", "language", "aspect", "question", "advice", "criterion", "rating",
     "comment",
 )  # fmt: skip
 LEAST_ITEMS: Final = 5
-_NAMED: Final = 5
 
 GUIDE: Final = """\
 How to rate
@@ -75,7 +74,7 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class RaterShare:
-    """How often one rater agreed: of what they rated, the share rated 1 and more."""
+    """The share of one rater's ratings that are 1 or more."""
 
     rater: str
     agreed: Estimate
@@ -83,24 +82,24 @@ class RaterShare:
 
 @dataclass(frozen=True, slots=True)
 class AspectQuality:
-    """One aspect, with 95 % intervals over draws of cases."""
+    """Figures for one aspect, with 95 % intervals over bootstrap draws of cases."""
 
     aspect: str
     values: int
-    """Of its scale."""
+    """The number of values on its scale."""
     raters: tuple[RaterShare, ...]
     ac1: Estimate
-    """Of all raters at once, on the values as they were given."""
+    """Over all raters at once, on the original values."""
     equal: Estimate
     """The share of equal pairs of ratings."""
 
 
 @dataclass(frozen=True, slots=True)
 class Quality:
-    """What people say of a run's cases."""
+    """The ratings of a run's cases."""
 
     cases: str
-    """The snapshot or the file that the cases are of."""
+    """The cases' snapshot or file."""
     cases_digest: str
     n: int
     """Cases of the run."""
@@ -118,9 +117,9 @@ class Quality:
 def write_quality_sheets(
     run_dir: Path, folder: Path, raters: Sequence[str], *, sample: int | None = None, seed: int = 0
 ) -> Sheets:
-    """A blank sheet for each rater, the same cases in an order of its own. Raises as `sheets.write_sheets`."""
+    """Write a blank sheet for each rater; arguments and errors as for `sheets.write_sheets`."""
     cases = open_run(run_dir).cases
-    chosen = drawn((case.case_id for case in cases), sample, seed)
+    chosen = draw_cases((case.case_id for case in cases), sample, seed)
     kept = [case for case in cases if case.case_id in chosen]
 
     def sheet(rater: str) -> str:
@@ -131,7 +130,7 @@ def write_quality_sheets(
         for place, case in enumerate(random.Random(f"{seed}/{rater}").sample(kept, len(kept)), start=1):
             for item in _items(case):
                 number += 1
-                # A case's texts stand in its first row.
+                # The case's texts are only in its first row.
                 shown = ("", "") if item.criterion or item.aspect == "advice" else (case.question, case.advice)
                 texts = map(cell, (case.language, item.aspect, *shown, item.criterion))
                 table.writerow([item.id, cell(rater), number, place, *texts, "", ""])
@@ -144,14 +143,16 @@ def write_quality_sheets(
 
 
 def quality(run_dir: Path, files: Sequence[Path], *, draws: int = 1000, seed: int = 0) -> Quality:
-    """What the filled sheets say of the run's cases. Raises BadInput with the lines that cannot be read, where a
-    rater contradicts themselves, and where nothing belongs to the run's cases as they are now."""
+    """Evaluate filled sheets about the run's cases.
+
+    Raises BadInput if lines are invalid, a rater contradicts themselves, or nothing matches the current cases.
+    """
     run = open_run(run_dir)
     items = {item.id: item for case in run.cases for item in _items(case)}
     given, raters, notes = _read(files, items)
     aspects = []
     for aspect, values in ASPECTS.items():
-        # In the run's order: draws of cases are not to hang on the order of rows or files.
+        # In the run's order, so that draws do not depend on the order of rows or files.
         rated = [item.id for item in items.values() if item.aspect == aspect and item.id in given]
         codes = np.array([[given[item].get(rater, -1) for rater in raters] for item in rated], dtype=np.int_)
         codes = codes.reshape(len(rated), len(raters))
@@ -191,7 +192,7 @@ def _read(
     given: dict[str, dict[str, int]] = {}
     faults: list[str] = []
     notes: list[str] = []
-    foreign = undecided = 0
+    unknown = undecided = 0
     raters: dict[str, None] = {}
     for path in files:
         rows, unread = _rows(path)
@@ -201,35 +202,37 @@ def _read(
             rating = rating.removesuffix(".0")
             where = f"{path.name}: line {row.line}"
             if not item or not rater:
-                faults.append(f"{where}: item and rater are texts, neither may be missing")
+                faults.append(f"{where}: item and rater are required")
             elif item not in items:
-                foreign += 1
+                unknown += 1
             elif not rating:
                 undecided += 1
             elif rating not in map(str, range(most := ASPECTS[items[item].aspect])):
-                faults.append(f"{where}: rating is {rating[:40]!r}: no whole number from 0 to {most - 1}")
+                faults.append(
+                    f"{where}: rating must be a whole number from 0 to {most - 1}, found {rating[:40]!r}"
+                )
             elif given.setdefault(item, {}).setdefault(rater, int(rating)) != int(rating):
-                faults.append(f"{where}: {rater!r} has said otherwise of {item} before")
+                faults.append(f"{where}: {rater!r} contradicts their earlier rating of {item}")
             else:
                 raters[rater] = None
     if faults:
-        more = f"; and {len(faults) - _NAMED} more" if len(faults) > _NAMED else ""
         raise BadInput(
-            "; ".join(faults[:_NAMED]) + more,
-            hint="medlive eval meta RUN --sheet FOLDER --about cases writes blank ones",
+            list_faults(faults), hint="medlive eval meta RUN --sheet FOLDER --about cases writes blank sheets"
         )
     if not given:
-        told = f"{foreign} items of other cases, or of texts that have changed" if foreign else "no rating"
-        raise BadInput(f"{', '.join(path.name for path in files)}: {told}, and nothing about this run's cases")
-    if foreign:
-        notes.append(f"{foreign} items are of other cases, or of texts that have changed; left out")
+        found = f"only {unknown} items of other cases or changed texts" if unknown else "no ratings"
+        raise BadInput(
+            f"{', '.join(path.name for path in files)}: expected ratings of this run's cases, found {found}"
+        )
+    if unknown:
+        notes.append(f"{unknown} items belong to other cases or changed texts; left out")
     if undecided:
-        notes.append(f"{undecided} ratings hold no decision and count for nothing")
+        notes.append(f"{undecided} ratings have no decision and are left out")
     return given, tuple(raters), notes
 
 
 def _text(value: object) -> str:
-    """A cell, or a JSON number, as text; "" for none."""
+    """A cell or a JSON number as text; "" if missing."""
     return "" if value is None or isinstance(value, bool) else str(value).strip()
 
 
@@ -239,7 +242,7 @@ def _rows(path: Path) -> tuple[list[Row], list[str]]:
     def fault(line: int, what: str) -> None:
         faults.append(f"{path.name}: line {line}: {what}")
 
-    text = decoded(read_bytes(path), path.name)
+    text = decode_text(read_bytes(path), path.name)
     if not text.lstrip().startswith(("{", "[")):
         return list(csv_rows(text, path.name, (("item",), ("rater",), ("rating",)))), faults
     values = json_document(text)

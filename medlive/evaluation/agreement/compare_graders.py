@@ -1,4 +1,4 @@
-"""Graders beside each other: two that graded the same answers, and one that graded them several times."""
+"""Compare two graders of the same answers, or the rounds of one grader."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,12 +7,11 @@ import numpy as np
 
 from medlive.errors import UsageError
 from medlive.evaluation.agreement.reliability import (
-    ABSENT,
     LEAST_ITEMS,
     MET,
-    NOT_MET,
     PairAgreement,
     Panel,
+    code_of,
     pair_of,
 )
 from medlive.evaluation.grading.repeats import Rounds, Stability, stability
@@ -27,15 +26,14 @@ from medlive.statistics.estimate import Estimate, estimate, no_estimate, ratio_o
 
 @dataclass(frozen=True, slots=True)
 class Overlap:
-    """How many of the k cases that one grader scores highest the other does too; of equal scores the case id that
-    sorts first is taken."""
+    """The overlap of two graders' k highest-scoring cases; equal scores are ordered by case id."""
 
     k: int
     shared: int
 
     @property
     def share(self) -> float:
-        """Of k."""
+        """The shared part of k."""
         return self.shared / self.k
 
 
@@ -44,36 +42,36 @@ class GraderPair:
     """Two graders of the same answers."""
 
     criteria: PairAgreement
-    """On the criteria that both decided."""
+    """On the criteria that both graders decided."""
     spearman: Correlation
     """Of the case scores."""
     kendall: Correlation
     pearson: Correlation
     mean_difference: Estimate
-    """Mean of the first's case score less the second's."""
+    """Mean of the first's minus the second's case score."""
     mean_absolute_difference: Estimate
     top: Overlap | None
-    """None where no case is scored by both."""
+    """None if no case is scored by both."""
     unlike: int
-    """Cases left out because the two graded different answers or rubrics."""
+    """Cases left out because the graders had different answers or rubrics."""
 
 
 @dataclass(frozen=True, slots=True)
 class Repeated:
-    """One grader, round after round."""
+    """The stability of one grader over its rounds."""
 
     judge: str
     stability: Stability
     equal: Estimate
     """The mean over criteria of the share of equal pairs of rounds."""
     ac1: Estimate
-    """The rounds taken for raters."""
+    """With the rounds as raters."""
     score_range: Estimate
-    """The mean over the cases that every round graded whole of the highest less the lowest round's score."""
+    """The mean of highest minus lowest score over the rounds, for cases fully graded in every round."""
 
 
 def scores_of(run: GradedRun, met: Mapping[str, Mapping[str, bool | None]] | None = None) -> dict[str, float]:
-    """Equation 1 for every case that is wholly graded; by `met` instead of the run's own verdicts where given."""
+    """Equation 1 for every fully graded case, from `met` if given, else from the run's verdicts."""
     found: dict[str, float] = {}
     for case in run.run.cases:
         given = run.verdicts(case.case_id) if met is None else met.get(case.case_id, {})
@@ -86,9 +84,17 @@ def scores_of(run: GradedRun, met: Mapping[str, Mapping[str, bool | None]] | Non
 def compare_graders(
     first: GradedRun, second: GradedRun, *, top: int | None = None, draws: int = 1000, seed: int = 0
 ) -> GraderPair:
-    """Two gradings of the same answers; `top` is k of the overlap, by default a tenth of the cases.
+    """Compare two gradings on the cases with the same question, criteria and answer.
 
-    A case counts where question, criteria and answer are the same in both. Raises UsageError when none is.
+    Args:
+        first: A graded run.
+        second: A graded run.
+        top: The k of the overlap; by default a tenth of the cases.
+        draws: Bootstrap draws.
+        seed: Seed of the draws.
+
+    Raises:
+        UsageError: If the runs have no such case.
     """
     others = {case.case_id: case for case in second.run.cases}
     cases = [
@@ -97,12 +103,12 @@ def compare_graders(
         if (other := others.get(case.case_id)) is not None
         and other.criteria == case.criteria
         and other.question == case.question
-        and _same(first.answers.get(case.case_id), second.answers.get(case.case_id))
+        and _same_text(first.answers.get(case.case_id), second.answers.get(case.case_id))
     ]
     if not cases:
         raise UsageError(f"{first.run.path} and {second.run.path} have no answer in common")
     rows = [
-        (place, _code(first.verdicts(case.case_id).get(c.id)), _code(second.verdicts(case.case_id).get(c.id)))
+        (place, code_of(first.verdicts(case.case_id).get(c.id)), code_of(second.verdicts(case.case_id).get(c.id)))
         for place, case in enumerate(cases)
         for c in case.criteria
     ]
@@ -127,12 +133,12 @@ def compare_graders(
     )
 
 
-def _same(one: Answer | None, other: Answer | None) -> bool:
+def _same_text(one: Answer | None, other: Answer | None) -> bool:
     return one is not None and other is not None and one.digest == other.digest
 
 
 def mean_of(values: Floats, *, draws: int = 1000, seed: int = 0) -> Estimate:
-    """The mean of a value by case."""
+    """The mean of one value per case."""
     if not len(values):
         return no_estimate("no case")
     cells = np.column_stack([values, np.ones(len(values))])
@@ -145,19 +151,15 @@ def _names(first: GradedRun, second: GradedRun) -> tuple[str, str]:
 
 
 def grader_of(run: GradedRun) -> Grader:
-    """Who graded. Raises UsageError when nothing is graded."""
+    """Return the run's grader. Raises UsageError if nothing is graded."""
     if run.grader is None:
         raise UsageError(f"{run.run.path} is not graded", hint="medlive eval grade grades it")
     return run.grader
 
 
 def grader_name(grader: Grader) -> str:
-    """A grader as a table names it."""
+    """The grader's name in tables."""
     return f"{grader.model} ({grader.mode}, {grader.judge.removeprefix('sha256:')[:8]})"
-
-
-def _code(met: bool | None) -> int:
-    return ABSENT if met is None else MET if met else NOT_MET
 
 
 def _overlap(ids: list[str], a: Floats, b: Floats, top: int | None) -> Overlap | None:
@@ -169,11 +171,11 @@ def _overlap(ids: list[str], a: Floats, b: Floats, top: int | None) -> Overlap |
 
 
 def repeated(run: GradedRun, rounds: Rounds, *, draws: int = 1000, seed: int = 0) -> Repeated | None:
-    """How stable the grader of `rounds` is; None when it graded once."""
+    """Compute the stability of the grader of `rounds`; None if it graded only once."""
     if rounds.n < 2:
         return None
     places = {case_id: place for place, case_id in enumerate(dict.fromkeys(case for case, _ in rounds.verdicts))}
-    codes = np.array([[_code(met) for met in row] for row in rounds.verdicts.values()], dtype=np.int_)
+    codes = np.array([[code_of(met) for met in row] for row in rounds.verdicts.values()], dtype=np.int_)
     clusters = np.array([places[case_id] for case_id, _ in rounds.verdicts], dtype=np.int_)
     several = (codes >= MET).sum(axis=1) >= 2
     n = int(several.sum())

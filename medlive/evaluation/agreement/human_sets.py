@@ -1,4 +1,4 @@
-"""Published files of human ratings: K-QA's physicians on statements, FRANK's annotators on summaries."""
+"""Read published human ratings: K-QA (physicians on statements) and FRANK (annotators on summaries)."""
 
 import json
 import math
@@ -9,8 +9,8 @@ from typing import Any, Final, TypeGuard
 
 from medlive.digest import digest_bytes, digest_json
 from medlive.errors import BadInput
-from medlive.evaluation.agreement.human_tables import Row, csv_rows, decoded, read_bytes
-from medlive.evaluation.agreement.humans import Gathered, Humans, Place, joined, read_ratings
+from medlive.evaluation.agreement.human_tables import Row, csv_rows, decode_text, read_bytes
+from medlive.evaluation.agreement.humans import HumanRatings, Place, RatingCollector, merge_ratings, read_ratings
 from medlive.evaluation.model import Answer, AnswerState, CaseSet, EvaluationCase, EvaluationCriterion
 
 KQA_COLUMNS: Final = ("Question", "llm_x", "answer", "claim", "category_x")
@@ -21,18 +21,22 @@ _KQA_POINTS: Final[Mapping[str, float]] = {"Must_have": 2.0, "Nice_to_have": 1.0
 _FRANK_OWN: Final = frozenset({"hash", "model_name", "dataset", "split"})
 
 
-def read_humans(*paths: Path, items: Mapping[str, Place] | None = None) -> Humans:
-    """The human ratings of files: medlive's own format, K-QA's CSV of physicians, or FRANK's JSON.
+def read_humans(*paths: Path, items: Mapping[str, Place] | None = None) -> HumanRatings:
+    """Read and merge human ratings in medlive's own format, K-QA's CSV of physicians, or FRANK's JSON.
 
-    `items` are what a run's item ids stand for (`sheets.items_of`). Raises BadInput, with the lines, for what is
-    none of these, and where two files contradict each other.
+    Args:
+        paths: The files.
+        items: The criteria of a run's item ids (`sheets.places_of`).
+
+    Raises:
+        BadInput: If a file is invalid, or two files contradict each other.
     """
-    return joined([_read(path, items) for path in paths])
+    return merge_ratings([_read(path, items) for path in paths])
 
 
-def _read(path: Path, items: Mapping[str, Place] | None) -> Humans:
+def _read(path: Path, items: Mapping[str, Place] | None) -> HumanRatings:
     data = read_bytes(path)
-    text = decoded(data, path.name)
+    text = decode_text(data, path.name)
     if text.lstrip().startswith("[") and '"model_name"' in text and '"Factuality"' in text:
         return _frank_humans(data, path.name)
     head = text.split("\n", 1)[0]
@@ -47,7 +51,7 @@ class KqaSet:
 
     cases: CaseSet
     answers: tuple[Answer, ...]
-    humans: Humans
+    humans: HumanRatings
 
 
 def read_kqa(path: Path) -> KqaSet:
@@ -58,11 +62,11 @@ def read_kqa(path: Path) -> KqaSet:
     statement has 2 points and a nice-to-have 1. Raises BadInput with the lines that cannot be read.
     """
     data = read_bytes(path)
-    found = Gathered(path.name)
+    found = RatingCollector(path.name)
     needed = [(column,) for column in (*KQA_COLUMNS, "label_0")]
-    # A row that ends early has nothing in the columns that it lacks.
+    # Short rows have empty columns.
     blank = dict.fromkeys(KQA_COLUMNS, "")
-    read = csv_rows(decoded(data, path.name), path.name, needed, fold=False)
+    read = csv_rows(decode_text(data, path.name), path.name, needed, fold=False)
     rows = [Row(row.line, blank | dict(row.values)) for row in read]
     groups: dict[str, tuple[Mapping[str, Any], list[EvaluationCriterion]]] = {}
     for row in rows:
@@ -85,19 +89,19 @@ def read_kqa(path: Path) -> KqaSet:
     return KqaSet(CaseSet(cases, "kqa", path.name, digest, False), answers, humans)
 
 
-def _kqa_labels(row: Row, place: tuple[str, str], found: Gathered) -> None:
+def _kqa_labels(row: Row, place: tuple[str, str], found: RatingCollector) -> None:
     for column, label in row.values.items():
         if not column.startswith("label_"):
             continue
         if label.strip() not in _KQA_LABELS:
-            found.fault(row.line, f"{column} is {label[:40]!r}: no label of K-QA")
+            found.fault(row.line, f"{column}: {label[:40]!r} is not a K-QA label")
         else:
             found.verdict(row.line, place, column, _KQA_LABELS[label.strip()])
 
 
 @dataclass(frozen=True, slots=True)
 class FrankItem:
-    """A summary of FRANK: what people and what metrics said of it."""
+    """Human and metric scores of one FRANK summary."""
 
     article: str
     model: str
@@ -111,7 +115,7 @@ class FrankItem:
 
 def read_frank(humans: Path, metrics: Path) -> tuple[FrankItem, ...]:
     """FRANK's `human_annotations.json` joined with `baseline_factuality_metrics_outputs.json` (Pagnoni et al.
-    2021), in the order of the first. Raises BadInput where an item lacks its half or says otherwise twice."""
+    2021), in the order of the first. Raises BadInput if an item is in one file only or occurs twice."""
     people, scores = _frank_rows(read_bytes(humans), humans.name), _frank_rows(read_bytes(metrics), metrics.name)
     if people.keys() != scores.keys():
         apart = sorted(people.keys() ^ scores.keys())
@@ -127,17 +131,17 @@ def read_frank(humans: Path, metrics: Path) -> tuple[FrankItem, ...]:
 
 def _frank_rows(data: bytes, name: str) -> dict[tuple[str, str], Mapping[str, Any]]:
     try:
-        rows = json.loads(decoded(data, name))
+        rows = json.loads(decode_text(data, name))
         found = {(str(row["hash"]), str(row["model_name"])): row for row in rows}
     except (ValueError, RecursionError, TypeError, KeyError) as exc:
-        raise BadInput(f"{name} is no file of FRANK: {str(exc)[:120]}") from exc
+        raise BadInput(f"{name} is not a FRANK file: {str(exc)[:120]}") from exc
     if len(found) < len(rows):
-        raise BadInput(f"{name}: {len(rows) - len(found)} summaries stand there twice")
+        raise BadInput(f"{name}: {len(rows) - len(found)} summaries occur twice")
     return found
 
 
-def _frank_humans(data: bytes, name: str) -> Humans:
-    found = Gathered(name)
+def _frank_humans(data: bytes, name: str) -> HumanRatings:
+    found = RatingCollector(name)
     for (article, model), row in _frank_rows(data, name).items():
         found.score(1, f"{article}/{model}", "annotators", _factuality(row, name))
     return found.humans(digest_bytes(data), "frank")
@@ -146,7 +150,9 @@ def _frank_humans(data: bytes, name: str) -> Humans:
 def _factuality(row: Mapping[str, Any], name: str) -> float:
     value = row.get("Factuality")
     if not _is_number(value) or not 0 <= float(value) <= 1:
-        raise BadInput(f"{name}: summary {row.get('hash')!r}: Factuality is {value!r}: no number from 0 to 1")
+        raise BadInput(
+            f"{name}: summary {row.get('hash')!r}: Factuality must be a number from 0 to 1, found {value!r}"
+        )
     return float(value)
 
 

@@ -1,4 +1,4 @@
-"""Tables that people keep, as rows: CSV as spreadsheets save it, JSON Lines, JSON."""
+"""Read tables of ratings as rows: CSV as saved by spreadsheets, JSON Lines, or JSON."""
 
 import csv
 import io
@@ -16,16 +16,25 @@ FORMAT_HINT: Final = (
 )
 _ARCHIVE: Final = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0")
 _UTF16: Final = (b"\xff\xfe", b"\xfe\xff")
-_TOLD: Final = {"utf-16": "UTF-16", "utf-8-sig": "UTF-8", "gb18030": "GB18030"}
+_NAMES: Final = {"utf-16": "UTF-16", "utf-8-sig": "UTF-8", "gb18030": "GB18030"}
 _DELIMITERS: Final = ",;\t"
 
+MOST_FAULTS: Final = 5
+"""How many faults an error message lists; the others are counted."""
+
 Fault = Callable[[int, str], None]
-"""Told the place and what is wrong with it."""
+"""Called with a line number and what is wrong there."""
+
+
+def list_faults(faults: Sequence[str]) -> str:
+    """The first faults and the number of others, for an error message."""
+    more = len(faults) - MOST_FAULTS
+    return "; ".join(faults[:MOST_FAULTS]) + (f"; and {more} more" if more > 0 else "")
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A row of a table and where it begins: a line of text, or which entry of a JSON array."""
+    """A row of a table, with its first line, or its position in a JSON array."""
 
     line: int
     values: Mapping[str, Any]
@@ -40,10 +49,10 @@ def read_bytes(path: Path) -> bytes:
 
 
 def encoding_of(data: bytes) -> str | None:
-    """A file's encoding: "utf-16", "utf-8-sig" or "gb18030"; None where it can be read in none of these.
+    """Detect a file's encoding: "utf-16", "utf-8-sig" or "gb18030"; None if it is none of these.
 
-    GB18030 is what spreadsheets of Chinese systems save. It never takes a delimiter or a line's end for a part of
-    a character, so that columns stay whole even where a Western file was taken for one.
+    Spreadsheets on Chinese systems save GB18030. It never treats a delimiter or line end as part of a character,
+    so columns stay intact even if another encoding is taken for it.
     """
     candidates = ("utf-16",) if data.startswith(_UTF16) else ("utf-8-sig", "gb18030")
     for name in candidates:
@@ -55,40 +64,44 @@ def encoding_of(data: bytes) -> str | None:
     return None
 
 
-def decoded(data: bytes, name: str) -> str:
-    """A file's text. Raises BadInput when it is empty or in no encoding that is read."""
+def decode_text(data: bytes, name: str) -> str:
+    """Decode a file's text. Raises BadInput if it is empty or in an unsupported encoding."""
     if data.startswith(_ARCHIVE):
-        raise BadInput(f"{name} is a workbook or an archive, no text", hint='save the sheet as "CSV UTF-8"')
+        raise BadInput(f"{name} is a workbook or an archive, expected text", hint='save the sheet as "CSV UTF-8"')
     encoding = encoding_of(data) or ("utf-16" if data.startswith(_UTF16) else "utf-8-sig")
     try:
         text = data.decode(encoding)
     except UnicodeDecodeError as exc:
         line = data[: exc.start].count(b"\n") + 1
-        raise BadInput(f"{name}: line {line}: no {_TOLD[encoding]}", hint='save the file as "CSV UTF-8"') from exc
+        raise BadInput(
+            f"{name}: line {line}: not valid {_NAMES[encoding]}", hint='save the file as "CSV UTF-8"'
+        ) from exc
     if not text.strip():
         raise BadInput(f"{name} is empty")
     return text
 
 
 def json_rows(text: str, fault: Fault) -> Iterator[Row]:
-    """The objects of JSON Lines; a line that is none is a fault."""
+    """Yield the objects of JSON Lines; other lines are faults."""
     for number, line in enumerate(text.split("\n"), start=1):
         if not line.strip():
             continue
         try:
             value = json.loads(line)
         except (ValueError, RecursionError) as exc:
-            fault(number, f"no JSON: {str(exc)[:80]}")
+            fault(number, f"not valid JSON: {str(exc)[:80]}")
             continue
         if isinstance(value, dict):
             yield Row(number, value)
         else:
-            fault(number, f"a {type(value).__name__} and no object")
+            fault(number, f"expected an object, found a {type(value).__name__}")
 
 
 def json_document(text: str) -> list[Any] | None:
-    """The entries of a file that is one JSON document: an array, an object with an array `ratings`, or one
-    object; None where it is no JSON as a whole, as JSON Lines of several lines are none."""
+    """The entries of a JSON document: an array, an object with an array `ratings`, or one object.
+
+    None if the text is not one JSON document, such as JSON Lines.
+    """
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
@@ -100,22 +113,27 @@ def json_document(text: str) -> list[Any] | None:
 
 
 def entries(values: Sequence[Any], fault: Fault) -> Iterator[Row]:
-    """The objects of an array, counted from 1; what is none is a fault."""
+    """Yield the objects of an array, counted from 1; other entries are faults."""
     for number, value in enumerate(values, start=1):
         if isinstance(value, dict):
             yield Row(number, value)
         else:
-            fault(number, f"a {type(value).__name__} and no object")
+            fault(number, f"expected an object, found a {type(value).__name__}")
 
 
 def csv_rows(
     text: str, name: str, needed: Sequence[Sequence[str]] = (("case_id",), ("rater",)), *, fold: bool = True
 ) -> Iterator[Row]:
-    """The rows of CSV under its header, an empty line being none.
+    """Yield the rows of CSV, without empty lines and a spreadsheet's first line `sep=;`.
 
-    `needed`: of each group of columns one must be there. `fold` names columns in small letters. A first line
-    `sep=;`, as spreadsheets write it, is passed over. Raises BadInput when the header lacks a column, when a row
-    has more fields than the header, and for a quote that is not closed: it would swallow the rows behind it.
+    Args:
+        text: The file's text.
+        name: The file's name, for messages.
+        needed: Groups of columns; one column of each group must exist.
+        fold: Whether column names are folded to lower case.
+
+    Raises:
+        BadInput: If a column is missing, a row has more fields than the header, or a quote is not closed.
     """
     csv.field_size_limit(MOST_FIELD)
     stream = io.StringIO(text, newline="")
@@ -126,11 +144,11 @@ def csv_rows(
     begin = stream.tell()
     header = stream.readline()
     stream.seek(begin)
-    delimiter = max(_DELIMITERS, key=lambda d: (_columns_met(header, d, needed, fold), header.count(d)))
+    delimiter = max(_DELIMITERS, key=lambda d: (_count_columns(header, d, needed, fold), header.count(d)))
     reader = csv.reader(stream, delimiter=delimiter, strict=True)
     line = 1 + before
     try:
-        columns = [_folded(column, fold) for column in next(reader)]
+        columns = [_column_name(column, fold) for column in next(reader)]
         absent = [group[0] for group in needed if not set(group) & set(columns)]
         if absent:
             raise BadInput(
@@ -139,27 +157,27 @@ def csv_rows(
             )
         named = [column for column in columns if column]
         if len(set(named)) < len(named):
-            raise BadInput(f"{name}: line {line}: two columns have one name")
+            raise BadInput(f"{name}: line {line}: two columns have the same name")
         line = reader.line_num + 1 + before
         for fields in reader:
-            # A trailing delimiter holds nothing.
+            # Ignore trailing delimiters.
             if any(field.strip() for field in fields[len(columns) :]):
                 raise BadInput(f"{name}: line {line}: {len(fields)} fields under {len(columns)} columns")
             if any(fields):
                 yield Row(line, dict(zip(columns, fields, strict=False)))
             line = reader.line_num + 1 + before
     except csv.Error as exc:
-        told = "a quote is opened and not closed" if "unexpected end" in str(exc) else str(exc)
-        raise BadInput(f"{name}: line {line}: {told}") from exc
+        why = "a quote is not closed" if "unexpected end" in str(exc) else str(exc)
+        raise BadInput(f"{name}: line {line}: {why}") from exc
 
 
-def _folded(column: str, fold: bool) -> str:
+def _column_name(column: str, fold: bool) -> str:
     return column.strip().lower() if fold else column.strip()
 
 
-def _columns_met(header: str, delimiter: str, needed: Sequence[Sequence[str]], fold: bool) -> int:
+def _count_columns(header: str, delimiter: str, needed: Sequence[Sequence[str]], fold: bool) -> int:
     try:
-        columns = {_folded(c, fold) for c in next(csv.reader(io.StringIO(header), delimiter=delimiter), [])}
+        columns = {_column_name(c, fold) for c in next(csv.reader(io.StringIO(header), delimiter=delimiter), [])}
     except csv.Error:
         return 0
     return sum(1 for group in needed if columns & set(group))

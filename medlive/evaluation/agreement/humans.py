@@ -1,4 +1,4 @@
-"""People's ratings of answers, from files: what each rater said of each criterion, or a score by case.
+"""Human ratings of answers from files: verdicts by criterion, or scores by case.
 
 The format is a table, a row for each rating, as JSON Lines (`.jsonl`, an object a line), JSON (an array of them)
 or CSV (a header; comma, semicolon or tab; UTF-8, UTF-16 or GB18030, BOM or none). Columns: `rater`, and
@@ -8,8 +8,8 @@ or CSV (a header; comma, semicolon or tab; UTF-8, UTF-16 or GB18030, BOM or none
 - or `item` and `met`, as `medlive eval meta --sheet` wrote the item: the criterion and the answer in one id;
 - or `case_id` and `score`: a number for the whole answer, from 0 to 1 or to `out_of`; null or empty for none.
 
-One file may hold rows of all kinds; other columns are left alone. "None" is a rater who could not say: kept apart
-from met and not met. Files of other makers are told by their shape and read by `human_sets`.
+One file may mix these kinds of rows; other columns are ignored. "None" means that the rater could not decide.
+Published data sets in other formats are read by `human_sets`.
 """
 
 import math
@@ -23,21 +23,21 @@ from medlive.digest import digest_bytes, digest_json
 from medlive.errors import BadInput
 from medlive.evaluation.agreement.human_tables import (
     FORMAT_HINT,
+    MOST_FAULTS,
     Row,
     csv_rows,
-    decoded,
+    decode_text,
     encoding_of,
     entries,
     json_document,
     json_rows,
+    list_faults,
     read_bytes,
 )
 
 Place = tuple[str, str]
 """(case id, criterion id)."""
 
-_NAMED: Final = 5
-"""How many faults of a file are named; the others are counted."""
 _NEEDED: Final = (("case_id", "item"), ("rater",))
 
 _MET: Final[Mapping[str, bool | None]] = {
@@ -65,8 +65,8 @@ _MET: Final[Mapping[str, bool | None]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Humans:
-    """What people said; raters in the order in which the files name them first."""
+class HumanRatings:
+    """Ratings by people; raters are in order of first appearance."""
 
     name: str
     """The file's name; of several, all of them."""
@@ -75,19 +75,19 @@ class Humans:
     """"medlive", "kqa" or "frank"; "mixed" of several files."""
     raters: tuple[str, ...]
     verdicts: Mapping[Place, Mapping[str, bool | None]]
-    """By criterion and rater; None: rated, without a decision."""
+    """By criterion and rater; None: the rater could not decide."""
     scores: Mapping[str, Mapping[str, float]]
     """By case and rater, 0 to 1."""
     lines: Mapping[Place | str, str] = field(default_factory=dict)
-    """Where a criterion, or a case with a score, is named first: "line 7", of several files with the file."""
+    """Where a criterion, or a case with a score, first appears: "line 7", with the file if there are several."""
     notes: tuple[str, ...] = ()
 
 
-class Gathered:
-    """Ratings as they are read, with what is wrong with them."""
+class RatingCollector:
+    """Collects ratings and faults while a file is read."""
 
     def __init__(self, name: str, *, unit: str = "line", items: Mapping[str, Place] | None = None) -> None:
-        """`unit` is what rows are counted in; `items` are the places that a run's item ids stand for."""
+        """`unit` names a row in messages; `items` maps a run's item ids to criteria."""
         self._name, self._unit, self._items = name, unit, items
         self._raters: dict[str, int] = {}
         self._verdicts: dict[Place, dict[str, bool | None]] = {}
@@ -99,23 +99,25 @@ class Gathered:
         self._undecided = 0
 
     def fault(self, line: int, what: str) -> None:
-        """A line cannot be read as a rating."""
+        """Record that a line is not a valid rating."""
         self._faults.append(f"{self._unit} {line}: {what}")
 
     def place(self, line: int, item: str) -> Place | None:
-        """What an item id stands for; None, with a remark or a fault, where it is none of the run's."""
+        """The criterion of an item id; None if it is not one of the run's, which is recorded."""
         if self._items is None:
-            self.fault(line, f"item {item[:40]!r} can be read beside its run only")
+            self.fault(line, f"item {item[:40]!r} can only be read together with its run")
             return None
         if item not in self._items:
             self._foreign.append(line)
         return self._items.get(item)
 
     def verdict(self, line: int, place: Place, rater: str, met: bool | None) -> None:
-        """A rater's word on a criterion."""
+        """Record a rater's verdict on a criterion."""
         given = self._verdicts.setdefault(place, {})
         if rater in given:
-            self._twice(line, given[rater] is met, f"{rater!r} on criterion {place[1]!r} of case {place[0]!r}")
+            self._record_duplicate(
+                line, given[rater] is met, f"{rater!r} on criterion {place[1]!r} of case {place[0]!r}"
+            )
             return
         given[rater] = met
         self._undecided += met is None
@@ -123,10 +125,10 @@ class Gathered:
         self._lines.setdefault(place, f"{self._unit} {line}")
 
     def score(self, line: int, case_id: str, rater: str, score: float | None) -> None:
-        """A rater's score of a whole answer."""
+        """Record a rater's score of a whole answer."""
         given = self._scores.setdefault(case_id, {})
         if rater in given:
-            self._twice(line, given[rater] == score, f"{rater!r} on case {case_id!r}")
+            self._record_duplicate(line, given[rater] == score, f"{rater!r} on case {case_id!r}")
             return
         if score is None:
             self._undecided += 1
@@ -135,80 +137,90 @@ class Gathered:
         self._raters[rater] = self._raters.get(rater, 0) + 1
         self._lines.setdefault(case_id, f"{self._unit} {line}")
 
-    def _twice(self, line: int, same: bool, what: str) -> None:
+    def _record_duplicate(self, line: int, same: bool, what: str) -> None:
         if same:
             self._again.append(line)
         else:
-            self.fault(line, f"{what} has said otherwise before")
+            self.fault(line, f"{what} contradicts an earlier rating")
 
-    def humans(self, digest: str, format_: str, notes: Sequence[str] = ()) -> Humans:
-        """What was gathered. Raises BadInput when a line was wrong, or when there is no rating at all."""
+    def humans(self, digest: str, format_: str, notes: Sequence[str] = ()) -> HumanRatings:
+        """Return the ratings. Raises BadInput if there were faults or no ratings."""
         if self._faults:
-            more = len(self._faults) - _NAMED
-            told = "; ".join(self._faults[:_NAMED]) + (f"; and {more} more {self._unit}s" if more > 0 else "")
-            raise BadInput(f"{self._name}: {told}", hint=FORMAT_HINT)
+            raise BadInput(f"{self._name}: {list_faults(self._faults)}", hint=FORMAT_HINT)
         if self._foreign and not self._raters:
             raise BadInput(
-                f"{self._name}: no item of it belongs to this run's answers and criteria as they are now",
-                hint="name the run whose sheet it is; answers or criteria may have changed since",
+                f"{self._name}: no item matches the run's current answers and criteria",
+                hint="name the run that the sheet was made for; its answers or criteria may have changed",
             )
         if not self._raters:
-            raise BadInput(f"{self._name} holds no rating", hint=FORMAT_HINT)
+            raise BadInput(f"{self._name} has no ratings", hint=FORMAT_HINT)
         found = list(notes)
         if self._again:
             shown = self._shown(self._again)
-            found.append(f"{len(self._again)} ratings stand there twice and count once ({shown})")
+            found.append(f"{len(self._again)} ratings are duplicates and count once ({shown})")
         if self._foreign:
             found.append(
-                f"{len(self._foreign)} items are of another run, or of answers or criteria that have changed; "
+                f"{len(self._foreign)} items belong to another run, or to changed answers or criteria; "
                 f"left out ({self._shown(self._foreign)})"
             )
         if self._undecided:
-            found.append(f"{self._undecided} ratings hold no decision and count neither as met nor as not met")
-        found += [f"rater {name!r} rated one item only" for name, n in self._raters.items() if n == 1]
-        found += alike(self._raters)
+            found.append(f"{self._undecided} ratings have no decision and count neither as met nor as not met")
+        found += [f"rater {name!r} rated only one item" for name, n in self._raters.items() if n == 1]
+        found += similar_names(self._raters)
         scores = {case_id: given for case_id, given in self._scores.items() if given}
-        return Humans(
+        return HumanRatings(
             self._name, digest, format_, tuple(self._raters), self._verdicts, scores, self._lines, tuple(found)
         )
 
     def _shown(self, lines: Sequence[int]) -> str:
-        return f"{self._unit}s {', '.join(map(str, lines[:_NAMED]))}" + (" …" if len(lines) > _NAMED else "")
+        return f"{self._unit}s {', '.join(map(str, lines[:MOST_FAULTS]))}" + (
+            " …" if len(lines) > MOST_FAULTS else ""
+        )
 
 
-def alike(raters: Iterable[str]) -> list[str]:
-    """Remarks on names that differ in capitals, width or spaces only: probably one person."""
+def similar_names(raters: Iterable[str]) -> list[str]:
+    """Notes on names that differ only in case, width or spaces and may be one person."""
     groups: dict[str, list[str]] = {}
     for name in dict.fromkeys(raters):
         groups.setdefault("".join(unicodedata.normalize("NFKC", name).casefold().split()), []).append(name)
     return [
-        f"raters {', '.join(map(repr, names))} count as {len(names)} people: their names differ in spelling only"
+        f"raters {', '.join(map(repr, names))} count as {len(names)} people: their names differ only in spelling"
         for names in groups.values()
         if len(names) > 1
     ]
 
 
-def read_ratings(data: bytes, name: str, items: Mapping[str, Place] | None = None) -> Humans:
-    """The ratings in a file of medlive's own format; `items` are what a run's item ids stand for
-    (`sheets.items_of`). Raises BadInput with the lines that are wrong."""
-    text = decoded(data, name)
-    found = Gathered(name, items=items)
+def read_ratings(data: bytes, name: str, items: Mapping[str, Place] | None = None) -> HumanRatings:
+    """Read ratings in medlive's own format.
+
+    Args:
+        data: The file's content.
+        name: The file's name.
+        items: The criteria of a run's item ids (`sheets.places_of`).
+
+    Raises:
+        BadInput: If there are invalid lines, which it lists, or no ratings.
+    """
+    text = decode_text(data, name)
+    found = RatingCollector(name, items=items)
     if text.lstrip().startswith(("{", "[")):
         values = json_document(text)
         if values is not None and not (len(values) == 1 and "\n" not in text.strip()):
-            found = Gathered(name, unit="entry", items=items)
+            found = RatingCollector(name, unit="entry", items=items)
         rows = json_rows(text, found.fault) if values is None else entries(values, found.fault)
     else:
         rows = csv_rows(text, name, _NEEDED)
     for row in rows:
-        _take(row, found)
-    guessed = ["it is no UTF-8 and was read as GB18030"] if encoding_of(data) == "gb18030" else []
+        _add_row(row, found)
+    guessed = ["not valid UTF-8, read as GB18030"] if encoding_of(data) == "gb18030" else []
     return found.humans(digest_bytes(data), "medlive", guessed)
 
 
-def joined(found: Sequence[Humans]) -> Humans:
-    """The ratings of several files as one: a rater may go on in another file, and a decision stands over none.
-    Raises BadInput where two files hold different decisions of one rater."""
+def merge_ratings(found: Sequence[HumanRatings]) -> HumanRatings:
+    """Merge the ratings of several files; a decision replaces "could not decide".
+
+    Raises BadInput if two files have different decisions of one rater.
+    """
     if len(found) == 1:
         return found[0]
     verdicts: dict[Place, dict[str, bool | None]] = {}
@@ -219,27 +231,26 @@ def joined(found: Sequence[Humans]) -> Humans:
         for key, where in one.lines.items():
             lines.setdefault(key, f"{one.name} {where}")
         for place, given in one.verdicts.items():
-            held = verdicts.setdefault(place, {})
+            merged = verdicts.setdefault(place, {})
             for rater, met in given.items():
-                if held.get(rater) is None:
-                    held[rater] = met
-                elif met is not None and met is not held[rater]:
+                if merged.get(rater) is None:
+                    merged[rater] = met
+                elif met is not None and met is not merged[rater]:
                     faults.append(
                         f"{one.name}, {one.lines[place]}: {rater!r} on criterion {place[1]!r} of {place[0]!r}"
                     )
         for case_id, given_scores in one.scores.items():
-            kept = scores.setdefault(case_id, {})
+            merged_scores = scores.setdefault(case_id, {})
             for rater, score in given_scores.items():
-                if kept.setdefault(rater, score) != score:
+                if merged_scores.setdefault(rater, score) != score:
                     faults.append(f"{one.name}, {one.lines[case_id]}: {rater!r} on case {case_id!r}")
     if faults:
-        more = f"; and {len(faults) - _NAMED} more" if len(faults) > _NAMED else ""
         raise BadInput(
-            f"a rater says otherwise in another file: {'; '.join(faults[:_NAMED])}{more}",
-            hint="two people need two names in the column rater",
+            f"a rater contradicts themselves in another file: {list_faults(faults)}",
+            hint="give different people different names in the column rater",
         )
     formats = {one.format for one in found}
-    return Humans(
+    return HumanRatings(
         ", ".join(one.name for one in found),
         digest_json([one.digest for one in found]),
         formats.pop() if len(formats) == 1 else "mixed",
@@ -249,17 +260,17 @@ def joined(found: Sequence[Humans]) -> Humans:
         lines,
         (
             *(f"{one.name}: {note}" for one in found for note in one.notes),
-            *alike(rater for one in found for rater in one.raters),
+            *similar_names(rater for one in found for rater in one.raters),
         ),
     )
 
 
-def _take(row: Row, found: Gathered) -> None:
+def _add_row(row: Row, found: RatingCollector) -> None:
     values = row.values
     rater, item = _name(values.get("rater")), _name(values.get("item"))
     case_id, criterion = _name(values.get("case_id")), _name(values.get("criterion_id"))
     if rater is None or (case_id is None and item is None):
-        found.fault(row.line, "case_id (or item) and rater are texts, neither may be missing")
+        found.fault(row.line, "case_id (or item) and rater are required")
         return
     place = (case_id, criterion) if case_id is not None and criterion is not None else None
     rated = False
@@ -280,11 +291,11 @@ def _take(row: Row, found: Gathered) -> None:
         except ValueError as exc:
             found.fault(row.line, str(exc))
     if not rated:
-        found.fault(row.line, "neither criterion_id and met, nor score")
+        found.fault(row.line, "expected criterion_id and met, or score")
 
 
 def _name(value: object) -> str | None:
-    """An id or a name; a JSON number is the text of it."""
+    """An id or a name as text; None if missing."""
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
     return value.strip() or None if isinstance(value, str) else None
@@ -295,7 +306,7 @@ def _met(value: object) -> bool | None:
         return value
     if isinstance(value, str) and value.strip().lower() in _MET:
         return _MET[value.strip().lower()]
-    raise ValueError(f"met is {str(value)[:40]!r}: neither true, false nor null")
+    raise ValueError(f"met must be true, false or null, found {str(value)[:40]!r}")
 
 
 def _score(value: object, out_of: object) -> float | None:
@@ -303,31 +314,29 @@ def _score(value: object, out_of: object) -> float | None:
         return None
     most = 1.0 if out_of is None or (isinstance(out_of, str) and not out_of.strip()) else _number(out_of)
     if not 0 < most < math.inf:
-        raise ValueError(f"out_of is {str(out_of)[:40]!r}: no number above 0")
+        raise ValueError(f"out_of must be a number above 0, found {str(out_of)[:40]!r}")
     number = _number(value)
     if not 0 <= number <= most:
-        scale = f"no number from 0 to {most:g}"
-        also = "" if out_of else "; a column out_of names the best score of another scale"
-        raise ValueError(f"score is {str(value)[:40]!r}: {scale}{also}")
+        also = "" if out_of else "; give the best score of another scale in a column out_of"
+        raise ValueError(f"score must be a number from 0 to {most:g}, found {str(value)[:40]!r}{also}")
     return number / most
 
 
 def _number(value: object) -> float:
-    """NaN for what is none."""
+    """The value as a number, NaN if it is none."""
     if isinstance(value, bool):
         return math.nan
     try:
-        # A decimal comma is what a table with semicolons holds.
+        # Tables with semicolons may use decimal commas.
         return float(str(value).strip().replace(",", "."))
     except ValueError:
         return math.nan
 
 
 def read_scores(path: Path) -> tuple[dict[str, float], str]:
-    """A score for each case from a file in the format above, the mean where several raters gave one; and the
-    raters' names. Raises BadInput when the file holds no score."""
+    """Read the mean score of each case, and the raters' names. Raises BadInput if the file has no scores."""
     humans = read_ratings(read_bytes(path), path.name)
     if not humans.scores:
-        raise BadInput(f"{path.name} holds no score by case")
+        raise BadInput(f"{path.name} has no scores by case")
     means = {case_id: sum(given.values()) / len(given) for case_id, given in humans.scores.items()}
     return means, ", ".join(sorted({rater for given in humans.scores.values() for rater in given}))

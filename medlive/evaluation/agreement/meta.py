@@ -1,4 +1,4 @@
-"""How far a run's automated grading can be trusted: against people, a direct judge, other graders, and itself.
+"""Meta-evaluation of a run's grading against people, a direct judge, other graders, and itself.
 
 docs/meta.md says what each figure is; `meta.json` is `Meta.as_json`.
 """
@@ -25,7 +25,7 @@ from medlive.evaluation.agreement.compare_graders import (
     scores_of,
 )
 from medlive.evaluation.agreement.human_sets import read_humans
-from medlive.evaluation.agreement.humans import Humans, Place, read_scores
+from medlive.evaluation.agreement.humans import HumanRatings, Place, read_scores
 from medlive.evaluation.agreement.reliability import (
     ABSENT,
     INVALID,
@@ -34,6 +34,7 @@ from medlive.evaluation.agreement.reliability import (
     NOT_MET,
     Panel,
     Reliability,
+    code_of,
     reliability,
 )
 from medlive.evaluation.agreement.sheets import items_of, places_of
@@ -52,42 +53,42 @@ _NAMED: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class CaseLevel:
-    """One way of scoring whole cases against the mean score of people."""
+    """One method of scoring whole cases, against the mean score of people."""
 
     method: str
     """"rubric", "direct", or the name of a baseline."""
     judge: str
-    """Who scored."""
+    """The grader or raters."""
     pearson: Correlation
     spearman: Correlation
     mean: Estimate
-    """Its mean score on the cases that people scored too, and"""
+    """The method's mean score on the cases that people scored too."""
     mean_people: Estimate
-    """theirs."""
+    """People's mean score on the same cases."""
     unscored: int
-    """Cases that people scored and this way did not."""
+    """Cases scored by people and not by this method."""
     gain: Estimate | None
-    """How much better the rubric correlates, on the cases that all have; None for the rubric itself."""
+    """How much better the rubric correlates, on common cases; None for the rubric itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """What there is to compare."""
+    """How many criteria and cases can be compared."""
 
     criteria: int
-    """Of the run."""
+    """Criteria of the run."""
     rated: int
-    """Criteria of the run that somebody rated."""
+    """Criteria of the run with at least one human rating."""
     rated_twice: int
     graded: int
-    """Of the rated: with the grader's verdict."""
+    """Rated criteria with a verdict by the grader."""
     invalid: int
-    """Of the rated: the grader replied without a verdict."""
+    """Rated criteria where the grader's reply had no verdict."""
     ungraded: int
-    """Of the rated: no reply, or not asked: kept out of every figure."""
+    """Rated criteria without a reply by the grader, left out of every figure."""
     cases_rated: int
     adjudicated: int
-    """Of the rated: decided by the adjudicator."""
+    """Rated criteria decided by the adjudicator."""
     cases_scored_by_people: int
     people_scores: str
     """"given" by people for whole cases, or "derived" from their verdicts by Equation 1; "none"."""
@@ -126,14 +127,22 @@ def meta_run(
     draws: int = DRAWS,
     seed: int = 0,
 ) -> Meta:
-    """The meta-evaluation of a graded run.
+    """Evaluate the grading of a run; all judges of the run itself are always compared.
 
-    `human` are files of people's ratings (`human_sets.read_humans`); `adjudicator` is the one of their raters who
-    decided what others disagreed on, and counts for that alone; `baselines` are runs judged by
-    `judge_direct` or files of scores by case (format: `humans`), beside the run's own `direct.jsonl`; `against`
-    are folders with the same answers, graded by others; other judges of the run itself are compared unasked.
-    `judge` chooses the grader as in `load_graded`. Raises UsageError when nothing is graded, or when there is
-    nothing to compare; BadInput for a file that cannot be read.
+    Args:
+        run_dir: The graded run.
+        human: Files of human ratings (`human_sets.read_humans`).
+        adjudicator: The rater who decided disagreements; counts for nothing else.
+        judge: The grader, as in `load_graded`.
+        baselines: Runs judged by `judge_direct` or files of scores by case, besides the run's own `direct.jsonl`.
+        against: Folders with the same answers, graded by others.
+        top: See `compare_graders`.
+        draws: Bootstrap draws.
+        seed: Seed of the draws.
+
+    Raises:
+        UsageError: If nothing is graded, or there is nothing to compare.
+        BadInput: If a file cannot be read.
     """
     run = load_graded(run_dir, judge=judge)
     grader = grader_of(run)
@@ -141,7 +150,7 @@ def meta_run(
     notes = list(run.notes)
     files = [human] if isinstance(human, Path) else list(human)
     if adjudicator is not None and not files:
-        raise UsageError("an adjudicator stands in a file of people's ratings", hint="name it with --human")
+        raise UsageError("an adjudicator needs a file of human ratings", hint="add --human FILE")
     people = read_humans(*files, items=places_of(items_of(run.run.cases, run.answers))) if files else None
     coverage: Coverage | None = None
     criteria: Reliability | None = None
@@ -154,16 +163,16 @@ def meta_run(
             **coverage_criteria, cases_scored_by_people=len(truth), people_scores=how if truth else "none"
         )
         criteria = reliability(panel, draws=draws, seed=seed) if panel is not None else None
-        notes += _one_verdict(criteria) if criteria is not None else []
+        notes += _single_verdict_notes(criteria) if criteria is not None else []
         ways = {"rubric": (name, scores_of(run)), **_baselines(run_dir, baselines, notes)}
         levels = _levels(truth, ways, notes, draws, seed) if truth else ()
     graders = _graders(run, against, notes, top=top, draws=draws, seed=seed)
-    steady: Repeated | None = None
+    rounds: Repeated | None = None
     if (run_dir / REPEATS).exists():
-        steady = repeated(run, read_rounds(run_dir, judge=grader.judge), draws=draws, seed=seed)
-    if people is None and steady is None and not graders:
+        rounds = repeated(run, read_rounds(run_dir, judge=grader.judge), draws=draws, seed=seed)
+    if people is None and rounds is None and not graders:
         raise UsageError(
-            f"{run_dir} has one grader, which graded once: there is nothing to compare",
+            f"{run_dir} has one grader with one round: nothing to compare",
             hint="--human FILE compares with people, --against RUN with another grader, "
             "medlive eval grade --repeats with itself",
         )
@@ -182,7 +191,7 @@ def meta_run(
         coverage=coverage,
         criteria=criteria,
         cases=levels,
-        repeated=steady,
+        repeated=rounds,
         graders=graders,
         draws=draws,
         seed=seed,
@@ -190,21 +199,21 @@ def meta_run(
     )
 
 
-def _one_verdict(found: Reliability) -> list[str]:
-    """Remarks on pairs whose macro-F1 holds a verdict that neither of them used."""
-    said = []
-    for pair in (*found.people, *found.grader):
+def _single_verdict_notes(criteria: Reliability) -> list[str]:
+    """Notes on pairs whose macro-F1 includes a verdict that neither rater used."""
+    found = []
+    for pair in (*criteria.people, *criteria.grader):
         c = pair.confusion
         apart = c.first_only + c.second_only
         used = bool(c.both_met + apart + c.invalid_met) + bool(c.neither + apart + c.invalid_not_met)
         if pair.macro_f1.value is not None and used == 1:
-            said.append(
-                f"{pair.first} and {pair.second} used one verdict only: in their macro-F1 the other counts 0"
+            found.append(
+                f"{pair.first} and {pair.second} used only one verdict: the other counts as 0 in their macro-F1"
             )
-    return said
+    return found
 
 
-def _about(people: Humans | None, adjudicator: str | None) -> dict[str, Any] | None:
+def _about(people: HumanRatings | None, adjudicator: str | None) -> dict[str, Any] | None:
     if people is None:
         return None
     verdicts = Counter(r for given in people.verdicts.values() for r, met in given.items() if met is not None)
@@ -219,15 +228,15 @@ def _about(people: Humans | None, adjudicator: str | None) -> dict[str, Any] | N
 
 
 def _panel(
-    run: GradedRun, people: Humans, adjudicator: str | None, name: str, notes: list[str]
+    run: GradedRun, people: HumanRatings, adjudicator: str | None, name: str, notes: list[str]
 ) -> tuple[Panel | None, dict[str, int]]:
-    """Everybody's codes on the criteria that somebody rated, and how many there are."""
+    """All codes on the rated criteria, and counts of criteria."""
     if adjudicator is not None and adjudicator not in people.raters:
         raise UsageError(
-            f"{people.name} holds no rating by {adjudicator!r}: the raters are {', '.join(people.raters)}"
+            f"{people.name} has no ratings by {adjudicator!r}; its raters are {', '.join(people.raters)}"
         )
     known = {(case.case_id, c.id): case.case_id for case in run.run.cases for c in case.criteria}
-    _strangers(run, people, set(known), notes)
+    _note_unknown(run, people, set(known), notes)
     raters = tuple(
         rater
         for rater in people.raters
@@ -247,7 +256,7 @@ def _panel(
     cases = tuple(dict.fromkeys(case_id for case_id, _ in places))
     at = {case_id: number for number, case_id in enumerate(cases)}
     codes = np.array(
-        [[_code(people.verdicts[place].get(rater)) for rater in raters] for place in places], dtype=np.int_
+        [[code_of(people.verdicts[place].get(rater)) for rater in raters] for place in places], dtype=np.int_
     ).reshape(len(places), len(raters))
     grader = np.array([_grader_code(run, place) for place in places], dtype=np.int_)
     rated = (codes >= MET).sum(axis=1)
@@ -264,7 +273,7 @@ def _panel(
     }
     if not some.any():
         if people.verdicts:
-            notes.append("no criterion of this run was rated: no figure by criterion")
+            notes.append("no criterion of this run was rated: no figures by criterion")
         return None, counts
     clusters = np.array([at[case_id] for case_id, _ in places], dtype=np.int_)
     for rater, column in zip(raters, codes.T, strict=True):
@@ -272,21 +281,21 @@ def _panel(
             notes.append(f"rater {rater!r} decided {n} criteria of this run: too few for figures of their own")
     agreed = None
     if adjudicator is not None:
-        words = np.array([_code(people.verdicts[place].get(adjudicator)) for place in places], dtype=np.int_)
-        agreed = _agreed(codes, words)
-        counts["adjudicated"] = int(((words >= MET) & some).sum())
+        decisions = np.array([code_of(people.verdicts[place].get(adjudicator)) for place in places], dtype=np.int_)
+        agreed = _agreed(codes, decisions)
+        counts["adjudicated"] = int(((decisions >= MET) & some).sum())
     return Panel(raters, codes, clusters, cases, grader, name, agreed), counts
 
 
-def _agreed(codes: NDArray[np.int_], words: NDArray[np.int_]) -> NDArray[np.int_]:
-    """What the adjudicator said, else what two raters or more said without another word; ABSENT: neither."""
+def _agreed(codes: NDArray[np.int_], decisions: NDArray[np.int_]) -> NDArray[np.int_]:
+    """The adjudicator's decision, else the unanimous verdict of two or more raters; else ABSENT."""
     met, not_met = (codes == MET).sum(axis=1), (codes == NOT_MET).sum(axis=1)
-    alike = np.where((met > 1) & (not_met == 0), MET, np.where((not_met > 1) & (met == 0), NOT_MET, ABSENT))
-    return np.where(words >= MET, words, alike)
+    unanimous = np.where((met > 1) & (not_met == 0), MET, np.where((not_met > 1) & (met == 0), NOT_MET, ABSENT))
+    return np.where(decisions >= MET, decisions, unanimous)
 
 
-def _strangers(run: GradedRun, people: Humans, known: set[Place], notes: list[str]) -> None:
-    """Notes of ratings that belong to nothing in the run."""
+def _note_unknown(run: GradedRun, people: HumanRatings, known: set[Place], notes: list[str]) -> None:
+    """Add notes on ratings of unknown cases or criteria. Raises BadInput if nothing is known."""
     ids = {case.case_id for case in run.run.cases}
     for what, keys in (
         ("cases", [key for key in people.scores if key not in ids]),
@@ -301,28 +310,24 @@ def _strangers(run: GradedRun, people: Humans, known: set[Place], notes: list[st
             notes.append(f"{people.name}: {what} that are not in this run, left out: {shown}{more}")
     if not any(key in ids for key in people.scores) and not any(key in known for key in people.verdicts):
         raise BadInput(
-            f"{people.name} rates nothing of this run",
-            hint="case_id and criterion_id are those of the run's cases.jsonl",
+            f"{people.name} has no ratings for this run",
+            hint="use case_id and criterion_id of the run's cases.jsonl",
         )
 
 
-def _code(met: bool | None) -> int:
-    return ABSENT if met is None else MET if met else NOT_MET
-
-
 def _grader_code(run: GradedRun, place: Place) -> int:
-    """A reply without a verdict is the grader's error; no reply is ours, and kept apart."""
+    """INVALID for a reply without a verdict, the grader's error; ABSENT for no reply, an error of ours."""
     grade = run.grades.get(place[0], {}).get(place[1])
     if grade is None or (grade.met is None and not grade.grader):
         return ABSENT
-    return INVALID if grade.met is None else MET if grade.met else NOT_MET
+    return INVALID if grade.met is None else code_of(grade.met)
 
 
-def _people_scores(run: GradedRun, people: Humans, adjudicator: str | None) -> tuple[dict[str, float], str]:
-    """People's mean score of each case of the run: as they gave it, or where nobody gave one, by Equation 1 from
-    the verdicts of those who decided every criterion of a case. The adjudicator is none of them.
+def _people_scores(run: GradedRun, people: HumanRatings, adjudicator: str | None) -> tuple[dict[str, float], str]:
+    """People's mean score of each case, in the run's order so that draws do not depend on the file's order.
 
-    Cases are in the run's order, so that draws of them do not hang on the order of a file's rows.
+    The scores are those that people gave, or if there are none, Equation 1 from the verdicts of those who decided
+    every criterion of a case. The adjudicator is left out.
     """
     ids = [case.case_id for case in run.run.cases]
     given = {
@@ -346,27 +351,27 @@ def _people_scores(run: GradedRun, people: Humans, adjudicator: str | None) -> t
 
 
 def _baselines(run_dir: Path, paths: Sequence[Path], notes: list[str]) -> dict[str, tuple[str, dict[str, float]]]:
-    """By method: who scored, and the scores by case."""
+    """By method: the rater's name and the scores by case."""
     found: dict[str, tuple[str, dict[str, float]]] = {}
     for path in (run_dir, *paths):
         if path.is_dir():
             direct = read_direct(path)
             if direct is None:
                 if path is not run_dir:
-                    raise BadInput(f"{path} holds no direct scores", hint="medlive eval judge-direct makes them")
+                    raise BadInput(f"{path} has no direct scores", hint="run medlive eval judge-direct first")
                 continue
             notes += direct.notes
             kept = {case_id: score for case_id, score in direct.scores.items() if score is not None}
             if path is not run_dir and _answers(path) != _answers(run_dir):
-                notes.append(f"baseline {path.name}: its answers are not all those of the run")
-            found[_free("direct", found)] = (direct.model, kept)
+                notes.append(f"baseline {path.name}: its answers differ from the run's")
+            found[_unique("direct", found)] = (direct.model, kept)
         else:
             scores, raters = read_scores(path)
-            found[_free(path.stem, found)] = (raters, scores)
+            found[_unique(path.stem, found)] = (raters, scores)
     return found
 
 
-def _free(name: str, taken: Mapping[str, object]) -> str:
+def _unique(name: str, taken: Mapping[str, object]) -> str:
     names = (name if n == 1 else f"{name}-{n}" for n in range(1, len(taken) + 3))
     return next(free for free in names if free not in taken and free != "rubric")
 
@@ -389,8 +394,8 @@ def _levels(
     for way, (judge, scores) in ways.items():
         column = columns[way]
         both = ~np.isnan(column)
-        if foreign := len(set(scores) - set(ids)):
-            notes.append(f"{way}: {foreign} cases have a score and none by people; left out")
+        if unknown := len(set(scores) - set(ids)):
+            notes.append(f"{way}: {unknown} cases have no score by people; left out")
         found.append(
             CaseLevel(
                 method=way,
@@ -415,7 +420,7 @@ def _column(scores: Mapping[str, float], ids: Sequence[str]) -> Floats:
 def _graders(
     run: GradedRun, against: Sequence[Path], notes: list[str], *, top: int | None, draws: int, seed: int
 ) -> tuple[GraderPair, ...]:
-    """Every two of the gradings: this one, the run's other judges', and those of other folders."""
+    """Compare every pair of gradings: this one, the run's other judges', and those of other folders."""
     path = run.run.path
     judges = dict.fromkeys(grade.judge for grade in read_grades(path / GRADES)[0])
     gradings = [run, *(load_graded(path, judge=other) for other in judges if other != grader_of(run).judge)]
@@ -426,7 +431,7 @@ def _graders(
     for pair in pairs:
         if pair.unlike:
             notes.append(
-                f"{pair.criteria.first} and {pair.criteria.second}: {pair.unlike} cases have another answer or "
-                "rubric, or none, on one side; left out"
+                f"{pair.criteria.first} and {pair.criteria.second}: {pair.unlike} cases have different answers or "
+                "rubrics; left out"
             )
     return pairs

@@ -1,7 +1,7 @@
-"""How far a grader and people agree on criteria: pairs of raters, the pooled figures, case by case, strictness.
+"""Agreement of a grader with people on criteria: by pair of raters, pooled, by case, and strictness.
 
-Missing is kept apart: an item counts for two raters where both decided. A grader's reply that held no verdict is
-invalid: wrong for macro-F1, and left out of AC1, kappa and rates, whose n is what remains (docs/method.md §3).
+An item counts for two raters if both decided. A grader's reply without a verdict is invalid: wrong for macro-F1,
+and not counted for AC1, kappa and rates (docs/method.md §3).
 """
 
 from collections.abc import Callable, Sequence
@@ -27,15 +27,20 @@ from medlive.statistics.estimate import Estimate, estimate, no_estimate, ratio_o
 MET: Final = 0
 NOT_MET: Final = 1
 INVALID: Final = 2
-"""A grader replied, and the reply held no verdict."""
+"""The grader's reply had no verdict."""
 ABSENT: Final = -1
 
 LEAST_ITEMS: Final = 5
-"""Two raters with fewer items in common get no figure."""
+"""Two raters need this many common items for a figure."""
 POOR: Final = 0.6
-"""A case whose macro-F1 is below agrees poorly (ClinConsensus, appendix I.5)."""
+"""Cases with a lower macro-F1 agree poorly (ClinConsensus, appendix I.5)."""
 
 Codes = NDArray[np.int_]
+
+
+def code_of(met: bool | None) -> int:
+    """The code of a verdict; ABSENT for no decision."""
+    return ABSENT if met is None else MET if met else NOT_MET
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,30 +54,29 @@ class Panel:
     """Each item's case, by its place in `cases`."""
     cases: tuple[str, ...]
     grader: Codes | None = None
-    """(items): any of the four codes; None: there is none."""
+    """(items): any of the four codes; None without a grader."""
     grader_name: str = "grader"
     agreed: Codes | None = None
-    """(items): what people agreed on, and where they did not, what their adjudicator said; ABSENT: neither. It
-    stands in for the majority."""
+    """(items): what people agreed on, else the adjudicator's decision; ABSENT: neither. Replaces the majority."""
 
 
 @dataclass(frozen=True, slots=True)
 class Confusion:
-    """How often the two said what; invalid is the second's alone."""
+    """Counts of verdict pairs; only the second rater can be invalid."""
 
     both_met: int
     first_only: int
-    """Met for the first, not for the second."""
+    """Met for the first, not met for the second."""
     second_only: int
     neither: int
     invalid_met: int = 0
-    """Met for the first, invalid of the second."""
+    """Met for the first, invalid for the second."""
     invalid_not_met: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class PairAgreement:
-    """Two raters; the first is the truth where the figure has one."""
+    """Agreement of two raters; the first is the reference for macro-F1."""
 
     first: str
     second: str
@@ -88,7 +92,7 @@ class PairAgreement:
 
 @dataclass(frozen=True, slots=True)
 class CaseAgreement:
-    """A case: the mean over people of the grader's macro-F1 on it, over n criteria."""
+    """The mean over people of the grader's macro-F1 on one case with n criteria."""
 
     case_id: str
     n: int
@@ -97,14 +101,14 @@ class CaseAgreement:
 
 @dataclass(frozen=True, slots=True)
 class ByCase:
-    """The same case by case; in a case the mean is over the labels that occur in it."""
+    """Macro-F1 by case, over the labels that occur in the case."""
 
     threshold: float
     mean: Estimate
     below: Estimate
     """The share of cases under the threshold."""
     one_label: int
-    """Cases in which people and grader used one label only."""
+    """Cases in which people and the grader used only one label."""
     cases: tuple[CaseAgreement, ...]
 
 
@@ -115,25 +119,25 @@ class Strictness:
     grader: Estimate
     people: Estimate
     difference: Estimate
-    """Grader less people: below 0 is stricter than they are."""
+    """Grader minus people; below 0 the grader is stricter."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reliability:
-    """All of it."""
+    """All agreement figures of a panel."""
 
     people: tuple[PairAgreement, ...]
     people_ac1: Estimate
     """Of all raters at once."""
     people_macro_f1: Estimate
-    """The mean over pairs: what a grader could reach."""
+    """The mean over pairs, an upper bound for the grader."""
     grader: tuple[PairAgreement, ...]
     """Against each rater."""
     majority: PairAgreement | None
-    """Against what most raters said, or with an adjudicator ("adjudicated") what two agreed on or that one said;
-    None without a grader, and without an adjudicator below three raters."""
+    """Against the majority, or with an adjudicator against the agreed or adjudicated verdict; None without a
+    grader, and with fewer than three raters and no adjudicator."""
     majority_ties: int
-    """Rated items on which nothing such stands: left out of it."""
+    """Rated items without a majority or an adjudicated verdict, left out."""
     grader_ac1: Estimate
     """The mean over people."""
     grader_macro_f1: Estimate
@@ -143,21 +147,21 @@ class Reliability:
 
 
 def reliability(panel: Panel, *, draws: int = 1000, seed: int = 0) -> Reliability:
-    """Every figure of a panel; intervals are over draws of cases."""
-    made = partial(estimate, draws=draws, seed=seed)
+    """Compute every figure of a panel; intervals are over bootstrap draws of cases."""
+    estimate_fn = partial(estimate, draws=draws, seed=seed)
     several = range(len(panel.raters))
     columns = panel.people.T
     people = tuple(
-        _pair(panel, panel.raters[i], panel.raters[j], columns[i], columns[j], made)
+        _pair(panel, panel.raters[i], panel.raters[j], columns[i], columns[j], estimate_fn)
         for i, j in combinations(several, 2)
     )
     pairs = [(columns[i], columns[j]) for i, j in combinations(several, 2)]
-    no_grader = no_estimate("there is no grader")
+    no_grader = no_estimate("no grader")
     if panel.grader is None:
         return Reliability(
             people,
-            _of_all(panel, made),
-            _mean_f1(panel, pairs, made),
+            _of_all(panel, estimate_fn),
+            _mean_f1(panel, pairs, estimate_fn),
             (),
             None,
             0,
@@ -172,10 +176,10 @@ def reliability(panel: Panel, *, draws: int = 1000, seed: int = 0) -> Reliabilit
         truth, ties = panel.agreed, int(((panel.people >= MET).any(axis=1) & (panel.agreed == ABSENT)).sum())
     return Reliability(
         people=people,
-        people_ac1=_of_all(panel, made),
-        people_macro_f1=_mean_f1(panel, pairs, made),
+        people_ac1=_of_all(panel, estimate_fn),
+        people_macro_f1=_mean_f1(panel, pairs, estimate_fn),
         grader=tuple(
-            _pair(panel, name, panel.grader_name, column, panel.grader, made)
+            _pair(panel, name, panel.grader_name, column, panel.grader, estimate_fn)
             for name, column in zip(panel.raters, columns, strict=True)
         ),
         majority=_pair(
@@ -184,37 +188,37 @@ def reliability(panel: Panel, *, draws: int = 1000, seed: int = 0) -> Reliabilit
             panel.grader_name,
             truth,
             panel.grader,
-            made,
+            estimate_fn,
         )
         if len(panel.raters) > 2 or panel.agreed is not None
         else None,
         majority_ties=ties,
-        grader_ac1=_mean_of(panel, against, _mean_ac1, made, 2),
-        grader_macro_f1=_mean_f1(panel, against, made),
-        by_case=_by_case(panel, panel.grader, made),
-        strictness=_strictness(panel, panel.grader, made),
+        grader_ac1=_mean_of(panel, against, _mean_ac1, estimate_fn, 2),
+        grader_macro_f1=_mean_f1(panel, against, estimate_fn),
+        by_case=_by_case(panel, panel.grader, estimate_fn),
+        strictness=_strictness(panel, panel.grader, estimate_fn),
     )
 
 
 def pair_of(panel: Panel, first: int, second: int, *, draws: int = 1000, seed: int = 0) -> PairAgreement:
-    """Two raters of a panel, by their places."""
+    """Agreement of two raters of a panel, given by their indices."""
     names, columns = panel.raters, panel.people.T
-    made = partial(estimate, draws=draws, seed=seed)
-    return _pair(panel, names[first], names[second], columns[first], columns[second], made)
+    estimate_fn = partial(estimate, draws=draws, seed=seed)
+    return _pair(panel, names[first], names[second], columns[first], columns[second], estimate_fn)
 
 
-Made = Callable[..., Estimate]
+EstimateFn = Callable[..., Estimate]
 
 
 def tables(first: Codes, second: Codes) -> Floats:
-    """One count in a table (2 x 3) for each item that the first decided and the second rated: (items x 2 x 3)."""
+    """Make a confusion table for each item, (items x 2 x 3); zero where either rater has no code."""
     out = np.zeros((len(first), 2, 3))
     rows = np.flatnonzero((first >= MET) & (first <= NOT_MET) & (second != ABSENT))
     out[rows, first[rows], second[rows]] = 1.0
     return out
 
 
-def _pair(panel: Panel, first: str, second: str, a: Codes, b: Codes, made: Made) -> PairAgreement:
+def _pair(panel: Panel, first: str, second: str, a: Codes, b: Codes, estimate_fn: EstimateFn) -> PairAgreement:
     cells = tables(a, b)
     total = cells.sum(axis=0)
     counts = Confusion(*(int(x) for x in (*total[:, :2].ravel(), *total[:, 2])))
@@ -225,7 +229,7 @@ def _pair(panel: Panel, first: str, second: str, a: Codes, b: Codes, made: Made)
         n = int(which.sum())
         if n < LEAST_ITEMS:
             return no_estimate(f"{n} common items are too few", n, len(set(panel.clusters[which])))
-        return made(cells[which][..., :width], statistic, panel.clusters[which])
+        return estimate_fn(cells[which][..., :width], statistic, panel.clusters[which])
 
     return PairAgreement(
         first, second, counts,
@@ -246,35 +250,34 @@ def _mean_of(
     panel: Panel,
     pairs: Sequence[tuple[Codes, Codes]],
     statistic: Callable[[Floats], Floats],
-    made: Made,
+    estimate_fn: EstimateFn,
     width: int,
 ) -> Estimate:
-    """The mean of a figure over pairs that share enough items; `width` 3 counts invalid replies for items, 2 does
-    not."""
+    """The mean of a figure over pairs with enough common items; with `width` 3 invalid replies count as items."""
     cells = [tables(a, b)[..., :width] for a, b in pairs]
     kept = [one for one in cells if one.sum() >= LEAST_ITEMS]
     if not kept:
         return no_estimate(f"no two raters have {LEAST_ITEMS} items in common")
     stacked = np.stack(kept, axis=1)
     used = stacked.any(axis=(1, 2, 3))
-    return made(stacked[used], statistic, panel.clusters[used])
+    return estimate_fn(stacked[used], statistic, panel.clusters[used])
 
 
 def _mean_ac1(stacked: Floats) -> Floats:
     return np.asarray(ac1_of_tables(stacked).mean(axis=-1))
 
 
-def _mean_f1(panel: Panel, pairs: Sequence[tuple[Codes, Codes]], made: Made) -> Estimate:
-    return _mean_of(panel, pairs, lambda t: np.asarray(macro_f1_of_tables(t).mean(axis=-1)), made, 3)
+def _mean_f1(panel: Panel, pairs: Sequence[tuple[Codes, Codes]], estimate_fn: EstimateFn) -> Estimate:
+    return _mean_of(panel, pairs, lambda t: np.asarray(macro_f1_of_tables(t).mean(axis=-1)), estimate_fn, 3)
 
 
-def _of_all(panel: Panel, made: Made) -> Estimate:
+def _of_all(panel: Panel, estimate_fn: EstimateFn) -> Estimate:
     rated = (panel.people >= MET).sum(axis=1)
     n = int((rated >= 2).sum())
     if n < LEAST_ITEMS:
         return no_estimate(f"{n} items with two raters are too few", n)
     some = rated >= 1
-    return made(rater_sums(panel.people[some], 2), ac1_of_sums, panel.clusters[some], n=n)
+    return estimate_fn(rater_sums(panel.people[some], 2), ac1_of_sums, panel.clusters[some], n=n)
 
 
 def _majority(people: Codes) -> tuple[Codes, int]:
@@ -283,7 +286,7 @@ def _majority(people: Codes) -> tuple[Codes, int]:
     return out, int(((met == not_met) & (met > 0)).sum())
 
 
-def _by_case(panel: Panel, grader: Codes, made: Made) -> ByCase:
+def _by_case(panel: Panel, grader: Codes, estimate_fn: EstimateFn) -> ByCase:
     cells = np.stack([tables(column, grader) for column in panel.people.T], axis=1)
     sums = np.zeros((len(panel.cases), *cells.shape[1:]))
     np.add.at(sums, panel.clusters, cells)
@@ -296,8 +299,8 @@ def _by_case(panel: Panel, grader: Codes, made: Made) -> ByCase:
     ones = np.ones(len(values))
     return ByCase(
         POOR,
-        made(np.column_stack([values, ones]), ratio_of, places),
-        made(np.column_stack([values < POOR, ones]).astype(np.float64), ratio_of, places),
+        estimate_fn(np.column_stack([values, ones]), ratio_of, places),
+        estimate_fn(np.column_stack([values < POOR, ones]).astype(np.float64), ratio_of, places),
         int((labels[places] == 1).sum()),
         tuple(
             CaseAgreement(panel.cases[place], int(items[place]), float(value))
@@ -306,7 +309,7 @@ def _by_case(panel: Panel, grader: Codes, made: Made) -> ByCase:
     )
 
 
-def _strictness(panel: Panel, grader: Codes, made: Made) -> Strictness:
+def _strictness(panel: Panel, grader: Codes, estimate_fn: EstimateFn) -> Strictness:
     given = (panel.people >= MET).sum(axis=1)
     both = (grader >= MET) & (grader <= NOT_MET) & (given > 0)
     n = int(both.sum())
@@ -318,6 +321,6 @@ def _strictness(panel: Panel, grader: Codes, made: Made) -> Strictness:
     clusters = panel.clusters[both]
 
     def mean(column: Floats) -> Estimate:
-        return made(np.column_stack([column, np.ones(n)]), ratio_of, clusters)
+        return estimate_fn(np.column_stack([column, np.ones(n)]), ratio_of, clusters)
 
     return Strictness(mean(ours), mean(theirs), mean(ours - theirs))

@@ -1,8 +1,8 @@
-"""Blank sheets for people to rate a run's answers on, and for an adjudicator what they disagreed on.
+"""Write blank sheets to rate a run's answers, and adjudication sheets for disagreements.
 
-Blind: a sheet holds no model, no grader's verdict, no points and nobody else's rating. A row is one criterion of
-one answer. Its `item` is a digest of all that is rated, so that a rating of an answer or a criterion that has
-changed since is recognised and left out. The order is drawn for each rater: cases, and criteria in a case.
+Sheets are blind: no model, verdict, points or other ratings. A row is one criterion of one answer. Its `item` is
+a digest of everything rated, so that ratings of changed answers or criteria are recognised and left out. The
+order of cases, and of criteria in a case, is drawn for each rater.
 """
 
 import csv
@@ -16,7 +16,7 @@ from typing import Final
 
 from medlive.digest import digest_json
 from medlive.errors import BadInput, UsageError
-from medlive.evaluation.agreement.humans import Humans, Place
+from medlive.evaluation.agreement.humans import HumanRatings, Place
 from medlive.evaluation.model import Answer, EvaluationCase, EvaluationCriterion
 from medlive.evaluation.runs.folder import open_run
 
@@ -24,7 +24,7 @@ COLUMNS: Final = (
     "item", "rater", "number", "case", "language", "question", "answer", "criterion", "met", "comment",
 )  # fmt: skip
 MOST_CELL: Final = 32_767
-"""Characters that a cell of the usual spreadsheets holds; more is cut when the file is opened."""
+"""The most characters of a spreadsheet cell; spreadsheets cut longer text."""
 
 _FORMULA: Final = ("=", "+", "-", "@", "\t")
 _CONTROL: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]")
@@ -65,24 +65,24 @@ class Item:
 
     @property
     def place(self) -> Place:
-        """Where a rating of it belongs."""
+        """The criterion that the item rates."""
         return self.case.case_id, self.criterion.id
 
 
 @dataclass(frozen=True, slots=True)
 class Sheets:
-    """What was written."""
+    """The written files and their size."""
 
     files: tuple[Path, ...]
     items: int
     """On each sheet."""
     cases: int
     cut: int
-    """Cells that a spreadsheet will cut."""
+    """Cells too long for a spreadsheet."""
 
 
 def items_of(cases: Iterable[EvaluationCase], answers: Mapping[str, Answer]) -> tuple[Item, ...]:
-    """Every criterion of every answer that can be graded."""
+    """Every criterion of every gradable answer."""
     return tuple(
         Item(_item_id(case, answers[case.case_id], criterion), case, answers[case.case_id], criterion)
         for case in cases
@@ -92,36 +92,47 @@ def items_of(cases: Iterable[EvaluationCase], answers: Mapping[str, Answer]) -> 
 
 
 def places_of(items: Iterable[Item]) -> dict[str, Place]:
-    """What item ids stand for."""
+    """The criteria by item id."""
     return {item.id: item.place for item in items}
 
 
 def write_sheets(
     run_dir: Path, folder: Path, raters: Sequence[str], *, sample: int | None = None, seed: int = 0
 ) -> Sheets:
-    """A sheet for each rater, with the same cases, and `how-to-rate.txt` in English and Chinese.
+    """Write a sheet for each rater, with the same cases, and `how-to-rate.txt` in English and Chinese.
 
-    `sample` draws so many of the answered cases. Raises UsageError without a rater, for a name given twice and for
-    a run without an answer; BadInput where a file is there already: it may hold ratings.
+    Args:
+        run_dir: The run whose answers are rated.
+        folder: Where to write.
+        raters: The raters' names.
+        sample: How many of the answered cases to draw; by default all.
+        seed: Seed of the sample and the order.
+
+    Raises:
+        UsageError: If there is no rater, a duplicate name, or no answer.
+        BadInput: If a file exists already, since it may contain ratings.
     """
     items = _items(run_dir)
-    chosen = drawn({item.case.case_id for item in items}, sample, seed)
+    chosen = draw_cases({item.case.case_id for item in items}, sample, seed)
     return _write(folder, raters, [item for item in items if item.case.case_id in chosen], seed)
 
 
-def drawn(ids: Iterable[str], sample: int | None, seed: int) -> frozenset[str]:
-    """So many of the ids, by the seed; all of them where there are no more."""
+def draw_cases(ids: Iterable[str], sample: int | None, seed: int) -> frozenset[str]:
+    """Draw a sample of the ids; all of them if there are no more."""
     known = sorted(set(ids))
     return frozenset(
         known if sample is None or sample >= len(known) else random.Random(seed).sample(known, sample)
     )
 
 
-def write_adjudication(run_dir: Path, folder: Path, adjudicator: str, humans: Humans, *, seed: int = 0) -> Sheets:
-    """A sheet of the criteria on which raters said different things, or one of several could not decide.
+def write_adjudication(
+    run_dir: Path, folder: Path, adjudicator: str, humans: HumanRatings, *, seed: int = 0
+) -> Sheets:
+    """Write a blind sheet of the criteria on which raters disagreed or one of several could not decide.
 
-    What they said is not on it. Raises UsageError where the adjudicator is one of them, and where they agree on
-    everything; BadInput where the file is there already.
+    Raises:
+        UsageError: If the adjudicator is one of the raters, or the raters agree on everything.
+        BadInput: If the file exists already.
     """
     if adjudicator in humans.raters:
         raise UsageError(f"{adjudicator!r} is one of the raters of {humans.name}")
@@ -130,9 +141,7 @@ def write_adjudication(run_dir: Path, folder: Path, adjudicator: str, humans: Hu
     }
     items = tuple(item for item in _items(run_dir) if item.place in disputed)
     if not items:
-        raise UsageError(
-            f"{humans.name}: nobody disagrees with another on this run's answers: nothing to adjudicate"
-        )
+        raise UsageError(f"{humans.name}: the raters agree on all answers of this run: nothing to adjudicate")
     return _write(folder, [adjudicator], items, seed)
 
 
@@ -140,12 +149,12 @@ def _items(run_dir: Path) -> tuple[Item, ...]:
     run = open_run(run_dir)
     items = items_of(run.cases, run.answers()[0])
     if not items:
-        raise UsageError(f"{run_dir} has no answer to rate", hint="medlive eval run answers the cases")
+        raise UsageError(f"{run_dir} has no answer to rate", hint="run medlive eval run first")
     return items
 
 
 def _item_id(case: EvaluationCase, answer: Answer, criterion: EvaluationCriterion) -> str:
-    """Begins with a letter and a dash, so that no spreadsheet takes it for a number or a date."""
+    """An id that spreadsheets do not mistake for a number or a date."""
     digest = digest_json([case.case_id, case.question, answer.digest, criterion.id, criterion.criterion])
     return "i-" + digest.partition(":")[2][:16]
 
@@ -164,15 +173,15 @@ def _write(folder: Path, raters: Sequence[str], items: Sequence[Item], seed: int
 def put_sheets(
     folder: Path, raters: Sequence[str], guide: str, sheet_of: Callable[[str], str]
 ) -> tuple[Path, ...]:
-    """Write a guide and each rater's sheet into a folder. Raises as `write_sheets`."""
+    """Write a guide and each rater's sheet to a folder. Raises the errors of `write_sheets`."""
     named = [name.strip() for name in raters if name.strip()]
     paths = [folder / f"ratings-{_NAME.sub('-', name)}.csv" for name in named]
     if not named:
-        raise UsageError("a sheet is for somebody", hint="--rater NAME, once for each rater")
+        raise UsageError("expected at least one rater", hint="add --rater NAME, once for each rater")
     if len({path.name.casefold() for path in paths}) < len(paths):
-        raise UsageError("two raters have one name")
-    if held := [path for path in paths if path.exists()]:
-        raise BadInput(f"{held[0]} is there already and may hold ratings", hint="name another folder")
+        raise UsageError("two raters have the same name")
+    if existing := [path for path in paths if path.exists()]:
+        raise BadInput(f"{existing[0]} already exists and may contain ratings", hint="name another folder")
     texts = [sheet_of(name) for name in named]
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -185,7 +194,7 @@ def put_sheets(
 
 
 def _ordered(items: Sequence[Item], seed: str) -> list[Item]:
-    """Cases in a drawn order, the criteria of each together in a drawn order."""
+    """Shuffle the cases, and the criteria within each case."""
     draw = random.Random(seed)
     cases: dict[str, list[Item]] = {}
     for item in items:
@@ -210,6 +219,6 @@ def _sheet(rater: str, items: Sequence[Item]) -> str:
 
 
 def cell(text: str) -> str:
-    """A text as a cell: nothing that a spreadsheet would compute, no control characters but line ends and tabs."""
+    """A text as a safe cell: no formulas, no control characters except line ends and tabs."""
     clean = _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text.replace("\r\n", "\n").replace("\r", "\n"))
     return f"'{clean}" if clean.startswith(_FORMULA) else clean

@@ -66,7 +66,7 @@ def test_the_table_is_what_was_rated(run: Path, tmp_path: Path) -> None:
     turned = quality(run, [bo, ann], draws=100)
     assert [(one.ac1, one.equal) for one in turned.aspects] == [(one.ac1, one.equal) for one in found.aspects]
     assert [one.values for one in found.aspects] == [3, 3, 2]
-    assert found.notes == ("2 ratings hold no decision and count for nothing",)
+    assert found.notes == ("2 ratings have no decision and are left out",)
     for one in found.aspects:
         items = [row["item"] for row in rows if row["aspect"] == one.aspect and row["item"] != rows[7]["item"]]
         first, second = ([given[item] for item in items] for given in said)
@@ -86,12 +86,12 @@ def test_what_is_no_rating_is_said(run: Path, tmp_path: Path) -> None:
     ids = [row["item"] for row in rows_of(write_quality_sheets(run, tmp_path / "s", ["ann"]).files[1])]
     path = tmp_path / "q.csv"
     for text, told in (
-        (f"{ids[0]},ann,3\n", "q.csv: line 2: rating is '3': no whole number from 0 to 2"),
-        (f"{ids[2]},ann,2\n", "line 2: rating is '2': no whole number from 0 to 1"),
-        (f"{ids[0]},ann,1\n{ids[0]},ann,2\n", "line 3: 'ann' has said otherwise"),
+        (f"{ids[0]},ann,3\n", "q.csv: line 2: rating must be a whole number from 0 to 2, found '3'"),
+        (f"{ids[2]},ann,2\n", "line 2: rating must be a whole number from 0 to 1, found '2'"),
+        (f"{ids[0]},ann,1\n{ids[0]},ann,2\n", "line 3: 'ann' contradicts"),
         (f"{ids[0]},,1\n", "line 2: item and rater"),
-        ("q-0,ann,1\n", "1 items of other cases"),
-        (f"{ids[0]},ann,\n", "no rating"),
+        ("q-0,ann,1\n", "found only 1 items of other cases"),
+        (f"{ids[0]},ann,\n", "found no ratings"),
     ):
         path.write_text("item,rater,rating\n" + text)
         with pytest.raises(BadInput) as caught:
@@ -102,7 +102,7 @@ def test_what_is_no_rating_is_said(run: Path, tmp_path: Path) -> None:
     assert few.aspects[0].raters[0].agreed.value == 1.0
     assert few.aspects[0].ac1.value is None
     assert few.aspects[1].raters[0].agreed.value is None
-    assert "1 items are of other cases" in few.notes[0]
+    assert "1 items belong to other cases" in few.notes[0]
 
 
 async def test_the_command(run: Path, tmp_path: Path) -> None:

@@ -121,7 +121,7 @@ async def test_filled_sheets_are_ratings_and_what_changed_since_is_left_out(run_
         make_cases(N).cases,
         {f"c{i:03d}": Answer(f"c{i:03d}", AnswerState.OK, "Other.", "", "m") for i in range(N)},
     )
-    with pytest.raises(BadInput, match="no item of it belongs"):
+    with pytest.raises(BadInput, match="no item matches"):
         read_humans(ann, items=places_of(items))
     case = make_cases(N).cases[0]
     answer = Answer("c000", AnswerState.OK, "Drink water 0.", "stop", "m")
@@ -129,7 +129,7 @@ async def test_filled_sheets_are_ratings_and_what_changed_since_is_left_out(run_
     places = places_of(items_of([replace(case, criteria=(case.criteria[0], edited))], {"c000": answer}))
     some = read_humans(ann, items=places)
     assert list(some.verdicts) == [("c000", "k0")]
-    assert any("14 items are of another run" in note for note in some.notes)
+    assert any("14 items belong to another run" in note for note in some.notes)
 
 
 async def test_an_adjudicator_decides_what_two_disagree_on_and_nothing_else(run_dir: Path, tmp_path: Path) -> None:
@@ -164,7 +164,7 @@ async def test_an_adjudicator_decides_what_two_disagree_on_and_nothing_else(run_
     c = truth.confusion
     assert (truth.first, c.both_met, c.first_only, c.second_only, c.neither) == ("adjudicated", 5, 5, 0, 4)
     assert found.human["adjudicator"] == "cy"
-    with pytest.raises(UsageError, match="holds no rating by 'dee'"):
+    with pytest.raises(UsageError, match="has no ratings by 'dee'"):
         meta_run(run, human=[ann, bo], adjudicator="dee")
     with pytest.raises(UsageError, match="is one of the raters"):
         write_adjudication(run, tmp_path / "x", "ann", people)
@@ -192,7 +192,7 @@ async def test_the_command_writes_sheets_and_overwrites_no_ratings(run_dir: Path
     fill(ann, lambda row: "yes")
     fill(bo, lambda row: "yes")
     alike = await call("--human", ann, "--human", bo, "--draws", "100")
-    assert "ann and bo used one verdict only" in " ".join(alike.stderr.split())
+    assert "ann and bo used only one verdict" in " ".join(alike.stderr.split())
     assert "secret-model and" not in alike.stderr
     held = ann.read_bytes()
     again = await call(*sheets)
