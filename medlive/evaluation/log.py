@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any, Final, NamedTuple, TypeVar
+from typing import IO, Any, Final, TypeVar
 
 from pydantic_core import from_json
 
@@ -34,37 +34,26 @@ class Lines:
         return [f"{name}:{number}: {why}" for number, why in self.damaged]
 
 
-class Row(NamedTuple):
-    """An object of a log and where it lies in the file, in bytes."""
-
-    value: dict[str, Any]
-    number: int
-    start: int
-    size: int
-
-
 def read_log(path: Path) -> Lines:
     """Everything a log holds; an unreadable line is reported and the others stand. No file is an empty log.
 
     A last line without an end that is no whole object is a write under way or cut off, and no damage.
     """
     lines = Lines()
-    lines.rows += [row.value for row in rows_of(path, lines)]
+    lines.rows += [row for _, row in rows_of(path, lines)]
     return lines
 
 
-def rows_of(path: Path, lines: Lines) -> Iterator[Row]:
-    """The objects of a log one after another, as `read_log` reads them; `lines` is told what else is there."""
+def rows_of(path: Path, lines: Lines) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the objects of a log with their line numbers; damage is recorded in `lines`."""
     if not path.exists():
         return
-    at = 0
     try:
         with path.open("rb") as handle:
             for number, data in enumerate(iter(lambda: handle.readline(MOST_LINE), b""), start=1):
                 value = _read(data, number, lines)
                 if value is not None:
-                    yield Row(value, number, at, len(data))
-                at += len(data)
+                    yield number, value
     except OSError as exc:
         raise BadInput(f"{path} cannot be read: {exc.strerror or exc}") from exc
 
@@ -76,11 +65,11 @@ def values_of(path: Path, parse: Callable[[dict[str, Any]], T], notes: list[str]
     what it held is asked for again.
     """
     lines = Lines()
-    for row in rows_of(path, lines):
+    for number, row in rows_of(path, lines):
         try:
-            value = parse(row.value)
+            value = parse(row)
         except (TypeError, KeyError, ValueError) as exc:
-            lines.damaged.append((row.number, f"not a valid row: {str(exc)[:120]}"))
+            lines.damaged.append((number, f"not a valid row: {str(exc)[:120]}"))
             continue
         yield value
     notes += lines.notes(path.name)

@@ -17,9 +17,8 @@ from medlive.evaluation.grading.grade_line import grade_line
 from medlive.evaluation.grading.judge import Judge, Work, kind_of
 from medlive.evaluation.log import open_log
 from medlive.evaluation.model import Answer, EvaluationCase, Grade, Mode, gradable
-from medlive.evaluation.runs.folder import GRADES
+from medlive.evaluation.runs.folder import GRADES, open_run
 from medlive.evaluation.runs.grades import grades_of
-from medlive.evaluation.runs.reader import stored_run
 from medlive.llm.ask import Asker
 from medlive.llm.budget import Budget
 from medlive.llm.engine import Engine
@@ -148,13 +147,16 @@ async def grade_run(
     """
     judge = Judge(engine.identity, mode, allow_unpinned=allow_unpinned)
     asker = open_asker(engine, max_retries, concurrency, allow_unpinned, budget)
-    with stored_run(run_dir) as run, open_log(run.path / GRADES) as log:
+    run = open_run(run_dir)
+    answers, notes = run.answers()
+    answers = {case_id: answer for case_id, answer in answers.items() if answer.gradable}
+    with open_log(run.path / GRADES) as log:
         record = read_record(run.path / GRADES, judge.digest)
         cached = 0
-        for found in find_cached(cache, run.cases, run.answers, judge, record):
+        for found in find_cached(cache, run.cases, answers, judge, record):
             log.write(grade_line(found))
             cached += 1
-        keys = [key for one in gradable(run.cases, run.answers) for key in judge.keys(*one).values()]
+        keys = [key for one in gradable(run.cases, answers) for key in judge.keys(*one).values()]
         reused = sum(judge.settles(record.latest.get(key)) for key in keys)
 
         async def grade(work: Work) -> int:
@@ -167,7 +169,7 @@ async def grade_run(
             return len(work.criteria)
 
         try:
-            left = open_work(run.cases, run.answers, judge, record)
+            left = open_work(run.cases, answers, judge, record)
             stopped = await work_through(left, grade, concurrency, done=reused, total=len(keys), progress=progress)
         finally:
             if cache:
@@ -183,9 +185,9 @@ async def grade_run(
             ungraded=tally[None],
             reused=reused,
             calls=asker.calls,
-            unanswered=tuple(case.case_id for case in run.cases if case.case_id not in run.answers),
+            unanswered=tuple(case.case_id for case in run.cases if case.case_id not in answers),
             reasons=dict(reasons.most_common()),
-            notes=(*run.notes, *record.notes, *(cache.notes if cache else ())),
+            notes=(*notes, *record.notes, *(cache.notes if cache else ())),
             cached=cached,
             stopped=stopped,
             silence=asker.silence,

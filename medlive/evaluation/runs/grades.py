@@ -14,5 +14,5 @@ def read_grades(path: Path) -> tuple[list[Grade], list[str]]:
 
 
 def grades_of(path: Path, notes: list[str]) -> Iterator[Grade]:
-    """`read_grades`, a grade at a time; `notes` is complete at the end."""
+    """Yield all grades in log order; `notes` is complete at the end."""
     return values_of(path, Grade.from_row, notes)
