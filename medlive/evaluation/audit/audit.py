@@ -1,7 +1,7 @@
-"""Root-cause audit: an engine is asked why a run's lowest-scoring answers went wrong, one primary cause each.
+"""Root-cause audit: ask an engine why a run's lowest-scoring answers went wrong, one primary cause each.
 
-Task `audit.cause`. `audit.jsonl` in the run folder is record and cache: a finding is found again by what it rests
-on, so a repeated audit asks only for what is new, was graded anew, or had stayed unaudited.
+Task `audit.cause`. `audit.jsonl` in the run folder is both record and cache: a repeated audit asks only for cases
+that are new, were graded again, or remained unaudited.
 """
 
 from collections import Counter
@@ -38,7 +38,7 @@ from medlive.llm.wire import Price
 
 TASK: Final = "audit.cause"
 OUTPUT_A_CAUSE: Final = 160
-"""Tokens of a cause with its quote and reasoning, where none is on record."""
+"""Output tokens of a finding, assumed if none is on record."""
 
 
 class AuditReply(BaseModel):
@@ -69,20 +69,20 @@ _SCHEMA: Final = AuditReply.model_json_schema()
 
 @dataclass(frozen=True, slots=True)
 class AuditResult:
-    """How a run stands after its audit."""
+    """The result of an audit."""
 
     table: AuditTable
     calls: int
     reused: int
-    """Findings that were there before and cost nothing."""
+    """Findings of earlier audits, which were not asked for again."""
     stopped: str | None = None
-    """Which budget ended it; None: none did."""
+    """Which budget stopped the audit; None if it was completed."""
     silence: EndpointUnavailable | None = None
-    """Why the last call failed, where none of this time was answered (`Health.silence`)."""
+    """Why the last call failed, if no call was answered (`Health.silence`)."""
 
 
 def auditor_digest(identity: EngineIdentity) -> str:
-    """What makes two auditors one: engine, model, parameters and prompt."""
+    """The digest of engine, model, parameters and prompt, which identifies an auditor."""
     prompt = load_prompt("medlive.evaluation", TASK)
     return digest_json([identity.engine, identity.model, dict(identity.parameters), prompt.digest])
 
@@ -97,13 +97,23 @@ async def audit_run(
     budget: Budget | None = None,
     progress: Progress | None = None,
 ) -> AuditResult:
-    """Find the root cause of each of the lowest-scoring cases that this auditor has not found yet.
+    """Find the root causes of the lowest-scoring cases that this auditor has not audited yet.
 
-    A reply that cannot be used is returned once with what is wrong with it; what stays so is unaudited, never a
-    type. A reply that names another model than the engine's pinned one does not count unless `allow_unpinned`.
-    When `budget` is spent, calls under way are finished and kept, and the result says `stopped`. Raises Locked
-    when another process audits the same run, UsageError when nothing is graded or every reply comes from another
-    model, EndpointUnavailable when the endpoint seems dead; what was found by then is kept.
+    An unusable reply is returned to the engine once with its fault; if it stays unusable, the case is unaudited.
+
+    Args:
+        run: The graded run.
+        engine: The auditor.
+        bottom: How many of the lowest-scoring cases to audit.
+        concurrency: Simultaneous calls.
+        allow_unpinned: Accept replies that name another model than the engine's pinned one.
+        budget: When it is spent, calls in progress are finished and kept, and the result says `stopped`.
+        progress: Called with the progress.
+
+    Raises:
+        Locked: If another process audits the same run.
+        UsageError: If nothing is graded, or every reply comes from another model.
+        EndpointUnavailable: If the endpoint seems dead; findings so far are kept.
     """
     chosen = find_bottom(run, bottom)
     asker = Asker(engine, "auditor", concurrency=concurrency, allow_unpinned=allow_unpinned, budget=budget)
@@ -135,8 +145,7 @@ def open_candidates(
     *,
     allow_unpinned: bool = False,
 ) -> list[Candidate]:
-    """The candidates that an auditor has not settled: without a cause on record that holds against the answer and
-    comes from a model that counts."""
+    """The candidates for which an auditor has no valid cause on record from an accepted model."""
     auditor = auditor_digest(identity)
     latest = {f.key: f for f in found if f.auditor == auditor}
 
@@ -158,8 +167,7 @@ def plan_audit(
     allow_unpinned: bool = False,
     price: Price | None = None,
 ) -> Plan:
-    """What `audit_run` would ask of all the runs, if no reply had to be asked for twice. Raises UsageError when
-    nothing of one is graded."""
+    """Plan the calls of `audit_run` for all runs, without repairs. Raises UsageError if a run is not graded."""
     auditor, todo, record, n = auditor_digest(identity), list[Call](), list[Sample](), 0
     for run in runs:
         candidates = find_bottom(run, bottom).candidates
@@ -184,12 +192,12 @@ def plan_audit(
 
 
 def audit_request(candidate: Candidate, round_: int = 0) -> Request:
-    """What is asked about a candidate."""
+    """The request about a candidate."""
     return Request(TASK, load_prompt("medlive.evaluation", TASK), candidate.inputs, _SCHEMA, round=round_)
 
 
 def _read(reply: Reply, request: Request, candidate: Candidate) -> AuditReply:
-    """The reply, checked against what was shown. Raises Unusable."""
+    """Parse a reply and check it against the request. Raises Unusable."""
     read = read_as(AuditReply, request)(reply)
     fault = doubt(reply.text, "cause", read.cause, read.reasoning, candidate.answer.response)
     if fault := fault or finding_fault(RootCause(read.cause), read.quote, read.criteria, candidate):

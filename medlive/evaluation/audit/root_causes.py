@@ -1,4 +1,4 @@
-"""Root causes of low scores as they stand on record: shown by the answer's own words and by errors, or not at all.
+"""Root causes of low scores, each supported by a quote from the answer and by wrong criteria.
 
 The seven types are those of LiveMedBench's error analysis; docs/error-analysis.md says how they are counted.
 """
@@ -34,7 +34,7 @@ class RootCause(StrEnum):
     EXCESSIVE_CAUTION = "excessive_caution"
     HALLUCINATION = "hallucination_or_misclassification"
     UNCLEAR = "unclear"
-    """The auditor saw none that the material shows."""
+    """The auditor found no cause that the material shows."""
 
     @property
     def label(self) -> str:
@@ -42,7 +42,7 @@ class RootCause(StrEnum):
         return self.value.replace("_", " ")
 
 
-_TEXTS: Final = (
+_TEXT_FIELDS: Final = (
     "case_id", "key", "quote", "reasoning", "reason", "raw", "answered_by", "engine", "model", "prompt", "auditor",
     "judge",
 )  # fmt: skip
@@ -50,7 +50,7 @@ _TEXTS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What an auditor found of one case, as a line of `audit.jsonl`."""
+    """An auditor's finding on one case, as a line of `audit.jsonl`."""
 
     case_id: str
     key: str
@@ -89,24 +89,24 @@ class Finding:
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> "Finding":
-        """The finding from its JSON. Raises TypeError, KeyError or ValueError for what is none."""
+        """Parse a finding. Raises TypeError, KeyError or ValueError if it is invalid."""
         given = {name: row[name] for name in cls.__dataclass_fields__ if name in row}
         given.setdefault("usage", {})
-        texts = [given[name] for name in _TEXTS]
+        texts = [given[name] for name in _TEXT_FIELDS]
         if not all(isinstance(text, str) for text in (*texts, *row["criteria"])):
-            raise ValueError("a text is none")
+            raise ValueError("a text field is not a string")
         score = given["score"]
         if isinstance(score, bool) or not isinstance(score, int | float) or not 0 <= score <= 1:
-            raise ValueError("the score is no number from 0 to 1")
+            raise ValueError("score must be a number from 0 to 1")
         if not isinstance(row["criteria"], list) or not isinstance(given["usage"], dict):
-            raise ValueError("criteria are no list, or usage is no object")
+            raise ValueError("criteria must be a list and usage an object")
         cause = None if row["cause"] is None else RootCause(row["cause"])
         return cls(**{**given, "cause": cause, "criteria": tuple(row["criteria"])})
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A case that is to be audited: scored low, with its errors."""
+    """A low-scoring case to audit, with its errors."""
 
     score: CaseScore
     answer: Answer
@@ -139,34 +139,34 @@ class Candidate:
 
     @property
     def key(self) -> str:
-        """What a finding rests on, but for the auditor."""
+        """The digest of everything that a finding depends on, except the auditor."""
         return digest_json([self.case_id, self.inputs])
 
 
 @dataclass(frozen=True, slots=True)
 class Bottom:
-    """The lowest-scoring cases of a run, and what is not among them."""
+    """The lowest-scoring cases of a run, and counts of the others."""
 
     asked: int
-    """How many were wanted."""
+    """The requested number."""
     candidates: tuple[Candidate, ...]
     """By score, ties by id."""
     without_error: tuple[str, ...]
-    """Of the lowest-scoring cases those where no criterion went wrong: there is nothing to audit."""
+    """Lowest-scoring cases without a wrong criterion, which leave nothing to audit."""
     left_out: Mapping[str, int]
-    """Cases that have no score, by their state: they are no candidates."""
+    """Counts of cases without a score, by state."""
     scored: int
     """Cases with a score."""
     edge: float | None = None
-    """The highest score among them; None where there are none."""
+    """The highest score among the lowest cases; None without any."""
     tied: int = 0
-    """How many of the lowest were chosen by id alone, of equals with some left outside; 0 where none was."""
+    """How many of the lowest were chosen by id among equal scores, some of which were left out."""
     equals: int = 0
-    """How many cases have the score `edge`, where some of them were left outside."""
+    """How many cases have the score `edge`, if some of them were left out."""
 
     @property
     def short(self) -> bool:
-        """Whether the run has fewer scored cases than were wanted."""
+        """Whether the run has fewer scored cases than requested."""
         return self.scored < self.asked
 
 
@@ -177,12 +177,12 @@ class AuditTable:
     run: GradedRun
     bottom: Bottom
     findings: tuple[Finding, ...]
-    """One a candidate that anything is on record of, in the candidates' order; unaudited ones among them."""
+    """One for each candidate with a recorded finding, in the candidates' order, including unaudited ones."""
     notes: tuple[str, ...]
 
     @property
     def auditor(self) -> Finding | None:
-        """A finding of the auditor: who it is stands in each; None when nothing is on record."""
+        """Any finding, each of which names the auditor; None without findings."""
         return self.findings[0] if self.findings else None
 
     @property
@@ -212,7 +212,7 @@ class AuditTable:
         return tuple(f for f in self.findings if f.cause is cause)
 
     def as_json(self, examples: int = 3) -> dict[str, Any]:
-        """Counts by cause with examples, and all that they rest on."""
+        """Return counts by cause with examples, and the data that they are based on."""
         one = self.auditor
         info = self.run.run.info
         return {
@@ -269,12 +269,12 @@ def _wrong(points: float, met: bool | None) -> bool:
 
 
 def find_bottom(run: GradedRun, asked: int = BOTTOM) -> Bottom:
-    """The lowest-scoring cases of a run by the paper's metric; ungraded, unanswered and unscorable ones are none.
+    """Find the lowest-scoring cases of a run by the paper's metric; ties are broken by id.
 
-    Ties are broken by id. Raises UsageError when nothing of the run is graded.
+    Raises UsageError if nothing of the run is graded.
     """
     if run.grader is None:
-        raise UsageError(f"{run.run.path}: nothing is graded", hint="medlive eval grade comes first")
+        raise UsageError(f"{run.run.path}: nothing is graded", hint="run medlive eval grade first")
     scores = [
         case_score(case, run.answers.get(case.case_id), run.verdicts(case.case_id), Metric.PAPER)
         for case in run.run.cases
@@ -304,25 +304,24 @@ def read_audit(path: Path) -> tuple[list[Finding], list[str]]:
 
 
 def load_audit(run: GradedRun, *, bottom: int = BOTTOM, auditor: str | None = None) -> AuditTable:
-    """What is on record of a run's lowest-scoring cases as they are answered and graded now; asks nobody.
+    """Load the findings on a run's lowest-scoring cases, for the current answers and grades.
 
-    `auditor` is a digest (`Finding.auditor`); None: the one with the most causes of these cases, and of equals the
-    one that wrote last. A finding whose quote does not stand
-    in the answer, or whose criteria are no errors, was not written by an audit and counts as unaudited.
+    `auditor` is a digest (`Finding.auditor`); None: the one with the most causes of these cases, of equals the
+    last. A finding whose quote is not in the answer, or whose criteria are not errors, counts as unaudited.
     """
     found, notes = read_audit(run.run.path / AUDIT)
     chosen = find_bottom(run, bottom)
     if auditor is None and found:
         keys = {candidate.key for candidate in chosen.candidates}
-        held = {(f.auditor, f.key): f for f in found if f.key in keys}
+        latest_by_auditor = {(f.auditor, f.key): f for f in found if f.key in keys}
         counts = dict.fromkeys(reversed(dict.fromkeys(f.auditor for f in reversed(found))), 0)
-        for finding in held.values():
+        for finding in latest_by_auditor.values():
             counts[finding.auditor] += finding.cause is not None
         auditor = fullest(counts)
         if len(counts) > 1:
             names = {f.auditor: f.model for f in found}
-            told = ", ".join(f"{names[a]} ({n} causes)" for a, n in counts.items())
-            notes.append(f"audited by {told}; shown is {names[auditor]}, with the most, or of equals the last")
+            auditors = ", ".join(f"{names[a]} ({n} causes)" for a, n in counts.items())
+            notes.append(f"audited by {auditors}; shown is {names[auditor]}, with the most, or of equals the last")
     latest = {f.key: f for f in found if f.auditor == auditor}
     shown = []
     for candidate in chosen.candidates:
@@ -340,7 +339,7 @@ def load_audit(run: GradedRun, *, bottom: int = BOTTOM, auditor: str | None = No
 
 
 def finding_fault(cause: RootCause, quote: str, criteria: Sequence[str], candidate: Candidate) -> str | None:
-    """Why a finding does not hold, or None."""
+    """Why a finding is invalid, or None."""
     known = {c.id for c in candidate.score.case.criteria}
     if strange := [cid for cid in criteria if cid not in known]:
         return f"there is no criterion {strange[0][:80]!r}"

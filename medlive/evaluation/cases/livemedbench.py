@@ -1,4 +1,4 @@
-"""LiveMedBench's files: benchmark, responses and grades, read as found and written as it writes them."""
+"""Read and write LiveMedBench's files: benchmark, responses and grades."""
 
 import json
 import math
@@ -23,11 +23,11 @@ _HAN: Final = re.compile("[\u4e00-\u9fff]")
 _UNSAFE: Final = re.compile(r"[^\w.+@=-]")
 _BETWEEN: Final = re.compile(r"[\s,]*")
 FAILED_PREFIX: Final = "ERROR:"
-"""How the published script writes an answer that it could not get."""
+"""Prefix of failed answers in the published script's files."""
 
 
 def read_json(path: Path) -> Any:
-    """The JSON of a file. Raises BadInput, naming file and place."""
+    """Parse a JSON file. Raises BadInput with the file and the position."""
     try:
         data = path.read_bytes()
     except OSError as exc:
@@ -35,7 +35,7 @@ def read_json(path: Path) -> Any:
     try:
         return json.loads(data.decode("utf-8-sig"))
     except (ValueError, RecursionError) as exc:
-        raise BadInput(f"{path} is no JSON: {str(exc)[:200]}") from exc
+        raise BadInput(f"{path} is not valid JSON: {str(exc)[:200]}") from exc
 
 
 def month_of(post_time: object) -> str | None:
@@ -50,7 +50,7 @@ def month_of(post_time: object) -> str | None:
 
 
 def number(value: object) -> float | None:
-    """A finite number, or None: text, truth values, NaN and infinities are no weights."""
+    """The value as a finite number, else None: text, booleans, NaN and infinity are not weights."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     try:
@@ -60,15 +60,16 @@ def number(value: object) -> float | None:
 
 
 def read_cases(path: Path) -> CaseSet:
-    """The cases of a benchmark file.
+    """Read the cases of a benchmark file.
 
-    What cannot be read is left out and said in `notes`: an entry that is no object or has no id, an id that came
-    before (the later one counts, as published), a rubric item without text or with points that are no number.
-    Raises BadInput when the file is no list of cases.
+    Unreadable parts are left out and listed in `notes`: entries without an id, all but the last of duplicate ids
+    (as published), rubric items without text or numeric points.
+
+    Raises BadInput if the file is not a list of cases.
     """
     data = read_json(path)
     if not isinstance(data, list):
-        raise BadInput(f"{path} holds no list of cases but a {type(data).__name__}")
+        raise BadInput(f"{path}: expected a list of cases, found a {type(data).__name__}")
     notes: list[str] = []
     cases: dict[str, EvaluationCase] = {}
     for place, entry in enumerate(data, start=1):
@@ -80,14 +81,18 @@ def read_cases(path: Path) -> CaseSet:
             notes.append(f"case {case.case_id!r}: given more than once; the last one counts")
         cases[case.case_id] = case
     if bare := [case.case_id for case in cases.values() if not case.criteria]:
-        told = ", ".join(repr(case_id) for case_id in bare[:5]) + (" …" if len(bare) > 5 else "")
-        notes.append(f"{len(bare)} cases have no criterion ({told}); they are asked and have no score")
+        notes.append(f"{len(bare)} cases have no criterion ({_some(bare)}); they are asked and have no score")
     if undated := [case.case_id for case in cases.values() if case.month is None]:
-        told = ", ".join(repr(case_id) for case_id in undated[:5]) + (" …" if len(undated) > 5 else "")
-        notes.append(f"{len(undated)} cases have no post_time that can be read ({told}); they are in no month")
+        notes.append(
+            f"{len(undated)} cases have no post_time that can be read ({_some(undated)}); they are in no month"
+        )
     if not cases:
         raise BadInput(f"{path} holds no case" + (f" ({notes[0]})" if notes else ""))
     return CaseSet(tuple(cases.values()), "livemedbench", path.name, digest_file(path), None, tuple(notes))
+
+
+def _some(case_ids: list[str]) -> str:
+    return ", ".join(map(repr, case_ids[:5])) + (" …" if len(case_ids) > 5 else "")
 
 
 def _text(entry: Mapping[str, Any], name: str, notes: list[str]) -> str:
@@ -140,8 +145,7 @@ def _case(entry: Mapping[str, Any], notes: list[str]) -> EvaluationCase:
 
 
 def _read_entries(path: Path, notes: list[str]) -> Any:
-    """A file's JSON; in `notes`, what of it cannot be read: lines of JSON Lines (`.jsonl`) that hold no object,
-    and the end of a list that was cut off, as a kill leaves it behind."""
+    """Read the JSON or JSON Lines of a file; damaged lines and a truncated end are listed in `notes`."""
     if path.suffix != ".jsonl":
         try:
             return read_json(path)
@@ -160,7 +164,7 @@ def _read_entries(path: Path, notes: list[str]) -> Any:
 
 
 def _whole_entries(path: Path) -> list[Any]:
-    """The whole entries of a JSON list without its end; none of one that is damaged before its end."""
+    """The complete entries of a truncated JSON list; none if it is damaged elsewhere."""
     data = path.read_bytes()
     try:
         text = data.decode("utf-8-sig")
@@ -178,7 +182,7 @@ def _whole_entries(path: Path) -> list[Any]:
         try:
             entry, place = decoder.raw_decode(text, place)
         except json.JSONDecodeError as exc:
-            # A string that was cut off is told by where it begins; a literal or an escape is short.
+            # An error at the end means truncation; literals and escapes are short, strings report their start.
             return entries if exc.msg.startswith("Unterminated") or exc.pos >= len(text) - 6 else []
         except (ValueError, RecursionError):
             return []
@@ -190,12 +194,18 @@ def _whole_entries(path: Path) -> list[Any]:
 def read_responses(
     path: Path, model: str, *, field: str = "model_response", cases: Mapping[str, EvaluationCase] | None = None
 ) -> tuple[list[Answer], list[str]]:
-    """The answers of a responses file, a list or an object by id, and what was odd in it.
+    """Read the answers of a responses file, a list or an object by id, and notes on irregular entries.
 
-    `field` holds the answer. An answer that begins with "ERROR:" is `failed`, whatever it says of its end, one
-    without text `empty`, and one that ended by length or by a filter is `truncated` or `refused`. The last of two
-    for one id counts. Of `cases`, those that were asked in other words than theirs are told. Raises BadInput where
-    no entry holds an answer.
+    Answers that begin with "ERROR:" are `failed`; the last of duplicate ids counts.
+
+    Args:
+        path: The file.
+        model: The model that answered.
+        field: The field with the answer.
+        cases: Cases by id; answers to another question text are noted.
+
+    Raises:
+        BadInput: If no entry has an answer.
     """
     notes: list[str] = []
     data = _read_entries(path, notes)
@@ -219,7 +229,7 @@ def read_responses(
         if (before := answers.get(answer.case_id)) is not None:
             differ = "" if before == answer else ", not the same way"
             notes.append(f"{where}: answered more than once{differ}; the last one counts")
-        if cases and (case := cases.get(answer.case_id)) is not None and _asked_otherwise(entry, case):
+        if cases and (case := cases.get(answer.case_id)) is not None and _question_differs(entry, case):
             notes.append(f"{where}: it was asked in other words than the case's; the answer counts")
         answers[answer.case_id] = answer
     return list(answers.values()), notes
@@ -252,10 +262,10 @@ def _answer(
     )
 
 
-def _asked_otherwise(entry: Mapping[str, Any], case: EvaluationCase) -> bool:
-    """Whether a response repeats another narrative or request than the case's; one that repeats none does not."""
-    said = ((entry.get("narrative"), case.narrative), (entry.get("core_request"), case.query))
-    return any(isinstance(then, str) and then.strip() != now.strip() for then, now in said)
+def _question_differs(entry: Mapping[str, Any], case: EvaluationCase) -> bool:
+    """Whether a response quotes a narrative or request that differs from the case's."""
+    pairs = ((entry.get("narrative"), case.narrative), (entry.get("core_request"), case.query))
+    return any(isinstance(then, str) and then.strip() != now.strip() for then, now in pairs)
 
 
 def state_of(text: str, finish_reason: str) -> AnswerState:
@@ -268,22 +278,22 @@ def state_of(text: str, finish_reason: str) -> AnswerState:
 
 
 def read_grades(path: Path, notes: list[str] | None = None) -> list[dict[str, Any]]:
-    """The entries of a grades file, unread: `published_table` counts them as the published script does.
+    """Read the raw entries of a grades file, as `published_table` needs them.
 
-    What is cut off, and lines of JSON Lines that hold no object, go into `notes`. Raises BadInput when the file is
-    no list of objects, or one of responses or cases; without `notes`, for what would go into them.
+    Damage is listed in `notes`, or raised as BadInput without `notes`. Raises BadInput if the file is not a list
+    of gradings.
     """
-    odd: list[str] = []
-    data = _read_entries(path, odd)
-    if notes is None and odd:
-        raise BadInput(odd[0])
+    found: list[str] = []
+    data = _read_entries(path, found)
+    if notes is None and found:
+        raise BadInput(found[0])
     if not isinstance(data, list) or not all(isinstance(entry, dict) for entry in data):
-        raise BadInput(f"{path} holds no list of gradings")
+        raise BadInput(f"{path}: expected a list of gradings")
     names = {name for entry in data for name in entry}
     if "evaluations" not in names and names & {"model_response", "rubric_items"}:
         raise BadInput(f"{path} holds no gradings: no entry has 'evaluations'")
     if notes is not None:
-        notes += odd
+        notes += found
     return data
 
 
@@ -318,8 +328,10 @@ def response_entry(case: EvaluationCase, answer: Answer) -> dict[str, Any]:
 
 
 def grade_entry(case: EvaluationCase, met: Mapping[str, bool | None]) -> dict[str, Any]:
-    """A case's verdicts by criterion id as an entry of a grades file; what is ungraded is left out, since the
-    format has no word for it (the published script would have written 0)."""
+    """A case's verdicts by criterion id as an entry of a grades file.
+
+    Ungraded criteria are left out, since the format cannot express them (the published script writes 0).
+    """
     evaluations = {}
     for place, criterion in enumerate(case.criteria, start=1):
         verdict = met.get(criterion.id)

@@ -25,16 +25,14 @@ def load_cases(path: str | Path, *, verify: bool = True) -> CaseSet:
     if place.is_file():
         found = read_cases(place)
         beside = (place.parent / "manifest.json").is_file()
-        return (
-            replace(_as_said_beside(found, place), snapshots=place.absolute().parent.parent) if beside else found
-        )
+        return replace(_with_manifest(found, place), snapshots=place.absolute().parent.parent) if beside else found
     fault = "is neither a folder nor a file" if os.path.lexists(place) else "is not there"
     raise BadInput(
         f"{place} {fault}", hint="name a snapshot's folder or version, or LiveMedBench's JSON file of cases"
     )
 
 
-def _as_said_beside(cases: CaseSet, file: Path) -> CaseSet:
+def _with_manifest(cases: CaseSet, file: Path) -> CaseSet:
     """The cases of a snapshot's own `livemedbench.json`, as publishable as the manifest beside it says; those of a
     file that it does not list as it is, as they were."""
     try:

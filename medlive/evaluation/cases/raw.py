@@ -14,12 +14,12 @@ def opening(thread: Thread) -> str:
 
     What comes later answers a physician, and would give away what was advised.
     """
-    said = []
+    texts = []
     for message in thread.messages:
         if message.role is not Role.PATIENT:
             break
-        said.append(message.text.strip())
-    text = "\n\n".join(filter(None, said))
+        texts.append(message.text.strip())
+    text = "\n\n".join(filter(None, texts))
     title = thread.title.strip()
     return text if not text or text.startswith(title) else f"{title}\n\n{text}"
 

@@ -1,4 +1,4 @@
-"""A part of the cases, by what they say of themselves; it is part of what a run is, and stands in `run.json`."""
+"""Select a part of the cases by their fields; `run.json` records the selection as part of the run."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
@@ -37,12 +37,12 @@ class Selection:
             if version is not None and week_end(version) is None:
                 week = VERSION.fullmatch(version)
                 why = f": {week['year']} has no week {week['week']}" if week else " such as 2026.W47"
-                raise UsageError(f"{version!r} is no version{why}")
+                raise UsageError(f"{version!r} is not a version{why}")
         for day in (self.posted_from, self.posted_before):
             if day is not None and not _is_day(day):
-                raise UsageError(f"{day!r} is no date of the form YYYY-MM-DD")
+                raise UsageError(f"{day!r} is not a date of the form YYYY-MM-DD")
         if self.limit is not None and self.limit < 1:
-            raise UsageError(f"a limit of {self.limit} cases leaves none")
+            raise UsageError(f"the limit must be at least 1, found {self.limit}")
 
     def as_json(self) -> dict[str, Any] | None:
         """What is asked for, without what is not; None when all cases are in."""
@@ -67,12 +67,12 @@ def select(cases: CaseSet, selection: Selection) -> CaseSet:
     Raises UsageError when none does, naming the condition that left none and what the cases say there.
     """
     chosen = list(cases.cases)
-    for name, fits, said in _conditions(selection):
-        left = [case for case in chosen if fits(case)]
+    for name, matches, value_of in _conditions(selection):
+        left = [case for case in chosen if matches(case)]
         if not left:
-            there = sorted({value for case in chosen if (value := said(case))})
-            told = f"; there are {', '.join(there[:12])}{' …' if len(there) > 12 else ''}" if there else ""
-            raise UsageError(f"no case of {cases.name} is left by {name}{told or '; none says'}")
+            values = sorted({value for case in chosen if (value := value_of(case))})
+            found = ", ".join(values[:12]) + (" …" if len(values) > 12 else "") if values else "no values"
+            raise UsageError(f"no case of {cases.name} matches {name}; found {found}")
         chosen = left
     if selection.limit is not None and selection.limit < len(chosen):
         drawn = sorted((digest_text(case.case_id), case.case_id) for case in chosen)[: selection.limit]
@@ -88,10 +88,10 @@ def _conditions(selection: Selection) -> list[_Condition]:
     found: list[_Condition] = []
     for name in _AMONG:
         if wanted := getattr(selection, name):
-            found.append((f"{name} {', '.join(wanted)}", _among(name, wanted), _said(name)))
+            found.append((f"{name} {', '.join(wanted)}", _among(name, wanted), _field(name)))
     if (after := selection.first_release_after) is not None:
         found.append(
-            (f"first_release_after {after}", lambda c: (c.first_release or "") > after, _said("first_release"))
+            (f"first_release_after {after}", lambda c: (c.first_release or "") > after, _field("first_release"))
         )
     if (first := selection.posted_from) is not None:
         found.append((f"posted_from {first}", lambda c: (day_of(c) or "") >= first, day_of))
@@ -104,7 +104,7 @@ def _among(name: str, wanted: tuple[str, ...]) -> Callable[[EvaluationCase], boo
     return lambda case: getattr(case, name) in wanted
 
 
-def _said(name: str) -> Callable[[EvaluationCase], str | None]:
+def _field(name: str) -> Callable[[EvaluationCase], str | None]:
     return lambda case: getattr(case, name)
 
 

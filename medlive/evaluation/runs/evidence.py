@@ -60,7 +60,7 @@ class Evidence:
 
     @classmethod
     def read(cls, data: bytes) -> Self:
-        """The snippets from their file. Raises BadInput for what is none."""
+        """Parse `evidence.jsonl`. Raises BadInput if a row is not a snippet."""
         found: dict[str, tuple[Snippet, ...]] = {}
         why: dict[str, str] = {}
         for number, line in enumerate(data.split(b"\n"), start=1):
@@ -73,7 +73,7 @@ class Evidence:
                 else:
                     found[row["case_id"]] = (*found.get(row["case_id"], ()), Snippet(**row))
             except (ValueError, TypeError, KeyError) as exc:
-                raise BadInput(f"{EVIDENCE}:{number}: no snippet: {str(exc)[:120]}") from exc
+                raise BadInput(f"{EVIDENCE}:{number}: not a snippet: {str(exc)[:120]}") from exc
         return cls(found, why)
 
 

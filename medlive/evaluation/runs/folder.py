@@ -1,4 +1,4 @@
-"""The folder of a run: what it is about is pinned in `run.json`, written once, and never becomes another run."""
+"""The folder of a run: `run.json` pins model, template and cases, so a folder never becomes another run."""
 
 import json
 import os
@@ -32,8 +32,8 @@ OPEN_BOOK: Final = "open-book"
 """The arm whose runs have evidence before the question, and how the names of their templates begin."""
 
 _LOCK: Final = ".run.lock"
-_BEFORE_IT_IS_ONE: Final = frozenset(("cases.jsonl", EVIDENCE))
-"""What a folder may hold before `run.json` is there, beside the lock under which it was written."""
+_BEFORE_RUN_JSON: Final = frozenset(("cases.jsonl", EVIDENCE))
+"""Files that may exist without `run.json` if the lock file exists: creation was interrupted."""
 _SAME_CASES: Final = ("origin", "name", "digest", "selection", "rows", "count")
 
 
@@ -136,24 +136,24 @@ class ModelUse:
 
 @dataclass(frozen=True, slots=True)
 class RunFolder:
-    """A run as it lies in its folder, opened and checked."""
+    """An opened and checked run folder."""
 
     path: Path
     info: RunInfo
     cases: tuple[EvaluationCase, ...]
 
     def answers(self) -> tuple[dict[str, Answer], list[str]]:
-        """The latest answer by case, and what in the log was no answer or belongs to no case."""
+        """Return the latest answer by case, and notes on damaged rows and unknown cases."""
         notes: list[str] = []
-        strangers: list[str] = []
+        unknown: list[str] = []
         known = {case.case_id for case in self.cases}
         found: dict[str, Answer] = {}
         for answer in values_of(self.path / RESPONSES, Answer.from_row, notes):
             if answer.case_id in known:
                 found[answer.case_id] = answer
             else:
-                strangers.append(f"{RESPONSES}: case {answer.case_id!r} is not in the cases; left out")
-        return found, notes + strangers
+                unknown.append(f"{RESPONSES}: case {answer.case_id!r} is not in the cases; left out")
+        return found, notes + unknown
 
     def evidence(self) -> Evidence | None:
         """The snippets of an open-book run, else None. Raises BadInput when they were changed."""
@@ -177,12 +177,15 @@ def create_run(
     created_at: datetime,
     evidence: tuple[EvidenceUse, bytes] | None = None,
 ) -> RunFolder:
-    """Make the run folder, or open it when it is there and is the same run.
+    """Create the run folder, or open it if it is the same run.
 
-    The cases are copied into it (`cases.jsonl`), and the snippets of an open-book run, so that going on, grading
-    and scoring need no other file. Raises UsageError when the folder holds a run of another model, template,
-    parameters, arm or cases, or something else than a run, and for parameters that name a secret; DiskFull when
-    there is no room for it.
+    The cases (`cases.jsonl`) and the snippets of an open-book run are copied into it, so that resuming, grading
+    and scoring need no other file.
+
+    Raises:
+        UsageError: If the folder contains another run or other files, or a parameter looks like a secret.
+        DiskFull: If there is no space left.
+        BadInput: If the folder cannot be written.
     """
     check_folder(out)
     if not (out / "run.json").exists():
@@ -224,9 +227,9 @@ def create_run(
         if is_full(exc):
             raise DiskFull(f"no space is left for {out}", hint="make room and run this again") from exc
         raise BadInput(f"{out} cannot be written: {exc.strerror or exc}") from exc
-    there = open_run(out)
-    _same(there, info, arm=use.arm)
-    return there
+    existing = open_run(out)
+    _require_same(existing, info, arm=use.arm)
+    return existing
 
 
 def _write_info(out: Path, info: RunInfo) -> None:
@@ -235,11 +238,11 @@ def _write_info(out: Path, info: RunInfo) -> None:
 
 
 def name_endpoint(run: RunFolder, endpoint: str | None) -> list[str]:
-    """See that `run.json` names the endpoint that answers; what is to be said of it.
+    """Record the endpoint in `run.json`, and return notes.
 
-    An endpoint that never answered, as one that was misspelled, is not the run's: the next one takes its place.
-    Where another answered before, `run.json` stays as it is, and the note says so. To be called by whoever holds
-    the log of the answers. Raises DiskFull and BadInput where `run.json` cannot be written.
+    An endpoint that never answered, such as a misspelled one, is replaced; otherwise `run.json` stays and a note
+    says so. The caller must hold the lock of the answers' log. Raises DiskFull or BadInput if `run.json` cannot be
+    written.
     """
     was = run.info.endpoint
     if endpoint is None or was == endpoint or run.info.engine == IMPORTED:
@@ -256,18 +259,19 @@ def name_endpoint(run: RunFolder, endpoint: str | None) -> list[str]:
 
 
 def check_folder(out: Path) -> None:
-    """Raises UsageError where files lie in a folder that holds no run: it is not made one among them."""
+    """Raises UsageError if the folder is not a run folder and contains other files."""
     try:
-        there = {path.name for path in out.iterdir()} if out.is_dir() else set()
+        names = {path.name for path in out.iterdir()} if out.is_dir() else set()
     except OSError as exc:
         raise BadInput(f"{out} cannot be read: {exc.strerror or exc}") from exc
     # Without the lock a file of that name is somebody's own, such as the cases that the run was told to read.
-    ours = _BEFORE_IT_IS_ONE if _LOCK in there else frozenset[str]()
-    foreign = sorted(name for name in there - ours if not name.startswith("."))
-    if "run.json" not in there and foreign:
-        told = ", ".join(foreign[:5]) + (" …" if len(foreign) > 5 else "")
+    ours = _BEFORE_RUN_JSON if _LOCK in names else frozenset[str]()
+    foreign = sorted(name for name in names - ours if not name.startswith("."))
+    if "run.json" not in names and foreign:
+        listed = ", ".join(foreign[:5]) + (" …" if len(foreign) > 5 else "")
         raise UsageError(
-            f"{out} holds no run.json but other files: {told}", hint="name a folder that is new, empty, or a run's"
+            f"{out} is not a run folder: found {len(foreign)} unrelated files: {listed}",
+            hint="name a new or empty folder, or a run's",
         )
 
 
@@ -277,16 +281,16 @@ def _arm(use: ModelUse, open_book: bool) -> str | None:
     return OPEN_BOOK if open_book else "closed"
 
 
-def _same(there: RunFolder, info: RunInfo, *, arm: str | None) -> None:
-    """Raises UsageError when the folder's run is not the one that is asked for."""
-    was = there.info
-    # The endpoint may move; what was odd in a file of cases, or was not verified, makes them no other cases.
+def _require_same(existing: RunFolder, info: RunInfo, *, arm: str | None) -> None:
+    """Raises UsageError if the folder's run is not the requested one."""
+    was = existing.info
+    # The endpoint, notes on the cases and their verification may differ.
     parts: list[tuple[str, object, object]] = [
         ("model", was.model, info.model),
         ("parameters", was.parameters, info.parameters),
+        ("template", was.template, info.template),
     ]
-    parts += [("template", was.template, info.template)]
-    # A file that was moved or renamed holds the same cases.
+    # A file may be moved or renamed.
     named = _SAME_CASES if was.cases.digest != info.cases.digest else [n for n in _SAME_CASES if n != "name"]
     parts += [(f"cases' {n}", getattr(was.cases, n), getattr(info.cases, n)) for n in named]
     if was.engine != IMPORTED:
@@ -306,16 +310,16 @@ def _same(there: RunFolder, info: RunInfo, *, arm: str | None) -> None:
             if name == "cases' selection":
                 about, other = (in_words(one.cases.selection) for one in (was, info))
                 raise UsageError(
-                    f"{there.path} is another run: it asks about {about}, not about {other}", hint=hint
+                    f"{existing.path} is another run: it asks about {about}, not about {other}", hint=hint
                 )
             verb = "are" if name in ("parameters", "cases' rows") else "is"
             raise UsageError(
-                f"{there.path} is another run: its {name} {verb} {_short(then)}, not {_short(now)}", hint=hint
+                f"{existing.path} is another run: its {name} {verb} {_short(then)}, not {_short(now)}", hint=hint
             )
 
 
 def _hint(snapshots: Path | None, out: Path) -> str | None:
-    """The way from the run's folder to the snapshots': no name of a home directory where they lie close."""
+    """The relative path to the snapshots, so that it contains no home directory if they are near."""
     if snapshots is None:
         return None
     return Path(os.path.relpath(os.path.realpath(snapshots), os.path.realpath(out))).as_posix()
@@ -327,7 +331,7 @@ def _short(value: object) -> str:
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Put a file in its place whole or not at all."""
+    """Write a file atomically."""
     partial = path.with_name(f".{path.name}.partial")
     try:
         with partial.open("wb") as handle:
@@ -341,24 +345,24 @@ def write_whole(path: Path, data: bytes) -> None:
 
 
 def read_info(path: Path) -> RunInfo:
-    """What `run.json` in a folder says. Raises BadInput when the folder holds no run."""
+    """Read `run.json` of a folder. Raises BadInput if it is not a run folder."""
     try:
         return RunInfo.model_validate_json((path / "run.json").read_bytes())
     except OSError as exc:
-        raise BadInput(f"{path} holds no run: {exc.strerror or exc}") from exc
+        raise BadInput(f"{path} is not a run folder: {exc.strerror or exc}") from exc
     except ValidationError as exc:
         first = exc.errors(include_url=False, include_input=False)[0]
         place = ".".join(str(p) for p in first["loc"]) or "the whole"
-        raise BadInput(f"{path / 'run.json'} is no run: {place}: {first['msg']}") from exc
+        raise BadInput(f"{path / 'run.json'} is invalid: {place}: {first['msg']}") from exc
 
 
 def open_run(path: Path) -> RunFolder:
-    """The run in a folder. Raises BadInput when it holds none, or when its cases are not those it began with."""
+    """Open a run folder. Raises BadInput if it is not one, or its cases were changed."""
     info = read_info(path)
     try:
         data = (path / "cases.jsonl").read_bytes()
     except OSError as exc:
-        raise BadInput(f"{path} holds no run: {exc.strerror or exc}") from exc
+        raise BadInput(f"{path} is not a run folder: {exc.strerror or exc}") from exc
     if digest_bytes(data) != info.cases.rows:
         raise BadInput(f"{path / 'cases.jsonl'} was changed since the run began")
     try:
@@ -370,5 +374,5 @@ def open_run(path: Path) -> RunFolder:
 
 @lru_cache(maxsize=2)
 def _cases(data: bytes) -> tuple[EvaluationCase, ...]:
-    """The cases of a file's bytes; runs of the same cases, scored together, share them."""
+    """Parse cases; runs of the same cases that are scored together share them."""
     return tuple(EvaluationCase.from_row(json.loads(row)) for row in data.split(b"\n") if row)

@@ -1,4 +1,4 @@
-"""Contamination: what of each model's score goes with texts that it may have seen (docs/contamination.md)."""
+"""Contamination: how much a model scores better on cases that it may have seen (docs/contamination.md)."""
 
 import calendar
 import re
@@ -35,7 +35,7 @@ _RELEASE: Final = re.compile(r"(\d{4})\.W(\d{2})")
 
 @dataclass(frozen=True, slots=True)
 class PaperFigure:
-    """The source paper's own figure: what came after the cutoff against *all* cases, which hold it."""
+    """The source paper's figure: cases after the cutoff against *all* cases."""
 
     full: Mean
     post: Mean
@@ -71,7 +71,7 @@ class ModelContamination:
 
     label: str
     cutoff: Cutoff | None
-    """None is unknown: no figure is made up for it."""
+    """None if unknown; then there are no figures."""
     scored: int
     """Cases with a score."""
     undated: int
@@ -81,13 +81,13 @@ class ModelContamination:
     """The drop's p, corrected for the number of models that have one; None where a side is too small to tell."""
     paper: PaperFigure | None
     did: Effect | None
-    """How much more this model has on what it may have seen than those have that cannot have seen it."""
+    """Its advantage on cases that it may have seen, over models that cannot have seen them."""
     did_against: tuple[str, ...]
-    """The models that it is held against."""
+    """The models that it is compared with."""
     placebo: PlaceboTable | None
     mixes: tuple[Mix, ...]
     newer: Mean | None
-    """On cases that no release held before the model was there; None where its dates are unknown."""
+    """On cases first released after the model; None if its dates are unknown."""
     newer_than: date | None
     notes: tuple[str, ...]
 
@@ -133,14 +133,14 @@ def contamination(
     """The contamination analyses of a score table's models, with its metric, draws and seed."""
     study = _Study(table, registry, permutations)
     found = [study.model(place) for place in range(len(table.models))]
-    told = [place for place, one in enumerate(found) if one.drop and one.drop.p is not None]
-    corrected = holm([p for place in told if (d := found[place].drop) and (p := d.p) is not None])
-    for place, p in zip(told, corrected, strict=True):
+    with_p = [place for place, one in enumerate(found) if one.drop and one.drop.p is not None]
+    corrected = holm([p for place in with_p if (d := found[place].drop) and (p := d.p) is not None])
+    for place, p in zip(with_p, corrected, strict=True):
         found[place] = replace(found[place], p_holm=p)
     unknown = [one.label for one in found if one.cutoff is None]
     warnings = list(table.warnings)
     if unknown:
-        warnings.append(f"{', '.join(unknown)}: cutoff unknown ({registry.origin} has none): no drop is claimed")
+        warnings.append(f"{', '.join(unknown)}: cutoff unknown ({registry.origin} has none): no drop is computed")
     return ContaminationTable(
         table.metric,
         table.draws,
@@ -154,8 +154,8 @@ def contamination(
     )
 
 
-def _way(info: RunInfo) -> tuple[bool, bool]:
-    """What a score also depends on: the threads' own words, and evidence before the question."""
+def _asking_mode(info: RunInfo) -> tuple[bool, bool]:
+    """How the run was asked, as (raw, open book): only runs with the same mode are comparable."""
     return info.raw, info.open_book
 
 
@@ -190,7 +190,7 @@ class _Study:
             )  # fmt: skip
         notes = []
         if cutoff.basis is Basis.RELEASED:
-            notes.append(f"the cutoff is undisclosed: parted by the release date, {cutoff.text}")
+            notes.append(f"the cutoff is undisclosed: split by the release date, {cutoff.text}")
         found = drop(values, sides, draws=self._table.draws, seed=self._table.seed)
         if min(found.n_pre, found.n_post) >= FEW:
             found = drop(
@@ -201,13 +201,13 @@ class _Study:
                 permutations=self._permutations,
             )
         else:
-            notes.append(f"fewer than {FEW} cases on a side: no p-value is claimed")
+            notes.append(f"fewer than {FEW} cases on a side: no p-value is computed")
         undated = int((scored & (sides < 0)).sum())
         if undated:
             notes.append(f"{undated} cases without a date are on neither side")
         effect, against = self._did(column)
         if not against:
-            notes.append("no other model has an earlier cutoff: nothing to hold the drop against")
+            notes.append("no other model has an earlier cutoff: no comparison of the drop")
         return ModelContamination(
             model.label,
             cutoff,
@@ -248,7 +248,7 @@ class _Study:
             place
             for place, (model, other) in enumerate(zip(self._table.models, self._cutoffs, strict=True))
             if other is not None and cutoff is not None and other.day < cutoff.day
-            and model.run.run.info.model != info.model and _way(model.run.run.info) == _way(info)
+            and model.run.run.info.model != info.model and _asking_mode(model.run.run.info) == _asking_mode(info)
         ]  # fmt: skip
         if not others:
             return None, ()
@@ -265,7 +265,7 @@ class _Study:
         such runs of a model the first counts."""
         first: dict[str, int] = {}
         for place, model in enumerate(self._table.models):
-            if self._cutoffs[place] is not None and _way(model.run.run.info) == (False, False):
+            if self._cutoffs[place] is not None and _asking_mode(model.run.run.info) == (False, False):
                 first.setdefault(model.run.run.info.model, place)
         columns = list(first.values())
         cells = np.where(self._sides[:, columns] >= 0, self._values[:, columns], np.nan)
@@ -344,9 +344,9 @@ class _Study:
                 continue
             for other, of_other in enumerate(self._table.models):
                 of = of_other.run.run.info
-                # A template of that name is of a run from before arms were named.
-                alike = info.template.name == RAW or info.template == of.template
-                if of.model == info.model and not of.raw and of.open_book is info.open_book and alike:
+                # Runs from before arms were named have a template with that name.
+                same_template = info.template.name == RAW or info.template == of.template
+                if of.model == info.model and not of.raw and of.open_book is info.open_book and same_template:
                     gap = self._values[:, raw] - self._values[:, other]
                     figures = drop(gap, self._sides[:, raw], draws=self._table.draws, seed=self._table.seed)
                     found.append(ArmDrop(info.model, of_raw.label, of_other.label, figures))

@@ -1,4 +1,4 @@
-"""What a table is made of: means with intervals and bounds, overall and by slice, for all models at once."""
+"""Means with intervals and bounds, overall and by slice, for all models at once."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -22,7 +22,7 @@ from medlive.statistics.bootstrap import (
 Places = NDArray[np.int_]
 
 FEW: Final = 30
-"""A slice of fewer cases is greyed."""
+"""Slices with fewer cases are greyed out."""
 
 SLICES: Final[Mapping[str, Callable[[EvaluationCase], str | None]]] = {
     "month": lambda case: case.month,
@@ -33,10 +33,9 @@ SLICES: Final[Mapping[str, Callable[[EvaluationCase], str | None]]] = {
     "first release": lambda case: case.first_release,
 }
 AXIS: Final = "axis"
-"""The kind of slice that scores a case by one axis's criteria alone; a case without positive points on an axis is
-not in its slice."""
+"""Slices that score cases only by one axis's criteria; cases without positive points on it are left out."""
 CUTOFF: Final = "cutoff"
-"""The kind of slice that parts a model's cases by its own cutoff: `UP_TO` and `AFTER`."""
+"""Slices of a model's cases by its cutoff: `UP_TO` and `AFTER`."""
 UP_TO: Final = "up to the cutoff"
 AFTER: Final = "after the cutoff"
 KINDS: Final = (*SLICES, AXIS, CUTOFF)
@@ -45,7 +44,7 @@ KINDS: Final = (*SLICES, AXIS, CUTOFF)
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A mean with its 95 % interval, its n, and the least and most that ungraded and unanswered could make it."""
+    """A mean with its 95 % interval and its bounds over ungraded and unanswered cases."""
 
     n: int
     mean: float | None
@@ -54,7 +53,7 @@ class Estimate:
     least: float
     most: float
     of: int
-    """Cases that the bounds are over: n and those without a point score."""
+    """The number of cases in the bounds: n and those without a point score."""
 
     @property
     def few(self) -> bool:
@@ -133,20 +132,20 @@ class Grid:
         for place, (cases, rows) in enumerate(zip(scored, self._rows, strict=True)):
             published = metric is Metric.PUBLISHED
             bounded = np.array(
-                [c.odd is None if published else not c.unscorable for c in cases],
+                [c.non_finite is None if published else not c.unscorable for c in cases],
                 dtype=np.bool_,
             )
             self._points.score[rows, place] = [np.nan if c.score is None else c.score for c in cases]
             self._points.low[rows, place] = np.where(bounded, [c.low for c in cases], np.nan)
             self._points.high[rows, place] = np.where(bounded, [c.high for c in cases], np.nan)
         self.clusters = None if cluster is None else _clusters(scored, order, cluster)
-        # Models that were asked the very same cases share the groups of a slice.
+        # Models with identical cases share the groups of a slice.
         batches: dict[tuple[int, ...], list[int]] = {}
         for place, cases in enumerate(scored):
             batches.setdefault(tuple(id(c.case) for c in cases), []).append(place)
         self._batches = list(batches.values())
         self._read: dict[int, tuple[list[str], _Rubrics]] = {}
-        # The published script adds up in its own order, and counts what is no finite number.
+        # The published script sums in its own order and includes non-finite figures.
         self._figures = [[c.figure for c in cases] for cases in scored] if metric is Metric.PUBLISHED else None
 
     @property
@@ -188,7 +187,7 @@ class Grid:
                 own = np.flatnonzero(rubrics.axis == number)
                 verdicts, negative = rubrics.verdicts[own], rubrics.points[own, None] < 0
                 graded = self._by_item(rubrics.row[own], (~np.isnan(verdicts)).astype(np.float64))
-                # A NaN equals neither: what is ungraded is no error.
+                # NaN equals neither, so ungraded criteria are not errors.
                 wrong = self._by_item(rubrics.row[own], (verdicts == negative).astype(np.float64))
                 lows, highs = intervals(self._ratios(wrong, graded, everything))
                 for column, place in enumerate(batch):
@@ -225,9 +224,9 @@ class Grid:
         for number, axis in enumerate(axes):
             own = np.flatnonzero(rubrics.axis == number)
             points = self._axis_points(rubrics, own)
-            held = ~np.isnan(points.low[:, 0])
-            if held.any():
-                estimates = self._estimates(points, np.where(held, 0, -1), 1)[0]
+            in_slice = ~np.isnan(points.low[:, 0])
+            if in_slice.any():
+                estimates = self._estimates(points, np.where(in_slice, 0, -1), 1)[0]
                 for column, place in enumerate(batch):
                     out[place].append(Slice(AXIS, axis, estimates[column]))
 
@@ -240,7 +239,7 @@ class Grid:
         loss = self._by_item(row, np.where(open_, np.minimum(weight, 0.0), 0.0))
         gain = self._by_item(row, np.where(open_, np.maximum(weight, 0.0), 0.0))
         paper = self._metric is Metric.PAPER
-        # Points may be of any size that a float holds, their sums and quotients beyond it.
+        # Sums and quotients of large points may overflow.
         with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
             score, low, high = sure / most, (sure + loss) / most, (sure + gain) / most
         least, greatest = (0.0, 1.0) if paper else (-MOST, MOST)
@@ -333,15 +332,14 @@ class Grid:
 
 
 def _firm(bound: float, n: int) -> float | None:
-    """An interval's end; None of one case, and where no draw held any."""
+    """An interval's end; None for a single case, or if no draw had a case."""
     return float(bound) if n > 1 and not np.isnan(bound) else None
 
 
 def _published(estimate: Estimate, figures: Sequence[float]) -> Estimate:
-    """The estimate with the mean that the published script prints of these figures.
+    """Return the estimate with the published script's mean.
 
-    Where one of them is no finite number it alone makes the mean: there is no interval, and no verdict would
-    change it.
+    A non-finite figure alone determines the mean: there is no interval, and no verdict would change it.
     """
     if not figures:
         return estimate
@@ -353,9 +351,7 @@ def _published(estimate: Estimate, figures: Sequence[float]) -> Estimate:
 
 
 def _verdicts(score: CaseScore) -> Iterable[bool | None]:
-    """In the order of the criteria, as the mapping holds them too where it is whole; None for unanswered."""
-    if len(score.met) == len(score.case.criteria):
-        return score.met.values()
+    """The verdicts in the order of the criteria; None where ungraded or unanswered."""
     return [score.met.get(criterion.id) for criterion in score.case.criteria]
 
 

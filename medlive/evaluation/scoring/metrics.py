@@ -1,4 +1,4 @@
-"""A case's score and what the ungraded could make of it (LiveMedBench, equation 1; docs/method.md §2)."""
+"""A case's score and its bounds (LiveMedBench, Equation 1; docs/method.md §2)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -8,7 +8,7 @@ from typing import Final
 from medlive.evaluation.model import Answer, AnswerState, EvaluationCase
 
 MOST: Final = 1e100
-"""A figure beyond is none to compute with: sums and squares of it leave what a float holds."""
+"""Larger figures are not computed with: their sums and squares overflow."""
 
 
 class Metric(StrEnum):
@@ -17,11 +17,11 @@ class Metric(StrEnum):
     PAPER = "paper"
     """Equation 1: clipped to [0, 1] by case, then averaged over the cases that are wholly graded."""
     PUBLISHED = "published"
-    """The published code: not clipped by case; the mean is. What is ungraded or unanswered counts nothing."""
+    """The published code: only the mean is clipped; ungraded and unanswered count as 0."""
 
 
 class CaseState(StrEnum):
-    """How a case stands."""
+    """Whether a case has a score."""
 
     SCORED = "scored"
     PARTLY_GRADED = "partly_graded"
@@ -33,21 +33,21 @@ class CaseState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CaseScore:
-    """One case's score under one metric, with the least and the most that the ungraded could make it."""
+    """One case's score under one metric, with its bounds over all possible verdicts of ungraded criteria."""
 
     case: EvaluationCase
     state: CaseState
     answer: AnswerState | None
-    """None where there is no answer on record."""
+    """None without an answer."""
     met: Mapping[str, bool | None]
     """Criterion id → met, not met, or None for ungraded; empty when unanswered."""
     score: float | None
     """None unless scored (paper)."""
     low: float
     high: float
-    odd: float | None = None
-    """The published script's figure where it is NaN, infinite or beyond 1e100: `score` is then None, though the
-    script's mean counts it."""
+    non_finite: float | None = None
+    """The published script's figure if it is NaN, infinite or beyond 1e100: it counts in the script's mean, and
+    `score` is None."""
 
     @property
     def unscorable(self) -> bool:
@@ -58,8 +58,8 @@ class CaseScore:
 
     @property
     def figure(self) -> float | None:
-        """What the published script's mean counts of this case."""
-        return self.score if self.odd is None else self.odd
+        """The figure that counts in the published script's mean."""
+        return self.score if self.non_finite is None else self.non_finite
 
     @property
     def ungraded(self) -> int:
@@ -70,11 +70,11 @@ class CaseScore:
 def case_score(
     case: EvaluationCase, answer: Answer | None, met: Mapping[str, bool | None], metric: Metric
 ) -> CaseScore:
-    """The score of a case from its verdicts; a criterion that `met` does not name is ungraded."""
+    """Score a case from its verdicts; criteria missing in `met` are ungraded."""
     state = answer.state if answer else None
     clip = _clip if metric is Metric.PAPER else _keep
     known: dict[str, bool | None] = {}
-    # Points that count, those that what is ungraded may still add or take, and all of either sign.
+    # Points of met criteria, points that ungraded criteria may add or take, and the sums of either sign.
     sure = gain = loss = most = worst = 0.0
     for criterion in case.criteria:
         points, verdict = criterion.points, met.get(criterion.id)
@@ -101,18 +101,18 @@ def case_score(
         return found if metric is Metric.PAPER else with_figure(found, sure / most)
     score = clip(sure / most)
     found = CaseScore(case, CaseState.SCORED, state, known, score, score, score)
-    # What `_keep` had to cut, and a NaN, is none to compute with.
+    # Not computed with: NaN, and figures that `_keep` had to cut.
     return found if metric is Metric.PAPER or score == sure / most else with_figure(found, sure / most)
 
 
 def with_figure(found: CaseScore, figure: float) -> CaseScore:
-    """The case with what the published script makes of it; bounds are widened to hold it."""
+    """Return the case with the published script's figure; bounds are widened to include it."""
     if not abs(figure) <= MOST:
-        return replace(found, score=None, odd=figure)
+        return replace(found, score=None, non_finite=figure)
     if found.state in (CaseState.SCORED, CaseState.UNSCORABLE):
-        return replace(found, score=figure, low=figure, high=figure, odd=None)
+        return replace(found, score=figure, low=figure, high=figure, non_finite=None)
     low, high = min(found.low, figure), max(found.high, figure)
-    return replace(found, score=figure, low=low, high=high, odd=None)
+    return replace(found, score=figure, low=low, high=high, non_finite=None)
 
 
 def _clip(score: float) -> float:

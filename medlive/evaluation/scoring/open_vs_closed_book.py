@@ -1,4 +1,4 @@
-"""Open book against closed: runs of one model under two templates, paired on what it cannot have seen."""
+"""Compare open-book with closed-book runs of one model, on cases that it cannot have seen."""
 
 from dataclasses import dataclass, replace
 
@@ -80,8 +80,8 @@ def score_arms(table: ScoreTable, registry: Registry = EMPTY) -> tuple[BookArm, 
                     pair.n, pair.difference, pair.low, pair.high, p, None,
                 )
             )  # fmt: skip
-    told = [place for place, arm in enumerate(arms) if arm.p is not None]
-    for place, p in zip(told, holm([arms[i].p or 0.0 for i in told]), strict=True):
+    with_p = [place for place, arm in enumerate(arms) if arm.p is not None]
+    for place, p in zip(with_p, holm([arms[i].p or 0.0 for i in with_p]), strict=True):
         arms[place] = replace(arms[place], p_holm=p)
     return tuple(arms)
 

@@ -18,7 +18,7 @@ from medlive.statistics.rank import (
 WORST: Final = 100
 """How many of its lowest cases a model's worst are."""
 LEAST: Final = 5
-"""A slice that any model has fewer scores in than this is no part of a profile."""
+"""Profiles leave out slices in which any model has fewer scores."""
 
 Matrix = tuple[tuple[float | None, ...], ...]
 

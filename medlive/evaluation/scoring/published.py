@@ -104,25 +104,25 @@ def case_figures(benchmark: Sequence[Any], entries: Sequence[Any]) -> list[CaseF
 
 
 def _total(evaluations: Mapping[str, Any], items: Sequence[Mapping[str, Any]]) -> float:
-    """The weighted scores of the criteria whose text stands in the rubric: an edited text counts for nothing."""
+    """Sum the weighted scores of criteria whose text is in the rubric; edited texts do not count."""
     # Any value that is not empty is a criterion's "text" to the script: 5, 5.0 and "5" are two.
-    known = {item["criterion"] for item in items if _named(item)}
+    known = {item["criterion"] for item in items if _has_text(item)}
     total = 0.0
     for grading in evaluations.values():
-        if isinstance(grading, dict) and _named(grading) and grading["criterion"] in known:
+        if isinstance(grading, dict) and _has_text(grading) and grading["criterion"] in known:
             weighted = _float(grading.get("weighted_score", 0))
             if weighted is not None:
                 total += weighted
     return total
 
 
-def _named(item: Mapping[str, Any]) -> bool:
+def _has_text(item: Mapping[str, Any]) -> bool:
     criterion = item.get("criterion")
     return bool(criterion) and not isinstance(criterion, list | dict)
 
 
 def _float(value: object) -> float | None:
-    """A number, truth values among them, as a float; None for what is none, or beyond what a float holds."""
+    """The value as a float, including booleans; None if it is not a number or overflows."""
     if not isinstance(value, int | float):
         return None
     try:

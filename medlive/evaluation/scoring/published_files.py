@@ -1,7 +1,7 @@
-"""LiveMedBench's own files, kept in a run's folder as they were imported, for the figures of its published script.
+"""Keep imported LiveMedBench files in the run folder, to compute the figures of its published script.
 
-A run folder holds what is known: an answer that failed is none, a verdict is met, not met or ungraded. The
-published script counts what its files say (docs/metric-parity.md), so its table is computed from them.
+The published script counts entries that a run folder does not keep, such as failed answers
+(docs/metric-parity.md), so its table is computed from its own files.
 """
 
 import json
@@ -31,8 +31,8 @@ class PublishedFiles:
 
 def keep_files(run: Path, judge: str, benchmark: Path, grades: Path) -> None:
     """Keep the files that a run's verdicts of `judge` (`Grade.judge`) came from. Raises BadInput."""
-    held = {"judge": judge, "benchmark": read_json(benchmark), "gradings": read_grades(grades)}
-    data = json.dumps(held, ensure_ascii=False).encode("utf-8", "backslashreplace")
+    content = {"judge": judge, "benchmark": read_json(benchmark), "gradings": read_grades(grades)}
+    data = json.dumps(content, ensure_ascii=False).encode("utf-8", "backslashreplace")
     place = _place(run, judge)
     try:
         place.parent.mkdir(exist_ok=True)
@@ -54,35 +54,35 @@ def kept_files(run: Path, judge: str | None) -> PublishedFiles | None:
         place = _place(run, judge)
     if place is None or not place.is_file():
         return None
-    held = read_json(place)
-    lists = isinstance(held, dict) and all(isinstance(held.get(k), list) for k in ("benchmark", "gradings"))
-    if not lists or judge not in (None, held.get("judge")):
-        raise BadInput(f"{place} holds no files of LiveMedBench's")
-    return PublishedFiles(held["benchmark"], held["gradings"])
+    content = read_json(place)
+    valid = isinstance(content, dict) and all(isinstance(content.get(k), list) for k in ("benchmark", "gradings"))
+    if not valid or judge not in (None, content.get("judge")):
+        raise BadInput(f"{place} does not contain LiveMedBench files")
+    return PublishedFiles(content["benchmark"], content["gradings"])
 
 
-def scores_of_files(run: GradedRun, held: Sequence[CaseScore]) -> tuple[CaseScore, ...] | None:
+def scores_of_files(run: GradedRun, in_run: Sequence[CaseScore]) -> tuple[CaseScore, ...] | None:
     """A run's cases as the published script has them of the files it was imported from; None without such files.
 
     In the script's order: those that the gradings name and no others, cases that the benchmark lacks among them.
-    `held` is what the run folder makes of its cases: states, verdicts and bounds are from there.
+    `in_run` are the cases as scored from the run folder, for states, verdicts and bounds.
     """
     files = kept_files(run.run.path, run.grader.judge if run.grader else None)
     if files is None:
         return None
-    known = {score.case.case_id: score for score in held}
+    known = {score.case.case_id: score for score in in_run}
     found: list[CaseScore] = []
     taken: set[str] = set()
     for figure in case_figures(files.benchmark, files.gradings):
         score = known.get(figure.case_id)
         if score is None or figure.case_id in taken:
-            score = _stranger(figure, taken, score)
+            score = _added_case(figure, taken, score)
         taken.add(score.case.case_id)
         found.append(with_figure(score, figure.value))
     return tuple(found)
 
 
-def _stranger(figure: CaseFigure, taken: Set[str], same: CaseScore | None) -> CaseScore:
+def _added_case(figure: CaseFigure, taken: Set[str], same: CaseScore | None) -> CaseScore:
     """A case that the benchmark lacks, or one that the gradings name a second time in another type (1 and "1")."""
     case_id = figure.case_id
     while case_id in taken:

@@ -1,4 +1,4 @@
-"""What is to be said beside a score table: what keeps its figures from being published, or from being compared."""
+"""Warnings for a score table: reasons not to publish or compare its figures."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
@@ -12,62 +12,61 @@ from medlive.evaluation.scoring.published_files import scores_of_files
 from medlive.statistics.bootstrap import Comparison, Standing
 
 _NAMED: Final = 5
-"""How many cases, or models, a warning names."""
+"""How many cases or models a warning lists."""
 
 
 def run_warnings(runs: Sequence[GradedRun], common: int, union: int) -> list[str]:
-    """What keeps runs from being published or compared; `common` of `union` cases are scored for all of them."""
-    warnings = [f"{_models(labels)}: {why}" for why, labels in _shared(runs).items()]
+    """Reasons not to publish or compare runs; `common` of `union` cases are scored for all of them."""
+    warnings = [f"{_models(labels)}: {why}" for why, labels in _labels_by_warning(runs).items()]
     for what, values in (
-        # Not the digest of where they came from: a part of a snapshot has that of the whole.
+        # Not the source's digest: a part of a snapshot has that of the whole snapshot.
         ("cases", {r.run.info.cases.rows for r in runs}),
-        # Of imported verdicts nobody knows who gave them: their judge is a name for the file.
+        # The graders of imported verdicts are unknown: their judge only names the file.
         ("graders", {r.grader.judge if _known(r.grader) else IMPORTED for r in runs if r.grader}),
         ("prompt templates", {r.run.info.template.name for r in runs}),
     ):
         if len(values) > 1:
-            warnings.append(f"the runs differ in their {what}: their scores are not one ranking")
+            warnings.append(f"the runs differ in their {what}: their scores cannot be ranked together")
     if differing := _differing(runs):
         warnings.append(
-            f"cases of one id that differ in question or rubric: {len(differing)} ({_some(differing)}); they are "
-            "paired all the same"
+            f"cases with the same id but a different question or rubric: {len(differing)} ({_some(differing)}); "
+            "they are still paired"
         )
     for place, run in enumerate(runs):
         for other in runs[:place]:
             if run.run.info == other.run.info and run.met == other.met and run.answers == other.answers:
-                warnings.append(f"{other.label} and {run.label} are one run: the same answers and verdicts")
+                warnings.append(f"{other.label} and {run.label} are the same run: same answers and verdicts")
     if len(runs) > 1 and (unknown := [r.label for r in runs if r.grader and not _known(r.grader)]):
-        warnings.append(f"{', '.join(unknown)}: who graded is unknown: they are one ranking if one grader did")
+        warnings.append(f"{', '.join(unknown)}: the grader is unknown: rank them together only if it is the same")
     if len(runs) > 1 and common < union:
         warnings.append(
-            f"{common} of {union} cases are scored for every model; pairs are compared on what both have"
+            f"{common} of {union} cases are scored for every model; pairs are compared on common cases"
         )
     return list(dict.fromkeys(warnings))
 
 
-def _shared(runs: Sequence[GradedRun]) -> dict[str, list[str]]:
-    """What is to be said of runs one by one, each with the models that it holds of: of many models it mostly holds
-    of all."""
+def _labels_by_warning(runs: Sequence[GradedRun]) -> dict[str, list[str]]:
+    """Each run's warnings with the runs that share them."""
     found: dict[str, list[str]] = {}
     for run in runs:
-        for why in dict.fromkeys(_of(run)):
+        for why in dict.fromkeys(_single_run_warnings(run)):
             found.setdefault(why, []).append(run.label)
     return found
 
 
-def _of(run: GradedRun) -> Iterator[str]:
+def _single_run_warnings(run: GradedRun) -> Iterator[str]:
     info = run.run.info
     if info.cases.publishable is False:
         why = "; ".join(info.cases.notes) or "no reason given"
         yield f"not publishable: the snapshot {info.cases.name} is not ({why})"
     elif info.cases.notes:
         more = f"; and {len(info.cases.notes) - 1} more in its run.json" if len(info.cases.notes) > 1 else ""
-        yield f"the scores rest on {info.cases.name} as far as it could be read: {info.cases.notes[0][:200]}{more}"
+        yield f"parts of {info.cases.name} could not be read: {info.cases.notes[0][:200]}{more}"
     if info.cases.verified is False:
         yield f"not publishable: the snapshot {info.cases.name} was not verified"
     if info.cases.selection is not None:
         part = ", ".join(f"{name} {_value(value)}" for name, value in info.cases.selection.items())
-        yield f"on {len(run.run.cases)} cases of {info.cases.name} alone, by {part}"
+        yield f"only on {len(run.run.cases)} cases of {info.cases.name}, by {part}"
     yield from told_of_thinking(run.answers.values())
     if run.grader is None:
         yield "nothing is graded"
@@ -76,7 +75,7 @@ def _of(run: GradedRun) -> Iterator[str]:
     if info.engine == "rules":
         yield "not publishable: answered by the rules engine"
     if run.grader is not None and any(name != run.grader.model for name in run.grader.answered_by):
-        yield f"graded by {', '.join(run.grader.answered_by)}, not by the pinned model"
+        yield f"graded by {', '.join(run.grader.answered_by)} instead of the pinned model"
 
 
 def _models(labels: Sequence[str]) -> str:
@@ -84,15 +83,16 @@ def _models(labels: Sequence[str]) -> str:
 
 
 def pair_warnings(comparisons: Sequence[Comparison], standings: Mapping[str, Standing]) -> list[str]:
-    """The pairs that were not compared, and which of them stand in one tie group for want of a case."""
-    apart = [pair for pair in comparisons if not pair.n]
-    if not apart:
+    """Warn about pairs without a common case, and those in one tie group for that reason."""
+    without_cases = [pair for pair in comparisons if not pair.n]
+    if not without_cases:
         return []
-    named = _some([_pair(one) for one in apart])
-    said = f"no case is scored for both of a pair: {named}; nothing says whether they differ"
+    warning = f"pairs without a common scored case: {_some([_pair(one) for one in without_cases])}; not compared"
     groups = {name: standing.group for name, standing in standings.items()}
-    tied = [_pair(one) for one in apart if one.first in groups and groups[one.first] == groups.get(one.second)]
-    return [f"{said}, though in one tie group stand {_some(tied)}" if tied else said]
+    tied = [
+        _pair(one) for one in without_cases if one.first in groups and groups[one.first] == groups.get(one.second)
+    ]
+    return [f"{warning}, yet in one tie group: {_some(tied)}" if tied else warning]
 
 
 def _pair(pair: Comparison) -> str:
@@ -100,51 +100,55 @@ def _pair(pair: Comparison) -> str:
 
 
 def unscorable_warnings(labels: Sequence[str], scored: Sequence[Sequence[CaseScore]], metric: Metric) -> list[str]:
-    """What is to be said of rubrics that equation 1 gives no score: models with the same ones together."""
+    """Warn about rubrics without positive points, which have no score by Equation 1."""
     what = "no score by Equation 1" + ("" if metric is Metric.PAPER else ", and count as 0 here")
-    cases_by_place = {id(c.case): c.case for cases in scored for c in cases}
-    blank = {place for place, case in cases_by_place.items() if case.positive_points <= 0}
     found: dict[tuple[str, ...], list[str]] = {}
     for label, cases in zip(labels, scored, strict=True):
-        if none := tuple(c.case.case_id for c in cases if id(c.case) in blank):
-            found.setdefault(none, []).append(label)
+        if ids := tuple(c.case.case_id for c in cases if c.case.positive_points <= 0):
+            found.setdefault(ids, []).append(label)
     return [
-        f"{', '.join(names)}: {len(none)} cases have no criterion with positive points and {what} ({_some(none)})"
-        for none, names in found.items()
+        f"{', '.join(names)}: {len(ids)} cases have no criterion with positive points and {what} ({_some(ids)})"
+        for ids, names in found.items()
     ]
 
 
 def as_published(
-    runs: Sequence[GradedRun], held: Sequence[tuple[CaseScore, ...]], whole: Sequence[tuple[EvaluationCase, ...]]
+    runs: Sequence[GradedRun],
+    in_runs: Sequence[tuple[CaseScore, ...]],
+    before_errata: Sequence[tuple[EvaluationCase, ...]],
 ) -> tuple[list[tuple[CaseScore, ...]], list[str]]:
-    """Each run's cases as the published script has them, and what is to be said where that is not so."""
-    scored, told = [], []
-    for run, cases, before in zip(runs, held, whole, strict=True):
-        # What was withdrawn since, the files do not know.
-        lessened = len(before) != len(cases) or any(a is not c.case for a, c in zip(before, cases, strict=True))
-        found = None if lessened else scores_of_files(run, cases)
+    """Return each run's cases as the published script scores them, and warnings where that is not possible."""
+    scored, warnings = [], []
+    for run, cases, before in zip(runs, in_runs, before_errata, strict=True):
+        # The imported files still contain what was withdrawn since.
+        withdrawn = len(before) != len(cases) or any(a is not c.case for a, c in zip(before, cases, strict=True))
+        found = None if withdrawn else scores_of_files(run, cases)
         if found is None and run.grader is not None and not _known(run.grader):
-            why = "what was withdrawn is left out" if lessened else "its folder holds no files of LiveMedBench's"
-            told.append(f"{run.label}: the published figures are of the verdicts in the run folder: {why}")
+            why = "withdrawn cases are left out" if withdrawn else "its folder has no LiveMedBench files"
+            warnings.append(
+                f"{run.label}: the published figures are based on the verdicts in the run folder: {why}"
+            )
         scored.append(cases if found is None else found)
-        if odd := [c.case.case_id for c in scored[-1] if c.odd is not None]:
-            told.append(
-                f"{run.label}: cases whose figure is no finite number: {len(odd)} ({_some(odd)}); the mean is "
-                "what the published script makes of it, and has no interval"
+        if invalid := [c.case.case_id for c in scored[-1] if c.non_finite is not None]:
+            warnings.append(
+                f"{run.label}: cases without a finite figure: {len(invalid)} ({_some(invalid)}); the mean is "
+                "the published script's, without an interval"
             )
         known = {case.case_id for case in before}
-        if found is not None and (strange := [c.case.case_id for c in found if c.case.case_id not in known]):
-            told.append(
-                f"{run.label}: graded cases that the benchmark lacks: {len(strange)} ({_some(strange)}); the "
+        if found is not None and (unknown := [c.case.case_id for c in found if c.case.case_id not in known]):
+            warnings.append(
+                f"{run.label}: graded cases missing in the benchmark: {len(unknown)} ({_some(unknown)}); the "
                 "published mean counts them"
             )
-        if found is not None and (lack := known - {c.case.case_id for c in found}):
-            told.append(f"{run.label}: cases without a grading: {len(lack)}; the published mean leaves them out")
-    return scored, told
+        if found is not None and (missing := known - {c.case.case_id for c in found}):
+            warnings.append(
+                f"{run.label}: cases without a grading: {len(missing)}; the published mean leaves them out"
+            )
+    return scored, warnings
 
 
 def _differing(runs: Sequence[GradedRun]) -> list[str]:
-    """The cases that are not the same for every run that holds them, in the runs' order."""
+    """The ids of cases that differ between runs, in the runs' order."""
     first: dict[str, EvaluationCase] = {}
     found: dict[str, None] = {}
     for run in {run.run.info.cases.rows: run for run in reversed(runs)}.values():

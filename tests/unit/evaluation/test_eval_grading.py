@@ -119,7 +119,7 @@ async def test_a_wrong_pinned_model_stops_and_unpinned_may_be_allowed(run_dir: P
     result = await grade_run(run_dir, judge, allow_unpinned=True)
     assert result.not_met == 60
     table = score_runs([load_graded(run_dir)], draws=10)
-    assert any("not by the pinned model" in w for w in table.warnings)
+    assert any("instead of the pinned model" in w for w in table.warnings)
 
 
 async def test_a_reply_that_names_no_model_is_by_nobody_known(run_dir: Path) -> None:

@@ -264,7 +264,7 @@ def test_a_time_that_cannot_be_read_is_told_and_what_was_odd_is_said_with_the_sc
     assert cases.notes == ("1 cases have no post_time that can be read ('c0'); they are in no month",)
     import_answers(tmp_path / "run", cases, [], "m", AT)
     warnings = score_runs([load_graded(tmp_path / "run")], draws=10).warnings
-    assert any("as far as it could be read: 1 cases have no post_time" in w for w in warnings)
+    assert any("could not be read: 1 cases have no post_time that can be read" in w for w in warnings)
 
 
 def test_a_rubric_of_negatives_alone_is_told(tmp_path: Path) -> None:
@@ -364,7 +364,7 @@ def test_a_list_that_was_cut_off_anywhere_keeps_its_whole_entries(tmp_path: Path
         file.write_bytes(whole[:end])
         ended = sum(whole[:end].count(b) for b in (b'"stop"\n  }',))
         if not ended:
-            with pytest.raises(BadInput, match="is no JSON"):
+            with pytest.raises(BadInput, match="is not valid JSON"):
                 read_responses(file, "m")
             continue
         answers, notes = read_responses(file, "m")
@@ -372,7 +372,7 @@ def test_a_list_that_was_cut_off_anywhere_keeps_its_whole_entries(tmp_path: Path
         assert notes == [f"r.json: the list is cut off after entry {ended}; the rest is left out"]
     for damaged in (whole.replace(b"-12", b"-1x2"), whole.replace(b"quoted, {", b'quoted" {'), whole[9:]):
         file.write_bytes(damaged)
-        with pytest.raises(BadInput, match="is no JSON"):
+        with pytest.raises(BadInput, match="is not valid JSON"):
             read_responses(file, "m")
 
 

@@ -217,8 +217,8 @@ def graded(case_id: Any, *weighted: tuple[Any, Any]) -> dict[str, Any]:
             "0.2500",
             "",
         ),
-        ([case("a", ("rest", 1e-9))], [graded("a", ("rest", 1e308))], "1.0000", "finite number: 1 (a)"),
-        ([case("a", ("rest", 5))], [graded("a", ("rest", math.nan)), graded("x")], "1.0000", "lacks: 1 (x"),
+        ([case("a", ("rest", 1e-9))], [graded("a", ("rest", 1e308))], "1.0000", "without a finite figure: 1 (a)"),
+        ([case("a", ("rest", 5))], [graded("a", ("rest", math.nan)), graded("x")], "1.0000", "benchmark: 1 (x"),
         ([case("a", ("rest", 10**400), ("water", 2))], [graded("a", ("water", 1))], "0.5000", ""),
         ([case("a", ([1], 9), ("water", 2)), case([2])], [graded([2]), graded("a", ("water", 1))], "0.0909", ""),
     ],
@@ -246,7 +246,7 @@ def test_a_row_of_imported_runs_is_each_of_its_own_files(tmp_path: Path) -> None
     here.unlink()
     table = score_runs([load_graded(run) for run in (odd, other)], metric=Metric.PUBLISHED, draws=10)
     assert table.tsv().splitlines()[-1] == "Overall\t0.2500\t1.0000\t1"
-    assert [w for w in table.warnings if "holds no files" in w]
+    assert [w for w in table.warnings if "has no LiveMedBench files" in w]
     every_format_agrees(table)
 
 
@@ -258,7 +258,7 @@ def test_what_was_withdrawn_is_in_no_published_figure(tmp_path: Path) -> None:
     gone = RunErrata("v", FoundErrata(None, Errata()), cases=("b",), criteria=(("a", "rubric_2"),))
     table = score_runs([run], metric=Metric.PUBLISHED, draws=10, errata=ErrataUse(ErrataMode.APPLY, (gone,)))
     assert table.tsv().splitlines()[-1] == "Overall\t1.0000\t1"
-    assert [w for w in table.warnings if "what was withdrawn is left out" in w]
+    assert [w for w in table.warnings if "withdrawn cases are left out" in w]
     every_format_agrees(table)
 
 

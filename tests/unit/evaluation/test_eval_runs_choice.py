@@ -63,7 +63,7 @@ def test_a_limit_draws_always_the_same_cases_and_smaller_ones_lie_in_larger(
 
 
 def test_what_leaves_no_case_or_is_no_condition_is_said() -> None:
-    with pytest.raises(UsageError, match="language fr; there are en, zh"):
+    with pytest.raises(UsageError, match="matches language fr; found en, zh"):
         select(CASES, Selection(language=("fr",)))
     for version, said in (("2026.W99", "2026 has no week 99"), ("2026-47", "such as 2026.W47")):
         with pytest.raises(UsageError, match=said):
@@ -160,7 +160,7 @@ async def test_a_folder_of_something_else_is_not_made_a_run(tmp_path: Path, file
         assert (await run_model(make_cases(1), model, out, use=USE, created_at=AT)).asked == 1
         return
     for command in (run_model(make_cases(1), model, out, use=USE, created_at=AT), _planned(out)):
-        with pytest.raises(UsageError, match=f"no run.json but other files: {files[0]}"):
+        with pytest.raises(UsageError, match=f"unrelated files: {files[0]}"):
             await command
     assert model.prompts == []
     assert sorted(path.name for path in out.iterdir()) == files

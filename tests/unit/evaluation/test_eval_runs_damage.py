@@ -96,7 +96,7 @@ def test_what_a_kill_left_while_the_folder_was_made_is_made_anew(run_dir: Path, 
 def test_a_file_of_cases_is_not_written_over_by_the_run_that_reads_it(run_dir: Path) -> None:
     run_dir.mkdir()
     (run_dir / "cases.jsonl").write_bytes(b'{"case_id": "1", "narrative": "Mine."}\n')
-    with pytest.raises(UsageError, match=r"holds no run\.json but other files: cases\.jsonl"):
+    with pytest.raises(UsageError, match=r"not a run folder: found \d+ unrelated files: cases\.jsonl"):
         asyncio.run(run_model(make_cases(4), Model(), run_dir, use=USE, created_at=AT))
     assert (run_dir / "cases.jsonl").read_bytes() == b'{"case_id": "1", "narrative": "Mine."}\n'
 

@@ -127,7 +127,10 @@ def test_cases_that_share_no_more_than_their_id_are_named() -> None:
     runs = [run_of("a", CASES, [0.5] * 360), run_of("b", other, [0.5] * 360)]
     runs[1] = replace(runs[1], run=replace(runs[1].run, info=_with_cases(runs[1], "sha256:2")))
     said = " ".join(score_runs(runs, draws=2).warnings)
-    assert "cases of one id that differ in question or rubric: 7 (c0000, c0001, c0002, c0003, c0004 …)" in said
+    assert (
+        "cases with the same id but a different question or rubric: 7 (c0000, c0001, c0002, c0003, c0004 …)"
+        in said
+    )
     assert "of one id" not in " ".join(score_runs(runs[:1], draws=2).warnings)
 
 
@@ -143,9 +146,9 @@ def test_a_part_of_the_cases_and_a_snapshot_that_nobody_verified_are_said() -> N
     )
     part = replace(part, run=replace(part.run, info=part.run.info.model_copy(update={"cases": use})))
     said = score_runs([whole, part], draws=2).warnings
-    assert "b: on 40 cases of 2026.W47 alone, by source dxy, sdn, limit 40" in said
+    assert "b: only on 40 cases of 2026.W47, by source dxy, sdn, limit 40" in said
     assert "b: not publishable: the snapshot 2026.W47 was not verified" in said
-    assert "the runs differ in their cases: their scores are not one ranking" in said
+    assert "the runs differ in their cases: their scores cannot be ranked together" in said
     assert [w for w in said if w.startswith("a")] == ["a, b: nothing is graded"]
 
 
@@ -154,18 +157,18 @@ def test_what_holds_of_many_models_is_said_once_and_what_is_tied_only_where_it_s
     runs = [replace(run_of(name, CASES[:4], [0.5] * 4), grader=rules) for name in "abcdefg"]
     said = [w for w in score_runs(runs, draws=2).warnings if "publishable" in w]
     assert said == ["a, b, c, d, e … (7 models): not publishable: graded by the rules engine"]
-    for score, tail in ((None, ""), (0.5, ", though in one tie group stand a and b")):
+    for score, tail in ((None, ""), (0.5, ", yet in one tie group: a and b")):
         apart = [run_of("a", CASES[:40], [score] * 40), run_of("b", CASES[40:80], [score] * 40)]
-        (said_of,) = (w for w in score_runs(apart, draws=20).warnings if "of a pair" in w)
-        assert said_of.endswith(f"a and b; nothing says whether they differ{tail}")
+        (said_of,) = (w for w in score_runs(apart, draws=20).warnings if "without a common scored case" in w)
+        assert said_of.endswith(f"a and b; not compared{tail}")
 
 
 def test_the_same_run_twice_is_said() -> None:
     run = run_of("a", CASES[:40], [0.5] * 40)
     copied = replace(run, run=replace(run.run, path=Path("elsewhere")))
-    assert "are one run" in " ".join(score_runs([run, copied], draws=2).warnings)
+    assert "are the same run" in " ".join(score_runs([run, copied], draws=2).warnings)
     again = run_of("a", CASES[:40], [0.25] * 40)
-    assert "are one run" not in " ".join(score_runs([run, again], draws=2).warnings)
+    assert "are the same run" not in " ".join(score_runs([run, again], draws=2).warnings)
 
 
 def test_intervals_of_error_rates_are_a_bootstrap_over_cases() -> None:
@@ -354,7 +357,7 @@ def test_who_graded_imported_verdicts_is_unknown_and_not_another_for_each_file()
     ]
     said = " ".join(score_runs(runs, draws=10).warnings)
     assert "differ in their graders" not in said
-    assert "a, b: who graded is unknown" in said
+    assert "a, b: the grader is unknown" in said
     known = replace(runs[1], grader=replace(by_file, engine="openai"))
     assert "differ in their graders" in " ".join(score_runs([runs[0], known], draws=10).warnings)
 
