@@ -137,7 +137,7 @@ def test_the_snapshot_verifies_from_its_files_alone(loop: Loop, tmp_path: Path) 
     told = consumer.here("snapshot", "verify", copy, "--json").json
     assert told["ok"]
     skipped = [step["why"] for step in told["steps"] if step["state"] == "skipped"]
-    assert skipped == ["the snapshot has no key, and nothing proves where it came from"]
+    assert skipped == ["the snapshot is unsigned, so its origin cannot be verified"]
     outside = subprocess.run(["sha256sum", "-c", "SHA256SUMS"], cwd=copy, capture_output=True, text=True)
     assert outside.returncode == 0, outside.stdout
     covered = {line.split("  ", 1)[1] for line in (copy / "SHA256SUMS").read_text().splitlines()}
