@@ -28,7 +28,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "medlive.cli.snapshot.group",
         "Snapshots: freeze, sign, verify, diff, withdraw, publish, fetch.",
     ),
-    "review": ("medlive.cli.review", "Disputes about cases: open, resolve, list."),
+    "review": ("medlive.cli.review", "Held cases and disputes: list, show, approve, reject, resolve."),
     "eval": (
         "medlive.cli.evaluation.group",
         "Evaluate a model: run, grade, score, report, audit, bundle.",
