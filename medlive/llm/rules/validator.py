@@ -27,6 +27,8 @@ _CHECKLIST: Final = (
      re.compile(r"\b(?:day|week|month|year|since|hour|ago|today|yesterday)|天|周|月|年|小时|昨|今")),
     ("What is complained of", "主要症状或问题", re.compile(r"[a-z\u3400-\u9fff]")),
 )  # fmt: skip
+_UNPAIRED: Final = re.compile("[\ud800-\udfff]")
+"""Halves of surrogate pairs, which no JSON reply can hold."""
 _LIKE: Final = 0.6
 """The share of a claim's words that one sentence of a passage must hold to support it."""
 _NOT: Final = re.compile(r"\b(?:not|no|never|avoid|without|cannot)\b|n't\b|[不没无未勿忌]|避免|禁")
@@ -97,7 +99,7 @@ def _verdict(claim: Mapping[str, Any], passages: Sequence[tuple[str, str]]) -> d
     for passage_id, part in passages:
         for one in sentences(part, language_of(None, part)):
             held = terms(one.text)
-            if len(held) < 4 or denies != bool(_NOT.search(plain(one.text))):
+            if len(held) < 4 or denies != bool(_NOT.search(plain(one.text))) or _UNPAIRED.search(one.text):
                 continue
             share = len(wanted & held) / max(4, len(wanted))
             if share > best:

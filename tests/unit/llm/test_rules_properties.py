@@ -50,7 +50,7 @@ SEEDS = (
 )
 TEXT = st.one_of(
     st.text(max_size=300),
-    st.text(st.characters(exclude_categories=["Cs"]), max_size=80),  # what is stored is UTF-8
+    st.text(st.characters(), max_size=80),
     st.lists(st.one_of(st.sampled_from(SEEDS), st.text(max_size=12)), max_size=14).map(" ".join),
     st.lists(st.sampled_from(SEEDS), max_size=14).map("".join),
 )
