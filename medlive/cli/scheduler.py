@@ -25,7 +25,7 @@ def command(
     works, the others wait for its place. What is queued is curated here when no `medlive worker` runs.
     """
     from medlive.service.schedule.scheduler import list_steps, run_scheduler
-    from medlive.service.schedule.weekly import State, Taken
+    from medlive.service.schedule.weekly import StepOutcome, StepResult
     from medlive.service.schedule.worker import stopped_by_signals
     from medlive.service.status import step_as_json
 
@@ -35,14 +35,14 @@ def command(
         print_result(steps, as_json, lambda: print_steps(steps))
         return
 
-    async def run() -> list[Taken]:
+    async def run() -> list[StepResult]:
         with stopped_by_signals() as stop:
             if not once:
                 say("taking each week's steps when they are due (stop with Ctrl-C)")
             return await run_scheduler(settings, stop, say, once=once)
 
     taken = wait_for(run())
-    failed = [f"{s.command}: {s.detail}" for s in taken if once and s.state is State.FAILED]
+    failed = [f"{s.command}: {s.detail}" for s in taken if once and s.state is StepOutcome.FAILED]
     print_result(
         [asdict(step) for step in taken],
         as_json,

@@ -31,17 +31,17 @@ def row(step: Mapping[str, Any]) -> list[Any]:
         _red(last.get("outcome"), failed),
         counts if len(counts) <= COUNTS_WIDTH else f"{counts[: COUNTS_WIDTH - 1]}…",
         _red(_moment(step["due"]), step["overdue"]),
-        _red(_standing(step), step["overdue"]),
+        _red(_status(step), step["overdue"]),
     ]
 
 
-def _standing(step: Mapping[str, Any]) -> str:
-    standing = "overdue" if step["overdue"] else str(step["standing"])
+def _status(step: Mapping[str, Any]) -> str:
+    status = "overdue" if step["overdue"] else str(step["status"])
     if step["why"]:
-        return f"{standing}: {step['why']}"
+        return f"{status}: {step['why']}"
     if step["retry_at"]:
-        return f"{standing} at {_moment(step['retry_at'])}"
-    return standing if standing != "done" or step["last"] else "not due yet"
+        return f"{status} at {_moment(step['retry_at'])}"
+    return status if status != "done" or step["last"] else "not due yet"
 
 
 def _moment(moment: datetime | None) -> str | None:

@@ -150,9 +150,9 @@ def takedown(
 
 def _show_curation(curation: dict[str, Any], decided: dict[str, Any]) -> None:
     print_table(
-        ["id", "kind", "statement", "message", "quote", "standing"],
+        ["id", "kind", "statement", "message", "quote", "status"],
         [
-            [e["id"], e["kind"], e["statement"], e["message_id"], e["quote"], e["standing"]]
+            [e["id"], e["kind"], e["statement"], e["message_id"], e["quote"], e["status"]]
             for e in curation["elements"]
         ],
         title=f"Curation: {curation['outcome']} at {curation['stage']}"

@@ -14,12 +14,12 @@ def command(as_json: JsonOption = False) -> None:
     A thread that has begun is finished first; what a worker that was killed had begun is taken over. A budget
     in config/medlive.toml holds for the worker's life.
     """
-    from medlive.service.curation.curate import Curated
+    from medlive.service.curation.curate import CurationCounts
     from medlive.service.schedule.worker import run_worker, stopped_by_signals
 
     settings = load_settings().settings
 
-    def report(recent: Curated) -> None:
+    def report(recent: CurationCounts) -> None:
         outcomes = ", ".join(f"{n} {outcome}" for outcome, n in sorted(recent.outcomes.items()))
         say(f"{outcomes or 'nothing decided'}; {recent.calls} calls, {recent.replayed} of them replayed")
         for fault in recent.faults:

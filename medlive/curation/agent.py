@@ -1,4 +1,4 @@
-"""An agent asks an engine for a typed reply and keeps account of each call."""
+"""An agent asks an engine for a typed reply and records each call."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -16,7 +16,7 @@ from medlive.llm.prompts import load_prompt
 R = TypeVar("R", bound=BaseModel)
 
 MAX_ROUNDS = 50
-"""How often a stored unusable reply is stepped over: a bound against a store that only ever returns such."""
+"""Most stored unusable replies to skip before giving up."""
 
 _REASONS = {
     CallOutcome.INVALID: Reason.INVALID_REPLY,
@@ -28,7 +28,7 @@ _REASONS = {
 
 
 class AgentFailure(Exception):
-    """An agent could not do its work: a failure of ours, never a verdict about a thread."""
+    """An agent failed for a reason of ours; never a verdict about a thread."""
 
     def __init__(self, reason: Reason, detail: str) -> None:
         """`reason` is one of the failure reasons; `detail` names the task and the cause."""
@@ -54,13 +54,17 @@ class Agent:
         reply_type: type[R],
         check: Callable[[R], str | None] = lambda _: None,
     ) -> R:
-        """A reply of `reply_type` for which `check` finds no fault.
+        """Ask a task and return a valid reply.
 
-        An unusable reply is returned to the engine once, with the fault named. When the repair is unusable as well
-        and both replies came out of the store, a new round asks afresh, so that a run which resumes pays for the
-        unusable reply again and for nothing else.
+        An unusable reply goes back to the engine once, with the fault. When the repair is unusable too and both
+        replies were stored ones, a new round asks again, so that a resumed run pays for that reply only.
 
-        Raises AgentFailure.
+        Args:
+            package: The package whose `prompts/` has the task's prompt.
+            check: Returns a fault of the reply, None if it is valid.
+
+        Raises:
+            AgentFailure: If no usable reply was given.
         """
         request = Request(task, load_prompt(package, task), inputs, _schema(reply_type))
         read = read_as(reply_type, request, check)
@@ -97,10 +101,10 @@ class Agent:
 
 @cache
 def _schema(reply_type: type[BaseModel]) -> Mapping[str, Any]:
-    """A reply's schema, made once: pydantic takes longer to make it than a call takes to prepare."""
+    """A reply's JSON schema, cached because pydantic is slow to make it."""
     return reply_type.model_json_schema()
 
 
-def one_each(given: Sequence[str], wanted: Sequence[str]) -> str | None:
-    """What is wrong with a reply whose items are not one for each id that was asked for."""
+def check_ids(given: Sequence[str], wanted: Sequence[str]) -> str | None:
+    """The fault of a reply that lacks, repeats or adds ids; None if there is one item for each."""
     return None if sorted(given) == sorted(wanted) else "one item for each id that was given, no more, no fewer"

@@ -1,8 +1,7 @@
-"""The three agents and the second reader in their order; every decision is a value, and a failure of ours is never
-a rejection."""
+"""Run the three agents and the second reader in order; a failure of ours is never a rejection."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Awaitable, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from datetime import date
 from typing import Any
 
@@ -14,16 +13,16 @@ from medlive.curation.model import (
     Alignment,
     Call,
     Curation,
+    ElementStatus,
     Hold,
     Outcome,
     Reason,
     Side,
     Stage,
-    Standing,
     Thresholds,
 )
-from medlive.curation.second_reader import holds_of, read_case
-from medlive.curation.shown import shown_text
+from medlive.curation.second_reader import read_case, reading_holds
+from medlive.curation.visible import visible_text
 from medlive.errors import UsageError
 from medlive.evidence.passage import Retriever
 from medlive.llm.engine import Engine
@@ -34,30 +33,24 @@ ROLES = ("screener", "validator", "controller", "reader")
 
 @dataclass(frozen=True, slots=True)
 class CurationSettings:
-    """What a decision depends on besides the thread and the engines."""
+    """Settings that affect a decision, besides the thread and the engines."""
 
     thresholds: Thresholds = field(default_factory=Thresholds)
     top_k: int = 6
-    """Passages retrieved for each claim; fewer where a case has many."""
+    """Passages retrieved for each claim; fewer where a case has many claims."""
     confirm_veto: bool = True
     cross_questions: int = 5
-    """Questions from each text in the cross-examination of thread and case; 0: it is not done."""
+    """Questions from each text in the cross-examination; 0 skips it."""
     strict: bool = False
     """The paper's rule: any unsupported element discards the case."""
     exhaustive: bool = False
-    """Compute all three of V even when the first fails, for study; the decision is the same."""
+    """Compute all of V even when one fails, for study; the decision is the same."""
 
     def as_json(self) -> dict[str, Any]:
-        """The settings as they enter a pipeline's digest."""
-        return {
-            "sufficiency": self.thresholds.sufficiency,
-            "alignment": self.thresholds.alignment,
-            "top_k": self.top_k,
-            "confirm_veto": self.confirm_veto,
-            "cross_questions": self.cross_questions,
-            "strict": self.strict,
-            "exhaustive": self.exhaustive,
-        }
+        """The settings as part of a pipeline's digest."""
+        values = asdict(self)
+        thresholds: dict[str, Any] = values.pop("thresholds")
+        return thresholds | values
 
 
 async def curate(
@@ -69,30 +62,26 @@ async def curate(
     *,
     run_date: date,
 ) -> Curation:
-    """What the agents decide about a thread.
+    """Curate a thread. Failures of an engine are outcomes, not errors.
 
-    `respondents` has one entry per role of ROLES; `language` is "en" or "zh"; `run_date` bounds the evidence
-    (nothing published after it is cited). Never raises for what an engine or a thread does: the outcome says it.
+    Args:
+        language: "en" or "zh".
+        respondents: An engine for each role of ROLES.
+        run_date: Evidence published later is not cited.
     """
-    journal: list[Call] = []
-    agents = {role: Agent(respondents[role], journal) for role in ROLES}
     state = Curation(
         outcome=Outcome.FAILED,
         stage=Stage.SCREENER,
         reason=None,
         detail="",
         thresholds=settings.thresholds,
-        engines={role: agent.identity.as_json() for role, agent in agents.items()},
+        engines={role: respondents[role].identity.as_json() for role in ROLES},
     )
-    chain = _Chain(thread, language, agents, retriever, settings, run_date, state)
-    try:
-        state = await chain.run()
-    except AgentFailure as failure:
-        state = replace(chain.state, outcome=Outcome.FAILED, reason=failure.reason, detail=failure.detail)
-    return replace(state, calls=tuple(journal))
+    chain = _Chain(thread, language, respondents, retriever, settings, run_date, state)
+    return await chain.finish(chain.run())
 
 
-async def curate_without(
+async def curate_without_element(
     curation: Curation,
     element_id: str,
     thread: Thread,
@@ -100,10 +89,10 @@ async def curate_without(
     respondents: Mapping[str, Engine],
     settings: CurationSettings,
 ) -> Curation:
-    """A held curation written anew without one of its advice elements, as a person asked.
+    """Rewrite a held curation without one of its advice elements, as a person asked.
 
-    Nothing that was judged is judged again: S_align is that of the claims that are left, and the texts are written
-    and read anew. Raises UsageError where the case cannot do without the element.
+    Earlier verdicts stay: S_align is computed over the remaining claims, and the texts are written and read again.
+    Raises UsageError where the case cannot do without the element.
     """
     dropped = next((e for e in curation.side(Side.ADVICE) if e.id == element_id), None)
     if dropped is None:
@@ -116,14 +105,12 @@ async def curate_without(
             f"without {element_id} S_align is {s_align:.3f}, not above {curation.thresholds.alignment}",
             hint="reject the case instead",
         )
-    journal: list[Call] = []
-    agents = {role: Agent(respondents[role], journal) for role in ROLES}
     state = replace(
         curation,
         outcome=Outcome.FAILED,
         reason=None,
         detail="",
-        elements=tuple(replace(e, standing=Standing.DROPPED) if e is dropped else e for e in curation.elements),
+        elements=tuple(replace(e, status=ElementStatus.DROPPED) if e is dropped else e for e in curation.elements),
         claims=claims,
         s_align=s_align,
         text=None,
@@ -131,31 +118,27 @@ async def curate_without(
         second_reading=None,
         holds=(),
     )
-    chain = _Chain(thread, language, agents, None, settings, None, state)
-    try:
-        state = await chain.write()
-    except AgentFailure as failure:
-        state = replace(chain.state, outcome=Outcome.FAILED, reason=failure.reason, detail=failure.detail)
-    return replace(state, calls=tuple(journal))
+    chain = _Chain(thread, language, respondents, None, settings, None, state)
+    return await chain.finish(chain.write())
 
 
 def with_holds(curation: Curation, holds: tuple[Hold, ...]) -> Curation:
-    """A curation that waits for a person, for the reasons it had and these; unchanged without any."""
+    """Add reasons to hold a curation; unchanged if it has none."""
     holds = curation.holds + holds
     if not holds:
         return curation
-    told = "; ".join(f"{h.reason.value}: {h.detail}" for h in holds)
-    return replace(curation, outcome=Outcome.HELD, reason=holds[0].reason, detail=told[:2000], holds=holds)
+    details = "; ".join(f"{h.reason.value}: {h.detail}" for h in holds)
+    return replace(curation, outcome=Outcome.HELD, reason=holds[0].reason, detail=details[:2000], holds=holds)
 
 
 class _Chain:
-    """One thread's way; `state` is what is known so far, so that a failure keeps it."""
+    """One thread's curation; `state` is what is known so far, kept when a step fails."""
 
     def __init__(
         self,
         thread: Thread,
         language: str,
-        agents: Mapping[str, Agent],
+        respondents: Mapping[str, Engine],
         retriever: Retriever | None,
         settings: CurationSettings,
         run_date: date | None,
@@ -163,7 +146,8 @@ class _Chain:
     ) -> None:
         self._thread = thread
         self._language = language
-        self._agents = agents
+        self._calls: list[Call] = []
+        self._agents = {role: Agent(respondents[role], self._calls) for role in ROLES}
         self._retriever = retriever
         self._settings = settings
         self._run_date = run_date
@@ -171,8 +155,16 @@ class _Chain:
         self._consult = ""
         self.state = state
 
+    async def finish(self, work: Awaitable[Curation]) -> Curation:
+        """Await the work; a failure of an agent becomes the outcome, and the calls are added."""
+        try:
+            result = await work
+        except AgentFailure as failure:
+            result = replace(self.state, outcome=Outcome.FAILED, reason=failure.reason, detail=failure.detail)
+        return replace(result, calls=tuple(self._calls))
+
     async def run(self) -> Curation:
-        """Each step gives the rejection that ends the way, or None."""
+        """Run the steps; each returns a rejection, which ends the chain, or None."""
         for step in (
             self._screen,
             self._check_exactly,
@@ -192,9 +184,9 @@ class _Chain:
     async def _screen(self) -> Curation | None:
         elements = await screener.screen(self._thread, self._language, self._agents["screener"])
         self.state = replace(self.state, elements=elements)
-        return self._empty_side()
+        return self._empty_side_rejection()
 
-    def _empty_side(self) -> Curation | None:
+    def _empty_side_rejection(self) -> Curation | None:
         for side, reason, what in (
             (Side.QUERY, Reason.NO_QUERY, "no medical question was found"),
             (Side.NARRATIVE, Reason.NO_NARRATIVE, "the patient states no clinical fact"),
@@ -205,7 +197,7 @@ class _Chain:
         return None
 
     async def _check_exactly(self) -> Curation | None:
-        """What code can see for certain, before anything else is paid for."""
+        """Run the exact checks before anything else is paid for."""
         self.state = replace(self.state, stage=Stage.CONTROLLER)
         self._control = ElementControl(
             self._thread,
@@ -214,32 +206,32 @@ class _Chain:
             screener=self._agents["screener"],
             judge=self._agents["controller"],
         )
-        await self._controlled(self._control.check_exactly())
-        return self._unsupported() or self._empty_side()
+        await self._run_control(self._control.check_exactly())
+        return self._strict_rejection() or self._empty_side_rejection()
 
     async def _judge_elements(self) -> Curation | None:
         self.state = replace(self.state, stage=Stage.CONTROLLER)
         assert self._control is not None
-        await self._controlled(self._control.judge())
-        return self._unsupported() or self._empty_side() or self._insufficient()
+        await self._run_control(self._control.judge())
+        return self._strict_rejection() or self._empty_side_rejection() or self._insufficient()
 
-    async def _controlled(self, work: Any) -> None:
-        """Take over what the controls found, also when they fail half-way."""
+    async def _run_control(self, work: Any) -> None:
+        """Await a control step and store what it found, also when it fails."""
         assert self._control is not None
         try:
             await work
         finally:
             self.state = replace(self.state, elements=self._control.elements, checks=tuple(self._control.checks))
 
-    def _unsupported(self) -> Curation | None:
-        """The rejection of the strict rule; without it what stays unsupported holds the case in the end."""
-        failed = [c for c in self.state.checks if c.subject in self._lost() and not c.passed]
+    def _strict_rejection(self) -> Curation | None:
+        """The rejection under the strict rule; otherwise an unsupported element holds the case in the end."""
+        failed = [c for c in self.state.checks if c.subject in self._failed_elements() and not c.passed]
         if not (self._settings.strict and failed):
             return None
         return self._reject(Reason.UNSUPPORTED_ELEMENT, "; ".join(f"{c.subject}: {c.detail}" for c in failed))
 
-    def _lost(self) -> set[str]:
-        return {e.id for e in self.state.elements if e.standing is not Standing.KEPT}
+    def _failed_elements(self) -> set[str]:
+        return {e.id for e in self.state.elements if e.status is not ElementStatus.KEPT}
 
     async def _judge_query(self) -> Curation | None:
         self.state = replace(self.state, stage=Stage.VALIDATOR)
@@ -248,9 +240,9 @@ class _Chain:
         self.state = replace(self.state, s_cc=s_cc, query_category=category)
         if s_cc == 1 or self._settings.exhaustive:
             return None
-        return self._not_clinical()
+        return self._query_rejection()
 
-    def _not_clinical(self) -> Curation | None:
+    def _query_rejection(self) -> Curation | None:
         if self.state.s_cc == 1 or self.state.query_category is None:
             return None
         query = self.state.side(Side.QUERY)[0]
@@ -267,16 +259,16 @@ class _Chain:
         return self._insufficient()
 
     def _insufficient(self) -> Curation | None:
-        """S_inf over the narrative as it stands now, and the rejection that it asks for."""
+        """Compute S_inf over the current narrative, and the rejection if it is too low."""
         items, kept = self.state.requirements, self.state.side(Side.NARRATIVE)
         s_inf = validator.sufficiency(items, kept)
         self.state = replace(self.state, s_inf=s_inf)
         limit = self._settings.thresholds.sufficiency
         if s_inf > limit or self._settings.exhaustive:
             return None
-        return self._too_thin()
+        return self._sufficiency_rejection()
 
-    def _too_thin(self) -> Curation | None:
+    def _sufficiency_rejection(self) -> Curation | None:
         limit, s_inf = self._settings.thresholds.sufficiency, self.state.s_inf
         if s_inf is None or s_inf > limit:
             return None
@@ -307,7 +299,7 @@ class _Chain:
             confirm_veto=self._settings.confirm_veto,
         )
         self.state = replace(self.state, s_align=s_align, claims=claims, index=self._retriever.identity)
-        if self._settings.exhaustive and (earlier := self._not_clinical() or self._too_thin()):
+        if self._settings.exhaustive and (earlier := self._query_rejection() or self._sufficiency_rejection()):
             return earlier
         against = [c for c in claims if c.verdict is Alignment.CONTRADICTED]
         if against:
@@ -322,9 +314,9 @@ class _Chain:
         return None
 
     async def write(self) -> Curation:
-        """N and A, the cross-examination and the second reading of what the validator would keep."""
+        """Write N and A, cross-examine and read them a second time."""
         self.state = replace(self.state, stage=Stage.CONTROLLER)
-        elements = tuple(e for e in self.state.elements if e.standing is not Standing.DROPPED)
+        elements = tuple(e for e in self.state.elements if e.status is not ElementStatus.DROPPED)
         text, checks, problem = await controller.write(
             self._language,
             elements,
@@ -336,7 +328,7 @@ class _Chain:
         if self._settings.cross_questions:
             examined = await cross_examine(
                 self._language,
-                shown_text(self._thread),
+                visible_text(self._thread),
                 f"{text.narrative}\n{text.advice}",
                 self._agents["controller"],
                 count=self._settings.cross_questions,
@@ -345,20 +337,20 @@ class _Chain:
         reading = await read_case(self._thread, self._language, text, elements, self._agents["reader"])
         self.state = replace(self.state, second_reading=reading)
         kept = replace(self.state, outcome=Outcome.KEPT, stage=Stage.RUBRIC)
-        return with_holds(kept, (*holds_of(reading), *self._own_holds(problem)))
+        return with_holds(kept, (*reading_holds(reading), *self._chain_holds(problem)))
 
-    def _own_holds(self, problem: str) -> list[Hold]:
-        """What the chain itself leaves to a person."""
+    def _chain_holds(self, problem: str) -> list[Hold]:
+        """The reasons to hold the case that the chain itself found."""
         holds = []
-        odd = [c for c in self.state.claims if c.verdict is Alignment.NOT_STANDARD]
-        if odd:
-            told = "; ".join(f"{c.element_id}: {c.reason}" for c in odd)
-            holds.append(Hold(Reason.NOT_STANDARD, told, tuple(c.element_id for c in odd)))
-        doubted = [e for e in self.state.elements if e.standing is Standing.UNSUPPORTED]
+        not_standard = [c for c in self.state.claims if c.verdict is Alignment.NOT_STANDARD]
+        if not_standard:
+            details = "; ".join(f"{c.element_id}: {c.reason}" for c in not_standard)
+            holds.append(Hold(Reason.NOT_STANDARD, details, tuple(c.element_id for c in not_standard)))
+        doubted = [e for e in self.state.elements if e.status is ElementStatus.UNSUPPORTED]
         if doubted:
             last = {c.subject: c.detail for c in self.state.checks if not c.passed}
-            told = "; ".join(f"{e.id}: {last[e.id]}" for e in doubted)
-            holds.append(Hold(Reason.UNSUPPORTED_ELEMENT, told, tuple(e.id for e in doubted)))
+            details = "; ".join(f"{e.id}: {last[e.id]}" for e in doubted)
+            holds.append(Hold(Reason.UNSUPPORTED_ELEMENT, details, tuple(e.id for e in doubted)))
         if problem:
             holds.append(Hold(Reason.TEXT_UNFAITHFUL, problem))
         return holds

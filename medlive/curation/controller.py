@@ -1,8 +1,7 @@
-"""The Controller: every element is borne out by the thread, and N and A by the elements.
+"""The Controller: checks that the thread supports every element, and the elements support N and A.
 
-Source: LiveMedBench §3.2.3; docs/method.md §1. Code finds what is exactly wrong and points at what looks wrong;
-an engine judges. What is objected to goes back to the Screener, or to whoever writes N and A, with the finding, at
-most twice.
+Source: LiveMedBench §3.2.3; docs/method.md §1. Code finds exact errors and flags suspicions; an engine judges.
+A failed element goes back to the Screener, a failed text to its writer, with the finding, at most twice.
 """
 
 from collections import Counter
@@ -10,33 +9,33 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from medlive.curation import controls
-from medlive.curation.agent import Agent, one_each
+from medlive.curation.agent import Agent, check_ids
 from medlive.curation.model import (
     CaseText,
     Check,
     ControllerCheck,
     Element,
+    ElementStatus,
     Kind,
     Side,
-    Standing,
 )
 from medlive.curation.revise import revise
-from medlive.curation.shown import TITLE, inputs_of, shown_messages
 from medlive.curation.tasks import PACKAGE, DoubtReply, SupportReply, TextReply, WriteReply
+from medlive.curation.visible import TITLE, element_inputs, thread_inputs, visible_messages
 from medlive.text.normalise import contains_quote
 from medlive.threads.model import Thread
 
 MAX_REVISIONS = 2
-"""How often an element, or the written texts, go back with a finding before it counts."""
+"""How often an element or text is revised before a finding is final."""
 
 
 class ElementControl:
-    """The controls of one thread's elements, and the revisions that they lead to."""
+    """The checks and revisions of one thread's elements."""
 
     def __init__(
         self, thread: Thread, language: str, elements: Sequence[Element], *, screener: Agent, judge: Agent
     ) -> None:
-        """`screener` revises what `judge` and the exact controls object to."""
+        """`screener` revises the elements that fail the exact checks or `judge`."""
         self._thread = thread
         self._language = language
         self._screener = screener
@@ -45,23 +44,23 @@ class ElementControl:
         self._revisions: Counter[str] = Counter()
         self._checked: set[tuple[str, int]] = set()
         self.checks: list[ControllerCheck] = []
-        """Every control of every round, in order."""
+        """Every check of every round, in order."""
 
     @property
     def elements(self) -> tuple[Element, ...]:
-        """The elements as they stand."""
+        """The elements with their current text and status."""
         return tuple(self._elements.values())
 
     async def check_exactly(self) -> None:
-        """Run the exact controls, with revisions; what stays at fault loses its standing. Raises AgentFailure."""
+        """Run the exact checks, with revisions, and mark what still fails. Raises AgentFailure."""
         await self._run(judged=False)
 
     async def judge(self) -> None:
-        """Have the engine judge what is still kept, with revisions. Raises AgentFailure."""
+        """Have the engine judge the kept elements, with revisions. Raises AgentFailure."""
         await self._run(judged=True)
 
     async def _run(self, *, judged: bool) -> None:
-        open_ = [e.id for e in self._elements.values() if e.standing is Standing.KEPT]
+        open_ = [e.id for e in self._elements.values() if e.status is ElementStatus.KEPT]
         while open_:
             findings = self._check_exactly(open_)
             if judged:
@@ -72,21 +71,21 @@ class ElementControl:
             open_ = await self._revise(findings) if findings else []
 
     def _check_exactly(self, ids: Sequence[str]) -> dict[str, str]:
-        """Element → what the exact controls object to; one that passed them unrevised is not checked again."""
+        """Element → findings of the exact checks; an element that is unchanged since is not checked again."""
         findings: dict[str, str] = {}
         for identity in ids:
             round_ = self._revisions[identity]
             if (identity, round_) in self._checked:
                 continue
             self._checked.add((identity, round_))
-            checks = controls.exact(self._thread, self._elements[identity], round_)
+            checks = controls.exact_checks(self._thread, self._elements[identity], round_)
             self.checks += checks
             if failed := [c.detail for c in checks if not c.passed]:
                 findings[identity] = "; ".join(failed)
         return findings
 
     async def _check_by_judgement(self, ids: Sequence[str]) -> dict[str, str]:
-        """Element → why the engine finds it unsupported; one under suspicion is asked about twice."""
+        """Element → why the engine finds it unsupported; an element under suspicion is judged twice."""
         if not ids:
             return {}
         elements = [self._elements[i] for i in ids]
@@ -96,9 +95,9 @@ class ElementControl:
         for element in elements:
             self._note(Check.SUPPORTED, element.id, element.id not in findings, verdicts[element.id][1])
             if element.kind is Kind.QUESTION:
-                continue  # what is asked is put together from the whole of what the patient wrote
-            message = controls.text_of(self._thread, element.message_id)
-            found = controls.suspicions(element.statement, element.quote, message)
+                continue  # the question may combine all that the patient wrote
+            message = controls.message_text(self._thread, element.message_id)
+            found = controls.find_suspicions(element.statement, element.quote, message)
             if found:
                 self._note(Check.SUSPICION, element.id, False, "; ".join(found))
                 if element.id not in findings:
@@ -116,27 +115,17 @@ class ElementControl:
             PACKAGE,
             "controller.support",
             {
-                "language": self._language,
-                "title": self._thread.title,
-                "messages": inputs_of(self._thread, self._language)["messages"],
-                "elements": [
-                    {
-                        "id": e.id,
-                        "message_id": e.message_id,
-                        "quote": e.quote,
-                        "statement": e.statement,
-                    }
-                    for e in elements
-                ],
+                **thread_inputs(self._thread, self._language),
+                "elements": element_inputs(elements, "message_id", "quote", "statement"),
             },
             SupportReply,
-            lambda reply: one_each([v.id for v in reply.verdicts], wanted),
+            lambda reply: check_ids([v.id for v in reply.verdicts], wanted),
         )
         return {v.id: (v.supported, v.reason) for v in reply.verdicts}
 
     async def _ask_doubt(self, doubted: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
         elements = [self._elements[i] for i in doubted]
-        shown = shown_messages(self._thread)
+        shown = visible_messages(self._thread)
         last = max((i for i, m in enumerate(shown) for e in elements if m.id == e.message_id), default=-1)
         return await ask_doubt(
             self._language,
@@ -158,26 +147,28 @@ class ElementControl:
         )
 
     async def _revise(self, findings: Mapping[str, str]) -> list[str]:
-        """Send the elements back; the ids of those that were mended and must be checked again."""
+        """Send the elements back; the ids of those that were revised and need checking."""
         revised = await revise(
             self._thread, self._language, [(self._elements[i], findings[i]) for i in findings], self._screener
         )
-        mended = []
+        revised_ids = []
         for identity, element in revised.items():
             self._revisions[identity] += 1
             if element is None:
                 self._note(Check.WITHDRAWN, identity, False, findings[identity])
-                self._elements[identity] = replace(self._elements[identity], standing=Standing.DROPPED)
+                self._elements[identity] = replace(self._elements[identity], status=ElementStatus.DROPPED)
             else:
                 self._elements[identity] = element
-                mended.append(identity)
-        return mended
+                revised_ids.append(identity)
+        return revised_ids
 
     def _fail(self, identity: str) -> None:
-        """A narrative element is dropped; anything else stays, and a person must look."""
+        """Drop a narrative element; mark any other as unsupported, for a person to review."""
         element = self._elements[identity]
         dropped = element.side is Side.NARRATIVE
-        self._elements[identity] = replace(element, standing=Standing.DROPPED if dropped else Standing.UNSUPPORTED)
+        self._elements[identity] = replace(
+            element, status=ElementStatus.DROPPED if dropped else ElementStatus.UNSUPPORTED
+        )
 
     def _note(self, check: Check, subject: str, passed: bool, detail: str) -> None:
         self.checks.append(ControllerCheck(check, subject, passed, detail[:2000], self._revisions[subject]))
@@ -186,7 +177,7 @@ class ElementControl:
 async def ask_doubt(
     language: str, sources: Sequence[Mapping[str, str]], statements: Sequence[Mapping[str, object]], agent: Agent
 ) -> dict[str, str]:
-    """Statement → what somebody who has only the statement would believe wrongly; empty for nothing.
+    """Statement id → what a reader of the statement alone would believe wrongly; empty if nothing.
 
     `sources` have `id` and `text`; `statements` have `id`, `statement`, `quote`, `source_ids` and `suspicions`.
     Raises AgentFailure.
@@ -197,7 +188,7 @@ async def ask_doubt(
         "controller.doubt",
         {"language": language, "sources": list(sources), "statements": list(statements)},
         DoubtReply,
-        lambda reply: one_each([i.id for i in reply.items], wanted),
+        lambda reply: check_ids([i.id for i in reply.items], wanted),
     )
     return {item.id: item.difference.strip() for item in reply.items}
 
@@ -205,18 +196,18 @@ async def ask_doubt(
 async def write(
     language: str, elements: Sequence[Element], *, writer: Agent, judge: Agent, doubter: Agent
 ) -> tuple[CaseText, tuple[ControllerCheck, ...], str]:
-    """N and A written from the elements, every control of every round, and what is still objected to.
+    """Write N and A from the elements, with revisions; the texts, every check, and the remaining findings.
 
-    The last is empty when the texts are faithful. `judge` reads what `writer` wrote; where code suspects something
-    that `judge` lets pass, `doubter` is asked in other words. Raises AgentFailure.
+    The findings are empty when the texts are faithful. `judge` reads what `writer` wrote; `doubter` judges texts
+    that `judge` passed and code suspects. Raises AgentFailure.
     """
     query = next(e for e in elements if e.side is Side.QUERY)
     sides = {side: [e for e in elements if e.side is side] for side in (Side.NARRATIVE, Side.ADVICE)}
     inputs: dict[str, object] = {
         "language": language,
         "query": query.statement,
-        "narrative": [{"id": e.id, "statement": e.statement} for e in sides[Side.NARRATIVE]],
-        "advice": [{"id": e.id, "kind": e.kind.value, "statement": e.statement} for e in sides[Side.ADVICE]],
+        "narrative": element_inputs(sides[Side.NARRATIVE]),
+        "advice": element_inputs(sides[Side.ADVICE], "kind", "statement"),
     }
     checks: list[ControllerCheck] = []
     findings: list[str] = []
@@ -245,22 +236,23 @@ async def _check_text(
     judge: Agent,
     doubter: Agent,
 ) -> list[ControllerCheck]:
-    """The exact control, the engine's judgement and the suspicions of both texts, in this order."""
+    """The exact checks, the engine's judgement and the suspicions of both texts, in this order."""
     written = {Side.NARRATIVE: text.narrative, Side.ADVICE: text.advice}
     stated = {side: [e.statement for e in elements] for side, elements in sides.items()}
     checks = [
-        controls.text_numbers(side.value, written[side], [*stated[side], text.query], round_) for side in written
+        controls.check_text_numbers(side.value, written[side], [*stated[side], text.query], round_)
+        for side in written
     ]
     if not all(c.passed for c in checks):
-        return checks  # sent back for what is certain, before anything is paid
+        return checks  # certain errors go back before anything is paid
 
     def check(reply: TextReply) -> str | None:
         for problem in reply.problems:
             if not contains_quote(problem.words, written[Side(problem.text)]):
                 return f"{problem.words[:60]!r} does not stand in the {problem.text}"
         known = {e.id for elements in sides.values() for e in elements}
-        strangers = sorted(set(reply.missing) - known)
-        return f"{strangers[0][:20]!r} is not the id of a statement" if strangers else None
+        invalid = sorted(set(reply.missing) - known)
+        return f"{invalid[0][:20]!r} is not the id of a statement" if invalid else None
 
     reply = await judge.ask(
         PACKAGE,
@@ -268,13 +260,7 @@ async def _check_text(
         {
             "language": language,
             "query": text.query,
-            **{
-                side.value: {
-                    "elements": [{"id": e.id, "statement": e.statement} for e in sides[side]],
-                    "text": written[side],
-                }
-                for side in written
-            },
+            **{side.value: {"elements": element_inputs(sides[side]), "text": written[side]} for side in written},
         },
         TextReply,
         check,
@@ -286,7 +272,7 @@ async def _check_text(
         checks.append(
             ControllerCheck(Check.SUPPORTED, side.value, not problems, "; ".join(problems)[:2000], round_)
         )
-        found = controls.text_suspicions(body, stated[side])
+        found = controls.find_text_suspicions(body, stated[side])
         if found:
             detail = "; ".join(found)[:2000]
             checks.append(ControllerCheck(Check.SUSPICION, side.value, False, detail, round_))

@@ -1,7 +1,7 @@
-"""The controls of elements and texts that are code: exact ones bind, suspicions only say where to look.
+"""Checks of elements and texts in code: exact checks bind, suspicions only flag.
 
-Source: docs/method.md §1, Controller. A suspicion compares words and understands none of them: it is put to the
-engine as a question and shown to people, and decides nothing.
+Source: docs/method.md §1, Controller. A suspicion compares words: the engine is asked about it, people see it, and
+it decides nothing.
 """
 
 import re
@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Final
 
 from medlive.curation.model import Check, ControllerCheck, Element
-from medlive.curation.shown import TITLE, shown_messages
+from medlive.curation.visible import TITLE, visible_messages
 from medlive.text.normalise import contains_quote, fold
 from medlive.text.quantities import doses_exchanged, numbers_missing
 from medlive.threads.model import Thread
@@ -39,13 +39,13 @@ _HEDGES: Final[Mapping[str, re.Pattern[str]]] = {
         re.IGNORECASE,
     ),
 }
-"""What makes a quote less than a plain fact: a statement that drops it is under suspicion."""
+"""Words that qualify a quote: a statement that omits them is under suspicion."""
 _PERSON: Final = re.compile(
     r"\b(?:father|dad|mother|mum|mom|parents?|brother|sister|husband|wife|partner|uncle|aunt|grand\w+|cousin)\b"
     r"|[爸妈父母爷奶哥姐弟妹]|老公|丈夫|老婆|妻子|爱人|同事|公公|婆婆|外公|外婆",
     re.IGNORECASE,
 )
-"""Relatives who are seldom the patient; a child who is asked for mostly is."""
+"""Relatives who are seldom the patient (a child mostly is)."""
 _OPPOSITES: Final[tuple[tuple[str, str, str], ...]] = (
     ("side", r"\bleft\b|左", r"\bright\b(?! now| away)|右"),
     ("side", r"\bupper\b|上[腹肢眼]", r"\blower\b|下[腹肢眼]"),
@@ -63,7 +63,7 @@ _OPPOSITES: Final[tuple[tuple[str, str, str], ...]] = (
     ("time", r"\b(?:now|current\w*|at present)\b|目前|现在|正",
      r"\b(?:ago|previous\w*|past|formerly|last year|history of)\b|以前|曾|既往|去年|过去"),
 )  # fmt: skip
-"""Words of which a careless reader writes one for the other: (what they are about, the one, the other)."""
+"""Opposites that are easily confused: (topic, one pattern, the other)."""
 _COMPILED: Final = tuple(
     (about, re.compile(one, re.IGNORECASE), re.compile(other, re.IGNORECASE)) for about, one, other in _OPPOSITES
 )
@@ -85,15 +85,15 @@ _FRAME_HAN: Final = frozenset(
 )
 
 
-def exact(thread: Thread, element: Element, round_: int = 0) -> list[ControllerCheck]:
-    """Whether the quote stands in its message, and whether no number is in conflict with the thread's.
+def exact_checks(thread: Thread, element: Element, round_: int = 0) -> list[ControllerCheck]:
+    """Check that the quote is in its message and that the numbers agree with the thread.
 
-    A number of the statement is in conflict when nothing that was shown of the thread states it; a dose also when
-    the quote holds another one and the message does not state this one.
+    A number conflicts when the visible thread does not state it; a dose also when the quote has another one and
+    the message does not state this one.
     """
-    source = text_of(thread, element.message_id)
+    source = message_text(thread, element.message_id)
     found = contains_quote(element.quote, source)
-    whole = "\n".join([thread.title, *(m.text for m in shown_messages(thread))])
+    whole = "\n".join([thread.title, *(m.text for m in visible_messages(thread))])
     missing = numbers_missing(element.statement, whole)
     missing = missing or doses_exchanged(element.statement, element.quote, source)
     return [
@@ -114,95 +114,95 @@ def exact(thread: Thread, element: Element, round_: int = 0) -> list[ControllerC
     ]
 
 
-def text_numbers(subject: str, text: str, sources: Sequence[str], round_: int = 0) -> ControllerCheck:
-    """Whether a written text ("narrative" or "advice") states only numbers of its sources."""
+def check_text_numbers(subject: str, text: str, sources: Sequence[str], round_: int = 0) -> ControllerCheck:
+    """Check that a written text ("narrative" or "advice") states only numbers of its sources."""
     missing = numbers_missing(text, *sources)
     detail = f"no statement holds {', '.join(missing)[:200]}" if missing else ""
     return ControllerCheck(Check.NUMBERS_AGREE, subject, not missing, detail, round_)
 
 
-def suspicions(statement: str, quote: str, context: str = "") -> tuple[str, ...]:
-    """Where a statement may say something else than its quote, read within its context: empty for no suspicion.
+def find_suspicions(statement: str, quote: str, context: str = "") -> tuple[str, ...]:
+    """Where a statement may differ in meaning from its quote; empty if nowhere.
 
-    `context` holds the message that the quote stands in, and whatever else may resolve a pronoun. Of a list whose
-    items share a quote, the clauses are looked at that have a word in common with the statement.
+    `context` is the quote's message, and whatever else may resolve a pronoun. Only clauses of the quote that share
+    a word with the statement are compared.
     """
-    ours = fold(statement)
-    theirs = _clauses_about(ours, quote)
+    statement_text = fold(statement)
+    source_text = _clauses_about(statement_text, quote)
     found = []
     before = _clause_before(quote, context)
-    if bool(_DENIAL.search(ours)) != bool(_DENIAL.search(theirs)):
+    if bool(_DENIAL.search(statement_text)) != bool(_DENIAL.search(source_text)):
         found.append("one of statement and quote denies something, the other does not")
-    elif _DENIAL.search(before) and not _DENIAL.search(ours):
+    elif _DENIAL.search(before) and not _DENIAL.search(statement_text):
         found.append(f"the words before the quote deny something: {before[-60:]}")
     for name, pattern in _HEDGES.items():
-        hedge = pattern.search(theirs) or (name == "condition" and pattern.search(before))
-        if hedge and not pattern.search(ours):
+        hedge = pattern.search(source_text) or (name == "condition" and pattern.search(before))
+        if hedge and not pattern.search(statement_text):
             found.append(f"{name}: {hedge.group()!r} in the quote, nothing like it in the statement")
-    person = _PERSON.search(theirs) or _PERSON.search(before)
-    if person and not _PERSON.search(ours):
+    person = _PERSON.search(source_text) or _PERSON.search(before)
+    if person and not _PERSON.search(statement_text):
         found.append(f"person: {person.group()!r} in the quote, nobody but the patient in the statement")
-    found += _opposites(ours, theirs) + _doses(ours, fold(f"{quote}\n{context}"))
+    found += _opposites(statement_text, source_text) + _doses(statement_text, fold(f"{quote}\n{context}"))
     return tuple(found)
 
 
-def text_suspicions(text: str, statements: Sequence[str]) -> tuple[str, ...]:
-    """Where a written text may say something else than the statements it was written from."""
-    ours, theirs = fold(text), fold("\n".join(statements))
-    found = _opposites(ours, theirs) + _doses(ours, theirs)
+def find_text_suspicions(text: str, statements: Sequence[str]) -> tuple[str, ...]:
+    """Where a written text may differ in meaning from its statements; empty if nowhere."""
+    statement_text, source_text = fold(text), fold("\n".join(statements))
+    found = _opposites(statement_text, source_text) + _doses(statement_text, source_text)
     for name, pattern in (("denials", _DENIAL), *_HEDGES.items(), ("other persons", _PERSON)):
-        written, stated = len(pattern.findall(ours)), len(pattern.findall(theirs))
+        written, stated = len(pattern.findall(statement_text)), len(pattern.findall(source_text))
         if (written == 0) != (stated == 0):
             found.append(f"{name}: {stated} in the statements, {written} in the text")
     return tuple(found)
 
 
-def text_of(thread: Thread, message_id: str) -> str:
-    """The text that a quote of that message must stand in; empty for no such message."""
+def message_text(thread: Thread, message_id: str) -> str:
+    """The text of a message or the title; empty for an unknown id."""
     if message_id == TITLE:
         return thread.title
     message = thread.message(message_id)
     return message.text if message else ""
 
 
-def _opposites(ours: str, theirs: str) -> list[str]:
+def _opposites(statement_text: str, source_text: str) -> list[str]:
     found = []
     for about, one, other in _COMPILED:
         for mine, its in ((one, other), (other, one)):
-            written = mine.search(ours)
-            if written and not mine.search(theirs) and (opposite := its.search(theirs)):
+            written = mine.search(statement_text)
+            if written and not mine.search(source_text) and (opposite := its.search(source_text)):
                 found.append(f"{about}: {opposite.group()!r} in the source, {written.group()!r} in the statement")
     return found
 
 
-def _doses(ours: str, theirs: str) -> list[str]:
-    """Doses that the source names, beside another name than there."""
-    stated = {(name, amount + unit) for name, amount, unit in _DOSE.findall(theirs)}
+def _doses(statement_text: str, source_text: str) -> list[str]:
+    """Doses that the source gives for another name."""
+    stated = {(name, amount + unit) for name, amount, unit in _DOSE.findall(source_text)}
     amounts = {dose for _, dose in stated}
     return [
         f"dose: {dose} stands beside {name} in the statement"
-        for name, amount, unit in _DOSE.findall(ours)
+        for name, amount, unit in _DOSE.findall(statement_text)
         if (dose := amount + unit) in amounts and (name, dose) not in stated
     ]
 
 
 @lru_cache(maxsize=256)
 def _words(folded: str) -> dict[str, None]:
-    """What a text is about: the beginnings of its longer Latin words, and its Chinese characters in pairs."""
+    """The topic words of a text: prefixes of its longer Latin words, and pairs of Chinese characters."""
     found = [word[:5] for word in _LATIN.findall(folded) if word[:5] not in _FRAME]
     for run in _HAN.findall(folded):
         found += [run[i : i + 2] for i in range(len(run) - 1) if _FRAME_HAN.isdisjoint(run[i : i + 2])]
     return dict.fromkeys(found)
 
 
-def _clauses_about(ours: str, quote: str) -> str:
-    """The clauses of a quote that have a word in common with a statement; all of it where none has."""
-    words = _words(ours)
+def _clauses_about(statement_text: str, quote: str) -> str:
+    """The clauses of a quote that share a word with the statement; the whole quote if none does."""
+    words = _words(statement_text)
     about = [c for c in map(fold, _CLAUSE_END.split(quote)) if not words.keys().isdisjoint(_words(c))]
     return ", ".join(about) or fold(quote)
 
 
 def _clause_before(quote: str, context: str) -> str:
-    """The words of the quote's clause that stand before it in its message."""
+    """The part of the quote's clause that precedes it in its message."""
     at = context.find(quote) if quote else -1
     return fold(_CLAUSE_END.split(context[max(0, at - 80) : at])[-1]) if at > 0 else ""

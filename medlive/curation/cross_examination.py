@@ -1,37 +1,35 @@
 """Cross-examination: two texts asked about each other, and the scores computed in code.
 
-Source: MEDIC; docs/method.md §5. In curation the document is the thread and the other text is the case written
-from it (N + A): what the thread says and the case does not is left out, what the case says and the thread does not
-is invention. The questions and the answers are an engine's, the shares are not.
+Source: MEDIC; docs/method.md §5. The document is the thread, the other text the case written from it (N + A):
+coverage finds omissions, consistency finds inventions. An engine asks and answers; code computes the scores.
 """
 
 import asyncio
 import re
 from collections.abc import Sequence
 
-from medlive.curation.agent import Agent, AgentFailure
-from medlive.curation.model import Answer, CrossExamination, CrossQuestion, Made, Reason
+from medlive.curation.agent import Agent, AgentFailure, check_ids
+from medlive.curation.model import Answer, CrossExamination, CrossQuestion, Origin, Reason
 from medlive.curation.tasks import PACKAGE, AnswersReply, QuestionsReply
 
 MAX_TEXT = 24_000
-"""Characters of each text that are shown; a longer thread is examined by its beginning."""
+"""Characters of each text that are used; a longer thread is cut."""
 _WORD = re.compile(r"[\u3400-\u9fff]|[^\W_]+")
 
 
 async def cross_examine(
     language: str, thread: str, case: str, agent: Agent, *, count: int
 ) -> CrossExamination | None:
-    """Each text's questions answered by both; None when a reply was unusable, which says nothing about the case.
+    """Ask both texts `count` questions (at least 1) of each; None when a reply was unusable.
 
-    `count` is the number of questions from each text, at least 1. Raises AgentFailure when the engine cannot be
-    had or the budget is spent.
+    Raises AgentFailure when the engine is unavailable or the budget is spent.
     """
-    texts = {Made.THREAD: thread[:MAX_TEXT], Made.CASE: case[:MAX_TEXT]}
+    texts = {Origin.THREAD: thread[:MAX_TEXT], Origin.CASE: case[:MAX_TEXT]}
     try:
-        made = await asyncio.gather(*(_questions(language, texts[source], agent, count) for source in Made))
-        asked = [(source, question) for source, found in zip(Made, made, strict=True) for question in found]
+        made = await asyncio.gather(*(_questions(language, texts[source], agent, count) for source in Origin))
+        asked = [(source, question) for source, found in zip(Origin, made, strict=True) for question in found]
         thread_says, case_says = await asyncio.gather(
-            *(_answers(language, texts[source], [question for _, question in asked], agent) for source in Made)
+            *(_answers(language, texts[source], [question for _, question in asked], agent) for source in Origin)
         )
     except AgentFailure as failure:
         if failure.reason in (Reason.ENDPOINT_UNAVAILABLE, Reason.BUDGET_SPENT):
@@ -39,7 +37,7 @@ async def cross_examine(
         return None
     return score(
         [
-            CrossQuestion(source, question, *((ours, theirs) if source is Made.THREAD else (theirs, ours)))
+            CrossQuestion(source, question, *((ours, theirs) if source is Origin.THREAD else (theirs, ours)))
             for (source, question), ours, theirs in zip(asked, thread_says, case_says, strict=True)
         ],
         thread_words=count_words(thread),
@@ -48,9 +46,9 @@ async def cross_examine(
 
 
 def score(questions: Sequence[CrossQuestion], *, thread_words: int, case_words: int) -> CrossExamination:
-    """The scores of questions that were answered; at least one from each text (docs/method.md §5)."""
-    of_thread = [q.other for q in questions if q.made_from is Made.THREAD]
-    of_case = [q.other for q in questions if q.made_from is Made.CASE]
+    """Score answered questions, at least one from each text (docs/method.md §5)."""
+    of_thread = [q.other for q in questions if q.made_from is Origin.THREAD]
+    of_case = [q.other for q in questions if q.made_from is Origin.CASE]
     coverage = 100.0 - _share(of_thread, Answer.UNKNOWN)
     conformity = 100.0 - _share(of_thread, Answer.NO)
     consistency = 100.0 - _share(of_case, Answer.UNKNOWN)
@@ -91,13 +89,13 @@ async def _questions(language: str, text: str, agent: Agent, count: int) -> tupl
 
 async def _answers(language: str, text: str, questions: Sequence[str], agent: Agent) -> list[Answer]:
     listed = [{"id": f"q{number}", "question": question} for number, question in enumerate(questions, 1)]
-    wanted = [item["id"] for item in listed]
-
-    def check(reply: AnswersReply) -> str | None:
-        given = sorted(a.id for a in reply.answers)
-        return None if given == sorted(wanted) else "one answer for each question, no more, no fewer"
-
-    inputs = {"language": language, "text": text, "questions": listed}
-    reply = await agent.ask(PACKAGE, "controller.answers", inputs, AnswersReply, check)
+    ids = [item["id"] for item in listed]
+    reply = await agent.ask(
+        PACKAGE,
+        "controller.answers",
+        {"language": language, "text": text, "questions": listed},
+        AnswersReply,
+        lambda reply: check_ids([a.id for a in reply.answers], ids),
+    )
     answers = {a.id: a.answer for a in reply.answers}
-    return [answers[identity] for identity in wanted]
+    return [answers[identity] for identity in ids]

@@ -1,4 +1,4 @@
-"""What curation makes of a thread: elements, verdicts, checks, and the case that survives them.
+"""The results of curation: elements, verdicts, checks, and the case.
 
 Source: LiveMedBench §3.2; the points the paper leaves open are settled in docs/method.md.
 """
@@ -31,31 +31,31 @@ class Kind(StrEnum):
     QUESTION = "question"
 
 
-class Standing(StrEnum):
-    """What became of an element after the controls and, where it was sent back, its revisions."""
+class ElementStatus(StrEnum):
+    """The status of an element after the checks and its revisions."""
 
     KEPT = "kept"
     DROPPED = "dropped"
-    """A narrative element that stayed unsupported, or an element that the Screener withdrew: in no text."""
+    """An unsupported narrative element, or one that the Screener withdrew: in no text."""
     UNSUPPORTED = "unsupported"
-    """An advice element, or the query, that stayed unsupported: it is in the texts, and the case is held."""
+    """An unsupported advice element or query: in the texts, and the case is held."""
 
 
 @dataclass(frozen=True, slots=True)
 class Element:
-    """An atomic statement with the words it rests on."""
+    """An atomic statement with its quote."""
 
     id: str
-    """`n1`, `n2`, … in L_N; `q` for Q; `a1`, `a2`, … in L_A; given by code, never by a model."""
+    """`n1`, `n2`, … in L_N; `q` for Q; `a1`, `a2`, … in L_A; assigned by code."""
     side: Side
     kind: Kind
     message_id: str
-    """The message the quote stands in; "title" where the question stands in the title."""
+    """The message of the quote, or "title"."""
     quote: str
     """Verbatim words of that message."""
     statement: str
     """The statement that stands alone."""
-    standing: Standing = Standing.KEPT
+    status: ElementStatus = ElementStatus.KEPT
 
 
 class Stage(StrEnum):
@@ -68,12 +68,12 @@ class Stage(StrEnum):
 
 
 class Outcome(StrEnum):
-    """What became of a thread."""
+    """The outcome of a thread."""
 
     KEPT = "kept"
     REJECTED = "rejected"
     HELD = "held"
-    """Curated, and waiting for a person, for the reasons in `Curation.holds`."""
+    """Curated, and held for a person, for the reasons in `Curation.holds`."""
     FAILED = "failed"
     """A failure of ours (endpoint, malformed reply): retried, never a rejection."""
 
@@ -89,11 +89,11 @@ class Reason(StrEnum):
     CONTRADICTED = "contradicted"
     NOT_ALIGNED = "not_aligned"
     UNSUPPORTED_ELEMENT = "unsupported_element"
-    """The thread does not bear out an advice element or the query."""
+    """The thread does not support an advice element or the query."""
     NOT_STANDARD = "not_standard"
     """An advice is in no passage and, to the engine's knowledge, not clinically standard or not safe."""
     TEXT_UNFAITHFUL = "text_unfaithful"
-    """N or A says something else than the elements, after every revision."""
+    """N or A differs from the elements after every revision."""
     QUESTION_DOUBTED = "question_doubted"
     """The second reading finds no clinical question."""
     HISTORY_DOUBTED = "history_doubted"
@@ -105,13 +105,13 @@ class Reason(StrEnum):
     DANGER_UNANSWERED = "danger_unanswered"
     """The second reading finds an alarming sign that no advice answers."""
     QUESTION_UNANSWERED = "question_unanswered"
-    """The second reading finds that the advice passes beside the question."""
+    """The second reading finds that the advice does not answer the question."""
     NOT_UNDERSTANDABLE = "not_understandable"
-    """The second reading finds that a stranger would not make sense of the case."""
+    """The second reading finds the case incomprehensible by itself."""
     RUBRIC_FAULTY = "rubric_faulty"
     """The rubric still has faults after its revision."""
     IDENTIFIER = "identifier"
-    """A text that a release would hold still names a person or something that leads to one."""
+    """A text still identifies a person."""
     ENDPOINT_UNAVAILABLE = "endpoint_unavailable"
     INVALID_REPLY = "invalid_reply"
     REFUSED = "refused"
@@ -155,12 +155,12 @@ class Requirement:
     element_ids: tuple[str, ...]
     """The narrative elements, or "q" for the query, that entail it; never empty when present."""
     prudent: bool = False
-    """Whether it would only be good to know: shown to people, and not counted in S_inf."""
+    """Whether it is only good to know; not counted in S_inf."""
 
 
 @dataclass(frozen=True, slots=True)
 class Citation:
-    """Words of a passage that a verdict rests on."""
+    """Words of a passage that support a verdict."""
 
     passage_id: str
     quote: str
@@ -169,7 +169,7 @@ class Citation:
 
 @dataclass(frozen=True, slots=True)
 class SecondCheck:
-    """The differently worded look at a claim that a first one called contradicted."""
+    """The second, differently worded check of a contradicted claim."""
 
     goes_against: bool
     """Whether it confirms the contradiction."""
@@ -180,50 +180,50 @@ class SecondCheck:
 
 @dataclass(frozen=True, slots=True)
 class ClaimVerdict:
-    """How one advice element stands to the evidence that was retrieved for it."""
+    """The verdict on one advice element, given the retrieved evidence."""
 
     element_id: str
     claim: str
-    """The element as a statement that stands alone: what was judged."""
+    """The element as a self-contained statement, which was judged."""
     queries: tuple[str, ...]
-    """What evidence was searched for: short phrases in English, and the claim itself where it is not English."""
+    """The searches: short English phrases, and the claim itself where it is not English."""
     verdict: Alignment
     hits: tuple[Hit, ...]
-    """What was retrieved, best first."""
+    """The retrieved passages, best first."""
     citations: tuple[Citation, ...]
-    """What the verdict rests on, each passage once, out of the hits; empty only if neutral or not_standard."""
+    """The hits that support the verdict, each once; empty only if neutral or not_standard."""
     reason: str
     second: SecondCheck | None = None
-    """None when no second check was asked for."""
+    """None without a second check."""
     flag: str = ""
-    """What code doubts of the claim's wording; empty for nothing."""
+    """A fault of the claim's numbers; empty if none."""
 
     @property
     def overturned(self) -> bool:
-        """Whether a first "contradicted" did not survive the second check; `verdict` is then neutral."""
+        """Whether the second check overturned a contradiction; `verdict` is then neutral."""
         return self.second is not None and not self.second.goes_against
 
 
 class Check(StrEnum):
-    """The controls of elements and written texts (docs/method.md §1, Controller)."""
+    """The checks of elements and written texts (docs/method.md §1, Controller)."""
 
     QUOTE_IN_MESSAGE = "quote_in_message"
-    """Exact: the quote stands in its message."""
+    """Exact: the quote is in its message."""
     NUMBERS_AGREE = "numbers_agree"
-    """Exact: no number is in conflict with its source's."""
+    """Exact: no number conflicts with its source."""
     SUSPICION = "suspicion"
-    """Code's doubt, which never decides: it is put to the engine and shown to people."""
+    """A flag raised by code, which decides nothing: the engine is asked, and people see it."""
     SUPPORTED = "supported"
     """The engine's judgement: the statement or text says no more than its source."""
     SUPPORTED_AGAIN = "supported_again"
-    """The engine's second judgement, in other words, of what is under suspicion."""
+    """The engine's second, differently worded judgement of a suspicion."""
     WITHDRAWN = "withdrawn"
-    """The Screener took the element back when it was asked to revise it."""
+    """The Screener withdrew the element when asked to revise it."""
 
 
 @dataclass(frozen=True, slots=True)
 class ControllerCheck:
-    """One control of one element, or of a written text ("narrative" or "advice")."""
+    """One check of an element, or of a written text ("narrative" or "advice")."""
 
     check: Check
     subject: str
@@ -231,7 +231,7 @@ class ControllerCheck:
     """False for every suspicion."""
     detail: str = ""
     round: int = 0
-    """0 for what the Screener or the writer gave first; 1 and 2 for its revisions."""
+    """0 for the first version; 1 and 2 for its revisions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,11 +241,11 @@ class Hold:
     reason: Reason
     detail: str
     elements: tuple[str, ...] = ()
-    """The advice elements or criteria it rests on; empty where it concerns the case as a whole."""
+    """The advice elements or criteria concerned; empty for the case as a whole."""
 
 
-class Wrong(StrEnum):
-    """How an advice is not right for its patient."""
+class AdviceFault(StrEnum):
+    """How an advice is wrong for its patient."""
 
     HARMFUL = "harmful"
     """Following or believing it may hurt this patient."""
@@ -256,17 +256,17 @@ class Wrong(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class WrongAdvice:
-    """An advice element that the second reading finds not right."""
+class FaultyAdvice:
+    """An advice element that the second reading finds wrong."""
 
     element_id: str
-    kind: Wrong
+    kind: AdviceFault
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class SecondReading:
-    """What a second reader, with knowledge of its own, says of the thread and the case as a whole."""
+    """The second reader's judgement of the thread and the case as a whole."""
 
     asked: bool
     """Whether the patient asks something."""
@@ -277,18 +277,18 @@ class SecondReading:
     answered: bool
     """Whether the advice answers the main thing asked."""
     understandable: bool
-    """Whether a stranger would make sense of the case."""
-    wrong: tuple[WrongAdvice, ...]
+    """Whether the case is comprehensible by itself."""
+    wrong: tuple[FaultyAdvice, ...]
     danger: str
     """An alarming sign that no advice answers; empty where there is none."""
     reason: str
     engine: Mapping[str, Any]
-    """Who read: engine, model and parameters."""
+    """The reader's engine, model and parameters."""
 
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """The thresholds a decision met, stored with it (LiveMedBench §3.2.2: both 0.5, strictly exceeded)."""
+    """The thresholds of a decision, stored with it (LiveMedBench §3.2.2: both 0.5, strictly exceeded)."""
 
     sufficiency: float = 0.5
     alignment: float = 0.5
@@ -296,7 +296,7 @@ class Thresholds:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One call of an agent, as it is stored: the reply itself lies under its request's digest."""
+    """One call of an agent as stored; the reply is stored under the request's digest."""
 
     task: str
     prompt_digest: str
@@ -308,7 +308,7 @@ class Call:
     outcome: CallOutcome
     problem: str = ""
     replayed: bool = False
-    """True when the stored reply was used and nothing was paid."""
+    """Whether a stored reply was used and nothing was paid."""
 
 
 class Answer(StrEnum):
@@ -320,8 +320,8 @@ class Answer(StrEnum):
     """The text does not say: MEDIC's "I don't know"."""
 
 
-class Made(StrEnum):
-    """Which of the two texts a question of the cross-examination was made from."""
+class Origin(StrEnum):
+    """The text that a question of the cross-examination was made from."""
 
     THREAD = "thread"
     CASE = "case"
@@ -329,12 +329,12 @@ class Made(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CrossQuestion:
-    """A question that its own text answers with yes, and what both texts answered."""
+    """A question that its own text answers with yes, and both texts' answers."""
 
-    made_from: Made
+    made_from: Origin
     question: str
     own: Answer
-    """What its own text answered when asked again: other than yes, the question measures little."""
+    """The answer of its own text when asked again; other than yes, the question measures little."""
     other: Answer
 
 
@@ -348,11 +348,11 @@ class CrossExamination:
     conformity: float
     """100 - the share of the thread's questions that the case answers with no."""
     conformity_strict: float
-    """The same, where silence counts as no."""
+    """The same, counting silence as no."""
     consistency: float
     """100 - the share of the case's questions on which the thread is silent: what is left is invention."""
     conciseness: float
-    """By how much the case is shorter than the thread, in words; below 0 where it is longer."""
+    """How much shorter the case is than the thread, in words; negative if it is longer."""
     summary: float
     """The mean of coverage, conformity, consistency, and the harmonic mean of coverage and conciseness or 0."""
     stability: float
@@ -370,7 +370,7 @@ class CaseText:
 
 @dataclass(frozen=True, slots=True)
 class Curation:
-    """Everything that was decided about one thread revision; nothing of it is thrown away."""
+    """Every decision about one thread revision; all of it is stored."""
 
     outcome: Outcome
     stage: Stage
@@ -390,11 +390,11 @@ class Curation:
     checks: tuple[ControllerCheck, ...] = ()
     text: CaseText | None = None
     cross_examination: CrossExamination | None = None
-    """None when it was not reached, is switched off, or gave no usable reply."""
+    """None if not reached, disabled, or without a usable reply."""
     second_reading: SecondReading | None = None
-    """None when it was not reached."""
+    """None if not reached."""
     holds: tuple[Hold, ...] = ()
-    """Why a person must look; empty unless the outcome is held."""
+    """Why a person must review it; empty unless held."""
     calls: tuple[Call, ...] = ()
     engines: Mapping[str, Any] = field(default_factory=dict)
     """Agent → engine identity as JSON."""
@@ -406,4 +406,4 @@ class Curation:
 
     def side(self, side: Side) -> tuple[Element, ...]:
         """The elements of one side that were not dropped, in order."""
-        return tuple(e for e in self.elements if e.side is side and e.standing is not Standing.DROPPED)
+        return tuple(e for e in self.elements if e.side is side and e.status is not ElementStatus.DROPPED)

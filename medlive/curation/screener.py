@@ -1,28 +1,28 @@
-"""The Screener: a thread becomes (L_N, Q, L_A), each element with its message and its words.
+"""The Screener: extracts (L_N, Q, L_A) from a thread, each element with its message and quote.
 
-Source: LiveMedBench §3.2.1. Forward iff all three are non-empty. Only patients and verified physicians are
-shown to the engine, and a reply that cites a message outside its side is invalid, whatever engine gave it.
+Source: LiveMedBench §3.2.1. A thread passes iff all three are non-empty. The engine sees patients and verified
+physicians only, and a reply that cites a message of the wrong side is invalid.
 """
 
 from medlive.curation.agent import Agent
 from medlive.curation.model import Element, Kind, Side
-from medlive.curation.revise import foreign_messages
-from medlive.curation.shown import inputs_of
+from medlive.curation.revise import check_message_ids
 from medlive.curation.tasks import PACKAGE, ExtractReply
+from medlive.curation.visible import thread_inputs
 from medlive.threads.model import Thread
 
 
 async def screen(thread: Thread, language: str, agent: Agent) -> tuple[Element, ...]:
-    """The elements of L_N, Q and L_A, ids given by code. Raises AgentFailure."""
+    """Extract the elements of L_N, Q and L_A; code assigns the ids. Raises AgentFailure."""
 
     def check(reply: ExtractReply) -> str | None:
         return (
-            foreign_messages(thread, Side.NARRATIVE, (e.message_id for e in reply.narrative))
-            or foreign_messages(thread, Side.QUERY, [reply.query.message_id] if reply.query else [])
-            or foreign_messages(thread, Side.ADVICE, (e.message_id for e in reply.advice))
+            check_message_ids(thread, Side.NARRATIVE, (e.message_id for e in reply.narrative))
+            or check_message_ids(thread, Side.QUERY, [reply.query.message_id] if reply.query else [])
+            or check_message_ids(thread, Side.ADVICE, (e.message_id for e in reply.advice))
         )
 
-    reply = await agent.ask(PACKAGE, "screener.extract", inputs_of(thread, language), ExtractReply, check)
+    reply = await agent.ask(PACKAGE, "screener.extract", thread_inputs(thread, language), ExtractReply, check)
     elements = [
         Element(f"n{i}", Side.NARRATIVE, Kind(e.kind), e.message_id, e.quote, e.statement)
         for i, e in enumerate(reply.narrative, 1)

@@ -1,8 +1,7 @@
-"""The second reading: thread and case as a whole, by a reader with knowledge of its own, and its look for what
-names a person in the texts of a release.
+"""The second reader: judges thread and case as a whole, and finds identifiers in the texts of a release.
 
-Source: docs/method.md §1. It never releases a case: where it differs from the chain, the case waits for a person,
-with the reason and the elements it rests on.
+Source: docs/method.md §1. It never releases a case: where it disagrees with the chain, the case is held for a
+person, with the reason and the elements concerned.
 """
 
 import re
@@ -10,10 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from medlive.curation.agent import Agent
-from medlive.curation.model import CaseText, Element, Hold, Reason, SecondReading, Side, Wrong, WrongAdvice
-from medlive.curation.shown import inputs_of
+from medlive.curation.model import AdviceFault, CaseText, Element, FaultyAdvice, Hold, Reason, SecondReading, Side
 from medlive.curation.tasks import PACKAGE, CaseReply, IdentifierItem, IdentifiersReply
-from medlive.curation.validator import listed
+from medlive.curation.visible import element_inputs, thread_inputs
 from medlive.deidentify.detect import redact
 from medlive.text.normalise import contains_quote
 from medlive.threads.model import Thread
@@ -22,18 +20,18 @@ from medlive.threads.model import Thread
 async def read_case(
     thread: Thread, language: str, text: CaseText, elements: Sequence[Element], agent: Agent
 ) -> SecondReading:
-    """What the second reader says of the thread and of the case made of it. Raises AgentFailure."""
+    """Have the second reader judge a thread and its case. Raises AgentFailure."""
     advice = [e for e in elements if e.side is Side.ADVICE]
     known = {e.id for e in advice}
 
     def check(reply: CaseReply) -> str | None:
-        strangers = sorted({w.id for w in reply.wrong} - known)
-        return f"{strangers[0][:20]!r} is not the id of an advice element" if strangers else None
+        invalid = sorted({w.id for w in reply.wrong} - known)
+        return f"{invalid[0][:20]!r} is not the id of an advice element" if invalid else None
 
     inputs = {
-        **inputs_of(thread, language),
+        **thread_inputs(thread, language),
         "case": {"narrative": text.narrative, "query": text.query, "advice": text.advice},
-        "advice": listed(advice),
+        "advice": element_inputs(advice),
     }
     reply = await agent.ask(PACKAGE, "reader.case", inputs, CaseReply, check)
     return SecondReading(
@@ -42,21 +40,21 @@ async def read_case(
         enough=reply.enough,
         answered=reply.answered,
         understandable=reply.understandable,
-        wrong=tuple(WrongAdvice(w.id, w.kind, w.reason) for w in reply.wrong),
+        wrong=tuple(FaultyAdvice(w.id, w.kind, w.reason) for w in reply.wrong),
         danger=reply.danger.strip(),
         reason=reply.reason,
         engine=agent.identity.as_json(),
     )
 
 
-def holds_of(reading: SecondReading) -> tuple[Hold, ...]:
-    """Where a second reading differs from a chain that would keep the case, the gravest first."""
+def reading_holds(reading: SecondReading) -> tuple[Hold, ...]:
+    """The reasons to hold a case that a second reading gives, the gravest first."""
     found = []
-    for kind, reason in ((Wrong.HARMFUL, Reason.ADVICE_HARMFUL), (Wrong.FALSE, Reason.ADVICE_WRONG)):
+    for kind, reason in ((AdviceFault.HARMFUL, Reason.ADVICE_HARMFUL), (AdviceFault.FALSE, Reason.ADVICE_WRONG)):
         wrong = [w for w in reading.wrong if w.kind is kind]
         if wrong:
-            told = "; ".join(f"{w.element_id}: {w.reason}" for w in wrong)
-            found.append(Hold(reason, told, tuple(w.element_id for w in wrong)))
+            details = "; ".join(f"{w.element_id}: {w.reason}" for w in wrong)
+            found.append(Hold(reason, details, tuple(w.element_id for w in wrong)))
     if reading.danger:
         found.append(Hold(Reason.DANGER_UNANSWERED, reading.danger))
     if not reading.enough:
@@ -72,18 +70,18 @@ def holds_of(reading: SecondReading) -> tuple[Hold, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Redacted:
-    """Texts without what names a person or leads to one."""
+    """Texts with identifiers of people removed."""
 
     texts: Mapping[str, str]
     """Text id → the text with each identifier replaced by its kind in brackets."""
     found: tuple[str, ...]
-    """What the reader found, as "<text id>: <kind>", never its words."""
+    """Identifiers found, as "<text id>: <kind>", never the words."""
     remaining: tuple[str, ...]
-    """What it found and code could not replace, likewise."""
+    """Identifiers that code could not replace, likewise."""
 
 
 async def redact_texts(language: str, texts: Mapping[str, str], agent: Agent) -> Redacted:
-    """The texts after the patterns and the reader took out what names a person. Raises AgentFailure."""
+    """Remove identifiers from texts by patterns and by the reader. Raises AgentFailure."""
     clean = {identity: redact(text, language) for identity, text in texts.items()}
 
     def check(reply: IdentifiersReply) -> str | None:
@@ -100,7 +98,7 @@ async def redact_texts(language: str, texts: Mapping[str, str], agent: Agent) ->
     reply = await agent.ask(PACKAGE, "reader.identifiers", inputs, IdentifiersReply, check)
     remaining = []
     for words, items in _by_words(reply).items():
-        # The same name in another text is the same name: it is replaced wherever it stands.
+        # The same name is replaced in every text.
         whole = re.compile(rf"(?<![A-Za-z0-9]){re.escape(words)}(?![A-Za-z0-9])")
         if not any(whole.search(clean[item.text_id]) for item in items):
             remaining += [f"{item.text_id}: {item.kind}" for item in items]
@@ -111,7 +109,7 @@ async def redact_texts(language: str, texts: Mapping[str, str], agent: Agent) ->
 
 
 def _by_words(reply: IdentifiersReply) -> dict[str, list[IdentifierItem]]:
-    """What was found by its words, the longest first: "Dr Patel" goes before "Patel"."""
+    """Group the items by their words, the longest first: "Dr Patel" before "Patel"."""
     found: dict[str, list[IdentifierItem]] = {}
     for item in sorted(reply.found, key=lambda item: -len(item.words.strip())):
         found.setdefault(item.words.strip(), []).append(item)

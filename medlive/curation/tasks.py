@@ -8,7 +8,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
-from medlive.curation.model import Alignment, Answer, ElyCategory, Wrong
+from medlive.curation.model import AdviceFault, Alignment, Answer, ElyCategory
 
 Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=2000)]
 Quote = Annotated[str, StringConstraints(min_length=1, max_length=2000)]
@@ -291,7 +291,7 @@ class WrongAdviceItem(ReplyModel):
     """An advice element that is not right for this patient."""
 
     id: str
-    kind: Annotated[Wrong, Field(strict=False)]
+    kind: Annotated[AdviceFault, Field(strict=False)]
     reason: Reason
 
 

@@ -1,9 +1,8 @@
 """The Validator: V = (S_cc, S_inf, S_align), computed in code from what the engine judged item by item.
 
-Source: LiveMedBench §3.2.2; docs/method.md §1. What is searched for is not what is judged: a claim stays complete,
-and short phrases in English find the passages. A verdict on evidence must quote the passages it rests on; a quote
-that is not in its passage makes the reply invalid. A contradiction discards a case, so a second, differently
-worded check has to confirm it.
+Source: LiveMedBench §3.2.2; docs/method.md §1. Short English phrases find the passages; the complete claim is
+judged. A verdict must quote its passages, and a quote that is not in its passage makes the reply invalid. A
+contradiction rejects a case, so a second, differently worded check must confirm it.
 """
 
 import re
@@ -12,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from medlive.curation.agent import Agent, one_each
+from medlive.curation.agent import Agent, check_ids
 from medlive.curation.model import (
     Alignment,
     Citation,
@@ -34,49 +33,50 @@ from medlive.curation.tasks import (
     VetoItem,
     VetoReply,
 )
+from medlive.curation.visible import element_inputs
 from medlive.evidence.excerpt import excerpt
 from medlive.evidence.passage import Hit, Query
 from medlive.text.normalise import contains_quote
 from medlive.text.quantities import numbers_missing
 
 QUERY_ID: Final = "q"
-"""What a checklist item names when the query itself says it."""
+"""The id in a checklist item that the query itself states."""
 MAX_PASSAGES: Final = 30
-"""Passages of all claims together, as far as each has `LEAST_PASSAGES`."""
+"""Passages of all claims together, unless a claim would get fewer than `LEAST_PASSAGES`."""
 LEAST_PASSAGES: Final = 3
 EXCERPT: Final = 260
-"""Characters shown of a passage: the sentences that speak to the claims it was found for."""
+"""Characters shown of a passage: the sentences closest to its claims."""
 TITLE_SHOWN: Final = 80
 """Characters shown of its title."""
 SECOND_LOOK: Final = 3
-"""Passages of a contradicted claim's own, best first, that the second check sees beside those cited against it."""
+"""A contradicted claim's own best passages that the second check sees beside the cited ones."""
 LEAST_QUOTE: Final = 4
-"""Words (Chinese: characters) that a quote of evidence must have: fewer decide nothing."""
+"""Fewest words (Chinese: characters) in a quote of evidence."""
 _WORDS: Final = re.compile(r"[\u3400-\u9fff]|[^\W\d_]+")
 _NAME: Final = re.compile(r"\b[A-Za-z][\w-]*\d[\w-]*")
-"""A name with a number in it ("SARS-CoV-2", "HbA1c"), which states none."""
+"""A name that contains a digit ("SARS-CoV-2", "HbA1c") and states no number."""
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """An advice element as it is looked up and judged."""
+    """An advice element as a claim to search for and judge."""
 
     element_id: str
     statement: str
-    """It stands alone: it names what it is about."""
+    """Self-contained."""
     queries: tuple[str, ...]
-    """What is searched for: short phrases in English, and the claim itself where it is Chinese."""
+    """Short English phrases, and the claim itself where it is Chinese."""
     flag: str = ""
-    """What code still doubts of the statement; empty for nothing."""
+    """A remaining fault of the statement's numbers; empty if none."""
 
     @property
     def query(self) -> Query:
-        """What evidence is searched for."""
+        """The search query."""
         return Query(*self.queries)
 
 
 async def judge_query(language: str, query: Element, agent: Agent) -> tuple[int, ElyCategory]:
-    """S_cc and Q's category: 1 iff the engine finds Q meaningful and clinical. Raises AgentFailure."""
+    """Return S_cc (1 iff Q is meaningful and clinical) and Q's category. Raises AgentFailure."""
     reply = await agent.ask(
         PACKAGE, "validator.query", {"language": language, "query": query.statement}, ComplaintReply
     )
@@ -87,8 +87,10 @@ async def judge_query(language: str, query: Element, agent: Agent) -> tuple[int,
 async def judge_sufficiency(
     language: str, query: Element, narrative: Sequence[Element], agent: Agent
 ) -> tuple[tuple[Requirement, ...], str]:
-    """The checklist that Q needs, the required items first, then the prudent ones; and in a sentence whether a
-    physician would answer now or ask back. Raises AgentFailure."""
+    """Return Q's checklist, required items first, and whether a physician would answer now or ask back.
+
+    Raises AgentFailure.
+    """
     known = {e.id for e in narrative} | {QUERY_ID}
 
     def check(reply: SufficiencyReply) -> str | None:
@@ -106,14 +108,16 @@ async def judge_sufficiency(
     def made(items: Sequence[RequirementItem], *, prudent: bool) -> list[Requirement]:
         return [Requirement(i.requirement, i.present, i.element_ids, prudent) for i in items]
 
-    inputs = {"language": language, "query": query.statement, "narrative": listed(narrative)}
+    inputs = {"language": language, "query": query.statement, "narrative": element_inputs(narrative)}
     reply = await agent.ask(PACKAGE, "validator.sufficiency", inputs, SufficiencyReply, check)
     return (*made(reply.required, prudent=False), *made(reply.prudent, prudent=True)), reply.consult
 
 
 def sufficiency(requirements: Sequence[Requirement], kept: Sequence[Element]) -> float:
-    """S_inf = |present ∩ required| / |required|; an item counts as present while a kept element, or the query,
-    says it. Prudent items are not counted."""
+    """S_inf = |present ∩ required| / |required|, without prudent items.
+
+    An item is present while a kept element or the query states it.
+    """
     known = {e.id for e in kept} | {QUERY_ID}
     required = [r for r in requirements if not r.prudent]
     return sum(r.present and not known.isdisjoint(r.element_ids) for r in required) / len(required)
@@ -122,32 +126,32 @@ def sufficiency(requirements: Sequence[Requirement], kept: Sequence[Element]) ->
 async def state_claims(
     language: str, query: Element, narrative: Sequence[Element], advice: Sequence[Element], agent: Agent
 ) -> tuple[Claim, ...]:
-    """The advice elements as claims that stand alone, with what to search for, in order.
+    """State the advice elements as self-contained claims with search phrases, in order.
 
-    Claims with a number that the case does not hold, or without one that their advice states, go back once with
-    the finding; one that still has such a number is flagged. Raises AgentFailure.
+    Claims that add a number to the case, or omit one of their advice, are sent back once and then flagged.
+    Raises AgentFailure.
     """
     statements = {e.id: e.statement for e in advice}
     case = "\n".join([query.statement, *(e.statement for e in narrative), *statements.values()])
     inputs: dict[str, Any] = {
         "language": language,
         "query": query.statement,
-        "narrative": listed(narrative),
-        "advice": [{"id": e.id, "kind": e.kind.value, "statement": e.statement} for e in advice],
+        "narrative": element_inputs(narrative),
+        "advice": element_inputs(advice, "kind", "statement"),
     }
     flags: dict[str, str] = {}
     reply: ClaimsReply | None = None
-    for asked in (1, 2):
+    for _ in range(2):
         reply = await agent.ask(
             PACKAGE,
             "validator.claims",
             {**inputs, "findings": [f"{i}: {flag}" for i, flag in flags.items()]} if flags else inputs,
             ClaimsReply,
-            lambda r: one_each([c.id for c in r.claims], list(statements)),
+            lambda r: check_ids([c.id for c in r.claims], list(statements)),
         )
         found = {c.id: _number_fault(statements[c.id], c.statement, case) for c in reply.claims}
         flags = {i: fault for i, fault in found.items() if fault}
-        if not flags or asked == 2:
+        if not flags:
             break
     assert reply is not None
     stated = {c.id: c for c in reply.claims}
@@ -172,7 +176,7 @@ def _number_fault(statement: str, claim: str, case: str) -> str:
 
 
 def passages_each(claims: int, top_k: int) -> int:
-    """How many passages are retrieved for each of so many claims: `top_k`, and fewer where there are many."""
+    """Passages to retrieve for each claim: `top_k`, fewer where there are many claims."""
     return min(top_k, max(LEAST_PASSAGES, MAX_PASSAGES // claims))
 
 
@@ -186,24 +190,24 @@ async def judge_alignment(
     *,
     confirm_veto: bool,
 ) -> tuple[float, tuple[ClaimVerdict, ...]]:
-    """S_align = mean v(a_j) over L_A and each verdict with its evidence. `hits[j]` belongs to `claims[j]`.
+    """Return S_align, the mean v(a_j) over L_A, and each verdict; `hits[j]` belongs to `claims[j]`.
 
-    The claims and their passages, each passage once, go out in one call. A claim for which no passage was found at
-    all is asked about with the others: whether it is standard is the engine's to say. Raises AgentFailure.
+    One call judges all claims, each passage given once. A claim without passages is judged too: the engine says
+    whether it is standard. Raises AgentFailure.
     """
-    found = _Found(tuple(zip(claims, hits, strict=True)), _numbered(hits))
+    found = _Evidence(tuple(zip(claims, hits, strict=True)), _number_passages(hits))
     inputs = {
         "language": language,
         "query": query.statement,
-        "narrative": listed(narrative),
+        "narrative": element_inputs(narrative),
         "claims": [{"id": c.element_id, "statement": c.statement} for c in claims],
-        "passages": found.listed(),
+        "passages": found.passage_inputs(),
     }
     wanted = [c.element_id for c in claims]
 
     def check(reply: AlignmentReply) -> str | None:
         decided = (Alignment.SUPPORTED, Alignment.CONTRADICTED)
-        return one_each([v.id for v in reply.verdicts], wanted) or _first_fault(
+        return check_ids([v.id for v in reply.verdicts], wanted) or _evidence_fault(
             found, ((v.id, v.evidence, v.verdict in decided) for v in reply.verdicts)
         )
 
@@ -215,23 +219,23 @@ async def judge_alignment(
     return sum(v.verdict.value_of for v in verdicts) / len(verdicts), verdicts
 
 
-def _numbered(hits: Sequence[Sequence[Hit]]) -> dict[str, Hit]:
-    """The passages of all claims under short ids, each once, the best first."""
+def _number_passages(hits: Sequence[Sequence[Hit]]) -> dict[str, Hit]:
+    """Give each passage a short id, the best first."""
     once = {hit.passage.id: hit for own in reversed(hits) for hit in own}
     ordered = sorted(once.values(), key=lambda hit: (hit.rank, hit.passage.id))
     return {f"p{number}": hit for number, hit in enumerate(ordered, 1)}
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
-    """Claims with what was found for each, and the passages that any of them found."""
+class _Evidence:
+    """Claims with their hits, and all passages."""
 
     claims: tuple[tuple[Claim, Sequence[Hit]], ...]
     passages: Mapping[str, Hit]
-    """The id in the call → the hit."""
+    """Short id → hit."""
 
-    def listed(self) -> list[dict[str, str]]:
-        """The passages as they are shown."""
+    def passage_inputs(self) -> list[dict[str, str]]:
+        """The passages as a task's inputs."""
         return [
             {
                 "id": name,
@@ -248,10 +252,9 @@ class _Found:
 
 
 async def _confirm(
-    inputs: Mapping[str, Any], found: _Found, against: Sequence[AlignmentItem], agent: Agent
+    inputs: Mapping[str, Any], found: _Evidence, against: Sequence[AlignmentItem], agent: Agent
 ) -> dict[str, VetoItem]:
-    """The second check of the claims that a first one called contradicted, on what was cited against them and the
-    best of what was found for them."""
+    """Check contradicted claims a second time, on the passages cited against them and their best hits."""
     wanted = [item.id for item in against]
     cited = {c.passage_id for item in against for c in item.evidence}
     best = {h.passage.id for c, hits in found.claims if c.element_id in wanted for h in hits[:SECOND_LOOK]}
@@ -259,7 +262,7 @@ async def _confirm(
     seen = replace(found, passages=shown)
 
     def check(reply: VetoReply) -> str | None:
-        return one_each([v.id for v in reply.verdicts], wanted) or _first_fault(
+        return check_ids([v.id for v in reply.verdicts], wanted) or _evidence_fault(
             seen, ((v.id, v.evidence, v.goes_against) for v in reply.verdicts)
         )
 
@@ -273,7 +276,7 @@ async def _confirm(
 
 
 def _verdict(
-    found: _Found, claim: Claim, hits: Sequence[Hit], first: AlignmentItem, seconds: Mapping[str, VetoItem]
+    found: _Evidence, claim: Claim, hits: Sequence[Hit], first: AlignmentItem, seconds: Mapping[str, VetoItem]
 ) -> ClaimVerdict:
     again = seconds.get(claim.element_id)
     second = SecondCheck(again.goes_against, _citations(found, again.evidence), again.reason) if again else None
@@ -281,7 +284,7 @@ def _verdict(
     citations = _citations(found, first.evidence)
     cited = {c.passage_id for c in (*citations, *(second.citations if second else ()))}
     own = {h.passage.id for h in hits}
-    # A passage that another claim found may decide this one: it is kept behind the claim's own.
+    # Passages of other claims that this verdict cites follow the claim's own.
     others = [h for h in found.passages.values() if h.passage.id in cited - own]
     return ClaimVerdict(
         element_id=claim.element_id,
@@ -296,12 +299,12 @@ def _verdict(
     )
 
 
-def _citations(found: _Found, evidence: Sequence[CitationItem]) -> tuple[Citation, ...]:
+def _citations(found: _Evidence, evidence: Sequence[CitationItem]) -> tuple[Citation, ...]:
     return tuple(Citation(found.passages[c.passage_id].passage.id, "\n".join(c.quotes)) for c in evidence)
 
 
-def _first_fault(found: _Found, verdicts: Iterable[tuple[str, Sequence[CitationItem], bool]]) -> str | None:
-    """What is wrong with the evidence of the first faulty verdict: (claim, evidence, whether it needs any)."""
+def _evidence_fault(found: _Evidence, verdicts: Iterable[tuple[str, Sequence[CitationItem], bool]]) -> str | None:
+    """The first fault in the evidence of verdicts (claim, evidence, whether it needs any)."""
     for identity, evidence, needed in verdicts:
         if needed and not evidence:
             return f"{identity}: this verdict needs a passage id and a quote of that passage"
@@ -318,8 +321,3 @@ def _first_fault(found: _Found, verdicts: Iterable[tuple[str, Sequence[CitationI
                 if not contains_quote(quote, found.passages[citation.passage_id].passage.text):
                     return f"{identity}: a quote is not in passage {name!r}: {quote[:80]!r}"
     return None
-
-
-def listed(elements: Sequence[Element]) -> list[dict[str, str]]:
-    """Elements as engines are shown them."""
-    return [{"id": e.id, "statement": e.statement} for e in elements]

@@ -1,7 +1,7 @@
-"""Four sample communities on this machine's loopback, over real HTTP.
+"""Four sample communities on loopback, over real HTTP.
 
-Each community has its own port, as each real site has its own host, with robots.txt, lists in pages of ten,
-validators (ETag, Last-Modified) and 304. To look at them: `python -m medlive.demo.communities --port 8800`.
+Each has its own port, robots.txt, lists in pages of ten, validators (ETag, Last-Modified) and 304. To browse them:
+`python -m medlive.demo.communities --port 8800`.
 """
 
 import argparse
@@ -18,21 +18,13 @@ from aiohttp import web
 
 from medlive import clock
 from medlive.demo import pages
-from medlive.demo.samples import SITES, SampleThread, Site, load_sample_threads, sample_evidence_path
-
-__all__ = [
-    "Communities",
-    "SampleThread",
-    "load_sample_threads",
-    "sample_evidence_path",
-    "serve_communities",
-]
+from medlive.demo.samples import SITES, SampleThread, Site, load_sample_threads
 
 ROBOTS = "User-agent: *\nDisallow: /user/\nDisallow: /members/\nDisallow: /p/\nDisallow: /search/\n"
 PIXEL = bytes.fromhex("47494638396101000100800000000000ffffff21f90401000000002c00000000010001000002024401003b")
-"""A transparent GIF of one pixel: the sample images show nobody."""
+"""A transparent GIF of one pixel, the body of every sample image."""
 OLDEST = datetime(1970, 1, 1, tzinfo=UTC)
-"""Where an undated thread stands in a list that is newest first."""
+"""The sort key of an undated thread."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +39,9 @@ class Communities:
 
 @asynccontextmanager
 async def serve_communities(threads: Sequence[SampleThread], *, first_port: int = 0) -> AsyncIterator[Communities]:
-    """Serves the threads on 127.0.0.1 until the block ends.
+    """Serve the threads on 127.0.0.1 until the block ends.
 
-    `first_port`: 0 lets the system choose four free ports; else the sites take that port and the next three.
+    `first_port` is the first of four ports; 0 lets the system choose free ones.
     """
     by_site = {site: [t for t in threads if t.site == site] for site in SITES}
     async with AsyncExitStack() as stack:
@@ -81,32 +73,32 @@ async def _image(request: web.Request) -> web.StreamResponse:
     return web.Response(body=PIXEL, content_type="image/gif")
 
 
-def _answer(
+def _respond(
     request: web.Request, page: str, *, charset: str = "utf-8", modified: datetime | None = None
 ) -> web.StreamResponse:
-    """The page, or 304 when the client holds it already.
+    """Respond with the page, or with 304 if the client has it.
 
-    Pages in another encoding than UTF-8 declare it in their own head only, as old servers left it.
+    A page in another encoding than UTF-8 declares it in its own head only, as on old servers.
     """
     body = page.encode(charset)
     tag = hashlib.sha256(body).hexdigest()[:32]
-    # A server must not name a modification that lies ahead of it (RFC 9110, 8.8.2.1).
+    # Last-Modified must not be in the future (RFC 9110, 8.8.2.1).
     changed = modified.replace(microsecond=0) if modified and modified <= clock.now() else None
     if request.if_none_match is not None:
-        held = any(etag.value in (tag, "*") for etag in request.if_none_match)
+        is_cached = any(etag.value in (tag, "*") for etag in request.if_none_match)
     else:
         since = request.if_modified_since
-        held = since is not None and changed is not None and changed <= since
-    response = web.Response(status=304) if held else web.Response(body=body)
+        is_cached = since is not None and changed is not None and changed <= since
+    response = web.Response(status=304) if is_cached else web.Response(body=body)
     response.etag = tag
     response.last_modified = changed
-    if not held:
+    if not is_cached:
         response.headers["Content-Type"] = "text/html; charset=utf-8" if charset == "utf-8" else "text/html"
     return response
 
 
 def _number(text: str | None) -> int:
-    """A page number from 1; raises 404 for anything else."""
+    """Parse a page number from 1; raises 404 for anything else."""
     if text is None:
         return 1
     if not (text.isascii() and text.isdigit()) or not 1 <= int(text[:6]) <= 99_999:
@@ -117,7 +109,7 @@ def _number(text: str | None) -> int:
 def _slice(
     threads: Sequence[SampleThread], page: int, size: int = pages.ROWS_PER_PAGE
 ) -> tuple[Sequence[SampleThread], int]:
-    """The threads of a page, and how many pages there are; raises 404 beyond the last."""
+    """The threads of a page, and the number of pages; raises 404 beyond the last."""
     last = max(1, -(-len(threads) // size))
     if page > last:
         raise web.HTTPNotFound
@@ -129,7 +121,7 @@ def _newest_first(threads: Sequence[SampleThread]) -> list[SampleThread]:
 
 
 class _Community(ABC):
-    """One site's threads and how its paths find them."""
+    """One site's threads and routes."""
 
     def __init__(self, threads: list[SampleThread]) -> None:
         self.threads = _newest_first(threads)
@@ -138,16 +130,16 @@ class _Community(ABC):
 
     @abstractmethod
     def add_routes(self, router: web.UrlDispatcher) -> None:
-        """Adds the site's paths."""
+        """Add the site's routes."""
 
     def on_board(self, board: str) -> list[SampleThread]:
-        """The board's threads, newest first; raises 404 for a board that the site has not."""
+        """The board's threads, newest first; raises 404 for an unknown board."""
         if board not in self.boards:
             raise web.HTTPNotFound
         return [t for t in self.threads if t.board == board]
 
-    def at(self, path: str) -> SampleThread:
-        """The thread of that path; raises 404 when there is none."""
+    def thread_at(self, path: str) -> SampleThread:
+        """The thread at a path; raises 404 if there is none."""
         if path not in self.by_path:
             raise web.HTTPNotFound
         return self.by_path[path]
@@ -163,11 +155,11 @@ class _Icliniq(_Community):
         topic = request.match_info.get("topic")
         page = _number(request.query.get("page"))
         rows, last = _slice(self.threads if topic is None else self.on_board(topic), page)
-        return _answer(request, pages.icliniq_list(rows, request.path, page, last))
+        return _respond(request, pages.icliniq_list(rows, request.path, page, last))
 
     async def thread(self, request: web.Request) -> web.StreamResponse:
-        thread = self.at(request.path)
-        return _answer(request, pages.icliniq_thread(thread), modified=thread.last_post)
+        thread = self.thread_at(request.path)
+        return _respond(request, pages.icliniq_thread(thread), modified=thread.last_post)
 
 
 class _Sdn(_Community):
@@ -184,15 +176,15 @@ class _Sdn(_Community):
         page = _number(request.match_info.get("page"))
         rows, last = _slice(threads, page)
         query = f"?{request.query_string}" if request.query_string else ""
-        return _answer(request, pages.sdn_list(board, rows, page, last, query))
+        return _respond(request, pages.sdn_list(board, rows, page, last, query))
 
     async def thread(self, request: web.Request) -> web.StreamResponse:
-        thread = self.at(f"/threads/{request.match_info['slug']}/")
+        thread = self.thread_at(f"/threads/{request.match_info['slug']}/")
         page = _number(request.match_info.get("page"))
         last = max(1, -(-len(thread.messages) // pages.POSTS_PER_PAGE))
         if page > last:
             raise web.HTTPNotFound
-        return _answer(request, pages.sdn_thread(thread, page, last), modified=thread.last_post)
+        return _respond(request, pages.sdn_thread(thread, page, last), modified=thread.last_post)
 
 
 class _Dxy(_Community):
@@ -204,11 +196,11 @@ class _Dxy(_Community):
         section = request.match_info["section"]
         page = _number(request.query.get("page_index"))
         rows, last = _slice(self.on_board(section), page)
-        return _answer(request, pages.dxy_list(section, rows, page, last))
+        return _respond(request, pages.dxy_list(section, rows, page, last))
 
     async def thread(self, request: web.Request) -> web.StreamResponse:
-        thread = self.at(request.path)
-        return _answer(request, pages.dxy_thread(thread), modified=thread.last_post)
+        thread = self.thread_at(request.path)
+        return _respond(request, pages.dxy_thread(thread), modified=thread.last_post)
 
 
 class _Medlive(_Community):
@@ -220,7 +212,7 @@ class _Medlive(_Community):
         router.add_get("/case/{name}.html", self.thread)
 
     async def front(self, request: web.Request) -> web.StreamResponse:
-        return _answer(request, pages.medlive_front(self.TOKEN))
+        return _respond(request, pages.medlive_front(self.TOKEN))
 
     async def index(self, request: web.Request) -> web.StreamResponse:
         form = await request.post()
@@ -232,8 +224,8 @@ class _Medlive(_Community):
         return web.json_response(pages.medlive_rows(rows[start : start + width]))
 
     async def thread(self, request: web.Request) -> web.StreamResponse:
-        thread = self.at(request.path)
-        return _answer(request, pages.medlive_thread(thread), charset=thread.charset, modified=thread.last_post)
+        thread = self.thread_at(request.path)
+        return _respond(request, pages.medlive_thread(thread), charset=thread.charset, modified=thread.last_post)
 
 
 _COMMUNITIES: dict[Site, Callable[[list[SampleThread]], _Community]] = {
@@ -255,7 +247,7 @@ async def _serve_until_stopped(first_port: int) -> None:
 
 
 def main() -> None:
-    """Serves the communities for a browser until Ctrl-C."""
+    """Serve the communities for a browser until Ctrl-C."""
     parser = argparse.ArgumentParser(prog="python -m medlive.demo.communities", description=__doc__)
     parser.add_argument("--port", type=int, default=8800, help="first of four ports (default 8800)")
     logging.basicConfig(level=logging.INFO, format="%(message)s")

@@ -1,7 +1,7 @@
-"""The whole loop once: harvest, filter, curate, freeze, verify, evaluate and report, on sample communities.
+"""The whole loop once on sample communities: harvest, filter, curate, freeze, verify, evaluate and report.
 
-Everything is what a maintainer runs on real communities: the same fetcher over real HTTP, the same PostgreSQL,
-the same queue, agents, gates and grader. Only the threads, the evidence and the two models are samples.
+The code is that of a real instance: HTTP fetcher, PostgreSQL, queue, agents, gates and grader. Only the threads,
+the evidence and the two models are samples.
 """
 
 import asyncio
@@ -28,60 +28,60 @@ from medlive.llm.recorded import Recording, save_recording
 from medlive.report.render import write_report
 from medlive.service.curation.runs import run_curation
 from medlive.service.database import open_database
-from medlive.service.endpoint import serve_rules
 from medlive.service.endpoints import build_engine, open_endpoint
-from medlive.service.evaluations import record
-from medlive.service.harvest.harvest import Harvested, harvest_source
+from medlive.service.evaluations import record_evaluations
+from medlive.service.harvest.harvest import HarvestResult, harvest_source
 from medlive.service.paths import index_path, runs_path
-from medlive.service.release.freeze import Frozen, freeze
+from medlive.service.release.freeze import FreezeResult, freeze
+from medlive.service.rules_endpoint import serve_rules
 from medlive.service.wiring import CURATION_ROLES
 from medlive.snapshot.verify.run import StepState, verify_snapshot
 
 SAMPLE_MODELS = ("sample-evidence", "sample-generic")
-_PATIENCE_S = 7200.0
-"""How long one reply of a live endpoint may take: somebody may write it by hand."""
+_TIMEOUT_S = 7200.0
+"""Seconds for one reply of a live endpoint, which a person may write by hand."""
 
 
 @dataclass(slots=True)
-class Demo:
-    """What the loop did and made."""
+class DemoResult:
+    """The results of the loop."""
 
-    harvested: list[Harvested] = field(default_factory=list)
+    harvested: list[HarvestResult] = field(default_factory=list)
     curated: dict[str, Any] = field(default_factory=dict)
-    frozen: Frozen | None = None
+    frozen: FreezeResult | None = None
     verified_steps: int = 0
-    """Steps that passed."""
+    """Verification steps that passed."""
     skipped_steps: tuple[str, ...] = ()
-    """Why each of the others was not taken."""
+    """Why each of the others was skipped."""
     scores: ScoreTable | None = None
     report: Path | None = None
     recording: Recording | None = None
-    """What a live endpoint answered; None where nothing is recorded."""
+    """The replies of a live endpoint; None if they are not recorded."""
     seconds: dict[str, float] = field(default_factory=dict)
     """Stage → seconds."""
 
     @property
     def new_threads(self) -> int:
-        """Threads that this run saw first, or changed."""
+        """Threads that are new or revised in this run."""
         return sum(h.counts["new"] + h.counts["revised"] for h in self.harvested)
 
 
 @dataclass(frozen=True, slots=True)
-class Live:
-    """A user's own endpoint that answers in the place of the recording."""
+class LiveEndpoint:
+    """A user's own endpoint, used instead of the recording."""
 
     base_url: str
     model: str
     api_key_env: str | None = None
     json_mode: Literal["schema", "object", "none"] = "schema"
     record_to: Path | None = None
-    """Where its replies are recorded; None: nowhere."""
+    """The file to record its replies in; None for no recording."""
 
 
-def demo_settings(settings: Settings, live: Live | None) -> Settings:
-    """The settings of the demo: always its own embedded database, and this machine's addresses allowed.
+def demo_settings(settings: Settings, live: LiveEndpoint | None) -> Settings:
+    """The settings of the demo: an embedded database, and loopback addresses allowed.
 
-    Who curates: the live endpoint, or a role's own engine where config/models.toml names one, else the recording.
+    The live endpoint curates, else a role's engine from config/models.toml, else the recording.
     """
     if live is not None:
         own = RoleSettings(
@@ -90,7 +90,7 @@ def demo_settings(settings: Settings, live: Live | None) -> Settings:
             model=live.model,
             api_key_env=live.api_key_env,
             json_mode=live.json_mode,
-            timeout_s=_PATIENCE_S,
+            timeout_s=_TIMEOUT_S,
         )
         roles = dict.fromkeys(CURATION_ROLES, own)
     else:
@@ -106,13 +106,15 @@ def demo_settings(settings: Settings, live: Live | None) -> Settings:
     )
 
 
-async def run_demo(settings: Settings, say: Callable[[str], None], live: Live | None = None) -> Demo:
-    """Run the loop; `say` is told each stage as it begins. Raises CheckFailed when the snapshot fails."""
+async def run_demo(
+    settings: Settings, notify: Callable[[str], None], live: LiveEndpoint | None = None
+) -> DemoResult:
+    """Run the loop; `notify` is called at the start of each stage. Raises CheckFailed when a stage fails."""
     settings = demo_settings(settings, live)
-    done = Demo(recording=None if live is None or live.record_to is None else _new_recording(live))
+    done = DemoResult(recording=None if live is None or live.record_to is None else _new_recording(live))
     who = f"{live.model} at {live.base_url}" if live else "recorded replies of a language model"
     was_running = embedded.status(settings.home).running
-    stages: list[tuple[str, str, Callable[[Settings, Demo], Any]]] = [
+    stages: list[tuple[str, str, Callable[[Settings, DemoResult], Any]]] = [
         ("evidence", "indexing the sample evidence", _evidence),
         ("harvest", "harvesting four sample communities over HTTP into PostgreSQL", _harvest),
         ("curate", f"filtering and curating ({who})", _curate),
@@ -123,7 +125,7 @@ async def run_demo(settings: Settings, say: Callable[[str], None], live: Live | 
     ]
     try:
         for number, (name, what, stage) in enumerate(stages, 1):
-            say(f"[{number}/{len(stages)}] {what}")
+            notify(f"[{number}/{len(stages)}] {what}")
             started = time.perf_counter()
             await stage(settings, done)
             done.seconds[name] = time.perf_counter() - started
@@ -135,37 +137,37 @@ async def run_demo(settings: Settings, say: Callable[[str], None], live: Live | 
     return done
 
 
-def _new_recording(live: Live) -> Recording:
+def _new_recording(live: LiveEndpoint) -> Recording:
     how = f"Replies of {live.model} to the demo's threads, recorded by `medlive demo --live --record`."
     return Recording(live.model, f"{now():%Y-%m-%d}", how)
 
 
-async def _evidence(settings: Settings, done: Demo) -> None:
+async def _evidence(settings: Settings, done: DemoResult) -> None:
     corpus = open_corpus(sample_evidence_path(), name="demo")
     await asyncio.to_thread(build_index, [corpus], index_path(settings))
 
 
-async def _harvest(settings: Settings, done: Demo) -> None:
+async def _harvest(settings: Settings, done: DemoResult) -> None:
     async with serve_communities(load_sample_threads()) as communities, open_database(settings) as database:
         for site, base_url in communities.base_urls.items():
             overrides = {"base_url": base_url, "boards": communities.boards[site], "min_interval_s": 0.0}
             if site == "icliniq":
-                overrides["boards"] = ()  # its front list holds every topic
+                overrides["boards"] = ()  # its front list has every topic
             done.harvested.append(await harvest_source(database, settings, site, overrides, again=True))
 
 
-async def _curate(settings: Settings, done: Demo) -> None:
+async def _curate(settings: Settings, done: DemoResult) -> None:
     done.curated = await run_curation(settings, record=done.recording)
     if done.curated["faults"]:
-        raise CheckFailed(f"curation met faults: {done.curated['faults'][0]}")
+        raise CheckFailed(f"curation failed on: {done.curated['faults'][0]}")
 
 
-async def _freeze(settings: Settings, done: Demo) -> None:
+async def _freeze(settings: Settings, done: DemoResult) -> None:
     async with open_database(settings) as database:
         done.frozen = await freeze(database, settings)
 
 
-async def _verify(settings: Settings, done: Demo) -> None:
+async def _verify(settings: Settings, done: DemoResult) -> None:
     assert done.frozen is not None
     report = await asyncio.to_thread(verify_snapshot, done.frozen.path)
     if not report.ok:
@@ -174,7 +176,7 @@ async def _verify(settings: Settings, done: Demo) -> None:
     done.verified_steps = len(report.steps) - len(done.skipped_steps)
 
 
-async def _evaluate(settings: Settings, done: Demo) -> None:
+async def _evaluate(settings: Settings, done: DemoResult) -> None:
     assert done.frozen is not None
     cases = load_cases(done.frozen.path, verify=False)
     folders = []
@@ -195,10 +197,10 @@ async def _evaluate(settings: Settings, done: Demo) -> None:
                 await grader.aclose()
             folders.append(folder)
     done.scores = score_runs([load_graded(folder) for folder in folders])
-    await record(settings, done.scores)
+    await record_evaluations(settings, done.scores)
 
 
-async def _report(settings: Settings, done: Demo) -> None:
+async def _report(settings: Settings, done: DemoResult) -> None:
     assert done.scores is not None
     assert done.frozen is not None
     out = settings.home / "reports" / done.frozen.version

@@ -1,7 +1,4 @@
-"""Sample threads as the four sites would show them; the markup follows `docs/sources.md`.
-
-Every function is pure and returns text; whatever a person wrote is escaped.
-"""
+"""Render sample threads in the markup of the four sites (docs/sources.md); all text is escaped."""
 
 import json
 import zlib
@@ -17,11 +14,11 @@ ROWS_PER_PAGE = 10
 POSTS_PER_PAGE = 4
 """Posts on one page of an SDN thread: few, so that a sample thread has a second page."""
 MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
-"""As iCliniq writes months, whatever the locale of this machine."""
+"""Month names on iCliniq, independent of the locale."""
 
 
 def _paragraphs(text: str) -> str:
-    """Blank lines part paragraphs, single line ends break a line."""
+    """Blank lines separate paragraphs, single line ends become breaks."""
     return "".join(f"<p>{escape(part).replace(chr(10), '<br>')}</p>" for part in text.split("\n\n") if part)
 
 
@@ -30,7 +27,7 @@ def _link(href: str, text: str) -> str:
 
 
 def _person(handle: str) -> int:
-    """A user number: the same for a handle wherever it is shown."""
+    """A stable user number for a handle."""
     return zlib.crc32(handle.encode())
 
 
@@ -138,7 +135,7 @@ def _quote(message: SampleMessage) -> str:
 def _sdn_post(thread: SampleThread, position: int) -> str:
     message = thread.messages[position]
     number = f"{thread.thread_id}{position:02d}"
-    # Later posts quote the one before, as people do: a reader must not count the quoted words again.
+    # Later posts quote the one before, to test that quoted words are not counted again.
     quote = _quote(thread.messages[position - 1]) if position >= 2 else ""
     body = escape(message.text).replace("\n", "<br />\n")
     return (
@@ -192,7 +189,7 @@ def dxy_list(section: str, threads: Sequence[SampleThread], page: int, last: int
 
 
 def dxy_thread(thread: SampleThread) -> str:
-    """A question and its dialogue: page state in a script, and the same in the document."""
+    """A question and its dialogue, as script state and as markup."""
     doctor = next((m for m in thread.messages if m.verified), None)
     state: dict[str, Any] = {
         "question": {
@@ -232,7 +229,7 @@ def dxy_thread(thread: SampleThread) -> str:
         for m in thread.messages
     )
     when = f'<div class="question-time">提问时间：{thread.posted_at:%Y-%m-%d}</div>' if thread.posted_at else ""
-    # "</" would end the script early, whatever the JSON says.
+    # "</" would end the script.
     script = json.dumps(state, ensure_ascii=False).replace("</", "<\\/")
     return _page(
         thread.title,
@@ -244,12 +241,12 @@ def dxy_thread(thread: SampleThread) -> str:
 
 
 def medlive_front(token: str) -> str:
-    """The page that hands every visitor the token of the list request."""
+    """The page with the token for the list request."""
     return _page("病例", "<h1>病例</h1>", head=f'<meta name="csrf-token" content="{escape(token)}">')
 
 
 def medlive_rows(threads: Sequence[SampleThread]) -> dict[str, Any]:
-    """One answer of the list request."""
+    """A response to the list request."""
     return {
         "code": 200,
         "data": {

@@ -1,4 +1,4 @@
-"""The consultations and evidence written for this project, and what is expected of each consultation."""
+"""The sample threads and evidence written for this project, and the expected outcome of each thread."""
 
 from collections.abc import Iterator
 from datetime import datetime
@@ -47,7 +47,7 @@ class SampleMessage(_Record):
 
 
 class Expectation(_Record):
-    """How a careful reader would have the pipeline treat the thread, and why."""
+    """The expected outcome of the thread, and why."""
 
     outcome: Literal["kept", "rejected"]
     stage: Literal["filters", "screener", "validator", "controller"] | None = None
@@ -57,17 +57,17 @@ class Expectation(_Record):
     why: str
     """One sentence for people."""
     duplicate_of: str | None = None
-    """`<site>/<thread id>` of the twin: either of the two may be the one that stays."""
+    """`<site>/<thread id>` of its duplicate; either may be kept."""
 
 
 class SampleThread(_Record):
-    """A thread in the import format, with what its site's page needs besides."""
+    """A thread in the import format, with what its site's page needs in addition."""
 
     site: Site
     source: Site
     thread_id: str
     url: str
-    """Under an `.example` host; `path` is what the demo's server answers to."""
+    """Under an `.example` host; the demo serves `path`."""
     board: str
     """iCliniq: topic · SDN: `<slug>.<node>` · DXY: section · Medlive: branch."""
     section: str | None = None
@@ -90,15 +90,12 @@ class SampleThread(_Record):
 
     @property
     def last_post(self) -> datetime | None:
-        """The latest moment that a message carries, None when none carries any."""
+        """The latest time of a message, else of the thread."""
         return max((m.posted_at for m in self.messages if m.posted_at), default=self.posted_at)
 
 
 def load_sample_threads() -> list[SampleThread]:
-    """All sample threads, by site in the order of `SITES`, in their files' order.
-
-    Raises BadInput with file and line when a data file was damaged.
-    """
+    """All sample threads, by site in the order of `SITES`. Raises BadInput for a damaged data file."""
     return [thread for site in SITES for thread in _read(site)]
 
 

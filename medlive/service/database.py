@@ -1,4 +1,4 @@
-"""Which database a run uses, and this instance's key."""
+"""The database of a run, and this instance's key."""
 
 import os
 import secrets
@@ -14,7 +14,7 @@ from medlive.errors import ConfigError
 
 
 def database_url(settings: Settings) -> str:
-    """The configured server's URL, or the embedded one's, started when it is not running."""
+    """The URL of the configured server, or of the embedded one, started if necessary."""
     if settings.database_url is not None:
         return parse_url(settings.database_url.get_secret_value()).render_as_string(hide_password=False)
     return embedded.start(settings.home)
@@ -33,14 +33,14 @@ async def open_database(settings: Settings) -> AsyncIterator[Database]:
 
 
 def handle_key(settings: Settings) -> bytes:
-    """This instance's key for hashing authors' handles: made once, readable by its owner alone.
+    """This instance's key for hashing authors' handles: created once, readable by its owner only.
 
-    Raises ConfigError for a file that holds no key: with an empty one, handles could be guessed back.
+    Raises ConfigError for a file that is too short: handles could be guessed back.
     """
     path = settings.home / "handle.key"
     if not path.exists():
         settings.home.mkdir(parents=True, exist_ok=True)
-        # Written whole before it gets its name, so that neither a kill nor a second process sees half a key.
+        # Linked when complete, so that neither a kill nor a second process sees half a key.
         descriptor, draft = tempfile.mkstemp(prefix=".handle.key.", dir=settings.home)
         try:
             with os.fdopen(descriptor, "w") as file:
@@ -51,5 +51,7 @@ def handle_key(settings: Settings) -> bytes:
             os.unlink(draft)
     key = path.read_bytes()
     if len(key) < 32:
-        raise ConfigError(f"{path} holds no key", hint="restore it from a backup: a new key changes every handle")
+        raise ConfigError(
+            f"{path} does not contain a key", hint="restore it from a backup: a new key changes every handle"
+        )
     return key

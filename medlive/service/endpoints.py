@@ -1,4 +1,4 @@
-"""The engines that evaluation asks: an endpoint named on the command line, or the configured grader."""
+"""Build engines: for a role, for a model under evaluation, or for a grader named on the command line."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -17,10 +17,9 @@ from medlive.llm.openai import Price as EnginePrice
 from medlive.llm.recorded import RecordedEngine, Recording, load_recording
 from medlive.llm.rules.engine import RulesEngine
 
-"""What a grader named on the command line is asked with."""
 DEFAULT_KEY_VARIABLE = "OPENAI_API_KEY"
 TIMEOUT_S = 120.0
-"""The longest that one attempt of a call takes where nothing else is said."""
+"""The default timeout of one attempt."""
 
 
 def open_endpoint(
@@ -36,15 +35,19 @@ def open_endpoint(
     price: Price | None = None,
     limiters: Limiters | None = None,
 ) -> OpenAIEngine:
-    """A model at an OpenAI-compatible endpoint.
+    """Open a model at an OpenAI-compatible endpoint.
 
-    The key is read from `api_key_env`; None reads OPENAI_API_KEY where it is set and sends no key where it is
-    not. `timeout_s` bounds one attempt; None is 120 seconds. `limiters`: engines opened with the same one share a
-    limit where they share address and key. Raises ConfigError when a named variable is not set.
+    Args:
+        api_key_env: The variable with the key; None uses OPENAI_API_KEY, or no key if that is not set.
+        timeout_s: Seconds for one attempt; None for 120.
+        limiters: Engines opened with the same one share a limit where they share address and key.
+
+    Raises:
+        ConfigError: If the named variable is not set.
     """
     key = os.environ.get(api_key_env or DEFAULT_KEY_VARIABLE, "")
     if api_key_env and not key:
-        raise ConfigError(f"the variable {api_key_env} is not set")
+        raise ConfigError(f"environment variable {api_key_env} is not set")
     return OpenAIEngine(
         model=model,
         base_url=base_url,
@@ -60,14 +63,14 @@ def open_endpoint(
     )
 
 
-def price_of(settings: RoleSettings, prices: Mapping[str, Price]) -> Price | None:
-    """A role's own price, else its model's; None where neither is set: the cost is unknown."""
+def role_price(settings: RoleSettings, prices: Mapping[str, Price]) -> Price | None:
+    """A role's own price, else its model's; None if the cost is unknown."""
     return settings.price or prices.get(settings.model or "")
 
 
 @cache
 def _recording(path: Path) -> Recording:
-    """Read once: several roles share it."""
+    """Cached, as several roles share a recording."""
     return load_recording(path)
 
 
@@ -93,40 +96,39 @@ def build_engine(
         timeout_s=settings.timeout_s,
         max_retries=settings.max_retries,
         json_mode=settings.json_mode,
-        price=price_of(settings, prices or {}),
+        price=role_price(settings, prices or {}),
         limiters=limiters,
     )
 
 
 def check_priced(settings: Settings, roles: Sequence[str]) -> None:
-    """Raises ConfigError when the budget is in dollars and a role's model has no price: before the first call,
-    since afterwards the money would be spent and unknown."""
+    """Raise ConfigError when the budget is in dollars and a role's model has no price."""
     if settings.budget.max_usd is None:
         return
     unpriced = {
-        role: asked.model
+        role: own.model
         for role in roles
-        if (asked := getattr(settings.roles, role)).engine == "openai" and price_of(asked, settings.prices) is None
+        if (own := getattr(settings.roles, role)).engine == "openai" and role_price(own, settings.prices) is None
     }
     if unpriced:
-        told = ", ".join(f"{model} ({role})" for role, model in unpriced.items())
+        models = ", ".join(f"{model} ({role})" for role, model in unpriced.items())
         raise ConfigError(
-            f"budget.max_usd is {settings.budget.max_usd:g}, and what these models cost is unknown: {told}",
-            hint=f"Give each a price under [prices] in {models_file()}, or set max_calls or max_tokens instead.",
+            f"budget.max_usd is {settings.budget.max_usd:g}, but these models have no price: {models}",
+            hint=f"give each a price under [prices] in {models_file()}, or set max_calls or max_tokens instead",
         )
 
 
-JUDGES: Mapping[str, tuple[str, ...]] = {
+JUDGED_ROLES: Mapping[str, tuple[str, ...]] = {
     "controller": ("screener",),
     "reader": ("screener", "controller", "rubric"),
 }
-"""Role → the roles whose work it judges."""
+"""Role → the roles whose output it judges."""
 
 
-def dependent_judges(settings: Settings) -> list[str]:
-    """The roles that judge what their own model wrote, a sentence each; empty when all are independent."""
+def find_dependent_judges(settings: Settings) -> list[str]:
+    """The roles that judge output of their own model, one sentence each."""
     found = []
-    for judge, writers in JUDGES.items():
+    for judge, writers in JUDGED_ROLES.items():
         own: RoleSettings = getattr(settings.roles, judge)
         same = [w for w in writers if getattr(settings.roles, w).model == own.model]
         if own.engine == "openai" and same:
@@ -139,7 +141,7 @@ def dependent_judges(settings: Settings) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class CandidateChoice:
-    """A model under evaluation and how it is asked: what the registry says, and the command line over it."""
+    """A model under evaluation: its registry entry, overridden by the command line."""
 
     name: str
     model: str
@@ -147,7 +149,7 @@ class CandidateChoice:
     base_url: str
     api_key_env: str | None
     parameters: Mapping[str, Any]
-    """As they are sent."""
+    """The parameters sent."""
     price: Price | None
 
 
@@ -159,9 +161,9 @@ def choose_candidate(
     api_key_env: str | None = None,
     parameters: Mapping[str, Any] | None = None,
 ) -> CandidateChoice:
-    """The model of that name; None among `parameters` takes away what the registry sends.
+    """The model of that name; None among `parameters` removes one of the registry's.
 
-    A key's variable is the registry's only where the endpoint is, too. Raises UsageError without an endpoint.
+    The registry's key variable is used only with the registry's endpoint. Raises UsageError without an endpoint.
     """
     known = load_registry(settings.candidates).find(name) or Candidate()
     address = base_url or known.base_url
@@ -189,7 +191,7 @@ def sent_parameters(*given: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def grader_identity(settings: RoleSettings, model: str) -> EngineIdentity:
-    """The identity of the grader of that name: the configured one's, else as `--grader` asks it."""
+    """The identity of the grader of that name, configured or given by `--grader`."""
     if settings.engine == "openai" and settings.model == model:
         return EngineIdentity("openai", model, settings.parameters)
     rules = model == RULES_MODEL or model.startswith(RULES_MODEL + "-")
@@ -207,13 +209,13 @@ def grader_engine(
     timeout_s: float | None = None,
     parameters: Mapping[str, Any] | None = None,
 ) -> Engine:
-    """The grader: the endpoint that is named, or the configured role. Raises UsageError for half a name.
+    """Build the grader named by `model` and `base_url`, or else the configured one.
 
-    `timeout_s` bounds one attempt; None: as the role says, or 120 seconds. `parameters` are sent with each call,
-    beside those of the role; one that is None is not sent.
+    `timeout_s` bounds one attempt; None for the role's, or 120. `parameters` are sent with each call,
+    beside those of the role; one that is None is not sent. Raises UsageError if only one of the two is given.
     """
     if (model is None) != (base_url is None):
-        raise UsageError("--grader and --base-url belong together; without both the configured grader is used")
+        raise UsageError("give --grader and --base-url together, or neither to use the configured grader")
     if model is not None and base_url is not None:
         return open_endpoint(
             model,

@@ -1,4 +1,4 @@
-"""Records evaluations in the database, beside their own run folders."""
+"""Record evaluations in the database, beside their run folders."""
 
 from dataclasses import asdict
 from typing import Any
@@ -12,12 +12,12 @@ from medlive.service.database import open_database
 
 
 def _identity(info: RunInfo) -> dict[str, Any]:
-    """What a run is; a run that was made before a field came to be keeps its identity."""
+    """The identity of a run; unset fields are left out, so that older runs keep theirs."""
     return info.model_dump(mode="json", exclude={"snapshots"}, exclude_unset=True)
 
 
-async def record(settings: Settings, table: ScoreTable) -> None:
-    """Record every run of a score table; a run scored again is brought up to date."""
+async def record_evaluations(settings: Settings, table: ScoreTable) -> None:
+    """Record every run of a score table, updating those scored before."""
     async with open_database(settings) as database, database.begin() as session:
         for model in table.models:
             run, grader = model.run.run, model.run.grader

@@ -1,8 +1,7 @@
-"""Work as jobs in PostgreSQL, by Procrastinate: deferred with the rows they concern, run until none is left.
+"""Jobs in PostgreSQL, by Procrastinate: deferred in the transaction of their rows, run until none is left.
 
-One job curates one thread revision. A job is idempotent: it looks first whether its revision is decided. A
-process that is killed leaves its jobs "doing"; the next run takes them over once the dead worker's heartbeat is
-older than STALLED_AFTER_S.
+One job curates one thread revision, and first checks whether that is decided. A killed process leaves its jobs
+"doing"; the next run retries them once the dead worker's heartbeat is older than STALLED_AFTER_S.
 """
 
 import asyncio
@@ -26,7 +25,7 @@ HEARTBEAT_S = 2.0
 
 Work = Callable[[int], Awaitable[None]]
 
-_LOST = "the job queue cannot be reached"
+_QUEUE_UNAVAILABLE = "the job queue cannot be reached"
 
 
 async def _curate_revision(context: procrastinate.JobContext, *, revision: int) -> None:
@@ -35,18 +34,18 @@ async def _curate_revision(context: procrastinate.JobContext, *, revision: int) 
 
 
 def open_app(database: Database) -> procrastinate.App:
-    """The job queue of a database, with connections of its own; open it with `open_async()`."""
+    """The job queue of a database, with its own connections; open it with `open_async()`."""
     url = database.engine.url.set(drivername="postgresql").render_as_string(hide_password=False)
     app = procrastinate.App(connector=procrastinate.PsycopgConnector(conninfo=url, min_size=1, max_size=8))
-    # Registered with each app anew: a blueprint's tasks belong to the last app that took them, under another name.
+    # Registered with each app: a blueprint's tasks belong to the last app that used it, under another name.
     app.task(name=CURATE, queue=CURATION_QUEUE, pass_context=True)(_curate_revision)
     return app
 
 
 async def defer_revisions(app: procrastinate.App, session: Session, revisions: Sequence[int]) -> int:
-    """Defer a job for each revision in the session's own transaction; how many were not queued already.
+    """Defer a job for each revision in the session's transaction; how many were not queued already.
 
-    One that a worker has under way counts as queued: a second job would pay for the same replies again.
+    A running job counts as queued: a second one would pay for the same replies again.
     """
     connection = await session.connection()
     queued = await queued_revisions(session, CURATION_QUEUE)
@@ -64,12 +63,12 @@ async def defer_revisions(app: procrastinate.App, session: Session, revisions: S
 
 
 async def _defer(app: procrastinate.App, connection: Connection, jobs: list[Job]) -> bool:
-    """Whether these jobs could be deferred, all or none."""
+    """Defer all jobs or none; whether they were deferred."""
     if not jobs:
         return True
     raw = await connection.get_raw_connection()
     try:
-        # A duplicate lock aborts the transaction it happens in, so there is a savepoint around them.
+        # A duplicate lock aborts its transaction, hence the savepoint.
         async with connection.begin_nested():
             await app.job_manager.batch_defer_jobs_async(jobs, connection=raw.driver_connection)
     except exceptions.AlreadyEnqueued:
@@ -85,11 +84,10 @@ async def run_until_drained(
     on_wait: Callable[[int], None] = lambda _: None,
     grace_s: float | None = None,
 ) -> None:
-    """Run jobs in this process until the queue is empty, taking over those of workers that died.
+    """Run jobs in this process until the queue is empty, including those of dead workers.
 
-    `on_wait` is told how many jobs other live workers still hold. When the call is cancelled, jobs that have begun
-    are finished first; with `grace_s` they have so many seconds, and are then broken off. Raises
-    DatabaseUnavailable.
+    `on_wait` gets the number of jobs that other live workers are running. On cancellation, running jobs are
+    finished first, for at most `grace_s` seconds if given. Raises DatabaseUnavailable.
     """
     try:
         while True:
@@ -102,27 +100,27 @@ async def run_until_drained(
                 on_wait(len(waiting))
                 await asyncio.sleep(0.5)
     except exceptions.ConnectorException as exc:
-        raise DatabaseUnavailable(_LOST) from exc
+        raise DatabaseUnavailable(_QUEUE_UNAVAILABLE) from exc
 
 
 async def run_until_stopped(app: procrastinate.App, work: Work, *, concurrency: int, stop: asyncio.Event) -> None:
-    """Run jobs as they come until `stop` is set, taking over those of workers that died.
+    """Run jobs as they come until `stop` is set, including those of dead workers; then finish running jobs.
 
-    Jobs that have begun are finished first. Raises DatabaseUnavailable, also when the queue is lost meanwhile.
+    Raises DatabaseUnavailable, also when the queue is lost later.
     """
     worker = asyncio.create_task(_run(app, work, concurrency, wait=True))
     others = [asyncio.create_task(stop.wait()), asyncio.create_task(_keep_taking_over(app))]
     try:
         await asyncio.wait([worker, *others], return_when=asyncio.FIRST_COMPLETED)
         if not stop.is_set():
-            # Only a lost database ends the worker or the taking over; what was begun is left to heartbeats.
-            raise DatabaseUnavailable(_LOST) from next(
+            # Only a lost database ends these tasks; the heartbeat releases the running jobs.
+            raise DatabaseUnavailable(_QUEUE_UNAVAILABLE) from next(
                 (t.exception() for t in (worker, *others) if t.done() and not t.cancelled()), None
             )
     finally:
         for task in (worker, *others):
             task.cancel()
-        # Procrastinate takes the cancellation as a wish: it fetches no more and finishes what it runs.
+        # On cancellation Procrastinate fetches no more jobs and finishes the running ones.
         await asyncio.gather(worker, *others, return_exceptions=True)
 
 
@@ -145,7 +143,7 @@ async def _run(
     try:
         await asyncio.shield(running)
     except asyncio.CancelledError:
-        # Only who breaks off sets a limit: at the queue's own end the last jobs take as long as they need.
+        # The limit applies to cancellation only, not to the last jobs of the queue.
         worker.shutdown_graceful_timeout = grace_s
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)

@@ -1,4 +1,4 @@
-"""The evidence that an open-book run looks up: an index by its name or its folder."""
+"""The evidence of an open-book run: an index by its name or folder."""
 
 import asyncio
 import os
@@ -14,30 +14,30 @@ DEFAULT = "default"
 
 
 def evidence_folder(settings: Settings, named: str) -> Path:
-    """The folder of an index: what exists as a folder is taken as one, else it is a name under MEDLIVE_HOME.
+    """The folder of an index, given by its name under MEDLIVE_HOME or by a path.
 
-    Raises UsageError for what is neither, naming the indexes that are there.
+    Raises UsageError for an unknown index, listing the known ones.
     """
     place = Path(named)
     if not named or "\0" in named:
-        raise UsageError("--evidence names no index")
-    shelf = index_path(settings).parent
-    if place.name == named and named != ".." and (shelf / named).is_dir():
-        return shelf / named
+        raise UsageError("--evidence needs the name or folder of an index")
+    indexes = index_path(settings).parent
+    if place.name == named and named != ".." and (indexes / named).is_dir():
+        return indexes / named
     if place.is_dir():
         return place
-    there = sorted(path.name for path in shelf.iterdir() if path.is_dir()) if shelf.is_dir() else []
+    names = sorted(path.name for path in indexes.iterdir() if path.is_dir()) if indexes.is_dir() else []
     raise UsageError(
-        f"there is no evidence index {named!r}" + (f"; there are {', '.join(there)}" if there else ""),
-        hint="medlive evidence build makes one",
+        f"unknown evidence index {named!r}" + (f"; known indexes: {', '.join(names)}" if names else ""),
+        hint="build one with medlive evidence build",
     )
 
 
 def open_book(settings: Settings, named: str, *, top_k: int, undated: bool) -> OpenBook:
-    """The book of a run; its index is opened when it is first looked into, and may be gone once the run began."""
+    """The open book of a run; its index is opened at the first search."""
 
     async def opened() -> Retriever:
-        # Needs the libraries of medlive[service]: going on with a run does not.
+        # Imported here: resuming a run does not need medlive[service].
         from medlive.service.wiring import open_retriever
 
         return await asyncio.to_thread(open_retriever, settings, evidence_folder(settings, named))

@@ -1,4 +1,4 @@
-"""Where things lie under MEDLIVE_HOME."""
+"""The folders under MEDLIVE_HOME."""
 
 import os
 from pathlib import Path
@@ -30,9 +30,9 @@ def runs_path(settings: Settings) -> Path:
 
 
 def snapshot_folder(settings: Settings, version_or_path: str) -> Path:
-    """A snapshot's folder by its path, by a version that was frozen here, or as `find_snapshot` finds it.
+    """A snapshot's folder by its path, by a version frozen here, or by `find_snapshot`, in this order.
 
-    What exists as a path is taken as one, whatever lies there. Raises BadInput where nothing does.
+    Raises BadInput if none is found.
     """
     place = Path(version_or_path)
     if version_or_path and "\0" not in version_or_path and os.path.lexists(place):

@@ -1,4 +1,4 @@
-"""What a maintainer sees first: the funnel, failures, costs, sources and steps, read from the database."""
+"""The status report: funnel, failures, costs, sources and steps, read from the database."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
@@ -12,14 +12,14 @@ from medlive.db.curation.funnel import funnel, recent_failures
 from medlive.db.harvest.harvests import list_sources
 from medlive.db.steps import is_scheduler_active, load_history
 from medlive.service.database import open_database
-from medlive.service.schedule.states import in_short, read_states
+from medlive.service.schedule.states import read_states, summarize_counts
 from medlive.service.schedule.steps import StepState
 
 
 async def read_status(settings: Settings, *, clock: Callable[[], datetime] = now) -> dict[str, Any]:
     """Everything `medlive status` prints, as JSON values.
 
-    "problems" holds a line for each thing that asks for a person: a quarantined source, an overdue step.
+    "problems" has one line for each thing a person must look at: a quarantined source, an overdue step.
     """
     moment = clock()
     async with open_database(settings) as database:
@@ -63,7 +63,7 @@ async def read_status(settings: Settings, *, clock: Callable[[], datetime] = now
 
 
 def cost_as_json(cost: Cost, spent: Costs) -> dict[str, Any]:
-    """What a task or stage cost, in all and for each thread that was curated or kept; None where it is unknown."""
+    """The cost of a task or stage, in all and per curated thread and kept case; None if unknown."""
     usd = cost.cost_usd
     return {
         **asdict(cost),
@@ -75,7 +75,7 @@ def cost_as_json(cost: Cost, spent: Costs) -> dict[str, Any]:
 
 
 def answers_as_json(answers: Answers) -> dict[str, Any]:
-    """How a stage's calls ended, each count also as a share of the calls; None where there were none."""
+    """The outcomes of a stage's calls, as counts and as shares; None without calls."""
     shares = {
         f"{what}_share": answers.share(getattr(answers, what))
         for what in ("repairs", "invalid", "refused", "truncated")
@@ -84,12 +84,12 @@ def answers_as_json(answers: Answers) -> dict[str, Any]:
 
 
 def step_as_json(state: StepState) -> dict[str, Any]:
-    """A step as `medlive status` and `medlive scheduler --dry-run` tell it; times in UTC."""
+    """A step as `medlive status` and `medlive scheduler --dry-run` show it; times in UTC."""
     last = state.latest
     return {
         "step": state.name,
         "week": state.week,
-        "standing": state.standing.value,
+        "status": state.status.value,
         "why": state.why,
         "due": state.next_at,
         "retry_at": state.retry_at,
@@ -102,12 +102,12 @@ def step_as_json(state: StepState) -> dict[str, Any]:
             "started_at": last.started_at,
             "finished_at": last.finished_at,
             "counts": dict(last.counts),
-            "in_short": in_short(last.counts),
+            "in_short": summarize_counts(last.counts),
         },
     }
 
 
 def not_modified_share(counts: Mapping[str, Any]) -> float | None:
-    """The share of a harvest's conditional requests that were answered 304; None when it made none."""
+    """The share of a harvest's conditional requests answered with 304; None without any."""
     asked = counts.get("conditional", 0)
     return counts.get("not_modified", 0) / asked if asked else None

@@ -1,4 +1,4 @@
-"""The only place that picks implementations: which database, engines, index and filter chain a run uses."""
+"""The only place that names implementations: the database, engines, index and filter chain of a run."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -41,7 +41,7 @@ PROMPTS = {
 
 
 def encoder_settings(settings: Settings) -> EncoderSettings:
-    """Where models of encoders are looked for, and how they are run."""
+    """Where encoder models are searched for, and how they are run."""
     section = settings.evidence
     return EncoderSettings(
         home=settings.home,
@@ -54,7 +54,7 @@ def encoder_settings(settings: Settings) -> EncoderSettings:
 
 
 def open_retriever(settings: Settings, at: Path | None = None) -> Retriever:
-    """The evidence index, or the one in another folder. Raises a typed error that says how to build one."""
+    """Open the evidence index, or the one at `at`. Raises IndexMissing with a hint how to build one."""
     section = settings.evidence
     return open_index(
         at or index_path(settings),
@@ -66,7 +66,7 @@ def open_retriever(settings: Settings, at: Path | None = None) -> Retriever:
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """What decides a thread's curation, named by one digest."""
+    """Everything that affects a thread's curation, identified by one digest."""
 
     respondents: Mapping[str, ReplayEngine]
     retriever: Retriever
@@ -74,12 +74,12 @@ class Pipeline:
     digest: str
     prompt_digests: Mapping[str, str]
     scanner: str
-    """The instructions and the engine that look for identifiers in what a release would hold."""
+    """The digest of the prompt and engine that find identifiers in release texts."""
     budget: Budget
     endpoints: Limiters
 
     async def aclose(self) -> None:
-        """Let go of connections."""
+        """Close connections."""
         for respondent in self.respondents.values():
             await respondent.aclose()
 
@@ -87,9 +87,9 @@ class Pipeline:
 def build_pipeline(
     settings: Settings, database: Database, *, exhaustive: bool = False, record: Recording | None = None
 ) -> Pipeline:
-    """The agents, the index and the thresholds of a run; with `record` what they answer is kept there too.
+    """Build the agents, the index and the thresholds of a run; `record` collects the agents' replies.
 
-    Raises ConfigError, also where a budget in dollars meets a model without a price.
+    Raises ConfigError, also for a budget in dollars and a model without a price.
     """
     check_priced(settings, CURATION_ROLES)
     store: ReplyStore = PostgresReplyStore(database)

@@ -286,7 +286,7 @@ async def test_pages_that_cannot_be_written_end_the_harvest_and_the_next_one_goe
 ) -> None:
     (instance.home / "archive").write_text("no folder")
     done = await _do(instance, "harvest", "sdn", status=3)
-    assert "pages cannot be written" in done.err
+    assert "cannot write pages" in done.err
     assert instance.one("SELECT outcome FROM harvest_runs") == "failed"
     (instance.home / "archive").unlink()
     await _harvest(instance)
@@ -306,8 +306,8 @@ async def test_a_source_that_breaks_down_hides_nothing_of_the_others(forum: Foru
     done = await _do(replace(instance, settings=settings), "harvest", "sdn", "dxy", "--json", status=3)
     told = {one["source"]: one for one in done.json}
     assert told["sdn"]["counts"]["new"] == THREADS
-    assert "pages cannot be written" in told["dxy"]["failed"]
-    assert "pages cannot be written" in done.err
+    assert "cannot write pages" in told["dxy"]["failed"]
+    assert "cannot write pages" in done.err
 
 
 async def test_a_week_that_has_not_come_is_no_limit(instance: Instance) -> None:

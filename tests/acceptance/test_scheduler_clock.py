@@ -22,7 +22,7 @@ from medlive.service.jobs import defer_revisions, open_app, run_until_drained
 from medlive.service.schedule import states, weekly
 from medlive.service.schedule.scheduler import arrange, open_clock, run_scheduler
 from medlive.service.schedule.steps import StepState, weekly_times
-from medlive.service.schedule.weekly import State, take
+from medlive.service.schedule.weekly import StepOutcome, run_step
 from tests.support.forum import BOARD, Forum, serve_forum, thread
 from tests.support.instance import Instance
 
@@ -111,10 +111,10 @@ async def test_a_step_is_taken_when_its_job_comes_due_and_once(new_instance: New
     running = asyncio.create_task(run_scheduler(settings, stop, said.append, clock=moment, wake_s=0.05))
     await until(lambda: instance.rows("SELECT 1 FROM pipeline_runs WHERE outcome = 'done'"))
     stop.set()
-    assert [(t.command, t.state) for t in await running] == [("scheduler queue", State.DONE)]
+    assert [(t.command, t.state) for t in await running] == [("scheduler queue", StepOutcome.DONE)]
     # Another scheduler, or a person, at the same time: nothing is left to do.
     again = await run_scheduler(settings, asyncio.Event(), said.append, once=True, clock=lambda: TUESDAY)
-    assert [t for t in again if t.state is not State.SKIPPED] == []
+    assert [t for t in again if t.state is not StepOutcome.SKIPPED] == []
     assert instance.rows("SELECT command, iso_week, outcome FROM pipeline_runs") == [
         ("scheduler queue", iso_week(MONDAY), "done")
     ]
@@ -130,7 +130,7 @@ async def test_the_next_scheduler_takes_over_from_one_that_was_killed(new_instan
         run_scheduler(settings, stop, said.append, clock=lambda: TUESDAY + timedelta(days=70), wake_s=0.1)
     )
     await until(lambda: said)
-    assert said == ["another scheduler is active; waiting for its place"]
+    assert said == ["another scheduler is active; waiting for it to end"]
     assert (await asyncio.to_thread(instance.here, "status", "--json")).json["scheduler_active"] is True
     os.kill(first.pid, signal.SIGKILL)
     first.communicate()
@@ -204,22 +204,22 @@ async def test_a_freeze_waits_for_workers_but_not_for_ever(new_instance: NewInst
         return next(s for s in await states.read_states(database, settings, moment) if s.name == "freeze")
 
     waiting = await freeze_at(sunday)
-    assert (waiting.standing.value, waiting.why) == (
+    assert (waiting.status.value, waiting.why) == (
         "blocked",
-        "workers have threads that were queued; it waits until Mon 00:00 UTC",
+        "workers are curating queued threads; it waits until Mon 00:00 UTC",
     )
     late = await freeze_at(sunday + timedelta(hours=6))
     # Past its patience; the scheduler was there in that week, so it is that week's freeze.
-    assert late.standing.value == "done"
+    assert late.status.value == "done"
     execute(
         instance,
         "INSERT INTO pipeline_runs (command, iso_week, code_version, settings, outcome) "
         f"VALUES ('scheduler queue', '{iso_week(MONDAY)}', 'x', '{{}}', 'running')",
     )
     late = await freeze_at(sunday + timedelta(hours=6))
-    assert (late.standing.value, late.week) == ("due", iso_week(MONDAY))
-    taken = await take(database, settings, late)
-    assert (taken.state, taken.detail.startswith("no case is ready")) == (State.FAILED, True)
+    assert (late.status.value, late.week) == ("due", iso_week(MONDAY))
+    taken = await run_step(database, settings, late)
+    assert (taken.state, taken.detail.startswith("no case is ready")) == (StepOutcome.FAILED, True)
     await database.aclose()
 
 
@@ -248,9 +248,9 @@ async def test_a_week_is_harvested_queued_and_not_harvested_again(new_instance: 
         settings = settings_of(instance)
         first = await run_scheduler(settings, asyncio.Event(), lambda _: None, once=True)
         told = {t.command.removeprefix("scheduler "): t.state for t in first}
-        assert {told[f"harvest {name}"] for name in ("icliniq", "dxy", "medlive")} == {State.SKIPPED}
+        assert {told[f"harvest {name}"] for name in ("icliniq", "dxy", "medlive")} == {StepOutcome.SKIPPED}
         assert "quarantined: no dates" in {t.detail for t in first}
-        assert (told["harvest sdn"], told["queue"]) == (State.DONE, State.DONE)
+        assert (told["harvest sdn"], told["queue"]) == (StepOutcome.DONE, StepOutcome.DONE)
         asked = len(forum.asked)
         again = await run_scheduler(settings, asyncio.Event(), lambda _: None, once=True)
         assert {t.command for t in again} & {"scheduler harvest sdn", "scheduler queue"} == set()
@@ -305,7 +305,7 @@ def test_a_dry_run_lists_every_step_and_does_nothing(new_instance: NewInstance) 
 
 @pytest.mark.parametrize("overdue", [True, False])
 def test_what_is_overdue_is_red(overdue: bool) -> None:
-    step = {"step": "queue", "last": None, "due": MONDAY, "standing": "due", "why": None, "retry_at": None}
+    step = {"step": "queue", "last": None, "due": MONDAY, "status": "due", "why": None, "retry_at": None}
     cells = row({**step, "overdue": overdue})
     red = {str(cell) for cell in cells if isinstance(cell, Text) and "red" in str(cell.style)}
     assert red == ({"overdue", "Mon 2026-11-16 00:00"} if overdue else set())

@@ -15,7 +15,7 @@ from medlive.clock import iso_week
 from medlive.config import Settings, load_settings
 from medlive.demo.samples import load_sample_threads
 from medlive.service.schedule.scheduler import run_scheduler
-from medlive.service.schedule.weekly import State
+from medlive.service.schedule.weekly import StepOutcome
 from tests.support.instance import Instance, write_lines
 from tests.support.threads import as_import
 
@@ -139,7 +139,7 @@ async def _fails_and_waits(instance: Instance) -> None:
         moment += timedelta(days=1)
     if moment.weekday() == 6:
         moment -= timedelta(days=1)
-    failed = [(iso_week(moment), "queue", State.FAILED.value)]
+    failed = [(iso_week(moment), "queue", StepOutcome.FAILED.value)]
     assert (await _take(settings, moment))[4:] == failed
     assert (await _take(settings, moment))[4:] == failed  # asked for by hand: at once
     stop, said = asyncio.Event(), list[str]()
@@ -147,7 +147,7 @@ async def _fails_and_waits(instance: Instance) -> None:
     await _until(lambda: len(said) == 4)  # every source was looked at and skipped
     await asyncio.sleep(0.5)
     stop.set()
-    assert [t.command for t in await running if t.state is not State.SKIPPED] == []
+    assert [t.command for t in await running if t.state is not StepOutcome.SKIPPED] == []
 
 
 async def test_one_scheduler_works_and_others_say_that_they_wait(new_instance: NewInstance) -> None:
@@ -167,9 +167,9 @@ async def test_one_scheduler_works_and_others_say_that_they_wait(new_instance: N
     )
     await _until(lambda: bool(said))
     await asyncio.sleep(0.3)  # it asks for the place every 0.05 s
-    assert said == ["another scheduler is active; waiting for its place"]
+    assert said == ["another scheduler is active; waiting for it to end"]
     stop.set()
     await first
     await _until(lambda: len(said) == 5)
     second_stop.set()
-    assert [t.state for t in await second] == [State.SKIPPED] * 4
+    assert [t.state for t in await second] == [StepOutcome.SKIPPED] * 4

@@ -24,7 +24,7 @@ from medlive.llm.budget import Budget
 from medlive.llm.engine import EngineIdentity, Reply, Request
 from medlive.llm.limiter import Limiters
 from medlive.llm.replay import ReplayEngine
-from medlive.service.curation.curate import Curated, curate_revision, curation_work
+from medlive.service.curation.curate import CurationCounts, curate_revision, curation_work
 from medlive.service.wiring import CURATION_ROLES, Pipeline
 from tests.support.scripted import THREAD, OnePassage, Scripted, changed
 
@@ -106,7 +106,7 @@ async def test_a_parameter_that_a_model_does_not_take_leaves_the_queue_for_anoth
         await threads.save_threads(session, [replace(THREAD, posted_at=datetime(2026, 1, 1, tzinfo=UTC))])
         revision = (await session.scalars(select(ThreadRevisionRow.id))).one()
     refusing = Gated("refuses", screener__extract=ConfigError("no temperature", hint="Take it out."))
-    found, done = pipeline(database, refusing), Curated()
+    found, done = pipeline(database, refusing), CurationCounts()
     work = curation_work(database, found, Settings(home=tmp_path, database_url=SecretStr(database_url)), done)
     await work(revision)
     await work(revision)

@@ -20,7 +20,7 @@ from medlive.db.session import Database, advisory_lock
 from medlive.errors import UsageError
 from medlive.service.harvest import raw_files as custody
 from medlive.service.harvest.harvest import harvest_source
-from medlive.service.harvest.reparse import Reparsed, reparse_source
+from medlive.service.harvest.reparse import ReparseResult, reparse_source
 from medlive.service.harvest.retention import apply_retention
 from medlive.service.harvest.takedown import take_down
 from medlive.service.harvest.warc_export import export_warc
@@ -84,7 +84,9 @@ async def harvested(database: Database, settings: Settings, monkeypatch: pytest.
     return forum
 
 
-async def reparse(database: Database, settings: Settings, *thread_ids: str, dry_run: bool = False) -> Reparsed:
+async def reparse(
+    database: Database, settings: Settings, *thread_ids: str, dry_run: bool = False
+) -> ReparseResult:
     return await reparse_source(database, settings, "sdn", {}, thread_ids=thread_ids, dry_run=dry_run)
 
 
@@ -285,7 +287,7 @@ async def test_an_export_is_whole_checked_and_found_by_its_index(
     done = await export_warc(database, settings, ["sdn"], out)
     assert (done.written, done.problems) == ([second.name], [])
     done = await export_warc(database, settings, [], out)
-    assert (done.written, done.already, done.stale) == ([first.name], [second.name], [])
+    assert (done.written, done.unchanged, done.stale) == ([first.name], [second.name], [])
     assert {p.name for p in files(out)} == {first.name, second.name, "SHA256SUMS", "index.cdxj"}
     assert _check_sums(out) == 0
     assert (out / second.name).read_bytes() == second.read_bytes()
@@ -323,7 +325,7 @@ async def test_an_export_overwrites_nothing_and_goes_on_after_damage(
     (out / ours.name).write_bytes(b"something else")
     done = await export_warc(database, settings, [], out)
     assert (done.written, len(done.problems)) == ([theirs.name], 1)
-    assert "other bytes" in done.problems[0]
+    assert "different bytes" in done.problems[0]
     assert (out / ours.name).read_bytes() == b"something else"
     assert (out / theirs.name).read_bytes() == committed
     (out / ours.name).unlink()

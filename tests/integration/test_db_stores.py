@@ -13,6 +13,7 @@ from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive.curation.model import (
+    AdviceFault,
     Alignment,
     Answer,
     Call,
@@ -25,9 +26,11 @@ from medlive.curation.model import (
     CrossQuestion,
     Curation,
     Element,
+    ElementStatus,
     ElyCategory,
+    FaultyAdvice,
     Kind,
-    Made,
+    Origin,
     Outcome,
     Reason,
     Requirement,
@@ -35,10 +38,7 @@ from medlive.curation.model import (
     SecondReading,
     Side,
     Stage,
-    Standing,
     Thresholds,
-    Wrong,
-    WrongAdvice,
 )
 from medlive.db.curation import cases, curations, filters, funnel
 from medlive.db.curation.replies import PostgresReplyStore
@@ -251,7 +251,7 @@ KEPT = Curation(
         Element("q", Side.QUERY, Kind.QUESTION, "title", "A cough", "What helps?"),
         Element("a1", Side.ADVICE, Kind.PLAN, "m1", "Rest", "Rest."),
         Element("a2", Side.ADVICE, Kind.PLAN, "m1", "drink", "Drink."),
-        Element("n2", Side.NARRATIVE, Kind.OBJECTIVE, "m0", "I cough", "A fever.", Standing.DROPPED),
+        Element("n2", Side.NARRATIVE, Kind.OBJECTIVE, "m0", "I cough", "A fever.", ElementStatus.DROPPED),
     ),
     query_category=ElyCategory.TREATMENT,
     s_cc=1,
@@ -278,8 +278,8 @@ KEPT = Curation(
     ),
     cross_examination=CrossExamination(
         (
-            CrossQuestion(Made.THREAD, "Does the patient cough?", Answer.YES, Answer.YES),
-            CrossQuestion(Made.CASE, "Should the patient rest?", Answer.UNKNOWN, Answer.NO),
+            CrossQuestion(Origin.THREAD, "Does the patient cough?", Answer.YES, Answer.YES),
+            CrossQuestion(Origin.CASE, "Should the patient rest?", Answer.UNKNOWN, Answer.NO),
         ),
         100.0, 100.0, 100.0, 100.0, -25.5, 75.0, 50.0,
     ),
@@ -287,7 +287,7 @@ KEPT = Curation(
     checks=(ControllerCheck(Check.QUOTE_IN_MESSAGE, "n1", True, "found", 1),),
     text=CaseText("A patient coughs.", "What helps?", "Rest and drink."),
     second_reading=SecondReading(
-        True, True, True, True, True, (WrongAdvice("a2", Wrong.MINOR, "how much?"),), "", "sound",
+        True, True, True, True, True, (FaultyAdvice("a2", AdviceFault.MINOR, "how much?"),), "", "sound",
         {"engine": "openai", "model": "reader", "parameters": {}},
     ),
     calls=(call(), call(CallOutcome.UNAVAILABLE, 99)),

@@ -24,7 +24,7 @@ from medlive.db.session import Database
 from medlive.db.threads.erasure import erase_thread
 from medlive.errors import CheckFailed, UsageError
 from medlive.integrity.signing import SecretKey, generate
-from medlive.service.release.freeze import Frozen, freeze, is_drawn, weeks_between
+from medlive.service.release.freeze import FreezeResult, freeze, is_held_out, weeks_between
 from medlive.service.release.rebuild import rebuild
 from medlive.service.release.withdraw import withdraw
 from medlive.snapshot.errata import WithdrawalKind
@@ -63,7 +63,7 @@ def revise(admin: psycopg.Connection[Any], number: int, words: str) -> None:
     admin.execute(REVISE_CRITERIA, [case_id(number)] * 2)
 
 
-def ledger(frozen: Frozen, name: str) -> dict[str, list[dict[str, Any]]]:
+def ledger(frozen: FreezeResult, name: str) -> dict[str, list[dict[str, Any]]]:
     sections = CHANGE_SECTIONS if name == CHANGES else HOLDOUT_SECTIONS
     found: dict[str, list[dict[str, Any]]] = {section: [] for section in sections}
     for section, entry in read_ledger(frozen.path / name, sections):
@@ -72,12 +72,12 @@ def ledger(frozen: Frozen, name: str) -> dict[str, list[dict[str, Any]]]:
     return found
 
 
-def rows(frozen: Frozen) -> dict[str, dict[str, Any]]:
+def rows(frozen: FreezeResult) -> dict[str, dict[str, Any]]:
     lines = (frozen.path / "data" / "cases.jsonl").read_text(encoding="utf-8").splitlines()
     return {row["case_id"]: row for row in map(json.loads, lines)}
 
 
-def verify(frozen: Frozen) -> None:
+def verify(frozen: FreezeResult) -> None:
     report = verify_snapshot(frozen.path)
     assert report.ok, report.summary()
 
@@ -93,7 +93,7 @@ async def test_each_week_says_what_it_holds_what_changed_and_what_was_kept_out(
     revise(admin, 1, "It began after a journey.")
     revise(admin, 2, "Write to jane.doe@example.org for more.")
     admin.execute("UPDATE cases SET status = 'withdrawn', status_reason = 'no case' WHERE id = %s", [case_id(3)])
-    held = "decided anew: not_aligned: the asker's own words"
+    held = "curated again: not_aligned: the asker's own words"
     admin.execute("UPDATE cases SET status = 'held', status_reason = %s WHERE id = %s", [held, case_id(4)])
     admin.execute("INSERT INTO disputes (case_id, reason) VALUES (%s, 'secret')", [case_id(5)])
     admin.execute("SET session_replication_role = replica")
@@ -188,11 +188,13 @@ async def test_what_is_held_out_is_nowhere_until_its_week_and_then_proves_itself
 
 def test_the_draw_is_the_instances_and_of_about_the_share() -> None:
     ids = [case_id(n) for n in range(4000)]
-    drawn = {i for i in ids if is_drawn(i, 0.2, b"key")}
+    drawn = {i for i in ids if is_held_out(i, 0.2, b"key")}
     assert 700 < len(drawn) < 900
-    assert drawn == {i for i in ids if is_drawn(i, 0.2, b"key")} < {i for i in ids if is_drawn(i, 0.3, b"key")}
-    assert drawn != {i for i in ids if is_drawn(i, 0.2, b"another")}
-    assert not any(is_drawn(i, 0.0, b"key") for i in ids)
+    assert (
+        drawn == {i for i in ids if is_held_out(i, 0.2, b"key")} < {i for i in ids if is_held_out(i, 0.3, b"key")}
+    )
+    assert drawn != {i for i in ids if is_held_out(i, 0.2, b"another")}
+    assert not any(is_held_out(i, 0.0, b"key") for i in ids)
     assert (weeks_between("2026.W52", "2027.W02"), weeks_between("2026.W40", "2026.W40")) == (3, 0)
 
 
@@ -366,8 +368,8 @@ async def test_what_is_taken_back_between_fixing_and_freezing_is_in_no_release(
     admin.execute("INSERT INTO disputes (case_id, reason) VALUES (%s, 'doubtful')", [case_id(6)])
     admin.execute("DROP TRIGGER refuse ON snapshots")
     told: list[str] = []
-    done = await freeze(database, settings, "2026.W47", tell=told.append)
-    assert any("taken back" in words for words in told)
+    done = await freeze(database, settings, "2026.W47", notify=told.append)
+    assert any("withdrawn" in words for words in told)
     verify(done)
     assert set(rows(done)) == {case_id(n) for n in (1, 2, 4)}
     assert wrong not in (folder / "data" / "criteria.jsonl").read_text()

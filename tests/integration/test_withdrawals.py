@@ -25,7 +25,7 @@ from medlive.rubric.model import Axis, Criterion, Rubric, Theme
 from medlive.service.curation.review import dispute_case, resolve_dispute
 from medlive.service.harvest.takedown import take_down
 from medlive.service.paths import snapshots_path
-from medlive.service.release.withdraw import public_reason, withdraw, write_errata
+from medlive.service.release.withdraw import check_public_reason, withdraw, write_errata
 from medlive.snapshot.errata import WithdrawalKind, load_errata
 from tests.integration.test_db_stores import KEPT, KEY, START, make_case
 from tests.support.instance import Instance
@@ -123,7 +123,7 @@ async def test_errata_follow_what_was_withdrawn_through_the_snapshots(
     )  # fmt: skip
     await freeze(database, "2026.W47", held_out=(held,))
 
-    with pytest.raises(UsageError, match="not the same criterion"):
+    with pytest.raises(UsageError, match="different criteria"):
         await withdraw(database, settings, two, ERRATUM, WRONG, criterion_id="c2")
     # c2 of the latest revision is one thing, c2 of the first another; c3 likewise.
     planned = await withdraw(
@@ -241,7 +241,7 @@ async def test_what_was_withdrawn_does_not_come_back_with_a_later_curation(
 )
 def test_a_reason_is_public_and_checked(reason: str, told: str) -> None:
     with pytest.raises(UsageError, match=told) as caught:
-        public_reason(reason)
+        check_public_reason(reason)
     assert "Smith" not in str(caught.value)
 
 

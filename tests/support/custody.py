@@ -12,7 +12,7 @@ from medlive.config import Settings
 from medlive.db.session import Database
 from medlive.demo.communities import serve_communities
 from medlive.demo.samples import SampleThread, load_sample_threads
-from medlive.service.harvest.harvest import Harvested, harvest_source
+from medlive.service.harvest.harvest import HarvestResult, harvest_source
 
 
 def settings_of(database_url: str, home: Path, **more: Any) -> Settings:
@@ -28,7 +28,7 @@ def samples(*thread_ids: str, site: str = "sdn") -> list[SampleThread]:
 
 async def harvest(
     database: Database, settings: Settings, threads: Sequence[SampleThread], site: str = "sdn"
-) -> Harvested:
+) -> HarvestResult:
     """Harvest a community that has these threads."""
     async with serve_communities(threads) as communities:
         overrides = {

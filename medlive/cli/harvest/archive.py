@@ -1,7 +1,6 @@
 """`medlive source reparse|warc|prune`: the raw pages that harvests keep."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -32,18 +31,18 @@ def reparse(
     is told and left as it was. Exit status 1 when a file of pages is damaged or a community is being harvested;
     the others are read all the same.
     """
-    from medlive.service.harvest.reparse import Reparsed, recorded, reparse_source
-    from medlive.service.harvest.settings import chosen
+    from medlive.service.harvest.reparse import ReparseResult, reparse_run, reparse_source
+    from medlive.service.harvest.settings import select_sources
 
     if thread is not None and len(sources or []) != 1:
         raise UsageError("--thread needs its community", hint="medlive source reparse SOURCE --thread ID")
     settings = load_settings().settings
-    wanted = chosen(settings, sources or [])
+    wanted = select_sources(settings, sources or [])
     ids = [thread] if thread else []
 
-    async def work(database: "Database") -> list[Reparsed]:
-        done: list[Reparsed] = []
-        async with recorded(database, wanted, done, dry_run=dry_run):
+    async def work(database: "Database") -> list[ReparseResult]:
+        done: list[ReparseResult] = []
+        async with reparse_run(database, wanted, done, dry_run=dry_run):
             for source, overrides in wanted.items():
                 with progress(f"reparse {source}") as tick:
                     done.append(
@@ -85,7 +84,7 @@ def _changes(done: Any) -> list[tuple[str, int, int]]:
 
 def _say_quarantine(done: Any) -> None:
     say(f"{done.source} is quarantined: {done.quarantined}")
-    fallen = [figure.told for figure in done.drift if figure.collapsed]
+    fallen = [figure.message for figure in done.drift if figure.collapsed]
     if fallen:
         say(f"  with these readings its last harvest still has {'; '.join(fallen)}")
     else:
@@ -135,13 +134,21 @@ def warc(
         )
 
     def show() -> None:
-        rows = [[name, "written"] for name in done.written] + [[name, "was there"] for name in done.already]
+        rows = [[name, "written"] for name in done.written] + [[name, "was there"] for name in done.unchanged]
         print_table(["file", ""], rows)
         say(f"{done.pages} pages, {done.bytes} bytes in {out}")
 
     removed = "is of an earlier export; retention or a takedown removed it here: remove it there as well"
     print_result(
-        {"out": str(out), **asdict(done)},
+        {
+            "out": str(out),
+            "written": done.written,
+            "already": done.unchanged,
+            "pages": done.pages,
+            "bytes": done.bytes,
+            "problems": done.problems,
+            "stale": done.stale,
+        },
         as_json,
         show,
         notes=[f"{name} {removed}" for name in done.stale],

@@ -17,7 +17,7 @@ from medlive.errors import CheckFailed, MedliveError, UsageError
 
 if TYPE_CHECKING:
     from medlive.db.session import Database
-    from medlive.service.harvest.harvest import Harvested
+    from medlive.service.harvest.harvest import HarvestResult
 
 Wanted = Mapping[str, Mapping[str, Any]]
 COLUMNS = ("pages", "new", "revised", "unchanged", "not_modified", "gone", "older_than_since")
@@ -41,12 +41,12 @@ def command(
     where it stood, so that cron may start this as often as it likes. A page that cannot be read is reported and
     the others go on; exit status 1 when a source was given up or is quarantined, with its reason on stderr.
     """
-    from medlive.service.harvest.harvest import Harvested
-    from medlive.service.harvest.settings import chosen, fetch_settings
+    from medlive.service.harvest.harvest import HarvestResult
+    from medlive.service.harvest.settings import fetch_settings, select_sources
 
     settings = load_settings().settings
     moment = _opened_since(since)
-    wanted = chosen(settings, sources or [])
+    wanted = select_sources(settings, sources or [])
     if dry_run:
         _print_plan(settings, wanted, again, as_json)
         return
@@ -64,7 +64,7 @@ def command(
         raise _worst(broken)
     week = iso_week(now())
     done = [
-        Harvested(name, week, failed=_message(one)) if isinstance(one, BaseException) else one
+        HarvestResult(name, week, failed=_message(one)) if isinstance(one, BaseException) else one
         for name, one in zip(wanted, ended, strict=True)
     ]
     print_result([_as_json(d) for d in done], as_json, lambda: _print(done), notes=_notes(done))
@@ -88,12 +88,12 @@ def _opened_since(since: str | None) -> datetime | None:
 
 
 def _print_plan(settings: Settings, wanted: Wanted, again: bool, as_json: bool) -> None:
-    from medlive.service.harvest.harvest import harvest_standing
+    from medlive.service.harvest.harvest import describe_next_harvest
     from medlive.service.harvest.settings import fetch_settings
     from medlive.sources.registry import build_site
 
     async def look(database: "Database") -> dict[str, str]:
-        return {name: await harvest_standing(database, name, again=again) for name in wanted}
+        return {name: await describe_next_harvest(database, name, again=again) for name in wanted}
 
     sites = {name: build_site(name, overrides) for name, overrides in wanted.items()}
     agent = fetch_settings(settings).user_agent
@@ -113,7 +113,7 @@ def _print_plan(settings: Settings, wanted: Wanted, again: bool, as_json: bool) 
 
 async def _harvest(
     database: "Database", settings: Settings, wanted: Wanted, **how: Any
-) -> "list[Harvested | BaseException]":
+) -> "list[HarvestResult | BaseException]":
     """Harvest sources side by side: one that waits for its host, or fails, must not hold up the others."""
     from medlive.service.harvest.harvest import harvest_source
 
@@ -131,14 +131,14 @@ async def _harvest(
         return await asyncio.gather(*work, return_exceptions=True)
 
 
-def _print(done: "list[Harvested]") -> None:
+def _print(done: "list[HarvestResult]") -> None:
     print_table(
         ["source", *COLUMNS, "304 share", "problems"],
         [[d.source, *(d.counts[c] for c in COLUMNS), _share(d), len(d.problems)] for d in done],
     )
 
 
-def _notes(done: "list[Harvested]") -> Iterator[str]:
+def _notes(done: "list[HarvestResult]") -> Iterator[str]:
     for d in done:
         for problem in d.problems[:20]:
             yield f"{d.source}: {problem.kind.value}: {problem.message} ({problem.url})"

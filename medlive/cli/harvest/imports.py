@@ -31,7 +31,7 @@ def command(
     Importing a file twice changes nothing; a thread that changed becomes a new revision.
     """
     from medlive.service.database import handle_key
-    from medlive.service.harvest.import_files import Imported, import_file
+    from medlive.service.harvest.import_files import ImportResult, import_file
 
     settings = load_settings().settings
     try:
@@ -39,7 +39,7 @@ def command(
     except ValueError as exc:
         raise UsageError(f"--assume-posted-at {assume_posted_at}: no ISO date such as 2025-01-01") from exc
 
-    async def work(database: "Database") -> list[Imported]:
+    async def work(database: "Database") -> list[ImportResult]:
         done = []
         for path in files:
             with progress(f"import {path.name}") as tick:

@@ -24,11 +24,13 @@ app = typer.Typer(no_args_is_help=True)
 @app.command("list")
 def list_(as_json: JsonOption = False) -> None:
     """List the communities with their address and boards."""
-    from medlive.service.harvest.settings import chosen
+    from medlive.service.harvest.settings import select_sources
     from medlive.sources.registry import build_site
 
     settings = load_settings().settings
-    sites = {name: build_site(name, overrides).settings for name, overrides in chosen(settings, []).items()}
+    sites = {
+        name: build_site(name, overrides).settings for name, overrides in select_sources(settings, []).items()
+    }
     rows = [[name, s.base_url, ", ".join(s.boards) or "all", s.min_interval_s] for name, s in sites.items()]
     print_result(
         {name: site.model_dump(mode="json") for name, site in sites.items()},
@@ -63,11 +65,11 @@ def check(
 
 
 def _check_health(source: str | None, *, as_json: bool) -> None:
-    from medlive.service.harvest.settings import chosen
+    from medlive.service.harvest.settings import select_sources
     from medlive.service.harvest.source_health import source_health
 
     settings = load_settings().settings
-    names = list(chosen(settings, [source] if source else []))
+    names = list(select_sources(settings, [source] if source else []))
     found = with_database(settings, lambda database: source_health(database, source))
     never = [name for name in names if found and source is None and name not in {one.info.name for one in found}]
     faults = [f"{one.info.name}: {fault}" for one in found for fault in one.faults]
@@ -116,13 +118,15 @@ def lift(
     ] = False,
 ) -> None:
     """Take a quarantined community into harvests again; the next one goes on where the last one stood."""
-    from medlive.service.harvest.harvest import lift_source
-    from medlive.service.harvest.settings import chosen
+    from medlive.service.harvest.harvest import lift_source_quarantine
+    from medlive.service.harvest.settings import select_sources
 
     settings = load_settings().settings
-    chosen(settings, [source])
+    select_sources(settings, [source])
 
-    reason = with_database(settings, lambda database: lift_source(database, source, compare_anew=accept))
+    reason = with_database(
+        settings, lambda database: lift_source_quarantine(database, source, compare_anew=accept)
+    )
     say(
         f"{source} was not quarantined" if reason is None else f"{source} is harvested again; it was out: {reason}"
     )
@@ -130,11 +134,11 @@ def lift(
 
 def _check_page(source: str, url: str, file: Path | None, *, as_json: bool) -> None:
     from medlive.service.harvest.page_check import check_page
-    from medlive.service.harvest.settings import chosen
+    from medlive.service.harvest.settings import select_sources
     from medlive.sources.source import LayoutError, NotAThread
 
     settings = load_settings().settings
-    (overrides,) = chosen(settings, [source]).values()
+    (overrides,) = select_sources(settings, [source]).values()
     try:
         body = file.read_bytes() if file else None
     except OSError as exc:

@@ -16,7 +16,7 @@ from medlive.config import load_settings
 from medlive.errors import CheckFailed
 
 if TYPE_CHECKING:
-    from medlive.service.release.freeze import Frozen
+    from medlive.service.release.freeze import FreezeResult
 
 _MOST_REASONS = 50
 """Reasons on a terminal; --json has them all."""
@@ -61,7 +61,7 @@ def freeze(
         done = with_database(
             settings,
             lambda database: freeze_week(
-                database, settings, week, key=key, hold_out=hold_out, anew=anew, tell=say, tick=tick
+                database, settings, week, key=key, hold_out=hold_out, anew=anew, notify=say, tick=tick
             ),
         )
     # Cases by gate, one that several gates kept out under each.
@@ -76,7 +76,7 @@ def freeze(
     print_result(value, as_json, lambda: _print(done, gates))
 
 
-def _print(done: "Frozen", gates: dict[str, int]) -> None:
+def _print(done: "FreezeResult", gates: dict[str, int]) -> None:
     verb = "was frozen already" if done.already else "frozen"
     print(f"{done.version} {verb}: {done.cases} cases, {done.criteria} criteria, in {done.path}")
     if done.built_again:
@@ -109,7 +109,7 @@ def rebuild(
 
     done = with_database(settings, lambda database: rebuild_version(database, settings, version, out))
     value = {
-        "version": done.version, "folder": done.folder, "is_there": done.is_there,
+        "version": done.version, "folder": done.folder, "is_there": done.folder_exists,
         "identical": done.identical, "expected": done.expected, "got": done.got,
         "differing": done.differing, "parquet_writers": done.writers, "out": done.out,
     }  # fmt: skip
@@ -122,7 +122,7 @@ def rebuild(
         say(f"built in {done.out}")
     if done.identical:
         return
-    if not done.is_there:
+    if not done.folder_exists:
         raise CheckFailed(
             f"{done.folder} is not there", hint=f"medlive snapshot freeze --week {version} builds it"
         )

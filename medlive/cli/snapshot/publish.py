@@ -48,12 +48,12 @@ def publish(
 ) -> None:
     """Publish a verified snapshot; its files never change there, and a run that was cut off is resumed."""
     from medlive.integrity.public_key import public_key_of
-    from medlive.service.release.publish import Wish, find_snapshot, publish_snapshot
+    from medlive.service.release.publish import PublishOptions, find_snapshot, publish_snapshot
 
     settings = load_settings().settings
     folder = find_snapshot(settings, snapshot)
     key = public_key_of(public_key)
-    wish = Wish(to.value if to is not None else None, at, endpoint_url, base_url)
+    wish = PublishOptions(to.value if to is not None else None, at, endpoint_url, base_url)
     with progress("bytes sent") as tick:
         done = publish_snapshot(settings, folder, wish, key, dry_run=dry_run, progress=tick)
     if not done.signed:

@@ -12,7 +12,7 @@ from medlive.config import load_settings
 from medlive.errors import UsageError
 
 if TYPE_CHECKING:
-    from medlive.service.release.withdraw import Withdrawn
+    from medlive.service.release.withdraw import WithdrawResult
 
 
 def withdraw(
@@ -65,7 +65,7 @@ def withdraw(
     print_result(value, as_json, lambda: _print(done, what, dry_run))
 
 
-def _print(done: "Withdrawn", what: str, dry_run: bool) -> None:
+def _print(done: "WithdrawResult", what: str, dry_run: bool) -> None:
     found = done.withdrawal
     if done.already:
         print(

@@ -12,6 +12,7 @@ from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive.curation.model import (
+    AdviceFault,
     Call,
     CaseText,
     Citation,
@@ -21,6 +22,7 @@ from medlive.curation.model import (
     CrossQuestion,
     Curation,
     Element,
+    FaultyAdvice,
     Hold,
     Outcome,
     Reason,
@@ -28,8 +30,6 @@ from medlive.curation.model import (
     SecondCheck,
     SecondReading,
     Thresholds,
-    Wrong,
-    WrongAdvice,
 )
 from medlive.db.bulk import insert_rows, is_one_of
 from medlive.db.mapping import read, row_of
@@ -197,7 +197,10 @@ async def load_curation(session: AsyncSession, curation_id: int) -> Curation:
         Curation,
         found,
         thresholds=Thresholds(found.threshold_sufficiency, found.threshold_alignment),
-        elements=tuple(read(Element, e, id=e.element_id) for e in await _parts(session, ElementRow, curation_id)),
+        elements=tuple(
+            read(Element, e, id=e.element_id, status=e.standing)
+            for e in await _parts(session, ElementRow, curation_id)
+        ),
         requirements=tuple(read(Requirement, r) for r in await _parts(session, RequirementRow, curation_id)),
         claims=await _load_claims(session, curation_id),
         index=index,
@@ -240,7 +243,7 @@ async def _save_parts(session: AsyncSession, curation_id: int, curation: Curatio
         rows = [row_of(table, p, curation_id=curation_id, position=k, **more(p)) for k, p in places]
         await insert_rows(session, table, rows)
 
-    await add(ElementRow, curation.elements, lambda e: {"element_id": e.id})
+    await add(ElementRow, curation.elements, lambda e: {"element_id": e.id, "standing": e.status})
     await add(RequirementRow, curation.requirements)
     await add(ClaimVerdictRow, curation.claims, _verdict)
     await add(ControllerCheckRow, curation.checks, lambda c: {"check_name": c.check})
@@ -277,8 +280,8 @@ def _reply_digest(call: Call) -> str | None:
     return None if call.outcome in _UNANSWERED else call.request_digest
 
 
-def _wrong(reading: SecondReadingRow) -> tuple[WrongAdvice, ...]:
-    return tuple(WrongAdvice(w["element_id"], Wrong(w["kind"]), w["reason"]) for w in reading.wrong)
+def _wrong(reading: SecondReadingRow) -> tuple[FaultyAdvice, ...]:
+    return tuple(FaultyAdvice(w["element_id"], AdviceFault(w["kind"]), w["reason"]) for w in reading.wrong)
 
 
 def _evidence_rows(

@@ -21,14 +21,14 @@ from medlive.curation.model import (
     Alignment,
     Answer,
     Check,
+    ElementStatus,
     ElyCategory,
     Kind,
-    Made,
+    Origin,
     Outcome,
     Reason,
     Side,
     Stage,
-    Standing,
 )
 from medlive.db.tables.base import AnyText, Base, enum_column, is_digest, now_column, one_of
 from medlive.llm.ask import CallOutcome
@@ -275,7 +275,7 @@ class ElementRow(Base):
     __table_args__ = (
         one_of("side", Side),
         one_of("kind", Kind),
-        one_of("standing", Standing),
+        one_of("standing", ElementStatus),
         CheckConstraint("quote <> ''", name="quote_not_empty"),
         {"comment": "Statements the Screener took from threads, with their words"},
     )
@@ -288,8 +288,8 @@ class ElementRow(Base):
     message_id: Mapped[str] = mapped_column(comment="The message its quote stands in, or title")
     quote: Mapped[str] = mapped_column(comment="Verbatim words of that message")
     statement: Mapped[str] = mapped_column(comment="The statement that stands alone")
-    standing: Mapped[Standing] = enum_column(
-        Standing, comment="kept, dropped (in no text) or unsupported (in the texts, and the case is held)"
+    standing: Mapped[ElementStatus] = enum_column(
+        ElementStatus, comment="kept, dropped (in no text) or unsupported (in the texts, and the case is held)"
     )
 
 
@@ -493,7 +493,7 @@ class CrossQuestionRow(Base):
 
     __tablename__ = "cross_questions"
     __table_args__ = (
-        one_of("made_from", Made),
+        one_of("made_from", Origin),
         one_of("own_answer", Answer),
         one_of("other_answer", Answer),
         {"comment": "The questions of cross-examinations, and what both texts answered"},
@@ -503,7 +503,7 @@ class CrossQuestionRow(Base):
         ForeignKey("cross_examinations.curation_id"), primary_key=True, comment=_CURATION
     )
     position: Mapped[int] = mapped_column(primary_key=True, comment="The question's place, from 1")
-    made_from: Mapped[Made] = enum_column(Made, comment="The text that answers it with yes: thread or case")
+    made_from: Mapped[Origin] = enum_column(Origin, comment="The text that answers it with yes: thread or case")
     question: Mapped[str] = mapped_column(comment="The question")
     own_answer: Mapped[Answer] = enum_column(Answer, comment="What that text answered when asked again")
     other_answer: Mapped[Answer] = enum_column(Answer, comment="What the other text answered")

@@ -1,4 +1,4 @@
-"""Curates queued revisions: loads a thread, calls the stages, stores everything that was decided."""
+"""Curate queued revisions: load a thread, call the stages, store every decision."""
 
 import logging
 from collections import Counter
@@ -36,27 +36,27 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
-class Curated:
-    """What a run of `medlive curate` did."""
+class CurationCounts:
+    """The counts of a curation run."""
 
     outcomes: Counter[str] = field(default_factory=Counter)
     """Outcome → threads."""
     failures: Counter[str] = field(default_factory=Counter)
-    """Reason → threads that failed for it."""
+    """Reason → failed threads."""
     calls: int = 0
     replayed: int = 0
     left: int = 0
-    """Threads that were not begun because the budget was spent; the next run begins them."""
+    """Threads not begun because the budget was spent; the next run begins them."""
     faults: list[str] = field(default_factory=list)
-    """Faults of medlive itself, a line each; their threads stay queued."""
+    """Internal errors, one line each; their threads stay queued."""
 
     @property
     def threads(self) -> int:
-        """Threads that were decided or failed."""
+        """Threads decided or failed."""
         return sum(self.outcomes.values())
 
-    def add(self, other: "Curated") -> None:
-        """Count what another run did as well."""
+    def add(self, other: "CurationCounts") -> None:
+        """Add the counts of another run."""
         self.outcomes += other.outcomes
         self.failures += other.failures
         self.calls += other.calls
@@ -65,7 +65,7 @@ class Curated:
         self.faults += other.faults
 
     def as_json(self) -> dict[str, Any]:
-        """The counts as a run's row keeps them."""
+        """The counts as stored with a run."""
         return {
             "outcomes": dict(self.outcomes),
             "failures": dict(self.failures),
@@ -79,18 +79,18 @@ class Curated:
 async def queue_failed(
     database: Database, app: procrastinate.App, pipeline: Pipeline, *, max_attempts: int | None
 ) -> int:
-    """Queue again what failed; with `max_attempts` not what failed so often at replies of this pipeline."""
+    """Queue failed revisions again, except those that failed `max_attempts` times in this pipeline."""
     async with database.begin() as session:
         revisions = await failed_revisions(session, pipeline.digest, max_attempts=max_attempts)
         return await defer_revisions(app, session, revisions)
 
 
-async def queue_untried(
+async def queue_missing(
     database: Database, app: procrastinate.App, chain_digest: str, pipeline: Pipeline | None
 ) -> int:
-    """Queue what passed the filters and was never tried, under this pipeline (None: under any).
+    """Queue revisions that passed the filters and were never curated by this pipeline (None: by any).
 
-    Every passed thread was queued when it passed; this finds those whose job was lost to a fault.
+    Finds those whose job was lost, as every revision is queued when it passes.
     """
     async with database.begin() as session:
         digest = pipeline.digest if pipeline else None
@@ -106,12 +106,12 @@ async def curate_queued(
     tick: Callable[[int], None] = lambda _: None,
     on_wait: Callable[[int], None] = lambda _: None,
     grace_s: float | None = None,
-) -> Curated:
-    """Run the queue until it is empty, several threads at once; what happened.
+) -> CurationCounts:
+    """Run the queue until it is empty, several threads at once.
 
-    `grace_s`: how long what has begun may take when the call is cancelled; None: as long as it needs.
+    `grace_s` is how long running jobs may take when the call is cancelled; None for no limit.
     """
-    done = Curated()
+    done = CurationCounts()
     work = curation_work(database, pipeline, settings, done, tick=tick)
     await run_until_drained(app, work, concurrency=settings.curation.concurrency, on_wait=on_wait, grace_s=grace_s)
     return done
@@ -121,12 +121,11 @@ def curation_work(
     database: Database,
     pipeline: Pipeline,
     settings: Settings,
-    done: Curated,
+    done: CurationCounts,
     *,
     tick: Callable[[int], None] = lambda _: None,
 ) -> Work:
-    """What a job of the queue does: curate its revision and count it in `done`; nothing once the budget is spent,
-    so that a long queue does not end as as many failures."""
+    """The work of a job: curate its revision and count it in `done`; nothing once the budget is spent."""
     key = handle_key(settings)
 
     async def work(revision: int) -> None:
@@ -155,7 +154,7 @@ def curation_work(
 
 
 async def curate_revision(database: Database, pipeline: Pipeline, revision: int, key: bytes) -> Curation | None:
-    """Curate one revision and store the decision with the case it made; None when it was decided before."""
+    """Curate one revision and store the decision and its case; None if it was decided before."""
     async with database.begin() as session:
         if await latest_outcome(session, revision, pipeline.digest) not in (None, Outcome.FAILED):
             return None
@@ -183,7 +182,7 @@ async def _curate_stored(
     async with database.begin() as session:
         await lock_revision(session, revision)
         if await latest_outcome(session, revision, pipeline.digest) not in (None, Outcome.FAILED):
-            return None  # decided by another process meanwhile: a case made here would not be that decision's
+            return None  # another process has decided it meanwhile
         curation_id = await save_curation(
             session, revision, pipeline.digest, curation, started_at=started, finished_at=now()
         )
@@ -203,7 +202,7 @@ async def _curate_stored(
             )
             await save_scan(session, saved.case_id, saved.revision, pipeline.scanner, found=0)
         elif curation.outcome is Outcome.REJECTED:
-            # An edited thread, or other engines: what was a case is none until a person says otherwise.
-            told = f"decided anew: {curation.reason}: {curation.detail}"[:1000]
-            await hold_case_of_thread(session, stored.thread_pk, told)
+            # The thread or the engines changed: a person decides about the earlier case.
+            reason = f"curated again: {curation.reason}: {curation.detail}"[:1000]
+            await hold_case_of_thread(session, stored.thread_pk, reason)
     return curation

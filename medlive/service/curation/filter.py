@@ -1,4 +1,4 @@
-"""Runs the filter chain over the revisions that wait, and defers a job for each that passes."""
+"""Run the filter chain over pending revisions, and defer a job for each that passes."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -27,8 +27,8 @@ BATCH = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Filtered:
-    """What the filters did in one run."""
+class FilterCounts:
+    """The counts of a filter run."""
 
     passed: int
     rejected: int
@@ -41,11 +41,11 @@ async def filter_pending(
     *,
     limit: int | None = None,
     tick: Callable[[int], None] = lambda _: None,
-) -> Filtered:
-    """Judge every latest revision that this chain has not judged, in the order of arrival.
+) -> FilterCounts:
+    """Judge every latest revision that this chain has not judged, in order of arrival.
 
-    Results, bands and the jobs of what passed are committed together, batch by batch: a kill loses no thread and
-    doubles none. Runs at the same time take turns, batch by batch.
+    Each batch commits results, bands and jobs together, so that a kill loses no thread and repeats none.
+    Concurrent runs alternate batch by batch.
     """
     await fill_bands(database)
     passed = rejected = 0
@@ -56,12 +56,12 @@ async def filter_pending(
             pending = await pending_revisions(session, chain_digest=chain.digest, limit=size)
             if not pending:
                 break
-            threads, drawn = await _sketched(session, pending)
-            index = await _earlier(session, chain, drawn)
+            threads, new_sketches = await _load_sketches(session, pending)
+            index = await _earlier_index(session, chain, new_sketches)
             results = []
             accepted = []
             queue = []
-            for waiting, thread, sketch in zip(pending, threads, drawn, strict=True):
+            for waiting, thread, sketch in zip(pending, threads, new_sketches, strict=True):
                 key = str(waiting.thread_pk)
                 result = chain.judge(thread, duplicate_of=index.find(sketch, ignore=key), now=now())
                 results.append((waiting.revision_pk, result))
@@ -75,14 +75,11 @@ async def filter_pending(
         passed += len(queue)
         rejected += len(results) - len(queue)
         tick(passed + rejected)
-    return Filtered(passed, rejected)
+    return FilterCounts(passed, rejected)
 
 
 async def fill_bands(database: Database) -> None:
-    """Give bands to what was accepted before there were any, or under another scheme; else nothing to do.
-
-    Batch by batch: what was killed goes on where it stood.
-    """
+    """Compute missing bands of accepted revisions, or those of another scheme, batch by batch."""
     while True:
         async with database.begin() as session:
             await take_turn(session)
@@ -91,24 +88,26 @@ async def fill_bands(database: Database) -> None:
                 return
             accepted = await accepted_revisions(session, after=after, limit=BATCH)
             if accepted:
-                _, drawn = await _sketched(session, accepted)
-                rows = [(a.thread_pk, sketch.bands) for a, sketch in zip(accepted, drawn, strict=True)]
+                _, new_sketches = await _load_sketches(session, accepted)
+                rows = [(a.thread_pk, sketch.bands) for a, sketch in zip(accepted, new_sketches, strict=True)]
                 await save_bands(session, rows)
             await note_filled(session, scheme(), to=accepted[-1].revision_pk if accepted else None)
 
 
-async def _sketched(session: Session, revisions: Sequence[PendingRevision]) -> tuple[list[Thread], list[Sketch]]:
-    """The revisions' threads, normalised, and the sketches of what makes them the same question."""
+async def _load_sketches(
+    session: Session, revisions: Sequence[PendingRevision]
+) -> tuple[list[Thread], list[Sketch]]:
+    """Load the revisions' threads, normalised, and the sketches that identify near-duplicates."""
     loaded = await load_threads(session, [r.revision_pk for r in revisions])
     threads = [normalised(loaded[r.revision_pk]) for r in revisions]
     return threads, sketches([patient_text(t) for t in threads])
 
 
-async def _earlier(session: Session, chain: FilterChain, drawn: Sequence[Sketch]) -> DuplicateIndex:
-    """What this chain has accepted and these texts may repeat."""
+async def _earlier_index(session: Session, chain: FilterChain, new_sketches: Sequence[Sketch]) -> DuplicateIndex:
+    """Index the accepted threads that these sketches may duplicate."""
     index = DuplicateIndex(chain.settings.duplicate_similarity)
-    candidates = await find_candidates(session, chain.digest, [sketch.bands for sketch in drawn])
-    _, found = await _sketched(session, candidates)
+    candidates = await find_candidates(session, chain.digest, [sketch.bands for sketch in new_sketches])
+    _, found = await _load_sketches(session, candidates)
     for candidate, sketch in zip(candidates, found, strict=True):
         index.add(str(candidate.thread_pk), sketch)
     return index

@@ -1,4 +1,4 @@
-"""Every decision about a thread, down to the sentence it rests on."""
+"""Every decision about a thread, with its evidence."""
 
 from dataclasses import asdict
 from typing import Any
@@ -23,14 +23,14 @@ class ThreadTakenDown(MedliveError):
     """The thread was taken down."""
 
     def __init__(self, takedown: Takedown) -> None:
-        """What is left of it: when and why."""
+        """Keeps when and why it was taken down."""
         self.taken_down_at, self.reason = takedown.taken_down_at, takedown.reason
         when = f"{takedown.taken_down_at:%Y-%m-%d %H:%M} UTC"
         super().__init__(f"{takedown.source}/{takedown.thread_id} was taken down on {when}: {takedown.reason}")
 
 
 async def inspect_case(settings: Settings, case_id: str) -> dict[str, Any]:
-    """What `inspect_thread` gives of the thread that a case was made from. Raises UsageError for an unknown id."""
+    """`inspect_thread` of the thread a case was made from. Raises UsageError for an unknown id."""
     async with open_database(settings) as database, database.begin() as session:
         await lock_case(session, case_id)
         source, thread_id = await thread_of_case(session, case_id)
@@ -47,7 +47,7 @@ async def inspect_thread(settings: Settings, source: str, thread_id: str) -> dic
             raise ThreadTakenDown(takedown)
         revisions = await revisions_of(session, source, thread_id)
         if not revisions:
-            raise UsageError(f"there is no thread {source}/{thread_id}")
+            raise UsageError(f"unknown thread {source}/{thread_id}")
         revision = revisions[-1]
         stored = await load_thread(session, revision)
         row = await thread_row(session, stored.thread_pk)

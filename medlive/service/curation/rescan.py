@@ -1,4 +1,4 @@
-"""Cases that were made before are looked through again when the look for identifiers has changed."""
+"""Scan earlier cases for identifiers again when the scanner has changed."""
 
 import asyncio
 from dataclasses import dataclass
@@ -15,25 +15,25 @@ from medlive.service.wiring import Pipeline
 
 
 @dataclass(slots=True)
-class Rescanned:
-    """What a look through earlier cases found."""
+class RescanCounts:
+    """The counts of a rescan."""
 
     cases: int = 0
     redacted: int = 0
-    """Cases that have a new revision without what was found."""
+    """Cases with a new revision without the identifiers found."""
     failed: int = 0
-    """Cases that the reader gave no usable reply about: looked through by the next run."""
+    """Cases without a usable reply, scanned again by the next run."""
 
 
-async def rescan_cases(database: Database, pipeline: Pipeline, *, concurrency: int) -> Rescanned:
-    """Look through every ready case that the present reader has not, and redact what it finds."""
+async def rescan_cases(database: Database, pipeline: Pipeline, *, concurrency: int) -> RescanCounts:
+    """Scan every ready case that the current scanner has not, and redact what it finds."""
     async with database.begin() as session:
         waiting = await unscanned_cases(session, pipeline.scanner)
-    done = Rescanned()
-    turns = asyncio.Semaphore(concurrency)
+    done = RescanCounts()
+    slots = asyncio.Semaphore(concurrency)
 
     async def scan(case_id: str) -> None:
-        async with turns:
+        async with slots:
             if pipeline.budget.stopped is not None:
                 return
             await _scan(database, pipeline, case_id, done)
@@ -42,7 +42,7 @@ async def rescan_cases(database: Database, pipeline: Pipeline, *, concurrency: i
     return done
 
 
-async def _scan(database: Database, pipeline: Pipeline, case_id: str, done: Rescanned) -> None:
+async def _scan(database: Database, pipeline: Pipeline, case_id: str, done: RescanCounts) -> None:
     async with database.begin() as session:
         case = await latest_case(session, case_id)
     if case is None:

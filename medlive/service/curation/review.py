@@ -1,24 +1,24 @@
-"""What people do with held and disputed cases: approve, reject, drop an element, dispute, resolve."""
+"""Review held and disputed cases: approve, reject, drop an element, dispute, resolve."""
 
 from dataclasses import dataclass
 
 from medlive.clock import now
 from medlive.config import Settings
-from medlive.curation.chain import curate_without
+from medlive.curation.chain import curate_without_element
 from medlive.curation.model import Curation, Outcome
-from medlive.db.curation.cases import StoredCase, apply_review, latest_case, save_case
+from medlive.db.curation.cases import StoredCase, apply_review, save_case
 from medlive.db.curation.curations import load_curation, revision_of, save_curation
 from medlive.db.release.cases import lock_case
 from medlive.db.review.disputes import Dispute, close_dispute, open_dispute
 from medlive.db.review.reviews import Review, add_review, save_scan
-from medlive.db.session import Database, Session
+from medlive.db.session import Database
 from medlive.db.tables import CaseStatus, ReviewAction
 from medlive.db.threads.threads import StoredThread, load_thread
 from medlive.digest import digest_json
 from medlive.errors import CheckFailed, EndpointUnavailable, UsageError
 from medlive.rubric.complete import complete_case
 from medlive.service.database import handle_key
-from medlive.service.release.withdraw import find_criterion, person
+from medlive.service.release.withdraw import check_person_name, find_criterion, load_latest_case
 from medlive.service.wiring import Pipeline
 from medlive.threads.prepare import deidentified, normalised, thread_language
 
@@ -39,7 +39,7 @@ async def open_case(database: Database, case_id: str) -> CaseFile:
     """A case with the thread and the decision behind it. Raises UsageError for an unknown id."""
     async with database.begin() as session:
         status = await lock_case(session, case_id)
-        case = await _latest(session, case_id)
+        case = await load_latest_case(session, case_id)
         curation = await load_curation(session, case.curation_id)
         thread = await load_thread(session, await revision_of(session, case.curation_id))
         return CaseFile(case, status, curation, thread)
@@ -56,7 +56,7 @@ async def reject_case(database: Database, case_id: str, reason: str, *, by: str 
 
 
 async def _decide(database: Database, case_id: str, action: ReviewAction, reason: str, by: str | None) -> Review:
-    reason, by = _text(reason, "a decision", "a reason"), person(by)
+    reason, by = _text(reason, "a decision", "a reason"), check_person_name(by)
     async with database.begin() as session:
         status = await lock_case(session, case_id)
         open_to = {
@@ -65,9 +65,9 @@ async def _decide(database: Database, case_id: str, action: ReviewAction, reason
         }[action]
         if status not in open_to:
             raise CheckFailed(
-                f"case {case_id} is {status.value}, not held", hint="medlive review list names those"
+                f"case {case_id} is {status.value}, not held", hint="medlive review list shows the held cases"
             )
-        case = await _latest(session, case_id)
+        case = await load_latest_case(session, case_id)
         review = await add_review(session, case_id, case.revision, action, reason, decided_by=by)
         await apply_review(session, case_id, action, reason)
         return review
@@ -83,22 +83,25 @@ async def drop_element(
     *,
     by: str | None = None,
 ) -> Curation:
-    """Write a held case anew without one of its advice elements, and store it with the person's decision.
+    """Rewrite a held case without one of its advice elements, and store it with the person's decision.
 
-    The case is ready when nothing else holds it. Raises UsageError where the case cannot do without the element,
-    CheckFailed for a case that is not held, and EndpointUnavailable when an engine gives no usable reply; then
-    nothing is changed.
+    The case is ready when nothing else holds it. Nothing is changed when an error is raised.
+
+    Raises:
+        UsageError: If the case cannot do without the element.
+        CheckFailed: If the case is not held.
+        EndpointUnavailable: If an engine gives no usable reply.
     """
-    reason, by = _text(reason, "a decision", "a reason"), person(by)
+    reason, by = _text(reason, "a decision", "a reason"), check_person_name(by)
     file = await open_case(database, case_id)
     if file.status is not CaseStatus.HELD:
         raise CheckFailed(
-            f"case {case_id} is {file.status.value}, not held", hint="medlive review list names those"
+            f"case {case_id} is {file.status.value}, not held", hint="medlive review list shows the held cases"
         )
     started = now()
     raw = normalised(file.thread.thread)
     language = thread_language(raw)
-    curation = await curate_without(
+    curation = await curate_without_element(
         file.curation,
         element_id,
         deidentified(raw, language),
@@ -111,8 +114,8 @@ async def drop_element(
         done = await complete_case(curation, language, pipeline.respondents)
         curation = done.curation
     if done is None or done.rubric is None or curation.text is None:
-        raise EndpointUnavailable(f"the case could not be written anew: {curation.detail}")
-    dropped = sorted(e.id for e in curation.elements if e.standing.value == "dropped")
+        raise EndpointUnavailable(f"the case could not be rewritten: {curation.detail}")
+    dropped = sorted(e.id for e in curation.elements if e.status.value == "dropped")
     digest = digest_json([pipeline.digest, "without", dropped])
     async with database.begin() as session:
         await lock_case(session, case_id)
@@ -148,12 +151,12 @@ async def drop_element(
 async def dispute_case(
     database: Database, case_id: str, reason: str, *, criterion_id: str | None = None, by: str | None = None
 ) -> Dispute:
-    """Dispute a case, or a criterion of it (`c3` or `<case id>-c3`): no snapshot takes it until it is resolved.
+    """Dispute a case or a criterion (`c3` or `<case id>-c3`), which keeps it out of snapshots until resolved.
 
-    The reason is not published. Raises UsageError for an unknown id, with those that are near, and for a reason
-    that is empty or longer than 2,000 characters.
+    The reason is not published. Raises UsageError for an unknown id, or a reason that is empty or longer than
+    2,000 characters.
     """
-    reason, by = _text(reason, "a dispute", "a reason"), person(by)
+    reason, by = _text(reason, "a dispute", "a reason"), check_person_name(by)
     async with database.begin() as session:
         await lock_case(session, case_id)
         number = None
@@ -163,17 +166,10 @@ async def dispute_case(
 
 
 async def resolve_dispute(database: Database, number: int, resolution: str, *, by: str | None = None) -> Dispute:
-    """Close a dispute with what came of it. Raises UsageError for no dispute, CheckFailed for a closed one."""
-    resolution, by = _text(resolution, "a dispute", "a resolution"), person(by)
+    """Close a dispute. Raises UsageError for an unknown dispute, CheckFailed for a closed one."""
+    resolution, by = _text(resolution, "a dispute", "a resolution"), check_person_name(by)
     async with database.begin() as session:
         return await close_dispute(session, number, resolution, closed_by=by)
-
-
-async def _latest(session: Session, case_id: str) -> StoredCase:
-    case = await latest_case(session, case_id)
-    if case is None:
-        raise UsageError(f"case {case_id} has no revision")
-    return case
 
 
 def _text(text: str, subject: str, what: str) -> str:

@@ -1,6 +1,7 @@
-"""What the commands start: whole runs, each a row with its counts."""
+"""A whole curation run, recorded with its counts."""
 
 from collections.abc import Callable
+from contextlib import aclosing
 from dataclasses import asdict
 from typing import Any
 
@@ -9,7 +10,7 @@ from medlive.db.curation.funnel import funnel
 from medlive.db.runs import finish_run, start_run
 from medlive.llm.recorded import Recording
 from medlive.logs import bound
-from medlive.service.curation.curate import curate_queued, queue_failed, queue_untried
+from medlive.service.curation.curate import curate_queued, queue_failed, queue_missing
 from medlive.service.curation.filter import filter_pending
 from medlive.service.curation.rescan import rescan_cases
 from medlive.service.database import open_database
@@ -32,12 +33,22 @@ async def run_curation(
     on_curated: Tick = lambda _: None,
     on_wait: Tick = lambda _: None,
 ) -> dict[str, Any]:
-    """Filter what is new, queue what failed (with `again` all that this pipeline has not decided), and work the
-    queue off; the run's counts, what it spent and learnt of its endpoints, and the funnel over all threads."""
+    """Filter new threads, queue earlier failures, curate the queue, and scan ready cases for identifiers.
+
+    Args:
+        limit: Most threads to filter; None for all.
+        retry_failed: Also retry threads that failed `max_attempts` times.
+        again: Also queue every thread that this pipeline has not decided.
+        exhaustive: See `CurationSettings`.
+        record: Collects the agents' replies.
+
+    Returns:
+        The run's counts and costs, the state of its endpoints, and the funnel over all threads.
+    """
+    chain = build_filters(settings)
     async with open_database(settings) as database:
-        chain = build_filters(settings)
         pipeline = build_pipeline(settings, database, exhaustive=exhaustive, record=record)
-        try:
+        async with aclosing(pipeline):
             async with database.begin() as session:
                 run = await start_run(session, "curate", {"pipeline": pipeline.digest, "filters": chain.digest})
             with bound(run=run):
@@ -45,7 +56,7 @@ async def run_curation(
                     filtered = await filter_pending(database, app, chain, limit=limit, tick=on_filtered)
                     attempts = None if retry_failed else settings.curation.max_attempts
                     await queue_failed(database, app, pipeline, max_attempts=attempts)
-                    await queue_untried(database, app, chain.digest, pipeline if again else None)
+                    await queue_missing(database, app, chain.digest, pipeline if again else None)
                     done = await curate_queued(database, app, pipeline, settings, tick=on_curated, on_wait=on_wait)
                 rescanned = await rescan_cases(database, pipeline, concurrency=settings.curation.concurrency)
             counts = {
@@ -59,8 +70,6 @@ async def run_curation(
             async with database.begin() as session:
                 await finish_run(session, run, counts, failed=bool(done.faults))
                 rows = await funnel(session)
-            # Here, so that a freeze finds them read: the gates take longer over a case than all else that it does.
+            # The gates are the slowest part of a freeze, so their verdicts are computed here.
             await check_ready(database)
-        finally:
-            await pipeline.aclose()
     return {**counts, "funnel": [[r.stage, r.outcome, r.reason, r.count] for r in rows]}

@@ -1,4 +1,4 @@
-"""Harvests communities: one run per source and ISO week, taken up where a killed one stood, watched for drift."""
+"""Harvest communities: one run per source and ISO week, resumed after a kill, checked for drift."""
 
 import asyncio
 from collections import Counter
@@ -40,8 +40,8 @@ from medlive.sources.registry import build_site
 
 
 @dataclass(slots=True)
-class Harvested:
-    """What a harvest of one source did."""
+class HarvestResult:
+    """The result of harvesting one source."""
 
     source: str
     iso_week: str
@@ -50,19 +50,19 @@ class Harvested:
     skip's and problem's name."""
     problems: list[HarvestProblem] = field(default_factory=list)
     failed: str | None = None
-    """Why the source was not read to its end; None when it was, or was limited."""
+    """Why the source was not read to its end; None if it was, or stopped at the limit."""
     quarantined: str | None = None
-    """Why it is left out from now on, or was not asked at all."""
+    """Why the source is or was quarantined."""
     already_done: bool = False
-    """Whether this week's harvest was done before: nothing was asked."""
+    """Whether this week was harvested before; nothing was fetched."""
     limited: bool = False
-    """Whether it stopped at the limit: the week is not done."""
+    """Whether it stopped at the limit; the week is not done then."""
     drift: list[Compared] = field(default_factory=list)
     """The run's figures beside those of earlier runs."""
 
     @property
     def not_modified_share(self) -> float | None:
-        """The share of conditional requests answered with 304; None where there was none."""
+        """The share of conditional requests answered with 304; None without such requests."""
         asked = self.counts["conditional"]
         return self.counts["not_modified"] / asked if asked else None
 
@@ -77,13 +77,13 @@ async def harvest_source(
     limit: int | None = None,
     again: bool = False,
     tick: Callable[[int], None] = lambda _: None,
-) -> Harvested:
-    """Harvest one source for this ISO week; what came of it.
+) -> HarvestResult:
+    """Harvest one source for the current ISO week.
 
-    A page or thread that fails is a problem, not the end. A week that is done is not harvested twice unless
-    `again`. Raises DatabaseUnavailable, ArchiveDamaged and ConfigError; the run can then be taken up.
+    A page or thread that fails is a problem and does not end the harvest. A week that is done is harvested again
+    only with `again`. Raises DatabaseUnavailable, ArchiveDamaged and ConfigError; the next call resumes the run.
     """
-    done = Harvested(source, iso_week(now()))
+    done = HarvestResult(source, iso_week(now()))
     site = build_site(source, overrides)
     key = handle_key(settings)
 
@@ -93,8 +93,8 @@ async def harvest_source(
 
     fetching = fetch_settings(settings)
     folder = archive_path(settings)
-    async with advisory_lock(database, f"harvest {source}") as alone:
-        if not alone:
+    async with advisory_lock(database, f"harvest {source}") as acquired:
+        if not acquired:
             done.failed = "another process is harvesting it"
             return done
         async with database.begin() as session:
@@ -107,7 +107,7 @@ async def harvest_source(
             done.already_done = True
             return done
         with bound(source=source, run=run.run_id):
-            rest: Counter[str] = Counter()
+            unsaved_counts: Counter[str] = Counter()
             try:
                 await seal_archives(database, folder, source)
                 async with Fetcher(fetching) as fetcher:
@@ -122,7 +122,7 @@ async def harvest_source(
                         fetcher=fetcher,
                         concurrency=fetching.concurrency_per_host,
                     )
-                    telling = asyncio.create_task(_tell(ledger, tick))
+                    reporting = asyncio.create_task(_report_progress(ledger, tick))
                     try:
                         end = await harvest(
                             site,
@@ -132,24 +132,24 @@ async def harvest_source(
                             anonymise=anonymise,
                             since=since,
                             limit=limit,
-                            concurrency=_readers(fetching.concurrency_per_host),
+                            concurrency=_reader_count(fetching.concurrency_per_host),
                         )
                     finally:
-                        telling.cancel()
+                        reporting.cancel()
                         await ledger.aclose()
-                        rest = ledger.rest
-                        done.counts = ledger.counts + rest
+                        unsaved_counts = ledger.unsaved_counts
+                        done.counts = ledger.counts + unsaved_counts
                         done.problems = ledger.problems
             except MedliveError as exc:
                 async with database.begin() as session:
-                    await finish_harvest(session, run, rest, problem=exc.message)
+                    await finish_harvest(session, run, unsaved_counts, problem=exc.message)
                 raise
-            await _finish(database, run, done, end, rest)
+            await _finish(database, run, done, end, unsaved_counts)
     return done
 
 
-async def harvest_standing(database: Database, source: str, *, again: bool = False) -> str:
-    """In words, what a harvest of this source would do now: whether it would be asked at all, and what waits."""
+async def describe_next_harvest(database: Database, source: str, *, again: bool = False) -> str:
+    """Describe what a harvest of this source would do now."""
     week = iso_week(now())
     async with database.begin() as session:
         info = next((s for s in await list_sources(session) if s.name == source), None)
@@ -163,23 +163,23 @@ async def harvest_standing(database: Database, source: str, *, again: bool = Fal
     return f"{begun} {week}" + (f"; {waiting} threads wait" if waiting else "")
 
 
-async def lift_source(database: Database, source: str, *, compare_anew: bool) -> str | None:
-    """Take a source into harvests again; why it was left out, or None when it was not.
+async def lift_source_quarantine(database: Database, source: str, *, compare_anew: bool) -> str | None:
+    """Lift a source's quarantine; its reason, or None if it had none.
 
-    Raises UsageError for one that was never harvested.
+    Raises UsageError for a source that was never harvested.
     """
     async with database.begin() as session:
         info = next((s for s in await list_sources(session) if s.name == source), None)
         if info is None:
-            raise UsageError(f"{source} was never harvested here, so that there is nothing to lift")
+            raise UsageError(f"{source} was never harvested, so it has no quarantine to lift")
         await lift_quarantine(session, source, compare_anew=compare_anew)
         return info.quarantine_reason
 
 
 async def _finish(
-    database: Database, run: StartedRun, done: Harvested, end: HarvestEnd, rest: Mapping[str, int]
+    database: Database, run: StartedRun, done: HarvestResult, end: HarvestEnd, unsaved_counts: Mapping[str, int]
 ) -> None:
-    """End the run by how it went and by what its threads had; `rest` is what its counts lack."""
+    """End the run: set its outcome, its figures and a quarantine; `unsaved_counts` are added to its counts."""
     done.limited = end is HarvestEnd.LIMITED
     last = next((p for p in reversed(done.problems) if p.ends_source or p.thread_id is None), None)
     if end in (HarvestEnd.GIVEN_UP, HarvestEnd.LISTS_MISSING):
@@ -190,26 +190,26 @@ async def _finish(
             past = await past_measures(session, done.source, before_run=run.run_id, runs=HISTORY)
             done.drift = compare(measures(shares, ends), past)
             await save_measures(session, run.run_id, done.drift)
-        fallen = [figure.message for figure in done.drift if figure.collapsed]
+        collapsed = [figure.message for figure in done.drift if figure.collapsed]
         if end is HarvestEnd.GIVEN_UP and last is not None and last.kind not in REFUSALS:
             done.quarantined = f"in {done.iso_week} its pages stopped fitting: {last.message}"
-        elif fallen and not done.failed:
-            done.quarantined = f"in {done.iso_week} its threads changed: {'; '.join(fallen)}"
+        elif collapsed and not done.failed:
+            done.quarantined = f"in {done.iso_week} its threads changed: {'; '.join(collapsed)}"
         elif end is HarvestEnd.COMPLETE and reads_nothing(ends):
             done.quarantined = f"in {done.iso_week} no thread fitted a layout"
         if done.quarantined is not None:
             await quarantine(session, done.source, done.quarantined)
         problem = done.failed or done.quarantined
-        await finish_harvest(session, run, rest, problem=problem, partial=done.limited)
+        await finish_harvest(session, run, unsaved_counts, problem=problem, partial=done.limited)
 
 
-async def _tell(ledger: PostgresLedger, tick: Callable[[int], None]) -> None:
+async def _report_progress(ledger: PostgresLedger, tick: Callable[[int], None]) -> None:
     while True:
         tick(sum(ledger.counts[s] for s in ("new", "revised", "unchanged", "not_modified")))
         await asyncio.sleep(0.5)
 
 
-def _readers(connections: int) -> int:
-    """How many threads are read at a time: one in a polite harvest, so that a kill loses one page; with several
-    connections more, which fetch while the pages of others are being kept."""
+def _reader_count(connections: int) -> int:
+    """Threads read at a time: one in a polite harvest, so that a kill loses one page; more with several
+    connections, to fetch while pages are being saved."""
     return connections if connections == 1 else 3 * connections

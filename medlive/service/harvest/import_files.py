@@ -1,4 +1,4 @@
-"""Imports thread files: good lines are stored in batches, bad ones become rows with their line and reason."""
+"""Import thread files: valid lines are stored in batches, invalid ones with their line number and reason."""
 
 import asyncio
 from collections import Counter
@@ -20,8 +20,8 @@ BATCH = 500
 
 
 @dataclass(slots=True)
-class Imported:
-    """What an import of one file did."""
+class ImportResult:
+    """The result of importing one file."""
 
     file: Path
     counts: Counter[str] = field(default_factory=Counter)
@@ -36,11 +36,11 @@ async def import_file(
     assume_posted_at: datetime | None,
     handle_key: bytes,
     tick: Callable[[int], None] = lambda _: None,
-) -> Imported:
-    """Import a JSON Lines file; what came of it. Raises BadInput when the file cannot be read at all."""
+) -> ImportResult:
+    """Import a JSON Lines file. Raises BadInput when the file cannot be read."""
     if not await asyncio.to_thread(path.is_file):
-        raise BadInput(f"{path} is no file")
-    done = Imported(path)
+        raise BadInput(f"{path} is not a file")
+    done = ImportResult(path)
     async with database.begin() as session:
         run = await start_import(session, str(path), assumed_posted_at=assume_posted_at)
     try:
@@ -66,7 +66,7 @@ async def import_file(
     return done
 
 
-async def _save(database: Database, run: int, batch: Sequence[ImportedThread], done: Imported) -> None:
+async def _save(database: Database, run: int, batch: Sequence[ImportedThread], done: ImportResult) -> None:
     if not batch:
         return
     async with database.begin() as session:

@@ -1,8 +1,8 @@
 """The harvest's ledger in PostgreSQL, with the bytes of pages in WARC files.
 
-Whatever several readers of one run have to keep while the database is busy is kept together next: bytes first,
-flushed to disk, then the rows that name their place, in one transaction. A kill in between leaves bytes that no
-row names, which the next start cuts off.
+Events that arrive while the database is busy are saved as one batch: bytes first, flushed to disk, then the rows
+that name their offsets, in one transaction. A kill in between leaves bytes without rows, which the next start
+truncates.
 """
 
 import asyncio
@@ -31,8 +31,7 @@ from medlive.db.tables import FrontierState
 from medlive.db.threads.identifiers import save_identifiers
 from medlive.db.threads.takedowns import taken_down_ids
 from medlive.db.threads.threads import check_storable, mark_gone, mark_seen, save_threads
-from medlive.errors import MedliveError, ServiceUnavailable
-from medlive.service.harvest.identify import IdentifierFinder
+from medlive.errors import BadInput, MedliveError, ServiceUnavailable
 from medlive.sources.archive.warc import ArchivedPage, ArchiveWriter, Place, read_page, seal
 from medlive.sources.drift import thread_fields
 from medlive.sources.fetching.fetch import Fetcher
@@ -49,24 +48,27 @@ from medlive.sources.ledger import (
     SkipReason,
 )
 from medlive.sources.source import ListEntry, Page
-from medlive.threads.prepare import FoundIdentifier
+from medlive.threads.model import Thread
+from medlive.threads.prepare import FoundIdentifier, thread_identifiers
 
-GATHER_S = 0.03
+BATCH_WAIT_S = 0.03
 SOFTWARE = f"medlive/{__version__}"
+LONGEST_MESSAGE = 200_000
+"""Characters of a message that are read: no community allows a tenth of that, and longer ones take seconds."""
 
 
 class ArchiveUnwritable(ServiceUnavailable):
-    """Pages cannot be kept, so that none are asked for."""
+    """Pages cannot be stored, so none are fetched."""
 
     def __init__(self, path: Path, error: OSError) -> None:
         super().__init__(
-            f"pages cannot be written to {path}: {error.strerror or error}",
-            hint="make room, or mend the folder; the next harvest goes on where this one stood",
+            f"cannot write pages to {path}: {error.strerror or error}",
+            hint="free disk space or repair the folder; the next harvest resumes where this one stopped",
         )
 
 
 async def seal_archives(database: Database, folder: Path, source: str) -> None:
-    """Cut off what killed starts wrote and did not commit, and let their files be. Raises ArchiveDamaged."""
+    """Truncate what killed runs wrote without committing, and close their files. Raises ArchiveDamaged."""
     async with database.begin() as session:
         for archive in await list_archives(session, source=source, unsealed_only=True):
             await asyncio.to_thread(seal, folder / archive.path, archive.bytes)
@@ -89,8 +91,14 @@ class PostgresLedger:
         fetcher: Fetcher,
         concurrency: int = 1,
     ) -> None:
-        """`folder` is the archive's; `operator` the contact that its files name; `overlap` how far before the
-        latest activity of earlier runs lists are read again; `concurrency` how many readers hand over."""
+        """Open the ledger of a run.
+
+        Args:
+            folder: The archive's folder.
+            operator: The contact named in its files.
+            overlap: How far before the latest activity of earlier runs lists are read again.
+            concurrency: How many readers save events at a time.
+        """
         self._database = database
         self._run = run
         self._source = source
@@ -99,27 +107,25 @@ class PostgresLedger:
         self._operator = operator
         self._overlap = overlap
         self._fetcher = fetcher
-        # Several connections fetch faster than one core reads, and gain by committing more at a time.
-        busy = concurrency > 1
-        self._finder = IdentifierFinder(apart=busy)
+        # Several connections gain by committing more at a time.
         self._batcher: Batcher[tuple[HarvestEvent, ...], None] = Batcher(
-            self._keep_all, largest=64, gather_s=GATHER_S if busy else 0.0
+            self._save_all, largest=64, gather_s=BATCH_WAIT_S if concurrency > 1 else 0.0
         )
         self._writer: ArchiveWriter | None = None
         self._archive_id = 0
         self._first_fetch: dict[str, int] = {}
         self._identifiers: dict[str, tuple[FoundIdentifier, ...]] = {}
-        self._robots_kept = 0
-        self._sent: Counter[str] = Counter()
+        self._robots_saved = 0
+        self._request_counts: Counter[str] = Counter()
         self.counts: Counter[str] = Counter()
-        """What this start kept: requests, conditional, retried_<reason>, pages, listed, new, revised, unchanged,
-        identifiers, and each skip's and problem's name. The run's row holds them as well."""
+        """What this start saved: requests, conditional, retried_<reason>, pages, listed, new, revised, unchanged,
+        identifiers, and each skip's and problem's name. The run's row has them as well."""
         self.problems: list[HarvestProblem] = []
 
     async def keep(self, *events: HarvestEvent) -> None:
         """See `medlive.sources.ledger.Ledger`."""
         if events:
-            await self._batcher(tuple([await self._prepared(event) for event in events]))
+            await self._batcher(tuple([await self._prepare(event) for event in events]))
 
     async def look_up(self, thread_ids: Sequence[str]) -> Mapping[str, KnownThread]:
         """See `medlive.sources.ledger.Ledger`."""
@@ -149,56 +155,55 @@ class PostgresLedger:
         if not kept:
             return []
         self._first_fetch[thread_id] = kept[0].fetch_id
-        return [await asyncio.to_thread(stored_page, self._folder / k.path, k.place) for k in kept]
+        return [await asyncio.to_thread(read_stored_page, self._folder / k.path, k.place) for k in kept]
 
     @property
-    def rest(self) -> Counter[str]:
-        """What was asked of hosts since the last event was kept."""
-        return _sent(self._fetcher) - self._sent
+    def unsaved_counts(self) -> Counter[str]:
+        """Requests sent since the last event was saved."""
+        return _request_counts(self._fetcher) - self._request_counts
 
     async def aclose(self) -> None:
-        """Wait until what was handed over is kept, and finish the WARC file."""
+        """Wait until all events are saved, and close the WARC file."""
         await self._batcher.aclose()
-        self._finder.close()
         if self._writer is not None:
             await asyncio.to_thread(self._writer.close)
             async with self._database.begin() as session:
                 await mark_sealed(session, self._archive_id)
 
-    async def _prepared(self, event: HarvestEvent) -> HarvestEvent:
-        """The event, a thread's identifiers found; one that cannot be kept becomes the problem that it is.
+    async def _prepare(self, event: HarvestEvent) -> HarvestEvent:
+        """Find a thread's identifiers; a thread that cannot be stored becomes a problem.
 
-        Here and not where it is stored, so that one thread's fault stays its own.
+        Done before the batch is saved, so that one invalid thread does not fail the others.
         """
         if isinstance(event, HarvestedThread):
             try:
                 check_storable(event.thread)
-                self._identifiers[event.entry.thread_id] = await self._finder.find(event.thread)
+                self._identifiers[event.entry.thread_id] = await asyncio.to_thread(_find_identifiers, event.thread)
             except Exception as error:
-                told = error.message if isinstance(error, MedliveError) else f"{type(error).__name__}: {error}"
-                return HarvestProblem(event.entry.url, ProblemKind.FAULT, told, event.entry.thread_id)
+                message = error.message if isinstance(error, MedliveError) else f"{type(error).__name__}: {error}"
+                return HarvestProblem(event.entry.url, ProblemKind.FAULT, message, event.entry.thread_id)
         return event
 
-    async def _keep_all(self, groups: Sequence[tuple[HarvestEvent, ...]]) -> Sequence[None]:
-        groups = await self._without_taken_down(groups)
+    async def _save_all(self, groups: Sequence[tuple[HarvestEvent, ...]]) -> Sequence[None]:
+        groups = await self._drop_taken_down(groups)
         events = [event for group in groups for event in group]
-        pages = [e for g in groups if not _shows_taken_down(g) for e in g if isinstance(e, FetchedPage)]
+        pages = [e for g in groups if not _lists_taken_down(g) for e in g if isinstance(e, FetchedPage)]
         places = await self._archive(pages) if pages else []
         counts: Counter[str] = Counter()
         robots = self._fetcher.robots
         async with self._database.begin() as session:
-            if len(robots) > self._robots_kept:
+            if len(robots) > self._robots_saved:
                 await save_robots(session, self._run.run_id, robots)
-            await self._keep_pages(session, pages, places, counts)
+            await self._save_pages(session, pages, places, counts)
             for event in events:
                 if isinstance(event, Listed):
-                    await self._keep_listed(session, event, counts)
-            await self._keep_outcomes(session, events, counts)
-            sent = _sent(self._fetcher)
-            counts += sent - self._sent
+                    await self._save_listed(session, event, counts)
+            await self._save_outcomes(session, events, counts)
+            sent = _request_counts(self._fetcher)
+            counts += sent - self._request_counts
             await add_counts(session, self._run, counts)
-        self._sent = sent
-        self._robots_kept = len(robots)
+        self._request_counts = sent
+        self._robots_saved = len(robots)
         self.counts += counts
         self.problems += [event for event in events if isinstance(event, HarvestProblem)]
         for event in events:
@@ -207,21 +212,21 @@ class PostgresLedger:
                 self._identifiers.pop(event.entry.thread_id, None)
         return [None] * len(groups)
 
-    async def _without_taken_down(
+    async def _drop_taken_down(
         self, groups: Sequence[tuple[HarvestEvent, ...]]
     ) -> Sequence[tuple[HarvestEvent, ...]]:
-        """The groups; one whose address led to another thread, which was taken down, tells that alone."""
-        led = {e.thread.thread_id for g in groups for e in g if _leads_elsewhere(e)}
-        if not led:
+        """Replace each group whose address redirects to a thread that was taken down by that fact alone."""
+        redirected = {e.thread.thread_id for g in groups for e in g if _is_redirected(e)}
+        if not redirected:
             return groups
         async with self._database.begin() as session:
-            erased = await taken_down_ids(session, self._source, sorted(led))
+            erased = await taken_down_ids(session, self._source, sorted(redirected))
         return [
             next(
                 (
                     (HarvestSkipped(e.entry.url, e.entry.thread_id, SkipReason.TAKEN_DOWN),)
                     for e in group
-                    if _leads_elsewhere(e) and e.thread.thread_id in erased
+                    if _is_redirected(e) and e.thread.thread_id in erased
                 ),
                 group,
             )
@@ -229,7 +234,7 @@ class PostgresLedger:
         ]
 
     async def _archive(self, pages: Sequence[FetchedPage]) -> list[Place]:
-        """Write the bytes of pages to disk; where they lie."""
+        """Write the bytes of pages to disk; their places in the file."""
         if self._writer is None:
             await self._begin_archive()
         assert self._writer is not None
@@ -265,7 +270,7 @@ class PostgresLedger:
         async with self._database.begin() as session:
             self._archive_id = await start_archive(session, self._run.run_id, path, self._writer.size)
 
-    async def _keep_pages(
+    async def _save_pages(
         self, session: Session, pages: Sequence[FetchedPage], places: Sequence[Place], counts: Counter[str]
     ) -> None:
         if not pages:
@@ -278,7 +283,7 @@ class PostgresLedger:
             if event.thread_id is not None and event.number == 1:
                 self._first_fetch[event.thread_id] = fetch_id
 
-    async def _keep_listed(self, session: Session, listed: Listed, counts: Counter[str]) -> None:
+    async def _save_listed(self, session: Session, listed: Listed, counts: Counter[str]) -> None:
         skipped = {
             s.thread_id: (s.url, s.reason.value)
             for s in listed.skipped
@@ -289,7 +294,7 @@ class PostgresLedger:
         counts["listed"] += len(listed.waiting)
         counts.update(s.reason.value for s in listed.skipped)
 
-    async def _keep_outcomes(self, session: Session, events: Sequence[HarvestEvent], counts: Counter[str]) -> None:
+    async def _save_outcomes(self, session: Session, events: Sequence[HarvestEvent], counts: Counter[str]) -> None:
         read = [event for event in events if isinstance(event, HarvestedThread)]
         if read:
             threads = [event.thread for event in read]
@@ -303,24 +308,24 @@ class PostgresLedger:
         counts.update(problem.kind.value for problem in problems)
         skipped = [event for event in events if isinstance(event, HarvestSkipped)]
         counts.update(event.reason.value for event in skipped)
-        settled = [s for event in events if (s := _settled(event)) is not None]
+        settled = [s for event in events if (s := _settled_state(event)) is not None]
         await settle(session, self._source, self._run.run_id, settled)
         gone = [s.thread_id for s in settled if s.state is FrontierState.GONE]
-        # One that leads to another now was merged into it.
-        gone += [event.entry.thread_id for event in read if _leads_elsewhere(event)]
+        # A redirected thread was merged into its target.
+        gone += [event.entry.thread_id for event in read if _is_redirected(event)]
         await mark_gone(session, self._source, gone)
-        there = [s.thread_id for s in settled if s.state is FrontierState.NOT_MODIFIED]
-        await mark_seen(session, self._source, there + [event.thread.thread_id for event in read])
+        unchanged = [s.thread_id for s in settled if s.state is FrontierState.NOT_MODIFIED]
+        await mark_seen(session, self._source, unchanged + [event.thread.thread_id for event in read])
 
 
-def _leads_elsewhere(event: HarvestEvent) -> TypeGuard[HarvestedThread]:
-    """Whether a thread's address showed another thread."""
+def _is_redirected(event: HarvestEvent) -> TypeGuard[HarvestedThread]:
+    """Whether a thread's address shows another thread."""
     return isinstance(event, HarvestedThread) and event.thread.thread_id != event.entry.thread_id
 
 
-def _shows_taken_down(events: Sequence[HarvestEvent]) -> bool:
-    """Whether a list page that is kept with these events shows a thread that was taken down: its bytes would
-    bring back what was erased."""
+def _lists_taken_down(events: Sequence[HarvestEvent]) -> bool:
+    """Whether a list page among these events shows a thread that was taken down; storing it would restore what
+    was erased."""
     return any(
         skipped.reason is SkipReason.TAKEN_DOWN
         for event in events
@@ -329,21 +334,28 @@ def _shows_taken_down(events: Sequence[HarvestEvent]) -> bool:
     )
 
 
-def stored_page(path: Path, place: Place) -> Page:
-    """A page read back from its archive. Raises ArchiveDamaged."""
+def _find_identifiers(thread: Thread) -> tuple[FoundIdentifier, ...]:
+    longest = max(len(text) for text in (thread.title, *(m.text for m in thread.messages)))
+    if longest > LONGEST_MESSAGE:
+        raise BadInput(f"a message has {longest} characters, more than the {LONGEST_MESSAGE} that are read")
+    return thread_identifiers(thread)
+
+
+def read_stored_page(path: Path, place: Place) -> Page:
+    """Read a page from its archive. Raises ArchiveDamaged."""
     found = read_page(path, place)
     return Page(found.url, found.body, found.headers.get("content-type", ""), found.status, found.form)
 
 
-def _sent(fetcher: Fetcher) -> Counter[str]:
-    """What was asked of the host."""
+def _request_counts(fetcher: Fetcher) -> Counter[str]:
+    """Requests sent to the host, and retries by reason."""
     counts = Counter({"requests": fetcher.requests, "conditional": fetcher.conditional})
     counts.update({f"retried_{reason.value}": n for reason, n in fetcher.retries.items()})
     return counts
 
 
-def _settled(event: HarvestEvent) -> Settled | None:
-    """What an event makes of its thread; None where it is none of a thread, or the thread still waits."""
+def _settled_state(event: HarvestEvent) -> Settled | None:
+    """The state in which an event leaves its thread; None without a thread, or while the thread still waits."""
     if isinstance(event, HarvestedThread):
         return Settled(
             event.entry.thread_id,
@@ -361,7 +373,7 @@ def _settled(event: HarvestEvent) -> Settled | None:
     if isinstance(event, HarvestProblem) and event.thread_id is not None:
         if event.kind is ProblemKind.GONE:
             return Settled(event.thread_id, FrontierState.GONE)
-        # A host that is down says nothing about the thread: it waits for the next start.
+        # The host is down, not the thread: it waits for the next start.
         if event.kind is not ProblemKind.DOWN:
             return Settled(event.thread_id, FrontierState.FAILED, reason=event.kind.value)
     return None

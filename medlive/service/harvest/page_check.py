@@ -1,4 +1,4 @@
-"""What one page of a community yields, field by field, without storing anything."""
+"""Parse one page of a community and report its fields, without storing anything."""
 
 from collections.abc import Mapping
 from typing import Any

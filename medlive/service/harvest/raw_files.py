@@ -1,8 +1,8 @@
-"""The files of raw pages: what a takedown leaves is swept out of them, what is done with is removed.
+"""The files of raw pages: remove erased pages from them, and remove files that are no longer needed.
 
-A file is never changed in place. What stays is copied into a file of the next name, the rows change in one
-transaction, then the old file goes. A kill in between leaves a file that no row names, whose name says whose
-copy it is; the next sweep removes it.
+A file is never changed in place: the remaining pages are copied into a file of the next name, the rows change in
+one transaction, then the old file is deleted. A kill in between leaves a file that no row names; the next sweep
+removes it.
 """
 
 import asyncio
@@ -25,24 +25,23 @@ from medlive.db.session import Database
 from medlive.sources.archive.warc import ArchiveDamaged, Place, erase, pages
 
 _SUFFIX = ".warc.gz"
-_OURS = re.compile(r"(?P<stem>[^/]+/[^/]+-\d{4}\.W\d\d-\d+\.\d+(?:-\d+)?)(?:\.r(?P<copy>\d+))?\.warc\.gz")
+_ARCHIVE_NAME = re.compile(r"(?P<stem>[^/]+/[^/]+-\d{4}\.W\d\d-\d+\.\d+(?:-\d+)?)(?:\.r(?P<copy>\d+))?\.warc\.gz")
 STRAY_AFTER_S = 86_400.0
-"""Seconds after which a file that is named like ours, and that no row names, is removed."""
+"""Age in seconds after which a file with an archive's name and no row is removed."""
 
 
 def next_name(path: str) -> str:
     """The name of a file's next copy: a.warc.gz, a.r1.warc.gz, a.r2.warc.gz …"""
-    found = _OURS.fullmatch(path)
+    found = _ARCHIVE_NAME.fullmatch(path)
     if found is None:
         return f"{path.removesuffix(_SUFFIX)}.r1{_SUFFIX}"
     return f"{found['stem']}.r{int(found['copy'] or 0) + 1}{_SUFFIX}"
 
 
 async def sweep(database: Database, folder: Path, source: str) -> tuple[int, list[ArchiveDamaged]]:
-    """Rewrite a source's files without the pages that a takedown let go of; how many, and those it could not.
+    """Rewrite a source's files without erased pages; how many, and the damaged ones.
 
-    Call it with the source's harvest lock held and its files sealed. A file that is not there any more holds
-    nothing.
+    Call it with the source's harvest lock held and its files sealed.
     """
     async with database.begin() as session:
         unswept = await unswept_archives(session, source)
@@ -60,7 +59,7 @@ async def _rewrite(database: Database, folder: Path, archive: OldArchive) -> Non
     async with database.begin() as session:
         named = {fetch.place for fetch in await fetches_in(session, archive.archive_id)}
     if not await asyncio.to_thread(old.parent.is_dir):
-        raise ArchiveDamaged(old, "its folder is not there")
+        raise ArchiveDamaged(old, "its folder is missing")
     if not named or not await asyncio.to_thread(old.exists):
         async with database.begin() as session:
             await mark_removed(session, [archive.archive_id])
@@ -83,37 +82,37 @@ def _copy_named(old: Path, new: Path, named: set[Place], size: int) -> tuple[dic
 
 
 async def clear_removed(database: Database, folder: Path, source: str) -> int:
-    """Remove files whose removal was noted, and copies that no row names; how many. Call it with the lock held."""
+    """Delete files marked as removed, and copies without a row; how many. Call it with the lock held."""
     async with database.begin() as session:
-        gone = {archive.path for archive in await removed_archives(session, source)}
-        here = {archive.path for archive in await list_archives(session, source=source)}
-    stems = {found["stem"] for path in gone | here if (found := _OURS.fullmatch(path))}
+        removed = {archive.path for archive in await removed_archives(session, source)}
+        current = {archive.path for archive in await list_archives(session, source=source)}
+    stems = {found["stem"] for path in removed | current if (found := _ARCHIVE_NAME.fullmatch(path))}
     cleared = 0
     for path in await asyncio.to_thread(lambda: list(_files(folder, source))):
-        if path in here:
+        if path in current:
             continue
-        found = _OURS.fullmatch(path)
-        if path in gone or (found is not None and found["stem"] in stems):
+        found = _ARCHIVE_NAME.fullmatch(path)
+        if path in removed or (found is not None and found["stem"] in stems):
             await asyncio.to_thread((folder / path).unlink, missing_ok=True)
             cleared += 1
     return cleared
 
 
-async def strays(database: Database, folder: Path) -> tuple[list[str], list[str]]:
-    """Files in the archive's folder that no row names: those that are ours by name and age, and the others.
+async def find_stray_files(database: Database, folder: Path) -> tuple[list[str], list[str]]:
+    """Files in the archive's folder without a row: those with an archive's name and enough age, and the others.
 
-    A harvest writes a file's beginning before its row, so a young one may be about to be named.
+    A harvest writes a file's beginning before its row, so a young file may get one.
     """
-    there = await asyncio.to_thread(lambda: list(_files(folder)))
+    existing = await asyncio.to_thread(lambda: list(_files(folder)))
     async with database.begin() as session:
         known = await archive_paths(session)
-    ours, foreign = [], []
-    for path in sorted(set(there) - known):
-        if _OURS.fullmatch(path) and await asyncio.to_thread(_age, folder / path) > STRAY_AFTER_S:
-            ours.append(path)
+    stray, foreign = [], []
+    for path in sorted(set(existing) - known):
+        if _ARCHIVE_NAME.fullmatch(path) and await asyncio.to_thread(_age, folder / path) > STRAY_AFTER_S:
+            stray.append(path)
         else:
             foreign.append(path)
-    return ours, foreign
+    return stray, foreign
 
 
 def _files(folder: Path, source: str = "") -> Iterator[str]:

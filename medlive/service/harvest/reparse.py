@@ -1,5 +1,4 @@
-"""Reads kept pages again after a parser was mended: what comes out otherwise is a new revision. Nothing is asked
-of any host."""
+"""Parse stored pages again after a parser was repaired; changed threads become new revisions. No host is asked."""
 
 import asyncio
 from collections import Counter
@@ -22,7 +21,7 @@ from medlive.db.threads.threads import check_storable, save_threads
 from medlive.deidentify.detect import keyed_handle
 from medlive.errors import BadInput, UsageError
 from medlive.service.database import handle_key
-from medlive.service.harvest.ledger import stored_page
+from medlive.service.harvest.ledger import read_stored_page
 from medlive.service.paths import archive_path
 from medlive.sources.archive.warc import ArchiveDamaged
 from medlive.sources.drift import HISTORY, Compared, compare, measures, thread_fields
@@ -35,19 +34,19 @@ from medlive.threads.prepare import thread_identifiers
 
 COMMAND: Final = "source reparse"
 BATCH: Final = 100
-"""Threads that are read and saved together."""
-SHOWN: Final = 50
-"""Most problems that are told in words; all are counted."""
-_PARSERS: Final = ("layout", "fault", "not_a_thread", "incomplete")
-"""Reasons for which a thread failed that a parser may be to blame for."""
+"""Threads read and saved in one transaction."""
+MAX_PROBLEMS: Final = 50
+"""Most problems listed in full; all are counted."""
+_PARSER_REASONS: Final = ("layout", "fault", "not_a_thread", "incomplete")
+"""Failure reasons that a parser may have caused."""
 
 BYTES_GONE: Final = "bytes_gone"
 DAMAGED: Final = "damaged"
 
 
 @dataclass(slots=True)
-class Reparsed:
-    """What reading a source's pages again came to."""
+class ReparseResult:
+    """The result of parsing a source's pages again."""
 
     source: str
     counts: Counter[str] = field(default_factory=Counter)
@@ -55,23 +54,23 @@ class Reparsed:
     (a page cannot be had); skipped (left out when they were harvested), waiting (never read as yet), taken_down.
     And pages read."""
     before: Counter[str] = field(default_factory=Counter)
-    """Field → threads that had it when they were last read, of those that can be read now."""
+    """Field → threads that had it when last parsed, of those that can be parsed now."""
     after: Counter[str] = field(default_factory=Counter)
     """Field → threads that have it now."""
     problems: list[tuple[str, str, str]] = field(default_factory=list)
-    """(thread's id, kind, message) of the first SHOWN threads that fail."""
+    """(thread id, kind, message) of the first MAX_PROBLEMS threads that fail."""
     damaged: set[Path] = field(default_factory=set)
     """Files that are damaged or missing."""
     busy: bool = False
-    """Whether another process is harvesting it, so that nothing was done."""
+    """Whether another process is harvesting the source; nothing was done then."""
     quarantined: str | None = None
     """Why it is left out of harvests."""
     drift: list[Compared] = field(default_factory=list)
-    """The figures of its latest harvest as they are with these readings, beside those of earlier ones."""
+    """The figures of the latest harvest with the new readings, beside those of earlier harvests."""
 
     @property
     def threads(self) -> int:
-        """Threads that were looked at."""
+        """The number of threads parsed or skipped."""
         return sum(self.counts.values()) - self.counts["pages"]
 
 
@@ -79,13 +78,9 @@ class Reparsed:
 class _Reread:
     reading: Reading
     thread: Thread | None = None
-    end: str = ""
-    """Why there is no thread; a key of `Reparsed.counts`."""
+    reason: str = ""
+    """Why there is no thread; a key of `ReparseResult.counts`."""
     message: str = ""
-
-
-class _DryRun(Exception):
-    """Undoes a transaction that was only to be looked at."""
 
 
 async def reparse_source(
@@ -97,35 +92,32 @@ async def reparse_source(
     thread_ids: Sequence[str] = (),
     dry_run: bool = False,
     tick: Callable[[int], None] = lambda _: None,
-) -> Reparsed:
-    """Read the latest pages of a source's threads (or of those named) again with today's adapter.
+) -> ReparseResult:
+    """Parse the latest pages of a source's threads (or of those named) again with the current adapter.
 
-    Done in batches, so that a run that is killed has saved what it told and the next one finds the rest; a
-    second run finds all unchanged. A thread that could be read before and cannot now is told and left as it was.
-    `dry_run` does the same in one transaction that is undone. Raises UsageError for a named thread that no page
-    was kept of, and DatabaseUnavailable.
+    Each batch is committed, so that a killed run keeps its work; a second run finds all unchanged. A thread that
+    can no longer be parsed is reported and left as it was. `dry_run` does the same in one transaction that is
+    rolled back. Raises UsageError for a named thread without stored pages, and DatabaseUnavailable.
     """
-    work = _Work(Reparsed(source), settings, build_site(source, overrides), dry_run)
-    async with advisory_lock(database, f"harvest {source}") as alone:
-        if not alone:
+    work = _Reparse(ReparseResult(source), settings, build_site(source, overrides), dry_run)
+    async with advisory_lock(database, f"harvest {source}") as acquired:
+        if not acquired:
             work.done.busy = True
             return work.done
         if not dry_run:
             await work.run(database.begin, thread_ids, tick)
             return work.done
-        try:
-            async with database.begin() as session:
-                await work.run(lambda: nullcontext(session), thread_ids, tick)
-                raise _DryRun
-        except _DryRun:
-            return work.done
+        async with database.begin() as session:
+            await work.run(lambda: nullcontext(session), thread_ids, tick)
+            await session.rollback()
+        return work.done
 
 
 @asynccontextmanager
-async def recorded(
-    database: Database, sources: Collection[str], done: Sequence[Reparsed], *, dry_run: bool
+async def reparse_run(
+    database: Database, sources: Collection[str], done: Sequence[ReparseResult], *, dry_run: bool
 ) -> AsyncIterator[None]:
-    """Keep a row of a command that reparses, with the counts of `done` at its end; a dry run has none."""
+    """Record a reparse command with the counts of `done` at its end; a dry run is not recorded."""
     if dry_run:
         yield
         return
@@ -137,10 +129,10 @@ async def recorded(
         await finish_run(session, run, counts, failed=any(one.busy or one.damaged for one in done))
 
 
-class _Work:
-    """One source's pages being read again."""
+class _Reparse:
+    """The reparse of one source."""
 
-    def __init__(self, done: Reparsed, settings: Settings, site: Site, dry_run: bool) -> None:
+    def __init__(self, done: ReparseResult, settings: Settings, site: Site, dry_run: bool) -> None:
         self.done = done
         self._source = done.source
         self._site = site
@@ -154,7 +146,7 @@ class _Work:
         thread_ids: Sequence[str],
         tick: Callable[[int], None],
     ) -> None:
-        """Read batch after batch, each saved in a session of `begin`, then take the figures."""
+        """Parse batch after batch, each saved in a session of `begin`, then update the figures."""
         after = ""
         while True:
             async with begin() as session:
@@ -165,8 +157,8 @@ class _Work:
                 batch = await latest_readings(session, self._source, ids) if ids else []
             if not batch:
                 break
-            self._refuse_unknown(batch, thread_ids)
-            rereads = await asyncio.to_thread(self._reread_all, batch)
+            self._check_known(batch, thread_ids)
+            rereads = await asyncio.to_thread(list, map(self._reread, batch))
             async with begin() as session:
                 await self._save(session, rereads)
             tick(self.done.threads)
@@ -174,35 +166,32 @@ class _Work:
         async with begin() as session:
             await self._measure(session)
 
-    def _refuse_unknown(self, batch: Sequence[Reading], thread_ids: Sequence[str]) -> None:
+    def _check_known(self, batch: Sequence[Reading], thread_ids: Sequence[str]) -> None:
         for one in batch:
             if thread_ids and not one.pages and one.state is None:
-                raise UsageError(f"no page of {self._source}/{one.thread_id} was ever kept")
-
-    def _reread_all(self, batch: Sequence[Reading]) -> list[_Reread]:
-        return [self._reread(one) for one in batch]
+                raise UsageError(f"no page of {self._source}/{one.thread_id} is stored")
 
     def _reread(self, one: Reading) -> _Reread:
-        """What a thread's pages are by today's adapter."""
+        """Parse a thread's pages with the current adapter."""
         if not one.pages:
-            return _Reread(one, end="waiting")
+            return _Reread(one, reason="waiting")
         if one.state is FrontierState.SKIPPED and not one.stored:
-            return _Reread(one, end="skipped")
+            return _Reread(one, reason="skipped")
         files = [page.file for page in one.pages if page.file is not None]
         if len(files) < len(one.pages):
-            return _Reread(one, end=BYTES_GONE)
+            return _Reread(one, reason=BYTES_GONE)
         try:
-            pages = [stored_page(self._folder / path, place) for path, place in files]
+            pages = [read_stored_page(self._folder / path, place) for path, place in files]
             self.done.counts["pages"] += len(pages)
             thread = parse_with(pages[0].url, self._site.parse_thread, pages, self._anonymise)
             check_storable(thread)
         except ArchiveDamaged as error:
             self.done.damaged.add(error.path)
-            return _Reread(one, end=DAMAGED, message=error.message)
+            return _Reread(one, reason=DAMAGED, message=error.message)
         except BadInput as error:
-            return _Reread(one, end=ProblemKind.FAULT.value, message=error.message)
+            return _Reread(one, reason=ProblemKind.FAULT.value, message=error.message)
         except (LayoutError, NotAThread, ParserFault) as error:
-            return _Reread(one, end=parse_problem(error).value, message=error.message)
+            return _Reread(one, reason=parse_problem(error).value, message=error.message)
         return _Reread(one, thread)
 
     def _anonymise(self, handle: str) -> str:
@@ -228,19 +217,19 @@ class _Work:
         await save_identifiers(session, saved, found)
         done.counts.update(one.status for one in saved)
         for one, thread in threads:
-            done.before.update(_had(one.reading.fields or {}))
-            done.after.update(_had(thread_fields(thread)))
+            done.before.update(_field_counts(one.reading.fields or {}))
+            done.after.update(_field_counts(thread_fields(thread)))
         for one in rereads:
             if one.thread is None:
-                done.counts[one.end] += 1
-                if one.message and len(done.problems) < SHOWN:
-                    done.problems.append((one.reading.thread_id, one.end, one.message))
-        settled = [(one.reading.run_id, s) for one in rereads if (s := _settled(one)) is not None]
+                done.counts[one.reason] += 1
+                if one.message and len(done.problems) < MAX_PROBLEMS:
+                    done.problems.append((one.reading.thread_id, one.reason, one.message))
+        settled = [(one.reading.run_id, s) for one in rereads if (s := _settled_state(one)) is not None]
         for run_id in sorted({run_id for run_id, _ in settled if run_id is not None}):
             await settle(session, self._source, run_id, [s for mine, s in settled if mine == run_id])
 
     async def _measure(self, session: Session) -> None:
-        """The latest harvest's figures as they are now; kept in place of those that the old readings gave."""
+        """Recompute the latest harvest's figures and store them in place of the old ones."""
         info = next((s for s in await list_sources(session) if s.name == self._source), None)
         self.done.quarantined = info.quarantine_reason if info is not None else None
         latest = await latest_run(session, self._source)
@@ -254,13 +243,15 @@ class _Work:
             await save_measures(session, run_id, self.done.drift)
 
 
-def _had(fields: Mapping[str, Any]) -> Counter[str]:
+def _field_counts(fields: Mapping[str, Any]) -> Counter[str]:
     return Counter({name: int(value) for name, value in fields.items() if value})
 
 
-def _settled(one: _Reread) -> Settled | None:
-    """What the frontier is to say: a thread that failed and can be read is read; any other keeps its state, with
-    what it has now. None where nothing is learnt, or where it was read before and is not now."""
+def _settled_state(one: _Reread) -> Settled | None:
+    """The thread's new frontier state: a failed thread that parses now is read, any other keeps its state.
+
+    None where nothing changed, or where the thread was read before and does not parse now.
+    """
     was, first = one.reading, one.reading.pages[0] if one.reading.pages else None
     if was.state is None or first is None:
         return None
@@ -278,9 +269,9 @@ def _settled(one: _Reread) -> Settled | None:
         )
     if (
         was.state is FrontierState.FAILED
-        and was.reason in _PARSERS
-        and one.end in _PARSERS
-        and one.end != was.reason
+        and was.reason in _PARSER_REASONS
+        and one.reason in _PARSER_REASONS
+        and one.reason != was.reason
     ):
-        return Settled(was.thread_id, FrontierState.FAILED, reason=one.end)
+        return Settled(was.thread_id, FrontierState.FAILED, reason=one.reason)
     return None

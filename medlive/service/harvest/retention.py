@@ -1,4 +1,4 @@
-"""Retention: files of raw pages that are older than they may be are removed; threads stay."""
+"""Retention: remove files of raw pages that are too old; threads stay."""
 
 import asyncio
 from collections import Counter
@@ -10,20 +10,20 @@ from medlive.config import Settings
 from medlive.db.harvest.raw_files import archived_sources, expired_archives, mark_removed
 from medlive.db.session import Database, advisory_lock
 from medlive.service.harvest.ledger import seal_archives
-from medlive.service.harvest.raw_files import clear_removed, strays, sweep
+from medlive.service.harvest.raw_files import clear_removed, find_stray_files, sweep
 from medlive.service.paths import archive_path
 from medlive.sources.archive.warc import ArchiveDamaged
 
 
 async def apply_retention(database: Database, settings: Settings, *, dry_run: bool = False) -> Mapping[str, int]:
-    """Remove whole files of raw pages that were begun more than `archive.keep_days` ago, and finish what a kill
-    left of earlier removals and takedowns.
+    """Remove files of raw pages begun more than `archive.keep_days` ago, and finish interrupted removals.
 
-    Counts: files, bytes and pages removed; swept (files rewritten for a takedown); leftovers and strays (files
-    removed that no row names); foreign (files there that are not ours, left alone); busy (sources that are being
-    harvested, left for the next time); damaged (files that a takedown cannot be swept from). A row changes before
-    its file goes, so that a kill leaves a file too many and never a row that names nothing. `dry_run` counts and
-    changes nothing. Raises DatabaseUnavailable.
+    A row changes before its file is deleted, so that a kill leaves an extra file and never a row without one.
+
+    Returns:
+        Counts: files, bytes and pages removed; swept (files rewritten for a takedown); leftovers and strays
+        (deleted files without a row); foreign (other files, left alone); busy (sources being harvested, skipped);
+        damaged (files that could not be rewritten). `dry_run` counts without changing anything.
     """
     folder = archive_path(settings)
     keep = settings.archive.keep_days
@@ -31,8 +31,8 @@ async def apply_retention(database: Database, settings: Settings, *, dry_run: bo
     async with database.begin() as session:
         sources = await archived_sources(session)
     for source in sources:
-        async with advisory_lock(database, f"harvest {source}") as alone:
-            if not alone:
+        async with advisory_lock(database, f"harvest {source}") as acquired:
+            if not acquired:
                 counts["busy"] += 1
                 continue
             async with database.begin() as session:
@@ -54,10 +54,10 @@ async def apply_retention(database: Database, settings: Settings, *, dry_run: bo
             counts["swept"] += swept
             counts["damaged"] += len(damaged)
             counts["leftovers"] += await clear_removed(database, folder, source)
-    ours, foreign = await strays(database, folder)
-    counts["strays"], counts["foreign"] = len(ours), len(foreign)
+    stray, foreign = await find_stray_files(database, folder)
+    counts["strays"], counts["foreign"] = len(stray), len(foreign)
     if not dry_run:
-        for path in ours:
+        for path in stray:
             await asyncio.to_thread((folder / path).unlink, missing_ok=True)
     return {name: counts[name] for name in COUNTS}
 

@@ -20,9 +20,9 @@ def fetch_settings(settings: Settings) -> FetchSettings:
         raise ConfigError(f"harvest.{'.'.join(map(str, first['loc']))}: {first['msg']}") from exc
 
 
-def chosen(settings: Settings, names: Sequence[str]) -> dict[str, Mapping[str, Any]]:
+def select_sources(settings: Settings, names: Sequence[str]) -> dict[str, Mapping[str, Any]]:
     """Source → its configured settings, for those named or for all. Raises UsageError for an unknown name."""
     for name in names:
         if name not in SITES:
-            raise UsageError(f"no source is named {name!r}", hint=f"known sources: {', '.join(SITES)}")
+            raise UsageError(f"unknown source {name!r}", hint=f"known sources: {', '.join(SITES)}")
     return {name: settings.sources.get(name, {}) for name in names or SITES}

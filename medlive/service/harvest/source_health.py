@@ -1,4 +1,4 @@
-"""How the sources fare: their last harvest, what its threads had beside earlier ones, and why one is left out."""
+"""The health of sources: their last harvest, its figures beside earlier ones, and quarantines."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -20,17 +20,17 @@ class SourceHealth:
 
     info: SourceInfo
     last_done_at: datetime | None
-    """When a harvest of it last ended well; None: never."""
+    """When a harvest last succeeded; None if never."""
     last_problem: str | None
-    """Why its latest harvest failed; None when it did not."""
+    """Why the latest harvest failed; None if it did not."""
     week: str | None
-    """The ISO week whose figures `figures` are; None: there are none."""
+    """The ISO week of `figures`; None without any."""
     figures: tuple[Compared, ...]
     stale: bool
 
     @property
     def faults(self) -> list[str]:
-        """What a maintainer has to look at, in words; empty when all is well."""
+        """What a maintainer must look at, one sentence each."""
         info = self.info
         found = []
         if info.quarantine_reason is not None and info.quarantined_at is not None:
@@ -44,7 +44,7 @@ class SourceHealth:
 
 
 async def source_health(database: Database, source: str | None = None) -> list[SourceHealth]:
-    """Every source that was harvested, or the one named. Raises UsageError for one that never was."""
+    """Every harvested source, or the one named. Raises UsageError if that was never harvested."""
     found = []
     async with database.begin() as session:
         for info in await list_sources(session):
@@ -65,6 +65,6 @@ async def source_health(database: Database, source: str | None = None) -> list[S
             )
     if source is not None and not found:
         raise UsageError(
-            f"{source} was never harvested here", hint=f"`medlive harvest {source}` does; --url checks one page"
+            f"{source} was never harvested", hint=f"run `medlive harvest {source}`, or check one page with --url"
         )
     return found

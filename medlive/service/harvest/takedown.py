@@ -1,4 +1,4 @@
-"""Takes a thread down: its rows, its raw pages and every page that shows it, and keeps it from coming back."""
+"""Take a thread down: erase its rows, its raw pages and every page that shows it, and block its return."""
 
 import asyncio
 import html
@@ -32,80 +32,75 @@ from medlive.sources.source import Page, Site
 from medlive.threads.model import Thread
 from medlive.threads.prepare import deidentified, normalised, thread_language
 
-_TELLING_BYTES = 30
-"""A title shorter than this may be that of other threads too, and is not looked for in pages."""
+_MIN_TITLE_BYTES = 30
+"""A shorter title may belong to other threads too, and is not searched for in pages."""
 
 
 @dataclass(slots=True)
-class TakenDown:
-    """What a takedown did."""
+class TakedownResult:
+    """The result of a takedown."""
 
     source: str
     thread_id: str
     counts: Counter[str] = field(default_factory=Counter)
     """Table or kind of page → how many were erased."""
     frozen: list[tuple[str, str]] = field(default_factory=list)
-    """(snapshot's version, case id) of what frozen snapshots still hold."""
+    """(snapshot version, case id) of what frozen snapshots still contain."""
     files: int = 0
     """Files of raw pages that were rewritten or removed."""
     damaged: list[ArchiveDamaged] = field(default_factory=list)
-    """Files that may still hold bytes of the thread."""
-
-
-class _DryRun(Exception):
-    """Undoes a transaction that was only to be looked at."""
+    """Files that may still contain bytes of the thread."""
 
 
 async def take_down(
     database: Database, settings: Settings, source: str, thread_id: str, reason: str, *, dry_run: bool = False
-) -> TakenDown:
-    """Erase a thread for good; one that was never met is kept out from now on.
+) -> TakedownResult:
+    """Erase a thread permanently, or block one that was never harvested.
 
-    `dry_run` counts and changes nothing. Doing it again finishes what a kill left. Raises UsageError for a
-    source that is not known or a reason that is empty or longer than 2,000 characters, and CheckFailed while
-    the source is being harvested or the thread curated: what comes in meanwhile would not be found. A case that
-    frozen snapshots hold is withdrawn, and the errata beside them are written anew, without the reason.
+    A case in frozen snapshots is withdrawn, and their errata are rewritten without the reason. Repeating it
+    finishes what a kill interrupted. `dry_run` counts without changing anything.
+
+    Raises:
+        UsageError: If the source is unknown or the reason is empty or longer than 2,000 characters.
+        CheckFailed: While the source is being harvested or the thread curated, as new rows would be missed.
     """
     reason = reason.strip()
     if not 1 <= len(reason) <= 2000:
         raise UsageError("a takedown needs a reason of 1 to 2,000 characters")
     if not 1 <= len(thread_id) <= 500:
-        raise UsageError("a thread's id has 1 to 500 characters")
-    done = TakenDown(source, thread_id)
+        raise UsageError("a thread id must have 1 to 500 characters")
+    done = TakedownResult(source, thread_id)
     folder = archive_path(settings)
-    async with advisory_lock(database, f"harvest {source}") as alone:
-        if not alone:
+    async with advisory_lock(database, f"harvest {source}") as acquired:
+        if not acquired:
             raise CheckFailed(
-                f"{source} is being harvested at this moment",
-                hint="stop the harvest and try again; it is taken up where it stood",
+                f"{source} is being harvested",
+                hint="stop the harvest and try again; the next harvest resumes where it stopped",
             )
         async with database.begin() as session:
             if source not in {known.name for known in await list_sources(session)}:
-                raise UsageError(f"there is no source {source}")
+                raise UsageError(f"unknown source {source}")
         if not dry_run:
-            await _seal(database, folder, source, done)
+            # What was never committed may be a page of the thread.
+            try:
+                await seal_archives(database, folder, source)
+            except ArchiveDamaged as error:
+                done.damaged.append(error)
         async with database.begin() as session:
             traces = await traces_of(session, source, thread_id)
             revisions = await revisions_of(session, source, thread_id)
             texts = _texts((await load_threads(session, revisions)).values())
         site = build_site(source, settings.sources.get(source, {})) if source in SITES else None
-        showing = await _showing(database, folder, site, source, thread_id, traces, done)
-        try:
-            async with database.begin() as session:
-                done.counts += await erase_thread(
-                    session,
-                    source,
-                    thread_id,
-                    reason,
-                    texts=texts,
-                    showing=showing,
-                    alive_s=STALLED_AFTER_S,
-                )
-                done.frozen = await frozen_with(session, source, thread_id)
-                await record_takedown(session, (case_id for _, case_id in done.frozen))
-                if dry_run:
-                    raise _DryRun
-        except _DryRun:
+        showing = await _find_showing_fetches(database, folder, site, source, thread_id, traces, done)
+        async with database.begin() as session:
+            done.counts += await erase_thread(
+                session, source, thread_id, reason, texts=texts, showing=showing, alive_s=STALLED_AFTER_S
+            )
+            done.frozen = await frozen_with(session, source, thread_id)
+            await record_takedown(session, (case_id for _, case_id in done.frozen))
+            if dry_run:
+                await session.rollback()
+        if dry_run:
             return done
         done.files, damaged = await sweep(database, folder, source)
         done.damaged += damaged
@@ -115,25 +110,17 @@ async def take_down(
     return done
 
 
-async def _seal(database: Database, folder: Path, source: str, done: TakenDown) -> None:
-    """Cut off what was never committed: it may be a page of the thread."""
-    try:
-        await seal_archives(database, folder, source)
-    except ArchiveDamaged as error:
-        done.damaged.append(error)
-
-
-async def _showing(
+async def _find_showing_fetches(
     database: Database,
     folder: Path,
     site: Site | None,
     source: str,
     thread_id: str,
     traces: Traces,
-    done: TakenDown,
+    done: TakedownResult,
 ) -> list[int]:
-    """The fetches of pages, other than the thread's own, that show it: lists, and threads that link to it."""
-    wanted = _pattern(traces)
+    """Find fetches of other pages that show the thread: lists, and threads that link to it."""
+    pattern = _pattern(traces)
     found: list[int] = []
     async with database.begin() as session:
         archives = await list_archives(session, source=source)
@@ -141,19 +128,19 @@ async def _showing(
         async with database.begin() as session:
             kept = await fetches_in(session, archive.archive_id)
         try:
-            found += await asyncio.to_thread(_shown, folder, archive, kept, site, thread_id, wanted)
+            found += await asyncio.to_thread(_fetches_showing, folder, archive, kept, site, thread_id, pattern)
         except ArchiveDamaged as error:
             done.damaged.append(error)
     return found
 
 
-def _shown(
+def _fetches_showing(
     folder: Path,
     archive: Archive,
     kept: Collection[KeptFetch],
     site: Site | None,
     thread_id: str,
-    wanted: re.Pattern[bytes] | None,
+    pattern: re.Pattern[bytes] | None,
 ) -> list[int]:
     found = []
     fetches = {fetch.place: fetch for fetch in kept}
@@ -161,15 +148,15 @@ def _shown(
         fetch = fetches.get(place)
         if fetch is None or fetch.thread_id == thread_id:
             continue
-        linked = wanted is not None and wanted.search(archived.body)
+        linked = pattern is not None and pattern.search(archived.body)
         is_list = fetch.kind is PageKind.LISTING
-        if linked or (is_list and site is not None and _lists(site, archived, thread_id)):
+        if linked or (is_list and site is not None and _page_lists(site, archived, thread_id)):
             found.append(fetch.fetch_id)
     return found
 
 
-def _lists(site: Site, archived: ArchivedPage, thread_id: str) -> bool:
-    """Whether a list page shows the thread; by its id between other characters where no layout fits."""
+def _page_lists(site: Site, archived: ArchivedPage, thread_id: str) -> bool:
+    """Whether a list page shows the thread; where no layout fits, whether its id occurs as a word."""
     page = Page(
         archived.url, archived.body, archived.headers.get("content-type", ""), archived.status, archived.form
     )
@@ -183,24 +170,24 @@ def _lists(site: Site, archived: ArchivedPage, thread_id: str) -> bool:
 
 
 def _pattern(traces: Traces) -> re.Pattern[bytes] | None:
-    """What a page has in its bytes that shows the thread: its address below the host, or its title."""
+    """Match the thread's address (below the host) or its title in a page's bytes."""
     words: set[bytes] = set()
     for url in traces.urls:
         try:
             parts = urlsplit(url)
         except ValueError:
             continue
-        below = (parts.path.rstrip("/") + (f"?{parts.query}" if parts.query else "")).lstrip("/")
-        if len(below) >= 8:
-            words |= {w + rb"(?![0-9A-Za-z_-])" for w in map(re.escape, _spellings({below, unquote(below)}))}
+        address = (parts.path.rstrip("/") + (f"?{parts.query}" if parts.query else "")).lstrip("/")
+        if len(address) >= 8:
+            words |= {w + rb"(?![0-9A-Za-z_-])" for w in map(re.escape, _encodings({address, unquote(address)}))}
     titles = {title.strip() for title in traces.titles}
-    telling = {title for title in titles if len(title.encode("utf-8", "replace")) >= _TELLING_BYTES}
-    words |= {re.escape(w) for w in _spellings(telling)}
+    distinctive = {title for title in titles if len(title.encode("utf-8", "replace")) >= _MIN_TITLE_BYTES}
+    words |= {re.escape(w) for w in _encodings(distinctive)}
     return re.compile(b"|".join(sorted(words, reverse=True))) if words else None
 
 
-def _spellings(texts: Iterable[str]) -> set[bytes]:
-    """Texts as pages may hold them: in markup, in scripts, in the encodings of Chinese pages."""
+def _encodings(texts: Iterable[str]) -> set[bytes]:
+    """Encode texts as pages may contain them: in markup, in scripts, in the encodings of Chinese pages."""
     spelt = {spelling for text in texts for spelling in (text, html.escape(text, quote=False), html.escape(text))}
     spelt |= {text.replace("&#x27;", decimal) for text in spelt for decimal in ("&#039;", "&#39;")}
     spelt |= {json.dumps(text)[1:-1] for text in texts}
@@ -212,7 +199,7 @@ def _spellings(texts: Iterable[str]) -> set[bytes]:
 
 
 def _texts(threads: Iterable[Thread]) -> set[str]:
-    """A thread's messages and title, raw and as engines saw them."""
+    """A thread's title and messages, raw, normalised and de-identified."""
     texts: set[str] = set()
     for raw in threads:
         clean = normalised(raw)

@@ -1,14 +1,12 @@
-"""Exports raw pages: WARC files as they lie, checked page by page, with their checksums and an index."""
+"""Export raw pages: WARC files checked page by page, with checksums and a CDXJ index."""
 
 import asyncio
 import hashlib
-import heapq
 import json
 import os
 import re
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,7 +14,7 @@ from medlive.config import Settings
 from medlive.db.harvest.archives import Archive, list_archives
 from medlive.db.harvest.raw_files import digests_in
 from medlive.db.session import Database
-from medlive.digest import digest_bytes
+from medlive.digest import digest_bytes, digest_file
 from medlive.errors import CheckFailed, UsageError
 from medlive.service.paths import archive_path
 from medlive.sources.archive.cdxj import cdxj_line
@@ -29,20 +27,20 @@ _SUM_LINE = re.compile(r"([0-9a-f]{64})  ([^\n]+)")
 
 
 @dataclass(slots=True)
-class Exported:
-    """What an export did."""
+class ExportResult:
+    """The result of an export."""
 
     written: list[str] = field(default_factory=list)
-    """Files that were written, or that have grown."""
-    already: list[str] = field(default_factory=list)
-    """Files that were there, with these bytes."""
+    """Files that were written or have grown."""
+    unchanged: list[str] = field(default_factory=list)
+    """Files that existed with these bytes."""
     pages: int = 0
-    """Pages in all of them."""
+    """Pages in all files."""
     bytes: int = 0
     problems: list[str] = field(default_factory=list)
-    """What could not be exported, a line each."""
+    """What could not be exported, one line each."""
     stale: list[str] = field(default_factory=list)
-    """Files of an earlier export that are not kept here any more: retention or a takedown removed them."""
+    """Files of an earlier export that retention or a takedown has removed since."""
 
 
 async def export_warc(
@@ -53,60 +51,58 @@ async def export_warc(
     *,
     week: str | None = None,
     tick: Callable[[int, int], None] = lambda done, total: None,
-) -> Exported:
-    """Copy the WARC files of some sources (none named: all) into `folder`, with SHA256SUMS and a CDXJ index.
+) -> ExportResult:
+    """Copy the WARC files of the sources (default: all) into `folder`, with SHA256SUMS and a CDXJ index.
 
-    Of a file that is still being written the part that is committed is copied. Every page is checked against its
-    own digest and the database's on the way. A file that is there is left where it holds these bytes, replaced
-    where it holds their beginning, and a problem where it holds others; files of earlier exports stay in the
-    sums and the index. Raises UsageError for a folder that cannot be written.
+    Only the committed part of a file is copied, and every page is checked against its own digest and the
+    database's. An existing file stays if it has the same bytes, is replaced if it has their beginning, and is a
+    problem otherwise. Files of earlier exports stay in the sums and the index. Raises UsageError if the folder
+    cannot be created.
     """
-    done = Exported()
+    done = ExportResult()
     home = archive_path(settings)
     try:
         await asyncio.to_thread(folder.mkdir, parents=True, exist_ok=True)
     except OSError as error:
-        raise UsageError(f"{folder} cannot be made: {error.strerror}") from error
+        raise UsageError(f"cannot create {folder}: {error.strerror}") from error
     async with database.begin() as session:
         here = await list_archives(session)
     chosen = [a for a in here if (not sources or a.source in sources) and week in (None, a.iso_week)]
     known = {Path(archive.path).name for archive in here}
     sums = await asyncio.to_thread(_known_sums, folder)
     with tempfile.TemporaryDirectory(prefix=".export-", dir=folder) as scratch:
-        runs: dict[str, Path] = {}
+        lines: dict[str, list[str]] = {}
         for number, archive in enumerate(chosen, 1):
             tick(number, len(chosen))
             name = Path(archive.path).name
             async with database.begin() as session:
                 digests = await digests_in(session, archive.archive_id)
-            run = Path(scratch) / f"{name}.cdxj"
             draft = Path(scratch) / name
             try:
-                count, total = await asyncio.to_thread(_copy, home / archive.path, draft, run, archive, digests)
+                index, digest = await asyncio.to_thread(_copy, home / archive.path, draft, archive, digests)
                 async with database.begin() as session:
                     now = {a.archive_id: a.path for a in await list_archives(session, source=archive.source)}
                 if now.get(archive.archive_id) != archive.path:
-                    raise CheckFailed(f"{name}: it was rewritten or removed meanwhile; export again")
-                place = done.already if await asyncio.to_thread(_is_there, draft, folder / name) else done.written
+                    raise CheckFailed(f"{name}: the file changed during the export; export again")
+                same = await asyncio.to_thread(_matches_existing, draft, folder / name)
                 await asyncio.to_thread(os.replace, draft, folder / name)
             except (ArchiveDamaged, CheckFailed) as error:
                 done.problems.append(error.message)
                 continue
-            place.append(name)
-            sums[name] = total
-            runs[name] = run
-            done.pages += count
+            (done.unchanged if same else done.written).append(name)
+            sums[name], lines[name] = digest, index
+            done.pages += len(index)
             done.bytes += archive.bytes
         done.stale = sorted(name for name in sums if name not in known)
-        await asyncio.to_thread(_write_index, folder, runs, sums)
-        lines = "".join(f"{sums[name]}  {name}\n" for name in sorted(sums))
-        lines += f"{await asyncio.to_thread(_sha256, folder / INDEX)}  {INDEX}\n"
-        await asyncio.to_thread(_write, folder / SUMS, lines)
+        await asyncio.to_thread(_write_index, folder, lines, sums)
+        sums[INDEX] = digest_file(folder / INDEX).removeprefix("sha256:")
+        names = [*sorted(sums.keys() - {INDEX}), INDEX]
+        await asyncio.to_thread(_write, folder / SUMS, "".join(f"{sums[name]}  {name}\n" for name in names))
     return done
 
 
-def _copy(source: Path, draft: Path, run: Path, archive: Archive, digests: Mapping[int, str]) -> tuple[int, str]:
-    """Copy the committed part and check it; how many pages it holds, and its SHA-256."""
+def _copy(source: Path, draft: Path, archive: Archive, digests: Mapping[int, str]) -> tuple[list[str], str]:
+    """Copy the committed part and check it; the CDXJ lines, and the SHA-256."""
     digest = hashlib.sha256()
     left = archive.bytes
     try:
@@ -118,73 +114,60 @@ def _copy(source: Path, draft: Path, run: Path, archive: Archive, digests: Mappi
             new.flush()
             os.fsync(new.fileno())
     except OSError as error:
-        raise ArchiveDamaged(source, f"cannot be copied: {error}") from error
+        raise ArchiveDamaged(source, f"cannot copy: {error}") from error
     if left:
         raise ArchiveDamaged(source, f"holds {archive.bytes - left} bytes, {archive.bytes} were written")
     lines = []
     missing = set(digests)
-    for place, page in pages(draft, archive.bytes):
-        lines.append(cdxj_line(draft.name, place, page))
-        expected = digests.get(place.offset)
-        missing.discard(place.offset)
+    for group, page in pages(draft, archive.bytes):
+        lines.append(cdxj_line(draft.name, group, page))
+        expected = digests.get(group.offset)
+        missing.discard(group.offset)
         if expected is not None and expected != digest_bytes(page.body):
-            raise ArchiveDamaged(source, f"the page at offset {place.offset} is not the one that was fetched")
+            raise ArchiveDamaged(source, f"the page at offset {group.offset} is not the one that was fetched")
     if missing:
         raise ArchiveDamaged(source, f"no page at offset {min(missing)}")
-    lines.sort(key=str.encode)
-    _write(run, "".join(line + "\n" for line in lines))
-    return len(lines), digest.hexdigest()
+    return lines, digest.hexdigest()
 
 
-def _is_there(draft: Path, target: Path) -> bool:
-    """Whether the target holds the draft's bytes; False also where it holds their beginning. Raises CheckFailed
-    where it holds others."""
+def _matches_existing(draft: Path, target: Path) -> bool:
+    """Whether the target has the draft's bytes; False if missing or a prefix. Raises CheckFailed otherwise."""
     if not target.exists():
         return False
     with draft.open("rb") as ours, target.open("rb") as theirs:
         while block := theirs.read(_BLOCK):
             if ours.read(len(block)) != block:
-                raise CheckFailed(f"{target.name}: there is a file of that name with other bytes; it was left")
+                raise CheckFailed(
+                    f"{target.name}: a file of that name with different bytes exists; it was not replaced"
+                )
         return not ours.read(1)
 
 
 def _known_sums(folder: Path) -> dict[str, str]:
-    """File → SHA-256, as an earlier export told, of those that are still there."""
+    """File → SHA-256 from an earlier export, for files that still exist."""
     path = folder / SUMS
     if not path.exists():
         return {}
     lines = path.read_text("utf-8", "replace").splitlines()
-    told = {m[2]: m[1] for line in lines if (m := _SUM_LINE.fullmatch(line)) and m[2] != INDEX}
-    return {name: digest for name, digest in told.items() if (folder / name).is_file()}
+    recorded = {m[2]: m[1] for line in lines if (m := _SUM_LINE.fullmatch(line)) and m[2] != INDEX}
+    return {name: digest for name, digest in recorded.items() if (folder / name).is_file()}
 
 
-def _write_index(folder: Path, runs: Mapping[str, Path], sums: Mapping[str, str]) -> None:
-    """Merge the files' lines with those that an earlier index has of other files."""
-    target = folder / INDEX
-    draft = folder / f".{INDEX}.draft"
-    with ExitStack() as stack:
-        parts: list[Iterator[str]] = [
-            stack.enter_context(path.open(encoding="utf-8", newline="\n")) for path in runs.values()
-        ]
-        if target.exists():
-            old = stack.enter_context(target.open(encoding="utf-8", errors="replace", newline="\n"))
-            parts.append(line for line in old if _of(line) in sums.keys() - runs.keys())
-        with draft.open("w", encoding="utf-8", newline="\n") as new:
-            new.writelines(heapq.merge(*parts, key=str.encode))
-    os.replace(draft, target)
+def _write_index(folder: Path, lines: Mapping[str, Sequence[str]], sums: Mapping[str, str]) -> None:
+    """Write the lines of these files, sorted with those that an earlier index has of other files."""
+    target, others = folder / INDEX, sums.keys() - lines.keys()
+    text = target.read_text("utf-8", "replace") if target.exists() else ""
+    merged = [line for line in text.split("\n") if _filename(line) in others]
+    merged += [line for part in lines.values() for line in part]
+    _write(target, "".join(line + "\n" for line in sorted(merged, key=str.encode)))
 
 
-def _of(line: str) -> str | None:
+def _filename(line: str) -> str | None:
     try:
         name = json.loads(line.split(" ", 2)[2])["filename"]
     except (IndexError, ValueError, KeyError, TypeError):
         return None
     return str(name)
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _write(path: Path, text: str) -> None:

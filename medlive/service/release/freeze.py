@@ -1,7 +1,7 @@
-"""Freezes a week: fixes in one transaction what its snapshot holds, and builds the folder from the fixed rows.
+"""Freeze a week: select its cases in one transaction, then build the folder from the selected rows.
 
-A freeze that was broken off at any point is taken up where it stopped: what was fixed stays fixed, so that the
-folder that is built in the end is the one that would have been built then.
+An interrupted freeze resumes with the cases it had selected, so the folder is the one that would have been built
+then.
 """
 
 import asyncio
@@ -52,29 +52,29 @@ from medlive.integrity.signing import SecretKey, sign
 from medlive.service.database import handle_key
 from medlive.service.paths import snapshots_path
 from medlive.service.release.check import check_cases, in_thread
-from medlive.service.release.rebuild import build, is_complete, lineage_of, put_back
+from medlive.service.release.rebuild import build, is_complete, lineage_of, restore_folder
 from medlive.service.release.withdraw import write_errata
 from medlive.snapshot.gates import GateHit, gates_digest, release_hits
 from medlive.snapshot.identity import folder_name
 from medlive.snapshot.manifest import Signing, moment_text
 from medlive.snapshot.model import commitment, week_end
 
-Tell = Callable[[str], None]
-"""Tells a person what happens."""
+Notify = Callable[[str], None]
+"""Show a progress message to a person."""
 Tick = Callable[[int, int], None]
-"""Tells how many cases of how many were checked."""
+"""Called with (cases checked, cases in all)."""
 
-_TURN: Final = "medlive snapshot freeze"
-_PATIENCE_S: Final = 600.0
-_MOST_AHEAD: Final = 260
-"""Weeks, five years: a slip in a year is no week to freeze."""
-_ATTEMPTS: Final = 5
-"""How often a week is fixed anew because cases of it were taken down meanwhile."""
+_LOCK: Final = "medlive snapshot freeze"
+_LOCK_TIMEOUT_S: Final = 600.0
+_MAX_WEEKS_AHEAD: Final = 260
+"""Weeks (five years): a mistyped year must not be frozen."""
+_MAX_ATTEMPTS: Final = 5
+"""How often cases are selected again because some were withdrawn meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
-class Frozen:
-    """A frozen snapshot: what it holds and what was kept out of it."""
+class FreezeResult:
+    """A frozen snapshot: its counts, and what was kept out."""
 
     version: str
     path: Path
@@ -84,29 +84,17 @@ class Frozen:
     why_not: tuple[str, ...]
     kept_out: tuple[GateHit, ...]
     already: bool
-    """True when the week had been frozen before; nothing was changed then."""
+    """Whether the week had been frozen before; nothing was changed then."""
     held: int
-    """Cases that are held out: the folder has their commitments."""
+    """Held-out cases: the folder has their commitments."""
     revealed: int
-    """Cases that were held out until now, and are shown with the proof of it."""
+    """Cases held out until now and published with this snapshot, with proof."""
     dropped: int
-    """Cases that were held out until now, and were withdrawn without being shown."""
+    """Cases held out until now and withdrawn without being published."""
     key_id: str | None
-    """The key that signed it; None: nothing did."""
+    """The signing key; None for an unsigned snapshot."""
     built_again: bool = False
-    """True when it was frozen before, and its folder was missing or not whole."""
-
-
-class _Unread(Exception):
-    """Cases came in that the gates have not read."""
-
-
-def _say_nothing(_: str) -> None:
-    pass
-
-
-def _count_nothing(_done: int, _of: int) -> None:
-    pass
+    """Whether its folder was missing or incomplete and was rebuilt."""
 
 
 async def freeze(
@@ -117,103 +105,111 @@ async def freeze(
     key: SecretKey | None = None,
     hold_out: float | None = None,
     anew: bool = False,
-    tell: Tell = _say_nothing,
-    tick: Tick = _count_nothing,
-) -> Frozen:
-    """Freeze a week (default: the present ISO week) and build its folder; a frozen week is left as it is.
+    notify: Notify = lambda _: None,
+    tick: Tick = lambda _done, _total: None,
+) -> FreezeResult:
+    """Freeze a week and build its folder. A frozen week is left unchanged; its folder is rebuilt if incomplete.
 
-    `key` signs it; `hold_out` is the share of cases never shown before that is held out (default: the settings');
-    `anew` drops what was fixed for the week and never frozen. A folder of a frozen week that is missing or not
-    whole is built again. Raises UsageError for a week that cannot be made, CheckFailed when no case passes the
-    gates, DiskFull, and Locked when another process has been freezing for ten minutes.
+    Args:
+        week: ISO week such as 2026.W47; None for the current week.
+        key: Signing key; None leaves the snapshot unsigned.
+        hold_out: Share of the cases never published before that is held out, in [0, 1); None for the settings'.
+        anew: Discard the cases that an unfinished freeze of the week selected.
+
+    Raises:
+        UsageError: If the week cannot be frozen.
+        CheckFailed: If no case passes the gates.
+        DiskFull: If the folder does not fit on the disk.
+        Locked: If another process has been freezing for ten minutes.
     """
     version = week or iso_week(now())
     if week_end(version) is None:
-        raise UsageError(f"{version!r} is no ISO week such as 2026.W47")
+        raise UsageError(f"expected an ISO week such as 2026.W47, not {version!r}")
     share = settings.release.hold_out if hold_out is None else hold_out
     if not 0 <= share < 1:
-        raise UsageError(f"a share of {share} cannot be held out", hint="it is at least 0 and less than 1")
-    async with _turn(database, tell):
+        raise UsageError(f"the held-out share must be at least 0 and less than 1, not {share}")
+    async with _freeze_lock(database, notify):
         async with database.begin() as session:
             info = await find_snapshot(session, version)
         if info is not None and info.state is SnapshotState.FROZEN:
             if anew:
                 raise UsageError(f"snapshot {version} is frozen", hint="freeze under another week")
-            again = await _whole_again(database, settings, info, tell)
-            return await _frozen(database, settings, info, already=True, built_again=again)
-        if weeks_between(iso_week(now()), version) > _MOST_AHEAD:
+            again = await _restore_if_incomplete(database, settings, info, notify)
+            return await _result(database, settings, info, already=True, built_again=again)
+        if weeks_between(iso_week(now()), version) > _MAX_WEEKS_AHEAD:
             raise UsageError(
-                f"{version} is more than {_MOST_AHEAD} weeks ahead",
-                hint="once it were frozen, no week before it could be made",
+                f"{version} is more than {_MAX_WEEKS_AHEAD} weeks ahead",
+                hint="no earlier week could be frozen after it",
             )
-        for _ in range(_ATTEMPTS):
-            fixed = None if anew else await _taken_up(database, settings, version, tell)
+        for _ in range(_MAX_ATTEMPTS):
+            fixed = None if anew else await _resume(database, settings, version, notify)
             if fixed is None:
-                if key is None and (signed := await _signed_before(database)):
-                    tell(f"{signed} was signed, and {version} will not be: no key is set")
-                await _fix(database, settings, version, key, share, tick)
+                if key is None and (signed := await _signed_parent(database)):
+                    notify(f"{signed} was signed, and {version} will not be: no key is set")
+                await _select(database, settings, version, key, share, tick)
             try:
                 info = await _build(database, settings, version, key)
             except MembersGone:
-                tell(f"cases were taken back while {version} was built; it is fixed anew without them")
+                notify(f"cases were withdrawn while {version} was built; selecting its cases again without them")
                 anew = True
                 continue
             await write_errata(database, settings, key=key)
-            return await _frozen(database, settings, info, already=False)
-    raise MembersGone(hint="run this again when nothing is being taken back")
+            return await _result(database, settings, info, already=False)
+    raise MembersGone(hint="run this again when no case is being withdrawn")
 
 
 @asynccontextmanager
-async def _turn(database: Database, tell: Tell) -> AsyncIterator[None]:
-    """Hold the right to freeze here, after whoever has it."""
+async def _freeze_lock(database: Database, notify: Notify) -> AsyncIterator[None]:
+    """Hold the lock for freezing, waiting for another process that has it."""
     loop = asyncio.get_running_loop()
-    began, told = loop.time(), False
+    began, notified = loop.time(), False
     while True:
-        async with advisory_lock(database, _TURN) as is_mine:
+        async with advisory_lock(database, _LOCK) as is_mine:
             if is_mine:
                 yield
                 return
-        if loop.time() - began > _PATIENCE_S:
+        if loop.time() - began > _LOCK_TIMEOUT_S:
             raise Locked("another process is freezing a snapshot", hint="run this again when it has ended")
-        if not told:
-            tell("another process is freezing a snapshot; this one waits for it")
-            told = True
+        if not notified:
+            notify("another process is freezing a snapshot; waiting for it")
+            notified = True
         await asyncio.sleep(0.5)
 
 
-async def _taken_up(database: Database, settings: Settings, version: str, tell: Tell) -> FixedMeta | None:
-    """What was fixed for the week before, when nothing of it has gone since; None when it is to be fixed."""
+async def _resume(database: Database, settings: Settings, version: str, notify: Notify) -> FixedMeta | None:
+    """Return the selection of an unfinished freeze, or None where there is none or a selected case has gone."""
     async with database.begin() as session:
         fixed = await load_fixed(session, version)
         if fixed is None:
             return None
-        there = await count_members(session, version)
-        taken_back = await holds_withdrawn(session, version)
-    if there != fixed.numbers or taken_back:
-        tell(f"cases that {version} was to hold were taken back since; it is fixed anew without them")
+        existing = await count_members(session, version)
+        has_withdrawn = await holds_withdrawn(session, version)
+    if existing != fixed.numbers or has_withdrawn:
+        notify(f"cases selected for {version} were withdrawn since; selecting its cases again without them")
         return None
-    tell(f"{version} was fixed before and not finished: it is built as it was fixed (--anew fixes it anew)")
+    notify(
+        f"resuming the unfinished freeze of {version} with the cases it had selected (--anew selects them again)"
+    )
     return fixed
 
 
-async def _fix(
+async def _select(
     database: Database, settings: Settings, version: str, key: SecretKey | None, share: float, tick: Tick
 ) -> None:
-    """Fix the week's members and all that the snapshot says of itself, in one transaction."""
-    await _clear(database, settings)
-    instance_key, digest = handle_key(settings), await asyncio.to_thread(gates_digest)
+    """Select the week's cases and store the snapshot's metadata, in one transaction."""
     async with database.begin() as session:
+        unfinished = [s for s in await list_snapshots(session) if s.state is not SnapshotState.FROZEN]
         parent = await latest_frozen(session)
+    for info in unfinished:
+        await asyncio.to_thread(_remove_unfrozen, settings, info)
+    instance_key, digest = handle_key(settings), await asyncio.to_thread(gates_digest)
     while True:
         await check_cases(database, parent.version if parent else None, digest, tick)
-        try:
-            await _fix_once(database, settings, version, key, share, instance_key, digest)
-        except _Unread:
-            continue
-        return
+        if await _select_once(database, settings, version, key, share, instance_key, digest):
+            return
 
 
-async def _fix_once(
+async def _select_once(
     database: Database,
     settings: Settings,
     version: str,
@@ -221,18 +217,20 @@ async def _fix_once(
     share: float,
     instance_key: bytes,
     digest: str,
-) -> None:
+) -> bool:
+    """Select the cases; False, with nothing stored, where cases came in that the gates have not read."""
     release = settings.release
     async with database.begin() as session:
-        # A takedown comes before all of this, or after it and then sees the members.
+        # A takedown runs before this transaction, or after it and then sees the members.
         await no_takedown(session)
         info = await begin_snapshot(session, version)
         if await judge(session, version, info.parent, digest, publishable_only=release.publishable_only):
-            raise _Unread
+            await session.rollback()
+            return False
         await keep_kept_out(session, version, publishable_only=release.publishable_only)
         new = await never_shown(session) if share else []
-        drawn = [one for one in new if is_drawn(one[0], share, instance_key)]
-        held_out = await asyncio.to_thread(_commit, database, drawn)
+        selected = [one for one in new if is_held_out(one[0], share, instance_key)]
+        held_out = await asyncio.to_thread(_commit, database, selected)
         due = [
             week
             for week in await held_weeks(session, info.parent)
@@ -267,44 +265,41 @@ async def _fix_once(
             gates_digest=digest,
         )
         await settle_snapshot(session, version, meta)
+    return True
 
 
-def is_drawn(case_id: str, share: float, key: bytes) -> bool:
-    """Whether a case belongs to the share that is held out: always the same under this instance's key."""
-    if not share:
-        return False
-    drawn = hmac.new(key, b"held out: " + case_id.encode(), hashlib.sha256).digest()
-    return int.from_bytes(drawn[:8]) < share * 2**64
+def is_held_out(case_id: str, share: float, key: bytes) -> bool:
+    """Whether a case belongs to the held-out share; deterministic under this instance's key."""
+    number = hmac.new(key, b"held out: " + case_id.encode(), hashlib.sha256).digest()
+    return int.from_bytes(number[:8]) < share * 2**64
 
 
 def weeks_between(earlier: str, later: str) -> int:
-    """How many weeks one ISO week comes after another."""
+    """The number of weeks from one ISO week to another."""
     one, other = week_end(earlier), week_end(later)
     if one is None or other is None:
         raise ValueError(f"{earlier!r} and {later!r} are not both ISO weeks")
     return (other - one).days // 7
 
 
-def _commit(database: Database, drawn: Sequence[tuple[str, int]]) -> list[HeldOut]:
-    """A salt and a commitment for each; a case that is gone is left out."""
-    if not drawn:
-        return []
+def _commit(database: Database, selected: Sequence[tuple[str, int]]) -> list[HeldOut]:
+    """Draw a salt and compute a commitment for each selected case that still exists."""
     with read_snapshots(database.engine.url) as reader:
         return [
             HeldOut(case.case_id, case.revision, salt, commitment(case, salt))
-            for case in reader.revisions(drawn)
+            for case in reader.revisions(selected)
             for salt in (secrets.token_hex(32),)
         ]
 
 
 async def _build(database: Database, settings: Settings, version: str, key: SecretKey | None) -> SnapshotInfo:
-    """Build the folder of what was fixed, and freeze it."""
+    """Build the folder of the selected cases, and freeze it."""
     async with database.begin() as session:
         info, fixed = await find_snapshot(session, version), await load_fixed(session, version)
     if info is None or fixed is None:
         raise MembersGone
     signer = _signer(fixed, version, key)
-    # Built and not frozen: another medlive may have built it, which lays out a card in other words.
+    # A folder built but not frozen may come from another version of medlive.
     await asyncio.to_thread(_remove_unfrozen, settings, info)
     stop = Event()
     built = await in_thread(lambda: build(database, info, fixed, snapshots_path(settings), signer, stop), stop)
@@ -330,31 +325,23 @@ def _signer(fixed: FixedMeta, version: str, key: SecretKey | None) -> Callable[[
         return None
     if key is None or key.public.line() != fixed.signing.public_key:
         raise UsageError(
-            f"{version} was fixed to be signed with key {fixed.signing.key_id}, which is not set",
-            hint="set MEDLIVE_SIGNING_KEY_FILE, or fix the week anew with --anew",
+            f"{version} was begun with signing key {fixed.signing.key_id}, which is not set",
+            hint="set MEDLIVE_SIGNING_KEY_FILE, or select the cases again with --anew",
         )
     return lambda data, comment: sign(data, key, comment, SIGNATURE_COMMENT)
 
 
-async def _signed_before(database: Database) -> str | None:
-    """The latest frozen version, when it is signed."""
+async def _signed_parent(database: Database) -> str | None:
+    """The latest frozen version, if it is signed."""
     async with database.begin() as session:
         parent = await latest_frozen(session)
     return parent.version if parent is not None and parent.signature is not None else None
 
 
-async def _clear(database: Database, settings: Settings) -> None:
-    """Remove the folders of weeks that were never frozen; their rows go when the next week is fixed."""
-    async with database.begin() as session:
-        unfinished = [s for s in await list_snapshots(session) if s.state is not SnapshotState.FROZEN]
-    for info in unfinished:
-        await asyncio.to_thread(_remove_unfrozen, settings, info)
-
-
 def _remove_unfrozen(settings: Settings, info: SnapshotInfo) -> None:
-    """Remove the folder of a snapshot that is not frozen, if it is there.
+    """Remove the folder of an unfinished freeze, if it exists.
 
-    Raises CheckFailed for one that was not made by the freeze that is recorded: it may have been published.
+    Raises CheckFailed for a folder that another freeze made: it may have been published.
     """
     folder = snapshots_path(settings) / folder_name(info.version)
     if not folder.exists():
@@ -365,35 +352,37 @@ def _remove_unfrozen(settings: Settings, info: SnapshotInfo) -> None:
         made_at = None
     if made_at != moment_text(info.created_at):
         raise CheckFailed(
-            f"{folder} is there and is not of the freeze of {info.version} that was broken off",
-            hint="move it away by hand",
+            f"{folder} exists and does not belong to the interrupted freeze of {info.version}",
+            hint="move the folder away by hand",
         )
-    # Out of sight in one step; what a kill leaves of it is cleared by the next build.
+    # Renamed first, so that the removal is atomic; the next build removes leftovers.
     gone = folder.with_name(f".{folder.name}-unfrozen.partial")
     folder.rename(gone)
     shutil.rmtree(gone)
 
 
-async def _whole_again(database: Database, settings: Settings, info: SnapshotInfo, tell: Tell) -> bool:
-    """Whether the folder of a frozen week had to be built again."""
+async def _restore_if_incomplete(
+    database: Database, settings: Settings, info: SnapshotInfo, notify: Notify
+) -> bool:
+    """Rebuild the folder of a frozen week if it is missing or incomplete; whether it was."""
     folder = snapshots_path(settings) / folder_name(info.version)
     if info.sums_digest is None or await asyncio.to_thread(is_complete, folder, info):
         return False
-    missing = "is not whole" if (folder / SUMS).exists() else "is not there"
-    tell(f"{folder} {missing}: it is built again from the frozen rows")
-    await put_back(database, settings, info)
+    problem = "is incomplete" if (folder / SUMS).exists() else "is missing"
+    notify(f"{folder} {problem}: rebuilding it from the frozen rows")
+    await restore_folder(database, settings, info)
     return True
 
 
-async def _frozen(
+async def _result(
     database: Database, settings: Settings, info: SnapshotInfo, *, already: bool, built_again: bool = False
-) -> Frozen:
+) -> FreezeResult:
     async with database.begin() as session:
         manifest = await load_manifest(session, info.version)
         fixed = await load_fixed(session, info.version)
         kept_out = await load_kept_out(session, info.version)
     counts = (manifest or {}).get("counts", {})
-    return Frozen(
+    return FreezeResult(
         version=info.version,
         path=snapshots_path(settings) / folder_name(info.version),
         cases=counts.get("cases", 0),

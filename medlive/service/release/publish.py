@@ -1,4 +1,4 @@
-"""Publishes a frozen snapshot to the place that the command or the configuration names."""
+"""Publish a frozen snapshot to the target that the command or the configuration names."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,8 +15,8 @@ from medlive.snapshot.model import week_end
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
-    """What the command asks for; None: as the configuration says."""
+class PublishOptions:
+    """The command's options; None for the configured value."""
 
     to: str | None = None
     """"folder", "s3" or "huggingface"."""
@@ -26,44 +26,46 @@ class Wish:
 
 
 def find_snapshot(settings: Settings, version_or_path: str | None) -> Path:
-    """The folder to publish; None: the newest that is frozen here. Raises BadInput when there is none."""
+    """The folder to publish; None for the newest frozen one. Raises BadInput when there is none."""
     if version_or_path is not None:
         folder = snapshot_folder(settings, version_or_path)
         if not folder.is_dir():
-            raise BadInput(f"{folder} is not there")
+            raise BadInput(f"{folder} does not exist")
         return folder
     home = snapshots_path(settings)
     prefix = folder_name("")
     names = [entry.name for entry in home.glob(f"{prefix}*")] if home.is_dir() else []
     versions = [name.removeprefix(prefix) for name in names if week_end(name.removeprefix(prefix)) is not None]
     if not versions:
-        raise BadInput(f"no snapshot is frozen in {home}", hint="medlive snapshot freeze makes one")
+        raise BadInput(f"no frozen snapshot in {home}", hint="run medlive snapshot freeze")
     return home / folder_name(max(versions))
 
 
 def publish_snapshot(
     settings: Settings,
     folder: Path,
-    wish: Wish,
+    options: PublishOptions,
     public_key: PublicKey | None,
     *,
     dry_run: bool,
     progress: Progress,
 ) -> Published:
-    """Verify the folder and publish it. Raises what `prepare_release`, `publish` and the places raise, and
-    UsageError for a place that is not named or an address that cannot be linked to."""
+    """Verify the folder and publish it.
+
+    Raises what `prepare_release`, `publish` and the targets raise, and UsageError for a missing or invalid target.
+    """
     section = settings.publish
-    to, at = wish.to or section.to, wish.at or section.at
-    endpoint_url = wish.endpoint_url or section.endpoint_url
-    base_url = wish.base_url or section.base_url
+    to, at = options.to or section.to, options.at or section.at
+    endpoint_url = options.endpoint_url or section.endpoint_url
+    base_url = options.base_url or section.base_url
     if at is None:
         raise UsageError(
-            "publish where?", hint="name the place by --at, or as `at` under [publish] in medlive.toml"
+            "no publishing target is set", hint="give --at, or set `at` under [publish] in medlive.toml"
         )
     if base_url is not None and not safe_base(base_url):
-        raise UsageError(f"{base_url!r} is no public address", hint="write https://host/path")
+        raise UsageError(f"{base_url!r} is not a public address", hint="expected https://host/path")
     if section.authority is not None and not safe_authority(section.authority):
-        raise UsageError(f"{section.authority!r} is no domain name", hint="set `authority` under [publish]")
+        raise UsageError(f"{section.authority!r} is not a domain name", hint="set `authority` under [publish]")
     prepared = prepare_release(folder, public_key)
     if to == "huggingface":
         from medlive.publishing.targets.huggingface import HubRepository
@@ -79,5 +81,5 @@ def _target(to: str, at: str, endpoint_url: str | None) -> Target:
 
         return S3Target(at, endpoint_url=endpoint_url)
     if "://" in at:
-        raise UsageError(f"{at!r} is no folder", hint="--to says what kind of place --at names")
+        raise UsageError(f"{at!r} is not a folder", hint="give --to s3 or --to huggingface for a remote target")
     return FolderTarget(Path(at).expanduser())

@@ -1,4 +1,4 @@
-"""A snapshot's cases in their threads' own words, for whoever holds the database they were made in."""
+"""A snapshot's cases in their threads' own words, read from the database they were made in."""
 
 from medlive.config import Settings
 from medlive.db.release.threads import revisions_of
@@ -13,11 +13,10 @@ from medlive.threads.prepare import deidentified, normalised, thread_language
 async def raw_cases(settings: Settings, cases: CaseSet) -> CaseSet:
     """`in_own_words` of a snapshot's cases, normalised and de-identified as the curating agents saw them.
 
-    Raises UsageError for cases that are of no snapshot, or of one that this database does not hold, and
-    DatabaseUnavailable.
+    Raises UsageError for cases that are not from a snapshot of this database, and DatabaseUnavailable.
     """
     if cases.origin != "snapshot":
-        raise UsageError("--raw takes a snapshot's folder or version as --cases: of a file no threads are known")
+        raise UsageError("--raw needs a snapshot's folder or version as --cases, not a file")
     async with open_database(settings) as database, database.begin() as session:
         revisions = await revisions_of(session, cases.name, (case.case_id for case in cases.cases))
         threads = await load_threads(session, sorted(set(revisions.values())))

@@ -1,5 +1,4 @@
-"""Builds a snapshot's folder from its fixed rows: for the first time, to put it back, and to prove that it is what
-was frozen."""
+"""Build a snapshot's folder from its stored rows: to freeze it, to restore it, and to verify what was frozen."""
 
 import asyncio
 import shutil
@@ -32,35 +31,35 @@ from medlive.snapshot.manifest import Ancestor
 IDENTITY: Final = (
     "data/cases.jsonl", "data/criteria.jsonl", "livemedbench.json", "changes.json", "holdouts.json",
 )  # fmt: skip
-"""The files that are made of the frozen rows alone; others tell of the library that wrote parquet as well."""
+"""Files made from the frozen rows alone; the others depend on the library that writes parquet."""
 
 
 @dataclass(frozen=True, slots=True)
-class Rebuilt:
-    """A frozen snapshot that was built again from its rows, beside what was frozen and what lies in its folder."""
+class RebuildResult:
+    """A frozen snapshot rebuilt from its rows, compared with what was frozen and with its folder."""
 
     version: str
     folder: Path
-    """Where it lies since it was frozen."""
-    is_there: bool
+    """The folder of the frozen snapshot."""
+    folder_exists: bool
     expected: str
-    """The digest of SHA256SUMS as it was frozen."""
+    """The digest of SHA256SUMS when it was frozen."""
     got: str
-    """The digest of SHA256SUMS as it was built now."""
+    """The digest of SHA256SUMS as rebuilt."""
     differing: tuple[str, ...]
-    """Files of the folder that are not as they were built now; all of them where it is not there."""
+    """Files of the folder that differ from the rebuilt ones; all of them where the folder is missing."""
     writers: tuple[str, str] | None
-    """(then, now) where another library writes parquet now than did then; else None."""
+    """(then, now) where the library that writes parquet has changed; else None."""
     out: Path | None
-    """The folder that was built now, where it was to be kept."""
+    """The rebuilt folder, if it is kept."""
 
     @property
     def identical(self) -> bool:
-        """Whether every byte is as it was frozen, and lies so in the folder.
+        """Whether the rebuilt files and the folder equal what was frozen.
 
-        Where another library writes parquet now, the files of IDENTITY decide.
+        Where the parquet library has changed, the files of IDENTITY decide.
         """
-        if not self.is_there:
+        if not self.folder_exists:
             return False
         if self.writers is None:
             return self.got == self.expected and not self.differing
@@ -75,7 +74,7 @@ def build(
     sign: Sign | None,
     stop: Event | None = None,
 ) -> FrozenSnapshot:
-    """Build the folder of a snapshot from its fixed rows; for a thread of its own."""
+    """Build the folder of a snapshot from its stored rows; blocking."""
     meta = SnapshotMeta(
         version=info.version,
         created_at=info.created_at,
@@ -88,28 +87,31 @@ def build(
         return write_snapshot(reader.cases(info.version), meta, out_root, reader.entries(info.version), sign)
 
 
-async def rebuild(database: Database, settings: Settings, version: str, out: Path | None = None) -> Rebuilt:
-    """Build a frozen snapshot again and compare it with what was frozen and with its folder; no key is needed.
+async def rebuild(database: Database, settings: Settings, version: str, out: Path | None = None) -> RebuildResult:
+    """Rebuild a frozen snapshot and compare it with what was frozen and with its folder; needs no key.
 
-    `out`: a folder in which the built one is kept. Raises UsageError for what is not frozen, or was in format 1.
+    `out` is a folder in which the rebuilt one is kept. Raises UsageError for a version that is not frozen, or was
+    frozen in format 1.
     """
     async with database.begin() as session:
         info, fixed = await find_snapshot(session, version), await load_fixed(session, version)
         then = ((await load_manifest(session, version)) or {}).get("writers", {}).get("parquet")
     if info is None or info.state is not SnapshotState.FROZEN:
-        raise UsageError(f"{version} is no frozen snapshot", hint="medlive snapshot list names them")
+        raise UsageError(f"{version} is not a frozen snapshot", hint="medlive snapshot list shows them")
     if fixed is None or info.sums_digest is None:
-        raise UsageError(f"{version} was frozen in format 1, which this medlive does not build")
+        raise UsageError(f"{version} was frozen in format 1, which this version of medlive cannot build")
     folder = snapshots_path(settings) / folder_name(version)
     with tempfile.TemporaryDirectory(prefix="medlive-rebuild-") as temporary:
-        built = await asyncio.to_thread(build, database, info, fixed, out or Path(temporary), _stored(info))
-        is_there = folder.is_dir()
+        built = await asyncio.to_thread(
+            build, database, info, fixed, out or Path(temporary), _stored_signature(info)
+        )
+        folder_exists = folder.is_dir()
         differing = await asyncio.to_thread(differences, built.path, folder)
     now = built.manifest.writers["parquet"]
-    return Rebuilt(
+    return RebuildResult(
         version=version,
         folder=folder,
-        is_there=is_there,
+        folder_exists=folder_exists,
         expected=info.sums_digest,
         got=built.digest,
         differing=tuple(differing),
@@ -118,26 +120,25 @@ async def rebuild(database: Database, settings: Settings, version: str, out: Pat
     )
 
 
-async def put_back(database: Database, settings: Settings, info: SnapshotInfo) -> None:
-    """Build a frozen snapshot's folder again in its place, where it is missing or not whole.
+async def restore_folder(database: Database, settings: Settings, info: SnapshotInfo) -> None:
+    """Rebuild the missing or incomplete folder of a frozen snapshot in its place.
 
-    Raises CheckFailed when it cannot be built as it was frozen; what is there is left as it is then.
+    Raises CheckFailed, leaving the folder unchanged, when the rebuilt one differs from what was frozen.
     """
     async with database.begin() as session:
         fixed = await load_fixed(session, info.version)
     if fixed is None:
-        raise UsageError(f"{info.version} was frozen in format 1, which this medlive does not build")
+        raise UsageError(f"{info.version} was frozen in format 1, which this version of medlive cannot build")
     root = snapshots_path(settings)
     target, aside = root / folder_name(info.version), root / f".{folder_name(info.version)}-again.partial"
     if aside.exists():
         shutil.rmtree(aside)
     try:
-        built = await asyncio.to_thread(build, database, info, fixed, aside, _stored(info))
+        built = await asyncio.to_thread(build, database, info, fixed, aside, _stored_signature(info))
         if built.digest != info.sums_digest:
             raise CheckFailed(
-                f"{info.version} cannot be built as it was frozen: SHA256SUMS would be {built.digest}, "
-                f"{info.sums_digest} was frozen",
-                hint="restore the folder from a backup; medlive snapshot rebuild says what differs",
+                f"{info.version} cannot be rebuilt: expected SHA256SUMS {info.sums_digest}, got {built.digest}",
+                hint="restore the folder from a backup; medlive snapshot rebuild shows what differs",
             )
         if target.exists():
             target.rename(aside / "not-whole")
@@ -147,9 +148,9 @@ async def put_back(database: Database, settings: Settings, info: SnapshotInfo) -
 
 
 def is_complete(folder: Path, info: SnapshotInfo) -> bool:
-    """Whether a frozen snapshot's folder has its SHA256SUMS and every file that this names.
+    """Whether a frozen snapshot's folder has its SHA256SUMS and every file listed there.
 
-    What is in them is for `verify_snapshot` to read.
+    `verify_snapshot` checks their content.
     """
     try:
         sums = (folder / SUMS).read_bytes()
@@ -164,15 +165,15 @@ def is_complete(folder: Path, info: SnapshotInfo) -> bool:
 
 
 async def lineage_of(session: Session, version: str) -> tuple[Ancestor, ...]:
-    """The frozen snapshots before a version, the oldest first, each with its digest.
+    """The frozen snapshots before a version, oldest first, each with its digest.
 
-    That of one that was frozen in format 1 is taken from its folder. Raises CheckFailed where that is not there.
+    The digest of a format 1 snapshot is read from its folder. Raises CheckFailed where that is missing.
     """
     before = [s for s in await list_snapshots(session) if s.state is SnapshotState.FROZEN and s.version < version]
-    return tuple(Ancestor(version=s.version, digest=s.sums_digest or _digest_of(s)) for s in reversed(before))
+    return tuple(Ancestor(version=s.version, digest=s.sums_digest or _sums_digest(s)) for s in reversed(before))
 
 
-def _digest_of(info: SnapshotInfo) -> str:
+def _sums_digest(info: SnapshotInfo) -> str:
     folder = Path(info.path or "")
     try:
         if digest_file(folder / "manifest.json") == info.manifest_digest:
@@ -180,12 +181,12 @@ def _digest_of(info: SnapshotInfo) -> str:
     except OSError as exc:
         raise CheckFailed(
             f"snapshot {info.version} is not in {folder}: {exc.strerror or exc}",
-            hint="restore it: what comes after it names its digest",
+            hint="restore it: later snapshots contain its digest",
         ) from exc
     raise CheckFailed(f"{folder} is not snapshot {info.version} as it was frozen", hint="restore it")
 
 
-def _stored(info: SnapshotInfo) -> Sign | None:
-    """What signs with the signature that was made then."""
+def _stored_signature(info: SnapshotInfo) -> Sign | None:
+    """A signer that returns the stored signature."""
     signature = info.signature
     return None if signature is None else lambda _data, _comment: signature

@@ -1,4 +1,4 @@
-"""Withdraws cases and criteria, and keeps the errata beside the frozen snapshots, which stay as they are."""
+"""Withdraw cases and criteria, and write the errata beside the frozen snapshots, which stay unchanged."""
 
 import asyncio
 import os
@@ -31,34 +31,30 @@ from medlive.snapshot.verify.disguise import as_read, find_disguise
 from medlive.snapshot.verify.leaks import find_contact, find_unstorable
 
 TAKEN_DOWN_REASON = "taken down"
-"""The public reason of every takedown: the one that was given is nobody's business."""
+"""The public reason of every takedown; the reason given is not published."""
 
 
 @dataclass(frozen=True, slots=True)
-class Withdrawn:
-    """What a withdrawal did."""
+class WithdrawResult:
+    """The result of a withdrawal."""
 
     withdrawal: Withdrawal
     already: bool
-    """True when it was withdrawn before for a reason of this kind: nothing was changed, the first reason stays."""
+    """Whether it was withdrawn before for this kind of reason; nothing was changed then."""
     snapshots: tuple[str, ...]
-    """The frozen snapshots that hold what was withdrawn, oldest first."""
+    """The frozen snapshots that contain what was withdrawn, oldest first."""
     errata: Path | None
-    """The errata's file, written anew; None in a dry run."""
+    """The rewritten errata file; None in a dry run."""
     signed: bool
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenErrata:
-    """The errata's file as it was written."""
+    """The errata file as written."""
 
     path: Path
     errata: Errata
     signed: bool
-
-
-class _DryRun(Exception):
-    """Undoes a transaction that was only to be looked at."""
 
 
 async def withdraw(
@@ -73,37 +69,42 @@ async def withdraw(
     by: str | None = None,
     key_file: Path | None = None,
     dry_run: bool = False,
-) -> Withdrawn:
-    """Withdraw a case, or a criterion of it, and write the errata anew; the same again changes nothing.
+) -> WithdrawResult:
+    """Withdraw a case, or one criterion of it, and rewrite the errata; repeating it changes nothing.
 
-    `criterion_id` is `c3` or, as in snapshots, `<case id>-c3`, in the case's latest revision or one that a frozen
-    snapshot shows; `revision` says which where these have it with different words. `reason` is published.
-    The errata are signed when there is a key (`medlive.integrity.signing.load_signing_key`). Raises UsageError for
-    an unknown id, with those that are near, or a reason that cannot be published, and CheckFailed when too few
-    criteria would be left.
+    Args:
+        reason: Published with the errata.
+        criterion_id: `c3` or `<case id>-c3`, in the latest revision or one that a frozen snapshot contains.
+        revision: Which revision, where the id names criteria with different words.
+        key_file: Signs the errata; None reads the environment (`medlive.integrity.signing.load_signing_key`).
+        dry_run: Check and report, without storing anything.
+
+    Raises:
+        UsageError: If the id is unknown or the reason cannot be published.
+        CheckFailed: If too few criteria would be left.
     """
-    reason = public_reason(reason)
-    by = person(by)
+    reason = check_public_reason(reason)
+    by = check_person_name(by)
     key = load_signing_key(os.environ, key_file)
-    try:
-        async with database.begin() as session:
-            status = await lock_case(session, case_id)
-            if criterion_id is None:
-                found, already = await _withdraw_case(session, case_id, status, kind, reason, by)
-            else:
-                part = await find_criterion(session, case_id, criterion_id, revision)
-                found, already = await _withdraw_criterion(session, case_id, status, part, kind, reason, by)
-            snapshots = _snapshots_of(await load_errata(session), found.number)
-            if dry_run:
-                raise _DryRun
-    except _DryRun:
-        return Withdrawn(found, already, snapshots, None, False)
+    async with database.begin() as session:
+        status = await lock_case(session, case_id)
+        if criterion_id is None:
+            found, already = await _withdraw_case(session, case_id, status, kind, reason, by)
+        else:
+            part = await find_criterion(session, case_id, criterion_id, revision)
+            found, already = await _withdraw_criterion(session, case_id, status, part, kind, reason, by)
+        entries = (await load_errata(session)).entries
+        if dry_run:
+            await session.rollback()
+    snapshots = tuple(sorted({v for entry in entries if entry.id == found.number for v in entry.snapshots}))
+    if dry_run:
+        return WithdrawResult(found, already, snapshots, None, False)
     written = await write_errata(database, settings, key=key)
-    return Withdrawn(found, already, snapshots, written.path, written.signed)
+    return WithdrawResult(found, already, snapshots, written.path, written.signed)
 
 
 async def record_takedown(session: Session, case_ids: Iterable[str]) -> None:
-    """Withdraw cases whose thread is being taken down; nothing of the reason that was given becomes public."""
+    """Withdraw the cases of a thread that is taken down; the reason given is not published."""
     for case_id in sorted(set(case_ids)):
         status = await lock_case(session, case_id)
         await _withdraw_case(session, case_id, status, WithdrawalKind.TAKEDOWN, TAKEN_DOWN_REASON, None)
@@ -112,17 +113,16 @@ async def record_takedown(session: Session, case_ids: Iterable[str]) -> None:
 async def write_errata(
     database: Database, settings: Settings, *, key: SecretKey | None = None, key_file: Path | None = None
 ) -> WrittenErrata:
-    """Write `errata.json` beside the frozen snapshots as the database stands, signed when there is a key.
+    """Write `errata.json` beside the frozen snapshots, signed when there is a key (default: `load_signing_key`).
 
-    `key` is used as it is; without it `load_signing_key` looks for one. To be called after each freeze and each
-    withdrawal; the same withdrawals and snapshots make the same bytes. Writers take turns. Raises BadInput when
-    the folder cannot be written.
+    Called after each freeze and withdrawal; the same rows give the same bytes. Raises BadInput when the folder
+    cannot be written.
     """
     key = key or load_signing_key(os.environ, key_file)
     async with database.begin() as session:
         errata = await load_errata(session)
         signed = _signer(errata, key)
-        # Still under the lock that reading took: what was read last is what is written last.
+        # Written under the lock that reading took, so that the latest state is written last.
         path = await asyncio.to_thread(write_errata_file, snapshots_path(settings), errata, signed)
     return WrittenErrata(path, errata, key is not None)
 
@@ -133,14 +133,16 @@ def _signer(errata: Errata, key: SecretKey | None) -> Callable[[bytes], str] | N
     return lambda data: sign(data, key, trusted_comment(errata), f"medlive errata, key {key.public.id_text()}")
 
 
-def public_reason(reason: str) -> str:
-    """A reason as it is published, on one line. Raises UsageError for one that is empty or too long, or that holds
-    an identifier of a person or characters that are not what they seem."""
+def check_public_reason(reason: str) -> str:
+    """Return a reason as it is published, on one line.
+
+    Raises UsageError for an empty or long reason, and for one with a person's identifier or look-alike characters.
+    """
     reason = " ".join(reason.split())
     if not 1 <= len(reason) <= MOST_REASON:
-        raise UsageError(f"a withdrawal needs a reason of 1 to {MOST_REASON} characters; it is published")
+        raise UsageError(f"a withdrawal needs a public reason of 1 to {MOST_REASON} characters")
     if (character := find_unstorable(reason) or find_disguise(reason)) is not None:
-        raise UsageError(f"the reason is published and holds {character}")
+        raise UsageError(f"the reason is published and contains {character}")
     scan = standard_scanner()
     for text in (reason, as_read(reason)):
         kinds = {str(found.kind) for language in ("en", "zh") for found in scan(text, language)}
@@ -148,35 +150,32 @@ def public_reason(reason: str) -> str:
             kinds.add(contact)
         if kinds:
             raise UsageError(
-                f"the reason is published and holds an identifier: {', '.join(sorted(kinds))}",
-                hint="say what is wrong without naming anybody",
+                f"the reason is published and contains an identifier: {', '.join(sorted(kinds))}",
+                hint="describe the error without naming a person",
             )
     return reason
 
 
-def person(name: str | None) -> str | None:
-    """Who did something, as it is recorded; None where it is not told. Raises UsageError for an odd name."""
+def check_person_name(name: str | None) -> str | None:
+    """Return a person's name stripped, or None. Raises UsageError for an invalid name."""
     if name is None:
         return None
     name = name.strip()
     if not 1 <= len(name) <= 200 or find_unstorable(name) is not None:
-        raise UsageError("a name has 1 to 200 characters, and no control characters")
+        raise UsageError("a name must have 1 to 200 characters and no control characters")
     return name
 
 
 async def find_criterion(
     session: Session, case_id: str, criterion_id: str, revision: int | None = None
 ) -> tuple[int, Criterion]:
-    """(revision, criterion) of a case by the criterion's id, with or without the case's id before it.
+    """Find a case's criterion by its id, with or without the case id before it; (revision, criterion).
 
-    Looked for in the latest revision, those that frozen snapshots show and those that a criterion of this id was
-    withdrawn from, or in `revision` alone. Raises UsageError for no such criterion, with those there are, and
-    where the id stands for different criteria.
+    Searches `revision`, or else the latest revision, those in frozen snapshots and those that a criterion of this
+    id was withdrawn from. Raises UsageError for an unknown or ambiguous id.
     """
     number = criterion_id.removeprefix(f"{case_id}-")
-    latest = await latest_case(session, case_id)
-    if latest is None:
-        raise UsageError(f"case {case_id} has no revision")
+    latest = await load_latest_case(session, case_id)
     places = [] if revision is None else [revision]
     if revision is None:
         places = [latest.revision, *await shown_revisions(session, case_id)]
@@ -193,11 +192,11 @@ async def find_criterion(
         listed = ", ".join(f"{case_id}-{i}" for i in sorted(known, key=lambda i: (len(i), i)))
         raise UsageError(
             f"{where} has no criterion {criterion_id[:100]!r}",
-            hint=f"it has {listed}" if known else "there is no such revision",
+            hint=f"it has {listed}" if known else "the revision does not exist",
         )
     if len(found) > 1:
-        told = " or ".join(f"--revision {place}: {c.criterion[:80]!r}" for place, c in found.values())
-        raise UsageError(f"{case_id}-{number} is not the same criterion in every revision", hint=told)
+        choices = " or ".join(f"--revision {place}: {c.criterion[:80]!r}" for place, c in found.values())
+        raise UsageError(f"{case_id}-{number} names different criteria in different revisions", hint=choices)
     return next(iter(found.values()))
 
 
@@ -206,7 +205,7 @@ async def _withdraw_case(
 ) -> tuple[Withdrawal, bool]:
     if (known := await find_withdrawal(session, case_id, kind)) is not None:
         return known, True
-    latest = await _latest(session, case_id)
+    latest = await load_latest_case(session, case_id)
     if status is not CaseStatus.WITHDRAWN:
         await withdraw_case(session, case_id, reason)
     made = await add_withdrawal(
@@ -229,15 +228,15 @@ async def _withdraw_criterion(
     if (known := await find_withdrawal(session, case_id, kind, digest)) is not None:
         return known, True
     if status is CaseStatus.WITHDRAWN:
-        raise CheckFailed(f"the whole case {case_id} is withdrawn, and its criteria with it")
-    latest = await _latest(session, case_id)
+        raise CheckFailed(f"the whole case {case_id} is withdrawn already")
+    latest = await load_latest_case(session, case_id)
     left = without_criteria(latest.rubric, {digest})
     new_revision = None
     if len(left.criteria) < len(latest.rubric.criteria):
         if (thin := too_thin(left)) is not None:
             raise CheckFailed(
                 f"without {case_id}-{criterion.id} the rubric would have {thin}",
-                hint="withdraw the case instead: leave --criterion out",
+                hint="withdraw the case instead, without --criterion",
             )
         saved = await add_revision(
             session,
@@ -265,12 +264,9 @@ async def _withdraw_criterion(
     return made, False
 
 
-async def _latest(session: Session, case_id: str) -> StoredCase:
+async def load_latest_case(session: Session, case_id: str) -> StoredCase:
+    """The latest revision of a case. Raises UsageError if it has none."""
     found = await latest_case(session, case_id)
     if found is None:
         raise UsageError(f"case {case_id} has no revision")
     return found
-
-
-def _snapshots_of(errata: Errata, number: int) -> tuple[str, ...]:
-    return tuple(sorted({v for entry in errata.entries if entry.id == number for v in entry.snapshots}))

@@ -1,8 +1,8 @@
-"""The steps of a week and what is due, decided from a moment, the times of the configuration and the stored rows.
+"""The weekly steps and which are due, computed from a moment, the configured times and the stored runs.
 
-A step's *slot* is its latest weekly time that has come, and the ISO week of that time. A step is done when a run
-of that week or a later one is; so a time that was missed is caught up once, however many weeks were missed, and no
-week is done twice. Nothing here does I/O or asks for the time.
+A step's *slot* is its latest weekly time before the moment. A step is done when a run of the slot's ISO week or a
+later one is, so missed weeks are caught up once and no week is done twice. Nothing here does I/O or reads the
+clock.
 """
 
 from collections.abc import Mapping
@@ -19,53 +19,53 @@ from medlive.errors import ConfigError
 
 WEEK = timedelta(days=7)
 RETRY_AFTER = timedelta(hours=1)
-"""How long a step that failed waits, unless a person asks with `--once`."""
+"""How long a failed step waits, unless run with `--once`."""
 OVERDUE_AFTER = timedelta(hours=24)
-"""How long after its time a step that is not done is overdue: a polite harvest may take most of a day."""
+"""When an unfinished step is overdue: a polite harvest may take most of a day."""
 QUEUE, FREEZE, RETENTION = "queue", "freeze", "retention"
 BY_HAND = {QUEUE: CURATE, RETENTION: PRUNE}
-"""Step → the command that does the same by hand or by cron."""
+"""Step → the equivalent command for cron or by hand."""
 _HARVEST = "harvest:"
 _WEEKDAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 
 
-class Standing(StrEnum):
-    """How a step stands at a moment."""
+class StepStatus(StrEnum):
+    """The status of a step at a moment."""
 
     DONE = "done"
     """Done for its slot, or not due before its first slot."""
     DUE = "due"
     RETRY = "retry"
-    """It failed for its slot and waits before it is tried again."""
+    """Failed for its slot, and waiting for the next attempt."""
     BLOCKED = "blocked"
-    """It is due and cannot be taken, for a reason that a person must remove."""
+    """Due, but a person must remove an obstacle first."""
 
 
 @dataclass(frozen=True, slots=True)
 class StepState:
-    """One step at a moment: what it is due for, and when next."""
+    """One step at a moment: its week, status and next time."""
 
     name: str
     """ "harvest:SOURCE", "queue", "freeze" or "retention"; the name of its job too."""
     week: str
-    """The ISO week that it is to be done for."""
+    """The ISO week it is run for."""
     slot: datetime
-    """Its latest time that has come."""
-    standing: Standing
+    """Its latest weekly time before the moment."""
+    status: StepStatus
     why: str | None
     """Why it is blocked."""
     retry_at: datetime | None
-    """When a step that failed is tried again."""
+    """When a failed step is tried again."""
     next_at: datetime
-    """When it is due next: its slot while it is not done, else its next weekly time."""
+    """Its slot while it is not done, else its next weekly time."""
     overdue: bool
-    """Whether it is not done a day after its time, on an instance that harvests."""
+    """Whether it is not done a day after its time; never on an instance without harvests."""
     latest: Run | None
 
     @property
     def command(self) -> str:
         """Its name in `pipeline_runs`."""
-        return f"{SCHEDULER} {self.name.replace(':', ' ')}"
+        return _command(self.name)
 
     @property
     def source(self) -> str | None:
@@ -74,11 +74,11 @@ class StepState:
 
 
 def weekly_times(schedule: ScheduleSection, sources: Mapping[str, Any]) -> dict[str, WeeklyTime]:
-    """Each step's time, in the order in which steps are taken. Raises ConfigError for a source without adapter."""
+    """Each step's time, in the order of execution. Raises ConfigError for an unknown source."""
     for name in schedule.harvest_sources:
         if name not in sources:
             raise ConfigError(
-                f"schedule.harvest_sources.{name}: no source is named {name!r}",
+                f"schedule.harvest_sources.{name}: unknown source {name!r}",
                 hint=f"known sources: {', '.join(sources)}",
             )
     own = schedule.harvest_sources
@@ -103,118 +103,128 @@ def latest_slot(moment: datetime, time: WeeklyTime) -> datetime:
     return slot if slot <= moment else slot - WEEK
 
 
-def survey(
+def step_states(
     times: Mapping[str, WeeklyTime],
     history: History,
     moment: datetime,
     *,
     blocked: Mapping[str, str] | None = None,
-    again: bool = False,
+    ignore_retry: bool = False,
 ) -> list[StepState]:
     """How every step stands, in the order of `times`.
 
-    `blocked` says of steps why they cannot be taken; with `again` nothing waits after a failure.
+    `blocked` says of steps why they cannot be taken; with `ignore_retry` nothing waits after a failure.
     """
     return [
-        _state(name, time, history, moment, blocked=(blocked or {}).get(name), again=again)
+        _state(name, time, history, moment, blocked=(blocked or {}).get(name), ignore_retry=ignore_retry)
         for name, time in times.items()
     ]
 
 
-def in_order(states: list[StepState]) -> list[StepState]:
-    """The steps that are due, an earlier week's before a later one's."""
-    return sorted((s for s in states if s.standing is Standing.DUE), key=lambda s: s.week)
+def due_steps(states: list[StepState]) -> list[StepState]:
+    """The due steps, earlier weeks first."""
+    return sorted((s for s in states if s.status is StepStatus.DUE), key=lambda s: s.week)
 
 
 def _state(
-    name: str, time: WeeklyTime, history: History, moment: datetime, *, blocked: str | None, again: bool
+    name: str, time: WeeklyTime, history: History, moment: datetime, *, blocked: str | None, ignore_retry: bool
 ) -> StepState:
     slot = latest_slot(moment, time)
     slot_week, present = iso_week(slot), iso_week(moment)
-    command = f"{SCHEDULER} {name.replace(':', ' ')}"
-    attempt = history.latest.get(command)
-    # A harvest brings everything since the last one, so one that was missed is caught up as the present week's.
+    attempt = history.latest.get(_command(name))
+    # A harvest fetches everything since the last one, so a missed one is caught up as the current week's.
     week = present if name.startswith(_HARVEST) else slot_week
-    facts = _facts(name, time, slot_week, present, history)
-    standing, retry_at, why = Standing.DONE, None, None
-    if facts.expected and not facts.is_done(slot_week):
-        standing = Standing.DUE
+    record = _read_record(name, time, slot_week, present, history)
+    status, retry_at, why = StepStatus.DONE, None, None
+    if record.expected and not record.is_done(slot_week):
+        status = StepStatus.DUE
         if attempt is not None and attempt.week == week and attempt.outcome is RunOutcome.FAILED:
             retry_at = (attempt.finished_at or attempt.started_at) + RETRY_AFTER
-            if not again and moment < retry_at:
-                standing = Standing.RETRY
+            if not ignore_retry and moment < retry_at:
+                status = StepStatus.RETRY
         if blocked is not None:
-            standing, why = Standing.BLOCKED, blocked
-    is_open = standing is not Standing.DONE
-    missed = min(_first_missed(time, facts, slot), slot)
+            status, why = StepStatus.BLOCKED, blocked
+    is_pending = status is not StepStatus.DONE
+    missed = min(_first_missed(time, record, slot), slot)
     return StepState(
         name=name,
         week=week,
         slot=slot,
-        standing=standing,
+        status=status,
         why=why,
-        retry_at=retry_at if standing is Standing.RETRY else None,
-        next_at=missed if is_open else slot + WEEK,
-        overdue=is_open and facts.since is not None and moment > max(missed, facts.since) + OVERDUE_AFTER,
-        latest=facts.latest,
+        retry_at=retry_at if status is StepStatus.RETRY else None,
+        next_at=missed if is_pending else slot + WEEK,
+        overdue=is_pending and record.since is not None and moment > max(missed, record.since) + OVERDUE_AFTER,
+        latest=record.latest,
     )
 
 
 @dataclass(frozen=True, slots=True)
-class _Facts:
-    """What the rows say of a step."""
+class _StepRecord:
+    """The stored history of a step."""
 
     done_week: str | None
-    """The latest week that it is done for."""
+    """The latest week it was done for."""
     expected: bool
-    """Whether it is to be done at all."""
+    """Whether it is to be run at all."""
     latest: Run | None
     since: datetime | None
-    """Since when a delay counts: since anything was harvested here; never where only files are imported."""
+    """Delays count from the first harvest; None where only files are imported."""
     reopened: bool = False
-    """Whether something came after it that it should have met."""
+    """Whether a harvest has ended since, whose threads it should process."""
 
     def is_done(self, week: str) -> bool:
         return not self.reopened and self.done_week is not None and self.done_week >= week
 
 
-def _first_missed(time: WeeklyTime, facts: _Facts, slot: datetime) -> datetime:
-    """The first weekly time that nothing was done for."""
-    if facts.done_week is not None:
-        year, week = facts.done_week.split(".W")
+def _first_missed(time: WeeklyTime, record: _StepRecord, slot: datetime) -> datetime:
+    """The first weekly time that was missed."""
+    if record.done_week is not None:
+        year, week = record.done_week.split(".W")
         return due_at(datetime.fromisocalendar(int(year), int(week), 1).replace(tzinfo=UTC), time) + WEEK
-    if facts.since is not None:
-        first = due_at(facts.since, time)
-        return first if first >= facts.since else first + WEEK
+    if record.since is not None:
+        first = due_at(record.since, time)
+        return first if first >= record.since else first + WEEK
     return slot
 
 
-def _facts(name: str, time: WeeklyTime, slot_week: str, present: str, history: History) -> _Facts:
-    since = min((h.first_at for h in history.harvests.values()), default=None)
-    # A week before the present one is caught up only where something was done in it or before it.
-    begun = slot_week == present or any(week <= slot_week for week in history.weeks)
-    command = f"{SCHEDULER} {name.replace(':', ' ')}"
-    own, own_done = history.latest.get(command), history.done.get(command)
+def _read_record(name: str, time: WeeklyTime, slot_week: str, present: str, history: History) -> _StepRecord:
     if name.startswith(_HARVEST):
-        known = history.harvests.get(name.removeprefix(_HARVEST))
-        if known is None:
-            return _Facts(None, slot_week == present, own, None)
-        return _Facts(known.done_week, True, known.latest, known.first_at)
+        return _harvest_record(name, slot_week == present, history)
     if name == FREEZE:
-        if slot_week != present:
-            # What nothing was done for since the last snapshot needs none.
-            begun = any((history.frozen_week or "") < week <= slot_week for week in history.weeks)
-        frozen = None
-        if history.frozen_at is not None:
-            frozen = Run(history.frozen_week, RunOutcome.DONE, history.frozen_at, history.frozen_at, {})
-        # The scheduler's own row ends after the snapshot is frozen, and has the counts.
-        is_own = own is not None and (frozen is None or (own.finished_at or own.started_at) >= frozen.started_at)
-        return _Facts(history.frozen_week, begun, own if is_own else frozen, since)
-    by_hand = history.done.get(BY_HAND[name])
-    weeks = [own_done.week] if own_done is not None and own_done.week is not None else []
+        return _freeze_record(slot_week, present, history)
+    return _task_record(name, time, slot_week, present, history)
+
+
+def _harvest_record(name: str, expected: bool, history: History) -> _StepRecord:
+    known = history.harvests.get(name.removeprefix(_HARVEST))
+    if known is None:
+        return _StepRecord(None, expected, history.latest.get(_command(name)), None)
+    return _StepRecord(known.done_week, True, known.latest, known.first_at)
+
+
+def _freeze_record(slot_week: str, present: str, history: History) -> _StepRecord:
+    # An earlier week is caught up only where something was done since the last snapshot.
+    expected = slot_week == present or any(
+        (history.frozen_week or "") < week <= slot_week for week in history.weeks
+    )
+    latest = history.latest.get(_command(FREEZE))
+    at = history.frozen_at
+    # The scheduler's own row ends after the snapshot is frozen, and has the counts.
+    if at is not None and (latest is None or (latest.finished_at or latest.started_at) < at):
+        latest = Run(history.frozen_week, RunOutcome.DONE, at, at, {})
+    return _StepRecord(history.frozen_week, expected, latest, _first_harvest(history))
+
+
+def _task_record(name: str, time: WeeklyTime, slot_week: str, present: str, history: History) -> _StepRecord:
+    """The record of a step that can also be run by hand."""
+    # An earlier week is caught up only where something was done in it or before it.
+    expected = slot_week == present or any(week <= slot_week for week in history.weeks)
+    scheduled, by_hand = history.done.get(_command(name)), history.done.get(BY_HAND[name])
+    weeks = [scheduled.week] if scheduled is not None and scheduled.week is not None else []
     if by_hand is not None:
         weeks.append(iso_week(latest_slot(by_hand.started_at, time)))
-    ended = _newest(own_done, by_hand)
+    ended = _newest(scheduled, by_hand)
     reopened = (
         name == QUEUE
         and ended is not None
@@ -223,8 +233,16 @@ def _facts(name: str, time: WeeklyTime, slot_week: str, present: str, history: H
             for h in history.harvests.values()
         )
     )
-    latest = _newest(own, history.latest.get(BY_HAND[name]))
-    return _Facts(max(weeks, default=None), begun, latest, since, reopened)
+    latest = _newest(history.latest.get(_command(name)), history.latest.get(BY_HAND[name]))
+    return _StepRecord(max(weeks, default=None), expected, latest, _first_harvest(history), reopened)
+
+
+def _first_harvest(history: History) -> datetime | None:
+    return min((h.first_at for h in history.harvests.values()), default=None)
+
+
+def _command(name: str) -> str:
+    return f"{SCHEDULER} {name.replace(':', ' ')}"
 
 
 def _newest(*runs: Run | None) -> Run | None:

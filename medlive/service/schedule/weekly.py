@@ -1,8 +1,9 @@
-"""The work of each weekly step, under a row of its own: harvest a source, queue and drain, freeze, let go."""
+"""The work of each weekly step, recorded as a run: harvest a source, queue and curate, freeze, apply retention."""
 
 import logging
 import os
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import aclosing
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -14,28 +15,28 @@ from medlive.db.steps import PRUNE
 from medlive.errors import DatabaseUnavailable, MedliveError
 from medlive.integrity.signing import load_signing_key
 from medlive.logs import bound
-from medlive.service.curation.curate import Curated, curate_queued, queue_failed, queue_untried
+from medlive.service.curation.curate import CurationCounts, curate_queued, queue_failed, queue_missing
 from medlive.service.curation.filter import filter_pending
 from medlive.service.harvest.harvest import harvest_source
 from medlive.service.harvest.retention import apply_retention
-from medlive.service.harvest.settings import chosen
+from medlive.service.harvest.settings import select_sources
 from medlive.service.jobs import open_app
 from medlive.service.release.freeze import freeze
-from medlive.service.schedule.states import in_short, pending_jobs
+from medlive.service.schedule.states import pending_jobs, summarize_counts
 from medlive.service.schedule.steps import FREEZE, QUEUE, RETENTION, StepState
 from medlive.service.wiring import build_filters, build_pipeline
 
 _log = logging.getLogger(__name__)
 
 GRACE_S = 3.0
-"""How long a thread that is being curated may take when the scheduler is stopped; then it is broken off."""
+"""How long threads under curation may take when the scheduler is stopped; then they are cancelled."""
 
 Work = Callable[[Database, Settings, str], Awaitable[tuple[Mapping[str, Any], str | None]]]
-"""Does a step for an ISO week; its counts, and what went wrong."""
+"""Runs a step for an ISO week; returns its counts, and a problem or None."""
 
 
-class State(StrEnum):
-    """What became of a step."""
+class StepOutcome(StrEnum):
+    """The outcome of a step."""
 
     DONE = "done"
     FAILED = "failed"
@@ -43,19 +44,19 @@ class State(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
-    """A step that was taken, or that was due and could not be."""
+class StepResult:
+    """A step that was run, or was due and blocked."""
 
     command: str
     iso_week: str
-    state: State
+    state: StepOutcome
     detail: str
 
 
-async def take(database: Database, settings: Settings, step: StepState) -> Taken:
-    """Take a step under a row of its own; what goes wrong is in the row and is told.
+async def run_step(database: Database, settings: Settings, step: StepState) -> StepResult:
+    """Run a step and record it; a problem is stored and returned.
 
-    A step that is broken off leaves its row "running", and is taken again. Raises DatabaseUnavailable.
+    A cancelled step leaves its row "running", and is run again. Raises DatabaseUnavailable.
     """
     async with database.begin() as session:
         run = await start_run(session, step.command, {}, iso_week=step.week)
@@ -73,16 +74,17 @@ async def take(database: Database, settings: Settings, step: StepState) -> Taken
         problem = error.message
     except Exception as error:
         _log.exception("step %s of %s failed", step.name, step.week)
-        problem = f"a fault of medlive itself: {type(error).__name__}: {error}"
+        problem = f"internal error: {type(error).__name__}: {error}"
     if problem is not None:
         counts = {**counts, "problem": problem}
     async with database.begin() as session:
         await finish_run(session, run, counts, failed=problem is not None)
-    return Taken(step.command, step.week, State.FAILED if problem else State.DONE, problem or in_short(counts))
+    outcome = StepOutcome.FAILED if problem else StepOutcome.DONE
+    return StepResult(step.command, step.week, outcome, problem or summarize_counts(counts))
 
 
 async def prune_by_hand(database: Database, settings: Settings) -> Mapping[str, int]:
-    """What the retention step does, under a row of its own, so that cron's doing it counts; its counts."""
+    """Apply retention and record the run, so that one by cron counts for the scheduler; its counts."""
     async with database.begin() as session:
         run = await start_run(session, PRUNE, {})
     counts = await apply_retention(database, settings)
@@ -92,54 +94,52 @@ async def prune_by_hand(database: Database, settings: Settings) -> Mapping[str, 
 
 
 async def _harvest(database: Database, settings: Settings, source: str) -> tuple[Mapping[str, Any], str | None]:
-    done = await harvest_source(database, settings, source, chosen(settings, [source])[source])
+    done = await harvest_source(database, settings, source, select_sources(settings, [source])[source])
     return dict(done.counts), done.failed or (f"quarantined: {done.quarantined}" if done.quarantined else None)
 
 
 async def _queue(database: Database, settings: Settings, week: str) -> tuple[Mapping[str, Any], str | None]:
-    """Filter what is new and queue it with what failed before; drain the queue unless workers are there to."""
+    """Filter new threads, queue them with earlier failures, and curate the queue unless workers do."""
     chain = build_filters(settings)
-    pipeline = build_pipeline(settings, database)
-    curated = Curated()
-    try:
-        async with open_app(database).open_async() as app:
-            filtered = await filter_pending(database, app, chain)
-            attempts = settings.curation.max_attempts
-            failed = await queue_failed(database, app, pipeline, max_attempts=attempts)
-            lost = await queue_untried(database, app, chain.digest, None)
-            async with database.begin() as session:
-                jobs, workers = await pending_jobs(session)
-            if jobs and not workers:
-                curated = await curate_queued(database, app, pipeline, settings, grace_s=GRACE_S)
-    finally:
-        await pipeline.aclose()
-    counts = {"passed": filtered.passed, "rejected": filtered.rejected, "queued_again": failed + lost}
-    counts["left_to_workers"] = jobs if workers else 0
-    return {**counts, **_told(curated)}, _faults(curated)
+    curated = CurationCounts()
+    async with aclosing(build_pipeline(settings, database)) as pipeline, open_app(database).open_async() as app:
+        filtered = await filter_pending(database, app, chain)
+        failed = await queue_failed(database, app, pipeline, max_attempts=settings.curation.max_attempts)
+        missing = await queue_missing(database, app, chain.digest, None)
+        async with database.begin() as session:
+            jobs, workers = await pending_jobs(session)
+        if jobs and not workers:
+            curated = await curate_queued(database, app, pipeline, settings, grace_s=GRACE_S)
+    counts = {
+        "passed": filtered.passed,
+        "rejected": filtered.rejected,
+        "queued_again": failed + missing,
+        "left_to_workers": jobs if workers else 0,
+    }
+    return {**counts, **_nonzero_counts(curated)}, _fault_summary(curated)
 
 
 async def _freeze(database: Database, settings: Settings, week: str) -> tuple[Mapping[str, Any], str | None]:
-    """Freeze a week from what is decided; what is queued and has no worker is decided first."""
-    curated = Curated()
+    """Freeze a week, curating the queue first unless workers do."""
+    curated = CurationCounts()
     async with database.begin() as session:
         jobs, workers = await pending_jobs(session)
     if jobs and not workers:
-        pipeline = build_pipeline(settings, database)
-        try:
-            async with open_app(database).open_async() as app:
-                curated = await curate_queued(database, app, pipeline, settings, grace_s=GRACE_S)
-        finally:
-            await pipeline.aclose()
+        async with (
+            aclosing(build_pipeline(settings, database)) as pipeline,
+            open_app(database).open_async() as app,
+        ):
+            curated = await curate_queued(database, app, pipeline, settings, grace_s=GRACE_S)
     done = await freeze(database, settings, week, key=load_signing_key(os.environ))
     counts = {
         "cases": done.cases,
         "criteria": done.criteria,
         "held_out": done.held,
         "kept_out": len({hit.case_id for hit in done.kept_out}),
+        # These threads enter the next week's snapshot.
+        "still_with_workers": jobs if workers else 0,
     }
-    # Their threads come with the next week's snapshot.
-    counts["still_with_workers"] = jobs if workers else 0
-    return {**counts, **_told(curated)}, _faults(curated)
+    return {**counts, **_nonzero_counts(curated)}, _fault_summary(curated)
 
 
 async def _retention(database: Database, settings: Settings, week: str) -> tuple[Mapping[str, Any], str | None]:
@@ -150,14 +150,14 @@ async def _retention(database: Database, settings: Settings, week: str) -> tuple
 
 
 WORK: dict[str, Work] = {QUEUE: _queue, FREEZE: _freeze, RETENTION: _retention}
-"""The steps that are no harvest; each has its time in `weekly_times`."""
+"""The steps other than harvests; each has its time in `weekly_times`."""
 
 
-def _told(curated: Curated) -> Mapping[str, Any]:
+def _nonzero_counts(curated: CurationCounts) -> Mapping[str, Any]:
     return {k: v for k, v in curated.as_json().items() if v}
 
 
-def _faults(curated: Curated) -> str | None:
+def _fault_summary(curated: CurationCounts) -> str | None:
     if not curated.faults:
         return None
-    return f"{len(curated.faults)} threads met a fault of medlive itself, first {curated.faults[0]}"
+    return f"{len(curated.faults)} threads failed with an internal error, first {curated.faults[0]}"

@@ -1,15 +1,15 @@
-"""A worker: curates what is queued, here or by another process, until it is told to stop."""
+"""A worker: curates queued threads until it is stopped."""
 
 import asyncio
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import aclosing, contextmanager
 from typing import Any
 
 from medlive.config import Settings
 from medlive.db.runs import finish_run, start_run
 from medlive.logs import bound
-from medlive.service.curation.curate import Curated, curation_work
+from medlive.service.curation.curate import CurationCounts, curation_work
 from medlive.service.database import open_database
 from medlive.service.jobs import open_app, run_until_stopped
 from medlive.service.wiring import build_pipeline
@@ -19,17 +19,17 @@ REPORT_S = 60.0
 
 @contextmanager
 def stopped_by_signals() -> Iterator[asyncio.Event]:
-    """An event that the first SIGTERM or SIGINT sets; a second one ends the process as it would any other."""
+    """An event set by the first SIGTERM or SIGINT; the second has its default effect."""
     loop, stop = asyncio.get_running_loop(), asyncio.Event()
     numbers = (signal.SIGTERM, signal.SIGINT)
 
-    def ask() -> None:
+    def request_stop() -> None:
         stop.set()
         for number in numbers:
             loop.remove_signal_handler(number)
 
     for number in numbers:
-        loop.add_signal_handler(number, ask)
+        loop.add_signal_handler(number, request_stop)
     try:
         yield stop
     finally:
@@ -42,59 +42,57 @@ async def run_worker(
     stop: asyncio.Event,
     *,
     ready: Callable[[], None] = lambda: None,
-    report: Callable[[Curated], None] = lambda _: None,
+    report: Callable[[CurationCounts], None] = lambda _: None,
     every_s: float = REPORT_S,
 ) -> dict[str, Any]:
-    """Curate what is queued until `stop` is set, then finish what has begun; the counts of the whole run.
+    """Curate queued threads until `stop` is set, finish those begun, and return the counts.
 
-    `report` is told what was done since its last call, every `every_s` seconds in which anything was. The run's
-    budget holds for the worker's life. Raises DatabaseUnavailable, IndexMissing and what the roles' settings
-    raise.
+    Args:
+        ready: Called when the worker has started.
+        report: Called every `every_s` seconds with the counts since its last call, if any.
+
+    Raises:
+        DatabaseUnavailable: If the database or the queue is lost.
+        IndexMissing: If there is no evidence index.
+        ConfigError: If a role is not configured.
     """
-    total, told = Curated(), Curated()
+    total, reported = CurationCounts(), CurationCounts()
 
-    def tell() -> None:
-        recent = _difference(total, told)
+    def report_recent() -> None:
+        recent = _difference(total, reported)
         if recent.threads or recent.faults:
-            told.add(recent)
+            reported.add(recent)
             report(recent)
 
-    async def keep_telling() -> None:
+    async def report_regularly() -> None:
         while True:
             await asyncio.sleep(every_s)
-            tell()
+            report_recent()
 
-    async with open_database(settings) as database:
-        pipeline = build_pipeline(settings, database)
-        try:
-            async with database.begin() as session:
-                run = await start_run(session, "worker", {"pipeline": pipeline.digest})
-            with bound(run=run):
-                telling = asyncio.create_task(keep_telling())
-                lost = True
-                try:
-                    async with open_app(database).open_async() as app:
-                        ready()
-                        work = curation_work(database, pipeline, settings, total)
-                        await run_until_stopped(app, work, concurrency=settings.curation.concurrency, stop=stop)
-                    lost = False
-                finally:
-                    telling.cancel()
-                    tell()
-                    if not lost:
-                        async with database.begin() as session:
-                            await finish_run(session, run, total.as_json(), failed=bool(total.faults))
-        finally:
-            await pipeline.aclose()
+    async with open_database(settings) as database, aclosing(build_pipeline(settings, database)) as pipeline:
+        async with database.begin() as session:
+            run = await start_run(session, "worker", {"pipeline": pipeline.digest})
+        with bound(run=run):
+            reporting = asyncio.create_task(report_regularly())
+            try:
+                async with open_app(database).open_async() as app:
+                    ready()
+                    work = curation_work(database, pipeline, settings, total)
+                    await run_until_stopped(app, work, concurrency=settings.curation.concurrency, stop=stop)
+            finally:
+                reporting.cancel()
+                report_recent()
+        async with database.begin() as session:
+            await finish_run(session, run, total.as_json(), failed=bool(total.faults))
     return total.as_json()
 
 
-def _difference(total: Curated, told: Curated) -> Curated:
-    return Curated(
-        total.outcomes - told.outcomes,
-        total.failures - told.failures,
-        total.calls - told.calls,
-        total.replayed - told.replayed,
-        total.left - told.left,
-        total.faults[len(told.faults) :],
+def _difference(total: CurationCounts, reported: CurationCounts) -> CurationCounts:
+    return CurationCounts(
+        total.outcomes - reported.outcomes,
+        total.failures - reported.failures,
+        total.calls - reported.calls,
+        total.replayed - reported.replayed,
+        total.left - reported.left,
+        total.faults[len(reported.faults) :],
     )

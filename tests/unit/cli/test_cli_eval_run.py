@@ -72,7 +72,7 @@ def test_an_interrupted_run_says_that_nothing_is_lost(
 
     monkeypatch.setattr("medlive.evaluation.asking.run.run_model", interrupted)
     assert run(asked(cases, "--model", "m")) == 130
-    assert "what was finished is kept" in capsys.readouterr().err
+    assert "finished work is kept" in capsys.readouterr().err
 
 
 def test_half_paid_work_is_imported_and_exported_with_status_0(

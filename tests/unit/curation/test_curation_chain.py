@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from medlive.curation.chain import ROLES, CurationSettings, curate, curate_without
+from medlive.curation.chain import ROLES, CurationSettings, curate, curate_without_element
 from medlive.curation.model import (
     Check,
+    ElementStatus,
     Outcome,
     Reason,
     Side,
     Stage,
-    Standing,
     Thresholds,
 )
 from medlive.errors import EndpointUnavailable, UsageError
@@ -84,7 +84,7 @@ async def test_a_fabricated_fact_goes_back_twice_and_is_then_dropped(change: dic
     script["screener.extract"]["narrative"].append({"message_id": "m0", "kind": "subjective"} | change)
     curation = await run(script)
     assert curation.outcome is Outcome.KEPT
-    assert {e.id: e.standing for e in curation.elements}["n3"] is Standing.DROPPED
+    assert {e.id: e.status for e in curation.elements}["n3"] is ElementStatus.DROPPED
     assert [(c.check, c.round) for c in curation.checks if c.subject == "n3" and not c.passed] == [
         (check, round_) for round_ in (0, 1, 2)
     ]
@@ -100,7 +100,7 @@ async def test_a_fact_that_is_mended_counts() -> None:
     )
     curation = await run(script)
     n3 = next(e for e in curation.elements if e.id == "n3")
-    assert (n3.statement, n3.standing) == ("Takes lisinopril 10 mg.", Standing.KEPT)
+    assert (n3.statement, n3.status) == ("Takes lisinopril 10 mg.", ElementStatus.KEPT)
 
 
 async def test_a_fact_that_the_screener_takes_back_is_gone() -> None:
@@ -150,7 +150,7 @@ async def test_what_is_under_suspicion_is_asked_about_twice_and_both_must_agree(
     asked = next(r for r in engine.requests if r.task == "controller.doubt")
     assert "n3" in [s["id"] for s in asked.inputs["statements"]]
     assert all(s["suspicions"] for s in asked.inputs["statements"])
-    assert {e.id: e.standing for e in curation.elements}["n3"] is Standing.DROPPED
+    assert {e.id: e.status for e in curation.elements}["n3"] is ElementStatus.DROPPED
 
 
 async def test_numbers_that_appear_in_the_written_case_hold_it() -> None:
@@ -302,13 +302,13 @@ async def test_a_case_is_written_anew_without_an_element() -> None:
     held = await run(changed(reader__case=honest()["reader.case"] | READINGS[-1][0]))
     alone = {"narrative": "Aged 34 years, with a dry cough.", "advice": "Lisinopril can cause a dry cough."}
     respondents = dict.fromkeys(ROLES, ReplayEngine(Scripted(changed(controller__write=alone)), Memory()))
-    again = await curate_without(held, "a2", THREAD, "en", respondents, CurationSettings())
+    again = await curate_without_element(held, "a2", THREAD, "en", respondents, CurationSettings())
     assert (again.outcome, [e.id for e in again.side(Side.ADVICE)]) == (Outcome.KEPT, ["a1"])
     assert [c.element_id for c in again.claims] == ["a1"]
     with pytest.raises(UsageError, match="S_align"):
-        await curate_without(again, "a1", THREAD, "en", respondents, CurationSettings())
+        await curate_without_element(again, "a1", THREAD, "en", respondents, CurationSettings())
     with pytest.raises(UsageError, match="no advice element a9"):
-        await curate_without(held, "a9", THREAD, "en", respondents, CurationSettings())
+        await curate_without_element(held, "a9", THREAD, "en", respondents, CurationSettings())
 
 
 @given(present=st.integers(0, 6), required=st.integers(3, 6))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from medlive.curation.chain import ROLES, CurationSettings, curate
 from medlive.curation.cross_examination import count_words, score
-from medlive.curation.model import Answer, CrossQuestion, Made, Outcome, Reason
+from medlive.curation.model import Answer, CrossQuestion, Origin, Outcome, Reason
 from medlive.curation.validator import EXCERPT, LEAST_PASSAGES, MAX_PASSAGES
 from medlive.evidence.passage import Hit, Passage, Query
 from medlive.llm.replay import ReplayEngine
@@ -178,7 +178,7 @@ async def test_each_text_answers_the_questions_of_both() -> None:
     engine = Scripted(honest())
     curation = await run({}, engine=engine)
     found = curation.cross_examination
-    assert [q.made_from for q in found.questions] == [Made.THREAD, Made.CASE]
+    assert [q.made_from for q in found.questions] == [Origin.THREAD, Origin.CASE]
     assert (found.coverage, found.conformity, found.consistency, found.stability) == (100, 100, 100, 100)
     thread, case = (r.inputs["text"] for r in engine.requests if r.task == "controller.questions")
     assert "Stop lisinopril" in thread
@@ -203,8 +203,8 @@ answers = st.lists(st.sampled_from(list(Answer)), min_size=1, max_size=12)
 def test_scores_are_those_of_the_method(
     of_thread: list[Answer], of_case: list[Answer], long: int, short: int
 ) -> None:
-    asked = [CrossQuestion(Made.THREAD, "?", Answer.YES, a) for a in of_thread]
-    asked += [CrossQuestion(Made.CASE, "?", Answer.NO, a) for a in of_case]
+    asked = [CrossQuestion(Origin.THREAD, "?", Answer.YES, a) for a in of_thread]
+    asked += [CrossQuestion(Origin.CASE, "?", Answer.NO, a) for a in of_case]
     found = score(asked, thread_words=long, case_words=short)
     percent = {a: 100 * of_thread.count(a) / len(of_thread) for a in Answer}
     assert found.coverage == pytest.approx(percent[Answer.YES] + percent[Answer.NO])

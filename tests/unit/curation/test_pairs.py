@@ -15,7 +15,7 @@ import pytest
 
 from medlive.curation.agent import Agent
 from medlive.curation.controller import ElementControl
-from medlive.curation.model import Element, Kind, Side, Standing
+from medlive.curation.model import Element, ElementStatus, Kind, Side
 from medlive.llm.engine import Reply, Request
 from medlive.llm.recorded import RecordedEngine, load_recording
 from medlive.llm.replay import ReplayEngine
@@ -49,7 +49,7 @@ def thread_of(pair: dict[str, Any]) -> Thread:
     return Thread("icliniq", pair["id"], "", pair["title"], pair["language"], (), None, (*earlier, said))
 
 
-async def outcome(pair: dict[str, Any], judge: ReplayEngine, screener: ReplayEngine) -> Standing:
+async def outcome(pair: dict[str, Any], judge: ReplayEngine, screener: ReplayEngine) -> ElementStatus:
     patient = pair["role"] == "patient"
     element = Element(
         id=pair["id"],
@@ -64,15 +64,15 @@ async def outcome(pair: dict[str, Any], judge: ReplayEngine, screener: ReplayEng
     )
     await control.check_exactly()
     await control.judge()
-    return control.elements[0].standing
+    return control.elements[0].status
 
 
-async def outcomes(half: str) -> dict[bool, list[tuple[str, Standing]]]:
+async def outcomes(half: str) -> dict[bool, list[tuple[str, ElementStatus]]]:
     recording = load_recording(DATA / "pair_verdicts.jsonl")
     judge = ReplayEngine(RecordedEngine(recording, NothingElse({})), Memory())
     # A faithful statement is defended; a distorted one is not to be mended into truth.
     screeners = {True: judge, False: ReplayEngine(Scripted({"screener.revise": taken_back}), Memory())}
-    found: dict[bool, list[tuple[str, Standing]]] = {True: [], False: []}
+    found: dict[bool, list[tuple[str, ElementStatus]]] = {True: [], False: []}
     for pair in PAIRS:
         if pair["half"] == half:
             faithful = pair["faithful"]
@@ -83,8 +83,8 @@ async def outcomes(half: str) -> dict[bool, list[tuple[str, Standing]]]:
 @pytest.mark.parametrize("half", ["tuned", "held_out"])
 def test_faithful_statements_pass_and_distorted_ones_are_caught(half: str) -> None:
     found = asyncio.run(outcomes(half))
-    refused = [name for name, standing in found[True] if standing is not Standing.KEPT]
-    missed = [name for name, standing in found[False] if standing is Standing.KEPT]
+    refused = [name for name, status in found[True] if status is not ElementStatus.KEPT]
+    missed = [name for name, status in found[False] if status is ElementStatus.KEPT]
     assert len(refused) < 0.01 * len(found[True]), refused
     assert len(missed) <= 0.05 * len(found[False]), missed
 

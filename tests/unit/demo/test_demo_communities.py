@@ -9,8 +9,8 @@ import pytest
 from selectolax.lexbor import LexborHTMLParser
 
 from medlive.clock import now
-from medlive.demo.communities import Communities, load_sample_threads, serve_communities
-from medlive.demo.samples import SITES, SampleThread
+from medlive.demo.communities import Communities, serve_communities
+from medlive.demo.samples import SITES, SampleThread, load_sample_threads
 
 THREADS = load_sample_threads()
 

@@ -4,8 +4,8 @@ from datetime import timedelta
 
 import pytest
 
-from medlive.demo.communities import load_sample_threads, serve_communities
-from medlive.demo.samples import SITES, SampleThread
+from medlive.demo.communities import serve_communities
+from medlive.demo.samples import SITES, SampleThread, load_sample_threads
 from medlive.sources.fetching.fetch import Fetcher, FetchSettings
 from medlive.sources.harvest import HarvestEnd, harvest
 from medlive.sources.ledger import HarvestedThread, HarvestProblem, HarvestSkipped, KnownThread, SkipReason

@@ -22,5 +22,5 @@ def test_all_who_ask_at_once_get_one_whole_key(tmp_path: Path) -> None:
 
 def test_a_file_without_a_key_is_refused(tmp_path: Path) -> None:
     (tmp_path / "handle.key").write_bytes(b"")
-    with pytest.raises(ConfigError, match="holds no key"):
+    with pytest.raises(ConfigError, match="does not contain a key"):
         handle_key(Settings(home=tmp_path))

@@ -11,7 +11,7 @@ import pytest
 
 from medlive.__main__ import run
 from medlive.config import load_settings
-from medlive.service.endpoint import serve_rules
+from medlive.service.rules_endpoint import serve_rules
 
 GUIDE = Path(__file__).parents[3] / "docs" / "evaluating.md"
 
@@ -29,12 +29,12 @@ async def test_the_guide_s_trial_runs_as_it_is_written(
     lines = [shlex.split(line)[1:] for line in section.splitlines() if line.startswith("medlive eval ")]
     assert [words[1] for words in lines] == ["run", "grade", "score", "report"]
     told: list[str] = []
-    async with serve_rules(load_settings().settings, told=told.append) as url:
+    async with serve_rules(load_settings().settings, warn=told.append) as url:
         for line in lines[:3]:
             words = [url if word.startswith("http://127.0.0.1:") else word for word in line]
             assert await asyncio.to_thread(run, words) == 0
     assert told == [
-        f"there is no evidence index at {tmp_path / 'home' / 'evidence' / 'default'}: "
+        f"no evidence index at {tmp_path / 'home' / 'evidence' / 'default'}: "
         "sample-evidence answers like sample-generic"
     ]
     assert json.loads((tmp_path / "runs/sample/run.json").read_text("utf-8"))["model"] == "sample-generic"

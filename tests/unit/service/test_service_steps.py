@@ -16,12 +16,12 @@ from medlive.errors import ConfigError
 from medlive.service.schedule.steps import (
     RETRY_AFTER,
     WEEK,
-    Standing,
     StepState,
+    StepStatus,
     due_at,
-    in_order,
+    due_steps,
     latest_slot,
-    survey,
+    step_states,
     weekly_times,
 )
 
@@ -47,11 +47,11 @@ def harvested(at: datetime, *, first: datetime | None = None) -> HarvestHistory:
 
 
 def states(moment: datetime, history: History = EMPTY) -> Mapping[str, StepState]:
-    return {state.name: state for state in survey(TIMES, history, moment)}
+    return {state.name: state for state in step_states(TIMES, history, moment)}
 
 
 def due(moment: datetime, history: History = EMPTY) -> list[tuple[str, str]]:
-    return [(s.week, s.name) for s in in_order(survey(TIMES, history, moment))]
+    return [(s.week, s.name) for s in due_steps(step_states(TIMES, history, moment))]
 
 
 def test_each_source_has_its_own_time_and_the_others_the_common_one() -> None:
@@ -84,7 +84,7 @@ def test_the_week_ends_on_sunday_at_midnight_utc(before: datetime, week: str, af
     known = replace(EMPTY, weeks=frozenset({week}))
 
     def at(moment: datetime) -> dict[str, StepState]:
-        return {s.name: s for s in survey(times, known, moment)}
+        return {s.name: s for s in step_states(times, known, moment)}
 
     last, first = at(before), at(before + timedelta(seconds=1))
     assert (last["harvest:a"].week, last["freeze"].week) == (week, week)
@@ -113,14 +113,14 @@ def test_no_week_is_done_twice_and_none_that_was_seen_is_left_out(gaps: list[int
     for gap in gaps:
         moment += timedelta(hours=gap)
         for _ in range(10):
-            steps = in_order(survey(TIMES, history, moment))
+            steps = due_steps(step_states(TIMES, history, moment))
             if not steps:
                 break
             step = steps[0]
             taken.append((step.name, step.week))
             history = _after(history, step, moment)
-        assert in_order(survey(TIMES, history, moment)) == []
-        assert {s.standing for s in survey(TIMES, history, moment)} == {Standing.DONE}
+        assert due_steps(step_states(TIMES, history, moment)) == []
+        assert {s.status for s in step_states(TIMES, history, moment)} == {StepStatus.DONE}
     assert len(taken) == len(set(taken)) or _repeats(taken) == {"queue"}
 
 
@@ -145,7 +145,7 @@ def test_weeks_that_were_missed_are_caught_up_once() -> None:
     history = EMPTY
     for hours in (3, 27, 103.5):
         moment = MONDAY + timedelta(hours=hours)
-        for step in in_order(survey(TIMES, history, moment)):
+        for step in due_steps(step_states(TIMES, history, moment)):
             history = _after(history, step, moment)
     # Away from Friday for three weeks; back on a Monday before anything of that week is due.
     back = MONDAY + 4 * WEEK + timedelta(hours=1)
@@ -156,7 +156,7 @@ def test_weeks_that_were_missed_are_caught_up_once() -> None:
         ("2026.W51", "harvest:a"),
         ("2026.W51", "harvest:b"),
     ]
-    for step in in_order(survey(TIMES, history, back)):
+    for step in due_steps(step_states(TIMES, history, back)):
         history = _after(history, step, back)
     # The harvest that caught up is that week's; its threads are queued at the week's own time.
     assert due(back + timedelta(hours=3), history) == []
@@ -167,9 +167,9 @@ def test_nothing_is_caught_up_where_nothing_was_done() -> None:
     assert due(MONDAY + timedelta(hours=1)) == []
     # Two weeks in which nothing happened need no snapshot between them.
     idle = replace(EMPTY, frozen_week="2026.W44", weeks=frozenset({"2026.W43", "2026.W44"}))
-    assert states(MONDAY, idle)["freeze"].standing is Standing.DONE
+    assert states(MONDAY, idle)["freeze"].status is StepStatus.DONE
     assert states(MONDAY, replace(idle, weeks=frozenset({"2026.W45"})))["freeze"].week == "2026.W46"
-    assert states(MONDAY, replace(idle, weeks=frozenset({"2026.W45"})))["freeze"].standing is Standing.DUE
+    assert states(MONDAY, replace(idle, weeks=frozenset({"2026.W45"})))["freeze"].status is StepStatus.DUE
 
 
 def test_what_failed_waits_an_hour_and_what_was_killed_does_not() -> None:
@@ -177,22 +177,24 @@ def test_what_failed_waits_an_hour_and_what_was_killed_does_not() -> None:
     command = "scheduler harvest a"
     failed = replace(EMPTY, latest={command: run("2026.W47", moment, RunOutcome.FAILED)})
     state = states(moment, failed)["harvest:a"]
-    assert (state.standing, state.retry_at) == (Standing.RETRY, moment + timedelta(minutes=1) + RETRY_AFTER)
+    assert (state.status, state.retry_at) == (StepStatus.RETRY, moment + timedelta(minutes=1) + RETRY_AFTER)
     assert due(moment + timedelta(minutes=60), failed) == []
     assert due(moment + timedelta(minutes=61), failed) == [("2026.W47", "harvest:a")]
-    assert [s.name for s in in_order(survey(TIMES, failed, moment, again=True))] == ["harvest:a"]
+    assert [s.name for s in due_steps(step_states(TIMES, failed, moment, ignore_retry=True))] == ["harvest:a"]
     killed = replace(EMPTY, latest={command: run("2026.W47", moment, RunOutcome.RUNNING)})
     assert due(moment, killed) == [("2026.W47", "harvest:a")]
     # Last week's failure delays nothing in this one.
     midnight = MONDAY + WEEK
     times = weekly_times(ScheduleSection(harvest=WeeklyTime(weekday="mon", hour=0)), {"a": None})
     late = replace(EMPTY, latest={command: run("2026.W47", midnight - timedelta(minutes=9), RunOutcome.FAILED)})
-    assert [(s.week, s.name) for s in in_order(survey(times, late, midnight))] == [("2026.W48", "harvest:a")]
+    assert [(s.week, s.name) for s in due_steps(step_states(times, late, midnight))] == [("2026.W48", "harvest:a")]
 
 
 def test_a_blocked_step_is_not_due_and_says_why() -> None:
-    state = survey(TIMES, EMPTY, MONDAY + timedelta(hours=4), blocked={"harvest:a": "quarantined: no posts"})[0]
-    assert (state.standing, state.why) == (Standing.BLOCKED, "quarantined: no posts")
+    state = step_states(TIMES, EMPTY, MONDAY + timedelta(hours=4), blocked={"harvest:a": "quarantined: no posts"})[
+        0
+    ]
+    assert (state.status, state.why) == (StepStatus.BLOCKED, "quarantined: no posts")
 
 
 def test_a_harvest_that_ends_after_the_queueing_is_queued_too() -> None:
@@ -217,13 +219,13 @@ def test_what_a_person_or_cron_did_counts() -> None:
     tuesday = MONDAY + timedelta(days=1, hours=3)
     by_hand = run(None, tuesday + timedelta(minutes=10))
     history = replace(EMPTY, latest={"curate": by_hand}, done={"curate": by_hand})
-    assert states(tuesday + timedelta(hours=1), history)["queue"].standing is Standing.DONE
+    assert states(tuesday + timedelta(hours=1), history)["queue"].status is StepStatus.DONE
     early = run(None, tuesday - timedelta(minutes=10))
-    assert states(tuesday, replace(EMPTY, done={"curate": early}))["queue"].standing is Standing.DUE
+    assert states(tuesday, replace(EMPTY, done={"curate": early}))["queue"].status is StepStatus.DUE
     pruned = replace(EMPTY, done={"source prune": run(None, MONDAY + timedelta(days=6, hours=22))})
-    assert states(MONDAY + timedelta(days=6, hours=23), pruned)["retention"].standing is Standing.DONE
+    assert states(MONDAY + timedelta(days=6, hours=23), pruned)["retention"].status is StepStatus.DONE
     frozen = replace(EMPTY, frozen_week="2026.W47", frozen_at=tuesday)
-    assert states(MONDAY + timedelta(days=6, hours=20), frozen)["freeze"].standing is Standing.DONE
+    assert states(MONDAY + timedelta(days=6, hours=20), frozen)["freeze"].status is StepStatus.DONE
 
 
 def test_overdue_is_a_day_after_the_first_time_that_was_missed_and_only_where_something_was_harvested() -> None:

@@ -1,4 +1,4 @@
-"""The rules engine as an endpoint, its sample model of evidence wired to the index when there is one."""
+"""Serve the rules engine as an endpoint; its sample model `sample-evidence` searches the evidence index."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -11,7 +11,7 @@ from medlive.llm.rules.engine import RulesEngine
 from medlive.llm.server import serve
 from medlive.service.paths import index_path
 
-PASSAGES = 5
+MAX_PASSAGES = 5
 
 
 @asynccontextmanager
@@ -21,17 +21,16 @@ async def serve_rules(
     host: str = "127.0.0.1",
     port: int = 0,
     latency_ms: float = 0.0,
-    told: Callable[[str], None] | None = None,
+    warn: Callable[[str], None] | None = None,
 ) -> AsyncIterator[str]:
-    """Serve until the block ends; its base URL. Without an evidence index the sample model that answers from
-    evidence gives its general answer, and `told` hears of it."""
+    """Serve until the block ends; yields the base URL. `warn` is called if there is no evidence index."""
     retriever = await asyncio.to_thread(_open, settings)
-    if retriever is None and told is not None:
-        told(f"there is no evidence index at {index_path(settings)}: sample-evidence answers like sample-generic")
+    if retriever is None and warn is not None:
+        warn(f"no evidence index at {index_path(settings)}: sample-evidence answers like sample-generic")
 
     async def search(question: str) -> list[str]:
         assert retriever is not None
-        (hits,) = await retriever.search([Query(question)], k=PASSAGES)
+        (hits,) = await retriever.search([Query(question)], k=MAX_PASSAGES)
         return [hit.passage.text for hit in hits]
 
     async with serve(
@@ -43,7 +42,7 @@ async def serve_rules(
 def _open(settings: Settings) -> Retriever | None:
     if not index_path(settings).exists():
         return None
-    # What searches an index is in the extra `service`: whoever has none can serve without it.
+    # Imported here: serving without an index does not need medlive[service].
     from medlive.service.wiring import open_retriever
 
     try:
