@@ -44,7 +44,7 @@ from medlive.evaluation.scoring.metrics import Metric as CaseMetric
 from medlive.evaluation.scoring.metrics import case_score
 from medlive.llm.engine import EngineIdentity, Finish, Reply, Request, Usage
 from medlive.llm.fence import render, schema_name
-from medlive.llm.schema import strict_schema
+from medlive.llm.wire import strict_schema
 
 FINISH = {
     "stop": Finish.STOP,

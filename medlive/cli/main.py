@@ -19,8 +19,11 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "harvest": ("medlive.cli.harvest.harvest", "Fetch new threads of the communities."),
     "evidence": ("medlive.cli.evidence.group", "The medical evidence: build an index, list it, search it."),
     "curate": ("medlive.cli.curate", "Filter and curate the threads that wait."),
-    "worker": ("medlive.cli.worker", "Curate what is queued until stopped."),
-    "scheduler": ("medlive.cli.scheduler", "Harvest, curate and freeze each week when it is time, until stopped."),
+    "worker": ("medlive.cli.schedule.worker", "Curate what is queued until stopped."),
+    "scheduler": (
+        "medlive.cli.schedule.scheduler",
+        "Harvest, curate and freeze when it is time, until stopped.",
+    ),
     "serve": ("medlive.cli.serve", "The status page and the frozen snapshots over HTTP."),
     "thread": ("medlive.cli.thread", "Every decision about a thread, down to the sentence it rests on."),
     "status": ("medlive.cli.status", "Where the threads are, what failed, what it cost, what is due."),

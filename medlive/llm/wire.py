@@ -15,7 +15,6 @@ from pydantic_core import from_json
 from medlive.digest import canonical_json
 from medlive.llm.engine import UNNAMED, Finish, Reply, Request, Usage
 from medlive.llm.fence import CLOSE, LONGEST, OPEN, fenced, schema_name
-from medlive.llm.schema import strict_schema
 
 # What endpoints that call themselves compatible give as finish_reason, in lower case.
 _STOPPED: Final = frozenset({"stop", "eos", "eos_token", "end_turn", "stop_sequence", "completed"})
@@ -230,3 +229,31 @@ def _finish(reason: object) -> Finish | None:
 def count(value: object) -> int:
     """A number of tokens; 0 for what is none."""
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
+
+
+_LEFT_OUT: Final = frozenset({"title", "description", "default", "examples", "minLength", "maxLength"})
+
+
+_BY_NAME: Final = frozenset({"properties", "$defs"})
+
+
+def strict_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """The schema without what strict mode has no room for; objects are closed and require all they hold."""
+    if "$ref" in schema:
+        return {"$ref": schema["$ref"]}
+    found: dict[str, Any] = {}
+    for key, value in schema.items():
+        if key in _LEFT_OUT:
+            continue
+        if key in _BY_NAME and isinstance(value, Mapping):
+            found[key] = {name: strict_schema(part) for name, part in value.items()}
+        elif isinstance(value, Mapping):
+            found[key] = strict_schema(value)
+        elif isinstance(value, list):
+            found[key] = [strict_schema(part) if isinstance(part, Mapping) else part for part in value]
+        else:
+            found[key] = value
+    if found.get("type") == "object":
+        found["additionalProperties"] = False
+        found["required"] = list(found.get("properties", {}))
+    return found

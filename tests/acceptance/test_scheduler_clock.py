@@ -14,7 +14,7 @@ import pytest
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
 from rich.text import Text
 
-from medlive.cli.steps import row
+from medlive.cli.schedule.steps import row
 from medlive.clock import iso_week
 from medlive.config import Settings, WeeklyTime, load_settings
 from medlive.db.session import Database

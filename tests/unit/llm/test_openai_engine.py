@@ -21,7 +21,7 @@ from medlive.evaluation.grading.tasks import GradeReply, RubricGradeReply
 from medlive.llm.engine import Finish, Prompt, Request
 from medlive.llm.limiter import Limiter
 from medlive.llm.openai import JsonMode, OpenAIEngine, Price
-from medlive.llm.schema import strict_schema
+from medlive.llm.wire import strict_schema
 from medlive.rubric.model import RubricReply
 from tests.support.bad_endpoint import (
     Step,

@@ -7,7 +7,7 @@ import typer
 
 from medlive.cli.options import JsonOption
 from medlive.cli.output import print_result, say, wait_for
-from medlive.cli.steps import print_steps
+from medlive.cli.schedule.steps import print_steps
 from medlive.config import load_settings
 from medlive.errors import CheckFailed
 

@@ -1,0 +1,1 @@
+"""`medlive scheduler` and `worker`: the weekly steps, and the queue."""
