@@ -222,7 +222,7 @@ async def aiohttp_transport(url: str, concurrency: int, calls: int) -> None:
 
 async def grade(url: str, concurrency: int, run: str, mode: str = "criterion") -> None:
     """`medlive eval grade`, but for its command line; its cache of verdicts is filled as well."""
-    engine = OpenAIEngine(GRADER, url, parameters={"temperature": 0.0}, concurrency=concurrency)
+    engine = OpenAIEngine(GRADER, url, concurrency=concurrency)
     cache = GradeCache(Path(f"{run}-cache"))
     try:
         result = await grade_run(Path(run), engine, mode=Mode(mode), concurrency=concurrency, cache=cache)

@@ -105,7 +105,7 @@ def _print(done: "DemoResult", frozen: "FreezeResult", paths: dict[str, Any], *,
     print(f"Snapshot {frozen.version} {state}: {frozen.cases} cases, {frozen.criteria} criteria.")
     print(f"Verified from its files alone: {done.verified_steps} steps passed.")
     for why in done.skipped_steps:
-        print(f"Not taken: {why}.")
+        print(f"Skipped: {why}.")
     if not frozen.publishable:
         print("Not publishable: " + "; ".join(frozen.why_not) + ".")
     print()
