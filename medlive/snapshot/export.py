@@ -134,7 +134,7 @@ def _jsonl(cases: Iterator[SnapshotCase], snapshot: Snapshot, path: Path) -> Non
             handle.write(line(_record(case, snapshot.manifest.canary)))
 
 
-_RISKY: Final = re.compile(r"[\t\r\n]|['\s]*[=+\-@\uff1d\uff0b\uff0d\uff20]")
+_RISKY: Final = re.compile(r"'*[\t\r\n]|['\s]*[=+\-@\uff1d\uff0b\uff0d\uff20]")
 """How a cell begins that a spreadsheet may take for a formula, whatever apostrophes stand before it."""
 
 

@@ -90,6 +90,7 @@ def test_parquet_names_where_it_came_from(loaded: Snapshot, tmp_path: Path) -> N
 @example(FORMULA)
 @example("'=1")
 @example(" \n=1")
+@example("'\r")
 def test_no_cell_begins_as_a_formula_and_each_comes_back(text: str) -> None:
     cell = guarded(text)
     assert unguarded(cell) == text
