@@ -272,6 +272,9 @@ def release_hits(
     if by_rules := sorted({e.role for e in provenance.engines if e.engine == "rules"}):
         detail = f"the rules engine, which makes no clinical judgement, was {', '.join(by_rules)}"
         hits.append(GateHit(Gate.ENGINE, None, detail))
+    if replayed := sorted({e.role for e in provenance.engines if e.engine == "recorded"}):
+        detail = f"a recording, in which the rules engine may stand in, was {', '.join(replayed)}"
+        hits.append(GateHit(Gate.ENGINE, None, detail))
     for name, value in (
         ("engines", provenance.engines),
         ("prompts", provenance.prompts),

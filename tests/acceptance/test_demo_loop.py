@@ -136,6 +136,7 @@ def test_the_snapshot_verifies_from_its_files_alone(loop: Loop, tmp_path: Path) 
     shutil.copytree(loop.snapshot, copy)
     told = consumer.here("snapshot", "verify", copy, "--json").json
     assert told["ok"]
+    assert json.loads((copy / "manifest.json").read_text())["publishable"] is False
     skipped = [step["why"] for step in told["steps"] if step["state"] == "skipped"]
     assert skipped == ["the snapshot is unsigned, so its origin cannot be verified"]
     outside = subprocess.run(["sha256sum", "-c", "SHA256SUMS"], cwd=copy, capture_output=True, text=True)

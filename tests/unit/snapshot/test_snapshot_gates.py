@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from medlive.llm.engine import UNPUBLISHABLE_ENGINES
 from medlive.snapshot import gates
 from medlive.snapshot.gates import (
     CaseFacts,
@@ -24,6 +25,7 @@ from medlive.snapshot.gates import (
     standard_linter,
     standard_scanner,
 )
+from medlive.snapshot.manifest import EngineUse
 from medlive.snapshot.model import SnapshotCase, SnapshotCriterion
 from tests.unit.snapshot.conftest import PROVENANCE, make_case
 
@@ -55,6 +57,14 @@ def test_each_fact_that_keeps_a_case_out_has_its_gate_and_reason(
 def test_a_case_that_is_not_publishable_goes_into_a_release_that_does_not_ask_for_it() -> None:
     assert fact_hits("c1", GOOD, publishable_only=True) == []
     assert fact_hits("c1", replace(GOOD, publishable=False), publishable_only=False) == []
+
+
+@pytest.mark.parametrize("engine", sorted(UNPUBLISHABLE_ENGINES))
+def test_a_release_by_an_engine_whose_cases_are_unpublishable_is_so_too(engine: str) -> None:
+    by_it = PROVENANCE.model_copy(update={"engines": (EngineUse(role="screener", engine=engine, model="m"),)})
+    (hit,) = release_hits(by_it, 10, 10)
+    assert hit.gate is Gate.ENGINE
+    assert hit.detail.endswith("was screener")
 
 
 def test_minimum_counts_are_asked_of_the_whole_and_of_each_language() -> None:
