@@ -343,8 +343,7 @@ def _postmaster(data: Path) -> _Postmaster | None:
         return None
     except PermissionError as exc:
         raise DatabaseUnavailable(
-            f"the database in {data} belongs to another user",
-            hint="set MEDLIVE_HOME to a folder of your own",
+            f"the database in {data} belongs to another user", hint="set MEDLIVE_HOME to a folder of your own"
         ) from exc
     if len(lines) < 5 or not lines[0].strip().isdigit():
         return None

@@ -118,8 +118,7 @@ def check(url: str) -> list[str]:
         if revision != head():
             return [f"the schema is at revision {revision}, the program at {head()}"]
         context = MigrationContext.configure(
-            connection,
-            opts={"include_name": include_name, "compare_type": True, "compare_server_default": True},
+            connection, opts={"include_name": include_name, "compare_type": True, "compare_server_default": True}
         )
         found = [_told(difference) for difference in compare_metadata(context, Base.metadata)]
         found += _differing_definitions(connection)

@@ -90,9 +90,7 @@ async def finish_run(
         update(PipelineRunRow)
         .where(PipelineRunRow.id == run_id)
         .values(
-            outcome=RunOutcome.FAILED if failed else RunOutcome.DONE,
-            finished_at=func.now(),
-            counts=dict(counts),
+            outcome=RunOutcome.FAILED if failed else RunOutcome.DONE, finished_at=func.now(), counts=dict(counts)
         )
     )
 

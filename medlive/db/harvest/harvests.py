@@ -329,8 +329,7 @@ async def harvest_times(session: AsyncSession, source: str) -> HarvestTimes:
     first, done = (
         await session.execute(
             select(
-                func.min(run.started_at),
-                func.max(run.finished_at).filter(run.outcome == RunOutcome.DONE),
+                func.min(run.started_at), func.max(run.finished_at).filter(run.outcome == RunOutcome.DONE)
             ).where(run.source == source)
         )
     ).one()

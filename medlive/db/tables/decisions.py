@@ -62,8 +62,7 @@ class FilterVerdictRow(Base):
     __tablename__ = "filter_verdicts"
     __table_args__ = (
         ForeignKeyConstraint(
-            ["revision_id", "chain_digest"],
-            ["filter_results.revision_id", "filter_results.chain_digest"],
+            ["revision_id", "chain_digest"], ["filter_results.revision_id", "filter_results.chain_digest"]
         ),
         CheckConstraint("passed = (reason IS NULL)", name="rejected_with_reason"),
         CheckConstraint("position >= 1", name="position_positive"),
@@ -179,8 +178,7 @@ class CurationRow(Base):
         CheckConstraint("attempt >= 1", name="attempt_positive"),
         CheckConstraint("(outcome = 'kept') = (reason IS NULL)", name="kept_has_no_reason"),
         CheckConstraint(
-            f"reason IS NULL OR (outcome = 'failed') = (reason IN {_FAILURES})",
-            name="failure_is_no_rejection",
+            f"reason IS NULL OR (outcome = 'failed') = (reason IN {_FAILURES})", name="failure_is_no_rejection"
         ),
         CheckConstraint(f"outcome NOT IN ('kept', 'held') OR ({_PASSES}) IS TRUE", name="kept_passed"),
         CheckConstraint("outcome NOT IN ('kept', 'held') OR stage = 'rubric'", name="kept_at_the_end"),
@@ -188,8 +186,7 @@ class CurationRow(Base):
         CheckConstraint("s_inf BETWEEN 0 AND 1", name="s_inf_range"),
         CheckConstraint("s_align BETWEEN 0 AND 1", name="s_align_range"),
         CheckConstraint(
-            "threshold_sufficiency BETWEEN 0 AND 1 AND threshold_alignment BETWEEN 0 AND 1",
-            name="threshold_range",
+            "threshold_sufficiency BETWEEN 0 AND 1 AND threshold_alignment BETWEEN 0 AND 1", name="threshold_range"
         ),
         CheckConstraint("num_nonnulls(narrative, query, advice) IN (0, 3)", name="text_whole"),
         CheckConstraint("finished_at >= started_at", name="in_order"),

@@ -254,9 +254,7 @@ class CaseGatesRow(Base):
     __tablename__ = "case_gates"
     __table_args__ = (
         ForeignKeyConstraint(
-            ["case_id", "revision"],
-            ["case_revisions.case_id", "case_revisions.revision"],
-            ondelete="CASCADE",
+            ["case_id", "revision"], ["case_revisions.case_id", "case_revisions.revision"], ondelete="CASCADE"
         ),
         is_digest("gates_digest"),
         CheckConstraint("jsonb_typeof(hits) = 'array'", name="hits_listed"),
