@@ -6,14 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from medlive.errors import UsageError
-from medlive.evaluation.agreement.reliability import (
-    LEAST_ITEMS,
-    MET,
-    PairAgreement,
-    Panel,
-    code_of,
-    pair_of,
-)
+from medlive.evaluation.agreement.reliability import LEAST_ITEMS, MET, PairAgreement, Panel, code_of, pair_of
 from medlive.evaluation.grading.repeats import Rounds, Stability, stability
 from medlive.evaluation.model import Answer
 from medlive.evaluation.scoring.graded import GradedRun, Grader

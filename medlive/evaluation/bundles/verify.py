@@ -123,10 +123,7 @@ STEPS: Final[tuple[tuple[str, Callable[[Verification, Faults], None]], ...]] = (
     ("the cases equal the snapshot's", bundle_sources.cases),
     ("only open-book runs have evidence, as run.json says, none newer than its case", bundle_sources.evidence),
     ("every answer belongs to a case, at most one each", bundle_sources.answers),
-    (
-        "every verdict matches its criterion, its answer and the grader's reply",
-        bundle_verdicts.verdicts,
-    ),
+    ("every verdict matches its criterion, its answer and the grader's reply", bundle_verdicts.verdicts),
     ("the pinned grader gave all verdicts", bundle_verdicts.grader),
     ("everything left out is in the snapshot's errata", bundle_rescore.errata),
     ("the recomputed scores are equal to the printed digit", bundle_rescore.scores),

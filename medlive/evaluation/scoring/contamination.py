@@ -194,11 +194,7 @@ class _Study:
         found = drop(values, sides, draws=self._table.draws, seed=self._table.seed)
         if min(found.n_pre, found.n_post) >= FEW:
             found = drop(
-                values,
-                sides,
-                draws=self._table.draws,
-                seed=self._table.seed,
-                permutations=self._permutations,
+                values, sides, draws=self._table.draws, seed=self._table.seed, permutations=self._permutations
             )
         else:
             notes.append(f"fewer than {FEW} cases on a side: no p-value is computed")

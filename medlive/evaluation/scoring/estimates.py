@@ -12,12 +12,7 @@ from medlive.evaluation.asking.registry import Cutoff
 from medlive.evaluation.model import EvaluationCase
 from medlive.evaluation.scoring.metrics import MOST, CaseScore, Metric
 from medlive.evaluation.scoring.published import published_mean
-from medlive.statistics.bootstrap import (
-    Floats,
-    bootstrap_groups,
-    bootstrap_ratios,
-    intervals,
-)
+from medlive.statistics.bootstrap import Floats, bootstrap_groups, bootstrap_ratios, intervals
 
 Places = NDArray[np.int_]
 
@@ -132,8 +127,7 @@ class Grid:
         for place, (cases, rows) in enumerate(zip(scored, self._rows, strict=True)):
             published = metric is Metric.PUBLISHED
             bounded = np.array(
-                [c.non_finite is None if published else not c.unscorable for c in cases],
-                dtype=np.bool_,
+                [c.non_finite is None if published else not c.unscorable for c in cases], dtype=np.bool_
             )
             self._points.score[rows, place] = [np.nan if c.score is None else c.score for c in cases]
             self._points.low[rows, place] = np.where(bounded, [c.low for c in cases], np.nan)
