@@ -25,10 +25,7 @@ _METRIC: Final = {
 }
 
 
-_BASIS: Final = {
-    CaseBasis.OWN: "each model on its own",
-    CaseBasis.COMMON: "those that all are scored on",
-}
+_BASIS: Final = {CaseBasis.OWN: "each model on its own", CaseBasis.COMMON: "those that all are scored on"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,16 +1,6 @@
 """Open book against closed (LiveMedBench, Table 4)."""
 
-from medlive.report.html import (
-    Row,
-    Section,
-    missing,
-    p_said,
-    percent,
-    percents,
-    points,
-    points_around,
-    table,
-)
+from medlive.report.html import Row, Section, missing, p_said, percent, percents, points, points_around, table
 from medlive.report.model import Report
 from medlive.statistics.contamination import Mean
 

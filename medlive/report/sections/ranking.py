@@ -69,10 +69,7 @@ def ranking(report: Report) -> Section:
     lacking = [model.label for model in report.models if model.cutoff is None]
     notes = [missing(_NO_CUTOFF.format(some(lacking)))] if lacking else []
     notes += map(soft, (f"Score: {report.metric_said}, in per cent.", *_HOW_TO_READ))
-    parts = [
-        beside(figure, Markup().join(notes)),
-        table(f"Ranking; {report.said}", (*heads, *differing), rows),
-    ]
+    parts = [beside(figure, Markup().join(notes)), table(f"Ranking; {report.said}", (*heads, *differing), rows)]
     return Section("ranking", "Ranking", parts)
 
 
