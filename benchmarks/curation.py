@@ -33,7 +33,8 @@ from medlive.config import CurationSection, Roles, RoleSettings, Settings
 from medlive.curation.model import Call
 from medlive.db import embedded
 from medlive.db.curation.curations import load_curation
-from medlive.db.tables import CurationRow, PromptRow, ReplyRow, SourceKind
+from medlive.db.tables.decisions import CurationRow, PromptRow, ReplyRow
+from medlive.db.tables.intake import SourceKind
 from medlive.db.threads.threads import ensure_sources, save_threads
 from medlive.demo.samples import load_sample_threads, sample_evidence_path
 from medlive.digest import canonical_json

@@ -9,7 +9,8 @@ from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive import __version__
-from medlive.db.tables import ImportProblemRow, ImportRunRow, PipelineRunRow, RunOutcome
+from medlive.db.tables.intake import ImportProblemRow, ImportRunRow, RunOutcome
+from medlive.db.tables.release import PipelineRunRow
 
 if TYPE_CHECKING:
     from medlive.sources.files import ImportProblem

@@ -12,7 +12,8 @@ from sqlalchemy.pool import NullPool
 
 from medlive.db.migrate import JOBS_TABLE
 from medlive.db.session import Database, connect_arguments
-from medlive.db.tables import HarvestRunRow, PipelineRunRow, RunOutcome, SnapshotRow, SnapshotState, SourceRow
+from medlive.db.tables.intake import HarvestRunRow, RunOutcome, SourceRow
+from medlive.db.tables.release import PipelineRunRow, SnapshotRow, SnapshotState
 
 SCHEDULER = "scheduler"
 """The first word of a step's command in `pipeline_runs`."""

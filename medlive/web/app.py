@@ -17,7 +17,7 @@ from medlive import __version__
 from medlive.db.curation.funnel import funnel
 from medlive.db.release.snapshots import find_snapshot, list_snapshots
 from medlive.db.session import Database, ping
-from medlive.db.tables import SnapshotState
+from medlive.db.tables.release import SnapshotState
 from medlive.digest import digest_file
 from medlive.errors import DatabaseUnavailable, ServiceUnavailable
 from medlive.integrity.folder import list_files

@@ -15,7 +15,8 @@ from medlive.curation.model import Outcome
 from medlive.db.curation.curations import latest_outcome
 from medlive.db.curation.replies import PostgresReplyStore
 from medlive.db.session import Database
-from medlive.db.tables import CaseRow, ThreadRevisionRow
+from medlive.db.tables.intake import ThreadRevisionRow
+from medlive.db.tables.release import CaseRow
 from medlive.db.threads import threads
 from medlive.digest import digest_text
 from medlive.errors import ConfigError

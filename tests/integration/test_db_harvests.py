@@ -13,7 +13,7 @@ from medlive.db import runs
 from medlive.db.harvest import archives, fetches, frontier, harvests
 from medlive.db.release import evaluations
 from medlive.db.session import Database, advisory_lock
-from medlive.db.tables import FrontierState, RunOutcome, SourceKind
+from medlive.db.tables.intake import FrontierState, RunOutcome, SourceKind
 from medlive.digest import digest_text
 from medlive.errors import UsageError
 from medlive.sources.archive.warc import Place

@@ -17,15 +17,8 @@ from medlive.curation.model import CaseText
 from medlive.db.bulk import insert_rows
 from medlive.db.mapping import read, row_of
 from medlive.db.release.withdrawals import too_thin, withdrawn_criteria, without_criteria
-from medlive.db.tables import (
-    CaseRevisionRow,
-    CaseRow,
-    CaseStatus,
-    CriterionRow,
-    ReviewAction,
-    ReviewRow,
-    ThreadRow,
-)
+from medlive.db.tables.intake import ThreadRow
+from medlive.db.tables.release import CaseRevisionRow, CaseRow, CaseStatus, CriterionRow, ReviewAction, ReviewRow
 from medlive.digest import digest_json
 from medlive.errors import MedliveError, UsageError
 from medlive.rubric.model import Criterion, Rubric

@@ -8,7 +8,8 @@ from sqlalchemy import func, literal, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive.curation.model import Outcome
-from medlive.db.tables import AgentCallRow, CurationRow, ReplyRow, ThreadRevisionRow
+from medlive.db.tables.decisions import AgentCallRow, CurationRow, ReplyRow
+from medlive.db.tables.intake import ThreadRevisionRow
 from medlive.llm.ask import CallOutcome
 
 

@@ -33,9 +33,9 @@ from medlive.curation.model import (
 )
 from medlive.db.bulk import insert_rows, is_one_of
 from medlive.db.mapping import read, row_of
-from medlive.db.tables import (
+from medlive.db.tables import Base
+from medlive.db.tables.decisions import (
     AgentCallRow,
-    Base,
     ClaimEvidenceRow,
     ClaimVerdictRow,
     ControllerCheckRow,
@@ -50,8 +50,8 @@ from medlive.db.tables import (
     ReplyRow,
     RequirementRow,
     SecondReadingRow,
-    ThreadRevisionRow,
 )
+from medlive.db.tables.intake import ThreadRevisionRow
 from medlive.db.threads.threads import is_latest
 from medlive.digest import digest_json
 from medlive.errors import MedliveError

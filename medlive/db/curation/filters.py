@@ -7,7 +7,8 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive.db.bulk import insert_rows
 from medlive.db.mapping import row_of
-from medlive.db.tables import FilterResultRow, FilterVerdictRow, ThreadRevisionRow
+from medlive.db.tables.decisions import FilterResultRow, FilterVerdictRow
+from medlive.db.tables.intake import ThreadRevisionRow
 from medlive.db.threads.threads import is_latest
 from medlive.filters.chain import ChainResult
 

@@ -10,7 +10,9 @@ from sqlalchemy.orm import aliased
 from sqlalchemy.types import Text
 
 from medlive.curation.model import Outcome
-from medlive.db.tables import CaseRow, CaseStatus, CurationRow, FilterResultRow, ThreadRevisionRow, ThreadRow
+from medlive.db.tables.decisions import CurationRow, FilterResultRow
+from medlive.db.tables.intake import ThreadRevisionRow, ThreadRow
+from medlive.db.tables.release import CaseRow, CaseStatus
 from medlive.db.threads.threads import is_latest
 
 STAGES = ("filters", "screener", "validator", "controller", "rubric", "case")

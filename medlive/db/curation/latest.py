@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from sqlalchemy import select
 
 from medlive.db.session import Session
-from medlive.db.tables import CaseRevisionRow, CaseRow, CurationRow, FilterVerdictRow
+from medlive.db.tables.decisions import CurationRow, FilterVerdictRow
+from medlive.db.tables.release import CaseRevisionRow, CaseRow
 
 
 async def filter_verdicts_of(session: Session, revision: int) -> Sequence[FilterVerdictRow]:

@@ -10,7 +10,7 @@ from medlive.db.batching import Batcher
 from medlive.db.bulk import insert_rows, is_one_of
 from medlive.db.mapping import read, row_of
 from medlive.db.session import Database
-from medlive.db.tables import PromptRow, ReplyRow
+from medlive.db.tables.decisions import PromptRow, ReplyRow
 from medlive.digest import digest_json
 from medlive.llm.engine import EngineIdentity, Reply, Request, Usage
 

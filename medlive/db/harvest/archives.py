@@ -6,7 +6,7 @@ from datetime import datetime
 from sqlalchemy import func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from medlive.db.tables import ArchiveRow, HarvestRunRow
+from medlive.db.tables.intake import ArchiveRow, HarvestRunRow
 
 
 @dataclass(frozen=True, slots=True)

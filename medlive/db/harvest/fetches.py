@@ -10,7 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from medlive.clock import now
 from medlive.db.bulk import insert_rows
 from medlive.db.mapping import row_of
-from medlive.db.tables import ArchiveRow, FetchRow
+from medlive.db.tables.intake import ArchiveRow, FetchRow
 from medlive.digest import digest_bytes
 from medlive.sources.archive.warc import Place
 from medlive.sources.ledger import FetchedPage, HarvestProblem, PageKind

@@ -10,7 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive.db.bulk import dump_rows, is_one_of
 from medlive.db.mapping import row_of
-from medlive.db.tables import FrontierRow, FrontierState
+from medlive.db.tables.intake import FrontierRow, FrontierState
 from medlive.db.threads.takedowns import taken_down_ids
 from medlive.sources.ledger import KnownThread, ProblemKind
 from medlive.sources.source import ListEntry

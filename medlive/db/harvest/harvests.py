@@ -14,7 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from medlive.db.bulk import insert_rows
 from medlive.db.harvest.frontier import unsettle
 from medlive.db.mapping import read, row_of
-from medlive.db.tables import (
+from medlive.db.tables.intake import (
     FrontierRow,
     HarvestMeasureRow,
     HarvestRobotsRow,

@@ -7,7 +7,7 @@ from datetime import datetime
 from sqlalchemy import func, select, text, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from medlive.db.tables import ArchiveRow, FetchRow, HarvestRunRow
+from medlive.db.tables.intake import ArchiveRow, FetchRow, HarvestRunRow
 from medlive.sources.archive.warc import Place
 from medlive.sources.ledger import PageKind
 

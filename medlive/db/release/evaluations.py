@@ -7,7 +7,7 @@ from sqlalchemy import select
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from medlive.db.tables import EvaluationRunRow
+from medlive.db.tables.release import EvaluationRunRow
 
 
 async def record_evaluation(

@@ -10,12 +10,10 @@ from sqlalchemy import column, delete, func, insert, select, table, text, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive.db.mapping import read
-from medlive.db.tables import (
-    AgentCallRow,
+from medlive.db.tables.decisions import AgentCallRow, CurationRow, EvidenceIndexRow
+from medlive.db.tables.release import (
     CaseRevisionRow,
     CriterionRow,
-    CurationRow,
-    EvidenceIndexRow,
     SnapshotChangeRow,
     SnapshotKeptOutRow,
     SnapshotMemberRow,

@@ -9,7 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import aliased
 
 from medlive.db.review.disputes import disputed_cases
-from medlive.db.tables import CriterionRow, SnapshotMemberRow, SnapshotRow, SnapshotState, WithdrawalRow
+from medlive.db.tables.release import CriterionRow, SnapshotMemberRow, SnapshotRow, SnapshotState, WithdrawalRow
 from medlive.digest import digest_text
 from medlive.rubric.lint import MIN_CRITERIA
 from medlive.rubric.model import Criterion, Rubric

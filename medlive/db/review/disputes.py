@@ -7,7 +7,7 @@ from sqlalchemy import Select, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive.db.mapping import read
-from medlive.db.tables import DisputeRow
+from medlive.db.tables.release import DisputeRow
 from medlive.errors import CheckFailed, UsageError
 
 

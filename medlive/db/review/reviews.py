@@ -10,11 +10,11 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from medlive.curation.model import Reason
 from medlive.db.curation.cases import is_latest_case
 from medlive.db.mapping import read
-from medlive.db.tables import (
+from medlive.db.tables.decisions import HoldRow
+from medlive.db.tables.release import (
     CaseRevisionRow,
     CaseRow,
     CaseStatus,
-    HoldRow,
     IdentifierScanRow,
     ReviewAction,
     ReviewRow,

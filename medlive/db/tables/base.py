@@ -50,7 +50,7 @@ class EnumText(TypeDecorator[StrEnum]):
 
 
 class Base(DeclarativeBase):
-    """The registry of tables."""
+    """The registry of tables; the docstring of each is its comment in the database."""
 
     metadata = MetaData(
         naming_convention={
@@ -68,10 +68,15 @@ class Base(DeclarativeBase):
         list[Any]: JSONB(none_as_null=True),
     }
 
+    def __init_subclass__(cls, **options: Any) -> None:
+        comment = {"comment": (cls.__doc__ or "").removesuffix(".")}
+        cls.__table_args__ = (*getattr(cls, "__table_args__", ()), comment)
+        super().__init_subclass__(**options)
 
-def enum_column(enum: type[StrEnum], *, comment: str, nullable: bool = False) -> Mapped[Any]:
-    """A column for a member of `enum`."""
-    return mapped_column(EnumText(enum), nullable=nullable, comment=comment)
+
+def column(comment: str, *details: Any, **options: Any) -> Mapped[Any]:
+    """A column; `comment` says what it holds, the rest is as for `mapped_column`."""
+    return mapped_column(*details, comment=comment, **options)
 
 
 def now_column(comment: str) -> Mapped[datetime]:

@@ -1,13 +1,14 @@
-"""Tables of what comes in: sources, harvests and fetches, imports, threads and their revisions."""
+"""Tables of what comes in: sources, harvests, archives, imports, threads, duplicates and takedowns."""
 
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import ARRAY, BigInteger, CheckConstraint, ForeignKey, Identity, Index, UniqueConstraint
-from sqlalchemy.orm import Mapped, mapped_column
+from sqlalchemy import ARRAY, BigInteger, CheckConstraint, ForeignKey, Identity, Index, Integer, UniqueConstraint
+from sqlalchemy.orm import Mapped
 
-from medlive.db.tables.base import AnyText, Base, enum_column, is_digest, now_column, one_of
+from medlive.db.tables.base import AnyText, Base, EnumText, column, is_digest, now_column, one_of
+from medlive.sources.fetching.robots import RobotsState
 from medlive.sources.ledger import PageKind
 
 
@@ -33,32 +34,29 @@ PROBLEM_IS_TOLD = "outcome <> 'failed' OR problem IS NOT NULL"
 
 
 class SourceRow(Base):
-    """A community that threads come from."""
+    """The communities that threads come from."""
 
     __tablename__ = "sources"
     __table_args__ = (
         one_of("kind", SourceKind),
         CheckConstraint("char_length(name) BETWEEN 1 AND 200", name="name_length"),
         CheckConstraint("(quarantined_at IS NULL) = (quarantine_reason IS NULL)", name="quarantine_has_reason"),
-        {"comment": "The communities that threads come from"},
     )
 
-    name: Mapped[str] = mapped_column(primary_key=True, comment="The source's name in threads and commands")
-    kind: Mapped[SourceKind] = enum_column(
-        SourceKind, comment="site: harvested by an adapter; file: imported only"
-    )
+    name: Mapped[str] = column("The source's name in threads and commands", primary_key=True)
+    kind: Mapped[SourceKind] = column("site: harvested by an adapter; file: imported only", EnumText(SourceKind))
     created_at: Mapped[datetime] = now_column("When it was first seen")
-    quarantined_at: Mapped[datetime | None] = mapped_column(
-        comment="Since when it is left out, because its pages stopped making sense; NULL: it is not"
+    quarantined_at: Mapped[datetime | None] = column(
+        "Since when it is left out, because its pages stopped making sense; NULL: it is not"
     )
-    quarantine_reason: Mapped[str | None] = mapped_column(comment="Why it is left out")
-    compared_since: Mapped[datetime | None] = mapped_column(
-        comment="Runs begun before are not what its figures are compared with; NULL: all are"
+    quarantine_reason: Mapped[str | None] = column("Why it is left out")
+    compared_since: Mapped[datetime | None] = column(
+        "Runs begun before are not what its figures are compared with; NULL: all are"
     )
 
 
 class HarvestRunRow(Base):
-    """One source's harvest of one ISO week."""
+    """Harvests: one a source and ISO week, taken up again when it was interrupted."""
 
     __tablename__ = "harvest_runs"
     __table_args__ = (
@@ -68,24 +66,21 @@ class HarvestRunRow(Base):
         CheckConstraint(RUN_ENDS, name="ends_when_not_running"),
         CheckConstraint(PROBLEM_IS_TOLD, name="failure_has_problem"),
         CheckConstraint("starts >= 1", name="starts_positive"),
-        {"comment": "Harvests: one a source and ISO week, taken up again when it was interrupted"},
     )
 
-    id: Mapped[int] = mapped_column(Identity(always=True), primary_key=True, comment="The run's number")
-    source: Mapped[str] = mapped_column(ForeignKey("sources.name"), comment="The source harvested")
-    iso_week: Mapped[str] = mapped_column(comment="The ISO week, YYYY.WNN")
-    starts: Mapped[int] = mapped_column(server_default="1", comment="How often it was begun or taken up again")
+    id: Mapped[int] = column("The run's number", Identity(always=True), primary_key=True)
+    source: Mapped[str] = column("The source harvested", ForeignKey("sources.name"))
+    iso_week: Mapped[str] = column("The ISO week, YYYY.WNN")
+    starts: Mapped[int] = column("How often it was begun or taken up again", server_default="1")
     started_at: Mapped[datetime] = now_column("When it was first begun")
-    finished_at: Mapped[datetime | None] = mapped_column(comment="When it last ended; NULL while it runs")
-    outcome: Mapped[RunOutcome] = enum_column(RunOutcome, comment="running, done or failed")
-    counts: Mapped[dict[str, Any]] = mapped_column(
-        server_default="{}", comment="What happened: event's name to its number"
-    )
-    problem: Mapped[str | None] = mapped_column(comment="Why it failed, or what it met")
+    finished_at: Mapped[datetime | None] = column("When it last ended; NULL while it runs")
+    outcome: Mapped[RunOutcome] = column("running, done or failed", EnumText(RunOutcome))
+    counts: Mapped[dict[str, Any]] = column("What happened: event's name to its number", server_default="{}")
+    problem: Mapped[str | None] = column("Why it failed, or what it met")
 
 
 class FetchRow(Base):
-    """One page as it was fetched, or the attempt that failed."""
+    """Every page that was asked for, and where its bytes lie."""
 
     __tablename__ = "fetches"
     __table_args__ = (
@@ -103,100 +98,90 @@ class FetchRow(Base):
         Index(None, "run_id"),
         Index("ix_fetches_thread_id_latest", "source", "thread_id", "id"),
         Index(None, "archive_id"),
-        {"comment": "Every page that was asked for, and where its bytes lie"},
     )
 
-    id: Mapped[int] = mapped_column(Identity(always=True), primary_key=True, comment="The fetch's number")
-    run_id: Mapped[int] = mapped_column(ForeignKey("harvest_runs.id"), comment="The run that asked for it")
-    source: Mapped[str] = mapped_column(ForeignKey("sources.name"), comment="The run's source")
-    kind: Mapped[PageKind] = enum_column(PageKind, comment="What the page was asked for: listing or thread")
-    thread_id: Mapped[str | None] = mapped_column(comment="The source's id of the page's thread; NULL for lists")
-    page_number: Mapped[int] = mapped_column(server_default="1", comment="The page's place in its thread, from 1")
-    url: Mapped[str] = mapped_column(comment="The address that answered, or that was asked")
-    status: Mapped[int | None] = mapped_column(comment="The HTTP status; NULL when there was no answer")
-    fetched_at: Mapped[datetime] = mapped_column(comment="When it was fetched")
-    elapsed_ms: Mapped[int | None] = mapped_column(comment="How long it took, in milliseconds")
-    body_digest: Mapped[str | None] = mapped_column(comment="The digest of the body as received, uncompressed")
-    content_type: Mapped[str | None] = mapped_column(comment="The Content-Type header as sent")
-    etag: Mapped[str | None] = mapped_column(comment="The ETag header as sent")
-    last_modified: Mapped[str | None] = mapped_column(comment="The Last-Modified header as sent")
-    form: Mapped[list[Any] | None] = mapped_column(comment="The form that was posted, as pairs; NULL: none was")
-    archive_id: Mapped[int | None] = mapped_column(
-        ForeignKey("archives.id"), comment="The WARC file with its bytes; NULL when there are none, or no longer"
+    id: Mapped[int] = column("The fetch's number", Identity(always=True), primary_key=True)
+    run_id: Mapped[int] = column("The run that asked for it", ForeignKey("harvest_runs.id"))
+    source: Mapped[str] = column("The run's source", ForeignKey("sources.name"))
+    kind: Mapped[PageKind] = column("What the page was asked for: listing or thread", EnumText(PageKind))
+    thread_id: Mapped[str | None] = column("The source's id of the page's thread; NULL for lists")
+    page_number: Mapped[int] = column("The page's place in its thread, from 1", server_default="1")
+    url: Mapped[str] = column("The address that answered, or that was asked")
+    status: Mapped[int | None] = column("The HTTP status; NULL when there was no answer")
+    fetched_at: Mapped[datetime] = column("When it was fetched")
+    elapsed_ms: Mapped[int | None] = column("How long it took, in milliseconds")
+    body_digest: Mapped[str | None] = column("The digest of the body as received, uncompressed")
+    content_type: Mapped[str | None] = column("The Content-Type header as sent")
+    etag: Mapped[str | None] = column("The ETag header as sent")
+    last_modified: Mapped[str | None] = column("The Last-Modified header as sent")
+    form: Mapped[list[Any] | None] = column("The form that was posted, as pairs; NULL: none was")
+    archive_id: Mapped[int | None] = column(
+        "The WARC file with its bytes; NULL when there are none, or no longer", ForeignKey("archives.id")
     )
-    archive_offset: Mapped[int | None] = mapped_column(BigInteger, comment="Where its record begins in the file")
-    archive_length: Mapped[int | None] = mapped_column(comment="The record's length in bytes, compressed")
-    error: Mapped[str | None] = mapped_column(comment="Why it failed")
+    archive_offset: Mapped[int | None] = column("Where its record begins in the file", BigInteger)
+    archive_length: Mapped[int | None] = column("The record's length in bytes, compressed")
+    error: Mapped[str | None] = column("Why it failed")
 
 
 class ImportRunRow(Base):
-    """One file that was imported."""
+    """Imports of thread files."""
 
     __tablename__ = "import_runs"
     __table_args__ = (
         one_of("outcome", RunOutcome),
         CheckConstraint(RUN_ENDS, name="ends_when_not_running"),
         CheckConstraint(PROBLEM_IS_TOLD, name="failure_has_problem"),
-        {"comment": "Imports of thread files"},
     )
 
-    id: Mapped[int] = mapped_column(Identity(always=True), primary_key=True, comment="The run's number")
-    file: Mapped[str] = mapped_column(comment="The file's name as it was given")
-    assumed_posted_at: Mapped[datetime | None] = mapped_column(
-        comment="The date taken for threads without one; NULL: none was"
-    )
+    id: Mapped[int] = column("The run's number", Identity(always=True), primary_key=True)
+    file: Mapped[str] = column("The file's name as it was given")
+    assumed_posted_at: Mapped[datetime | None] = column("The date taken for threads without one; NULL: none was")
     started_at: Mapped[datetime] = now_column("When it began")
-    finished_at: Mapped[datetime | None] = mapped_column(comment="When it ended; NULL while it runs")
-    outcome: Mapped[RunOutcome] = enum_column(RunOutcome, comment="running, done or failed")
-    counts: Mapped[dict[str, Any]] = mapped_column(
-        server_default="{}", comment="What happened: new, revised, unchanged, problems"
+    finished_at: Mapped[datetime | None] = column("When it ended; NULL while it runs")
+    outcome: Mapped[RunOutcome] = column("running, done or failed", EnumText(RunOutcome))
+    counts: Mapped[dict[str, Any]] = column(
+        "What happened: new, revised, unchanged, problems", server_default="{}"
     )
-    problem: Mapped[str | None] = mapped_column(comment="Why it failed")
+    problem: Mapped[str | None] = column("Why it failed")
 
 
 class ImportProblemRow(Base):
-    """A line of an import that is no thread."""
+    """Lines of imports that became no thread."""
 
     __tablename__ = "import_problems"
-    __table_args__ = (
-        CheckConstraint("line >= 1", name="line_positive"),
-        {"comment": "Lines of imports that became no thread"},
-    )
+    __table_args__ = (CheckConstraint("line >= 1", name="line_positive"),)
 
-    run_id: Mapped[int] = mapped_column(
-        ForeignKey("import_runs.id"), primary_key=True, comment="The import it was met in"
-    )
-    line: Mapped[int] = mapped_column(primary_key=True, comment="The line's number, from 1")
-    file: Mapped[str] = mapped_column(comment="The file's name as it was given")
-    reason: Mapped[str] = mapped_column(comment="The kind of fault")
-    detail: Mapped[str] = mapped_column(comment="The fault in words")
-    excerpt: Mapped[str] = mapped_column(comment="The beginning of the line")
+    run_id: Mapped[int] = column("The import it was met in", ForeignKey("import_runs.id"), primary_key=True)
+    line: Mapped[int] = column("The line's number, from 1", primary_key=True)
+    file: Mapped[str] = column("The file's name as it was given")
+    reason: Mapped[str] = column("The kind of fault")
+    detail: Mapped[str] = column("The fault in words")
+    excerpt: Mapped[str] = column("The beginning of the line")
 
 
 class ThreadRow(Base):
-    """A discussion, whatever its content is at present."""
+    """Discussions of the sources."""
 
     __tablename__ = "threads"
     __table_args__ = (
         UniqueConstraint("source", "thread_id"),
         CheckConstraint("char_length(thread_id) BETWEEN 1 AND 500", name="thread_id_length"),
         CheckConstraint("last_seen_at >= first_seen_at", name="seen_in_order"),
-        {"comment": "Discussions of the sources"},
     )
 
-    id: Mapped[int] = mapped_column(Identity(always=True), primary_key=True, comment="The thread's number here")
-    source: Mapped[str] = mapped_column(ForeignKey("sources.name"), comment="The community it is from")
-    thread_id: Mapped[str] = mapped_column(comment="The source's own id, unique within it")
-    url: Mapped[str] = mapped_column(comment="Its address, as last seen")
+    id: Mapped[int] = column("The thread's number here", Identity(always=True), primary_key=True)
+    source: Mapped[str] = column("The community it is from", ForeignKey("sources.name"))
+    thread_id: Mapped[str] = column("The source's own id, unique within it")
+    url: Mapped[str] = column("Its address, as last seen")
     first_seen_at: Mapped[datetime] = now_column("When it first came in")
     last_seen_at: Mapped[datetime] = now_column("When it last came in, changed or not")
-    gone_at: Mapped[datetime | None] = mapped_column(
-        comment="When the source answered that it is no longer there; NULL: it is there, as far as known"
+    gone_at: Mapped[datetime | None] = column(
+        "When the source answered that it is no longer there; NULL: it is there, as far as known"
     )
 
 
 class ThreadRevisionRow(Base):
-    """A thread's content as it once was; never changed."""
+    """The content of threads, one row for each state seen; rows are never changed."""
 
     __tablename__ = "thread_revisions"
     __table_args__ = (
@@ -205,25 +190,215 @@ class ThreadRevisionRow(Base):
         CheckConstraint("revision >= 1", name="revision_positive"),
         CheckConstraint("NOT posted_at_assumed OR posted_at IS NOT NULL", name="assumed_is_known"),
         CheckConstraint("num_nonnulls(fetch_id, import_run_id) <= 1", name="one_origin"),
-        {"comment": "The content of threads, one row for each state seen; rows are never changed"},
     )
 
-    id: Mapped[int] = mapped_column(Identity(always=True), primary_key=True, comment="The revision's number here")
-    thread_id: Mapped[int] = mapped_column(ForeignKey("threads.id"), comment="The thread")
-    revision: Mapped[int] = mapped_column(comment="Its place among the thread's revisions, from 1")
-    digest: Mapped[str] = mapped_column(comment="The digest of its content")
-    title: Mapped[str] = mapped_column(comment="The title")
-    language: Mapped[str | None] = mapped_column(comment="en, zh or what the source says; NULL: it does not say")
-    tags: Mapped[list[str]] = mapped_column(ARRAY(AnyText), comment="The source's tags and board")
-    posted_at: Mapped[datetime | None] = mapped_column(comment="When it was opened; NULL: unknown")
-    posted_at_assumed: Mapped[bool] = mapped_column(comment="Whether posted_at was given for want of a date")
-    messages: Mapped[list[Any]] = mapped_column(
-        comment="The messages in order: id, author (a keyed hash), role, verified, text, posted_at, media"
+    id: Mapped[int] = column("The revision's number here", Identity(always=True), primary_key=True)
+    thread_id: Mapped[int] = column("The thread", ForeignKey("threads.id"))
+    revision: Mapped[int] = column("Its place among the thread's revisions, from 1")
+    digest: Mapped[str] = column("The digest of its content")
+    title: Mapped[str] = column("The title")
+    language: Mapped[str | None] = column("en, zh or what the source says; NULL: it does not say")
+    tags: Mapped[list[str]] = column("The source's tags and board", ARRAY(AnyText))
+    posted_at: Mapped[datetime | None] = column("When it was opened; NULL: unknown")
+    posted_at_assumed: Mapped[bool] = column("Whether posted_at was given for want of a date")
+    messages: Mapped[list[Any]] = column(
+        "The messages in order: id, author (a keyed hash), role, verified, text, posted_at, media"
     )
-    fetch_id: Mapped[int | None] = mapped_column(
-        ForeignKey("fetches.id"), comment="The fetch of its first page; NULL for imports"
+    fetch_id: Mapped[int | None] = column(
+        "The fetch of its first page; NULL for imports", ForeignKey("fetches.id")
     )
-    import_run_id: Mapped[int | None] = mapped_column(
-        ForeignKey("import_runs.id"), comment="The import it came with; NULL for harvests"
+    import_run_id: Mapped[int | None] = column(
+        "The import it came with; NULL for harvests", ForeignKey("import_runs.id")
     )
     created_at: Mapped[datetime] = now_column("When this content was first seen")
+
+
+class FrontierState(StrEnum):
+    """What became of a listed thread in the run that listed it last."""
+
+    WAITING = "waiting"
+    READ = "read"
+    NOT_MODIFIED = "not_modified"
+    SKIPPED = "skipped"
+    FAILED = "failed"
+    GONE = "gone"
+    KNOWN = "known"
+    """The run is repeated, and no list has shown it since."""
+
+
+class FrontierRow(Base):
+    """Every thread that a list showed, and what became of it in the run that listed it last."""
+
+    __tablename__ = "frontier"
+    __table_args__ = (
+        one_of("state", FrontierState),
+        CheckConstraint("(state IN ('skipped', 'failed')) = (reason IS NOT NULL)", name="reason_when_not_read"),
+        CheckConstraint("attempts >= 0", name="attempts_not_negative"),
+        CheckConstraint("page_count >= 1", name="page_count_positive"),
+        CheckConstraint("char_length(thread_id) BETWEEN 1 AND 500", name="thread_id_length"),
+        CheckConstraint("state <> 'read' OR fields IS NOT NULL", name="read_has_fields"),
+        Index("ix_frontier_run_id_state", "run_id", "state"),
+        Index("ix_frontier_source_waiting", "source", "state"),
+    )
+
+    source: Mapped[str] = column("The community", ForeignKey("sources.name"), primary_key=True)
+    thread_id: Mapped[str] = column("The source's own id", primary_key=True)
+    run_id: Mapped[int] = column("The run that listed it last", ForeignKey("harvest_runs.id"))
+    list_key: Mapped[str | None] = column("The list that showed it last; NULL: none yet")
+    url: Mapped[str] = column("Its address, as the list has it")
+    posted_at: Mapped[datetime | None] = column("When it was opened; NULL: no list says so")
+    active_at: Mapped[datetime | None] = column("Its latest activity, as the list has it")
+    state: Mapped[FrontierState] = column("What became of it in that run", EnumText(FrontierState))
+    reason: Mapped[str | None] = column("Why it was skipped or failed")
+    attempts: Mapped[int] = column("Times in a row that it failed", server_default="0")
+    after_fetch: Mapped[int] = column(
+        "The newest fetch when it was listed: pages of this reading have higher numbers", BigInteger
+    )
+    etag: Mapped[str | None] = column("The ETag that its first page was last read with")
+    last_modified: Mapped[str | None] = column("The Last-Modified that it was last read with")
+    page_count: Mapped[int | None] = column("How many pages it last had; NULL: never read")
+    fields: Mapped[dict[str, Any] | None] = column(
+        "Which fields its last reading had (true or false), and how many messages"
+    )
+    first_run_id: Mapped[int] = column("The run that met it first", ForeignKey("harvest_runs.id"))
+    changed_at: Mapped[datetime] = now_column("When this row last changed")
+
+
+class ListCursorRow(Base):
+    """How far each list was read in each run; the newest finished one is where the next run stops."""
+
+    __tablename__ = "list_cursors"
+    __table_args__ = (
+        CheckConstraint("pages >= 0", name="pages_not_negative"),
+        CheckConstraint("finished_at IS NULL OR next_url IS NULL", name="finished_has_no_next"),
+    )
+
+    run_id: Mapped[int] = column("The run", ForeignKey("harvest_runs.id"), primary_key=True)
+    list_key: Mapped[str] = column("The list: what its first page is asked with", primary_key=True)
+    next_url: Mapped[str | None] = column("The page to go on with; NULL: from the first")
+    pages: Mapped[int] = column("Pages read", server_default="0")
+    newest_at: Mapped[datetime | None] = column("The latest activity that it showed; NULL: no date")
+    finished_at: Mapped[datetime | None] = column("When it was read to its end; NULL: it was not")
+
+
+class ArchiveRow(Base):
+    """WARC files under the archive's folder; what they hold beyond `bytes` was never committed."""
+
+    __tablename__ = "archives"
+    __table_args__ = (UniqueConstraint("path"), CheckConstraint("bytes >= 0", name="bytes_not_negative"))
+
+    id: Mapped[int] = column("The file's number", Identity(always=True), primary_key=True)
+    run_id: Mapped[int] = column("The run whose pages it holds", ForeignKey("harvest_runs.id"))
+    path: Mapped[str] = column("Its path below the archive's folder")
+    bytes: Mapped[int] = column("How much of it is committed", BigInteger)
+    created_at: Mapped[datetime] = now_column("When it was begun")
+    sealed_at: Mapped[datetime | None] = column("Since when it does not grow; NULL: being written")
+    removed_at: Mapped[datetime | None] = column("When retention or a takedown removed the file")
+    unswept_at: Mapped[datetime | None] = column(
+        "Since when it holds pages of a takedown that no fetch names any more; NULL: none"
+    )
+
+
+class HarvestRobotsRow(Base):
+    """The robots.txt of every host that a run asked."""
+
+    __tablename__ = "harvest_robots"
+    __table_args__ = (
+        one_of("state", RobotsState),
+        CheckConstraint("(state = 'unreadable') = (detail IS NOT NULL)", name="unreadable_says_why"),
+    )
+
+    run_id: Mapped[int] = column("The run", ForeignKey("harvest_runs.id"), primary_key=True)
+    host: Mapped[str] = column("The host, with a port that is not its scheme's", primary_key=True)
+    fetched_at: Mapped[datetime] = column("When it was asked for", primary_key=True)
+    state: Mapped[RobotsState] = column("rules, absent (all may be read) or unreadable", EnumText(RobotsState))
+    status: Mapped[int | None] = column("The HTTP status; NULL when no answer came")
+    body: Mapped[str] = column("The file as read")
+    detail: Mapped[str | None] = column("Why it is unreadable")
+
+
+class HarvestMeasureRow(Base):
+    """What a run's threads had, compared with the runs before."""
+
+    __tablename__ = "harvest_measures"
+    __table_args__ = (CheckConstraint("n >= 0", name="n_not_negative"),)
+
+    run_id: Mapped[int] = column("The run", ForeignKey("harvest_runs.id"), primary_key=True)
+    measure: Mapped[str] = column("The figure's name, e.g. field:posted_at", primary_key=True)
+    value: Mapped[float] = column("A share from 0 to 1, or a mean")
+    n: Mapped[int] = column("Over how many threads")
+    median: Mapped[float | None] = column("The median of the runs before; NULL: too few")
+    collapsed: Mapped[bool] = column("Whether it left that median too far behind to be chance")
+
+
+class IdentifierRow(Base):
+    """Identifiers of people and places in raw text, found when it came in; never the words."""
+
+    __tablename__ = "identifiers"
+    __table_args__ = (
+        CheckConstraint("message >= 0", name="message_not_negative"),
+        CheckConstraint("0 <= start_at AND start_at < end_at", name="span_in_order"),
+    )
+
+    revision_id: Mapped[int] = column("The thread's revision", ForeignKey("thread_revisions.id"), primary_key=True)
+    message: Mapped[int] = column("0: the title; n: the n-th message", primary_key=True)
+    start_at: Mapped[int] = column("The span's first character, from 0", primary_key=True)
+    end_at: Mapped[int] = column("The character after its last")
+    kind: Mapped[str] = column("What it is, as de-identification names it")
+
+
+class BandSchemeRow(Base):
+    """The way in which the bands here were made; another one has them made anew."""
+
+    __tablename__ = "band_schemes"
+    __table_args__ = (
+        CheckConstraint("char_length(scheme) BETWEEN 1 AND 200", name="scheme_length"),
+        CheckConstraint("filled_to >= 0", name="filled_to_not_negative"),
+    )
+
+    scheme: Mapped[str] = column("What bands are made of, and a check of what the library gives", primary_key=True)
+    filled_to: Mapped[int] = column(
+        "The last revision whose bands were filled in afterwards; 0: none yet", server_default="0"
+    )
+    started_at: Mapped[datetime] = now_column("When its bands were begun")
+    finished_at: Mapped[datetime | None] = column(
+        "Since when every accepted thread has its bands; NULL while they are filled in"
+    )
+
+
+class BandRow(Base):
+    """MinHash bands: threads that share one may be near-duplicates."""
+
+    __tablename__ = "bands"
+
+    key: Mapped[int] = column(
+        "A hash of the band's place and its minima", BigInteger, primary_key=True, autoincrement=False
+    )
+    thread_id: Mapped[int] = column(
+        "A thread of which some accepted revision has this band",
+        Integer,
+        ForeignKey("threads.id"),
+        primary_key=True,
+        autoincrement=False,
+    )
+
+
+class TakedownRow(Base):
+    """Erased threads; a transaction that writes one may erase its thread's rows."""
+
+    __tablename__ = "takedowns"
+    __table_args__ = (
+        CheckConstraint("char_length(thread_id) BETWEEN 1 AND 500", name="thread_id_length"),
+        CheckConstraint("char_length(reason) BETWEEN 1 AND 2000", name="reason_length"),
+    )
+
+    source: Mapped[str] = column("The community", ForeignKey("sources.name"), primary_key=True)
+    thread_id: Mapped[str] = column(
+        "The source's own id: what keeps the thread from coming back", primary_key=True
+    )
+    reason: Mapped[str] = column("Why, in the words of who asked first")
+    taken_down_at: Mapped[datetime] = now_column("When it was first erased")
+    erased_in: Mapped[int] = column(
+        "The transaction that wrote this row last, set by a trigger: it alone may erase", BigInteger
+    )
+    counts: Mapped[dict[str, Any]] = column("What was erased: table to rows", server_default="{}")

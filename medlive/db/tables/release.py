@@ -1,4 +1,4 @@
-"""Tables of what goes out: cases and their rubrics, snapshots, evaluation runs, and the program's own runs."""
+"""Tables of what goes out: cases, rubrics, reviews, disputes, withdrawals, snapshots and runs of commands."""
 
 from datetime import datetime
 from enum import StrEnum
@@ -13,11 +13,12 @@ from sqlalchemy import (
     SmallInteger,
     UniqueConstraint,
 )
-from sqlalchemy.orm import Mapped, mapped_column
+from sqlalchemy.orm import Mapped
 
-from medlive.db.tables.base import Base, enum_column, is_digest, now_column, one_of
+from medlive.db.tables.base import Base, EnumText, column, is_digest, now_column, one_of
 from medlive.db.tables.intake import RUN_ENDS, RunOutcome
 from medlive.rubric.model import SPECIALTIES, UNKNOWN_SPECIALTY, Axis, Theme
+from medlive.snapshot.errata import WithdrawalKind
 
 _WEEK = r"^\d{4}\.W(0[1-9]|[1-4]\d|5[0-3])$"
 
@@ -41,25 +42,24 @@ class SnapshotState(StrEnum):
 
 
 class CaseRow(Base):
-    """A benchmark case, whatever its wording is at present."""
+    """Cases made from threads."""
 
     __tablename__ = "cases"
     __table_args__ = (
         one_of("status", CaseStatus),
         CheckConstraint("id ~ '^ml-[0-9a-f]{12,}$'", name="id_form"),
         CheckConstraint("(status = 'ready') = (status_reason IS NULL)", name="status_has_reason"),
-        {"comment": "Cases made from threads"},
     )
 
-    id: Mapped[str] = mapped_column(primary_key=True, comment="A keyed hash that tells nothing of the thread")
-    thread_id: Mapped[int] = mapped_column(ForeignKey("threads.id"), unique=True, comment="The thread")
-    status: Mapped[CaseStatus] = enum_column(CaseStatus, comment="ready, held, rejected or withdrawn")
-    status_reason: Mapped[str | None] = mapped_column(comment="Why it is not ready; NULL when ready")
+    id: Mapped[str] = column("A keyed hash that tells nothing of the thread", primary_key=True)
+    thread_id: Mapped[int] = column("The thread", ForeignKey("threads.id"), unique=True)
+    status: Mapped[CaseStatus] = column("ready, held, rejected or withdrawn", EnumText(CaseStatus))
+    status_reason: Mapped[str | None] = column("Why it is not ready; NULL when ready")
     created_at: Mapped[datetime] = now_column("When the case was first made")
 
 
 class CaseRevisionRow(Base):
-    """A case's content as it once was."""
+    """The content of cases, one row for each state; rows are never changed."""
 
     __tablename__ = "case_revisions"
     __table_args__ = (
@@ -71,29 +71,28 @@ class CaseRevisionRow(Base):
         CheckConstraint("narrative <> '' AND query <> '' AND advice <> ''", name="text_not_empty"),
         CheckConstraint("publishable = (unpublishable_reason IS NULL)", name="unpublishable_has_reason"),
         Index(None, "curation_id"),
-        {"comment": "The content of cases, one row for each state; rows are never changed"},
     )
 
-    case_id: Mapped[str] = mapped_column(ForeignKey("cases.id"), primary_key=True, comment="The case")
-    revision: Mapped[int] = mapped_column(primary_key=True, comment="Its place among the revisions, from 1")
-    curation_id: Mapped[int] = mapped_column(ForeignKey("curations.id"), comment="The decision it came from")
-    language: Mapped[str] = mapped_column(comment="en or zh")
-    source: Mapped[str] = mapped_column(ForeignKey("sources.name"), comment="The community")
-    posted_at: Mapped[datetime] = mapped_column(comment="When the thread was opened")
-    specialty: Mapped[str] = mapped_column(comment="One of the closed list, or unknown")
-    theme: Mapped[Theme] = enum_column(Theme, comment="What the case chiefly tests")
-    narrative: Mapped[str] = mapped_column(comment="N")
-    query: Mapped[str] = mapped_column(comment="Q")
-    advice: Mapped[str] = mapped_column(comment="A")
-    publishable: Mapped[bool] = mapped_column(comment="Whether it may be released")
-    unpublishable_reason: Mapped[str | None] = mapped_column(comment="Why not; NULL when it may")
-    no_negative: Mapped[str] = mapped_column(comment="Why no criterion costs points; empty where one does")
-    content_digest: Mapped[str] = mapped_column(comment="The digest of the texts and of the criteria")
+    case_id: Mapped[str] = column("The case", ForeignKey("cases.id"), primary_key=True)
+    revision: Mapped[int] = column("Its place among the revisions, from 1", primary_key=True)
+    curation_id: Mapped[int] = column("The decision it came from", ForeignKey("curations.id"))
+    language: Mapped[str] = column("en or zh")
+    source: Mapped[str] = column("The community", ForeignKey("sources.name"))
+    posted_at: Mapped[datetime] = column("When the thread was opened")
+    specialty: Mapped[str] = column("One of the closed list, or unknown")
+    theme: Mapped[Theme] = column("What the case chiefly tests", EnumText(Theme))
+    narrative: Mapped[str] = column("N")
+    query: Mapped[str] = column("Q")
+    advice: Mapped[str] = column("A")
+    publishable: Mapped[bool] = column("Whether it may be released")
+    unpublishable_reason: Mapped[str | None] = column("Why not; NULL when it may")
+    no_negative: Mapped[str] = column("Why no criterion costs points; empty where one does")
+    content_digest: Mapped[str] = column("The digest of the texts and of the criteria")
     created_at: Mapped[datetime] = now_column("When this content was made")
 
 
 class CriterionRow(Base):
-    """A rubric criterion of a case revision."""
+    """The weighted criteria of case revisions; rows are never changed."""
 
     __tablename__ = "criteria"
     __table_args__ = (
@@ -102,24 +101,23 @@ class CriterionRow(Base):
         one_of("axis", Axis),
         CheckConstraint("points BETWEEN -10 AND 10 AND points <> 0", name="points_range"),
         CheckConstraint("criterion <> ''", name="criterion_not_empty"),
-        {"comment": "The weighted criteria of case revisions; rows are never changed"},
     )
 
-    case_id: Mapped[str] = mapped_column(primary_key=True, comment="The case")
-    revision: Mapped[int] = mapped_column(primary_key=True, comment="The case's revision")
-    criterion_id: Mapped[str] = mapped_column(primary_key=True, comment="c1, c2, … within the case revision")
-    position: Mapped[int] = mapped_column(SmallInteger, comment="Its place in the rubric")
-    criterion: Mapped[str] = mapped_column(comment="What is met or not met")
-    axis: Mapped[Axis] = enum_column(Axis, comment="What it measures")
-    points: Mapped[int] = mapped_column(SmallInteger, comment="Its weight; the sign is the polarity")
-    advice_id: Mapped[str] = mapped_column(comment="The advice element it came from")
-    fact: Mapped[str | None] = mapped_column(
-        comment="The fact of that element that it asks for; NULL: written before facts were listed"
+    case_id: Mapped[str] = column("The case", primary_key=True)
+    revision: Mapped[int] = column("The case's revision", primary_key=True)
+    criterion_id: Mapped[str] = column("c1, c2, … within the case revision", primary_key=True)
+    position: Mapped[int] = column("Its place in the rubric", SmallInteger)
+    criterion: Mapped[str] = column("What is met or not met")
+    axis: Mapped[Axis] = column("What it measures", EnumText(Axis))
+    points: Mapped[int] = column("Its weight; the sign is the polarity", SmallInteger)
+    advice_id: Mapped[str] = column("The advice element it came from")
+    fact: Mapped[str | None] = column(
+        "The fact of that element that it asks for; NULL: written before facts were listed"
     )
 
 
 class SnapshotRow(Base):
-    """A weekly release."""
+    """Snapshots; a frozen one and its members cannot be changed or deleted."""
 
     __tablename__ = "snapshots"
     __table_args__ = (
@@ -139,34 +137,31 @@ class SnapshotRow(Base):
             "(state = 'frozen' OR sums_digest IS NULL) AND (sums_digest IS NOT NULL OR signature IS NULL)",
             name="identity_when_frozen",
         ),
-        {"comment": "Snapshots; a frozen one and its members cannot be changed or deleted"},
     )
 
-    version: Mapped[str] = mapped_column(primary_key=True, comment="The ISO week, YYYY.WNN")
-    parent: Mapped[str | None] = mapped_column(
-        ForeignKey("snapshots.version"), comment="The snapshot before; NULL for the first"
-    )
-    state: Mapped[SnapshotState] = enum_column(SnapshotState, comment="building or frozen")
+    version: Mapped[str] = column("The ISO week, YYYY.WNN", primary_key=True)
+    parent: Mapped[str | None] = column("The snapshot before; NULL for the first", ForeignKey("snapshots.version"))
+    state: Mapped[SnapshotState] = column("building or frozen", EnumText(SnapshotState))
     created_at: Mapped[datetime] = now_column("When it was begun")
-    frozen_at: Mapped[datetime | None] = mapped_column(comment="When it was frozen")
-    manifest: Mapped[dict[str, Any] | None] = mapped_column(comment="The manifest as written")
-    manifest_digest: Mapped[str | None] = mapped_column(comment="The digest of manifest.json's bytes")
-    cases: Mapped[int | None] = mapped_column(comment="How many cases it holds")
-    criteria: Mapped[int | None] = mapped_column(comment="How many criteria it holds")
-    publishable: Mapped[bool | None] = mapped_column(comment="Whether it may be released")
-    why_not: Mapped[list[Any] | None] = mapped_column(comment="The reasons why it may not; empty when it may")
-    path: Mapped[str | None] = mapped_column(comment="Where its folder was written")
-    meta: Mapped[dict[str, Any] | None] = mapped_column(
-        comment="What it says of itself, as it was fixed with its members; NULL: frozen before format 2"
+    frozen_at: Mapped[datetime | None] = column("When it was frozen")
+    manifest: Mapped[dict[str, Any] | None] = column("The manifest as written")
+    manifest_digest: Mapped[str | None] = column("The digest of manifest.json's bytes")
+    cases: Mapped[int | None] = column("How many cases it holds")
+    criteria: Mapped[int | None] = column("How many criteria it holds")
+    publishable: Mapped[bool | None] = column("Whether it may be released")
+    why_not: Mapped[list[Any] | None] = column("The reasons why it may not; empty when it may")
+    path: Mapped[str | None] = column("Where its folder was written")
+    meta: Mapped[dict[str, Any] | None] = column(
+        "What it says of itself, as it was fixed with its members; NULL: frozen before format 2"
     )
-    sums_digest: Mapped[str | None] = mapped_column(
-        comment="The digest of SHA256SUMS: the folder's identity; NULL: frozen before format 2"
+    sums_digest: Mapped[str | None] = column(
+        "The digest of SHA256SUMS: the folder's identity; NULL: frozen before format 2"
     )
-    signature: Mapped[str | None] = mapped_column(comment="The text of SHA256SUMS.minisig; NULL: unsigned")
+    signature: Mapped[str | None] = column("The text of SHA256SUMS.minisig; NULL: unsigned")
 
 
 class SnapshotMemberRow(Base):
-    """A case revision in a snapshot."""
+    """The case revisions of snapshots."""
 
     __tablename__ = "snapshot_members"
     __table_args__ = (
@@ -182,27 +177,24 @@ class SnapshotMemberRow(Base):
         CheckConstraint("salt ~ '^[0-9a-f]{64}$'", name="salt_form"),
         is_digest("commitment"),
         Index(None, "case_id"),
-        {"comment": "The case revisions of snapshots"},
     )
 
-    version: Mapped[str] = mapped_column(ForeignKey("snapshots.version"), primary_key=True, comment="The snapshot")
-    case_id: Mapped[str] = mapped_column(primary_key=True, comment="The case")
-    revision: Mapped[int] = mapped_column(comment="The case's revision")
-    first_release: Mapped[str | None] = mapped_column(
-        ForeignKey("snapshots.version"), comment="The first snapshot that shows the case; NULL: it is held out"
+    version: Mapped[str] = column("The snapshot", ForeignKey("snapshots.version"), primary_key=True)
+    case_id: Mapped[str] = column("The case", primary_key=True)
+    revision: Mapped[int] = column("The case's revision")
+    first_release: Mapped[str | None] = column(
+        "The first snapshot that shows the case; NULL: it is held out", ForeignKey("snapshots.version")
     )
-    held_since: Mapped[str | None] = mapped_column(
+    held_since: Mapped[str | None] = column(
+        "The snapshot that it was first held out of; NULL: it is shown, and not for the first time",
         ForeignKey("snapshots.version"),
-        comment="The snapshot that it was first held out of; NULL: it is shown, and not for the first time",
     )
-    salt: Mapped[str | None] = mapped_column(
-        comment="What keeps its commitment from being guessed back, 64 hexadecimal digits"
-    )
-    commitment: Mapped[str | None] = mapped_column(comment="The digest that stands for it while it is held out")
+    salt: Mapped[str | None] = column("What keeps its commitment from being guessed back, 64 hexadecimal digits")
+    commitment: Mapped[str | None] = column("The digest that stands for it while it is held out")
 
 
 class SnapshotChangeRow(Base):
-    """What became of a case since the parent of a snapshot."""
+    """What changed since the parent, as snapshots publish it."""
 
     __tablename__ = "snapshot_changes"
     __table_args__ = (
@@ -217,39 +209,33 @@ class SnapshotChangeRow(Base):
             "num_nonnulls(held_since, commitment) = CASE kind WHEN 'dropped' THEN 2 ELSE 0 END",
             name="dropped_was_held",
         ),
-        {"comment": "What changed since the parent, as snapshots publish it"},
     )
 
-    version: Mapped[str] = mapped_column(ForeignKey("snapshots.version"), primary_key=True, comment="The snapshot")
-    case_id: Mapped[str] = mapped_column(primary_key=True, comment="The case")
-    kind: Mapped[str] = mapped_column(comment="added, revised, withdrawn, or dropped while held out")
-    reason: Mapped[str] = mapped_column(comment="Why, as it is published")
-    from_revision: Mapped[int | None] = mapped_column(comment="The revision in the parent; NULL: none was shown")
-    to_revision: Mapped[int | None] = mapped_column(comment="The revision in this one; NULL: none is shown")
-    held_since: Mapped[str | None] = mapped_column(
-        comment="Since when a dropped case was held out; NULL: it was not"
-    )
-    commitment: Mapped[str | None] = mapped_column(comment="What stood for a dropped case; NULL: it was shown")
+    version: Mapped[str] = column("The snapshot", ForeignKey("snapshots.version"), primary_key=True)
+    case_id: Mapped[str] = column("The case", primary_key=True)
+    kind: Mapped[str] = column("added, revised, withdrawn, or dropped while held out")
+    reason: Mapped[str] = column("Why, as it is published")
+    from_revision: Mapped[int | None] = column("The revision in the parent; NULL: none was shown")
+    to_revision: Mapped[int | None] = column("The revision in this one; NULL: none is shown")
+    held_since: Mapped[str | None] = column("Since when a dropped case was held out; NULL: it was not")
+    commitment: Mapped[str | None] = column("What stood for a dropped case; NULL: it was shown")
 
 
 class SnapshotKeptOutRow(Base):
-    """A reason why a ready case is not in a snapshot."""
+    """Ready cases that the gates kept out of snapshots."""
 
     __tablename__ = "snapshot_kept_out"
-    __table_args__ = (
-        CheckConstraint("position >= 1", name="position_positive"),
-        {"comment": "Ready cases that the gates kept out of snapshots"},
-    )
+    __table_args__ = (CheckConstraint("position >= 1", name="position_positive"),)
 
-    version: Mapped[str] = mapped_column(ForeignKey("snapshots.version"), primary_key=True, comment="The snapshot")
-    case_id: Mapped[str] = mapped_column(primary_key=True, comment="A case that was ready")
-    position: Mapped[int] = mapped_column(SmallInteger, primary_key=True, comment="The reason's place, from 1")
-    gate: Mapped[str] = mapped_column(comment="The gate that kept it out")
-    detail: Mapped[str] = mapped_column(comment="Why; never the words it was found in")
+    version: Mapped[str] = column("The snapshot", ForeignKey("snapshots.version"), primary_key=True)
+    case_id: Mapped[str] = column("A case that was ready", primary_key=True)
+    position: Mapped[int] = column("The reason's place, from 1", SmallInteger, primary_key=True)
+    gate: Mapped[str] = column("The gate that kept it out")
+    detail: Mapped[str] = column("Why; never the words it was found in")
 
 
 class CaseGatesRow(Base):
-    """What the release gates found in a case revision."""
+    """What the release gates found in case revisions, so that none is read twice by them."""
 
     __tablename__ = "case_gates"
     __table_args__ = (
@@ -258,64 +244,160 @@ class CaseGatesRow(Base):
         ),
         is_digest("gates_digest"),
         CheckConstraint("jsonb_typeof(hits) = 'array'", name="hits_listed"),
-        {"comment": "What the release gates found in case revisions, so that none is read twice by them"},
     )
 
-    case_id: Mapped[str] = mapped_column(primary_key=True, comment="The case")
-    revision: Mapped[int] = mapped_column(primary_key=True, comment="The case's revision")
-    gates_digest: Mapped[str] = mapped_column(
-        primary_key=True, comment="What decided: the gates' code and libraries"
-    )
-    hits: Mapped[list[Any]] = mapped_column(comment="[[gate, detail]]; empty: nothing keeps it out")
+    case_id: Mapped[str] = column("The case", primary_key=True)
+    revision: Mapped[int] = column("The case's revision", primary_key=True)
+    gates_digest: Mapped[str] = column("What decided: the gates' code and libraries", primary_key=True)
+    hits: Mapped[list[Any]] = column("[[gate, detail]]; empty: nothing keeps it out")
     checked_at: Mapped[datetime] = now_column("When it was checked")
 
 
 class EvaluationRunRow(Base):
-    """A model's evaluation, as its run folder tells it."""
+    """Evaluations that were recorded; the run folder is the log."""
 
     __tablename__ = "evaluation_runs"
-    __table_args__ = (
-        is_digest("run_digest"),
-        {"comment": "Evaluations that were recorded; the run folder is the log"},
-    )
+    __table_args__ = (is_digest("run_digest"),)
 
-    id: Mapped[int] = mapped_column(Identity(always=True), primary_key=True, comment="The record's number")
-    run_digest: Mapped[str] = mapped_column(unique=True, comment="The digest of the run")
-    snapshot_version: Mapped[str] = mapped_column(comment="The snapshot evaluated on, ours or another's")
-    model: Mapped[str] = mapped_column(comment="The model evaluated")
-    grader: Mapped[str] = mapped_column(comment="The grader")
-    path: Mapped[str] = mapped_column(comment="The run folder")
-    scores: Mapped[dict[str, Any]] = mapped_column(comment="The scores with their metric's name")
+    id: Mapped[int] = column("The record's number", Identity(always=True), primary_key=True)
+    run_digest: Mapped[str] = column("The digest of the run", unique=True)
+    snapshot_version: Mapped[str] = column("The snapshot evaluated on, ours or another's")
+    model: Mapped[str] = column("The model evaluated")
+    grader: Mapped[str] = column("The grader")
+    path: Mapped[str] = column("The run folder")
+    scores: Mapped[dict[str, Any]] = column("The scores with their metric's name")
     created_at: Mapped[datetime] = now_column("When it was recorded")
 
 
 class PipelineRunRow(Base):
-    """One command that changed something."""
+    """The program's own runs: which code with which settings did what."""
 
     __tablename__ = "pipeline_runs"
     __table_args__ = (
         one_of("outcome", RunOutcome),
         CheckConstraint(f"iso_week ~ '{_WEEK}'", name="iso_week_form"),
         CheckConstraint(RUN_ENDS, name="ends_when_not_running"),
-        {"comment": "The program's own runs: which code with which settings did what"},
     )
 
-    id: Mapped[int] = mapped_column(Identity(always=True), primary_key=True, comment="The run's number")
-    command: Mapped[str] = mapped_column(comment="The command")
-    iso_week: Mapped[str | None] = mapped_column(comment="The ISO week it worked for; NULL: none")
-    code_version: Mapped[str] = mapped_column(comment="medlive's version")
-    settings: Mapped[dict[str, Any]] = mapped_column(comment="The effective settings, without secrets")
+    id: Mapped[int] = column("The run's number", Identity(always=True), primary_key=True)
+    command: Mapped[str] = column("The command")
+    iso_week: Mapped[str | None] = column("The ISO week it worked for; NULL: none")
+    code_version: Mapped[str] = column("medlive's version")
+    settings: Mapped[dict[str, Any]] = column("The effective settings, without secrets")
     started_at: Mapped[datetime] = now_column("When it began")
-    finished_at: Mapped[datetime | None] = mapped_column(comment="When it ended; NULL while it runs")
-    outcome: Mapped[RunOutcome] = enum_column(RunOutcome, comment="running, done or failed")
-    counts: Mapped[dict[str, Any]] = mapped_column(server_default="{}", comment="What happened")
+    finished_at: Mapped[datetime | None] = column("When it ended; NULL while it runs")
+    outcome: Mapped[RunOutcome] = column("running, done or failed", EnumText(RunOutcome))
+    counts: Mapped[dict[str, Any]] = column("What happened", server_default="{}")
 
 
 class ComponentRow(Base):
-    """How far a library's own tables have been brought."""
+    """Libraries that keep tables here, and how far their schema has come."""
 
     __tablename__ = "components"
-    __table_args__ = ({"comment": "Libraries that keep tables here, and how far their schema has come"},)
 
-    name: Mapped[str] = mapped_column(primary_key=True, comment="The library")
-    migration: Mapped[str] = mapped_column(comment="The last of its migrations that is applied")
+    name: Mapped[str] = column("The library", primary_key=True)
+    migration: Mapped[str] = column("The last of its migrations that is applied")
+
+
+class ReviewAction(StrEnum):
+    """What a person does with a held case."""
+
+    APPROVE = "approve"
+    REJECT = "reject"
+    DROP_ELEMENT = "drop_element"
+
+
+class ReviewRow(Base):
+    """What people decided about held cases; rows are never changed."""
+
+    __tablename__ = "reviews"
+    __table_args__ = (
+        one_of("action", ReviewAction),
+        ForeignKeyConstraint(["case_id", "revision"], ["case_revisions.case_id", "case_revisions.revision"]),
+        CheckConstraint("(action = 'drop_element') = (element_id IS NOT NULL)", name="element_is_named"),
+        CheckConstraint("char_length(reason) BETWEEN 1 AND 2000", name="reason_length"),
+        Index(None, "case_id", "revision"),
+    )
+
+    id: Mapped[int] = column("The decision's number", Identity(always=True), primary_key=True)
+    case_id: Mapped[str] = column("The case")
+    revision: Mapped[int] = column("The revision that was looked at")
+    action: Mapped[ReviewAction] = column("approve, reject or drop_element", EnumText(ReviewAction))
+    element_id: Mapped[str | None] = column("The advice element that was dropped; NULL: none")
+    reason: Mapped[str] = column("Why")
+    decided_by: Mapped[str | None] = column("Who; NULL: not said")
+    decided_at: Mapped[datetime] = now_column("When")
+
+
+class IdentifierScanRow(Base):
+    """Which case revisions were looked through for identifiers; rows are never changed."""
+
+    __tablename__ = "identifier_scans"
+    __table_args__ = (
+        ForeignKeyConstraint(["case_id", "revision"], ["case_revisions.case_id", "case_revisions.revision"]),
+        is_digest("scanner"),
+    )
+
+    case_id: Mapped[str] = column("The case", ForeignKey("cases.id"), primary_key=True)
+    revision: Mapped[int] = column("Its revision", primary_key=True)
+    scanner: Mapped[str] = column("The instructions and the engine that looked", primary_key=True)
+    found: Mapped[int] = column("How many identifiers were found")
+    scanned_at: Mapped[datetime] = now_column("When")
+
+
+class WithdrawalRow(Base):
+    """Withdrawn cases and criteria; rows are never changed."""
+
+    __tablename__ = "withdrawals"
+    __table_args__ = (
+        one_of("kind", WithdrawalKind),
+        is_digest("criterion_digest"),
+        CheckConstraint("revision >= 1 AND new_revision > revision", name="revisions_in_order"),
+        CheckConstraint(
+            "(criterion_id IS NULL) = (criterion_digest IS NULL)"
+            " AND (criterion_id IS NOT NULL OR new_revision IS NULL)",
+            name="criterion_is_whole",
+        ),
+        CheckConstraint("char_length(reason) BETWEEN 1 AND 500", name="reason_length"),
+        UniqueConstraint("case_id", "criterion_digest", "kind", postgresql_nulls_not_distinct=True),
+    )
+
+    id: Mapped[int] = column("The withdrawal's number", Identity(always=True), primary_key=True)
+    case_id: Mapped[str] = column("The case", ForeignKey("cases.id"))
+    revision: Mapped[int] = column("The case's revision that it was withdrawn from")
+    criterion_id: Mapped[str | None] = column("The criterion's id within that revision; NULL: the whole case")
+    criterion_digest: Mapped[str | None] = column(
+        "The digest of the criterion's folded text, by which it is known in other revisions"
+    )
+    new_revision: Mapped[int | None] = column(
+        "The revision without the criterion that this made; NULL: none was needed"
+    )
+    kind: Mapped[WithdrawalKind] = column("erratum, takedown or privacy", EnumText(WithdrawalKind))
+    reason: Mapped[str] = column("Why, in words for the public")
+    withdrawn_by: Mapped[str | None] = column("Who withdrew it; NULL: not told")
+    withdrawn_at: Mapped[datetime] = now_column("When it was withdrawn")
+
+
+class DisputeRow(Base):
+    """Disputes; a case with an open one stays out of the next snapshot."""
+
+    __tablename__ = "disputes"
+    __table_args__ = (
+        CheckConstraint("char_length(reason) BETWEEN 1 AND 2000", name="reason_length"),
+        CheckConstraint("char_length(resolution) BETWEEN 1 AND 2000", name="resolution_length"),
+        CheckConstraint(
+            "(closed_at IS NULL) = (resolution IS NULL) AND (closed_at IS NOT NULL OR closed_by IS NULL)",
+            name="closed_is_whole",
+        ),
+        Index(None, "case_id", postgresql_where="closed_at IS NULL"),
+    )
+
+    id: Mapped[int] = column("The dispute's number", Identity(always=True), primary_key=True)
+    case_id: Mapped[str] = column("The case", ForeignKey("cases.id"))
+    criterion_id: Mapped[str | None] = column("The criterion's id within its case; NULL: the whole case")
+    reason: Mapped[str] = column("What is objected to; not published")
+    opened_by: Mapped[str | None] = column("Who opened it; NULL: not told")
+    opened_at: Mapped[datetime] = now_column("When it was opened")
+    closed_at: Mapped[datetime | None] = column("When it was closed; NULL: it is open")
+    closed_by: Mapped[str | None] = column("Who closed it; NULL: not told, or it is open")
+    resolution: Mapped[str | None] = column("What came of it; NULL: it is open")

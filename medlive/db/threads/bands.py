@@ -12,7 +12,8 @@ from sqlalchemy import delete, exists, func, select, text, update
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from medlive.db.tables import BandSchemeRow, FilterResultRow, ThreadRevisionRow
+from medlive.db.tables.decisions import FilterResultRow
+from medlive.db.tables.intake import BandSchemeRow, ThreadRevisionRow
 from medlive.db.threads.threads import PendingRevision
 
 NEWEST: Final = 64

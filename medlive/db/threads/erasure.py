@@ -14,7 +14,7 @@ from sqlalchemy import text
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from medlive.db.tables import TakedownRow
+from medlive.db.tables.intake import TakedownRow
 from medlive.db.threads.bands import take_turn
 from medlive.db.threads.takedowns import TAKEN_DOWN, mark_unswept, take_down_alone
 from medlive.db.unstorable import dump_json, load_json, to_stored

@@ -6,7 +6,7 @@ from sqlalchemy import func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive.db.bulk import insert_rows
-from medlive.db.tables import IdentifierRow
+from medlive.db.tables.intake import IdentifierRow
 from medlive.db.threads.threads import SavedThread
 from medlive.threads.prepare import FoundIdentifier
 

@@ -3,7 +3,8 @@
 from sqlalchemy import select
 
 from medlive.db.session import Session
-from medlive.db.tables import CaseRow, ThreadRevisionRow, ThreadRow
+from medlive.db.tables.intake import ThreadRevisionRow, ThreadRow
+from medlive.db.tables.release import CaseRow
 
 
 async def revisions_of(session: Session, source: str, thread_id: str) -> list[int]:

@@ -9,7 +9,7 @@ from sqlalchemy import func, select, text, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive.db.bulk import is_one_of
-from medlive.db.tables import ArchiveRow, HarvestRunRow, TakedownRow
+from medlive.db.tables.intake import ArchiveRow, HarvestRunRow, TakedownRow
 from medlive.db.unstorable import dump_json
 from medlive.threads.model import Thread
 

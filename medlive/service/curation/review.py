@@ -12,7 +12,7 @@ from medlive.db.release.cases import lock_case
 from medlive.db.review.disputes import Dispute, close_dispute, open_dispute
 from medlive.db.review.reviews import Review, add_review, save_scan
 from medlive.db.session import Database
-from medlive.db.tables import CaseStatus, ReviewAction
+from medlive.db.tables.release import CaseStatus, ReviewAction
 from medlive.db.threads.threads import StoredThread, load_thread
 from medlive.digest import digest_json
 from medlive.errors import CheckFailed, EndpointUnavailable, UsageError

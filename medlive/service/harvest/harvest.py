@@ -24,7 +24,7 @@ from medlive.db.harvest.harvests import (
     start_harvest,
 )
 from medlive.db.session import Database, advisory_lock
-from medlive.db.tables import RunOutcome
+from medlive.db.tables.intake import RunOutcome
 from medlive.deidentify.detect import keyed_handle
 from medlive.errors import MedliveError, UsageError
 from medlive.logs import bound

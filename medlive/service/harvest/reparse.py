@@ -14,7 +14,7 @@ from medlive.db.harvest.harvests import list_sources, past_measures, run_figures
 from medlive.db.harvest.readings import Reading, latest_readings, latest_run, read_threads_after
 from medlive.db.runs import finish_run, start_run
 from medlive.db.session import Database, Session, advisory_lock
-from medlive.db.tables import FrontierState
+from medlive.db.tables.intake import FrontierState
 from medlive.db.threads.identifiers import save_identifiers
 from medlive.db.threads.takedowns import TAKEN_DOWN, keep_out
 from medlive.db.threads.threads import check_storable, save_threads

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from medlive.clock import now
 from medlive.db.harvest.harvests import SourceInfo, harvest_times, latest_measures, list_sources
 from medlive.db.session import Database
-from medlive.db.tables import RunOutcome, SourceKind
+from medlive.db.tables.intake import RunOutcome, SourceKind
 from medlive.errors import UsageError
 from medlive.sources.drift import Compared
 

@@ -42,7 +42,7 @@ from medlive.db.release.snapshots import (
 )
 from medlive.db.release.withdrawals import holds_withdrawn, reasons_for
 from medlive.db.session import Database, advisory_lock
-from medlive.db.tables import SnapshotState
+from medlive.db.tables.release import SnapshotState
 from medlive.db.threads.takedowns import no_takedown
 from medlive.digest import digest_text
 from medlive.errors import CheckFailed, UsageError

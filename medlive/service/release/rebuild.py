@@ -19,7 +19,7 @@ from medlive.db.release.snapshots import (
     load_manifest,
 )
 from medlive.db.session import Database, Session
-from medlive.db.tables import SnapshotState
+from medlive.db.tables.release import SnapshotState
 from medlive.digest import digest_bytes, digest_file
 from medlive.errors import CheckFailed, UsageError
 from medlive.integrity.folder import SIGNATURE, SUMS

@@ -20,7 +20,7 @@ from medlive.db.release.withdrawals import (
     without_criteria,
 )
 from medlive.db.session import Database, Session
-from medlive.db.tables import CaseStatus
+from medlive.db.tables.release import CaseStatus
 from medlive.errors import CheckFailed, UsageError
 from medlive.integrity.signing import SecretKey, load_signing_key, sign
 from medlive.rubric.model import Criterion
