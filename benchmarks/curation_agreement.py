@@ -11,6 +11,7 @@ engine reads. Exit status 3 where the real threads are absent.
 import argparse
 import asyncio
 import json
+import math
 import sys
 import tempfile
 from collections import Counter
@@ -19,6 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
 from curator_decisions import DECISIONS, SECOND, Decision, Key, draw, read_decisions
 
 from medlive.clock import now
@@ -46,7 +48,7 @@ from medlive.service.endpoints import build_engine
 from medlive.service.paths import index_path
 from medlive.service.wiring import CURATION_ROLES, build_filters, open_retriever
 from medlive.sources.files import ImportedThread, read_threads
-from medlive.statistics.agreement import kappa
+from medlive.statistics.agreement import kappa_of_tables
 from medlive.text.normalise import fold
 from medlive.threads.model import Thread
 from medlive.threads.prepare import deidentified, normalised, thread_language
@@ -246,10 +248,13 @@ def agreement(pairs: Sequence[tuple[Hashable | None, Hashable | None]]) -> dict[
     """n, the share of equal pairs and Cohen's kappa, of the pairs that both sides decided."""
     both = [(a, b) for a, b in pairs if a is not None and b is not None]
     equal = sum(a == b for a, b in both)
+    labels = list(dict.fromkeys(label for pair in both for label in pair))
+    table = np.array([[sum((a, b) == pair for pair in both) for b in labels] for a in labels], dtype=np.float64)
+    kappa = float(kappa_of_tables(table)) if both else math.nan
     return {
         "n": len(both),
         "share": equal / len(both) if both else None,
-        "kappa": kappa([a for a, _ in both], [b for _, b in both]),
+        "kappa": None if math.isnan(kappa) else kappa,
         "table": {f"{a} → {b}": n for (a, b), n in sorted(Counter(both).items(), key=str)},
     }
 

@@ -1,15 +1,13 @@
-"""The seeded bootstrap over clusters, one matrix of weights for every model and slice, and paired comparisons."""
+"""The seeded bootstrap, with one matrix of weights for every model and slice, and paired comparisons."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
-
-from medlive.statistics.student import student_p
 
 Floats = NDArray[np.float64]
 
@@ -45,99 +43,51 @@ def _rows(rng: np.random.Generator, rows: int, clusters: int) -> Floats:
     return np.asfortranarray(out)
 
 
-def bootstrap_means(
-    values: Floats, *, draws: int = 1000, seed: int = 0, clusters: Sequence[int] | None = None
-) -> Floats:
+def bootstrap_means(values: Floats, *, draws: int = 1000, seed: int = 0) -> Floats:
     """The mean of each column in each draw: (draws x columns).
 
     `values` is (items x columns), NaN where a column lacks an item; such items are left out of that column's mean.
-    `clusters` gives each item's cluster, 0 to k-1; None takes every item for its own. Whole clusters are drawn. A
-    draw that holds nothing of a column is NaN.
+    A draw with nothing of a column is NaN.
     """
     present = ~np.isnan(values)
-    sums = np.where(present, values, 0.0)
-    counts = present.astype(np.float64)
-    if clusters is not None:
-        place = np.asarray(clusters)
-        k = int(place.max()) + 1 if len(place) else 0
-        sums, counts = _gather(sums, place, k), _gather(counts, place, k)
-    parts = []
-    for weights in weight_chunks(len(sums), draws, seed):
-        with np.errstate(invalid="ignore", divide="ignore"):
-            parts.append((weights @ sums) / (weights @ counts))
-    return np.concatenate(parts) if parts else np.empty((0, values.shape[1]))
+    sums, counts = np.where(present, values, 0.0), present.astype(np.float64)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.concatenate([(w @ sums) / (w @ counts) for w in weight_chunks(len(values), draws, seed)])
 
 
 def bootstrap_groups(
-    values: Floats,
-    groups: Sequence[int] | NDArray[np.int_],
-    count: int,
-    *,
-    draws: int = 1000,
-    seed: int = 0,
-    clusters: Sequence[int] | None = None,
+    values: Floats, groups: NDArray[np.int_], count: int, *, draws: int = 1000, seed: int = 0
 ) -> Floats:
     """The mean of each column within each group in each draw: (draws x count x columns).
 
-    `groups` gives each item's group, 0 to count-1, or -1 for none. The draws are those of `bootstrap_means` with
-    the same items, clusters and seed: a group is what a draw of all items holds of it. Otherwise as there.
+    `groups` gives each item's group, 0 to count-1, or -1 for none. All items are drawn, whatever their group, so
+    that figures of different groups are paired. Otherwise as `bootstrap_means`.
     """
-    place = np.asarray(groups)
+    present = ~np.isnan(values)
     return bootstrap_ratios(
-        np.where(np.isnan(values), 0.0, values),
-        (~np.isnan(values)).astype(np.float64),
-        place,
-        count,
-        draws=draws,
-        seed=seed,
-        clusters=clusters,
+        np.where(present, values, 0.0), present.astype(np.float64), groups, count, draws=draws, seed=seed
     )
 
 
 def bootstrap_ratios(
-    above: Floats,
-    below: Floats,
-    groups: Sequence[int] | NDArray[np.int_],
-    count: int,
-    *,
-    draws: int = 1000,
-    seed: int = 0,
-    clusters: Sequence[int] | None = None,
+    above: Floats, below: Floats, groups: NDArray[np.int_], count: int, *, draws: int = 1000, seed: int = 0
 ) -> Floats:
     """Σ above / Σ below over a draw's items, by group and column: (draws x count x columns); NaN for 0 / 0.
 
     Both are (items x columns), without NaN. As `bootstrap_groups` otherwise.
     """
-    item_cluster = np.arange(len(above)) if clusters is None else np.asarray(clusters)
-    k = int(item_cluster.max()) + 1 if len(item_cluster) else 0
-    place = np.asarray(groups)
-    both = np.concatenate([above, below], axis=1)
-    members = []
-    for group in range(count):
-        rows = np.flatnonzero(place == group)
-        if clusters is None:
-            members.append((rows, both[rows]))
-        else:
-            # Added up by cluster: a draw has a weight for each of these, and of items there may be many more.
-            drawn, of = np.unique(item_cluster[rows], return_inverse=True)
-            members.append((drawn, _gather(both[rows], of, len(drawn))))
-    columns = above.shape[1]
+    both, columns = np.concatenate([above, below], axis=1), above.shape[1]
+    members = [np.flatnonzero(groups == group) for group in range(count)]
     out = np.full((draws, count, columns), np.nan)
     start = 0
-    for weights in weight_chunks(k, draws, seed):
-        for group, (drawn, cells) in enumerate(members):
-            if not len(drawn):
+    for weights in weight_chunks(len(above), draws, seed):
+        for group, rows in enumerate(members):
+            if not len(rows):
                 continue
-            sums = (weights if len(drawn) == k else weights[:, drawn]) @ cells
+            sums = (weights if len(rows) == len(above) else weights[:, rows]) @ both[rows]
             with np.errstate(invalid="ignore", divide="ignore"):
                 out[start : start + len(weights), group] = sums[:, :columns] / sums[:, columns:]
         start += len(weights)
-    return out
-
-
-def _gather(rows: Floats, place: NDArray[np.int_], k: int) -> Floats:
-    out = np.zeros((k, rows.shape[1]))
-    np.add.at(out, place, rows)
     return out
 
 
@@ -184,64 +134,45 @@ class Comparison:
     """The same, corrected for the number of comparisons."""
 
 
-def compare(
-    names: Sequence[str],
-    values: Floats,
-    *,
-    draws: int = 1000,
-    seed: int = 0,
-    clusters: Sequence[int] | None = None,
-) -> list[Comparison]:
+def compare(names: Sequence[str], values: Floats, *, draws: int = 1000, seed: int = 0) -> list[Comparison]:
     """Every pair of columns of `values` (items x columns, NaN where absent), paired on common items.
 
     p is Student's, of the difference by its bootstrap standard error, for a percentile of 1,000 draws is too
-    coarse for Holm's correction over many pairs. With k clusters it has k - 1 degrees of freedom, the error is the
-    draws' times √(k / (k - 1)) (which makes it the t-test's, where each item is its own cluster), and p is never
-    below 2^(1-k), which is all that k signs could show.
+    coarse for Holm's correction over many pairs. With n items it has n - 1 degrees of freedom, the error is the
+    draws' times √(n / (n - 1)) (which makes it the t-test's), and p is never below 2^(1-n), which is all that n
+    signs could show.
     """
     pairs = [(i, j) for i in range(len(names)) for j in range(i + 1, len(names))]
-    if not pairs:
-        return []
     # A block of columns at a time: 703 pairs of 38 models over 200,000 cases would not fit.
     block = max(1, 4_000_000 // max(1, len(values)))
-    place = None if clusters is None else np.asarray(clusters)
     raw: list[Comparison] = []
     for start in range(0, len(pairs), block):
         part = pairs[start : start + block]
         differences = np.stack([values[:, i] - values[:, j] for i, j in part], axis=1)
-        drawn = bootstrap_means(differences, draws=draws, seed=seed, clusters=clusters)
+        drawn = bootstrap_means(differences, draws=draws, seed=seed)
         for column, (i, j) in enumerate(part):
-            raw.append(_pair(names[i], names[j], differences[:, column], drawn[:, column], place))
-    corrected = holm([c.p for c in raw])
-    return [
-        Comparison(c.first, c.second, c.n, c.difference, c.low, c.high, c.p, p)
-        for c, p in zip(raw, corrected, strict=True)
-    ]
+            raw.append(_pair(names[i], names[j], differences[:, column], drawn[:, column]))
+    return [replace(c, p_holm=p) for c, p in zip(raw, holm([c.p for c in raw]), strict=True)]
 
 
-def _pair(
-    first: str, second: str, differences: Floats, drawn: Floats, clusters: NDArray[np.int_] | None
-) -> Comparison:
-    here = ~np.isnan(differences)
-    known = differences[here]
-    n = len(known)
-    bounds = interval(drawn)
+def _pair(first: str, second: str, differences: Floats, drawn: Floats) -> Comparison:
+    known = differences[~np.isnan(differences)]
+    n, bounds = len(known), interval(drawn)
     if not n or bounds is None:
         return Comparison(first, second, n, None, None, None, 1.0, 1.0)
     mean = float(known.mean())
-    k = n if clusters is None else len(np.unique(clusters[here]))
-    p = _p_of(mean, float(np.nanstd(drawn)), k)
-    return Comparison(first, second, n, mean, *bounds, p, 1.0)
+    return Comparison(first, second, n, mean, *bounds, _p_of(mean, float(np.nanstd(drawn)), n), 1.0)
 
 
-def _p_of(difference: float, spread: float, clusters: int) -> float:
-    if abs(difference) < 1e-12 or clusters < 2:
+def _p_of(difference: float, spread: float, n: int) -> float:
+    if abs(difference) < 1e-12 or n < 2:
         return 1.0
-    freedom = clusters - 1
+    freedom = n - 1
     floor = 2.0**-freedom if freedom < 1000 else 0.0
     if spread <= 1e-12:
         return floor
-    return max(floor, student_p(difference / spread * math.sqrt(freedom / clusters), freedom))
+    t = difference / spread * math.sqrt(freedom / n)
+    return max(floor, incomplete_beta(freedom / 2, 0.5, freedom / (freedom + t * t)))
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -289,3 +220,30 @@ def tie_groups(
         worse = sum((other, name) in below for other in order)
         standings.append(Standing(name, group, 1 + better, len(order) - worse))
     return standings
+
+
+def incomplete_beta(a: float, b: float, x: float) -> float:
+    """The regularised incomplete beta function I_x(a, b) for a, b > 0 and x in [0, 1]."""
+    if x <= 0 or x >= 1:
+        return 0.0 if x <= 0 else 1.0
+    front = math.exp(math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x))
+    if x < (a + 1) / (a + b + 2):
+        return front * _fraction(a, b, x) / a
+    return 1 - front * _fraction(b, a, 1 - x) / b
+
+
+def _fraction(a: float, b: float, x: float) -> float:
+    """The continued fraction of I_x(a, b), by Lentz's method; it converges in O(√max(a, b)) steps."""
+    tiny = 1e-300
+    c, d = 1.0, 1.0 / (1 - (a + b) * x / (a + 1) or tiny)
+    value = d
+    for m in range(1, 10_000):
+        even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
+        odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
+        for term in (even, odd):
+            d = 1.0 / (1 + term * d or tiny)
+            c = 1 + term / c or tiny
+            value *= c * d
+        if abs(c * d - 1) < 1e-15:
+            break
+    return value

@@ -51,66 +51,40 @@ class Drop:
     """Whether every permutation was tried."""
 
 
-def means_by_side(
-    values: Floats, sides: Sides, *, draws: int, seed: int, clusters: Sequence[int] | None = None
-) -> tuple[Floats, Floats]:
-    """The means of both sides in each draw of all items: two arrays of (draws,)."""
-    drawn = bootstrap_groups(values[:, None], sides, 2, draws=draws, seed=seed, clusters=clusters)[:, :, 0]
-    return drawn[:, 0], drawn[:, 1]
-
-
-def drop(
-    values: Floats,
-    sides: Sides,
-    *,
-    draws: int = 1000,
-    seed: int = 0,
-    permutations: int = 0,
-    clusters: Sequence[int] | None = None,
-) -> Drop:
+def drop(values: Floats, sides: Sides, *, draws: int = 1000, seed: int = 0, permutations: int = 0) -> Drop:
     """The drop between the two sides, with its bootstrap interval and, for `permutations` > 0, its p-value."""
     sides = np.where(np.isnan(values), -1, sides)
     pre, post = values[sides == 0], values[sides == 1]
     if not len(pre) or not len(post):
         ends = [float(x.mean()) if len(x) else None for x in (pre, post)]
         return Drop(len(pre), len(post), ends[0], ends[1], None, None, None, None, False)
-    before, after = means_by_side(values, sides, draws=draws, seed=seed, clusters=clusters)
-    bounds = interval(before - after)
-    p, exact = permutation_p(values, sides, permutations, seed, clusters) if permutations else (None, False)
+    drawn = bootstrap_groups(values[:, None], sides, 2, draws=draws, seed=seed)[:, :, 0]
+    low, high = interval(drawn[:, 0] - drawn[:, 1]) or (None, None)
+    p, exact = permutation_p(values, sides, permutations, seed) if permutations else (None, False)
     first, second = float(pre.mean()), float(post.mean())
-    low, high = bounds if bounds else (None, None)
     return Drop(len(pre), len(post), first, second, first - second, low, high, p, exact)
 
 
-def permutation_p(
-    values: Floats, sides: Sides, permutations: int, seed: int = 0, clusters: Sequence[int] | None = None
-) -> tuple[float, bool]:
+def permutation_p(values: Floats, sides: Sides, permutations: int, seed: int = 0) -> tuple[float, bool]:
     """The two-sided p-value of the difference of means when sides are dealt out anew, and whether it is exact.
 
     With no more than `permutations` ways to deal, all are tried and p is the share at least as far apart. Else
-    p is (1 + hits) / (1 + permutations) over random ones, which is never 0. Whole clusters are dealt; items of a
-    cluster are on one side. Raises ValueError without an item on both.
+    p is (1 + hits) / (1 + permutations) over random ones, which is never 0. Raises ValueError without an item on
+    both sides.
     """
-    kept = sides >= 0
-    place = np.unique(np.arange(len(values))[kept] if clusters is None else np.asarray(clusters)[kept],
-                      return_inverse=True)[1]  # fmt: skip
-    count = np.bincount(place).astype(np.float64)
-    total = np.bincount(place, weights=values[kept])
-    side = np.zeros(len(count), dtype=np.int_)
-    side[place] = sides[kept]
-    n, chosen = len(count), int(side.sum())
+    kept, side = values[sides >= 0], sides[sides >= 0]
+    n, chosen = len(kept), int(side.sum())
     if not 0 < chosen < n:
         raise ValueError("a permutation needs items on both sides")
-    all_total, all_count = total.sum(), count.sum()
+    total = kept.sum()
 
-    def apart(sums: Floats, counts: Floats) -> Floats:
-        gaps: Floats = np.abs((all_total - sums) / (all_count - counts) - sums / counts)
-        return gaps
+    def apart(sums: Floats, count: int) -> Floats:
+        return np.asarray(np.abs((total - sums) / (n - count) - sums / count))
 
-    truth = apart(total[side == 1].sum(keepdims=True), count[side == 1].sum(keepdims=True))[0] - _EPSILON
+    truth = apart(kept[side == 1].sum(keepdims=True), chosen)[0] - _EPSILON
     if math.comb(n, chosen) <= permutations:
         dealt = np.array(list(combinations(range(n), chosen)))
-        return float((apart(total[dealt].sum(axis=1), count[dealt].sum(axis=1)) >= truth).mean()), True
+        return float((apart(kept[dealt].sum(axis=1), chosen) >= truth).mean()), True
     # The smaller side is dealt: the other is the rest, and the difference is the same but for its sign.
     small = min(chosen, n - chosen)
     rng = np.random.default_rng(seed)
@@ -119,7 +93,7 @@ def permutation_p(
     for start in range(0, permutations, rows):
         random = rng.random((min(rows, permutations - start), n))
         dealt = np.argpartition(random, small - 1, axis=1)[:, :small]
-        hits += int((apart(total[dealt].sum(axis=1), count[dealt].sum(axis=1)) >= truth).sum())
+        hits += int((apart(kept[dealt].sum(axis=1), small) >= truth).sum())
     return (1 + hits) / (1 + permutations), False
 
 
@@ -138,14 +112,7 @@ class Effect:
     """Models whose scores enter, those of interest included."""
 
 
-def seen_effect(
-    values: Floats,
-    seen: NDArray[np.bool_],
-    *,
-    draws: int = 1000,
-    seed: int = 0,
-    clusters: Sequence[int] | None = None,
-) -> Effect | None:
+def seen_effect(values: Floats, seen: NDArray[np.bool_], *, draws: int = 1000, seed: int = 0) -> Effect | None:
     """δ of y(item, model) = ability(model) + difficulty(item) + δ · seen(item, model), by least squares.
 
     `values` is (items x models), NaN for a cell that is left out, and `seen` of the same shape. The interval is by
@@ -158,8 +125,6 @@ def seen_effect(
     models = values.shape[1]
     if models < 2:
         return None
-    item_cluster = np.arange(len(values)) if clusters is None else np.asarray(clusters)
-    size = int(item_cluster.max()) + 1 if len(item_cluster) else 0
     # Each item adds its part to the normal equations, so that a draw is a weighted sum of the parts.
     whole_gram, whole_right = np.zeros((models, models)), np.zeros(models)
     filled = np.where(present, values, 0.0)
@@ -170,23 +135,22 @@ def seen_effect(
         whole_gram += a.sum(axis=0)
         whole_right += b.sum(axis=0)
     drawn = []
-    for weights in weight_chunks(size, draws, seed):
+    for weights in weight_chunks(len(values), draws, seed):
         gram, right = np.zeros((len(weights), models, models)), np.zeros((len(weights), models))
         for block in blocks:
             a, b = _normal_parts(filled[block], present[block], treated[block])
-            part = weights[:, item_cluster[block]]
+            part = weights[:, block]
             gram += (part @ a.reshape(len(a), -1)).reshape(gram.shape)
             right += part @ b
         drawn.append(_last_coefficient(gram, right))
     effect = _last_coefficient(whole_gram[None], whole_right[None])[0]
     if np.isnan(effect):
         return None
-    bounds = interval(np.concatenate(drawn))
+    low, high = interval(np.concatenate(drawn)) or (None, None)
     both = present.sum(axis=1) > 1
     mixed = both & (treated.sum(axis=1) > 0) & (treated.sum(axis=1) < present.sum(axis=1))
     concerned = (treated.sum(axis=0) > 0)[None, :] & present
     fresh = both & concerned.any(axis=1) & (treated.sum(axis=1) == 0)
-    low, high = bounds if bounds else (None, None)
     return Effect(float(effect), low, high, int(mixed.sum()), int(fresh.sum()), models)
 
 
@@ -276,14 +240,11 @@ def adjusted_drop(
     *,
     draws: int = 1000,
     seed: int = 0,
-    clusters: Sequence[int] | None = None,
 ) -> Adjusted:
     """The drop when side 1 is re-weighted to side 0's shares of `strata` (each item's, 0 to count - 1).
 
     A stratum that one side lacks is left out; in a draw, one that the draw lacks is.
     """
-    item_cluster = np.arange(len(values)) if clusters is None else np.asarray(clusters)
-    size = int(item_cluster.max()) + 1 if len(item_cluster) else 0
     rows = np.flatnonzero((sides >= 0) & ~np.isnan(values) & (strata >= 0))
     cell = strata[rows] * 2 + sides[rows]
     n = np.bincount(cell, minlength=2 * count).astype(np.float64)
@@ -295,14 +256,14 @@ def adjusted_drop(
     starts = np.concatenate([[0], np.cumsum(n[filled])[:-1]]).astype(np.int_)
     drawn = []
     if len(rows) and both.any():
-        for weights in weight_chunks(size, draws, seed):
-            taken = weights[:, item_cluster[order]]
+        for weights in weight_chunks(len(values), draws, seed):
+            taken = weights[:, order]
             counts, sums = np.zeros((len(weights), 2 * count)), np.zeros((len(weights), 2 * count))
             counts[:, filled] = np.add.reduceat(taken, starts, axis=1)
             sums[:, filled] = np.add.reduceat(taken * values[order], starts, axis=1)
             before, after = _standardised(counts, sums)
             drawn.append(before - after)
-    bounds = interval(np.concatenate(drawn)) if drawn else None
+    low, high = (interval(np.concatenate(drawn)) if drawn else None) or (None, None)
     known = not math.isnan(pre)
     return Adjusted(
         n_pre=int(n[0::2][both].sum()),
@@ -312,8 +273,8 @@ def adjusted_drop(
         pre=float(pre) if known else None,
         post=float(post) if known else None,
         difference=float(pre - post) if known else None,
-        low=bounds[0] if bounds else None,
-        high=bounds[1] if bounds else None,
+        low=low,
+        high=high,
         strata=tuple((int(a), int(b)) for a, b in zip(n[0::2], n[1::2], strict=True)),
     )
 

@@ -117,9 +117,8 @@ class Grid:
         metric: Metric,
         draws: int,
         seed: int,
-        cluster: Callable[[EvaluationCase], str] | None = None,
     ) -> None:
-        """`scored` holds each model's cases, no case twice; `cluster` names a case's cluster [the case]."""
+        """`scored` holds each model's cases, no case twice."""
         self._scored, self._metric, self._draws, self._seed = scored, metric, draws, seed
         order = {cid: place for place, cid in enumerate(dict.fromkeys(c.case.case_id for m in scored for c in m))}
         self._rows = [np.array([order[c.case.case_id] for c in cases], dtype=np.int_) for cases in scored]
@@ -132,7 +131,6 @@ class Grid:
             self._points.score[rows, place] = [np.nan if c.score is None else c.score for c in cases]
             self._points.low[rows, place] = np.where(bounded, [c.low for c in cases], np.nan)
             self._points.high[rows, place] = np.where(bounded, [c.high for c in cases], np.nan)
-        self.clusters = None if cluster is None else _clusters(scored, order, cluster)
         # Models with identical cases share the groups of a slice.
         batches: dict[tuple[int, ...], list[int]] = {}
         for place, cases in enumerate(scored):
@@ -193,9 +191,7 @@ class Grid:
         return [tuple(found) for found in out]
 
     def _ratios(self, above: Floats, below: Floats, groups: Places) -> Floats:
-        return bootstrap_ratios(
-            above, below, groups, 1, draws=self._draws, seed=self._seed, clusters=self.clusters
-        )
+        return bootstrap_ratios(above, below, groups, 1, draws=self._draws, seed=self._seed)
 
     def _placed(self, batch: Sequence[int], places: Sequence[int]) -> Places:
         """The group of each item, from that of each case of the batch."""
@@ -278,9 +274,7 @@ class Grid:
         self, points: _Points, groups: Places, count: int, models: Sequence[int] = ()
     ) -> list[list[Estimate]]:
         """By group and model; `models` are the columns' places where these are means of whole cases."""
-        drawn = bootstrap_groups(
-            points.score, groups, count, draws=self._draws, seed=self._seed, clusters=self.clusters
-        )
+        drawn = bootstrap_groups(points.score, groups, count, draws=self._draws, seed=self._seed)
         if self._metric is Metric.PUBLISHED:
             drawn = np.clip(drawn, 0.0, 1.0)
         lows, highs = intervals(drawn)
@@ -347,14 +341,3 @@ def _published(estimate: Estimate, figures: Sequence[float]) -> Estimate:
 def _verdicts(score: CaseScore) -> Iterable[bool | None]:
     """The verdicts in the order of the criteria; None where ungraded or unanswered."""
     return [score.met.get(criterion.id) for criterion in score.case.criteria]
-
-
-def _clusters(
-    scored: Sequence[Sequence[CaseScore]], order: Mapping[str, int], cluster: Callable[[EvaluationCase], str]
-) -> list[int]:
-    names: dict[str, int] = {}
-    out = [0] * len(order)
-    for cases in scored:
-        for case in cases:
-            out[order[case.case.case_id]] = names.setdefault(cluster(case.case), len(names))
-    return out

@@ -8,7 +8,7 @@ import numpy as np
 
 from medlive.evaluation.model import EvaluationCase
 from medlive.evaluation.scoring.score import SLICES, ScoreTable, score_matrix
-from medlive.statistics.rank import RankStability, jaccard, pearson_matrix, rank_stability
+from medlive.statistics.correlation import RankStability, jaccard, pearson_matrix, rank_stability
 
 WORST: Final = 100
 """How many of its lowest cases a model's worst are."""

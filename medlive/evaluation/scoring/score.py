@@ -1,7 +1,7 @@
 """Score runs in one table: every figure with its n, its 95 % interval and its bounds."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -147,7 +147,6 @@ def score_runs(
     errata: ErrataUse | None = None,
     basis: CaseBasis = CaseBasis.OWN,
     registry: Registry = EMPTY,
-    cluster: Callable[[EvaluationCase], str] | None = None,
 ) -> ScoreTable:
     """Score runs in one table, with the same bootstrap draws of cases for all of them.
 
@@ -160,7 +159,6 @@ def score_runs(
             never held those cases and criteria.
         basis: Score each model on its own cases, or all on their common cases.
         registry: The models' knowledge cutoffs, for the slices before and after them.
-        cluster: The cluster that a case is drawn with; by default each case, which is one thread, on its own.
 
     Raises:
         UsageError: If there is no run, or the models have no case in common.
@@ -183,8 +181,8 @@ def score_runs(
         scored = _common(labels, scored)
         shared = {case.case.case_id for case in scored[0]}
         in_runs = [tuple(c for c in cases if c.case.case_id in shared) for cases in in_runs]
-    grid = Grid(scored, metric, draws, seed, cluster)
-    comparisons = compare(labels, grid.score, draws=draws, seed=seed, clusters=grid.clusters)
+    grid = Grid(scored, metric, draws, seed)
+    comparisons = compare(labels, grid.score, draws=draws, seed=seed)
     cutoffs = [registry.cutoff(run.run.info.model) for run in runs]
     overall = grid.overall()
     sliced = grid.slices(cutoffs)

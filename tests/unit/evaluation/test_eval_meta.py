@@ -29,9 +29,8 @@ from medlive.evaluation.grading.repeats import repeat_run
 from medlive.evaluation.model import Answer, AnswerState, Mode
 from medlive.llm.budget import Budget
 from medlive.llm.engine import Reply, Request
-from medlive.statistics.agreement import ac1, ac1_raters, kappa, macro_f1
-from medlive.statistics.correlation import kendall, pearson_p
-from medlive.statistics.rank import pearson, spearman
+from medlive.statistics.correlation import kendall, pearson, pearson_p, spearman
+from tests.support.agreement import ac1, ac1_raters, kappa, macro_f1
 from tests.unit.evaluation.conftest import AT, Judge, down, make_cases, reply, verdict
 
 AGREEMENT = Path(__file__).parents[4] / "shared" / "realdata" / "agreement"

@@ -17,7 +17,7 @@ from medlive.errors import BadInput, UsageError
 from medlive.evaluation.agreement.case_ratings import COLUMNS, quality, write_quality_sheets
 from medlive.evaluation.asking.run import import_answers
 from medlive.evaluation.model import Answer, AnswerState
-from medlive.statistics.agreement import ac1
+from tests.support.agreement import ac1
 from tests.unit.evaluation.conftest import AT, make_cases
 
 N = 8

@@ -182,16 +182,6 @@ def test_intervals_of_error_rates_are_a_bootstrap_over_cases() -> None:
     assert (axis.low, axis.high) == (pytest.approx(low, abs=0.004), pytest.approx(high, abs=0.004))
 
 
-def test_a_cluster_key_draws_whole_clusters() -> None:
-    rng = np.random.default_rng(2)
-    level = np.repeat(rng.random(36), 10)
-    runs = [run_of("m", CASES, level.tolist())]
-    alone = score_runs(runs, draws=300).models[0].overall
-    together = score_runs(runs, draws=300, cluster=lambda c: str(int(c.case_id[1:]) // 10)).models[0].overall
-    assert together.mean == alone.mean
-    assert (together.high or 0) - (together.low or 0) > 2 * ((alone.high or 0) - (alone.low or 0))
-
-
 def test_common_cases_are_named_and_scored_alone() -> None:
     some = [0.5 if i < 200 else None for i in range(360)]
     runs = [run_of("a", CASES, [i / 360 for i in range(360)]), run_of("b", CASES[:250], some[:250])]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from medlive.statistics.agreement import ac1, macro_f1
+from tests.support.agreement import ac1, macro_f1
 
 
 def test_ac1_of_a_table_worked_by_hand() -> None:

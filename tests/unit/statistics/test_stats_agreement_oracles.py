@@ -14,22 +14,17 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from medlive.statistics.agreement import (
-    ac1,
     ac1_of_sums,
     ac1_of_tables,
-    ac1_raters,
     equal_of_tables,
-    kappa,
     kappa_of_tables,
-    macro_f1,
     macro_f1_of_tables,
     rater_sums,
 )
-from medlive.statistics.bootstrap import weight_chunks
-from medlive.statistics.correlation import Kind, correlate, kendall, kendall_p, pearson_p
+from medlive.statistics.bootstrap import incomplete_beta, weight_chunks
+from medlive.statistics.correlation import Kind, correlate, kendall, kendall_p, pearson, pearson_p, spearman
 from medlive.statistics.estimate import LEAST_CLUSTERS, estimate, ratio_of
-from medlive.statistics.rank import pearson, spearman
-from medlive.statistics.student import incomplete_beta
+from tests.support.agreement import ac1, ac1_raters, kappa, macro_f1
 from tests.support.oracles import oracle
 
 stats = oracle("scipy.stats")

@@ -1,7 +1,6 @@
 """The bootstrap covers what it should, comparisons find what is there, Holm is Holm."""
 
 import random
-import tracemalloc
 from dataclasses import replace
 from itertools import combinations
 
@@ -14,7 +13,6 @@ from scipy import stats
 from medlive.statistics import bootstrap
 from medlive.statistics.bootstrap import (
     Comparison,
-    bootstrap_groups,
     bootstrap_means,
     compare,
     holm,
@@ -32,18 +30,6 @@ def test_the_interval_covers_the_truth_about_as_often_as_it_says() -> None:
     bounds = [interval(drawn[:, i]) for i in range(300)]
     covered = sum(1 for b in bounds if b is not None and b[0] <= 0.4 <= b[1])
     assert 0.91 <= covered / 300 <= 0.985
-
-
-def test_clusters_widen_the_interval_where_items_repeat() -> None:
-    rng = np.random.default_rng(2)
-    base = rng.random((40, 1))
-    values, clusters = np.repeat(base, 5, axis=0), np.repeat(np.arange(40), 5)
-    alone = interval(bootstrap_means(values, seed=4)[:, 0])
-    together = interval(bootstrap_means(values, seed=4, clusters=list(clusters))[:, 0])
-    single = interval(bootstrap_means(base, seed=4)[:, 0])
-    assert alone is not None
-    assert together == pytest.approx(single)
-    assert together[1] - together[0] > 1.8 * (alone[1] - alone[0])
 
 
 def test_draws_depend_on_the_seed_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,14 +99,6 @@ def test_p_of_a_pair_is_the_paired_t_tests_down_to_what_signs_can_show(n: int) -
             assert given_ == pytest.approx(asked, rel=0.06)
 
 
-def test_the_signs_of_clusters_count_and_not_those_of_their_items() -> None:
-    values = np.array([[0.9, 0.1]] * 300)
-    (pair,) = compare(["a", "b"], values, clusters=[i // 60 for i in range(300)], draws=50)
-    assert pair.p == 2.0**-4
-    (one,) = compare(["a", "b"], values, clusters=[0] * 300, draws=50)
-    assert one.p == 1.0
-
-
 def test_a_place_is_what_the_pairs_say_and_not_the_order_of_means_over_other_cases() -> None:
     """b is below a by its mean, on cases of its own; on those that both have it is above."""
     pairs = [
@@ -167,16 +145,3 @@ def test_false_findings_stay_rare() -> None:
         values = rng.random((120, 4))
         hits += any(c.p_holm < 0.05 for c in compare(list("abcd"), values, draws=200, seed=seed))
     assert hits <= 9
-
-
-def test_items_of_few_clusters_take_no_more_room_than_their_clusters() -> None:
-    values = np.random.default_rng(2).random((30_000, 1))
-    clusters = [place % 4 for place in range(len(values))]
-    tracemalloc.start()
-    try:
-        grouped = bootstrap_groups(values, np.zeros(len(values), dtype=np.int_), 1, clusters=clusters)
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert peak < 20e6  # a weight for each item and draw would be 240 MB
-    assert grouped[:, 0] == pytest.approx(bootstrap_means(values, clusters=clusters))

@@ -57,17 +57,6 @@ def test_permutation_p_is_scipys() -> None:
     assert permutation_p(values, 1 - sides, 9999, seed=1)[0] == pytest.approx(found, abs=0.012)
 
 
-def test_clusters_are_dealt_whole() -> None:
-    values = np.repeat([1.0, 0.9, 0.1, 0.0], 10)
-    sides = np.repeat([0, 0, 1, 1], 10)
-    clusters = np.repeat(np.arange(4), 10)
-    assert permutation_p(values, sides, 999)[0] < 0.005
-    assert permutation_p(values, sides, 999, clusters=clusters.tolist()) == (pytest.approx(2 / 6), True)
-    alone = drop(values, sides, draws=300)
-    together = drop(values, sides, draws=300, clusters=clusters.tolist())
-    assert (alone.low or 0) > (together.low or 0)
-
-
 def test_p_values_of_nothing_are_spread_evenly_and_of_something_are_small() -> None:
     rng = np.random.default_rng(7)
     sides = np.array([0] * 60 + [1] * 30)
