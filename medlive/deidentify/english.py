@@ -55,7 +55,7 @@ _NAMING: Final = frozenset(("named", "called", "call me", "i go by", "myself"))
 _AFTER_I_AM: Final = re.compile(
     r",?\s(?:from|aged?|\d|a \d|and i|here|\(|mother|father|wife|husband|son of|daughter of|writing|living"
     r"|working|an? [a-z-]+ (?:by|from))"
-    r"|,\s?\d|,? (?:i am|i'm|im)|,? my (?:age|son|daughter|wife|husband)|\s?\(?\d|[.,!]?\s?(?:male|female|m/|f/)",
+    r"|,\s?\d|,? (?:i am|i'm|im)|,? my (?:age|son|daughter|wife|husband)|\s?\(?\d|[.,!]?\s?(?:male|female|m/|f/)"
 )
 _WHOSE: Final = re.compile(r"(?<![a-z])(?P<who>[a-zé]+)(?:'s name is|,? (?:named?|called)(?: is)?)?[,:]?\s")
 _BEFORE_RELATIVE: Final = re.compile(r"(?<![a-z])(?:my|our|his|her|their|your)\s(?:[a-z-]{3,12} )?$")

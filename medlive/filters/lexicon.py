@@ -29,7 +29,7 @@ _HATE_EN: Final = re.compile(
     r"|\bsubhuman\s(?:savages?|animals?|scum|filth|vermin|trash)\b"
     rf"|\bi\s(?:hate|despise)\s(?:all\s)?(?:the\s|those\s|these\s|fucking\s)?{_GROUP}\b"
     r"|\byou(?:'re| are)?\s(?:a\s|an\s)?(?:stupid\s|fucking\s|dumb\s|filthy\s)?(?:retard|tranny|whore"
-    r"|slut|bitch)\b",
+    r"|slut|bitch)\b"
 )
 _HATE_ZH: Final = re.compile(
     "支那(?:猪|人|狗)|黑鬼|尼哥|死(?:基佬|同性恋|变态佬|娘炮|穆斯林|回回)|阿三狗|棒子狗|小日本鬼子都?该死"
@@ -56,7 +56,7 @@ _HARM_EN: Final = re.compile(
     r"|\bhow (?:many|much)\s[\w\s]{1,40}?(?:to (?:die|kill myself|commit suicide|end my life"
     r"|kill (?:him|her|someone)))\b"
     r"|\bpainless (?:way|method)s? (?:to|of) (?:die|dying|suicide)\b"
-    r"|\bwithout (?:her|him|them) knowing\b.{0,40}\b(?:abort|miscarry|miscarriage|sterili[sz]e)",
+    r"|\bwithout (?:her|him|them) knowing\b.{0,40}\b(?:abort|miscarry|miscarriage|sterili[sz]e)"
 )
 _HARM_ZH: Final = re.compile(
     "(?:怎么|如何|怎样|教我)(?:自己|在家)?(?:制作?|造|提炼|合成|提取|做)(?:出)?(?:冰毒|海洛因|毒品"

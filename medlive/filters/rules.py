@@ -161,7 +161,7 @@ _SHOWN_EN: Final = re.compile(
     r"|\b(?:report|reports|x-?ray|x-?rays|scan|scans|results?)(?: is| are| have been"
     r"| has been)? (?:attached|enclosed)\b"
     r"|\b(?:please |kindly |pls )?(?:see|find|check|view|look at) (?:the |my )?(?:attached|enclosed)\b"
-    r"|\bas (?:shown|seen) in the (?:photo|picture|image|pic|attachment)",
+    r"|\bas (?:shown|seen) in the (?:photo|picture|image|pic|attachment)"
 )
 _SHOWN_ZH: Final = re.compile(
     "(?:如|见|看|详见|参见|附)(?:上|下|附)?图(?!像检查)|(?:上传|发|传|附)(?:了|的|过|给您|给你|您"
@@ -242,7 +242,7 @@ _COURTESY_EN: Final = re.compile(
     r"|regards|sincerely|take care|good luck|best wishes|wish you (?:good|all the) \w+|hope (?:this"
     r"|it|that) helps\w*"
     r"|(?:glad|happy|here) to help(?: you)?|let me know|sir|madam|doctor|dr|friend|user|patient"
-    r"|for (?:further|more) \w+ consult .{0,60}?online\s*-*>*|<link>)\b",
+    r"|for (?:further|more) \w+ consult .{0,60}?online\s*-*>*|<link>)\b"
 )
 _COURTESY_ZH: Final = re.compile(
     "你好|您好|不客气|不用客气|(?:非常)?(?:谢谢|感谢)(?:你|您)?(?:的)?(?:咨询|信任|提问|关注|支持|理解|配合)?|没关系|好的|嗯+|哦+|祝(?:你|您)?.{0,8}?(?:健康|愉快|顺利"

@@ -52,8 +52,7 @@ class ArchiveDamaged(MedliveError):
     def __init__(self, path: Path, message: str) -> None:
         self.path = path
         super().__init__(
-            f"{path}: {message}",
-            hint="restore the file from a backup; pages that are lost must be fetched again",
+            f"{path}: {message}", hint="restore the file from a backup; pages that are lost must be fetched again"
         )
 
 

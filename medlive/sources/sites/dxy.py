@@ -10,15 +10,7 @@ from typing import Any
 from selectolax.lexbor import LexborHTMLParser
 
 from medlive.sources.reading.dates import CHINA, shown_date, stated_moment
-from medlive.sources.reading.markup import (
-    Readable,
-    ancestors,
-    clean,
-    following_list_page,
-    line,
-    parse,
-    readable,
-)
+from medlive.sources.reading.markup import Readable, ancestors, clean, following_list_page, line, parse, readable
 from medlive.sources.source import (
     Anonymiser,
     IncompleteThread,

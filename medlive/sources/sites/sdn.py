@@ -26,11 +26,7 @@ from medlive.threads.model import Message, Role, Thread
 
 DEFAULTS = SourceSettings(
     base_url="https://forums.studentdoctor.net",
-    boards=(
-        "internal-medicine-and-im-subspecialties.41",
-        "anesthesiology.45",
-        "other-subspecialties.150",
-    ),
+    boards=("internal-medicine-and-im-subspecialties.41", "anesthesiology.45", "other-subspecialties.150"),
     min_interval_s=5.0,
     verified_labels=("attending", "resident", "fellow"),
 )
