@@ -7,7 +7,7 @@ page must have next to nothing to read.
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from importlib.resources import files
 
 from selectolax.lexbor import LexborHTMLParser
 
@@ -44,45 +44,7 @@ _MARKS: tuple[tuple[tuple[bytes, ...], str], ...] = (
 """A rule needs all its marks in the page, and not all of them in its text."""
 
 _TITLES = frozenset(
-    {
-        "just a moment...",
-        "just a moment…",
-        "attention required! | cloudflare",
-        "access denied",
-        "access to this page has been denied",
-        "access to this page has been denied.",
-        "pardon our interruption",
-        "robot check",
-        "bot check",
-        "are you a robot?",
-        "are you human?",
-        "captcha",
-        "security check",
-        "security verification",
-        "human verification",
-        "verify you are human",
-        "ddos-guard",
-        "request rejected",
-        "sucuri website firewall - access denied",
-        "访问验证",
-        "安全验证",
-        "安全检查",
-        "百度安全验证",
-        "滑动验证",
-        "滑动验证页面",
-        "滑块验证",
-        "人机验证",
-        "人机身份验证",
-        "验证码",
-        "验证码拦截",
-        "访问拦截",
-        "访问被拦截",
-        "请求被拦截",
-        "访问被阻断",
-        "访问受限",
-        "访问被拒绝",
-        "网站防火墙",
-    }
+    (files("medlive.sources.fetching") / "data" / "block_page_titles.txt").read_text(encoding="utf-8").splitlines()
 )
 """Complete titles in lower case; a thread's title includes its site's name."""
 
@@ -95,13 +57,10 @@ _REFUSALS = (
     "由于您访问的url有可能对网站造成安全威胁",
 )
 """What a page says that has nothing else to read."""
-_REFUSAL_BYTES = tuple(part.encode() for part in ("Incapsula incident ID", "请求被阻断", "安全威胁"))
-
-
-@dataclass(frozen=True, slots=True)
-class _Reading:
-    title: str
-    text: str
+_SIGNS = tuple(marks[0] for marks, _ in _MARKS) + tuple(
+    part.encode() for part in ("Incapsula incident ID", "请求被阻断", "安全威胁")
+)
+"""A page without any of these and with another title is not read further."""
 
 
 def block_page(status: int, headers: Mapping[str, str], body: bytes) -> str | None:
@@ -110,9 +69,9 @@ def block_page(status: int, headers: Mapping[str, str], body: bytes) -> str | No
     `headers` by lower-case names; `body` decompressed, its first part is enough. A page of anything but markup
     is judged by its headers alone.
     """
-    refused = (what for name, values, what in _HEADERS if headers.get(name, "").strip().lower() in values)
-    if (what := next(refused, None)) is not None:
-        return what
+    for name, values, what in _HEADERS:
+        if headers.get(name, "").strip().lower() in values:
+            return what
     kind = headers.get("content-type", "").partition(";")[0].strip().lower()
     if len(body) > _MOST_BYTES or kind not in ("", "text/html", "application/xhtml+xml"):
         return None
@@ -122,39 +81,34 @@ def block_page(status: int, headers: Mapping[str, str], body: bytes) -> str | No
 def _refusal(status: int, body: bytes) -> str | None:
     """The same of a page's markup alone."""
     head = body[:_HEAD_BYTES]
-    marked = [(marks, what) for marks, what in _MARKS if all(mark in head for mark in marks)]
     titled = _suspect_title(head, status)
-    refusing = any(part in head for part in _REFUSAL_BYTES)
-    if not (marked or titled or refusing):
+    if not (titled or any(part in head for part in _SIGNS)):
         return None
-    reading = _read(body)
-    if len(reading.text) > _MOST_TEXT:
+    title, text = _read(body)
+    if len(text) > _MOST_TEXT:
         return None
-    # A mark that the page shows to its reader is what somebody wrote.
-    hidden = (what for marks, what in marked if not all(mark.decode() in reading.text for mark in marks))
-    if (what := next(hidden, None)) is not None:
-        return what
+    for marks, what in _MARKS:
+        # A mark that the page shows to its reader is what somebody wrote.
+        if all(mark in head for mark in marks) and not all(mark.decode() in text for mark in marks):
+            return what
     if titled:
-        return f"a page titled {reading.title!r}"
-    return "a firewall's refusal" if reading.text.lower().startswith(_REFUSALS) else None
+        return f"a page titled {title!r}"
+    return "a firewall's refusal" if text.lower().startswith(_REFUSALS) else None
 
 
 def _suspect_title(head: bytes, status: int) -> bool:
     found = _ANY_STATUS_TITLE.search(head)
     if found is None:
         return False
-    for encoding in ("utf-8", "gb18030"):
-        title = " ".join(found[1].decode(encoding, "replace").split()).lower()
-        if title in _TITLES or (title == _FIREWALL_405 and status == 405):
-            return True
-    return False
+    titles = (" ".join(found[1].decode(e, "replace").split()).lower() for e in ("utf-8", "gb18030"))
+    return any(title in _TITLES or (title == _FIREWALL_405 and status == 405) for title in titles)
 
 
-def _read(body: bytes) -> _Reading:
+def _read(body: bytes) -> tuple[str, str]:
     """A page's title and the text that a visitor reads."""
     tree = LexborHTMLParser(body.decode("utf-8", "replace"))
     title = tree.css_first("title")
     named = " ".join(title.text().split())[:100] if title is not None else ""
     tree.strip_tags(["script", "style", "noscript", "title"])
     text = tree.root.text(separator=" ") if tree.root is not None else ""
-    return _Reading(named, " ".join(text.split()))
+    return named, " ".join(text.split())

@@ -3,9 +3,9 @@
 import asyncio
 import ipaddress
 import random
-import zlib
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC
 from email.utils import parsedate_to_datetime
@@ -13,7 +13,6 @@ from types import TracebackType
 from typing import Self
 from urllib.parse import urljoin, urlsplit
 
-import httpcore2
 import httpx2
 
 from medlive.clock import now
@@ -36,27 +35,11 @@ from medlive.sources.fetching.page import (
 from medlive.sources.fetching.robots import Robots, RobotsState, read_robots
 from medlive.sources.source import host_of
 
-__all__ = [
-    "Blocked",
-    "FetchError",
-    "FetchFailed",
-    "FetchPolicy",
-    "FetchReason",
-    "FetchSettings",
-    "Fetched",
-    "Fetcher",
-    "HostDown",
-    "HostRefused",
-    "RobotsDenied",
-]
-
 _KEPT_HEADERS = ("content-type", "content-language", "etag", "last-modified", "date")
 _OUTAGES = frozenset(
     {FetchReason.TIMEOUT, FetchReason.CONNECTION, FetchReason.SERVER_ERROR, FetchReason.RATE_LIMITED}
 )
 """Failures of a host rather than of a page."""
-_BROKEN = (httpcore2.NetworkError, httpcore2.ProtocolError, httpx2.TransportError)
-"""Errors of the connection and the client for a missing or invalid answer."""
 _GLANCE_BYTES = 64 * 1024
 """The part of an error's body that is read, to distinguish a block page from a failure."""
 _GLANCE_S = 5.0
@@ -87,10 +70,17 @@ class _Host:
 
 
 @dataclass(slots=True)
-class _TimeBudget:
-    """The seconds left for a page."""
+class _Request:
+    """A request for a page, and for where its redirects lead."""
 
+    url: str
+    policy: FetchPolicy
     left_s: float
+    """The seconds left for all its attempts."""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    form: tuple[tuple[str, str], ...] | None = None
+    any_type: bool = False
+    """Whether the answer may have any content type."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,27 +163,25 @@ class Fetcher:
         conditions = {"If-None-Match": etag, "If-Modified-Since": last_modified}
         headers = {name: value for name, value in conditions.items() if value}
         self.conditional += bool(headers)
-        budget = _TimeBudget(self._settings.total_timeout_s)
+        request = _Request(url, policy, self._settings.total_timeout_s, headers, form)
         for _ in range(self._settings.max_redirects + 1):
-            host = self._check_url(url, policy)
-            robots = host.robots or await self._robots(url, host, policy)
-            if not robots.allows(url, PRODUCT):
-                raise RobotsDenied(url, robots.detail or "robots.txt does not allow it")
-            response = await self._request(url, host, policy, budget, headers=headers, form=form)
+            host = self._host(request.url, policy)
+            robots = host.robots or await self._robots(request.url, host, policy)
+            if not robots.allows(request.url, PRODUCT):
+                raise RobotsDenied(request.url, robots.detail or "robots.txt does not allow it")
+            response = await self._answer(request, host)
             if response.status not in _REDIRECTS:
-                page = _final_page(url, response, conditional=bool(headers))
+                page = _final_page(request.url, response, conditional=bool(headers))
                 self.not_modified += page.not_modified
                 return page
-            url = _redirect_target(url, response, posted=form is not None)
-        raise FetchFailed(url, FetchReason.REDIRECT, f"more than {self._settings.max_redirects} redirects")
+            request.url = _redirect_target(request, response)
+        raise FetchFailed(request.url, FetchReason.REDIRECT, f"more than {self._settings.max_redirects} redirects")
 
-    def _check_url(self, url: str, policy: FetchPolicy) -> _Host:
+    def _host(self, url: str, policy: FetchPolicy) -> _Host:
         """Return the host of an allowed address. Raises HostRefused, Blocked and ConfigError."""
         name = host_of(url)
-        if not name:
-            raise HostRefused(url, "not an address with a host")
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or parts.username or parts.password:
+        parts = urlsplit(url if name else "")
+        if parts.scheme not in ("http", "https") or "@" in parts.netloc:
             raise HostRefused(url, "not a plain http or https address")
         if name not in policy.allowed_hosts:
             raise HostRefused(url, f"host {name} is not one of this source's: {sorted(policy.allowed_hosts)}")
@@ -202,83 +190,72 @@ class Fetcher:
                 "fetching from a community needs a contact address in the User-Agent",
                 hint="set the contact of the fetch settings to an e-mail or web address of yours",
             )
-        host = self._hosts.get(f"{parts.scheme}://{name}")
-        if host is None:
-            host = _Host(asyncio.Semaphore(self._settings.concurrency_per_host))
-            self._hosts[f"{parts.scheme}://{name}"] = host
-        host.raise_if_stopped(url)
-        return host
+        key = f"{parts.scheme}://{name}"
+        if key not in self._hosts:
+            self._hosts[key] = _Host(asyncio.Semaphore(self._settings.concurrency_per_host))
+        self._hosts[key].raise_if_stopped(url)
+        return self._hosts[key]
 
     async def _robots(self, url: str, host: _Host, policy: FetchPolicy) -> Robots:
         """Return a host's rules, fetched once a run; unreadable rules disallow everything."""
         async with host.robots_turn:
-            if host.robots is not None:
-                return host.robots
-            name = host_of(url)
-            address = urljoin(url, "/robots.txt")
-            budget = _TimeBudget(self._settings.total_timeout_s)
-            try:
-                for _ in range(_ROBOTS_HOPS + 1):
-                    at = self._check_url(address, policy)
-                    response = await self._request(
-                        address, at, policy, budget, headers={}, form=None, any_type=True
-                    )
-                    if response.status not in _REDIRECTS:
-                        host.robots = read_robots(name, response.status, response.body, now())
-                        break
-                    address = _redirect_target(address, response, posted=False)
-                else:
-                    raise FetchFailed(address, FetchReason.REDIRECT, "too many redirects")
-            except FetchError as error:
-                detail = f"robots.txt could not be read: {error.message}"
-                status = error.status if isinstance(error, Blocked | FetchFailed) else None
-                host.robots = Robots(name, RobotsState.UNREADABLE, now(), status, detail=detail)
-                if isinstance(error, Blocked):
-                    raise
+            if host.robots is None:
+                request = _Request(
+                    urljoin(url, "/robots.txt"), policy, self._settings.total_timeout_s, any_type=True
+                )
+                name = host_of(url)
+                try:
+                    response = await self._robots_answer(request)
+                    host.robots = read_robots(name, response.status, response.body, now())
+                except FetchError as error:
+                    detail = f"robots.txt could not be read: {error.message}"
+                    status = error.status if isinstance(error, Blocked | FetchFailed) else None
+                    host.robots = Robots(name, RobotsState.UNREADABLE, now(), status, detail=detail)
+                    if isinstance(error, Blocked):
+                        raise
             return host.robots
 
-    async def _request(
-        self,
-        url: str,
-        host: _Host,
-        policy: FetchPolicy,
-        budget: _TimeBudget,
-        *,
-        headers: Mapping[str, str],
-        form: tuple[tuple[str, str], ...] | None,
-        any_type: bool = False,
-    ) -> _Response:
+    async def _robots_answer(self, request: _Request) -> _Response:
+        for _ in range(_ROBOTS_HOPS + 1):
+            response = await self._answer(request, self._host(request.url, request.policy))
+            if response.status not in _REDIRECTS:
+                return response
+            request.url = _redirect_target(request, response)
+        raise FetchFailed(request.url, FetchReason.REDIRECT, "too many redirects")
+
+    async def _answer(self, request: _Request, host: _Host) -> _Response:
         """One answer, after as many attempts as each reason is given. Raises FetchFailed and Blocked."""
         failures: Counter[FetchReason] = Counter()
         while True:
             response: _Response | None = None
             async with host.slots:
-                await self._wait_for_turn(url, host, policy)
+                await self._wait_for_turn(request, host)
                 try:
-                    response = await self._attempt(url, budget, headers, form, any_type)
-                    failure = _temporary_failure(url, response)
+                    response = await self._attempt(request)
+                    failure = _temporary_failure(request.url, response)
                 except FetchFailed as error:
                     failure = error
             if response is not None:
-                _stop_if_blocked(url, host, response, policy)
-                if failure is None:
-                    host.failures = 0
-                    return response
-            assert failure is not None
+                _stop_if_blocked(request, host, response)
+                if (seconds := _retry_after_s(response)) is not None and failure is not None:
+                    host.next_at = max(host.next_at, asyncio.get_running_loop().time() + seconds)
+            if failure is None:
+                assert response is not None
+                host.failures = 0
+                return response
             failures[failure.reason] += 1
-            self._apply_retry_after(host, response)
-            if not self._may_retry(failure.reason, failures, budget):
+            if not self._may_retry(failure.reason, failures, request):
                 self._count_failure(host, failure)
                 raise failure
             self.retries[failure.reason] += 1
             longest = min(self._settings.max_backoff_s, self._settings.backoff_s * 2 ** (failures.total() - 1))
             await asyncio.sleep(longest * self._random.uniform(0.5, 1.0))
 
-    def _may_retry(self, reason: FetchReason, failures: Counter[FetchReason], budget: _TimeBudget) -> bool:
+    def _may_retry(self, reason: FetchReason, failures: Counter[FetchReason], request: _Request) -> bool:
         """Whether another attempt is within the page's and the run's bounds."""
         most = self._settings.retry_budget.get(reason)
         return (
-            budget.left_s > 0
+            request.left_s > 0
             and failures[reason] <= self._settings.retries.get(reason, 0)
             and (most is None or self.retries[reason] < most)
         )
@@ -292,41 +269,28 @@ class Fetcher:
                 failure.url, f"{cause}; it is not asked again in this run", status=failure.status
             )
 
-    async def _wait_for_turn(self, url: str, host: _Host, policy: FetchPolicy) -> None:
+    async def _wait_for_turn(self, request: _Request, host: _Host) -> None:
         """Wait until this host may be asked again, and take the turn."""
         loop = asyncio.get_running_loop()
         async with host.turn:
-            host.raise_if_stopped(url)
-            interval = policy.min_interval_s
+            host.raise_if_stopped(request.url)
+            interval = request.policy.min_interval_s
             if host.robots is not None:
                 interval = max(interval, host.robots.interval_s(PRODUCT))
             wait = host.next_at - loop.time()
             if wait > max(self._settings.max_retry_after_s, interval):
-                raise FetchFailed(
-                    url, FetchReason.RATE_LIMITED, f"the host asked to be left alone for another {wait:.0f} s"
-                )
+                cause = f"the host asked to be left alone for another {wait:.0f} s"
+                raise FetchFailed(request.url, FetchReason.RATE_LIMITED, cause)
             if wait > 0:
                 await asyncio.sleep(wait)
             host.next_at = loop.time() + interval
 
-    def _apply_retry_after(self, host: _Host, response: _Response | None) -> None:
-        """Wait for as long as the host's Retry-After demands."""
-        seconds = _retry_after_s(response.headers.get("retry-after")) if response is not None else None
-        if seconds is not None:
-            host.next_at = max(host.next_at, asyncio.get_running_loop().time() + seconds)
-
-    async def _attempt(
-        self,
-        url: str,
-        budget: _TimeBudget,
-        headers: Mapping[str, str],
-        form: tuple[tuple[str, str], ...] | None,
-        any_type: bool,
-    ) -> _Response:
+    async def _attempt(self, request: _Request) -> _Response:
         """Send one request, within the limits of time and size. Raises FetchFailed."""
         loop = asyncio.get_running_loop()
         started = loop.time()
-        limit = min(self._settings.attempt_timeout_s, budget.left_s)
+        url = request.url
+        limit = min(self._settings.attempt_timeout_s, request.left_s)
         if limit <= 0:
             total = self._settings.total_timeout_s
             raise FetchFailed(url, FetchReason.TIMEOUT, f"attempts and redirects took over {total:g} s in all")
@@ -334,26 +298,32 @@ class Fetcher:
         self.requests += 1
         try:
             async with asyncio.timeout(limit):
-                method = "GET" if form is None else "POST"
-                data = None if form is None else dict(form)
-                async with self._client.stream(method, address, headers=headers, data=data) as response:
-                    body = b""
-                    if 200 <= response.status_code < 300:
-                        if not any_type:
-                            self._check_type(url, response.headers.get("content-type", ""))
-                        body = await self._read(url, response)
-                    elif response.status_code >= 400:
-                        body = await self._read_error_body(url, response, min(_GLANCE_S, limit / 2))
+                method, data = ("GET", None) if request.form is None else ("POST", dict(request.form))
+                async with self._client.stream(method, address, headers=request.headers, data=data) as response:
+                    body = await self._body(request, response, limit)
         except TimeoutError as error:
             raise FetchFailed(url, FetchReason.TIMEOUT, f"no complete answer within {limit:g} s") from error
-        except _BROKEN as error:
-            message = str(error) or type(error).__name__
-            raise FetchFailed(url, FetchReason.CONNECTION, message) from error
+        except httpx2.DecodingError as error:
+            raise FetchFailed(url, FetchReason.ENCODING, f"broken gzip: {error}") from error
+        except httpx2.TransportError as error:
+            raise FetchFailed(url, FetchReason.CONNECTION, str(error) or type(error).__name__) from error
         except (httpx2.InvalidURL, UnicodeError) as error:
             raise HostRefused(url, f"not a usable address: {error}") from error
         finally:
-            budget.left_s -= loop.time() - started
+            request.left_s -= loop.time() - started
         return _Response(response.status_code, response.headers, body, round((loop.time() - started) * 1000))
+
+    async def _body(self, request: _Request, response: httpx2.Response, seconds: float) -> bytes:
+        """Read a page's body, or as much of an error's as shows a block page; b"" for any other answer."""
+        if 200 <= response.status_code < 300:
+            if not request.any_type:
+                self._check_type(request.url, response.headers.get("content-type", ""))
+            return await _read(request.url, response, self._settings.max_body_bytes)
+        if response.status_code >= 400:
+            with suppress(FetchFailed, TimeoutError, httpx2.DecodingError, httpx2.TransportError):
+                async with asyncio.timeout(min(_GLANCE_S, seconds / 2)):
+                    return await _read(request.url, response, _GLANCE_BYTES)
+        return b""
 
     def _check_type(self, url: str, content_type: str) -> None:
         # A header sent twice is a list of types.
@@ -362,45 +332,18 @@ class Fetcher:
             if "/" in kind and kind not in self._settings.content_types:
                 raise FetchFailed(url, FetchReason.CONTENT_TYPE, f"content type {kind[:80]} is not a page")
 
-    async def _read_error_body(self, url: str, response: httpx2.Response, seconds: float) -> bytes:
-        """Read the body of an error; b"" if it is long, late or damaged, since the status is enough."""
-        try:
-            async with asyncio.timeout(seconds):
-                return await self._read(url, response, _GLANCE_BYTES)
-        except (FetchFailed, TimeoutError, *_BROKEN):
-            return b""
 
-    async def _read(self, url: str, response: httpx2.Response, limit: int | None = None) -> bytes:
-        """Read and decompress the body, with the limit applied within every chunk of a compression bomb."""
-        limit = self._settings.max_body_bytes if limit is None else limit
-        encoding = response.headers.get("content-encoding", "identity").strip().lower()
-        if encoding not in ("", "identity", "gzip", "x-gzip"):
-            raise FetchFailed(url, FetchReason.ENCODING, f"content encoding {encoding} was not asked for")
-        body = bytearray()
-        chunks = response.aiter_raw(65536)
-        async for chunk in _gunzipped(url, chunks, limit) if "gzip" in encoding else chunks:
-            body += chunk
-            if len(body) > limit:
-                raise FetchFailed(url, FetchReason.TOO_LARGE, f"the body is over {limit} bytes")
-        return bytes(body)
-
-
-async def _gunzipped(url: str, chunks: AsyncIterator[bytes], limit: int) -> AsyncIterator[bytes]:
-    """Decompress a gzip stream in chunks of at most `limit` + 1 bytes."""
-    unpack = zlib.decompressobj(31)
-    started = False
-    try:
-        async for packed in chunks:
-            while packed:
-                if unpack.eof:
-                    unpack = zlib.decompressobj(31)
-                started = True
-                yield unpack.decompress(packed, limit + 1)
-                packed = unpack.unused_data if unpack.eof else unpack.unconsumed_tail
-    except zlib.error as error:
-        raise FetchFailed(url, FetchReason.ENCODING, f"broken gzip: {error}") from error
-    if started and not unpack.eof:
-        raise FetchFailed(url, FetchReason.CONNECTION, "the compressed body ends early")
+async def _read(url: str, response: httpx2.Response, limit: int) -> bytes:
+    """Read and decompress a body; the client decompresses in pieces of at most 1 MiB."""
+    encoding = response.headers.get("content-encoding", "identity").strip().lower()
+    if encoding not in ("", "identity", "gzip"):
+        raise FetchFailed(url, FetchReason.ENCODING, f"content encoding {encoding} was not asked for")
+    body = bytearray()
+    async for chunk in response.aiter_bytes():
+        body += chunk
+        if len(body) > limit:
+            raise FetchFailed(url, FetchReason.TOO_LARGE, f"the body is over {limit} bytes")
+    return bytes(body)
 
 
 def _final_page(url: str, response: _Response, *, conditional: bool) -> Fetched:
@@ -415,11 +358,12 @@ def _final_page(url: str, response: _Response, *, conditional: bool) -> Fetched:
     return Fetched(url, status, kept, response.body, now(), response.elapsed_ms, unchanged)
 
 
-def _redirect_target(url: str, response: _Response, *, posted: bool) -> str:
+def _redirect_target(request: _Request, response: _Response) -> str:
     """Return the target of a redirect. Raises FetchFailed if it must not be followed."""
+    url = request.url
     location = response.headers.get("location")
-    if not location or posted:
-        cause = "a form was redirected" if posted else "a redirect without a location"
+    if not location or request.form is not None:
+        cause = "a form was redirected" if request.form is not None else "a redirect without a location"
         raise FetchFailed(url, FetchReason.REDIRECT, cause, status=response.status)
     try:
         target = urljoin(url, location)
@@ -441,14 +385,14 @@ def _temporary_failure(url: str, response: _Response) -> FetchFailed | None:
     return None
 
 
-def _stop_if_blocked(url: str, host: _Host, response: _Response, policy: FetchPolicy) -> None:
+def _stop_if_blocked(request: _Request, host: _Host, response: _Response) -> None:
     """Stop requests to a host that refuses access, by status or by a block page. Raises Blocked."""
     cause = block_page(response.status, response.headers, response.body)
-    if cause is None and response.status in policy.stop_statuses:
+    if cause is None and response.status in request.policy.stop_statuses:
         cause = f"status {response.status}"
     if cause is not None:
         message = f"the host refused access ({cause}); it is not asked again in this run"
-        host.stopped = Blocked(url, message, status=response.status)
+        host.stopped = Blocked(request.url, message, status=response.status)
         raise host.stopped
 
 
@@ -464,11 +408,9 @@ def _parsed(url: str) -> httpx2.URL:
     return address
 
 
-def _retry_after_s(value: str | None) -> float | None:
+def _retry_after_s(response: _Response) -> float | None:
     """Parse a Retry-After header, a number of seconds or a date; None if absent or invalid."""
-    if not value:
-        return None
-    value = value.strip()
+    value = response.headers.get("retry-after", "").strip()
     if value.isascii() and value.isdigit() and len(value) < 10:
         return float(value)
     try:

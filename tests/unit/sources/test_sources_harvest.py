@@ -13,8 +13,8 @@ from aiohttp.test_utils import TestServer
 
 from medlive.clock import now
 from medlive.errors import ConfigError
-from medlive.sources.fetching.fetch import Fetcher, FetchSettings
-from medlive.sources.fetching.page import Fetched, FetchFailed, FetchReason
+from medlive.sources.fetching.fetch import Fetcher
+from medlive.sources.fetching.page import Fetched, FetchFailed, FetchReason, FetchSettings
 from medlive.sources.harvest import LAYOUT_STREAK, MAX_LIST_PAGES, HarvestEnd, harvest
 from medlive.sources.ledger import (
     FetchedPage,
