@@ -10,14 +10,7 @@ from pydantic_core import from_json
 
 from medlive.integrity.checks import Faults
 from medlive.integrity.folder import TooLong, lines, open_inside
-from medlive.snapshot.ledger import (
-    CHANGE_SECTIONS,
-    CHANGES,
-    HOLDOUT_SECTIONS,
-    HOLDOUTS,
-    LedgerFault,
-    read_ledger,
-)
+from medlive.snapshot.ledger import CHANGE_SECTIONS, CHANGES, HOLDOUT_SECTIONS, HOLDOUTS, LedgerFault, read_ledger
 from medlive.snapshot.manifest import Manifest
 from medlive.snapshot.verify.disguise import find_disguise
 from medlive.snapshot.verify.leaks import find_contact, find_unstorable

@@ -152,11 +152,7 @@ class S3Target:
         checksum = _b64(bytes.fromhex(item.sha256))
         with item.open() as data:
             done = self._client.put_object(
-                **self._key(item.name),
-                Body=data.read(),
-                ChecksumSHA256=checksum,
-                **_headers(item),
-                **condition,
+                **self._key(item.name), Body=data.read(), ChecksumSHA256=checksum, **_headers(item), **condition
             )
         return bool(done.get("ChecksumSHA256") == checksum)
 
