@@ -135,9 +135,8 @@ class SignedDocument:
     key: tuple[str, str] | None
     """The key's id and base64 line; None: the document names none."""
     comment: str
-    """The expected trusted comment."""
     untrusted: str
-    """The expected untrusted comment."""
+    """The expected trusted and untrusted comments."""
 
 
 def check_signed(
@@ -147,7 +146,7 @@ def check_signed(
     read: Callable[[str], bytes],
     faults: Faults,
 ) -> tuple[Trust, str]:
-    """Check the signature of SHA256SUMS.
+    """Check the signature of SHA256SUMS; return what it proves, and that in words.
 
     Args:
         signed: What the document states.
@@ -156,34 +155,52 @@ def check_signed(
         read: Returns a file's bytes.
         faults: Where faults are added.
 
-    Returns:
-        What the signature proves, and that in words.
-
     Raises:
         Skip: If there is no key and none was given.
     """
-    if has_signature != (signed.key is not None):
-        expected = "a file" if signed.key else f"none, since {signed.document} names no key"
-        faults.add(SIGNATURE, expected, "a file" if has_signature else "none")
-    elif signed.key is None:
-        if not given:
+    if signed.key is None:
+        if has_signature:
+            faults.add(SIGNATURE, f"none, since {signed.document} names no key", "a file")
+        elif not given:
             raise Skip(f"the {signed.what} is unsigned, so its origin cannot be verified", allowed=True)
-        faults.add(signed.document, f"the key {_any_of(given)}", f"no key: the {signed.what} is unsigned")
-    if not has_signature or signed.key is None:
+        else:
+            expected = f"the key {_any_of(given)}"
+            faults.add(signed.document, expected, f"no key: the {signed.what} is unsigned")
         return Trust.BROKEN, ""
+    if not has_signature:
+        faults.add(SIGNATURE, "a file", "none")
+        return Trust.BROKEN, ""
+    key_id = _check_key(signed, signed.key, given, read, faults)
+    if faults.count:
+        return Trust.BROKEN, ""
+    if given:
+        return Trust.ORIGIN, f"signed with the key {key_id}, which was given"
+    return Trust.INTEGRITY, (
+        f"signed with the key {key_id}, named only by the {signed.what} itself: "
+        "this proves that nothing has changed since, not who signed it"
+    )
+
+
+def _check_key(
+    signed: SignedDocument,
+    stated: tuple[str, str],
+    given: Sequence["PublicKey"],
+    read: Callable[[str], bytes],
+    faults: Faults,
+) -> str:
+    """Check that the key that the document states is one of those given, and signed. Returns its id."""
     from medlive.integrity.signing import BadKey, BadSignature, PublicKey, check_signature
 
-    key_id, line = signed.key
     try:
-        key = PublicKey.parse(line)
+        key = PublicKey.parse(stated[1])
     except BadKey as exc:
         faults.add(signed.document, "a public key", str(exc)[:200])
-        return Trust.BROKEN, ""
-    if (key.id_text(), key.line()) != signed.key:
-        faults.add(signed.document, f"the key {key.id_text()} as {key.line()}", f"{key_id} as {line}"[:200])
+        return stated[0]
+    if key.id_text() != stated[0]:
+        faults.add(signed.document, f"the key {_any_of([key])}", f"{stated[0]} as {stated[1]}")
     # Whole keys are compared: anybody may choose the eight bytes of an id.
-    if given and all(other.line() != key.line() for other in given):
-        faults.add(signed.document, f"the key {_any_of(given)}", f"{key.id_text()}, {key.line()}")
+    if given and key not in given:
+        faults.add(signed.document, f"the key {_any_of(given)}", _any_of([key]))
     try:
         text = read(SIGNATURE).decode("utf-8", "replace")
         comment = check_signature(read(SUMS), text, key, untrusted_comment=signed.untrusted)
@@ -191,15 +208,8 @@ def check_signed(
             faults.add(SIGNATURE, f"the trusted comment {signed.comment!r}", repr(comment)[:300])
     except BadSignature as exc:
         faults.add(SIGNATURE, f"a signature of {SUMS} by the key {key.id_text()}", str(exc)[:300])
-    if faults.count:
-        return Trust.BROKEN, ""
-    if given:
-        return Trust.ORIGIN, f"signed with the key {key.id_text()}, which was given"
-    return Trust.INTEGRITY, (
-        f"signed with the key {key.id_text()}, named only by the {signed.what} itself: "
-        "this proves that nothing has changed since, not who signed it"
-    )
+    return key.id_text()
 
 
-def _any_of(given: Sequence["PublicKey"]) -> str:
-    return " or ".join(f"{key.id_text()}, {key.line()}" for key in given[:5])
+def _any_of(keys: Sequence["PublicKey"]) -> str:
+    return " or ".join(f"{key.id_text()}, {key.line()}" for key in keys[:5])

@@ -24,35 +24,18 @@ FOLDERS: Final = ("data", "figures")
 """The folders in a snapshot's folder."""
 
 MAX_FILES: Final = 1_000
-MAX_FILE: Final = 16 * 1024**3
-"""Longer files are not read: a sparse file may have any length."""
 MAX_LINE: Final = 16 * 1024 * 1024
 """Reading stops at a longer line, so that a hostile file cannot fill the memory."""
 MAX_SMALL: Final = 64 * 1024 * 1024
 """The most bytes of a file that is read whole."""
-_PIECE: Final = 8 * 1024 * 1024
-_BUFFER: Final = 256 * 1024
 
 REQUIRED: Final = (
-    "CHANGES.md",
-    "LICENSE",
-    "README.md",
-    "changes.json",
-    "croissant.json",
-    "data/cases.jsonl",
-    "data/cases.parquet",
-    "data/criteria.jsonl",
-    "data/criteria.parquet",
-    "figures/axes.svg",
-    "figures/criteria-per-case.svg",
-    "figures/months.svg",
-    "figures/sources.svg",
-    "figures/specialties.svg",
-    "figures/themes.svg",
-    "holdouts.json",
-    "livemedbench.json",
-    "manifest.json",
-)
+    "CHANGES.md", "LICENSE", "README.md", "changes.json", "croissant.json",
+    "data/cases.jsonl", "data/cases.parquet", "data/criteria.jsonl", "data/criteria.parquet",
+    "figures/axes.svg", "figures/criteria-per-case.svg", "figures/months.svg",
+    "figures/sources.svg", "figures/specialties.svg", "figures/themes.svg",
+    "holdouts.json", "livemedbench.json", "manifest.json",
+)  # fmt: skip
 """The files of every snapshot besides SHA256SUMS and its signature."""
 
 
@@ -70,12 +53,16 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """The regular files in a folder, by their relative path with `/`, and faults for everything else."""
+    """The regular files in a folder, and faults for everything else."""
 
-    files: frozenset[str]
+    sizes: Mapping[str, int]
+    """File, by its relative path with `/` → its bytes."""
     faults: tuple[Finding, ...] = field(default=())
-    stamps: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    """File → the part of its status that changes with every write: inode, size and times."""
+
+    @property
+    def files(self) -> frozenset[str]:
+        """The names of the files."""
+        return frozenset(self.sizes)
 
 
 class TooLong(Exception):
@@ -84,90 +71,51 @@ class TooLong(Exception):
 
 def list_files(root: Path) -> Listing:
     """List the regular files under `root`; links, devices and unprintable names are faults."""
-    stamps: dict[str, tuple[int, ...]] = {}
+    sizes: dict[str, int] = {}
     faults: list[Finding] = []
     if root.is_symlink() or not root.is_dir():
         got = "a symbolic link" if root.is_symlink() else "not a folder"
-        return Listing(frozenset(), (Finding(".", "a folder", got),))
-    pending = [("", root)]
-    while pending:
-        prefix, folder = pending.pop()
+        return Listing({}, (Finding(".", "a folder", got),))
+    for prefix in ("", *(f"{name}/" for name in FOLDERS)):
+        if prefix and ((root / prefix).is_symlink() or not (root / prefix).is_dir()):
+            continue  # missing, or a fault that was found in the root
         try:
             # Cut before sorting, since a folder may have a million entries.
-            with os.scandir(folder) as entries:
-                found = sorted(islice(entries, MAX_FILES + 1), key=lambda e: e.name)
-            seen = [(entry, entry.stat(follow_symlinks=False)) for entry in found]
+            with os.scandir(root / prefix) as entries:
+                found = sorted((e.name, e.stat(follow_symlinks=False)) for e in islice(entries, MAX_FILES + 1))
         except OSError as exc:
-            faults.append(Finding(printable(prefix) or ".", "a readable folder", exc.strerror or str(exc)))
+            faults.append(Finding(prefix or ".", "a readable folder", exc.strerror or str(exc)))
             continue
-        for entry, status in seen:
-            name, mode = prefix + entry.name, status.st_mode
-            if stat.S_ISDIR(mode) and name in FOLDERS:
-                pending.append((f"{name}/", Path(entry.path)))
-            elif not stat.S_ISREG(mode) or printable(name) != name:
-                faults.append(Finding(printable(name), "nothing but the files of a snapshot", _kind(mode)))
-            elif status.st_size > MAX_FILE:
-                faults.append(Finding(name, f"at most {MAX_FILE} bytes", f"{status.st_size}"))
-            else:
-                stamps[name] = _stamp(status)
-            if len(stamps) + len(faults) > MAX_FILES:
-                faults.append(Finding(".", f"at most {MAX_FILES} entries", "more"))
-                return Listing(frozenset(stamps), tuple(faults), stamps)
-    return Listing(frozenset(stamps), tuple(faults), stamps)
-
-
-def _kind(mode: int) -> str:
-    if stat.S_ISLNK(mode):
-        return "a symbolic link"
-    if stat.S_ISDIR(mode):
-        return "another folder"
-    return "a file with an unprintable name" if stat.S_ISREG(mode) else "not a regular file"
-
-
-def _stamp(status: os.stat_result) -> tuple[int, ...]:
-    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+        for entry, status in found:
+            name, mode = prefix + entry, status.st_mode
+            if stat.S_ISREG(mode) and name.isprintable():
+                sizes[name] = status.st_size
+            elif not (stat.S_ISDIR(mode) and name in FOLDERS):
+                got = f"an entry of mode {stat.filemode(mode)}"
+                faults.append(Finding(printable(name), "nothing but the files of a snapshot", got))
+        if len(found) > MAX_FILES:
+            faults.append(Finding(prefix or ".", f"at most {MAX_FILES} entries", "more"))
+    return Listing(sizes, tuple(faults))
 
 
 def printable(name: str) -> str:
     """Return the text with unprintable characters escaped."""
-    if name.isprintable():
-        return name
     return "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in name)
 
 
 def open_plain(path: Path) -> io.FileIO:
-    """Open a regular file for unbuffered reading, without following a link or waiting for a pipe.
-
-    Raises OSError, also if it is not a regular file.
-    """
-    return _plain(os.open(path, _READ), path.name)
+    """Open a regular file for unbuffered reading; raises OSError for a link, a folder or a pipe too."""
+    if not stat.S_ISREG(path.lstat().st_mode):
+        raise OSError(errno.EINVAL, "not a regular file", str(path))
+    return path.open("rb", buffering=0)
 
 
 def open_inside(root: Path, name: str) -> io.FileIO:
     """Open a file of a snapshot's folder likewise; no part of its name may be a link. Raises OSError."""
-    *folders, last = name.split("/")
-    opened = [os.open(root, _READ | _FOLDER)]
-    try:
-        for folder in folders:
-            opened.append(os.open(folder, _READ | _FOLDER, dir_fd=opened[-1]))
-        return _plain(os.open(last, _READ, dir_fd=opened[-1]), name)
-    except OSError as exc:
-        exc.filename = name
-        raise
-    finally:
-        for descriptor in opened:
-            os.close(descriptor)
-
-
-_READ: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-_FOLDER: Final = os.O_DIRECTORY
-
-
-def _plain(descriptor: int, name: str) -> io.FileIO:
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise OSError(errno.EINVAL, "not a regular file", name)
-    return io.FileIO(descriptor, "rb")
+    path = root / name
+    if root.is_symlink() or path.parent.is_symlink():
+        raise OSError(errno.EINVAL, "a folder of its name is a link", str(path))
+    return open_plain(path)
 
 
 def sha256(path: Path) -> str:
@@ -178,10 +126,7 @@ def sha256(path: Path) -> str:
 
 def digest_of(handle: io.FileIO) -> str:
     """Return the digest of the rest of an open file, as sha256sum prints it."""
-    digest = hashlib.sha256()
-    while piece := handle.read(_PIECE):
-        digest.update(piece)
-    return digest.hexdigest()
+    return hashlib.file_digest(handle, "sha256").hexdigest()
 
 
 def read_small(path: Path, max_bytes: int = MAX_SMALL) -> bytes:
@@ -194,19 +139,13 @@ def read_all(handle: io.FileIO, name: str, max_bytes: int = MAX_SMALL) -> bytes:
     """Read an open file whole. Raises TooLong, or OSError."""
     if os.fstat(handle.fileno()).st_size > max_bytes:
         raise TooLong(f"{name} has more than {max_bytes} bytes")
-    parts, size = [], 0
-    while piece := handle.read(_PIECE):
-        parts.append(piece)
-        size += len(piece)
-        if size > max_bytes:
-            raise TooLong(f"{name} has more than {max_bytes} bytes")
-    return b"".join(parts)
+    return handle.readall()
 
 
 def lines(source: Path | io.FileIO) -> Iterator[bytes]:
     """Yield the lines of a file, with their ends, split at `\\n` alone. Raises TooLong, or OSError."""
     opened = open_plain(source) if isinstance(source, Path) else source
-    with io.BufferedReader(opened, _BUFFER) as handle:
+    with io.BufferedReader(opened, 256 * 1024) as handle:
         while data := handle.readline(MAX_LINE):
             if len(data) >= MAX_LINE:
                 raise TooLong(f"a line has {MAX_LINE} bytes or more")

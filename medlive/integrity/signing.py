@@ -1,33 +1,30 @@
 """Signatures in minisign's format, so that a snapshot can be checked with minisign or medlive.
 
-Only the prehashed kind ("ED": Ed25519 over the BLAKE2b-512 of the data) is supported; the legacy kind is refused.
-Parsing is strict: spare base64 bits, Windows line ends or a missing last line end are errors, so that no byte of a
-signature's file can change unnoticed.
+Only the prehashed kind ("ED": Ed25519 over the BLAKE2b-512 of the data) is supported. A text is accepted only in
+the one spelling that minisign writes, so that no byte of a signature's file can change unnoticed.
 
 Format: https://jedisct1.github.io/minisign/; the cost of encrypted keys: libsodium's
 `crypto_pwhash_scryptsalsa208sha256` and its `pickparams`.
 """
 
 import base64
-import binascii
 import hashlib
 import hmac
 import os
 import secrets
 import stat
+import struct
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from medlive.errors import CheckFailed, UsageError
+from medlive.errors import BadInput, CheckFailed, UsageError
 
-ALGORITHM: Final = "minisign-ed25519-blake2b"
-"""The name of this kind of signature in a manifest."""
 KEY_VARIABLE: Final = "MEDLIVE_SIGNING_KEY"
 FILE_VARIABLE: Final = "MEDLIVE_SIGNING_KEY_FILE"
 PASSWORD_VARIABLE: Final = "MEDLIVE_SIGNING_PASSWORD"
@@ -38,9 +35,8 @@ OPS_LIMIT: Final = 2**25
 MEMORY_LIMIT: Final = 2**30
 """The cost of a key encrypted by minisign, about 3 s and 1 GiB; a key that needs more is refused."""
 
-_UNTRUSTED: Final = "untrusted comment: "
-_TRUSTED: Final = "trusted comment: "
-_PLAIN_KEY: Final = b"Ed"
+_PREFIXES: Final = ("untrusted comment: ", "trusted comment: ")
+_ED25519: Final = b"Ed"
 _PREHASHED: Final = b"ED"
 _NO_KDF: Final = b"\0\0"
 _SCRYPT: Final = b"Sc"
@@ -78,10 +74,10 @@ class PublicKey:
     def parse(cls, text: str) -> "PublicKey":
         """Parse a public key's file, or its base64 line alone. Raises BadKey."""
         try:
-            data = _decode(_key_line(text), 42)
-            if data[:2] != _PLAIN_KEY:
+            data = _parse_key(text, 42)
+            y = int.from_bytes(data[10:], "little") % 2**255
+            if data[:2] != _ED25519:
                 raise _FormatError("the algorithm is not Ed25519")
-            y = int.from_bytes(data[10:], "little") & (2**255 - 1)
             if y >= _PRIME or y in _SMALL_ORDER:
                 raise _FormatError("its value proves nothing")
         except _FormatError as exc:
@@ -95,11 +91,11 @@ class PublicKey:
 
     def line(self) -> str:
         """The key's base64 line, 56 characters."""
-        return base64.b64encode(_PLAIN_KEY + self.key_id + self.raw).decode("ascii")
+        return base64.b64encode(_ED25519 + self.key_id + self.raw).decode("ascii")
 
     def text(self) -> str:
         """The key's file."""
-        return f"{_UNTRUSTED}minisign public key {self.id_text()}\n{self.line()}\n"
+        return f"{_PREFIXES[0]}minisign public key {self.id_text()}\n{self.line()}\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,19 +118,16 @@ class SecretKey:
             BadKey: If it is not a key, is damaged, or needs another password.
         """
         try:
-            data = _decode(_key_line(text), 158)
-            if data[:2] != _PLAIN_KEY or data[4:6] != _BLAKE2:
-                raise _FormatError("the algorithm is not Ed25519 with BLAKE2b")
-            if data[2:4] not in (_NO_KDF, _SCRYPT):
-                raise _FormatError("minisign does not support its encryption")
+            data = _parse_key(text, 158)
         except _FormatError as exc:
             raise BadKey(f"not a minisign secret key: {exc}") from None
+        if (data[:2], data[4:6]) != (_ED25519, _BLAKE2) or data[2:4] not in (_NO_KDF, _SCRYPT):
+            raise BadKey("not a minisign secret key: its algorithm or encryption is not supported")
         inner, encrypted = data[54:], data[2:4] == _SCRYPT
         if encrypted:
             if not password:
                 raise BadKey("the signing key is encrypted", hint=f"set {PASSWORD_VARIABLE} to its password")
-            limits = (int.from_bytes(data[at : at + 8], "little") for at in (38, 46))
-            inner = _crypt(inner, password, data[6:38], *limits)
+            inner = _crypt(inner, password, data[6:38], *struct.unpack("<QQ", data[38:54]))
         key_id, seed, raw, checksum = inner[:8], inner[8:40], inner[40:72], inner[72:]
         # minisign leaves the checksum of an unencrypted key empty; other programs fill it in.
         intact = hmac.compare_digest(checksum, _checksum(inner[:72])) or (not encrypted and not any(checksum))
@@ -145,82 +138,33 @@ class SecretKey:
         return cls(PublicKey(key_id, raw), seed)
 
 
-@dataclass(frozen=True, slots=True)
-class Signature:
-    """A parsed signature, not yet checked."""
-
-    untrusted_comment: str
-    """The only part that is not signed."""
-    key_id: bytes
-    raw: bytes
-    """64 bytes."""
-    trusted_comment: str
-    over_comment: bytes
-    """64 bytes: the signature of `raw` and the trusted comment."""
-
-    @classmethod
-    def parse(cls, text: str) -> "Signature":
-        """Parse the text of a `.minisig` file. Raises BadSignature if it is not a prehashed signature."""
-        try:
-            rows = _rows(text, 4)
-            untrusted, trusted = _after(_UNTRUSTED, rows[0]), _after(_TRUSTED, rows[2])
-            signed, over_comment = _decode(rows[1], 74), _decode(rows[3], 64)
-            if signed[:2] == _PLAIN_KEY:
-                raise _FormatError("it is a legacy one, not prehashed; sign again with a newer minisign")
-            if signed[:2] != _PREHASHED:
-                raise _FormatError("the algorithm is not Ed25519 with BLAKE2b")
-        except _FormatError as exc:
-            raise BadSignature(f"not a minisign signature: {exc}") from None
-        return cls(untrusted, signed[2:10], signed[10:], trusted, over_comment)
-
-    def text(self) -> str:
-        """The signature's file."""
-        first = base64.b64encode(_PREHASHED + self.key_id + self.raw).decode("ascii")
-        second = base64.b64encode(self.over_comment).decode("ascii")
-        return f"{_UNTRUSTED}{self.untrusted_comment}\n{first}\n{_TRUSTED}{self.trusted_comment}\n{second}\n"
-
-
 def generate(
     password: str | None = None, *, ops_limit: int = OPS_LIMIT, memory_limit: int = MEMORY_LIMIT
 ) -> tuple[str, str]:
-    """Generate a key pair.
+    """Generate a key pair and return the texts of the secret key's file and the public key's.
 
     Args:
         password: Encrypts the secret key; None leaves it plain, as `minisign -W` does.
         ops_limit: The cost of decrypting the key, in operations.
         memory_limit: The same in bytes.
-
-    Returns:
-        The texts of the secret key's file and the public key's.
-
-    Raises:
-        BadKey: If the password is empty.
     """
-    if password == "":
-        raise BadKey(
-            "the password is empty",
-            hint="give a password, or leave the option out for a key that is not encrypted",
-        )
     private = Ed25519PrivateKey.generate()
-    seed, raw = private.private_bytes_raw(), private.public_key().public_bytes_raw()
     # minisign does not print leading zeros, so the first digit is never 0.
-    key_id = secrets.token_bytes(7) + bytes([16 + secrets.randbelow(240)])
-    inner = key_id + seed + raw
+    public = PublicKey(
+        secrets.token_bytes(7) + bytes([16 + secrets.randbelow(240)]), private.public_key().public_bytes_raw()
+    )
+    inner = public.key_id + private.private_bytes_raw() + public.raw
     if password is None:
-        head = _PLAIN_KEY + _NO_KDF + _BLAKE2 + bytes(32 + 8 + 8)
-        inner, kind = inner + bytes(32), "unencrypted"
+        head, kind, inner = _ED25519 + _NO_KDF + _BLAKE2 + bytes(48), "unencrypted", inner + bytes(32)
     else:
-        salt = secrets.token_bytes(32)
-        limits = ops_limit.to_bytes(8, "little") + memory_limit.to_bytes(8, "little")
-        head = _PLAIN_KEY + _SCRYPT + _BLAKE2 + salt + limits
+        salt, kind = secrets.token_bytes(32), "encrypted"
+        head = _ED25519 + _SCRYPT + _BLAKE2 + salt + struct.pack("<QQ", ops_limit, memory_limit)
         inner = _crypt(inner + _checksum(inner), password, salt, ops_limit, memory_limit)
-        kind = "encrypted"
-    line = base64.b64encode(head + inner).decode("ascii")
-    return f"{_UNTRUSTED}minisign {kind} secret key\n{line}\n", PublicKey(key_id, raw).text()
+    return _render((f"minisign {kind} secret key", head + inner)), public.text()
 
 
 def sign(data: bytes, key: SecretKey, trusted_comment: str, untrusted_comment: str) -> str:
-    """Sign data; the same arguments give the same signature.
+    """Sign data and return the text of the signature's file; the same arguments give the same signature.
 
     Args:
         data: What is signed.
@@ -228,19 +172,16 @@ def sign(data: bytes, key: SecretKey, trusted_comment: str, untrusted_comment: s
         trusted_comment: A signed comment of at most 1,000 characters of printable ASCII and tabs.
         untrusted_comment: An unsigned one, likewise.
 
-    Returns:
-        The text of the signature's file.
-
     Raises:
         UsageError: If a comment is not of this form.
     """
     for comment in (trusted_comment, untrusted_comment):
-        if len(comment) > 1000 or any(c != "\t" and not " " <= c <= "~" for c in comment):
+        if len(comment) > 1000 or not comment.isascii() or not _is_printable(comment):
             raise UsageError("a signature's comment must be one line of at most 1,000 printable ASCII characters")
     private = Ed25519PrivateKey.from_private_bytes(key.seed)
     raw = private.sign(hashlib.blake2b(data).digest())
-    over_comment = private.sign(raw + trusted_comment.encode("utf-8"))
-    return Signature(untrusted_comment, key.public.key_id, raw, trusted_comment, over_comment).text()
+    over_comment = private.sign(raw + trusted_comment.encode("ascii"))
+    return _render((untrusted_comment, _PREHASHED + key.public.key_id + raw), (trusted_comment, over_comment))
 
 
 def check_signature(
@@ -252,28 +193,59 @@ def check_signature(
         data: What is signed.
         signature_text: The text of the signature's file.
         key: The key that must have signed.
-        untrusted_comment: The untrusted comment that the signature must have, which is not signed; None accepts
-            any.
+        untrusted_comment: The comment outside the signature that it must have; None accepts any.
 
     Raises:
         BadSignature: If the signature is not valid.
     """
-    found = Signature.parse(signature_text)
-    if found.key_id != key.key_id:
-        made_by = PublicKey(found.key_id, b"").id_text()
+    try:
+        (untrusted, first), (trusted, over_comment) = _parse(signature_text, 74, 64)
+    except _FormatError as exc:
+        raise BadSignature(f"not a minisign signature: {exc}") from None
+    kind, key_id, raw = first[:2], first[2:10], first[10:]
+    if kind != _PREHASHED:
+        raise BadSignature("not a prehashed signature but a legacy or unknown one: sign again with minisign")
+    if key_id != key.key_id:
+        made_by = PublicKey(key_id, b"").id_text()
         raise BadSignature(f"expected a signature of key {key.id_text()}, found one of key {made_by}")
-    try:
-        public = Ed25519PublicKey.from_public_bytes(key.raw)
-        public.verify(found.raw, hashlib.blake2b(data).digest())
-    except (InvalidSignature, ValueError):
-        raise BadSignature(f"the data is not what key {key.id_text()} signed") from None
-    try:
-        public.verify(found.over_comment, found.raw + found.trusted_comment.encode("utf-8"))
-    except InvalidSignature:
-        raise BadSignature(f"the trusted comment is not what key {key.id_text()} signed") from None
-    if untrusted_comment not in (None, found.untrusted_comment):
+    public = Ed25519PublicKey.from_public_bytes(key.raw)
+    for what, signature, message in (
+        ("the data is", raw, hashlib.blake2b(data).digest()),
+        ("the trusted comment is", over_comment, raw + trusted.encode("utf-8")),
+    ):
+        try:
+            public.verify(signature, message)
+        except (InvalidSignature, ValueError):
+            raise BadSignature(f"{what} not what key {key.id_text()} signed") from None
+    if untrusted_comment not in (None, untrusted):
         raise BadSignature("the untrusted comment is not the expected one")
-    return found.trusted_comment
+    return trusted
+
+
+def public_key_of(given: PublicKey | str | Path | None) -> PublicKey | None:
+    """Return the public key that a user gave.
+
+    Args:
+        given: A parsed key, a path, or a text: the path of an existing file, or a key itself. None gives None.
+
+    Raises:
+        BadInput: If the file cannot be read.
+        BadKey: If it is not a key.
+    """
+    if given is None or isinstance(given, PublicKey):
+        return given
+    try:
+        is_file = isinstance(given, Path) or Path(given).is_file()
+        text = Path(given).read_text("utf-8", "replace") if is_file else str(given)
+    except (OSError, ValueError) as exc:
+        reason = getattr(exc, "strerror", None) or exc
+        raise BadInput(f"the public key {str(given)[:200]!r} cannot be read: {reason}") from exc
+    try:
+        return PublicKey.parse(text)
+    except BadKey as exc:
+        if is_file:
+            raise
+        raise BadKey("the public key is neither an existing file nor a key", hint=exc.hint) from None
 
 
 def load_signing_key(environment: Mapping[str, str], file: Path | None = None) -> SecretKey | None:
@@ -290,119 +262,87 @@ def load_signing_key(environment: Mapping[str, str], file: Path | None = None) -
     Raises:
         BadKey: If the key cannot be used, others may read its file, or both variables are set.
     """
-    password = environment.get(PASSWORD_VARIABLE)
-    if file is not None:
-        return SecretKey.parse(_read_secret(file), password)
     text, path = environment.get(KEY_VARIABLE, "").strip(), environment.get(FILE_VARIABLE, "")
-    if text and path:
+    if file is None and text and path:
         raise BadKey(f"{KEY_VARIABLE} and {FILE_VARIABLE} are both set", hint="unset one of them")
-    if text:
-        return SecretKey.parse(text, password)
-    return SecretKey.parse(_read_secret(Path(path)), password) if path else None
+    if file is not None or path:
+        text = _read_secret(file or Path(path))
+    return SecretKey.parse(text, environment.get(PASSWORD_VARIABLE)) if text else None
 
 
 def write_keys(folder: Path, secret_text: str, public_text: str) -> tuple[Path, Path]:
-    """Write a key pair, the secret key readable by its owner only; existing files are never overwritten.
-
-    Returns:
-        The paths of the secret and the public key.
+    """Write a key pair and return its paths; the secret key is readable by its owner only.
 
     Raises:
-        BadKey: If a file exists or cannot be written; no file is left behind.
+        BadKey: If a file exists (it is never overwritten) or cannot be written.
     """
-    files = ((folder / SECRET_NAME, secret_text, 0o600), (folder / PUBLIC_NAME, public_text, 0o644))
-    written: list[Path] = []
+    secret, public = folder / SECRET_NAME, folder / PUBLIC_NAME
+    for path in (secret, public):
+        if os.path.lexists(path):
+            hint = "move it away by hand, or give another --out"
+            raise BadKey(f"{path} exists, and a key is never overwritten", hint=hint)
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        for path, text, mode in files:
-            handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
-            written.append(path)
-            with os.fdopen(handle, "wb") as out:
-                os.fchmod(handle, mode)
-                out.write(text.encode("ascii"))
-                out.flush()
-                os.fsync(handle)
+        for path, text, mode in ((secret, secret_text, 0o600), (public, public_text, 0o644)):
+            with open(path, "x", encoding="ascii", opener=partial(os.open, mode=mode)) as out:
+                out.write(text)
     except OSError as exc:
-        for path in written:
-            with suppress(OSError):
-                path.unlink()
-        if isinstance(exc, FileExistsError) and Path(exc.filename).parent == folder:
-            hint = "move it away by hand, or give another --out"
-            raise BadKey(f"{exc.filename} exists, and a key is never overwritten", hint=hint) from None
         raise BadKey(f"the keys cannot be written to {folder}: {exc.strerror or exc}") from None
-    return files[0][0], files[1][0]
+    return secret, public
 
 
 def _read_secret(path: Path) -> str:
     """Read a secret key's file. Raises BadKey if others than its owner may read it."""
     try:
-        # Not blocking, since a named pipe without a writer would wait for ever.
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        with os.fdopen(handle, "rb") as source:
-            mode = os.fstat(handle).st_mode
-            if not stat.S_ISREG(mode):
-                raise BadKey(f"{path} is not a regular file")
-            if mode & 0o077:
-                raise BadKey(
-                    f"the signing key {path} can be read by others than its owner (mode {stat.S_IMODE(mode):04o})",
-                    hint=f"run chmod 600 {path}; if others may have read it, generate and publish a new key",
-                )
-            data = source.read(_MAX_TEXT + 1)
+        mode = path.stat().st_mode
+        if not stat.S_ISREG(mode):
+            raise BadKey(f"{path} is not a regular file")
+        if mode & 0o077:
+            raise BadKey(
+                f"the signing key {path} can be read by others than its owner (mode {stat.S_IMODE(mode):04o})",
+                hint=f"run chmod 600 {path}; if others may have read it, generate and publish a new key",
+            )
+        return path.read_text("ascii", "replace")
     except (OSError, ValueError) as exc:
-        reason = (exc.strerror if isinstance(exc, OSError) else None) or "invalid path"
+        reason = getattr(exc, "strerror", None) or "invalid path"
         raise BadKey(f"the signing key {str(path)!r} cannot be read: {reason}") from None
-    return data.decode("ascii", "replace")
 
 
-def _key_line(text: str) -> str:
-    """Return the base64 line of a key's file, or the text itself if it is one line."""
-    if len(text) <= _MAX_TEXT and "\n" not in text.removesuffix("\n"):
-        return text.removesuffix("\n")
-    rows = _rows(text if text.endswith("\n") else text + "\n", 2)
-    _after(_UNTRUSTED, rows[0])
-    return rows[1]
+def _render(*pairs: tuple[str, bytes]) -> str:
+    """Write pairs of a comment and data as minisign does."""
+    rows = zip(_PREFIXES, pairs, strict=False)
+    return "".join(f"{p}{comment}\n{base64.b64encode(data).decode('ascii')}\n" for p, (comment, data) in rows)
 
 
-def _rows(text: str, number: int) -> list[str]:
-    """Return the lines of a text that must have `number` of them, each with its line end."""
-    if len(text) > _MAX_TEXT:
-        raise _FormatError(f"it is longer than {_MAX_TEXT} characters")
-    if not text:
-        raise _FormatError("it is empty")
-    if "\r" in text:
-        raise _FormatError("it has line ends of Windows or an old Mac; copy it as bytes")
-    rows = text.split("\n")
-    if rows[-1]:
-        raise _FormatError("its last line has no line end")
-    if len(rows) != number + 1:
-        raise _FormatError(f"expected {number} lines, found {len(rows) - 1}")
-    return rows[:-1]
-
-
-def _after(prefix: str, row: str) -> str:
-    if not row.startswith(prefix):
-        raise _FormatError(f"a line does not begin with {prefix.strip()!r}")
-    comment = row.removeprefix(prefix)
-    if any(c != "\t" and (c < " " or c == "\x7f" or "\ud800" <= c <= "\udfff") for c in comment):
-        raise _FormatError("a comment has a control character or is not valid UTF-8")
-    return comment
-
-
-def _decode(text: str, size: int) -> bytes:
-    """Decode canonical base64 of `size` bytes."""
+def _parse(text: str, *sizes: int) -> list[tuple[str, bytes]]:
+    """Read pairs of a comment and data of these sizes. Raises _FormatError for any other spelling."""
+    rows = text.split("\n") if len(text) <= _MAX_TEXT else []
+    if len(rows) != 2 * len(sizes) + 1:
+        raise _FormatError(f"expected {2 * len(sizes)} lines, each with a line end")
     try:
-        data = base64.b64decode(text.encode("ascii"), validate=True)
-    except (ValueError, binascii.Error):
+        comments = [row.removeprefix(prefix) for row, prefix in zip(rows[:-1:2], _PREFIXES, strict=False)]
+        pairs = [(comment, base64.b64decode(row)) for comment, row in zip(comments, rows[1::2], strict=True)]
+    except ValueError:
         raise _FormatError("a line is not valid base64") from None
-    if len(data) != size:
-        raise _FormatError(f"expected {size} bytes in base64, found {len(data)}")
-    if base64.b64encode(data).decode("ascii") != text:
-        raise _FormatError("a line's base64 has unused bits set")
-    return data
+    if _render(*pairs) != text or [len(data) for _, data in pairs] != [*sizes]:
+        raise _FormatError("its lines are not spelled as minisign spells them")
+    if not all(map(_is_printable, comments)):
+        raise _FormatError("a comment has a control character or is not valid UTF-8")
+    return pairs
+
+
+def _parse_key(text: str, size: int) -> bytes:
+    """Read the data of a key's file, or of its base64 line alone. Raises _FormatError."""
+    text = text.removesuffix("\n") + "\n"
+    return _parse(text if "\n" in text[:-1] else f"{_PREFIXES[0]}\n{text}", size)[0][1]
+
+
+def _is_printable(comment: str) -> bool:
+    return comment.replace("\t", " ").isprintable()
 
 
 def _checksum(inner: bytes) -> bytes:
-    return hashlib.blake2b(_PLAIN_KEY + inner, digest_size=32).digest()
+    return hashlib.blake2b(_ED25519 + inner, digest_size=32).digest()
 
 
 def _crypt(inner: bytes, password: str, salt: bytes, ops_limit: int, memory_limit: int) -> bytes:
@@ -417,8 +357,7 @@ def _crypt(inner: bytes, password: str, salt: bytes, ops_limit: int, memory_limi
     except UnicodeEncodeError:
         raise BadKey("the password is not valid UTF-8") from None
     except (MemoryError, ValueError):
-        need = 128 * cost * blocks // 2**20
-        raise BadKey(f"decrypting the signing key needs {need} MiB of memory") from None
+        raise BadKey(f"decrypting the signing key needs {128 * cost * blocks // 2**20} MiB of memory") from None
     return bytes(a ^ b for a, b in zip(inner, stream, strict=True))
 
 
@@ -427,8 +366,6 @@ def _scrypt_cost(ops_limit: int, memory_limit: int) -> tuple[int, int, int]:
     ops_limit, blocks = max(ops_limit, 32768), 8
     by_ops = ops_limit < memory_limit // 32
     most = ops_limit // (blocks * 4) if by_ops else memory_limit // (blocks * 128)
-    log = 1
-    while log < 63 and 1 << log <= most // 2:
-        log += 1
-    lanes = 1 if by_ops else min(ops_limit // 4 // (1 << log), 0x3FFFFFFF) // blocks
+    log = max(1, (most // 2).bit_length())
+    lanes = 1 if by_ops else min(ops_limit // 4 >> log, 0x3FFFFFFF) // blocks
     return 1 << log, blocks, lanes

@@ -13,7 +13,6 @@ from pydantic_core import from_json
 
 from medlive.errors import BadInput, CheckFailed, UsageError
 from medlive.integrity.folder import SUMS, TooLong, lines, sha256
-from medlive.integrity.public_key import public_key_of
 from medlive.snapshot import frames
 from medlive.snapshot.frames import Condition, Table
 from medlive.snapshot.locate import find_snapshot
@@ -273,7 +272,11 @@ def load_snapshot(
     except OSError as exc:
         raise BadInput(f"{root} cannot be read: {exc.strerror or exc}") from exc
     if verify:
-        key = public_key_of(public_key)
+        key = None
+        if public_key is not None:
+            from medlive.integrity.signing import public_key_of
+
+            key = public_key_of(public_key)
         report = verify_snapshot(root, public_key=key)
         if not report.ok:
             raise CheckFailed(

@@ -224,7 +224,7 @@ def _print(found: "Leaderboard") -> None:
 
 
 def _keys(files: list[Path] | None) -> "list[PublicKey]":
-    from medlive.integrity.public_key import public_key_of
+    from medlive.integrity.signing import public_key_of
 
     return [key for file in files or () if (key := public_key_of(file)) is not None]
 

@@ -26,7 +26,7 @@ def scored(runs: list[Path], how: Scoring = Scoring(), errata: SignedErrata = Si
     from medlive.evaluation.scoring.graded import load_graded
     from medlive.evaluation.scoring.metrics import Metric
     from medlive.evaluation.scoring.score import CaseBasis, score_runs
-    from medlive.integrity.public_key import public_key_of
+    from medlive.integrity.signing import public_key_of
     from medlive.service.paths import snapshots_path
 
     metric, mode = one_of("--metric", Metric, how.metric), one_of("--errata", ErrataMode, errata.errata)

@@ -20,7 +20,7 @@ def fetch(
     as_json: JsonOption = False,
 ) -> None:
     """Fetch a published snapshot and verify it; a fetch that was cut off goes on where it stopped."""
-    from medlive.integrity.public_key import public_key_of
+    from medlive.integrity.signing import public_key_of
     from medlive.publishing.download import fetch_snapshot
 
     key = public_key_of(public_key)

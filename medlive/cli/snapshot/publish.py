@@ -47,7 +47,7 @@ def publish(
     as_json: JsonOption = False,
 ) -> None:
     """Publish a verified snapshot; its files never change there, and a run that was cut off is resumed."""
-    from medlive.integrity.public_key import public_key_of
+    from medlive.integrity.signing import public_key_of
     from medlive.service.release.publish import PublishOptions, find_snapshot, publish_snapshot
 
     settings = load_settings().settings

@@ -32,7 +32,7 @@ def verify(
     as_json: JsonOption = False,
 ) -> None:
     """Verify a snapshot from its files alone; exit status 1 when a step fails."""
-    from medlive.integrity.public_key import public_key_of
+    from medlive.integrity.signing import public_key_of
     from medlive.service.paths import snapshot_folder
     from medlive.snapshot.verify.run import verify_snapshot
 

@@ -196,7 +196,7 @@ def _sizes(folder: Inspected, out: Faults) -> None:
     for name, entry in sorted(manifest.files.items()):
         if name not in required & folder.listing.files:
             continue
-        size = folder.listing.stamps[name][2]
+        size = folder.listing.sizes[name]
         if size != entry.size:
             out.add(name, f"the bytes that manifest.json states, {entry.size}", f"{size}")
         if (digest := folder.digest(name)) != entry.sha256:
@@ -264,7 +264,7 @@ def _parquet(folder: Inspected, out: Faults) -> None:
             raise Skip(f"{name} or {twin} does not have the digest that {SUMS} states")
         rows = scan.cases if twin == CASES else scan.criteria
         # A row's JSON names every column, so it is longer than the row's values and their lengths in parquet.
-        max_bytes = 2 * folder.listing.stamps[twin][2] + 1_000_000
+        max_bytes = 2 * folder.listing.sizes[twin] + 1_000_000
         try:
             with open_inside(folder.root, name) as source, open_inside(folder.root, twin) as text:
                 difference = parquet.find_difference(
@@ -377,4 +377,3 @@ STEPS: Final[tuple[tuple[str, Callable[[Inspected, Faults], None]], ...]] = (
     ("the releases follow one another, and the parent is as this one states", _chain),
 )
 """The steps, in order."""
-DIGESTS_STEP: Final = [step for _, step in STEPS].index(_digests)

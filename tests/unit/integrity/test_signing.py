@@ -21,7 +21,6 @@ from medlive.integrity.signing import (
     BadSignature,
     PublicKey,
     SecretKey,
-    Signature,
     check_signature,
     generate,
     load_signing_key,
@@ -221,9 +220,8 @@ def test_other_spellings_of_the_same_bytes_are_refused() -> None:
     bits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
     loose = second[:-2] + bits[bits.index(second[-2]) | 1] + second[-1]
     assert base64.b64decode(loose) == base64.b64decode(second)
-    with pytest.raises(BadSignature, match="unused bits"):
+    with pytest.raises(BadSignature, match="not spelled as"):
         check_signature(DATA, "\n".join([first, loose, third, fourth, ""]), KEY.public)
-    assert Signature.parse(SIGNED).text() == SIGNED
 
 
 @pytest.mark.parametrize("y", [0, 1, signing._PRIME - 1, signing._PRIME, signing._ORDER_8, 2**255 - 1])
