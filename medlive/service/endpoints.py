@@ -75,10 +75,7 @@ def _recording(path: Path) -> Recording:
 
 
 def build_engine(
-    role: str,
-    settings: RoleSettings,
-    prices: Mapping[str, Price] | None = None,
-    limiters: Limiters | None = None,
+    role: str, settings: RoleSettings, prices: Mapping[str, Price] | None = None, limiters: Limiters | None = None
 ) -> Engine:
     """The engine of a role. Raises ConfigError when its key's variable is not set."""
     if settings.engine == "rules":

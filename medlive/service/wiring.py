@@ -94,9 +94,7 @@ def build_pipeline(
     check_priced(settings, CURATION_ROLES)
     store: ReplyStore = PostgresReplyStore(database)
     budget = Budget(
-        max_calls=settings.budget.max_calls,
-        max_usd=settings.budget.max_usd,
-        max_tokens=settings.budget.max_tokens,
+        max_calls=settings.budget.max_calls, max_usd=settings.budget.max_usd, max_tokens=settings.budget.max_tokens
     )
     limiters = Limiters()
     engines: dict[str, Engine] = {

@@ -129,8 +129,7 @@ def warc(
 
     with progress("export") as tick:
         done = with_database(
-            settings,
-            lambda database: export_warc(database, settings, sources or [], out, week=week, tick=tick),
+            settings, lambda database: export_warc(database, settings, sources or [], out, week=week, tick=tick)
         )
 
     def show() -> None:

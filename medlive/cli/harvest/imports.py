@@ -21,8 +21,7 @@ SHOWN_PROBLEMS = 20
 def command(
     files: Annotated[list[Path], typer.Argument(help="Thread files, one JSON object a line.")],
     assume_posted_at: Annotated[
-        str | None,
-        typer.Option("--assume-posted-at", metavar="DATE", help="The date of threads that carry none."),
+        str | None, typer.Option("--assume-posted-at", metavar="DATE", help="The date of threads that carry none.")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:

@@ -113,8 +113,7 @@ def _day(moment: datetime | None) -> str:
 def lift(
     source: Annotated[str, typer.Argument(help="The quarantined community.")],
     accept: Annotated[
-        bool,
-        typer.Option("--accept", help="Its pages changed for good: compare with harvests from now on only."),
+        bool, typer.Option("--accept", help="Its pages changed for good: compare with harvests from now on only.")
     ] = False,
 ) -> None:
     """Take a quarantined community into harvests again; the next one goes on where the last one stood."""

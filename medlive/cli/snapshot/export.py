@@ -17,8 +17,7 @@ def export(
     snapshot: Annotated[str, typer.Argument(metavar="PATH", help="A snapshot's folder, a version, or latest.")],
     out: Annotated[Path, typer.Option("--out", metavar="FILE", help="The file to write; it must not be there.")],
     form: Annotated[
-        ExportFormat | None,
-        typer.Option("--format", help="Default: by the file's name (.json: livemedbench)."),
+        ExportFormat | None, typer.Option("--format", help="Default: by the file's name (.json: livemedbench).")
     ] = None,
     *,
     part: CaseFilter,

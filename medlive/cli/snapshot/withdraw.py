@@ -23,8 +23,7 @@ def withdraw(
         str | None, typer.Option("--criterion", metavar="ID", help="Only this criterion: <case id>-c3, or c3.")
     ] = None,
     revision: Annotated[
-        int | None,
-        typer.Option("--revision", min=1, help="The case's revision that the criterion's id is of."),
+        int | None, typer.Option("--revision", min=1, help="The case's revision that the criterion's id is of.")
     ] = None,
     by: Annotated[str | None, typer.Option("--by", metavar="NAME", help="Who withdraws; not published.")] = None,
     signing_key: Annotated[

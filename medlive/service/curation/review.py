@@ -102,12 +102,7 @@ async def drop_element(
     raw = normalised(file.thread.thread)
     language = thread_language(raw)
     curation = await curate_without_element(
-        file.curation,
-        element_id,
-        deidentified(raw, language),
-        language,
-        pipeline.respondents,
-        pipeline.curation,
+        file.curation, element_id, deidentified(raw, language), language, pipeline.respondents, pipeline.curation
     )
     done = None
     if curation.outcome is not Outcome.FAILED:

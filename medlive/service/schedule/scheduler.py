@@ -16,13 +16,7 @@ from apscheduler.triggers.cron import CronTrigger
 
 from medlive.clock import now
 from medlive.config import Settings, WeeklyTime
-from medlive.db.session import (
-    Connection,
-    Database,
-    answers_yes,
-    lock_connection,
-    translated_errors,
-)
+from medlive.db.session import Connection, Database, answers_yes, lock_connection, translated_errors
 from medlive.db.steps import SCHEDULER_LOCK, open_job_store
 from medlive.errors import CheckFailed, DatabaseUnavailable
 from medlive.service.database import open_database
