@@ -43,7 +43,7 @@ from medlive.evidence.corpora.registry import open_corpus
 from medlive.llm.engine import EngineIdentity, Prompt, Reply, Request
 from medlive.llm.fence import render
 from medlive.llm.rules.engine import RulesEngine
-from medlive.llm.server import serve
+from medlive.llm.rules.server import serve
 from medlive.service.curation.curate import CurationCounts, curate_queued
 from medlive.service.database import open_database
 from medlive.service.jobs import defer_revisions, open_app

@@ -44,9 +44,8 @@ from medlive.evidence.passage import Retriever
 from medlive.llm.budget import Budget
 from medlive.llm.replay import FileReplyStore, ReplayEngine
 from medlive.rubric.complete import complete_case
-from medlive.service.endpoints import build_engine
 from medlive.service.paths import index_path
-from medlive.service.wiring import CURATION_ROLES, build_filters, open_retriever
+from medlive.service.wiring import CURATION_ROLES, build_engine, build_filters, open_retriever
 from medlive.sources.files import ImportedThread, read_threads
 from medlive.statistics.agreement import kappa_of_tables
 from medlive.text.normalise import fold

@@ -33,7 +33,7 @@ from medlive.llm.limiter import Ended, EndpointState, Limiter
 from medlive.llm.openai import OpenAIEngine
 from medlive.llm.prompts import load_prompt
 from medlive.llm.rules.engine import RulesEngine
-from medlive.llm.server import serve
+from medlive.llm.rules.server import serve
 
 REQUEST = Request(
     "grader.criterion",

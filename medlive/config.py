@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
 
@@ -19,6 +19,7 @@ _HERE = Path("config")
 _MARKER_FILES = ("medlive.toml", "models.toml")
 """Either file marks `./config` as ours; the other names are common."""
 _PREFIX = "MEDLIVE_"
+Section = TypeVar("Section", bound=BaseModel)
 
 
 class _Section(BaseModel):
@@ -227,9 +228,9 @@ def config_folder(environment: Mapping[str, str]) -> Path:
     return _shipped()
 
 
-def models_file(environment: Mapping[str, str] | None = None) -> Path:
+def models_file() -> Path:
     """The path of models.toml, whether or not it exists; for messages."""
-    return config_folder(os.environ if environment is None else environment) / "models.toml"
+    return config_folder(os.environ) / "models.toml"
 
 
 def _shipped() -> Path:
@@ -279,6 +280,15 @@ def load_settings(environment: Mapping[str, str] | None = None) -> Loaded:
         raise ConfigError(f"{origin}: {where}: {first['msg']}") from exc
     home = settings.home.expanduser().absolute()
     return Loaded(settings.model_copy(update={"home": home}), origins)
+
+
+def validate_section(model: type[Section], name: str, values: Mapping[str, Any]) -> Section:
+    """A section's settings as the model of the room that uses them. Raises ConfigError."""
+    try:
+        return model.model_validate(values)
+    except ValidationError as exc:
+        first = exc.errors(include_url=False, include_input=False)[0]
+        raise ConfigError(f"{name}.{'.'.join(map(str, first['loc']))}: {first['msg']}") from exc
 
 
 def describe(loaded: Loaded) -> list[tuple[str, Any, str]]:

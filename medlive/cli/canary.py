@@ -38,8 +38,8 @@ def check(
     nothing of its training then.
     """
     from medlive.evaluation.canary import check_canary, earlier, read_marked
-    from medlive.service.endpoints import open_endpoint
     from medlive.service.paths import snapshot_folder
+    from medlive.service.wiring import open_endpoint
     from medlive.snapshot.identity import canary_of
 
     settings = load_settings().settings

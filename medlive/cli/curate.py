@@ -32,7 +32,7 @@ def command(
     spent before all was done, 3 when a model endpoint gave no answer to some.
     """
     from medlive.service.curation.runs import run_curation
-    from medlive.service.endpoints import find_dependent_judges
+    from medlive.service.wiring import find_dependent_judges
 
     settings = load_settings().settings
     for warning in find_dependent_judges(settings):

@@ -24,7 +24,7 @@ def serve(
     ] = 0.0,
 ) -> None:
     """Serve the rules engine and the sample models at /v1/chat/completions until stopped."""
-    from medlive.service.rules_endpoint import serve_rules
+    from medlive.service.wiring import serve_rules
 
     async def run() -> None:
         import asyncio

@@ -28,13 +28,11 @@ from medlive.llm.recorded import Recording, save_recording
 from medlive.report.render import write_report
 from medlive.service.curation.runs import run_curation
 from medlive.service.database import open_database
-from medlive.service.endpoints import build_engine, open_endpoint
 from medlive.service.evaluations import record_evaluations
 from medlive.service.harvest.harvest import HarvestResult, harvest_source
 from medlive.service.paths import index_path, runs_path
 from medlive.service.release.freeze import FreezeResult, freeze
-from medlive.service.rules_endpoint import serve_rules
-from medlive.service.wiring import CURATION_ROLES
+from medlive.service.wiring import CURATION_ROLES, build_engine, open_endpoint, serve_rules
 from medlive.snapshot.verify.run import StepState, verify_snapshot
 
 SAMPLE_MODELS = ("sample-evidence", "sample-generic")

@@ -20,8 +20,8 @@ def plan_index(
     settings: EncoderSettings,
     *,
     fresh: bool = False,
-    kind: DenseKind | None = None,
-    shard: int = SHARD,
+    kind: str | None = None,
+    shard: int | None = None,
 ) -> tuple[DensePlan | None, str]:
     """Return the dense side that the index at `out` gets, or None, and the reason.
 
@@ -31,11 +31,12 @@ def plan_index(
             are available.
         settings: Where models are looked for.
         fresh: Ignore the existing index.
-        kind: The kind of dense index; None for by size.
-        shard: Passages per shard.
+        kind: The kind of dense index, of `DenseKind`; None for by size.
+        shard: Passages per shard; None for the default.
 
     Raises as `open_encoder` does for the requested or the index's own encoder.
     """
+    dense, size = DenseKind(kind) if kind else None, shard or SHARD
     if requested == NONE:
         return None, "no encoder was wanted"
     if requested is not None:
@@ -43,7 +44,7 @@ def plan_index(
         encoder = open_encoder(requested, settings=settings)
         folder = Path(requested).expanduser()
         where = str(folder.resolve()) if folder.is_dir() and requested != MEDCPT else requested
-        return DensePlan(encoder, where, why, kind, shard), why
+        return DensePlan(encoder, where, why, dense, size), why
     if not fresh:
         try:
             existing = read_manifest(out).encoder
@@ -51,13 +52,13 @@ def plan_index(
             existing = None
         if existing is not None:
             why = f"the index has vectors of encoder {existing.name}"
-            return DensePlan(open_named_encoder(out, existing, settings), existing.where, why, kind, shard), why
+            return DensePlan(open_named_encoder(out, existing, settings), existing.where, why, dense, size), why
     models = find_models(settings, digests=False)
     problem = missing_models(models)
     if problem is not None:
         return None, problem
     why = "MedCPT's models are at hand"
-    return DensePlan(open_encoder(MEDCPT, settings=settings), MEDCPT, why, kind, shard), why
+    return DensePlan(open_encoder(MEDCPT, settings=settings), MEDCPT, why, dense, size), why
 
 
 def missing_models(models: list[FoundModel]) -> str | None:

@@ -1,19 +1,18 @@
-"""Record evaluations in the database, beside their run folders."""
+"""What evaluations have in the database: their scores, and the threads behind a snapshot's cases."""
 
 from dataclasses import asdict
-from typing import Any
 
 from medlive.config import Settings
 from medlive.db.release.evaluations import record_evaluation
+from medlive.db.release.threads import revisions_of
+from medlive.db.threads.threads import load_threads
 from medlive.digest import digest_json
-from medlive.evaluation.runs.folder import RunInfo
+from medlive.errors import UsageError
+from medlive.evaluation.cases.raw import in_own_words
+from medlive.evaluation.model import CaseSet
 from medlive.evaluation.scoring.score import ScoreTable
 from medlive.service.database import open_database
-
-
-def _identity(info: RunInfo) -> dict[str, Any]:
-    """The identity of a run; unset fields are left out, so that older runs keep theirs."""
-    return info.model_dump(mode="json", exclude={"snapshots"}, exclude_unset=True)
+from medlive.threads.prepare import deidentified, normalised, thread_language
 
 
 async def record_evaluations(settings: Settings, table: ScoreTable) -> None:
@@ -21,12 +20,31 @@ async def record_evaluations(settings: Settings, table: ScoreTable) -> None:
     async with open_database(settings) as database, database.begin() as session:
         for model in table.models:
             run, grader = model.run.run, model.run.grader
+            # Unset fields are left out, so that older runs keep their identity.
+            identity = run.info.model_dump(mode="json", exclude={"snapshots"}, exclude_unset=True)
             await record_evaluation(
                 session,
-                run_digest=digest_json(_identity(run.info)),
+                run_digest=digest_json(identity),
                 snapshot_version=run.info.cases.name,
                 model=run.info.model,
                 grader=grader.model if grader else "none",
                 path=str(run.path),
                 scores={"metric": table.metric.value, "overall": asdict(model.overall)},
             )
+
+
+async def raw_cases(settings: Settings, cases: CaseSet) -> CaseSet:
+    """A snapshot's cases in their threads' own words, normalised and de-identified as the agents saw them.
+
+    Raises UsageError for cases that are not from a snapshot of this database, and DatabaseUnavailable.
+    """
+    if cases.origin != "snapshot":
+        raise UsageError("--raw needs a snapshot's folder or version as --cases, not a file")
+    async with open_database(settings) as database, database.begin() as session:
+        revisions = await revisions_of(session, cases.name, (case.case_id for case in cases.cases))
+        threads = await load_threads(session, sorted(set(revisions.values())))
+    ready = {}
+    for revision, thread in threads.items():
+        plain = normalised(thread)
+        ready[revision] = deidentified(plain, thread_language(plain))
+    return in_own_words(cases, {case_id: ready[pk] for case_id, pk in revisions.items() if pk in ready})

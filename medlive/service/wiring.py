@@ -1,34 +1,52 @@
-"""The only place that names implementations: the database, engines, index and filter chain of a run."""
+"""The only place, with `demo`, that names concrete engines: endpoints, engines, indexes, filters, the pipeline.
 
-from collections.abc import Mapping
+Evaluation needs no medlive[service]: functions that need it import it themselves.
+"""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from pydantic import ValidationError
-
-from medlive.config import Settings
-from medlive.curation.chain import CurationSettings
-from medlive.curation.model import Thresholds
-from medlive.db.curation.replies import PostgresReplyStore
-from medlive.db.session import Database
+from medlive.config import Price, RoleSettings, Settings, models_file, validate_section
 from medlive.digest import digest_json
-from medlive.errors import ConfigError
-from medlive.evidence.build import open_index
-from medlive.evidence.encoder import EncoderSettings
-from medlive.evidence.passage import Retriever
-from medlive.filters.chain import FilterChain
-from medlive.filters.codebooks import load_codebook
-from medlive.filters.settings import FilterSettings
+from medlive.errors import ConfigError, IndexMissing, UsageError
+from medlive.evaluation.asking.registry import Candidate, load_registry
 from medlive.llm.budget import Budget
-from medlive.llm.engine import Engine, ReplyStore
+from medlive.llm.engine import Engine, EngineIdentity
 from medlive.llm.limiter import Limiters
+from medlive.llm.openai import RULES_MODEL, OpenAIEngine
 from medlive.llm.prompts import load_prompt
-from medlive.llm.recorded import Recording, RecordingEngine
+from medlive.llm.recorded import RecordedEngine, RecordingEngine, load_recording
+from medlive.llm.recorded import Recording as Recording
 from medlive.llm.replay import ReplayEngine
-from medlive.service.endpoints import build_engine, check_priced
+from medlive.llm.rules.engine import RulesEngine
+from medlive.llm.rules.server import serve
+from medlive.llm.wire import Price as EnginePrice
 from medlive.service.paths import index_path
 
+if TYPE_CHECKING:
+    from medlive.curation.chain import CurationSettings
+    from medlive.db.session import Database
+    from medlive.evaluation.asking.open_book import OpenBook
+    from medlive.evidence.encoder import EncoderSettings
+    from medlive.evidence.passage import Retriever
+    from medlive.filters.chain import FilterChain
+
+DEFAULT_KEY_VARIABLE = "OPENAI_API_KEY"
+DEFAULT_INDEX = "default"
+MAX_PASSAGES = 5
+"""Passages that the sample model `sample-evidence` searches for."""
 CURATION_ROLES = ("screener", "validator", "controller", "rubric", "reader")
+JUDGED_ROLES: Mapping[str, tuple[str, ...]] = {
+    "controller": ("screener",),
+    "reader": ("screener", "controller", "rubric"),
+}
+"""Role → the roles whose output it judges."""
 PROMPTS = {
     "medlive.curation": (
         "screener.extract", "screener.revise", "validator.query",
@@ -40,21 +58,248 @@ PROMPTS = {
 }  # fmt: skip
 
 
-def encoder_settings(settings: Settings) -> EncoderSettings:
-    """Where encoder models are searched for, and how they are run."""
-    section = settings.evidence
-    return EncoderSettings(
-        home=settings.home,
-        models=section.models,
-        backend=section.backend,
-        device=section.device,
-        batch=section.batch,
-        threads=section.threads,
+def open_endpoint(
+    model: str,
+    base_url: str,
+    *,
+    api_key_env: str | None,
+    parameters: Mapping[str, Any],
+    concurrency: int,
+    timeout_s: float | None = None,
+    max_retries: int = 5,
+    json_mode: str = "schema",
+    price: Price | None = None,
+    limiters: Limiters | None = None,
+) -> OpenAIEngine:
+    """Open a model at an OpenAI-compatible endpoint.
+
+    Args:
+        api_key_env: The variable with the key; None uses OPENAI_API_KEY, or no key if that is not set.
+        timeout_s: Seconds for one attempt; None for 120.
+        limiters: Engines opened with the same one share a limit where they share address and key.
+
+    Raises:
+        ConfigError: If the named variable is not set.
+    """
+    variable = api_key_env or DEFAULT_KEY_VARIABLE
+    key = os.environ.get(variable, "")
+    if api_key_env and not key:
+        raise ConfigError(f"environment variable {api_key_env} is not set")
+    return OpenAIEngine(
+        model=model,
+        base_url=base_url,
+        api_key=key,
+        parameters=parameters,
+        timeout_s=timeout_s or 120.0,
+        max_retries=max_retries,
+        concurrency=concurrency,
+        json_mode=json_mode,
+        price=EnginePrice(price.input, price.output, price.cached) if price else None,
+        key_variable=variable,
+        limiter=limiters.of(base_url, key, concurrency) if limiters else None,
     )
 
 
-def open_retriever(settings: Settings, at: Path | None = None) -> Retriever:
+_recording = cache(load_recording)  # several roles share a recording
+
+
+def build_engine(
+    role: str, settings: RoleSettings, prices: Mapping[str, Price] | None = None, limiters: Limiters | None = None
+) -> Engine:
+    """The engine of a role. Raises ConfigError when its key's variable is not set."""
+    if settings.engine == "rules":
+        return RulesEngine()
+    if settings.recording is not None and settings.engine == "recorded":
+        return RecordedEngine(_recording(settings.recording), RulesEngine())
+    if settings.base_url is None or settings.model is None:
+        raise ConfigError(f'roles.{role}: engine "openai" needs base_url and model')
+    return open_endpoint(
+        settings.model,
+        settings.base_url,
+        api_key_env=settings.api_key_env,
+        parameters=settings.parameters,
+        concurrency=settings.concurrency,
+        timeout_s=settings.timeout_s,
+        max_retries=settings.max_retries,
+        json_mode=settings.json_mode,
+        price=_role_price(settings, prices or {}),
+        limiters=limiters,
+    )
+
+
+def _role_price(settings: RoleSettings, prices: Mapping[str, Price]) -> Price | None:
+    return settings.price or prices.get(settings.model or "")
+
+
+def check_priced(settings: Settings, roles: Sequence[str]) -> None:
+    """Raise ConfigError when the budget is in dollars and a role's model has no price."""
+    if settings.budget.max_usd is None:
+        return
+    used = {role: getattr(settings.roles, role) for role in roles}
+    unpriced = [
+        f"{own.model} ({role})"
+        for role, own in used.items()
+        if own.engine == "openai" and _role_price(own, settings.prices) is None
+    ]
+    if unpriced:
+        models = ", ".join(unpriced)
+        raise ConfigError(
+            f"budget.max_usd is {settings.budget.max_usd:g}, but these models have no price: {models}",
+            hint=f"give each a price under [prices] in {models_file()}, or set max_calls or max_tokens instead",
+        )
+
+
+def find_dependent_judges(settings: Settings) -> list[str]:
+    """The roles that judge output of their own model, one sentence each."""
+    found = []
+    for judge, writers in JUDGED_ROLES.items():
+        own: RoleSettings = getattr(settings.roles, judge)
+        same = [w for w in writers if getattr(settings.roles, w).model == own.model]
+        if own.engine == "openai" and same:
+            found.append(
+                f"{judge} judges what {', '.join(same)} wrote, and both are {own.model}:"
+                " a model is lenient with itself"
+            )
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class CandidateChoice:
+    """A model under evaluation: its registry entry, overridden by the command line."""
+
+    name: str
+    model: str
+    """Its id at the endpoint."""
+    base_url: str
+    api_key_env: str | None
+    parameters: Mapping[str, Any]
+    """The parameters sent."""
+    price: Price | None
+
+
+def choose_candidate(
+    settings: Settings,
+    name: str,
+    *,
+    base_url: str | None = None,
+    api_key_env: str | None = None,
+    parameters: Mapping[str, Any] | None = None,
+) -> CandidateChoice:
+    """The model of that name; None among `parameters` removes one of the registry's.
+
+    The registry's key variable is used only with the registry's endpoint. Raises UsageError without an endpoint.
+    """
+    known = load_registry(settings.candidates).find(name) or Candidate()
+    address = base_url or known.base_url
+    if address is None:
+        raise UsageError(
+            f"{name} has no endpoint",
+            hint=f'give --base-url, or base_url under [candidates."{name}"] in {models_file()}',
+        )
+    own_key = known.api_key_env if address == known.base_url else None
+    model = known.model or name
+    return CandidateChoice(
+        name=name,
+        model=model,
+        base_url=address,
+        api_key_env=api_key_env or own_key,
+        parameters=_merged(known.sent(), parameters),
+        price=settings.prices.get(model) or settings.prices.get(name),
+    )
+
+
+def _merged(own: Mapping[str, Any], given: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Parameters with those that were given in their place; None removes one."""
+    return {key: value for key, value in {**own, **(given or {})}.items() if value is not None}
+
+
+def grader_identity(settings: RoleSettings, model: str) -> EngineIdentity:
+    """The identity of the grader of that name, configured or given by `--grader`."""
+    if settings.engine == "openai" and settings.model == model:
+        return EngineIdentity("openai", model, settings.parameters)
+    rules = model == RULES_MODEL or model.startswith(RULES_MODEL + "-")
+    return EngineIdentity("rules" if rules else "openai", model)
+
+
+def grader_engine(
+    settings: RoleSettings,
+    *,
+    model: str | None,
+    base_url: str | None,
+    api_key_env: str | None,
+    concurrency: int,
+    prices: Mapping[str, Price] | None = None,
+    timeout_s: float | None = None,
+    parameters: Mapping[str, Any] | None = None,
+) -> Engine:
+    """Build the grader named by `model` and `base_url`, or else the configured one.
+
+    `timeout_s` bounds one attempt; None for the role's, or 120. `parameters` are sent with each call,
+    beside those of the role; one that is None is not sent. Raises UsageError if only one of the two is given.
+    """
+    if (model is None) != (base_url is None):
+        raise UsageError("give --grader and --base-url together, or neither to use the configured grader")
+    if model is not None and base_url is not None:
+        return open_endpoint(
+            model,
+            base_url,
+            api_key_env=api_key_env,
+            parameters=_merged({}, parameters),
+            concurrency=concurrency,
+            timeout_s=timeout_s,
+            price=(prices or {}).get(model),
+        )
+    sent = _merged(settings.parameters, parameters)
+    settings = settings.model_copy(update={"timeout_s": timeout_s or settings.timeout_s, "parameters": sent})
+    return build_engine("grader", settings, prices)
+
+
+@asynccontextmanager
+async def serve_rules(
+    settings: Settings,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    latency_ms: float = 0.0,
+    warn: Callable[[str], None] = lambda _: None,
+) -> AsyncIterator[str]:
+    """Serve the rules engine and the sample models until the block ends; yields the base URL.
+
+    `sample-evidence` searches the evidence index; `warn` is called if there is none.
+    """
+    retriever = None
+    try:
+        if index_path(settings).exists():
+            retriever = await asyncio.to_thread(open_retriever, settings)
+    except IndexMissing:
+        pass
+    if retriever is None:
+        warn(f"no evidence index at {index_path(settings)}: sample-evidence answers like sample-generic")
+
+    async def search(question: str) -> list[str]:
+        from medlive.evidence.passage import Query
+
+        assert retriever is not None
+        (hits,) = await retriever.search([Query(question)], k=MAX_PASSAGES)
+        return [hit.passage.text for hit in hits]
+
+    found = search if retriever else None
+    async with serve(RulesEngine, host=host, port=port, latency_ms=latency_ms, search=found) as url:
+        yield url
+
+
+def encoder_settings(settings: Settings) -> "EncoderSettings":
+    """Where encoder models are searched for, and how they are run."""
+    from medlive.evidence.encoder import EncoderSettings
+
+    how = settings.evidence.model_dump(include={"models", "backend", "device", "batch", "threads"})
+    return EncoderSettings(home=settings.home, **how)
+
+
+def open_retriever(settings: Settings, at: Path | None = None) -> "Retriever":
     """Open the evidence index, or the one at `at`. Raises IndexMissing with a hint how to build one."""
+    from medlive.evidence.open_index import open_index
+
     section = settings.evidence
     return open_index(
         at or index_path(settings),
@@ -64,15 +309,44 @@ def open_retriever(settings: Settings, at: Path | None = None) -> Retriever:
     )
 
 
+def evidence_folder(settings: Settings, named: str) -> Path:
+    """The folder of an index, given by its name under MEDLIVE_HOME or by a path.
+
+    Raises UsageError for an unknown index, listing the known ones.
+    """
+    place = Path(named)
+    if not named or "\0" in named:
+        raise UsageError("--evidence needs the name or folder of an index")
+    indexes = index_path(settings).parent
+    if place.name == named and named != ".." and (indexes / named).is_dir():
+        return indexes / named
+    if place.is_dir():
+        return place
+    names = sorted(path.name for path in indexes.iterdir() if path.is_dir()) if indexes.is_dir() else []
+    raise UsageError(
+        f"unknown evidence index {named!r}" + (f"; known indexes: {', '.join(names)}" if names else ""),
+        hint="build one with medlive evidence build",
+    )
+
+
+def open_book(settings: Settings, named: str, *, top_k: int, undated: bool) -> "OpenBook":
+    """The open book of a run; its index is opened at the first search."""
+    from medlive.evaluation.asking.open_book import OpenBook
+
+    async def opened() -> "Retriever":
+        return await asyncio.to_thread(open_retriever, settings, evidence_folder(settings, named))
+
+    return OpenBook(os.path.basename(os.path.normpath(named)), top_k, undated, opened)
+
+
 @dataclass(frozen=True, slots=True)
 class Pipeline:
     """Everything that affects a thread's curation, identified by one digest."""
 
     respondents: Mapping[str, ReplayEngine]
-    retriever: Retriever
-    curation: CurationSettings
+    retriever: "Retriever"
+    curation: "CurationSettings"
     digest: str
-    prompt_digests: Mapping[str, str]
     scanner: str
     """The digest of the prompt and engine that find identifiers in release texts."""
     budget: Budget
@@ -85,25 +359,25 @@ class Pipeline:
 
 
 def build_pipeline(
-    settings: Settings, database: Database, *, exhaustive: bool = False, record: Recording | None = None
+    settings: Settings, database: "Database", *, exhaustive: bool = False, record: Recording | None = None
 ) -> Pipeline:
     """Build the agents, the index and the thresholds of a run; `record` collects the agents' replies.
 
     Raises ConfigError, also for a budget in dollars and a model without a price.
     """
+    from medlive.curation.chain import CurationSettings
+    from medlive.curation.model import Thresholds
+    from medlive.db.curation.replies import PostgresReplyStore
+
     check_priced(settings, CURATION_ROLES)
-    store: ReplyStore = PostgresReplyStore(database)
-    budget = Budget(
-        max_calls=settings.budget.max_calls, max_usd=settings.budget.max_usd, max_tokens=settings.budget.max_tokens
-    )
-    limiters = Limiters()
-    engines: dict[str, Engine] = {
-        role: build_engine(role, getattr(settings.roles, role), settings.prices, limiters)
-        for role in CURATION_ROLES
-    }
-    if record is not None:
-        engines = {role: RecordingEngine(engine, record) for role, engine in engines.items()}
-    respondents = {role: ReplayEngine(engine, store, budget) for role, engine in engines.items()}
+    store, limiters = PostgresReplyStore(database), Limiters()
+    budget = Budget(**settings.budget.model_dump())
+    respondents = {}
+    for role in CURATION_ROLES:
+        engine = build_engine(role, getattr(settings.roles, role), settings.prices, limiters)
+        respondents[role] = ReplayEngine(
+            RecordingEngine(engine, record) if record is not None else engine, store, budget
+        )
     retriever = open_retriever(settings)
     section = settings.curation
     curation = CurationSettings(
@@ -124,14 +398,14 @@ def build_pipeline(
         }
     )
     scanner = digest_json([prompts["reader.identifiers"], respondents["reader"].identity.as_json()])
-    return Pipeline(respondents, retriever, curation, digest, prompts, scanner, budget, limiters)
+    return Pipeline(respondents, retriever, curation, digest, scanner, budget, limiters)
 
 
-def build_filters(settings: Settings) -> FilterChain:
+def build_filters(settings: Settings) -> "FilterChain":
     """The filter chain with its code book. Raises ConfigError for a setting it does not know."""
-    try:
-        filters = FilterSettings.model_validate(settings.filters)
-    except ValidationError as exc:
-        first = exc.errors(include_url=False, include_input=False)[0]
-        raise ConfigError(f"filters.{'.'.join(map(str, first['loc']))}: {first['msg']}") from exc
+    from medlive.filters.chain import FilterChain
+    from medlive.filters.codebooks import load_codebook
+    from medlive.filters.settings import FilterSettings
+
+    filters = validate_section(FilterSettings, "filters", settings.filters)
     return FilterChain(filters, load_codebook(settings.codebooks.paths))

@@ -77,7 +77,7 @@ def pipeline(database: Database, engine: Scripted) -> Pipeline:
     """The same pipeline by its digest, whoever answers."""
     respondent = ReplayEngine(engine, PostgresReplyStore(database))
     return Pipeline(
-        dict.fromkeys(CURATION_ROLES, respondent), Indexed(), CurationSettings(), PIPELINE, {}, PIPELINE,
+        dict.fromkeys(CURATION_ROLES, respondent), Indexed(), CurationSettings(), PIPELINE, PIPELINE,
         Budget(), Limiters(),
     )  # fmt: skip
 

@@ -25,6 +25,7 @@ from medlive.llm.engine import EngineIdentity, Finish, Prompt, Reply, Request, U
 from medlive.service.curation.inspect import ThreadTakenDown, inspect_thread
 from medlive.service.curation.runs import run_curation
 from medlive.service.database import handle_key
+from medlive.service.evaluations import raw_cases
 from medlive.service.harvest import raw_files as custody
 from medlive.service.harvest.harvest import harvest_source
 from medlive.service.harvest.import_files import import_file
@@ -32,7 +33,6 @@ from medlive.service.harvest.retention import apply_retention
 from medlive.service.harvest.takedown import take_down
 from medlive.service.paths import archive_path, index_path, snapshots_path
 from medlive.service.release.freeze import freeze
-from medlive.service.release.raw_cases import raw_cases
 from medlive.snapshot.errata import load_errata
 from medlive.sources.archive.warc import pages, verify
 from tests.support.custody import harvest, samples, settings_of, traces_in_files, traces_in_tables, words_of

@@ -81,7 +81,7 @@ def pipeline(database: Database, name: str = "m-1", **tasks: Any) -> Pipeline:
     script |= {task.replace("__", "."): reply for task, reply in tasks.items()}
     respondent = ReplayEngine(Named(name, script), PostgresReplyStore(database))
     return Pipeline(
-        dict.fromkeys(CURATION_ROLES, respondent), Indexed(), CurationSettings(), PIPELINE, {}, digest_text(name),
+        dict.fromkeys(CURATION_ROLES, respondent), Indexed(), CurationSettings(), PIPELINE, digest_text(name),
         Budget(), Limiters(),
     )  # fmt: skip
 

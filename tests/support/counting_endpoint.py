@@ -11,7 +11,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from medlive.llm.rules.engine import RulesEngine
-from medlive.llm.server import build_app
+from medlive.llm.rules.server import build_app
 
 
 @dataclass

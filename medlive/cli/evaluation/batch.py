@@ -70,7 +70,6 @@ def write(
     from medlive.evaluation.asking.batch_answers import write_answers
     from medlive.evaluation.asking.batch_files import BatchWritten
     from medlive.evaluation.grading.batch import Bodies, write_batch
-    from medlive.llm.openai import OpenAIEngine
 
     check_batch_out(file.out, file.replace)
     if answers:
@@ -83,12 +82,13 @@ def write(
     async def work() -> BatchWritten:
         calls = Calls(concurrency=1, api_key_env=api_key_env, parameters=parameters)
         async with aclosing(calls.grader(settings, by.grader, by.base_url)) as engine:
-            if not isinstance(engine, OpenAIEngine):
+            json_mode = getattr(engine, "json_mode", None)
+            if json_mode is None:
                 raise UsageError(
                     "the rules engine has no batch API", hint="name --grader and --base-url, or set roles.grader"
                 )
             return write_batch(
-                run_dir, Bodies(engine.identity, asked or engine.json_mode), file.out, mode=which,
+                run_dir, Bodies(engine.identity, asked or json_mode), file.out, mode=which,
                 allow_unpinned=by.allow_unpinned, cache=cache.open(settings, engine),
                 most_requests=file.max_requests, most_bytes=file.max_bytes,
             )  # fmt: skip

@@ -97,7 +97,7 @@ class Calls:
 
     def grader(self, settings: "Settings", model: str | None, base_url: str | None) -> "Engine":
         """The model that judges, by its name or as configured."""
-        from medlive.service.endpoints import grader_engine
+        from medlive.service.wiring import grader_engine
 
         return grader_engine(
             settings.roles.grader, model=model, base_url=base_url, api_key_env=self.api_key_env,

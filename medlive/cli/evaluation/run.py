@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from medlive.evaluation.asking.run import RunResult
     from medlive.evaluation.model import CaseSet
     from medlive.llm.budget import Budget
-    from medlive.service.endpoints import CandidateChoice
+    from medlive.service.wiring import CandidateChoice
 
 UnverifiedOption = Annotated[
     bool, typer.Option("--unverified", help="Take a snapshot that does not verify; run.json says so.")
@@ -68,7 +68,7 @@ class Asking:
     def candidate(self, settings: "Settings", calls: Calls) -> "CandidateChoice":
         """The model that is asked, with its endpoint and parameters."""
         from medlive.config import models_file
-        from medlive.service.endpoints import choose_candidate
+        from medlive.service.wiring import choose_candidate
 
         if not self.model.strip():
             raise UsageError("--model is empty")
@@ -90,10 +90,10 @@ class Asking:
 
     def book(self, settings: "Settings") -> "OpenBook | None":
         """What is put before each question; None for a closed book."""
-        from medlive.service.open_books import DEFAULT, open_book
+        from medlive.service.wiring import DEFAULT_INDEX, open_book
 
         if self.template == "open-book":
-            return open_book(settings, self.evidence or DEFAULT, top_k=self.top_k, undated=self.undated)
+            return open_book(settings, self.evidence or DEFAULT_INDEX, top_k=self.top_k, undated=self.undated)
         if self.evidence is not None or self.undated:
             raise UsageError("--evidence and --undated belong to --template open-book")
         return None
@@ -151,7 +151,7 @@ def _select(
     found = select(cases, Selection(**part.given(), limit=limit))
     if not asking.raw:
         return found, asking.arm
-    from medlive.service.release.raw_cases import raw_cases
+    from medlive.service.evaluations import raw_cases
 
     if asking.arm not in (None, RAW):
         raise UsageError(f"--raw is the arm {RAW}, and --arm says {asking.arm}")
@@ -186,7 +186,7 @@ async def _ask(
     from medlive.evaluation.runs.folder import ModelUse
     from medlive.evaluation.runs.templates import load_template
     from medlive.llm.wire import Price
-    from medlive.service.endpoints import open_endpoint
+    from medlive.service.wiring import open_endpoint
 
     model, price, template = asking.model, chosen.price, asking.template
     engine = open_endpoint(
@@ -315,7 +315,7 @@ def import_(
     from medlive.config import load_settings
     from medlive.evaluation.grading.imports import import_run
     from medlive.evaluation.grading.judge import Judge
-    from medlive.service.endpoints import grader_identity
+    from medlive.service.wiring import grader_identity
 
     settings = load_settings().settings
     case_set = _load(settings, cases, unverified)

@@ -16,10 +16,11 @@ if TYPE_CHECKING:
 def price_of(engine: "Engine") -> "Price | None":
     """What an engine's model costs: nothing for the rules of this process; None: unknown, as of any endpoint's
     without a price, whatever its model is called."""
-    from medlive.llm.openai import OpenAIEngine
     from medlive.llm.wire import Price
 
-    return engine.price if isinstance(engine, OpenAIEngine) else Price(0.0, 0.0)
+    # Only an endpoint's engine has a price.
+    found: Price | None = getattr(engine, "price", Price(0.0, 0.0))
+    return found
 
 
 def say_limits(plan: "Plan", budget: "Budget") -> None:
@@ -52,9 +53,8 @@ def check_priced(engine: "Engine", budget: "Budget") -> None:
     """Raises UsageError when the budget is in dollars and the model has no price: before the first call, since
     afterwards the money would be spent and unknown."""
     from medlive.config import models_file
-    from medlive.llm.openai import OpenAIEngine
 
-    if budget.max_usd is not None and isinstance(engine, OpenAIEngine) and engine.price is None:
+    if budget.max_usd is not None and price_of(engine) is None:
         raise UsageError(
             f"--max-usd cannot be kept: {engine.identity.model} has no price",
             hint=f"give it one under [prices] in {models_file()}, or use --max-calls or --max-tokens",

@@ -81,8 +81,6 @@ def build(
     from medlive.evidence.build import build_index, prune
     from medlive.evidence.choice import plan_index
     from medlive.evidence.corpora.registry import open_corpus
-    from medlive.evidence.dense.model import DenseKind
-    from medlive.evidence.dense.vectors import SHARD
 
     out = index_folder(index)
     if name is not None and len(corpora) > 1:
@@ -90,7 +88,7 @@ def build(
     opened = [open_corpus(path, corpus_kind, name) for path in corpora]
     plan, reason = plan_index(
         out, vectors.encoder, encoder_settings(vectors.models), fresh=fresh,
-        kind=None if vectors.kind == "auto" else DenseKind(vectors.kind), shard=vectors.shard_size or SHARD,
+        kind=None if vectors.kind == "auto" else vectors.kind, shard=vectors.shard_size,
     )  # fmt: skip
     say(f"hybrid: bm25 and vectors ({reason})" if plan else f"bm25 only ({reason})")
     before = {} if fresh else _corpora(out)

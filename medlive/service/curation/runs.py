@@ -8,7 +8,6 @@ from typing import Any
 from medlive.config import Settings
 from medlive.db.curation.funnel import funnel
 from medlive.db.runs import finish_run, start_run
-from medlive.llm.recorded import Recording
 from medlive.logs import bound
 from medlive.service.curation.curate import curate_queued, queue_failed, queue_missing
 from medlive.service.curation.filter import filter_pending
@@ -16,7 +15,7 @@ from medlive.service.curation.rescan import rescan_cases
 from medlive.service.database import open_database
 from medlive.service.jobs import open_app
 from medlive.service.release.check import check_ready
-from medlive.service.wiring import build_filters, build_pipeline
+from medlive.service.wiring import Recording, build_filters, build_pipeline
 
 Tick = Callable[[int], None]
 

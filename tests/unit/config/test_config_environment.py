@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from medlive.config import load_settings, models_file
+from medlive.config import config_folder, load_settings
 
 
 def test_an_empty_variable_changes_nothing(tmp_path: Path) -> None:
@@ -24,13 +24,13 @@ def test_a_config_folder_of_models_alone_is_read_and_the_rest_is_as_shipped(
     monkeypatch.chdir(tmp_path)
     environment = {"MEDLIVE_HOME": str(tmp_path)}
     shipped = load_settings(environment)
-    assert models_file(environment).is_absolute()
+    assert config_folder(environment).is_absolute()
     (tmp_path / "config").mkdir()
     (tmp_path / "config" / "schedule.toml").write_text("[schedule.freeze]\nweekday = 1\n")
     assert load_settings(environment) == shipped
     (tmp_path / "config" / "schedule.toml").unlink()
     (tmp_path / "config" / "models.toml").write_text('[candidates."m"]\nbase_url = "http://127.0.0.1:9/v1"\n')
-    assert models_file(environment) == Path("config/models.toml")
+    assert config_folder(environment) == Path("config/models.toml")
     found = load_settings(environment).settings
     assert found.candidates["m"].base_url == "http://127.0.0.1:9/v1"
     assert (found.sources, found.schedule) == (shipped.settings.sources, shipped.settings.schedule)

@@ -21,7 +21,7 @@ from medlive.evaluation.scoring.warnings import run_warnings
 from medlive.llm.budget import Budget
 from medlive.llm.engine import Finish, Usage
 from medlive.llm.wire import Price
-from medlive.service.endpoints import choose_candidate, grader_engine, grader_identity, open_endpoint
+from medlive.service.wiring import choose_candidate, grader_engine, grader_identity, open_endpoint
 from tests.support.bad_endpoint import BadEndpoint, bad_endpoint, completion, fails, ok, sends
 from tests.unit.evaluation.conftest import AT, USE, Model, down, make_cases, reply
 

@@ -19,7 +19,7 @@ from medlive.evaluation.model import CaseSet
 from medlive.evaluation.runs.evidence import Evidence
 from medlive.evaluation.runs.folder import open_run
 from medlive.evidence.passage import Hit, IndexIdentity, Passage, Query, Retriever
-from medlive.service.open_books import evidence_folder
+from medlive.service.wiring import evidence_folder
 from tests.unit.evaluation.conftest import AT, USE, Model, down, make_cases, reply
 
 DAY = date(2025, 1, 3)

@@ -11,7 +11,7 @@ import pytest
 
 from medlive.__main__ import run
 from medlive.config import load_settings
-from medlive.service.rules_endpoint import serve_rules
+from medlive.service.wiring import serve_rules
 
 GUIDE = Path(__file__).parents[3] / "docs" / "evaluating.md"
 
@@ -22,7 +22,7 @@ async def test_the_guide_s_trial_runs_as_it_is_written(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MEDLIVE_HOME", str(tmp_path / "home"))
     # Who has no index can serve without the extra `service`, which what searches one needs.
-    monkeypatch.setitem(sys.modules, "medlive.service.wiring", None)
+    monkeypatch.setitem(sys.modules, "medlive.evidence.open_index", None)
     section = GUIDE.read_text("utf-8").split("## Try it without a model")[1].split("\n## ")[0]
     held = re.search(r"<<'END'\n(.*?)\nEND\n", section, re.DOTALL)
     (tmp_path / "cases.json").write_text(held[1], "utf-8")
