@@ -15,23 +15,35 @@ from medlive.evaluation.asking.registry import Cutoff
 from medlive.evaluation.scoring.contamination import ContaminationTable, ModelContamination
 from medlive.evaluation.scoring.open_vs_closed_book import BookArm
 from medlive.evaluation.scoring.score import Estimate, ModelScore, ScoreTable, month_table
-from medlive.statistics.contamination import Drop, Effect, Mean
 
 _FIGURES: Final = ("n", "mean", "ci_low", "ci_high", "least", "most", "bounds_over", "few")
 
 
+def _row(value: object | None, names: str) -> dict[str, Any] | None:
+    """The attributes of a value in the order of `names`, one with `=` under another name; None of None."""
+    if value is None:
+        return None
+    pairs = (name.split("=") for name in names.split())
+    return {pair[0]: getattr(value, pair[-1]) for pair in pairs}
+
+
+def _rows(values: Iterable[object], names: str) -> list[dict[str, Any] | None]:
+    return [_row(value, names) for value in values]
+
+
+_INTERVAL: Final = "ci_low=low ci_high=high"
+_MEAN: Final = f"n mean {_INTERVAL}"
+_ESTIMATE: Final = f"{_MEAN} least most bounds_over=of few"
+_DROP: Final = f"n_pre n_post pre post drop=difference {_INTERVAL} p p_exact=exact"
+_EFFECT: Final = f"effect {_INTERVAL} n_pre n_post models"
+_COMPARISON: Final = f"first second n difference {_INTERVAL} p p_holm"
+_AXIS: Final = f"axis n errors rate {_INTERVAL}"
+_RATES: Final = "cases criteria ungraded partly_graded unanswered truncated refused unscorable shares"
+
+
 def estimate_row(estimate: Estimate) -> dict[str, Any]:
     """A mean with everything that belongs to it."""
-    return {
-        "n": estimate.n,
-        "mean": estimate.mean,
-        "ci_low": estimate.low,
-        "ci_high": estimate.high,
-        "least": estimate.least,
-        "most": estimate.most,
-        "bounds_over": estimate.of,
-        "few": estimate.few,
-    }
+    return _row(estimate, _ESTIMATE) or {}
 
 
 def cutoff_row(cutoff: Cutoff | None) -> dict[str, Any] | None:
@@ -43,44 +55,23 @@ def cutoff_row(cutoff: Cutoff | None) -> dict[str, Any] | None:
 
 def model_row(model: ModelScore) -> dict[str, Any]:
     """One model's figures, with what they rest on."""
-    info, grader, standing, rates = model.run.run.info, model.run.grader, model.standing, model.rates
+    info, standing = model.run.run.info, model.standing
+    grader = _row(model.run.grader, "engine model answered_by mode prompt judge")
     return {
         "model": model.label,
-        "cases": {"origin": info.cases.origin, "name": info.cases.name, "digest": info.cases.digest},
+        "cases": _row(info.cases, "origin name digest"),
         "template": info.template.model_dump(mode="json"),
         "engine": info.engine,
         "parameters": info.parameters,
         "cutoff": cutoff_row(model.cutoff),
-        "grader": None
-        if grader is None
-        else {
-            "engine": grader.engine,
-            "model": grader.model,
-            "answered_by": list(grader.answered_by),
-            "mode": grader.mode,
-            "prompt": grader.prompt,
-            "judge": grader.judge,
-        },
+        "grader": grader,
         "notes": list(model.run.notes),
         "overall": estimate_row(model.overall),
         "group": standing.group if standing else None,
         "rank_best": standing.rank_best if standing else None,
         "rank_worst": standing.rank_worst if standing else None,
-        "rates": {
-            "cases": rates.cases,
-            "criteria": rates.criteria,
-            "ungraded": rates.ungraded,
-            "partly_graded": rates.partly_graded,
-            "unanswered": rates.unanswered,
-            "truncated": rates.truncated,
-            "refused": rates.refused,
-            "unscorable": rates.unscorable,
-            "shares": rates.shares,
-        },
-        "axis_errors": [
-            {"axis": a.axis, "n": a.n, "errors": a.errors, "rate": a.rate, "ci_low": a.low, "ci_high": a.high}
-            for a in model.axes
-        ],
+        "rates": _row(model.rates, _RATES),
+        "axis_errors": _rows(model.axes, _AXIS),
         "slices": [{"kind": s.kind, "value": s.value, **estimate_row(s.estimate)} for s in model.slices],
     }
 
@@ -94,26 +85,11 @@ def scores_json(table: ScoreTable) -> dict[str, Any]:
         "bootstrap": {"draws": table.draws, "seed": table.seed, "level": 0.95},
         "scored_on": table.basis.value,
         "common_cases": table.common,
-        "coverage": [
-            {"model": c.label, "cases": c.cases, "scored": c.scored, "lacking": list(c.missing)}
-            for c in table.coverage
-        ],
+        "coverage": _rows(table.coverage, "model=label cases scored lacking=missing"),
         "warnings": list(table.warnings),
         "errata": errata_row(table),
         "models": [model_row(model) for model in table.models],
-        "comparisons": [
-            {
-                "first": c.first,
-                "second": c.second,
-                "n": c.n,
-                "difference": c.difference,
-                "ci_low": c.low,
-                "ci_high": c.high,
-                "p": c.p,
-                "p_holm": c.p_holm,
-            }
-            for c in table.comparisons
-        ],
+        "comparisons": _rows(table.comparisons, _COMPARISON),
     }
 
 
@@ -223,43 +199,6 @@ def write_whole(path: Path, data: bytes) -> None:
         raise BadInput(f"{path} cannot be written: {exc.strerror or exc}") from exc
 
 
-def mean_row(mean: Mean | None) -> dict[str, Any] | None:
-    """A mean with its interval and n."""
-    if mean is None:
-        return None
-    return {"n": mean.n, "mean": mean.mean, "ci_low": mean.low, "ci_high": mean.high}
-
-
-def drop_row(drop: Drop | None) -> dict[str, Any] | None:
-    """A drop with both sides."""
-    if drop is None:
-        return None
-    return {
-        "n_pre": drop.n_pre,
-        "n_post": drop.n_post,
-        "pre": drop.pre,
-        "post": drop.post,
-        "drop": drop.difference,
-        "ci_low": drop.low,
-        "ci_high": drop.high,
-        "p": drop.p,
-        "p_exact": drop.exact,
-    }
-
-
-def _effect_row(effect: Effect | None) -> dict[str, Any] | None:
-    if effect is None:
-        return None
-    return {
-        "effect": effect.effect,
-        "ci_low": effect.low,
-        "ci_high": effect.high,
-        "n_pre": effect.n_pre,
-        "n_post": effect.n_post,
-        "models": effect.models,
-    }
-
-
 def contamination_json(table: ContaminationTable) -> dict[str, Any]:
     """`contamination.json`: every estimate of every model (docs/contamination.md names each)."""
     return {
@@ -270,10 +209,10 @@ def contamination_json(table: ContaminationTable) -> dict[str, Any]:
         "permutations": table.permutations,
         "registry": Path(table.registry).name,
         "warnings": list(table.warnings),
-        "pooled_effect_of_having_seen": _effect_row(table.pooled),
+        "pooled_effect_of_having_seen": _row(table.pooled, _EFFECT),
         "models": [_contamination_row(model) for model in table.models],
         "raw_against_rewritten": [
-            {"model": a.model, "raw": a.raw, "rewritten": a.rewritten, "drop_of_difference": drop_row(a.drop)}
+            {"model": a.model, "raw": a.raw, "rewritten": a.rewritten, "drop_of_difference": _row(a.drop, _DROP)}
             for a in table.arms
         ],
     }
@@ -281,37 +220,29 @@ def contamination_json(table: ContaminationTable) -> dict[str, Any]:
 
 def _contamination_row(model: ModelContamination) -> dict[str, Any]:
     paper, placebo = model.paper, model.placebo
+    newer = None
+    if model.newer is not None and model.newer_than is not None:
+        newer = {"than": model.newer_than.isoformat(), **(_row(model.newer, _MEAN) or {})}
     return {
         "model": model.label,
         "cutoff": cutoff_row(model.cutoff),
-        "scored": model.scored,
-        "undated": model.undated,
-        "few": model.few,
-        "drop": drop_row(model.drop),
+        **(_row(model, "scored undated few") or {}),
+        "drop": _row(model.drop, _DROP),
         "p_holm": model.p_holm,
-        "post_against_full_set_as_in_the_paper": None
-        if paper is None
-        else {
-            "full": mean_row(paper.full),
-            "post": mean_row(paper.post),
-            "difference": paper.difference,
-            "ci_low": paper.low,
-            "ci_high": paper.high,
+        "post_against_full_set_as_in_the_paper": paper and {
+            "full": _row(paper.full, _MEAN), "post": _row(paper.post, _MEAN),
+            **(_row(paper, f"difference {_INTERVAL}") or {}),
         },
-        "difference_in_differences": _effect_row(model.did),
+        "difference_in_differences": _row(model.did, _EFFECT),
         "held_against": list(model.did_against),
-        "placebo": None
-        if placebo is None
-        else {
+        "placebo": placebo and {
             "dates": len(placebo.drops),
             "at_least_as_large": placebo.at_least,
             "drops": [
                 {
                     "last_day_before": date.fromordinal(p.day).isoformat(),
                     "among": "seen" if p.side == 0 else "unseen",
-                    "n_before": p.n_pre,
-                    "n_after": p.n_post,
-                    "drop": p.difference,
+                    **(_row(p, "n_before=n_pre n_after=n_post drop=difference") or {}),
                 }
                 for p in placebo.drops
             ],
@@ -319,14 +250,8 @@ def _contamination_row(model: ModelContamination) -> dict[str, Any]:
         "adjusted": [
             {
                 "by": mix.by,
-                **{
-                    k: v
-                    for k, v in asdict(mix.adjusted).items()
-                    if k not in ("strata", "difference", "low", "high")
-                },
-                "drop": mix.adjusted.difference,
-                "ci_low": mix.adjusted.low,
-                "ci_high": mix.adjusted.high,
+                **{k: v for k, v in asdict(mix.adjusted).items() if k not in _RENAMED},
+                **(_row(mix.adjusted, f"drop=difference {_INTERVAL}") or {}),
                 "strata": [
                     {"stratum": name, "n_pre": a, "n_post": b}
                     for name, (a, b) in zip(mix.strata, mix.adjusted.strata, strict=True)
@@ -334,34 +259,26 @@ def _contamination_row(model: ModelContamination) -> dict[str, Any]:
             }
             for mix in model.mixes
         ],
-        "newer_than_the_model": None
-        if model.newer is None or model.newer_than is None
-        else {"than": model.newer_than.isoformat(), **(mean_row(model.newer) or {})},
+        "newer_than_the_model": newer,
         "notes": list(model.notes),
-    }
+    }  # fmt: skip
+
+
+_RENAMED: Final = ("strata", "difference", "low", "high")
 
 
 def arms_rows(arms: Iterable[BookArm]) -> list[dict[str, Any]]:
     """Open book against closed, a row for each pair of runs."""
+    first, last = "model closed closed_template open open_template", f"n difference {_INTERVAL} p p_holm few"
     return [
         {
-            "model": arm.model,
-            "closed": arm.closed,
-            "closed_template": arm.closed_template,
-            "open": arm.open,
-            "open_template": arm.open_template,
+            **(_row(arm, first) or {}),
             "cutoff": cutoff_row(arm.cutoff),
             "fresh_only": arm.fresh,
-            "baseline": mean_row(arm.baseline),
-            "closed_book": mean_row(arm.closed_score),
-            "open_book": mean_row(arm.open_score),
-            "n": arm.n,
-            "difference": arm.difference,
-            "ci_low": arm.low,
-            "ci_high": arm.high,
-            "p": arm.p,
-            "p_holm": arm.p_holm,
-            "few": arm.few,
+            "baseline": _row(arm.baseline, _MEAN),
+            "closed_book": _row(arm.closed_score, _MEAN),
+            "open_book": _row(arm.open_score, _MEAN),
+            **(_row(arm, last) or {}),
         }
         for arm in arms
     ]
