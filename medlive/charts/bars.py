@@ -56,8 +56,7 @@ def bars(frame: Frame, groups: Sequence[Group]) -> str:
     most = max((bar.value for bar in every), default=0)
     out = Drawing(frame, [(bar.label, bar.said) for bar in every])
     if not every:
-        out.empty()
-        return out.svg()
+        return out.empty()
     behind = max(text_width(bar.said, SIZE) for bar in every) + 8
     before = max(text_width(bar.label, SIZE) for bar in every) + 8
     inner = WIDTH - 2 * PAD
@@ -88,7 +87,21 @@ def stacked(frame: Frame, series: Sequence[str], rows: Sequence[Row]) -> str:
 
     Raises ValueError where there are more, or a row has another number of values.
     """
-    return _series(frame, series, rows, stack=True)
+    out, ends = _begin(frame, series, rows), [sum(row.values) for row in rows]
+    if not (series and rows):
+        return out.empty()
+    span = _beside(ends)
+    for row, total in zip(rows, ends, strict=True):
+        out.y += 19
+        out.text(PAD, out.y, row.label, room=WIDTH - 2 * PAD)
+        x = float(PAD)
+        for place, (name, value) in enumerate(zip(series, row.values, strict=True)):
+            wide = _share(value, max(ends)) * span
+            _mark(out, x, wide, place, f"{row.label}, {name}: {number(value)}")
+            x += wide
+        out.text(WIDTH - PAD, out.y + 16, number(total), anchor="end")
+        out.y += 25
+    return out.svg()
 
 
 def grouped(frame: Frame, series: Sequence[str], rows: Sequence[Row]) -> str:
@@ -96,43 +109,42 @@ def grouped(frame: Frame, series: Sequence[str], rows: Sequence[Row]) -> str:
 
     Raises ValueError where there are more, or a row has another number of values.
     """
-    return _series(frame, series, rows, stack=False)
-
-
-def _series(frame: Frame, series: Sequence[str], rows: Sequence[Row], *, stack: bool) -> str:
-    if len(series) > COLOURS:
-        raise ValueError(f"at most {COLOURS} series can be told apart, not {len(series)}")
-    if any(len(row.values) != len(series) for row in rows):
-        raise ValueError("every row needs a value for each series")
-    told = [(f"{row.label}, {s}", number(v)) for row in rows for s, v in zip(series, row.values, strict=True)]
-    out = Drawing(frame, told)
-    if not told:
-        out.empty()
-        return out.svg()
-    out.legend(series)
-    most = max(sum(row.values) if stack else max(row.values) for row in rows)
-    ends = [sum(row.values) for row in rows] if stack else [v for row in rows for v in row.values]
-    behind = max(text_width(number(v), SIZE) for v in ends) + 8
-    span = WIDTH - 2 * PAD - behind
+    out, ends = _begin(frame, series, rows), [value for row in rows for value in row.values]
+    if not ends:
+        return out.empty()
+    span = _beside(ends)
     for row in rows:
         out.y += 19
         out.text(PAD, out.y, row.label, room=WIDTH - 2 * PAD)
-        x = float(PAD)
         for place, (name, value) in enumerate(zip(series, row.values, strict=True)):
-            wide = _share(value, most) * span
-            out.tooltip(f"{row.label}, {name}: {number(value)}")
-            out.rect(x, out.y + 5, wide, 13, f"mc-{place}")
-            out.end()
-            if stack:
-                x += wide
-            else:
-                out.text(WIDTH - PAD, out.y + 16, number(value), anchor="end")
-                out.y += 17
-        if stack:
-            out.text(WIDTH - PAD, out.y + 16, number(sum(row.values)), anchor="end")
+            _mark(out, PAD, _share(value, max(ends)) * span, place, f"{row.label}, {name}: {number(value)}")
+            out.text(WIDTH - PAD, out.y + 16, number(value), anchor="end")
             out.y += 17
         out.y += 8
     return out.svg()
+
+
+def _begin(frame: Frame, series: Sequence[str], rows: Sequence[Row]) -> Drawing:
+    if len(series) > COLOURS:
+        raise ValueError(f"at most {COLOURS} series can be distinguished, not {len(series)}")
+    if any(len(row.values) != len(series) for row in rows):
+        raise ValueError("every row needs a value for each series")
+    values = [(f"{row.label}, {s}", number(v)) for row in rows for s, v in zip(series, row.values, strict=True)]
+    out = Drawing(frame, values)
+    if values:
+        out.legend(series)
+    return out
+
+
+def _beside(ends: Sequence[float]) -> float:
+    """Units that bars may take beside the widest of the numbers behind them."""
+    return WIDTH - 2 * PAD - (max(text_width(number(end), SIZE) for end in ends) + 8)
+
+
+def _mark(out: Drawing, x: float, wide: float, place: int, tooltip: str) -> None:
+    out.tooltip(tooltip)
+    out.rect(x, out.y + 5, wide, 13, f"mc-{place}")
+    out.end()
 
 
 def columns(frame: Frame, values: Sequence[Bar]) -> str:
@@ -161,8 +173,7 @@ def histogram(frame: Frame, counts: Mapping[int, int], *, most_bins: int = 30) -
 def _upright(frame: Frame, values: Sequence[Bar], *, gap: float) -> str:
     out = Drawing(frame, [(bar.label, bar.said) for bar in values])
     if not values:
-        out.empty()
-        return out.svg()
+        return out.empty()
     most = max(bar.value for bar in values)
     step = _tick(most)
     top = max(step, math.ceil(most / step) * step)

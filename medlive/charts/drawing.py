@@ -217,11 +217,12 @@ class Drawing:
             x += wide
         self.y += 6
 
-    def empty(self) -> None:
-        """Say that there is nothing to show."""
+    def empty(self) -> str:
+        """The whole file of a chart without values, which says so."""
         self.y += 18
         self.text(PAD, self.y, "no data", classes="mc-m")
         self.y += 10
+        return self.svg()
 
     def svg(self) -> str:
         """The whole file, with a line end."""

@@ -59,23 +59,12 @@ def intervals(
     greatest end; charts that are read beside one another are given the same two. `axis` names the scale.
     Raises ValueError for more than three series, or a row of another number of values.
     """
-    if len(series) > len(_MARKS):
-        raise ValueError(f"at most 3 series can be told apart without colour, not {len(series)}")
-    rows = [row for group in groups for row in group.rows]
-    if any(len(row.values) != len(series) for row in rows):
-        raise ValueError("every row needs a value for each series, or None")
-    named = [(row.label, name, v) for row in rows for name, v in zip(series, row.values, strict=True) if v]
-    out = Drawing(
-        frame, [(f"{label}, {name}" if name else label, v.text) for label, name, v in named], style=_STYLE
-    )
+    named = _named(series, [row for group in groups for row in group.rows])
+    out = Drawing(frame, [(name, value.text) for name, value in named], style=_STYLE)
     if not named:
-        out.empty()
-        return out.svg()
-    ends = [end for _, _, v in named for end in (v.value, v.low, v.high) if end is not None]
-    low, high = min(0.0, least, *ends), max(most, *ends)
-    if high - low < _LEAST_SPAN:
-        high = low + 1.0
-    behind = min(max(text_width(v.text, SMALL) for _, _, v in named) + 8, WIDTH / 2)
+        return out.empty()
+    low, high = _ends([value for _, value in named], least, most)
+    behind = min(max(text_width(value.text, SMALL) for _, value in named) + 8, WIDTH / 2)
     left, span = float(PAD), WIDTH - 2 * PAD - behind
 
     def at(value: float) -> float:
@@ -84,8 +73,8 @@ def intervals(
     if len(series) > 1:
         _legend(out, series)
     top = out.y + 4
-    tall = sum(24 if group.heading else 0 for group in groups)
-    tall += sum(21 + 17 * sum(value is not None for value in row.values) for row in rows)
+    tall = sum(24 for group in groups if group.heading) + 17 * len(named)
+    tall += 21 * sum(len(group.rows) for group in groups)
     step = tick_step(high - low)
     ticks = [k * step for k in range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)]
     for tick in ticks:
@@ -95,13 +84,7 @@ def intervals(
             out.y += 3
             out.heading(group.heading)
         for row in group.rows:
-            out.y += 18
-            out.text(PAD, out.y, fit_middle(plain(row.label), WIDTH - 2 * PAD, SIZE))
-            for place, value in enumerate(row.values):
-                if value is not None:
-                    name = f"{row.label}, {series[place]}" if series[place] else row.label
-                    _bar(out, place, replace(value, text=fit(plain(value.text), behind - 8, SMALL)), at, name)
-            out.y += 3
+            _row(out, series, row, behind - 8, at)
     out.y = top + tall + 13
     for tick in ticks:
         out.text(
@@ -112,6 +95,36 @@ def intervals(
         out.text(left + span / 2, out.y, axis, anchor="middle", classes="mc-m mc-s", room=span)
     out.y += 4
     return out.svg()
+
+
+def _values(series: Sequence[str], row: IntervalRow) -> list[tuple[str, Interval | None]]:
+    """A row's values, each with the row's and the series' name."""
+    names = [f"{row.label}, {name}" if name else row.label for name in series]
+    return list(zip(names, row.values, strict=True))
+
+
+def _named(series: Sequence[str], rows: Sequence[IntervalRow]) -> list[tuple[str, Interval]]:
+    if len(series) > len(_MARKS):
+        raise ValueError(f"at most 3 series can be distinguished without colour, not {len(series)}")
+    if any(len(row.values) != len(series) for row in rows):
+        raise ValueError("every row needs a value for each series, or None")
+    return [(name, value) for row in rows for name, value in _values(series, row) if value]
+
+
+def _ends(values: Sequence[Interval], least: float, most: float) -> tuple[float, float]:
+    """The ends of the scale."""
+    ends = [end for v in values for end in (v.value, v.low, v.high) if end is not None]
+    low, high = min(0.0, least, *ends), max(most, *ends)
+    return low, high if high - low >= _LEAST_SPAN else low + 1.0
+
+
+def _row(out: Drawing, series: Sequence[str], row: IntervalRow, room: float, at: Callable[[float], float]) -> None:
+    out.y += 18
+    out.text(PAD, out.y, fit_middle(plain(row.label), WIDTH - 2 * PAD, SIZE))
+    for place, (name, value) in enumerate(_values(series, row)):
+        if value is not None:
+            _bar(out, place, replace(value, text=fit(plain(value.text), room, SMALL)), at, name)
+    out.y += 3
 
 
 def _bar(out: Drawing, place: int, value: Interval, at: Callable[[float], float], name: str) -> None:

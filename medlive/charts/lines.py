@@ -1,6 +1,6 @@
 """Lines over time: a panel for each series, its values with a band, and how many items each value rests on."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
@@ -66,8 +66,7 @@ def lines(frame: Frame, labels: Sequence[str], series: Sequence[Line], *, among:
     ]
     out = Drawing(frame, told, style=_STYLE)
     if not told:
-        out.empty()
-        return out.svg()
+        return out.empty()
     low, high, most = scale_of(among or series)
     step = tick_step((high - low) / 2 * 4)
     ticks = [k * step for k in range(-9, 10) if low - 1e-9 <= k * step <= high + 1e-9]
@@ -104,17 +103,8 @@ def _panel(
         value = min(max(value, low), high)
         return left + pitch * (place + 0.5), top + _TALL * (1 - (value - low) / (high - low))
 
-    for run in _runs(line.points):
-        banded = [place for place in run if line.points[place].low is not None and not line.points[place].faint]
-        for stretch in _stretches(banded):
-            upper = [spot(k, line.points[k].high or 0.0) for k in stretch]
-            lower = [spot(k, line.points[k].low or 0.0) for k in reversed(stretch)]
-            if len(stretch) > 1:
-                out.draw(f'<path d="M{_path([*upper, *lower])}Z" class="mc-a"/>')
-            else:
-                out.line(*upper[0], *lower[0], classes="mc-l")
-        if len(run) > 1:
-            out.draw(f'<path d="M{_path([spot(k, line.points[k].value or 0.0) for k in run])}" class="mc-l"/>')
+    for run in _stretches([place for place, point in enumerate(line.points) if point.value is not None]):
+        _curve(out, line.points, run, spot)
     for place, (label, point) in enumerate(zip(labels, line.points, strict=True)):
         if point.value is None:
             continue
@@ -128,6 +118,21 @@ def _panel(
         tall = point.n / most * (_FOOT - 2)
         out.rect(x - pitch * 0.35, top + _TALL + 2 + _FOOT - tall, pitch * 0.7, tall, "mc-n")
         out.end()
+
+
+def _curve(
+    out: Drawing, points: Sequence[Point], run: Sequence[int], spot: Callable[[int, float], tuple[float, float]]
+) -> None:
+    """Points that follow one another without a gap: their band, and the line through them."""
+    for stretch in _stretches([k for k in run if points[k].low is not None and not points[k].faint]):
+        upper = [spot(k, points[k].high or 0.0) for k in stretch]
+        lower = [spot(k, points[k].low or 0.0) for k in reversed(stretch)]
+        if len(stretch) > 1:
+            out.draw(f'<path d="M{_path([*upper, *lower])}Z" class="mc-a"/>')
+        else:
+            out.line(*upper[0], *lower[0], classes="mc-l")
+    if len(run) > 1:
+        out.draw(f'<path d="M{_path([spot(k, points[k].value or 0.0) for k in run])}" class="mc-l"/>')
 
 
 def _axis(out: Drawing, labels: Sequence[str], left: float, pitch: float) -> None:
@@ -146,12 +151,8 @@ def _path(points: Sequence[tuple[float, float]]) -> str:
     return "L".join(f"{coordinate(x)} {coordinate(y)}" for x, y in points)
 
 
-def _runs(points: Sequence[Point]) -> list[list[int]]:
-    """The places of points that follow one another without a gap."""
-    return _stretches([place for place, point in enumerate(points) if point.value is not None])
-
-
 def _stretches(places: Sequence[int]) -> list[list[int]]:
+    """Places that follow one another without a gap."""
     if not places:
         return []
     found = [[places[0]]]

@@ -72,14 +72,7 @@ def matrix(
     `among`: all cells whose matrices are read beside one another, these too, which are then shaded alike.
     Raises ValueError where `cells` are not one for each row and column.
     """
-    if len(cells) != len(rows) or any(len(line) != len(columns) for line in cells):
-        raise ValueError("a matrix needs a cell for each row and column")
-    told = [
-        (f"{row}, {column}", cell.told or cell.text)
-        for row, line in zip(rows, cells, strict=True)
-        for column, cell in zip(columns, line, strict=True)
-        if cell.value is not None
-    ]
+    values = _values(rows, columns, cells)
     side = max((text_width(cell.text, 11) for line in cells for cell in line), default=0) + 6
     # Where the columns make it wider than a telephone anyway, the rows' names need not be cut for it.
     room = WIDTH - 2 * PAD - 8 - max(side, 24.0) * len(columns)
@@ -88,34 +81,52 @@ def matrix(
     left = PAD + max((text_width(name, SMALL) for name in named), default=0) + 8
     side = max(side, 24.0, min(44.0, (WIDTH - PAD - left) / max(1, len(columns))))
     width = max(float(WIDTH), left + side * len(columns) + PAD)
-    out = Drawing(frame, told, width=width, style=_STYLE)
-    if not told:
-        out.empty()
-        return out.svg()
-    heads = [fit_middle(plain(column), 210, SMALL) for column in columns]
-    out.y += max(text_width(head, SMALL) for head in heads) + 8
-    for place, head in enumerate(heads):
-        x, y = coordinate(left + side * (place + 0.5) + 4), coordinate(out.y - 4)
-        out.draw(f'<text x="{x}" y="{y}" transform="rotate(-90 {x} {y})" class="mc-s">{escape(head)}</text>')
-    known = [c for c in among or [c for line in cells for c in line] if c.value is not None]
-    # What rests on too little would stretch the scale for all the others, where there are others.
-    firm = [c.value or 0.0 for c in known if not c.faint] or [c.value or 0.0 for c in known]
-    ends = {Scale.AROUND_ZERO: (-1.0, 1.0), Scale.SHARE: (0.0, 1.0), Scale.FROM_LOW: (min(firm), max(firm))}
-    low, high = ends[scale]
+    out = Drawing(frame, values, width=width, style=_STYLE)
+    if not values:
+        return out.empty()
+    _heads(out, columns, left, side)
+    low, high, texts = _ends(scale, among or [cell for line in cells for cell in line])
     for row, name, line in zip(rows, named, cells, strict=True):
         out.text(left - 6, out.y + 15, name, anchor="end", classes="mc-s")
         for place, (column, cell) in enumerate(zip(columns, line, strict=True)):
             _cell(out, left + side * place, side, cell, f"{row}, {column}", _shade(cell, low, high, scale))
         out.y += 22
-    if scale is Scale.FROM_LOW:
-        texts = {cell.value: cell.text for cell in known}
-        _legend(out, left, (texts[low], texts[high]), [f"h{k}" for k in range(_SHADES)])
-    elif scale is Scale.SHARE:
-        _legend(out, left, ("0", "1"), [f"h{k}" for k in range(_SHADES)])
-    else:
-        below = [f"k{k}" for k in reversed(range(_SHADES))]
-        _legend(out, left, ("-1", "1"), below + [f"h{k}" for k in range(_SHADES)])
+    below = [f"k{k}" for k in reversed(range(_SHADES))] if scale is Scale.AROUND_ZERO else []
+    _legend(out, left, texts, below + [f"h{k}" for k in range(_SHADES)])
     return out.svg()
+
+
+def _heads(out: Drawing, columns: Sequence[str], left: float, side: float) -> None:
+    heads = [fit_middle(plain(column), 210, SMALL) for column in columns]
+    out.y += max(text_width(head, SMALL) for head in heads) + 8
+    for place, head in enumerate(heads):
+        x, y = coordinate(left + side * (place + 0.5) + 4), coordinate(out.y - 4)
+        out.draw(f'<text x="{x}" y="{y}" transform="rotate(-90 {x} {y})" class="mc-s">{escape(head)}</text>')
+
+
+def _values(rows: Sequence[str], columns: Sequence[str], cells: Sequence[Sequence[Cell]]) -> list[tuple[str, str]]:
+    """What `<desc>` tells of each cell that has a value."""
+    if len(cells) != len(rows) or any(len(line) != len(columns) for line in cells):
+        raise ValueError("a matrix needs a cell for each row and column")
+    return [
+        (f"{row}, {column}", cell.told or cell.text)
+        for row, line in zip(rows, cells, strict=True)
+        for column, cell in zip(columns, line, strict=True)
+        if cell.value is not None
+    ]
+
+
+def _ends(scale: Scale, cells: Sequence[Cell]) -> tuple[float, float, tuple[str, str]]:
+    """The values at the scale's two ends, and how they are written."""
+    if scale is Scale.AROUND_ZERO:
+        return -1.0, 1.0, ("-1", "1")
+    if scale is Scale.SHARE:
+        return 0.0, 1.0, ("0", "1")
+    texts = {cell.value: cell.text for cell in cells if cell.value is not None}
+    # What rests on too little would stretch the scale for all the others, where there are others.
+    firm = {cell.value for cell in cells if cell.value is not None and not cell.faint} or texts.keys()
+    low, high = min(firm), max(firm)
+    return low, high, (texts[low], texts[high])
 
 
 def _legend(out: Drawing, left: float, ends: tuple[str, str], kinds: Sequence[str]) -> None:

@@ -27,6 +27,14 @@ _LEAST_RIM: Final = 4.0
 """A web of less shows nothing but noise, and its rings could not be told apart."""
 _INK: Final = ("#2166ac", "#b35806", "#1b7837", "#8e3b8c", "#7a6a00", "#5f6b76")
 _NIGHT: Final = ("#6cb0f0", "#f0a35e", "#7cc68d", "#d59ad3", "#d6c34a", "#aab4bf")
+_MARKS: Final = (
+    tuple((3.5 * math.cos(k * math.pi / 4), 3.5 * math.sin(k * math.pi / 4)) for k in range(8)),
+    ((-3.5, -3.5), (3.5, -3.5), (3.5, 3.5), (-3.5, 3.5)),
+    ((0, -4.5), (4.2, 3.5), (-4.2, 3.5)),
+    ((0, -5), (5, 0), (0, 5), (-5, 0)),
+    ((0, 4.5), (4.2, -3.5), (-4.2, -3.5)),
+    ((-5, -1.5), (5, -1.5), (5, 1.5), (-5, 1.5)),
+)
 _STYLE: Final = (
     ".mc-r{fill:none;stroke:#d8dee4}.mc text.mc-q{paint-order:stroke;stroke:#fff;stroke-width:3px}"
     + "".join(f".mc-r{k}{{fill:none;stroke:{ink};stroke-width:2}}" for k, ink in enumerate(_INK))
@@ -50,24 +58,11 @@ def radar(frame: Frame, axes: Sequence[str], profiles: Sequence[Polygon], *, mos
 
     Raises ValueError for fewer axes, more than six profiles, or a profile of another number of values.
     """
-    if len(axes) < 3:
-        raise ValueError(f"a radar needs at least 3 axes, not {len(axes)}")
-    if len(profiles) > COLOURS:
-        raise ValueError(f"at most {COLOURS} profiles can be told apart, not {len(profiles)}")
-    if any(len(profile.values) != len(axes) for profile in profiles):
-        raise ValueError("every profile needs a value for each axis, or None")
-    told = [
-        (f"{profile.label}, {axis}", f"{value:z.1f}")
-        for profile in profiles
-        for axis, value in zip(axes, profile.values, strict=True)
-        if value is not None
-    ]
-    out = Drawing(frame, told, style=_STYLE)
-    if not told:
-        out.empty()
-        return out.svg()
-    values = [value for profile in profiles for value in profile.values if value is not None]
-    greatest = max(most, *values, _LEAST_RIM)
+    values = _values(axes, profiles)
+    out = Drawing(frame, [(name, f"{value:z.1f}") for name, value in values], style=_STYLE)
+    if not values:
+        return out.empty()
+    greatest = max(most, *(value for _, value in values), _LEAST_RIM)
     step = tick_step(greatest)
     rings = math.ceil(greatest / step - 1e-9)
     rim = rings * step
@@ -76,32 +71,44 @@ def radar(frame: Frame, axes: Sequence[str], profiles: Sequence[Polygon], *, mos
     radius = _radius([plain(axis) for axis in axes])
     x0, y0 = WIDTH / 2, out.y + radius
     for ring in range(1, rings + 1):
-        spots = [_spot(x0, y0, radius, k, len(axes), ring / rings) for k in range(len(axes))]
-        out.draw(f'<path d="{_closed(spots)}" class="mc-r"/>')
-    for place, axis in enumerate(axes):
-        x, y = _spot(x0, y0, radius, place, len(axes), 1.0)
-        out.line(x0, y0, x, y)
-        _label(out, plain(axis), *_spot(x0, y0, radius, place, len(axes), 1.07), y0)
+        out.draw(f'<path d="{_closed(_spots(x0, y0, radius, [ring / rings] * len(axes)))}" class="mc-r"/>')
+    ends, beyond = (_spots(x0, y0, radius, [share] * len(axes)) for share in (1.0, 1.07))
+    for axis, end, place in zip(axes, ends, beyond, strict=True):
+        out.line(x0, y0, *end)
+        _label(out, plain(axis), *place, y0)
     for number, profile in enumerate(profiles):
-        _profile(
-            out,
-            number,
-            profile,
-            [_spot(x0, y0, radius, k, len(axes), (v or 0.0) / rim) for k, v in enumerate(profile.values)],
-        )
+        _profile(out, number, profile, _spots(x0, y0, radius, [(v or 0.0) / rim for v in profile.values]))
     for ring in range(1, rings + 1):
         # Beside the upright axis, where rings lie as far apart as they can, clear of the marks on it.
         out.text(
             x0 - 8, y0 - radius * ring / rings + 11, f"{step * ring:g}", anchor="end", classes="mc-m mc-s mc-q"
         )
-    out.y = max(_spot(x0, y0, radius, k, len(axes), 1.07)[1] for k in range(len(axes))) + 50
+    out.y = max(y for _, y in beyond) + 50
     return out.svg()
 
 
-def _spot(x0: float, y0: float, radius: float, place: int, count: int, share: float) -> tuple[float, float]:
-    turn = 2 * math.pi * place / count
-    reach = radius * min(max(share, 0.0), 1.1)
-    return x0 + reach * math.sin(turn), y0 - reach * math.cos(turn)
+def _values(axes: Sequence[str], profiles: Sequence[Polygon]) -> list[tuple[str, float]]:
+    if len(axes) < 3:
+        raise ValueError(f"a radar needs at least 3 axes, not {len(axes)}")
+    if len(profiles) > COLOURS:
+        raise ValueError(f"at most {COLOURS} profiles can be distinguished, not {len(profiles)}")
+    if any(len(profile.values) != len(axes) for profile in profiles):
+        raise ValueError("every profile needs a value for each axis, or None")
+    return [
+        (f"{profile.label}, {axis}", value)
+        for profile in profiles
+        for axis, value in zip(axes, profile.values, strict=True)
+        if value is not None
+    ]
+
+
+def _spots(x0: float, y0: float, radius: float, shares: Sequence[float]) -> list[tuple[float, float]]:
+    """A spot on each axis, at its share of the radius."""
+    spots = []
+    for place, share in enumerate(shares):
+        turn, reach = 2 * math.pi * place / len(shares), radius * min(max(share, 0.0), 1.1)
+        spots.append((x0 + reach * math.sin(turn), y0 - reach * math.cos(turn)))
+    return spots
 
 
 def _closed(spots: Sequence[tuple[float, float]]) -> str:
@@ -139,19 +146,7 @@ def _profile(out: Drawing, number: int, profile: Polygon, spots: Sequence[tuple[
 
 def _mark(out: Drawing, number: int, x: float, y: float) -> None:
     """A shape of its own for each profile, so that a print without colours can be read."""
-    if number == 0:
-        shape = [(x + 3.5 * math.cos(k * math.pi / 4), y + 3.5 * math.sin(k * math.pi / 4)) for k in range(8)]
-    elif number == 1:
-        shape = [(x - 3.5, y - 3.5), (x + 3.5, y - 3.5), (x + 3.5, y + 3.5), (x - 3.5, y + 3.5)]
-    elif number == 2:
-        shape = [(x, y - 4.5), (x + 4.2, y + 3.5), (x - 4.2, y + 3.5)]
-    elif number == 3:
-        shape = [(x, y - 5), (x + 5, y), (x, y + 5), (x - 5, y)]
-    elif number == 4:
-        shape = [(x, y + 4.5), (x + 4.2, y - 3.5), (x - 4.2, y - 3.5)]
-    else:
-        shape = [(x - 5, y - 1.5), (x + 5, y - 1.5), (x + 5, y + 1.5), (x - 5, y + 1.5)]
-    out.draw(f'<path d="{_closed(shape)}" class="mc-{number}"/>')
+    out.draw(f'<path d="{_closed([(x + dx, y + dy) for dx, dy in _MARKS[number]])}" class="mc-{number}"/>')
 
 
 def _legend(out: Drawing, profiles: Sequence[Polygon]) -> None:

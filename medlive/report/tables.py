@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from medlive.errors import BadInput, MissingExtra
 from medlive.evaluation.asking.registry import Cutoff
-from medlive.evaluation.scoring.contamination import ContaminationTable, ModelContamination
+from medlive.evaluation.scoring.contamination import ContaminationTable, Mix, ModelContamination
 from medlive.evaluation.scoring.open_vs_closed_book import BookArm
 from medlive.evaluation.scoring.score import Estimate, ModelScore, ScoreTable, month_table
 
@@ -247,24 +247,22 @@ def _contamination_row(model: ModelContamination) -> dict[str, Any]:
                 for p in placebo.drops
             ],
         },
-        "adjusted": [
-            {
-                "by": mix.by,
-                **{k: v for k, v in asdict(mix.adjusted).items() if k not in _RENAMED},
-                **(_row(mix.adjusted, f"drop=difference {_INTERVAL}") or {}),
-                "strata": [
-                    {"stratum": name, "n_pre": a, "n_post": b}
-                    for name, (a, b) in zip(mix.strata, mix.adjusted.strata, strict=True)
-                ],
-            }
-            for mix in model.mixes
-        ],
+        "adjusted": [_mix_row(mix) for mix in model.mixes],
         "newer_than_the_model": newer,
         "notes": list(model.notes),
     }  # fmt: skip
 
 
-_RENAMED: Final = ("strata", "difference", "low", "high")
+def _mix_row(mix: Mix) -> dict[str, Any]:
+    one = asdict(mix.adjusted)
+    strata = zip(mix.strata, one.pop("strata"), strict=True)
+    ends = {name: one.pop(old) for name, old in (("drop", "difference"), ("ci_low", "low"), ("ci_high", "high"))}
+    return {
+        "by": mix.by,
+        **one,
+        **ends,
+        "strata": [{"stratum": n, "n_pre": a, "n_post": b} for n, (a, b) in strata],
+    }
 
 
 def arms_rows(arms: Iterable[BookArm]) -> list[dict[str, Any]]:
