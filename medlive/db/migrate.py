@@ -1,10 +1,9 @@
-"""The schema's way: upgrades under an advisory lock, and a check that schema and model agree.
+"""Upgrades of the schema under an advisory lock, and a check that schema and model agree.
 
-Alembic's migrations lie in `migrations/`, in files that begin with their revision; alembic itself is imported only
-where something is to be upgraded or checked. Procrastinate keeps tables of its own: its whole schema is applied
-once, and from then on each of its packaged migrations that the recorded one does not include, so that a newer
-release of it needs no migration of ours. APScheduler keeps one table, which it has no migrations for: it is made
-anew when the library's major version changes, since the scheduler fills it again at its start.
+Alembic's migrations are in `migrations/`, in files that begin with their revision; alembic itself is imported only
+when there is something to upgrade or check. Procrastinate keeps tables of its own: its whole schema is applied
+once, and then each of its packaged migrations after the recorded one. APScheduler's one table has no migrations: it
+is created anew when the library's major version changes, since the scheduler fills it again at its start.
 """
 
 import re
@@ -23,66 +22,43 @@ from medlive.db.tables import Base
 from medlive.errors import ConfigError, DatabaseUnavailable
 
 _LOCK = 0x6D65646C  # "medl"
-_LOCK_WAIT = "5min"
 _QUEUE = "procrastinate"
 _CLOCK = "apscheduler"
-
 JOBS_TABLE = f"{_CLOCK}_jobs"
 """APScheduler's table."""
 
 IMMUTABLE = (
-    "thread_revisions",
-    "prompts",
-    "replies",
-    "curations",
-    "agent_calls",
-    "elements",
-    "requirements",
-    "passages",
-    "claim_verdicts",
-    "claim_evidence",
-    "controller_checks",
-    "cross_examinations",
-    "cross_questions",
-    "second_readings",
-    "holds",
-    "case_revisions",
-    "criteria",
-    "withdrawals",
-    "reviews",
-    "identifier_scans",
-)
+    "thread_revisions", "prompts", "replies", "curations", "agent_calls", "elements", "requirements", "passages",
+    "claim_verdicts", "claim_evidence", "controller_checks", "cross_examinations", "cross_questions",
+    "second_readings", "holds", "case_revisions", "criteria", "withdrawals", "reviews", "identifier_scans",
+)  # fmt: skip
 """Tables whose rows are only ever added; triggers refuse the rest."""
-
-FIXED = ("snapshot_members", "snapshot_changes", "snapshot_kept_out")
-"""Tables of what snapshots hold; triggers refuse changes of a frozen one's rows."""
-
-TRIGGERS = frozenset(
-    {(table, f"{table}_{what}") for table in IMMUTABLE for what in ("immutable", "not_truncated")}
-    | {(t, f"{t}_{w}") for t in ("snapshots", *FIXED) for w in ("frozen", "not_truncated")}
-    | {(t, f"{t}_added") for t in FIXED}
-    | {("takedowns", f"takedowns_{what}") for what in ("noted", "kept", "not_truncated")}
-    | {("disputes", f"disputes_{what}") for what in ("closed", "kept", "not_truncated")}
-)
-"""(table, trigger) of every trigger that must be there."""
+_OF_SNAPSHOTS = ("snapshot_members", "snapshot_changes", "snapshot_kept_out")
+_TRIGGERS = {
+    **dict.fromkeys(IMMUTABLE, ("immutable", "not_truncated")),
+    **dict.fromkeys(_OF_SNAPSHOTS, ("frozen", "not_truncated", "added")),
+    "snapshots": ("frozen", "not_truncated"),
+    "takedowns": ("noted", "kept", "not_truncated"),
+    "disputes": ("closed", "kept", "not_truncated"),
+}
+"""Table → the triggers that it must have, without their prefix."""
 
 
 def upgrade(url: str) -> bool:
-    """Whether anything had to be done to bring the schema to its newest state.
+    """Bring the schema to its newest state; return whether anything had to be done.
 
     One process at a time does it; another waits up to five minutes for it. Raises DatabaseUnavailable, and
     ConfigError when the database is newer than this program.
     """
-    with _connected(url) as connection:
+    with _connect(url) as connection:
         if _is_newest(connection):
             return False
-        connection.execute(text(f"SET lock_timeout = '{_LOCK_WAIT}'"))
+        connection.execute(text("SET lock_timeout = '5min'"))
         connection.execute(text("SELECT pg_advisory_lock(:key)"), {"key": _LOCK})
         connection.commit()
         try:
             if _is_newest(connection):
                 return False
-            _refuse_newer(connection)
             _upgrade_schema(connection)
             _upgrade_queue(connection)
             _upgrade_clock(connection)
@@ -93,39 +69,32 @@ def upgrade(url: str) -> bool:
         return True
 
 
-def current(url: str) -> str | None:
-    """The revision of the database's schema; None when it has none yet."""
-    with _connected(url) as connection:
-        return _revision(connection)
-
-
 def head() -> str:
     """The newest revision that this program knows."""
-    return max(_known())
+    return max(_known_revisions())
 
 
 def check(url: str) -> list[str]:
-    """What differs between the database and what this program expects; empty when all is well.
+    """Return what differs between the database and what this program expects; empty if nothing does.
 
-    Tables, columns, types, defaults, comments, keys, CHECKs, indexes, triggers, and how far the tables of
-    Procrastinate and of APScheduler are.
+    Tables, columns, types, defaults, comments, keys, CHECKs, indexes, triggers, and the versions of the tables of
+    Procrastinate and APScheduler.
     """
     from alembic.autogenerate import compare_metadata
     from alembic.migration import MigrationContext
 
-    with _connected(url) as connection:
+    with _connect(url) as connection:
         revision = _revision(connection)
         if revision != head():
             return [f"the schema is at revision {revision}, the program at {head()}"]
         context = MigrationContext.configure(
             connection, opts={"include_name": include_name, "compare_type": True, "compare_server_default": True}
         )
-        found = [_told(difference) for difference in compare_metadata(context, Base.metadata)]
-        found += _differing_definitions(connection)
-        found += _missing_triggers(connection)
+        found = [_describe(difference) for difference in compare_metadata(context, Base.metadata)]
+        found += _compare_definitions(connection) + _missing_triggers(connection)
         if _applied(connection, _QUEUE) != _newest_queue_migration():
             found.append("Procrastinate's tables are not at the installed version")
-        if not _is_clock_newest(connection):
+        if _applied(connection, _CLOCK) != _clock_version():
             found.append("APScheduler's table is not at the installed version")
         return found
 
@@ -136,7 +105,7 @@ def include_name(name: str | None, type_: str, parent_names: Any) -> bool:
 
 
 @contextmanager
-def _connected(url: str) -> Iterator[Connection]:
+def _connect(url: str) -> Iterator[Connection]:
     parsed = parse_url(url)
     engine = create_engine(parsed, poolclass=NullPool, connect_args=connect_arguments())
     try:
@@ -150,11 +119,9 @@ def _connected(url: str) -> Iterator[Connection]:
                 "another process holds a lock that the upgrade needs", hint="try again when it has finished"
             ) from error
         raise
-    finally:
-        engine.dispose()
 
 
-def _folder() -> Path:
+def _migrations() -> Path:
     """`migrations/` beside the package in a checkout, or the copy inside an installed one."""
     package = Path(str(resources.files("medlive")))
     for folder in (package / "_migrations", package.parent / "migrations"):
@@ -163,53 +130,72 @@ def _folder() -> Path:
     raise ConfigError("the migrations are not installed with medlive")
 
 
-def _known() -> set[str]:
-    return {file.name.partition("_")[0] for file in (_folder() / "versions").glob("[0-9]*_*.py")}
-
-
-def _upgrade_schema(connection: Connection) -> None:
-    from alembic import command
-    from alembic.config import Config
-
-    config = Config()
-    config.set_main_option("script_location", str(_folder()).replace("%", "%%"))
-    config.attributes["connection"] = connection
-    command.upgrade(config, "head")
-
-
-def _revision(connection: Connection) -> str | None:
-    if connection.scalar(text("SELECT to_regclass('alembic_version')")) is None:
-        return None
-    found: str | None = connection.scalar(text("SELECT version_num FROM alembic_version"))
-    connection.rollback()
-    return found
+def _known_revisions() -> set[str]:
+    return {file.name.partition("_")[0] for file in (_migrations() / "versions").glob("[0-9]*_*.py")}
 
 
 def _is_newest(connection: Connection) -> bool:
     return (
         _revision(connection) == head()
         and _applied(connection, _QUEUE) == _newest_queue_migration()
-        and _is_clock_newest(connection)
+        and _applied(connection, _CLOCK) == _clock_version()
     )
 
 
-def _refuse_newer(connection: Connection) -> None:
+def _scalar(connection: Connection, table: str, query: str, **values: str) -> str | None:
+    """The one value that a query of a table gives; None where there is no such table yet."""
+    found: str | None = None
+    if connection.scalar(text("SELECT to_regclass(:table)"), {"table": table}) is not None:
+        found = connection.scalar(text(query), values)
+    connection.rollback()
+    return found
+
+
+def _revision(connection: Connection) -> str | None:
+    return _scalar(connection, "alembic_version", "SELECT version_num FROM alembic_version")
+
+
+def _upgrade_schema(connection: Connection) -> None:
+    from alembic import command
+    from alembic.config import Config
+
     revision = _revision(connection)
-    if revision is not None and revision not in _known():
+    if revision is not None and revision not in _known_revisions():
         raise ConfigError(
             f"the database is at revision {revision}, which this medlive does not know",
             hint="it was upgraded by a newer medlive: install that one",
         )
+    config = Config()
+    config.set_main_option("script_location", str(_migrations()).replace("%", "%%"))
+    config.attributes["connection"] = connection
+    command.upgrade(config, "head")
 
 
 # --- the tables of Procrastinate and of APScheduler --------------------------------------------------------
 
 
+def _applied(connection: Connection, component: str) -> str | None:
+    """The version of a library's tables; None where they are missing."""
+    table = JOBS_TABLE if component == _CLOCK else "components"
+    return _scalar(connection, table, "SELECT migration FROM components WHERE name = :name", name=component)
+
+
+def _record(connection: Connection, component: str, version: str) -> None:
+    connection.execute(
+        text(
+            "INSERT INTO components (name, migration) VALUES (:name, :migration) "
+            "ON CONFLICT (name) DO UPDATE SET migration = excluded.migration"
+        ),
+        {"name": component, "migration": version},
+    )
+    connection.commit()
+
+
 def _queue_sql() -> Path:
     """Procrastinate's scripts, found without importing it."""
-    found = find_spec("procrastinate")
+    found = find_spec(_QUEUE)
     if found is None or found.origin is None:
-        raise ModuleNotFoundError("No module named 'procrastinate'", name="procrastinate")
+        raise ModuleNotFoundError(f"No module named '{_QUEUE}'", name=_QUEUE)
     return Path(found.origin).parent / "sql"
 
 
@@ -217,62 +203,34 @@ def _newest_queue_migration() -> str:
     return max(script.name for script in (_queue_sql() / "migrations").glob("*.sql"))
 
 
-def _applied(connection: Connection, component: str) -> str | None:
-    if connection.scalar(text("SELECT to_regclass('components')")) is None:
-        return None
-    query = text("SELECT migration FROM components WHERE name = :name")
-    found: str | None = connection.scalar(query, {"name": component})
-    connection.rollback()
-    return found
-
-
 def _upgrade_queue(connection: Connection) -> None:
     """Apply the whole schema, or the migrations after the recorded one, each in a transaction of its own: a
     value that one adds to an enum can be used only after its commit."""
     applied = _applied(connection, _QUEUE)
+    scripts = {path.name: path for path in sorted((_queue_sql() / "migrations").glob("*.sql"))}
     if applied is None:
-        _apply_queue(connection, _queue_sql() / "schema.sql", _newest_queue_migration())
-        return
-    for script in sorted((_queue_sql() / "migrations").glob("*.sql")):
-        if script.name > applied:
-            _apply_queue(connection, script, script.name)
-
-
-def _apply_queue(connection: Connection, script: Path, migration: str) -> None:
-    # Many statements at once, in which a percent sign is one.
-    connection.execution_options(no_parameters=True).exec_driver_sql(script.read_text(encoding="utf-8"))
-    connection.execution_options(no_parameters=False)
-    _record(connection, _QUEUE, migration)
+        scripts = {max(scripts): _queue_sql() / "schema.sql"}
+    for name, script in scripts.items():
+        if applied is None or name > applied:
+            # Many statements at once, in which a percent sign is one.
+            raw = connection.execution_options(no_parameters=True)
+            raw.exec_driver_sql(script.read_text(encoding="utf-8"))
+            connection.execution_options(no_parameters=False)
+            _record(connection, _QUEUE, name)
 
 
 def _clock_version() -> str:
     return metadata.version(_CLOCK).partition(".")[0]
 
 
-def _is_clock_newest(connection: Connection) -> bool:
-    there = connection.scalar(text("SELECT to_regclass(:table)"), {"table": JOBS_TABLE})
-    return there is not None and _applied(connection, _CLOCK) == _clock_version()
-
-
 def _upgrade_clock(connection: Connection) -> None:
-    if _is_clock_newest(connection):
+    if _applied(connection, _CLOCK) == _clock_version():
         return
     from apscheduler.jobstores.sqlalchemy import SQLAlchemyJobStore
 
     connection.execute(text(f"DROP TABLE IF EXISTS {JOBS_TABLE}"))
     SQLAlchemyJobStore(engine=connection.engine, tablename=JOBS_TABLE).jobs_t.create(connection)
     _record(connection, _CLOCK, _clock_version())
-
-
-def _record(connection: Connection, component: str, migration: str) -> None:
-    connection.execute(
-        text(
-            "INSERT INTO components (name, migration) VALUES (:name, :migration) "
-            "ON CONFLICT (name) DO UPDATE SET migration = excluded.migration"
-        ),
-        {"name": component, "migration": migration},
-    )
-    connection.commit()
 
 
 # --- the check -------------------------------------------------------------------------------------------
@@ -293,7 +251,7 @@ _TRIGGERS_PRESENT = text(
 _ASIDE = "medlive_expected"
 
 
-def _differing_definitions(connection: Connection) -> list[str]:
+def _compare_definitions(connection: Connection) -> list[str]:
     """Constraints and indexes whose definition differs from what the model makes.
 
     Alembic does not compare CHECKs. The model's tables are made aside and PostgreSQL is asked for both, so
@@ -325,11 +283,12 @@ def _missing_triggers(connection: Connection) -> list[str]:
     schema = connection.scalar(text("SELECT current_schema()"))
     present = {tuple(row) for row in connection.execute(_TRIGGERS_PRESENT, {"schema": schema})}
     connection.rollback()
-    return [f"{table}: trigger {name} is missing or off" for table, name in sorted(TRIGGERS - present)]
+    expected = {(table, f"{table}_{kind}") for table, kinds in _TRIGGERS.items() for kind in kinds}
+    return [f"{table}: trigger {name} is missing or off" for table, name in sorted(expected - present)]
 
 
-def _told(difference: Any) -> str:
-    """Alembic's account of a difference in one line."""
+def _describe(difference: Any) -> str:
+    """One of alembic's differences in one line."""
     if isinstance(difference, list):
-        return "; ".join(_told(part) for part in difference)
+        return "; ".join(_describe(part) for part in difference)
     return " ".join(str(getattr(part, "name", part)) for part in difference if part is not None)
