@@ -2,7 +2,7 @@
 
 Alembic's migrations are in `migrations/`, in files that begin with their revision; alembic itself is imported only
 when there is something to upgrade or check. Procrastinate keeps tables of its own: its whole schema is applied
-once, and then each of its packaged migrations after the recorded one. APScheduler's one table has no migrations: it
+once, and then each of its packaged migrations after the recorded one. APScheduler's one table has none: it
 is created anew when the library's major version changes, since the scheduler fills it again at its start.
 """
 
