@@ -37,7 +37,7 @@ from medlive.evaluation.runs.folder import GRADES, IMPORTED, RunFolder, Template
 from medlive.evaluation.runs.grades import read_grades
 from medlive.evaluation.runs.templates import load_template
 from medlive.evaluation.scoring.graded import GradedRun, load_graded
-from medlive.evaluation.scoring.published_files import keep_files, kept_files
+from medlive.evaluation.scoring.published import keep_files, kept_files
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,38 +71,25 @@ def case_score(
     case: EvaluationCase, answer: Answer | None, met: Mapping[str, bool | None], metric: Metric
 ) -> CaseScore:
     """Score a case from its verdicts; criteria missing in `met` are ungraded."""
-    state = answer.state if answer else None
-    clip = _clip if metric is Metric.PAPER else _keep
-    known: dict[str, bool | None] = {}
-    # Points of met criteria, points that ungraded criteria may add or take, and the sums of either sign.
-    sure = gain = loss = most = worst = 0.0
-    for criterion in case.criteria:
-        points, verdict = criterion.points, met.get(criterion.id)
-        known[criterion.id] = verdict
-        if points > 0:
-            most += points
-            gain += points if verdict is None else 0.0
-        else:
-            worst += points
-            loss += points if verdict is None else 0.0
-        if verdict:
-            sure += points
+    paper = metric is Metric.PAPER
+    least, greatest = (0.0, 1.0) if paper else (-MOST, MOST)
+    state, blank = answer.state if answer else None, None if paper else 0.0
+    most = case.positive_points
     if answer is None or not answer.gradable:
-        least = clip(worst / most) if most > 0 else 0.0
-        best = 1.0 if most > 0 else 0.0
-        point = None if metric is Metric.PAPER else 0.0
-        return CaseScore(case, CaseState.UNANSWERED, state, {}, point, least, best)
+        worst = sum(c.points for c in case.criteria if c.points <= 0)
+        low, high = (max(least, min(greatest, worst / most)), 1.0) if most > 0 else (0.0, 0.0)
+        return CaseScore(case, CaseState.UNANSWERED, state, {}, blank, low, high)
+    known = {c.id: met.get(c.id) for c in case.criteria}
     if most <= 0:
-        point = None if metric is Metric.PAPER else 0.0
-        return CaseScore(case, CaseState.UNSCORABLE, state, known, point, 0.0, 0.0)
-    if None in known.values():
-        low, high = clip((sure + loss) / most), clip((sure + gain) / most)
-        found = CaseScore(case, CaseState.PARTLY_GRADED, state, known, None, low, high)
-        return found if metric is Metric.PAPER else with_figure(found, sure / most)
-    score = clip(sure / most)
-    found = CaseScore(case, CaseState.SCORED, state, known, score, score, score)
-    # Not computed with: NaN, and figures that `_keep` had to cut.
-    return found if metric is Metric.PAPER or score == sure / most else with_figure(found, sure / most)
+        return CaseScore(case, CaseState.UNSCORABLE, state, known, blank, 0.0, 0.0)
+    sure = sum(c.points for c in case.criteria if known[c.id])
+    ungraded = [c.points for c in case.criteria if known[c.id] is None]
+    loss, gain = sum(points for points in ungraded if points < 0), sum(points for points in ungraded if points > 0)
+    low, high = (max(least, min(greatest, total / most)) for total in (sure + loss, sure + gain))
+    kind = CaseState.PARTLY_GRADED if ungraded else CaseState.SCORED
+    found = CaseScore(case, kind, state, known, None if ungraded else low, low, high)
+    # Figures that had to be cut, and NaN, are the published script's and not computed with.
+    return found if paper or found.score == sure / most else with_figure(found, sure / most)
 
 
 def with_figure(found: CaseScore, figure: float) -> CaseScore:
@@ -113,11 +100,3 @@ def with_figure(found: CaseScore, figure: float) -> CaseScore:
         return replace(found, score=figure, low=figure, high=figure, non_finite=None)
     low, high = min(found.low, figure), max(found.high, figure)
     return replace(found, score=figure, low=low, high=high, non_finite=None)
-
-
-def _clip(score: float) -> float:
-    return max(0.0, min(1.0, score))
-
-
-def _keep(score: float) -> float:
-    return max(-MOST, min(MOST, score))

@@ -1,10 +1,19 @@
 """LiveMedBench's published metric, figure for figure, its quirks included (docs/metric-parity.md lists them)."""
 
+import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
 
-from medlive.evaluation.cases.livemedbench import month_of
+from medlive.errors import BadInput
+from medlive.evaluation.cases.livemedbench import month_of, read_grades, read_json
+from medlive.evaluation.model import EvaluationCase
+from medlive.evaluation.runs.folder import write_whole
+from medlive.evaluation.scoring.graded import GradedRun
+from medlive.evaluation.scoring.metrics import CaseScore, CaseState, with_figure
+
+_FOLDER: Final = "livemedbench"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,27 +55,20 @@ def published_table(benchmark: Sequence[Any], gradings: Mapping[str, Sequence[Ma
     The first model of `gradings` is the one whose cases are counted (the published script takes the first file
     that the file system lists). Scores are neither clipped by case nor marked where a model lacks a month.
     """
-    return table_of_figures(
-        {
-            model: [(f.month, f.value) for f in case_figures(benchmark, entries)]
-            for model, entries in gradings.items()
-        }
-    )
+    figures = {model: case_figures(benchmark, entries) for model, entries in gradings.items()}
+    return table_of_figures({model: [(f.month, f.value) for f in found] for model, found in figures.items()})
 
 
 def table_of_figures(figures: Mapping[str, Sequence[tuple[str | None, float]]]) -> MonthTable:
     """The published table of each model's (month, unclipped figure) by case; as `published_table` otherwise."""
-    months = sorted({month for cases in figures.values() for month, _ in cases if month is not None})
     models = tuple(sorted(figures))
-    first = next(iter(figures), None)
-    rows, counted = [], 0
-    for month in months:
+    rows = []
+    for month in sorted({month for cases in figures.values() for month, _ in cases if month is not None}):
         by_model = {name: [s for m, s in cases if m == month] for name, cases in figures.items()}
-        n = len(by_model[first]) if first is not None else 0
-        counted += n
+        n = len(next(iter(by_model.values())))
         rows.append((month, tuple(published_mean(by_model[name]) for name in models), n))
     overall = tuple(published_mean([s for _, s in figures[name]]) for name in models)
-    return MonthTable(models, tuple(rows), overall, counted)
+    return MonthTable(models, tuple(rows), overall, sum(n for *_, n in rows))
 
 
 def published_mean(figures: Sequence[float]) -> float:
@@ -81,10 +83,11 @@ def case_figures(benchmark: Sequence[Any], entries: Sequence[Any]) -> list[CaseF
     1 and "1" are two cases, of one benchmark entry; 1 and 1.0 are one, and the entry is the later one's. What the
     published script ends in a traceback over is left out.
     """
-    rubrics: dict[str, tuple[Any, Any]] = {}
-    for case in benchmark:
-        if isinstance(case, dict) and case.get("case_id") is not None:
-            rubrics[str(case["case_id"])] = (case.get("post_time", ""), case.get("rubric_items", []))
+    rubrics = {
+        str(case["case_id"]): (case.get("post_time", ""), case.get("rubric_items", []))
+        for case in benchmark
+        if isinstance(case, dict) and case.get("case_id") is not None
+    }
     found: dict[Any, CaseFigure] = {}
     for entry in entries:
         if not isinstance(entry, dict):
@@ -94,26 +97,17 @@ def case_figures(benchmark: Sequence[Any], entries: Sequence[Any]) -> list[CaseF
             continue
         post_time, items = rubrics.get(str(case_id), ("", []))
         items = [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
-        most = 0.0
-        for item in items:
-            if (points := _float(item.get("points", 0))) is not None and points > 0:
-                most += points
-        total = _total(evaluations, items)
+        # Criteria whose text is not in the rubric do not count. Any value that is not empty is a "text" to the
+        # script: 5, 5.0 and "5" are two.
+        known = {item["criterion"] for item in items if _has_text(item)}
+        total = sum(
+            _number(grading.get("weighted_score", 0))
+            for grading in evaluations.values()
+            if isinstance(grading, dict) and _has_text(grading) and grading["criterion"] in known
+        )
+        most = sum(points for item in items if (points := _number(item.get("points", 0))) > 0)
         found[case_id] = CaseFigure(str(case_id), month_of(post_time), total / most if most > 0 else 0.0)
     return list(found.values())
-
-
-def _total(evaluations: Mapping[str, Any], items: Sequence[Mapping[str, Any]]) -> float:
-    """Sum the weighted scores of criteria whose text is in the rubric; edited texts do not count."""
-    # Any value that is not empty is a criterion's "text" to the script: 5, 5.0 and "5" are two.
-    known = {item["criterion"] for item in items if _has_text(item)}
-    total = 0.0
-    for grading in evaluations.values():
-        if isinstance(grading, dict) and _has_text(grading) and grading["criterion"] in known:
-            weighted = _float(grading.get("weighted_score", 0))
-            if weighted is not None:
-                total += weighted
-    return total
 
 
 def _has_text(item: Mapping[str, Any]) -> bool:
@@ -121,11 +115,76 @@ def _has_text(item: Mapping[str, Any]) -> bool:
     return bool(criterion) and not isinstance(criterion, list | dict)
 
 
-def _float(value: object) -> float | None:
-    """The value as a float, including booleans; None if it is not a number or overflows."""
-    if not isinstance(value, int | float):
-        return None
+def _number(value: object) -> float:
+    """The value as a float, booleans included; 0 if it is not a number or overflows."""
     try:
-        return float(value)
+        return float(value) if isinstance(value, int | float) else 0.0
     except OverflowError:
+        return 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedFiles:
+    """The benchmark and the gradings of one import, entry by entry as they stand in the files."""
+
+    benchmark: list[Any]
+    gradings: list[dict[str, Any]]
+
+
+def keep_files(run: Path, judge: str, benchmark: Path, grades: Path) -> None:
+    """Keep the files that a run's verdicts of `judge` (`Grade.judge`) came from. Raises BadInput.
+
+    The published script counts entries that a run folder does not keep, such as failed answers.
+    """
+    content = {"judge": judge, "benchmark": read_json(benchmark), "gradings": read_grades(grades)}
+    data = json.dumps(content, ensure_ascii=False).encode("utf-8", "backslashreplace")
+    place = _place(run, judge)
+    try:
+        place.parent.mkdir(exist_ok=True)
+        write_whole(place, data)
+    except OSError as exc:
+        raise BadInput(f"{place} cannot be written: {exc.strerror or exc}") from exc
+
+
+def kept_files(run: Path, judge: str | None) -> PublishedFiles | None:
+    """The files that a run's verdicts of `judge` came from; None where they came from elsewhere.
+
+    A run without any verdict (None) has those of its only import with grades: none of these could be read as one.
+    """
+    places = list((run / _FOLDER).glob("*.json")) if judge is None else [_place(run, judge)]
+    if len(places) != 1 or not places[0].is_file():
         return None
+    content = read_json(places[0])
+    valid = isinstance(content, dict) and all(isinstance(content.get(k), list) for k in ("benchmark", "gradings"))
+    if not valid or judge not in (None, content.get("judge")):
+        raise BadInput(f"{places[0]} does not contain LiveMedBench files")
+    return PublishedFiles(content["benchmark"], content["gradings"])
+
+
+def _place(run: Path, judge: str) -> Path:
+    return run / _FOLDER / f"{judge.removeprefix('sha256:')[:16]}.json"
+
+
+def scores_of_files(run: GradedRun, in_run: Sequence[CaseScore]) -> tuple[CaseScore, ...] | None:
+    """A run's cases as the published script has them of the files it was imported from; None without such files.
+
+    In the script's order: those that the gradings name and no others, cases that the benchmark lacks among them.
+    `in_run` are the cases as scored from the run folder, for states, verdicts and bounds.
+    """
+    files = kept_files(run.run.path, run.grader.judge if run.grader else None)
+    if files is None:
+        return None
+    known = {score.case.case_id: score for score in in_run}
+    found: dict[str, CaseScore] = {}
+    for figure in case_figures(files.benchmark, files.gradings):
+        score, case_id = known.get(figure.case_id), figure.case_id
+        # The gradings may name a case a second time in another type (1 and "1").
+        while case_id in found:
+            case_id += "′"
+        if score is None:
+            case = EvaluationCase(case_id, "", "", "", "", (), "", figure.month)
+            score = CaseScore(case, CaseState.UNSCORABLE, None, {}, None, 0.0, 0.0)
+        elif case_id != figure.case_id:
+            score = replace(score, case=replace(score.case, case_id=case_id))
+        found[case_id] = with_figure(score, figure.value)
+    return tuple(found.values())

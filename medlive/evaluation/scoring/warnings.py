@@ -8,7 +8,7 @@ from medlive.evaluation.model import EvaluationCase
 from medlive.evaluation.runs.folder import IMPORTED
 from medlive.evaluation.scoring.graded import GradedRun, Grader
 from medlive.evaluation.scoring.metrics import CaseScore, Metric
-from medlive.evaluation.scoring.published_files import scores_of_files
+from medlive.evaluation.scoring.published import scores_of_files
 from medlive.statistics.bootstrap import Comparison, Standing
 
 _NAMED: Final = 5

@@ -29,7 +29,7 @@ from medlive.evaluation.grading.imports import export_run
 from medlive.evaluation.model import Mode
 from medlive.evaluation.runs.folder import GRADES, RESPONSES, ModelUse
 from medlive.evaluation.scoring.graded import load_graded
-from medlive.evaluation.scoring.published_files import keep_files
+from medlive.evaluation.scoring.published import keep_files
 from medlive.evidence.passage import Hit, IndexIdentity, Passage, Query, Retriever
 from medlive.llm.ask import Unusable, read_checked
 from medlive.llm.engine import Finish, Request

@@ -19,8 +19,7 @@ from medlive.evaluation.model import AnswerState, Mode, Origin
 from medlive.evaluation.runs.folder import ModelUse, open_run
 from medlive.evaluation.runs.grades import read_grades
 from medlive.evaluation.scoring.graded import load_graded
-from medlive.evaluation.scoring.published import published_table
-from medlive.evaluation.scoring.published_files import kept_files
+from medlive.evaluation.scoring.published import kept_files, published_table
 from medlive.evaluation.scoring.score import score_runs
 from tests.unit.evaluation.conftest import AT, Judge, Model, down, reply, verdict
 
