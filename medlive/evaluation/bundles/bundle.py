@@ -31,7 +31,13 @@ from medlive.evaluation.bundles.files import (
 from medlive.evaluation.bundles.public import public_answer, public_grade, public_info
 from medlive.evaluation.model import Answer, EvaluationCase, Grade
 from medlive.evaluation.runs.folder import GRADES, RESPONSES, CasesUse, RunFolder, RunInfo, TemplateUse
-from medlive.evaluation.scoring.errata import ErrataMode, FoundErrata, RunErrata, without
+from medlive.evaluation.scoring.errata import (
+    ErrataMode,
+    FoundErrata,
+    RunErrata,
+    emptied_cases,
+    without,
+)
 from medlive.evaluation.scoring.graded import GradedRun, Grader
 from medlive.evaluation.scoring.metrics import Metric
 from medlive.evaluation.scoring.score import Estimate, score_runs
@@ -269,15 +275,13 @@ def errata_from_record(cases: tuple[EvaluationCase, ...], row: Mapping[str, Any]
     """The errata in a bundle's record; `emptied` is recomputed."""
     withdrawn = {str(case_id) for case_id in row["withdrawn_cases"]}
     criteria = {(str(one["case_id"]), str(one["criterion_id"])) for one in row["withdrawn_criteria"]}
-    emptied = [
-        case.case_id
-        for case in cases
-        if case.positive_points > 0
-        and not any(c.points > 0 and (case.case_id, c.id) not in criteria for c in case.criteria)
-    ]
-    return RunErrata(
-        "", FoundErrata(None, Errata()), tuple(sorted(withdrawn)), tuple(sorted(criteria)), tuple(emptied)
-    )
+    return errata_of(cases, withdrawn, criteria)
+
+
+def errata_of(cases: tuple[EvaluationCase, ...], withdrawn: set[str], criteria: set[tuple[str, str]]) -> RunErrata:
+    """Errata of these cases and criteria, from no file."""
+    emptied = emptied_cases(cases, criteria)
+    return RunErrata("", FoundErrata(None, Errata()), tuple(sorted(withdrawn)), tuple(sorted(criteria)), emptied)
 
 
 def _estimate(one: Estimate) -> dict[str, Any]:

@@ -6,16 +6,15 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Final
 
-from medlive.evaluation.bundles.bundle import errata_from_record
+from medlive.evaluation.bundles.bundle import errata_of
 from medlive.evaluation.bundles.files import RUN
 from medlive.evaluation.bundles.verify import BundleReport
 from medlive.evaluation.runs.folder import GRADES, TemplateUse
-from medlive.evaluation.scoring.errata import ErrataMode, FoundErrata, RunErrata, without
+from medlive.evaluation.scoring.errata import ErrataMode, RunErrata, without
 from medlive.evaluation.scoring.graded import GradedRun, Grader
 from medlive.evaluation.scoring.metrics import Metric
 from medlive.evaluation.scoring.score import ScoreTable, score_runs
 from medlive.integrity.checks import Trust
-from medlive.snapshot.errata import Errata
 
 MOST_UNSCORED: Final = 0.05
 """The highest share of cases without a score: leaving out bad cases would raise a mean."""
@@ -206,13 +205,7 @@ def _left_out(reports: Sequence[BundleReport], errata: ErrataMode) -> RunErrata:
             cases.update(report.errata.withdrawn_cases)
             criteria.update((one["case_id"], one["criterion_id"]) for one in report.errata.withdrawn_criteria)
     first = reports[0].run
-    if first is None or not (cases or criteria):
-        return RunErrata("", FoundErrata(None, Errata()))
-    row = {
-        "withdrawn_cases": sorted(cases),
-        "withdrawn_criteria": [{"case_id": c, "criterion_id": k} for c, k in sorted(criteria)],
-    }
-    return errata_from_record(first.run.cases, row)
+    return errata_of(first.run.cases if first and (cases or criteria) else (), cases, criteria)
 
 
 def _named(report: BundleReport, run: GradedRun, left_out: RunErrata) -> GradedRun:

@@ -1,13 +1,14 @@
 """Errata of scored runs: find withdrawn cases and criteria, and remove them."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from medlive.digest import digest_bytes
 from medlive.errors import BadInput, CheckFailed
+from medlive.evaluation.model import EvaluationCase
 from medlive.evaluation.runs.folder import RunFolder
 from medlive.snapshot.errata import ERRATA, Errata, Erratum, load_errata
 
@@ -89,26 +90,22 @@ class ErrataUse:
     mode: ErrataMode
     runs: tuple[RunErrata, ...]
 
-    def without(self, place: int, run: RunFolder) -> RunFolder:
-        """Return the run at that position as it is scored: unchanged, or without what was withdrawn."""
-        return without(run, self.runs[place]) if self.mode is ErrataMode.APPLY else run
-
     def warnings(self, labels: Sequence[str]) -> list[str]:
         """Return the warnings for each labelled run; none where errata are ignored."""
         if self.mode is ErrataMode.IGNORE:
             return []
+        apply = self.mode is ErrataMode.APPLY
         found = []
         for label, run in zip(labels, self.runs, strict=True):
-            if run.concerned:
-                found += _applied(label, run) if self.mode is ErrataMode.APPLY else _warned(label, run)
-            elif self.mode is ErrataMode.APPLY and run.found.path is None:
+            found += _warnings(label, run, apply=apply)
+            if apply and not run.concerned and run.found.path is None:
                 found.append(f"{label}: no errata of {run.version} were found, none are applied")
         return found
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class ErrataSearch:
-    """Where to look for errata; each file is read once."""
+    """Where to look for errata."""
 
     file: Path | None = None
     """The only file to use."""
@@ -118,7 +115,6 @@ class ErrataSearch:
     """Errata must be signed by this key."""
     lenient: bool = False
     """Whether an unusable file is noted as a problem instead of raised as an error."""
-    _read: dict[Path, FoundErrata] = field(default_factory=dict)
 
     def find(self, run: RunFolder) -> FoundErrata:
         """Find the errata for a run: `file`, else `errata.json` beside its snapshot, else in `home`.
@@ -127,34 +123,20 @@ class ErrataSearch:
             BadInput: If the file is missing or does not contain errata.
             CheckFailed: If the file is not signed by the key.
         """
-        if self.file is not None:
-            return self._load(self.file)
-        for folder in (snapshots_of(run), self.home):
-            if folder is not None and (folder / ERRATA).is_file():
-                return self._load(folder / ERRATA)
-        return FoundErrata(None, Errata())
-
-    def _load(self, path: Path) -> FoundErrata:
-        place = path.absolute()
-        if place not in self._read:
-            self._read[place] = self._parse(path)
-        return self._read[place]
-
-    def _parse(self, path: Path) -> FoundErrata:
-        key = None if self.public_key is None else self.public_key.id_text()
+        hint = run.info.snapshots
+        folders = [None if hint is None else run.path / hint, self.home]
+        beside = (folder / ERRATA for folder in folders if folder is not None and (folder / ERRATA).is_file())
+        path = self.file or next(beside, None)
+        if path is None:
+            return FoundErrata(None, Errata())
         try:
             errata = load_errata(path, public_key=self.public_key)
+            key = None if self.public_key is None else self.public_key.id_text()
             return FoundErrata(path, errata, digest_bytes(path.read_bytes()), key)
         except (BadInput, CheckFailed) as exc:
             if self.lenient:
                 return FoundErrata(path, Errata(), problem=exc.message.replace(str(path), path.name))
             raise
-
-
-def snapshots_of(run: RunFolder) -> Path | None:
-    """The folder of the run's snapshot as recorded in the run; it may no longer exist."""
-    hint = run.info.snapshots
-    return None if hint is None else run.path / hint
 
 
 def use_errata(runs: Sequence[RunFolder], mode: ErrataMode, search: ErrataSearch) -> ErrataUse:
@@ -179,26 +161,30 @@ def _is_about(entry: Erratum, run: RunFolder) -> bool:
 
 
 def _affected(run: RunFolder, found: FoundErrata, entries: Iterable[Erratum], withdrawn: set[str]) -> RunErrata:
-    named: dict[str, set[str]] = {}
-    for entry in entries:
-        if entry.criterion_id is not None and _is_about(entry, run):
-            named.setdefault(entry.case_id, set()).add(entry.criterion_id)
-    cases, criteria, emptied, unclear = [], [], [], []
-    for case in run.cases:
-        if case.case_id in withdrawn:
-            cases.append(case.case_id)
-            continue
-        if case.case_id not in named:
-            continue
-        if run.info.cases.origin != "snapshot":
-            unclear.append(case.case_id)
-            continue
-        taken = [c.id for c in case.criteria if c.id in named[case.case_id]]
-        criteria += [(case.case_id, criterion_id) for criterion_id in taken]
-        left = [c for c in case.criteria if c.id not in taken]
-        if taken and case.positive_points > 0 and not any(c.points > 0 for c in left):
-            emptied.append(case.case_id)
-    return RunErrata(run.info.cases.name, found, tuple(cases), tuple(criteria), tuple(emptied), tuple(unclear))
+    named = {
+        (entry.case_id, entry.criterion_id)
+        for entry in entries
+        if entry.criterion_id is not None and _is_about(entry, run)
+    }
+    cases = tuple(case.case_id for case in run.cases if case.case_id in withdrawn)
+    kept = [case for case in run.cases if case.case_id not in withdrawn]
+    if run.info.cases.origin != "snapshot":
+        unclear = {case_id for case_id, _ in named}
+        return RunErrata(
+            run.info.cases.name, found, cases, unclear=tuple(c.case_id for c in kept if c.case_id in unclear)
+        )
+    criteria = tuple((case.case_id, c.id) for case in kept for c in case.criteria if (case.case_id, c.id) in named)
+    return RunErrata(run.info.cases.name, found, cases, criteria, emptied_cases(kept, set(criteria)))
+
+
+def emptied_cases(cases: Iterable[EvaluationCase], criteria: set[tuple[str, str]]) -> tuple[str, ...]:
+    """The cases that these (case id, criterion id) leave without a criterion with positive points."""
+    return tuple(
+        case.case_id
+        for case in cases
+        if case.positive_points > 0
+        and all(c.points <= 0 or (case.case_id, c.id) in criteria for c in case.criteria)
+    )
 
 
 def without(run: RunFolder, errata: RunErrata) -> RunFolder:
@@ -220,43 +206,33 @@ def without(run: RunFolder, errata: RunErrata) -> RunFolder:
     return replace(run, cases=kept)
 
 
-def _warned(label: str, run: RunErrata) -> list[str]:
+def _warnings(label: str, run: RunErrata, *, apply: bool) -> list[str]:
+    """What errata mean for a run, whether they are applied or not; nothing where they do not affect it."""
+    without, kind = ("without ", "withdrawn ") if apply else ("", "")
     parts = []
     if run.cases:
-        parts.append(f"{_counted(len(run.cases), 'case')} ({_some(run.cases)})")
+        named = "" if apply else f" ({_some(run.cases)})"
+        parts.append(f"{without}{_counted(len(run.cases), f'{kind}case')}{named}")
     if run.criteria:
-        parts.append(f"{_criteria(run)} ({_some([criterion_id for _, criterion_id in run.criteria])})")
-    warning = (
-        f"{label}: withdrawn since {run.version} was frozen: {' and '.join(parts)}; --errata apply leaves them out"
-    )
-    return [*([warning] if parts else []), *_unclear(label, run)]
-
-
-def _applied(label: str, run: RunErrata) -> list[str]:
-    parts = []
-    if run.cases:
-        parts.append(f"without {_counted(len(run.cases), 'withdrawn case')}")
-    if run.criteria:
-        parts.append(f"without {_criteria(run, 'withdrawn ')}")
-    if run.emptied:
+        number, of = len(run.criteria), len({case_id for case_id, _ in run.criteria})
+        word = "criterion" if number == 1 else "criteria"
+        named = "" if apply else f" ({_some([criterion_id for _, criterion_id in run.criteria])})"
+        other = _counted(of, "other case" if run.cases else "case")
+        parts.append(f"{without}{number} {kind}{word} of {other}{named}")
+    if run.emptied and apply:
         parts.append(f"without {_counted(len(run.emptied), 'case')} left without a positive criterion")
-    warning = f"{label}: errata of {run.version} applied: {', '.join(parts)}"
-    return [*([warning] if parts else []), *_unclear(label, run)]
-
-
-def _unclear(label: str, run: RunErrata) -> list[str]:
-    if not run.unclear:
-        return []
-    return [
-        f"{label}: {_counted(len(run.unclear), 'case')} ({_some(run.unclear)}) have a withdrawn criterion that "
-        f"cannot be identified in {run.version}; run on the snapshot's folder instead"
-    ]
-
-
-def _criteria(run: RunErrata, kind: str = "") -> str:
-    cases = len({case_id for case_id, _ in run.criteria})
-    word = "criterion" if len(run.criteria) == 1 else "criteria"
-    return f"{len(run.criteria)} {kind}{word} of {_counted(cases, 'other case' if run.cases else 'case')}"
+    found = []
+    if parts and apply:
+        found.append(f"{label}: errata of {run.version} applied: {', '.join(parts)}")
+    elif parts:
+        what = " and ".join(parts)
+        found.append(f"{label}: withdrawn since {run.version} was frozen: {what}; --errata apply leaves them out")
+    if run.unclear:
+        found.append(
+            f"{label}: {_counted(len(run.unclear), 'case')} ({_some(run.unclear)}) have a withdrawn criterion "
+            f"that cannot be identified in {run.version}; run on the snapshot's folder instead"
+        )
+    return found
 
 
 def _counted(n: int, what: str) -> str:

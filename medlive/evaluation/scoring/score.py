@@ -10,7 +10,7 @@ import numpy as np
 from medlive.errors import UsageError
 from medlive.evaluation.asking.registry import EMPTY, Cutoff, Registry
 from medlive.evaluation.model import AnswerState, EvaluationCase
-from medlive.evaluation.scoring.errata import ErrataUse
+from medlive.evaluation.scoring.errata import ErrataMode, ErrataUse, without
 from medlive.evaluation.scoring.estimates import (
     AFTER,
     AXIS,
@@ -168,8 +168,8 @@ def score_runs(
         raise UsageError("expected at least one run to score")
     runs = _labelled(runs)
     whole = [run.run.cases for run in runs]
-    if errata is not None:
-        runs = [replace(run, run=errata.without(place, run.run)) for place, run in enumerate(runs)]
+    if errata is not None and errata.mode is ErrataMode.APPLY:
+        runs = [replace(run, run=without(run.run, one)) for run, one in zip(runs, errata.runs, strict=True)]
     labels = [run.label for run in runs]
     in_runs = [_case_scores(run, metric) for run in runs]
     scored: list[tuple[CaseScore, ...]] = in_runs

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -22,7 +23,6 @@ from medlive.evaluation.model import Answer, AnswerState, CaseSet, EvaluationCas
 from medlive.evaluation.runs.folder import CasesUse, ModelUse, RunFolder, RunInfo, TemplateUse, create_run
 from medlive.evaluation.scoring.errata import (
     ErrataMode,
-    ErrataSearch,
     ErrataUse,
     FoundErrata,
     RunErrata,
@@ -154,8 +154,7 @@ def test_applying_is_scoring_runs_of_a_snapshot_that_never_held_it(
 
 
 def _use(runs: list[RunFolder], errata: Errata, mode: ErrataMode) -> Any:
-    search = ErrataSearch(file=Path("errata.json"))
-    search._read[Path("errata.json").absolute()] = FoundErrata(Path("errata.json"), errata)
+    search: Any = SimpleNamespace(find=lambda run: FoundErrata(Path("errata.json"), errata))
     return use_errata(runs, mode, search)
 
 
