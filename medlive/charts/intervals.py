@@ -73,12 +73,13 @@ def intervals(
     if len(series) > 1:
         _legend(out, series)
     top = out.y + 4
-    tall = sum(24 for group in groups if group.heading) + 17 * len(named)
-    tall += 21 * sum(len(group.rows) for group in groups)
+    tall = 17 * len(named) + sum(24 * bool(group.heading) + 21 * len(group.rows) for group in groups)
     step = tick_step(high - low)
     ticks = [k * step for k in range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)]
     for tick in ticks:
         out.line(at(tick), top, at(tick), top + tall)
+        x = min(max(at(tick), PAD + 8), left + span)
+        out.text(x, top + tall + 13, f"{tick:g}", anchor="middle", classes="mc-m mc-s")
     for group in groups:
         if group.heading:
             out.y += 3
@@ -86,10 +87,6 @@ def intervals(
         for row in group.rows:
             _row(out, series, row, behind - 8, at)
     out.y = top + tall + 13
-    for tick in ticks:
-        out.text(
-            min(max(at(tick), PAD + 8), left + span), out.y, f"{tick:g}", anchor="middle", classes="mc-m mc-s"
-        )
     if axis:
         out.y += 15
         out.text(left + span / 2, out.y, axis, anchor="middle", classes="mc-m mc-s", room=span)
