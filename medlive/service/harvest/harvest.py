@@ -127,7 +127,7 @@ async def harvest_source(
                         end = await harvest(
                             site,
                             site.settings.base_url,
-                            fetcher,
+                            fetcher.fetch,
                             ledger,
                             anonymise=anonymise,
                             since=since,

@@ -25,7 +25,7 @@ from medlive.service.harvest.ledger import read_stored_page
 from medlive.service.paths import archive_path
 from medlive.sources.archive.warc import ArchiveDamaged
 from medlive.sources.drift import HISTORY, Compared, compare, measures, thread_fields
-from medlive.sources.harvest import ParserFault, parse_problem, parse_with
+from medlive.sources.harvest import ParserFault, parse_with, problem_kind
 from medlive.sources.ledger import ProblemKind
 from medlive.sources.registry import build_site
 from medlive.sources.source import LayoutError, NotAThread, Site
@@ -191,7 +191,7 @@ class _Reparse:
         except BadInput as error:
             return _Reread(one, reason=ProblemKind.FAULT.value, message=error.message)
         except (LayoutError, NotAThread, ParserFault) as error:
-            return _Reread(one, reason=parse_problem(error).value, message=error.message)
+            return _Reread(one, reason=problem_kind(error).value, message=error.message)
         return _Reread(one, thread)
 
     def _anonymise(self, handle: str) -> str:

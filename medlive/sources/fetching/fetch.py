@@ -161,7 +161,7 @@ class Fetcher:
             FetchFailed: if the page cannot be fetched.
         """
         conditions = {"If-None-Match": etag, "If-Modified-Since": last_modified}
-        headers = {name: value for name, value in conditions.items() if value}
+        headers = {name: value for name, value in conditions.items() if value and value.isascii()}
         self.conditional += bool(headers)
         request = _Request(url, policy, self._settings.total_timeout_s, headers, form)
         for _ in range(self._settings.max_redirects + 1):

@@ -48,7 +48,7 @@ async def test_the_adapter_reads_what_the_community_shows(site: str) -> None:
         adapter = build_site(site, {"base_url": base, "boards": boards, "min_interval_s": 0})
 
         ledger = MemoryLedger()
-        end = await harvest(adapter, base, fetcher, ledger, anonymise=lambda handle: f"hash of {handle}")
+        end = await harvest(adapter, base, fetcher.fetch, ledger, anonymise=lambda handle: f"hash of {handle}")
         assert end is HarvestEnd.COMPLETE
         for event in ledger.events:
             assert not isinstance(event, HarvestProblem), event
@@ -63,7 +63,7 @@ async def test_the_adapter_reads_what_the_community_shows(site: str) -> None:
             for event in harvested.values()
         }
         again = MemoryLedger(known=known)
-        await harvest(adapter, base, fetcher, again, anonymise=str)
+        await harvest(adapter, base, fetcher.fetch, again, anonymise=str)
         unchanged = {
             e.thread_id
             for e in again.events

@@ -183,7 +183,7 @@ def one_week(store: Remembered, host: Host, kills: Sequence[int], *, abandoned: 
     for kill in kills if abandoned else [*kills, None]:
         ledger.die_after = None if kill is None else len(ledger.events) + kill
         try:
-            end = asyncio.run(harvest(Board(), BASE, host, ledger, anonymise=str))
+            end = asyncio.run(harvest(Board(), BASE, host.fetch, ledger, anonymise=str))
         except Killed:
             continue
         assert end is HarvestEnd.COMPLETE
