@@ -1,45 +1,56 @@
-"""Fetches a published snapshot: what came is verified before it gets its name, and a cut-off fetch is resumed."""
+"""Fetches a published snapshot over HTTP or from a folder, and verifies it before it gets its name.
+
+Files that an earlier try fetched whole are not fetched again.
+"""
 
 import asyncio
 import errno
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
+from urllib.parse import quote, urlsplit
 
 from pydantic import BaseModel, ValidationError
 
-from medlive.digest import digest_bytes
-from medlive.errors import BadInput, CheckFailed, DiskFull, UsageError
-from medlive.integrity.folder import FOLDERS, REQUIRED, SIGNATURE, SUMS, TooLong, sha256
+from medlive.digest import digest_bytes, digest_file
+from medlive.errors import BadInput, CheckFailed, DiskFull, ServiceUnavailable, UsageError
+from medlive.integrity.folder import FOLDERS, REQUIRED, SIGNATURE, SUMS
 from medlive.integrity.lock import exclusive
 from medlive.integrity.signing import PublicKey, check_signature
-from medlive.publishing.origins import Origin, length, open_origin
 from medlive.snapshot.describe.feed import LATEST
-from medlive.snapshot.errata import ERRATA, load_errata, parse_errata
+from medlive.snapshot.errata import ERRATA, load_errata, read_errata
 from medlive.snapshot.errata import SIGNATURE as ERRATA_SIGNATURE
 from medlive.snapshot.identity import folder_name
-from medlive.snapshot.manifest import Digest, FileEntry, Manifest, Version
+from medlive.snapshot.manifest import Digest, Manifest, Version
 from medlive.snapshot.model import week_end
 from medlive.snapshot.verify.run import verify_snapshot
 
-MOST_BYTES: Final = 64 * 1024**3
-"""The most that a snapshot's files may hold in all."""
+if TYPE_CHECKING:
+    from aiohttp import ClientSession
+
 _MOST_SMALL: Final = 64 * 1024 * 1024
-_MOST_SUMS: Final = 64 * 1024
 _SUM_LINE: Final = re.compile(r"([0-9a-f]{64})  (\S+)")
 _LOCK: Final = ".fetch.lock"
+_BLOCK: Final = 256 * 1024
+_TRIES: Final = 6
+_CONNECT_S: Final = 15
+_SILENCE_S: Final = 60
+"""Seconds without a byte after which a connection counts as lost."""
+_RETRIED: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
 
 Progress = Callable[[int, int], None]
 """(bytes done, bytes in all)."""
+Read = Callable[[str, int], Awaitable[bytes | None]]
+"""`read(name, most)`: a published file's bytes, cut soon after `most`; None if it does not exist."""
 
 
 class _Latest(BaseModel):
-    """What is read of latest.json; its addresses are not, for files are looked for beside it alone."""
+    """What is read of latest.json; its addresses are not followed."""
 
     version: Version
     digest: Digest
@@ -47,18 +58,18 @@ class _Latest(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """A snapshot that was fetched, or was there."""
+    """A snapshot that was fetched, or existed."""
 
     version: str
     digest: str
     path: Path
     already: bool
-    """True when it was there with these very bytes."""
+    """Whether it existed with the same bytes."""
     complete: bool
-    """False: a step of the verification was skipped, for want of pyarrow, say."""
+    """False if a step of the verification was skipped (without pyarrow, say)."""
     bytes_fetched: int
     errata: int | None
-    """How many errata concern this version; None when the place has no errata."""
+    """How many errata concern this version; None if the place has no errata."""
 
 
 async def fetch_snapshot(
@@ -72,20 +83,31 @@ async def fetch_snapshot(
 ) -> Fetched:
     """Fetch a version, or "latest", from an address or a folder into `<out>/medlive-<version>/`.
 
-    What came of an earlier try is not asked for again. Raises UsageError for a version or a source that is none,
-    BadInput for a version that is not published there, CheckFailed for whatever is not as it should be (nothing
-    gets its name then), ServiceUnavailable, and DiskFull.
+    Args:
+        source: An http(s) address, or a folder's path.
+        version: An ISO week such as 2026.W47, or "latest".
+        out: The folder of the snapshots.
+        public_key: The key that must have signed it; None accepts any.
+        progress: Called with the bytes fetched so far and in all.
+        pause: Seconds before a failed request is repeated, doubled each time.
+
+    Raises:
+        UsageError: If the version or the source is not valid.
+        BadInput: If the version is not published there.
+        CheckFailed: If anything is not as published; the snapshot does not get its name then.
+        ServiceUnavailable: If the server refuses or cannot be reached.
+        DiskFull: If the disk is full.
     """
     if version != "latest" and week_end(version) is None:
         raise UsageError(f"{version!r} is neither a version such as 2026.W47 nor latest")
-    with _held(out):
-        async with open_origin(source, pause) as origin:
-            return await _Fetch(origin, source, out, public_key, progress).run(version)
+    with _locked(out):
+        async with _reader(source, pause) as read:
+            return await _Fetch(read, source, out, public_key, progress).run(version)
 
 
 @dataclass
 class _Fetch:
-    origin: Origin
+    read: Read
     source: str
     out: Path
     key: PublicKey | None
@@ -99,164 +121,176 @@ class _Fetch:
             version, stated = latest.version, latest.digest
         sums = await self._sums(version, stated)
         digest, target = digest_bytes(sums), self.out / folder_name(version)
-        if already := _there(target, digest):
-            folder = target
-        else:
-            folder = await self._files(version, sums)
+        already = _exists(target, digest)
+        folder = target if already else await self._files(version, sums)
         report = await asyncio.to_thread(verify_snapshot, folder, public_key=self.key)
         if not report.ok:
-            if not already:
-                # Every byte is as it was published: what is wrong is not on the way, and no other try mends it.
-                await asyncio.to_thread(shutil.rmtree, folder)
+            if not already:  # every byte is as it was published, so another try would not help
+                shutil.rmtree(folder)
             raise CheckFailed(report.summary())
         if not already:
-            await asyncio.to_thread(_settle, folder)
             folder.rename(target)
-            _sync(self.out)
         errata = await self._errata(version)
         return Fetched(version, digest, target, already, report.complete, self.fetched, errata)
 
+    async def _small(self, name: str, most: int = _MOST_SMALL) -> bytes | None:
+        data = await self.read(name, most)
+        if data is not None and len(data) > most:
+            raise CheckFailed(f"{name} at {self.source} is longer than {most} bytes")
+        return data
+
     async def _latest(self) -> _Latest:
-        data = await self.origin.read(LATEST, _MOST_SMALL)
+        data = await self._small(LATEST)
         if data is None:
-            raise BadInput(f"{self.source} has no {LATEST}", hint="name the version, or look at --from")
+            raise BadInput(f"{self.source} has no {LATEST}", hint="name the version, or check --from")
         try:
             return _Latest.model_validate_json(data)
         except ValidationError as exc:
             raise CheckFailed(f"{LATEST} at {self.source} cannot be read: {exc.error_count()} faults") from exc
 
     async def _sums(self, version: str, stated: str | None) -> bytes:
-        """SHA256SUMS, signed by the key that was given before anything else is fetched."""
-        data = await self.origin.read(f"{folder_name(version)}/{SUMS}", _MOST_SUMS)
+        """Fetch SHA256SUMS and check its signature, before anything else is fetched."""
+        data = await self._small(f"{folder_name(version)}/{SUMS}")
         if data is None:
             raise BadInput(
-                f"medlive {version} is not published at {self.source}", hint="latest.json there lists what is"
+                f"medlive {version} is not published at {self.source}", hint=f"{LATEST} there lists all versions"
             )
         if stated not in (None, digest_bytes(data)):
-            raise CheckFailed(f"{SUMS} of {version} has not the digest that {LATEST} states")
+            raise CheckFailed(f"{SUMS} of {version} does not have the digest that {LATEST} states")
         if self.key is not None:
             check_signature(data, (await self._signature(version)).decode("utf-8", "replace"), self.key)
         return data
 
     async def _signature(self, version: str) -> bytes:
-        data = await self.origin.read(f"{folder_name(version)}/{SIGNATURE}", _MOST_SUMS)
+        data = await self._small(f"{folder_name(version)}/{SIGNATURE}")
         if data is None:
             raise CheckFailed(f"medlive {version} at {self.source} is not signed")
         return data
 
     async def _files(self, version: str, sums: bytes) -> Path:
-        """A folder beside the target's place, with every file, each of its digest."""
-        digests = _parsed(sums)
-        folder = self.out / f".{folder_name(version)}.fetched"
-        _no_links(folder)
-        root = folder_name(version)
-        data = await self.origin.read(f"{root}/manifest.json", _MOST_SMALL)
-        if data is None or digest_bytes(data) != f"sha256:{digests['manifest.json']}":
-            raise CheckFailed(f"manifest.json of {version} at {self.source} is not the one that {SUMS} names")
+        """Fetch every file into a hidden folder beside the target, each with its digest."""
+        root, digests = folder_name(version), _parse_sums(sums)
+        folder = self.out / f".{root}.fetched"
+        for name in FOLDERS:
+            (folder / name).mkdir(parents=True, exist_ok=True)
+        data = await self._file(f"{root}/manifest.json", digests["manifest.json"], _MOST_SMALL)
         manifest = _manifest(data, version)
-        names = sorted(digests.keys() - {"manifest.json"})
-        total = sum(manifest.files[name].size for name in names)
-        _room(self.out, folder, total)
-        _keep(folder, {"manifest.json": data, SUMS: sums})
+        (folder / "manifest.json").write_bytes(data)
+        (folder / SUMS).write_bytes(sums)
         (folder / SIGNATURE).unlink(missing_ok=True)
         if manifest.signing is not None:
-            _keep(folder, {SIGNATURE: await self._signature(version)})
-        done = [0]
-
-        def got(amount: int) -> None:
-            self.fetched += amount
-            self.progress(min(total, done[0] + amount), total)
-            done[0] = min(total, done[0] + amount)
-
-        for name in names:
-            await self._file(f"{root}/{name}", folder / name, manifest.files[name], digests[name], got)
+            (folder / SIGNATURE).write_bytes(await self._signature(version))
+        done, total = 0, sum(entry.size for entry in manifest.files.values())
+        for name, entry in sorted(manifest.files.items()):
+            path = folder / name
+            if not path.is_file() or digest_file(path) != digests[name]:
+                data = await self._file(f"{root}/{name}", digests[name], entry.size)
+                path.write_bytes(data)
+                self.fetched += len(data)
+            done += entry.size
+            self.progress(done, total)
         return folder
 
-    async def _file(
-        self, name: str, path: Path, entry: FileEntry, digest: str, got: Callable[[int], None]
-    ) -> None:
-        begun = _begun(path, entry.size)
-        await self.origin.save(name, path, entry.size, got)
-        if begun and not await asyncio.to_thread(_has, path, digest):
-            # What lay there was the beginning of something else: once more, from the first byte.
-            _begun(path, 0)
-            await self.origin.save(name, path, entry.size, got)
-        if not await asyncio.to_thread(_has, path, digest):
-            _begun(path, 0)
+    async def _file(self, name: str, digest: str, most: int) -> bytes:
+        data = await self._small(name, most)
+        if data is None:
+            raise BadInput(f"{name} is missing at {self.source}")
+        if digest_bytes(data) != digest:
             raise CheckFailed(f"{name} at {self.source} has another digest than {SUMS} states")
+        return data
 
     async def _errata(self, version: str) -> int | None:
-        """Put the errata beside the snapshot, where `eval score` looks for them; how many concern it."""
-        data = await self.origin.read(ERRATA, _MOST_SMALL)
+        """Put the errata beside the snapshot, where `eval score` looks for them; return how many concern it."""
+        data = await self._small(ERRATA)
         if data is None:
             return None
-        found = parse_errata(data, f"{ERRATA} at {self.source}")
-        draft = self.out / f".{ERRATA}.fetched"
-        files = {draft: data}
-        if (signature := await self.origin.read(ERRATA_SIGNATURE, _MOST_SUMS)) is not None:
-            files[draft.with_name(f"{draft.name}.minisig")] = signature
-        for path, content in files.items():
-            path.write_bytes(content)
-        try:
-            load_errata(draft, public_key=self.key)
-            there = self.out / ERRATA
-            known = {(e.id, e.criterion_id) for e in load_errata(there).entries} if there.exists() else set()
-            if known <= {(e.id, e.criterion_id) for e in found.entries}:
-                if signature is None:
-                    (self.out / ERRATA_SIGNATURE).unlink(missing_ok=True)
-                for path in reversed(files):
-                    path.rename(self.out / path.name[1:].replace(".fetched", ""))
-        finally:
-            for path in files:
-                path.unlink(missing_ok=True)
+        signature = await self._small(ERRATA_SIGNATURE)
+        found = read_errata(data, signature, f"{ERRATA} at {self.source}", self.key)
+        path = self.out / ERRATA
+        known = {(e.id, e.criterion_id) for e in load_errata(path).entries} if path.exists() else set()
+        if known <= {(e.id, e.criterion_id) for e in found.entries}:
+            (self.out / ERRATA_SIGNATURE).unlink(missing_ok=True)
+            path.write_bytes(data)
+            if signature is not None:
+                (self.out / ERRATA_SIGNATURE).write_bytes(signature)
         return len(found.affecting(version))
 
 
-def _there(target: Path, digest: str) -> bool:
-    """Whether the snapshot is there. Raises CheckFailed where something else has its name."""
+@asynccontextmanager
+async def _reader(source: str, pause: float) -> AsyncIterator[Read]:
+    """Open an http(s) address or a folder for reading. Raises UsageError."""
+    if "://" not in source:
+        yield _folder_reader(Path(source))
+        return
+    parts = urlsplit(source)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
+        raise UsageError(f"{source!r} is not an address to fetch from", hint="write https://host/path")
+    from aiohttp import ClientSession, ClientTimeout
+
+    limits = ClientTimeout(total=None, connect=_CONNECT_S, sock_read=_SILENCE_S)
+    async with ClientSession(timeout=limits, headers={"User-Agent": "medlive"}) as session:
+        base = source.rstrip("/")
+        yield lambda name, most: _get(session, f"{base}/{quote(name)}", most, pause)
+
+
+def _folder_reader(root: Path) -> Read:
+    if not root.is_dir():
+        raise UsageError(f"{root} is not a folder", hint="--from names a folder or an https:// address")
+
+    async def read(name: str, most: int) -> bytes | None:
+        return (root / name).read_bytes() if (root / name).is_file() else None
+
+    return read
+
+
+async def _get(session: "ClientSession", url: str, most: int, pause: float) -> bytes | None:
+    """Read an address; lost connections and passing failures are retried. Raises ServiceUnavailable."""
+    from aiohttp import ClientError
+
+    problem = ""
+    for number in range(_TRIES):
+        if number:
+            await asyncio.sleep(pause * 2 ** (number - 1))
+        try:
+            async with session.get(url) as answer:
+                problem = f"HTTP {answer.status}"
+                if answer.status == 404:
+                    return None
+                if answer.status == 200:
+                    data = bytearray()
+                    async for block in answer.content.iter_chunked(_BLOCK):
+                        data += block
+                        if len(data) > most:
+                            break
+                    return bytes(data)
+                if answer.status not in _RETRIED:
+                    raise ServiceUnavailable(f"{url} cannot be fetched: {problem}", hint="check --from")
+        except (ClientError, TimeoutError) as exc:
+            problem = str(exc) or type(exc).__name__
+    raise ServiceUnavailable(
+        f"{url} cannot be fetched: {problem}"[:500],
+        hint="check --from and the network; the same command continues where this one stopped",
+    )
+
+
+def _exists(target: Path, digest: str) -> bool:
+    """Return whether the snapshot exists. Raises CheckFailed if something else has its name."""
     if not os.path.lexists(target):
         return False
-    if digest_bytes(_read(target / SUMS)) != digest:
+    if not (target / SUMS).is_file() or digest_file(target / SUMS) != digest:
         raise CheckFailed(
-            f"{target} is there and is another snapshot than the one that was asked for",
+            f"{target} exists and is another snapshot than the one to fetch",
             hint="a published version never changes: find out which one is wrong",
         )
     return True
 
 
-def _no_links(folder: Path) -> None:
-    for path in (folder, *(folder / name for name in FOLDERS)):
-        if path.is_symlink():
-            raise CheckFailed(f"{path} is a symbolic link", hint="remove it")
-
-
-def _keep(folder: Path, files: dict[str, bytes]) -> None:
-    folder.mkdir(exist_ok=True)
-    for name, data in files.items():
-        (folder / name).unlink(missing_ok=True)
-        (folder / name).write_bytes(data)
-
-
-def _begun(path: Path, most: int) -> bool:
-    """Whether a beginning of the file lies there; what is none, for having more bytes than `most`, goes."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    there = length(path)
-    if there is None or there > most:
-        path.unlink(missing_ok=True)
-        return False
-    return there > 0
-
-
-def _has(path: Path, digest: str) -> bool:
-    return sha256(path) == digest
-
-
-def _parsed(sums: bytes) -> dict[str, str]:
-    """Name → digest. Raises CheckFailed unless the names are those of a snapshot's files, each once."""
+def _parse_sums(sums: bytes) -> dict[str, str]:
+    """Return name → digest. Raises CheckFailed unless the names are those of a snapshot's files, each once."""
     rows = sums.decode("utf-8", "replace").removesuffix("\n").split("\n")
     found = [match for match in map(_SUM_LINE.fullmatch, rows) if match]
-    digests = {match[2]: match[1] for match in found}
-    if len(found) != len(rows) or len(digests) != len(rows) or digests.keys() != set(REQUIRED):
+    digests = {match[2]: f"sha256:{match[1]}" for match in found}
+    if not len(found) == len(rows) == len(digests) or digests.keys() != set(REQUIRED):
         raise CheckFailed(f"{SUMS} names other files than a snapshot's", hint="nothing was fetched")
     return digests
 
@@ -272,50 +306,19 @@ def _manifest(data: bytes, version: str) -> Manifest:
         raise CheckFailed(f"what is published as {version} is medlive {manifest.version}")
     if manifest.files.keys() != set(REQUIRED) - {"manifest.json"}:
         raise CheckFailed("the manifest names other files than a snapshot's")
-    if sum(entry.size for entry in manifest.files.values()) > MOST_BYTES:
-        raise CheckFailed(f"the manifest states more than {MOST_BYTES} bytes")
     return manifest
 
 
-def _room(out: Path, folder: Path, total: int) -> None:
-    """Raise DiskFull where the files cannot have room, before the first byte is fetched."""
-    there = sum(p.stat().st_size for p in folder.rglob("*") if p.is_file()) if folder.is_dir() else 0
-    free = shutil.disk_usage(out).free
-    if total - there > free:
-        raise DiskFull(f"{out} has {free} bytes left, and {total - there} are to come")
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as exc:
-        raise CheckFailed(f"{path.parent} is there and is no snapshot", hint="move it away") from exc
-
-
 @contextmanager
-def _held(out: Path) -> Iterator[None]:
-    """The folder, for this process alone; what the disk says in words of ours."""
+def _locked(out: Path) -> Iterator[None]:
+    """Hold the folder for this process alone, and turn errors of the disk into ours."""
     try:
         out.mkdir(parents=True, exist_ok=True)
         with exclusive(out / _LOCK):
             yield
     except OSError as exc:
         if exc.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise DiskFull(f"no space is left in {out}", hint="make room: what came is not fetched again") from exc
+            raise DiskFull(
+                f"no space is left in {out}", hint="make room: files that came are not fetched again"
+            ) from exc
         raise BadInput(f"{exc.filename or out} cannot be used: {exc.strerror or exc}") from exc
-    except TooLong as exc:
-        raise CheckFailed(str(exc)) from exc
-
-
-def _settle(folder: Path) -> None:
-    """Have the system write every file out, before the folder gets its name."""
-    for path in [*folder.rglob("*"), folder]:
-        _sync(path)
-
-
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -4,7 +4,6 @@ Data goes first and SHA256SUMS last: a version without SHA256SUMS is incomplete,
 again. The index, feed and latest.json are made anew from the versions on the target.
 """
 
-import hashlib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,6 +12,7 @@ from typing import Final
 
 from pydantic import ValidationError
 
+from medlive.digest import digest_bytes
 from medlive.errors import BadInput, CheckFailed
 from medlive.integrity.folder import SIGNATURE, SUMS
 from medlive.integrity.signing import PublicKey
@@ -27,14 +27,11 @@ from medlive.snapshot.verify.run import StepState, Trust, verify_snapshot
 
 PUBLIC_KEY: Final = "minisign.pub"
 _FOLDER: Final = re.compile(r"medlive-([0-9]{4}\.W[0-9]{2})")
+_LAST: Final = {"manifest.json": 1, SIGNATURE: 2, SUMS: 3}
 _MOST_ROUNDS: Final = 20
 
 Progress = Callable[[int, int], None]
 """(bytes done, bytes in all)."""
-
-
-def ignore_transfer(done: int, total: int) -> None:
-    """Report no progress."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +55,17 @@ class PreparedRelease:
         """Whether the release has a key."""
         return self.manifest.signing is not None
 
+    @property
+    def ancestry(self) -> dict[str, str]:
+        """The digests of its ancestors and its own, by version."""
+        return {a.version: a.digest for a in self.manifest.lineage} | {self.manifest.version: self.digest}
+
     def items(self) -> list[Item]:
         """The immutable files in the order they are sent."""
-        last = {"manifest.json": 1, SIGNATURE: 2, SUMS: 3}
-        names = sorted(self.sums, key=lambda name: (last.get(name, 0), name))
         root = folder_name(self.manifest.version)
         return [
-            Item(f"{root}/{n}", self.folder / n, self.sums[n].size, self.sums[n].sha256, IMMUTABLE) for n in names
+            Item(f"{root}/{name}", self.folder / name, entry.size, entry.sha256, IMMUTABLE)
+            for name, entry in sorted(self.sums.items(), key=lambda item: (_LAST.get(item[0], 0), item[0]))
         ]
 
 
@@ -110,21 +111,17 @@ def prepare_release(folder: Path, public_key: PublicKey | None = None) -> Prepar
     skippable = {len(report.steps), *([1] if report.trust is Trust.NOT_SIGNED else [])}
     skipped = [s for s in report.steps if s.state is StepState.SKIPPED and s.number not in skippable]
     if skipped:
-        raise CheckFailed(
-            f"{folder} could not be verified completely: "
-            + "; ".join(f"step {s.number}: {s.why}" for s in skipped)
-        )
+        reasons = "; ".join(f"step {s.number}: {s.why}" for s in skipped)
+        raise CheckFailed(f"{folder} could not be verified completely: {reasons}")
     manifest = report.manifest
     if not manifest.publishable:
         raise CheckFailed(
             f"medlive {manifest.version} is not publishable: " + "; ".join(manifest.why_not),
             hint="no option overrides this",
         )
-    entries = dict(manifest.files)
-    for name in ("manifest.json", SUMS, SIGNATURE):
-        if (folder / name).is_file():
-            entries[name] = _entry((folder / name).read_bytes())
-    return PreparedRelease(folder, manifest, entries, _errata(folder.parent, _key_of(manifest, public_key)))
+    others = [folder / name for name in ("manifest.json", SUMS, SIGNATURE) if (folder / name).is_file()]
+    entries = dict(manifest.files) | {path.name: _entry(path.read_bytes()) for path in others}
+    return PreparedRelease(folder, manifest, entries, _errata(folder.parent, public_key or _key_of(manifest)))
 
 
 def publish(
@@ -133,7 +130,7 @@ def publish(
     place: Place,
     *,
     dry_run: bool = False,
-    progress: Progress = ignore_transfer,
+    progress: Progress = lambda done, total: None,
 ) -> Published:
     """Copy a snapshot to a target and update latest.json, feed, page and errata.
 
@@ -156,23 +153,15 @@ def publish(
         missing = _missing_items(prepared, target, done)
         _check_line(prepared, target, _releases(target, done))
         check_errata_kept(prepared, target.where, target.read)
-        if dry_run:
-            done.sent = [item.name for item in missing]
-            done.bytes_sent = sum(item.size for item in missing)
-            return done
         total = sum(item.size for item in missing)
-        out = [0]
-
-        def sent(amount: int) -> None:
-            # An attempt that failed half-way is sent, and counted, again.
-            out[0] = min(total, out[0] + amount)
-            progress(out[0], total)
-
         for item in missing:
-            target.add(item, sent)
+            if not dry_run:
+                target.add(item)
             done.sent.append(item.name)
             done.bytes_sent += item.size
-        _update_pages(prepared, target, place, done)
+            progress(done.bytes_sent, total)
+        if not dry_run:
+            _update_pages(prepared, target, place, done)
     return done
 
 
@@ -180,30 +169,22 @@ def _missing_items(prepared: PreparedRelease, target: Target, done: Published) -
     """Return what has yet to be sent. Raises CheckFailed if the target has other files of this version."""
     items = prepared.items()
     existing = target.names(f"{folder_name(prepared.manifest.version)}/")
-    wrong = sorted(existing - {item.name for item in items})
-    missing: list[Item] = []
-    for item in items:
-        state = target.compare(item) if item.name in existing else RemoteState.ABSENT
-        if state is RemoteState.ABSENT:
-            missing.append(item)
-        elif state is RemoteState.SAME:
-            done.already.append(item.name)
-        else:
-            wrong.append(item.name)
-    if wrong:
+    states = {i.name: target.compare(i) if i.name in existing else RemoteState.ABSENT for i in items}
+    done.already = [name for name, state in states.items() if state is RemoteState.SAME]
+    wrong = [name for name, state in states.items() if state is RemoteState.OTHER]
+    if wrong := sorted([*wrong, *(existing - states.keys())]):
+        more = f" and {len(wrong) - 8} more" if len(wrong) > 8 else ""
         raise CheckFailed(
             f"{target.where} has other bytes of medlive {prepared.manifest.version}: "
-            + ", ".join(sorted(wrong)[:8])
-            + (f" and {len(wrong) - 8} more" if len(wrong) > 8 else "")
-            + "; nothing was written",
+            f"{', '.join(wrong[:8])}{more}; nothing was written",
             hint="a published version never changes: freeze and publish a new one",
         )
-    return missing
+    return [item for item in items if states[item.name] is RemoteState.ABSENT]
 
 
 def _check_line(prepared: PreparedRelease, target: Target, releases: Sequence[Release]) -> None:
     """Raise CheckFailed if the snapshot and a published version disagree about an ancestor."""
-    mine = {a.version: a.digest for a in prepared.manifest.lineage} | {prepared.manifest.version: prepared.digest}
+    mine = prepared.ancestry
     for release in releases:
         theirs = {a.version: a.digest for a in release.manifest.lineage} | {release.version: release.digest}
         if conflicting := sorted(v for v in mine.keys() & theirs.keys() if mine[v] != theirs[v]):
@@ -222,19 +203,17 @@ def _check_line(prepared: PreparedRelease, target: Target, releases: Sequence[Re
 
 
 def _releases(target: Target, done: Published) -> list[Release]:
-    """Return the complete versions on the target."""
+    """Return the complete versions on the target, and note the others in `done`."""
     found: list[Release] = []
     done.unfinished.clear()
     for name in sorted(target.folders()):
         match = _FOLDER.fullmatch(name)
         if match is None or week_end(match[1]) is None:
             continue
-        sums = target.read(f"{name}/{SUMS}")
-        if sums is None:
-            if match[1] != done.version:
-                done.unfinished.append(match[1])
-            continue
-        found.append(_release(target, name, match[1], sums))
+        if (sums := target.read(f"{name}/{SUMS}")) is not None:
+            found.append(_release(target, name, match[1], sums))
+        elif match[1] != done.version:
+            done.unfinished.append(match[1])
     return found
 
 
@@ -265,13 +244,20 @@ def _update_pages(prepared: PreparedRelease, target: Target, place: Place, done:
 
     Another publisher may finish a version meanwhile, so the versions are read again after writing.
     """
-    for name, data in prepared.errata.items():
-        _put(target, name, data, done)
+
+    def put(files: Mapping[str, bytes]) -> None:
+        for name, data in files.items():
+            if target.read(name) != data:
+                target.replace(page(name, data))
+                if name not in done.updated:
+                    done.updated.append(name)
+
+    put(prepared.errata)
+    releases = _releases(target, done)
     for _ in range(_MOST_ROUNDS):
-        releases = _releases(target, done)
-        for name, data in _pages(releases, target, place).items():
-            _put(target, name, data, done)
-        if {r.version for r in _releases(target, done)} == {r.version for r in releases}:
+        put(_pages(releases, target, place))
+        before, releases = releases, _releases(target, done)
+        if [r.version for r in releases] == [r.version for r in before]:
             done.latest = max(r.version for r in releases)
             return
     raise CheckFailed(f"{target.where} keeps changing", hint="publish again when no other publisher is running")
@@ -280,7 +266,7 @@ def _update_pages(prepared: PreparedRelease, target: Target, place: Place, done:
 def _pages(releases: Sequence[Release], target: Target, place: Place) -> dict[str, bytes]:
     data = target.read(ERRATA)
     errata = parse_errata(data, f"{ERRATA} in {target.where}") if data is not None else None
-    key = _key_of(max(releases, key=lambda r: r.version).manifest, None)
+    key = _key_of(max(releases, key=lambda r: r.version).manifest)
     pages = {PUBLIC_KEY: key.text().encode("ascii")} if key is not None else {}
     pages[INDEX] = index_html(releases, place, errata=errata, key=PUBLIC_KEY if key is not None else None)
     pages[FEED] = feed_xml(releases, place, errata)
@@ -288,34 +274,21 @@ def _pages(releases: Sequence[Release], target: Target, place: Place) -> dict[st
     return pages
 
 
-def _put(target: Target, name: str, data: bytes, done: Published) -> None:
-    if target.read(name) != data:
-        target.replace(page(name, data))
-        if name not in done.updated:
-            done.updated.append(name)
-
-
-def _key_of(manifest: Manifest, given: PublicKey | None) -> PublicKey | None:
-    """Return the key that signatures are checked with; None for an unsigned release."""
-    if given is not None or manifest.signing is None:
-        return given
-    return PublicKey.parse(manifest.signing.public_key)
+def _key_of(manifest: Manifest) -> PublicKey | None:
+    return PublicKey.parse(manifest.signing.public_key) if manifest.signing is not None else None
 
 
 def _errata(folder: Path, key: PublicKey | None) -> dict[str, bytes]:
     """Return the errata beside the snapshot, and their signature."""
-    path, beside = folder / ERRATA, folder / ERRATA_SIGNATURE
-    if not path.exists():
+    if not (folder / ERRATA).exists():
         return {}
     try:
-        load_errata(path, public_key=key)
+        load_errata(folder / ERRATA, public_key=key)
     except (BadInput, CheckFailed) as exc:
         hint = "write them again with the key that signs the releases"
         raise CheckFailed(exc.message, hint=hint) from exc
-    found = {ERRATA: path.read_bytes()}
-    if beside.exists():
-        found[ERRATA_SIGNATURE] = beside.read_bytes()
-    return found
+    paths = (folder / ERRATA, folder / ERRATA_SIGNATURE)
+    return {path.name: path.read_bytes() for path in paths if path.exists()}
 
 
 def check_errata_kept(prepared: PreparedRelease, where: str, read: Callable[[str], bytes | None]) -> None:
@@ -347,4 +320,4 @@ def check_errata_kept(prepared: PreparedRelease, where: str, read: Callable[[str
 
 
 def _entry(data: bytes) -> FileEntry:
-    return FileEntry(size=len(data), sha256=hashlib.sha256(data).hexdigest())
+    return FileEntry(size=len(data), sha256=digest_bytes(data).removeprefix("sha256:"))

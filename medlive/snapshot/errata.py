@@ -45,19 +45,13 @@ class WithdrawalKind(StrEnum):
     """It identifies a person."""
 
 
-def _check_id(text: str) -> str:
-    if not CASE_ID.fullmatch(text):
-        raise ValueError("an id must have 1 to 200 characters without spaces, slashes or control characters")
-    return text
-
-
 def _check_storable(text: str) -> str:
     if (character := find_unstorable(text)) is not None:
         raise ValueError(f"it holds {character}")
     return text
 
 
-Id = Annotated[str, AfterValidator(_check_id)]
+Id = Annotated[str, StringConstraints(pattern=f"^{CASE_ID.pattern}$")]
 Reason = Annotated[str, StringConstraints(min_length=1, max_length=MOST_REASON), AfterValidator(_check_storable)]
 
 
@@ -123,11 +117,6 @@ class Errata(_Frozen):
         """Return the file's text: indented JSON with sorted keys."""
         return pretty_json(self.model_dump(mode="json"))
 
-    @property
-    def last_moment(self) -> datetime | None:
-        """When the last entry was issued; None if there are no entries."""
-        return max((entry.issued_at for entry in self.entries), default=None)
-
 
 def _key(entry: Erratum) -> tuple[int, str]:
     return entry.id, entry.criterion_id or ""
@@ -157,51 +146,49 @@ def load_errata(path: str | Path, *, public_key: "PublicKey | None" = None) -> E
         BadInput: If the file is missing or not valid.
         CheckFailed: If the signature is missing or not valid.
     """
-    place = Path(path)
-    data = _read(place)
-    comment = None if public_key is None else _check(data, place, public_key)
-    errata = parse_errata(data, str(place))
-    if comment not in (None, expected := trusted_comment(errata)):
-        raise CheckFailed(f"the signature beside {place}: expected the comment {expected!r}, got {comment!r}")
-    return errata
-
-
-def _read(place: Path) -> bytes:
+    path = Path(path)
+    beside = path.with_name(f"{path.name}.minisig")
     try:
-        return read_small(place)
+        signature = read_small(beside) if public_key is not None and beside.is_file() else None
+        return read_errata(read_small(path), signature, str(path), public_key)
     except OSError as exc:
-        raise BadInput(f"{place} cannot be read: {exc.strerror or exc}") from exc
+        raise BadInput(f"{path} cannot be read: {exc.strerror or exc}") from exc
     except TooLong as exc:
         raise BadInput(str(exc)) from exc
 
 
-def _check(data: bytes, place: Path, public_key: "PublicKey") -> str:
-    """Check the signature beside a file and return its trusted comment."""
+def read_errata(data: bytes, signature: bytes | None, name: str, public_key: "PublicKey | None") -> Errata:
+    """Parse the bytes of an errata file and, given a key, check its signature; `name` names it in messages.
+
+    Raises:
+        BadInput: If the file is not valid.
+        CheckFailed: If the signature is missing or not valid.
+    """
+    if public_key is None:
+        return parse_errata(data, name)
+    if signature is None:
+        raise CheckFailed(
+            f"{name} is not signed", hint="leave the key out to use unsigned errata at your own risk"
+        )
     from medlive.integrity.signing import BadSignature, check_signature
 
-    beside = place.with_name(f"{place.name}.minisig")
     try:
-        signature = _read(beside).decode("utf-8")
-    except (BadInput, UnicodeDecodeError) as exc:
-        raise CheckFailed(
-            f"{place} is not signed: {exc}", hint="leave the key out to use unsigned errata at your own risk"
-        ) from exc
-    try:
-        return check_signature(data, signature, public_key)
+        comment = check_signature(data, signature.decode("utf-8", "replace"), public_key)
     except BadSignature as exc:
-        raise CheckFailed(f"{beside} is not a valid signature of {place.name}: {exc}") from exc
+        raise CheckFailed(f"the signature beside {name} is not a valid signature: {exc}") from exc
+    errata = parse_errata(data, name)
+    if comment != (expected := trusted_comment(errata)):
+        raise CheckFailed(f"the signature beside {name}: expected the comment {expected!r}, got {comment!r}")
+    return errata
 
 
 def write_errata_file(folder: Path, errata: Errata, sign: Callable[[bytes], str] | None) -> Path:
-    """Write `errata.json` and its signature, replacing each file as a whole.
+    """Write `errata.json` and its signature, each file as a whole; return the path.
 
     Args:
         folder: The folder of the snapshots.
         errata: The errata.
         sign: Signs the file's bytes; None removes a signature of other bytes.
-
-    Returns:
-        The path of `errata.json`.
 
     Raises:
         BadInput: If the folder cannot be written.
@@ -227,5 +214,5 @@ def write_errata_file(folder: Path, errata: Errata, sign: Callable[[bytes], str]
 
 def trusted_comment(errata: Errata) -> str:
     """Return the signature's trusted comment: the last entry's moment and the number of entries."""
-    moment = errata.last_moment
-    return f"timestamp:{int(moment.timestamp()) if moment else 0}\tfile:{ERRATA}\tentries:{len(errata.entries)}"
+    moment = max((int(entry.issued_at.timestamp()) for entry in errata.entries), default=0)
+    return f"timestamp:{moment}\tfile:{ERRATA}\tentries:{len(errata.entries)}"

@@ -128,7 +128,7 @@ def test_two_publishers_make_one_release(hub: Hub, line: dict[str, PreparedRelea
             hub.tags["2026.W47"] = hub.commit("other", other, "medlive 2026.W47")
 
     hub.before = intrude
-    with pytest.raises(ServiceUnavailable, match="another publisher has changed"):
+    with pytest.raises(ServiceUnavailable, match="changed by another publisher"):
         send(hub, snapshot)
     assert "2026.W47" not in hub.tags
     send(hub, snapshot)

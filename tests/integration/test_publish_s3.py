@@ -14,7 +14,7 @@ from medlive.errors import CheckFailed, MedliveError, MissingExtra, ServiceUnava
 from medlive.integrity.folder import SUMS
 from medlive.publishing.publish import PreparedRelease, Published, publish
 from medlive.publishing.target import IMMUTABLE, RemoteState, Taken
-from medlive.publishing.targets.s3 import Bucket, S3Target
+from medlive.publishing.targets.s3 import S3Target, parse_address
 from medlive.snapshot.describe.feed import Place
 from tests.support.bucket import Gate, Request, bucket_server
 from tests.support.publishing import a_snapshot, prepared
@@ -144,7 +144,7 @@ def test_two_publishers_cannot_overwrite_each_other(
 
         gate.before = intrude
         with pytest.raises(Taken, match=key):
-            target.add(item, lambda amount: None)
+            target.add(item)
         assert client.get_object(Bucket=bucket, Key=f"data/{ROOT}/{key}")["Body"].read() == b"x"
         assert target.compare(item) is RemoteState.OTHER
 
@@ -157,7 +157,7 @@ def test_throttling_and_failures_of_the_store_are_waited_out(
         (lambda r: r.method == "GET" and "list-type" in r.query, 500, "InternalError"),
     ]
     item = snapshot.items()[0]
-    target.add(item, lambda amount: None)
+    target.add(item)
     assert target.names(f"{ROOT}/") == {item.name}
     assert gate.answers == []
 
@@ -203,4 +203,4 @@ def test_a_missing_client_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("text", ["bucket", "s3://", "s3:///x", "s3://b/../c", "https://b/x"])
 def test_an_address_that_names_no_bucket_is_refused(text: str) -> None:
     with pytest.raises(UsageError):
-        Bucket.parse(text)
+        parse_address(text)

@@ -70,28 +70,25 @@ class HubRepository:
         version = prepared.manifest.version
         done = Published(version, prepared.digest, self.where, prepared.signed, dry_run)
         with self._clear_errors():
-            tags = self._tags()
-            if tags is not None:
+            existing = self._tags()
+            tags = existing or frozenset()
+            done.sent = sorted(prepared.sums)
+            if existing is not None:
                 check_errata_kept(prepared, self.where, self._read)
-            tagged = version in (tags or ())
-            done.sent = (
-                self._missing(version if tagged else _MAIN, prepared)
-                if tags is not None
-                else sorted(prepared.sums)
-            )
+                done.sent = self._missing(version if version in tags else _MAIN, prepared)
             done.already = sorted(prepared.sums.keys() - set(done.sent))
             done.bytes_sent = sum(prepared.sums[name].size for name in done.sent)
-            if tagged and done.sent:
+            if version in tags and done.sent:
                 raise self._other_bytes(f"the tag {version}", done.sent)
             if dry_run:
                 return done
-            if tags is None:
+            if existing is None:
                 self._api.create_repo(self._repository, repo_type=_KIND, exist_ok=True)
-            if not tagged:
-                self._release(prepared, aside=any(tag > version for tag in tags or ()))
+            if version not in tags:
+                self._release(prepared, aside=any(tag > version for tag in tags))
                 progress(done.bytes_sent, done.bytes_sent)
             done.updated = self._commit_errata(prepared)
-            done.latest = max({version, *(tags or ())})
+            done.latest = max({version, *tags})
         return done
 
     def _tags(self) -> frozenset[str] | None:
@@ -183,7 +180,7 @@ class HubRepository:
     def _clear_errors(self) -> Iterator[None]:
         """Turn what the client raises into our errors; no message holds the token."""
         import httpx2
-        from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+        from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
 
         try:
             yield
@@ -192,29 +189,26 @@ class HubRepository:
         except (httpx2.TransportError, LocalEntryNotFoundError) as exc:
             text = f"{self._api.endpoint} cannot be reached: {type(exc).__name__}"
             raise ServiceUnavailable(text, hint=_AGAIN) from exc
-        except (HFValidationError, ValueError) as exc:
-            raise ServiceUnavailable(f"{self.where} refuses: {self._masked(str(exc))}") from exc
         except RuntimeError as exc:
-            # What the client says of an upload that failed; the cause says how.
+            # An upload that failed; the cause says how.
             if isinstance(exc.__cause__, HfHubHTTPError):
                 raise self._refused(exc.__cause__) from exc
             text = f"an upload to {self.where} failed: {type(exc.__cause__ or exc).__name__}"
             raise ServiceUnavailable(text, hint=_AGAIN) from exc
+        except ValueError as exc:
+            raise ServiceUnavailable(f"{self.where} refuses: {self._masked(str(exc))}") from exc
         except OSError as exc:
             raise CheckFailed(f"{exc.filename or 'a file'} cannot be read: {exc.strerror or exc}") from exc
 
     def _refused(self, exc: Any) -> ServiceUnavailable:
         status = exc.response.status_code
-        if status in (401, 403):
-            return ServiceUnavailable(f"{self.where} refuses the token (HTTP {status})", hint=_LOGIN)
-        if status == 404:
-            hint = "check the name, and what the token may do"
-            return ServiceUnavailable(f"{self.where} does not exist for this token", hint=hint)
-        if status == 412:
-            return ServiceUnavailable(f"another publisher has changed {self.where} meanwhile", hint=_AGAIN)
-        return ServiceUnavailable(
-            f"{self.where} answers with HTTP {status}: {self._masked(exc.server_message or '')}", hint=_AGAIN
-        )
+        text, hint = {
+            401: ("refuses the token (HTTP 401)", _LOGIN),
+            403: ("refuses the token (HTTP 403)", _LOGIN),
+            404: ("does not exist for this token", "check the name, and what the token may do"),
+            412: ("was changed by another publisher meanwhile", _AGAIN),
+        }.get(status, (f"answers with HTTP {status}: {self._masked(exc.server_message or '')}", _AGAIN))
+        return ServiceUnavailable(f"{self.where} {text}", hint=hint)
 
     def _masked(self, text: str) -> str:
         return text.replace(self._token, "***")[:300]

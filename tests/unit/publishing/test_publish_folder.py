@@ -102,8 +102,7 @@ def test_a_half_published_version_is_told_of_and_finished(
     send(target, made["2026.W43"])
     (target.root / "medlive-2026.W43" / SUMS).unlink()
     (target.root / "medlive-2026.W43" / "data/cases.jsonl").unlink()
-    (target.root / ".publish-partial").mkdir()
-    (target.root / ".publish-partial" / "left").write_bytes(b"of a killed run")
+    (target.root / ".publish-partial").write_bytes(b"of a killed run")
     done = send(target, made["2026.W44"])
     assert done.unfinished == ["2026.W43"]
     assert [v["version"] for v in latest(target)["versions"]] == ["2026.W44"]
@@ -374,20 +373,12 @@ def test_one_publisher_at_a_time_and_clear_words_where_the_disk_refuses(
     assert send(target, made["2026.W43"]).latest == "2026.W43"
 
 
-def test_a_disk_without_hard_links_is_published_to_as_well(
-    made: dict[str, PreparedRelease], target: FolderTarget, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def no_links(source: Path, link: Path) -> None:
-        raise OSError(errno.EPERM, os.strerror(errno.EPERM))
-
-    monkeypatch.setattr(os, "link", no_links)
-    snapshot = made["2026.W43"]
-    send(target, snapshot)
-    assert verify_snapshot(target.root / "medlive-2026.W43").ok
-    item = snapshot.items()[0]
+def test_a_file_with_other_bytes_is_never_replaced(made: dict[str, PreparedRelease], target: FolderTarget) -> None:
+    send(target, made["2026.W43"])
+    item = made["2026.W43"].items()[0]
     (target.root / item.name).write_bytes(b"another's")
     with target.session(write=True), pytest.raises(Taken):
-        target.add(item, lambda amount: None)
+        target.add(item)
     assert (target.root / item.name).read_bytes() == b"another's"
 
 
