@@ -1,16 +1,31 @@
-"""Rows from dataclasses and back, by the names that a table's columns share with their fields."""
+"""Rows from dataclasses and back, many rows in one statement, and text that PostgreSQL cannot hold.
 
-from collections.abc import Mapping
+PostgreSQL's text and jsonb know neither NUL nor lone surrogates. Both occur in what communities and engines send,
+and digests are made from the text as it came, so it must come back unchanged. Each such character becomes a
+private one (U+10FFFD), its number in hexadecimal and a semicolon, and that character itself likewise.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
+from datetime import date
+from decimal import Decimal
+from enum import Enum
 from typing import Any, TypeVar
 
-from medlive.db.tables import Base
+from sqlalchemy import ARRAY, ColumnElement, Text, any_, bindparam, text
+from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.orm import DeclarativeBase, InstrumentedAttribute
 
 T = TypeVar("T")
+_MARK = "\U0010fffd"
+_UNSTORABLE = re.compile("[\x00\ud800-\udfff\U0010fffd]")
+_STORED = re.compile("\U0010fffd([0-9a-f]{4,6});")
 
 
-def row_of(table: type[Base], value: Any, /, **more: Any) -> dict[str, Any]:
-    """A dataclass as a row of a table: the fields that are columns too, and `more`, which prevails."""
+def row_of(table: type[DeclarativeBase], value: Any, /, **more: Any) -> dict[str, Any]:
+    """A dataclass as a row: the fields that are also columns of the table, and `more`, which prevails."""
     columns = table.__table__.columns
     shared = {field.name: getattr(value, field.name) for field in fields(value) if field.name in columns}
     return {k: dict(v) if isinstance(v, Mapping) else v for k, v in shared.items()} | more
@@ -21,3 +36,92 @@ def read(kind: type[T], row: Any, /, **more: Any) -> T:
     names = [field.name for field in fields(kind) if field.name not in more]  # type: ignore[arg-type]
     values = {name: getattr(row, name) for name in names}
     return kind(**{k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}, **more)
+
+
+async def add_row(session: AsyncSession, row: T) -> T:
+    """Insert a row; return it with what the database filled in."""
+    session.add(row)
+    await session.flush()
+    return row
+
+
+async def insert_rows(
+    session: AsyncSession,
+    table: type[DeclarativeBase],
+    rows: Sequence[Mapping[str, Any]],
+    *,
+    skip_known: bool = False,
+    returning: Sequence[str] = (),
+) -> Sequence[Any]:
+    """Insert rows in their order; each has the same columns as the first. None is NULL, in JSON columns too.
+
+    `skip_known` leaves out rows whose key the table has already. The rows travel as one JSON parameter, which
+    PostgreSQL reads by the table's own types: one round trip and one statement for all of them. Returns the
+    columns `returning` of each row that was inserted, in any order.
+    """
+    if not rows:
+        return []
+    name, names = table.__tablename__, ", ".join(f'"{column}"' for column in rows[0])
+    statement = (
+        f'INSERT INTO "{name}" ({names}) SELECT {names} '
+        f'FROM json_populate_recordset(NULL::"{name}", CAST(:rows AS json))'
+        + (" ON CONFLICT DO NOTHING" if skip_known else "")
+        + (f" RETURNING {', '.join(returning)}" if returning else "")
+    )
+    result = await session.execute(text(statement), {"rows": dump_rows(rows)})
+    return result.all() if returning else []
+
+
+def dump_rows(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Rows as one JSON array, for `json_populate_recordset` and its like."""
+    return dump_json([{k: _plain(v) for k, v in row.items()} for row in rows])
+
+
+def is_one_of(column: InstrumentedAttribute[str], values: Iterable[str]) -> ColumnElement[bool]:
+    """The condition that a text column holds one of the values, as one array parameter: `in_` writes a new
+    statement for each number of values, which neither SQLAlchemy nor PostgreSQL has prepared."""
+    return column == any_(bindparam(None, list(values), type_=ARRAY(Text)))
+
+
+def _plain(value: Any) -> Any:
+    """A column's value as JSON has it; PostgreSQL reads numbers and dates from text without loss."""
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, Decimal):
+        return str(value)
+    return value.isoformat() if isinstance(value, date) else value
+
+
+def to_stored(text: str) -> str:
+    """The text as a column can hold it; nearly always the text itself."""
+    if text.isascii() and "\x00" not in text:
+        return text
+    return _UNSTORABLE.sub(lambda m: f"{_MARK}{ord(m[0]):04x};", text)
+
+
+def from_stored(text: str) -> str:
+    """The text as it came."""
+    return _STORED.sub(lambda m: chr(int(m[1], 16)), text) if _MARK in text else text
+
+
+def dump_json(value: Any) -> str:
+    """JSON for a jsonb column. Raises ValueError for NaN and infinities."""
+    dumped = json.dumps(value, ensure_ascii=False, allow_nan=False)
+    # json writes NUL as an escape, which may also stand for the six characters; walking decides.
+    if "\\u0000" in dumped or (not dumped.isascii() and _UNSTORABLE.search(dumped)):
+        dumped = json.dumps(_walk(value, to_stored), ensure_ascii=False, allow_nan=False)
+    return dumped
+
+
+def load_json(stored: str | bytes) -> Any:
+    """The value that `dump_json` was given (tuples as lists)."""
+    dumped = stored if isinstance(stored, str) else stored.decode()
+    return _walk(json.loads(dumped), from_stored) if _MARK in dumped else json.loads(dumped)
+
+
+def _walk(value: Any, change: Callable[[str], str]) -> Any:
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, dict):
+        return {_walk(k, change): _walk(v, change) for k, v in value.items()}
+    return [_walk(v, change) for v in value] if isinstance(value, list | tuple) else value

@@ -17,7 +17,7 @@ from typing import Any
 from sqlalchemy import Connection, create_engine, exc, text
 from sqlalchemy.pool import NullPool
 
-from medlive.db.session import connect_arguments, is_unavailable, parse_url, unavailable
+from medlive.db.session import CONNECT_ARGUMENTS, parse_url, translated_errors
 from medlive.db.tables import Base
 from medlive.errors import ConfigError, DatabaseUnavailable
 
@@ -107,13 +107,11 @@ def include_name(name: str | None, type_: str, parent_names: Any) -> bool:
 @contextmanager
 def _connect(url: str) -> Iterator[Connection]:
     parsed = parse_url(url)
-    engine = create_engine(parsed, poolclass=NullPool, connect_args=connect_arguments())
+    engine = create_engine(parsed, poolclass=NullPool, connect_args=CONNECT_ARGUMENTS)
     try:
-        with engine.connect() as connection:
+        with translated_errors(parsed), engine.connect() as connection:
             yield connection
     except exc.DBAPIError as error:
-        if is_unavailable(error):
-            raise unavailable(parsed, error) from error
         if getattr(error.orig, "sqlstate", None) == "55P03":
             raise DatabaseUnavailable(
                 "another process holds a lock that the upgrade needs", hint="try again when it has finished"

@@ -1,109 +1,230 @@
-"""The program's own runs: imports with their problems, and commands that changed something."""
+"""The program's own runs: imports, commands, recorded evaluations, and what decides which step is due."""
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import func, insert, select, update
+from sqlalchemy import create_engine, func, or_, select, text, update
+from sqlalchemy.dialects.postgresql import distinct_on
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.pool import NullPool
 
 from medlive import __version__
-from medlive.db.tables.intake import ImportProblemRow, ImportRunRow, RunOutcome
-from medlive.db.tables.release import PipelineRunRow
+from medlive.db.mapping import add_row, insert_rows, read, row_of
+from medlive.db.migrate import JOBS_TABLE
+from medlive.db.session import CONNECT_ARGUMENTS, Database
+from medlive.db.tables.intake import HarvestRunRow, ImportProblemRow, ImportRunRow, RunOutcome, SourceRow
+from medlive.db.tables.release import EvaluationRunRow, PipelineRunRow, SnapshotRow, SnapshotState
 
 if TYPE_CHECKING:
     from medlive.sources.files import ImportProblem
 
+SCHEDULER = "scheduler"
+"""The first word of a step's command in `pipeline_runs`."""
+CURATE, PRUNE = "curate", "source prune"
+"""The commands in `pipeline_runs` that do by hand, or by cron, what a step does."""
+CURATION_QUEUE = "curation"
+"""The queue of Procrastinate that holds a job for each thread to be curated."""
+STALLED_AFTER_S = 10.0
+"""A worker whose last heartbeat is older is dead: others take its jobs over."""
+SCHEDULER_LOCK = 0x6D65644C
+""" "medL": the advisory lock that the one scheduler of a database holds."""
+
+
+# --- imports, commands and evaluations -------------------------------------------------------------------
+
 
 async def start_import(session: AsyncSession, file: str, *, assumed_posted_at: datetime | None = None) -> int:
-    """The number of a new import of a file."""
-    added = await session.execute(
-        insert(ImportRunRow)
-        .values(file=file, assumed_posted_at=assumed_posted_at, outcome=RunOutcome.RUNNING)
-        .returning(ImportRunRow.id)
-    )
-    run_id: int = added.scalar_one()
-    return run_id
+    """Return the number of a new import of a file."""
+    run = ImportRunRow(file=file, assumed_posted_at=assumed_posted_at, outcome=RunOutcome.RUNNING)
+    return (await add_row(session, run)).id
 
 
 async def save_problems(
     session: AsyncSession, run_id: int, file: str, problems: Sequence["ImportProblem"]
 ) -> None:
     """Keep the lines that became no thread, each once."""
-    if problems:
-        await session.execute(
-            upsert(ImportProblemRow).on_conflict_do_nothing(),
-            [
-                {
-                    "run_id": run_id,
-                    "line": p.line,
-                    "file": file,
-                    "reason": p.reason.value,
-                    "detail": p.detail,
-                    "excerpt": p.excerpt,
-                }
-                for p in problems
-            ],
-        )
+    rows = [row_of(ImportProblemRow, p, run_id=run_id, file=file) for p in problems]
+    await insert_rows(session, ImportProblemRow, rows, skip_known=True)
 
 
 async def finish_import(
     session: AsyncSession, run_id: int, counts: Mapping[str, int], *, problem: str | None = None
 ) -> None:
     """End an import: done, or failed with its problem."""
-    await session.execute(
-        update(ImportRunRow)
-        .where(ImportRunRow.id == run_id)
-        .values(
-            outcome=RunOutcome.DONE if problem is None else RunOutcome.FAILED,
-            finished_at=func.now(),
-            counts=dict(counts),
-            problem=problem,
-        )
-    )
+    outcome = RunOutcome.DONE if problem is None else RunOutcome.FAILED
+    statement = update(ImportRunRow).where(ImportRunRow.id == run_id)
+    values = {"outcome": outcome, "finished_at": func.now(), "counts": dict(counts), "problem": problem}
+    await session.execute(statement.values(values))
 
 
 async def start_run(
     session: AsyncSession, command: str, settings: Mapping[str, Any], *, iso_week: str | None = None
 ) -> int:
-    """The number of a new run of a command. `settings` are the effective ones, secrets masked."""
-    added = await session.execute(
-        insert(PipelineRunRow)
-        .values(
-            command=command,
-            iso_week=iso_week,
-            code_version=__version__,
-            settings=dict(settings),
-            outcome=RunOutcome.RUNNING,
-        )
-        .returning(PipelineRunRow.id)
-    )
-    run_id: int = added.scalar_one()
-    return run_id
+    """Return the number of a new run of a command. `settings` are the effective ones, secrets masked."""
+    values = {"command": command, "settings": dict(settings), "iso_week": iso_week}
+    run = PipelineRunRow(**values, code_version=__version__, outcome=RunOutcome.RUNNING)
+    return (await add_row(session, run)).id
 
 
 async def finish_run(
     session: AsyncSession, run_id: int, counts: Mapping[str, Any], *, failed: bool = False
 ) -> None:
-    """End a run. One that was killed stays "running" without an end, which says so."""
-    await session.execute(
-        update(PipelineRunRow)
-        .where(PipelineRunRow.id == run_id)
-        .values(
-            outcome=RunOutcome.FAILED if failed else RunOutcome.DONE, finished_at=func.now(), counts=dict(counts)
-        )
+    """End a run. One that was killed stays "running" without an end."""
+    outcome = RunOutcome.FAILED if failed else RunOutcome.DONE
+    statement = update(PipelineRunRow).where(PipelineRunRow.id == run_id)
+    await session.execute(statement.values(outcome=outcome, finished_at=func.now(), counts=dict(counts)))
+
+
+async def record_evaluation(
+    session: AsyncSession,
+    *,
+    run_digest: str,
+    snapshot_version: str,
+    model: str,
+    grader: str,
+    path: str,
+    scores: Mapping[str, Any],
+) -> int:
+    """Record an evaluation's run folder, or bring its record up to date; return its number."""
+    values: dict[str, Any] = {"snapshot_version": snapshot_version, "model": model, "grader": grader}
+    values |= {"path": path, "scores": dict(scores)}
+    statement = upsert(EvaluationRunRow).values(run_digest=run_digest, **values)
+    statement = statement.on_conflict_do_update(index_elements=["run_digest"], set_=values)
+    number: int = (await session.execute(statement.returning(EvaluationRunRow.id))).scalar_one()
+    return number
+
+
+# --- what the schedule's steps have left -----------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run of a step."""
+
+    week: str | None
+    """The ISO week that it worked for; None: it was asked for by hand, for no week."""
+    outcome: RunOutcome
+    started_at: datetime
+    finished_at: datetime | None
+    counts: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class HarvestHistory:
+    """What is known of one source's harvests."""
+
+    first_at: datetime
+    """When its first one began."""
+    latest: Run
+    done_week: str | None
+    """The latest week whose harvest was read to its end."""
+    done_at: datetime | None
+    """When that one ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """Everything that decides what is due."""
+
+    harvests: Mapping[str, HarvestHistory]
+    latest: Mapping[str, Run]
+    """Command, as in `pipeline_runs` → its latest run, by the scheduler or by hand."""
+    done: Mapping[str, Run]
+    """The same for the latest run that was done."""
+    frozen_week: str | None
+    """The latest week that is frozen."""
+    frozen_at: datetime | None
+    weeks: frozenset[str]
+    """The weeks in which the scheduler or a harvest did anything."""
+    quarantined: Mapping[str, str]
+    """Source → why it is quarantined."""
+
+
+async def load_history(session: AsyncSession) -> History:
+    """Load what the steps have left."""
+    harvest, run, snapshot = HarvestRunRow, PipelineRunRow, SnapshotRow
+    own = or_(run.command.startswith(f"{SCHEDULER} "), run.command.in_([CURATE, PRUNE]))
+    commands = select(run).ext(distinct_on(run.command)).where(own).order_by(run.command, run.id.desc())
+    latest = {row.command: _run(row) for row in await session.scalars(commands)}
+    done = await session.scalars(commands.where(run.outcome == RunOutcome.DONE))
+    newest = select(snapshot.version, snapshot.frozen_at).where(snapshot.state == SnapshotState.FROZEN)
+    frozen = (await session.execute(newest.order_by(snapshot.version.desc()).limit(1))).first()
+    weeks = set(await session.scalars(select(harvest.iso_week).distinct()))
+    weeks |= set(await session.scalars(select(run.iso_week).where(run.iso_week.is_not(None)).distinct()))
+    quarantined = select(SourceRow).where(SourceRow.quarantine_reason.is_not(None))
+    return History(
+        harvests=await _load_harvests(session),
+        latest=latest,
+        done={row.command: _run(row) for row in done},
+        frozen_week=frozen.version if frozen else None,
+        frozen_at=frozen.frozen_at if frozen else None,
+        weeks=frozenset(weeks),
+        quarantined={row.name: row.quarantine_reason or "" for row in await session.scalars(quarantined)},
     )
 
 
-async def latest_runs(session: AsyncSession, iso_week: str) -> dict[str, tuple[RunOutcome, datetime | None]]:
-    """Command → the outcome and the end of its latest run for that week."""
-    row = PipelineRunRow
-    query = select(row.command, row.outcome, row.finished_at).where(row.iso_week == iso_week).order_by(row.id)
-    return {command: (outcome, end) for command, outcome, end in await session.execute(query)}
+async def _load_harvests(session: AsyncSession) -> dict[str, HarvestHistory]:
+    harvest = HarvestRunRow
+    first = select(harvest.source, func.min(harvest.started_at)).group_by(harvest.source)
+    newest = select(harvest).ext(distinct_on(harvest.source)).order_by(harvest.source, harvest.iso_week.desc())
+    ended = await session.scalars(newest.where(harvest.outcome == RunOutcome.DONE))
+    done = {row.source: (row.iso_week, row.finished_at) for row in ended}
+    latest = {}
+    for row in await session.scalars(newest):
+        counts = row.counts if row.problem is None else {**row.counts, "problem": row.problem}
+        latest[row.source] = read(Run, row, week=row.iso_week, counts=counts)
+    return {
+        source: HarvestHistory(started, latest[source], *done.get(source, (None, None)))
+        for source, started in await session.execute(first)
+    }
 
 
-async def load_problems(session: AsyncSession, run_id: int) -> list[ImportProblemRow]:
-    """The lines of an import that became no thread, in the file's order."""
-    query = select(ImportProblemRow).where(ImportProblemRow.run_id == run_id).order_by(ImportProblemRow.line)
-    return list(await session.scalars(query))
+def _run(row: PipelineRunRow) -> Run:
+    return read(Run, row, week=row.iso_week)
+
+
+# --- the job queue and the scheduler ---------------------------------------------------------------------
+
+
+async def queue_state(session: AsyncSession, queue: str, *, alive_within: timedelta) -> tuple[int, int]:
+    """How many jobs of a queue wait or are being done, and how many workers gave a sign of life lately."""
+    jobs = "SELECT count(*) FROM procrastinate_jobs WHERE queue_name = :queue AND status IN ('todo', 'doing')"
+    workers = "SELECT count(*) FROM procrastinate_workers WHERE last_heartbeat > now() - CAST(:within AS interval)"
+    return (
+        await session.scalar(text(jobs), {"queue": queue}) or 0,
+        await session.scalar(text(workers), {"within": alive_within}) or 0,
+    )
+
+
+async def queued_revisions(session: AsyncSession, queue: str) -> set[int]:
+    """The thread revisions with a job that waits or is being done."""
+    # Procrastinate's queueing lock holds while a job waits, and no longer.
+    jobs = (
+        "SELECT CAST(args ->> 'revision' AS bigint) FROM procrastinate_jobs "
+        "WHERE queue_name = :queue AND status IN ('todo', 'doing')"
+    )
+    return set(await session.scalars(text(jobs), {"queue": queue}))
+
+
+async def is_scheduler_active(session: AsyncSession) -> bool:
+    """Whether a scheduler works on this database."""
+    query = text(
+        "SELECT count(*) FROM pg_locks l JOIN pg_database d ON d.oid = l.database "
+        "WHERE datname = current_database() AND locktype = 'advisory' AND granted "
+        "AND classid = 0 AND objid = :key AND objsubid = 1"
+    )
+    return bool(await session.scalar(query, {"key": SCHEDULER_LOCK}))
+
+
+def open_job_store(database: Database) -> Any:
+    """APScheduler's store of jobs in this database, over connections of its own, which are not asyncio's.
+
+    It asks seldom: each question opens a connection, so that none is found dead a week later.
+    """
+    from apscheduler.jobstores.sqlalchemy import SQLAlchemyJobStore
+
+    engine = create_engine(database.engine.url, poolclass=NullPool, connect_args=CONNECT_ARGUMENTS)
+    return SQLAlchemyJobStore(engine=engine, tablename=JOBS_TABLE)

@@ -3,8 +3,8 @@
 from dataclasses import asdict
 
 from medlive.config import Settings
-from medlive.db.release.evaluations import record_evaluation
 from medlive.db.release.threads import revisions_of
+from medlive.db.runs import record_evaluation
 from medlive.db.threads.threads import load_threads
 from medlive.digest import digest_json
 from medlive.errors import UsageError

@@ -14,9 +14,8 @@ from procrastinate.jobs import Job, Status
 from procrastinate.worker import Worker
 
 from medlive.clock import now
-from medlive.db.curation.queue import queued_revisions
+from medlive.db.runs import CURATION_QUEUE, STALLED_AFTER_S, queued_revisions
 from medlive.db.session import Connection, Database, Session
-from medlive.db.steps import CURATION_QUEUE, STALLED_AFTER_S
 from medlive.errors import DatabaseUnavailable
 from medlive.logs import bound
 

@@ -10,7 +10,7 @@ from medlive.config import Settings
 from medlive.db.curation.costs import Answers, Cost, Costs, costs
 from medlive.db.curation.funnel import funnel, recent_failures
 from medlive.db.harvest.harvests import list_sources
-from medlive.db.steps import is_scheduler_active, load_history
+from medlive.db.runs import is_scheduler_active, load_history
 from medlive.service.database import open_database
 from medlive.service.schedule.states import read_states, summarize_counts
 from medlive.service.schedule.steps import StepState

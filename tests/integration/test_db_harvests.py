@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import select, text
 
 from medlive.clock import now
 from medlive.db import runs
 from medlive.db.harvest import archives, fetches, frontier, harvests
-from medlive.db.release import evaluations
 from medlive.db.session import Database, advisory_lock
-from medlive.db.tables.intake import FrontierState, RunOutcome, SourceKind
+from medlive.db.tables.intake import FrontierState, ImportProblemRow, RunOutcome, SourceKind
+from medlive.db.tables.release import EvaluationRunRow
 from medlive.digest import digest_text
 from medlive.errors import UsageError
 from medlive.sources.archive.warc import Place
@@ -308,7 +308,7 @@ async def test_imports_and_their_bad_lines_are_recorded(database: Database, tmp_
         await runs.save_problems(session, run, name, problems)
         await runs.save_problems(session, run, name, problems[:1])
         await runs.finish_import(session, run, {"new": 3})
-        found = await runs.load_problems(session, run)
+        found = (await session.scalars(select(ImportProblemRow).order_by(ImportProblemRow.line))).all()
     assert [(p.line, p.reason, p.file) for p in found] == [(2, "bad_date", name), (7, "not_json", name)]
 
 
@@ -321,7 +321,7 @@ async def test_runs_and_evaluations_are_recorded(database: Database) -> None:
         outcomes = await session.scalars(text("SELECT outcome FROM pipeline_runs ORDER BY id"))
         assert list(outcomes) == ["done", "failed"]
         for score in (0.1, 0.2):
-            number = await evaluations.record_evaluation(
+            number = await runs.record_evaluation(
                 session,
                 run_digest=digest_text("run"),
                 snapshot_version="2026.W10",
@@ -330,6 +330,5 @@ async def test_runs_and_evaluations_are_recorded(database: Database) -> None:
                 path="somewhere",
                 scores={"paper": score},
             )
-        [row] = await evaluations.list_evaluations(session, snapshot_version="2026.W10")
+        [row] = await session.scalars(select(EvaluationRunRow))
         assert (row.id, row.scores) == (number, {"paper": 0.2})
-        assert await evaluations.list_evaluations(session, snapshot_version="2026.W11") == []

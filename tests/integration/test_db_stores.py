@@ -42,11 +42,11 @@ from medlive.curation.model import (
 )
 from medlive.db.curation import cases, curations, filters, funnel
 from medlive.db.curation.replies import PostgresReplyStore
+from medlive.db.mapping import dump_json, from_stored, load_json, to_stored
 from medlive.db.release import fixing, gates, snapshots
 from medlive.db.release.rows import read_snapshots
 from medlive.db.session import Database
 from medlive.db.threads import bands, threads
-from medlive.db.unstorable import dump_json, from_stored, load_json, to_stored
 from medlive.digest import digest_text
 from medlive.errors import BadInput, DatabaseUnavailable, MedliveError, UsageError
 from medlive.evidence.passage import Hit, IndexIdentity, Passage, SideHit

@@ -14,8 +14,7 @@ from sqlalchemy.orm import aliased
 from sqlalchemy.sql.elements import ColumnElement
 
 from medlive.curation.model import CaseText
-from medlive.db.bulk import insert_rows
-from medlive.db.mapping import read, row_of
+from medlive.db.mapping import insert_rows, read, row_of
 from medlive.db.release.withdrawals import too_thin, withdrawn_criteria, without_criteria
 from medlive.db.tables.intake import ThreadRow
 from medlive.db.tables.release import CaseRevisionRow, CaseRow, CaseStatus, CriterionRow, ReviewAction, ReviewRow

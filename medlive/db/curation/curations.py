@@ -31,8 +31,7 @@ from medlive.curation.model import (
     SecondReading,
     Thresholds,
 )
-from medlive.db.bulk import insert_rows, is_one_of
-from medlive.db.mapping import read, row_of
+from medlive.db.mapping import insert_rows, is_one_of, read, row_of
 from medlive.db.tables import Base
 from medlive.db.tables.decisions import (
     AgentCallRow,

@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from sqlalchemy import func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from medlive.db.bulk import insert_rows
-from medlive.db.mapping import row_of
+from medlive.db.mapping import insert_rows, row_of
 from medlive.db.tables.decisions import FilterResultRow, FilterVerdictRow
 from medlive.db.tables.intake import ThreadRevisionRow
 from medlive.db.threads.threads import is_latest

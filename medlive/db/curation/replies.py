@@ -7,8 +7,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import defer
 
 from medlive.db.batching import Batcher
-from medlive.db.bulk import insert_rows, is_one_of
-from medlive.db.mapping import read, row_of
+from medlive.db.mapping import insert_rows, is_one_of, read, row_of
 from medlive.db.session import Database
 from medlive.db.tables.decisions import PromptRow, ReplyRow
 from medlive.digest import digest_json

@@ -8,8 +8,7 @@ from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive.clock import now
-from medlive.db.bulk import insert_rows
-from medlive.db.mapping import row_of
+from medlive.db.mapping import insert_rows, row_of
 from medlive.db.tables.intake import ArchiveRow, FetchRow
 from medlive.digest import digest_bytes
 from medlive.sources.archive.warc import Place

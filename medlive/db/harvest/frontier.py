@@ -8,8 +8,7 @@ from typing import Any
 from sqlalchemy import and_, select, text, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from medlive.db.bulk import dump_rows, is_one_of
-from medlive.db.mapping import row_of
+from medlive.db.mapping import dump_rows, is_one_of, row_of
 from medlive.db.tables.intake import FrontierRow, FrontierState
 from medlive.db.threads.takedowns import taken_down_ids
 from medlive.sources.ledger import KnownThread, ProblemKind

@@ -11,9 +11,8 @@ from sqlalchemy.dialects.postgresql import distinct_on
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from medlive.db.bulk import insert_rows
 from medlive.db.harvest.frontier import unsettle
-from medlive.db.mapping import read, row_of
+from medlive.db.mapping import dump_json, insert_rows, read, row_of
 from medlive.db.tables.intake import (
     FrontierRow,
     HarvestMeasureRow,
@@ -25,7 +24,6 @@ from medlive.db.tables.intake import (
     SourceRow,
 )
 from medlive.db.threads.threads import ensure_sources
-from medlive.db.unstorable import dump_json
 from medlive.errors import MedliveError, UsageError
 from medlive.sources.drift import Compared, Measure
 from medlive.sources.fetching.robots import Robots

@@ -7,8 +7,8 @@ from typing import Any
 from sqlalchemy import select, text
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from medlive.db.mapping import to_stored
 from medlive.db.tables.intake import FrontierState, HarvestMeasureRow, HarvestRunRow, RunOutcome
-from medlive.db.unstorable import to_stored
 from medlive.sources.archive.warc import Place
 
 _NEXT = text(

@@ -13,12 +13,10 @@ from typing import Any, Final
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from medlive.db.bulk import insert_rows
-from medlive.db.mapping import row_of
+from medlive.db.mapping import dump_json, from_stored, insert_rows, row_of
 from medlive.db.release.gates import JUDGED
 from medlive.db.tables.release import SnapshotKeptOutRow, SnapshotMemberRow
 from medlive.db.threads.takedowns import TAKEN_DOWN
-from medlive.db.unstorable import dump_json, from_stored
 from medlive.snapshot.gates import CaseFacts, Gate, GateHit, fact_hits
 
 _BATCH: Final = 2_000

@@ -6,8 +6,8 @@ from typing import Final
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from medlive.db.mapping import dump_json
 from medlive.db.threads.takedowns import no_takedown
-from medlive.db.unstorable import dump_json
 from medlive.snapshot.gates import GateHit
 
 JUDGED: Final = """

@@ -14,8 +14,8 @@ from typing import Any, Final, LiteralString
 import psycopg
 from sqlalchemy import URL
 
-from medlive.db.session import connect_arguments, unavailable
-from medlive.db.unstorable import from_stored, load_json
+from medlive.db.mapping import from_stored, load_json
+from medlive.db.session import CONNECT_ARGUMENTS, unavailable
 from medlive.errors import MedliveError
 from medlive.snapshot.diff import Change, ChangeKind
 from medlive.snapshot.model import SnapshotCase, SnapshotCriterion
@@ -138,7 +138,7 @@ def read_snapshots(url: URL, stop: Event | None = None) -> Iterator[SnapshotRead
     """
     plain = url.set(drivername="postgresql").render_as_string(hide_password=False)
     try:
-        with psycopg.connect(plain, **connect_arguments()) as connection:  # type: ignore[arg-type]
+        with psycopg.connect(plain, **CONNECT_ARGUMENTS) as connection:
             connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
             connection.read_only = True
             connection.execute("SET LOCAL jit = off")  # it compiles for seconds what is looked up row by row

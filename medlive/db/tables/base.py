@@ -11,7 +11,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 from sqlalchemy.sql import func
 from sqlalchemy.types import TypeDecorator
 
-from medlive.db.unstorable import from_stored, to_stored
+from medlive.db.mapping import from_stored, to_stored
 
 
 class AnyText(TypeDecorator[str]):

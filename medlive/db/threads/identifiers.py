@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from sqlalchemy import func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from medlive.db.bulk import insert_rows
+from medlive.db.mapping import insert_rows
 from medlive.db.tables.intake import IdentifierRow
 from medlive.db.threads.threads import SavedThread
 from medlive.threads.prepare import FoundIdentifier

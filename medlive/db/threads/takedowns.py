@@ -8,9 +8,8 @@ from typing import Any, Final
 from sqlalchemy import func, select, text, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from medlive.db.bulk import is_one_of
+from medlive.db.mapping import dump_json, is_one_of
 from medlive.db.tables.intake import ArchiveRow, HarvestRunRow, TakedownRow
-from medlive.db.unstorable import dump_json
 from medlive.threads.model import Thread
 
 TAKEN_DOWN: Final = "taken_down"

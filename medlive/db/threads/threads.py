@@ -11,11 +11,9 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import aliased
 from sqlalchemy.sql.elements import ColumnElement
 
-from medlive.db.bulk import insert_rows, is_one_of
-from medlive.db.mapping import read, row_of
+from medlive.db.mapping import insert_rows, is_one_of, read, row_of, to_stored
 from medlive.db.tables.decisions import FilterResultRow
 from medlive.db.tables.intake import SourceKind, SourceRow, ThreadRevisionRow, ThreadRow
-from medlive.db.unstorable import to_stored
 from medlive.errors import BadInput, MedliveError
 from medlive.threads.model import Message, Role, Thread
 

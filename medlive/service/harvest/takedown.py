@@ -14,8 +14,8 @@ from medlive.config import Settings
 from medlive.db.harvest.archives import Archive, list_archives
 from medlive.db.harvest.harvests import list_sources
 from medlive.db.harvest.raw_files import KeptFetch, fetches_in
+from medlive.db.runs import STALLED_AFTER_S
 from medlive.db.session import Database, advisory_lock
-from medlive.db.steps import STALLED_AFTER_S
 from medlive.db.threads.erasure import Traces, erase_thread, frozen_with, traces_of
 from medlive.db.threads.lookup import revisions_of
 from medlive.db.threads.threads import load_threads

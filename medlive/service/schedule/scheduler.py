@@ -16,8 +16,8 @@ from apscheduler.triggers.cron import CronTrigger
 
 from medlive.clock import now
 from medlive.config import Settings, WeeklyTime
-from medlive.db.session import Connection, Database, answers_yes, lock_connection, translated_errors
-from medlive.db.steps import SCHEDULER_LOCK, open_job_store
+from medlive.db.runs import SCHEDULER_LOCK, open_job_store
+from medlive.db.session import Connection, Database, ask_lock, lock_connection, translated_errors
 from medlive.errors import CheckFailed, DatabaseUnavailable
 from medlive.service.database import open_database
 from medlive.service.schedule.states import read_states, step_times
@@ -74,7 +74,7 @@ async def announce() -> None:
 
 
 async def _work(runner: "_Runner", connection: Connection, *, once: bool, wake_s: float) -> None:
-    while not await answers_yes(connection, "SELECT pg_try_advisory_lock(:key)", SCHEDULER_LOCK):
+    while not await ask_lock(connection, "SELECT pg_try_advisory_lock(:key)", SCHEDULER_LOCK):
         if once:
             raise CheckFailed("another scheduler is active", hint="it runs the steps when they are due")
         runner.notify_once("another scheduler is active; waiting for it to end")
@@ -86,7 +86,7 @@ async def _work(runner: "_Runner", connection: Connection, *, once: bool, wake_s
     async with _clock_running(runner, states):
         while True:
             # A lost connection loses the lock, and another scheduler may be active.
-            if not await answers_yes(connection, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND "
+            if not await ask_lock(connection, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND "
                                           "objid = :key AND pid = pg_backend_pid()", SCHEDULER_LOCK):  # fmt: skip
                 raise DatabaseUnavailable("the scheduler's lock was lost")
             await runner.watch(wake_s)
@@ -189,12 +189,12 @@ async def _clock_running(runner: _Runner, states: Sequence[StepState]) -> AsyncI
 
     def look_again(state: StepState) -> None:
         wait = LOOK_AGAIN if state.status is StepStatus.BLOCKED else RETRY_AFTER
-        with translated_errors(runner.database):
+        with translated_errors(runner.database.engine.url):
             _reschedule_earlier(clock, state, state.retry_at or now() + wait)
 
     runner.on_pending = look_again
     try:
-        with translated_errors(runner.database):
+        with translated_errors(runner.database.engine.url):
             clock.start(paused=True)
             arrange(clock, step_times(runner.settings), states)
             clock.resume()

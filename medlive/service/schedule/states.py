@@ -5,8 +5,8 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from medlive.config import Settings, WeeklyTime
+from medlive.db.runs import CURATION_QUEUE, STALLED_AFTER_S, load_history, queue_state
 from medlive.db.session import Database
-from medlive.db.steps import CURATION_QUEUE, STALLED_AFTER_S, load_history, queue_state
 from medlive.service.harvest.settings import fetch_settings, select_sources
 from medlive.service.schedule.steps import FREEZE, StepState, latest_slot, step_states, weekly_times
 

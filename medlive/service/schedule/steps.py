@@ -13,7 +13,7 @@ from typing import Any
 
 from medlive.clock import iso_week
 from medlive.config import ScheduleSection, WeeklyTime
-from medlive.db.steps import CURATE, PRUNE, SCHEDULER, History, Run
+from medlive.db.runs import CURATE, PRUNE, SCHEDULER, History, Run
 from medlive.db.tables.intake import RunOutcome
 from medlive.errors import ConfigError
 

@@ -9,9 +9,8 @@ from enum import StrEnum
 from typing import Any
 
 from medlive.config import Settings
-from medlive.db.runs import finish_run, start_run
+from medlive.db.runs import PRUNE, finish_run, start_run
 from medlive.db.session import Database
-from medlive.db.steps import PRUNE
 from medlive.errors import DatabaseUnavailable, MedliveError
 from medlive.integrity.signing import load_signing_key
 from medlive.logs import bound

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from medlive.clock import iso_week
 from medlive.config import ScheduleSection, WeeklyTime
-from medlive.db.steps import HarvestHistory, History, Run
+from medlive.db.runs import HarvestHistory, History, Run
 from medlive.db.tables.intake import RunOutcome
 from medlive.errors import ConfigError
 from medlive.service.schedule.steps import (
