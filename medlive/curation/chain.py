@@ -290,13 +290,7 @@ class _Chain:
             not_after=self._run_date,
         )
         s_align, claims = await validator.judge_alignment(
-            self._language,
-            query,
-            narrative,
-            stated,
-            hits,
-            agent,
-            confirm_veto=self._settings.confirm_veto,
+            self._language, query, narrative, stated, hits, agent, confirm_veto=self._settings.confirm_veto
         )
         self.state = replace(self.state, s_align=s_align, claims=claims, index=self._retriever.identity)
         if self._settings.exhaustive and (earlier := self._query_rejection() or self._sufficiency_rejection()):

@@ -10,15 +10,7 @@ from dataclasses import replace
 
 from medlive.curation import controls
 from medlive.curation.agent import Agent, check_ids
-from medlive.curation.model import (
-    CaseText,
-    Check,
-    ControllerCheck,
-    Element,
-    ElementStatus,
-    Kind,
-    Side,
-)
+from medlive.curation.model import CaseText, Check, ControllerCheck, Element, ElementStatus, Kind, Side
 from medlive.curation.revise import revise
 from medlive.curation.tasks import PACKAGE, DoubtReply, SupportReply, TextReply, WriteReply
 from medlive.curation.visible import TITLE, element_inputs, thread_inputs, visible_messages

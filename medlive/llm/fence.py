@@ -33,10 +33,7 @@ def render(request: Request) -> list[dict[str, str]]:
 
     Raises ValueError for a number that JSON cannot hold and TypeError for a value it cannot.
     """
-    messages = [
-        {"role": "system", "content": request.prompt.text},
-        {"role": "user", "content": data(request)},
-    ]
+    messages = [{"role": "system", "content": request.prompt.text}, {"role": "user", "content": data(request)}]
     if request.repair:
         # A reply may hold what the thread told it to say, and so may the fault that is named.
         raw, problem = (inert(neutralise(text)) for text in request.repair)

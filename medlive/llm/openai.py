@@ -87,11 +87,7 @@ class _TroubleError(Exception):
     """An attempt failed in a way that another attempt may mend."""
 
     def __init__(
-        self,
-        cause: str,
-        ended: Ended = Ended.OTHER,
-        retry_after: float | None = None,
-        usage: Usage | None = None,
+        self, cause: str, ended: Ended = Ended.OTHER, retry_after: float | None = None, usage: Usage | None = None
     ) -> None:
         """`usage` is what a body without a usable reply took; None: unknown, or nothing."""
         super().__init__(cause)

@@ -48,10 +48,7 @@ class Transport:
         """`base_url` ends before `/chat/completions`; how many calls are under way is up to the callers."""
         self._stage = _Stage()
         self._client = OpenAI(
-            api_key=api_key,
-            base_url=base_url,
-            max_retries=0,
-            http_client=httpx2.Client(transport=self._stage),
+            api_key=api_key, base_url=base_url, max_retries=0, http_client=httpx2.Client(transport=self._stage)
         )
         self._proxy = _proxy(base_url)
         self._secure = urlsplit(base_url).scheme.lower() == "https"
@@ -110,10 +107,7 @@ class Transport:
     def _ask(self, answer: httpx2.Response | None) -> None:
         self._stage.answer = answer
         self._client.post(
-            PATH,
-            content=b"{}",
-            cast_to=httpx2.Response,
-            options={"headers": {"Content-Type": "application/json"}},
+            PATH, content=b"{}", cast_to=httpx2.Response, options={"headers": {"Content-Type": "application/json"}}
         )
 
 

@@ -133,11 +133,7 @@ def response_format(mode: JsonMode, request: Request) -> dict[str, Any] | None:
         return None
     if mode is JsonMode.OBJECT:
         return {"type": "json_object"}
-    shape = {
-        "name": schema_name(request.task),
-        "strict": True,
-        "schema": strict_schema(request.schema),
-    }
+    shape = {"name": schema_name(request.task), "strict": True, "schema": strict_schema(request.schema)}
     return {"type": "json_schema", "json_schema": shape}
 
 
@@ -184,10 +180,7 @@ def completion(body: object, price: Price | None, latency_ms: float = 0.0) -> Re
         raise NotACompletion(f"the answer's message {told} (finish_reason {reason!r:.40})", usage)
     model = body.get("model")
     return Reply(
-        text=text,
-        finish=finish,
-        usage=usage,
-        model=model if isinstance(model, str) and model else UNNAMED,
+        text=text, finish=finish, usage=usage, model=model if isinstance(model, str) and model else UNNAMED
     )
 
 

@@ -57,7 +57,7 @@ _LEANING: Final = re.compile(
     r"\b(?:the|this|that) (?:doctor|physician|thread|post|poster|forum|reply|(?:original|reference) answer)\b"
     r"|\bas (?:mentioned|stated|described|noted)\b|\bsame as (?:above|the)\b"
     r"|\bi(?:'m|'ve|'d|'ll)\b|\bi (?:think|suggest|feel|believe|advise|recommend)\b|\b(?:my|your|you)\b"
-    r"|(?:该|这位|那位|上述|本)(?:医生|大夫|医师|帖|回复|回答)|医生(?:说|认为|指出|回复)|如上所述|同上|原帖|楼主|您|你|我(?!国)",
+    r"|(?:该|这位|那位|上述|本)(?:医生|大夫|医师|帖|回复|回答)|医生(?:说|认为|指出|回复)|如上所述|同上|原帖|楼主|您|你|我(?!国)"
 )
 _JOINING: Final = re.compile(r"\band\b|\bas well as\b|;|[并和及、；]|以及|同时")
 _ERROR: Final = re.compile(
@@ -66,12 +66,7 @@ _ERROR: Final = re.compile(
 
 
 def lint(
-    language: str,
-    criteria: Sequence[Criterion],
-    advice: Mapping[str, str],
-    case: str,
-    *,
-    no_negative: str = "",
+    language: str, criteria: Sequence[Criterion], advice: Mapping[str, str], case: str, *, no_negative: str = ""
 ) -> tuple[Finding, ...]:
     """Every fault of a rubric in `language` ("en" or "zh") that is certain; empty when there is none.
 

@@ -10,14 +10,7 @@ from typing import Any, Final
 from medlive.curation.agent import Agent, AgentFailure
 from medlive.curation.model import CaseText, Element
 from medlive.rubric.lint import Fault, Finding, lint, suspicions, without_faulty
-from medlive.rubric.model import (
-    SPECIALTIES,
-    UNKNOWN_SPECIALTY,
-    Criterion,
-    ReviewReply,
-    Rubric,
-    RubricReply,
-)
+from medlive.rubric.model import SPECIALTIES, UNKNOWN_SPECIALTY, Criterion, ReviewReply, Rubric, RubricReply
 
 PACKAGE = "medlive.rubric"
 LIFE: Final = 10

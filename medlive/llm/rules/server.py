@@ -173,11 +173,7 @@ def _completion(number: int, reply: Reply, messages: list[Mapping[str, Any]]) ->
                 "message": {"role": "assistant", "content": reply.text, "refusal": None},
             }
         ],
-        "usage": {
-            "prompt_tokens": asked,
-            "completion_tokens": answered,
-            "total_tokens": asked + answered,
-        },
+        "usage": {"prompt_tokens": asked, "completion_tokens": answered, "total_tokens": asked + answered},
     }
 
 
