@@ -53,6 +53,14 @@ class RoleSettings(_Section):
     timeout_s: Annotated[float, Field(gt=0)] = 120.0
     max_retries: Annotated[int, Field(ge=0, le=20)] = 5
     parameters: dict[str, Any] = Field(default_factory=dict)
+    query: dict[str, str] = Field(default_factory=dict)
+    """Query parameters of every request, as Azure's `api-version`."""
+    headers: dict[str, str] = Field(default_factory=dict)
+    """Headers of every request; the key belongs in a variable."""
+    key_header: str | None = None
+    """The header that carries the key; None for `Authorization: Bearer`, on Azure's deployment paths "api-key"."""
+    allow_unpinned: bool = False
+    """Whether replies that name another model than `model` are accepted."""
     price: Price | None = None
     """None for the model's price under `prices`; unknown without either."""
 

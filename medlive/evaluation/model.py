@@ -118,6 +118,8 @@ class Answer:
     reason: str = ""
     """Why it failed."""
     usage: Mapping[str, Any] = field(default_factory=dict)
+    thinking: str = ""
+    """What a reasoning model thought before it answered, where its endpoint shows it; never graded."""
 
     @property
     def gradable(self) -> bool:
@@ -131,12 +133,13 @@ class Answer:
 
     def row(self) -> dict[str, Any]:
         """The answer as JSON."""
-        return dict(zip(_ANSWER_FIELDS, _ANSWER_VALUES(self), strict=True))
+        row = dict(zip(_ANSWER_FIELDS, _ANSWER_VALUES(self), strict=True))
+        return row | {"thinking": self.thinking} if self.thinking else row
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> Self:
         """The answer from its JSON. Raises TypeError, KeyError or ValueError for what is none."""
-        known = {name: row[name] for name in _ANSWER_FIELDS if name in row}
+        known = {name: row[name] for name in (*_ANSWER_FIELDS, "thinking") if name in row}
         _require_texts(known, _ANSWER_TEXTS)
         return cls(**{**known, "state": AnswerState(row["state"])})
 
@@ -148,7 +151,7 @@ def _require_texts(row: Mapping[str, Any], names: Iterable[str]) -> None:
             raise ValueError(f"{name} must be a string")
 
 
-_ANSWER_TEXTS = ("case_id", "response", "finish_reason", "model", "reason")
+_ANSWER_TEXTS = ("case_id", "response", "finish_reason", "model", "reason", "thinking")
 _ANSWER_FIELDS = ("case_id", "state", "response", "finish_reason", "model", "reason", "usage")
 _ANSWER_VALUES = attrgetter(*_ANSWER_FIELDS)
 

@@ -17,8 +17,7 @@ from pydantic import BaseModel, ValidationError
 from medlive.errors import CallerRefused, EndpointUnavailable, RequestRefused, UsageError
 from medlive.llm.budget import Budget, BudgetSpent
 from medlive.llm.engine import UNNAMED, Engine, Finish, Reply, Request, Usage
-from medlive.llm.reading import NoObject, read_object
-from medlive.llm.refusal import is_refusal
+from medlive.llm.reading import NoObject, is_refusal, read_object
 
 T = TypeVar("T")
 R = TypeVar("R", bound=BaseModel)
@@ -109,8 +108,7 @@ class Asked(Generic[T]):
         replies = self.replies
         if not replies:
             return {}
-        total = sum((reply.usage for reply in replies[1:]), replies[0].usage)
-        return {name: getattr(total, name) for name in Usage.__dataclass_fields__}
+        return sum((reply.usage for reply in replies[1:]), replies[0].usage).as_json()
 
 
 class Health:
@@ -206,7 +204,7 @@ class Asker(Caller):
         super().__init__(concurrency, budget)
         self.role = role
         self._engine, self._repairs = engine, repairs
-        self._pinned = None if allow_unpinned else engine.identity.model
+        self._pinned = None if allow_unpinned or not engine.identity.pinned else engine.identity.model
         self._strangers = 0
         """Replies by others than the pinned model."""
         self._trusted = False
@@ -283,7 +281,8 @@ def read_checked(reply: Reply, pinned: str | None, role: str, read: Callable[[Re
         named = "the reply names none" if reply.model == UNNAMED else repr(reply.model[:100])
         raise AnotherModel(f"another model answered: {named}")
     if reply.finish is Finish.REFUSAL:
-        raise Unusable(f"the {role} refused", CallOutcome.REFUSED)
+        words = " ".join(reply.text.split())[:200] or "no reason given"
+        raise Unusable(f"the {role} refused, or a content filter did: {words}", CallOutcome.REFUSED)
     if reply.finish is Finish.LENGTH:
         raise Unusable("the reply was cut at the token limit", CallOutcome.TRUNCATED)
     return read(reply)

@@ -5,7 +5,7 @@ cache holds) and its inputs as JSON. Text of a thread is only ever inside the in
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any, Final, Protocol, runtime_checkable
 
@@ -51,6 +51,13 @@ class Usage:
     cost_usd: float | None = None
     """None when the model has no price in `models.toml`: unknown, not free."""
     latency_ms: float = 0.0
+    reasoning_tokens: int = 0
+    """Of the output tokens, those spent on reasoning, where the endpoint says so."""
+
+    def as_json(self) -> dict[str, Any]:
+        """The usage as a log holds it; `reasoning_tokens` only if there are any."""
+        values = asdict(self)
+        return values if self.reasoning_tokens else {k: v for k, v in values.items() if k != "reasoning_tokens"}
 
     def __add__(self, other: "Usage") -> "Usage":
         """The sum; a cost that one of them does not know is unknown."""
@@ -61,6 +68,7 @@ class Usage:
             self.output_tokens + other.output_tokens,
             None if unknown else (self.cost_usd or 0.0) + (other.cost_usd or 0.0),
             self.latency_ms + other.latency_ms,
+            self.reasoning_tokens + other.reasoning_tokens,
         )
 
 
@@ -115,6 +123,8 @@ class EngineIdentity:
     model: str
     """The pinned model id; for the rules engine its own version."""
     parameters: Mapping[str, Any] = field(default_factory=dict)
+    pinned: bool = field(default=True, compare=False)
+    """Whether every reply must name `model`; False where the configuration or a recording allows others."""
 
     def as_json(self) -> dict[str, Any]:
         """The identity as it is stored with what the engine decided."""
@@ -140,6 +150,13 @@ class Reply:
     """True when it cost this caller nothing: it was stored, or shared with the caller who paid."""
     attempts: int = field(default=1, compare=False)
     """HTTP requests that it took."""
+    thinking: str = field(default="", compare=False)
+    """What a reasoning model thought before it answered, where the endpoint shows it; no part of `text`."""
+
+    @property
+    def stored_text(self) -> str:
+        """`text` as stores of replies keep it, the thinking before it; `reading.split_thinking` takes it apart."""
+        return f"<think>\n{self.thinking}\n</think>\n\n{self.text}" if self.thinking else self.text
 
 
 class Engine(Protocol):

@@ -18,9 +18,15 @@ from medlive.text.neutral import neutralise
 MOST_REPLY: Final = 1_000_000
 """Characters; a longer reply is none of our tasks'."""
 
+LONGEST_REFUSAL: Final = 2000
+"""Characters of the longest text that is taken for a refusal: models that refuse are brief."""
+REFUSAL_OPENING: Final = 400
+"""Characters at the beginning in which the refusal must stand."""
+
 _THINKING: Final = re.compile(r"\s*<(think|thinking|thought|reasoning)>.*?</\1>", re.DOTALL | re.IGNORECASE)
 _THINKING_ENDS: Final = re.compile(r"</(?:think|thinking|thought|reasoning)>", re.IGNORECASE)
 _THINKING_OPENS: Final = re.compile(r"<(?:think|thinking|thought|reasoning)>", re.IGNORECASE)
+_THINKING_TAG: Final = re.compile(r"</?(?:think|thinking|thought|reasoning)>", re.IGNORECASE)
 _SECOND_THOUGHTS: Final = re.compile(
     r"\b(?:actually|correction|corrected|instead|mistake|mistaken|wrong|sorry|apologi[sz]e|should (?:be|have|read)"
     r"|on second thought|wait|revised?|ignore|disregard)\b|\bno,"
@@ -57,17 +63,60 @@ def read_object(text: str, inputs: Mapping[str, Any] | None = None) -> Any:
     return _seen(value)
 
 
+def split_thinking(text: str, *, cut: bool = False) -> tuple[str, str]:
+    """(thinking, answer) of a reply that thinks aloud before it answers; ("", text) for any other.
+
+    The opening tag may be missing, as where the prompt's template holds it, if the end tag has a line of its own
+    or JSON follows. Thinking that does not end counts only in a reply that was `cut`.
+    """
+    rest = text
+    while (block := _THINKING.match(rest)) is not None:
+        rest = rest[block.end() :]
+    if rest == text and (ends := list(_THINKING_ENDS.finditer(text))):
+        before, after = text[: ends[0].start()], text[ends[0].end() :]
+        own_line = before.endswith("\n") and after.startswith(("\n", "\r")) and "{" not in before
+        follows = after.strip().removeprefix("```json").lstrip().startswith("{")
+        if len(ends) == 1 and not _THINKING_OPENS.search(text) and (own_line or follows):
+            rest = after
+    elif rest == text and cut and _THINKING_OPENS.match(text.lstrip()):
+        rest = ""
+    if rest == text:
+        return "", text
+    return _THINKING_TAG.sub("", text[: len(text) - len(rest)]).strip(), rest.lstrip()
+
+
 def without_thinking(text: str) -> str:
     """The text without thinking blocks before the answer; one that does not end is left where it is."""
-    while (block := _THINKING.match(text)) is not None:
-        text = text[block.end() :]
-    ends = _THINKING_ENDS.findall(text)
-    if len(ends) == 1 and not _THINKING_OPENS.search(text):
-        # Some templates open the block in the prompt, so that the reply only ends it.
-        _, _, rest = text.partition(ends[0])
-        if rest.strip().removeprefix("```json").lstrip().startswith("{"):
-            text = rest
-    return text.strip("\ufeff \t\r\n")
+    return split_thinking(text)[1].strip("\ufeff \t\r\n")
+
+
+_UNABLE: Final = (
+    r"(?:can(?:['’]?t|\s?not)|could not|won['’]?t|will not|am (?:not able|unable|not allowed|not permitted)"
+    r"|['’]m (?:not able|unable|not allowed|not permitted)|must decline|have to decline|decline)"
+)
+_WHAT: Final = (
+    r"(?:help|assist|provide|give|offer|answer|comply|do (?:that|this)|fulfil+|process|complete|continue|engage"
+    r"|generate|produce|create|share|discuss|support|analy[sz]e|respond|advise|be used|participate)"
+)
+_REFUSALS: Final = re.compile(
+    rf"\bI\s?{_UNABLE}\s(?:\w+\s){{0,3}}{_WHAT}\b"
+    r"|\bI must (?:respectfully )?(?:decline|refuse)\b"
+    r"|\bI (?:refuse|decline) to\b"
+    r"|\b(?:against|violates?) (?:my|our|the|openai['’]?s?) (?:guidelines|polic(?:y|ies)|programming|terms)\b"
+    r"|\bas an ai(?: language)? model,? I (?:can(?:['’]?t|not)|am not|do not|don['’]t)\b"
+    r"|\b(?:your|the|this) request (?:was|has been|is) (?:rejected|blocked|refused|declined|flagged)\b"
+    r"|(?:我|本(?:模型|助手|AI))?(?:无法|不能|不可以|没办法|不便)(?:够)?(?:为您|为你|向您|给您|对此|就此)?"
+    r"(?:提供|协助|帮助|回答|满足|完成|执行|处理|继续|生成|参与|给出|讨论|作答)"
+    r"|拒绝(?:回答|提供|执行|协助)|违反(?:了)?(?:相关|我们的|平台)?(?:规定|政策|法律|准则)"
+    r"|(?:您|你)的(?:请求|问题|输入)(?:被拒绝|包含敏感|不符合)",
+    re.IGNORECASE,
+)
+
+
+def is_refusal(text: str) -> bool:
+    """Whether a text in which no JSON stands is a model that declines, in English or Chinese."""
+    text = without_thinking(text)
+    return 0 < len(text) <= LONGEST_REFUSAL and _REFUSALS.search(text[:REFUSAL_OPENING]) is not None
 
 
 def _only_object(text: str, fault: json.JSONDecodeError) -> tuple[Any, str, str]:

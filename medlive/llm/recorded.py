@@ -84,6 +84,7 @@ class RecordedEngine:
             "recorded",
             self._recording.model,
             {"recording": self._recording.digest, "otherwise": f"{other.engine} {other.model}"},
+            pinned=False,
         )
 
     async def answer(self, request: Request) -> Reply:

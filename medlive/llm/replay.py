@@ -4,7 +4,7 @@ import asyncio
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO, Final, Self
 
@@ -14,6 +14,7 @@ from medlive.digest import canonical_json
 from medlive.errors import BadInput, MedliveError, UsageError
 from medlive.llm.budget import Budget
 from medlive.llm.engine import Engine, EngineIdentity, Finish, Reply, ReplyStore, Request, Usage
+from medlive.llm.reading import split_thinking
 
 FILE_NAME: Final = "replies.jsonl"
 
@@ -129,9 +130,9 @@ class FileReplyStore:
             "model": identity.model,
             "parameters": dict(identity.parameters),
             "reply": {
-                "text": reply.text,
+                "text": reply.stored_text,
                 "finish": reply.finish,
-                "usage": asdict(reply.usage),
+                "usage": reply.usage.as_json(),
                 "model": reply.model,
             },
         }
@@ -195,10 +196,7 @@ def _digest_of(line: bytes) -> str | None:
 
 
 def _reply(record: Mapping[str, Any]) -> Reply:
-    held = record["reply"]
-    return Reply(
-        text=str(held["text"]),
-        finish=Finish(held["finish"]),
-        usage=Usage(**held["usage"]),
-        model=str(held["model"]),
-    )
+    reply = record["reply"]
+    thinking, text = split_thinking(str(reply["text"]))
+    usage = Usage(**reply["usage"])
+    return Reply(text, Finish(reply["finish"]), usage, str(reply["model"]), thinking=thinking)

@@ -1,27 +1,30 @@
-"""What goes over the wire to an OpenAI-compatible endpoint and what comes back, whichever way it travels: a call
-of the live client, or a line of a batch file. Pure: nothing is sent here.
+"""The body of a chat request and the reply in a completion, of a live call as of a line of a batch file.
+
+Nothing is sent here.
 """
 
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import lru_cache
-from json.encoder import encode_basestring
 from typing import Any, Final
-
-from pydantic_core import from_json
 
 from medlive.digest import canonical_json
 from medlive.llm.engine import UNNAMED, Finish, Reply, Request, Usage
-from medlive.llm.fence import CLOSE, LONGEST, OPEN, fenced, schema_name
+from medlive.llm.fence import schema_name
+from medlive.llm.reading import split_thinking
 
-# What endpoints that call themselves compatible give as finish_reason, in lower case.
-_STOPPED: Final = frozenset({"stop", "eos", "eos_token", "end_turn", "stop_sequence", "completed"})
-_CUT: Final = frozenset({"length", "max_tokens", "model_length", "max_output_tokens"})
-_REFUSED: Final = frozenset(
-    {"content_filter", "refusal", "safety", "sensitive", "recitation", "blocklist", "prohibited_content"}
-)
+_FINISH: Final = {
+    **dict.fromkeys(("stop", "eos", "eos_token", "end_turn", "stop_sequence", "completed"), Finish.STOP),
+    **dict.fromkeys(("length", "max_tokens", "model_length", "max_output_tokens"), Finish.LENGTH),
+    **dict.fromkeys(
+        ("content_filter", "refusal", "safety", "sensitive", "recitation", "blocklist", "prohibited_content"),
+        Finish.REFUSAL,
+    ),
+}
+"""What endpoints give as finish_reason, in lower case."""
+_THINKING_FIELDS: Final = ("reasoning_content", "reasoning")
+"""Where endpoints put a model's thinking beside `content`: DeepSeek and vLLM, OpenRouter."""
 
 
 class NotACompletion(ValueError):
@@ -34,7 +37,7 @@ class NotACompletion(ValueError):
 
 
 class JsonMode(StrEnum):
-    """How an endpoint is told that a reply must be JSON, from the strictest."""
+    """How an endpoint is asked for JSON, from the strictest."""
 
     SCHEMA = "schema"
     OBJECT = "object"
@@ -75,58 +78,6 @@ def encoded(body: Mapping[str, Any]) -> bytes:
     return canonical_json(body).encode("utf-8", "replace")
 
 
-class Frame:
-    """The bytes of a task's chat body around the text of its last message: all its first requests share them."""
-
-    def __init__(
-        self,
-        model: str,
-        request: Request,
-        parameters: Mapping[str, Any],
-        response_format: Mapping[str, Any] | None,
-    ) -> None:
-        """Of `request` only the prompt counts."""
-        self.prompt, self.schema = request.prompt, request.schema
-        body = chat_body(model, [], parameters, response_format)
-        before = canonical_json({name: value for name, value in body.items() if name < "messages"})[1:-1]
-        after = canonical_json({name: value for name, value in body.items() if name > "messages"})[1:]
-        system = canonical_json({"role": "system", "content": request.prompt.text})
-        head = f'{{{before}{"," if before else ""}"messages":[{system},{{"content":'
-        self._head = head.encode("utf-8", "replace")
-        self._tail = f',"role":"user"}}],{after}'.encode("utf-8", "replace")
-
-    def fits(self, request: Request) -> bool:
-        """Whether the frame is of the request's prompt and schema, and the request is a first one."""
-        return request.prompt is self.prompt and request.schema is self.schema and not request.repair
-
-    def around(self, request: Request) -> bytes:
-        """The body of a request that fits: byte for byte what `encoded` makes of its messages."""
-        inputs = b",".join([_member(name, value) for name, value in request.inputs.items()])
-        return b"".join((self._head, _BEFORE, inputs, _AFTER, self._tail))
-
-
-def _member(name: str, value: Any) -> bytes:
-    """One of a request's inputs as it stands inside the text of its message."""
-    if isinstance(value, str) and len(value) <= LONGEST:
-        return _remembered(name, value)
-    return _within(fenced({name: value})[1:-1])
-
-
-@lru_cache(maxsize=64)
-def _remembered(name: str, text: str) -> bytes:
-    """Calls of one case share its texts, and come after each other."""
-    return _within(fenced({name: text})[1:-1])
-
-
-def _within(text: str) -> bytes:
-    """A part of a string as JSON spells it: each character for itself, so parts may be put together."""
-    return encode_basestring(text)[1:-1].encode("utf-8", "replace")
-
-
-_BEFORE: Final = b'"' + _within(f"{OPEN}\n{{")
-_AFTER: Final = _within(f"}}\n{CLOSE}") + b'"'
-
-
 def response_format(mode: JsonMode, request: Request) -> dict[str, Any] | None:
     """How a request's reply is asked to be JSON; None where it is not."""
     if mode is JsonMode.NONE:
@@ -138,95 +89,99 @@ def response_format(mode: JsonMode, request: Request) -> dict[str, Any] | None:
 
 
 def read_completion(raw: bytes, price: Price | None, latency_ms: float = 0.0) -> Reply:
-    """The reply in a chat completion's body, as JSON text; see `completion`."""
+    """The reply in a chat completion's body. Raises NotACompletion."""
     try:
-        body = from_json(raw)
-    except ValueError:
-        body = _slowly(raw)
+        body = json.loads(raw)
+    except (ValueError, RecursionError):
+        raise NotACompletion(f"the answer is not JSON: {raw[:60]!r}") from None
     return completion(body, price, latency_ms)
 
 
-def _slowly(raw: bytes) -> object:
-    """The json module reads more: other encodings, the escape of a lone surrogate. Its word is the last."""
-    try:
-        return json.loads(raw)
-    except (ValueError, RecursionError):
-        raise NotACompletion(f"the answer is no JSON: {raw[:60]!r}") from None
-
-
 def completion(body: object, price: Price | None, latency_ms: float = 0.0) -> Reply:
-    """The reply in a chat completion. Raises NotACompletion."""
+    """The reply in a chat completion: its thinking apart, a refusal by model or filter as one.
+
+    Raises NotACompletion.
+    """
+    usage = _usage(body.get("usage") if isinstance(body, dict) else None, price, latency_ms)
+    choice = _first_choice(body, usage)
+    reason, message = choice.get("finish_reason"), choice["message"]
+    # An endpoint that gives no reason is taken to have stopped. Others: a tool call, an error, an unknown word.
+    finish = _FINISH.get(str(reason or "stop").casefold())
+    text, refusal = _text(message.get("content")), _text(message.get("refusal"))
+    if refusal:
+        finish, text = Finish.REFUSAL, refusal
+    if finish is None or (text is None and finish is Finish.STOP):
+        fault = "may not be whole" if finish is None else "holds no text"
+        raise NotACompletion(f"the answer's message {fault} (finish_reason {reason!r:.40})", usage)
+    thinking, text = split_thinking(text or "", cut=finish is Finish.LENGTH)
+    thinking = next((found for name in _THINKING_FIELDS if (found := _text(message.get(name)))), thinking)
+    return Reply(text, finish, usage, choice["model"], thinking=thinking)
+
+
+def _first_choice(body: object, usage: Usage) -> dict[str, Any]:
+    """A completion's first choice, with the model that is named. Raises NotACompletion."""
     if not isinstance(body, dict):
-        raise NotACompletion("the answer holds no choice")
-    usage = _usage(body.get("usage"), price, latency_ms)
-    choices = body.get("choices")
+        raise NotACompletion("the answer holds no choice", usage)
+    choices, error, model = body.get("choices"), body.get("error"), body.get("model")
     if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
-        said = body.get("error")
-        raise NotACompletion(f"the answer holds no choice{f': {said}' if said else ''}", usage)
-    choice = choices[0]
-    message = choice.get("message")
-    if not isinstance(message, dict):
+        raise NotACompletion(f"the answer holds no choice{f': {error}' if error else ''}", usage)
+    if not isinstance(choices[0].get("message"), dict):
         raise NotACompletion("the answer's choice holds no message", usage)
-    text = _text(message.get("content"))
-    refusal = _text(message.get("refusal"))
-    finish = _finish(choice.get("finish_reason"))
-    if finish is Finish.REFUSAL or refusal:
-        finish, text = Finish.REFUSAL, refusal or text or ""
-    elif finish is Finish.LENGTH:
-        text = text or ""
-    elif finish is None or text is None:
-        reason = choice.get("finish_reason")
-        told = "holds no text" if text is None else "may not be whole"
-        raise NotACompletion(f"the answer's message {told} (finish_reason {reason!r:.40})", usage)
-    model = body.get("model")
-    return Reply(
-        text=text, finish=finish, usage=usage, model=model if isinstance(model, str) and model else UNNAMED
-    )
+    return {**choices[0], "model": model if isinstance(model, str) and model else UNNAMED}
 
 
 def _usage(usage: object, price: Price | None, latency_ms: float) -> Usage:
     if not isinstance(usage, dict):
         return Usage(latency_ms=latency_ms)
-    details = usage.get("prompt_tokens_details")
+
+    def detail(of: str, name: str) -> int:
+        details = usage.get(of)
+        return count(details.get(name)) if isinstance(details, dict) else 0
+
     asked, answered = count(usage.get("prompt_tokens")), count(usage.get("completion_tokens"))
-    # More cached than read is a slip of the endpoint's; what was read bounds it.
-    cached = min(asked, count(details.get("cached_tokens"))) if isinstance(details, dict) else 0
-    known = price is not None and "prompt_tokens" in usage and "completion_tokens" in usage
+    # Some endpoints report more cached tokens than they read.
+    cached = min(asked, detail("prompt_tokens_details", "cached_tokens"))
+    known = "prompt_tokens" in usage and "completion_tokens" in usage
     cost = price.cost(asked, cached, answered) if price and known else None
-    return Usage(asked, cached, answered, cost, latency_ms)
+    reasoning = detail("completion_tokens_details", "reasoning_tokens")
+    return Usage(asked, cached, answered, cost, latency_ms, reasoning)
 
 
 def _text(content: object) -> str | None:
-    """A message's text; some endpoints send it in parts. None where there is none."""
-    if isinstance(content, str):
-        return content
+    """A message's text, which some endpoints send in parts; None if there is none."""
     if isinstance(content, list):
         parts = [part.get("text") for part in content if isinstance(part, dict)]
         texts = [part for part in parts if isinstance(part, str)]
         return "".join(texts) if texts else None
-    return None
+    return content if isinstance(content, str) else None
 
 
-def _finish(reason: object) -> Finish | None:
-    """Why the endpoint says it stopped; None for what it should not stop for (a tool call, an error, a word that
-    is not known). An endpoint that gives no reason is taken to have stopped: the reply's own shape tells."""
-    if reason == "stop" or reason is None or reason == "":
-        return Finish.STOP
-    named = reason.casefold() if isinstance(reason, str) else ""
-    for known, finish in ((_STOPPED, Finish.STOP), (_CUT, Finish.LENGTH), (_REFUSED, Finish.REFUSAL)):
-        if named in known:
-            return finish
-    return None
+def read_error(raw: bytes) -> tuple[str, list[str], str]:
+    """(message, codes in lower case, parameter named) of an error's body, in each form that endpoints give it."""
+    try:
+        body = json.loads(raw)
+    except (ValueError, RecursionError):
+        body = None
+    body = body[0] if isinstance(body, list) and body else body  # Google
+    error = body.get("error", body) if isinstance(body, dict) else None  # vLLM: no envelope
+    if not isinstance(error, dict):  # Ollama: a string
+        return error if isinstance(error, str) else raw[:1000].decode("utf-8", "replace"), [], ""
+    inner = error.get("innererror")
+    names = [error.get("code"), error.get("type"), inner.get("code") if isinstance(inner, dict) else None]
+    message, param = error.get("message") or error.get("detail"), error.get("param")
+    return (
+        str(message or raw[:1000].decode("utf-8", "replace")),
+        [name.casefold() for name in names if isinstance(name, str) and name],
+        param if isinstance(param, str) else "",
+    )
 
 
 def count(value: object) -> int:
-    """A number of tokens; 0 for what is none."""
+    """A number of tokens; 0 if the value is not one."""
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
 
 
 _LEFT_OUT: Final = frozenset({"title", "description", "default", "examples", "minLength", "maxLength"})
-
-
 _BY_NAME: Final = frozenset({"properties", "$defs"})
 
 

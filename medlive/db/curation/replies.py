@@ -12,6 +12,7 @@ from medlive.db.session import Database
 from medlive.db.tables.decisions import PromptRow, ReplyRow
 from medlive.digest import digest_json
 from medlive.llm.engine import EngineIdentity, Reply, Request, Usage
+from medlive.llm.reading import split_thinking
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +56,7 @@ class PostgresReplyStore:
             select(row).where(is_one_of(row.request_digest, digests)).options(defer(row.inputs, raiseload=True))
         )
         async with self._db.begin() as session:
-            found = {
-                r.request_digest: read(
-                    Reply, r, usage=read(Usage, r), model=r.reply_model, replayed=True, attempts=1
-                )
-                for r in await session.scalars(query)
-            }
+            found = {r.request_digest: _reply(r) for r in await session.scalars(query)}
         return [found.get(digest) for digest in digests]
 
     async def _keep_all(self, paid: Sequence[_Paid]) -> list[None]:
@@ -79,6 +75,12 @@ class PostgresReplyStore:
         return [None] * len(paid)
 
 
+def _reply(row: ReplyRow) -> Reply:
+    thinking, text = split_thinking(row.text)
+    usage = read(Usage, row, reasoning_tokens=0)
+    return Reply(text, row.finish, usage, row.reply_model, replayed=True, thinking=thinking)
+
+
 def _row(paid: _Paid) -> dict[str, object]:
     request, identity, reply = paid.request, paid.identity, paid.reply
     values = {
@@ -93,5 +95,6 @@ def _row(paid: _Paid) -> dict[str, object]:
         "repair": list(request.repair) if request.repair else None,
         "round": request.round,
         "reply_model": reply.model,
+        "text": reply.stored_text,
     }
     return row_of(ReplyRow, reply) | row_of(ReplyRow, reply.usage) | values

@@ -89,6 +89,10 @@ class Candidate(BaseModel):
     base_url: str | None = None
     api_key_env: str | None = None
     """The environment variable that holds the key."""
+    query: dict[str, str] = Field(default_factory=dict)
+    headers: dict[str, str] = Field(default_factory=dict)
+    key_header: str | None = None
+    """As in a role's table (`medlive.config.RoleSettings`)."""
     context_tokens: Annotated[int, Field(ge=1)] | None = None
     """The longest prompt and answer together."""
     max_tokens: Annotated[int, Field(ge=1)] | None = None

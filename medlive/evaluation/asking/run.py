@@ -3,7 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
@@ -213,7 +213,8 @@ def answer_of(case: EvaluationCase, reply: Reply) -> Answer:
         response=reply.text,
         finish_reason=finish,
         model=reply.model,
-        usage=asdict(reply.usage),
+        usage=reply.usage.as_json(),
+        thinking=reply.thinking,
     )
 
 
