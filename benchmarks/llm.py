@@ -70,11 +70,11 @@ class Fixed(Limiter):
 
     def __init__(self, endpoint: str, most: int) -> None:
         super().__init__(endpoint, most)
-        self._limit.value = float(most)
+        self._limit = float(most)
 
-    def leave(self, task: str, began: float, ended: Ended) -> None:
-        super().leave(task, began, ended)
-        self._limit.value = float(self._limit.most)
+    def leave(self, began: float, ended: Ended) -> None:
+        super().leave(began, ended)
+        self._limit = float(self._most)
 
 
 class Hard:
@@ -211,10 +211,9 @@ async def under_pressure(url: str) -> bool:
         print(f"endpoint that {what}: {HARD_CALLS} calls, 64 allowed at once, ideal {ideal:.1f} s")
         for name, limiter in (("fixed", Fixed("e", 64)), ("adaptive", Limiter("e", 64))):
             seconds, lost, state = await press(f"{url}/{path}/v1", limiter)
-            floor = min(state.floor_ms.values(), default=0.0)
             print(
                 f"  {name:9} {seconds:5.1f} s, {seconds / ideal:4.2f} of ideal; {lost} given up; limit at the end "
-                f"{state.limit}; {state.limited} times 429; floor {floor:.0f} ms"
+                f"{state.limit}; {state.limited} times 429"
             )
             reached = reached and (name == "fixed" or (seconds / ideal <= TARGET and not lost))
     return reached

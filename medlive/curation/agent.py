@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
 
 from pydantic import BaseModel
 
@@ -15,6 +16,8 @@ from medlive.llm.prompts import load_prompt
 
 R = TypeVar("R", bound=BaseModel)
 
+_ASKERS: WeakKeyDictionary[Engine, Asker] = WeakKeyDictionary()
+"""One for each engine, so that replies by another model than the configured one are counted over all threads."""
 MAX_ROUNDS = 50
 """Most stored unusable replies to skip before giving up."""
 
@@ -43,7 +46,7 @@ class Agent:
     def __init__(self, engine: Engine, journal: list[Call]) -> None:
         """`journal` is shared by the agents of one thread."""
         self.identity = engine.identity
-        self._asker = Asker(engine)
+        self._asker = _ASKERS.get(engine) or _ASKERS.setdefault(engine, Asker(engine, allow_unpinned=False))
         self._journal = journal
 
     async def ask(
@@ -65,6 +68,7 @@ class Agent:
 
         Raises:
             AgentFailure: If no usable reply was given.
+            ConfigError: If every reply is by another model than the configured one.
         """
         request = Request(task, load_prompt(package, task), inputs, _schema(reply_type))
         read = read_as(reply_type, request, check)

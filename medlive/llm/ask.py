@@ -14,7 +14,7 @@ from typing import Any, Final, Generic, NoReturn, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from medlive.errors import CallerRefused, EndpointUnavailable, RequestRefused, UsageError
+from medlive.errors import CallerRefused, ConfigError, EndpointUnavailable, RequestRefused
 from medlive.llm.budget import Budget, BudgetSpent
 from medlive.llm.engine import UNNAMED, Engine, Finish, Reply, Request, Usage
 from medlive.llm.reading import NoObject, is_refusal, read_object
@@ -215,7 +215,7 @@ class Asker(Caller):
 
         `read` raises Unusable; it sees no reply that was cut, refused, or given by another model. Raises
         BudgetSpent where the budget does not reach for one attempt, EndpointUnavailable when the endpoint seems
-        dead, and UsageError when every reply comes from another model.
+        dead, and ConfigError when every reply comes from another model.
         """
         asked: Asked[T] = Asked()
         for _ in range(1 + self._repairs):
@@ -254,14 +254,12 @@ class Asker(Caller):
             raise
 
     def _refuse(self, reply: Reply) -> NoReturn:
-        if reply.model == UNNAMED:
-            raise UsageError(
-                f"the {self.role} {self._pinned!r} was asked, and no reply names the model that it is by",
-                hint="--allow-unpinned takes such replies",
-            )
-        raise UsageError(
-            f"the {self.role} {self._pinned!r} was asked and {reply.model!r} answered, every time",
-            hint=f"name {reply.model!r} as the {self.role}, or take whatever answers: --allow-unpinned",
+        unnamed = reply.model == UNNAMED
+        answered = "no reply names its model" if unnamed else f"{reply.model!r} answered, every time"
+        allow = "allow_unpinned = true in its table, or --allow-unpinned, accepts such replies"
+        raise ConfigError(
+            f"the {self.role} {self._pinned!r} was asked and {answered}",
+            hint=allow if unnamed else f"name {reply.model!r} as the {self.role}'s model; {allow}",
         )
 
 

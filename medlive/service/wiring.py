@@ -19,7 +19,7 @@ from medlive.evaluation.asking.registry import Candidate, load_registry
 from medlive.llm.budget import Budget
 from medlive.llm.engine import Engine, EngineIdentity
 from medlive.llm.limiter import Limiters
-from medlive.llm.openai import RULES_MODEL, OpenAIEngine
+from medlive.llm.openai import RULES_MODEL, Access, OpenAIEngine
 from medlive.llm.prompts import load_prompt
 from medlive.llm.recorded import RecordedEngine, RecordingEngine, load_recording
 from medlive.llm.recorded import Recording as Recording
@@ -70,6 +70,8 @@ def open_endpoint(
     json_mode: str = "schema",
     price: Price | None = None,
     limiters: Limiters | None = None,
+    access: Access | None = None,
+    pinned: bool = True,
 ) -> OpenAIEngine:
     """Open a model at an OpenAI-compatible endpoint.
 
@@ -97,6 +99,8 @@ def open_endpoint(
         price=EnginePrice(price.input, price.output, price.cached) if price else None,
         key_variable=variable,
         limiter=limiters.of(base_url, key, concurrency) if limiters else None,
+        access=access,
+        pinned=pinned,
     )
 
 
@@ -124,6 +128,8 @@ def build_engine(
         json_mode=settings.json_mode,
         price=_role_price(settings, prices or {}),
         limiters=limiters,
+        access=Access(settings.query, settings.headers, settings.key_header),
+        pinned=not settings.allow_unpinned,
     )
 
 
@@ -175,6 +181,7 @@ class CandidateChoice:
     parameters: Mapping[str, Any]
     """The parameters sent."""
     price: Price | None
+    access: Access
 
 
 def choose_candidate(
@@ -205,6 +212,7 @@ def choose_candidate(
         api_key_env=api_key_env or own_key,
         parameters=_merged(known.sent(), parameters),
         price=settings.prices.get(model) or settings.prices.get(name),
+        access=Access(known.query, known.headers, known.key_header) if address == known.base_url else Access(),
     )
 
 

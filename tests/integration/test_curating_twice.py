@@ -64,7 +64,7 @@ class Gated(Scripted):
 
     @property
     def identity(self) -> EngineIdentity:
-        return EngineIdentity("openai", self.name)
+        return EngineIdentity("openai", self.name, pinned=False)
 
     async def answer(self, request: Request) -> Reply:
         if request.task == "rubric.write":

@@ -69,7 +69,7 @@ class Named(Scripted):
 
     @property
     def identity(self) -> EngineIdentity:
-        return EngineIdentity("openai", self.name)
+        return EngineIdentity("openai", self.name, pinned=False)
 
 
 def pipeline(database: Database, name: str = "m-1", **tasks: Any) -> Pipeline:

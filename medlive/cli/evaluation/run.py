@@ -191,7 +191,7 @@ async def _ask(
     model, price, template = asking.model, chosen.price, asking.template
     engine = open_endpoint(
         chosen.model, chosen.base_url, api_key_env=chosen.api_key_env, parameters=chosen.parameters,
-        concurrency=calls.concurrency, price=price, timeout_s=calls.timeout,
+        concurrency=calls.concurrency, price=price, timeout_s=calls.timeout, access=chosen.access,
     )  # fmt: skip
     use = ModelUse(
         model, engine.identity.engine, chosen.base_url, chosen.parameters,

@@ -44,7 +44,9 @@ def public_info(info: RunInfo) -> RunInfo:
 def public_answer(answer: Answer) -> Answer:
     """Remove the thinking, the reason's details and everything but numbers from the usage of an answer."""
     reason = _NO_ANSWER if answer.reason else ""
-    return replace(answer, model=public_name(answer.model), reason=reason, usage=_numbers(answer.usage), thinking="")
+    return replace(
+        answer, model=public_name(answer.model), reason=reason, usage=_numbers(answer.usage), thinking=""
+    )
 
 
 def public_grade(grade: Grade) -> Grade:

@@ -402,7 +402,7 @@ UNASKED = ("screener.revise", "validator.veto", "controller.doubt")
 
 @pytest.mark.parametrize("task", MEASURES)
 @pytest.mark.parametrize(
-    "said", ["rubbish", Reply("", Finish.REFUSAL, Usage(), "m"), {"questions": [], "answers": []}]
+    "said", ["rubbish", Reply("", Finish.REFUSAL, Usage(), "scripted"), {"questions": [], "answers": []}]
 )
 async def test_a_cross_examination_that_fails_is_unknown_and_decides_nothing(task: str, said: Any) -> None:
     curation = await run(honest() | {task: said})
@@ -418,8 +418,8 @@ async def test_an_endpoint_that_is_away_for_the_cross_examination_is_tried_again
 
 FAILURES = [
     (EndpointUnavailable("down"), Reason.ENDPOINT_UNAVAILABLE, CallOutcome.UNAVAILABLE),
-    (Reply("", Finish.REFUSAL, Usage(), "m"), Reason.REFUSED, CallOutcome.REFUSED),
-    (Reply('{"elements"', Finish.LENGTH, Usage(), "m"), Reason.TRUNCATED, CallOutcome.TRUNCATED),
+    (Reply("", Finish.REFUSAL, Usage(), "scripted"), Reason.REFUSED, CallOutcome.REFUSED),
+    (Reply('{"elements"', Finish.LENGTH, Usage(), "scripted"), Reason.TRUNCATED, CallOutcome.TRUNCATED),
 ]
 
 
@@ -463,7 +463,7 @@ async def test_one_agent_that_is_no_model_makes_the_case_unpublishable(role: str
     class Other(Scripted):
         @property
         def identity(self) -> EngineIdentity:
-            return EngineIdentity(engine, "test")
+            return EngineIdentity(engine, "scripted")
 
     respondents = dict.fromkeys(ROLES, ReplayEngine(Scripted(honest()), Memory()))
     respondents[role] = ReplayEngine(Other(honest()), Memory())

@@ -135,7 +135,7 @@ async def test_a_reply_that_names_no_model_is_by_nobody_known(run_dir: Path) -> 
             assert (grade.met, grade.reason) == (None, "another model answered: the reply names none")
             (grade,) = await grade_answer(case, answer, engine, allow_unpinned=True)
             assert grade.met is False
-            with pytest.raises(UsageError, match="no reply names the model"):
+            with pytest.raises(UsageError, match="no reply names its model"):
                 await grade_run(run_dir, engine)
         finally:
             await engine.aclose()

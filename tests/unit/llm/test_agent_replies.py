@@ -8,7 +8,8 @@ import pytest
 from medlive.curation.agent import Agent, AgentFailure
 from medlive.curation.model import Call, Reason
 from medlive.curation.tasks import ComplaintReply
-from medlive.llm.ask import CallOutcome
+from medlive.errors import ConfigError
+from medlive.llm.ask import STRANGERS, CallOutcome
 from medlive.llm.openai import JsonMode, OpenAIEngine
 from medlive.llm.replay import FileReplyStore, ReplayEngine
 from tests.support.bad_endpoint import Step, bad_endpoint, completion, ok, sends
@@ -22,7 +23,7 @@ async def ask(script: list[Step], folder: Path) -> tuple[ComplaintReply | AgentF
     """The reply or the failure, the calls as they are noted, and how many requests came."""
     journal: list[Call] = []
     async with bad_endpoint(script) as endpoint:
-        engine = OpenAIEngine("m", endpoint.url, json_mode=JsonMode.NONE, max_retries=0)
+        engine = OpenAIEngine("model-as-served", endpoint.url, json_mode=JsonMode.NONE, max_retries=0)
         with FileReplyStore(folder) as store:
             respondent = ReplayEngine(engine, store)
             agent = Agent(respondent, journal)
@@ -91,3 +92,22 @@ async def test_what_cannot_be_used_is_mended_once(said: str, tmp_path: Path) -> 
     failure, _, asked = await ask([ok(said)], tmp_path / "two")
     assert isinstance(failure, AgentFailure)
     assert (failure.reason, asked) == (Reason.INVALID_REPLY, 2)
+
+
+async def test_a_reply_by_another_model_is_asked_for_again_and_ends_the_work_when_it_is_the_rule(
+    tmp_path: Path,
+) -> None:
+    other = {**completion(json.dumps(GOOD)), "model": "another"}
+    reply, journal, asked = await ask([sends(other), ok(json.dumps(GOOD))], tmp_path / "once")
+    assert isinstance(reply, ComplaintReply)
+    assert [call.problem for call in journal] == ["another model answered: 'another'", ""]
+    assert asked == 2
+    async with bad_endpoint([sends(other)]) as endpoint:
+        engine = OpenAIEngine("model-as-served", endpoint.url)
+        for _ in range(STRANGERS // 2 - 1):  # threads, each asked about twice
+            with pytest.raises(AgentFailure, match="another model answered"):
+                await Agent(engine, []).ask("medlive.curation", "validator.query", {}, ComplaintReply)
+        with pytest.raises(ConfigError, match="'another' answered, every time"):
+            await Agent(engine, []).ask("medlive.curation", "validator.query", {}, ComplaintReply)
+        await engine.aclose()
+    assert endpoint.asked == STRANGERS

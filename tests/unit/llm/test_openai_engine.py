@@ -302,30 +302,15 @@ async def test_a_call_that_waits_in_line_is_not_given_up() -> None:
             busy -= 1
 
     async with bad_endpoint([step]) as endpoint:
-        asker = engine(endpoint.url, concurrency=32, max_retries=1)
+        limiter = Limiter("e", 32)
+        asker = engine(endpoint.url, limiter=limiter, max_retries=1)
         replies = await asyncio.gather(*(asker.answer(REQUEST) for _ in range(150)))
-        state = asker.endpoint_state
+        state = limiter.state()
         await asker.aclose()
     assert len(replies) == 150
     assert state.limited == endpoint.asked - 150
     assert state.limited > 0
     assert state.lowest < 32
-
-
-async def test_an_endpoint_that_queues_is_not_flooded() -> None:
-    turns = asyncio.Semaphore(2)
-
-    async def step(body: dict[str, Any]) -> Any:
-        async with turns:
-            return await slow(0.04, ok(GOOD))(body)
-
-    async with bad_endpoint([step]) as endpoint:
-        asker = engine(endpoint.url, concurrency=16, timeout_s=30.0)
-        await asyncio.gather(*(asker.answer(REQUEST) for _ in range(150)))
-        state = asker.endpoint_state
-        await asker.aclose()
-    assert state.lowest <= 8
-    assert (state.answered, state.limited, state.under_way) == (150, 0, 0)
 
 
 async def test_engines_that_share_a_limiter_share_its_turns() -> None:

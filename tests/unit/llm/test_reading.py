@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from medlive.llm.reading import NoObject, read_object
-from medlive.llm.refusal import is_refusal
+from medlive.llm.reading import NoObject, is_refusal, read_object
 from medlive.text.neutral import neutralise
 
 GOOD = '{"met": false, "quote": "", "reasoning": "the true dose is not named"}'
