@@ -33,6 +33,13 @@ class Mean:
     high: float | None
 
 
+def mean_of(values: Floats, drawn: Floats) -> Mean:
+    """The mean of the known values, with the interval of its draws."""
+    known = values[~np.isnan(values)]
+    low, high = (interval(drawn) if len(known) > 1 else None) or (None, None)
+    return Mean(len(known), float(known.mean()) if len(known) else None, low, high)
+
+
 @dataclass(frozen=True, slots=True)
 class Drop:
     """The mean of what may have been seen less that of what cannot have been."""

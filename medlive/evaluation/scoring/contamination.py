@@ -1,7 +1,7 @@
 """Contamination: how much a model scores better on cases that it may have seen (docs/contamination.md)."""
 
 import calendar
-import re
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import date
 from typing import Final
@@ -10,7 +10,7 @@ import numpy as np
 
 from medlive.evaluation.asking.registry import Basis, Candidate, Cutoff, Registry
 from medlive.evaluation.model import EvaluationCase
-from medlive.evaluation.runs.folder import RAW, RunInfo
+from medlive.evaluation.runs.folder import RAW
 from medlive.evaluation.scoring.estimates import FEW
 from medlive.evaluation.scoring.metrics import Metric
 from medlive.evaluation.scoring.score import ScoreTable, score_matrix
@@ -24,13 +24,13 @@ from medlive.statistics.contamination import (
     Sides,
     adjusted_drop,
     drop,
+    mean_of,
     placebos,
     seen_effect,
     terciles,
 )
 
 PERMUTATIONS: Final = 4999
-_RELEASE: Final = re.compile(r"(\d{4})\.W(\d{2})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,104 +133,71 @@ def contamination(
     """The contamination analyses of a score table's models, with its metric, draws and seed."""
     study = _Study(table, registry, permutations)
     found = [study.model(place) for place in range(len(table.models))]
-    with_p = [place for place, one in enumerate(found) if one.drop and one.drop.p is not None]
-    corrected = holm([p for place in with_p if (d := found[place].drop) and (p := d.p) is not None])
-    for place, p in zip(with_p, corrected, strict=True):
+    p_values = {i: one.drop.p for i, one in enumerate(found) if one.drop and one.drop.p is not None}
+    for place, p in zip(p_values, holm(list(p_values.values())), strict=True):
         found[place] = replace(found[place], p_holm=p)
     unknown = [one.label for one in found if one.cutoff is None]
     warnings = list(table.warnings)
     if unknown:
         warnings.append(f"{', '.join(unknown)}: cutoff unknown ({registry.origin} has none): no drop is computed")
     return ContaminationTable(
-        table.metric,
-        table.draws,
-        table.seed,
-        permutations,
-        tuple(found),
-        study.pooled(),
-        tuple(study.arms()),
-        registry.origin,
-        tuple(warnings),
-    )
-
-
-def _asking_mode(info: RunInfo) -> tuple[bool, bool]:
-    """How the run was asked, as (raw, open book): only runs with the same mode are comparable."""
-    return info.raw, info.open_book
+        table.metric, table.draws, table.seed, permutations, tuple(found), study.pooled(), tuple(study.arms()),
+        registry.origin, tuple(warnings),
+    )  # fmt: skip
 
 
 class _Study:
     """The cases, models and sides of a table."""
 
     def __init__(self, table: ScoreTable, registry: Registry, permutations: int) -> None:
-        self._table, self._registry, self._permutations = table, registry, permutations
+        self._registry, self._permutations = registry, permutations
+        self._draws, self._seed = table.draws, table.seed
+        self._labels = [model.label for model in table.models]
+        self._infos = [model.run.run.info for model in table.models]
         self._cases, self._values = score_matrix(table)
-        self._cutoffs = [registry.cutoff(model.run.run.info.model) for model in table.models]
+        self._cutoffs = [registry.cutoff(info.model) for info in self._infos]
         self._sides = np.stack([self._side(cutoff) for cutoff in self._cutoffs], axis=1)
         days = [_day(case) for case in self._cases]
         self._days = np.array([0 if day is None else day.toordinal() for day in days], dtype=np.int_)
         self._months = sorted({_month_end(day).toordinal() for day in days if day is not None})
 
     def _side(self, cutoff: Cutoff | None) -> Sides:
-        if cutoff is None:
-            return np.full(len(self._cases), -1, dtype=np.int_)
-        seen = [cutoff.before(case.post_time, case.month) for case in self._cases]
+        seen = [cutoff.before(case.post_time, case.month) if cutoff else None for case in self._cases]
         return np.array([-1 if s is None else 0 if s else 1 for s in seen], dtype=np.int_)
 
     def model(self, column: int) -> ModelContamination:
-        model, cutoff = self._table.models[column], self._cutoffs[column]
+        label, cutoff = self._labels[column], self._cutoffs[column]
         values, sides = self._values[:, column], self._sides[:, column]
-        candidate = self._registry.find(model.run.run.info.model)
-        newer, newer_than = self._newer(values, candidate, cutoff)
+        newer, newer_than = self._newer(values, self._registry.find(self._infos[column].model), cutoff)
         scored = ~np.isnan(values)
         if cutoff is None:
             return ModelContamination(
-                model.label, None, int(scored.sum()), 0, None, None, None, None, (), None, (), newer, newer_than,
+                label, None, int(scored.sum()), 0, None, None, None, None, (), None, (), newer, newer_than,
                 ("the cutoff is unknown",),
             )  # fmt: skip
-        notes = []
-        if cutoff.basis is Basis.RELEASED:
-            notes.append(f"the cutoff is undisclosed: split by the release date, {cutoff.text}")
-        found = drop(values, sides, draws=self._table.draws, seed=self._table.seed)
-        if min(found.n_pre, found.n_post) >= FEW:
-            found = drop(
-                values, sides, draws=self._table.draws, seed=self._table.seed, permutations=self._permutations
-            )
-        else:
-            notes.append(f"fewer than {FEW} cases on a side: no p-value is computed")
+        sizes = [int((scored & (sides == side)).sum()) for side in (0, 1)]
+        enough = min(sizes) >= FEW
+        permutations = self._permutations if enough else 0
+        found = drop(values, sides, draws=self._draws, seed=self._seed, permutations=permutations)
         undated = int((scored & (sides < 0)).sum())
-        if undated:
-            notes.append(f"{undated} cases without a date are on neither side")
         effect, against = self._did(column)
-        if not against:
-            notes.append("no other model has an earlier cutoff: no comparison of the drop")
+        notes = {
+            f"the cutoff is undisclosed: split by the release date, {cutoff.text}": cutoff.basis is Basis.RELEASED,
+            f"fewer than {FEW} cases on a side: no p-value is computed": not enough,
+            f"{undated} cases without a date are on neither side": undated > 0,
+            "no other model has an earlier cutoff: no comparison of the drop": not against,
+        }
         return ModelContamination(
-            model.label,
-            cutoff,
-            int(scored.sum()),
-            undated,
-            found,
-            None,
-            self._paper(values, sides),
-            effect,
-            against,
+            label, cutoff, int(scored.sum()), undated, found, None, self._paper(values, sides), effect, against,
             self._placebo(values, sides, cutoff, found),
-            tuple(self._mixes(column)) if found.difference is not None else (),
-            newer,
-            newer_than,
-            tuple(notes),
-        )
-
-    def _of(self, values: Floats, drawn: Floats) -> Mean:
-        known = values[~np.isnan(values)]
-        bounds = interval(drawn) if len(known) > 1 else None
-        low, high = bounds if bounds else (None, None)
-        return Mean(len(known), float(known.mean()) if len(known) else None, low, high)
+            tuple(self._mixes(column)) if found.difference is not None else (), newer, newer_than,
+            tuple(note for note, holds in notes.items() if holds),
+        )  # fmt: skip
 
     def _paper(self, values: Floats, sides: Sides) -> PaperFigure:
         both = np.stack([values, np.where(sides == 1, values, np.nan)], axis=1)
-        drawn = bootstrap_means(both, draws=self._table.draws, seed=self._table.seed)
-        full, post = self._of(both[:, 0], drawn[:, 0]), self._of(both[:, 1], drawn[:, 1])
+        drawn = bootstrap_means(both, draws=self._draws, seed=self._seed)
+        full, post = mean_of(both[:, 0], drawn[:, 0]), mean_of(both[:, 1], drawn[:, 1])
         if full.mean is None or post.mean is None:
             return PaperFigure(full, post, None, None, None)
         low, high = interval(drawn[:, 0] - drawn[:, 1]) or (None, None)
@@ -239,12 +206,12 @@ class _Study:
     def _did(self, column: int) -> tuple[Effect | None, tuple[str, ...]]:
         """The model's own cells, and of models with an earlier cutoff, asked the same way, those that they cannot
         have seen."""
-        info, cutoff = self._table.models[column].run.run.info, self._cutoffs[column]
+        info, cutoff = self._infos[column], self._cutoffs[column]
         others = [
             place
-            for place, (model, other) in enumerate(zip(self._table.models, self._cutoffs, strict=True))
-            if other is not None and cutoff is not None and other.day < cutoff.day
-            and model.run.run.info.model != info.model and _asking_mode(model.run.run.info) == _asking_mode(info)
+            for place, (other, of) in enumerate(zip(self._infos, self._cutoffs, strict=True))
+            if of is not None and cutoff is not None and of.day < cutoff.day
+            and other.model != info.model and (other.raw, other.open_book) == (info.raw, info.open_book)
         ]  # fmt: skip
         if not others:
             return None, ()
@@ -253,61 +220,52 @@ class _Study:
         cells = np.concatenate([own[:, None], rest], axis=1)
         seen = np.zeros(cells.shape, dtype=np.bool_)
         seen[:, 0] = self._sides[:, column] == 0
-        effect = seen_effect(cells, seen, draws=self._table.draws, seed=self._table.seed)
-        return effect, tuple(self._table.models[place].label for place in others)
+        effect = seen_effect(cells, seen, draws=self._draws, seed=self._seed)
+        return effect, tuple(self._labels[place] for place in others)
 
     def pooled(self) -> Effect | None:
         """One effect over all models whose cutoff is known, asked closed-book with the rewritten cases; of several
         such runs of a model the first counts."""
         first: dict[str, int] = {}
-        for place, model in enumerate(self._table.models):
-            if self._cutoffs[place] is not None and _asking_mode(model.run.run.info) == (False, False):
-                first.setdefault(model.run.run.info.model, place)
+        for place, info in enumerate(self._infos):
+            if self._cutoffs[place] is not None and not info.raw and not info.open_book:
+                first.setdefault(info.model, place)
         columns = list(first.values())
         cells = np.where(self._sides[:, columns] >= 0, self._values[:, columns], np.nan)
-        return seen_effect(cells, self._sides[:, columns] == 0, draws=self._table.draws, seed=self._table.seed)
+        return seen_effect(cells, self._sides[:, columns] == 0, draws=self._draws, seed=self._seed)
 
     def _placebo(self, values: Floats, sides: Sides, cutoff: Cutoff, found: Drop) -> PlaceboTable | None:
         if found.difference is None:
             return None
-        true_month = _month_end(cutoff.day).toordinal()
-        dates = [day for day in self._months if day != true_month]
+        dates = [day for day in self._months if day != _month_end(cutoff.day).toordinal()]
         drops = placebos(values, sides, self._days, dates, least=FEW)
         return PlaceboTable(tuple(drops), sum(1 for p in drops if p.difference >= found.difference))
 
-    def _mixes(self, column: int) -> list[Mix]:
+    def _mixes(self, column: int) -> Iterator[Mix]:
         specialty = [case.specialty or "unknown" for case in self._cases]
         source = [case.source or "unknown" for case in self._cases]
-        ways = {"specialty": specialty, "source": source}
+        ways: dict[str, list[str]] = {"specialty": specialty, "source": source}
         difficulty = self._difficulty(column)
         if difficulty is not None:
             ways["difficulty"] = difficulty
-            ways["all three"] = [" · ".join(x) for x in zip(specialty, source, difficulty, strict=True)]
-        mixes = []
-        for by, names in ways.items():
             # A case that no other model was scored on has no difficulty, and no stratum.
-            names = [name if name and not name.endswith("· ") else "" for name in names]
+            ways["all three"] = [
+                " · ".join(x) if x[2] else "" for x in zip(specialty, source, difficulty, strict=True)
+            ]
+        for by, names in ways.items():
             strata = sorted(set(names) - {""})
             numbers = {name: place for place, name in enumerate(strata)} | {"": -1}
             codes = np.array([numbers[name] for name in names], dtype=np.int_)
-            adjusted = adjusted_drop(
-                self._values[:, column],
-                self._sides[:, column],
-                codes,
-                len(strata),
-                draws=self._table.draws,
-                seed=self._table.seed,
-            )
-            mixes.append(Mix(by, adjusted, tuple(strata)))
-        return mixes
+            values, sides = self._values[:, column], self._sides[:, column]
+            adjusted = adjusted_drop(values, sides, codes, len(strata), draws=self._draws, seed=self._seed)
+            yield Mix(by, adjusted, tuple(strata))
 
     def _difficulty(self, column: int) -> list[str] | None:
         """Each case's third by how the other models did on it, each against its own mean; "" where none was asked.
 
         None where no other model was scored: a model's own score is no measure of a case.
         """
-        name = self._table.models[column].run.run.info.model
-        others = [i for i, m in enumerate(self._table.models) if m.run.run.info.model != name]
+        others = [i for i, info in enumerate(self._infos) if info.model != self._infos[column].model]
         rest = self._values[:, others]
         known = ~np.isnan(rest)
         if not known.any():
@@ -328,25 +286,20 @@ class _Study:
         weeks = [_release_day(case.first_release) for case in self._cases]
         newer = np.array([week is not None and week > than for week in weeks], dtype=np.bool_)
         own = np.where(newer, values, np.nan)
-        drawn = bootstrap_means(own[:, None], draws=self._table.draws, seed=self._table.seed)
-        return self._of(own, drawn[:, 0]), than
+        return mean_of(own, bootstrap_means(own[:, None], draws=self._draws, seed=self._seed)[:, 0]), than
 
-    def arms(self) -> list[ArmDrop]:
+    def arms(self) -> Iterator[ArmDrop]:
         """Every run in the threads' own words against each other run of its model that was asked the same way."""
-        found = []
-        for raw, of_raw in enumerate(self._table.models):
-            info = of_raw.run.run.info
+        for raw, info in enumerate(self._infos):
             if not info.raw or self._cutoffs[raw] is None:
                 continue
-            for other, of_other in enumerate(self._table.models):
-                of = of_other.run.run.info
+            for other, of in enumerate(self._infos):
                 # Runs from before arms were named have a template with that name.
                 same_template = info.template.name == RAW or info.template == of.template
                 if of.model == info.model and not of.raw and of.open_book is info.open_book and same_template:
                     gap = self._values[:, raw] - self._values[:, other]
-                    figures = drop(gap, self._sides[:, raw], draws=self._table.draws, seed=self._table.seed)
-                    found.append(ArmDrop(info.model, of_raw.label, of_other.label, figures))
-        return found
+                    figures = drop(gap, self._sides[:, raw], draws=self._draws, seed=self._seed)
+                    yield ArmDrop(info.model, self._labels[raw], self._labels[other], figures)
 
 
 def _day(case: EvaluationCase) -> date | None:
@@ -364,10 +317,7 @@ def _month_end(day: date) -> date:
 
 def _release_day(version: str | None) -> date | None:
     """The first day of a release's week; None for a version that names none."""
-    found = _RELEASE.match(version or "")
-    if not found:
-        return None
     try:
-        return date.fromisocalendar(int(found[1]), int(found[2]), 1)
+        return date.fromisocalendar(int(version[:4]), int(version[6:8]), 1) if version else None
     except ValueError:
         return None

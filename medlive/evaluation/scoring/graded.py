@@ -118,7 +118,10 @@ def load_graded(path: Path, *, judge: str | None = None) -> GradedRun:
         return GradedRun(run, run.info.model, answers, {}, None, tuple(notes), {})
     candidates = list(judges) if judge is None else [_find_judge(judges, judge, path)]
     current = {one: _current(run.cases, answers, one, judges[one].verdicts) for one in candidates}
-    counts = {one: _count_verdicts(met) for one, met in current.items()}
+    counts = {
+        one: sum(verdict is not None for by_criterion in met.values() for verdict in by_criterion.values())
+        for one, met in current.items()
+    }
     # Most verdicts rather than last: a run that was interrupted or failed must not displace a complete one.
     chosen = fullest(counts)
     if len(candidates) > 1:
@@ -129,13 +132,12 @@ def load_graded(path: Path, *, judge: str | None = None) -> GradedRun:
             f"graded by {len(judges)} judges; scored is the one that {why}, {judges[chosen].name}: "
             f"{counts[chosen]} verdicts on the current answers and criteria; not {others} (--judge chooses)"
         )
-    log = judges[chosen]
+    log, last = judges[chosen], judges[chosen].last
     if log.contradicted:
         notes.append(
             f"{GRADES}: {len(log.contradicted)} criteria are met in one verdict and not met in another of "
             "the same judge; the last one counts"
         )
-    last = log.last
     grader = Grader(last.engine, last.model, tuple(sorted(log.models)), last.mode.value, last.prompt, chosen)
     grades = _GradeBook(run, answers, chosen)
     return GradedRun(run, run.info.model, answers, grades, grader, tuple(notes), current[chosen])
@@ -144,10 +146,6 @@ def load_graded(path: Path, *, judge: str | None = None) -> GradedRun:
 def fullest(counts: dict[str, int]) -> str:
     """The name with the highest count; of equals the last one."""
     return max(reversed(counts), key=counts.__getitem__)
-
-
-def _count_verdicts(met: Mapping[str, Mapping[str, bool | None]]) -> int:
-    return sum(verdict is not None for by_criterion in met.values() for verdict in by_criterion.values())
 
 
 def _shorten(notes: list[str]) -> list[str]:

@@ -8,8 +8,8 @@ from medlive.evaluation.asking.registry import EMPTY, Cutoff, Registry
 from medlive.evaluation.scoring.estimates import FEW
 from medlive.evaluation.scoring.metrics import Metric
 from medlive.evaluation.scoring.score import ScoreTable, score_matrix
-from medlive.statistics.bootstrap import Floats, bootstrap_means, compare, holm, interval
-from medlive.statistics.contamination import Mean
+from medlive.statistics.bootstrap import Floats, bootstrap_means, compare, holm
+from medlive.statistics.contamination import Mean, mean_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,46 +53,38 @@ def score_arms(table: ScoreTable, registry: Registry = EMPTY) -> tuple[BookArm, 
 
     A run in the threads' own words is compared with no other kind: it was asked another text.
     """
-    cases, scores = score_matrix(table)
-    arms = []
-    for opened, of_open in enumerate(table.models):
-        info = of_open.run.run.info
-        if not info.open_book:
-            continue
-        cutoff = registry.cutoff(info.model)
-        sides = [cutoff.before(c.post_time, c.month) if cutoff else False for c in cases]
-        fresh = np.array([side is False for side in sides], dtype=np.bool_)
-        for closed, of_closed in enumerate(table.models):
-            other = of_closed.run.run.info
-            if other.model != info.model or other.open_book or other.raw is not info.raw:
-                continue
-            columns = (scores[:, closed], scores[:, opened])
-            both = fresh & ~np.isnan(columns[0]) & ~np.isnan(columns[1])
-            first, second = (np.where(both, column, np.nan) for column in columns)
-            (pair,) = compare(
-                ["open", "closed"], np.stack([second, first], axis=1), draws=table.draws, seed=table.seed
-            )
-            p = pair.p if pair.n >= FEW else None
-            arms.append(
-                BookArm(
-                    info.model, of_closed.label, other.template.name, of_open.label, info.template.name, cutoff,
-                    cutoff is not None, _mean(columns[0], table), _mean(first, table), _mean(second, table),
-                    pair.n, pair.difference, pair.low, pair.high, p, None,
-                )
-            )  # fmt: skip
+    infos = [model.run.run.info for model in table.models]
+    arms = [
+        _arm(table, opened, closed, registry.cutoff(info.model))
+        for opened, info in enumerate(infos)
+        for closed, other in enumerate(infos)
+        if info.open_book and not other.open_book and (other.model, other.raw) == (info.model, info.raw)
+    ]
     with_p = [place for place, arm in enumerate(arms) if arm.p is not None]
     for place, p in zip(with_p, holm([arms[i].p or 0.0 for i in with_p]), strict=True):
         arms[place] = replace(arms[place], p_holm=p)
     return tuple(arms)
 
 
+def _arm(table: ScoreTable, opened: int, closed: int, cutoff: Cutoff | None) -> BookArm:
+    cases, scores = score_matrix(table)
+    sides = [cutoff.before(c.post_time, c.month) if cutoff else False for c in cases]
+    columns = (scores[:, closed], scores[:, opened])
+    both = np.array([side is False for side in sides], dtype=np.bool_) & ~np.isnan(columns[0] + columns[1])
+    first, second = (np.where(both, column, np.nan) for column in columns)
+    (pair,) = compare(["open", "closed"], np.stack([second, first], axis=1), draws=table.draws, seed=table.seed)
+    of_open, of_closed = table.models[opened], table.models[closed]
+    return BookArm(
+        of_open.run.run.info.model, of_closed.label, of_closed.run.run.info.template.name, of_open.label,
+        of_open.run.run.info.template.name, cutoff, cutoff is not None, _mean(columns[0], table),
+        _mean(first, table), _mean(second, table), pair.n, pair.difference, pair.low, pair.high,
+        pair.p if pair.n >= FEW else None, None,
+    )  # fmt: skip
+
+
 def _mean(values: Floats, table: ScoreTable) -> Mean:
-    known = values[~np.isnan(values)]
     drawn = bootstrap_means(values[:, None], draws=table.draws, seed=table.seed)[:, 0]
-    mean = float(known.mean()) if len(known) else None
-    if table.metric is Metric.PUBLISHED:
-        drawn = np.clip(drawn, 0.0, 1.0)
-        mean = None if mean is None else min(1.0, max(0.0, mean))
-    bounds = interval(drawn) if len(known) > 1 else None
-    low, high = bounds if bounds else (None, None)
-    return Mean(len(known), mean, low, high)
+    if table.metric is not Metric.PUBLISHED:
+        return mean_of(values, drawn)
+    found = mean_of(values, np.clip(drawn, 0.0, 1.0))
+    return found if found.mean is None else replace(found, mean=min(1.0, max(0.0, found.mean)))

@@ -1,12 +1,11 @@
 """How alike models are: profiles over specialties and themes, shared worst cases, and how firm their order is."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
-from medlive.evaluation.model import EvaluationCase
 from medlive.evaluation.scoring.score import SLICES, ScoreTable, score_matrix
 from medlive.statistics.correlation import RankStability, jaccard, pearson_matrix, rank_stability
 
@@ -54,21 +53,19 @@ class WorstCases:
     """What two sets of k drawn at random from the common cases would share, about: k / (2·common - k)."""
 
 
-def profiles(table: ScoreTable, kind: str = "specialty", *, least: int = LEAST) -> Profiles:
+def profiles(table: ScoreTable, kind: str = "specialty") -> Profiles:
     """The models' profiles over a kind of slice of `SLICES`. Raises KeyError for another kind."""
-    value_of: Callable[[EvaluationCase], str | None] = SLICES[kind]
     cases, scores = score_matrix(table)
     rows: dict[str, list[int]] = {}
     for row, case in enumerate(cases):
-        if (value := value_of(case)) is not None:
+        if (value := SLICES[kind](case)) is not None:
             rows.setdefault(value, []).append(row)
-    enough = {v: bool(((~np.isnan(scores[rows[v]])).sum(axis=0) >= least).all()) for v in sorted(rows)}
-    kept = [value for value, fine in enough.items() if fine]
+    kept = [v for v in sorted(rows) if ((~np.isnan(scores[rows[v]])).sum(axis=0) >= LEAST).all()]
     means = np.array([np.nanmean(scores[rows[v]], axis=0) for v in kept]).reshape(len(kept), scores.shape[1])
     return Profiles(
         kind,
         tuple(kept),
-        tuple(value for value, fine in enough.items() if not fine),
+        tuple(value for value in sorted(rows) if value not in kept),
         tuple(model.label for model in table.models),
         tuple(tuple(float(x) for x in row) for row in means),
         pearson_matrix(means),
@@ -76,27 +73,26 @@ def profiles(table: ScoreTable, kind: str = "specialty", *, least: int = LEAST) 
     )
 
 
-def worst_cases(table: ScoreTable, k: int = WORST) -> WorstCases:
-    """Each model's k lowest of the common cases and their Jaccard overlap.
+def worst_cases(table: ScoreTable) -> WorstCases:
+    """Each model's `WORST` lowest of the common cases and their Jaccard overlap.
 
-    Where the models have fewer than 2k cases in common, half of these are taken: the lowest of all would overlap
-    by being all.
+    Where the models have fewer than twice as many cases in common, half of these are taken: otherwise the sets
+    would overlap by being all of them.
     """
     cases, scores = score_matrix(table)
     common = np.flatnonzero(~np.isnan(scores).any(axis=1))
-    k = min(k, len(common) // 2)
-    labels = tuple(model.label for model in table.models)
+    k = min(WORST, len(common) // 2)
     found: dict[str, tuple[str, ...]] = {}
     tied: dict[str, int] = {}
-    for column, label in enumerate(labels):
-        order = sorted(common, key=lambda row: (scores[row, column], cases[row].case_id))
+    for label, column in zip((model.label for model in table.models), scores.T, strict=True):
+        order = sorted(common, key=lambda row: (column[row], cases[row].case_id))
         found[label] = tuple(cases[row].case_id for row in order[:k])
-        edge = scores[order[k - 1], column] if k else 0.0
-        outside = any(scores[row, column] == edge for row in order[k:])
-        tied[label] = sum(1 for row in order[:k] if scores[row, column] == edge) if outside else 0
-    sets = [frozenset(found[label]) for label in labels]
+        edges = [row for row in order if k and column[row] == column[order[k - 1]]]
+        inside = sum(1 for row in edges if row in order[:k])
+        tied[label] = inside if inside < len(edges) else 0
+    sets = [frozenset(ids) for ids in found.values()]
     return WorstCases(
-        labels,
+        tuple(found),
         k,
         len(common),
         found,

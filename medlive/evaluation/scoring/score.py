@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Final
 
 import numpy as np
 
@@ -66,17 +67,11 @@ class Rates:
     @property
     def shares(self) -> dict[str, float | None]:
         """The share of ungraded criteria, and of cases for the other counts; None where the total is 0."""
-        of_cases = {
-            "partly_graded": self.partly_graded,
-            "unanswered": self.unanswered,
-            "truncated": self.truncated,
-            "refused": self.refused,
-            "unscorable": self.unscorable,
-        }
-        return {
-            "ungraded": self.ungraded / self.criteria if self.criteria else None,
-            **{name: count / self.cases if self.cases else None for name, count in of_cases.items()},
-        }
+        totals = {"ungraded": self.criteria, **dict.fromkeys(_OF_CASES, self.cases)}
+        return {name: getattr(self, name) / total if total else None for name, total in totals.items()}
+
+
+_OF_CASES: Final = ("partly_graded", "unanswered", "truncated", "refused", "unscorable")
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,37 +167,24 @@ def score_runs(
         runs = [replace(run, run=without(run.run, one)) for run, one in zip(runs, errata.runs, strict=True)]
     labels = [run.label for run in runs]
     in_runs = [_case_scores(run, metric) for run in runs]
-    scored: list[tuple[CaseScore, ...]] = in_runs
-    notes: list[str] = []
-    if metric is Metric.PUBLISHED:
-        scored, notes = as_published(runs, in_runs, whole)
+    scored, notes = as_published(runs, in_runs, whole) if metric is Metric.PUBLISHED else (in_runs, [])
     coverage = _coverage(runs, in_runs, scored)
     if basis is CaseBasis.COMMON:
-        scored = _common(labels, scored)
-        shared = {case.case.case_id for case in scored[0]}
-        in_runs = [tuple(c for c in cases if c.case.case_id in shared) for cases in in_runs]
+        shared = _common_ids(labels, scored)
+        scored, in_runs = (
+            [tuple(c for c in cases if c.case.case_id in shared) for cases in every] for every in (scored, in_runs)
+        )
     grid = Grid(scored, metric, draws, seed)
     comparisons = compare(labels, grid.score, draws=draws, seed=seed)
     cutoffs = [registry.cutoff(run.run.info.model) for run in runs]
-    overall = grid.overall()
-    sliced = grid.slices(cutoffs)
-    axes = grid.axis_errors()
-    means = {label: e.mean for label, e in zip(labels, overall, strict=True)}
-    standings = {s.name: s for s in tie_groups({k: v for k, v in means.items() if v is not None}, comparisons)}
+    overall, sliced, axes = grid.overall(), grid.slices(cutoffs), grid.axis_errors()
+    means = {label: e.mean for label, e in zip(labels, overall, strict=True) if e.mean is not None}
+    standings = {s.name: s for s in tie_groups(means, comparisons)}
     models = [
-        ModelScore(
-            run.label,
-            run,
-            overall[i],
-            standings.get(run.label),
-            _rates(in_runs[i]),
-            tuple(sliced[i]),
-            axes[i],
-            scored[i],
-            cutoffs[i],
-        )
-        for i, run in enumerate(runs)
-    ]
+        ModelScore(label, runs[i], overall[i], standings.get(label), _rates(in_runs[i]), tuple(sliced[i]), axes[i],
+                   scored[i], cutoffs[i])
+        for i, label in enumerate(labels)
+    ]  # fmt: skip
     models.sort(key=lambda m: (m.overall.mean is None, -(m.overall.mean or 0.0), m.label))
     common = int((~np.isnan(grid.score)).all(axis=1).sum())
     warnings = [
@@ -212,19 +194,8 @@ def score_runs(
         *unscorable_warnings(labels, in_runs, metric),
         *(errata.warnings(labels) if errata else []),
     ]
-    return ScoreTable(
-        metric,
-        draws,
-        seed,
-        tuple(models),
-        tuple(comparisons),
-        common,
-        tuple(warnings),
-        errata,
-        tuple(labels),
-        basis,
-        coverage,
-    )
+    return ScoreTable(metric, draws, seed, tuple(models), tuple(comparisons), common, tuple(warnings), errata,
+                      tuple(labels), basis, coverage)  # fmt: skip
 
 
 def _labelled(runs: Sequence[GradedRun]) -> list[GradedRun]:
@@ -247,27 +218,31 @@ def _case_scores(run: GradedRun, metric: Metric) -> tuple[CaseScore, ...]:
     )
 
 
+def _scored_ids(scored: Sequence[Sequence[CaseScore]]) -> list[dict[str, None]]:
+    return [dict.fromkeys(c.case.case_id for c in cases if c.score is not None) for cases in scored]
+
+
 def _coverage(
     runs: Sequence[GradedRun], in_runs: Sequence[Sequence[CaseScore]], scored: Sequence[Sequence[CaseScore]]
 ) -> tuple[Coverage, ...]:
-    have = [{case.case.case_id for case in cases if case.score is not None} for cases in scored]
-    anyone = dict.fromkeys(c.case.case_id for cases in scored for c in cases if c.score is not None)
+    have = _scored_ids(scored)
+    anyone = dict.fromkeys(case_id for own in have for case_id in own)
     return tuple(
-        Coverage(run.label, len(cases), len(own), tuple(cid for cid in anyone if cid not in own))
+        Coverage(run.label, len(cases), len(own), tuple(case_id for case_id in anyone if case_id not in own))
         for run, cases, own in zip(runs, in_runs, have, strict=True)
     )
 
 
-def _common(labels: Sequence[str], scored: Sequence[tuple[CaseScore, ...]]) -> list[tuple[CaseScore, ...]]:
-    have = [{c.case.case_id for c in cases if c.score is not None} for cases in scored]
-    shared = set.intersection(*have)
+def _common_ids(labels: Sequence[str], scored: Sequence[Sequence[CaseScore]]) -> set[str]:
+    have = _scored_ids(scored)
+    shared = set.intersection(*map(set, have))
     if not shared:
         empty = ", ".join(label for label, own in zip(labels, have, strict=True) if not own)
         without = f"without any scored case: {empty}; " if empty else ""
         raise UsageError(
             "no case is scored for every model", hint=f"{without}--cases own scores each on its own cases"
         )
-    return [tuple(c for c in cases if c.case.case_id in shared) for cases in scored]
+    return shared
 
 
 def _rates(cases: Sequence[CaseScore]) -> Rates:
@@ -292,35 +267,26 @@ def month_table(table: ScoreTable) -> MonthTable:
     else of the runs as such files would hold them; under the paper's a month that a model lacks is NA.
     """
     found = {model.label: model for model in table.models}
-    # The script counts the cases of the first model given.
-    by_label = {label: found[label] for label in table.labels or found}
     if table.metric is Metric.PUBLISHED:
+        # The script counts the cases of the first model given.
         return table_of_figures(
             {
-                label: [(c.case.month, c.figure) for c in model.cases if c.figure is not None]
-                for label, model in by_label.items()
+                label: [(c.case.month, c.figure) for c in found[label].cases if c.figure is not None]
+                for label in table.labels or found
             }
         )
-    labels = tuple(sorted(by_label))
-    by_month = {
-        label: {s.value: s.estimate for s in by_label[label].slices if s.kind == "month"} for label in labels
-    }
-    months = sorted({month for found in by_month.values() for month in found})
+    months: dict[str, set[str]] = {}
     # `# case` counts the month's cases that every model of the row could have, not one model's.
-    counts = {
-        month: len({c.case.case_id for m in table.models for c in m.cases if c.case.month == month})
-        for month in months
-    }
+    for score in (score for model in table.models for score in model.cases):
+        months.setdefault(score.case.month or "", set()).add(score.case.case_id)
+    models = [found[label] for label in sorted(found)]
     rows = tuple(
-        (
-            month,
-            tuple(by_month[label][month].mean if month in by_month[label] else None for label in labels),
-            counts[month],
-        )
-        for month in months
+        (month, tuple(e.mean if (e := model.slice("month", month)) else None for model in models), len(ids))
+        for month, ids in sorted(months.items())
+        if month
     )
-    total = len({c.case.case_id for m in table.models for c in m.cases})
-    return MonthTable(labels, rows, tuple(by_label[label].overall.mean for label in labels), total)
+    total = len(set().union(*months.values()))
+    return MonthTable(tuple(m.label for m in models), rows, tuple(m.overall.mean for m in models), total)
 
 
 def score_matrix(table: ScoreTable) -> tuple[tuple[EvaluationCase, ...], Floats]:

@@ -1,6 +1,7 @@
 """Warnings for a score table: reasons not to publish or compare its figures."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations
 from typing import Final
 
 from medlive.evaluation.asking.thinking import told_of_thinking
@@ -17,7 +18,12 @@ _NAMED: Final = 5
 
 def run_warnings(runs: Sequence[GradedRun], common: int, union: int) -> list[str]:
     """Reasons not to publish or compare runs; `common` of `union` cases are scored for all of them."""
-    warnings = [f"{_models(labels)}: {why}" for why, labels in _labels_by_warning(runs).items()]
+    alike: dict[str, list[str]] = {}
+    for run in runs:
+        for why in dict.fromkeys(_single_run_warnings(run)):
+            alike.setdefault(why, []).append(run.label)
+    more = {why: f" ({len(labels)} models)" if len(labels) > _NAMED else "" for why, labels in alike.items()}
+    warnings = [f"{_some(labels)}{more[why]}: {why}" for why, labels in alike.items()]
     for what, values in (
         # Not the source's digest: a part of a snapshot has that of the whole snapshot.
         ("cases", {r.run.info.cases.rows for r in runs}),
@@ -32,10 +38,9 @@ def run_warnings(runs: Sequence[GradedRun], common: int, union: int) -> list[str
             f"cases with the same id but a different question or rubric: {len(differing)} ({_some(differing)}); "
             "they are still paired"
         )
-    for place, run in enumerate(runs):
-        for other in runs[:place]:
-            if run.run.info == other.run.info and run.met == other.met and run.answers == other.answers:
-                warnings.append(f"{other.label} and {run.label} are the same run: same answers and verdicts")
+    for first, second in combinations(runs, 2):
+        if (first.run.info, first.met, first.answers) == (second.run.info, second.met, second.answers):
+            warnings.append(f"{first.label} and {second.label} are the same run: same answers and verdicts")
     if len(runs) > 1 and (unknown := [r.label for r in runs if r.grader and not _known(r.grader)]):
         warnings.append(f"{', '.join(unknown)}: the grader is unknown: rank them together only if it is the same")
     if len(runs) > 1 and common < union:
@@ -45,58 +50,43 @@ def run_warnings(runs: Sequence[GradedRun], common: int, union: int) -> list[str
     return list(dict.fromkeys(warnings))
 
 
-def _labels_by_warning(runs: Sequence[GradedRun]) -> dict[str, list[str]]:
-    """Each run's warnings with the runs that share them."""
-    found: dict[str, list[str]] = {}
-    for run in runs:
-        for why in dict.fromkeys(_single_run_warnings(run)):
-            found.setdefault(why, []).append(run.label)
-    return found
-
-
 def _single_run_warnings(run: GradedRun) -> Iterator[str]:
-    info = run.run.info
-    if info.cases.publishable is False:
-        why = "; ".join(info.cases.notes) or "no reason given"
-        yield f"not publishable: the snapshot {info.cases.name} is not ({why})"
-    elif info.cases.notes:
-        more = f"; and {len(info.cases.notes) - 1} more in its run.json" if len(info.cases.notes) > 1 else ""
-        yield f"parts of {info.cases.name} could not be read: {info.cases.notes[0][:200]}{more}"
-    if info.cases.verified is False:
-        yield f"not publishable: the snapshot {info.cases.name} was not verified"
-    if info.cases.selection is not None:
-        part = ", ".join(f"{name} {_value(value)}" for name, value in info.cases.selection.items())
-        yield f"only on {len(run.run.cases)} cases of {info.cases.name}, by {part}"
+    yield from _case_warnings(run)
     yield from told_of_thinking(run.answers.values())
     if run.grader is None:
         yield "nothing is graded"
     elif run.grader.engine == "rules":
         yield "not publishable: graded by the rules engine"
-    if info.engine == "rules":
+    if run.run.info.engine == "rules":
         yield "not publishable: answered by the rules engine"
     if run.grader is not None and any(name != run.grader.model for name in run.grader.answered_by):
         yield f"graded by {', '.join(run.grader.answered_by)} instead of the pinned model"
 
 
-def _models(labels: Sequence[str]) -> str:
-    return _some(labels) + (f" ({len(labels)} models)" if len(labels) > _NAMED else "")
+def _case_warnings(run: GradedRun) -> Iterator[str]:
+    cases = run.run.info.cases
+    if cases.publishable is False:
+        yield f"not publishable: the snapshot {cases.name} is not ({'; '.join(cases.notes) or 'no reason given'})"
+    elif cases.notes:
+        more = f"; and {len(cases.notes) - 1} more in its run.json" if len(cases.notes) > 1 else ""
+        yield f"parts of {cases.name} could not be read: {cases.notes[0][:200]}{more}"
+    if cases.verified is False:
+        yield f"not publishable: the snapshot {cases.name} was not verified"
+    if cases.selection is not None:
+        values = {k: v if isinstance(v, list | tuple) else [v] for k, v in cases.selection.items()}
+        part = ", ".join(f"{name} {_some([str(one) for one in of])}" for name, of in values.items())
+        yield f"only on {len(run.run.cases)} cases of {cases.name}, by {part}"
 
 
 def pair_warnings(comparisons: Sequence[Comparison], standings: Mapping[str, Standing]) -> list[str]:
     """Warn about pairs without a common case, and those in one tie group for that reason."""
-    without_cases = [pair for pair in comparisons if not pair.n]
-    if not without_cases:
+    pairs = [(pair.first, pair.second) for pair in comparisons if not pair.n]
+    if not pairs:
         return []
-    warning = f"pairs without a common scored case: {_some([_pair(one) for one in without_cases])}; not compared"
     groups = {name: standing.group for name, standing in standings.items()}
-    tied = [
-        _pair(one) for one in without_cases if one.first in groups and groups[one.first] == groups.get(one.second)
-    ]
+    tied = [f"{a} and {b}" for a, b in pairs if a in groups and groups[a] == groups.get(b)]
+    warning = f"pairs without a common scored case: {_some([f'{a} and {b}' for a, b in pairs])}; not compared"
     return [f"{warning}, yet in one tie group: {_some(tied)}" if tied else warning]
-
-
-def _pair(pair: Comparison) -> str:
-    return f"{pair.first} and {pair.second}"
 
 
 def unscorable_warnings(labels: Sequence[str], scored: Sequence[Sequence[CaseScore]], metric: Metric) -> list[str]:
@@ -123,52 +113,49 @@ def as_published(
         # The imported files still contain what was withdrawn since.
         withdrawn = len(before) != len(cases) or any(a is not c.case for a, c in zip(before, cases, strict=True))
         found = None if withdrawn else scores_of_files(run, cases)
+        scored.append(cases if found is None else found)
         if found is None and run.grader is not None and not _known(run.grader):
             why = "withdrawn cases are left out" if withdrawn else "its folder has no LiveMedBench files"
             warnings.append(
                 f"{run.label}: the published figures are based on the verdicts in the run folder: {why}"
             )
-        scored.append(cases if found is None else found)
-        if invalid := [c.case.case_id for c in scored[-1] if c.non_finite is not None]:
-            warnings.append(
-                f"{run.label}: cases without a finite figure: {len(invalid)} ({_some(invalid)}); the mean is "
-                "the published script's, without an interval"
-            )
-        known = {case.case_id for case in before}
-        if found is not None and (unknown := [c.case.case_id for c in found if c.case.case_id not in known]):
-            warnings.append(
-                f"{run.label}: graded cases missing in the benchmark: {len(unknown)} ({_some(unknown)}); the "
-                "published mean counts them"
-            )
-        if found is not None and (missing := known - {c.case.case_id for c in found}):
-            warnings.append(
-                f"{run.label}: cases without a grading: {len(missing)}; the published mean leaves them out"
-            )
+        warnings += [f"{run.label}: {warning}" for warning in _figure_warnings(scored[-1], before, found)]
     return scored, warnings
+
+
+def _figure_warnings(
+    scored: Sequence[CaseScore], before: Sequence[EvaluationCase], found: Sequence[CaseScore] | None
+) -> Iterator[str]:
+    """Warn about what the published mean counts otherwise; `found` are the cases of the published files."""
+    if invalid := [c.case.case_id for c in scored if c.non_finite is not None]:
+        yield (
+            f"cases without a finite figure: {len(invalid)} ({_some(invalid)}); the mean is the published "
+            "script's, without an interval"
+        )
+    known, of_files = {case.case_id for case in before}, [c.case.case_id for c in found or ()]
+    if unknown := [case_id for case_id in of_files if case_id not in known]:
+        yield (
+            f"graded cases missing in the benchmark: {len(unknown)} ({_some(unknown)}); the published mean counts "
+            "them"
+        )
+    if found is not None and (missing := known.difference(of_files)):
+        yield f"cases without a grading: {len(missing)}; the published mean leaves them out"
 
 
 def _differing(runs: Sequence[GradedRun]) -> list[str]:
     """The ids of cases that differ between runs, in the runs' order."""
-    first: dict[str, EvaluationCase] = {}
+    first: dict[str, tuple[object, ...]] = {}
     found: dict[str, None] = {}
     for run in {run.run.info.cases.rows: run for run in reversed(runs)}.values():
         for case in run.run.cases:
-            was = first.setdefault(case.case_id, case)
-            if was is not case and (was.question, _rubric(was)) != (case.question, _rubric(case)):
+            asked = (case.question, *((c.criterion, c.points) for c in case.criteria))
+            if first.setdefault(case.case_id, asked) != asked:
                 found[case.case_id] = None
     return list(found)
 
 
-def _rubric(case: EvaluationCase) -> list[tuple[str, float]]:
-    return [(c.criterion, c.points) for c in case.criteria]
-
-
 def _known(grader: Grader) -> bool:
     return grader.engine != IMPORTED
-
-
-def _value(value: object) -> str:
-    return _some([str(one) for one in value]) if isinstance(value, list | tuple) else str(value)
 
 
 def _some(names: Sequence[str]) -> str:
