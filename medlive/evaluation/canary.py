@@ -241,12 +241,7 @@ def _run(letters: str, guid: str) -> int:
 
 
 async def check_canary(
-    marked: Marked,
-    complete: Complete,
-    *,
-    samples: int = 1,
-    concurrency: int = 4,
-    progress: Progress | None = None,
+    marked: Marked, complete: Complete, *, samples: int = 1, concurrency: int = 4, progress: Progress | None = None
 ) -> CanaryCheck:
     """Ask a model every probe and control `samples` times, and judge its replies.
 

@@ -36,8 +36,7 @@ def grade(
     cache: Cache,
     calls: Calls,
     repeats: Annotated[
-        int,
-        typer.Option("--repeats", min=1, max=100, help="Verdicts of each criterion, to see how stable."),
+        int, typer.Option("--repeats", min=1, max=100, help="Verdicts of each criterion, to see how stable.")
     ] = 1,
     as_json: JsonOption = False,
 ) -> None:

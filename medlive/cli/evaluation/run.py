@@ -112,8 +112,7 @@ def run(
     unverified: UnverifiedOption = False,
     calls: Calls,
     batch: Annotated[
-        Path | None,
-        typer.Option("--batch", metavar="FILE", help="Send nothing: write the calls for a batch API."),
+        Path | None, typer.Option("--batch", metavar="FILE", help="Send nothing: write the calls for a batch API.")
     ] = None,
     replace_: ReplaceOption = False,
     as_json: JsonOption = False,
@@ -300,8 +299,7 @@ def import_(
     ] = None,
     parameters: ParametersOption = "{}",
     grader: Annotated[
-        str | None,
-        typer.Option("--grader", help="Who made the grades, where eval grade is to grade the rest."),
+        str | None, typer.Option("--grader", help="Who made the grades, where eval grade is to grade the rest.")
     ] = None,
     mode: ModeOption = "criterion",
     arm: ArmOption = None,

@@ -11,13 +11,7 @@ from typing import Any, Final
 from medlive.digest import digest_file
 from medlive.errors import BadInput
 from medlive.evaluation.log import read_log
-from medlive.evaluation.model import (
-    Answer,
-    AnswerState,
-    CaseSet,
-    EvaluationCase,
-    EvaluationCriterion,
-)
+from medlive.evaluation.model import Answer, AnswerState, CaseSet, EvaluationCase, EvaluationCriterion
 
 _HAN: Final = re.compile("[\u4e00-\u9fff]")
 _UNSAFE: Final = re.compile(r"[^\w.+@=-]")
