@@ -83,10 +83,7 @@ def open_endpoint(
     Raises:
         ConfigError: If the named variable is not set.
     """
-    variable = api_key_env or DEFAULT_KEY_VARIABLE
-    key = os.environ.get(variable, "")
-    if api_key_env and not key:
-        raise ConfigError(f"environment variable {api_key_env} is not set")
+    key = read_key(api_key_env)
     return OpenAIEngine(
         model=model,
         base_url=base_url,
@@ -97,11 +94,22 @@ def open_endpoint(
         concurrency=concurrency,
         json_mode=json_mode,
         price=EnginePrice(price.input, price.output, price.cached) if price else None,
-        key_variable=variable,
+        key_variable=api_key_env or DEFAULT_KEY_VARIABLE,
         limiter=limiters.of(base_url, key, concurrency) if limiters else None,
         access=access,
         pinned=pinned,
     )
+
+
+def read_key(variable: str | None) -> str:
+    """The key in an environment variable; None reads OPENAI_API_KEY, which may be unset.
+
+    Raises ConfigError if the named variable is not set.
+    """
+    key = os.environ.get(variable or DEFAULT_KEY_VARIABLE, "")
+    if variable and not key:
+        raise ConfigError(f"environment variable {variable} is not set")
+    return key
 
 
 _recording = cache(load_recording)  # several roles share a recording

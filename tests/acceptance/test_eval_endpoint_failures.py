@@ -20,7 +20,7 @@ from medlive.evaluation.asking.run import import_answers
 from medlive.evaluation.grading.cache import GradeCache
 from medlive.evaluation.grading.grade import grade_run
 from medlive.evaluation.model import Answer, AnswerState, CaseSet, EvaluationCase, EvaluationCriterion, Mode
-from medlive.evaluation.runs.grades import read_grades
+from medlive.evaluation.runs.folder import read_grades
 from medlive.evaluation.scoring.score import load_graded, score_runs
 from medlive.llm.fence import read_inputs
 from medlive.llm.openai import OpenAIEngine

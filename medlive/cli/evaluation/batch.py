@@ -1,4 +1,4 @@
-"""`medlive eval batch write|read|next`: answers and verdicts through an endpoint's batch API."""
+"""`medlive eval batch write|next|submit|status|read`: answers and verdicts through an endpoint's batch API."""
 
 from contextlib import aclosing
 from dataclasses import asdict, dataclass
@@ -19,14 +19,14 @@ from medlive.cli.evaluation.options import (
     UnpinnedOption,
     read_mode,
 )
-from medlive.cli.options import JsonOption, ReplaceOption, grouped
+from medlive.cli.options import JsonOption, ReplaceOption, grouped, one_of
 from medlive.cli.output import new_file, print_result, print_table, say, wait_for
 from medlive.errors import CheckFailed, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from medlive.evaluation.asking.batch_files import BatchWritten
+    from medlive.config import Settings
+    from medlive.evaluation.asking.batch import BatchWritten
+    from medlive.llm.batches import BatchApi, BatchState
     from medlive.llm.wire import JsonMode
 
 AnswersOption = Annotated[
@@ -67,9 +67,8 @@ def write(
 ) -> None:
     """Write the calls that grading would make as a batch file; nothing is sent."""
     from medlive.config import load_settings
-    from medlive.evaluation.asking.batch_answers import write_answers
-    from medlive.evaluation.asking.batch_files import BatchWritten
-    from medlive.evaluation.grading.batch import Bodies, write_batch
+    from medlive.evaluation.asking.batch import BatchWritten, write_answers
+    from medlive.evaluation.grading.batch import write_batch
 
     check_batch_out(file.out, file.replace)
     if answers:
@@ -88,7 +87,7 @@ def write(
                     "the rules engine has no batch API", hint="name --grader and --base-url, or set roles.grader"
                 )
             return write_batch(
-                run_dir, Bodies(engine.identity, asked or json_mode), file.out, mode=which,
+                run_dir, engine.identity, file.out, shape=asked or json_mode, mode=which,
                 allow_unpinned=by.allow_unpinned, cache=cache.open(settings, engine),
                 most_requests=file.max_requests, most_bytes=file.max_bytes,
             )  # fmt: skip
@@ -115,13 +114,13 @@ def next_(
     """Write what the last batch left open as the next file, for the same grader and mode: what failed or has no
     result as it was, and a reply that held no verdict with what is wrong with it."""
     from medlive.config import load_settings
-    from medlive.evaluation.grading.batch import Bodies, last_written, write_batch
+    from medlive.evaluation.grading.batch import last_written, write_batch
 
     shared = cache.open(load_settings().settings)
     check_batch_out(file.out, file.replace)
     identity, mode, before = last_written(run_dir)
     done = write_batch(
-        run_dir, Bodies(identity, _read_shape(shape) or before), file.out, mode=mode,
+        run_dir, identity, file.out, shape=_read_shape(shape) or before, mode=mode,
         allow_unpinned=allow_unpinned, cache=shared, most_requests=file.max_requests, most_bytes=file.max_bytes,
         leave_waiting=leave_waiting,
     )  # fmt: skip
@@ -129,6 +128,153 @@ def next_(
     if done.waiting:
         what = "are left out" if leave_waiting else "are in it: hand it in once their batch has ended"
         say(f"{done.waiting} calls that have no result yet {what}")
+
+
+@app.command()
+def submit(
+    run_dir: RunArgument,
+    files: Annotated[list[Path], typer.Argument(help="Files of calls, as `batch write` made them.", exists=True)],
+    base_url: Annotated[
+        str | None, typer.Option("--base-url", help="The endpoint [the grader's role; the run's for --answers].")
+    ] = None,
+    api_key_env: KeyOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Hand files of calls in to the endpoint's batch API; `batch status` says how they stand."""
+    from medlive.config import load_settings
+    from medlive.evaluation.asking.batch import batch_kind, submit_batch
+
+    settings, states = load_settings().settings, []
+    for file in files:
+        answers = batch_kind(run_dir, file) == "question"
+        address, variable = _endpoint(settings, run_dir, answers, base_url, api_key_env)
+        states.append(submit_batch(run_dir, file, _open_api(address, variable), variable))
+    _print_states([file.name for file in files], states, as_json)
+
+
+@app.command()
+def status(run_dir: RunArgument, as_json: JsonOption = False) -> None:
+    """Ask how the batches of a run stand. Exit status 1 while one is under way."""
+    from medlive.evaluation.asking.batch import read_batch_log
+
+    submitted = read_batch_log(run_dir).submitted
+    states = [_open_api(row["endpoint"], row["api_key_env"]).state(row["batch"]) for row in submitted]
+    _print_states([row["file"] for row in submitted], states, as_json)
+    if under_way := sum(not state.ended for state in states):
+        raise CheckFailed(f"{under_way} of {len(states)} batches are under way", hint="ask again later")
+
+
+@app.command()
+@grouped
+def read(
+    run_dir: RunArgument,
+    results: Annotated[
+        list[Path] | None,
+        typer.Argument(help="Result and error files [those of the submitted batches, fetched].", exists=True),
+    ] = None,
+    answers: AnswersOption = False,
+    allow_unpinned: UnpinnedOption = False,
+    *,
+    cache: Cache,
+    as_json: JsonOption = False,
+) -> None:
+    """Take a batch's results into the run, checked as live replies are. Exit status 1 while what was asked for has
+    no answer or no verdict, and for lines that are no results of this run."""
+    from medlive.config import load_settings
+    from medlive.evaluation.asking.batch import read_answers
+    from medlive.evaluation.grading.batch import read_batch
+    from medlive.llm.wire import Price
+
+    settings = load_settings().settings
+    prices = {model: Price(p.input, p.output, p.cached) for model, p in settings.prices.items()}
+    files = results or _fetch(run_dir, "question" if answers else "asked")
+    if answers:
+        done = read_answers(run_dir, files, prices=prices)
+        kinds = ["ok", "truncated", "refused", "empty", "failed"]
+        left, hint = "questions have no answer", "medlive eval batch write --answers, or run, asks again"
+    else:
+        shared = cache.open(settings)
+        done = read_batch(run_dir, files, allow_unpinned=allow_unpinned, cache=shared, prices=prices)
+        kinds = ["met", "not_met", "ungraded", "stale"]
+        left = "criteria that were asked for are ungraded"
+        hint = "medlive eval batch next writes the file of what is open; eval grade asks for it live"
+    counts = {name: done.counts[name] for name in [*kinds, *_LINES]}
+    reasons = dict(done.reasons.most_common())
+    print_result(
+        {**counts, "reasons": reasons, "notes": done.notes},
+        as_json,
+        lambda: print_table([name.replace("_", " ") for name in counts], [list(counts.values())]),
+        notes=[*done.notes, *(f"ungraded: {n}: {reason}" for reason, n in reasons.items())],
+    )
+    for model, n in done.strangers.most_common(5):
+        say(f"{n} criteria: {model[:100]!r} answered; the same command with --allow-unpinned takes its verdicts")
+    if refused := sum(n for why, n in reasons.items() if "response_format" in why or "json_schema" in why):
+        say(f"{refused} calls were refused for the shape of the reply: try batch next --shape object")
+    faults = {"open": left, "missing": "calls have no result", "unknown": "results are of no call of this run"}
+    faults["damaged"] = "lines are no results"
+    if told := ", ".join(f"{counts[name]} {what}" for name, what in faults.items() if counts[name]):
+        raise CheckFailed(told, hint=hint if counts["open"] else None)
+
+
+_LINES = ("again", "duplicates", "unknown", "damaged", "missing", "open")
+
+
+def _endpoint(
+    settings: "Settings", run_dir: Path, answers: bool, base_url: str | None, api_key_env: str | None
+) -> tuple[str, str | None]:
+    """Where a run's calls are handed in, and the variable with the key; the configured key goes only to the
+    configured endpoint."""
+    from medlive.evaluation.runs.folder import read_info
+
+    role = settings.roles.grader
+    own, key = role.base_url, role.api_key_env
+    if answers:
+        info = read_info(run_dir)
+        known = settings.candidates.get(info.model)
+        own, key = info.endpoint, known.api_key_env if known and known.base_url == info.endpoint else None
+    address = base_url or own
+    if address is None:
+        raise UsageError("no endpoint is known for these calls", hint="name it: --base-url")
+    return address, api_key_env or (key if address == own else None)
+
+
+def _open_api(base_url: str, api_key_env: str | None) -> "BatchApi":
+    from medlive.llm.batches import BatchApi
+    from medlive.service.wiring import read_key
+
+    return BatchApi(base_url, read_key(api_key_env))
+
+
+def _fetch(run_dir: Path, kind: str) -> list[Path]:
+    """The results of the run's batches of a kind that ended."""
+    from medlive.evaluation.asking.batch import fetch_results, read_batch_log
+
+    submitted = read_batch_log(run_dir).submitted
+    if not submitted:
+        raise UsageError(
+            f"no batch of {run_dir} was submitted", hint="name the result files, or run medlive eval batch submit"
+        )
+    files: list[Path] = []
+    for number, row in enumerate(submitted, start=1):
+        if row["calls"] != kind:
+            continue
+        api = _open_api(row["endpoint"], row["api_key_env"])
+        state = api.state(row["batch"])
+        if state.ended:
+            files += fetch_results(run_dir, number, state, api)
+        if not state.ended or state.errors:
+            say(f"{row['file']}: {state.status}" + "".join(f"; {error}" for error in state.errors[:5]))
+    return files
+
+
+def _print_states(files: list[str], states: "list[BatchState]", as_json: bool) -> None:
+    rows = [[s.id, file, s.status, s.calls, s.completed, s.failed] for file, s in zip(files, states, strict=True)]
+    print_result(
+        [{"file": file, **asdict(state)} for file, state in zip(files, states, strict=True)],
+        as_json,
+        lambda: print_table(["batch", "file", "status", "calls", "completed", "failed"], rows),
+        notes=[f"{s.id}: {error}" for s in states for error in s.errors[:5]],
+    )
 
 
 def check_batch_out(out: Path, replace: bool) -> None:
@@ -142,97 +288,24 @@ def check_batch_out(out: Path, replace: bool) -> None:
 def _read_shape(name: str | None) -> "JsonMode | None":
     from medlive.llm.wire import JsonMode
 
-    if name is None:
-        return None
-    if name not in set(JsonMode):
-        raise UsageError(f"--shape {name}: choose schema, object or none")
-    return JsonMode(name)
+    return None if name is None else one_of("--shape", JsonMode, name)
 
 
 def print_written(
     done: "BatchWritten", as_json: bool, none_left: str = "nothing is open: no file was written"
 ) -> None:
     """Print the files of a batch."""
-    print_result(asdict(done), as_json, lambda: _print_files(done, none_left))
 
+    def show() -> None:
+        for path in done.files:
+            print(path)
+        parts = {
+            "criteria": done.criteria,
+            "verdicts came from the cache": done.cached,
+            "calls show the grader what was wrong with its reply": done.repairs,
+        }
+        say("; ".join([f"{done.requests} calls", *(f"{n} {what}" for what, n in parts.items() if n)]))
+        if not done.files and not done.waiting:
+            say(none_left)
 
-def _print_files(done: "BatchWritten", none_left: str) -> None:
-    for path in done.files:
-        print(path)
-    say(
-        f"{done.requests} calls"
-        # Of a file that asks for answers there are none.
-        + (f"; {done.criteria} criteria" if done.criteria else "")
-        + (f"; {done.cached} verdicts came from the cache" if done.cached else "")
-        + (f"; {done.repairs} calls show the grader what was wrong with its reply" if done.repairs else "")
-    )
-    if not done.files and not done.waiting:
-        say(none_left)
-
-
-@app.command()
-@grouped
-def read(
-    run_dir: RunArgument,
-    results: Annotated[list[Path], typer.Argument(help="Result and error files of the batch.", exists=True)],
-    answers: AnswersOption = False,
-    allow_unpinned: UnpinnedOption = False,
-    *,
-    cache: Cache,
-    as_json: JsonOption = False,
-) -> None:
-    """Take a batch's results into the run, checked as live replies are. Exit status 1 while what was asked for has
-    no answer or no verdict, and for lines that are no results of this run."""
-    from medlive.config import load_settings
-    from medlive.evaluation.asking.batch_answers import read_answers
-    from medlive.evaluation.grading.batch import read_batch
-    from medlive.llm.wire import Price
-
-    settings = load_settings().settings
-    shared = cache.open(settings)
-    prices = {model: Price(p.input, p.output, p.cached) for model, p in settings.prices.items()}
-    if answers:
-        got = read_answers(run_dir, results, prices=prices)
-        _print_read(
-            {**{state.value: n for state, n in got.answers.items()}, "again": got.again, "unknown": got.unknown,
-             "damaged": got.damaged, "missing": got.missing, "open": got.open},
-            got.notes, {}, as_json,
-        )  # fmt: skip
-        if left := _left(
-            {"questions have no answer": got.open, "calls have no result": got.missing,
-             "results are of no call of this run": got.unknown, "lines are no results": got.damaged}
-        ):  # fmt: skip
-            hint = "medlive eval batch write --answers, or run, asks again for what is open" if got.open else None
-            raise CheckFailed(left, hint=hint)
-        return
-    done = read_batch(run_dir, results, allow_unpinned=allow_unpinned, cache=shared, prices=prices)
-    counts = {
-        "met": done.met, "not_met": done.not_met, "ungraded": done.ungraded, "again": done.again,
-        "duplicates": done.duplicates, "unknown": done.unknown, "stale": done.stale, "damaged": done.damaged,
-        "missing": done.missing, "open": done.open,
-    }  # fmt: skip
-    _print_read(counts, done.notes, dict(done.reasons.most_common()), as_json)
-    for model, n in done.strangers.most_common(5):
-        say(f"{n} criteria: {model[:100]!r} answered; the same command with --allow-unpinned takes its verdicts")
-    if done.shape_refused:
-        say(f"{done.shape_refused} calls were refused for the shape of the reply: try batch next --shape object")
-    if left := _left(
-        {"criteria that were asked for are ungraded": done.open, "calls have no result": done.missing,
-         "results are of no call of this run": done.unknown, "lines are no results": done.damaged}
-    ):  # fmt: skip
-        hint = "medlive eval batch next writes the file of what is open; eval grade asks for it live"
-        raise CheckFailed(left, hint=hint if done.open else None)
-
-
-def _left(counts: dict[str, int]) -> str:
-    """What there is of what should not be, as words; empty where there is none."""
-    return ", ".join(f"{n} {what}" for what, n in counts.items() if n)
-
-
-def _print_read(counts: dict[str, int], notes: "Sequence[str]", reasons: dict[str, int], as_json: bool) -> None:
-    print_result(
-        {**counts, "reasons": reasons, "notes": notes},
-        as_json,
-        lambda: print_table([name.replace("_", " ") for name in counts], [list(counts.values())]),
-        notes=[*notes, *(f"ungraded: {n}: {reason}" for reason, n in reasons.items())],
-    )
+    print_result(asdict(done), as_json, show)

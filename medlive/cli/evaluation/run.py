@@ -27,7 +27,7 @@ from medlive.errors import BadInput, CheckFailed, UsageError
 
 if TYPE_CHECKING:
     from medlive.config import Settings
-    from medlive.evaluation.asking.batch_files import BatchWritten
+    from medlive.evaluation.asking.batch import BatchWritten
     from medlive.evaluation.asking.open_book import OpenBook
     from medlive.evaluation.asking.plan import Plan
     from medlive.evaluation.asking.run import RunResult
@@ -120,7 +120,7 @@ def run(
     """Ask a model about every case. The same command goes on where it stopped, and asks again for answers that
     failed or were empty."""
     from medlive.config import load_settings
-    from medlive.evaluation.asking.batch_files import BatchWritten
+    from medlive.evaluation.asking.batch import BatchWritten
     from medlive.evaluation.asking.plan import Plan
 
     settings = load_settings().settings
@@ -179,7 +179,7 @@ async def _ask(
     batch: Path | None,
 ) -> "Plan | RunResult | BatchWritten":
     """Plan the run, write its batch or ask, whichever is wanted."""
-    from medlive.evaluation.asking.batch_answers import write_answers
+    from medlive.evaluation.asking.batch import write_answers
     from medlive.evaluation.asking.run import Spending, begin_run, run_model
     from medlive.evaluation.asking.run_plan import plan_run
     from medlive.evaluation.runs.folder import ModelUse

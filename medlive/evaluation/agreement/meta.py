@@ -40,8 +40,7 @@ from medlive.evaluation.agreement.reliability import (
 from medlive.evaluation.agreement.sheets import items_of, places_of
 from medlive.evaluation.grading.direct import read_direct
 from medlive.evaluation.grading.repeats import REPEATS, read_rounds
-from medlive.evaluation.runs.folder import GRADES, open_run
-from medlive.evaluation.runs.grades import read_grades
+from medlive.evaluation.runs.folder import GRADES, open_run, read_grades
 from medlive.evaluation.scoring.graded import GradedRun, load_graded
 from medlive.statistics.bootstrap import Floats
 from medlive.statistics.correlation import Correlation, Kind, correlate, pearson_difference

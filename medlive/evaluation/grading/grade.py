@@ -9,16 +9,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from medlive.errors import EndpointUnavailable
 from medlive.evaluation.grading.cache import GradeCache
-from medlive.evaluation.grading.grade_line import grade_line
-from medlive.evaluation.grading.judge import Judge, Work, kind_of
+from medlive.evaluation.grading.judge import Judge, Settled, Verdicts, Work, kind_of
 from medlive.evaluation.log import open_log
 from medlive.evaluation.model import Answer, EvaluationCase, Grade, Mode, gradable
-from medlive.evaluation.runs.folder import GRADES, open_run
-from medlive.evaluation.runs.grades import grades_of
+from medlive.evaluation.runs.folder import GRADES, grades_of, open_run
 from medlive.llm.ask import Asker
 from medlive.llm.budget import Budget
 from medlive.llm.engine import Engine
@@ -42,52 +40,39 @@ class GradeResult:
     """Cases without an answer to grade."""
     reasons: Mapping[str, int]
     """Why criteria are ungraded, the most frequent first."""
-    notes: tuple[str, ...] = ()
-    cached: int = 0
+    notes: tuple[str, ...]
+    cached: int
     """Of `reused`, those that came from the cache that runs share."""
-    stopped: str | None = None
+    stopped: str | None
     """Which budget ended it; None: none did."""
-    silence: EndpointUnavailable | None = None
+    silence: EndpointUnavailable | None
     """Why the last call failed, where none of this time was answered (`Health.silence`)."""
 
 
-class Held(NamedTuple):
-    """What is held of a verdict on record."""
-
-    met: bool | None
-    grader: str
-    reason: str
-
-
-_NOT_ASKED: Final = Held(None, "", "not asked yet")
+_NOT_ASKED: Final = Settled(None, "", "not asked yet")
 
 
 @dataclass(slots=True)
 class Record:
-    """The verdicts on record for one judge, by key; what the grader said is not held, a run may be long."""
+    """The verdicts on record for one judge, by key; the grader's texts are not kept, a run may be long."""
 
-    latest: dict[str, Held] = field(default_factory=dict)
+    latest: dict[str, Settled] = field(default_factory=dict)
     unusable: Counter[str] = field(default_factory=Counter)
     """Replies that held no verdict, by the key they were asked for."""
     notes: list[str] = field(default_factory=list)
-    _alike: dict[Held, Held] = field(default_factory=dict)
-    """Most verdicts are the same but for their key."""
 
     def put(self, grade: Grade) -> None:
         """The newest verdict of its key."""
-        held = Held(grade.met, grade.grader, grade.reason)
-        self.latest[grade.key] = self._alike.setdefault(held, held)
+        self.latest[grade.key] = Settled(grade.met, grade.grader, grade.reason)
 
 
 def read_record(path: Path, judge: str) -> Record:
     """What a log holds of the judge with that digest."""
     record = Record()
     for grade in grades_of(path, record.notes):
-        if grade.judge != judge:
-            continue
-        record.put(grade)
-        if grade.met is None and grade.grader:
-            record.unusable[grade.key] += 1
+        if grade.judge == judge:
+            record.put(grade)
+            record.unusable[grade.key] += grade.met is None and bool(grade.grader)
     return record
 
 
@@ -111,12 +96,10 @@ def find_cached(
     record: Record,
 ) -> Iterator[Grade]:
     """The verdicts of the cache that are open on record; they are put there."""
-    if cache is None:
-        return
-    for case, answer in gradable(cases, answers):
+    for case, answer in gradable(cases, answers) if cache else ():
         keys = judge.keys(case, answer)
         keys = {cid: key for cid, key in keys.items() if not judge.settles(record.latest.get(key))}
-        cached = cache.find(case, answer, judge.digest) if keys else {}
+        cached = cache.find(case, answer, judge.digest) if cache and keys else {}
         for cid, key in keys.items():
             if (grade := cached.get(key)) is not None and judge.settles(grade):
                 found = replace(grade, criterion_id=cid)
@@ -138,12 +121,22 @@ async def grade_run(
 ) -> GradeResult:
     """Grade every answer of the run that can be graded and is not graded yet by this engine, mode and prompt.
 
-    A reply that cannot be read is returned to the engine `max_retries` times, with what is wrong with it; what
-    stays unread is `ungraded`. A verdict by another model than the engine's pinned one does not count unless
-    `allow_unpinned`. What `cache` holds is not asked for, and it is given what is new. When `budget` is spent,
-    calls under way are finished and kept, and the result says `stopped`. Raises Locked when another process grades
-    the same folder, UsageError when every reply comes from another model, EndpointUnavailable when the endpoint
-    seems dead; what was graded by then is kept.
+    Args:
+        run_dir: The run folder.
+        engine: The grader.
+        mode: How many criteria a call grades.
+        concurrency: Simultaneous calls.
+        max_retries: How often a reply that cannot be read is returned to the engine with what is wrong with it;
+            what stays unread is `ungraded`.
+        allow_unpinned: Accept verdicts by another model than the engine's pinned one.
+        budget: When it is spent, calls under way are finished and kept, and the result says `stopped`.
+        cache: What it holds is not asked for, and it is given what is new.
+        progress: Called with the criteria that are done.
+
+    Raises:
+        Locked: If another process grades the same folder.
+        UsageError: If every reply comes from another model.
+        EndpointUnavailable: If the endpoint seems dead; what was graded by then is kept.
     """
     judge = Judge(engine.identity, mode, allow_unpinned=allow_unpinned)
     asker = open_asker(engine, max_retries, concurrency, allow_unpinned, budget)
@@ -152,46 +145,33 @@ async def grade_run(
     answers = {case_id: answer for case_id, answer in answers.items() if answer.gradable}
     with open_log(run.path / GRADES) as log:
         record = read_record(run.path / GRADES, judge.digest)
-        cached = 0
-        for found in find_cached(cache, run.cases, answers, judge, record):
-            log.write(grade_line(found))
-            cached += 1
+        cached = list(find_cached(cache, run.cases, answers, judge, record))
+        for grade in cached:
+            log.add(grade.row())
         keys = [key for one in gradable(run.cases, answers) for key in judge.keys(*one).values()]
         reused = sum(judge.settles(record.latest.get(key)) for key in keys)
 
-        async def grade(work: Work) -> int:
-            for grade in await judge.ask(asker, work):
-                line = grade_line(grade)
-                log.write(line)
+        async def ask(work: Work) -> int:
+            verdicts = Verdicts(judge, work)
+            for grade in verdicts.grades(await asker.ask(judge.request(work), verdicts.read)):
+                log.add(grade.row())
                 record.put(grade)
                 if cache:
-                    cache.add(work.case, work.answer, grade, line)
+                    cache.add(work.case, work.answer, grade)
             return len(work.criteria)
 
-        try:
-            left = open_work(run.cases, answers, judge, record)
-            stopped = await work_through(left, grade, concurrency, done=reused, total=len(keys), progress=progress)
-        finally:
-            if cache:
-                cache.flush()
-        verdicts = [record.latest.get(key) or _NOT_ASKED for key in keys]
-        tally = Counter(verdict.met for verdict in verdicts)
-        reasons = Counter(kind_of(verdict.reason) for verdict in verdicts if verdict.met is None)
-        return GradeResult(
-            path=run.path,
-            criteria=len(keys),
-            met=tally[True],
-            not_met=tally[False],
-            ungraded=tally[None],
-            reused=reused,
-            calls=asker.calls,
-            unanswered=tuple(case.case_id for case in run.cases if case.case_id not in answers),
-            reasons=dict(reasons.most_common()),
-            notes=(*notes, *record.notes, *(cache.notes if cache else ())),
-            cached=cached,
-            stopped=stopped,
-            silence=asker.silence,
-        )
+        left = open_work(run.cases, answers, judge, record)
+        stopped = await work_through(left, ask, concurrency, done=reused, total=len(keys), progress=progress)
+    found = [record.latest.get(key) or _NOT_ASKED for key in keys]
+    tally = Counter(verdict.met for verdict in found)
+    reasons = Counter(kind_of(verdict.reason) for verdict in found if verdict.met is None)
+    return GradeResult(
+        path=run.path, criteria=len(keys), met=tally[True], not_met=tally[False], ungraded=tally[None],
+        reused=reused, calls=asker.calls,
+        unanswered=tuple(case.case_id for case in run.cases if case.case_id not in answers),
+        reasons=dict(reasons.most_common()), notes=(*notes, *record.notes, *(cache.notes if cache else ())),
+        cached=len(cached), stopped=stopped, silence=asker.silence,
+    )  # fmt: skip
 
 
 async def grade_answer(
@@ -210,9 +190,13 @@ async def grade_answer(
         return ()
     judge = Judge(engine.identity, mode, allow_unpinned=allow_unpinned)
     asker = open_asker(engine, max_retries, len(case.criteria), allow_unpinned)
-    parts = judge.parts(case.criteria)
-    grades = await asyncio.gather(*(judge.ask(asker, Work(case, answer, part)) for part in parts))
-    return tuple(grade for part in grades for grade in part)
+
+    async def ask(work: Work) -> list[Grade]:
+        verdicts = Verdicts(judge, work)
+        return verdicts.grades(await asker.ask(judge.request(work), verdicts.read))
+
+    calls = await asyncio.gather(*(ask(Work(case, answer, part)) for part in judge.parts(case.criteria)))
+    return tuple(grade for grades in calls for grade in grades)
 
 
 def open_asker(

@@ -33,8 +33,15 @@ from medlive.evaluation.model import (
     Mode,
     Origin,
 )
-from medlive.evaluation.runs.folder import GRADES, IMPORTED, RunFolder, TemplateUse, open_run, write_whole
-from medlive.evaluation.runs.grades import read_grades
+from medlive.evaluation.runs.folder import (
+    GRADES,
+    IMPORTED,
+    RunFolder,
+    TemplateUse,
+    open_run,
+    read_grades,
+    write_whole,
+)
 from medlive.evaluation.runs.templates import load_template
 from medlive.evaluation.scoring.graded import GradedRun, load_graded
 from medlive.evaluation.scoring.published import keep_files, kept_files

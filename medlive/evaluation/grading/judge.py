@@ -7,20 +7,17 @@ are not made (`plan`): all send what `Judge.request` makes and read what comes b
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, NamedTuple
 
 from medlive.digest import digest_json
 from medlive.evaluation.grading.tasks import GradeReply, RubricGradeReply
 from medlive.evaluation.grading.verdict import Verdict, read_criterion, read_rubric
 from medlive.evaluation.model import Answer, CaseKeys, EvaluationCase, EvaluationCriterion, Grade, Mode, Origin
-from medlive.llm.ask import MOST_RAW, Asked, Asker, Unusable
+from medlive.llm.ask import MOST_RAW, Asked, Unusable
 from medlive.llm.engine import EngineIdentity, Prompt, Reply, Request
 from medlive.llm.prompts import load_prompt
 
-T = TypeVar("T")
-
-_TOLD: Final = frozenset({"endpoint", "batch", "another model answered"})
-"""Reasons that say after a colon what failed, or who answered."""
+_DETAILED: Final = frozenset({"endpoint", "batch", "another model answered"})
 _ATTEMPTS: Final = re.compile(r" in \d+ attempts?: ")
 RUBRIC_SIZE: Final = 40
 """The most criteria of one call; longer rubrics take more calls."""
@@ -43,7 +40,7 @@ def kind_of(reason: str) -> str:
     if kind == "endpoint":
         # "<endpoint> gave no answer for model <id> in <n> attempts: <cause>"
         detail = _ATTEMPTS.split(detail)[-1]
-    return f"{kind}: {detail[:80]}" if detail and kind in _TOLD else kind
+    return f"{kind}: {detail[:80]}" if detail and kind in _DETAILED else kind
 
 
 def judge_digest(identity: EngineIdentity, mode: Mode, prompt: Prompt) -> str:
@@ -51,14 +48,12 @@ def judge_digest(identity: EngineIdentity, mode: Mode, prompt: Prompt) -> str:
     return digest_json([identity.engine, identity.model, dict(identity.parameters), mode.value, prompt.digest])
 
 
-class Ruled(Protocol):
-    """What tells whether a verdict is one: a `Grade`, or what is held of it."""
+class Settled(NamedTuple):
+    """What is kept in memory of a verdict on record."""
 
-    @property
-    def met(self) -> bool | None: ...
-
-    @property
-    def grader(self) -> str: ...
+    met: bool | None
+    grader: str
+    reason: str
 
 
 class Judge:
@@ -69,27 +64,27 @@ class Judge:
         self.identity, self.mode, self.allow_unpinned = identity, mode, allow_unpinned
         self._task = f"grader.{mode}"
         self.prompt = load_prompt("medlive.evaluation", self._task)
-        self.digest = judge_digest(identity, mode, self.prompt)
         self.prompt_digest = self.prompt.digest
-        self.size = 1 if mode is Mode.CRITERION else RUBRIC_SIZE
+        self.digest = judge_digest(identity, mode, self.prompt)
         shape = GradeReply if mode is Mode.CRITERION else RubricGradeReply
         self._schema = shape.model_json_schema()
 
     def keys(
         self, case: EvaluationCase, answer: Answer, criteria: Sequence[EvaluationCriterion] | None = None
     ) -> dict[str, str]:
-        """What verdicts are found again by: the key of each criterion of a case, or of some, by its id."""
+        """The key of the grade of each criterion of a case, or of some, by its id."""
         return CaseKeys.of(case, criteria).keys(answer, self.digest)
 
-    def settles(self, grade: Ruled | None) -> bool:
+    def settles(self, grade: Grade | Settled | None) -> bool:
         """Whether a verdict on record is one, by a model that counts: nothing is left to ask."""
         if grade is None or grade.met is None:
             return False
         return self.allow_unpinned or grade.grader == self.identity.model
 
-    def parts(self, criteria: Sequence[T]) -> list[tuple[T, ...]]:
-        """Criteria, or what stands for them, as they are put into calls: one each, or as many as a call holds."""
-        return [tuple(criteria[start : start + self.size]) for start in range(0, len(criteria), self.size)]
+    def parts(self, criteria: Sequence[EvaluationCriterion]) -> list[tuple[EvaluationCriterion, ...]]:
+        """Criteria as they are put into calls: one each, or as many as a call holds."""
+        size = 1 if self.mode is Mode.CRITERION else RUBRIC_SIZE
+        return [tuple(criteria[start : start + size]) for start in range(0, len(criteria), size)]
 
     def request(self, work: Work) -> Request:
         """The request for a call's criteria: what the calls of a case share first, the criteria last."""
@@ -103,11 +98,6 @@ class Judge:
         else:
             inputs["criteria"] = [{"id": c.id, "criterion": c.criterion} for c in work.criteria]
         return Request(self._task, self.prompt, inputs, self._schema, round=work.round)
-
-    async def ask(self, asker: Asker, work: Work) -> list[Grade]:
-        """The verdicts on a call's criteria. Raises as `Asker.ask`."""
-        verdicts = Verdicts(self, work)
-        return verdicts.grades(await asker.ask(self.request(work), verdicts.read))
 
 
 class Ungraded(Unusable):
@@ -156,22 +146,14 @@ class Verdicts:
             shown.add(id(reply))
             grades.append(
                 Grade(
-                    case_id=work.case.case_id,
-                    criterion_id=criterion.id,
-                    key=keys[criterion.id],
-                    met=verdict.met if verdict else None,
-                    quote=verdict.quote if verdict else "",
+                    case_id=work.case.case_id, criterion_id=criterion.id, key=keys[criterion.id],
+                    met=verdict.met if verdict else None, quote=verdict.quote if verdict else "",
                     reasoning=verdict.reasoning if verdict else "",
                     reason="" if verdict else faults.get(criterion.id, asked.reason),
                     raw=reply.text[:MOST_RAW] if reply is not None and (first or verdict is None) else "",
-                    grader=reply.model if reply else "",
-                    engine=judge.identity.engine,
-                    model=judge.identity.model,
-                    mode=judge.mode,
-                    prompt=judge.prompt_digest,
-                    judge=judge.digest,
-                    usage={} if grades else asked.usage,
-                    origin=origin,
+                    grader=reply.model if reply else "", engine=judge.identity.engine,
+                    model=judge.identity.model, mode=judge.mode, prompt=judge.prompt_digest, judge=judge.digest,
+                    usage={} if grades else asked.usage, origin=origin,
                 )
-            )
+            )  # fmt: skip
         return grades

@@ -10,8 +10,7 @@ from medlive.evaluation.grading.grade import find_cached, open_work, read_record
 from medlive.evaluation.grading.judge import Judge, Work
 from medlive.evaluation.grading.repeats import later_rounds
 from medlive.evaluation.model import Answer, EvaluationCase, Grade, Mode, Origin, gradable
-from medlive.evaluation.runs.folder import GRADES, open_run
-from medlive.evaluation.runs.grades import read_grades
+from medlive.evaluation.runs.folder import GRADES, open_run, read_grades
 from medlive.llm.engine import EngineIdentity
 from medlive.llm.wire import Price
 
@@ -29,8 +28,8 @@ def plan_grading(
 ) -> Plan:
     """What `grade_run`, and `repeat_run` after it, would ask, if no reply had to be asked for twice.
 
-    Reads the run and the cache only. `about` counts criteria of answers that can be graded, verdicts of the run
-    folder and of the cache, and verdicts of rounds after the first that are asked for besides.
+    `about` counts criteria of answers that can be graded, verdicts of the run folder and of the cache, and
+    verdicts of rounds after the first that are asked for besides.
     """
     run = open_run(run_dir)
     answers, _ = run.answers()
@@ -39,11 +38,12 @@ def plan_grading(
     total = sum(len(case.criteria) for case, _ in gradable(run.cases, answers))
     settled = total - sum(len(work.criteria) for work in open_work(run.cases, answers, judge, record))
     cached = sum(1 for _ in find_cached(cache, run.cases, answers, judge, record))
-    later = list(later_rounds(run, judge, repeats)) if repeats > 1 else []
+    later = list(later_rounds(run, judge, repeats))
     repeated = sum(len(work.criteria) for work in later)
+    cases = {case.case_id: case for case in run.cases}
     return plan_calls(
         (_call(judge, work) for work in chain(open_work(run.cases, answers, judge, record), later)),
-        _samples({case.case_id: case for case in run.cases}, answers, judge, read_grades(run_dir / GRADES)[0]),
+        _samples(cases, answers, judge, read_grades(run_dir / GRADES)[0]),
         about={"criteria": total, "settled": settled, "cached": cached, "repeated": repeated},
         price=price,
         concurrency=concurrency,
@@ -53,12 +53,20 @@ def plan_grading(
 def _samples(
     cases: Mapping[str, EvaluationCase], answers: Mapping[str, Answer], judge: Judge, grades: Sequence[Grade]
 ) -> Iterator[Sample]:
-    for rows in _calls_on_record(grades, judge.digest):
+    """The calls on record: a call's first row has its usage, rows of its case without one belong to it too."""
+    calls: list[list[Grade]] = []
+    for grade in grades:
+        if grade.judge != judge.digest or grade.origin is Origin.CACHE:
+            continue
+        if grade.usage:
+            calls.append([grade])
+        elif calls and calls[-1][0].case_id == grade.case_id:
+            calls[-1].append(grade)
+    for rows in calls:
         case, answer = cases.get(rows[0].case_id), answers.get(rows[0].case_id)
         if case is None or answer is None:
             continue
-        ids = {row.criterion_id: row.key for row in rows}
-        keys = judge.keys(case, answer)
+        ids, keys = {row.criterion_id: row.key for row in rows}, judge.keys(case, answer)
         criteria = tuple(c for c in case.criteria if ids.get(c.id) == keys[c.id])
         if len(criteria) == len(rows):
             yield Sample(_call(judge, Work(case, answer, criteria)), rows[0].usage)
@@ -66,19 +74,3 @@ def _samples(
 
 def _call(judge: Judge, work: Work) -> Call:
     return Call(work.case.language, sent_text(judge.request(work)), len(work.criteria))
-
-
-def _calls_on_record(grades: Sequence[Grade], judge: str) -> Iterator[list[Grade]]:
-    """The rows of a log call by call: the first holds the usage, those that follow it about its case share it."""
-    rows: list[Grade] = []
-    for grade in grades:
-        if grade.judge != judge or grade.origin is Origin.CACHE:
-            continue
-        if grade.usage or (rows and grade.case_id != rows[0].case_id):
-            if rows:
-                yield rows
-            rows = [grade] if grade.usage else []
-        elif rows:
-            rows.append(grade)
-    if rows:
-        yield rows

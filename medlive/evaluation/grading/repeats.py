@@ -4,7 +4,7 @@
 never reads it (docs/method.md §3: the same response graded five times).
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
@@ -12,11 +12,10 @@ from typing import Any, Final
 
 from medlive.errors import BadInput, EndpointUnavailable, UsageError
 from medlive.evaluation.grading.grade import open_asker
-from medlive.evaluation.grading.judge import Judge, Work
+from medlive.evaluation.grading.judge import Judge, Verdicts, Work
 from medlive.evaluation.log import open_log, values_of
 from medlive.evaluation.model import CaseKeys, Grade, Mode, gradable
-from medlive.evaluation.runs.folder import GRADES, RunFolder, open_run
-from medlive.evaluation.runs.grades import read_grades
+from medlive.evaluation.runs.folder import GRADES, RunFolder, open_run, read_grades
 from medlive.evaluation.scoring.graded import load_graded
 from medlive.llm.budget import Budget
 from medlive.llm.engine import Engine
@@ -29,36 +28,30 @@ Place = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Rounds:
-    """What one grader said of every criterion of a run, round after round."""
+    """One grader's verdicts on every criterion of a run, round after round."""
 
     judge: str
     n: int
-    """Rounds, the one that counts included."""
+    """How many rounds, with the one that counts."""
     verdicts: Mapping[Place, tuple[bool | None, ...]]
     """The first is the verdict that counts; None is a round without one, which is invalid and not "not met"."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stability:
-    """How far the rounds say the same."""
+    """How far the rounds agree."""
 
     rounds: int
     criteria: int
     """With a verdict in at least two rounds."""
     unanimous: int
     """Of these, those of which every verdict is the same."""
-    pairs: int
-    equal_pairs: int
-    """Pairs of rounds of one criterion, and those that agree."""
+    agreement: float | None
+    """The share of pairs of rounds of one criterion that agree; None without pairs."""
     invalid: int
     """Rounds of a criterion without a verdict."""
     met: tuple[float | None, ...]
     """The share met in each round, of its verdicts; None where it has none."""
-
-    @property
-    def agreement(self) -> float | None:
-        """The share of pairs of verdicts that are equal."""
-        return self.equal_pairs / self.pairs if self.pairs else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +61,9 @@ class RepeatResult:
     stability: Stability
     calls: int
     missing: int
-    """Verdicts of rounds that are wanted and not there, of graded criteria."""
+    """Verdicts of rounds that are wanted and not on record, of graded criteria."""
     notes: tuple[str, ...]
-    """Damaged lines of the log; what they held is asked again."""
+    """Damaged lines of the log, which are asked for again."""
     stopped: str | None
     """Which budget ended it; None: none did."""
     silence: EndpointUnavailable | None = None
@@ -91,8 +84,8 @@ async def repeat_run(
 ) -> RepeatResult:
     """Grade what the run has graded by this engine, mode and prompt again, until each has `repeats` verdicts.
 
-    Every round is asked afresh: no cache is looked into. A round that is there is not asked again. Raises as
-    `grade_run`, and UsageError for fewer than two repeats.
+    Every round is asked afresh, without the cache that runs share. Arguments and errors are those of `grade_run`;
+    UsageError also for fewer than two repeats.
     """
     if repeats < 2:
         raise UsageError("--repeats must be at least two rounds")
@@ -105,20 +98,17 @@ async def repeat_run(
 
         async def ask(item: tuple[int, Work]) -> int:
             round_, work = item
-            for grade in await judge.ask(asker, work):
+            verdicts = Verdicts(judge, work)
+            for grade in verdicts.grades(await asker.ask(judge.request(work), verdicts.read)):
                 log.add({**grade.row(), "round": round_})
             return len(work.criteria)
 
         total = sum(len(work.criteria) for _, work in todo)
         stopped = await work_through(todo, ask, concurrency, done=0, total=total, progress=progress)
     rounds = read_rounds(run_dir, judge=judge.digest)
-    wanted = sum(1 for verdicts in rounds.verdicts.values() if verdicts[0] is not None)
-    have = sum(
-        sum(met is not None for met in verdicts[1:repeats])
-        for verdicts in rounds.verdicts.values()
-        if verdicts[0] is not None
-    )
-    missing = wanted * (repeats - 1) - have
+    graded = [verdicts for verdicts in rounds.verdicts.values() if verdicts[0] is not None]
+    have = sum(met is not None for verdicts in graded for met in verdicts[1:repeats])
+    missing = len(graded) * (repeats - 1) - have
     return RepeatResult(stability(rounds), asker.calls, missing, tuple(notes), stopped, asker.silence)
 
 
@@ -146,42 +136,36 @@ def read_rounds(run_dir: Path, *, judge: str | None = None) -> Rounds:
 
 def stability(rounds: Rounds) -> Stability:
     """How far a grader agrees with itself, over the criteria that have a verdict in at least two rounds."""
-    several = [[met for met in row if met is not None] for row in rounds.verdicts.values()]
-    several = [row for row in several if len(row) > 1]
+    table = list(rounds.verdicts.values())
+    several = [row for verdicts in table if len(row := [met for met in verdicts if met is not None]) > 1]
     pairs = [one is other for row in several for one, other in combinations(row, 2)]
+    given = [[row[place] for row in table if row[place] is not None] for place in range(rounds.n)]
     return Stability(
         rounds=rounds.n,
         criteria=len(several),
         unanimous=sum(len(set(row)) == 1 for row in several),
-        pairs=len(pairs),
-        equal_pairs=sum(pairs),
-        invalid=sum(met is None for row in rounds.verdicts.values() for met in row),
-        met=tuple(_share([row[place] for row in rounds.verdicts.values()]) for place in range(rounds.n)),
+        agreement=sum(pairs) / len(pairs) if pairs else None,
+        invalid=sum(met is None for row in table for met in row),
+        met=tuple(sum(map(bool, mets)) / len(mets) if mets else None for mets in given),
     )
-
-
-def _share(verdicts: Sequence[bool | None]) -> float | None:
-    given = [met for met in verdicts if met is not None]
-    return sum(given) / len(given) if given else None
 
 
 def _on_record(run_dir: Path, judge: str) -> tuple[dict[str, Grade], dict[tuple[str, int], Grade], list[str]]:
     """A judge's verdicts: those that count by key, the later rounds by (key, round); and what is damaged."""
+
+    def parse(row: Mapping[str, Any]) -> tuple[Grade, int]:
+        if not isinstance(row["round"], int) or row["round"] < 2:
+            raise ValueError("round must be at least 2")
+        return Grade.from_row(row), row["round"]
+
     notes: list[str] = []
     first = {grade.key: grade for grade in read_grades(run_dir / GRADES)[0] if grade.judge == judge}
     later = {
         (grade.key, round_): grade
-        for grade, round_ in values_of(run_dir / REPEATS, _repeated, notes)
+        for grade, round_ in values_of(run_dir / REPEATS, parse, notes)
         if grade.judge == judge
     }
     return first, later, notes
-
-
-def _repeated(row: Mapping[str, Any]) -> tuple[Grade, int]:
-    """A grade and its round. Raises TypeError, KeyError or ValueError where the row is none of a later round."""
-    if not isinstance(row["round"], int) or row["round"] < 2:
-        raise ValueError("round must be at least 2")
-    return Grade.from_row(row), row["round"]
 
 
 def later_rounds(run: RunFolder, judge: Judge, repeats: int) -> Iterator[Work]:

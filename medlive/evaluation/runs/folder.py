@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import lru_cache
@@ -16,8 +16,8 @@ from medlive.digest import canonical_json, digest_bytes
 from medlive.errors import BadInput, DiskFull, UsageError
 from medlive.evaluation.cases.selection import in_words
 from medlive.evaluation.log import is_full, values_of
-from medlive.evaluation.model import Answer, AnswerState, CaseSet, EvaluationCase
-from medlive.evaluation.runs.evidence import EVIDENCE, Evidence
+from medlive.evaluation.model import Answer, AnswerState, CaseSet, EvaluationCase, Grade
+from medlive.evaluation.runs.evidence import EVIDENCE, Evidence, Snippet
 from medlive.evaluation.runs.secrets import check_parameters
 from medlive.integrity.lock import exclusive
 
@@ -155,6 +155,11 @@ class RunFolder:
                 unknown.append(f"{RESPONSES}: case {answer.case_id!r} is not in the cases; left out")
         return found, notes + unknown
 
+    def snippets(self) -> Mapping[str, Sequence[Snippet]]:
+        """The snippets of an open-book run by case; empty for a closed book."""
+        evidence = self.evidence()
+        return evidence.by_case if evidence else {}
+
     def evidence(self) -> Evidence | None:
         """The snippets of an open-book run, else None. Raises BadInput when they were changed."""
         if self.info.evidence is None:
@@ -167,6 +172,17 @@ class RunFolder:
         if digest_bytes(data) != self.info.evidence.rows:
             raise BadInput(f"{path} was changed since the run began")
         return Evidence.read(data)
+
+
+def grades_of(path: Path, notes: list[str]) -> Iterator[Grade]:
+    """Yield all grades of a log in order; `notes` is complete at the end."""
+    return values_of(path, Grade.from_row, notes)
+
+
+def read_grades(path: Path) -> tuple[list[Grade], list[str]]:
+    """Return all grades of a log in order, and the lines that could not be parsed."""
+    notes: list[str] = []
+    return list(grades_of(path, notes)), notes
 
 
 def create_run(

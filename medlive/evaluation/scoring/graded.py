@@ -8,8 +8,7 @@ from typing import Final, TypeVar
 
 from medlive.errors import UsageError
 from medlive.evaluation.model import Answer, CaseKeys, EvaluationCase, Grade
-from medlive.evaluation.runs.folder import GRADES, RunFolder, open_run
-from medlive.evaluation.runs.grades import grades_of
+from medlive.evaluation.runs.folder import GRADES, RunFolder, grades_of, open_run
 
 _NAMED: Final = 5
 """How many notes on a log are listed; the others are counted."""

@@ -14,12 +14,12 @@ from typer.testing import CliRunner
 from medlive.cli.main import build
 from medlive.digest import canonical_json
 from medlive.errors import BadInput, CheckFailed, DiskFull, UsageError
-from medlive.evaluation.asking.batch_files import BATCHES
+from medlive.evaluation.asking.batch import BATCHES
 from medlive.evaluation.asking.run import run_model
-from medlive.evaluation.grading.batch import Bodies, last_written, read_batch, write_batch
+from medlive.evaluation.grading.batch import last_written, read_batch, write_batch
 from medlive.evaluation.grading.grade import grade_run
 from medlive.evaluation.model import Mode
-from medlive.evaluation.runs.grades import read_grades
+from medlive.evaluation.runs.folder import read_grades
 from medlive.llm.engine import EngineIdentity
 from medlive.llm.fence import read_inputs
 from medlive.llm.openai import OpenAIEngine
@@ -71,29 +71,29 @@ async def run(run_dir: Path) -> Path:
 async def test_what_a_batch_left_unread_is_repaired_by_the_next_as_it_would_be_live(
     run: Path, tmp_path: Path, mode: Mode
 ) -> None:
-    write_batch(run, Bodies(JUDGE), tmp_path / "b.jsonl", mode=mode)
+    write_batch(run, JUDGE, tmp_path / "b.jsonl", mode=mode)
     rows = written(tmp_path / "b.jsonl")
     lost, *others = rows
     told = read_batch(run, [save(tmp_path / "r.jsonl", [result(row) for row in others])])
-    assert (told.ungraded, told.missing) == (3 if mode is Mode.RUBRIC else 4, 1)
+    assert (told.counts["ungraded"], told.counts["missing"]) == (3 if mode is Mode.RUBRIC else 4, 1)
 
     identity, before, shape = last_written(run)
     assert (identity, before, shape) == (JUDGE, mode, JsonMode.SCHEMA)
-    done = write_batch(run, Bodies(identity, shape), tmp_path / "b2.jsonl", mode=before)
+    done = write_batch(run, identity, tmp_path / "b2.jsonl", shape=shape, mode=before)
     again = written(tmp_path / "b2.jsonl")
     assert (done.requests, done.repairs) == (len(again), len(again) - 1)
     by_id = {row["custom_id"]: row for row in again}
     assert by_id[lost["custom_id"]]["body"] == lost["body"]
     told = read_batch(run, [save(tmp_path / "r2.jsonl", [result(row) for row in again])])
-    assert (told.ungraded, told.missing) == (0, 0) if mode is Mode.CRITERION else (1, 0)
+    assert (told.counts["ungraded"], told.counts["missing"]) == (0, 0) if mode is Mode.CRITERION else (1, 0)
     if mode is Mode.RUBRIC:
         # The call that was lost had its first reply now: its careless part is the next file.
-        write_batch(run, Bodies(identity), tmp_path / "b3.jsonl", mode=mode)
+        write_batch(run, identity, tmp_path / "b3.jsonl", mode=mode)
         last = written(tmp_path / "b3.jsonl")
         again += last
         told = read_batch(run, [save(tmp_path / "r3.jsonl", [result(row) for row in last])])
-        assert (told.met, told.ungraded, told.missing) == (1, 0, 0)
-    assert write_batch(run, Bodies(identity), tmp_path / "b4.jsonl", mode=mode).files == ()
+        assert (told.counts["met"], told.counts["ungraded"], told.counts["missing"]) == (1, 0, 0)
+    assert write_batch(run, identity, tmp_path / "b4.jsonl", mode=mode).files == ()
 
     live = tmp_path / "live"
     await run_model(make_cases(4), Model(), live, use=USE, created_at=AT)
@@ -109,27 +109,32 @@ async def test_what_a_batch_left_unread_is_repaired_by_the_next_as_it_would_be_l
 
 
 async def test_the_file_that_was_handed_in_is_no_result(run: Path, tmp_path: Path) -> None:
-    write_batch(run, Bodies(JUDGE), tmp_path / "b.jsonl")
+    write_batch(run, JUDGE, tmp_path / "b.jsonl")
     told = read_batch(run, [tmp_path / "b.jsonl"])
-    assert (told.damaged, told.ungraded, told.missing, told.open) == (12, 0, 12, 12)
+    assert (told.counts["damaged"], told.counts["ungraded"], told.counts["missing"], told.counts["open"]) == (
+        12,
+        0,
+        12,
+        12,
+    )
     assert "handed in" in told.notes[0]
     assert not (run / "grades.jsonl").read_bytes()
 
 
 async def test_calls_that_are_under_way_can_be_left_out(run: Path, tmp_path: Path) -> None:
-    write_batch(run, Bodies(JUDGE), tmp_path / "b.jsonl")
+    write_batch(run, JUDGE, tmp_path / "b.jsonl")
     rows = written(tmp_path / "b.jsonl")
-    assert write_batch(run, Bodies(JUDGE), tmp_path / "n.jsonl", leave_waiting=True).files == ()
+    assert write_batch(run, JUDGE, tmp_path / "n.jsonl", leave_waiting=True).files == ()
     read_batch(run, [save(tmp_path / "r.jsonl", [result(row, "no") for row in rows[:5]])])
-    every = write_batch(run, Bodies(JUDGE), tmp_path / "e.jsonl")
+    every = write_batch(run, JUDGE, tmp_path / "e.jsonl")
     assert (every.requests, every.waiting, every.repairs) == (12, 7, 5)
     # What was just written is under way as well.
-    done = write_batch(run, Bodies(JUDGE), tmp_path / "n.jsonl", leave_waiting=True)
+    done = write_batch(run, JUDGE, tmp_path / "n.jsonl", leave_waiting=True)
     assert (done.requests, done.waiting) == (0, 12)
     read_batch(
         run, [save(tmp_path / "r2.jsonl", [result(row, "no") for row in written(tmp_path / "e.jsonl")[:3]])]
     )
-    done = write_batch(run, Bodies(JUDGE), tmp_path / "n.jsonl", leave_waiting=True)
+    done = write_batch(run, JUDGE, tmp_path / "n.jsonl", leave_waiting=True)
     assert (done.requests, done.waiting, done.repairs) == (3, 9, 3)
 
 
@@ -138,26 +143,36 @@ async def test_a_reply_by_another_model_or_none_is_not_repaired(run: Path, tmp_p
         lambda r: reply("rubbish", model="judge-2") if r.inputs["criterion"] != "criterion 0.0" else "x"
     )
     await grade_run(run, strange)
-    done = write_batch(run, Bodies(JUDGE), tmp_path / "b.jsonl")
+    done = write_batch(run, JUDGE, tmp_path / "b.jsonl")
     assert (done.requests, done.repairs) == (12, 1)
-    assert write_batch(run, Bodies(JUDGE), tmp_path / "c.jsonl", allow_unpinned=True).repairs == 12
+    assert write_batch(run, JUDGE, tmp_path / "c.jsonl", allow_unpinned=True).repairs == 12
 
 
 async def test_results_by_another_model_are_not_lost_when_it_is_allowed_later(run: Path, tmp_path: Path) -> None:
-    write_batch(run, Bodies(JUDGE), tmp_path / "b.jsonl")
+    write_batch(run, JUDGE, tmp_path / "b.jsonl")
     rows = [result(row, verdict(False)) for row in written(tmp_path / "b.jsonl")]
     for row in rows[2:]:
         row["response"]["body"]["model"] = "judge-1-0925"
     results = save(tmp_path / "r.jsonl", [*rows, {**rows[0], "response": None}])
     told = read_batch(run, [results])
-    assert (told.not_met, told.ungraded, told.duplicates, told.strangers) == (2, 10, 1, {"judge-1-0925": 10})
-    assert told.open == 10
+    assert (told.counts["not_met"], told.counts["ungraded"], told.counts["duplicates"], told.strangers) == (
+        2,
+        10,
+        1,
+        {"judge-1-0925": 10},
+    )
+    assert told.counts["open"] == 10
     before = (run / "grades.jsonl").read_bytes()
     told = read_batch(run, [results])
-    assert (told.again, told.ungraded, told.open) == (13, 0, 10)
+    assert (told.counts["again"], told.counts["ungraded"], told.counts["open"]) == (13, 0, 10)
     assert (run / "grades.jsonl").read_bytes() == before
     told = read_batch(run, [results], allow_unpinned=True)
-    assert (told.not_met, told.again, told.ungraded, told.open) == (10, 3, 0, 0)
+    assert (told.counts["not_met"], told.counts["again"], told.counts["ungraded"], told.counts["open"]) == (
+        10,
+        3,
+        0,
+        0,
+    )
 
 
 @contextmanager
@@ -174,7 +189,7 @@ def room(size: int) -> Iterator[None]:
 async def test_a_result_that_could_not_be_logged_is_taken_when_it_is_read_again(run: Path, tmp_path: Path) -> None:
     other = Judge(lambda r: verdict(False, reasoning="y" * 3000), engine="other")
     await grade_run(run, other)
-    write_batch(run, Bodies(JUDGE), tmp_path / "b.jsonl")
+    write_batch(run, JUDGE, tmp_path / "b.jsonl")
     results = save(tmp_path / "r.jsonl", [result(row, verdict(False)) for row in written(tmp_path / "b.jsonl")])
     size = (run / "grades.jsonl").stat().st_size
     assert (run / BATCHES).stat().st_size < size - 10_000
@@ -183,7 +198,7 @@ async def test_a_result_that_could_not_be_logged_is_taken_when_it_is_read_again(
     kept = sum(g.engine == "openai" for g in read_grades(run / "grades.jsonl")[0])
     assert 0 < kept < 12
     told = read_batch(run, [results])
-    assert (told.not_met, told.again, told.missing) == (12 - kept, kept, 0)
+    assert (told.counts["not_met"], told.counts["again"], told.counts["missing"]) == (12 - kept, kept, 0)
 
 
 async def test_the_commands_go_on_until_nothing_is_open(run: Path, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from medlive.errors import ConfigError, EndpointUnavailable, RequestRefused, Usa
 from medlive.evaluation.asking.run import run_model
 from medlive.evaluation.grading.grade import grade_answer, grade_run
 from medlive.evaluation.model import Answer, AnswerState, Mode
-from medlive.evaluation.runs.grades import read_grades
+from medlive.evaluation.runs.folder import read_grades
 from medlive.evaluation.scoring.score import load_graded, score_runs
 from medlive.llm.engine import Finish, Reply, Request
 from medlive.llm.openai import OpenAIEngine

@@ -16,7 +16,7 @@ from medlive.evaluation.asking.run import run_model
 from medlive.evaluation.grading.grade import grade_answer, grade_run
 from medlive.evaluation.grading.verdict import Verdict, read_criterion, read_rubric
 from medlive.evaluation.model import Answer, AnswerState, Mode
-from medlive.evaluation.runs.grades import read_grades
+from medlive.evaluation.runs.folder import read_grades
 from medlive.llm.ask import Unusable
 from medlive.llm.engine import Reply, Request
 from medlive.llm.fence import read_inputs

@@ -17,8 +17,7 @@ from medlive.evaluation.grading.cache import GradeCache
 from medlive.evaluation.grading.grade import grade_run
 from medlive.evaluation.log import open_log, read_log
 from medlive.evaluation.model import Answer, CaseSet, Mode, Origin
-from medlive.evaluation.runs.folder import open_run
-from medlive.evaluation.runs.grades import read_grades
+from medlive.evaluation.runs.folder import open_run, read_grades
 from medlive.integrity.lock import Locked
 from medlive.llm.engine import Request
 from tests.unit.evaluation.conftest import AT, USE, Judge, Model, make_cases, reply, verdict
@@ -84,7 +83,7 @@ async def test_what_the_cache_may_not_give(tmp_path: Path) -> None:
     # Rows that are torn, of others, or met without words of the answer are passed over.
     paths = list((tmp_path / "cache").rglob("*.jsonl"))
     assert len(paths) == 4
-    for path, spoil in zip(paths, (b'{"met": tr', b"\xff\x00\n[]\n7\n", b"", b"\n\n"), strict=True):
+    for path, spoil in zip(paths, (b'{"met": tr\n', b"\xff\x00\n[]\n7\n", b"", b"\n\n"), strict=True):
         rows = [json.loads(line) for line in path.read_bytes().splitlines()]
         bad = [{**row, "met": True, "quote": quote} for row in rows for quote in ("invented", "", 7)]
         bad += [{**row, "met": "true"} for row in rows]

@@ -16,8 +16,7 @@ from medlive.evaluation.grading.grade import grade_run
 from medlive.evaluation.grading.imports import export_run, import_run, left_out
 from medlive.evaluation.grading.judge import Judge as Asking
 from medlive.evaluation.model import AnswerState, Mode, Origin
-from medlive.evaluation.runs.folder import ModelUse, open_run
-from medlive.evaluation.runs.grades import read_grades
+from medlive.evaluation.runs.folder import ModelUse, open_run, read_grades
 from medlive.evaluation.scoring.graded import load_graded
 from medlive.evaluation.scoring.published import kept_files, published_table
 from medlive.evaluation.scoring.score import score_runs
