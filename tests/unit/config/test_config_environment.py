@@ -30,7 +30,7 @@ def test_a_config_folder_of_models_alone_is_read_and_the_rest_is_as_shipped(
     assert load_settings(environment) == shipped
     (tmp_path / "config" / "schedule.toml").unlink()
     (tmp_path / "config" / "models.toml").write_text('[candidates."m"]\nbase_url = "http://127.0.0.1:9/v1"\n')
-    assert config_folder(environment) == Path("config/models.toml")
+    assert config_folder(environment) == Path("config")
     found = load_settings(environment).settings
     assert found.candidates["m"].base_url == "http://127.0.0.1:9/v1"
     assert (found.sources, found.schedule) == (shipped.settings.sources, shipped.settings.schedule)
