@@ -277,9 +277,9 @@ async def filter_run(database: Database, url: str) -> None:
     chain = FilterChain(FilterSettings(), load_codebook())
     begun, cpu = time.perf_counter(), time.process_time()
     async with open_app(database).open_async() as app:
-        done = await filter_pending(database, app, chain)
+        passed, rejected = await filter_pending(database, app, chain)
     taken, cpu = time.perf_counter() - begun, time.process_time() - cpu
-    count = done.passed + done.rejected
+    count = passed + rejected
     with psycopg.connect(url.replace("+psycopg", "")) as connection:
         rows = connection.execute(
             "SELECT r.thread_id, r.id, f.passed, CAST(v.evidence ->> 'of' AS int) "
@@ -300,7 +300,7 @@ async def filter_run(database: Database, url: str) -> None:
         differing += (of is not None) != bool(near)
     print(
         f"filter run         {count / taken:6.0f} threads/s by the clock, {count / cpu:.0f} a second of own CPU: "
-        f"{done.passed} of {count} pass, {differing} decisions differ from brute force's"
+        f"{passed} of {count} pass, {differing} decisions differ from brute force's"
     )
 
 

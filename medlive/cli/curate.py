@@ -31,7 +31,7 @@ def command(
     What was interrupted continues; no reply of an engine is paid for twice. Exit status 1 when the budget was
     spent before all was done, 3 when a model endpoint gave no answer to some.
     """
-    from medlive.service.curation.runs import run_curation
+    from medlive.service.curation.curate import run_curation
     from medlive.service.wiring import find_dependent_judges
 
     settings = load_settings().settings

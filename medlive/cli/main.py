@@ -9,8 +9,9 @@ import typer
 
 from medlive import logs
 
-# Command → (module, help). A module is imported when its command is run or its own help is asked for, so that
-# `medlive --help` answers at once and a missing extra troubles only the commands that need it.
+# Command → (module with an `app` or a `command`, or module:function; help). A module is imported when its command
+# is run or its own help is asked for, so that `medlive --help` answers at once and a missing extra troubles only
+# the commands that need it.
 COMMANDS: dict[str, tuple[str, str]] = {
     "demo": ("medlive.cli.demo", "The whole loop once, on sample communities served from this machine."),
     "db": ("medlive.cli.db", "The database: start, stop, url, upgrade, check."),
@@ -19,9 +20,9 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "harvest": ("medlive.cli.harvest.harvest", "Fetch new threads of the communities."),
     "evidence": ("medlive.cli.evidence.group", "The medical evidence: build an index, list it, search it."),
     "curate": ("medlive.cli.curate", "Filter and curate the threads that wait."),
-    "worker": ("medlive.cli.schedule.worker", "Curate what is queued until stopped."),
-    "scheduler": ("medlive.cli.schedule.scheduler", "Harvest, curate and freeze when it is time, until stopped."),
-    "serve": ("medlive.cli.serve", "The status page and the frozen snapshots over HTTP."),
+    "worker": ("medlive.cli.schedule:worker", "Curate what is queued until stopped."),
+    "scheduler": ("medlive.cli.schedule:scheduler", "Harvest, curate and freeze when it is time, until stopped."),
+    "serve": ("medlive.cli.schedule:serve", "The status page and the frozen snapshots over HTTP."),
     "thread": ("medlive.cli.thread", "Every decision about a thread, down to the sentence it rests on."),
     "status": ("medlive.cli.status", "Where the threads are, what failed, what it cost, what is due."),
     "snapshot": ("medlive.cli.snapshot.group", "Snapshots: freeze, sign, verify, diff, withdraw, publish, fetch."),
@@ -56,11 +57,13 @@ def build(arguments: Sequence[str]) -> typer.Typer:
         if name != wanted:
             app.command(name, help=text)(_elsewhere)
             continue
-        found = importlib.import_module(module)
-        if hasattr(found, "app"):
-            app.add_typer(found.app, name=name, help=text)
+        place, _, function = module.partition(":")
+        found = importlib.import_module(place)
+        if function or not hasattr(found, "app"):
+            command = getattr(found, function or "command")
+            app.command(name, help=command.__doc__)(command)
         else:
-            app.command(name, help=found.command.__doc__)(found.command)
+            app.add_typer(found.app, name=name, help=text)
     return app
 
 

@@ -81,18 +81,14 @@ def show(case_id: CaseArgument, as_json: JsonOption = False) -> None:
 @app.command()
 def approve(case_id: CaseArgument, reason: ReasonOption, by: ByOption = None) -> None:
     """Let a held case enter the next freeze as it is; a rejected one too."""
-    from medlive.service.curation.review import approve_case
-
-    _decide(approve_case, case_id, reason, by)
+    _decide("APPROVE", case_id, reason, by)
     print(f"{case_id} is approved: the next freeze takes it")
 
 
 @app.command()
 def reject(case_id: CaseArgument, reason: ReasonOption, by: ByOption = None) -> None:
     """Keep a held case out of every freeze, until its content changes."""
-    from medlive.service.curation.review import reject_case
-
-    _decide(reject_case, case_id, reason, by)
+    _decide("REJECT", case_id, reason, by)
     print(f"{case_id} is rejected: no freeze takes it")
 
 
@@ -170,8 +166,12 @@ def disputes(
     print_result([_row(one) for one in found], as_json, lambda: print_table(columns, rows))
 
 
-def _decide(decision: Any, case_id: str, reason: str, by: str | None) -> None:
-    with_database(load_settings().settings, lambda database: decision(database, case_id, reason, by=by))
+def _decide(action: str, case_id: str, reason: str, by: str | None) -> None:
+    from medlive.db.tables.release import ReviewAction
+    from medlive.service.curation.review import decide_case
+
+    settings = load_settings().settings
+    with_database(settings, lambda database: decide_case(database, case_id, ReviewAction[action], reason, by=by))
 
 
 def _subject(dispute: Any) -> str:

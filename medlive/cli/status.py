@@ -4,7 +4,7 @@ from typing import Any
 
 from medlive.cli.options import JsonOption
 from medlive.cli.output import print_result, print_table, say, wait_for
-from medlive.cli.schedule.steps import print_steps
+from medlive.cli.schedule import print_steps
 from medlive.config import load_settings
 from medlive.errors import CheckFailed
 

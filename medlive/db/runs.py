@@ -5,16 +5,13 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import create_engine, func, or_, select, text, update
+from sqlalchemy import func, or_, select, text, update
 from sqlalchemy.dialects.postgresql import distinct_on
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
-from sqlalchemy.pool import NullPool
 
 from medlive import __version__
 from medlive.db.mapping import add_row, insert_rows, read, row_of
-from medlive.db.migrate import JOBS_TABLE
-from medlive.db.session import CONNECT_ARGUMENTS, Database
 from medlive.db.tables.intake import HarvestRunRow, ImportProblemRow, ImportRunRow, RunOutcome, SourceRow
 from medlive.db.tables.release import EvaluationRunRow, PipelineRunRow, SnapshotRow, SnapshotState
 
@@ -217,14 +214,3 @@ async def is_scheduler_active(session: AsyncSession) -> bool:
         "AND classid = 0 AND objid = :key AND objsubid = 1"
     )
     return bool(await session.scalar(query, {"key": SCHEDULER_LOCK}))
-
-
-def open_job_store(database: Database) -> Any:
-    """APScheduler's store of jobs in this database, over connections of its own, which are not asyncio's.
-
-    It asks seldom: each question opens a connection, so that none is found dead a week later.
-    """
-    from apscheduler.jobstores.sqlalchemy import SQLAlchemyJobStore
-
-    engine = create_engine(database.engine.url, poolclass=NullPool, connect_args=CONNECT_ARGUMENTS)
-    return SQLAlchemyJobStore(engine=engine, tablename=JOBS_TABLE)

@@ -26,7 +26,7 @@ from medlive.evidence.build import build_index
 from medlive.evidence.corpora.registry import open_corpus
 from medlive.llm.recorded import Recording, save_recording
 from medlive.report.render import write_report
-from medlive.service.curation.runs import run_curation
+from medlive.service.curation.curate import run_curation
 from medlive.service.database import open_database
 from medlive.service.evaluations import record_evaluations
 from medlive.service.harvest.harvest import HarvestResult, harvest_source

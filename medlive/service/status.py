@@ -12,8 +12,13 @@ from medlive.db.curation.funnel import funnel, recent_failures
 from medlive.db.harvest.harvests import list_sources
 from medlive.db.runs import is_scheduler_active, load_history
 from medlive.service.database import open_database
-from medlive.service.schedule.states import read_states, summarize_counts
-from medlive.service.schedule.steps import StepState
+from medlive.service.schedule.steps import StepState, read_states, summarize_counts
+
+
+async def read_steps(settings: Settings) -> list[dict[str, Any]]:
+    """Every weekly step as JSON values, without running any. Raises ConfigError and DatabaseUnavailable."""
+    async with open_database(settings) as database:
+        return [step_as_json(state) for state in await read_states(database, settings, now())]
 
 
 async def read_status(settings: Settings, *, clock: Callable[[], datetime] = now) -> dict[str, Any]:

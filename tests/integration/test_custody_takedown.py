@@ -22,8 +22,8 @@ from medlive.evaluation.cases.load import load_cases
 from medlive.evidence.build import build_index
 from medlive.evidence.corpora.registry import open_corpus
 from medlive.llm.engine import EngineIdentity, Finish, Prompt, Reply, Request, Usage
+from medlive.service.curation.curate import run_curation
 from medlive.service.curation.inspect import ThreadTakenDown, inspect_thread
-from medlive.service.curation.runs import run_curation
 from medlive.service.database import handle_key
 from medlive.service.evaluations import raw_cases
 from medlive.service.harvest import raw_files as custody

@@ -18,6 +18,7 @@ from medlive.db.curation.cases import latest_case
 from medlive.db.curation.replies import PostgresReplyStore
 from medlive.db.review.reviews import list_held
 from medlive.db.session import Database
+from medlive.db.tables.release import ReviewAction
 from medlive.db.threads import threads
 from medlive.digest import digest_text
 from medlive.errors import CheckFailed, EndpointUnavailable, UsageError
@@ -25,9 +26,8 @@ from medlive.llm.budget import Budget
 from medlive.llm.engine import EngineIdentity
 from medlive.llm.limiter import Limiters
 from medlive.llm.replay import ReplayEngine
-from medlive.service.curation.curate import curate_revision
-from medlive.service.curation.rescan import rescan_cases
-from medlive.service.curation.review import approve_case, drop_element, reject_case
+from medlive.service.curation.curate import curate_revision, rescan_cases
+from medlive.service.curation.review import decide_case, drop_element
 from medlive.service.database import handle_key
 from medlive.service.wiring import CURATION_ROLES, Pipeline
 from tests.integration.test_curating_twice import PIPELINE, RUBRIC, Indexed
@@ -114,17 +114,17 @@ async def status_of(database: Database, case_id: str) -> str:
 
 async def test_an_approved_case_is_ready_and_may_not_be_decided_again(database: Database, held: str) -> None:
     with pytest.raises(UsageError, match="reason"):
-        await approve_case(database, held, " ")
-    done = await approve_case(database, held, "Checked with the label.", by="Bo")
+        await decide_case(database, held, ReviewAction.APPROVE, " ")
+    done = await decide_case(database, held, ReviewAction.APPROVE, "Checked with the label.", by="Bo")
     assert (done.reason, done.decided_by) == ("Checked with the label.", "Bo")
     assert await status_of(database, held) == "ready"
-    for again in (approve_case, reject_case):
+    for again in (ReviewAction.APPROVE, ReviewAction.REJECT):
         with pytest.raises(CheckFailed, match="ready, not held"):
-            await again(database, held, "x")
+            await decide_case(database, held, again, "x")
 
 
 async def test_a_rejected_case_stays_out_while_its_content_is_the_same(database: Database, held: str) -> None:
-    await reject_case(database, held, "Out of date.")
+    await decide_case(database, held, ReviewAction.REJECT, "Out of date.")
     assert await status_of(database, held) == "rejected"
     async with database.begin() as session:
         assert await list_held(session) == []
@@ -134,7 +134,7 @@ async def test_a_rejected_case_stays_out_while_its_content_is_the_same(database:
         with pytest.raises(Exception, match="refused"):
             async with database.begin() as session:
                 await session.execute(text(refused))
-    await approve_case(database, held, "It is right after all.")
+    await decide_case(database, held, ReviewAction.APPROVE, "It is right after all.")
     assert await status_of(database, held) == "ready"
 
 
@@ -182,7 +182,7 @@ async def test_a_case_cannot_do_without_its_only_supported_advice(database: Data
 async def test_ready_cases_are_scanned_again_when_the_look_for_identifiers_changes(
     database: Database, held: str
 ) -> None:
-    await approve_case(database, held, "Fine.")
+    await decide_case(database, held, ReviewAction.APPROVE, "Fine.")
     assert (await rescan_cases(database, pipeline(database), concurrency=2)).cases == 0
     finds = {"found": [{"text_id": "narrative", "words": "dry cough", "kind": "name"}]}
     new = pipeline(database, "m-2", reader__identifiers=finds)

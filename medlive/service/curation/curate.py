@@ -1,18 +1,23 @@
-"""Curate queued revisions: load a thread, call the stages, store every decision."""
+"""Curate queued revisions: load a thread, call the stages, store every decision; and scan earlier cases again."""
 
+import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from contextlib import aclosing
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
 from typing import Any
 
 import procrastinate
 
 from medlive.clock import now
 from medlive.config import Settings
+from medlive.curation.agent import Agent, AgentFailure
 from medlive.curation.chain import curate
-from medlive.curation.model import Curation, Outcome
-from medlive.db.curation.cases import hold_case_of_thread, save_case
+from medlive.curation.model import Curation, Outcome, Reason
+from medlive.curation.second_reader import redact_texts
+from medlive.db.curation.cases import hold_case, hold_case_of_thread, latest_case, save_case
 from medlive.db.curation.curations import (
     failed_revisions,
     latest_outcome,
@@ -20,19 +25,27 @@ from medlive.db.curation.curations import (
     save_curation,
     untried_revisions,
 )
-from medlive.db.review.reviews import save_scan
-from medlive.db.session import Database
+from medlive.db.curation.funnel import funnel
+from medlive.db.release.cases import lock_case
+from medlive.db.review.reviews import save_scan, unscanned_cases
+from medlive.db.runs import finish_run, start_run
+from medlive.db.session import Database, Session
 from medlive.db.threads.threads import StoredThread, load_thread
 from medlive.errors import ConfigError
 from medlive.logs import bound
-from medlive.rubric.complete import complete_case
+from medlive.rubric.complete import complete_case, texts_of, with_texts
 from medlive.rubric.model import Rubric
-from medlive.service.database import handle_key
-from medlive.service.jobs import Work, defer_revisions, run_until_drained
-from medlive.service.wiring import Pipeline
+from medlive.service.curation.filter import filter_pending
+from medlive.service.database import handle_key, open_database
+from medlive.service.jobs import Work, defer_revisions, open_app, run_until_drained
+from medlive.service.release.check import check_ready
+from medlive.service.release.withdraw import revise_case
+from medlive.service.wiring import Pipeline, Recording, build_filters, build_pipeline
 from medlive.threads.prepare import deidentified, normalised, thread_language
 
 _log = logging.getLogger(__name__)
+
+Tick = Callable[[int], None]
 
 
 @dataclass(slots=True)
@@ -50,51 +63,87 @@ class CurationCounts:
     faults: list[str] = field(default_factory=list)
     """Internal errors, one line each; their threads stay queued."""
 
-    @property
-    def threads(self) -> int:
-        """Threads decided or failed."""
-        return sum(self.outcomes.values())
-
-    def add(self, other: "CurationCounts") -> None:
-        """Add the counts of another run."""
-        self.outcomes += other.outcomes
-        self.failures += other.failures
-        self.calls += other.calls
-        self.replayed += other.replayed
-        self.left += other.left
-        self.faults += other.faults
-
     def as_json(self) -> dict[str, Any]:
         """The counts as stored with a run."""
         return {
-            "outcomes": dict(self.outcomes),
-            "failures": dict(self.failures),
-            "calls": self.calls,
-            "replayed": self.replayed,
-            "left": self.left,
-            "faults": list(self.faults),
+            "outcomes": dict(self.outcomes), "failures": dict(self.failures), "calls": self.calls,
+            "replayed": self.replayed, "left": self.left, "faults": list(self.faults),
+        }  # fmt: skip
+
+
+async def run_curation(
+    settings: Settings,
+    *,
+    limit: int | None = None,
+    retry_failed: bool = False,
+    again: bool = False,
+    exhaustive: bool = False,
+    record: Recording | None = None,
+    on_filtered: Tick = lambda _: None,
+    on_curated: Tick = lambda _: None,
+    on_wait: Tick = lambda _: None,
+) -> dict[str, Any]:
+    """Filter new threads, queue earlier failures, curate the queue, and scan ready cases for identifiers.
+
+    Args:
+        limit: Most threads to filter; None for all.
+        retry_failed: Also retry threads that failed `max_attempts` times.
+        again: Also queue every thread that this pipeline has not decided.
+        exhaustive: See `CurationSettings`.
+        record: Collects the agents' replies.
+
+    Returns:
+        The run's counts and costs, the state of its endpoints, and the funnel over all threads.
+    """
+    chain = build_filters(settings)
+    attempts = None if retry_failed else settings.curation.max_attempts
+    async with (
+        open_database(settings) as database,
+        aclosing(build_pipeline(settings, database, exhaustive=exhaustive, record=record)) as pipeline,
+    ):
+        async with database.begin() as session:
+            run = await start_run(session, "curate", {"pipeline": pipeline.digest, "filters": chain.digest})
+        with bound(run=run):
+            async with open_app(database).open_async() as app:
+                passed, rejected = await filter_pending(database, app, chain, limit=limit, tick=on_filtered)
+                await queue_again(database, app, pipeline, chain.digest, max_attempts=attempts, anew=again)
+                done = await curate_queued(database, app, pipeline, settings, tick=on_curated, on_wait=on_wait)
+            rescanned = await rescan_cases(database, pipeline, concurrency=settings.curation.concurrency)
+        counts = {
+            "passed": passed,
+            "rejected": rejected,
+            **done.as_json(),
+            "rescanned": asdict(rescanned),
+            "spent": pipeline.budget.as_json(),
+            "endpoints": [asdict(state) for state in pipeline.endpoints.states()],
         }
+        async with database.begin() as session:
+            await finish_run(session, run, counts, failed=bool(done.faults))
+            rows = await funnel(session)
+        # The gates are the slowest part of a freeze, so their verdicts are computed here.
+        await check_ready(database)
+    return {**counts, "funnel": [[r.stage, r.outcome, r.reason, r.count] for r in rows]}
 
 
-async def queue_failed(
-    database: Database, app: procrastinate.App, pipeline: Pipeline, *, max_attempts: int | None
+async def queue_again(
+    database: Database,
+    app: procrastinate.App,
+    pipeline: Pipeline,
+    chain_digest: str,
+    *,
+    max_attempts: int | None,
+    anew: bool = False,
 ) -> int:
-    """Queue failed revisions again, except those that failed `max_attempts` times in this pipeline."""
-    async with database.begin() as session:
-        revisions = await failed_revisions(session, pipeline.digest, max_attempts=max_attempts)
-        return await defer_revisions(app, session, revisions)
+    """Queue failed revisions, and those that passed the filters and were never curated; how many.
 
-
-async def queue_missing(
-    database: Database, app: procrastinate.App, chain_digest: str, pipeline: Pipeline | None
-) -> int:
-    """Queue revisions that passed the filters and were never curated by this pipeline (None: by any).
-
-    Finds those whose job was lost, as every revision is queued when it passes.
+    Args:
+        max_attempts: Revisions that failed so often in this pipeline are left out; None for no limit.
+        anew: Also queue what other pipelines have decided.
     """
     async with database.begin() as session:
-        digest = pipeline.digest if pipeline else None
-        return await defer_revisions(app, session, await untried_revisions(session, chain_digest, digest))
+        failed = await failed_revisions(session, pipeline.digest, max_attempts=max_attempts)
+        untried = await untried_revisions(session, chain_digest, pipeline.digest if anew else None)
+        return await defer_revisions(app, session, [*failed, *untried])
 
 
 async def curate_queued(
@@ -103,8 +152,8 @@ async def curate_queued(
     pipeline: Pipeline,
     settings: Settings,
     *,
-    tick: Callable[[int], None] = lambda _: None,
-    on_wait: Callable[[int], None] = lambda _: None,
+    tick: Tick = lambda _: None,
+    on_wait: Tick = lambda _: None,
     grace_s: float | None = None,
 ) -> CurationCounts:
     """Run the queue until it is empty, several threads at once.
@@ -123,7 +172,7 @@ def curation_work(
     settings: Settings,
     done: CurationCounts,
     *,
-    tick: Callable[[int], None] = lambda _: None,
+    tick: Tick = lambda _: None,
 ) -> Work:
     """The work of a job: curate its revision and count it in `done`; nothing once the budget is spent."""
     key = handle_key(settings)
@@ -148,61 +197,123 @@ def curation_work(
                 done.failures[str(curation.reason)] += 1
             done.calls += len(curation.calls)
             done.replayed += sum(c.replayed for c in curation.calls)
-            tick(done.threads)
+            tick(done.outcomes.total())
 
     return work
 
 
 async def curate_revision(database: Database, pipeline: Pipeline, revision: int, key: bytes) -> Curation | None:
     """Curate one revision and store the decision and its case; None if it was decided before."""
+
+    async def is_decided(session: Session) -> bool:
+        return await latest_outcome(session, revision, pipeline.digest) not in (None, Outcome.FAILED)
+
     async with database.begin() as session:
-        if await latest_outcome(session, revision, pipeline.digest) not in (None, Outcome.FAILED):
+        if await is_decided(session):
             return None
         stored = await load_thread(session, revision)
     with bound(thread=f"{stored.thread.source}/{stored.thread.thread_id}"):
-        curation = await _curate_stored(database, pipeline, revision, stored, key)
-        _log.debug("curated: %s", curation.outcome.value if curation else "decided by another process")
+        started, rubric = now(), None
+        raw = normalised(stored.thread)
+        language = thread_language(raw)
+        curation = await curate(
+            deidentified(raw, language), language, pipeline.respondents, pipeline.retriever, pipeline.curation,
+            run_date=started.date(),
+        )  # fmt: skip
+        if curation.outcome in (Outcome.KEPT, Outcome.HELD):
+            done = await complete_case(curation, language, pipeline.respondents)
+            curation, rubric = done.curation, done.rubric
+        async with database.begin() as session:
+            await lock_revision(session, revision)
+            if await is_decided(session):
+                _log.debug("decided by another process")
+                return None
+            await save_decision(session, pipeline, stored, language, curation, rubric, key, started=started)
+        _log.debug("curated: %s", curation.outcome.value)
     return curation
 
 
-async def _curate_stored(
-    database: Database, pipeline: Pipeline, revision: int, stored: StoredThread, key: bytes
-) -> Curation | None:
-    started = now()
-    raw = normalised(stored.thread)
-    language = thread_language(raw)
-    thread = deidentified(raw, language)
-    curation = await curate(
-        thread, language, pipeline.respondents, pipeline.retriever, pipeline.curation, run_date=started.date()
+async def save_decision(
+    session: Session,
+    pipeline: Pipeline,
+    stored: StoredThread,
+    language: str,
+    curation: Curation,
+    rubric: Rubric | None,
+    key: bytes,
+    *,
+    started: datetime,
+    digest: str | None = None,
+) -> None:
+    """Store what was decided about a thread, with its case; `digest` is the pipeline's unless given."""
+    curation_id = await save_curation(
+        session, stored.revision_pk, digest or pipeline.digest, curation, started_at=started, finished_at=now()
     )
-    rubric: Rubric | None = None
-    if curation.outcome in (Outcome.KEPT, Outcome.HELD):
-        done = await complete_case(curation, language, pipeline.respondents)
-        curation, rubric = done.curation, done.rubric
-    async with database.begin() as session:
-        await lock_revision(session, revision)
-        if await latest_outcome(session, revision, pipeline.digest) not in (None, Outcome.FAILED):
-            return None  # another process has decided it meanwhile
-        curation_id = await save_curation(
-            session, revision, pipeline.digest, curation, started_at=started, finished_at=now()
+    if rubric is not None and curation.text is not None:
+        saved = await save_case(
+            session,
+            thread_pk=stored.thread_pk,
+            curation_id=curation_id,
+            language=language,
+            source=stored.thread.source,
+            posted_at=stored.thread.posted_at,
+            rubric=rubric,
+            text=curation.text,
+            key=key,
+            publishable=curation.publishable,
+            held=curation.detail if curation.outcome is Outcome.HELD else None,
         )
-        if rubric is not None and curation.text is not None:
-            saved = await save_case(
-                session,
-                thread_pk=stored.thread_pk,
-                curation_id=curation_id,
-                language=language,
-                source=thread.source,
-                posted_at=thread.posted_at,
-                rubric=rubric,
-                text=curation.text,
-                key=key,
-                publishable=curation.publishable,
-                held=curation.detail if curation.outcome is Outcome.HELD else None,
-            )
-            await save_scan(session, saved.case_id, saved.revision, pipeline.scanner, found=0)
-        elif curation.outcome is Outcome.REJECTED:
-            # The thread or the engines changed: a person decides about the earlier case.
-            reason = f"curated again: {curation.reason}: {curation.detail}"[:1000]
-            await hold_case_of_thread(session, stored.thread_pk, reason)
-    return curation
+        await save_scan(session, saved.case_id, saved.revision, pipeline.scanner, found=0)
+    elif curation.outcome is Outcome.REJECTED:
+        # The thread or the engines changed: a person decides about the earlier case.
+        reason = f"curated again: {curation.reason}: {curation.detail}"[:1000]
+        await hold_case_of_thread(session, stored.thread_pk, reason)
+
+
+@dataclass(slots=True)
+class RescanCounts:
+    """The counts of a rescan."""
+
+    cases: int = 0
+    redacted: int = 0
+    """Cases with a new revision without the identifiers found."""
+    failed: int = 0
+    """Cases without a usable reply, scanned again by the next run."""
+
+
+async def rescan_cases(database: Database, pipeline: Pipeline, *, concurrency: int) -> RescanCounts:
+    """Scan every ready case that the current scanner has not, and redact the identifiers it finds."""
+    done, slots = RescanCounts(), asyncio.Semaphore(concurrency)
+    async with database.begin() as session:
+        waiting = await unscanned_cases(session, pipeline.scanner)
+
+    async def scan(case_id: str) -> None:
+        async with slots:
+            if pipeline.budget.stopped is None:
+                await _scan(database, pipeline, case_id, done)
+
+    await asyncio.gather(*(scan(case_id) for case_id in waiting))
+    return done
+
+
+async def _scan(database: Database, pipeline: Pipeline, case_id: str, done: RescanCounts) -> None:
+    async with database.begin() as session:
+        case = await latest_case(session, case_id)
+    if case is None:
+        return
+    try:
+        reader = Agent(pipeline.respondents["reader"], [])
+        redacted = await redact_texts(case.language, texts_of(case.text, case.rubric), reader)
+    except AgentFailure:
+        done.failed += 1
+        return
+    text, rubric = with_texts(case.text, case.rubric, redacted)
+    async with database.begin() as session:
+        await lock_case(session, case_id)
+        saved = await revise_case(session, case, text, rubric)
+        for revision in {case.revision, saved.revision}:
+            await save_scan(session, case_id, revision, pipeline.scanner, found=len(redacted.found))
+        if redacted.remaining:
+            await hold_case(session, case_id, f"{Reason.IDENTIFIER.value}: {'; '.join(redacted.remaining)[:2000]}")
+    done.cases += 1
+    done.redacted += saved.revision != case.revision

@@ -1,7 +1,6 @@
 """Run the filter chain over pending revisions, and defer a job for each that passes."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import procrastinate
 
@@ -26,14 +25,6 @@ from medlive.threads.prepare import normalised
 BATCH = 200
 
 
-@dataclass(frozen=True, slots=True)
-class FilterCounts:
-    """The counts of a filter run."""
-
-    passed: int
-    rejected: int
-
-
 async def filter_pending(
     database: Database,
     app: procrastinate.App,
@@ -41,8 +32,8 @@ async def filter_pending(
     *,
     limit: int | None = None,
     tick: Callable[[int], None] = lambda _: None,
-) -> FilterCounts:
-    """Judge every latest revision that this chain has not judged, in order of arrival.
+) -> tuple[int, int]:
+    """Judge every latest revision that this chain has not judged, in order of arrival; (passed, rejected).
 
     Each batch commits results, bands and jobs together, so that a kill loses no thread and repeats none.
     Concurrent runs alternate batch by batch.
@@ -58,9 +49,7 @@ async def filter_pending(
                 break
             threads, new_sketches = await _load_sketches(session, pending)
             index = await _earlier_index(session, chain, new_sketches)
-            results = []
-            accepted = []
-            queue = []
+            results, accepted, queue = [], [], []
             for waiting, thread, sketch in zip(pending, threads, new_sketches, strict=True):
                 key = str(waiting.thread_pk)
                 result = chain.judge(thread, duplicate_of=index.find(sketch, ignore=key), now=now())
@@ -75,7 +64,7 @@ async def filter_pending(
         passed += len(queue)
         rejected += len(results) - len(queue)
         tick(passed + rejected)
-    return FilterCounts(passed, rejected)
+    return passed, rejected
 
 
 async def fill_bands(database: Database) -> None:

@@ -1,22 +1,21 @@
 """Review held and disputed cases: approve, reject, drop an element, dispute, resolve."""
 
-from dataclasses import dataclass
-
 from medlive.clock import now
 from medlive.config import Settings
 from medlive.curation.chain import curate_without_element
 from medlive.curation.model import Curation, Outcome
-from medlive.db.curation.cases import StoredCase, apply_review, save_case
-from medlive.db.curation.curations import load_curation, revision_of, save_curation
+from medlive.db.curation.cases import apply_review
+from medlive.db.curation.curations import load_curation, revision_of
 from medlive.db.release.cases import lock_case
 from medlive.db.review.disputes import Dispute, close_dispute, open_dispute
-from medlive.db.review.reviews import Review, add_review, save_scan
+from medlive.db.review.reviews import Review, add_review
 from medlive.db.session import Database
 from medlive.db.tables.release import CaseStatus, ReviewAction
-from medlive.db.threads.threads import StoredThread, load_thread
+from medlive.db.threads.threads import load_thread
 from medlive.digest import digest_json
 from medlive.errors import CheckFailed, EndpointUnavailable, UsageError
 from medlive.rubric.complete import complete_case
+from medlive.service.curation.curate import save_decision
 from medlive.service.database import handle_key
 from medlive.service.release.withdraw import check_person_name, find_criterion, load_latest_case
 from medlive.service.wiring import Pipeline
@@ -25,52 +24,29 @@ from medlive.threads.prepare import deidentified, normalised, thread_language
 _MOST_TEXT = 2_000
 
 
-@dataclass(frozen=True, slots=True)
-class CaseFile:
-    """A case with the thread and the decision behind it."""
+async def decide_case(
+    database: Database, case_id: str, action: ReviewAction, reason: str, *, by: str | None = None
+) -> Review:
+    """Approve a held or rejected case for the next freeze, or reject a held one until its content changes.
 
-    case: StoredCase
-    status: CaseStatus
-    curation: Curation
-    thread: StoredThread
-
-
-async def open_case(database: Database, case_id: str) -> CaseFile:
-    """A case with the thread and the decision behind it. Raises UsageError for an unknown id."""
-    async with database.begin() as session:
-        status = await lock_case(session, case_id)
-        case = await load_latest_case(session, case_id)
-        curation = await load_curation(session, case.curation_id)
-        thread = await load_thread(session, await revision_of(session, case.curation_id))
-        return CaseFile(case, status, curation, thread)
-
-
-async def approve_case(database: Database, case_id: str, reason: str, *, by: str | None = None) -> Review:
-    """Let a held or rejected case enter the next freeze. Raises UsageError, and CheckFailed for any other."""
-    return await _decide(database, case_id, ReviewAction.APPROVE, reason, by)
-
-
-async def reject_case(database: Database, case_id: str, reason: str, *, by: str | None = None) -> Review:
-    """Keep a held case out, until its content changes. Raises as `approve_case`."""
-    return await _decide(database, case_id, ReviewAction.REJECT, reason, by)
-
-
-async def _decide(database: Database, case_id: str, action: ReviewAction, reason: str, by: str | None) -> Review:
+    Raises UsageError, and CheckFailed for a case in another status.
+    """
     reason, by = _text(reason, "a decision", "a reason"), check_person_name(by)
     async with database.begin() as session:
         status = await lock_case(session, case_id)
-        open_to = {
-            ReviewAction.APPROVE: (CaseStatus.HELD, CaseStatus.REJECTED),
-            ReviewAction.REJECT: (CaseStatus.HELD,),
-        }[action]
-        if status not in open_to:
-            raise CheckFailed(
-                f"case {case_id} is {status.value}, not held", hint="medlive review list shows the held cases"
-            )
+        if not (status is CaseStatus.REJECTED and action is ReviewAction.APPROVE):
+            _check_held(case_id, status)
         case = await load_latest_case(session, case_id)
         review = await add_review(session, case_id, case.revision, action, reason, decided_by=by)
         await apply_review(session, case_id, action, reason)
         return review
+
+
+def _check_held(case_id: str, status: CaseStatus) -> None:
+    if status is not CaseStatus.HELD:
+        raise CheckFailed(
+            f"case {case_id} is {status.value}, not held", hint="medlive review list shows the held cases"
+        )
 
 
 async def drop_element(
@@ -93,53 +69,32 @@ async def drop_element(
         EndpointUnavailable: If an engine gives no usable reply.
     """
     reason, by = _text(reason, "a decision", "a reason"), check_person_name(by)
-    file = await open_case(database, case_id)
-    if file.status is not CaseStatus.HELD:
-        raise CheckFailed(
-            f"case {case_id} is {file.status.value}, not held", hint="medlive review list shows the held cases"
-        )
-    started = now()
-    raw = normalised(file.thread.thread)
+    async with database.begin() as session:
+        _check_held(case_id, await lock_case(session, case_id))
+        case = await load_latest_case(session, case_id)
+        decided = await load_curation(session, case.curation_id)
+        stored = await load_thread(session, await revision_of(session, case.curation_id))
+    started, rubric = now(), None
+    raw = normalised(stored.thread)
     language = thread_language(raw)
     curation = await curate_without_element(
-        file.curation, element_id, deidentified(raw, language), language, pipeline.respondents, pipeline.curation
+        decided, element_id, deidentified(raw, language), language, pipeline.respondents, pipeline.curation
     )
-    done = None
     if curation.outcome is not Outcome.FAILED:
         done = await complete_case(curation, language, pipeline.respondents)
-        curation = done.curation
-    if done is None or done.rubric is None or curation.text is None:
+        curation, rubric = done.curation, done.rubric
+    if rubric is None or curation.text is None:
         raise EndpointUnavailable(f"the case could not be rewritten: {curation.detail}")
     dropped = sorted(e.id for e in curation.elements if e.status.value == "dropped")
     digest = digest_json([pipeline.digest, "without", dropped])
+    action = ReviewAction.DROP_ELEMENT
     async with database.begin() as session:
         await lock_case(session, case_id)
-        await add_review(
-            session,
-            case_id,
-            file.case.revision,
-            ReviewAction.DROP_ELEMENT,
-            reason,
-            element_id=element_id,
-            decided_by=by,
+        await add_review(session, case_id, case.revision, action, reason, element_id=element_id, decided_by=by)
+        key = handle_key(settings)
+        await save_decision(
+            session, pipeline, stored, language, curation, rubric, key, started=started, digest=digest
         )
-        curation_id = await save_curation(
-            session, file.thread.revision_pk, digest, curation, started_at=started, finished_at=now()
-        )
-        saved = await save_case(
-            session,
-            thread_pk=file.thread.thread_pk,
-            curation_id=curation_id,
-            language=language,
-            source=file.case.source,
-            posted_at=file.case.posted_at,
-            rubric=done.rubric,
-            text=curation.text,
-            key=handle_key(settings),
-            publishable=curation.publishable,
-            held=curation.detail if curation.outcome is Outcome.HELD else None,
-        )
-        await save_scan(session, case_id, saved.revision, pipeline.scanner, found=0)
     return curation
 
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from medlive.config import Settings
-from medlive.db.curation.cases import StoredCase, add_revision, criteria_of, latest_case, withdraw_case
+from medlive.curation.model import CaseText
+from medlive.db.curation.cases import SavedCase, StoredCase, add_revision, criteria_of, latest_case, withdraw_case
 from medlive.db.release.cases import lock_case, shown_revisions
 from medlive.db.release.withdrawals import (
     Withdrawal,
@@ -23,7 +24,7 @@ from medlive.db.session import Database, Session
 from medlive.db.tables.release import CaseStatus
 from medlive.errors import CheckFailed, UsageError
 from medlive.integrity.signing import SecretKey, load_signing_key, sign
-from medlive.rubric.model import Criterion
+from medlive.rubric.model import Criterion, Rubric
 from medlive.service.paths import snapshots_path
 from medlive.snapshot.errata import MOST_REASON, Errata, WithdrawalKind, trusted_comment, write_errata_file
 from medlive.snapshot.gates import standard_scanner
@@ -238,19 +239,7 @@ async def _withdraw_criterion(
                 f"without {case_id}-{criterion.id} the rubric would have {thin}",
                 hint="withdraw the case instead, without --criterion",
             )
-        saved = await add_revision(
-            session,
-            case_id,
-            curation_id=latest.curation_id,
-            language=latest.language,
-            source=latest.source,
-            posted_at=latest.posted_at,
-            rubric=left,
-            text=latest.text,
-            publishable=latest.publishable,
-            unpublishable_reason=latest.unpublishable_reason,
-        )
-        new_revision = saved.revision
+        new_revision = (await revise_case(session, latest, latest.text, left)).revision
     made = await add_withdrawal(
         session,
         case_id=case_id,
@@ -270,3 +259,19 @@ async def load_latest_case(session: Session, case_id: str) -> StoredCase:
     if found is None:
         raise UsageError(f"case {case_id} has no revision")
     return found
+
+
+async def revise_case(session: Session, case: StoredCase, text: CaseText, rubric: Rubric) -> SavedCase:
+    """Add a revision to a locked case, with another text and rubric; an unchanged one adds none."""
+    return await add_revision(
+        session,
+        case.case_id,
+        curation_id=case.curation_id,
+        language=case.language,
+        source=case.source,
+        posted_at=case.posted_at,
+        rubric=rubric,
+        text=text,
+        publishable=case.publishable,
+        unpublishable_reason=case.unpublishable_reason,
+    )

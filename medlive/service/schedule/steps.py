@@ -1,8 +1,8 @@
 """The weekly steps and which are due, computed from a moment, the configured times and the stored runs.
 
 A step's *slot* is its latest weekly time before the moment. A step is done when a run of the slot's ISO week or a
-later one is, so missed weeks are caught up once and no week is done twice. Nothing here does I/O or reads the
-clock.
+later one is, so missed weeks are caught up once and no week is done twice. Imports little: `medlive status` needs
+it.
 """
 
 from collections.abc import Mapping
@@ -12,16 +12,31 @@ from enum import StrEnum
 from typing import Any
 
 from medlive.clock import iso_week
-from medlive.config import ScheduleSection, WeeklyTime
-from medlive.db.runs import CURATE, PRUNE, SCHEDULER, History, Run
+from medlive.config import ScheduleSection, Settings, WeeklyTime
+from medlive.db.runs import (
+    CURATE,
+    CURATION_QUEUE,
+    PRUNE,
+    SCHEDULER,
+    STALLED_AFTER_S,
+    History,
+    Run,
+    load_history,
+    queue_state,
+)
+from medlive.db.session import Database
 from medlive.db.tables.intake import RunOutcome
 from medlive.errors import ConfigError
+from medlive.service.harvest.settings import fetch_settings, select_sources
 
 WEEK = timedelta(days=7)
 RETRY_AFTER = timedelta(hours=1)
 """How long a failed step waits, unless run with `--once`."""
 OVERDUE_AFTER = timedelta(hours=24)
 """When an unfinished step is overdue: a polite harvest may take most of a day."""
+FREEZE_TIMEOUT = timedelta(hours=6)
+"""How long a freeze waits for workers; then it freezes what is decided."""
+NO_CONTACT = "a harvest needs a contact address: set MEDLIVE_HARVEST__CONTACT=you@example.org"
 QUEUE, FREEZE, RETENTION = "queue", "freeze", "retention"
 BY_HAND = {QUEUE: CURATE, RETENTION: PRUNE}
 """Step → the equivalent command for cron or by hand."""
@@ -103,6 +118,50 @@ def latest_slot(moment: datetime, time: WeeklyTime) -> datetime:
     return slot if slot <= moment else slot - WEEK
 
 
+def due_steps(states: list[StepState]) -> list[StepState]:
+    """The due steps, earlier weeks first."""
+    return sorted((s for s in states if s.status is StepStatus.DUE), key=lambda s: s.week)
+
+
+def step_times(settings: Settings) -> dict[str, WeeklyTime]:
+    """Each step's weekly time, in the order of execution. Raises ConfigError."""
+    return weekly_times(settings.schedule, select_sources(settings, []))
+
+
+async def read_states(
+    database: Database, settings: Settings, moment: datetime, *, again: bool = False, harvesting: bool = False
+) -> list[StepState]:
+    """The state of every step; a freeze waits while `harvesting`. Raises ConfigError and DatabaseUnavailable."""
+    times = step_times(settings)
+    async with database.begin() as session:
+        history = await load_history(session)
+        jobs, workers = await pending_jobs(session)
+    blocked = {f"harvest:{source}": f"quarantined: {why}" for source, why in history.quarantined.items()}
+    fetching = fetch_settings(settings)
+    if fetching.contact is None and not fetching.allow_loopback:
+        blocked = {f"harvest:{source}": NO_CONTACT for source in select_sources(settings, [])} | blocked
+    deadline = latest_slot(moment, times[FREEZE]) + FREEZE_TIMEOUT
+    if moment < deadline and (harvesting or (jobs and workers)):
+        what = "a harvest is under way" if harvesting else "workers are curating queued threads"
+        blocked[FREEZE] = f"{what}; it waits until {deadline:%a %H:%M} UTC"
+    return step_states(times, history, moment, blocked=blocked, ignore_retry=again)
+
+
+def summarize_counts(counts: Mapping[str, Any]) -> str:
+    """Format a run's non-zero counts, or its problem, in one line."""
+    if problem := counts.get("problem"):
+        return str(problem)
+    flat: dict[str, Any] = {}
+    for key, value in counts.items():
+        flat |= value if isinstance(value, Mapping) else {key: len(value) if isinstance(value, list) else value}
+    return ", ".join(f"{key} {value}" for key, value in flat.items() if value) or "nothing new"
+
+
+async def pending_jobs(session: Any) -> tuple[int, int]:
+    """How many curation jobs are open, and how many workers are alive."""
+    return await queue_state(session, CURATION_QUEUE, alive_within=timedelta(seconds=STALLED_AFTER_S))
+
+
 def step_states(
     times: Mapping[str, WeeklyTime],
     history: History,
@@ -111,52 +170,48 @@ def step_states(
     blocked: Mapping[str, str] | None = None,
     ignore_retry: bool = False,
 ) -> list[StepState]:
-    """How every step stands, in the order of `times`.
+    """The state of every step, in the order of `times`; with `ignore_retry` nothing waits after a failure.
 
-    `blocked` says of steps why they cannot be taken; with `ignore_retry` nothing waits after a failure.
+    `blocked` maps steps to why they cannot be run.
     """
-    return [
-        _state(name, time, history, moment, blocked=(blocked or {}).get(name), ignore_retry=ignore_retry)
-        for name, time in times.items()
-    ]
+    found = []
+    for name, time in times.items():
+        slot = latest_slot(moment, time)
+        slot_week, present = iso_week(slot), iso_week(moment)
+        # A harvest fetches everything since the last one, so a missed one is caught up as the current week's.
+        week = present if name.startswith(_HARVEST) else slot_week
+        record = _read_record(name, time, slot_week, present, history)
+        status, retry_at, why = StepStatus.DONE, None, None
+        if record.expected and not record.is_done(slot_week):
+            retry_at = _retry_time(history.latest.get(_command(name)), week)
+            is_waiting = retry_at is not None and not ignore_retry and moment < retry_at
+            status = StepStatus.RETRY if is_waiting else StepStatus.DUE
+            if (why := (blocked or {}).get(name)) is not None:
+                status = StepStatus.BLOCKED
+        pending, missed = status is not StepStatus.DONE, min(_first_missed(time, record, slot), slot)
+        found.append(
+            StepState(
+                name=name,
+                week=week,
+                slot=slot,
+                status=status,
+                why=why,
+                retry_at=retry_at if status is StepStatus.RETRY else None,
+                next_at=missed if pending else slot + WEEK,
+                overdue=pending
+                and record.since is not None
+                and moment > max(missed, record.since) + OVERDUE_AFTER,
+                latest=record.latest,
+            )
+        )
+    return found
 
 
-def due_steps(states: list[StepState]) -> list[StepState]:
-    """The due steps, earlier weeks first."""
-    return sorted((s for s in states if s.status is StepStatus.DUE), key=lambda s: s.week)
-
-
-def _state(
-    name: str, time: WeeklyTime, history: History, moment: datetime, *, blocked: str | None, ignore_retry: bool
-) -> StepState:
-    slot = latest_slot(moment, time)
-    slot_week, present = iso_week(slot), iso_week(moment)
-    attempt = history.latest.get(_command(name))
-    # A harvest fetches everything since the last one, so a missed one is caught up as the current week's.
-    week = present if name.startswith(_HARVEST) else slot_week
-    record = _read_record(name, time, slot_week, present, history)
-    status, retry_at, why = StepStatus.DONE, None, None
-    if record.expected and not record.is_done(slot_week):
-        status = StepStatus.DUE
-        if attempt is not None and attempt.week == week and attempt.outcome is RunOutcome.FAILED:
-            retry_at = (attempt.finished_at or attempt.started_at) + RETRY_AFTER
-            if not ignore_retry and moment < retry_at:
-                status = StepStatus.RETRY
-        if blocked is not None:
-            status, why = StepStatus.BLOCKED, blocked
-    is_pending = status is not StepStatus.DONE
-    missed = min(_first_missed(time, record, slot), slot)
-    return StepState(
-        name=name,
-        week=week,
-        slot=slot,
-        status=status,
-        why=why,
-        retry_at=retry_at if status is StepStatus.RETRY else None,
-        next_at=missed if is_pending else slot + WEEK,
-        overdue=is_pending and record.since is not None and moment > max(missed, record.since) + OVERDUE_AFTER,
-        latest=record.latest,
-    )
+def _retry_time(attempt: Run | None, week: str) -> datetime | None:
+    """When a step is tried again whose latest run failed in this week; None if it did not."""
+    if attempt is None or attempt.week != week or attempt.outcome is not RunOutcome.FAILED:
+        return None
+    return (attempt.finished_at or attempt.started_at) + RETRY_AFTER
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,17 +244,13 @@ def _first_missed(time: WeeklyTime, record: _StepRecord, slot: datetime) -> date
 
 
 def _read_record(name: str, time: WeeklyTime, slot_week: str, present: str, history: History) -> _StepRecord:
-    if name.startswith(_HARVEST):
-        return _harvest_record(name, slot_week == present, history)
     if name == FREEZE:
         return _freeze_record(slot_week, present, history)
-    return _task_record(name, time, slot_week, present, history)
-
-
-def _harvest_record(name: str, expected: bool, history: History) -> _StepRecord:
+    if not name.startswith(_HARVEST):
+        return _task_record(name, time, slot_week, present, history)
     known = history.harvests.get(name.removeprefix(_HARVEST))
     if known is None:
-        return _StepRecord(None, expected, history.latest.get(_command(name)), None)
+        return _StepRecord(None, slot_week == present, history.latest.get(_command(name)), None)
     return _StepRecord(known.done_week, True, known.latest, known.first_at)
 
 

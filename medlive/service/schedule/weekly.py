@@ -14,15 +14,14 @@ from medlive.db.session import Database
 from medlive.errors import DatabaseUnavailable, MedliveError
 from medlive.integrity.signing import load_signing_key
 from medlive.logs import bound
-from medlive.service.curation.curate import CurationCounts, curate_queued, queue_failed, queue_missing
+from medlive.service.curation.curate import curate_queued, queue_again
 from medlive.service.curation.filter import filter_pending
 from medlive.service.harvest.harvest import harvest_source
 from medlive.service.harvest.retention import apply_retention
 from medlive.service.harvest.settings import select_sources
 from medlive.service.jobs import open_app
 from medlive.service.release.freeze import freeze
-from medlive.service.schedule.states import pending_jobs, summarize_counts
-from medlive.service.schedule.steps import FREEZE, QUEUE, RETENTION, StepState
+from medlive.service.schedule.steps import FREEZE, QUEUE, RETENTION, StepState, pending_jobs, summarize_counts
 from medlive.service.wiring import build_filters, build_pipeline
 
 _log = logging.getLogger(__name__)
@@ -99,36 +98,18 @@ async def _harvest(database: Database, settings: Settings, source: str) -> tuple
 
 async def _queue(database: Database, settings: Settings, week: str) -> tuple[Mapping[str, Any], str | None]:
     """Filter new threads, queue them with earlier failures, and curate the queue unless workers do."""
-    chain = build_filters(settings)
-    curated = CurationCounts()
+    chain, attempts = build_filters(settings), settings.curation.max_attempts
     async with aclosing(build_pipeline(settings, database)) as pipeline, open_app(database).open_async() as app:
-        filtered = await filter_pending(database, app, chain)
-        failed = await queue_failed(database, app, pipeline, max_attempts=settings.curation.max_attempts)
-        missing = await queue_missing(database, app, chain.digest, None)
-        async with database.begin() as session:
-            jobs, workers = await pending_jobs(session)
-        if jobs and not workers:
-            curated = await curate_queued(database, app, pipeline, settings, grace_s=GRACE_S)
-    counts = {
-        "passed": filtered.passed,
-        "rejected": filtered.rejected,
-        "queued_again": failed + missing,
-        "left_to_workers": jobs if workers else 0,
-    }
-    return {**counts, **_nonzero_counts(curated)}, _fault_summary(curated)
+        passed, rejected = await filter_pending(database, app, chain)
+        queued = await queue_again(database, app, pipeline, chain.digest, max_attempts=attempts)
+    curated, problem, left = await _curate(database, settings)
+    counts = {"passed": passed, "rejected": rejected, "queued_again": queued, "left_to_workers": left}
+    return {**counts, **curated}, problem
 
 
 async def _freeze(database: Database, settings: Settings, week: str) -> tuple[Mapping[str, Any], str | None]:
     """Freeze a week, curating the queue first unless workers do."""
-    curated = CurationCounts()
-    async with database.begin() as session:
-        jobs, workers = await pending_jobs(session)
-    if jobs and not workers:
-        async with (
-            aclosing(build_pipeline(settings, database)) as pipeline,
-            open_app(database).open_async() as app,
-        ):
-            curated = await curate_queued(database, app, pipeline, settings, grace_s=GRACE_S)
+    curated, problem, left = await _curate(database, settings)
     done = await freeze(database, settings, week, key=load_signing_key(os.environ))
     counts = {
         "cases": done.cases,
@@ -136,9 +117,23 @@ async def _freeze(database: Database, settings: Settings, week: str) -> tuple[Ma
         "held_out": done.held,
         "kept_out": len({hit.case_id for hit in done.kept_out}),
         # These threads enter the next week's snapshot.
-        "still_with_workers": jobs if workers else 0,
+        "still_with_workers": left,
     }
-    return {**counts, **_nonzero_counts(curated)}, _fault_summary(curated)
+    return {**counts, **curated}, problem
+
+
+async def _curate(database: Database, settings: Settings) -> tuple[Mapping[str, Any], str | None, int]:
+    """Curate the queue unless workers do: the non-zero counts, a problem, and the jobs left to workers."""
+    async with database.begin() as session:
+        jobs, workers = await pending_jobs(session)
+    if not jobs or workers:
+        return {}, None, jobs
+    async with aclosing(build_pipeline(settings, database)) as pipeline, open_app(database).open_async() as app:
+        curated = await curate_queued(database, app, pipeline, settings, grace_s=GRACE_S)
+    counts = {key: value for key, value in curated.as_json().items() if value}
+    if not curated.faults:
+        return counts, None, 0
+    return counts, f"{len(curated.faults)} threads failed with an internal error, first {curated.faults[0]}", 0
 
 
 async def _retention(database: Database, settings: Settings, week: str) -> tuple[Mapping[str, Any], str | None]:
@@ -150,13 +145,3 @@ async def _retention(database: Database, settings: Settings, week: str) -> tuple
 
 WORK: dict[str, Work] = {QUEUE: _queue, FREEZE: _freeze, RETENTION: _retention}
 """The steps other than harvests; each has its time in `weekly_times`."""
-
-
-def _nonzero_counts(curated: CurationCounts) -> Mapping[str, Any]:
-    return {k: v for k, v in curated.as_json().items() if v}
-
-
-def _fault_summary(curated: CurationCounts) -> str | None:
-    if not curated.faults:
-        return None
-    return f"{len(curated.faults)} threads failed with an internal error, first {curated.faults[0]}"

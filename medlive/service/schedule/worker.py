@@ -43,31 +43,27 @@ async def run_worker(
     *,
     ready: Callable[[], None] = lambda: None,
     report: Callable[[CurationCounts], None] = lambda _: None,
-    every_s: float = REPORT_S,
 ) -> dict[str, Any]:
     """Curate queued threads until `stop` is set, finish those begun, and return the counts.
 
     Args:
         ready: Called when the worker has started.
-        report: Called every `every_s` seconds with the counts since its last call, if any.
+        report: Called every REPORT_S seconds with the counts so far, if anything was decided since.
 
     Raises:
         DatabaseUnavailable: If the database or the queue is lost.
         IndexMissing: If there is no evidence index.
         ConfigError: If a role is not configured.
     """
-    total, reported = CurationCounts(), CurationCounts()
-
-    def report_recent() -> None:
-        recent = _difference(total, reported)
-        if recent.threads or recent.faults:
-            reported.add(recent)
-            report(recent)
+    total = CurationCounts()
 
     async def report_regularly() -> None:
+        reported = 0
         while True:
-            await asyncio.sleep(every_s)
-            report_recent()
+            await asyncio.sleep(REPORT_S)
+            if (decided := total.outcomes.total() + len(total.faults)) > reported:
+                reported = decided
+                report(total)
 
     async with open_database(settings) as database, aclosing(build_pipeline(settings, database)) as pipeline:
         async with database.begin() as session:
@@ -81,18 +77,6 @@ async def run_worker(
                     await run_until_stopped(app, work, concurrency=settings.curation.concurrency, stop=stop)
             finally:
                 reporting.cancel()
-                report_recent()
         async with database.begin() as session:
             await finish_run(session, run, total.as_json(), failed=bool(total.faults))
     return total.as_json()
-
-
-def _difference(total: CurationCounts, reported: CurationCounts) -> CurationCounts:
-    return CurationCounts(
-        total.outcomes - reported.outcomes,
-        total.failures - reported.failures,
-        total.calls - reported.calls,
-        total.replayed - reported.replayed,
-        total.left - reported.left,
-        total.faults[len(reported.faults) :],
-    )

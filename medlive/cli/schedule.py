@@ -1,0 +1,150 @@
+"""`medlive scheduler`, `worker` and `serve`: the processes that run until they are stopped."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from datetime import datetime
+from typing import Annotated, Any
+
+import typer
+from rich.text import Text
+
+from medlive.cli.options import JsonOption
+from medlive.cli.output import print_result, print_table, say, wait_for
+from medlive.config import load_settings
+from medlive.errors import CheckFailed
+
+COUNTS_WIDTH = 60
+
+
+def scheduler(
+    once: Annotated[bool, typer.Option("--once", help="Do what is due now, and exit.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what is due now and when each step is due next, and do nothing.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Harvest each source, queue and drain, and freeze, once a week at the times of config/schedule.toml.
+
+    What was missed is caught up once; what failed is tried again after an hour. Any number may be started: one
+    works, the others wait for its place. What is queued is curated here when no `medlive worker` runs.
+    """
+    from medlive.service.schedule.scheduler import run_scheduler
+    from medlive.service.schedule.weekly import StepOutcome, StepResult
+    from medlive.service.schedule.worker import stopped_by_signals
+    from medlive.service.status import read_steps
+
+    settings = load_settings().settings
+    if dry_run:
+        steps = wait_for(read_steps(settings))
+        print_result(steps, as_json, lambda: print_steps(steps))
+        return
+
+    async def run() -> list[StepResult]:
+        with stopped_by_signals() as stop:
+            if not once:
+                say("taking each week's steps when they are due (stop with Ctrl-C)")
+            return await run_scheduler(settings, stop, say, once=once)
+
+    done = wait_for(run())
+    failed = [f"{s.command}: {s.detail}" for s in done if once and s.state is StepOutcome.FAILED]
+    print_result(
+        [asdict(step) for step in done],
+        as_json,
+        lambda: say("nothing is due") if once and not done else None,
+        failure=CheckFailed("; ".join(failed)) if failed else None,
+    )
+
+
+def worker(as_json: JsonOption = False) -> None:
+    """Curate what is queued, by this process or another, until stopped by SIGTERM or SIGINT.
+
+    A thread that has begun is finished first; what a worker that was killed had begun is taken over. A budget
+    in config/medlive.toml holds for the worker's life.
+    """
+    from medlive.service.curation.curate import CurationCounts
+    from medlive.service.schedule.worker import run_worker, stopped_by_signals
+
+    settings = load_settings().settings
+
+    def report(done: CurationCounts) -> None:
+        outcomes = ", ".join(f"{n} {outcome}" for outcome, n in sorted(done.outcomes.items()))
+        say(f"so far {outcomes or 'nothing decided'}; {done.calls} calls, {done.replayed} of them replayed")
+
+    async def run() -> dict[str, Any]:
+        with stopped_by_signals() as stop:
+            return await run_worker(
+                settings, stop, report=report, ready=lambda: say("waiting for threads (stop with Ctrl-C)")
+            )
+
+    done = wait_for(run())
+    faults = CheckFailed(
+        f"{len(done['faults'])} threads met a fault of medlive itself", hint="medlive curate tries them again"
+    )
+    print_result(
+        done,
+        as_json,
+        lambda: say(f"stopped after {sum(done['outcomes'].values())} threads and {done['calls']} calls"),
+        notes=done["faults"],
+        failure=faults if done["faults"] else None,
+    )
+
+
+def serve(
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 picks a free one.")] = 8080,
+) -> None:
+    """Serve the status page, /health and the files of frozen snapshots until stopped; nothing can be changed."""
+    from medlive.service.database import open_database
+    from medlive.service.paths import snapshots_path
+    from medlive.service.schedule.worker import stopped_by_signals
+    from medlive.web.app import serve_web
+
+    settings = load_settings().settings
+
+    async def run() -> None:
+        with stopped_by_signals() as stop:
+            async with (
+                open_database(settings) as database,
+                serve_web(database, snapshots_path(settings), host, port) as address,
+            ):
+                say(f"serving at {address} (stop with Ctrl-C)")
+                await stop.wait()
+
+    wait_for(run())
+
+
+def print_steps(steps: Sequence[Mapping[str, Any]]) -> None:
+    """A row for each step; what is overdue or has failed stands in red."""
+    columns = ["step", "last run (UTC)", "outcome", "counts", "due (UTC)", "now"]
+    print_table(columns, [row(step) for step in steps], title="Steps")
+
+
+def row(step: Mapping[str, Any]) -> list[Any]:
+    """A step's cells."""
+    last = step["last"] or {}
+    counts = str(last.get("in_short") or "")
+    return [
+        step["step"],
+        _moment(last.get("started_at")),
+        _red(last.get("outcome"), last.get("outcome") == "failed"),
+        counts if len(counts) <= COUNTS_WIDTH else f"{counts[: COUNTS_WIDTH - 1]}…",
+        _red(_moment(step["due"]), step["overdue"]),
+        _red(_status(step), step["overdue"]),
+    ]
+
+
+def _status(step: Mapping[str, Any]) -> str:
+    status = "overdue" if step["overdue"] else str(step["status"])
+    if step["why"]:
+        return f"{status}: {step['why']}"
+    if step["retry_at"]:
+        return f"{status} at {_moment(step['retry_at'])}"
+    return status if status != "done" or step["last"] else "not due yet"
+
+
+def _moment(moment: datetime | None) -> str | None:
+    return None if moment is None else f"{moment:%a %Y-%m-%d %H:%M}"
+
+
+def _red(value: Any, red: bool) -> Any:
+    return Text(str(value), style="bold red") if red else value

@@ -1,1 +1,0 @@
-"""`medlive scheduler` and `worker`: the weekly steps, and the queue."""
