@@ -19,9 +19,9 @@ from datetime import UTC, date, datetime, timedelta
 from importlib.util import find_spec
 from pathlib import Path
 
-from medlive.snapshot.freeze import SnapshotMeta, write_snapshot
+from medlive.snapshot.freeze import write_snapshot
 from medlive.snapshot.identity import folder_name
-from medlive.snapshot.manifest import Ancestor, Provenance
+from medlive.snapshot.manifest import Ancestor, Provenance, SnapshotMeta
 from medlive.snapshot.model import SnapshotCase, SnapshotCriterion
 
 LIMIT_S = 2.0

@@ -23,9 +23,9 @@ from pathlib import Path
 
 from medlive.rubric.model import SPECIALTIES, Axis, Theme
 from medlive.snapshot.diff import Change, ChangeKind
-from medlive.snapshot.freeze import SnapshotMeta, write_snapshot
+from medlive.snapshot.freeze import write_snapshot
 from medlive.snapshot.identity import folder_name
-from medlive.snapshot.manifest import Provenance
+from medlive.snapshot.manifest import Provenance, SnapshotMeta
 from medlive.snapshot.model import SnapshotCase, SnapshotCriterion
 
 VERSION = "2026.W47"

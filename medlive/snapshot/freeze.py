@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -24,9 +24,9 @@ from medlive.integrity.lock import exclusive
 from medlive.snapshot.describe import card, croissant, figures
 from medlive.snapshot.diff import Change, ChangeKind
 from medlive.snapshot.gates import row_hits
-from medlive.snapshot.identity import canary_of, folder_name, trusted_comment
+from medlive.snapshot.identity import folder_name, trusted_comment
 from medlive.snapshot.ledger import CHANGES, HOLDOUT_SECTIONS, HOLDOUTS, write_ledger
-from medlive.snapshot.manifest import Ancestor, Counts, FileEntry, Manifest, Provenance, Signing, pretty_json
+from medlive.snapshot.manifest import Counts, FileEntry, Manifest, SnapshotMeta, pretty_json
 from medlive.snapshot.model import (
     CASE_FIELDS,
     CRITERION_FIELDS,
@@ -41,37 +41,6 @@ from medlive.snapshot.parquet import ParquetRows, writer_name
 
 Sign = Callable[[bytes, str], str]
 """`sign(data, trusted comment)`: a detached signature in minisign's format."""
-
-
-@dataclass(frozen=True, slots=True)
-class SnapshotMeta:
-    """What a snapshot states besides its rows; the same values give the same bytes."""
-
-    version: str
-    """An ISO week, `2026.W47`."""
-    created_at: datetime
-    """With a time zone; stored to the second."""
-    provenance: Provenance
-    lineage: tuple[Ancestor, ...] = ()
-    """Its ancestors, oldest first; the last is the parent."""
-    signing: Signing | None = None
-    why_not: tuple[str, ...] = ()
-    """Why it may not be published (see `gates.release_hits`); empty when it may."""
-
-    @property
-    def parent(self) -> str | None:
-        """The snapshot that this one continues; None for the first."""
-        return self.lineage[-1].version if self.lineage else None
-
-    @property
-    def parent_digest(self) -> str | None:
-        """The digest of the parent's SHA256SUMS."""
-        return self.lineage[-1].digest if self.lineage else None
-
-    @property
-    def canary(self) -> str:
-        """The GUID that identifies copies of the snapshot."""
-        return canary_of(self.version)
 
 
 class Entries(Protocol):
@@ -244,38 +213,16 @@ def _build(
     tally = _write_rows(rows, meta, out, files)
     numbers = _write_ledgers(entries, meta, out, files)
     counts = tally.counts(numbers["held"])
-    described = card.Described(
-        version=meta.version,
-        created_at=meta.created_at,
-        parent=meta.parent,
-        parent_digest=meta.parent_digest,
-        counts=counts,
-        provenance=meta.provenance,
-        why_not=meta.why_not,
-        canary=meta.canary,
-        rows=digest_json([files[name].sha256 for name in ("data/cases.jsonl", "data/criteria.jsonl")]),
-        signing=meta.signing,
-    )
-    note = card.ChangeNote(
-        version=meta.version,
-        parent=meta.parent,
-        canary=meta.canary,
-        numbers={kind: numbers[kind.value] for kind in ChangeKind},
-        added_by_language=tally.new["language"],
-        added_by_source=tally.new["source"],
-        entries=entries.changes,
-        revealed=numbers["revealed"],
-        dropped=numbers["dropped"],
-    )
     with _Hashed(out, "CHANGES.md", files) as change_note:
-        for piece in card.changes_md(note):
+        for piece in card.changes_md(meta, numbers, tally.new, entries.changes):
             change_note.write(_utf8("CHANGES.md", piece))
     texts = figures.figures(counts, meta.canary, meta.version)
     texts["LICENSE"] = card.licence(meta.canary)
-    texts["README.md"] = card.readme(described)
+    rows_digest = digest_json([files[name].sha256 for name in ("data/cases.jsonl", "data/criteria.jsonl")])
+    texts["README.md"] = card.readme(meta, counts, rows_digest)
     for name, text in texts.items():
         files[name] = _write(out, name, text)
-    files["croissant.json"] = _write(out, "croissant.json", pretty_json(croissant.croissant(described, files)))
+    files["croissant.json"] = _write(out, "croissant.json", pretty_json(croissant.croissant(meta, counts, files)))
     manifest = Manifest(
         version=meta.version,
         created_at=meta.created_at,

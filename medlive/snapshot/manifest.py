@@ -1,10 +1,13 @@
 """The manifest: what a snapshot holds, how it was made, and the digest of each of its files."""
 
 import json
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints
+
+from medlive.snapshot.identity import canary_of
 
 Hex = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 Digest = Annotated[str, StringConstraints(pattern=r"^sha256:[0-9a-f]{64}$")]
@@ -121,6 +124,37 @@ class Manifest(_Frozen):
     def text(self) -> str:
         """The manifest as its file holds it: JSON, two spaces, keys in order, one line end."""
         return pretty_json(self.model_dump(mode="json"))
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotMeta:
+    """What a snapshot states besides its rows; the same values give the same bytes."""
+
+    version: str
+    """An ISO week, `2026.W47`."""
+    created_at: datetime
+    """With a time zone; stored to the second."""
+    provenance: Provenance
+    lineage: tuple[Ancestor, ...] = ()
+    """Its ancestors, oldest first; the last is the parent."""
+    signing: Signing | None = None
+    why_not: tuple[str, ...] = ()
+    """Why it may not be published (see `gates.release_hits`); empty when it may."""
+
+    @property
+    def parent(self) -> str | None:
+        """The snapshot that this one continues; None for the first."""
+        return self.lineage[-1].version if self.lineage else None
+
+    @property
+    def parent_digest(self) -> str | None:
+        """The digest of the parent's SHA256SUMS."""
+        return self.lineage[-1].digest if self.lineage else None
+
+    @property
+    def canary(self) -> str:
+        """The GUID that identifies copies of the snapshot."""
+        return canary_of(self.version)
 
 
 def moment_text(moment: datetime) -> str:

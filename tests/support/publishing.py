@@ -6,8 +6,8 @@ from pathlib import Path
 from medlive.integrity.folder import SIGNATURE, SUMS, sha256
 from medlive.publishing.publish import PreparedRelease
 from medlive.snapshot.diff import Change, ChangeKind
-from medlive.snapshot.freeze import ListedEntries, SnapshotMeta, write_snapshot
-from medlive.snapshot.manifest import FileEntry, Manifest, Provenance
+from medlive.snapshot.freeze import ListedEntries, write_snapshot
+from medlive.snapshot.manifest import FileEntry, Manifest, Provenance, SnapshotMeta
 from medlive.snapshot.model import SnapshotCase, SnapshotCriterion
 
 PROVENANCE = Provenance(code_version="0.1.0", engines=(), prompts={}, evidence=(), thresholds={})

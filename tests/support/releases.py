@@ -5,8 +5,8 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 
 from medlive.snapshot.diff import Change, ChangeKind
-from medlive.snapshot.freeze import FrozenSnapshot, ListedEntries, SnapshotMeta, write_snapshot
-from medlive.snapshot.manifest import Ancestor, EngineUse, EvidenceUse, Provenance
+from medlive.snapshot.freeze import FrozenSnapshot, ListedEntries, write_snapshot
+from medlive.snapshot.manifest import Ancestor, EngineUse, EvidenceUse, Provenance, SnapshotMeta
 from medlive.snapshot.model import SnapshotCase, SnapshotCriterion
 
 PROVENANCE = Provenance(

@@ -8,8 +8,8 @@ from typing import Any
 from medlive.integrity.folder import SIGNATURE_COMMENT
 from medlive.integrity.signing import SecretKey, generate, sign
 from medlive.snapshot.diff import Change, ChangeKind
-from medlive.snapshot.freeze import FrozenSnapshot, ListedEntries, SnapshotMeta, write_snapshot
-from medlive.snapshot.manifest import Ancestor, EngineUse, EvidenceUse, Provenance, Signing
+from medlive.snapshot.freeze import FrozenSnapshot, ListedEntries, write_snapshot
+from medlive.snapshot.manifest import Ancestor, EngineUse, EvidenceUse, Provenance, Signing, SnapshotMeta
 from medlive.snapshot.model import SnapshotCase, SnapshotCriterion, commitment
 
 PROVENANCE = Provenance(

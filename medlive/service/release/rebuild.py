@@ -24,9 +24,9 @@ from medlive.digest import digest_bytes, digest_file
 from medlive.errors import CheckFailed, UsageError
 from medlive.integrity.folder import SIGNATURE, SUMS
 from medlive.service.paths import snapshots_path
-from medlive.snapshot.freeze import FrozenSnapshot, Sign, SnapshotMeta, differences, write_snapshot
+from medlive.snapshot.freeze import FrozenSnapshot, Sign, differences, write_snapshot
 from medlive.snapshot.identity import folder_name
-from medlive.snapshot.manifest import Ancestor
+from medlive.snapshot.manifest import Ancestor, SnapshotMeta
 
 IDENTITY: Final = (
     "data/cases.jsonl", "data/criteria.jsonl", "livemedbench.json", "changes.json", "holdouts.json",

@@ -1,6 +1,6 @@
 """The figures of a snapshot's card: what the cases are about and where they come from (LiveMedBench, Figure 3)."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 from medlive.charts import Bar, Frame, Group, bars, columns, histogram, number
@@ -21,17 +21,44 @@ _MOST_COLUMNS: Final = 72
 _SPANS: Final = ((1, "month"), (3, "quarter"), (12, "year"), (120, "decade"), (1_200, "century"))
 """Months that share a column, and what such a column is called."""
 
-_Framer = Callable[[str, str, str], Frame]
-"""`framer(title, description, note)`."""
-
 
 def figures(counts: Counts, canary: str, version: str) -> dict[str, str]:
-    """Path → SVG, for each of FIGURES; the same counts make the same text."""
+    """Return path → SVG; the same counts make the same text."""
+    cases, criteria = counted(counts.cases, "case", "cases"), counted(counts.criteria, "criterion", "criteria")
 
-    def framer(title: str, description: str, note: str) -> Frame:
+    def frame(title: str, description: str, note: str = cases) -> Frame:
         return Frame(title, f"medlive {version}: {description}", canary, f"medlive {version}, {note}")
 
-    return {path: draw(counts, framer) for path, draw in _FIGURES.items()}
+    sizes = {int(size): n for size, n in counts.criteria_per_case.items()}
+    per_case = cases
+    if rated := sum(sizes.values()):
+        mean = sum(size * n for size, n in sizes.items()) / rated
+        per_case += f", mean {mean:.2f} criteria, from {min(sizes)} to {max(sizes)}"
+    span, months = by_span(counts.by_month)
+    languages = {LANGUAGE_NAMES.get(code, code): n for code, n in counts.by_language.items()}
+    return {
+        AXES: bars(
+            frame("Criteria by axis", "what the criteria measure.", criteria), [Group("", _ranked(counts.by_axis))]
+        ),
+        CRITERIA_PER_CASE: histogram(
+            frame("Criteria per case", "how many cases have how many criteria.", per_case), sizes
+        ),
+        MONTHS: columns(
+            frame(f"Cases per {span}", f"how many cases were opened in each {span}, by the posting date in UTC."),
+            [Bar(label, n) for label, n in months.items()],
+        ),
+        SOURCES: bars(
+            frame("Languages and sources", "in which languages the cases are, and from which communities."),
+            [Group("Languages", _ranked(languages)), Group("Sources", _ranked(counts.by_source))],
+        ),
+        SPECIALTIES: bars(
+            frame("Cases by specialty", "which specialties they belong to."),
+            [Group("", _ranked(counts.by_specialty))],
+        ),
+        THEMES: bars(
+            frame("Cases by theme", "what the cases chiefly test."), [Group("", _ranked(counts.by_theme))]
+        ),
+    }
 
 
 def counted(n: int, one: str, more: str) -> str:
@@ -40,7 +67,7 @@ def counted(n: int, one: str, more: str) -> str:
 
 
 def by_span(by_month: Mapping[str, int], most: int = _MOST_COLUMNS) -> tuple[str, dict[str, int]]:
-    """Counts by month as counts by the shortest span that takes at most `most` of them, empty ones included.
+    """Return counts by the shortest span that takes at most `most` columns, empty ones included.
 
     `by_month`: `2025-03` → n. The span is "month", "quarter", "year", "decade" or "century"; the keys are
     `2025-03`, `2025-Q1`, `2025`, `2020s`, `2000s`, in order.
@@ -70,62 +97,3 @@ def _ranked(counts: Mapping[str, int]) -> list[Bar]:
     whole = sum(counts.values())
     ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     return [Bar(name, n, f"{number(n)} ({n / whole:.1%})" if whole else number(n)) for name, n in ranked]
-
-
-def _axes(counts: Counts, frame: _Framer) -> str:
-    note = counted(counts.criteria, "criterion", "criteria")
-    told = frame("Criteria by axis", "what the criteria measure.", note)
-    return bars(told, [Group("", _ranked(counts.by_axis))])
-
-
-def _criteria_per_case(counts: Counts, frame: _Framer) -> str:
-    sizes = {int(size): n for size, n in counts.criteria_per_case.items()}
-    cases = sum(sizes.values())
-    note = counted(counts.cases, "case", "cases")
-    if cases:
-        mean = sum(size * n for size, n in sizes.items()) / cases
-        note += f", mean {mean:.2f} criteria, from {min(sizes)} to {max(sizes)}"
-    return histogram(frame("Criteria per case", "how many cases have how many criteria.", note), sizes)
-
-
-def _months(counts: Counts, frame: _Framer) -> str:
-    span, tally = by_span(counts.by_month)
-    told = frame(
-        f"Cases per {span}",
-        f"how many cases were opened in each {span}, by the posting date in UTC.",
-        counted(counts.cases, "case", "cases"),
-    )
-    return columns(told, [Bar(label, n) for label, n in tally.items()])
-
-
-def _sources(counts: Counts, frame: _Framer) -> str:
-    languages = {LANGUAGE_NAMES.get(code, code): n for code, n in counts.by_language.items()}
-    told = frame(
-        "Languages and sources",
-        "in which languages the cases are, and from which communities.",
-        counted(counts.cases, "case", "cases"),
-    )
-    return bars(told, [Group("Languages", _ranked(languages)), Group("Sources", _ranked(counts.by_source))])
-
-
-def _specialties(counts: Counts, frame: _Framer) -> str:
-    told = frame("Cases by specialty", "which specialties they belong to.", counted(counts.cases, "case", "cases"))
-    return bars(told, [Group("", _ranked(counts.by_specialty))])
-
-
-def _themes(counts: Counts, frame: _Framer) -> str:
-    told = frame("Cases by theme", "what the cases chiefly test.", counted(counts.cases, "case", "cases"))
-    return bars(told, [Group("", _ranked(counts.by_theme))])
-
-
-_FIGURES: Final[Mapping[str, Callable[[Counts, _Framer], str]]] = {
-    AXES: _axes,
-    CRITERIA_PER_CASE: _criteria_per_case,
-    MONTHS: _months,
-    SOURCES: _sources,
-    SPECIALTIES: _specialties,
-    THEMES: _themes,
-}
-
-FIGURES: Final = tuple(_FIGURES)
-"""Their paths in the folder, in order."""

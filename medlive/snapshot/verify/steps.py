@@ -26,7 +26,6 @@ from medlive.integrity.folder import (
     read_all,
 )
 from medlive.snapshot import parquet
-from medlive.snapshot.describe.croissant import DESCRIBED_FILES
 from medlive.snapshot.entries import Ledgers, read_ledgers
 from medlive.snapshot.identity import canary_of, folder_name, trusted_comment
 from medlive.snapshot.manifest import Manifest
@@ -43,6 +42,8 @@ _SUM_LINE: Final = re.compile(r"([0-9a-f]{64})  ([^\n\r\\]+)")
 _TWINS: Final = (("data/cases.parquet", CASES, CASE_FIELDS), ("data/criteria.parquet", CRITERIA, CRITERION_FIELDS))
 _STREAMED: Final = frozenset({CASES, CRITERIA, LIVEMEDBENCH})
 """Checked row by row, and with each row its canary."""
+_DESCRIBED: Final = [name for name in REQUIRED if name.startswith("data/") or name == LIVEMEDBENCH]
+"""What croissant.json names."""
 _MAX_FOOTER: Final = 16 * 1024 * 1024
 
 
@@ -214,7 +215,7 @@ def _croissant(folder: Inspected, manifest: Manifest, out: Faults) -> None:
     except (ValueError, KeyError, TypeError, RecursionError) as exc:
         out.add(name, "the data files with their digests", f"{type(exc).__name__}: {str(exc)[:100]}")
         return
-    expected = {n: manifest.files[n].sha256 for n in DESCRIBED_FILES if n in manifest.files}
+    expected = {n: manifest.files[n].sha256 for n in _DESCRIBED if n in manifest.files}
     if listed != expected:
         wrong = sorted(str(n) for n in expected.keys() | listed.keys() if expected.get(n) != listed.get(n))
         out.add(name, "the data files with the manifest's digests", f"another of {', '.join(wrong)}"[:200])

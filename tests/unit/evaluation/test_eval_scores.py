@@ -280,9 +280,9 @@ async def test_an_ungraded_or_unanswered_case_is_kept_out_of_the_mean_and_widens
 def test_a_snapshot_becomes_cases(tmp_path: Path) -> None:
     from datetime import UTC, date, datetime
 
-    from medlive.snapshot.freeze import SnapshotMeta, write_snapshot
+    from medlive.snapshot.freeze import write_snapshot
     from medlive.snapshot.load import load_snapshot
-    from medlive.snapshot.manifest import Provenance
+    from medlive.snapshot.manifest import Provenance, SnapshotMeta
     from medlive.snapshot.model import SnapshotCase, SnapshotCriterion
     from tests.unit.snapshot.conftest import added
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from medlive.snapshot.diff import Change, ChangeKind
-from medlive.snapshot.freeze import FrozenSnapshot, ListedEntries, SnapshotMeta, write_snapshot
-from medlive.snapshot.manifest import EngineUse, EvidenceUse, Provenance
+from medlive.snapshot.freeze import FrozenSnapshot, ListedEntries, write_snapshot
+from medlive.snapshot.manifest import EngineUse, EvidenceUse, Provenance, SnapshotMeta
 from medlive.snapshot.model import SnapshotCase, SnapshotCriterion
 
 PROVENANCE = Provenance(

@@ -22,33 +22,32 @@ from medlive.charts import plain
 from medlive.snapshot.describe.card import (
     MOST_ADDED,
     MOST_ROWS,
-    ChangeNote,
-    Described,
+    cell,
     changes_md,
     licence,
     readme,
+    scalar,
+    table,
 )
-from medlive.snapshot.describe.figures import FIGURES
-from medlive.snapshot.describe.markdown import cell, scalar, table
 from medlive.snapshot.diff import Change, ChangeKind
-from medlive.snapshot.manifest import EngineUse, EvidenceUse, Signing
+from medlive.snapshot.manifest import Ancestor, Counts, EngineUse, EvidenceUse, Signing, SnapshotMeta
 from tests.unit.snapshot.conftest import PROVENANCE
-from tests.unit.snapshot.test_card_figures import CANARY, COUNTS
+from tests.unit.snapshot.test_card_figures import CANARY, COUNTS, FIGURES
 
 KEY = Signing(key_id="A1B2C3D4E5F60718", public_key="RWQ" + "x" * 53)
 
-DESCRIBED = Described(
-    version="2026.W47",
-    created_at=datetime(2026, 11, 21, 8, 30, 1, tzinfo=UTC),
-    parent="2026.W46",
-    parent_digest="sha256:" + "7" * 64,
-    counts=COUNTS,
-    provenance=PROVENANCE,
-    why_not=(),
-    canary=CANARY,
-    rows="sha256:" + "5" * 64,
-    signing=KEY,
+META = SnapshotMeta(
+    "2026.W47",
+    datetime(2026, 11, 21, 8, 30, 1, tzinfo=UTC),
+    PROVENANCE,
+    (Ancestor(version="2026.W46", digest="sha256:" + "7" * 64),),
+    KEY,
 )
+
+
+def card_of(counts: Counts = COUNTS, **changes: Any) -> str:
+    return readme(replace(META, **changes), counts, "sha256:" + "5" * 64)
+
 
 HOSTILE = [
     "a|b",
@@ -100,7 +99,7 @@ def marked(card: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def card() -> str:
-    return readme(DESCRIBED)
+    return card_of()
 
 
 def test_the_card_says_the_version_the_numbers_the_parent_and_the_canary(card: str) -> None:
@@ -125,7 +124,7 @@ def test_a_signed_card_tells_how_to_check_and_an_unsigned_one_that_nobody_signed
     commands = f"minisign -VHm SHA256SUMS -P {KEY.public_key}\nsha256sum -c --strict SHA256SUMS\n"
     assert f"{commands}medlive snapshot verify" in card
     assert card.count(KEY.key_id) == 2
-    unsigned = readme(replace(DESCRIBED, signing=None))
+    unsigned = card_of(signing=None)
     assert "**This release is not signed.**" in unsigned
     assert "| signed | **no**" in unsigned
     assert "minisign -V" not in unsigned
@@ -133,7 +132,7 @@ def test_a_signed_card_tells_how_to_check_and_an_unsigned_one_that_nobody_signed
 
 def test_a_snapshot_that_may_not_be_published_warns_before_anything_else(card: str) -> None:
     assert "Not publishable" not in card
-    loud = readme(replace(DESCRIBED, why_not=("the screener was <b>rules</b>", "one\n# two")))
+    loud = card_of(why_not=("the screener was <b>rules</b>", "one\n# two"))
     warning = loud[loud.index("> [!WARNING]") : loud.index("| made |")]
     assert "> **Not publishable. DO NOT CITE" in warning
     assert "> - the screener was &lt;b&gt;rules&lt;/b&gt;\n> - one # two\n" in warning
@@ -143,9 +142,9 @@ def test_a_snapshot_that_may_not_be_published_warns_before_anything_else(card: s
 def test_held_out_cases_are_counted_and_explained(card: str) -> None:
     assert "12 further cases are held out: `holdouts.json`" in card
     assert "| held out | 12 cases |" in card
-    none = readme(replace(DESCRIBED, counts=COUNTS.model_copy(update={"held": 0})))
+    none = card_of(COUNTS.model_copy(update={"held": 0}))
     assert "None: every case that this release knows is in it." in none
-    one = readme(replace(DESCRIBED, counts=COUNTS.model_copy(update={"held": 1})))
+    one = card_of(COUNTS.model_copy(update={"held": 1}))
     assert "1 further case is held out" in one
 
 
@@ -154,7 +153,7 @@ def test_tables_over_a_long_time_stay_short_and_lose_nothing(months: int) -> Non
     by_month = {f"{1985 + m // 12:04d}-{m % 12 + 1:02d}": m for m in range(months)}
     releases = {f"{2020 + w // 50}.W{w % 50 + 1:02d}": w for w in range(months)}
     counts = COUNTS.model_copy(update={"by_month": by_month, "by_first_release": releases})
-    text = readme(replace(DESCRIBED, counts=counts))
+    text = card_of(counts)
     found = {rows[0][0].strip(): rows[2:] for rows in tables(text)}
     for name in (
         ("month of posting", "first release")
@@ -202,8 +201,8 @@ def test_no_name_breaks_the_front_matter_a_table_or_the_sections(
         }
     )
     counts = COUNTS.model_copy(update={**update, "by_language": languages})
-    text = readme(replace(DESCRIBED, counts=counts, provenance=made, why_not=why_not))
-    harmless = readme(replace(DESCRIBED, why_not=["a"] * len(why_not)))
+    text = card_of(counts, provenance=made, why_not=why_not)
+    harmless = card_of(why_not=["a"] * len(why_not))
     data, expected = front(text), front(harmless)
     for config in (*data["configs"], *expected["configs"]):
         assert config.pop("description").startswith("medlive 2026.W47, made 2026-11-21T08:30:01Z, 2756 cases, ")
@@ -253,26 +252,25 @@ def test_a_plain_cell_is_shown_as_it_is_and_markup_as_its_characters() -> None:
     ]
 
 
-def note(added: int, **others: Any) -> ChangeNote:
+def note(added: int, asked: list[ChangeKind] | None = None, *, first: bool = False, **held: int) -> str:
     changes = {
         ChangeKind.ADDED: [Change(ChangeKind.ADDED, f"a{n:04d}", "new", None, 1) for n in range(added)],
         ChangeKind.REVISED: [Change(ChangeKind.REVISED, "r1", "a dose | was\nwrong", 1, 2)],
         ChangeKind.WITHDRAWN: [Change(ChangeKind.WITHDRAWN, "w1", "taken down", 3, None)],
     }
-    return ChangeNote(
-        version="2026.W47",
-        parent=others.pop("parent", "2026.W46"),
-        canary=CANARY,
-        numbers={kind: len(rows) for kind, rows in changes.items()},
-        added_by_language={"en": added},
-        added_by_source={"a|b": added},
-        entries=changes.__getitem__,
-        **others,
-    )
+
+    def entries(kind: ChangeKind) -> list[Change]:
+        if asked is not None:
+            asked.append(kind)
+        return changes[kind]
+
+    meta = replace(META, lineage=()) if first else META
+    numbers = {kind.value: len(rows) for kind, rows in changes.items()} | {"revealed": 0, "dropped": 0} | held
+    return "".join(changes_md(meta, numbers, {"language": {"en": added}, "source": {"a|b": added}}, entries))
 
 
 def test_the_change_note_lists_each_change_with_its_reason() -> None:
-    text = "".join(changes_md(note(MOST_ADDED)))
+    text = note(MOST_ADDED)
     assert text.startswith("# Changes in medlive 2026.W47 since 2026.W46\n\n## Added: 200\n")
     assert text.count("| new |") == MOST_ADDED
     assert "## Revised: 1\n\n| case | revision | reason |\n| --- | --- | --- |\n" in text
@@ -283,13 +281,7 @@ def test_the_change_note_lists_each_change_with_its_reason() -> None:
 
 def test_many_added_cases_are_counted_and_never_asked_for() -> None:
     asked: list[ChangeKind] = []
-    many = note(MOST_ADDED + 1)
-
-    def entries(kind: ChangeKind) -> list[Change]:
-        asked.append(kind)
-        return list(many.entries(kind))
-
-    text = "".join(changes_md(replace(many, entries=entries)))
+    text = note(MOST_ADDED + 1, asked)
     assert asked == [ChangeKind.REVISED, ChangeKind.WITHDRAWN]
     assert "## Added: 201\n" in text
     assert "| a\\|b | 201 | 100.0% |\n" in text
@@ -298,8 +290,8 @@ def test_many_added_cases_are_counted_and_never_asked_for() -> None:
 
 
 def test_the_change_note_speaks_of_held_out_cases_and_of_a_first_release() -> None:
-    assert "Held out" not in "".join(changes_md(note(1)))
-    text = "".join(changes_md(note(1, parent=None, revealed=2, dropped=1)))
+    assert "Held out" not in note(1)
+    text = note(1, first=True, revealed=2, dropped=1)
     assert "(the first release)" in text
     assert "2 cases are shown now, with the proof in `holdouts.json`; 1 was withdrawn" in text
 

@@ -15,7 +15,7 @@ from medlive.integrity.folder import REQUIRED
 from medlive.snapshot.describe.croissant import DESCRIBED_FILES, croissant
 from medlive.snapshot.manifest import EngineUse, FileEntry
 from medlive.snapshot.model import CASE_FIELDS, CRITERION_FIELDS
-from tests.unit.snapshot.test_card import DESCRIBED, HOSTILE
+from tests.unit.snapshot.test_card import HOSTILE, META
 from tests.unit.snapshot.test_card_figures import CANARY, COUNTS
 
 FILES = {name: FileEntry(size=7, sha256=f"{n:064x}") for n, name in enumerate(REQUIRED)}
@@ -47,7 +47,7 @@ RAI_TERMS = {
 
 @pytest.fixture(scope="module")
 def made() -> dict[str, Any]:
-    return croissant(DESCRIBED, FILES)
+    return croissant(META, COUNTS, FILES)
 
 
 def test_every_term_of_the_responsible_ai_vocabulary_is_there_and_no_other(made: dict[str, Any]) -> None:
@@ -65,7 +65,7 @@ def test_it_names_version_canary_and_how_to_cite_in_words_that_are_filled_in(mad
     assert made["medlive:canary"] == CANARY
     assert f"canary {CANARY}" in made["citeAs"]
     assert "of." not in made["citeAs"].replace("sha256", "")
-    assert croissant(replace(DESCRIBED, version="2026.W05"), FILES)["version"] == "2026.5.0"
+    assert croissant(replace(META, version="2026.W05"), COUNTS, FILES)["version"] == "2026.5.0"
 
 
 def test_every_data_file_and_every_column_is_described(made: dict[str, Any]) -> None:
@@ -86,9 +86,9 @@ def test_every_data_file_and_every_column_is_described(made: dict[str, Any]) -> 
 
 
 def test_what_may_not_be_published_says_so_to_machines_too() -> None:
-    loud = croissant(replace(DESCRIBED, why_not=("no key", "no evidence")), FILES)
+    loud = croissant(replace(META, why_not=("no key", "no evidence")), COUNTS, FILES)
     assert "Not publishable: no key; no evidence." in loud["description"]
-    assert "Not publishable" not in croissant(DESCRIBED, FILES)["description"]
+    assert "Not publishable" not in croissant(META, COUNTS, FILES)["description"]
 
 
 _READER = """
@@ -141,13 +141,10 @@ def test_mlcroissant_finds_no_fault_and_reads_the_rows_of_the_json_lines(
     # Names that nothing checks, in a description of their own: it must validate as quietly.
     tools = [text for text in HOSTILE if "\ud800" not in text]
     engines = tuple(EngineUse.model_construct(role=t, engine=t, model=t) for t in tools)
-    odd = replace(
-        DESCRIBED,
-        provenance=DESCRIBED.provenance.model_copy(update={"engines": engines, "code_version": "---\n\"'"}),
-        counts=COUNTS.model_copy(update={"by_month": {}, "by_language": {}}),
-    )
+    made = META.provenance.model_copy(update={"engines": engines, "code_version": "---\n\"'"})
+    odd, counts = replace(META, provenance=made), COUNTS.model_copy(update={"by_month": {}, "by_language": {}})
     hostile = tmp_path / "croissant.json"
-    hostile.write_text(json.dumps(croissant(odd, FILES)), encoding="utf-8")
+    hostile.write_text(json.dumps(croissant(odd, counts, FILES)), encoding="utf-8")
     command = [sys.executable, "-c", _READER, str(folder / "croissant.json"), str(hostile)]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
