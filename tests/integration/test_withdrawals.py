@@ -96,8 +96,8 @@ async def curated_again(database: Database, case_id: str, rubric: Rubric) -> Any
 
 async def entries(database: Database, settings: Settings) -> list[dict[str, Any]]:
     """The errata, written anew, without their moments."""
-    written = await write_errata(database, settings)
-    found: list[dict[str, Any]] = json.loads(written.path.read_text())["entries"]
+    path = await write_errata(database, settings)
+    found: list[dict[str, Any]] = json.loads(path.read_text())["entries"]
     for entry in found:
         del entry["issued_at"]
     return found

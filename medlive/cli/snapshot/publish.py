@@ -48,14 +48,15 @@ def publish(
 ) -> None:
     """Publish a verified snapshot; its files never change there, and a run that was cut off is resumed."""
     from medlive.integrity.signing import public_key_of
-    from medlive.service.release.publish import PublishOptions, find_snapshot, publish_snapshot
+    from medlive.service.release.publish import find_snapshot, publish_snapshot
 
     settings = load_settings().settings
     folder = find_snapshot(settings, snapshot)
     key = public_key_of(public_key)
-    wish = PublishOptions(to.value if to is not None else None, at, endpoint_url, base_url)
+    given = {"to": to and to.value, "at": at, "endpoint_url": endpoint_url, "base_url": base_url}
+    section = settings.publish.model_copy(update={name: value for name, value in given.items() if value})
     with progress("bytes sent") as tick:
-        done = publish_snapshot(settings, folder, wish, key, dry_run=dry_run, progress=tick)
+        done = publish_snapshot(section, folder, key, dry_run=dry_run, progress=tick)
     if not done.signed:
         say("the release has no key: nothing proves to others who made it")
     for version in done.unfinished:

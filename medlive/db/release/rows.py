@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import date
-from threading import Event
 from typing import Any, Final, LiteralString
 
 import psycopg
@@ -16,7 +15,6 @@ from sqlalchemy import URL
 
 from medlive.db.mapping import from_stored, load_json
 from medlive.db.session import CONNECT_ARGUMENTS, unavailable
-from medlive.errors import MedliveError
 from medlive.snapshot.diff import Change, ChangeKind
 from medlive.snapshot.model import SnapshotCase, SnapshotCriterion
 
@@ -70,17 +68,12 @@ _HOLDOUTS: Final[Mapping[str, tuple[tuple[str, ...], LiteralString]]] = {
 }
 
 
-class Interrupted(MedliveError):
-    """It was asked to stop."""
-
-
 class SnapshotReader:
     """One state of the database: the rows of a snapshot, and of case revisions."""
 
-    def __init__(self, connection: psycopg.Connection[Any], stop: Event | None) -> None:
+    def __init__(self, connection: psycopg.Connection[Any]) -> None:
         """Use `read_snapshots`."""
         self._connection = connection
-        self._stop = stop
 
     def cases(self, version: str) -> Iterator[SnapshotCase]:
         """The cases that a snapshot shows with their criteria, by case id."""
@@ -102,8 +95,6 @@ class SnapshotReader:
             # The database looks up the next rows while these are being written.
             fetched = ahead.submit(cursor.fetchmany, _BATCH)
             while rows := fetched.result():
-                if self._stop is not None and self._stop.is_set():
-                    raise Interrupted
                 fetched = ahead.submit(cursor.fetchmany, _BATCH)
                 yield from rows
 
@@ -131,18 +122,15 @@ class StoredEntries:
 
 
 @contextmanager
-def read_snapshots(url: URL, stop: Event | None = None) -> Iterator[SnapshotReader]:
-    """A reader of the database's present state, for one thread.
-
-    Once `stop` is set, what is being read ends with Interrupted. Raises DatabaseUnavailable.
-    """
+def read_snapshots(url: URL) -> Iterator[SnapshotReader]:
+    """A reader of the database's present state, for one thread. Raises DatabaseUnavailable."""
     plain = url.set(drivername="postgresql").render_as_string(hide_password=False)
     try:
         with psycopg.connect(plain, **CONNECT_ARGUMENTS) as connection:
             connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
             connection.read_only = True
             connection.execute("SET LOCAL jit = off")  # it compiles for seconds what is looked up row by row
-            yield SnapshotReader(connection, stop)
+            yield SnapshotReader(connection)
     except psycopg.OperationalError as error:
         raise unavailable(url, error) from error
 

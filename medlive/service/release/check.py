@@ -4,11 +4,10 @@ import asyncio
 import os
 from collections.abc import Callable, Sequence
 from functools import partial
-from threading import Event
 from typing import Final, TypeVar
 
 from medlive.db.release.gates import count_unchecked, save_verdicts, unchecked
-from medlive.db.release.rows import Interrupted, read_snapshots
+from medlive.db.release.rows import read_snapshots
 from medlive.db.release.snapshots import latest_frozen
 from medlive.db.session import Database
 from medlive.snapshot.gates import GateHit, check_many, gates_digest, row_hits
@@ -40,42 +39,33 @@ async def check_cases(
         total = await count_unchecked(session, parent, digest)
     if not total:
         return 0
-    stop, done, after = Event(), 0, ""
+    done, after = 0, ""
     while True:
         async with database.begin() as session:
             page = await unchecked(session, parent, digest, after=after, most=_PAGE)
         if not page:
             return done
-        verdicts = await in_thread(partial(_check_page, database, page, stop), stop)
+        verdicts = await finish_in_thread(partial(_check_page, database, page))
         async with database.begin() as session:
             await save_verdicts(session, digest, verdicts)
         after, done = page[-1][0], done + len(verdicts)
         tick(done, total)
 
 
-def _check_page(
-    database: Database, page: Sequence[tuple[str, int]], stop: Event
-) -> list[tuple[str, int, list[GateHit]]]:
+def _check_page(database: Database, page: Sequence[tuple[str, int]]) -> list[tuple[str, int, list[GateHit]]]:
     """Run the gates on these (case, revision) pairs; blocking."""
-    with read_snapshots(database.engine.url, stop) as reader:
+    with read_snapshots(database.engine.url) as reader:
         cases = list(reader.revisions(page))
     processes = min(os.cpu_count() or 1, _MAX_PROCESSES) if len(cases) >= _MIN_FOR_PROCESSES else 1
-    verdicts = []
-    for case, (_, hits) in zip(cases, check_many(cases, processes), strict=True):
-        if stop.is_set():
-            raise Interrupted
-        verdicts.append((case.case_id, case.revision, [*row_hits(case), *hits]))
-    return verdicts
+    checked = zip(cases, check_many(cases, processes), strict=True)
+    return [(case.case_id, case.revision, [*row_hits(case), *hits]) for case, (_, hits) in checked]
 
 
-async def in_thread(work: Callable[[], T], stop: Event) -> T:
-    """Run blocking work in a thread; on cancellation, set `stop` and wait for the work to end."""
+async def finish_in_thread(work: Callable[[], T]) -> T:
+    """Run blocking work in a thread; on cancellation, wait for the work to end."""
     running = asyncio.ensure_future(asyncio.to_thread(work))
     try:
         return await asyncio.shield(running)
     except asyncio.CancelledError:
-        stop.set()
-        await asyncio.wait([running])
-        if not running.cancelled():
-            running.exception()  # retrieved, so that asyncio does not log it
+        await asyncio.gather(running, return_exceptions=True)
         raise

@@ -10,11 +10,9 @@ import hmac
 import json
 import secrets
 import shutil
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Event
 from typing import Final
 
 from medlive import __version__
@@ -46,14 +44,15 @@ from medlive.db.tables.release import SnapshotState
 from medlive.db.threads.takedowns import no_takedown
 from medlive.digest import digest_text
 from medlive.errors import CheckFailed, UsageError
-from medlive.integrity.folder import SIGNATURE_COMMENT, SUMS
+from medlive.integrity.folder import SIGNATURE_COMMENT
 from medlive.integrity.lock import Locked
 from medlive.integrity.signing import SecretKey, sign
 from medlive.service.database import handle_key
 from medlive.service.paths import snapshots_path
-from medlive.service.release.check import check_cases, in_thread
+from medlive.service.release.check import check_cases, finish_in_thread
 from medlive.service.release.rebuild import build, is_complete, lineage_of, restore_folder
 from medlive.service.release.withdraw import write_errata
+from medlive.snapshot.freeze import Sign
 from medlive.snapshot.gates import GateHit, gates_digest, release_hits
 from medlive.snapshot.identity import folder_name
 from medlive.snapshot.manifest import Signing, moment_text
@@ -65,11 +64,8 @@ Tick = Callable[[int, int], None]
 """Called with (cases checked, cases in all)."""
 
 _LOCK: Final = "medlive snapshot freeze"
-_LOCK_TIMEOUT_S: Final = 600.0
 _MAX_WEEKS_AHEAD: Final = 260
 """Weeks (five years): a mistyped year must not be frozen."""
-_MAX_ATTEMPTS: Final = 5
-"""How often cases are selected again because some were withdrawn meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,9 +114,9 @@ async def freeze(
 
     Raises:
         UsageError: If the week cannot be frozen.
-        CheckFailed: If no case passes the gates.
+        CheckFailed: If no case passes the gates, or selected cases were withdrawn meanwhile.
         DiskFull: If the folder does not fit on the disk.
-        Locked: If another process has been freezing for ten minutes.
+        Locked: If another process is freezing.
     """
     version = week or iso_week(now())
     if week_end(version) is None:
@@ -128,78 +124,63 @@ async def freeze(
     share = settings.release.hold_out if hold_out is None else hold_out
     if not 0 <= share < 1:
         raise UsageError(f"the held-out share must be at least 0 and less than 1, not {share}")
-    async with _freeze_lock(database, notify):
+    async with advisory_lock(database, _LOCK) as acquired:
+        if not acquired:
+            raise Locked("another process is freezing a snapshot", hint="run this again when it has ended")
         async with database.begin() as session:
             info = await find_snapshot(session, version)
         if info is not None and info.state is SnapshotState.FROZEN:
             if anew:
                 raise UsageError(f"snapshot {version} is frozen", hint="freeze under another week")
-            again = await _restore_if_incomplete(database, settings, info, notify)
+            again = not await asyncio.to_thread(is_complete, _folder(settings, info), info)
+            if again:
+                notify(f"{_folder(settings, info)} is missing or incomplete: rebuilding it from the frozen rows")
+                await restore_folder(database, settings, info)
             return await _result(database, settings, info, already=True, built_again=again)
         if weeks_between(iso_week(now()), version) > _MAX_WEEKS_AHEAD:
             raise UsageError(
                 f"{version} is more than {_MAX_WEEKS_AHEAD} weeks ahead",
                 hint="no earlier week could be frozen after it",
             )
-        for _ in range(_MAX_ATTEMPTS):
-            fixed = None if anew else await _resume(database, settings, version, notify)
-            if fixed is None:
-                if key is None and (signed := await _signed_parent(database)):
-                    notify(f"{signed} was signed, and {version} will not be: no key is set")
-                await _select(database, settings, version, key, share, tick)
-            try:
-                info = await _build(database, settings, version, key)
-            except MembersGone:
-                notify(f"cases were withdrawn while {version} was built; selecting its cases again without them")
-                anew = True
-                continue
-            await write_errata(database, settings, key=key)
-            return await _result(database, settings, info, already=False)
-    raise MembersGone(hint="run this again when no case is being withdrawn")
+        if anew or not await _can_resume(database, version, notify):
+            await _select(database, settings, version, key, share, notify, tick)
+        info = await _build(database, settings, version, key)
+        await write_errata(database, settings, key=key)
+        return await _result(database, settings, info)
 
 
-@asynccontextmanager
-async def _freeze_lock(database: Database, notify: Notify) -> AsyncIterator[None]:
-    """Hold the lock for freezing, waiting for another process that has it."""
-    loop = asyncio.get_running_loop()
-    began, notified = loop.time(), False
-    while True:
-        async with advisory_lock(database, _LOCK) as is_mine:
-            if is_mine:
-                yield
-                return
-        if loop.time() - began > _LOCK_TIMEOUT_S:
-            raise Locked("another process is freezing a snapshot", hint="run this again when it has ended")
-        if not notified:
-            notify("another process is freezing a snapshot; waiting for it")
-            notified = True
-        await asyncio.sleep(0.5)
-
-
-async def _resume(database: Database, settings: Settings, version: str, notify: Notify) -> FixedMeta | None:
-    """Return the selection of an unfinished freeze, or None where there is none or a selected case has gone."""
+async def _can_resume(database: Database, version: str, notify: Notify) -> bool:
+    """Whether an unfinished freeze of the week has selected cases, and all are still there."""
     async with database.begin() as session:
         fixed = await load_fixed(session, version)
         if fixed is None:
-            return None
+            return False
         existing = await count_members(session, version)
         has_withdrawn = await holds_withdrawn(session, version)
     if existing != fixed.numbers or has_withdrawn:
         notify(f"cases selected for {version} were withdrawn since; selecting its cases again without them")
-        return None
+        return False
     notify(
         f"resuming the unfinished freeze of {version} with the cases it had selected (--anew selects them again)"
     )
-    return fixed
+    return True
 
 
 async def _select(
-    database: Database, settings: Settings, version: str, key: SecretKey | None, share: float, tick: Tick
+    database: Database,
+    settings: Settings,
+    version: str,
+    key: SecretKey | None,
+    share: float,
+    notify: Notify,
+    tick: Tick,
 ) -> None:
     """Select the week's cases and store the snapshot's metadata, in one transaction."""
     async with database.begin() as session:
         unfinished = [s for s in await list_snapshots(session) if s.state is not SnapshotState.FROZEN]
         parent = await latest_frozen(session)
+    if key is None and parent is not None and parent.signature is not None:
+        notify(f"{parent.version} was signed, and {version} will not be: no key is set")
     for info in unfinished:
         await asyncio.to_thread(_remove_unfrozen, settings, info)
     instance_key, digest = handle_key(settings), await asyncio.to_thread(gates_digest)
@@ -268,6 +249,10 @@ async def _select_once(
     return True
 
 
+def _folder(settings: Settings, info: SnapshotInfo) -> Path:
+    return snapshots_path(settings) / folder_name(info.version)
+
+
 def is_held_out(case_id: str, share: float, key: bytes) -> bool:
     """Whether a case belongs to the held-out share; deterministic under this instance's key."""
     number = hmac.new(key, b"held out: " + case_id.encode(), hashlib.sha256).digest()
@@ -298,15 +283,21 @@ async def _build(database: Database, settings: Settings, version: str, key: Secr
         info, fixed = await find_snapshot(session, version), await load_fixed(session, version)
     if info is None or fixed is None:
         raise MembersGone
-    signer = _signer(fixed, version, key)
+    signer: Sign | None = None
+    if fixed.signing is not None:
+        if key is None or key.public.line() != fixed.signing.public_key:
+            raise UsageError(
+                f"{version} was begun with signing key {fixed.signing.key_id}, which is not set",
+                hint="set MEDLIVE_SIGNING_KEY_FILE, or select the cases again with --anew",
+            )
+        signer = lambda data, comment: sign(data, key, comment, SIGNATURE_COMMENT)  # noqa: E731
     # A folder built but not frozen may come from another version of medlive.
     await asyncio.to_thread(_remove_unfrozen, settings, info)
-    stop = Event()
-    built = await in_thread(lambda: build(database, info, fixed, snapshots_path(settings), signer, stop), stop)
+    built = await finish_in_thread(lambda: build(database, info, fixed, snapshots_path(settings), signer))
     manifest = built.manifest
     async with database.begin() as session:
         if await holds_withdrawn(session, version):
-            raise MembersGone
+            raise MembersGone(hint="run this again: it selects the cases anew")
         return await freeze_snapshot(
             session,
             version,
@@ -320,30 +311,12 @@ async def _build(database: Database, settings: Settings, version: str, key: Secr
         )
 
 
-def _signer(fixed: FixedMeta, version: str, key: SecretKey | None) -> Callable[[bytes, str], str] | None:
-    if fixed.signing is None:
-        return None
-    if key is None or key.public.line() != fixed.signing.public_key:
-        raise UsageError(
-            f"{version} was begun with signing key {fixed.signing.key_id}, which is not set",
-            hint="set MEDLIVE_SIGNING_KEY_FILE, or select the cases again with --anew",
-        )
-    return lambda data, comment: sign(data, key, comment, SIGNATURE_COMMENT)
-
-
-async def _signed_parent(database: Database) -> str | None:
-    """The latest frozen version, if it is signed."""
-    async with database.begin() as session:
-        parent = await latest_frozen(session)
-    return parent.version if parent is not None and parent.signature is not None else None
-
-
 def _remove_unfrozen(settings: Settings, info: SnapshotInfo) -> None:
     """Remove the folder of an unfinished freeze, if it exists.
 
     Raises CheckFailed for a folder that another freeze made: it may have been published.
     """
-    folder = snapshots_path(settings) / folder_name(info.version)
+    folder = _folder(settings, info)
     if not folder.exists():
         return
     try:
@@ -361,21 +334,8 @@ def _remove_unfrozen(settings: Settings, info: SnapshotInfo) -> None:
     shutil.rmtree(gone)
 
 
-async def _restore_if_incomplete(
-    database: Database, settings: Settings, info: SnapshotInfo, notify: Notify
-) -> bool:
-    """Rebuild the folder of a frozen week if it is missing or incomplete; whether it was."""
-    folder = snapshots_path(settings) / folder_name(info.version)
-    if info.sums_digest is None or await asyncio.to_thread(is_complete, folder, info):
-        return False
-    problem = "is incomplete" if (folder / SUMS).exists() else "is missing"
-    notify(f"{folder} {problem}: rebuilding it from the frozen rows")
-    await restore_folder(database, settings, info)
-    return True
-
-
 async def _result(
-    database: Database, settings: Settings, info: SnapshotInfo, *, already: bool, built_again: bool = False
+    database: Database, settings: Settings, info: SnapshotInfo, *, already: bool = False, built_again: bool = False
 ) -> FreezeResult:
     async with database.begin() as session:
         manifest = await load_manifest(session, info.version)
@@ -384,7 +344,7 @@ async def _result(
     counts = (manifest or {}).get("counts", {})
     return FreezeResult(
         version=info.version,
-        path=snapshots_path(settings) / folder_name(info.version),
+        path=_folder(settings, info),
         cases=counts.get("cases", 0),
         criteria=counts.get("criteria", 0),
         publishable=bool(info.publishable),

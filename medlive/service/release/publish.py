@@ -1,9 +1,8 @@
 """Publish a frozen snapshot to the target that the command or the configuration names."""
 
-from dataclasses import dataclass
 from pathlib import Path
 
-from medlive.config import Settings
+from medlive.config import PublishSection, Settings
 from medlive.errors import BadInput, UsageError
 from medlive.integrity.signing import PublicKey
 from medlive.publishing.publish import Progress, Published, prepare_release, publish
@@ -12,17 +11,6 @@ from medlive.service.paths import snapshot_folder, snapshots_path
 from medlive.snapshot.describe.feed import Place, safe_authority, safe_base
 from medlive.snapshot.identity import folder_name
 from medlive.snapshot.model import week_end
-
-
-@dataclass(frozen=True, slots=True)
-class PublishOptions:
-    """The command's options; None for the configured value."""
-
-    to: str | None = None
-    """"folder", "s3" or "huggingface"."""
-    at: str | None = None
-    endpoint_url: str | None = None
-    base_url: str | None = None
 
 
 def find_snapshot(settings: Settings, version_or_path: str | None) -> Path:
@@ -42,22 +30,13 @@ def find_snapshot(settings: Settings, version_or_path: str | None) -> Path:
 
 
 def publish_snapshot(
-    settings: Settings,
-    folder: Path,
-    options: PublishOptions,
-    public_key: PublicKey | None,
-    *,
-    dry_run: bool,
-    progress: Progress,
+    section: PublishSection, folder: Path, public_key: PublicKey | None, *, dry_run: bool, progress: Progress
 ) -> Published:
     """Verify the folder and publish it.
 
     Raises what `prepare_release`, `publish` and the targets raise, and UsageError for a missing or invalid target.
     """
-    section = settings.publish
-    to, at = options.to or section.to, options.at or section.at
-    endpoint_url = options.endpoint_url or section.endpoint_url
-    base_url = options.base_url or section.base_url
+    to, at, endpoint_url, base_url = section.to, section.at, section.endpoint_url, section.base_url
     if at is None:
         raise UsageError(
             "no publishing target is set", hint="give --at, or set `at` under [publish] in medlive.toml"
@@ -72,14 +51,13 @@ def publish_snapshot(
 
         return HubRepository(at, endpoint_url=endpoint_url).publish(prepared, dry_run=dry_run, progress=progress)
     place = Place(base_url, section.authority)
-    return publish(prepared, _target(to, at, endpoint_url), place, dry_run=dry_run, progress=progress)
-
-
-def _target(to: str, at: str, endpoint_url: str | None) -> Target:
+    target: Target
     if to == "s3":
         from medlive.publishing.targets.s3 import S3Target
 
-        return S3Target(at, endpoint_url=endpoint_url)
-    if "://" in at:
+        target = S3Target(at, endpoint_url=endpoint_url)
+    elif "://" not in at:
+        target = FolderTarget(Path(at).expanduser())
+    else:
         raise UsageError(f"{at!r} is not a folder", hint="give --to s3 or --to huggingface for a remote target")
-    return FolderTarget(Path(at).expanduser())
+    return publish(prepared, target, place, dry_run=dry_run, progress=progress)

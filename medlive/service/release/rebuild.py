@@ -5,7 +5,6 @@ import shutil
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Event
 from typing import Final
 
 from medlive.config import Settings
@@ -20,7 +19,7 @@ from medlive.db.release.snapshots import (
 )
 from medlive.db.session import Database, Session
 from medlive.db.tables.release import SnapshotState
-from medlive.digest import digest_bytes, digest_file
+from medlive.digest import digest_bytes
 from medlive.errors import CheckFailed, UsageError
 from medlive.integrity.folder import SIGNATURE, SUMS
 from medlive.service.paths import snapshots_path
@@ -67,12 +66,7 @@ class RebuildResult:
 
 
 def build(
-    database: Database,
-    info: SnapshotInfo,
-    fixed: FixedMeta,
-    out_root: Path,
-    sign: Sign | None,
-    stop: Event | None = None,
+    database: Database, info: SnapshotInfo, fixed: FixedMeta, out_root: Path, sign: Sign | None
 ) -> FrozenSnapshot:
     """Build the folder of a snapshot from its stored rows; blocking."""
     meta = SnapshotMeta(
@@ -83,23 +77,20 @@ def build(
         signing=fixed.signing,
         why_not=fixed.why_not,
     )
-    with read_snapshots(database.engine.url, stop) as reader:
+    with read_snapshots(database.engine.url) as reader:
         return write_snapshot(reader.cases(info.version), meta, out_root, reader.entries(info.version), sign)
 
 
 async def rebuild(database: Database, settings: Settings, version: str, out: Path | None = None) -> RebuildResult:
     """Rebuild a frozen snapshot and compare it with what was frozen and with its folder; needs no key.
 
-    `out` is a folder in which the rebuilt one is kept. Raises UsageError for a version that is not frozen, or was
-    frozen in format 1.
+    `out` is a folder in which the rebuilt one is kept. Raises UsageError for a version that is not frozen.
     """
     async with database.begin() as session:
         info, fixed = await find_snapshot(session, version), await load_fixed(session, version)
         then = ((await load_manifest(session, version)) or {}).get("writers", {}).get("parquet")
-    if info is None or info.state is not SnapshotState.FROZEN:
+    if info is None or fixed is None or info.state is not SnapshotState.FROZEN:
         raise UsageError(f"{version} is not a frozen snapshot", hint="medlive snapshot list shows them")
-    if fixed is None or info.sums_digest is None:
-        raise UsageError(f"{version} was frozen in format 1, which this version of medlive cannot build")
     folder = snapshots_path(settings) / folder_name(version)
     with tempfile.TemporaryDirectory(prefix="medlive-rebuild-") as temporary:
         built = await asyncio.to_thread(
@@ -112,7 +103,7 @@ async def rebuild(database: Database, settings: Settings, version: str, out: Pat
         version=version,
         folder=folder,
         folder_exists=folder_exists,
-        expected=info.sums_digest,
+        expected=info.sums_digest or "",
         got=built.digest,
         differing=tuple(differing),
         writers=None if then == now else (str(then), now),
@@ -127,8 +118,7 @@ async def restore_folder(database: Database, settings: Settings, info: SnapshotI
     """
     async with database.begin() as session:
         fixed = await load_fixed(session, info.version)
-    if fixed is None:
-        raise UsageError(f"{info.version} was frozen in format 1, which this version of medlive cannot build")
+    assert fixed is not None
     root = snapshots_path(settings)
     target, aside = root / folder_name(info.version), root / f".{folder_name(info.version)}-again.partial"
     if aside.exists():
@@ -165,25 +155,9 @@ def is_complete(folder: Path, info: SnapshotInfo) -> bool:
 
 
 async def lineage_of(session: Session, version: str) -> tuple[Ancestor, ...]:
-    """The frozen snapshots before a version, oldest first, each with its digest.
-
-    The digest of a format 1 snapshot is read from its folder. Raises CheckFailed where that is missing.
-    """
+    """The frozen snapshots before a version, oldest first, each with its digest."""
     before = [s for s in await list_snapshots(session) if s.state is SnapshotState.FROZEN and s.version < version]
-    return tuple(Ancestor(version=s.version, digest=s.sums_digest or _sums_digest(s)) for s in reversed(before))
-
-
-def _sums_digest(info: SnapshotInfo) -> str:
-    folder = Path(info.path or "")
-    try:
-        if digest_file(folder / "manifest.json") == info.manifest_digest:
-            return digest_file(folder / SUMS)
-    except OSError as exc:
-        raise CheckFailed(
-            f"snapshot {info.version} is not in {folder}: {exc.strerror or exc}",
-            hint="restore it: later snapshots contain its digest",
-        ) from exc
-    raise CheckFailed(f"{folder} is not snapshot {info.version} as it was frozen", hint="restore it")
+    return tuple(Ancestor(version=s.version, digest=s.sums_digest or "") for s in reversed(before))
 
 
 def _stored_signature(info: SnapshotInfo) -> Sign | None:

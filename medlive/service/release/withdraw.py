@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,7 +26,7 @@ from medlive.errors import CheckFailed, UsageError
 from medlive.integrity.signing import SecretKey, load_signing_key, sign
 from medlive.rubric.model import Criterion, Rubric
 from medlive.service.paths import snapshots_path
-from medlive.snapshot.errata import MOST_REASON, Errata, WithdrawalKind, trusted_comment, write_errata_file
+from medlive.snapshot.errata import MOST_REASON, WithdrawalKind, trusted_comment, write_errata_file
 from medlive.snapshot.gates import standard_scanner
 from medlive.snapshot.verify.disguise import as_read, find_disguise
 from medlive.snapshot.verify.leaks import find_contact, find_unstorable
@@ -46,15 +46,6 @@ class WithdrawResult:
     """The frozen snapshots that contain what was withdrawn, oldest first."""
     errata: Path | None
     """The rewritten errata file; None in a dry run."""
-    signed: bool
-
-
-@dataclass(frozen=True, slots=True)
-class WrittenErrata:
-    """The errata file as written."""
-
-    path: Path
-    errata: Errata
     signed: bool
 
 
@@ -100,8 +91,8 @@ async def withdraw(
     snapshots = tuple(sorted({v for entry in entries if entry.id == found.number for v in entry.snapshots}))
     if dry_run:
         return WithdrawResult(found, already, snapshots, None, False)
-    written = await write_errata(database, settings, key=key)
-    return WithdrawResult(found, already, snapshots, written.path, written.signed)
+    path = await write_errata(database, settings, key=key)
+    return WithdrawResult(found, already, snapshots, path, key is not None)
 
 
 async def record_takedown(session: Session, case_ids: Iterable[str]) -> None:
@@ -111,27 +102,23 @@ async def record_takedown(session: Session, case_ids: Iterable[str]) -> None:
         await _withdraw_case(session, case_id, status, WithdrawalKind.TAKEDOWN, TAKEN_DOWN_REASON, None)
 
 
-async def write_errata(
-    database: Database, settings: Settings, *, key: SecretKey | None = None, key_file: Path | None = None
-) -> WrittenErrata:
+async def write_errata(database: Database, settings: Settings, *, key: SecretKey | None = None) -> Path:
     """Write `errata.json` beside the frozen snapshots, signed when there is a key (default: `load_signing_key`).
 
     Called after each freeze and withdrawal; the same rows give the same bytes. Raises BadInput when the folder
     cannot be written.
     """
-    key = key or load_signing_key(os.environ, key_file)
+    key = key or load_signing_key(os.environ)
     async with database.begin() as session:
         errata = await load_errata(session)
-        signed = _signer(errata, key)
+
+        def signer(data: bytes) -> str:
+            assert key is not None
+            return sign(data, key, trusted_comment(errata), f"medlive errata, key {key.public.id_text()}")
+
         # Written under the lock that reading took, so that the latest state is written last.
-        path = await asyncio.to_thread(write_errata_file, snapshots_path(settings), errata, signed)
-    return WrittenErrata(path, errata, key is not None)
-
-
-def _signer(errata: Errata, key: SecretKey | None) -> Callable[[bytes], str] | None:
-    if key is None:
-        return None
-    return lambda data: sign(data, key, trusted_comment(errata), f"medlive errata, key {key.public.id_text()}")
+        folder = snapshots_path(settings)
+        return await asyncio.to_thread(write_errata_file, folder, errata, signer if key else None)
 
 
 def check_public_reason(reason: str) -> str:
@@ -177,10 +164,9 @@ async def find_criterion(
     """
     number = criterion_id.removeprefix(f"{case_id}-")
     latest = await load_latest_case(session, case_id)
-    places = [] if revision is None else [revision]
-    if revision is None:
-        places = [latest.revision, *await shown_revisions(session, case_id)]
-        places += await withdrawn_from(session, case_id, number)
+    places = [revision] if revision is not None else [
+        latest.revision, *await shown_revisions(session, case_id), *await withdrawn_from(session, case_id, number)
+    ]  # fmt: skip
     known: set[str] = set()
     found: dict[str, tuple[int, Criterion]] = {}
     for place in dict.fromkeys(places):
