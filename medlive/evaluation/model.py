@@ -1,13 +1,13 @@
 """What evaluation works on: cases from a snapshot or from LiveMedBench's file, answers, and grades."""
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
+from functools import cache
 from json.encoder import encode_basestring
-from operator import attrgetter
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, get_type_hints
 
 from medlive.digest import canonical_json, digest_text
 
@@ -61,7 +61,7 @@ class EvaluationCase:
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> Self:
-        """The case from its JSON. Raises TypeError or KeyError for what is none."""
+        """The case from its JSON. Raises TypeError or KeyError if it is invalid."""
         criteria = tuple(EvaluationCriterion(**c) for c in row["criteria"])
         return cls(**{**row, "criteria": criteria})
 
@@ -80,7 +80,7 @@ class CaseSet:
     publishable: bool | None
     """None where the file does not say."""
     notes: tuple[str, ...] = ()
-    """What was odd in the file and how it was read, a line each."""
+    """What was irregular in the file and how it was read, a line each."""
     snapshots: Path | None = None
     """Where the snapshot's folder lies, and errata beside it; None: the cases are of no snapshot's folder."""
     verified: bool | None = None
@@ -90,6 +90,39 @@ class CaseSet:
 
     def __len__(self) -> int:
         return len(self.cases)
+
+
+class LogRow:
+    """A frozen dataclass that is a line of a log: texts are strings, enums by value."""
+
+    __slots__ = ()
+
+    def row(self) -> dict[str, Any]:
+        """The line as JSON."""
+        return {name: getattr(self, name) for name in _kinds(type(self))}
+
+    @classmethod
+    def from_row(cls, row: Mapping[str, Any]) -> Self:
+        """Parse a line; unknown fields are ignored. Raises TypeError, KeyError or ValueError if it is invalid."""
+        known: dict[str, Any] = {}
+        for name, kind in _kinds(cls).items():
+            if name not in row:
+                continue
+            known[name] = value = row[name]
+            if kind is str and not isinstance(value, str):
+                raise ValueError(f"{name} must be a string")
+            if kind is not None and kind is not str:
+                known[name] = kind(value)
+        return cls(**known)
+
+
+def _read_kinds(cls: type) -> dict[str, type[str] | None]:
+    """The fields of a line: `str` or an enum, or None for those that are not checked."""
+    kinds = get_type_hints(cls).items()
+    return {name: kind if isinstance(kind, type) and issubclass(kind, str) else None for name, kind in kinds}
+
+
+_kinds: Callable[[type], dict[str, type[str] | None]] = cache(_read_kinds)
 
 
 class AnswerState(StrEnum):
@@ -106,7 +139,7 @@ class AnswerState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(LogRow):
     """A model's answer to a case, as a line of `responses.jsonl`."""
 
     case_id: str
@@ -132,28 +165,9 @@ class Answer:
         return digest_text(self.response)
 
     def row(self) -> dict[str, Any]:
-        """The answer as JSON."""
-        row = dict(zip(_ANSWER_FIELDS, _ANSWER_VALUES(self), strict=True))
-        return row | {"thinking": self.thinking} if self.thinking else row
-
-    @classmethod
-    def from_row(cls, row: Mapping[str, Any]) -> Self:
-        """The answer from its JSON. Raises TypeError, KeyError or ValueError for what is none."""
-        known = {name: row[name] for name in (*_ANSWER_FIELDS, "thinking") if name in row}
-        _require_texts(known, _ANSWER_TEXTS)
-        return cls(**{**known, "state": AnswerState(row["state"])})
-
-
-def _require_texts(row: Mapping[str, Any], names: Iterable[str]) -> None:
-    """Raises ValueError if one of these fields is not a string."""
-    for name in names:
-        if not isinstance(row.get(name, ""), str):
-            raise ValueError(f"{name} must be a string")
-
-
-_ANSWER_TEXTS = ("case_id", "response", "finish_reason", "model", "reason", "thinking")
-_ANSWER_FIELDS = ("case_id", "state", "response", "finish_reason", "model", "reason", "usage")
-_ANSWER_VALUES = attrgetter(*_ANSWER_FIELDS)
+        """The answer as JSON; `thinking` only where there is some."""
+        row = super(Answer, self).row()
+        return row if self.thinking else {name: value for name, value in row.items() if name != "thinking"}
 
 
 class Mode(StrEnum):
@@ -176,7 +190,7 @@ class Origin(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Grade:
+class Grade(LogRow):
     """The verdict on one criterion, as a line of `grades.jsonl`."""
 
     case_id: str
@@ -205,27 +219,13 @@ class Grade:
     """The call's cost; in rubric mode on the first criterion of the call alone."""
     origin: Origin = Origin.CALL
 
-    def row(self) -> dict[str, Any]:
-        """The grade as JSON."""
-        return dict(zip(_GRADE_FIELDS, _GRADE_VALUES(self), strict=True))
-
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> Self:
-        """The grade from its JSON. Raises TypeError, KeyError or ValueError for what is none."""
-        known = {name: row[name] for name in _GRADE_FIELDS if name in row}
-        _require_texts(known, _GRADE_TEXTS)
-        grade = cls(**{**known, "mode": Mode(row["mode"]), "origin": Origin(row.get("origin", Origin.CALL))})
+        """The grade from its JSON. Raises TypeError, KeyError or ValueError if it is not one."""
+        grade = super(Grade, cls).from_row(row)
         if grade.met is not None and not isinstance(grade.met, bool):
             raise ValueError("met must be true, false or null")
         return grade
-
-
-_GRADE_TEXTS = (
-    "case_id", "criterion_id", "key", "quote", "reasoning", "reason", "raw", "grader", "engine", "model", "prompt",
-    "judge",
-)  # fmt: skip
-_GRADE_FIELDS = tuple(Grade.__dataclass_fields__)
-_GRADE_VALUES = attrgetter(*_GRADE_FIELDS)
 
 
 @dataclass(frozen=True, slots=True)

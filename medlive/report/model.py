@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import Final
 
 from medlive.evaluation.asking.registry import EMPTY, Registry
-from medlive.evaluation.audit.root_causes import AUDIT, AuditTable, load_audit
+from medlive.evaluation.audit import AUDIT, AuditTable, load_audit
 from medlive.evaluation.scoring.contamination import ContaminationTable, contamination
 from medlive.evaluation.scoring.metrics import Metric
 from medlive.evaluation.scoring.open_vs_closed_book import BookArm, score_arms

@@ -22,8 +22,7 @@ from medlive.errors import CheckFailed, UsageError
 
 if TYPE_CHECKING:
     from medlive.evaluation.asking.plan import Plan
-    from medlive.evaluation.audit.audit import AuditResult
-    from medlive.evaluation.audit.root_causes import AuditTable
+    from medlive.evaluation.audit import AuditResult, AuditTable
     from medlive.evaluation.scoring.graded import GradedRun
     from medlive.llm.budget import Budget
     from medlive.llm.engine import Engine
@@ -52,8 +51,7 @@ def audit(
     Exit status 1 while cases are unaudited, 3 where no call was answered.
     """
     from medlive.config import load_settings
-    from medlive.evaluation.audit.audit import plan_audit
-    from medlive.evaluation.audit.root_causes import load_audit
+    from medlive.evaluation.audit import load_audit, plan_audit
     from medlive.evaluation.scoring.graded import load_graded
 
     _check_options(auditor, base_url, table_only, calls.dry_run)
@@ -99,7 +97,7 @@ def _check_options(auditor: str | None, base_url: str | None, table_only: bool, 
 async def _audit(
     run: "GradedRun", engine: "Engine", bottom: int, calls: Calls, allow_unpinned: bool, budget: "Budget"
 ) -> "AuditResult":
-    from medlive.evaluation.audit.audit import audit_run
+    from medlive.evaluation.audit import audit_run
 
     with progress(f"cases of {run.label}") as tick:
         return await audit_run(
@@ -142,7 +140,7 @@ def _report(
 
 
 def _print(tables: "list[AuditTable]", paths: list[Path], examples: int) -> None:
-    from medlive.evaluation.audit.root_causes import RootCause
+    from medlive.evaluation.audit import RootCause
 
     names = [_name(table, path, tables) for table, path in zip(tables, paths, strict=True)]
     rows: list[list[Any]] = [

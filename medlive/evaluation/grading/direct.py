@@ -6,8 +6,8 @@ rubric and no physician's advice (LiveMedBench §4.2; docs/method.md §3).
 
 import re
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Final, Self
 
@@ -19,10 +19,10 @@ from medlive.evaluation.asking.plan import Call, Plan, Sample, plan_calls, sent_
 from medlive.evaluation.grading.tasks import Reasoning
 from medlive.evaluation.grading.verdict import doubt, words_before
 from medlive.evaluation.log import open_log, values_of
-from medlive.evaluation.model import Answer, EvaluationCase, gradable
+from medlive.evaluation.model import Answer, EvaluationCase, LogRow, gradable
 from medlive.evaluation.runs.folder import open_run
 from medlive.evaluation.scoring.graded import fullest
-from medlive.llm.ask import MOST_RAW, Asked, Asker, Unusable, read_as
+from medlive.llm.ask import MOST_RAW, Asker, Unusable, read_as
 from medlive.llm.budget import Budget
 from medlive.llm.engine import Engine, EngineIdentity, Reply, Request
 from medlive.llm.pool import Progress, work_through
@@ -47,7 +47,7 @@ class DirectReply(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
-class DirectScore:
+class DirectScore(LogRow):
     """The score of one answer, as a line of `direct.jsonl`."""
 
     case_id: str
@@ -71,10 +71,9 @@ class DirectScore:
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> Self:
-        """The score from its JSON. Raises TypeError, KeyError or ValueError for what is none."""
-        found = cls(**{name: row[name] for name in cls.__dataclass_fields__ if name in row})
-        score = found.score
-        if score is not None and (isinstance(score, bool) or not 0 <= score <= 1):
+        """The score from its JSON. Raises TypeError, KeyError or ValueError if it is not one."""
+        found = super(DirectScore, cls).from_row(row)
+        if found.score is not None and (isinstance(found.score, bool) or not 0 <= found.score <= 1):
             raise ValueError("score is neither a number from 0 to 1 nor null")
         return found
 
@@ -92,9 +91,9 @@ class DirectResult:
     """Why answers have no score."""
     notes: tuple[str, ...]
     """Lines of the log that could not be parsed; what they held is asked for again."""
-    stopped: str | None = None
+    stopped: str | None
     """Which budget ended it; None: none did."""
-    silence: EndpointUnavailable | None = None
+    silence: EndpointUnavailable | None
     """Why the last call failed, where none of this time was answered (`Health.silence`)."""
 
 
@@ -122,43 +121,40 @@ async def judge_direct(
 ) -> DirectResult:
     """Ask for a score of every answer that can be judged and has none by this engine and prompt.
 
-    A reply that cannot be read is returned `max_retries` times; what stays unread has no score, nor has what
-    another model than the pinned one says, unless `allow_unpinned`. When `budget` is spent, calls under way are
-    finished and kept, and the result says `stopped`. Raises Locked when another process judges the same folder,
-    UsageError for an engine that has no such task and when every reply comes from another model,
-    EndpointUnavailable when the endpoint seems dead; what was scored by then is kept.
+    Arguments and errors are those of `grade_run`; UsageError also for an engine that has no such task.
     """
+    who, judge = engine.identity, judge_digest(engine.identity)
     asker = Asker(
         engine, "judge", repairs=max_retries, concurrency=concurrency, allow_unpinned=allow_unpinned, budget=budget
     )
     with open_log(open_run(run_dir).path / DIRECT) as log:
-        items, notes = _items(run_dir, engine.identity)
-        todo = [item for item in items if not item.settled(engine.identity, allow_unpinned)]
+        items, notes = _items(run_dir, who)
+        todo = [item for item in items if not item.settled(who, allow_unpinned)]
 
         async def ask(item: _Item) -> int:
             request = direct_request(item.case, item.answer, item.unusable)
             asked = await asker.ask(request, lambda reply: _read(reply, request))
-            item.score = _score(item, asked, engine.identity)
-            log.add(asdict(item.score))
+            read, last = asked.value, asked.last
+            item.score = DirectScore(
+                case_id=item.case.case_id, key=item.key, score=read.score if read else None,
+                reasoning=read.reasoning if read else "", reason=asked.reason,
+                raw=last.text[:MOST_RAW] if last else "", grader=last.model if last else "", engine=who.engine,
+                model=who.model, prompt=request.prompt.digest, judge=judge, usage=asked.usage,
+            )  # fmt: skip
+            log.add(item.score.row())
             return 1
 
         done = len(items) - len(todo)
         stopped = await work_through(todo, ask, concurrency, done=done, total=len(items), progress=progress)
-    left = [item.score for item in items if not item.settled(engine.identity, allow_unpinned)]
+    left = [item.score for item in items if not item.settled(who, allow_unpinned)]
     reasons = Counter(
         "not asked yet" if score is None else score.reason.split(":")[0] or "another model answered"
         for score in left
     )
     return DirectResult(
-        path=run_dir,
-        answers=len(items),
-        scored=len(items) - len(left),
-        calls=asker.calls,
-        reasons=dict(reasons.most_common()),
-        notes=tuple(notes),
-        stopped=stopped,
-        silence=asker.silence,
-    )
+        path=run_dir, answers=len(items), scored=len(items) - len(left), calls=asker.calls,
+        reasons=dict(reasons.most_common()), notes=tuple(notes), stopped=stopped, silence=asker.silence,
+    )  # fmt: skip
 
 
 def plan_direct(
@@ -172,13 +168,11 @@ def plan_direct(
     """What `judge_direct` would ask, if no reply had to be asked for twice. Raises UsageError for an engine that
     has no such task."""
     items, _ = _items(run_dir, identity)
-    calls = [Call(item.case.language, sent_text(direct_request(item.case, item.answer))) for item in items]
-    todo = [call for item, call in zip(items, calls, strict=True) if not item.settled(identity, allow_unpinned)]
-    # A score of an answer as it was before tells nothing of what this one's call would take.
-    record = [Sample(call, item.score.usage) for item, call in zip(items, calls, strict=True) if item.score]
+    calls = [(item, Call(item.case.language, sent_text(direct_request(item.case, item.answer)))) for item in items]
+    todo = [call for item, call in calls if not item.settled(identity, allow_unpinned)]
     return plan_calls(
         todo,
-        record,
+        [Sample(call, item.score.usage) for item, call in calls if item.score],
         about={"answers": len(items), "scored": len(items) - len(todo)},
         price=price,
         concurrency=concurrency,
@@ -210,9 +204,8 @@ def _items(run_dir: Path, identity: EngineIdentity) -> tuple[list[_Item], list[s
         raise UsageError(
             "the rules engine gives no score of a whole answer", hint="name a model: --grader and --base-url"
         )
-    run, judge = open_run(run_dir), judge_digest(identity)
-    scores, notes = _read_scores(run_dir)
-    mine = [score for score in scores if score.judge == judge]
+    run, judge, notes = open_run(run_dir), judge_digest(identity), list[str]()
+    mine = [score for score in _scores(run_dir, notes) if score.judge == judge]
     latest = {score.key: score for score in mine}
     unusable = Counter(score.key for score in mine if score.score is None and score.grader)
     found = []
@@ -238,31 +231,13 @@ def _read(reply: Reply, request: Request) -> DirectReply:
     return read
 
 
-def _score(item: _Item, asked: Asked[DirectReply], who: EngineIdentity) -> DirectScore:
-    read, last = asked.value, asked.last
-    return DirectScore(
-        case_id=item.case.case_id,
-        key=item.key,
-        score=read.score if read else None,
-        reasoning=read.reasoning if read else "",
-        reason=asked.reason,
-        raw=last.text[:MOST_RAW] if last else "",
-        grader=last.model if last else "",
-        engine=who.engine,
-        model=who.model,
-        prompt=load_prompt("medlive.evaluation", TASK).digest,
-        judge=judge_digest(who),
-        usage=asked.usage,
-    )
-
-
 def read_direct(run_dir: Path, *, judge: str | None = None) -> DirectScores | None:
     """The scores of the direct judge that has the most about the answers as they are now (of equals: the one that
     wrote last), or of the one whose digest is given; None where there are none.
     """
-    run = open_run(run_dir)
+    run, notes = open_run(run_dir), list[str]()
     answered = list(gradable(run.cases, run.answers()[0]))
-    scores, notes = _read_scores(run_dir)
+    scores = list(_scores(run_dir, notes))
     latest = {(score.judge, score.key): score for score in scores}
     found: dict[str, dict[str, DirectScore]] = {}
     # The one that wrote last at the end.
@@ -278,10 +253,8 @@ def read_direct(run_dir: Path, *, judge: str | None = None) -> DirectScores | No
     return DirectScores(chosen, model, values, tuple(notes))
 
 
-def _read_scores(run_dir: Path) -> tuple[list[DirectScore], list[str]]:
-    """Return all scores in log order, and the lines that could not be parsed."""
-    notes: list[str] = []
-    return list(values_of(run_dir / DIRECT, DirectScore.from_row, notes)), notes
+def _scores(run_dir: Path, notes: list[str]) -> Iterator[DirectScore]:
+    return values_of(run_dir / DIRECT, DirectScore.from_row, notes)
 
 
 def judge_digest(identity: EngineIdentity) -> str:

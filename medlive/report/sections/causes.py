@@ -5,7 +5,7 @@ from typing import Final
 
 from markupsafe import Markup
 
-from medlive.evaluation.audit.root_causes import AuditTable, RootCause
+from medlive.evaluation.audit import AuditTable, RootCause
 from medlive.report.cases import file_name
 from medlive.report.html import Row, Section, Under, lang_of, link, missing, percent, quoted, shut, soft, table
 from medlive.report.model import A_PART, Report

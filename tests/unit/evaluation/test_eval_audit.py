@@ -14,8 +14,16 @@ from typer.testing import CliRunner
 from medlive.cli.main import build
 from medlive.errors import CheckFailed, EndpointUnavailable, UsageError
 from medlive.evaluation.asking.run import run_model
-from medlive.evaluation.audit.audit import OUTPUT_A_CAUSE, audit_run, plan_audit
-from medlive.evaluation.audit.root_causes import AUDIT, RootCause, find_bottom, load_audit, read_audit
+from medlive.evaluation.audit import (
+    AUDIT,
+    OUTPUT_A_CAUSE,
+    RootCause,
+    audit_run,
+    find_bottom,
+    load_audit,
+    plan_audit,
+    read_audit,
+)
 from medlive.evaluation.grading.grade import grade_run
 from medlive.evaluation.log import open_log
 from medlive.evaluation.scoring.graded import GradedRun, load_graded

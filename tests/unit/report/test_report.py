@@ -20,7 +20,7 @@ from markupsafe import escape
 
 from medlive.errors import BadInput
 from medlive.evaluation.asking.registry import EMPTY, Registry, load_registry
-from medlive.evaluation.audit.root_causes import AUDIT, Finding, RootCause, find_bottom
+from medlive.evaluation.audit import AUDIT, Finding, RootCause, find_bottom
 from medlive.evaluation.log import open_log
 from medlive.evaluation.model import CaseSet, EvaluationCase
 from medlive.evaluation.scoring.errata import ErrataMode, ErrataUse, FoundErrata, RunErrata

@@ -1,6 +1,8 @@
-"""Root causes of low scores, each supported by a quote from the answer and by wrong criteria.
+"""Root-cause audit: an engine says why a run's lowest-scoring answers went wrong, one primary cause each.
 
-The seven types are those of LiveMedBench's error analysis; docs/error-analysis.md says how they are counted.
+The seven types are those of LiveMedBench's error analysis (docs/error-analysis.md says how they are counted); each
+is supported by a quote from the answer and by wrong criteria. `audit.jsonl` in the run folder is both record and
+cache: a repeated audit asks only for cases that are new, were graded again, or remained unaudited.
 """
 
 from collections import Counter
@@ -8,19 +10,32 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from medlive.digest import digest_json
-from medlive.errors import UsageError
-from medlive.evaluation.grading.verdict import quoted
-from medlive.evaluation.log import values_of
-from medlive.evaluation.model import Answer
+from medlive.errors import EndpointUnavailable, UsageError
+from medlive.evaluation.asking.plan import Call, Plan, Sample, plan_calls, sent_text
+from medlive.evaluation.grading.verdict import doubt, quoted
+from medlive.evaluation.log import open_log, values_of
+from medlive.evaluation.model import Answer, LogRow
 from medlive.evaluation.scoring.graded import GradedRun, fullest
 from medlive.evaluation.scoring.metrics import CaseScore, CaseState, Metric, case_score
+from medlive.llm.ask import MOST_RAW, Asker, Unusable, read_as
+from medlive.llm.budget import Budget
+from medlive.llm.engine import Engine, EngineIdentity, Reply, Request
+from medlive.llm.pool import Progress, work_through
+from medlive.llm.prompts import load_prompt
+from medlive.llm.wire import Price
 
 AUDIT: Final = "audit.jsonl"
+TASK: Final = "audit.cause"
 BOTTOM: Final = 100
 """How many of the lowest-scoring cases are audited."""
+OUTPUT_A_CAUSE: Final = 160
+"""Output tokens of a finding, assumed if none is on record."""
+_IN_EXAMPLES: Final = ("case_id", "score", "quote", "criteria", "reasoning")
 
 
 class RootCause(StrEnum):
@@ -42,14 +57,8 @@ class RootCause(StrEnum):
         return self.value.replace("_", " ")
 
 
-_TEXT_FIELDS: Final = (
-    "case_id", "key", "quote", "reasoning", "reason", "raw", "answered_by", "engine", "model", "prompt", "auditor",
-    "judge",
-)  # fmt: skip
-
-
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(LogRow):
     """An auditor's finding on one case, as a line of `audit.jsonl`."""
 
     case_id: str
@@ -84,24 +93,20 @@ class Finding:
 
     def row(self) -> dict[str, Any]:
         """The finding as JSON."""
-        row = {name: getattr(self, name) for name in Finding.__dataclass_fields__}
-        return row | {"criteria": list(self.criteria), "usage": dict(self.usage)}
+        return super(Finding, self).row() | {"criteria": list(self.criteria), "usage": dict(self.usage)}
 
     @classmethod
-    def from_row(cls, row: Mapping[str, Any]) -> "Finding":
+    def from_row(cls, row: Mapping[str, Any]) -> Self:
         """Parse a finding. Raises TypeError, KeyError or ValueError if it is invalid."""
-        given = {name: row[name] for name in cls.__dataclass_fields__ if name in row}
-        given.setdefault("usage", {})
-        texts = [given[name] for name in _TEXT_FIELDS]
-        if not all(isinstance(text, str) for text in (*texts, *row["criteria"])):
-            raise ValueError("a text field is not a string")
-        score = given["score"]
+        criteria, score, cause = row["criteria"], row["score"], row["cause"]
+        if not isinstance(criteria, list) or not all(isinstance(text, str) for text in criteria):
+            raise ValueError("criteria must be a list of strings")
         if isinstance(score, bool) or not isinstance(score, int | float) or not 0 <= score <= 1:
             raise ValueError("score must be a number from 0 to 1")
-        if not isinstance(row["criteria"], list) or not isinstance(given["usage"], dict):
-            raise ValueError("criteria must be a list and usage an object")
-        cause = None if row["cause"] is None else RootCause(row["cause"])
-        return cls(**{**given, "cause": cause, "criteria": tuple(row["criteria"])})
+        if not isinstance(row.get("usage", {}), dict):
+            raise ValueError("usage must be an object")
+        known = {"criteria": tuple(criteria), "cause": None if cause is None else RootCause(cause)}
+        return super(Finding, cls).from_row({**row, **known})
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +124,8 @@ class Candidate:
     @property
     def errors(self) -> frozenset[str]:
         """Criteria with positive points that are not met, and with negative points that are."""
-        return frozenset(c.id for c in self.score.case.criteria if _wrong(c.points, self.score.met[c.id]))
+        met, criteria = self.score.met, self.score.case.criteria
+        return frozenset(c.id for c in criteria if c.points and met[c.id] is (c.points < 0))
 
     @property
     def inputs(self) -> dict[str, Any]:
@@ -157,17 +163,49 @@ class Bottom:
     """Counts of cases without a score, by state."""
     scored: int
     """Cases with a score."""
-    edge: float | None = None
+    edge: float | None
     """The highest score among the lowest cases; None without any."""
-    tied: int = 0
+    tied: int
     """How many of the lowest were chosen by id among equal scores, some of which were left out."""
-    equals: int = 0
+    equals: int
     """How many cases have the score `edge`, if some of them were left out."""
 
     @property
     def short(self) -> bool:
         """Whether the run has fewer scored cases than requested."""
         return self.scored < self.asked
+
+
+def find_bottom(run: GradedRun, asked: int = BOTTOM) -> Bottom:
+    """Find the lowest-scoring cases of a run by the paper's metric; ties are broken by id.
+
+    Raises UsageError if nothing of the run is graded.
+    """
+    if run.grader is None:
+        raise UsageError(f"{run.run.path}: nothing is graded", hint="run medlive eval grade first")
+    all_scores = [
+        case_score(case, run.answers.get(case.case_id), run.verdicts(case.case_id), Metric.PAPER)
+        for case in run.run.cases
+    ]
+    known = [
+        (s.score, s.case.case_id, s) for s in all_scores if s.state is CaseState.SCORED and s.score is not None
+    ]
+    order = sorted(known, key=lambda k: k[:2])
+    lowest = [Candidate(s, run.answers[name]) for _, name, s in order[:asked]]
+    scores = [score for score, _, _ in order]
+    edge = scores[:asked][-1] if lowest else None
+    cut = edge in scores[asked:]
+    states = Counter(s.state.value for s in all_scores if s.state is not CaseState.SCORED)
+    return Bottom(
+        asked=asked,
+        candidates=tuple(c for c in lowest if c.errors),
+        without_error=tuple(c.case_id for c in lowest if not c.errors),
+        left_out=dict(sorted(states.items())),
+        scored=len(known),
+        edge=edge,
+        tied=scores[:asked].count(edge) if cut and edge is not None else 0,
+        equals=scores.count(edge) if cut and edge is not None else 0,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,9 +257,8 @@ class AuditTable:
             "model": self.run.label,
             "cases": {"name": info.cases.name, "digest": info.cases.digest, "count": info.cases.count},
             "grader": None if self.run.grader is None else self.run.grader.judge,
-            "auditor": None
-            if one is None
-            else {
+            "auditor": one
+            and {
                 "engine": one.engine,
                 "model": one.model,
                 "answered_by": sorted({f.answered_by for f in self.findings} - {""}),
@@ -246,7 +283,7 @@ class AuditTable:
                     "cause": cause.value,
                     "n": len(found := self.of(cause)),
                     "share": len(found) / self.audited if self.audited else None,
-                    "examples": [_example(f) for f in found[:examples]],
+                    "examples": [{name: f.row()[name] for name in _IN_EXAMPLES} for f in found[:examples]],
                 }
                 for cause in RootCause
             ],
@@ -254,47 +291,155 @@ class AuditTable:
         }
 
 
-def _example(found: Finding) -> dict[str, Any]:
-    return {
-        "case_id": found.case_id,
-        "score": found.score,
-        "quote": found.quote,
-        "criteria": list(found.criteria),
-        "reasoning": found.reasoning,
-    }
+class AuditReply(BaseModel):
+    """`audit.cause`: the primary cause, with words of the answer and the errors that show it.
 
-
-def _wrong(points: float, met: bool | None) -> bool:
-    return met is False if points > 0 else met is True and points < 0
-
-
-def find_bottom(run: GradedRun, asked: int = BOTTOM) -> Bottom:
-    """Find the lowest-scoring cases of a run by the paper's metric; ties are broken by id.
-
-    Raises UsageError if nothing of the run is graded.
+    Inputs: language, question, advice, answer, criteria [{id, criterion, points, met, error}].
     """
-    if run.grader is None:
-        raise UsageError(f"{run.run.path}: nothing is graded", hint="run medlive eval grade first")
-    scores = [
-        case_score(case, run.answers.get(case.case_id), run.verdicts(case.case_id), Metric.PAPER)
-        for case in run.run.cases
-    ]
-    known = [(s.score, s.case.case_id, s) for s in scores if s.state is CaseState.SCORED and s.score is not None]
-    order = sorted(known, key=lambda k: k[:2])
-    lowest = [Candidate(s, run.answers[name]) for _, name, s in order[:asked]]
-    edge = order[:asked][-1][0] if lowest else None
-    outside = any(score == edge for score, _, _ in order[asked:])
-    states = Counter(s.state.value for s in scores if s.state is not CaseState.SCORED)
-    return Bottom(
-        asked,
-        tuple(c for c in lowest if c.errors),
-        tuple(c.case_id for c in lowest if not c.errors),
-        dict(sorted(states.items())),
-        len(known),
-        edge,
-        sum(1 for score, _, _ in order[:asked] if score == edge) if outside else 0,
-        sum(1 for score, _, _ in order if score == edge) if outside else 0,
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    cause: Literal[
+        "contextual_neglect", "guideline_overgeneralisation", "reasoning_and_synthesis_deficit",
+        "instruction_misinterpretation", "knowledge_gap", "excessive_caution",
+        "hallucination_or_misclassification", "unclear",
+    ]  # fmt: skip
+    quote: Annotated[str, StringConstraints(max_length=4000)]
+    criteria: Annotated[tuple[str, ...], Field(max_length=200, strict=False)]
+    reasoning: Annotated[str, StringConstraints(min_length=1, max_length=4000)]
+
+
+_SCHEMA: Final = AuditReply.model_json_schema()
+
+
+@dataclass(frozen=True, slots=True)
+class AuditResult:
+    """The result of an audit."""
+
+    table: AuditTable
+    calls: int
+    reused: int
+    """Findings of earlier audits, which were not asked for again."""
+    stopped: str | None
+    """Which budget stopped the audit; None if it was completed."""
+    silence: EndpointUnavailable | None
+    """Why the last call failed, if no call was answered (`Health.silence`)."""
+
+
+def auditor_digest(identity: EngineIdentity) -> str:
+    """The digest of engine, model, parameters and prompt, which identifies an auditor."""
+    prompt = load_prompt("medlive.evaluation", TASK)
+    return digest_json([identity.engine, identity.model, dict(identity.parameters), prompt.digest])
+
+
+async def audit_run(
+    run: GradedRun,
+    engine: Engine,
+    *,
+    bottom: int = BOTTOM,
+    concurrency: int = 16,
+    allow_unpinned: bool = False,
+    budget: Budget | None = None,
+    progress: Progress | None = None,
+) -> AuditResult:
+    """Find the root causes of the lowest-scoring cases that this auditor has not audited yet.
+
+    An unusable reply is returned to the engine once with its fault; if it stays unusable, the case is unaudited.
+    `bottom` is how many of the lowest-scoring cases are audited; the other arguments and errors are those of
+    `grade_run`. Raises UsageError if nothing is graded.
+    """
+    candidates, path, who = find_bottom(run, bottom).candidates, run.run.path / AUDIT, engine.identity
+    asker = Asker(engine, "auditor", concurrency=concurrency, allow_unpinned=allow_unpinned, budget=budget)
+    auditor = auditor_digest(who)
+    with open_log(path) as log:
+        found, _ = read_audit(path)
+        unusable = Counter(f.key for f in found if f.auditor == auditor and f.cause is None and f.answered_by)
+        todo = open_candidates(candidates, found, who, allow_unpinned=allow_unpinned)
+        reused = len(candidates) - len(todo)
+
+        async def find(candidate: Candidate) -> int:
+            request = audit_request(candidate, unusable[candidate.key])
+            asked = await asker.ask(request, lambda reply: _read(reply, request, candidate))
+            read, last = asked.value, asked.last
+            finding = Finding(
+                case_id=candidate.case_id, key=candidate.key, cause=RootCause(read.cause) if read else None,
+                quote=read.quote if read else "", criteria=read.criteria if read else (),
+                reasoning=read.reasoning if read else "", reason=asked.reason, score=candidate.score.score or 0.0,
+                raw=last.text[:MOST_RAW] if last else "", answered_by=last.model if last else "",
+                engine=who.engine, model=who.model, prompt=request.prompt.digest, auditor=auditor,
+                judge=run.grader.judge if run.grader else "", usage=asked.usage | {"calls": len(asked.replies)},
+            )  # fmt: skip
+            log.add(finding.row())
+            return 1
+
+        stopped = await work_through(
+            todo, find, concurrency, done=reused, total=len(candidates), progress=progress
+        )
+    table = load_audit(run, bottom=bottom, auditor=auditor)
+    return AuditResult(table, asker.calls, reused, stopped, asker.silence)
+
+
+def open_candidates(
+    candidates: Sequence[Candidate], found: Sequence[Finding], who: EngineIdentity, *, allow_unpinned: bool
+) -> list[Candidate]:
+    """The candidates for which an auditor has no valid cause on record from an accepted model."""
+    auditor = auditor_digest(who)
+    latest = {f.key: f for f in found if f.auditor == auditor}
+
+    def settled(candidate: Candidate) -> bool:
+        one = latest.get(candidate.key)
+        if one is None or one.cause is None or not (allow_unpinned or one.answered_by == who.model):
+            return False
+        return finding_fault(one.cause, one.quote, one.criteria, candidate) is None
+
+    return [candidate for candidate in candidates if not settled(candidate)]
+
+
+def plan_audit(
+    runs: Sequence[GradedRun],
+    identity: EngineIdentity,
+    *,
+    bottom: int = BOTTOM,
+    concurrency: int = 16,
+    allow_unpinned: bool = False,
+    price: Price | None = None,
+) -> Plan:
+    """Plan the calls of `audit_run` for all runs, without repairs. Raises UsageError if a run is not graded."""
+    auditor, todo, record, n = auditor_digest(identity), list[Call](), list[Sample](), 0
+    for run in runs:
+        candidates = find_bottom(run, bottom).candidates
+        found, _ = read_audit(run.run.path / AUDIT)
+        calls = {one.key: Call(one.score.case.language, sent_text(audit_request(one))) for one in candidates}
+        left = open_candidates(candidates, found, identity, allow_unpinned=allow_unpinned)
+        todo += [calls[candidate.key] for candidate in left]
+        record += [
+            Sample(calls[one.key], one.usage)
+            for one in found
+            if one.key in calls and one.auditor == auditor and one.usage.get("calls") == 1
+        ]
+        n += len(candidates)
+    return plan_calls(
+        todo,
+        record,
+        about={"runs": len(runs), "cases": n, "audited": n - len(todo)},
+        price=price,
+        concurrency=concurrency,
+        output_tokens=OUTPUT_A_CAUSE,
     )
+
+
+def audit_request(candidate: Candidate, round_: int = 0) -> Request:
+    """The request about a candidate."""
+    return Request(TASK, load_prompt("medlive.evaluation", TASK), candidate.inputs, _SCHEMA, round=round_)
+
+
+def _read(reply: Reply, request: Request, candidate: Candidate) -> AuditReply:
+    """Parse a reply and check it against the request. Raises Unusable."""
+    read = read_as(AuditReply, request)(reply)
+    fault = doubt(reply.text, "cause", read.cause, read.reasoning, candidate.answer.response)
+    if fault := fault or finding_fault(RootCause(read.cause), read.quote, read.criteria, candidate):
+        raise Unusable(fault)
+    return read
 
 
 def read_audit(path: Path) -> tuple[list[Finding], list[str]]:

@@ -1,1 +1,0 @@
-"""Root causes of low scores, as an engine names them."""
