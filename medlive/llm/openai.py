@@ -184,8 +184,9 @@ class OpenAIEngine:
     @property
     def identity(self) -> EngineIdentity:
         """The configured model and parameters; the rules engine behind HTTP still counts as the rules engine."""
-        rules = self._model == RULES_MODEL or self._model.startswith(RULES_MODEL + "-")
-        return EngineIdentity("rules" if rules else "openai", self._model, self._parameters, pinned=self._pinned)
+        alias = self._model == RULES_MODEL  # the reply names its version
+        engine = "rules" if alias or self._model.startswith(RULES_MODEL + "-") else "openai"
+        return EngineIdentity(engine, self._model, self._parameters, pinned=self._pinned and not alias)
 
     @property
     def price(self) -> Price | None:
