@@ -1,36 +1,14 @@
 """The Controller's tasks by rules: does a statement hold words that its source does not, and the written texts."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 from medlive.llm.rules.text import bigrams, language_of, plain, sentences, stem, words
 from medlive.llm.rules.validator import terms
 
-_FUNCTION: Final = frozenset(
-    [
-        "a",
-        "an",
-        "the",
-        "is",
-        "are",
-        "was",
-        "were",
-        "be",
-        "been",
-        "to",
-        "of",
-        "in",
-        "on",
-        "at",
-        "for",
-        "and",
-        "or",
-        "that",
-        "this",
-        "it",
-    ]
-)
+_FUNCTION_TEXT: Final = "a an the is are was were be been to of in on at for and or that this it"
+_FUNCTION: Final = frozenset(_FUNCTION_TEXT.split())
 _NOTHING: Final = re.compile(r"(?!)")
 _NOT: Final = re.compile(r"\b(?:not|no|never|without|cannot)\b|n't\b|[不没无未否勿]")
 _MOST_TEXT: Final = 9_500
@@ -41,16 +19,8 @@ def support(inputs: Mapping[str, Any]) -> dict[str, Any]:
     shown = " ".join(
         [str(inputs.get("title") or ""), *(str(m.get("text") or "") for m in inputs.get("messages") or ())]
     )
-    return {
-        "verdicts": [
-            {
-                "id": str(e.get("id") or ""),
-                "supported": not (new := _new_words(str(e.get("statement") or ""), shown)),
-                "reason": f"New words: {', '.join(new)}." if new else "",
-            }
-            for e in inputs.get("elements") or ()
-        ]
-    }
+    items = [(e, _new_words(str(e.get("statement") or ""), shown)) for e in inputs.get("elements") or ()]
+    return {"verdicts": [{"id": str(e.get("id") or ""), "supported": not new, "reason": new} for e, new in items]}
 
 
 def doubt(inputs: Mapping[str, Any]) -> dict[str, Any]:
@@ -58,21 +28,18 @@ def doubt(inputs: Mapping[str, Any]) -> dict[str, Any]:
     sources = " ".join(str(s.get("text") or "") for s in inputs.get("sources") or ())
     return {
         "items": [
-            {
-                "id": str(s.get("id") or ""),
-                "difference": f"New words: {', '.join(new)}."
-                if (new := _new_words(str(s["statement"]), sources))
-                else "",
-            }
+            {"id": str(s.get("id") or ""), "difference": _new_words(str(s["statement"]), sources)}
             for s in inputs.get("statements") or ()
         ]
     }
 
 
-def _new_words(statement: str, source: str) -> list[str]:
+def _new_words(statement: str, source: str) -> str:
+    """The words of a statement that its source lacks, as a sentence; "" if there are none."""
     known = {stem(w) for w in words(source)} | set(words(source))
     new = [w for w in words(statement) if stem(w) not in known and w not in _FUNCTION]
-    return (new + sorted(bigrams(plain(statement), _NOTHING) - bigrams(plain(source), _NOTHING)))[:5]
+    new += sorted(bigrams(plain(statement), _NOTHING) - bigrams(plain(source), _NOTHING))
+    return f"New words: {', '.join(new[:5])}." if new else ""
 
 
 def write(inputs: Mapping[str, Any]) -> dict[str, Any]:
@@ -115,29 +82,20 @@ def answers(inputs: Mapping[str, Any]) -> dict[str, Any]:
     """{answers}: yes where a sentence shares most words and denies as much, no where it denies otherwise."""
     text = str(inputs.get("text") or "")[:24_000]
     language = language_of(inputs.get("language"), text[:4000])
-    told = [(terms(s.text), bool(_NOT.search(plain(s.text)))) for s in sentences(text, language)]
+    stated = [(terms(s.text), bool(_NOT.search(plain(s.text)))) for s in sentences(text, language)]
     return {
         "answers": [
-            {"id": str(q.get("id") or ""), "answer": _answer(str(q.get("question") or "")[:1000], told)}
+            {"id": str(q.get("id") or ""), "answer": _answer(str(q.get("question") or "")[:1000], stated)}
             for q in list(inputs.get("questions") or ())[:40]
         ]
     }
 
 
-def _answer(question: str, told: list[tuple[frozenset[str], bool]]) -> str:
+def _answer(question: str, stated: list[tuple[frozenset[str], bool]]) -> str:
     asked = _SAID.fullmatch(question)
     said = asked[1] if asked else question
     wanted, denied = terms(said), bool(_NOT.search(plain(said)))
-    like = [other for held, other in told if wanted and len(wanted & held) >= 0.6 * len(wanted)]
+    like = [other for terms_, other in stated if wanted and len(wanted & terms_) >= 0.6 * len(wanted)]
     if not like:
         return "unknown"
     return "yes" if denied in like else "no"
-
-
-ANSWERS: Final[dict[str, Callable[[dict[str, Any]], dict[str, Any]]]] = {
-    "controller.support": support,
-    "controller.doubt": doubt,
-    "controller.write": write,
-    "controller.questions": questions,
-    "controller.answers": answers,
-}

@@ -5,14 +5,14 @@ tasks, and dry runs on real threads; whatever it answered is never published.
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib.resources import files
 from typing import Any, Final
 
 from medlive.digest import digest_bytes, digest_json
 from medlive.errors import UsageError
 from medlive.llm.engine import EngineIdentity, Finish, Reply, Request, Usage
-from medlive.llm.rules import auditor, controller, grader, reader, rubric, screener, validator
+from medlive.llm.rules import controller, grader, rubric, screener, validator
 
 
 def _version() -> str:
@@ -25,14 +25,51 @@ def _version() -> str:
 
 VERSION: Final = _version()
 
-ANSWERS: Final[dict[str, Callable[[dict[str, Any]], dict[str, Any]]]] = {
-    **screener.ANSWERS,
-    **validator.ANSWERS,
-    **controller.ANSWERS,
-    **rubric.ANSWERS,
-    **reader.ANSWERS,
-    **grader.ANSWERS,
-    **auditor.ANSWERS,
+Rule = Callable[[dict[str, Any]], dict[str, Any]]
+
+
+FAVOURABLE: Final = dict.fromkeys(("asked", "clinical", "enough", "answered", "understandable"), True)
+NO_OBJECTION: Final[Mapping[str, dict[str, Any]]] = {
+    "reader.text": {"problems": [], "missing": []},
+    "reader.case": {
+        **FAVOURABLE, "wrong": [], "danger": "", "reason": "The rules engine makes no clinical judgement."
+    },
+    "reader.identifiers": {"found": []},
+    "reader.rubric": {"problems": [], "life_critical": []},
+}  # fmt: skip
+"""The second reader's tasks and their fixed replies: an objection would take a judgement."""
+
+
+def _fixed(reply: dict[str, Any]) -> Rule:
+    return lambda _: reply
+
+
+def audit_cause(inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """{cause, quote, criteria, reasoning}: no cause, and as many errors as the verdicts given say."""
+    errors = sum(1 for one in inputs["criteria"] if one["error"])
+    counted = f"{errors} {'error is' if errors == 1 else 'errors are'} on record"
+    reasoning = f"{counted}; the rules engine makes no clinical judgement about their cause."
+    return {"cause": "unclear", "quote": "", "criteria": [], "reasoning": reasoning}
+
+
+ANSWERS: Final[Mapping[str, Rule]] = {
+    "screener.extract": screener.extract,
+    "screener.revise": screener.revise,
+    "validator.query": validator.query,
+    "validator.sufficiency": validator.sufficiency,
+    "validator.claims": validator.claims,
+    "validator.alignment": validator.align,
+    "validator.veto": validator.veto,
+    "controller.support": controller.support,
+    "controller.doubt": controller.doubt,
+    "controller.write": controller.write,
+    "controller.questions": controller.questions,
+    "controller.answers": controller.answers,
+    "rubric.write": rubric.write,
+    **{task: _fixed(reply) for task, reply in NO_OBJECTION.items()},
+    "grader.criterion": grader.grade_criterion,
+    "grader.rubric": grader.grade_rubric,
+    "audit.cause": audit_cause,
 }
 """Task name → what answers it."""
 
@@ -57,4 +94,4 @@ class RulesEngine:
         return Reply(text, Finish.STOP, usage, self.identity.model)
 
     async def aclose(self) -> None:
-        """Nothing is held."""
+        """Nothing to close."""

@@ -6,7 +6,7 @@ instruction inside an answer is only text, and its sentence is never a quote.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
@@ -14,8 +14,7 @@ from medlive.llm.rules import lexicon
 from medlive.llm.rules.text import Language, bigrams, language_of, piece, plain, sentences, stem, words
 
 NEEDED: Final[dict[Language, float]] = {"en": 0.45, "zh": 0.5}
-"""The share of a criterion's content that one passage must hold; tuned on answers that physicians "
-"labelled."""
+"""The share of a criterion's content that one passage must hold; tuned on answers that physicians labelled."""
 
 GIVEN: Final = 0.3
 """The weight of a word that stands in the question already."""
@@ -67,8 +66,7 @@ class _Passage(NamedTuple):
 
 
 def _terms(text: str, language: Language) -> frozenset[str]:
-    """What a text is about: English stems, or pairs of Chinese characters and the Latin words between "
-    "them."""
+    """What a text is about: English stems, or pairs of Chinese characters and the Latin words between them."""
     latin = frozenset(stem(word) for word in words(text) if not word[0].isdigit())
     if language == "zh":
         return frozenset(bigrams(plain(text), lexicon.STOP_ZH)) | (latin - lexicon.CONTENT_STOP)
@@ -78,10 +76,8 @@ def _terms(text: str, language: Language) -> frozenset[str]:
 
 
 _FUNCTION_TEXT: Final = (
-    "a an the and or but if of in on at to for from with by is are was were be been it its this that "
-    "there they "
-    "he she his her their as may can could should would will might must do does has have had not no "
-    "any some"
+    "a an the and or but if of in on at to for from with by is are was were be been it its this that there they"
+    " he she his her their as may can could should would will might must do does has have had not no any some"
 )
 _FUNCTION: Final = frozenset(map(stem, _FUNCTION_TEXT.split()))
 
@@ -181,9 +177,3 @@ def grade_rubric(inputs: Mapping[str, Any]) -> dict[str, Any]:
         for one in inputs["criteria"]
     ]
     return {"grades": grades}
-
-
-ANSWERS: Final[dict[str, Callable[[dict[str, Any]], dict[str, Any]]]] = {
-    "grader.criterion": grade_criterion,
-    "grader.rubric": grade_rubric,
-}

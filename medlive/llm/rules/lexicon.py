@@ -1,22 +1,27 @@
 """The words of the rules engine: what is clinical, what carries no content, and a small bilingual glossary."""
 
 import re
+from collections import Counter
 from functools import cache
 from importlib.resources import files
 from typing import Final
 
-from medlive.llm.rules.text import stem, words
+from medlive.llm.rules.text import plain, stem, words
+
+
+def _lines(name: str) -> list[str]:
+    text = files("medlive.llm.rules").joinpath("data", name).read_text(encoding="utf-8")
+    return [line for line in text.splitlines() if line and not line.startswith("#")]
 
 
 def _sections(name: str) -> dict[str, list[str]]:
     """Section → its lines."""
     found: dict[str, list[str]] = {}
     current: list[str] = []
-    text = files("medlive.llm.rules").joinpath("data", name).read_text(encoding="utf-8")
-    for line in text.splitlines():
+    for line in _lines(name):
         if line.startswith("["):
             current = found.setdefault(line.strip("[]"), [])
-        elif line and not line.startswith("#"):
+        else:
             current.append(line)
     return found
 
@@ -73,3 +78,34 @@ def glosses(text: str) -> tuple[str, ...]:
             for word in english.split()
         )
     )
+
+
+UNKNOWN: Final = "unknown"
+
+
+def _compiled(terms: str) -> re.Pattern[str]:
+    english = [t.replace("_", " ") for t in terms.split() if t.isascii()]
+    chinese = [t for t in terms.split() if not t.isascii()]
+    parts = [rf"(?<![a-z])(?:{'|'.join(english)})(?![a-z])"] if english else []
+    return re.compile("|".join([*parts, *chinese]))
+
+
+def _read_specialties() -> dict[str, re.Pattern[str]]:
+    lines = (line.partition(":") for line in _lines("specialties.txt"))
+    return {name: _compiled(terms) for name, _, terms in lines}
+
+
+_SPECIALTIES: Final = _read_specialties()
+
+
+def specialty_of(query: str, narrative: str, advice: str) -> str:
+    """The specialty whose words weigh most, the query's thrice; "unknown" without two points or with a tie."""
+    scores = dict.fromkeys(_SPECIALTIES, 0.0)
+    for text, weight in ((query, 3.0), (narrative, 1.0), (advice, 1.0)):
+        folded = plain(text[:20_000])
+        for name, pattern in _SPECIALTIES.items():
+            kinds = Counter(match.group() for match in pattern.finditer(folded))
+            # A word said ten times is not ten hints.
+            scores[name] += weight * sum(min(count, 2) for count in kinds.values())
+    (best, score), (_, second) = sorted(scores.items(), key=lambda item: -item[1])[:2]
+    return best if score >= 2 and score > second else UNKNOWN

@@ -1,7 +1,7 @@
 """The Screener's tasks by rules: whole sentences are taken as they stand, by the clinical words in them."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from medlive.llm.rules.lexicon import clinical_words
@@ -97,9 +97,3 @@ def revise(inputs: Mapping[str, Any]) -> dict[str, Any]:
             for e in inputs.get("elements") or ()
         ]
     }
-
-
-ANSWERS: Final[dict[str, Callable[[dict[str, Any]], dict[str, Any]]]] = {
-    "screener.extract": extract,
-    "screener.revise": revise,
-}

@@ -45,12 +45,11 @@ class Piece(NamedTuple):
 
 
 def piece(source: str, start: int, end: int) -> Piece | None:
-    """The stretch without surrounding space; None where nothing is left."""
-    while start < end and source[start].isspace():
-        start += 1
-    while end > start and source[end - 1].isspace():
-        end -= 1
-    return Piece(start, end, source[start:end]) if start < end else None
+    """The stretch without surrounding space; None if nothing is left."""
+    text = source[start:end]
+    start += len(text) - len(text.lstrip())
+    text = text.strip()
+    return Piece(start, start + len(text), text) if text else None
 
 
 def language_of(declared: object, text: str) -> Language:
@@ -87,24 +86,25 @@ def _markers(text: str, pattern: re.Pattern[str], stops: str) -> dict[int, int]:
     expected = 0
     for match in pattern.finditer(text):
         number = int(match.group(1))
-        at = match.start()
-        while at > 0 and text[at - 1] in " \t　":
-            at -= 1
-        # "4.18." is one number and a stop, not the 18th item after a 4.
-        decimal = at == match.start() and at > 1 and text[at - 1] == "." and text[at - 2].isdigit()
-        opens = at == 0 or text[at - 1] in "\r\n" or (text[at - 1] in stops and number <= 20 and not decimal)
-        if number == expected and expected > 1:
+        if number == expected > 1:
             if pending is not None:
                 found[pending.start()] = pending.end()
                 pending = None
             found[match.start()] = match.end()
             expected += 1
-        elif opens and number <= 20:
+        elif number <= 20 and _opens_item(text, match.start(), stops):
             found[match.start()] = match.end()
             pending, expected = None, number + 1
         elif number == 1:
             pending, expected = match, 2
     return found
+
+
+def _opens_item(text: str, start: int, stops: str) -> bool:
+    """Whether a number stands at a line's start or after a stop; in "4.18." the 18 is no item."""
+    at = len(text[:start].rstrip(" \t　"))
+    decimal = at == start and at > 1 and text[at - 1] == "." and text[at - 2].isdigit()
+    return at == 0 or text[at - 1] in "\r\n" or (text[at - 1] in stops and not decimal)
 
 
 def sentences(text: str, language: Language) -> list[Piece]:

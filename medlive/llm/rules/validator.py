@@ -1,7 +1,7 @@
 """The Validator's tasks by rules: words are counted, and no medicine is known."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from medlive.llm.rules import lexicon
@@ -127,12 +127,3 @@ def veto(inputs: Mapping[str, Any]) -> dict[str, Any]:
             for c in inputs.get("claims") or ()
         ]
     }
-
-
-ANSWERS: Final[dict[str, Callable[[dict[str, Any]], dict[str, Any]]]] = {
-    "validator.query": query,
-    "validator.sufficiency": sufficiency,
-    "validator.claims": claims,
-    "validator.alignment": align,
-    "validator.veto": veto,
-}
