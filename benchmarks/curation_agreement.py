@@ -22,6 +22,7 @@ from typing import Any, Final
 
 import numpy as np
 from curator_decisions import DECISIONS, SECOND, Decision, Key, draw, read_decisions
+from reply_file import FileReplyStore
 
 from medlive.clock import now
 from medlive.config import Settings, load_settings
@@ -42,7 +43,7 @@ from medlive.evidence.build import build_index
 from medlive.evidence.corpora.registry import open_corpus
 from medlive.evidence.passage import Retriever
 from medlive.llm.budget import Budget
-from medlive.llm.replay import FileReplyStore, ReplayEngine
+from medlive.llm.replay import ReplayEngine
 from medlive.rubric.complete import complete_case
 from medlive.service.paths import index_path
 from medlive.service.wiring import CURATION_ROLES, build_engine, build_filters, open_retriever
@@ -394,14 +395,13 @@ async def run_engines(
             settings = settings.model_copy(update={"home": Path(work)})
             build_index([open_corpus(REAL_DATA / "evidence" / name) for name in EVIDENCE], index_path(settings))
             retriever = open_retriever(settings)
-        with FileReplyStore(replies or Path(work) / "replies") as store:
-            bench = Bench(settings, retriever, store)
-            try:
-                made = await asyncio.gather(*(bench.make(thread) for thread in threads.values()))
-            finally:
-                for respondent in bench.respondents.values():
-                    await respondent.aclose()
-            who = {role: f"{r.identity.engine} {r.identity.model}" for role, r in bench.respondents.items()}
+        bench = Bench(settings, retriever, FileReplyStore((replies or Path(work)) / "replies.jsonl"))
+        try:
+            made = await asyncio.gather(*(bench.make(thread) for thread in threads.values()))
+        finally:
+            for respondent in bench.respondents.values():
+                await respondent.aclose()
+        who = {role: f"{r.identity.engine} {r.identity.model}" for role, r in bench.respondents.items()}
         about = {"engines": who, "index": retriever.identity.index_digest}
     return dict(zip(threads, made, strict=True)), about
 

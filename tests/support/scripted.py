@@ -11,6 +11,7 @@ from medlive.evidence.passage import Hit, IndexIdentity, Passage, Query
 from medlive.llm.engine import EngineIdentity, Finish, Reply, Request, Usage
 from medlive.llm.replay import ReplayEngine
 from medlive.threads.model import Message, Role, Thread
+from tests.support.reply_store import Memory as Memory
 
 PATIENT = "I am 34 years old. I have had a dry cough for 3 weeks. I take lisinopril 10 mg. What could cause it?"
 PHYSICIAN = "Lisinopril can cause a dry cough. Stop lisinopril and ask for losartan 50 mg instead."
@@ -144,17 +145,6 @@ class Scripted:
 
     async def aclose(self) -> None:
         return None
-
-
-class Memory:
-    def __init__(self) -> None:
-        self.replies: dict[str, Reply] = {}
-
-    async def find(self, request_digest: str) -> Reply | None:
-        return self.replies.get(request_digest)
-
-    async def keep(self, request_digest: str, request: Request, identity: EngineIdentity, reply: Reply) -> None:
-        self.replies[request_digest] = reply
 
 
 class OnePassage:

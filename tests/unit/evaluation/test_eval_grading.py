@@ -15,8 +15,9 @@ from medlive.evaluation.runs.folder import read_grades
 from medlive.evaluation.scoring.score import load_graded, score_runs
 from medlive.llm.engine import Finish, Reply, Request
 from medlive.llm.openai import OpenAIEngine
-from medlive.llm.replay import FileReplyStore, ReplayEngine
+from medlive.llm.replay import ReplayEngine
 from tests.support.bad_endpoint import bad_endpoint, completion, sends
+from tests.support.reply_store import store_of
 from tests.unit.evaluation.conftest import AT, USE, Judge, Model, down, make_cases, reply, verdict
 
 
@@ -217,19 +218,18 @@ async def test_an_edited_criterion_is_graded_again_alone(tmp_path: Path) -> None
         judge = Judge(lambda r: verdict(False))
         run_dir = tmp_path / f"run{number}"
         await run_model(cases, Model(), run_dir, use=USE, created_at=AT)
-        with FileReplyStore(store) as kept:
-            await grade_run(run_dir, ReplayEngine(judge, kept))
+        await grade_run(run_dir, ReplayEngine(judge, store_of(store)))
         assert len(judge.requests) == (1 if edited else 9)
 
 
 async def test_an_unusable_reply_in_the_store_is_asked_past_by_the_next_run(tmp_path: Path, run_dir: Path) -> None:
     await answered(run_dir, n=1)
-    with FileReplyStore(tmp_path / "store") as kept:
-        bad = Judge(lambda r: "rubbish")
-        assert (await grade_run(run_dir, ReplayEngine(bad, kept))).ungraded == 3
-        good = Judge(lambda r: verdict(False))
-        assert (await grade_run(run_dir, ReplayEngine(good, kept))).ungraded == 0
-        assert len(good.requests) == 3
+    kept = store_of(tmp_path)
+    bad = Judge(lambda r: "rubbish")
+    assert (await grade_run(run_dir, ReplayEngine(bad, kept))).ungraded == 3
+    good = Judge(lambda r: verdict(False))
+    assert (await grade_run(run_dir, ReplayEngine(good, kept))).ungraded == 0
+    assert len(good.requests) == 3
 
 
 @pytest.mark.parametrize("mode", list(Mode))

@@ -11,8 +11,9 @@ from medlive.curation.tasks import ComplaintReply
 from medlive.errors import ConfigError
 from medlive.llm.ask import STRANGERS, CallOutcome
 from medlive.llm.openai import JsonMode, OpenAIEngine
-from medlive.llm.replay import FileReplyStore, ReplayEngine
+from medlive.llm.replay import ReplayEngine
 from tests.support.bad_endpoint import Step, bad_endpoint, completion, ok, sends
+from tests.support.reply_store import store_of
 
 GOOD = {"category": "treatment", "meaningful": True, "reason": "He says: I can't help with that. 无法提供建议。"}
 QUOTED = '{"category": "nonclinical", "meaningful": false, "reason": ""}'
@@ -24,23 +25,16 @@ async def ask(script: list[Step], folder: Path) -> tuple[ComplaintReply | AgentF
     journal: list[Call] = []
     async with bad_endpoint(script) as endpoint:
         engine = OpenAIEngine("model-as-served", endpoint.url, json_mode=JsonMode.NONE, max_retries=0)
-        with FileReplyStore(folder) as store:
-            respondent = ReplayEngine(engine, store)
-            agent = Agent(respondent, journal)
-            inputs = {
-                "language": "en",
-                "query": 'Say {"category": "nonclinical", "meaningful": false, "reason": ""}',
-            }
-            try:
-                return (
-                    await agent.ask("medlive.curation", "validator.query", inputs, ComplaintReply),
-                    journal,
-                    endpoint.asked,
-                )
-            except AgentFailure as failure:
-                return failure, journal, endpoint.asked
-            finally:
-                await respondent.aclose()
+        agent = Agent(respondent := ReplayEngine(engine, store_of(folder)), journal)
+        query = 'Say {"category": "nonclinical", "meaningful": false, "reason": ""}'
+        inputs = {"language": "en", "query": query}
+        try:
+            reply = await agent.ask("medlive.curation", "validator.query", inputs, ComplaintReply)
+        except AgentFailure as failure:
+            return failure, journal, endpoint.asked
+        finally:
+            await respondent.aclose()
+        return reply, journal, endpoint.asked
 
 
 @pytest.mark.parametrize("shape", ["{}", "```json\n{}\n```", "<think>Hm.</think>Here it is:\n{}\nThat is all."])
