@@ -13,7 +13,7 @@ from medlive.config import load_settings
 from medlive.curation.model import Reason
 
 if TYPE_CHECKING:
-    from medlive.db.review.reviews import HeldCase
+    from medlive.db.curation.reviews import HeldCase
     from medlive.db.session import Database
 
 app = typer.Typer(no_args_is_help=True)
@@ -37,7 +37,7 @@ def list_(
     as_json: JsonOption = False,
 ) -> None:
     """List the held cases, the one that has waited longest first."""
-    from medlive.db.review.reviews import list_held
+    from medlive.db.curation.reviews import list_held
 
     settings = load_settings().settings
     found = with_session(settings, lambda session: list_held(session, reason=reason, language=language))
@@ -158,7 +158,7 @@ def disputes(
     as_json: JsonOption = False,
 ) -> None:
     """List the open disputes, oldest first."""
-    from medlive.db.review.disputes import list_disputes
+    from medlive.db.curation.reviews import list_disputes
 
     found = with_session(load_settings().settings, lambda session: list_disputes(session, closed=everything))
     columns = ["number", "about", "reason", "opened", "by", "resolution"]

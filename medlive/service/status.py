@@ -7,8 +7,8 @@ from typing import Any
 
 from medlive.clock import now
 from medlive.config import Settings
-from medlive.db.curation.costs import Answers, Cost, Costs, costs
 from medlive.db.curation.funnel import funnel, recent_failures
+from medlive.db.curation.replies import Answers, Cost, Costs, costs
 from medlive.db.harvest.harvests import list_sources
 from medlive.db.runs import is_scheduler_active, load_history
 from medlive.service.database import open_database

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from sqlalchemy import text
+from sqlalchemy import select, text
 from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy.ext.asyncio import AsyncSession
 
@@ -40,12 +40,13 @@ from medlive.curation.model import (
     Stage,
     Thresholds,
 )
-from medlive.db.curation import cases, curations, filters, funnel
+from medlive.db.curation import cases, curations, funnel
 from medlive.db.curation.replies import PostgresReplyStore
 from medlive.db.mapping import dump_json, from_stored, load_json, to_stored
 from medlive.db.release import fixing, gates, snapshots
 from medlive.db.release.rows import read_snapshots
 from medlive.db.session import Database
+from medlive.db.tables.release import CaseRow, CaseStatus
 from medlive.db.threads import bands, threads
 from medlive.digest import digest_text
 from medlive.errors import BadInput, DatabaseUnavailable, MedliveError, UsageError
@@ -175,10 +176,8 @@ async def test_a_chain_judges_each_latest_revision_once(database: Database) -> N
     async with database.begin() as session:
         waiting = await threads.pending_revisions(session, chain_digest=CHAIN)
         assert [w.revision_pk for w in waiting] == [one.revision_pk, edited.revision_pk]
-        await filters.save_chain_results(
-            session, CHAIN, [(one.revision_pk, PASSED), (edited.revision_pk, REFUSED)]
-        )
-        await filters.save_chain_results(session, CHAIN, [(one.revision_pk, REFUSED)])
+        await funnel.save_chain_results(session, CHAIN, [(one.revision_pk, PASSED), (edited.revision_pk, REFUSED)])
+        await funnel.save_chain_results(session, CHAIN, [(one.revision_pk, REFUSED)])
         assert await threads.pending_revisions(session, chain_digest=CHAIN) == []
         assert len(await threads.pending_revisions(session, chain_digest=digest_text("other"))) == 2
         assert await bands.find_candidates(session, CHAIN, [[7]]) == []
@@ -186,7 +185,6 @@ async def test_a_chain_judges_each_latest_revision_once(database: Database) -> N
         # The second's latest revision did not pass, nor did its first.
         passing = await bands.find_candidates(session, CHAIN, [[7], [9, 8], []])
         assert passing == [threads.PendingRevision(one.thread_pk, one.revision_pk)]
-        assert await filters.count_by_rule(session, CHAIN) == [("date", "posted_before", 1)]
     assert two.thread_pk == edited.thread_pk
 
 
@@ -196,7 +194,7 @@ async def test_the_funnel_counts_each_thread_once(database: Database) -> None:
     pks = [s.revision_pk for s in found]
     async with database.begin() as session:
         await keep_replies(database, KEPT)
-        await filters.save_chain_results(session, CHAIN, [(pks[1], REFUSED), *((pk, PASSED) for pk in pks[2:])])
+        await funnel.save_chain_results(session, CHAIN, [(pks[1], REFUSED), *((pk, PASSED) for pk in pks[2:])])
         await decide(session, pks[3], FAILED)
         await decide(session, pks[3], REJECTED)
         await decide(session, pks[4], FAILED)
@@ -325,7 +323,7 @@ async def test_failures_are_tried_again_and_a_decision_stands(database: Database
     [one] = await saved(database, thread())
     await keep_replies(database, KEPT)
     async with database.begin() as session:
-        await filters.save_chain_results(session, CHAIN, [(one.revision_pk, PASSED)])
+        await funnel.save_chain_results(session, CHAIN, [(one.revision_pk, PASSED)])
         assert await curations.untried_revisions(session, CHAIN, PIPELINE) == [one.revision_pk]
         await decide(session, one.revision_pk, FAILED)
         assert await curations.untried_revisions(session, CHAIN, PIPELINE) == []
@@ -396,7 +394,7 @@ async def test_a_decision_must_rest_on_what_is_stored(database: Database) -> Non
 # --- replies ---------------------------------------------------------------------------------------------
 
 
-async def test_replies_are_kept_together_and_once(database: Database) -> None:
+async def test_replies_are_kept_once(database: Database) -> None:
     store = PostgresReplyStore(database)
     usage = Usage(10, 4, 3, 0.0001, 12.5)
     replies = {
@@ -404,22 +402,17 @@ async def test_replies_are_kept_together_and_once(database: Database) -> None:
         for n in range(100)
     }
     assert await store.find(next(iter(replies))) is None
-    async with database.begin() as session:
-        before = await session.scalar(text("SELECT pg_current_xact_id()::text::bigint"))
     await asyncio.gather(
         *(store.keep(digest, r, ENGINE, reply) for _ in range(3) for digest, (r, reply) in replies.items())
     )
     async with database.begin() as session:
-        after = await session.scalar(text("SELECT pg_current_xact_id()::text::bigint"))
         assert await session.scalar(text("SELECT count(*) FROM replies")) == 100
         assert await session.scalar(text("SELECT count(*) FROM prompts")) == 1
-    assert after - before < 20  # of 300 calls
     other = PostgresReplyStore(database)
     found = await asyncio.gather(*(other.find(digest) for digest in replies))
     assert found == [reply for _, reply in replies.values()]
     await store.keep(next(iter(replies)), request(0), ENGINE, Reply("else", Finish.STOP, usage, "m"))
     assert await other.find(next(iter(replies))) == found[0]
-    await store.aclose()
 
 
 async def test_one_reply_that_cannot_be_kept_fails_alone(database: Database) -> None:
@@ -456,24 +449,23 @@ RUBRIC = Rubric(
 
 
 async def make_case(
-    database: Database, number: int = 1, *, rubric: Rubric = RUBRIC, body: str = "I cough", **more: Any
+    database: Database,
+    number: int = 1,
+    *,
+    rubric: Rubric = RUBRIC,
+    body: str = "I cough",
+    held: str | None = None,
+    **more: Any,
 ) -> cases.SavedCase:
     [one] = await saved(database, thread(number, body))
     await keep_replies(database, KEPT)
     async with database.begin() as session:
         curation_id = await decide(session, one.revision_pk, KEPT)
         arguments: dict[str, Any] = {"publishable": True, "text": KEPT.text, **more}
-        return await cases.save_case(
-            session,
-            thread_pk=one.thread_pk,
-            curation_id=curation_id,
-            language="en",
-            source="forum",
-            posted_at=START,
-            rubric=rubric,
-            key=KEY,
-            **arguments,
+        content = cases.CaseContent(
+            curation_id=curation_id, language="en", source="forum", posted_at=START, rubric=rubric, **arguments
         )
+        return await cases.save_case(session, content, thread_pk=one.thread_pk, key=KEY, held=held)
 
 
 async def frozen(database: Database, version: str) -> snapshots.SnapshotInfo:
@@ -517,7 +509,8 @@ async def test_a_case_has_one_stable_id_and_a_revision_for_each_wording(database
     again = await make_case(database, rubric=heavier)
     assert (again.case_id, again.revision, again.status) == (first.case_id, 2, "revised")
     async with database.begin() as session:
-        [ready] = [c async for c in cases.iter_ready_cases(session)]
+        ready = await cases.latest_case(session, first.case_id)
+    assert ready is not None
     assert (ready.revision, ready.rubric, ready.text) == (2, heavier, KEPT.text)
 
 
@@ -526,15 +519,14 @@ async def test_held_and_withdrawn_cases_are_not_ready(database: Database) -> Non
     gone = await make_case(database, 2)
     await make_case(database, 3)
     async with database.begin() as session:
-        await cases.withdraw_case(session, gone.case_id, "retracted")
+        await cases.set_status(session, gone.case_id, CaseStatus.WITHDRAWN, "retracted")
         with pytest.raises(UsageError):
-            await cases.withdraw_case(session, "ml-000000000000", "x")
+            await cases.lock_case(session, "ml-000000000000")
     assert (await make_case(database, 2)).status == "unchanged"
     async with database.begin() as session:
-        ready = {c.case_id async for c in cases.iter_ready_cases(session)}
-        reasons = await cases.withdrawal_reasons(session)
-    assert ready == {cases.case_id_of("forum", "t3", KEY)}
-    assert reasons == {held.case_id: "two facts in one criterion", gone.case_id: "retracted"}
+        rows = {row.id: row.status_reason for row in await session.scalars(select(CaseRow))}
+    ready = cases.case_id_of("forum", "t3", KEY)
+    assert rows == {held.case_id: "two facts in one criterion", gone.case_id: "retracted", ready: None}
 
 
 async def test_snapshots_hold_their_rows_and_know_first_releases(database: Database) -> None:

@@ -16,7 +16,7 @@ from medlive.curation.chain import CurationSettings
 from medlive.curation.model import Outcome, Reason
 from medlive.db.curation.cases import latest_case
 from medlive.db.curation.replies import PostgresReplyStore
-from medlive.db.review.reviews import list_held
+from medlive.db.curation.reviews import list_held
 from medlive.db.session import Database
 from medlive.db.tables.release import ReviewAction
 from medlive.db.threads import threads

@@ -13,9 +13,9 @@ from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
 from medlive.config import Settings
-from medlive.db.curation.cases import StoredCase, latest_case, save_case
+from medlive.db.curation.cases import CaseContent, StoredCase, latest_case, save_case
+from medlive.db.curation.reviews import list_disputes
 from medlive.db.release.withdrawals import list_withdrawals, reasons_for
-from medlive.db.review.disputes import list_disputes, open_disputes
 from medlive.db.session import Database
 from medlive.db.threads.erasure import erase_thread
 from medlive.digest import digest_text
@@ -88,10 +88,11 @@ async def curated_again(database: Database, case_id: str, rubric: Rubric) -> Any
             )
         ).one()
         assert KEPT.text is not None
-        return await save_case(
-            session, thread_pk=thread[0], curation_id=thread[1], language="en", source="forum", posted_at=START,
-            rubric=rubric, text=KEPT.text, key=KEY, publishable=True,
+        content = CaseContent(
+            curation_id=thread[1], language="en", source="forum", posted_at=START, rubric=rubric, text=KEPT.text,
+            publishable=True,
         )  # fmt: skip
+        return await save_case(session, content, thread_pk=thread[0], key=KEY)
 
 
 async def entries(database: Database, settings: Settings) -> list[dict[str, Any]]:
@@ -287,7 +288,7 @@ async def test_withdrawals_and_disputes_cannot_be_rewritten(database: Database, 
     assert await resolve_dispute(database, one.number, "It is.", by="Cy") != one
     async with database.begin() as session:
         # Another one is open still.
-        assert await open_disputes(session) == {case_id}
+        assert [d.case_id for d in await list_disputes(session)] == [case_id]
         assert [d.number for d in await list_disputes(session)] == [two.number]
         assert [d.resolution for d in await list_disputes(session, closed=True)] == ["It is.", None]
     await resolve_dispute(database, two.number, "No.")

@@ -2,45 +2,54 @@
 
 import hashlib
 import hmac
-from collections.abc import AsyncIterator, Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
+from difflib import get_close_matches
 from typing import Any, Literal
 
-from sqlalchemy import exists, insert, select, update
+from sqlalchemy import exists, func, or_, select, update
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import aliased
 from sqlalchemy.sql.elements import ColumnElement
 
 from medlive.curation.model import CaseText
-from medlive.db.mapping import insert_rows, read, row_of
+from medlive.db.mapping import add_row, insert_rows, read, row_of
 from medlive.db.release.withdrawals import too_thin, withdrawn_criteria, without_criteria
 from medlive.db.tables.intake import ThreadRow
-from medlive.db.tables.release import CaseRevisionRow, CaseRow, CaseStatus, CriterionRow, ReviewAction, ReviewRow
+from medlive.db.tables.release import (
+    CaseRevisionRow,
+    CaseRow,
+    CaseStatus,
+    CriterionRow,
+    ReviewAction,
+    ReviewRow,
+    SnapshotMemberRow,
+    SnapshotRow,
+    SnapshotState,
+)  # fmt: skip
 from medlive.digest import digest_json
-from medlive.errors import MedliveError, UsageError
+from medlive.errors import UsageError
 from medlive.rubric.model import Criterion, Rubric
 
-_BATCH = 500
 _NOT_BY_MODELS = "an agent was the rules engine or a recording, whose cases are for trying the loop"
+_MOST_NEAR = 2_000
+"""Ids that near matches are looked for among."""
 
 
 @dataclass(frozen=True, slots=True)
 class SavedCase:
-    """Where a case lies now."""
+    """The revision that a case has now."""
 
     case_id: str
     revision: int
     status: Literal["new", "revised", "unchanged"]
 
 
-@dataclass(frozen=True, slots=True)
-class StoredCase:
-    """The latest revision of a case, with its rubric."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseContent:
+    """What a revision of a case says, and the decision that it came from."""
 
-    case_id: str
-    revision: int
     curation_id: int
     language: str
     source: str
@@ -48,45 +57,49 @@ class StoredCase:
     text: CaseText
     rubric: Rubric
     publishable: bool
-    unpublishable_reason: str | None
+    unpublishable_reason: str | None = None
+    """Defaults to the part that the rules engine or a recording had in an unpublishable case."""
+
+    def digest(self) -> str:
+        """The digest of what makes a revision: a case with an equal one has not changed."""
+        rubric = self.rubric
+        criteria = [[c.id, c.position, c.criterion, c.axis.value, c.points, c.advice_id] for c in rubric.criteria]
+        values: dict[str, Any] = {
+            "language": self.language,
+            "source": self.source,
+            "posted_at": self.posted_at.isoformat(),
+            "theme": rubric.theme.value,
+            "specialty": rubric.specialty,
+        }
+        return digest_json(values | asdict(self.text) | {"criteria": criteria})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredCase(CaseContent):
+    """The latest revision of a case."""
+
+    case_id: str
+    revision: int
 
 
 def case_id_of(source: str, thread_id: str, key: bytes) -> str:
-    """A thread's case id: the same for ever under this instance's key, and telling nothing without it."""
+    """A thread's case id: constant under this instance's key; without the key it says nothing of the thread."""
     message = digest_json([source, thread_id]).encode()
     return "ml-" + hmac.new(key, message, hashlib.sha256).hexdigest()[:16]
 
 
 async def save_case(
-    session: AsyncSession,
-    *,
-    thread_pk: int,
-    curation_id: int,
-    language: str,
-    source: str,
-    posted_at: datetime | None,
-    rubric: Rubric,
-    text: CaseText,
-    key: bytes,
-    publishable: bool,
-    unpublishable_reason: str | None = None,
-    held: str | None = None,
+    session: AsyncSession, content: CaseContent, *, thread_pk: int, key: bytes, held: str | None = None
 ) -> SavedCase:
     """Save the case that a thread made, as a new revision unless its content is the latest one's.
 
-    `key` is the instance's own, for the id. `held` says why the case waits for a person; None makes it ready. What
-    a person decided about the very same content stands, and a case that a person rejected waits for one again when
-    its content changes. A withdrawn case stays withdrawn, and criteria that were withdrawn from it are left out of
-    the rubric; when too few are left, the case is held with its latest revision as it was. `unpublishable_reason`
-    defaults to the part that the rules engine or a recording had in it. Raises MedliveError for a thread without a
-    date: the filters let none pass.
+    `key` is the instance's own, for the id. `held` says why the case waits for a person; None makes it ready. A
+    person's decision about the very same content stands, and a case that a person rejected waits again when its
+    content changes. A withdrawn case stays withdrawn, and criteria that were withdrawn from it are left out of the
+    rubric; when too few are left, the case is held with its latest revision as it was.
     """
-    if posted_at is None:
-        raise MedliveError(f"thread {thread_pk} has no date, and a case must have one")
-    posted_at = posted_at.astimezone(UTC)
-    thread = (
-        await session.execute(select(ThreadRow.source, ThreadRow.thread_id).where(ThreadRow.id == thread_pk))
-    ).one()
+    content = replace(content, posted_at=content.posted_at.astimezone(UTC))
+    thread = await session.get_one(ThreadRow, thread_pk)
     case_id = case_id_of(thread.source, thread.thread_id, key)
     status = CaseStatus.READY if held is None else CaseStatus.HELD
     statement = upsert(CaseRow).values(id=case_id, thread_id=thread_pk, status=status, status_reason=held)
@@ -97,148 +110,81 @@ async def save_case(
     rejected = await session.scalar(
         select(CaseRow.status_reason).where(CaseRow.id == case_id, CaseRow.status == CaseStatus.REJECTED)
     )
-    await _set_status(session, case_id, held)
-    kept = without_criteria(rubric, await withdrawn_criteria(session, case_id))
-    if len(kept.criteria) < len(rubric.criteria) and (thin := too_thin(kept)) is not None:
+    await set_status(session, case_id, status, held)
+    kept = without_criteria(content.rubric, await withdrawn_criteria(session, case_id))
+    if len(kept.criteria) < len(content.rubric.criteria) and (thin := too_thin(kept)) is not None:
         # What is left is no rubric: the case waits, and its latest revision stays as it was.
         latest = await latest_case(session, case_id)
         if latest is not None:
-            await _set_status(session, case_id, f"without its withdrawn criteria the rubric has {thin}")
+            reason = f"without its withdrawn criteria the rubric has {thin}"
+            await set_status(session, case_id, CaseStatus.HELD, reason)
             return SavedCase(case_id, latest.revision, "unchanged")
-    saved = await add_revision(
-        session,
-        case_id,
-        curation_id=curation_id,
-        language=language,
-        source=source,
-        posted_at=posted_at,
-        rubric=kept,
-        text=text,
-        publishable=publishable,
-        unpublishable_reason=unpublishable_reason,
-    )
-    review = await last_review(session, case_id, saved.revision)
-    if review is not None and review.action is not ReviewAction.DROP_ELEMENT:
-        await apply_review(session, case_id, review.action, review.reason)
-    elif rejected is not None and held is None:
-        await _set_status(session, case_id, f"{rejected}; its content has changed since")
-    return saved
-
-
-async def last_review(session: AsyncSession, case_id: str, revision: int) -> ReviewRow | None:
-    """A person's latest decision about that revision; None when there is none."""
-    found: ReviewRow | None = await session.scalar(
+    saved = await add_revision(session, case_id, replace(content, rubric=kept))
+    review = await session.scalar(
         select(ReviewRow)
-        .where(ReviewRow.case_id == case_id, ReviewRow.revision == revision)
+        .where(ReviewRow.case_id == case_id, ReviewRow.revision == saved.revision)
         .order_by(ReviewRow.id.desc())
         .limit(1)
     )
-    return found
+    if review is not None and review.action is not ReviewAction.DROP_ELEMENT:
+        await apply_review(session, case_id, review.action, review.reason)
+    elif rejected is not None and held is None:
+        await set_status(session, case_id, CaseStatus.HELD, f"{rejected}; its content has changed since")
+    return saved
+
+
+async def add_revision(session: AsyncSession, case_id: str, content: CaseContent) -> SavedCase:
+    """Add a revision to a case whose row the session has locked, unless its content is the latest one's."""
+    digest = content.digest()
+    query = select(CaseRevisionRow).where(CaseRevisionRow.case_id == case_id, is_latest_case())
+    latest = await session.scalar(query)
+    if latest is not None and latest.content_digest == digest and latest.publishable == content.publishable:
+        return SavedCase(case_id, latest.revision, "unchanged")
+    revision = latest.revision + 1 if latest is not None else 1
+    values = row_of(CaseRevisionRow, content, case_id=case_id, revision=revision, content_digest=digest)
+    values |= row_of(CaseRevisionRow, content.rubric) | row_of(CaseRevisionRow, content.text)
+    if not content.publishable:
+        values["unpublishable_reason"] = content.unpublishable_reason or _NOT_BY_MODELS
+    await add_row(session, CaseRevisionRow(**values))
+    criteria = content.rubric.criteria
+    rows = [row_of(CriterionRow, c, case_id=case_id, revision=revision, criterion_id=c.id) for c in criteria]
+    await insert_rows(session, CriterionRow, rows)
+    return SavedCase(case_id, revision, "new" if revision == 1 else "revised")
+
+
+async def set_status(session: AsyncSession, case_id: str, status: CaseStatus, reason: str | None) -> None:
+    """Give a case a status and its reason (None for a ready one), unless it is withdrawn."""
+    statement = update(CaseRow).where(CaseRow.id == case_id, CaseRow.status != CaseStatus.WITHDRAWN)
+    await session.execute(statement.values(status=status, status_reason=reason))
 
 
 async def apply_review(session: AsyncSession, case_id: str, action: ReviewAction, reason: str) -> None:
     """Give a case the status that a person's approval or rejection asks for, unless it is withdrawn."""
-    approved = action is ReviewAction.APPROVE
-    await session.execute(
-        update(CaseRow)
-        .where(CaseRow.id == case_id, CaseRow.status != CaseStatus.WITHDRAWN)
-        .values(
-            status=CaseStatus.READY if approved else CaseStatus.REJECTED,
-            status_reason=None if approved else f"rejected by a person: {reason}",
-        )
-    )
+    if action is ReviewAction.APPROVE:
+        await set_status(session, case_id, CaseStatus.READY, None)
+    else:
+        await set_status(session, case_id, CaseStatus.REJECTED, f"rejected by a person: {reason}")
 
 
-async def add_revision(
-    session: AsyncSession,
-    case_id: str,
-    *,
-    curation_id: int,
-    language: str,
-    source: str,
-    posted_at: datetime,
-    rubric: Rubric,
-    text: CaseText,
-    publishable: bool,
-    unpublishable_reason: str | None,
-) -> SavedCase:
-    """Add a revision to a case whose row the session has locked, unless its content is the latest one's.
-
-    `posted_at` is in UTC.
-    """
-    digest = digest_json(_content(language, source, posted_at, rubric, text))
-    row = CaseRevisionRow
-    latest = (
-        await session.execute(
-            select(row.revision, row.content_digest, row.publishable)
-            .where(row.case_id == case_id)
-            .order_by(row.revision.desc())
-            .limit(1)
-        )
-    ).first()
-    if latest is not None and latest.content_digest == digest and latest.publishable == publishable:
-        return SavedCase(case_id, latest.revision, "unchanged")
-    revision = 1 if latest is None else latest.revision + 1
-    await session.execute(
-        insert(row).values(
-            case_id=case_id,
-            revision=revision,
-            curation_id=curation_id,
-            language=language,
-            source=source,
-            posted_at=posted_at,
-            publishable=publishable,
-            unpublishable_reason=None if publishable else unpublishable_reason or _NOT_BY_MODELS,
-            content_digest=digest,
-            **row_of(row, rubric),
-            **row_of(row, text),
-        )
-    )
-    await insert_rows(
-        session,
-        CriterionRow,
-        [row_of(CriterionRow, c, case_id=case_id, revision=revision, criterion_id=c.id) for c in rubric.criteria],
-    )
-    return SavedCase(case_id, revision, "new" if revision == 1 else "revised")
+async def hold_case_of_thread(session: AsyncSession, thread_pk: int, reason: str) -> None:
+    """Take a thread's ready case back until a person looks."""
+    statement = update(CaseRow).where(CaseRow.thread_id == thread_pk, CaseRow.status == CaseStatus.READY)
+    await session.execute(statement.values(status=CaseStatus.HELD, status_reason=reason))
 
 
-async def withdraw_case(session: AsyncSession, case_id: str, reason: str) -> None:
-    """Keep a case out of every later snapshot; frozen ones stay as they are. Raises UsageError for no case."""
-    statement = update(CaseRow).where(CaseRow.id == case_id).returning(CaseRow.id)
-    done = await session.scalar(statement.values(status=CaseStatus.WITHDRAWN, status_reason=reason))
-    if done is None:
-        raise UsageError(f"there is no case {case_id}")
-
-
-async def hold_case_of_thread(session: AsyncSession, thread_pk: int, reason: str) -> str | None:
-    """Take a thread's ready case back until a person looks; its id, or None when it had none that was ready."""
-    held: str | None = await session.scalar(
-        update(CaseRow)
-        .where(CaseRow.thread_id == thread_pk, CaseRow.status == CaseStatus.READY)
-        .values(status=CaseStatus.HELD, status_reason=reason)
-        .returning(CaseRow.id)
-    )
-    return held
-
-
-async def hold_case(session: AsyncSession, case_id: str, reason: str) -> None:
-    """Take a case back until a person looks, unless it is withdrawn."""
-    await _set_status(session, case_id, reason)
-
-
-async def withdrawal_reasons(session: AsyncSession) -> dict[str, str]:
-    """Case id → why it is not ready, of all that are not."""
-    query = select(CaseRow.id, CaseRow.status_reason).where(CaseRow.status != CaseStatus.READY)
-    return {case_id: reason or "" for case_id, reason in await session.execute(query)}
-
-
-async def _set_status(session: AsyncSession, case_id: str, held: str | None) -> None:
-    """Make a case ready, or hold it for that reason, unless it is withdrawn."""
-    status = CaseStatus.READY if held is None else CaseStatus.HELD
-    await session.execute(
-        update(CaseRow)
-        .where(CaseRow.id == case_id, CaseRow.status != CaseStatus.WITHDRAWN)
-        .values(status=status, status_reason=held)
+async def lock_case(session: AsyncSession, case_id: str) -> CaseStatus:
+    """A case's status, its row locked until the transaction ends. Raises UsageError with near ids."""
+    query = select(CaseRow.status).where(CaseRow.id == case_id).with_for_update()
+    status: CaseStatus | None = await session.scalar(query)
+    if status is not None:
+        return status
+    # A wrong character leaves either the beginning or the end as it was.
+    is_near = or_(func.left(CaseRow.id, 8) == case_id[:8], func.right(CaseRow.id, 5) == case_id[-5:])
+    ids = list(await session.scalars(select(CaseRow.id).where(is_near).order_by(CaseRow.id).limit(_MOST_NEAR)))
+    near = get_close_matches(case_id[:200], ids, n=3, cutoff=0.7)
+    raise UsageError(
+        f"there is no case {case_id[:100]!r}",
+        hint=f"did you mean {' or '.join(near)}?" if near else "the ids of cases are in data/cases.jsonl",
     )
 
 
@@ -248,24 +194,15 @@ async def latest_case(session: AsyncSession, case_id: str) -> StoredCase | None:
     row = await session.scalar(query)
     if row is None:
         return None
-    criteria = await criteria_of(session, {case_id: row.revision})
-    return _stored(row, criteria.get(case_id, ()))
+    criteria = tuple(await criteria_of(session, case_id, row.revision))
+    return read(StoredCase, row, text=read(CaseText, row), rubric=read(Rubric, row, criteria=criteria))
 
 
-async def iter_ready_cases(session: AsyncSession) -> AsyncIterator[StoredCase]:
-    """The latest revision of every ready case, by id, streamed."""
-    row = CaseRevisionRow
-    query = (
-        select(row)
-        .join(CaseRow, CaseRow.id == row.case_id)
-        .where(CaseRow.status == CaseStatus.READY, is_latest_case())
-        .order_by(row.case_id)
-    )
-    stream = await session.stream_scalars(query, execution_options={"yield_per": _BATCH})
-    async for rows in stream.partitions():
-        criteria = await criteria_of(session, {r.case_id: r.revision for r in rows})
-        for r in rows:
-            yield _stored(r, criteria.get(r.case_id, ()))
+async def case_of_thread(session: AsyncSession, thread_pk: int) -> tuple[CaseRow, CaseRevisionRow] | None:
+    """A thread's case with its latest revision; None without a case or without a revision of it."""
+    query = select(CaseRow, CaseRevisionRow).join(CaseRevisionRow, CaseRevisionRow.case_id == CaseRow.id)
+    found = (await session.execute(query.where(CaseRow.thread_id == thread_pk, is_latest_case()))).first()
+    return None if found is None else (found[0], found[1])
 
 
 def is_latest_case() -> ColumnElement[bool]:
@@ -274,34 +211,20 @@ def is_latest_case() -> ColumnElement[bool]:
     return ~exists().where(later.case_id == CaseRevisionRow.case_id, later.revision > CaseRevisionRow.revision)
 
 
-async def criteria_of(session: AsyncSession, revisions: Mapping[str, int]) -> dict[str, list[Criterion]]:
-    """Case id → criteria in their order, of one revision of each case."""
+async def criteria_of(session: AsyncSession, case_id: str, revision: int) -> list[Criterion]:
+    """The criteria of a case's revision, in their order."""
+    row = CriterionRow
+    query = select(row).where(row.case_id == case_id, row.revision == revision).order_by(row.position)
+    return [read(Criterion, c, id=c.criterion_id) for c in await session.scalars(query)]
+
+
+async def shown_revisions(session: AsyncSession, case_id: str) -> list[int]:
+    """The case's revisions that frozen snapshots show, newest first."""
+    member = SnapshotMemberRow
     query = (
-        select(CriterionRow)
-        .where(CriterionRow.case_id.in_(revisions))
-        .order_by(CriterionRow.case_id, CriterionRow.position)
+        select(member.revision)
+        .join(SnapshotRow, SnapshotRow.version == member.version)
+        .where(SnapshotRow.state == SnapshotState.FROZEN)
+        .where(member.case_id == case_id, member.first_release.is_not(None))
     )
-    found: dict[str, list[Criterion]] = {}
-    for c in await session.scalars(query):
-        if revisions[c.case_id] == c.revision:
-            found.setdefault(c.case_id, []).append(read(Criterion, c, id=c.criterion_id))
-    return found
-
-
-def _stored(row: CaseRevisionRow, criteria: Iterable[Criterion]) -> StoredCase:
-    return read(StoredCase, row, text=read(CaseText, row), rubric=read(Rubric, row, criteria=tuple(criteria)))
-
-
-def _content(language: str, source: str, posted_at: datetime, rubric: Rubric, text: CaseText) -> dict[str, Any]:
-    """What makes a revision: a case whose content is equal has not changed."""
-    return {
-        "language": language,
-        "source": source,
-        "posted_at": posted_at.isoformat(),
-        "theme": rubric.theme.value,
-        "specialty": rubric.specialty,
-        **asdict(text),
-        "criteria": [
-            [c.id, c.position, c.criterion, c.axis.value, c.points, c.advice_id] for c in rubric.criteria
-        ],
-    }
+    return list(await session.scalars(query.distinct().order_by(member.revision.desc())))

@@ -32,7 +32,7 @@ from medlive.curation.model import (
     Thresholds,
 )
 from medlive.db.mapping import insert_rows, is_one_of, read, row_of
-from medlive.db.tables import Base
+from medlive.db.tables.base import Base
 from medlive.db.tables.decisions import (
     AgentCallRow,
     ClaimEvidenceRow,
@@ -111,6 +111,13 @@ async def save_curation(
     curation_id: int = inserted.scalar_one()
     await _save_parts(session, curation_id, curation)
     return curation_id
+
+
+async def latest_curation(session: AsyncSession, revision_pk: int) -> CurationRow | None:
+    """The latest decision about a thread's revision."""
+    query = select(CurationRow).where(CurationRow.revision_id == revision_pk)
+    row: CurationRow | None = await session.scalar(query.order_by(CurationRow.id.desc()).limit(1))
+    return row
 
 
 async def revision_of(session: AsyncSession, curation_id: int) -> int:

@@ -1,21 +1,56 @@
-"""Where every thread stands: each counts once, so that the counts add up to the threads."""
+"""The filter chain's results, and where every thread stands: each counts once."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import and_, case, func, literal, null, select
-from sqlalchemy.dialects.postgresql import distinct_on
+from sqlalchemy import select, text
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import aliased
-from sqlalchemy.types import Text
 
 from medlive.curation.model import Outcome
-from medlive.db.tables.decisions import CurationRow, FilterResultRow
+from medlive.db.mapping import from_stored, insert_rows, row_of
+from medlive.db.tables.decisions import CurationRow, FilterResultRow, FilterVerdictRow
 from medlive.db.tables.intake import ThreadRevisionRow, ThreadRow
-from medlive.db.tables.release import CaseRow, CaseStatus
 from medlive.db.threads.threads import is_latest
+from medlive.filters.chain import ChainResult
 
-STAGES = ("filters", "screener", "validator", "controller", "rubric", "case")
+_STAGES = ("filters", "screener", "validator", "controller", "rubric", "case")
+
+
+async def save_chain_results(
+    session: AsyncSession, chain_digest: str, results: Sequence[tuple[int, ChainResult]]
+) -> None:
+    """Save (revision's number, result) pairs in two statements.
+
+    A revision that this chain has judged keeps its first result: it decided what was curated.
+    """
+    rows = [
+        {
+            "revision_id": revision_pk,
+            "chain_digest": chain_digest,
+            "passed": result.rejected_by is None,
+            "rejected_by": result.rejected_by.rule if result.rejected_by else None,
+            "reason": result.rejected_by.reason if result.rejected_by else None,
+        }
+        for revision_pk, result in sorted(results, key=lambda pair: pair[0])
+    ]
+    saved = await insert_rows(session, FilterResultRow, rows, skip_known=True, returning=("revision_id",))
+    added = {pk for (pk,) in saved}
+    verdicts = [
+        row_of(FilterVerdictRow, v, revision_id=revision_pk, chain_digest=chain_digest, position=position)
+        for revision_pk, result in results
+        if revision_pk in added
+        for position, v in enumerate(result.verdicts, start=1)
+    ]
+    await insert_rows(session, FilterVerdictRow, verdicts)
+
+
+async def filter_verdicts_of(session: AsyncSession, revision_pk: int) -> Sequence[FilterVerdictRow]:
+    """Every rule's verdict about a thread's revision, chain by chain, in the rules' order."""
+    row = FilterVerdictRow
+    query = select(row).where(row.revision_id == revision_pk).order_by(row.chain_digest, row.position)
+    return (await session.scalars(query)).all()
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +58,7 @@ class FunnelRow:
     """How many threads stand at one place."""
 
     stage: str
-    """One of STAGES."""
+    """filters, screener, validator, controller, rubric or case."""
     outcome: str
     """pending, rejected, failed, held, kept or withdrawn."""
     reason: str | None
@@ -45,65 +80,45 @@ class Failure:
     finished_at: datetime
 
 
-async def funnel(
-    session: AsyncSession, *, chain_digest: str | None = None, pipeline_digest: str | None = None
-) -> list[FunnelRow]:
+_FUNNEL = text("""
+    WITH revision AS (
+        SELECT DISTINCT ON (thread_id) id, thread_id FROM thread_revisions ORDER BY thread_id, revision DESC
+    ), result AS (
+        SELECT DISTINCT ON (revision_id) revision_id, passed, reason FROM filter_results
+        ORDER BY revision_id, decided_at DESC, chain_digest
+    ), attempt AS (
+        SELECT DISTINCT ON (revision_id) * FROM curations ORDER BY revision_id, id DESC
+    ), standing AS (
+        SELECT CASE
+            WHEN result.passed IS NULL THEN ARRAY['filters', 'pending', NULL]
+            WHEN NOT result.passed THEN ARRAY['filters', 'rejected', result.reason]
+            WHEN attempt.id IS NULL THEN ARRAY['screener', 'pending', NULL]
+            WHEN cases.status = 'withdrawn' THEN ARRAY['case', 'withdrawn', cases.status_reason]
+            ELSE ARRAY[attempt.stage, attempt.outcome, attempt.reason]
+        END AS place
+        FROM revision
+        LEFT JOIN result ON result.revision_id = revision.id
+        LEFT JOIN attempt ON attempt.revision_id = revision.id
+        LEFT JOIN cases ON cases.thread_id = revision.thread_id AND attempt.outcome = 'kept'
+    )
+    SELECT place[1], place[2], place[3], count(*) FROM standing GROUP BY place
+""")
+
+
+async def funnel(session: AsyncSession) -> list[FunnelRow]:
     """The places where threads stand, in the order of the stages, largest first.
 
-    Of each thread its latest revision, of that the latest filter result and the latest attempt (of one chain or
-    pipeline where a digest is given).
+    Of each thread its latest revision counts, of that the latest filter result and the latest attempt.
     """
-    revision, result, curation = ThreadRevisionRow, FilterResultRow, CurationRow
-    results = select(result).ext(distinct_on(result.revision_id))
-    results = results.order_by(result.revision_id, result.decided_at.desc(), result.chain_digest)
-    attempts = select(curation).ext(distinct_on(curation.revision_id))
-    attempts = attempts.order_by(curation.revision_id, curation.id.desc())
-    if chain_digest is not None:
-        results = results.where(result.chain_digest == chain_digest)
-    if pipeline_digest is not None:
-        attempts = attempts.where(curation.pipeline_digest == pipeline_digest)
-    last_result = aliased(result, results.subquery())
-    last_attempt = aliased(curation, attempts.subquery())
-
-    place = case(
-        (last_result.revision_id.is_(None), literal("filters")),
-        (~last_result.passed, literal("filters")),
-        (last_attempt.id.is_(None), literal("screener")),
-        (CaseRow.status == CaseStatus.WITHDRAWN, literal("case")),
-        else_=last_attempt.stage.cast(Text),
-    )
-    outcome = case(
-        (last_result.revision_id.is_(None), literal("pending")),
-        (~last_result.passed, literal("rejected")),
-        (last_attempt.id.is_(None), literal("pending")),
-        (CaseRow.status == CaseStatus.WITHDRAWN, literal("withdrawn")),
-        else_=last_attempt.outcome.cast(Text),
-    )
-    reason = case(
-        (last_result.revision_id.is_(None), null()),
-        (~last_result.passed, last_result.reason),
-        (last_attempt.id.is_(None), null()),
-        (CaseRow.status == CaseStatus.WITHDRAWN, CaseRow.status_reason),
-        else_=last_attempt.reason.cast(Text),
-    )
-    places = (
-        select(place.label("stage"), outcome.label("outcome"), reason.label("reason"))
-        .select_from(revision)
-        .outerjoin(last_result, last_result.revision_id == revision.id)
-        .outerjoin(last_attempt, last_attempt.revision_id == revision.id)
-        .outerjoin(CaseRow, and_(CaseRow.thread_id == revision.thread_id, last_attempt.outcome == Outcome.KEPT))
-        .where(is_latest())
-        .subquery()
-    )
-    query = select(places.c.stage, places.c.outcome, places.c.reason, func.count().label("threads")).group_by(
-        places.c.stage, places.c.outcome, places.c.reason
-    )
-    rows = [FunnelRow(*row) for row in await session.execute(query)]
-    return sorted(rows, key=lambda r: (STAGES.index(r.stage), -r.count, r.outcome, r.reason or ""))
+    rows = [
+        FunnelRow(stage, outcome, reason and from_stored(reason), count)
+        for stage, outcome, reason, count in await session.execute(_FUNNEL)
+    ]
+    return sorted(rows, key=lambda r: (_STAGES.index(r.stage), -r.count, r.outcome, r.reason or ""))
 
 
-async def recent_failures(session: AsyncSession, *, limit: int = 20) -> list[Failure]:
-    """The latest revisions whose latest attempt failed, newest first."""
+async def recent_failures(session: AsyncSession) -> list[Failure]:
+    """The 20 latest revisions whose latest attempt failed, newest first."""
     row, later = CurationRow, aliased(CurationRow)
     newer = select(later.id).where(later.revision_id == row.revision_id, later.id > row.id).exists()
     query = (
@@ -112,12 +127,9 @@ async def recent_failures(session: AsyncSession, *, limit: int = 20) -> list[Fai
         .join(ThreadRow, ThreadRow.id == ThreadRevisionRow.thread_id)
         .where(row.outcome == Outcome.FAILED, ~newer, is_latest())
         .order_by(row.id.desc())
-        .limit(limit)
+        .limit(20)
     )
     return [
-        Failure(
-            c.revision_id, source, thread_id, c.stage.value, str(c.reason), c.detail,
-            c.attempt, c.finished_at,
-        )
+        Failure(c.revision_id, source, thread_id, c.stage.value, str(c.reason), c.detail, c.attempt, c.finished_at)
         for c, source, thread_id in await session.execute(query)
-    ]  # fmt: skip
+    ]

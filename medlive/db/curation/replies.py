@@ -1,13 +1,12 @@
-"""Replies of engines, found by their request's digest and stored before anybody uses them."""
+"""Replies of engines: found by their request's digest, stored before anybody uses them, and what they cost."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import select
-from sqlalchemy.orm import defer
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncSession
 
-from medlive.db.batching import Batcher
-from medlive.db.mapping import insert_rows, is_one_of, read, row_of
+from medlive.curation.model import Outcome
+from medlive.db.mapping import insert_rows, read, row_of
 from medlive.db.session import Database
 from medlive.db.tables.decisions import PromptRow, ReplyRow
 from medlive.digest import digest_json
@@ -15,86 +14,160 @@ from medlive.llm.engine import EngineIdentity, Reply, Request, Usage
 from medlive.llm.reading import split_thinking
 
 
-@dataclass(frozen=True, slots=True)
-class _Paid:
-    digest: str
-    request: Request
-    identity: EngineIdentity
-    reply: Reply
-
-
 class PostgresReplyStore:
     """A `medlive.llm.engine.ReplyStore` in the database.
 
-    `keep` returns when the reply is committed; calls at the same time share one transaction, and so do
-    look-ups. A reply that is there already stays: the first was paid for and is the one decisions rest on.
+    `keep` returns when the reply is committed. A reply that is stored already stays: the first was paid for and is
+    the one decisions rest on.
     """
 
     def __init__(self, db: Database) -> None:
         """`db` stays its owner's."""
         self._db = db
-        self._find = Batcher(self._find_all)
-        self._keep = Batcher(self._keep_all)
-        self._prompts: set[str] = set()
 
     async def find(self, request_digest: str) -> Reply | None:
         """The reply stored under that digest. Raises DatabaseUnavailable."""
-        return await self._find(request_digest)
+        async with self._db.begin() as session:
+            row = await session.get(ReplyRow, request_digest)
+        if row is None:
+            return None
+        thinking, answer = split_thinking(row.text)
+        usage = read(Usage, row, reasoning_tokens=0)
+        return Reply(answer, row.finish, usage, row.reply_model, replayed=True, thinking=thinking)
 
     async def keep(self, request_digest: str, request: Request, identity: EngineIdentity, reply: Reply) -> None:
         """Store a reply, durably, with its request and its prompt's text. Raises DatabaseUnavailable."""
-        await self._keep(_Paid(request_digest, request, identity, reply))
-
-    async def aclose(self) -> None:
-        """Wait for what is being stored; the database stays open."""
-        await self._keep.aclose()
-        await self._find.aclose()
-
-    async def _find_all(self, digests: Sequence[str]) -> list[Reply | None]:
-        row = ReplyRow
-        query = (
-            select(row).where(is_one_of(row.request_digest, digests)).options(defer(row.inputs, raiseload=True))
-        )
+        values = {
+            "request_digest": request_digest,
+            "task": request.task,
+            "prompt_digest": request.prompt.digest,
+            "engine": identity.engine,
+            "model": identity.model,
+            "parameters": dict(identity.parameters),
+            "inputs": dict(request.inputs),
+            "schema_digest": digest_json(request.schema),
+            "repair": list(request.repair) if request.repair else None,
+            "round": request.round,
+            "reply_model": reply.model,
+            "text": reply.stored_text,
+        }
+        row = row_of(ReplyRow, reply) | row_of(ReplyRow, reply.usage) | values
         async with self._db.begin() as session:
-            found = {r.request_digest: _reply(r) for r in await session.scalars(query)}
-        return [found.get(digest) for digest in digests]
-
-    async def _keep_all(self, paid: Sequence[_Paid]) -> list[None]:
-        prompts = {p.request.prompt.digest: p.request.prompt for p in paid}
-        missing = [
-            {"digest": digest, "task": prompt.task, "text": prompt.text}
-            for digest, prompt in sorted(prompts.items())
-            if digest not in self._prompts
-        ]
-        # Sorted, so that two processes that store the same replies never wait for each other crosswise.
-        rows = {p.digest: _row(p) for p in paid}
-        async with self._db.begin() as session:
-            await insert_rows(session, PromptRow, missing, skip_known=True)
-            await insert_rows(session, ReplyRow, [rows[digest] for digest in sorted(rows)], skip_known=True)
-        self._prompts.update(prompts)
-        return [None] * len(paid)
+            await insert_rows(
+                session,
+                PromptRow,
+                [row_of(PromptRow, request.prompt, digest=request.prompt.digest)],
+                skip_known=True,
+            )
+            await insert_rows(session, ReplyRow, [row], skip_known=True)
 
 
-def _reply(row: ReplyRow) -> Reply:
-    thinking, text = split_thinking(row.text)
-    usage = read(Usage, row, reasoning_tokens=0)
-    return Reply(text, row.finish, usage, row.reply_model, replayed=True, thinking=thinking)
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What stored replies of one task, one stage or all cost, those that were paid for and never used included."""
+
+    name: str
+    """`<stage>.<what>`, the stage alone, or "all"."""
+    replies: int
+    input_tokens: int
+    cached_tokens: int
+    output_tokens: int
+    unpriced: int
+    """Replies whose price is unknown."""
+    known_usd: float
+    """What the others cost."""
+    latency_p50_ms: float
+    latency_p95_ms: float
+
+    @property
+    def cost_usd(self) -> float | None:
+        """None when a reply's price is unknown."""
+        return None if self.unpriced else self.known_usd
+
+    @property
+    def cached_share(self) -> float | None:
+        """The share of input tokens that endpoints had in their prefix cache; None when nothing was read."""
+        return self.cached_tokens / self.input_tokens if self.input_tokens else None
 
 
-def _row(paid: _Paid) -> dict[str, object]:
-    request, identity, reply = paid.request, paid.identity, paid.reply
-    values = {
-        "request_digest": paid.digest,
-        "task": request.task,
-        "prompt_digest": request.prompt.digest,
-        "engine": identity.engine,
-        "model": identity.model,
-        "parameters": dict(identity.parameters),
-        "inputs": dict(request.inputs),
-        "schema_digest": digest_json(request.schema),
-        "repair": list(request.repair) if request.repair else None,
-        "round": request.round,
-        "reply_model": reply.model,
-        "text": reply.stored_text,
-    }
-    return row_of(ReplyRow, reply) | row_of(ReplyRow, reply.usage) | values
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """How one stage's calls ended. `calls` are those with a reply that was not replayed."""
+
+    name: str
+    """The stage, or "all"."""
+    calls: int
+    repairs: int
+    """Second attempts among them."""
+    invalid: int
+    refused: int
+    truncated: int
+    unavailable: int
+    """Calls that no endpoint answered; not among `calls`."""
+    over_budget: int
+    """Calls that were not made; not among `calls`."""
+    replayed: int
+    """Calls that a stored reply answered; not among `calls`."""
+
+    def share(self, count: int) -> float | None:
+        """A count's share of the calls; None when there were none."""
+        return count / self.calls if self.calls else None
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """Everything that `medlive status` shows about engines; a reply that was replayed counts once."""
+
+    tasks: tuple[Cost, ...]
+    stages: tuple[Cost, ...]
+    total: Cost
+    answers: tuple[Answers, ...]
+    curated: int
+    """Threads that an attempt asked engines about."""
+    kept: int
+    """Of these, threads that an attempt kept."""
+
+
+_COSTS = text("""
+    SELECT grouping(task) AS of_all_tasks, grouping(stage) AS of_all_stages, coalesce(task, stage, 'all') AS name,
+        count(*) AS replies, coalesce(sum(input_tokens), 0)::bigint AS input_tokens,
+        coalesce(sum(cached_tokens), 0)::bigint AS cached_tokens,
+        coalesce(sum(output_tokens), 0)::bigint AS output_tokens,
+        count(*) - count(cost_usd) AS unpriced, coalesce(sum(cost_usd), 0)::float AS known_usd,
+        coalesce(percentile_cont(0.5) WITHIN GROUP (ORDER BY latency_ms), 0) AS latency_p50_ms,
+        coalesce(percentile_cont(0.95) WITHIN GROUP (ORDER BY latency_ms), 0) AS latency_p95_ms
+    FROM (SELECT *, split_part(task, '.', 1) AS stage FROM replies) AS paid
+    GROUP BY GROUPING SETS ((task), (stage), ()) ORDER BY name
+""")
+_ANSWERS = text("""
+    SELECT coalesce(stage, 'all') AS name, count(*) FILTER (WHERE replayed) AS replayed,
+        count(*) FILTER (WHERE asked AND outcome NOT IN ('unavailable', 'over_budget')) AS calls,
+        count(*) FILTER (WHERE asked AND outcome NOT IN ('unavailable', 'over_budget') AND attempt = 2) AS repairs,
+        count(*) FILTER (WHERE asked AND outcome = 'invalid') AS invalid,
+        count(*) FILTER (WHERE asked AND outcome = 'refused') AS refused,
+        count(*) FILTER (WHERE asked AND outcome = 'truncated') AS truncated,
+        count(*) FILTER (WHERE asked AND outcome = 'unavailable') AS unavailable,
+        count(*) FILTER (WHERE asked AND outcome = 'over_budget') AS over_budget
+    FROM (SELECT *, split_part(task, '.', 1) AS stage, NOT replayed AS asked FROM agent_calls) AS calls
+    GROUP BY ROLLUP (stage) HAVING count(*) > 0 ORDER BY stage NULLS LAST
+""")
+_THREADS = text("""
+    SELECT count(DISTINCT thread_id) AS curated, count(DISTINCT thread_id) FILTER (WHERE outcome = :kept) AS kept
+    FROM curations JOIN thread_revisions ON thread_revisions.id = curations.revision_id
+    WHERE EXISTS (SELECT FROM agent_calls WHERE curation_id = curations.id)
+""")
+
+
+async def costs(session: AsyncSession) -> Costs:
+    """What engines have cost and how well they answered; stages and tasks in alphabetical order."""
+    rows = (await session.execute(_COSTS)).all()
+    answers = [read(Answers, row) for row in await session.execute(_ANSWERS)]
+    threads = (await session.execute(_THREADS, {"kept": Outcome.KEPT.value})).one()
+    return Costs(
+        tasks=tuple(read(Cost, row) for row in rows if not row.of_all_tasks),
+        stages=tuple(read(Cost, row) for row in rows if not row.of_all_stages),
+        total=next(read(Cost, row) for row in rows if row.of_all_tasks and row.of_all_stages),
+        answers=tuple(answers),
+        curated=threads.curated,
+        kept=threads.kept,
+    )

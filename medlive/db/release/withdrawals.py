@@ -8,8 +8,14 @@ from sqlalchemy import exists, func, insert, select
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import aliased
 
-from medlive.db.review.disputes import disputed_cases
-from medlive.db.tables.release import CriterionRow, SnapshotMemberRow, SnapshotRow, SnapshotState, WithdrawalRow
+from medlive.db.tables.release import (
+    CriterionRow,
+    DisputeRow,
+    SnapshotMemberRow,
+    SnapshotRow,
+    SnapshotState,
+    WithdrawalRow,
+)
 from medlive.digest import digest_text
 from medlive.rubric.lint import MIN_CRITERIA
 from medlive.rubric.model import Criterion, Rubric
@@ -74,7 +80,7 @@ async def holds_withdrawn(session: AsyncSession, version: str) -> bool:
         there.revision == member.revision,
         there.criterion == withdrawn.criterion,
     )
-    disputed = exists().where(mine, member.case_id.in_(disputed_cases()))
+    disputed = exists().where(mine, member.case_id == DisputeRow.case_id, DisputeRow.closed_at.is_(None))
     return bool(await session.scalar(select(case | criterion | disputed)))
 
 

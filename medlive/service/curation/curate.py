@@ -5,7 +5,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable
 from contextlib import aclosing
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
@@ -17,7 +17,15 @@ from medlive.curation.agent import Agent, AgentFailure
 from medlive.curation.chain import curate
 from medlive.curation.model import Curation, Outcome, Reason
 from medlive.curation.second_reader import redact_texts
-from medlive.db.curation.cases import hold_case, hold_case_of_thread, latest_case, save_case
+from medlive.db.curation.cases import (
+    CaseContent,
+    add_revision,
+    hold_case_of_thread,
+    latest_case,
+    lock_case,
+    save_case,
+    set_status,
+)
 from medlive.db.curation.curations import (
     failed_revisions,
     latest_outcome,
@@ -26,10 +34,10 @@ from medlive.db.curation.curations import (
     untried_revisions,
 )
 from medlive.db.curation.funnel import funnel
-from medlive.db.release.cases import lock_case
-from medlive.db.review.reviews import save_scan, unscanned_cases
+from medlive.db.curation.reviews import save_scan, unscanned_cases
 from medlive.db.runs import finish_run, start_run
 from medlive.db.session import Database, Session
+from medlive.db.tables.release import CaseStatus
 from medlive.db.threads.threads import StoredThread, load_thread
 from medlive.errors import ConfigError
 from medlive.logs import bound
@@ -39,7 +47,6 @@ from medlive.service.curation.filter import filter_pending
 from medlive.service.database import handle_key, open_database
 from medlive.service.jobs import Work, defer_revisions, open_app, run_until_drained
 from medlive.service.release.check import check_ready
-from medlive.service.release.withdraw import revise_case
 from medlive.service.wiring import Pipeline, Recording, build_filters, build_pipeline
 from medlive.threads.prepare import deidentified, normalised, thread_language
 
@@ -250,19 +257,18 @@ async def save_decision(
         session, stored.revision_pk, digest or pipeline.digest, curation, started_at=started, finished_at=now()
     )
     if rubric is not None and curation.text is not None:
-        saved = await save_case(
-            session,
-            thread_pk=stored.thread_pk,
+        assert stored.thread.posted_at is not None  # the filters require a date
+        content = CaseContent(
             curation_id=curation_id,
             language=language,
             source=stored.thread.source,
             posted_at=stored.thread.posted_at,
             rubric=rubric,
             text=curation.text,
-            key=key,
             publishable=curation.publishable,
-            held=curation.detail if curation.outcome is Outcome.HELD else None,
         )
+        held = curation.detail if curation.outcome is Outcome.HELD else None
+        saved = await save_case(session, content, thread_pk=stored.thread_pk, key=key, held=held)
         await save_scan(session, saved.case_id, saved.revision, pipeline.scanner, found=0)
     elif curation.outcome is Outcome.REJECTED:
         # The thread or the engines changed: a person decides about the earlier case.
@@ -310,10 +316,11 @@ async def _scan(database: Database, pipeline: Pipeline, case_id: str, done: Resc
     text, rubric = with_texts(case.text, case.rubric, redacted)
     async with database.begin() as session:
         await lock_case(session, case_id)
-        saved = await revise_case(session, case, text, rubric)
+        saved = await add_revision(session, case_id, replace(case, text=text, rubric=rubric))
         for revision in {case.revision, saved.revision}:
             await save_scan(session, case_id, revision, pipeline.scanner, found=len(redacted.found))
         if redacted.remaining:
-            await hold_case(session, case_id, f"{Reason.IDENTIFIER.value}: {'; '.join(redacted.remaining)[:2000]}")
+            reason = f"{Reason.IDENTIFIER.value}: {'; '.join(redacted.remaining)[:2000]}"
+            await set_status(session, case_id, CaseStatus.HELD, reason)
     done.cases += 1
     done.redacted += saved.revision != case.revision

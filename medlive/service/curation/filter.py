@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import procrastinate
 
 from medlive.clock import now
-from medlive.db.curation.filters import save_chain_results
+from medlive.db.curation.funnel import save_chain_results
 from medlive.db.session import Database, Session
 from medlive.db.threads.bands import (
     accepted_revisions,

@@ -4,12 +4,11 @@ from dataclasses import asdict
 from typing import Any
 
 from medlive.config import Settings
-from medlive.db.curation.cases import criteria_of
-from medlive.db.curation.curations import load_curation
-from medlive.db.curation.latest import case_of_thread, filter_verdicts_of, latest_curation
+from medlive.db.curation.cases import case_of_thread, criteria_of, lock_case
+from medlive.db.curation.curations import latest_curation, load_curation
+from medlive.db.curation.funnel import filter_verdicts_of
+from medlive.db.curation.reviews import reviews_of
 from medlive.db.harvest.fetches import kept_pages
-from medlive.db.release.cases import lock_case
-from medlive.db.review.reviews import reviews_of
 from medlive.db.threads.identifiers import count_identifiers
 from medlive.db.threads.lookup import revisions_of, thread_of_case, thread_row
 from medlive.db.threads.takedowns import Takedown, find_takedown
@@ -66,7 +65,7 @@ async def inspect_thread(settings: Settings, source: str, thread_id: str) -> dic
         curation = await load_curation(session, decided.id) if decided is not None else None
         status, case = await case_of_thread(session, stored.thread_pk) or (None, None)
         reviews = await reviews_of(session, case.case_id) if case else []
-        criteria = (await criteria_of(session, {case.case_id: case.revision}))[case.case_id] if case else []
+        criteria = await criteria_of(session, case.case_id, case.revision) if case else []
     raw = normalised(stored.thread)
     shown = deidentified(raw, thread_language(raw))
     return {

@@ -4,11 +4,9 @@ from medlive.clock import now
 from medlive.config import Settings
 from medlive.curation.chain import curate_without_element
 from medlive.curation.model import Curation, Outcome
-from medlive.db.curation.cases import apply_review
+from medlive.db.curation.cases import apply_review, lock_case
 from medlive.db.curation.curations import load_curation, revision_of
-from medlive.db.release.cases import lock_case
-from medlive.db.review.disputes import Dispute, close_dispute, open_dispute
-from medlive.db.review.reviews import Review, add_review
+from medlive.db.curation.reviews import Dispute, Review, add_review, close_dispute, open_dispute
 from medlive.db.session import Database
 from medlive.db.tables.release import CaseStatus, ReviewAction
 from medlive.db.threads.threads import load_thread

@@ -3,13 +3,19 @@
 import asyncio
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from medlive.config import Settings
-from medlive.curation.model import CaseText
-from medlive.db.curation.cases import SavedCase, StoredCase, add_revision, criteria_of, latest_case, withdraw_case
-from medlive.db.release.cases import lock_case, shown_revisions
+from medlive.db.curation.cases import (
+    StoredCase,
+    add_revision,
+    criteria_of,
+    latest_case,
+    lock_case,
+    set_status,
+    shown_revisions,
+)
 from medlive.db.release.withdrawals import (
     Withdrawal,
     add_withdrawal,
@@ -24,7 +30,7 @@ from medlive.db.session import Database, Session
 from medlive.db.tables.release import CaseStatus
 from medlive.errors import CheckFailed, UsageError
 from medlive.integrity.signing import SecretKey, load_signing_key, sign
-from medlive.rubric.model import Criterion, Rubric
+from medlive.rubric.model import Criterion
 from medlive.service.paths import snapshots_path
 from medlive.snapshot.errata import MOST_REASON, WithdrawalKind, trusted_comment, write_errata_file
 from medlive.snapshot.gates import standard_scanner
@@ -170,7 +176,7 @@ async def find_criterion(
     known: set[str] = set()
     found: dict[str, tuple[int, Criterion]] = {}
     for place in dict.fromkeys(places):
-        for criterion in (await criteria_of(session, {case_id: place})).get(case_id, ()):
+        for criterion in await criteria_of(session, case_id, place):
             known.add(criterion.id)
             if criterion.id == number:
                 found.setdefault(text_digest(criterion.criterion), (place, criterion))
@@ -194,7 +200,7 @@ async def _withdraw_case(
         return known, True
     latest = await load_latest_case(session, case_id)
     if status is not CaseStatus.WITHDRAWN:
-        await withdraw_case(session, case_id, reason)
+        await set_status(session, case_id, CaseStatus.WITHDRAWN, reason)
     made = await add_withdrawal(
         session, case_id=case_id, revision=latest.revision, kind=kind, reason=reason, withdrawn_by=by
     )
@@ -225,7 +231,7 @@ async def _withdraw_criterion(
                 f"without {case_id}-{criterion.id} the rubric would have {thin}",
                 hint="withdraw the case instead, without --criterion",
             )
-        new_revision = (await revise_case(session, latest, latest.text, left)).revision
+        new_revision = (await add_revision(session, case_id, replace(latest, rubric=left))).revision
     made = await add_withdrawal(
         session,
         case_id=case_id,
@@ -245,19 +251,3 @@ async def load_latest_case(session: Session, case_id: str) -> StoredCase:
     if found is None:
         raise UsageError(f"case {case_id} has no revision")
     return found
-
-
-async def revise_case(session: Session, case: StoredCase, text: CaseText, rubric: Rubric) -> SavedCase:
-    """Add a revision to a locked case, with another text and rubric; an unchanged one adds none."""
-    return await add_revision(
-        session,
-        case.case_id,
-        curation_id=case.curation_id,
-        language=case.language,
-        source=case.source,
-        posted_at=case.posted_at,
-        rubric=rubric,
-        text=text,
-        publishable=case.publishable,
-        unpublishable_reason=case.unpublishable_reason,
-    )

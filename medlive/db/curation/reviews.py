@@ -1,0 +1,193 @@
+"""What people decide: held cases and their reviews, disputes, and scans for identifiers."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import exists, func, select, update
+from sqlalchemy.dialects.postgresql import insert as upsert
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from medlive.curation.model import Reason
+from medlive.db.curation.cases import is_latest_case
+from medlive.db.mapping import add_row, read
+from medlive.db.tables.decisions import HoldRow
+from medlive.db.tables.release import (
+    CaseRevisionRow,
+    CaseRow,
+    CaseStatus,
+    DisputeRow,
+    IdentifierScanRow,
+    ReviewAction,
+    ReviewRow,
+)  # fmt: skip
+from medlive.errors import CheckFailed, UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class HeldCase:
+    """A case that waits for a person."""
+
+    case_id: str
+    revision: int
+    curation_id: int
+    language: str
+    source: str
+    query: str
+    reasons: tuple[Reason, ...]
+    """Of its holds; empty where something else holds it (a dispute's outcome, a thread decided anew)."""
+    status_reason: str
+    held_since: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Review:
+    """A person's decision about a revision of a case."""
+
+    number: int
+    case_id: str
+    revision: int
+    action: ReviewAction
+    element_id: str | None
+    reason: str
+    decided_by: str | None
+    decided_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Dispute:
+    """An objection to a case or to a criterion of it."""
+
+    number: int
+    case_id: str
+    criterion_id: str | None
+    """Within its case (`c3`); None: the whole case."""
+    reason: str
+    opened_by: str | None
+    opened_at: datetime
+    closed_at: datetime | None
+    closed_by: str | None
+    resolution: str | None
+    """None while it is open."""
+
+
+async def list_held(
+    session: AsyncSession, *, reason: Reason | None = None, language: str | None = None
+) -> list[HeldCase]:
+    """The cases that wait for a person, longest first; those held for `reason`, or in `language`, where given."""
+    row = CaseRevisionRow
+    query = (
+        select(row, CaseRow.status_reason)
+        .join(CaseRow, CaseRow.id == row.case_id)
+        .where(CaseRow.status == CaseStatus.HELD, is_latest_case())
+        .order_by(row.created_at, row.case_id)
+    )
+    if language is not None:
+        query = query.where(row.language == language)
+    if reason is not None:
+        query = query.where(exists().where(HoldRow.curation_id == row.curation_id, HoldRow.reason == reason))
+    found = (await session.execute(query)).all()
+    holds = select(HoldRow.curation_id, HoldRow.reason).order_by(HoldRow.curation_id, HoldRow.position)
+    reasons: dict[int, tuple[Reason, ...]] = {}
+    for curation_id, held_for in await session.execute(
+        holds.where(HoldRow.curation_id.in_([r.curation_id for r, _ in found]))
+    ):
+        reasons[curation_id] = (*reasons.get(curation_id, ()), held_for)
+    return [
+        read(HeldCase, r, reasons=reasons.get(r.curation_id, ()), status_reason=why or "", held_since=r.created_at)
+        for r, why in found
+    ]
+
+
+async def add_review(
+    session: AsyncSession,
+    case_id: str,
+    revision: int,
+    action: ReviewAction,
+    reason: str,
+    *,
+    element_id: str | None = None,
+    decided_by: str | None = None,
+) -> Review:
+    """Record a person's decision; its effect on the case is `apply_review`'s."""
+    row = ReviewRow(case_id=case_id, revision=revision, action=action, reason=reason)
+    row.element_id, row.decided_by = element_id, decided_by
+    await add_row(session, row)
+    return read(Review, row, number=row.id)
+
+
+async def reviews_of(session: AsyncSession, case_id: str) -> list[Review]:
+    """What people decided about a case, in order."""
+    rows = await session.scalars(select(ReviewRow).where(ReviewRow.case_id == case_id).order_by(ReviewRow.id))
+    return [read(Review, row, number=row.id) for row in rows]
+
+
+async def save_scan(session: AsyncSession, case_id: str, revision: int, scanner: str, *, found: int) -> None:
+    """Record that a case revision was scanned for identifiers; a second scan by the same changes nothing."""
+    values = {"case_id": case_id, "revision": revision, "scanner": scanner, "found": found}
+    await session.execute(upsert(IdentifierScanRow).values(values).on_conflict_do_nothing())
+
+
+async def unscanned_cases(session: AsyncSession, scanner: str) -> list[str]:
+    """The ready cases whose latest revision this scanner has not scanned, by id."""
+    row, scan = CaseRevisionRow, IdentifierScanRow
+    scanned = exists().where(scan.case_id == row.case_id, scan.revision == row.revision, scan.scanner == scanner)
+    query = (
+        select(row.case_id)
+        .join(CaseRow, CaseRow.id == row.case_id)
+        .where(CaseRow.status == CaseStatus.READY, is_latest_case(), ~scanned)
+        .order_by(row.case_id)
+    )
+    return list(await session.scalars(query))
+
+
+async def open_dispute(
+    session: AsyncSession,
+    case_id: str,
+    reason: str,
+    *,
+    criterion_id: str | None = None,
+    opened_by: str | None = None,
+) -> Dispute:
+    """Dispute an existing case, or a criterion of it; the same objection that is open already is returned.
+
+    The session has locked the case's row, so that two who object at once do not both open it.
+    """
+    row = await session.scalar(
+        select(DisputeRow).where(
+            DisputeRow.case_id == case_id,
+            DisputeRow.criterion_id.is_not_distinct_from(criterion_id),
+            DisputeRow.reason == reason,
+            DisputeRow.opened_by.is_not_distinct_from(opened_by),
+            DisputeRow.closed_at.is_(None),
+        )
+    )
+    if row is None:
+        row = DisputeRow(case_id=case_id, criterion_id=criterion_id, reason=reason, opened_by=opened_by)
+        await add_row(session, row)
+    return read(Dispute, row, number=row.id)
+
+
+async def close_dispute(
+    session: AsyncSession, number: int, resolution: str, *, closed_by: str | None = None
+) -> Dispute:
+    """Close a dispute with its resolution. Raises UsageError for no dispute and CheckFailed for a closed one."""
+    row = await session.scalar(
+        update(DisputeRow)
+        .where(DisputeRow.id == number, DisputeRow.closed_at.is_(None))
+        .values(closed_at=func.now(), closed_by=closed_by, resolution=resolution)
+        .returning(DisputeRow)
+        .execution_options(populate_existing=True)
+    )
+    if row is not None:
+        return read(Dispute, row, number=row.id)
+    if (known := await session.get(DisputeRow, number)) is None:
+        raise UsageError(f"there is no dispute {number}", hint="medlive review disputes --all lists them")
+    raise CheckFailed(f"dispute {number} was closed already: {known.resolution}")
+
+
+async def list_disputes(session: AsyncSession, *, closed: bool = False) -> list[Dispute]:
+    """The open disputes, oldest first; with `closed` every one."""
+    query = select(DisputeRow).order_by(DisputeRow.id)
+    if not closed:
+        query = query.where(DisputeRow.closed_at.is_(None))
+    return [read(Dispute, row, number=row.id) for row in await session.scalars(query)]

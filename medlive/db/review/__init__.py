@@ -1,1 +1,0 @@
-"""What people decide: reviews of held cases, and disputes."""
