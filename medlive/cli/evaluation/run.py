@@ -180,8 +180,7 @@ async def _ask(
 ) -> "Plan | RunResult | BatchWritten":
     """Plan the run, write its batch or ask, whichever is wanted."""
     from medlive.evaluation.asking.batch import write_answers
-    from medlive.evaluation.asking.run import Spending, begin_run, run_model
-    from medlive.evaluation.asking.run_plan import plan_run
+    from medlive.evaluation.asking.run import Spending, begin_run, plan_run, run_model
     from medlive.evaluation.runs.folder import ModelUse
     from medlive.evaluation.runs.templates import load_template
     from medlive.llm.wire import Price

@@ -11,44 +11,37 @@ from typing import Any, Final
 from medlive.digest import digest_bytes
 from medlive.errors import EndpointUnavailable, UsageError
 from medlive.evaluation.asking.open_book import OpenBook
-from medlive.evaluation.asking.thinking import told_of_thinking
+from medlive.evaluation.asking.plan import Call, Plan, Sample, plan_calls
 from medlive.evaluation.cases.livemedbench import state_of
 from medlive.evaluation.log import open_log
 from medlive.evaluation.model import Answer, AnswerState, CaseSet, EvaluationCase
-from medlive.evaluation.runs.evidence import EVIDENCE
+from medlive.evaluation.runs.evidence import EVIDENCE, Snippet
 from medlive.evaluation.runs.folder import (
-    GRADES,
     IMPORTED,
     RESPONSES,
-    CasesUse,
     EvidenceUse,
     ModelUse,
     RunFolder,
-    RunInfo,
     TemplateUse,
     check_folder,
     create_run,
     name_endpoint,
-    open_run,
-    write_whole,
 )
+from medlive.evaluation.runs.secrets import check_parameters
 from medlive.evaluation.runs.templates import PromptTemplate, load_template
 from medlive.llm.ask import Caller, Complete
 from medlive.llm.budget import Budget
 from medlive.llm.engine import UNNAMED, Finish, Reply, Usage
 from medlive.llm.pool import Progress, work_through
-
-__all__ = [
-    "GRADES", "IMPORTED", "RESPONSES", "CasesUse", "Complete", "EvidenceUse", "ModelUse", "RunFolder", "RunInfo",
-    "RunResult", "Spending", "TemplateUse", "answer_of", "begin_run", "create_run", "failed", "import_answers",
-    "open_run", "run_model", "summarise", "unanswered", "write_whole",
-]  # fmt: skip
+from medlive.llm.wire import Price
 
 _REASONS: Final = 3
 """How many reasons, or models, are named; the others are counted."""
 
-_VERSION: Final = re.compile(r"([-@:_.](v?\d[\w.-]*|latest))?")
-"""What an endpoint may append to the name that it was asked under: a date or a number, no word such as "mini"."""
+_TAG: Final = "(?:think|thinking|thought|reasoning)>"
+_THINKING: Final = re.compile(rf"[\ufeff\s]*<{_TAG}|(?:(?!<{_TAG}).)*</{_TAG}", re.IGNORECASE | re.DOTALL)
+AN_ANSWER: Final = 800
+"""Tokens of an answer, assumed where none is on record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +96,7 @@ async def run_model(
     """
     prompt = load_template(template)
     run = await begin_run(cases, out, use=use, created_at=created_at, prompt=prompt, open_book=open_book)
-    evidence = run.evidence()
-    snippets = evidence.by_case if evidence else {}
+    snippets = run.snippets()
     caller = Caller(concurrency, spending.budget if spending else None)
     with open_log(out / RESPONSES) as log:
         todo = unanswered(run)
@@ -124,9 +116,60 @@ async def run_model(
 
         done = len(run.cases) - len(todo)
         stopped = await work_through(todo, ask, concurrency, done=done, total=len(run.cases), progress=progress)
-    result = summarise(run, asked=caller.calls)
-    notes = [*result.notes, *moved, *_closed(run)]
-    return replace(result, notes=tuple(notes), stopped=stopped, silence=caller.silence)
+    result, book = summarise(run, asked=caller.calls), run.info.evidence
+    closed = (
+        [f"{book.closed} of {len(run.cases)} cases have no snippet and are asked as a closed book ({EVIDENCE})"]
+        if book and book.closed
+        else []
+    )
+    notes = (*result.notes, *moved, *closed)
+    return replace(result, notes=notes, stopped=stopped, silence=caller.silence)
+
+
+async def plan_run(
+    cases: CaseSet,
+    out: Path,
+    *,
+    use: ModelUse,
+    created_at: datetime,
+    template: str = "livemedbench-v1",
+    open_book: OpenBook | None = None,
+    price: Price | None = None,
+    concurrency: int = 16,
+) -> Plan:
+    """What `run_model` would ask, if no call had to be made twice; no folder is made.
+
+    An open book's snippets are looked up where the folder does not hold them. An answer is taken to be as long as
+    those on record, and no longer than the model's token limit. Raises what run_model raises before it asks.
+    """
+    prompt = load_template(template)
+    answers: dict[str, Answer] = {}
+    snippets: Mapping[str, Sequence[Snippet]] = {}
+    todo: Sequence[EvaluationCase] = cases.cases
+    if (out / "run.json").exists():
+        run = await begin_run(cases, out, use=use, created_at=created_at, prompt=prompt, open_book=open_book)
+        answers, snippets, todo = run.answers()[0], run.snippets(), unanswered(run)
+    else:
+        check_folder(out)
+        check_parameters(use.parameters)
+        if open_book is not None:
+            snippets = (await open_book.look_up(cases.cases))[0].by_case
+
+    def call(case: EvaluationCase) -> Call:
+        messages = prompt.messages(case, snippets.get(case.case_id, ()))
+        return Call(case.language, "\n".join(message["content"] for message in messages))
+
+    calls = [call(case) for case in todo]
+    limits = [use.parameters.get(name) for name in ("max_tokens", "max_completion_tokens")]
+    about = {"cases": len(cases), "answered": len(cases) - len(calls)}
+    return plan_calls(
+        calls,
+        [Sample(call(c), answers[c.case_id].usage) for c in cases.cases if c.case_id in answers],
+        about=about | {"characters": sum(len(one.text) for one in calls)},
+        price=price,
+        concurrency=concurrency,
+        output_tokens=min([AN_ANSWER, *(n for n in limits if isinstance(n, int) and n > 0)]),
+    )
 
 
 async def begin_run(
@@ -147,46 +190,27 @@ async def begin_run(
         named = f"the template {prompt.name}"
         raise UsageError(f"{named} takes no evidence" if open_book else f"{named} needs an index of evidence")
     pinned = TemplateUse(name=prompt.name, digest=prompt.digest)
-    if open_book is None or (out / "run.json").exists():
+    if open_book is None:
+        return create_run(out, cases, use, pinned, created_at)
+    if (out / "run.json").exists():
         run = create_run(out, cases, use, pinned, created_at)
-        if open_book is not None:
-            _same_book(run, open_book)
+        for name in ("index", "top_k", "undated"):
+            was, now = getattr(run.info.evidence, name, None), getattr(open_book, name)
+            if was != now:
+                raise UsageError(
+                    f"{run.path} is another run: the {name} of its evidence is {was!r}, not {now!r}",
+                    hint="give each way of looking up its own folder",
+                )
         return run
     check_folder(out)
     evidence, identity = await open_book.look_up(cases.cases)
     data = evidence.data()
     book = EvidenceUse(
-        index=open_book.index,
-        retriever=identity.retriever,
-        index_digest=identity.index_digest,
-        corpora=dict(identity.corpora),
-        top_k=open_book.top_k,
-        undated=open_book.undated,
-        rows=digest_bytes(data),
-        snippets=sum(len(found) for found in evidence.by_case.values()),
-        closed=len(evidence.why),
-    )
+        index=open_book.index, retriever=identity.retriever, index_digest=identity.index_digest,
+        corpora=dict(identity.corpora), top_k=open_book.top_k, undated=open_book.undated, rows=digest_bytes(data),
+        snippets=sum(len(found) for found in evidence.by_case.values()), closed=len(evidence.why),
+    )  # fmt: skip
     return create_run(out, cases, use, pinned, created_at, (book, data))
-
-
-def _same_book(run: RunFolder, open_book: OpenBook) -> None:
-    there = run.info.evidence
-    for name in ("index", "top_k", "undated"):
-        was, now = getattr(there, name, None), getattr(open_book, name)
-        if was != now:
-            raise UsageError(
-                f"{run.path} is another run: the {name} of its evidence is {was!r}, not {now!r}",
-                hint="give each way of looking up its own folder",
-            )
-
-
-def _closed(run: RunFolder) -> list[str]:
-    there = run.info.evidence
-    if there is None or not there.closed:
-        return []
-    return [
-        f"{there.closed} of {len(run.cases)} cases have no snippet and are asked as a closed book ({EVIDENCE})"
-    ]
 
 
 def unanswered(run: RunFolder) -> list[EvaluationCase]:
@@ -220,55 +244,48 @@ def answer_of(case: EvaluationCase, reply: Reply) -> Answer:
 
 def summarise(run: RunFolder, asked: int = 0) -> RunResult:
     """How the answers on record stand; in the notes why some failed, and which other model the endpoint named."""
-    answers, notes = run.answers()
-    states = {state: sum(1 for a in answers.values() if a.state is state) for state in AnswerState}
-    reasons = Counter(_reason(a) for a in answers.values() if a.state is AnswerState.FAILED)
+    found, notes = run.answers()
+    answers = list(found.values())
+    states = {state: sum(a.state is state for a in answers) for state in AnswerState}
+    reasons = Counter(
+        " ".join(a.reason.split())[:200] or "no reason given" for a in answers if a.state is AnswerState.FAILED
+    )
     notes += [f"{n} failed: {why}" for why, n in reasons.most_common(_REASONS)]
     if len(reasons) > _REASONS:
         notes.append(f"and {len(reasons) - _REASONS} other reasons ({RESPONSES} has them all)")
-    cut = sum(1 for a in answers.values() if a.state is AnswerState.EMPTY and a.finish_reason == "length")
-    if cut:
+    if cut := sum(a.state is AnswerState.EMPTY and a.finish_reason == "length" for a in answers):
         notes.append(
             f"{cut} answers are empty because the token limit was spent, as on reasoning; "
             "a run with a higher one is another run"
         )
-    notes += [*told_of_thinking(answers.values()), *_named(run, answers.values())]
+    notes += [*note_thinking(answers), *_note_models(run, answers)]
     return RunResult(run.path, len(run.cases), asked, states, tuple(notes))
 
 
-def _reason(answer: Answer) -> str:
-    return " ".join(answer.reason.split())[:200] or "nothing says why"
+def note_thinking(answers: Iterable[Answer]) -> list[str]:
+    """A note on answers that begin with a thinking block, which is graded with them, if there are any."""
+    n = sum(answer.gradable and _THINKING.match(answer.response) is not None for answer in answers)
+    return (
+        [f"{n} answers begin with a thinking block, which is graded with them: let the endpoint separate it"]
+        if n
+        else []
+    )
 
 
-def _named(run: RunFolder, answers: Iterable[Answer]) -> list[str]:
-    """Which models answered, where the endpoint names more than one or not the one that was asked."""
+def _note_models(run: RunFolder, answers: Iterable[Answer]) -> list[str]:
+    """Which models answered, where the endpoint names another than the one that was asked, or none."""
     pinned = run.info.asked_as or run.info.model
     # An answer that came from a file has no usage, and names whom the import was told.
     named = Counter(a.model for a in answers if a.usage and a.model)
-    none = named.pop(UNNAMED, 0)
-    said = [f"{none} replies name no model: nothing shows which one answered"] if none else []
-    if len(named) < 2 and all(_is_same(name, pinned) for name in named):
-        return said
-    if len(named) == 1 and all(_is_of(name, pinned) for name in named):
-        ((version, n),) = named.items()
-        return [
-            f"{pinned} was asked, and {version} answered ({n}): who asks under that id pins the version",
-            *said,
-        ]
-    told = ", ".join(f"{name} ({n})" for name, n in sorted(named.most_common(_REASONS)))
-    more = " and others" if len(named) > _REASONS else ""
-    return [f"{pinned} was asked; the endpoint names {told}{more}", *said]
-
-
-def _is_same(named: str, asked: str) -> bool:
-    """Whether a reply names the very model that was asked: with or without its vendor."""
-    return named.rsplit("/", 1)[-1].casefold() == asked.rsplit("/", 1)[-1].casefold()
-
-
-def _is_of(named: str, asked: str) -> bool:
-    """Whether a reply names the model that was asked, or a version of it: with or without its vendor."""
-    short, whole = (name.rsplit("/", 1)[-1].casefold() for name in (asked, named))
-    return whole.startswith(short) and _VERSION.fullmatch(whole, len(short)) is not None
+    unnamed, notes = named.pop(UNNAMED, 0), []
+    # A vendor before the name makes no other model.
+    if {name.rpartition("/")[2].casefold() for name in named} - {pinned.rpartition("/")[2].casefold()}:
+        listed = ", ".join(f"{name} ({n})" for name, n in sorted(named.most_common(_REASONS)))
+        more = " and others" if len(named) > _REASONS else ""
+        notes.append(f"{pinned} was asked; the endpoint names {listed}{more}")
+    if unnamed:
+        notes.append(f"{unnamed} replies name no model: nothing shows which one answered")
+    return notes
 
 
 def import_answers(
@@ -289,19 +306,13 @@ def import_answers(
     """
     use = ModelUse(model, IMPORTED, parameters=parameters or {}, arm=arm)
     run = create_run(out, cases, use, template or TemplateUse(name="unknown", digest=None), created_at)
-    known = {case.case_id for case in run.cases}
-    foreign: list[str] = []
     added = 0
     with open_log(out / RESPONSES) as log:
-        there, _ = run.answers()
+        known, _ = run.answers()
         for answer in answers:
-            if answer.case_id not in known:
-                foreign.append(f"case {answer.case_id!r} is not in the cases; left out")
-                continue
-            was = there.get(answer.case_id)
+            was = known.get(answer.case_id)
             if was != answer and not (was is not None and was.gradable and _again(answer)):
                 log.add(answer.row())
-                there[answer.case_id] = answer
+                known[answer.case_id] = answer
                 added += 1
-    result = summarise(run, asked=added)
-    return replace(result, notes=(*result.notes, *foreign))
+    return summarise(run, asked=added)

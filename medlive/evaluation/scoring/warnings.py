@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import Final
 
-from medlive.evaluation.asking.thinking import told_of_thinking
+from medlive.evaluation.asking.run import note_thinking
 from medlive.evaluation.model import EvaluationCase
 from medlive.evaluation.runs.folder import IMPORTED
 from medlive.evaluation.scoring.graded import GradedRun, Grader
@@ -52,7 +52,7 @@ def run_warnings(runs: Sequence[GradedRun], common: int, union: int) -> list[str
 
 def _single_run_warnings(run: GradedRun) -> Iterator[str]:
     yield from _case_warnings(run)
-    yield from told_of_thinking(run.answers.values())
+    yield from note_thinking(run.answers.values())
     if run.grader is None:
         yield "nothing is graded"
     elif run.grader.engine == "rules":

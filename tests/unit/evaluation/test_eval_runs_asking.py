@@ -12,8 +12,7 @@ import pytest
 from medlive.config import load_settings
 from medlive.errors import ConfigError, EndpointUnavailable, UsageError
 from medlive.evaluation.asking.registry import Candidate, load_registry
-from medlive.evaluation.asking.run import Spending, run_model
-from medlive.evaluation.asking.run_plan import plan_run
+from medlive.evaluation.asking.run import Spending, plan_run, run_model
 from medlive.evaluation.model import AnswerState
 from medlive.evaluation.runs.folder import ModelUse, open_run
 from medlive.evaluation.scoring.graded import load_graded
@@ -247,7 +246,7 @@ async def test_a_grader_is_sent_the_parameters_that_are_configured_and_no_others
         (
             None,
             ["cand-1-2026-01-01"],
-            "cand-1 was asked, and cand-1-2026-01-01 answered (4): who asks under that id pins the version",
+            "cand-1 was asked; the endpoint names cand-1-2026-01-01 (4)",
         ),
         ("vendor/Cand-1", ["cand-1"], None),
         (None, ["cand-1-mini"], "cand-1 was asked; the endpoint names cand-1-mini (4)"),

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from medlive.errors import BadInput, CheckFailed, UsageError
-from medlive.evaluation.asking.run import run_model
-from medlive.evaluation.asking.run_plan import plan_run
+from medlive.evaluation.asking.run import plan_run, run_model
 from medlive.evaluation.cases.load import load_cases
 from medlive.evaluation.cases.selection import Selection, day_of, select
 from medlive.evaluation.model import CaseSet, EvaluationCase
