@@ -20,8 +20,8 @@ from medlive.db.session import Database, advisory_lock
 from medlive.errors import UsageError
 from medlive.service.harvest import raw_files as custody
 from medlive.service.harvest.harvest import harvest_source
+from medlive.service.harvest.raw_files import apply_retention
 from medlive.service.harvest.reparse import ReparseResult, reparse_source
-from medlive.service.harvest.retention import apply_retention
 from medlive.service.harvest.takedown import take_down
 from medlive.service.harvest.warc_export import export_warc
 from medlive.service.paths import archive_path
@@ -87,7 +87,7 @@ async def harvested(database: Database, settings: Settings, monkeypatch: pytest.
 async def reparse(
     database: Database, settings: Settings, *thread_ids: str, dry_run: bool = False
 ) -> ReparseResult:
-    return await reparse_source(database, settings, "sdn", {}, thread_ids=thread_ids, dry_run=dry_run)
+    return await reparse_source(database, settings, "sdn", thread_ids=thread_ids, dry_run=dry_run)
 
 
 STATE = (

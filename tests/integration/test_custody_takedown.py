@@ -29,7 +29,7 @@ from medlive.service.evaluations import raw_cases
 from medlive.service.harvest import raw_files as custody
 from medlive.service.harvest.harvest import harvest_source
 from medlive.service.harvest.import_files import import_file
-from medlive.service.harvest.retention import apply_retention
+from medlive.service.harvest.raw_files import apply_retention
 from medlive.service.harvest.takedown import take_down
 from medlive.service.paths import archive_path, index_path, snapshots_path
 from medlive.service.release.freeze import freeze

@@ -31,8 +31,8 @@ def reparse(
     is told and left as it was. Exit status 1 when a file of pages is damaged or a community is being harvested;
     the others are read all the same.
     """
-    from medlive.service.harvest.reparse import ReparseResult, reparse_run, reparse_source
-    from medlive.service.harvest.settings import select_sources
+    from medlive.service.harvest.reparse import reparse_sources
+    from medlive.service.harvest.sources import select_sources
 
     if thread is not None and len(sources or []) != 1:
         raise UsageError("--thread needs its community", hint="medlive source reparse SOURCE --thread ID")
@@ -40,19 +40,13 @@ def reparse(
     wanted = select_sources(settings, sources or [])
     ids = [thread] if thread else []
 
-    async def work(database: "Database") -> list[ReparseResult]:
-        done: list[ReparseResult] = []
-        async with reparse_run(database, wanted, done, dry_run=dry_run):
-            for source, overrides in wanted.items():
-                with progress(f"reparse {source}") as tick:
-                    done.append(
-                        await reparse_source(
-                            database, settings, source, overrides, thread_ids=ids, dry_run=dry_run, tick=tick
-                        )
-                    )
-        return done
-
-    done = with_database(settings, work)
+    done = with_database(
+        settings,
+        lambda database: reparse_sources(
+            database, settings, [*wanted], thread_ids=ids, dry_run=dry_run,
+            progress=lambda source: progress(f"reparse {source}"),
+        ),
+    )  # fmt: skip
     print_result([_as_json(d, dry_run=dry_run) for d in done], as_json, lambda: _print(done, dry_run))
     for d in done:
         for thread_id, kind, message in d.problems:
@@ -164,7 +158,7 @@ def prune(
     Threads stay. Exit status 1 when a community that is being harvested was left for the next time, or a file is
     damaged.
     """
-    from medlive.service.harvest.retention import apply_retention
+    from medlive.service.harvest.raw_files import apply_retention
     from medlive.service.schedule.weekly import prune_by_hand
 
     settings = load_settings().settings

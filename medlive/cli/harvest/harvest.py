@@ -42,7 +42,7 @@ def command(
     the others go on; exit status 1 when a source was given up or is quarantined, with its reason on stderr.
     """
     from medlive.service.harvest.harvest import HarvestResult
-    from medlive.service.harvest.settings import fetch_settings, select_sources
+    from medlive.service.harvest.sources import fetch_settings, select_sources
 
     settings = load_settings().settings
     moment = _opened_since(since)
@@ -89,7 +89,7 @@ def _opened_since(since: str | None) -> datetime | None:
 
 def _print_plan(settings: Settings, wanted: Wanted, again: bool, as_json: bool) -> None:
     from medlive.service.harvest.harvest import describe_next_harvest
-    from medlive.service.harvest.settings import fetch_settings
+    from medlive.service.harvest.sources import fetch_settings
     from medlive.sources.registry import build_site
 
     async def look(database: "Database") -> dict[str, str]:

@@ -16,7 +16,7 @@ from medlive.config import load_settings
 from medlive.errors import BadInput, CheckFailed, UsageError
 
 if TYPE_CHECKING:
-    from medlive.service.harvest.source_health import SourceHealth
+    from medlive.service.harvest.sources import SourceHealth
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -24,7 +24,7 @@ app = typer.Typer(no_args_is_help=True)
 @app.command("list")
 def list_(as_json: JsonOption = False) -> None:
     """List the communities with their address and boards."""
-    from medlive.service.harvest.settings import select_sources
+    from medlive.service.harvest.sources import select_sources
     from medlive.sources.registry import build_site
 
     settings = load_settings().settings
@@ -65,8 +65,7 @@ def check(
 
 
 def _check_health(source: str | None, *, as_json: bool) -> None:
-    from medlive.service.harvest.settings import select_sources
-    from medlive.service.harvest.source_health import source_health
+    from medlive.service.harvest.sources import select_sources, source_health
 
     settings = load_settings().settings
     names = list(select_sources(settings, [source] if source else []))
@@ -118,7 +117,7 @@ def lift(
 ) -> None:
     """Take a quarantined community into harvests again; the next one goes on where the last one stood."""
     from medlive.service.harvest.harvest import lift_source_quarantine
-    from medlive.service.harvest.settings import select_sources
+    from medlive.service.harvest.sources import select_sources
 
     settings = load_settings().settings
     select_sources(settings, [source])
@@ -132,18 +131,16 @@ def lift(
 
 
 def _check_page(source: str, url: str, file: Path | None, *, as_json: bool) -> None:
-    from medlive.service.harvest.page_check import check_page
-    from medlive.service.harvest.settings import select_sources
+    from medlive.service.harvest.sources import check_page
     from medlive.sources.source import LayoutError, NotAThread
 
     settings = load_settings().settings
-    (overrides,) = select_sources(settings, [source]).values()
     try:
         body = file.read_bytes() if file else None
     except OSError as exc:
         raise BadInput(f"{file} cannot be read: {exc.strerror}") from exc
     try:
-        found: dict[str, Any] = wait_for(check_page(settings, source, overrides, url, body))
+        found: dict[str, Any] = wait_for(check_page(settings, source, url, body))
     except (LayoutError, NotAThread) as exc:
         reason = "layout_error" if isinstance(exc, LayoutError) else "not_a_thread"
         if as_json:

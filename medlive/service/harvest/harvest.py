@@ -29,8 +29,9 @@ from medlive.deidentify.detect import keyed_handle
 from medlive.errors import MedliveError, UsageError
 from medlive.logs import bound
 from medlive.service.database import handle_key
-from medlive.service.harvest.ledger import PostgresLedger, seal_archives
-from medlive.service.harvest.settings import fetch_settings
+from medlive.service.harvest.ledger import PostgresLedger
+from medlive.service.harvest.raw_files import seal_archives
+from medlive.service.harvest.sources import fetch_settings
 from medlive.service.paths import archive_path
 from medlive.sources.drift import HISTORY, Compared, compare, measures, reads_nothing
 from medlive.sources.fetching.fetch import Fetcher

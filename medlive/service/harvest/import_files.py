@@ -8,12 +8,13 @@ from datetime import datetime
 from pathlib import Path
 
 from medlive.db.runs import finish_import, save_problems, start_import
-from medlive.db.session import Database
+from medlive.db.session import Database, Session
 from medlive.db.threads.identifiers import save_identifiers
 from medlive.db.threads.takedowns import TAKEN_DOWN, keep_out
 from medlive.db.threads.threads import save_threads
 from medlive.errors import BadInput, MedliveError
 from medlive.sources.files import ImportedThread, ImportProblem, Note, read_threads
+from medlive.threads.model import Thread
 from medlive.threads.prepare import thread_identifiers
 
 BATCH = 500
@@ -67,24 +68,40 @@ async def import_file(
 
 
 async def _save(database: Database, run: int, batch: Sequence[ImportedThread], done: ImportResult) -> None:
-    if not batch:
-        return
     async with database.begin() as session:
-        erased = await keep_out(session, [item.thread for item in batch])
-        if erased:
-            done.counts[TAKEN_DOWN] += len(batch)
-            batch = [item for item in batch if (item.thread.source, item.thread.thread_id) not in erased]
-            done.counts[TAKEN_DOWN] -= len(batch)
-        saved = await save_threads(
+        done.counts += await store_threads(
             session,
             [item.thread for item in batch],
             assumed_posted_at=[Note.DATE_ASSUMED in item.notes for item in batch],
             import_run_id=run,
         )
-        found = [
-            () if one.status == "unchanged" else thread_identifiers(item.thread)
-            for one, item in zip(saved, batch, strict=True)
-        ]
-        await save_identifiers(session, saved, found)
-    done.counts.update(s.status for s in saved)
     done.counts.update(note.value for item in batch for note in item.notes)
+
+
+async def store_threads(
+    session: Session,
+    threads: Sequence[Thread],
+    *,
+    fetch_ids: Sequence[int | None] | None = None,
+    assumed_posted_at: Sequence[bool] | None = None,
+    import_run_id: int | None = None,
+) -> Counter[str]:
+    """Save threads with their identifiers, without those that were taken down; the counts by status."""
+    if not threads:
+        return Counter()
+    erased = await keep_out(session, threads)
+    kept = [n for n, thread in enumerate(threads) if (thread.source, thread.thread_id) not in erased]
+    chosen = [threads[n] for n in kept]
+    saved = await save_threads(
+        session,
+        chosen,
+        fetch_ids=[fetch_ids[n] for n in kept] if fetch_ids else None,
+        assumed_posted_at=[assumed_posted_at[n] for n in kept] if assumed_posted_at else None,
+        import_run_id=import_run_id,
+    )
+    found = [
+        () if one.status == "unchanged" else thread_identifiers(thread)
+        for one, thread in zip(saved, chosen, strict=True)
+    ]
+    await save_identifiers(session, saved, found)
+    return Counter([one.status for one in saved] + [TAKEN_DOWN] * (len(threads) - len(kept)))

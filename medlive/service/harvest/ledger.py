@@ -14,7 +14,7 @@ from typing import TypeGuard
 
 from medlive import __version__
 from medlive.db.batching import Batcher
-from medlive.db.harvest.archives import grow_archive, list_archives, mark_sealed, start_archive
+from medlive.db.harvest.archives import grow_archive, mark_sealed, start_archive
 from medlive.db.harvest.fetches import kept_pages, save_failed_fetches, save_pages
 from medlive.db.harvest.frontier import (
     Settled,
@@ -32,7 +32,8 @@ from medlive.db.threads.identifiers import save_identifiers
 from medlive.db.threads.takedowns import taken_down_ids
 from medlive.db.threads.threads import check_storable, mark_gone, mark_seen, save_threads
 from medlive.errors import BadInput, MedliveError, ServiceUnavailable
-from medlive.sources.archive.warc import ArchivedPage, ArchiveWriter, Place, read_page, seal
+from medlive.service.harvest.raw_files import read_stored_page
+from medlive.sources.archive.warc import ArchivedPage, ArchiveWriter, Place
 from medlive.sources.drift import thread_fields
 from medlive.sources.fetching.fetch import Fetcher
 from medlive.sources.ledger import (
@@ -65,14 +66,6 @@ class ArchiveUnwritable(ServiceUnavailable):
             f"cannot write pages to {path}: {error.strerror or error}",
             hint="free disk space or repair the folder; the next harvest resumes where this one stopped",
         )
-
-
-async def seal_archives(database: Database, folder: Path, source: str) -> None:
-    """Truncate what killed runs wrote without committing, and close their files. Raises ArchiveDamaged."""
-    async with database.begin() as session:
-        for archive in await list_archives(session, source=source, unsealed_only=True):
-            await asyncio.to_thread(seal, folder / archive.path, archive.bytes)
-            await mark_sealed(session, archive.archive_id)
 
 
 class PostgresLedger:
@@ -339,12 +332,6 @@ def _find_identifiers(thread: Thread) -> tuple[FoundIdentifier, ...]:
     if longest > LONGEST_MESSAGE:
         raise BadInput(f"a message has {longest} characters, more than the {LONGEST_MESSAGE} that are read")
     return thread_identifiers(thread)
-
-
-def read_stored_page(path: Path, place: Place) -> Page:
-    """Read a page from its archive. Raises ArchiveDamaged."""
-    found = read_page(path, place)
-    return Page(found.url, found.body, found.headers.get("content-type", ""), found.status, found.form)
 
 
 def _request_counts(fetcher: Fetcher) -> Counter[str]:

@@ -1,4 +1,4 @@
-"""The files of raw pages: remove erased pages from them, and remove files that are no longer needed.
+"""The files of raw pages: read a page, remove erased pages from them, remove files that are too old or stray.
 
 A file is never changed in place: the remaining pages are copied into a file of the next name, the rows change in
 one transaction, then the old file is deleted. A kill in between leaves a file that no row names; the next sweep
@@ -8,21 +8,29 @@ removes it.
 import asyncio
 import re
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
 from pathlib import Path
 
-from medlive.db.harvest.archives import list_archives
+from medlive.clock import now
+from medlive.config import Settings
+from medlive.db.harvest.archives import list_archives, mark_sealed
 from medlive.db.harvest.raw_files import (
     OldArchive,
     archive_paths,
+    archived_sources,
+    expired_archives,
     fetches_in,
     mark_removed,
     removed_archives,
     replace_archive,
     unswept_archives,
 )
-from medlive.db.session import Database
-from medlive.sources.archive.warc import ArchiveDamaged, Place, erase, pages
+from medlive.db.session import Database, advisory_lock
+from medlive.service.paths import archive_path
+from medlive.sources.archive.warc import ArchiveDamaged, Place, erase, pages, read_page, seal
+from medlive.sources.source import Page
 
 _SUFFIX = ".warc.gz"
 _ARCHIVE_NAME = re.compile(r"(?P<stem>[^/]+/[^/]+-\d{4}\.W\d\d-\d+\.\d+(?:-\d+)?)(?:\.r(?P<copy>\d+))?\.warc\.gz")
@@ -36,6 +44,20 @@ def next_name(path: str) -> str:
     if found is None:
         return f"{path.removesuffix(_SUFFIX)}.r1{_SUFFIX}"
     return f"{found['stem']}.r{int(found['copy'] or 0) + 1}{_SUFFIX}"
+
+
+def read_stored_page(path: Path, place: Place) -> Page:
+    """Read a page from its archive. Raises ArchiveDamaged."""
+    found = read_page(path, place)
+    return Page(found.url, found.body, found.headers.get("content-type", ""), found.status, found.form)
+
+
+async def seal_archives(database: Database, folder: Path, source: str) -> None:
+    """Truncate what killed runs wrote without committing, and close their files. Raises ArchiveDamaged."""
+    async with database.begin() as session:
+        for archive in await list_archives(session, source=source, unsealed_only=True):
+            await asyncio.to_thread(seal, folder / archive.path, archive.bytes)
+            await mark_sealed(session, archive.archive_id)
 
 
 async def sweep(database: Database, folder: Path, source: str) -> tuple[int, list[ArchiveDamaged]]:
@@ -106,19 +128,13 @@ async def find_stray_files(database: Database, folder: Path) -> tuple[list[str],
     existing = await asyncio.to_thread(lambda: list(_files(folder)))
     async with database.begin() as session:
         known = await archive_paths(session)
-    stray, foreign = [], []
-    for path in sorted(set(existing) - known):
-        if _ARCHIVE_NAME.fullmatch(path) and await asyncio.to_thread(_age, folder / path) > STRAY_AFTER_S:
-            stray.append(path)
-        else:
-            foreign.append(path)
-    return stray, foreign
+    unknown = sorted(set(existing) - known)
+    stray = [path for path in unknown if _ARCHIVE_NAME.fullmatch(path) and _age(folder / path) > STRAY_AFTER_S]
+    return stray, [path for path in unknown if path not in stray]
 
 
 def _files(folder: Path, source: str = "") -> Iterator[str]:
-    for path in (folder / source).rglob("*"):
-        if path.is_file():
-            yield path.relative_to(folder).as_posix()
+    return (path.relative_to(folder).as_posix() for path in (folder / source).rglob("*") if path.is_file())
 
 
 def _age(path: Path) -> float:
@@ -126,3 +142,51 @@ def _age(path: Path) -> float:
         return time.time() - path.stat().st_mtime
     except FileNotFoundError:
         return 0.0
+
+
+async def apply_retention(database: Database, settings: Settings, *, dry_run: bool = False) -> Mapping[str, int]:
+    """Remove files of raw pages begun more than `archive.keep_days` ago, and finish interrupted removals.
+
+    A row changes before its file is deleted, so that a kill leaves an extra file and never a row without one.
+
+    Returns:
+        Counts: files, bytes and pages removed; swept (files rewritten for a takedown); leftovers and strays
+        (deleted files without a row); foreign (other files, left alone); busy (sources being harvested, skipped);
+        damaged (files that could not be rewritten). `dry_run` counts without changing anything.
+    """
+    folder = archive_path(settings)
+    keep = settings.archive.keep_days
+    counts: Counter[str] = Counter()
+    async with database.begin() as session:
+        sources = await archived_sources(session)
+    for source in sources:
+        async with advisory_lock(database, f"harvest {source}") as acquired:
+            if not acquired:
+                counts["busy"] += 1
+                continue
+            async with database.begin() as session:
+                old = await expired_archives(session, source, now() - timedelta(days=keep)) if keep else []
+            counts["files"] += len(old)
+            counts["bytes"] += sum(archive.bytes for archive in old)
+            if dry_run:
+                continue
+            # Rows first: the next run removes what a kill leaves of these files.
+            async with database.begin() as session:
+                counts["pages"] += await mark_removed(session, [archive.archive_id for archive in old])
+            for archive in old:
+                await asyncio.to_thread((folder / archive.path).unlink, missing_ok=True)
+            try:
+                await seal_archives(database, folder, source)
+            except ArchiveDamaged:
+                counts["damaged"] += 1
+            swept, damaged = await sweep(database, folder, source)
+            counts["swept"] += swept
+            counts["damaged"] += len(damaged)
+            counts["leftovers"] += await clear_removed(database, folder, source)
+    stray, foreign = await find_stray_files(database, folder)
+    counts["strays"], counts["foreign"] = len(stray), len(foreign)
+    if not dry_run:
+        for path in stray:
+            await asyncio.to_thread((folder / path).unlink, missing_ok=True)
+    names = ("files", "bytes", "pages", "swept", "leftovers", "strays", "foreign", "busy", "damaged")
+    return {name: counts[name] for name in names}

@@ -2,8 +2,8 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -15,13 +15,12 @@ from medlive.db.harvest.readings import Reading, latest_readings, latest_run, re
 from medlive.db.runs import finish_run, start_run
 from medlive.db.session import Database, Session, advisory_lock
 from medlive.db.tables.intake import FrontierState
-from medlive.db.threads.identifiers import save_identifiers
-from medlive.db.threads.takedowns import TAKEN_DOWN, keep_out
-from medlive.db.threads.threads import check_storable, save_threads
+from medlive.db.threads.threads import check_storable
 from medlive.deidentify.detect import keyed_handle
 from medlive.errors import BadInput, UsageError
 from medlive.service.database import handle_key
-from medlive.service.harvest.ledger import read_stored_page
+from medlive.service.harvest.import_files import store_threads
+from medlive.service.harvest.raw_files import read_stored_page
 from medlive.service.paths import archive_path
 from medlive.sources.archive.warc import ArchiveDamaged
 from medlive.sources.drift import HISTORY, Compared, compare, measures, thread_fields
@@ -30,7 +29,6 @@ from medlive.sources.ledger import ProblemKind
 from medlive.sources.registry import build_site
 from medlive.sources.source import LayoutError, NotAThread, Site
 from medlive.threads.model import Thread
-from medlive.threads.prepare import thread_identifiers
 
 COMMAND: Final = "source reparse"
 BATCH: Final = 100
@@ -83,11 +81,36 @@ class _Reread:
     message: str = ""
 
 
+async def reparse_sources(
+    database: Database,
+    settings: Settings,
+    sources: Sequence[str],
+    *,
+    thread_ids: Sequence[str] = (),
+    dry_run: bool = False,
+    progress: Callable[[str], AbstractContextManager[Callable[[int], None]]],
+) -> list[ReparseResult]:
+    """`reparse_source` of each source, recorded as a run unless it is dry; `progress` shows a source's threads."""
+    done: list[ReparseResult] = []
+    if not dry_run:
+        async with database.begin() as session:
+            run = await start_run(session, COMMAND, {"sources": sorted(sources)})
+    for source in sources:
+        with progress(source) as tick:
+            done.append(
+                await reparse_source(database, settings, source, thread_ids=thread_ids, dry_run=dry_run, tick=tick)
+            )
+    if not dry_run:
+        counts = {one.source: dict(one.counts) for one in done}
+        async with database.begin() as session:
+            await finish_run(session, run, counts, failed=any(one.busy or one.damaged for one in done))
+    return done
+
+
 async def reparse_source(
     database: Database,
     settings: Settings,
     source: str,
-    overrides: Mapping[str, Any],
     *,
     thread_ids: Sequence[str] = (),
     dry_run: bool = False,
@@ -99,148 +122,112 @@ async def reparse_source(
     can no longer be parsed is reported and left as it was. `dry_run` does the same in one transaction that is
     rolled back. Raises UsageError for a named thread without stored pages, and DatabaseUnavailable.
     """
-    work = _Reparse(ReparseResult(source), settings, build_site(source, overrides), dry_run)
+    done = ReparseResult(source)
     async with advisory_lock(database, f"harvest {source}") as acquired:
         if not acquired:
-            work.done.busy = True
-            return work.done
-        if not dry_run:
-            await work.run(database.begin, thread_ids, tick)
-            return work.done
-        async with database.begin() as session:
-            await work.run(lambda: nullcontext(session), thread_ids, tick)
-            await session.rollback()
-        return work.done
+            done.busy = True
+        elif not dry_run:
+            await _reparse(done, settings, database.begin, thread_ids, tick)
+        else:
+            async with database.begin() as session:
+                await _reparse(done, settings, lambda: nullcontext(session), thread_ids, tick)
+                await session.rollback()
+    return done
 
 
-@asynccontextmanager
-async def reparse_run(
-    database: Database, sources: Collection[str], done: Sequence[ReparseResult], *, dry_run: bool
-) -> AsyncIterator[None]:
-    """Record a reparse command with the counts of `done` at its end; a dry run is not recorded."""
-    if dry_run:
-        yield
-        return
-    async with database.begin() as session:
-        run = await start_run(session, COMMAND, {"sources": sorted(sources)})
-    yield
-    counts = {one.source: dict(one.counts) for one in done}
-    async with database.begin() as session:
-        await finish_run(session, run, counts, failed=any(one.busy or one.damaged for one in done))
+async def _reparse(
+    done: ReparseResult,
+    settings: Settings,
+    begin: Callable[[], AbstractAsyncContextManager[Session]],
+    thread_ids: Sequence[str],
+    tick: Callable[[int], None],
+) -> None:
+    """Parse batch after batch, each saved in a session of `begin`, then update the figures."""
+    site = build_site(done.source, settings.sources.get(done.source, {}))
+    folder, key, after = archive_path(settings), handle_key(settings), ""
 
+    def parse_all(batch: Sequence[Reading]) -> list[_Reread]:
+        return [_reread(done, site, folder, key, one) for one in batch]
 
-class _Reparse:
-    """The reparse of one source."""
-
-    def __init__(self, done: ReparseResult, settings: Settings, site: Site, dry_run: bool) -> None:
-        self.done = done
-        self._source = done.source
-        self._site = site
-        self._folder = archive_path(settings)
-        self._key = handle_key(settings)
-        self._dry_run = dry_run
-
-    async def run(
-        self,
-        begin: Callable[[], AbstractAsyncContextManager[Session]],
-        thread_ids: Sequence[str],
-        tick: Callable[[int], None],
-    ) -> None:
-        """Parse batch after batch, each saved in a session of `begin`, then update the figures."""
-        after = ""
-        while True:
-            async with begin() as session:
-                if thread_ids:
-                    ids = [i for i in sorted(set(thread_ids)) if i > after][:BATCH]
-                else:
-                    ids = await read_threads_after(session, self._source, after, BATCH)
-                batch = await latest_readings(session, self._source, ids) if ids else []
-            if not batch:
-                break
-            self._check_known(batch, thread_ids)
-            rereads = await asyncio.to_thread(list, map(self._reread, batch))
-            async with begin() as session:
-                await self._save(session, rereads)
-            tick(self.done.threads)
-            after = batch[-1].thread_id
+    while True:
         async with begin() as session:
-            await self._measure(session)
-
-    def _check_known(self, batch: Sequence[Reading], thread_ids: Sequence[str]) -> None:
+            if thread_ids:
+                ids = [i for i in sorted(set(thread_ids)) if i > after][:BATCH]
+            else:
+                ids = await read_threads_after(session, done.source, after, BATCH)
+            batch = await latest_readings(session, done.source, ids) if ids else []
+        if not batch:
+            break
         for one in batch:
             if thread_ids and not one.pages and one.state is None:
-                raise UsageError(f"no page of {self._source}/{one.thread_id} is stored")
+                raise UsageError(f"no page of {done.source}/{one.thread_id} is stored")
+        rereads = await asyncio.to_thread(parse_all, batch)
+        async with begin() as session:
+            await _save(session, done, rereads)
+        tick(done.threads)
+        after = batch[-1].thread_id
+    async with begin() as session:
+        await _measure(session, done)
 
-    def _reread(self, one: Reading) -> _Reread:
-        """Parse a thread's pages with the current adapter."""
-        if not one.pages:
-            return _Reread(one, reason="waiting")
-        if one.state is FrontierState.SKIPPED and not one.stored:
-            return _Reread(one, reason="skipped")
-        files = [page.file for page in one.pages if page.file is not None]
-        if len(files) < len(one.pages):
-            return _Reread(one, reason=BYTES_GONE)
-        try:
-            pages = [read_stored_page(self._folder / path, place) for path, place in files]
-            self.done.counts["pages"] += len(pages)
-            thread = parse_with(pages[0].url, self._site.parse_thread, pages, self._anonymise)
-            check_storable(thread)
-        except ArchiveDamaged as error:
-            self.done.damaged.add(error.path)
-            return _Reread(one, reason=DAMAGED, message=error.message)
-        except BadInput as error:
-            return _Reread(one, reason=ProblemKind.FAULT.value, message=error.message)
-        except (LayoutError, NotAThread, ParserFault) as error:
-            return _Reread(one, reason=problem_kind(error).value, message=error.message)
-        return _Reread(one, thread)
 
-    def _anonymise(self, handle: str) -> str:
-        return keyed_handle(handle, self._key)
+def _reread(done: ReparseResult, site: Site, folder: Path, key: bytes, one: Reading) -> _Reread:
+    """Parse a thread's pages with the current adapter."""
+    if not one.pages:
+        return _Reread(one, reason="waiting")
+    if one.state is FrontierState.SKIPPED and not one.stored:
+        return _Reread(one, reason="skipped")
+    files = [page.file for page in one.pages if page.file is not None]
+    if len(files) < len(one.pages):
+        return _Reread(one, reason=BYTES_GONE)
+    try:
+        pages = [read_stored_page(folder / path, place) for path, place in files]
+        done.counts["pages"] += len(pages)
+        thread = parse_with(pages[0].url, site.parse_thread, pages, lambda handle: keyed_handle(handle, key))
+        check_storable(thread)
+    except ArchiveDamaged as error:
+        done.damaged.add(error.path)
+        return _Reread(one, reason=DAMAGED, message=error.message)
+    except BadInput as error:
+        return _Reread(one, reason=ProblemKind.FAULT.value, message=error.message)
+    except (LayoutError, NotAThread, ParserFault) as error:
+        return _Reread(one, reason=problem_kind(error).value, message=error.message)
+    return _Reread(one, thread)
 
-    async def _save(self, session: Session, rereads: Sequence[_Reread]) -> None:
-        done = self.done
-        threads = [(one, one.thread) for one in rereads if one.thread is not None]
-        erased = await keep_out(session, [thread for _, thread in threads])
-        if erased:
-            done.counts[TAKEN_DOWN] += len(threads)
-            threads = [(one, t) for one, t in threads if (t.source, t.thread_id) not in erased]
-            done.counts[TAKEN_DOWN] -= len(threads)
-        saved = await save_threads(
-            session,
-            [thread for _, thread in threads],
-            fetch_ids=[one.reading.pages[0].fetch_id for one, _ in threads],
-        )
-        found = [
-            () if one.status == "unchanged" else thread_identifiers(thread)
-            for one, (_, thread) in zip(saved, threads, strict=True)
-        ]
-        await save_identifiers(session, saved, found)
-        done.counts.update(one.status for one in saved)
-        for one, thread in threads:
-            done.before.update(_field_counts(one.reading.fields or {}))
-            done.after.update(_field_counts(thread_fields(thread)))
-        for one in rereads:
-            if one.thread is None:
-                done.counts[one.reason] += 1
-                if one.message and len(done.problems) < MAX_PROBLEMS:
-                    done.problems.append((one.reading.thread_id, one.reason, one.message))
-        settled = [(one.reading.run_id, s) for one in rereads if (s := _settled_state(one)) is not None]
-        for run_id in sorted({run_id for run_id, _ in settled if run_id is not None}):
-            await settle(session, self._source, run_id, [s for mine, s in settled if mine == run_id])
 
-    async def _measure(self, session: Session) -> None:
-        """Recompute the latest harvest's figures and store them in place of the old ones."""
-        info = next((s for s in await list_sources(session) if s.name == self._source), None)
-        self.done.quarantined = info.quarantine_reason if info is not None else None
-        latest = await latest_run(session, self._source)
-        if latest is None:
-            return
-        run_id, measured = latest
-        shares, ends = await run_figures(session, run_id)
-        past = await past_measures(session, self._source, before_run=run_id, runs=HISTORY)
-        self.done.drift = compare(measures(shares, ends), past)
-        if measured:
-            await save_measures(session, run_id, self.done.drift)
+async def _save(session: Session, done: ReparseResult, rereads: Sequence[_Reread]) -> None:
+    threads = [(one.reading, one.thread) for one in rereads if one.thread is not None]
+    done.counts += await store_threads(
+        session, [thread for _, thread in threads], fetch_ids=[reading.pages[0].fetch_id for reading, _ in threads]
+    )
+    for reading, thread in threads:
+        done.before.update(_field_counts(reading.fields or {}))
+        done.after.update(_field_counts(thread_fields(thread)))
+    for one in rereads:
+        if one.thread is None:
+            done.counts[one.reason] += 1
+            if one.message and len(done.problems) < MAX_PROBLEMS:
+                done.problems.append((one.reading.thread_id, one.reason, one.message))
+    settled: dict[int, list[Settled]] = {}
+    for one in rereads:
+        if (state := _settled_state(one)) is not None and one.reading.run_id is not None:
+            settled.setdefault(one.reading.run_id, []).append(state)
+    for run_id in sorted(settled):
+        await settle(session, done.source, run_id, settled[run_id])
+
+
+async def _measure(session: Session, done: ReparseResult) -> None:
+    """Recompute the latest harvest's figures and store them in place of the old ones."""
+    info = next((s for s in await list_sources(session) if s.name == done.source), None)
+    done.quarantined = info.quarantine_reason if info is not None else None
+    latest = await latest_run(session, done.source)
+    if latest is None:
+        return
+    run_id, measured = latest
+    shares, ends = await run_figures(session, run_id)
+    past = await past_measures(session, done.source, before_run=run_id, runs=HISTORY)
+    done.drift = compare(measures(shares, ends), past)
+    if measured:
+        await save_measures(session, run_id, done.drift)
 
 
 def _field_counts(fields: Mapping[str, Any]) -> Counter[str]:

@@ -20,8 +20,7 @@ from medlive.db.threads.erasure import Traces, erase_thread, frozen_with, traces
 from medlive.db.threads.lookup import revisions_of
 from medlive.db.threads.threads import load_threads
 from medlive.errors import CheckFailed, MedliveError, UsageError
-from medlive.service.harvest.ledger import seal_archives
-from medlive.service.harvest.raw_files import clear_removed, sweep
+from medlive.service.harvest.raw_files import clear_removed, seal_archives, sweep
 from medlive.service.paths import archive_path
 from medlive.service.release.withdraw import record_takedown, write_errata
 from medlive.sources.archive.warc import ArchiveDamaged, ArchivedPage, pages
@@ -91,7 +90,7 @@ async def take_down(
             revisions = await revisions_of(session, source, thread_id)
             texts = _texts((await load_threads(session, revisions)).values())
         site = build_site(source, settings.sources.get(source, {})) if source in SITES else None
-        showing = await _find_showing_fetches(database, folder, site, source, thread_id, traces, done)
+        showing = await _find_showing_fetches(database, folder, site, traces, done)
         async with database.begin() as session:
             done.counts += await erase_thread(
                 session, source, thread_id, reason, texts=texts, showing=showing, alive_s=STALLED_AFTER_S
@@ -111,59 +110,44 @@ async def take_down(
 
 
 async def _find_showing_fetches(
-    database: Database,
-    folder: Path,
-    site: Site | None,
-    source: str,
-    thread_id: str,
-    traces: Traces,
-    done: TakedownResult,
+    database: Database, folder: Path, site: Site | None, traces: Traces, done: TakedownResult
 ) -> list[int]:
     """Find fetches of other pages that show the thread: lists, and threads that link to it."""
     pattern = _pattern(traces)
+
+    def search(archive: Archive, kept: Collection[KeptFetch]) -> list[int]:
+        found, fetches = [], {fetch.place: fetch for fetch in kept if fetch.thread_id != done.thread_id}
+        for place, page in pages(folder / archive.path, archive.bytes):
+            if (fetch := fetches.get(place)) is None:
+                continue
+            linked = pattern is not None and pattern.search(page.body)
+            may_list = site is not None and fetch.kind is PageKind.LISTING
+            if linked or (may_list and _page_lists(site, page, done.thread_id)):
+                found.append(fetch.fetch_id)
+        return found
+
     found: list[int] = []
     async with database.begin() as session:
-        archives = await list_archives(session, source=source)
+        archives = await list_archives(session, source=done.source)
     for archive in archives:
         async with database.begin() as session:
             kept = await fetches_in(session, archive.archive_id)
         try:
-            found += await asyncio.to_thread(_fetches_showing, folder, archive, kept, site, thread_id, pattern)
+            found += await asyncio.to_thread(search, archive, kept)
         except ArchiveDamaged as error:
             done.damaged.append(error)
     return found
 
 
-def _fetches_showing(
-    folder: Path,
-    archive: Archive,
-    kept: Collection[KeptFetch],
-    site: Site | None,
-    thread_id: str,
-    pattern: re.Pattern[bytes] | None,
-) -> list[int]:
-    found = []
-    fetches = {fetch.place: fetch for fetch in kept}
-    for place, archived in pages(folder / archive.path, archive.bytes):
-        fetch = fetches.get(place)
-        if fetch is None or fetch.thread_id == thread_id:
-            continue
-        linked = pattern is not None and pattern.search(archived.body)
-        is_list = fetch.kind is PageKind.LISTING
-        if linked or (is_list and site is not None and _page_lists(site, archived, thread_id)):
-            found.append(fetch.fetch_id)
-    return found
-
-
-def _page_lists(site: Site, archived: ArchivedPage, thread_id: str) -> bool:
+def _page_lists(site: Site | None, archived: ArchivedPage, thread_id: str) -> bool:
     """Whether a list page shows the thread; where no layout fits, whether its id occurs as a word."""
     page = Page(
         archived.url, archived.body, archived.headers.get("content-type", ""), archived.status, archived.form
     )
+    assert site is not None
     try:
-        return any(
-            entry.thread_id == thread_id for entry in parse_with(page.url, site.parse_listing, page).entries
-        )
+        entries = parse_with(page.url, site.parse_listing, page).entries
+        return any(entry.thread_id == thread_id for entry in entries)
     except MedliveError:
         bounded = rb"(?<![0-9A-Za-z])" + re.escape(thread_id.encode()) + rb"(?![0-9A-Za-z])"
         return re.search(bounded, archived.body) is not None

@@ -27,7 +27,7 @@ from medlive.db.runs import (
 from medlive.db.session import Database
 from medlive.db.tables.intake import RunOutcome
 from medlive.errors import ConfigError
-from medlive.service.harvest.settings import fetch_settings, select_sources
+from medlive.service.harvest.sources import fetch_settings, select_sources
 
 WEEK = timedelta(days=7)
 RETRY_AFTER = timedelta(hours=1)

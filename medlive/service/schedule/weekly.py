@@ -17,8 +17,8 @@ from medlive.logs import bound
 from medlive.service.curation.curate import curate_queued, queue_again
 from medlive.service.curation.filter import filter_pending
 from medlive.service.harvest.harvest import harvest_source
-from medlive.service.harvest.retention import apply_retention
-from medlive.service.harvest.settings import select_sources
+from medlive.service.harvest.raw_files import apply_retention
+from medlive.service.harvest.sources import select_sources
 from medlive.service.jobs import open_app
 from medlive.service.release.freeze import freeze
 from medlive.service.schedule.steps import FREEZE, QUEUE, RETENTION, StepState, pending_jobs, summarize_counts

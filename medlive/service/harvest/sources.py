@@ -1,0 +1,129 @@
+"""The sources: their settings, their health, and what one page of them yields. `medlive status` imports it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from medlive.clock import now
+from medlive.config import Settings, validate_section
+from medlive.db.harvest.harvests import SourceInfo, harvest_times, latest_measures, list_sources
+from medlive.db.session import Database
+from medlive.db.tables.intake import RunOutcome, SourceKind
+from medlive.errors import UsageError
+from medlive.sources.drift import Compared
+from medlive.sources.fetching.page import FetchPolicy, FetchSettings
+from medlive.sources.registry import SITES, build_site
+from medlive.sources.source import Page, allowed_hosts
+
+STALE_AFTER = timedelta(days=8)
+"""A week, and a day for a harvest that takes long or is retried."""
+
+
+def fetch_settings(settings: Settings) -> FetchSettings:
+    """The fetcher's settings. Raises ConfigError."""
+    return validate_section(FetchSettings, "harvest", settings.harvest)
+
+
+def select_sources(settings: Settings, names: Sequence[str]) -> dict[str, Mapping[str, Any]]:
+    """Source → its configured settings, for those named or for all. Raises UsageError for an unknown name."""
+    for name in names:
+        if name not in SITES:
+            raise UsageError(f"unknown source {name!r}", hint=f"known sources: {', '.join(SITES)}")
+    return {name: settings.sources.get(name, {}) for name in names or SITES}
+
+
+@dataclass(frozen=True, slots=True)
+class SourceHealth:
+    """One source that has been harvested."""
+
+    info: SourceInfo
+    last_done_at: datetime | None
+    """When a harvest last succeeded; None if never."""
+    last_problem: str | None
+    """Why the latest harvest failed; None if it did not."""
+    week: str | None
+    """The ISO week of `figures`; None without any."""
+    figures: tuple[Compared, ...]
+    stale: bool
+
+    @property
+    def faults(self) -> list[str]:
+        """What a maintainer must look at, one sentence each."""
+        info, found = self.info, []
+        if info.quarantine_reason is not None and info.quarantined_at is not None:
+            found.append(f"quarantined since {info.quarantined_at:%Y-%m-%d %H:%M} UTC: {info.quarantine_reason}")
+        elif info.last_outcome is RunOutcome.FAILED:
+            found.append(f"its harvest of {info.last_run} failed: {self.last_problem}")
+        if self.stale:
+            when = "never" if self.last_done_at is None else f"{self.last_done_at:%Y-%m-%d}"
+            found.append(f"stale: last harvested to its end {when}")
+        return found
+
+
+async def source_health(database: Database, source: str | None = None) -> list[SourceHealth]:
+    """Every harvested source, or the one named. Raises UsageError if that was never harvested."""
+    found = []
+    async with database.begin() as session:
+        for info in await list_sources(session):
+            if info.kind is not SourceKind.SITE or source not in (None, info.name):
+                continue
+            times = await harvest_times(session, info.name)
+            week, figures = await latest_measures(session, info.name) or (None, [])
+            since = times.last_done_at or times.first_started_at
+            stale = since is not None and now() - since > STALE_AFTER
+            found.append(SourceHealth(info, times.last_done_at, times.last_problem, week, tuple(figures), stale))
+    if source is not None and not found:
+        raise UsageError(
+            f"{source} was never harvested", hint=f"run `medlive harvest {source}`, or check one page with --url"
+        )
+    return found
+
+
+async def check_page(settings: Settings, source: str, url: str, body: bytes | None) -> dict[str, Any]:
+    """Parse one page: `thread` as in the import format and `fields` (name → value or how many messages have it).
+
+    `body` is a saved page's bytes; None fetches the page. Nothing is stored. Raises UsageError, LayoutError,
+    NotAThread, and what fetching raises.
+    """
+    from medlive.deidentify.detect import keyed_handle
+    from medlive.service.database import handle_key
+    from medlive.sources.fetching.fetch import Fetcher
+
+    site = build_site(source, select_sources(settings, [source])[source])
+    key = handle_key(settings)
+    if body is None:
+        policy = FetchPolicy(
+            allowed_hosts=allowed_hosts(site, site.settings.base_url),
+            min_interval_s=site.settings.min_interval_s,
+            stop_statuses=site.settings.stop_statuses,
+        )
+        async with Fetcher(fetch_settings(settings)) as fetcher:
+            fetched = await fetcher.fetch(url, policy)
+        page = Page(fetched.url, fetched.body, fetched.content_type, fetched.status)
+    else:
+        page = Page(url, body, "text/html")
+    thread = site.parse_thread([page], lambda handle: keyed_handle(handle, key))
+    messages = thread.content()["messages"]
+
+    def count(field: str) -> str:
+        return f"{sum(m[field] not in (None, '', [], False) for m in messages)} of {len(messages)}"
+
+    identity = {name: getattr(thread, name) for name in ("source", "thread_id", "url", "language")}
+    return {
+        "thread": {**identity, **thread.content()},
+        "fields": {
+            "thread_id": thread.thread_id,
+            "title": thread.title,
+            "language": thread.language,
+            "tags": list(thread.tags),
+            "posted_at": thread.posted_at.isoformat() if thread.posted_at else None,
+            "messages": len(messages),
+            "with text": count("text"),
+            "with a date": count("posted_at"),
+            "with media": count("media"),
+            "patients'": sum(m["role"] == "patient" for m in messages),
+            "physicians', verified": sum(m["role"] == "physician" and m["verified"] for m in messages),
+            "next page": site.next_page(page),
+        },
+    }
