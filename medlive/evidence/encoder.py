@@ -9,12 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from medlive.errors import EvidenceUnavailable, UsageError
-from medlive.evidence.encoders.folders import (
-    EncoderSettings,
-    ModelFolder,
-    Role,
-    open_folder,
-)
+from medlive.evidence.encoders.folders import EncoderSettings, ModelFolder, Role, open_folder
 from medlive.evidence.encoders.lookup import FoundModel, Place, find_models, places_for
 
 __all__ = [

@@ -195,8 +195,7 @@ def _dense_side(path: Path, manifest: IndexManifest, options: _Options) -> Dense
     index = DenseIndex.open(path / manifest.data / DENSE, manifest.dense)
     if manifest.dense.count != manifest.passages:
         raise IndexCorrupt(
-            f"{path / MANIFEST} lists {manifest.dense.count} vectors for {manifest.passages} passages",
-            hint=HINT,
+            f"{path / MANIFEST} lists {manifest.dense.count} vectors for {manifest.passages} passages", hint=HINT
         )
     return DenseSide(encoder, index)
 

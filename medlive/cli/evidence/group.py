@@ -62,8 +62,7 @@ class Vectors:
 @grouped
 def build(
     corpora: Annotated[
-        list[Path],
-        typer.Argument(help="Archives, files or folders; docs/evidence.md lists the kinds."),
+        list[Path], typer.Argument(help="Archives, files or folders; docs/evidence.md lists the kinds.")
     ],
     index: IndexOption = None,
     corpus_kind: Annotated[

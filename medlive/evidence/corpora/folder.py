@@ -46,9 +46,5 @@ def _decode(data: bytes) -> str | None:
 
 
 READER = Reader(
-    kind="folder",
-    about="a folder of .txt and .md files",
-    sniff=_sniff,
-    documents=_documents,
-    licence="unstated",
+    kind="folder", about="a folder of .txt and .md files", sniff=_sniff, documents=_documents, licence="unstated"
 )

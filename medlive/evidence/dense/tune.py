@@ -17,10 +17,7 @@ BLOCK = 32_768
 _STEPS = tuple(sorted({round(2 ** (half / 2)) for half in range(34)}))
 _MARGIN = 0.01
 """Above the target on the queries that are tuned on: about one standard error of a mean of 256 recalls."""
-_REFINES: dict[DenseKind, tuple[int, ...]] = {
-    DenseKind.IVF_SQ8: (1, 2, 4),
-    DenseKind.IVF_PQ: (4, 8, 16, 32, 64),
-}
+_REFINES: dict[DenseKind, tuple[int, ...]] = {DenseKind.IVF_SQ8: (1, 2, 4), DenseKind.IVF_PQ: (4, 8, 16, 32, 64)}
 _SEED = 20230102
 _SENTENCE = re.compile(r"\s*.{20,300}?(?:[.!?](?=\s|$)|[。！？])", re.DOTALL)
 """At least some words long, so that a heading or an abbreviation is no sentence."""

@@ -16,14 +16,7 @@ from medlive.errors import EvidenceUnavailable
 from medlive.evidence.encoder import EncoderIdentity, RerankerIdentity
 from medlive.evidence.encoders.exports import Precision, worth_taking
 from medlive.evidence.encoders.folders import EncoderSettings, ModelFolder
-from medlive.evidence.encoders.tokens import (
-    PASSAGE_TOKENS,
-    QUERY_TOKENS,
-    Features,
-    Text,
-    Tokenizer,
-    in_batches,
-)
+from medlive.evidence.encoders.tokens import PASSAGE_TOKENS, QUERY_TOKENS, Features, Text, Tokenizer, in_batches
 from medlive.evidence.encoders.torch import TorchClassifier, TorchEncoder
 
 

@@ -20,21 +20,8 @@ from numpy.typing import NDArray
 
 from medlive.digest import digest_file
 from medlive.errors import EvidenceUnavailable, MissingExtra
-from medlive.evidence.encoders.exports import (
-    AGREEMENT,
-    RECORD,
-    Export,
-    Precision,
-    export_folder,
-    recorded_export,
-)
-from medlive.evidence.encoders.folders import (
-    INSTALL,
-    NOT_INSTALLED,
-    EncoderSettings,
-    ModelFolder,
-    Role,
-)
+from medlive.evidence.encoders.exports import AGREEMENT, RECORD, Export, Precision, export_folder, recorded_export
+from medlive.evidence.encoders.folders import INSTALL, NOT_INSTALLED, EncoderSettings, ModelFolder, Role
 from medlive.evidence.encoders.tokens import PASSAGE_TOKENS, QUERY_TOKENS, Features, Text, Tokenizer
 
 try:
