@@ -32,12 +32,11 @@ from pathlib import Path
 
 import faiss
 import numpy as np
-from numpy.typing import NDArray
 
-from medlive.evidence.dense.build import build_dense, choose_kind
-from medlive.evidence.dense.index import DenseIndex
-from medlive.evidence.dense.model import DenseKind, DensePart, Matrix, Ordinals
-from medlive.evidence.dense.tune import exact, recall
+from medlive.evidence.dense import DenseIndex, build_dense, choose_kind, exact, recall
+from medlive.evidence.encoder import EncoderIdentity
+from medlive.evidence.manifest import DenseKind, DensePart
+from medlive.evidence.vectors import Matrix, Ordinals
 
 DIMENSION = 768
 PER_CLUSTER = 1000
@@ -52,30 +51,16 @@ ALLOWANCE_MB = 150
 _DRAWN = 50_000
 
 
-@dataclass(frozen=True)
-class Identity:
-    """What stands for an encoder."""
-
-    name: str
-    digest: str
-    dimension: int
-
-
 class ArraySource:
     """Vectors in a file."""
 
     def __init__(self, place: Path, count: int, dimension: int) -> None:
-        self.encoder = Identity("drawn", "sha256:drawn", dimension)
-        self.dimension = dimension
+        self.encoder = EncoderIdentity(name="drawn", digest="sha256:drawn", dimension=dimension, backend="torch")
         self.keys_digest = f"sha256:{place.name}"
         self._vectors = np.memmap(place, dtype="<f2", mode="r").reshape(-1, dimension)[:count]
 
     def __len__(self) -> int:
         return len(self._vectors)
-
-    def half(self, start: int, stop: int) -> NDArray[np.float16]:
-        """See `VectorSource`."""
-        return np.asarray(self._vectors[start:stop])
 
     def rows(self, ordinals: Ordinals) -> Matrix:
         """See `VectorSource`."""
@@ -89,10 +74,11 @@ class Built:
     part: DensePart
     seconds: float
     peak_mb: float
+    index_mb: float
 
 
-def draw(place: Path, size: int, spread: float) -> Matrix:
-    """Write vectors of that spread to `place`; queries from the same clusters."""
+def draw(place: Path, size: int, spread: float) -> tuple[Matrix, Matrix]:
+    """Write vectors of that spread to `place`; queries to measure and to tune on, from the same clusters."""
     rng = np.random.default_rng(7)
     scale = np.float32(DIMENSION**-0.5)
     centres = rng.standard_normal((max(size // PER_CLUSTER, 1), DIMENSION), dtype=np.float32) * scale
@@ -104,7 +90,7 @@ def draw(place: Path, size: int, spread: float) -> Matrix:
     with place.open("wb") as handle:
         for first in range(0, size, _DRAWN):
             handle.write(some(min(_DRAWN, size - first)).astype("<f2").tobytes())
-    return some(BATCH)
+    return some(BATCH), some(2 * BATCH)
 
 
 def _own_mb() -> float:
@@ -130,8 +116,7 @@ def build(
     watcher.start()
     started = time.perf_counter()
     source = ArraySource(Path(place), count, dimension)
-    out, work = Path(folder), Path(f"{folder}.work")
-    part = build_dense(source, out, work=work, kind=DenseKind(kind), k=K, queries=tune_on)
+    part = build_dense(source, Path(folder), kind=DenseKind(kind), k=K, queries=tune_on)
     seconds = time.perf_counter() - started
     ended.set()
     watcher.join()
@@ -145,7 +130,8 @@ def built(
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
         arguments = (str(place), count, dimension, kind.value, str(folder), tune_on)
         part, seconds, peak = pool.submit(build, *arguments).result()
-    return Built(DensePart.model_validate_json(part), seconds, peak)
+    size = (folder / "index.faiss").stat().st_size / 1e6
+    return Built(DensePart.model_validate_json(part), seconds, peak, size)
 
 
 def timed(index: DenseIndex, queries: Matrix) -> float:
@@ -166,7 +152,7 @@ def measured(
 ) -> tuple[dict[DenseKind, float], dict[DenseKind, float], dict[DenseKind, Built]]:
     """Print a line for each kind; its rate over flat's, its recall and its build."""
     source = ArraySource(place, count, dimension)
-    expected = exact(source, queries, K)[1]
+    expected = exact(source, queries, K)
     flat_folder = work / DenseKind.FLAT.value
     flat_built = built(place, count, dimension, DenseKind.FLAT, flat_folder)
     flat = DenseIndex.open(flat_folder, flat_built.part)
@@ -187,7 +173,7 @@ def measured(
         ratios[kind], recalls[kind], builds[kind] = best_flat / best, recall(found, expected), made
         ones = sorted(timed(index, queries[n : n + 1]) for n in range(31))
         tuned = made.part.parameters.model_dump(exclude_none=True, exclude={"storage", "ef_construction"})
-        disk = sum(file.size for file in made.part.files) / 1e6
+        disk = made.index_mb
         print(
             f"  {kind.value:8} {made.seconds:8.1f} {made.peak_mb:11.0f} {disk:8.0f} {recalls[kind]:9.4f}"
             f" {made.part.recall.value:6.4f} {best * 1e3:8.0f} {BATCH / best:8.0f} {ratios[kind]:7.1f}"
@@ -206,20 +192,20 @@ def synthetic(size: int, spreads: Sequence[float], kinds: Sequence[DenseKind], w
     chosen = choose_kind(size)
     for spread in spreads:
         place = work / "vectors"
-        queries = draw(place, size, spread)
+        queries, tune_on = draw(place, size, spread)
         some = kinds if spread == TARGET_SPREAD else [chosen]
         print(
             f"\n{size:,} × {DIMENSION}, spread {spread}, {size // PER_CLUSTER:,} clusters; chosen: {chosen.value}"
         )
-        ratios, recalls, builds = measured(place, size, DIMENSION, some, queries, work)
+        ratios, recalls, builds = measured(place, size, DIMENSION, some, queries, work, tune_on)
         if spread != TARGET_SPREAD or chosen not in ratios:
             continue
         if ratios[chosen] < TARGET_RATIO or recalls[chosen] < TARGET_RECALL:
             missed.append(f"{chosen.value} at spread {spread}: {ratios[chosen]:.1f} × flat, {recalls[chosen]:.4f}")
-        quarter = built(place, size // 4, DIMENSION, chosen, work / "quarter")
+        quarter = built(place, size // 4, DIMENSION, chosen, work / "quarter", tune_on)
         shutil.rmtree(work / "quarter")
         whole = builds[chosen]
-        index_mb = [sum(file.size for file in made.part.files) / 1e6 for made in (quarter, whole)]
+        index_mb = [quarter.index_mb, whole.index_mb]
         print(
             f"  memory of building {chosen.value}: own peak {quarter.peak_mb:.0f} MB for {size // 4:,} (index"
             f" {index_mb[0]:.0f} MB), {whole.peak_mb:.0f} MB for {size:,} (index {index_mb[1]:.0f} MB)"

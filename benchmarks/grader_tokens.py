@@ -32,8 +32,9 @@ from medlive.evaluation.asking.run import import_answers
 from medlive.evaluation.grading.grade import grade_run
 from medlive.evaluation.model import Answer, AnswerState, CaseSet, EvaluationCase, EvaluationCriterion, Mode
 from medlive.evaluation.runs.folder import GRADES
-from medlive.evidence.build import build_index, open_index
+from medlive.evidence.build import build_index
 from medlive.evidence.corpora.registry import open_corpus
+from medlive.evidence.open_index import open_index
 from medlive.llm.engine import EngineIdentity, Reply, Request
 from medlive.llm.openai import OpenAIEngine
 from medlive.llm.replay import ReplayEngine

@@ -42,13 +42,14 @@ from numpy.typing import NDArray
 from medlive.cli.evidence.bench import mean_and_interval
 from medlive.clock import now
 from medlive.digest import digest_json
-from medlive.evidence.build import DensePlan, build_index, open_index
+from medlive.evidence.build import DensePlan, build_index
 from medlive.evidence.corpora.model import ReadLog
 from medlive.evidence.corpora.parsing.chunk import sentences
 from medlive.evidence.corpora.registry import open_corpus
 from medlive.evidence.encoder import Encoder, EncoderIdentity
 from medlive.evidence.manifest import IndexManifest
 from medlive.evidence.measure import ndcg_at, recall_at
+from medlive.evidence.open_index import open_index
 from medlive.evidence.passage import Passage, Query
 from medlive.evidence.retriever import IndexRetriever, RetrieverName
 from medlive.evidence.store import PassageStore
@@ -87,7 +88,10 @@ class HashedWords:
     """Vectors without meaning at no cost: each word adds one to a place that its hash names."""
 
     identity = EncoderIdentity(
-        "hashed-words", digest_json(["hashed words", CLAIM_DIMENSION]), CLAIM_DIMENSION, "torch"
+        name="hashed-words",
+        digest=digest_json(["hashed words", CLAIM_DIMENSION]),
+        dimension=CLAIM_DIMENSION,
+        backend="torch",
     )
 
     def encode_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:

@@ -29,14 +29,14 @@ from medlive.errors import (
 from medlive.evidence import lexical
 from medlive.evidence.corpora.model import Corpus, Problem, ReadLog
 from medlive.evidence.corpus_digest import Survey
-from medlive.evidence.dense.files import Claim, sync
-from medlive.evidence.dense.model import DenseKind, DensePart, Matrix
-from medlive.evidence.dense.vectors import SHARD, EmbedReport, Item, VectorStore, passage_key
 from medlive.evidence.encoder import Encoder
+from medlive.evidence.files import room_for, sync, whole_file
 from medlive.evidence.lexical import LexicalWriter
 from medlive.evidence.manifest import (
     MANIFEST,
     CorpusEntry,
+    DenseKind,
+    DensePart,
     EncoderEntry,
     FileEntry,
     IndexManifest,
@@ -44,40 +44,15 @@ from medlive.evidence.manifest import (
     named_corpora,
     read_manifest,
 )
-from medlive.evidence.open_index import (
-    DATA,
-    DENSE,
-    LEXICAL,
-    VECTORS,
-    ListedIndex,
-    check_index,
-    check_sizes,
-    keys_of,
-    list_indexes,
-    open_index,
-    open_store,
-    verify_index,
-)
+from medlive.evidence.open_index import DATA, DENSE, LEXICAL, VECTORS, check_index, check_sizes, open_store
 from medlive.evidence.passage import Passage
-from medlive.evidence.retriever import embedded
-from medlive.evidence.store import LINES, PassageStore, StoreWriter, from_line, room_for, to_line
-
-__all__ = [
-    "DensePlan",
-    "ListedIndex",
-    "Progress",
-    "build_index",
-    "list_indexes",
-    "open_index",
-    "prune",
-    "vectors_of",
-    "verify_index",
-]
+from medlive.evidence.store import LINES, PassageStore, StoreWriter, from_line, to_line
+from medlive.evidence.vectors import SHARD, VectorStore, keys_of
+from medlive.integrity.lock import Locked, exclusive
 
 NO_ENCODER = "no encoder was given"
 
 _BUILDING = "building-"
-_DENSE_WORK = "arranging"
 _EVERY = 1000
 
 
@@ -167,19 +142,17 @@ def build_index(
 
 
 def prune(out: Path) -> list[Path]:
-    """Remove the vectors of other encoders and unfinished builds, and return the removed folders.
+    """Remove the vectors of encoders that the index does not use, and return the removed folders.
 
     Raises as `read_manifest` does, and ServiceUnavailable while another process builds there.
     """
     with _locked(out):
         manifest = read_manifest(out)
         current = None if manifest.encoder is None else vectors_of(out, manifest).folder
-        removed_folders = [place for place in (out / VECTORS).glob("*") if place != current]
-        if (out / _DENSE_WORK).exists():
-            removed_folders.append(out / _DENSE_WORK)
-        for place in removed_folders:
+        removed = [place for place in (out / VECTORS).glob("*") if place != current]
+        for place in removed:
             shutil.rmtree(place)
-        return removed_folders
+        return removed
 
 
 def vectors_of(out: Path, manifest: IndexManifest) -> VectorStore:
@@ -217,8 +190,9 @@ def _build(
     counts = _write_passages(data, _all_passages(out, old, {entry.name for entry in kept}, readings), report)
     for reading in readings:
         reading.spool.unlink()
-    side = None if plan is None else _dense_side(out, data, plan, report)
-    encoder, part, embedding = side or (None, None, None)
+    encoder, part, reused, embedded = None, None, None, None
+    if plan is not None:
+        encoder, part, reused, embedded = _dense_side(out, data, plan, report)
     built_at = now()
     entries = [*kept, *(_entry(reading, counts, built_at) for reading in readings)]
     manifest = IndexManifest(
@@ -236,8 +210,7 @@ def _build(
         built_at=built_at,
     )
     _activate(out, data, manifest)
-    new, reused = (embedding.embedded, embedding.present) if embedding else (None, None)
-    report(Progress("built", None, manifest.passages, embedded=new, reused=reused))
+    report(Progress("built", None, manifest.passages, embedded=embedded, reused=reused))
     return manifest
 
 
@@ -256,49 +229,29 @@ def _write_passages(data: Path, passages: Iterator[Passage], report: Callable[[P
 
 def _dense_side(
     out: Path, data: Path, plan: DensePlan, report: Callable[[Progress], None]
-) -> tuple[EncoderEntry, DensePart, EmbedReport]:
-    """Embed what is new and arrange all vectors; both continue where a killed build stopped."""
-    from medlive.evidence.dense.build import LEAST, build_dense, choose_kind
+) -> tuple[EncoderEntry, DensePart, int, int]:
+    """Embed what is new, and arrange all vectors; also return how many passages were reused and embedded."""
+    from medlive.evidence import dense
 
-    store = PassageStore(data)
-    encoder = plan.encoder
+    store, encoder = PassageStore(data), plan.encoder
     vectors = VectorStore(out / VECTORS, encoder.identity)
-
-    def items() -> Iterator[Item]:
-        return (Item(passage_key(passage), *embedded(passage)) for passage in store)
-
-    embedding = vectors.embed_missing(
-        items, encoder, shard_size=plan.shard, progress=lambda p: report(Progress("embedding", None, p.embedded))
+    reused, embedded = vectors.embed_missing(
+        store, encoder, shard_size=plan.shard, progress=lambda n: report(Progress("embedding", None, n))
     )
-    source = vectors.vectors(keys_of(store))
-    kind = plan.kind or choose_kind(len(source))
-    part = build_dense(
-        source,
+    kind = plan.kind or dense.choose_kind(len(store))
+    queries = None
+    if kind is not DenseKind.FLAT and len(store) >= dense.LEAST:
+        # Questions that passages of the index answer, to tune the index on.
+        sample = [store.get(int(n)) for n in dense.sample_ordinals(len(store), 2 * dense.QUERIES)]
+        queries = encoder.encode_queries([dense.as_query(*passage.title_and_text) for passage in sample])
+    part = dense.build_dense(
+        vectors.vectors(keys_of(store)),
         data / DENSE,
-        work=out / _DENSE_WORK,
         kind=kind,
-        queries=None if kind is DenseKind.FLAT or len(store) < LEAST else _tuning_queries(store, encoder),
-        progress=lambda p: report(Progress("arranging", None, p.done)),
+        queries=queries,
+        progress=lambda n: report(Progress("arranging", None, n)),
     )
-    shutil.rmtree(out / _DENSE_WORK, ignore_errors=True)
-    identity = encoder.identity
-    entry = EncoderEntry(
-        name=identity.name,
-        digest=identity.digest,
-        dimension=identity.dimension,
-        backend=identity.backend,
-        where=plan.where,
-    )
-    return entry, part, embedding
-
-
-def _tuning_queries(store: PassageStore, encoder: Encoder) -> Matrix:
-    """Encode questions that passages of the index answer, to tune the index on."""
-    from medlive.evidence.dense.build import QUERIES
-    from medlive.evidence.dense.tune import as_query, sample_ordinals
-
-    passages = [store.get(int(ordinal)) for ordinal in sample_ordinals(len(store), 2 * QUERIES)]
-    return encoder.encode_queries([as_query(*embedded(passage)) for passage in passages])
+    return EncoderEntry(**encoder.identity.model_dump(), where=plan.where), part, reused, embedded
 
 
 def _has_dense_side(old: IndexManifest, plan: DensePlan | None) -> bool:
@@ -322,7 +275,7 @@ class _Reading:
 def _read(corpus: Corpus, spool: Path, report: Callable[[Progress], None]) -> _Reading:
     """Read a corpus once into a file, and survey it for the decisions about its passages."""
     survey, log = Survey(spool.with_name(f"{spool.name}-survey")), ReadLog()
-    with room_for(spool), spool.open("wb") as handle:
+    with spool.open("wb") as handle:
         for passage in corpus.passages(log):
             survey.add(passage)
             handle.write(to_line(passage))
@@ -424,12 +377,9 @@ def _activate(out: Path, data: Path, manifest: IndexManifest) -> None:
     for entry in manifest.files:
         sync(data / entry.path)
     data.rename(out / manifest.data)
-    fresh = out / f"{_BUILDING}{MANIFEST}"
-    with room_for(fresh):
-        fresh.write_text(manifest.model_dump_json(indent=1) + "\n", encoding="utf-8")
-    sync(fresh)
     sync(out)
-    fresh.replace(out / MANIFEST)
+    with whole_file(out / MANIFEST) as handle:
+        handle.write((manifest.model_dump_json(indent=1) + "\n").encode())
     sync(out)
     _remove_leftovers(out)
 
@@ -461,14 +411,13 @@ def _locked(out: Path) -> Iterator[None]:
     try:
         with room_for(out):
             out.mkdir(parents=True, exist_ok=True)
-            claim = Claim.take(out / ".lock")
+            (out / ".lock").touch()
     except OSError as exc:
         raise UsageError(
             f"{out} cannot be written: {exc.strerror}", hint="name a folder that you may write: --index FOLDER"
         ) from exc
-    if claim is None:
-        raise ServiceUnavailable(f"another process is building {out}", hint="wait until it has ended")
     try:
-        yield
-    finally:
-        claim.release()
+        with exclusive(out / ".lock"):
+            yield
+    except Locked as exc:
+        raise ServiceUnavailable(f"another process is building {out}", hint="wait until it has ended") from exc

@@ -4,11 +4,10 @@ from pathlib import Path
 
 from medlive.errors import IndexCorrupt, IndexMissing, IndexOutdated
 from medlive.evidence.build import DensePlan
-from medlive.evidence.dense.model import DenseKind
-from medlive.evidence.dense.vectors import SHARD
 from medlive.evidence.encoder import EncoderSettings, FoundModel, Role, find_models, open_encoder
-from medlive.evidence.manifest import read_manifest
+from medlive.evidence.manifest import DenseKind, read_manifest
 from medlive.evidence.open_index import open_named_encoder
+from medlive.evidence.vectors import SHARD
 
 NONE = "none"
 MEDCPT = "medcpt"

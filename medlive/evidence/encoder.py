@@ -7,6 +7,7 @@ from typing import Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict
 
 from medlive.errors import EvidenceUnavailable, UsageError
 from medlive.evidence.encoders.folders import EncoderSettings, ModelFolder, Role, open_folder
@@ -27,9 +28,10 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class EncoderIdentity:
+class EncoderIdentity(BaseModel):
     """Which encoder made a vector: vectors of equal digests may be compared, others never."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str
     """"medcpt"."""
@@ -38,8 +40,6 @@ class EncoderIdentity:
     the backend, which changes no vector beyond rounding."""
     dimension: int
     backend: Literal["torch", "onnx"]
-    metric: Literal["inner_product"] = "inner_product"
-    """A larger product of query and passage is nearer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,15 @@ class RerankerIdentity:
     digest: str
 
 
-class Encoder(Protocol):
+class PassageEncoder(Protocol):
+    """Turns passages into vectors."""
+
+    def encode_passages(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
+        """(n, dimension) of (title, text), in the order of the pairs."""
+        ...
+
+
+class Encoder(PassageEncoder, Protocol):
     """Turns queries and passages into vectors whose inner product says how near they are.
 
     Synchronous and CPU-bound: an event loop calls it in a thread. What a text gives depends on no other text of
@@ -65,10 +73,6 @@ class Encoder(Protocol):
 
     def encode_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """(n, dimension), in the order of the texts."""
-        ...
-
-    def encode_passages(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
-        """(n, dimension) of (title, text), in the order of the pairs."""
         ...
 
     def close(self) -> None:

@@ -4,20 +4,18 @@ Tantivy scores with k1 = 1.2 and b = 0.75 (fixed in the library). A passage has 
 and section) and the body (the text); a term's scores in both are added, the head's times `HEAD_BOOST`.
 """
 
-import errno
 import os
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import date
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 import tantivy
 
 from medlive.errors import EvidenceUnavailable, IndexCorrupt, IndexOutdated
 from medlive.evidence.analysis import Analyzer, analyzer
-from medlive.evidence.dense.files import disk_full
+from medlive.evidence.files import DISK_FULL
 from medlive.evidence.passage import Passage
 from medlive.evidence.store import PassageStore
 
@@ -73,7 +71,6 @@ class LexicalWriter:
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True)
-        self._folder = folder
         self._analyzer = analyzer()
         self._index = tantivy.Index(_schema(), path=str(folder))
         self._writer = self._index.writer(_WRITER_MEMORY, 1)
@@ -88,34 +85,33 @@ class LexicalWriter:
         document.add_text("corpus", passage.corpus)
         if passage.published is not None:
             document.add_integer("day", passage.published.toordinal())
-        with self._room():
+        with _engine_errors():
             self._writer.add_document(document)
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, value: object, trace: object) -> None:
         if kind is not None:
-            # What went wrong is told by the exception under way; the folder is thrown away.
+            # The exception under way is the one to report; the folder is thrown away.
             with suppress(ValueError):
                 self._writer.rollback()
             return
-        with self._room():
+        with _engine_errors():
             self._writer.commit()
             self._writer.wait_merging_threads()
 
-    @contextmanager
-    def _room(self) -> Iterator[None]:
-        """The engine tells of a full disk in words only."""
-        try:
-            yield
-        except ValueError as exc:
-            for number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-                if f"os error {number})" in str(exc) or os.strerror(number) in str(exc):
-                    raise disk_full(self._folder, OSError(number, os.strerror(number))) from exc
-            raise
+
+@contextmanager
+def _engine_errors() -> Iterator[None]:
+    """Raise OSError for a full disk, which the engine reports in words only."""
+    try:
+        yield
+    except ValueError as exc:
+        for number in DISK_FULL:
+            if f"os error {number})" in str(exc) or os.strerror(number) in str(exc):
+                raise OSError(number, os.strerror(number)) from exc
+        raise
 
 
 class LexicalIndex:

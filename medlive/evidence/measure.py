@@ -13,11 +13,10 @@ from datetime import date
 import numpy as np
 
 from medlive.evidence.corpora.parsing.chunk import sentences
-from medlive.evidence.dense.vectors import VectorStore
-from medlive.evidence.open_index import keys_of
 from medlive.evidence.passage import Passage, Query, Retriever
 from medlive.evidence.retriever import DenseSide
 from medlive.evidence.store import PassageStore
+from medlive.evidence.vectors import VectorStore, keys_of
 
 
 def recall_at(found: Sequence[str], relevant: set[str], k: int) -> float:
@@ -96,8 +95,8 @@ def dense_recall(
 ) -> list[float]:
     """For each query the share of its exact k nearest vectors that the dense index finds."""
     query_vectors = side.encoder.encode_queries(queries)
-    from medlive.evidence.dense.tune import exact
+    from medlive.evidence.dense import exact
 
-    expected = exact(vectors.vectors(keys_of(store)), query_vectors, min(k, len(store)))[1]
+    expected = exact(vectors.vectors(keys_of(store)), query_vectors, min(k, len(store)))
     found = side.index.search(query_vectors, min(k, len(store)))[1]
     return [float(np.isin(want, got).mean()) for want, got in zip(expected, found, strict=True)]

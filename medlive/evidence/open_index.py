@@ -4,12 +4,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from medlive.digest import digest_file, digest_json
 from medlive.errors import EvidenceUnavailable, IndexCorrupt, IndexMissing, IndexOutdated, MedliveError, UsageError
 from medlive.evidence import lexical
-from medlive.evidence.dense.vectors import KEY, Keys, VectorStore, folder_of, keys_digest, passage_key
 from medlive.evidence.encoder import Encoder, EncoderSettings, Reranker, open_encoder, open_reranker
 from medlive.evidence.fusion import DEPTH, RRF_K
 from medlive.evidence.lexical import LexicalIndex
@@ -17,6 +14,7 @@ from medlive.evidence.manifest import HINT, MANIFEST, EncoderEntry, IndexManifes
 from medlive.evidence.passage import IndexIdentity
 from medlive.evidence.retriever import DenseSide, IndexRetriever, RetrieverName
 from medlive.evidence.store import PassageStore
+from medlive.evidence.vectors import VectorStore, folder_of, keys_digest, keys_of
 
 DATA = "data-"
 """Prefix of the names of data folders."""
@@ -127,7 +125,7 @@ def check_index(path: Path, manifest: IndexManifest) -> None:
     check_sizes(path, manifest)
     _lexical_side(path, manifest, open_store(path, manifest))
     if manifest.dense is not None:
-        from medlive.evidence.dense.index import DenseIndex
+        from medlive.evidence.dense import DenseIndex
 
         DenseIndex.open(path / manifest.data / DENSE, manifest.dense)
 
@@ -190,7 +188,7 @@ def _dense_side(path: Path, manifest: IndexManifest, options: _Options) -> Dense
             f" {encoder.identity.name} ({encoder.identity.digest})",
             hint="use that encoder, or embed with this one: medlive evidence build CORPUS... --encoder NAME",
         )
-    from medlive.evidence.dense.index import DenseIndex
+    from medlive.evidence.dense import DenseIndex
 
     index = DenseIndex.open(path / manifest.data / DENSE, manifest.dense)
     if manifest.dense.count != manifest.passages:
@@ -253,14 +251,6 @@ def open_store(path: Path, manifest: IndexManifest) -> PassageStore:
         raise IndexCorrupt(f"the passages of {path} cannot be read: {exc.strerror}", hint=HINT) from exc
     except IndexCorrupt as exc:
         raise IndexCorrupt(exc.message, hint=HINT) from exc
-
-
-def keys_of(store: PassageStore) -> Keys:
-    """Return the keys of the passages' vectors by ordinal, 16 bytes each."""
-    joined = bytearray()
-    for passage in store:
-        joined += passage_key(passage)
-    return np.frombuffer(joined, dtype=KEY)
 
 
 def check_sizes(path: Path, manifest: IndexManifest) -> None:

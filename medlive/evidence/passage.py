@@ -30,6 +30,12 @@ class Passage:
         """The digest of title, section and text."""
         return digest_json([self.title, self.section, self.text])
 
+    @property
+    def title_and_text(self) -> tuple[str, str]:
+        """What encoders are given: the section belongs to the title."""
+        named = self.section and self.section != self.title
+        return (f"{self.title}. {self.section}" if named else self.title), self.text
+
 
 class Side(StrEnum):
     """A way of finding passages; a hybrid search fuses several."""

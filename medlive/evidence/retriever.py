@@ -20,7 +20,7 @@ from medlive.evidence.passage import Hit, IndexIdentity, Passage, Query, Side
 from medlive.evidence.store import PassageStore
 
 if TYPE_CHECKING:
-    from medlive.evidence.dense.index import DenseIndex
+    from medlive.evidence.dense import DenseIndex
 
 RetrieverName = Literal["bm25", "dense", "hybrid"]
 
@@ -206,15 +206,11 @@ class IndexRetriever:
     def _reranked(self, reranker: Reranker, phrase: str, passages: dict[int, Passage]) -> list[tuple[int, float]]:
         if not passages:
             return []
-        scores = reranker.score(phrase[:_MAX_QUERY_CHARS], [embedded(passage) for passage in passages.values()])
+        scores = reranker.score(
+            phrase[:_MAX_QUERY_CHARS], [passage.title_and_text for passage in passages.values()]
+        )
         rounded = [(o, _rounded(float(score))) for o, score in zip(passages, scores, strict=True)]
         return self._store.ordered(rounded, len(rounded))
-
-
-def embedded(passage: Passage) -> tuple[str, str]:
-    """The (title, text) of a passage as encoders are given it: the section belongs to the title."""
-    named = passage.section and passage.section != passage.title
-    return (f"{passage.title}. {passage.section}" if named else passage.title), passage.text
 
 
 def _rounded(score: float) -> float:

@@ -7,19 +7,17 @@ import json
 import mmap
 from array import array
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import suppress
 from datetime import date
 from functools import lru_cache
 from pathlib import Path
-from types import TracebackType
-from typing import Any, BinaryIO, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from medlive.digest import canonical_json
-from medlive.errors import DiskFull, IndexCorrupt
-from medlive.evidence.dense.files import disk_full, is_disk_full
+from medlive.errors import IndexCorrupt
 from medlive.evidence.passage import Passage
 
 LINES = "passages.jsonl"
@@ -30,10 +28,8 @@ DAYS = "days.bin"
 CORPORA = "corpora.bin"
 """Little-endian unsigned 16-bit numbers: each passage's corpus, as its place in `CORPUS_NAMES`."""
 CORPUS_NAMES = "corpora.json"
-MAX_CORPORA = 2**16
 
 _UNDATED = 0
-_BUFFERED = 8192
 _MASKS_KEPT = 8
 
 
@@ -60,83 +56,36 @@ def from_line(line: bytes) -> Passage:
     return Passage(published=None if published is None else date.fromisoformat(published), **row)
 
 
-@contextmanager
-def room_for(place: Path) -> Iterator[None]:
-    """Turn a full disk within the block into DiskFull for that file."""
-    try:
-        yield
-    except OSError as exc:
-        if is_disk_full(exc):
-            raise disk_full(place, exc) from exc
-        raise
-
-
-class _Column:
-    """A file of numbers of one type, written a block at a time."""
-
-    def __init__(self, place: Path, code: str, dtype: str) -> None:
-        self._place = place
-        self._handle: BinaryIO = place.open("wb")
-        self._buffer = array(code)
-        self._dtype = dtype
-
-    def add(self, number: int) -> None:
-        self._buffer.append(number)
-        if len(self._buffer) >= _BUFFERED:
-            self._write()
-
-    def close(self) -> None:
-        with room_for(self._place), self._handle:
-            self._write()
-
-    def _write(self) -> None:
-        with room_for(self._place):
-            self._handle.write(np.array(self._buffer, dtype=self._dtype).tobytes())
-        del self._buffer[:]
-
-
 class StoreWriter:
     """Writes a store. A passage's ordinal is the number of passages before it."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._lines = (folder / LINES).open("wb")
-        self._offsets = _Column(folder / OFFSETS, "Q", "<u8")
-        self._days = _Column(folder / DAYS, "i", "<i4")
-        self._corpora = _Column(folder / CORPORA, "H", "<u2")
+        self._offsets, self._days, self._corpora = array("Q", [0]), array("i"), array("H")
         self._code_of: dict[str, int] = {}
-        self._end = 0
-        self._count = 0
-        self._offsets.add(0)
 
     def add(self, passage: Passage) -> int:
         """Append a passage, and return its ordinal."""
-        try:
-            self._end += self._lines.write(to_line(passage))
-        except OSError as exc:
-            if is_disk_full(exc):
-                raise disk_full(self._folder / LINES, exc) from exc
-            raise
-        self._offsets.add(self._end)
-        self._days.add(_UNDATED if passage.published is None else passage.published.toordinal())
-        self._corpora.add(self._code_of.setdefault(passage.corpus, len(self._code_of)))
-        self._count += 1
-        return self._count - 1
+        self._offsets.append(self._offsets[-1] + self._lines.write(to_line(passage)))
+        self._days.append(_UNDATED if passage.published is None else passage.published.toordinal())
+        self._corpora.append(self._code_of.setdefault(passage.corpus, len(self._code_of)))
+        return len(self._days) - 1
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        # A failed write fails again when its buffer is flushed; the first failure is the one to report.
-        suppressed = nullcontext() if kind is None else suppress(OSError, DiskFull)
-        for part in (self._lines, self._offsets, self._days, self._corpora):
-            with suppressed, room_for(self._folder / LINES):
-                part.close()
-        if kind is None:
-            with room_for(self._folder / CORPUS_NAMES):
-                (self._folder / CORPUS_NAMES).write_text(canonical_json(list(self._code_of)), encoding="utf-8")
+    def __exit__(self, kind: type[BaseException] | None, value: object, trace: object) -> None:
+        if kind is not None:
+            # A failed write fails again when its buffer is flushed; the first failure is the one to report.
+            with suppress(OSError):
+                self._lines.close()
+            return
+        self._lines.close()
+        columns = ((OFFSETS, self._offsets, "<u8"), (DAYS, self._days, "<i4"), (CORPORA, self._corpora, "<u2"))
+        for name, numbers, dtype in columns:
+            (self._folder / name).write_bytes(np.asarray(numbers, dtype=dtype).tobytes())
+        (self._folder / CORPUS_NAMES).write_text(canonical_json(list(self._code_of)), encoding="utf-8")
 
 
 class PassageStore:

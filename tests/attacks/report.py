@@ -13,8 +13,9 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from medlive.curation.model import Check, Outcome
 from medlive.demo.samples import load_sample_threads, sample_evidence_path
-from medlive.evidence.build import build_index, open_index
+from medlive.evidence.build import build_index
 from medlive.evidence.corpora.registry import open_corpus
+from medlive.evidence.open_index import open_index
 from tests.support.attack_list import ATTACKS, KINDS, POISON
 from tests.support.attacks import Attack, Way, attacked, gullible_endpoint, rules, twin_of, way_of
 

@@ -1,31 +1,31 @@
 """An encoder whose vectors follow from the text alone, and passages to embed."""
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from medlive.evidence.dense.vectors import Item
+from medlive.evidence.encoder import EncoderIdentity
+from medlive.evidence.passage import Passage
+from medlive.evidence.vectors import Keys, keys_of
 
 DIMENSION = 8
 
 
-@dataclass(frozen=True)
-class Identity:
-    """Stands for an encoder."""
-
-    name: str = "counting"
-    digest: str = "sha256:" + "ab" * 32
-    dimension: int = DIMENSION
+def identity(
+    name: str = "counting", digest: str = "sha256:" + "ab" * 32, dimension: int = DIMENSION
+) -> EncoderIdentity:
+    """The identity of an encoder that does not exist."""
+    return EncoderIdentity(name=name, digest=digest, dimension=dimension, backend="torch")
 
 
 @dataclass
 class CountingEncoder:
     """Any order and any process give a text the same vector; the texts that were embedded are kept."""
 
-    identity: Identity = field(default_factory=Identity)
+    identity: EncoderIdentity = field(default_factory=identity)
     texts: list[str] = field(default_factory=list)
 
     def encode_passages(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
@@ -38,13 +38,12 @@ def vector(text: str) -> NDArray[np.float32]:
     return np.random.default_rng(seed).standard_normal(DIMENSION).astype(np.float32)
 
 
-def key(number: int) -> bytes:
-    return hashlib.sha256(f"passage {number}".encode()).digest()[:16]
+def items(numbers: Iterable[int]) -> list[Passage]:
+    return [Passage(f"c:{n}", "c", f"title {n}", "", f"text {n}", "en", None, "", "") for n in numbers]
 
 
-def items(numbers: Iterable[int]) -> Callable[[], list[Item]]:
-    made = [Item(key(n), f"title {n}", f"text {n}") for n in numbers]
-    return lambda: made
+def keys(numbers: Iterable[int]) -> Keys:
+    return keys_of(items(numbers))
 
 
 class Arrays:
@@ -52,15 +51,11 @@ class Arrays:
 
     def __init__(self, vectors: NDArray[np.float32], name: str = "arrays") -> None:
         self._vectors = vectors.astype(np.float16)
-        self.encoder = Identity(dimension=vectors.shape[1])
+        self.encoder = identity(dimension=vectors.shape[1])
         self.keys_digest = f"sha256:{name}"
-        self.dimension = vectors.shape[1]
 
     def __len__(self) -> int:
         return len(self._vectors)
-
-    def half(self, start: int, stop: int) -> NDArray[np.float16]:
-        return self._vectors[start:stop]
 
     def rows(self, ordinals: NDArray[np.int64]) -> NDArray[np.float32]:
         return self._vectors[ordinals].astype(np.float32)

@@ -24,10 +24,11 @@ from medlive.errors import (
     ServiceUnavailable,
     UsageError,
 )
-from medlive.evidence.build import Progress, build_index, list_indexes, open_index, verify_index
+from medlive.evidence.build import Progress, build_index
 from medlive.evidence.corpora.registry import open_corpus
 from medlive.evidence.corpus_digest import REPEATED_IN, Survey
 from medlive.evidence.manifest import MANIFEST, index_digest, read_manifest
+from medlive.evidence.open_index import list_indexes, open_index, verify_index
 from medlive.evidence.passage import Hit, Passage, Query
 from medlive.evidence.store import PassageStore, from_line, to_line
 

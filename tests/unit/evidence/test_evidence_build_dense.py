@@ -13,14 +13,14 @@ from pathlib import Path
 import pytest
 
 from medlive.errors import DiskFull, EvidenceUnavailable, IndexCorrupt
-from medlive.evidence.build import DensePlan, Progress, build_index, open_index, prune, verify_index
+from medlive.evidence.build import DensePlan, Progress, build_index, prune
 from medlive.evidence.choice import plan_index
 from medlive.evidence.corpora.registry import open_corpus
-from medlive.evidence.dense.model import DenseKind
-from medlive.evidence.dense.vectors import VectorStore
 from medlive.evidence.encoder import EncoderSettings
-from medlive.evidence.manifest import MANIFEST, IndexManifest, read_manifest
+from medlive.evidence.manifest import MANIFEST, DenseKind, IndexManifest, read_manifest
+from medlive.evidence.open_index import open_index, verify_index
 from medlive.evidence.passage import Hit, Query
+from medlive.evidence.vectors import VectorStore
 from tests.support.hashing_encoder import HashingEncoder
 from tests.support.instance import REPOSITORY
 
@@ -106,7 +106,7 @@ sys.path.insert(0, sys.argv[4])
 from tests.support.hashing_encoder import HashingEncoder
 from medlive.evidence.build import DensePlan, build_index
 from medlive.evidence.corpora.registry import open_corpus
-from medlive.evidence.dense.index import DenseKind
+from medlive.evidence.dense import DenseKind
 class Slow(HashingEncoder):
     def encode_passages(self, pairs):
         time.sleep(0.01)

@@ -1,4 +1,4 @@
-"""Embeddings on disk: what is embedded once is never embedded again, by whichever process, killed or not."""
+"""Embeddings on disk: what is embedded once is never embedded again, killed or not."""
 
 import json
 import shutil
@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from medlive.errors import EvidenceUnavailable, IndexCorrupt, IndexOutdated
-from medlive.evidence.dense.vectors import EmbedProgress, VectorStore, as_keys
-from tests.support.embedding import CountingEncoder, Identity, items, key, vector
+from medlive.evidence.vectors import VectorStore
+from tests.support.embedding import CountingEncoder, identity, items, keys, vector
 
 WAIT_S = 300
 TESTS = Path(__file__).parents[2]
@@ -32,10 +32,10 @@ def stamps(store: VectorStore) -> dict[str, tuple[int, int]]:
 
 
 def check_holds(root: Path, numbers: Sequence[int]) -> None:
-    store = VectorStore(root, Identity())
-    found = store.vectors(as_keys(map(key, numbers)))
+    store = VectorStore(root, identity())
+    found = store.vectors(keys(numbers))
     expected = np.stack([vector(f"text {n}") for n in numbers]).astype(np.float16)
-    np.testing.assert_array_equal(found.half(0, len(numbers)), expected)
+    np.testing.assert_array_equal(found.rows(np.arange(len(numbers))), expected)
     store.verify()
     assert len(store) == len(set(store._keys.tolist())), "a passage is stored twice"
 
@@ -43,13 +43,12 @@ def check_holds(root: Path, numbers: Sequence[int]) -> None:
 def test_vectors_come_back_in_the_order_asked_for(tmp_path: Path) -> None:
     encoder = CountingEncoder()
     store = VectorStore(tmp_path, encoder.identity)
-    seen: list[EmbedProgress] = []
-    report = store.embed_missing(items(range(50)), encoder, shard_size=20, batch=7, progress=seen.append)
-    assert (report.present, report.embedded, len(report.shards)) == (0, 50, 3)
-    assert (seen[-1].embedded, seen[-1].missing) == (50, 50)
+    seen: list[int] = []
+    assert store.embed_missing(items(range(50)), encoder, shard_size=20, progress=seen.append) == (0, 50)
+    assert (seen, len(store)) == ([20, 40, 50], 50)
     order = np.random.default_rng(1).permutation(50).tolist()
     check_holds(tmp_path, order)
-    rows = store.vectors(as_keys(map(key, order))).rows(np.array([3, 0, 3]))
+    rows = store.vectors(keys(order)).rows(np.array([3, 0, 3]))
     np.testing.assert_array_equal(
         rows, np.stack([vector(f"text {order[n]}") for n in (3, 0, 3)]).astype(np.float16)
     )
@@ -62,7 +61,7 @@ def test_only_what_is_new_is_embedded(tmp_path: Path) -> None:
     before, encoder.texts = stamps(store), []
     report = store.embed_missing(items(range(10, 45)), encoder, shard_size=20)
     assert encoder.texts == [f"text {n}" for n in range(30, 45)]
-    assert (report.present, report.embedded) == (20, 15)
+    assert report == (20, 15)
     assert before.items() <= stamps(store).items()
     encoder.texts = []
     store.embed_missing(items(range(45)), encoder, shard_size=20)
@@ -74,16 +73,15 @@ def test_only_what_is_new_is_embedded(tmp_path: Path) -> None:
 @given(
     corpora=st.lists(st.lists(st.integers(0, 40), max_size=40), min_size=1, max_size=4),
     shard_size=st.integers(1, 12),
-    batch=st.integers(1, 9),
 )
 def test_any_series_of_corpora_is_embedded_once(
-    tmp_path_factory: pytest.TempPathFactory, corpora: list[list[int]], shard_size: int, batch: int
+    tmp_path_factory: pytest.TempPathFactory, corpora: list[list[int]], shard_size: int
 ) -> None:
     root = tmp_path_factory.mktemp("store")
     encoder = CountingEncoder()
     store = VectorStore(root, encoder.identity)
     for corpus in corpora:
-        store.embed_missing(items(corpus), encoder, shard_size=shard_size, batch=batch)
+        store.embed_missing(items(corpus), encoder, shard_size=shard_size)
         check_holds(root, corpus) if corpus else None
     asked = {n for corpus in corpora for n in corpus}
     assert sorted(encoder.texts) == sorted(f"text {n}" for n in asked)
@@ -93,7 +91,7 @@ def test_any_series_of_corpora_is_embedded_once(
 _CHILD = """
 import time, sys
 from pathlib import Path
-from medlive.evidence.dense.vectors import VectorStore
+from medlive.evidence.vectors import VectorStore
 from tests.support.embedding import CountingEncoder, items
 root, stop_after, mark = Path(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])
 
@@ -106,7 +104,7 @@ class Stopping(CountingEncoder):
         return super().encode_passages(pairs)
 
 encoder = Stopping()
-VectorStore(root, encoder.identity).embed_missing(items(range(100)), encoder, shard_size=20, batch=5)
+VectorStore(root, encoder.identity).embed_missing(items(range(100)), encoder, shard_size=20)
 print(*encoder.texts, sep="\\n")
 """
 
@@ -125,10 +123,10 @@ def wait_for(mark: Path) -> None:
 
 def test_a_killed_process_loses_its_shard_and_no_other(tmp_path: Path) -> None:
     root, mark = tmp_path / "store", tmp_path / "mark"
-    with child(root, 50, mark) as process:
+    with child(root, 40, mark) as process:
         wait_for(mark)
         process.send_signal(signal.SIGKILL)
-    store = VectorStore(root, Identity())
+    store = VectorStore(root, identity())
     assert len(store) == 40, "two shards of 20 were finished when the third was under way"
     before = stamps(store)
     encoder = CountingEncoder()
@@ -136,47 +134,20 @@ def test_a_killed_process_loses_its_shard_and_no_other(tmp_path: Path) -> None:
     assert encoder.texts == [f"text {n}" for n in range(40, 100)]
     assert before.items() <= stamps(store).items()
     check_holds(root, range(100))
-    assert {place.suffix for place in store.folder.iterdir()} == {".vec", ".json", ".lock"}
+    assert {place.suffix for place in store.folder.iterdir()} == {".vec", ".json"}
 
 
 def test_a_corpus_that_changed_after_a_kill_is_planned_anew(tmp_path: Path) -> None:
     root, mark = tmp_path / "store", tmp_path / "mark"
-    with child(root, 50, mark) as process:
+    with child(root, 40, mark) as process:
         wait_for(mark)
         process.send_signal(signal.SIGKILL)
-    store = VectorStore(root, Identity())
+    store = VectorStore(root, identity())
     encoder = CountingEncoder()
     numbers = [*range(0, 100, 2), 200, 201]
     store.embed_missing(items(numbers), encoder, shard_size=20)
     assert sorted(encoder.texts) == sorted(f"text {n}" for n in numbers if n >= 40)
     check_holds(root, numbers)
-
-
-def test_two_processes_share_the_work(tmp_path: Path) -> None:
-    root = tmp_path / "store"
-    first, second = (child(root, 1000, tmp_path / "mark") for _ in range(2))
-    printed = "".join(process.communicate(timeout=WAIT_S)[0] for process in (first, second))
-    assert (first.returncode, second.returncode) == (0, 0)
-    assert sorted(filter(None, printed.split("\n"))) == sorted(f"text {n}" for n in range(100))
-    check_holds(root, range(100))
-
-
-def test_a_shard_held_by_a_process_that_dies_is_taken_over(tmp_path: Path) -> None:
-    root, mark = tmp_path / "store", tmp_path / "mark"
-    holder = child(root, 10, mark)
-    wait_for(mark)
-    other = child(root, 1000, tmp_path / "never")
-    until = time.monotonic() + WAIT_S
-    while len(VectorStore(root, Identity())) < 80:
-        assert time.monotonic() < until, "the other process did not make the shards that are free"
-        time.sleep(0.05)
-    assert other.poll() is None, "it waits for the shard that is held"
-    holder.kill()
-    holder.communicate(timeout=WAIT_S)
-    texts = other.communicate(timeout=WAIT_S)[0].split("\n")[:-1]
-    assert other.returncode == 0
-    assert len(texts) == 100
-    check_holds(root, range(100))
 
 
 @pytest.mark.parametrize("wrong", [np.nan, np.inf, 1e6], ids=["not a number", "infinite", "beyond half precision"])
@@ -187,12 +158,11 @@ def test_a_vector_that_is_none_names_its_passage(tmp_path: Path, wrong: float) -
             vectors[[text == "text 13" for _, text in pairs], 2] = wrong
             return vectors
 
-    store = VectorStore(tmp_path, Identity())
+    store = VectorStore(tmp_path, identity())
     with pytest.raises(EvidenceUnavailable, match="'title 13': 'text 13'") as caught:
-        store.embed_missing(items(range(30)), Broken(), shard_size=10, batch=5)
+        store.embed_missing(items(range(30)), Broken(), shard_size=10)
     assert caught.value.hint
-    store.refresh()
-    assert len(store) == 10
+    assert len(VectorStore(tmp_path, identity())) == 10
     store.embed_missing(items(range(30)), CountingEncoder(), shard_size=10)
     check_holds(tmp_path, range(30))
 
@@ -203,44 +173,44 @@ def test_vectors_of_another_shape_are_refused(tmp_path: Path) -> None:
             return super().encode_passages(pairs)[1:]
 
     with pytest.raises(EvidenceUnavailable, match=r"shape \(4, 8\) for 5 passages.*'title 0'"):
-        VectorStore(tmp_path, Identity()).embed_missing(items(range(5)), Short())
+        VectorStore(tmp_path, identity()).embed_missing(items(range(5)), Short())
 
 
 def test_passages_without_a_vector_are_counted(tmp_path: Path) -> None:
-    store = VectorStore(tmp_path, Identity())
+    store = VectorStore(tmp_path, identity())
     store.embed_missing(items(range(5)), CountingEncoder())
     with pytest.raises(EvidenceUnavailable, match="2 of 4 passages have no vector"):
-        store.vectors(as_keys(map(key, [3, 4, 5, 6])))
+        store.vectors(keys([3, 4, 5, 6]))
 
 
 def test_damage_names_the_file(tmp_path: Path) -> None:
-    store = VectorStore(tmp_path, Identity())
+    store = VectorStore(tmp_path, identity())
     store.embed_missing(items(range(5)), CountingEncoder())
     place = store.folder / "shard-000000.vec"
     whole = place.read_bytes()
     place.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
     with pytest.raises(IndexCorrupt, match=r"shard-000000\.vec has sha256:"):
-        VectorStore(tmp_path, Identity()).verify()
+        VectorStore(tmp_path, identity()).verify()
     place.write_bytes(whole[:-1])
     with pytest.raises(IndexCorrupt, match=r"shard-000000\.vec has 159 bytes, expected 160") as caught:
-        VectorStore(tmp_path, Identity())
+        VectorStore(tmp_path, identity())
     assert "medlive evidence build" in (caught.value.hint or "")
     place.unlink()
     with pytest.raises(IndexCorrupt, match=r"shard-000000\.vec is missing"):
-        VectorStore(tmp_path, Identity())
+        VectorStore(tmp_path, identity())
     (store.folder / "shard-000000.json").write_text("{}")
     with pytest.raises(IndexCorrupt, match=r"shard-000000\.json is not a valid shard description"):
-        VectorStore(tmp_path, Identity())
+        VectorStore(tmp_path, identity())
 
 
 def test_another_encoders_shard_is_not_used(tmp_path: Path) -> None:
-    store = VectorStore(tmp_path, Identity())
+    store = VectorStore(tmp_path, identity())
     store.embed_missing(items(range(5)), CountingEncoder())
     place = store.folder / "shard-000000.json"
     place.write_text(json.dumps(json.loads(place.read_text()) | {"encoder_digest": "sha256:" + "cd" * 32}))
     with pytest.raises(IndexOutdated, match=r"shard-000000\.json is of encoder counting \(sha256:cdcd"):
-        VectorStore(tmp_path, Identity())
-    other = Identity(name="other", digest="sha256:" + "cd" * 32)
+        VectorStore(tmp_path, identity())
+    other = identity(name="other", digest="sha256:" + "cd" * 32)
     assert len(VectorStore(tmp_path, other)) == 0
 
 
@@ -248,7 +218,7 @@ _FULL = """
 import resource, sys
 from pathlib import Path
 from medlive.errors import DiskFull
-from medlive.evidence.dense.vectors import VectorStore
+from medlive.evidence.vectors import VectorStore
 from tests.support.embedding import CountingEncoder, items
 root, limit = Path(sys.argv[1]), int(sys.argv[2])
 encoder = CountingEncoder()
@@ -257,9 +227,9 @@ store.embed_missing(items(range(20)), encoder, shard_size=20)
 if limit:
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
 try:
-    store.embed_missing(items(range(4_000)), encoder, shard_size=3_000, batch=500)
+    store.embed_missing(items(range(4_000)), encoder, shard_size=3_000)
 except DiskFull as exc:
-    store.refresh()
+    store = VectorStore(root, encoder.identity)
     left = [p.name for p in store.folder.iterdir() if p.name.endswith(".part")]
     print(exc.message, "|", exc.hint, "|", len(store), "|", left, "|", exc.exit_status)
 """
@@ -285,12 +255,12 @@ def test_a_full_disk_keeps_what_is_finished(tmp_path: Path, kind: str) -> None:
     assert (stored, parts, status) == ("20", "[]", "3")
     if kind == "limit":
         encoder = CountingEncoder()
-        VectorStore(tmp_path, Identity()).embed_missing(items(range(100)), encoder)
+        VectorStore(tmp_path, identity()).embed_missing(items(range(100)), encoder)
         assert len(encoder.texts) == 80
 
 
 def test_another_failure_is_not_called_a_full_disk(tmp_path: Path) -> None:
-    store = VectorStore(tmp_path, Identity())
+    store = VectorStore(tmp_path, identity())
     shutil.rmtree(store.folder)
     store.folder.write_text("a file", encoding="utf-8")
     with pytest.raises(OSError, match=r"store|exists|directory"):

@@ -10,12 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from medlive.cli.evidence.bench import mean_and_interval
-from medlive.evidence.build import DensePlan, build_index, open_index, vectors_of
+from medlive.evidence.build import DensePlan, build_index, vectors_of
 from medlive.evidence.corpora.registry import open_corpus
-from medlive.evidence.dense.model import DenseKind
-from medlive.evidence.manifest import read_manifest
+from medlive.evidence.manifest import DenseKind, read_manifest
 from medlive.evidence.measure import dense_recall, known_items, ndcg_at, recall_at
-from medlive.evidence.open_index import open_store
+from medlive.evidence.open_index import open_index, open_store
 from tests.support.hashing_encoder import HashingEncoder
 from tests.support.instance import Instance
 

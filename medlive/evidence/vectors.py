@@ -1,0 +1,273 @@
+"""Embeddings on disk, by the digest of the text: an encoder never embeds a text twice.
+
+A store is one folder per encoder, with shards: a `.vec` file (the keys of its passages, then their vectors) and a
+`.json` that describes it, written last. A killed build loses only the shard in progress. One process writes at a
+time (a build locks its index). Vectors are half-precision floats: of the nearest 32 among 200,000 clustered
+vectors of 768 dimensions, 99.88 to 99.94 % were the same as with single precision, at half the size.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from medlive.digest import digest_bytes, digest_file
+from medlive.errors import EvidenceUnavailable, IndexCorrupt, IndexOutdated
+from medlive.evidence.encoder import EncoderIdentity, PassageEncoder
+from medlive.evidence.files import whole_file
+from medlive.evidence.passage import Passage
+
+Matrix = NDArray[np.float32]
+Ordinals = NDArray[np.int64]
+Keys = NDArray[np.bytes_]
+"""16 bytes each: see `keys_of`."""
+
+SHARD = 20_000
+"""Passages per shard: what a kill may lose."""
+KEY = np.dtype("S16")
+_VECTOR = np.dtype("<f2")
+_LARGEST = float(np.finfo(np.float16).max)
+_BATCH = 256
+
+
+def passage_key(passage: Passage) -> bytes:
+    """Return the first 16 bytes of the digest of the passage's title, section and text."""
+    return bytes.fromhex(passage.digest.removeprefix("sha256:")[:32])
+
+
+def keys_of(passages: Iterable[Passage]) -> Keys:
+    """Return the passages' keys in order."""
+    joined = bytearray()
+    for passage in passages:
+        joined += passage_key(passage)
+    return np.frombuffer(joined, dtype=KEY)
+
+
+def keys_digest(keys: Keys) -> str:
+    """Return the digest of an index's passages: of their keys in the order of their ordinals."""
+    return digest_bytes(keys.tobytes())
+
+
+def folder_of(root: Path, encoder_digest: str) -> Path:
+    """Return the folder of that encoder's vectors below `root`."""
+    return root / encoder_digest.removeprefix("sha256:")[:32]
+
+
+class ShardEntry(BaseModel):
+    """A finished shard, as described by its `.json`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    encoder: str
+    encoder_digest: str
+    dimension: int
+    count: int
+    digest: str
+    """Of the `.vec` file."""
+
+
+class VectorStore:
+    """The vectors of one encoder, of any corpora."""
+
+    def __init__(self, root: Path, encoder: EncoderIdentity) -> None:
+        """Open the encoder's folder below `root`, and create it if necessary.
+
+        Raises IndexCorrupt for a damaged shard, IndexOutdated for one of another encoder.
+        """
+        self.encoder = encoder
+        self.folder = folder_of(root, encoder.digest)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._read_shards()
+
+    def __len__(self) -> int:
+        """Count the vectors in finished shards."""
+        return len(self._keys)
+
+    def verify(self) -> None:
+        """Compare every shard with its digest. Raises IndexCorrupt for the first that differs."""
+        for shard in self._shards:
+            found = digest_file(shard.place)
+            if found != shard.entry.digest:
+                raise _damaged(shard.place, f"has {found}, expected {shard.entry.digest}")
+
+    def vectors(self, keys: Keys) -> "StoredVectors":
+        """Return the vectors of these passages. Raises EvidenceUnavailable if one is not embedded."""
+        rows = self._rows(keys)
+        absent = int((rows < 0).sum())
+        if absent:
+            raise EvidenceUnavailable(
+                f"{absent} of {len(keys)} passages have no vector of {self.encoder.name} in {self.folder}",
+                hint="embed them: medlive evidence build CORPUS... (see medlive evidence build --help)",
+            )
+        return StoredVectors(self.encoder, keys, self._shards, rows)
+
+    def embed_missing(
+        self,
+        passages: Iterable[Passage],
+        encoder: PassageEncoder,
+        *,
+        shard_size: int = SHARD,
+        progress: Callable[[int], None] = lambda _: None,
+    ) -> tuple[int, int]:
+        """Embed the passages that no finished shard contains, shard by shard.
+
+        Args:
+            passages: Read once; the texts of one shard are in memory.
+            encoder: The store's encoder.
+            shard_size: Passages per shard.
+            progress: Called after each batch with the number embedded so far.
+
+        Returns:
+            How many passages had a vector before, and how many texts were embedded.
+
+        Raises:
+            EvidenceUnavailable: if the encoder returns something other than finite vectors.
+            DiskFull: if a shard does not fit; the finished ones stay.
+        """
+        present, made = 0, set[bytes]()
+        pending: dict[bytes, tuple[str, str]] = {}
+
+        def finish_shard() -> None:
+            vectors = self._encoded(list(pending.values()), encoder, lambda n: progress(len(made) + n))
+            self._write_shard(list(pending), vectors)
+            made.update(pending)
+            pending.clear()
+
+        for passage in passages:
+            key = passage_key(passage)
+            if self._rows(np.frombuffer(key, dtype=KEY))[0] >= 0:
+                present += 1
+            elif key not in made:
+                pending.setdefault(key, passage.title_and_text)
+                if len(pending) == shard_size:
+                    finish_shard()
+        if pending:
+            finish_shard()
+        self._read_shards()
+        return present, len(made)
+
+    def _read_shards(self) -> None:
+        names = sorted(place.stem for place in self.folder.glob("shard-*.json"))
+        self._shards = [_Shard(self.folder, name, self.encoder) for name in names]
+        keys = np.concatenate([np.empty(0, dtype=KEY), *(shard.keys for shard in self._shards)])
+        self._order = np.argsort(keys, kind="stable")
+        self._keys: Keys = keys[self._order]
+
+    def _rows(self, keys: Keys) -> Ordinals:
+        """Return each key's row in all shards together, or -1."""
+        if not len(self._keys):
+            return np.full(len(keys), -1, dtype=np.int64)
+        at = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
+        return np.where(self._keys[at] == keys, self._order[at], -1)
+
+    def _encoded(
+        self, pairs: list[tuple[str, str]], encoder: PassageEncoder, progress: Callable[[int], None]
+    ) -> NDArray[np.float16]:
+        vectors = np.empty((len(pairs), self.encoder.dimension), dtype=_VECTOR)
+        for start in range(0, len(pairs), _BATCH):
+            group = pairs[start : start + _BATCH]
+            vectors[start : start + len(group)] = self._checked(encoder.encode_passages(group), group)
+            progress(start + len(group))
+        return vectors
+
+    def _checked(self, vectors: Matrix, pairs: Sequence[tuple[str, str]]) -> Matrix:
+        name, hint = (
+            self.encoder.name,
+            "see what the encoder is and where it was read from: medlive evidence models",
+        )
+        if vectors.shape != (len(pairs), self.encoder.dimension):
+            raise EvidenceUnavailable(
+                f"encoder {name} returned vectors of shape {vectors.shape} for {len(pairs)} passages, the first of"
+                f" them {pairs[0][0]!r}; expected {(len(pairs), self.encoder.dimension)}",
+                hint=hint,
+            )
+        # A vector beyond the range of half precision would be stored as infinite.
+        bad = np.flatnonzero(~(np.abs(vectors) <= _LARGEST).all(axis=1))
+        if len(bad):
+            title, text = pairs[int(bad[0])]
+            raise EvidenceUnavailable(
+                f"encoder {name} returned a vector that is not finite, or beyond {_LARGEST:.0f}, for passage"
+                f" {title!r}: {text[:80]!r}",
+                hint=hint,
+            )
+        return vectors
+
+    def _write_shard(self, keys: list[bytes], vectors: NDArray[np.float16]) -> None:
+        numbers = [int(place.stem.removeprefix("shard-")) for place in self.folder.glob("shard-*.json")]
+        place = self.folder / f"shard-{max(numbers, default=-1) + 1:06d}.vec"
+        digest = hashlib.sha256()
+        with whole_file(place) as handle:
+            for data in (b"".join(keys), vectors.tobytes()):
+                digest.update(data)
+                handle.write(data)
+        entry = ShardEntry(
+            encoder=self.encoder.name,
+            encoder_digest=self.encoder.digest,
+            dimension=self.encoder.dimension,
+            count=len(keys),
+            digest=f"sha256:{digest.hexdigest()}",
+        )
+        with whole_file(place.with_suffix(".json")) as handle:
+            handle.write(entry.model_dump_json().encode() + b"\n")
+
+
+class StoredVectors:
+    """Vectors in the order of an index's passages."""
+
+    def __init__(self, encoder: EncoderIdentity, keys: Keys, shards: "Sequence[_Shard]", rows: Ordinals) -> None:
+        self.encoder = encoder
+        self.keys_digest = keys_digest(keys)
+        self._shards = shards
+        self._starts = np.cumsum([0, *(len(shard.keys) for shard in shards)])
+        self._rows = rows
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def rows(self, ordinals: Ordinals) -> Matrix:
+        """Return the vectors of these ordinals, of shape (n, dimension)."""
+        rows = self._rows[ordinals]
+        numbers = np.searchsorted(self._starts, rows, side="right") - 1
+        out = np.empty((len(rows), self.encoder.dimension), dtype=np.float32)
+        for number in np.unique(numbers):
+            chosen = numbers == number
+            out[chosen] = self._shards[int(number)].vectors[rows[chosen] - self._starts[number]]
+        return out
+
+
+class _Shard:
+    """A finished shard, memory-mapped."""
+
+    def __init__(self, folder: Path, name: str, encoder: EncoderIdentity) -> None:
+        self.place = folder / f"{name}.vec"
+        description = folder / f"{name}.json"
+        try:
+            self.entry = ShardEntry.model_validate_json(description.read_bytes())
+        except ValidationError as exc:
+            raise _damaged(description, f"is not a valid shard description: {exc.errors()[0]['msg']}") from exc
+        if (self.entry.encoder_digest, self.entry.dimension) != (encoder.digest, encoder.dimension):
+            raise IndexOutdated(
+                f"{description} is of encoder {self.entry.encoder} ({self.entry.encoder_digest}, dimension"
+                f" {self.entry.dimension}), not of {encoder.name} ({encoder.digest}, {encoder.dimension})",
+                hint=f"move {description} and {self.place} away and build again: medlive evidence build CORPUS...",
+            )
+        count, dimension = self.entry.count, self.entry.dimension
+        expected = count * (KEY.itemsize + dimension * _VECTOR.itemsize)
+        size = self.place.stat().st_size if self.place.is_file() else None
+        if size != expected or not count:
+            raise _damaged(self.place, "is missing" if size is None else f"has {size} bytes, expected {expected}")
+        self.keys: Keys = np.memmap(self.place, dtype=KEY, mode="r", shape=(count,))
+        self.vectors: NDArray[np.float16] = np.memmap(
+            self.place, dtype=_VECTOR, mode="r", offset=count * KEY.itemsize, shape=(count, dimension)
+        )
+
+
+def _damaged(place: Path, what: str) -> IndexCorrupt:
+    return IndexCorrupt(
+        f"{place} {what}",
+        hint=f"remove {place.with_suffix('.json')} and {place.with_suffix('.vec')} and build again, which embeds"
+        " its passages anew: medlive evidence build CORPUS...",
+    )
