@@ -147,24 +147,18 @@ class Ledger(Protocol):
 
     async def keep(self, *events: HarvestEvent) -> None:
         """Store the events durably, all or none."""
-        ...
 
     async def look_up(self, thread_ids: Sequence[str]) -> Mapping[str, KnownThread]:
         """What is known of threads, for those that are known."""
-        ...
 
     async def list_state(self, list_key: str) -> ListState:
         """How far a list was read in this run."""
-        ...
 
     async def left_over(self) -> Sequence[ListEntry]:
         """Threads that were listed and not read: by a start of this run that was killed, or failed before."""
-        ...
 
     async def not_listed(self) -> Sequence[ListEntry]:
         """Recent threads that no list of this run has shown: they may be gone."""
-        ...
 
     async def kept_pages(self, thread_id: str) -> Sequence[Page]:
         """The pages of a waiting thread that this run has kept already, in order."""
-        ...

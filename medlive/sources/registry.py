@@ -1,30 +1,18 @@
 """The communities that medlive knows: one line for each."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any
 
 from pydantic import ValidationError
 
 from medlive.errors import ConfigError
-from medlive.sources.sites import dxy, icliniq, medlive, sdn
+from medlive.sources.sites.dxy import Dxy
+from medlive.sources.sites.icliniq import Icliniq
+from medlive.sources.sites.medlive import Medlive
+from medlive.sources.sites.sdn import Sdn
 from medlive.sources.source import Site, SourceSettings
 
-
-@dataclass(frozen=True, slots=True)
-class KnownSite:
-    """An adapter and the settings it has without any configuration."""
-
-    build: Callable[[SourceSettings], Site]
-    defaults: SourceSettings
-
-
-SITES: Mapping[str, KnownSite] = {
-    "icliniq": KnownSite(icliniq.Icliniq, icliniq.DEFAULTS),
-    "sdn": KnownSite(sdn.Sdn, sdn.DEFAULTS),
-    "dxy": KnownSite(dxy.Dxy, dxy.DEFAULTS),
-    "medlive": KnownSite(medlive.Medlive, medlive.DEFAULTS),
-}
+SITES = {site.name: site for site in (Icliniq, Sdn, Dxy, Medlive)}
 
 
 def build_site(name: str, overrides: Mapping[str, Any] | None = None) -> Site:
@@ -32,12 +20,11 @@ def build_site(name: str, overrides: Mapping[str, Any] | None = None) -> Site:
 
     Raises ConfigError for an unknown name or field, or a value that does not fit.
     """
-    known = SITES.get(name)
-    if known is None:
+    site = SITES.get(name)
+    if site is None:
         raise ConfigError(f"no source is named {name!r}", hint=f"known sources: {', '.join(SITES)}")
-    values = {**known.defaults.model_dump(), **(overrides or {})}
     try:
-        return known.build(SourceSettings.model_validate(values))
+        return site(SourceSettings.model_validate({**site().settings.model_dump(), **(overrides or {})}))
     except ValidationError as error:
         causes = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
         raise ConfigError(f"the settings of source {name!r} do not fit: {causes}") from error

@@ -2,19 +2,17 @@
 
 import codecs
 import re
-import weakref
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Generic, Protocol, TypeVar
+from typing import Protocol
 from urllib.parse import urljoin, urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from medlive.errors import ConfigError, MedliveError
-from medlive.threads.model import Thread
-
-_T = TypeVar("_T")
+from medlive.threads.model import Message, Role, Thread
 
 Anonymiser = Callable[[str], str]
 """Replaces a handle by a keyed hash."""
@@ -27,7 +25,6 @@ _HEADER_CHARSET = re.compile(r"charset\s*=\s*[\"']?\s*([A-Za-z0-9_.:-]{1,40})", 
 _ABSOLUTE = re.compile(r"https?://[^/?#]+/", re.IGNORECASE)
 _BOMS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
 _GB_PAIR = re.compile(rb"[\x81-\xfe][\xa1-\xfe]")
-_BOM_BYTES = tuple(bom for bom, _ in _BOMS)
 
 
 class LayoutError(MedliveError):
@@ -59,7 +56,7 @@ class PageRequest:
     form: tuple[tuple[str, str], ...] | None = None
 
 
-@dataclass(frozen=True, slots=True, weakref_slot=True)
+@dataclass(frozen=True, slots=True)
 class Page:
     """A page as it was received."""
 
@@ -73,19 +70,6 @@ class Page:
     """The form that was posted to get it, so that a list can ask for its next page."""
 
     @property
-    def utf8(self) -> bytes:
-        """The text in UTF-8: the body itself if it is valid UTF-8."""
-        body = self.body
-        if not body.startswith(_BOM_BYTES):
-            try:
-                body.decode("utf-8")
-            except UnicodeDecodeError:
-                pass
-            else:
-                return body
-        return self.text.encode("utf-8")
-
-    @property
     def text(self) -> str:
         """The body decoded: never fails, never trusts a declaration that the bytes contradict.
 
@@ -97,57 +81,36 @@ class Page:
         for bom, encoding in _BOMS:
             if body.startswith(bom):
                 return body.decode(encoding, "replace")
-        try:
-            return body.decode("utf-8")
-        except UnicodeDecodeError:
-            pass
-        declared = [name for name in (self._header_charset(), self._meta_charset()) if name]
-        # A page that is UTF-8 but for a few damaged bytes would often decode as GB18030, into nonsense.
         lenient = body.decode("utf-8", "replace")
         high_bytes = len(body) - len(body.translate(None, bytes(range(128, 256))))
-        if lenient.count("\ufffd") * 20 < high_bytes:
+        # A page that is UTF-8 but for a few damaged bytes would often decode as GB18030, into nonsense.
+        if lenient.count("\ufffd") * 20 < high_bytes or high_bytes == 0:
             return lenient
-        single_byte = [n for n in declared if n.startswith(("iso8859", "cp125", "latin"))]
-        if "cp1252" in single_byte and 2 * len(_GB_PAIR.findall(body)) > 0.9 * high_bytes:
-            # What servers say of every page. Western letters above ASCII hardly ever stand side by side.
-            declared = [n for n in declared if n != "cp1252"]
-            single_byte = []
-        for name in [n for n in declared if n not in single_byte] + ([] if single_byte else ["gb18030"]):
-            try:
-                return body.decode(name)
-            except (UnicodeDecodeError, LookupError):
-                continue
-        for name in declared:
-            if name != "utf-8":
-                return body.decode(name, "replace")
-        # Neither declared nor strictly decodable: Chinese pages cut in mid-character come out nearly whole
-        # this way.
-        gb = body.decode("gb18030", "replace")
-        return gb if gb.count("\ufffd") * 20 < max(high_bytes, 1) else body.decode("cp1252", "replace")
+        return _decode_other(body, self._declared(), high_bytes)
 
-    def _header_charset(self) -> str | None:
-        match = _HEADER_CHARSET.search(self.content_type)
-        return _codec(match[1]) if match else None
-
-    def _meta_charset(self) -> str | None:
-        match = _META_CHARSET.search(self.body, 0, 4096)
-        return _codec(match[1].decode("ascii")) if match else None
+    def _declared(self) -> list[str]:
+        """The encodings that the header and the page name, as Python names them."""
+        header = _HEADER_CHARSET.search(self.content_type)
+        meta = _META_CHARSET.search(self.body, 0, 4096)
+        names = (header[1] if header else "", meta[1].decode("ascii") if meta else "")
+        return [codec for name in names if (codec := _codec(name))]
 
 
-class Memo(Generic[_T]):
-    """Caches the result of parsing a page for as long as the page exists."""
-
-    def __init__(self) -> None:
-        self._read: dict[int, tuple[weakref.ref[Page], _T]] = {}
-
-    def get(self, page: Page, read: Callable[[Page], _T]) -> _T:
-        """Return the result of `read` for the page, computed once."""
-        place = id(page)
-        cached = self._read.get(place)
-        if cached is None:
-            forget = weakref.ref(page, lambda _: self._read.pop(place, None))
-            cached = self._read[place] = (forget, read(page))
-        return cached[1]
+def _decode_other(body: bytes, declared: list[str], high_bytes: int) -> str:
+    """Decode bytes that are not UTF-8."""
+    # Servers say Windows-1252 of every page, but Western letters above ASCII hardly ever stand side by side.
+    if 2 * len(_GB_PAIR.findall(body)) > 0.9 * high_bytes:
+        declared = [name for name in declared if name != "cp1252"]
+    single_byte = [name for name in declared if name.startswith(("iso8859", "cp125", "latin"))]
+    for name in [n for n in declared if n not in single_byte] + ([] if single_byte else ["gb18030"]):
+        with suppress(UnicodeDecodeError, LookupError):
+            return body.decode(name)
+    for name in declared:
+        if name != "utf-8":
+            return body.decode(name, "replace")
+    # Neither declared nor strictly decodable: Chinese pages cut in mid-character come out nearly whole this way.
+    gb = body.decode("gb18030", "replace")
+    return gb if gb.count("\ufffd") * 20 < max(high_bytes, 1) else body.decode("cp1252", "replace")
 
 
 def _codec(name: str) -> str | None:
@@ -220,32 +183,20 @@ class SourceSettings(BaseModel):
 class Site(Protocol):
     """An adapter: where a community's lists are, and how its pages are parsed."""
 
-    @property
-    def name(self) -> str:
-        """The source's name in threads, settings and commands."""
-        ...
-
-    @property
-    def settings(self) -> SourceSettings:
-        """How this community is harvested."""
-        ...
-
-    @property
-    def allowed_hosts(self) -> frozenset[str]:
-        """The community's hosts; no request goes to any other."""
-        ...
+    name: str
+    """The source's name in threads, settings and commands."""
+    settings: SourceSettings
+    allowed_hosts: frozenset[str]
+    """The community's hosts; no request goes to any other."""
 
     def listing_requests(self, base_url: str) -> Sequence[PageRequest]:
         """The first page of every list to read."""
-        ...
 
     def parse_listing(self, page: Page) -> Listing:
         """The threads that a list page shows. Raises LayoutError."""
-        ...
 
     def next_page(self, page: Page) -> str | None:
         """The address of a thread's following page, or None on its last."""
-        ...
 
     def parse_thread(self, pages: Sequence[Page], anonymise: Anonymiser) -> Thread:
         """The whole thread from all its pages in order.
@@ -253,7 +204,6 @@ class Site(Protocol):
         Raises LayoutError for markup that does not fit, IncompleteThread for missing pages and NotAThread
         for a page that is whole but holds no discussion.
         """
-        ...
 
 
 def host_of(url: str) -> str:
@@ -295,3 +245,28 @@ def link(page: Page, href: str | None) -> str | None:
         return url if url.startswith("http") and "#" not in url else parts._replace(fragment="").geturl()
     except ValueError:
         return None
+
+
+def only_page(pages: Sequence[Page]) -> Page:
+    """The page of a thread that has one page. Raises IncompleteThread for another number."""
+    if len(pages) != 1:
+        raise IncompleteThread(f"expected one page of the thread, found {len(pages)}")
+    return pages[0]
+
+
+def build_message(
+    position: int,
+    author: str,
+    text: str,
+    media: tuple[str, ...],
+    posted_at: datetime | None,
+    *,
+    asks: bool,
+    verified: bool,
+    verified_by: str | None,
+) -> Message:
+    """The message at a position of a thread, from 0; who asks is never verified."""
+    verified = verified and not asks
+    role = Role.PATIENT if asks else Role.PHYSICIAN if verified else Role.OTHER
+    proof = verified_by if verified else None
+    return Message(f"m{position}", author, role, verified, text, posted_at, media, proof)

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
@@ -15,6 +16,8 @@ from medlive.sources.reading.markup import clean, parse, readable
 _WRAPPER = re.compile(r"\A\s*(?:<!--|//<!\[CDATA\[|<!\[CDATA\[)|(?:-->|//\]\]>|\]\]>)\s*\Z")
 _EXCERPT = re.compile(r"(?:…|\.\.\.|&hellip;|&#8230;)\s*(?:</[a-z]+>\s*)*\Z")
 _MARKUP = re.compile(r"<[a-zA-Z/!]|&[#a-zA-Z]")
+_CONTAINERS = ("@graph", "mainEntity", "mainEntityOfPage", "itemListElement", "item")
+_REPLIES = ("acceptedAnswer", "suggestedAnswer", "comment")
 _MAX_DEPTH = 40
 
 
@@ -35,10 +38,8 @@ class Discussion:
 
     kind: Literal["Question", "DiscussionForumPosting"]
     title: str
-    url: str | None
     opening: Posting
     replies: tuple[Posting, ...]
-    keywords: tuple[str, ...]
 
     @property
     def whole(self) -> bool:
@@ -47,82 +48,39 @@ class Discussion:
         return bool(self.replies) and all(p.text and not p.excerpt for p in posts)
 
 
-def json_ld(tree: LexborHTMLParser) -> tuple[Any, ...]:
-    """Return the values of a page's JSON-LD scripts; invalid JSON (cut off, malformed) is left out."""
-    values: list[Any] = []
-    for script in tree.css('script[type*="ld+json"]'):
-        try:
-            values.append(json.loads(_WRAPPER.sub("", script.text()), strict=False))
-        except (ValueError, RecursionError):
-            continue
-    return tuple(values)
-
-
 def discussions(tree: LexborHTMLParser) -> tuple[Discussion, ...]:
-    """Every question and forum posting that a page's JSON-LD states, outermost first."""
-    found = []
-    for value in json_ld(tree):
-        for entry in _entries(value, 0):
-            found.append(_discussion(entry))
+    """Every question and forum posting that a page's JSON-LD states, outermost first; invalid JSON is left out."""
+    found: list[Discussion] = []
+    for script in tree.css('script[type*="ld+json"]'):
+        with suppress(ValueError, RecursionError):
+            found += _discussions(json.loads(_WRAPPER.sub("", script.text()), strict=False), 0)
     return tuple(found)
 
 
-def _entries(value: Any, depth: int) -> Iterator[dict[str, Any]]:
-    if depth > _MAX_DEPTH:
+def _discussions(value: Any, depth: int) -> Iterator[Discussion]:
+    if isinstance(value, dict) and (kind := _kind(value)) is not None:
+        replies = (
+            item for key in ("acceptedAnswer", "suggestedAnswer", "comment") for item in _listed(value.get(key))
+        )
+        postings = dict.fromkeys(_posting(reply) for reply in replies if isinstance(reply, dict))
+        title = _text(value.get("headline") or value.get("name"))
+        yield Discussion(kind, title, _posting(value), tuple(postings))
         return
-    if isinstance(value, list):
+    if isinstance(value, dict):
+        value = [value[key] for key in _CONTAINERS if key in value]
+    if isinstance(value, list) and depth < _MAX_DEPTH:
         for item in value:
-            yield from _entries(item, depth + 1)
-    elif isinstance(value, dict):
-        if _kind(value) is not None:
-            yield value
-            return
-        for key in ("@graph", "mainEntity", "mainEntityOfPage", "itemListElement", "item"):
-            if key in value:
-                yield from _entries(value[key], depth + 1)
+            yield from _discussions(item, depth + 1)
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
 
 
 def _kind(value: dict[str, Any]) -> Literal["Question", "DiscussionForumPosting"] | None:
-    stated = value.get("@type")
-    names = stated if isinstance(stated, list) else [stated]
-    for name in names:
-        short = str(name).rsplit("/", 1)[-1]
-        if short == "Question":
-            return "Question"
-        if short == "DiscussionForumPosting":
-            return "DiscussionForumPosting"
-    return None
-
-
-def _discussion(entry: dict[str, Any]) -> Discussion:
-    kind = _kind(entry)
-    assert kind is not None
-    replies: dict[Posting, None] = {}
-    for key in ("acceptedAnswer", "suggestedAnswer", "comment"):
-        listed = entry.get(key)
-        for item in listed if isinstance(listed, list) else [listed]:
-            if isinstance(item, dict):
-                replies[_posting(item)] = None
-    keywords = entry.get("keywords")
-    if isinstance(keywords, str):
-        keywords = keywords.split(",")
-    return Discussion(
-        kind=kind,
-        title=_text(entry.get("headline") or entry.get("name")),
-        url=_address(entry),
-        opening=_posting(entry),
-        replies=tuple(replies),
-        keywords=tuple(k for k in map(_text, keywords if isinstance(keywords, list) else []) if k),
-    )
-
-
-def _address(entry: dict[str, Any]) -> str | None:
-    for key in ("url", "@id", "mainEntityOfPage"):
-        value = entry.get(key)
-        if isinstance(value, dict):
-            value = value.get("@id")
-        if isinstance(value, str) and value:
-            return clean(value)
+    for name in _listed(value.get("@type")):
+        if (short := str(name).rsplit("/", 1)[-1]) in ("Question", "DiscussionForumPosting"):
+            return short  # type: ignore[return-value]
     return None
 
 

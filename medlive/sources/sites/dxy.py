@@ -13,7 +13,6 @@ from medlive.sources.reading.dates import CHINA, shown_date, stated_moment
 from medlive.sources.reading.markup import Readable, ancestors, clean, following_list_page, line, parse, readable
 from medlive.sources.source import (
     Anonymiser,
-    IncompleteThread,
     LayoutError,
     ListEntry,
     Listing,
@@ -21,11 +20,13 @@ from medlive.sources.source import (
     Page,
     PageRequest,
     SourceSettings,
+    build_message,
     link,
+    only_page,
 )
-from medlive.threads.model import Message, Role, Thread
+from medlive.threads.model import Thread
 
-DEFAULTS = SourceSettings(
+_DEFAULTS = SourceSettings(
     base_url="https://dxy.com",
     boards=("neike",),
     # One scraper's author was blocked after about a hundred requests.
@@ -33,11 +34,12 @@ DEFAULTS = SourceSettings(
     stop_statuses=frozenset({403, 429}),
 )
 
-_QUESTION_PATH = re.compile(r"/question/(\d+)/?(?:[?#]|$)")
+_QUESTION_PATH = re.compile(r"/question/(\d{1,20})/?(?:[?#]|$)")
 _STATE = re.compile(r"window\.\$\$data\s*=\s*(?=\{)")
 _DIALOGS = ".question-detail-dialogs"
 _MAX_STRAY_LINE = 60
-_ASKER = "asker"
+_THEMES = {"theme-white", "theme-dark"}
+"""The doctor's side, and the patient's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +63,7 @@ class Dxy:
     name = "dxy"
     allowed_hosts = frozenset({"dxy.com", "www.dxy.com", "ask.dxy.com"})
 
-    def __init__(self, settings: SourceSettings = DEFAULTS) -> None:
+    def __init__(self, settings: SourceSettings = _DEFAULTS) -> None:
         self.settings = settings
 
     def listing_requests(self, base_url: str) -> Sequence[PageRequest]:
@@ -73,9 +75,8 @@ class Dxy:
         tree = parse(page)
         entries: dict[str, ListEntry] = {}
         for anchor in tree.css("div.content-list > a"):
-            url = link(page, anchor.attributes.get("href"))
-            found = _QUESTION_PATH.search(url or "")
-            if url is not None and found is not None:
+            url = link(page, anchor.attributes.get("href")) or ""
+            if found := _QUESTION_PATH.search(url):
                 title = readable(anchor).text.partition("\n")[0]
                 entries.setdefault(found[1], ListEntry(url, found[1], title))
         if not entries:
@@ -88,24 +89,13 @@ class Dxy:
 
     def parse_thread(self, pages: Sequence[Page], anonymise: Anonymiser) -> Thread:
         """The consultation in order. Raises LayoutError, and NotAThread when no doctor has answered."""
-        if len(pages) != 1:
-            raise IncompleteThread(f"a consultation has one page, {len(pages)} were given")
-        page = pages[0]
+        page = only_page(pages)
         found = _QUESTION_PATH.search(page.url)
         if found is None:
             raise LayoutError(page.url, "an address /question/<id>")
         tree = parse(page)
         state = _state(tree)
-        turns = _turns_of_state(page, state)
-        shown_turns = len(tree.css(f"{_DIALOGS} .dialog-content"))
-        if turns is None:
-            turns = _turns_of_markup(page, tree)
-        elif shown_turns > len(turns):
-            raise LayoutError(page.url, f"{shown_turns} turns in questionDialog", found=str(len(turns)))
-        if turns[0].by_doctor:
-            raise LayoutError(page.url, "the patient's turn first")
-        if not any(turn.by_doctor for turn in turns):
-            raise NotAThread(f"{page.url}: no doctor has answered")
+        turns = _turns(page, tree, state)
         doctor = _doctor(page, tree, state)
         disease = _field(state, "disease", "title")
         title = _field(state, "question", "title") or line(tree.css_first("h1.question-title")) or disease
@@ -113,6 +103,7 @@ class Dxy:
             raise LayoutError(page.url, "question.title, h1.question-title or disease.title")
         asked_at = stated_moment(_value(state, "question", "createTime"), CHINA) or turns[0].posted_at
         posted_at = asked_at or shown_date(line(tree.css_first(".question-time")), CHINA)
+        handles = {False: anonymise("asker"), True: anonymise(doctor.name)}
         return Thread(
             source=self.name,
             thread_id=found[1],
@@ -121,49 +112,39 @@ class Dxy:
             language="zh",
             tags=tuple(dict.fromkeys(tag for tag in (disease, doctor.department) if tag)),
             posted_at=posted_at,
-            messages=tuple(_message(n, turn, doctor, posted_at, anonymise) for n, turn in enumerate(turns)),
+            messages=tuple(
+                build_message(
+                    n,
+                    handles[turn.by_doctor],
+                    *turn.content,
+                    turn.posted_at or (posted_at if n == 0 else None),
+                    asks=not turn.by_doctor,
+                    # The doctor is verified where the page shows both a title and a hospital.
+                    verified=bool(doctor.title and doctor.hospital),
+                    verified_by=f"{doctor.title}, {doctor.hospital}",
+                )
+                for n, turn in enumerate(turns)
+            ),
         )
-
-
-def _message(
-    position: int, turn: _Turn, doctor: _Doctor, asked_at: datetime | None, anonymise: Anonymiser
-) -> Message:
-    """One turn; the doctor is verified where the page shows both a title and a hospital."""
-    verified = turn.by_doctor and bool(doctor.title and doctor.hospital)
-    role = Role.PATIENT if not turn.by_doctor else Role.PHYSICIAN if verified else Role.OTHER
-    return Message(
-        id=f"m{position}",
-        author=anonymise(doctor.name if turn.by_doctor else _ASKER),
-        role=role,
-        verified=verified,
-        text=turn.content.text,
-        posted_at=turn.posted_at or (asked_at if position == 0 else None),
-        media=turn.content.media,
-        verified_by=f"{doctor.title}, {doctor.hospital}" if verified else None,
-    )
 
 
 def _state(tree: LexborHTMLParser) -> dict[str, Any] | None:
     """The page state, or None where there is none or it is cut off."""
     for script in tree.css("script"):
         source = script.text()
-        match = _STATE.search(source)
-        if match is None:
-            continue
-        try:
-            value, _ = json.JSONDecoder(strict=False).raw_decode(source, match.end())
-        except (ValueError, RecursionError):
-            continue
-        if isinstance(value, dict):
+        if match := _STATE.search(source):
+            try:
+                value: dict[str, Any] = json.JSONDecoder(strict=False).raw_decode(source, match.end())[0]
+            except (ValueError, RecursionError):
+                continue
             return value
     return None
 
 
-def _value(state: dict[str, Any] | None, *path: str) -> Any:
-    value: Any = state
+def _value(state: Any, *path: str) -> Any:
     for key in path:
-        value = value.get(key) if isinstance(value, dict) else None
-    return value
+        state = state.get(key) if isinstance(state, dict) else None
+    return state
 
 
 def _field(state: dict[str, Any] | None, *path: str) -> str:
@@ -172,26 +153,34 @@ def _field(state: dict[str, Any] | None, *path: str) -> str:
     return " ".join(clean(value).split()) if isinstance(value, str) else ""
 
 
-def _turns_of_state(page: Page, state: dict[str, Any] | None) -> list[_Turn] | None:
-    """The turns in the page state, or None where it holds none. Raises LayoutError."""
+def _turns(page: Page, tree: LexborHTMLParser, state: dict[str, Any] | None) -> list[_Turn]:
+    """The turns in the page state, else those that the page shows. Raises LayoutError and NotAThread."""
     dialogs = _value(state, "questionDialog")
-    if not isinstance(dialogs, list) or not dialogs:
-        return None
-    turns = []
-    for dialog in dialogs:
-        content = _value(dialog, "content")
-        if not isinstance(content, str) or "type" not in dialog:
-            raise LayoutError(page.url, "type and content in every questionDialog")
-        body = parse(content).body
-        read = readable(body) if body is not None else Readable("", ())
-        if not read.text and not read.media:
-            raise LayoutError(page.url, "content in every questionDialog")
-        turns.append(_Turn(bool(dialog["type"]), read, stated_moment(dialog.get("createTime"), CHINA)))
+    if isinstance(dialogs, list) and dialogs:
+        turns = [_turn_of_state(page, dialog) for dialog in dialogs]
+        if (shown_turns := len(tree.css(f"{_DIALOGS} .dialog-content"))) > len(turns):
+            raise LayoutError(page.url, f"{shown_turns} turns in questionDialog", found=str(len(turns)))
+    else:
+        turns = _turns_of_markup(page, tree)
+    if turns[0].by_doctor:
+        raise LayoutError(page.url, "the patient's turn first")
+    if not any(turn.by_doctor for turn in turns):
+        raise NotAThread(f"{page.url}: no doctor has answered")
     return turns
 
 
+def _turn_of_state(page: Page, dialog: Any) -> _Turn:
+    content = _value(dialog, "content")
+    if not isinstance(content, str) or "type" not in dialog:
+        raise LayoutError(page.url, "type and content in every questionDialog")
+    body = parse(content).body
+    read = readable(body) if body is not None else Readable("", ())
+    if not read.text and not read.media:
+        raise LayoutError(page.url, "content in every questionDialog")
+    return _Turn(bool(dialog["type"]), read, stated_moment(dialog.get("createTime"), CHINA))
+
+
 def _turns_of_markup(page: Page, tree: LexborHTMLParser) -> list[_Turn]:
-    """The turns that the page shows. Raises LayoutError."""
     area = tree.css_first(_DIALOGS)
     bubbles = area.css(".dialog-content") if area is not None else []
     if area is None or not bubbles:
@@ -200,36 +189,29 @@ def _turns_of_markup(page: Page, tree: LexborHTMLParser) -> list[_Turn]:
     for bubble in bubbles:
         themes: set[str] = set()
         for outer in ancestors(bubble):
-            themes = {"theme-white", "theme-dark"} & set((outer.attributes.get("class") or "").split())
+            themes = _THEMES & set((outer.attributes.get("class") or "").split())
             if themes or outer.mem_id == area.mem_id:
                 break
         read = readable(bubble)
         if len(themes) != 1 or not (read.text or read.media):
             raise LayoutError(page.url, ".theme-white or .theme-dark around a .dialog-content with content")
         turns.append(_Turn("theme-white" in themes, read, None))
-    stray = readable(area, skip_classes=frozenset(["dialog-content"]))
-    if len(area.css(".theme-white, .theme-dark")) > len(bubbles) or any(
-        len(text) > _MAX_STRAY_LINE for text in stray.text.split("\n")
-    ):
+    stray = readable(area, skip_classes=frozenset(["dialog-content"])).text.split("\n")
+    if len(area.css(".theme-white, .theme-dark")) > len(bubbles) or max(map(len, stray)) > _MAX_STRAY_LINE:
         raise LayoutError(page.url, f"{_DIALOGS} .dialog-content around every turn")
     return turns
 
 
 def _doctor(page: Page, tree: LexborHTMLParser, state: dict[str, Any] | None) -> _Doctor:
     """Who answers, as the page shows it. Raises LayoutError where it shows nobody."""
-    shown_turns = tree.css_first(".doctor-info .doctor-detail")
-    if shown_turns is not None:
-        name = line(shown_turns.css_first(".doctor-header > div"))
-        facts = [line(node) for node in shown_turns.css(".doctor-body > div")]
-        # Title, department and hospital are known by their place only: of fewer, none can be told.
+    detail = tree.css_first(".doctor-info .doctor-detail")
+    if detail is not None:
+        name = line(detail.css_first(".doctor-header > div"))
+        facts = [line(node) for node in detail.css(".doctor-body > div")]
+        # Title, department and hospital are known by their place only, so all three are needed.
         if name and len(facts) >= 3:
             return _Doctor(name, *facts[:3])
     name = _field(state, "doctor", "nickname") or _field(state, "doctor", "name")
     if not name:
         raise LayoutError(page.url, ".doctor-info > .doctor-detail or the page state's doctor")
-    return _Doctor(
-        name,
-        _field(state, "doctor", "jobTitle"),
-        _field(state, "doctor", "department"),
-        _field(state, "doctor", "hospital"),
-    )
+    return _Doctor(name, *(_field(state, "doctor", key) for key in ("jobTitle", "department", "hospital")))

@@ -12,29 +12,28 @@ from medlive.sources.reading.markup import Readable, following_list_page, line, 
 from medlive.sources.reading.structured import Discussion, discussions
 from medlive.sources.source import (
     Anonymiser,
-    IncompleteThread,
     LayoutError,
     ListEntry,
     Listing,
     Page,
     PageRequest,
     SourceSettings,
+    build_message,
     link,
+    only_page,
 )
-from medlive.threads.model import Message, Role, Thread
+from medlive.threads.model import Thread
 
-DEFAULTS = SourceSettings(base_url="https://www.icliniq.com", min_interval_s=5.0)
+_DEFAULTS = SourceSettings(base_url="https://www.icliniq.com", min_interval_s=5.0)
 
 # By era, newest first: 2020 and later, about 2019, 2018.
 _ROWS = (".card-title a", "div.post-health-issue > a", 'a.biglink[href*="/qa/"]')
-_QUESTION_PATH = re.compile(r"/qa/(?!speciali[tz]ies/)([^/?#]+)/([^/?#]+)/?(?:[?#]|$)")
+_QUESTION_PATH = re.compile(r"/qa/((?!speciali[tz]ies/)[^/?#]{1,100}/[^/?#]{1,300})/?(?:[?#]|$)")
 _LABEL = re.compile(r"\A\s*Patient\W{0,2}s?\s+(?:Query|Question)\b\s*:?\s*", re.IGNORECASE)
 _ANY_LABEL = re.compile(r"\bPatient\W{0,2}s?\s+(?:Query|Question)\b", re.IGNORECASE)
 _PUBLISHED = re.compile(r"\bpublished\s+on\s*:?\s*([^\n]{6,40})", re.IGNORECASE)
-_BLOCKS = frozenset(["qContent", "answerDiv"])
 # Text beside the known blocks that is longer than this is a message whose block was renamed, not a caption.
 _MAX_STRAY_LINE, _MAX_STRAY_TEXT = 200, 600
-_ASKER = "asker"
 _TITLE = re.compile(r"\A(?:Dr|Prof|Doctor|Professor)\b\.?", re.IGNORECASE)
 
 
@@ -47,6 +46,12 @@ class _Turn:
     content: Readable
     specialty: str = ""
 
+    @property
+    def proof(self) -> str | None:
+        """Who answers on iCliniq is one of its doctors, shown by a specialty or by a doctor's title."""
+        title = _TITLE.match(self.doctor or "")
+        return self.specialty or (title[0] if title else None)
+
 
 class Icliniq:
     """The adapter of www.icliniq.com."""
@@ -54,7 +59,7 @@ class Icliniq:
     name = "icliniq"
     allowed_hosts = frozenset({"www.icliniq.com", "icliniq.com"})
 
-    def __init__(self, settings: SourceSettings = DEFAULTS) -> None:
+    def __init__(self, settings: SourceSettings = _DEFAULTS) -> None:
         self.settings = settings
 
     def listing_requests(self, base_url: str) -> Sequence[PageRequest]:
@@ -68,10 +73,9 @@ class Icliniq:
         for selector in _ROWS:
             entries: dict[str, ListEntry] = {}
             for anchor in tree.css(selector):
-                url = link(page, anchor.attributes.get("href"))
-                thread_id = _thread_id(url or "")
-                if url is not None and thread_id is not None:
-                    entries.setdefault(thread_id, ListEntry(url, thread_id, line(anchor)))
+                url = link(page, anchor.attributes.get("href")) or ""
+                if found := _QUESTION_PATH.search(url):
+                    entries.setdefault(found[1], ListEntry(url, found[1], line(anchor)))
             if entries:
                 return Listing(tuple(entries.values()), following_list_page(page, tree, "page"))
         raise LayoutError(page.url, " or ".join(_ROWS) + " to /qa/<topic>/<question>")
@@ -82,100 +86,100 @@ class Icliniq:
 
     def parse_thread(self, pages: Sequence[Page], anonymise: Anonymiser) -> Thread:
         """The query, the answers and the follow-ups in page order. Raises LayoutError."""
-        if len(pages) != 1:
-            raise IncompleteThread(f"a question has one page, {len(pages)} were given")
-        page = pages[0]
+        page = only_page(pages)
         tree = parse(page)
         stated = next((d for d in discussions(tree) if d.kind == "Question"), None)
-        thread_id = _thread_id(page.url)
-        if thread_id is None:
+        found = _QUESTION_PATH.search(page.url)
+        if found is None:
             raise LayoutError(page.url, "an address /qa/<topic>/<question>")
-        container = tree.css_first("div.articleConDiv")
-        if container is not None:
-            title = line(required(page, tree, ["h1.article-details-heading", "h1"]))
-            turns = _turns(page, container, stated)
-        elif stated is not None and stated.whole and all(reply.author for reply in stated.replies):
-            title = stated.title
-            turns = [_Turn(None, Readable(stated.opening.text, ()))]
-            turns += [_Turn(reply.author, Readable(reply.text, ())) for reply in stated.replies]
-        else:
-            raise LayoutError(page.url, "div.articleConDiv or a whole JSON-LD QAPage")
+        title, turns = _discussion(page, tree, stated)
         posted_at = _published(tree, stated)
         return Thread(
             source=self.name,
-            thread_id=thread_id,
+            thread_id=found[1],
             url=page.url,
             title=title,
             language="en",
-            tags=(thread_id.partition("/")[0].replace("-", " "),),
+            tags=(found[1].partition("/")[0].replace("-", " "),),
             posted_at=posted_at,
-            messages=tuple(_message(n, turn, posted_at, anonymise) for n, turn in enumerate(turns)),
+            messages=tuple(
+                build_message(
+                    n,
+                    anonymise(turn.doctor or "asker"),
+                    *turn.content,
+                    posted_at if n == 0 else None,
+                    asks=turn.doctor is None,
+                    verified=True,
+                    verified_by=turn.proof,
+                )
+                for n, turn in enumerate(turns)
+            ),
         )
 
 
-def _message(position: int, turn: _Turn, asked_at: datetime | None, anonymise: Anonymiser) -> Message:
-    """One block; who answers on iCliniq is one of its doctors, shown by a specialty or by a doctor's title."""
-    proof = None
-    if turn.doctor is not None:
-        title = _TITLE.match(turn.doctor)
-        proof = turn.specialty or (title[0] if title else None)
-    return Message(
-        id=f"m{position}",
-        author=anonymise(turn.doctor or _ASKER),
-        role=Role.PATIENT if turn.doctor is None else Role.PHYSICIAN,
-        verified=turn.doctor is not None,
-        text=turn.content.text,
-        posted_at=asked_at if position == 0 else None,
-        media=turn.content.media,
-        verified_by=proof,
-    )
+def _discussion(page: Page, tree: LexborHTMLParser, stated: Discussion | None) -> tuple[str, list[_Turn]]:
+    """The title and the blocks of a page, or those that its structured data states. Raises LayoutError."""
+    container = tree.css_first("div.articleConDiv")
+    if container is not None:
+        turns = _turns(page, container)
+        answers = sum(turn.doctor is not None for turn in turns)
+        if stated is not None and len(stated.replies) > answers:
+            raise LayoutError(page.url, f"{len(stated.replies)} div.answerDiv", found=f"{answers}")
+        return line(required(page, tree, ["h1.article-details-heading", "h1"])), turns
+    if stated is None or not stated.whole or not all(reply.author for reply in stated.replies):
+        raise LayoutError(page.url, "div.articleConDiv or a whole JSON-LD QAPage")
+    turns = [_Turn(reply.author, Readable(reply.text, ())) for reply in stated.replies]
+    return stated.title, [_Turn(None, Readable(stated.opening.text, ())), *turns]
 
 
-def _turns(page: Page, container: LexborNode, stated: Discussion | None) -> list[_Turn]:
+def _turns(page: Page, container: LexborNode) -> list[_Turn]:
     """Each block in page order. Raises LayoutError."""
-    names = list(dict.fromkeys(filter(None, map(line, container.css(".doctor-name")))))
-    specialties = list(dict.fromkeys(filter(None, map(line, container.css(".doctor-spec")))))
-    turns: list[_Turn] = []
+    # A page with one doctor may name them once for all answers; with several, each answer names its own.
+    names, specialties = ({line(n) for n in container.css(c)} - {""} for c in (".doctor-name", ".doctor-spec"))
+    doctor = min(names) if len(names) == 1 else ""
+    specialty = min(specialties) if doctor and len(specialties) == 1 else ""
+    turns = []
     for block in container.css("div.qContent, div.answerDiv"):
         if "qContent" in (block.attributes.get("class") or "").split():
-            question = readable(block)
-            question = Readable(_LABEL.sub("", question.text), question.media)
-            if not question.text and not question.media:
-                raise LayoutError(page.url, "text in div.qContent")
-            turns.append(_Turn(None, question))
-            continue
-        body = block.css_first(".ansExtCon")
-        answer = readable(body) if body is not None else None
-        if answer is None or not answer.text:
-            raise LayoutError(page.url, "text in div.answerDiv .ansExtCon")
-        # A page with one doctor may name them once for all answers; with several, each answer names its own.
-        doctor = line(block.css_first(".doctor-name")) or (names[0] if len(names) == 1 else "")
-        if not doctor:
-            raise LayoutError(page.url, "p.doctor-name of every div.answerDiv")
-        specialty = line(block.css_first(".doctor-spec")) or (
-            specialties[0] if len(specialties) == len(names) == 1 else ""
-        )
-        turns.append(_Turn(doctor, answer, specialty))
+            turns.append(_question(page, block))
+        else:
+            turns.append(_answer(page, block, doctor, specialty))
     if not turns or turns[0].doctor is not None:
         raise LayoutError(page.url, "div.qContent before any div.answerDiv")
-    answers = sum(turn.doctor is not None for turn in turns)
-    if not answers:
+    if all(turn.doctor is None for turn in turns):
         raise LayoutError(page.url, "div.answerDiv")
-    if stated is not None and len(stated.replies) > answers:
-        raise LayoutError(page.url, f"{len(stated.replies)} div.answerDiv", found=f"{answers}")
     _check_strays(page, container)
     return turns
 
 
+def _question(page: Page, block: LexborNode) -> _Turn:
+    text, media = readable(block)
+    text = _LABEL.sub("", text)
+    if not (text or media):
+        raise LayoutError(page.url, "text in div.qContent")
+    return _Turn(None, Readable(text, media))
+
+
+def _answer(page: Page, block: LexborNode, doctor: str, specialty: str) -> _Turn:
+    body = block.css_first(".ansExtCon")
+    answer = readable(body) if body is not None else None
+    if answer is None or not answer.text:
+        raise LayoutError(page.url, "text in div.answerDiv .ansExtCon")
+    doctor = line(block.css_first(".doctor-name")) or doctor
+    if not doctor:
+        raise LayoutError(page.url, "p.doctor-name of every div.answerDiv")
+    return _Turn(doctor, answer, line(block.css_first(".doctor-spec")) or specialty)
+
+
 def _check_strays(page: Page, container: LexborNode) -> None:
     """Nothing beside the known blocks looks like a message. Raises LayoutError."""
-    stray = readable(container, skip_classes=_BLOCKS).text
+    stray = readable(container, skip_classes=frozenset(["qContent", "answerDiv"])).text
     if _ANY_LABEL.search(stray):
         raise LayoutError(page.url, "div.qContent around every patient's query")
     if len(container.css(".ansExtCon")) > len(container.css("div.answerDiv .ansExtCon")):
         raise LayoutError(page.url, "div.answerDiv around every .ansExtCon")
-    lines = [text for text in stray.split("\n") if not _PUBLISHED.search(text)]
-    if any(len(text) > _MAX_STRAY_LINE for text in lines) or sum(map(len, lines)) > _MAX_STRAY_TEXT:
+    lengths = [len(text) for text in stray.split("\n") if not _PUBLISHED.search(text)]
+    if max(lengths, default=0) > _MAX_STRAY_LINE or sum(lengths) > _MAX_STRAY_TEXT:
         raise LayoutError(page.url, "div.qContent or div.answerDiv around every message")
 
 
@@ -185,8 +189,3 @@ def _published(tree: LexborHTMLParser, stated: Discussion | None) -> datetime | 
     match = _PUBLISHED.search(readable(body).text) if body is not None else None
     shown = shown_date(match[1], INDIA) if match else None
     return shown or (stated.opening.posted_at if stated is not None else None)
-
-
-def _thread_id(url: str) -> str | None:
-    found = _QUESTION_PATH.search(url)
-    return f"{found[1]}/{found[2]}" if found else None

@@ -14,7 +14,6 @@ from medlive.sources.reading.dates import CHINA, shown_date, stated_moment
 from medlive.sources.reading.markup import Readable, ancestors, clean, line, parse, readable, required
 from medlive.sources.source import (
     Anonymiser,
-    IncompleteThread,
     LayoutError,
     ListEntry,
     Listing,
@@ -22,11 +21,13 @@ from medlive.sources.source import (
     Page,
     PageRequest,
     SourceSettings,
+    build_message,
     link,
+    only_page,
 )
-from medlive.threads.model import Message, Role, Thread
+from medlive.threads.model import Thread
 
-DEFAULTS = SourceSettings(
+_DEFAULTS = SourceSettings(
     base_url="https://www.medlive.cn",
     boards=("case",),
     min_interval_s=10.0,
@@ -34,14 +35,14 @@ DEFAULTS = SourceSettings(
     verified_labels=("认证医师", "认证医生", "医师认证", "医生认证", "已认证医师"),
 )
 
-PAGE_SIZE = 20
+_PAGE_SIZE = 20
 """Rows asked for in one list request."""
 
-_SHOW_PATH = re.compile(r"/show-(\d+_\d+)\.html?(?:[?#]|$)")
-_TOPIC_PATH = re.compile(r"/topic/(\d+)(?:[/?#]|$)")
-_LAST_SEGMENT = re.compile(r"/([^/?#]*\d[^/?#]*?)(?:\.s?html?)?/?(?:[?#]|$)")
+_TOPIC_PATH = re.compile(r"/topic/(\d{1,20})(?:/|$)")
+_LAST_SEGMENT = re.compile(r"/([^/]{0,99}\d[^/]{0,99}?)(?:\.s?html?)?/?$")
 _LIST_PATH = re.compile(r"/new(?:/articlelist)?/?\Z")
-_HEAD = (".title_cms", ".info_cms", ".content_body", ".case_result", ".inc_c")
+_HEAD = ".title_cms, .info_cms, .content_body, .case_result, .inc_c"
+_COMMENT_PARTS = ".com_user, .com_user_say, dl"
 _MAX_STRAY_TEXT = 20
 
 
@@ -73,7 +74,7 @@ class Medlive:
     name = "medlive"
     allowed_hosts = frozenset({"www.medlive.cn", "case.medlive.cn", "news.medlive.cn"})
 
-    def __init__(self, settings: SourceSettings = DEFAULTS) -> None:
+    def __init__(self, settings: SourceSettings = _DEFAULTS) -> None:
         self.settings = settings
 
     def listing_requests(self, base_url: str) -> Sequence[PageRequest]:
@@ -107,9 +108,7 @@ class Medlive:
 
         Raises LayoutError, and NotAThread for an article without an outcome and without comments.
         """
-        if len(pages) != 1:
-            raise IncompleteThread(f"a case has one page, {len(pages)} were given")
-        page = pages[0]
+        page = only_page(pages)
         tree = parse(page)
         title = line(required(page, tree, [".title_cms > span", ".title_cms", "#content h1"]))
         body = required(page, tree, [".content_body"])
@@ -117,22 +116,17 @@ class Medlive:
         if not title or not (case.text or case.media):
             raise LayoutError(page.url, "text in .title_cms and .content_body")
         _check_strays(page, tree, body)
-        comments = list(self._comments(page, tree))
-        result = tree.css_first(".case_result")
-        if result is None and not comments:
-            raise NotAThread(f"{page.url}: an article without an outcome and without comments")
-        author = self._author(page, tree)
+        comments = self._comments(page, tree)
+        author = self._person(page, required(page, tree, [".info_cms a.color_888", "a.color_888"]))
         posted_at = _article_date(tree)
-        entries = [_Entry(author, case, posted_at), *comments]
+        outcome = _outcome(page, tree)
+        if not outcome and not comments:
+            raise NotAThread(f"{page.url}: an article without an outcome and without comments")
+        entries = [_Entry(author, text, None) for text in outcome] + comments
         # In the discussion the author goes on asking; what they settle on stands in the outcome.
-        asking = {n for n, entry in enumerate(entries) if author.is_same(entry.person)}
-        if result is not None:
-            outcome = readable(result)
-            if not outcome.text:
-                raise LayoutError(page.url, "text in .case_result")
-            entries.insert(1, _Entry(author, outcome, None))
-            asking = {0} | {n + 1 for n in asking if n}
+        asks = [False] * len(outcome) + [author.is_same(entry.person) for entry in comments]
         marks = {e.person.address: e.person.mark for e in entries if e.person.mark and e.person.address}
+        entries.insert(0, _Entry(author, case, posted_at))
         return Thread(
             source=self.name,
             thread_id=_thread_id(page.url) or _missing_id(page),
@@ -141,47 +135,50 @@ class Medlive:
             language="zh",
             tags=tuple(dict.fromkeys(filter(None, map(line, tree.css(".tag_cms a"))))),
             posted_at=posted_at,
-            messages=tuple(_message(n, entry, n in asking, marks, anonymise) for n, entry in enumerate(entries)),
+            messages=tuple(
+                build_message(
+                    n,
+                    anonymise(entry.person.handle),
+                    *entry.content,
+                    entry.posted_at,
+                    asks=asker,
+                    verified=bool(proof := entry.person.mark or marks.get(entry.person.address)),
+                    verified_by=proof,
+                )
+                for n, (entry, asker) in enumerate(zip(entries, [True, *asks], strict=True))
+            ),
         )
 
-    def _author(self, page: Page, tree: LexborHTMLParser) -> _Person:
-        return self._person(page, required(page, tree, [".info_cms a.color_888", "a.color_888"]))
-
-    def _comments(self, page: Page, tree: LexborHTMLParser) -> Iterator[_Entry]:
+    def _comments(self, page: Page, tree: LexborHTMLParser) -> list[_Entry]:
         """Every comment and the replies below it, in page order. Raises LayoutError."""
-        taken: set[int] = set()
+        comments: list[_Entry] = []
+        read: set[int] = set()
         for area in tree.css(".inc_c"):
             items = [node for node in area.iter() if node.tag == "dl"]
             stated = area.attributes.get("data-count") or ""
             if stated.isascii() and stated.isdigit() and int(stated) != len(items):
                 raise LayoutError(page.url, f"{stated} .inc_c > dl", found=str(len(items)))
             for item in items:
-                taken |= {item.mem_id, *(node.mem_id for node in item.css(".com_user, .com_user_say, dl"))}
-                yield from self._comment(page, item)
-        for node in tree.css(".com_user, .com_user_say, dl"):
+                read |= {item.mem_id, *(node.mem_id for node in item.css(_COMMENT_PARTS))}
+                comments += self._comment(page, item)
+        for node in tree.css(_COMMENT_PARTS):
             is_comment = node.tag != "dl" or (node.css_first("dd > a") and node.css_first("dd > span"))
-            if is_comment and node.mem_id not in taken:
+            if is_comment and node.mem_id not in read:
                 raise LayoutError(page.url, ".inc_c > dl around every comment")
+        return comments
 
     def _comment(self, page: Page, item: LexborNode) -> Iterator[_Entry]:
         parts = [node for node in item.iter() if node.tag == "dd"]
-        anchor = next((n for n in parts[0].iter() if n.tag == "a"), None) if parts else None
-        classes = (parts[1].attributes.get("class") or "").split() if len(parts) > 1 else ["com_return"]
-        if anchor is None or "com_return" in classes:
+        anchor = parts[0].css_first("a") if parts else None
+        if anchor is None or len(parts) < 2 or _has_class(parts[1], "com_return"):
             raise LayoutError(page.url, ".inc_c > dl with a user's link in dd 1 and text in dd 2")
-        date_node = next((n for n in parts[0].iter() if n.tag == "span" and _date(n)), None)
-        reply_text = readable(parts[1], skip_classes=frozenset(["com_return"]))
-        if not (reply_text.text or reply_text.media):
-            raise LayoutError(page.url, "text in .inc_c > dl > dd 2")
-        yield _Entry(self._person(page, anchor), reply_text, _date(date_node) if date_node is not None else None)
+        date = next(filter(None, map(_date, parts[0].css("span"))), None)
+        yield _Entry(self._person(page, anchor), _words(page, parts[1], ".inc_c > dl > dd 2"), date)
         users, replies = item.css(".com_user"), item.css(".com_user_say")
         if len(users) != len(replies):
             raise LayoutError(page.url, "a .com_user for every .com_user_say")
         for user, reply in zip(users, replies, strict=True):
-            reply_text = readable(reply)
-            if not (reply_text.text or reply_text.media):
-                raise LayoutError(page.url, "text in .com_user_say")
-            yield _Entry(self._person(page, user), reply_text, None)
+            yield _Entry(self._person(page, user), _words(page, reply, ".com_user_say"), None)
 
     def _person(self, page: Page, anchor: LexborNode) -> _Person:
         """A person by their link, and whether the site's mark of a certified physician follows it."""
@@ -199,35 +196,40 @@ class Medlive:
 
     def _mark(self, node: LexborNode) -> str | None:
         """The label of a certified physician that an element shows."""
-        date_node = (node.attributes.get("title"), node.attributes.get("alt"), node.text())
-        labels = ((text or "").strip() for text in date_node)
+        texts = (node.attributes.get("title"), node.attributes.get("alt"), node.text())
+        labels = ((text or "").strip() for text in texts)
         return next((label for label in labels if label in self.settings.verified_labels), None)
 
 
-def _message(
-    position: int, entry: _Entry, is_asker: bool, marks: dict[str, str], anonymise: Anonymiser
-) -> Message:
-    proof = None if is_asker else entry.person.mark or marks.get(entry.person.address)
-    return Message(
-        id=f"m{position}",
-        author=anonymise(entry.person.handle),
-        role=Role.PATIENT if is_asker else Role.PHYSICIAN if proof else Role.OTHER,
-        verified=proof is not None,
-        text=entry.content.text,
-        posted_at=entry.posted_at,
-        media=entry.content.media,
-        verified_by=proof,
-    )
+def _has_class(node: LexborNode, name: str) -> bool:
+    return name in (node.attributes.get("class") or "").split()
+
+
+def _words(page: Page, node: LexborNode, selector: str) -> Readable:
+    """What a comment says, without the replies below it. Raises LayoutError for none."""
+    read = readable(node, skip_classes=frozenset(["com_return"]))
+    if not (read.text or read.media):
+        raise LayoutError(page.url, f"text in {selector}")
+    return read
+
+
+def _outcome(page: Page, tree: LexborHTMLParser) -> list[Readable]:
+    """What the author settled on, where the page shows it. Raises LayoutError."""
+    result = tree.css_first(".case_result")
+    outcome = [readable(result)] if result is not None else []
+    if not all(read.text for read in outcome):
+        raise LayoutError(page.url, "text in .case_result")
+    return outcome
 
 
 def _check_strays(page: Page, tree: LexborHTMLParser, body: LexborNode) -> None:
     """Between the case and the last known block below it stands no unknown text. Raises LayoutError."""
-    known = {node.mem_id for selector in _HEAD for node in tree.css(selector)}
+    known = {node.mem_id for node in tree.css(_HEAD)}
     stray: LexborNode | None = None
     sibling = body.next
     while sibling is not None:
         if sibling.is_element_node:
-            if sibling.mem_id in known or any(sibling.css_first(selector) is not None for selector in _HEAD):
+            if sibling.mem_id in known or sibling.css_first(_HEAD) is not None:
                 if stray is not None:
                     raise LayoutError(page.url, ".case_result after .content_body", found=f"<{stray.tag}>")
             elif stray is None and len(readable(sibling).text) > _MAX_STRAY_TEXT:
@@ -244,7 +246,7 @@ def _first_list(page: Page) -> PageRequest:
     form = (
         ("branch", dict(parse_qsl(parts.query)).get("branch", "")),
         ("page", "1"),
-        ("size", str(PAGE_SIZE)),
+        ("size", str(_PAGE_SIZE)),
         ("_token", (token.attributes.get("content") or "") if token is not None else ""),
     )
     path = _LIST_PATH.sub("/new/articlelist", parts.path)
@@ -254,7 +256,7 @@ def _first_list(page: Page) -> PageRequest:
 def _next_list(page: Page, rows: int) -> PageRequest | None:
     """The list request after this one; an answer of fewer rows than asked for is the last."""
     form = dict(page.form or ())
-    if rows < PAGE_SIZE:
+    if rows < _PAGE_SIZE:
         return None
     form["page"] = str(int(form.get("page", "1")) + 1)
     return PageRequest(page.url, tuple(form.items()))
@@ -276,9 +278,7 @@ def _row(page: Page, row: Any) -> ListEntry | None:
 def _article_date(tree: LexborHTMLParser) -> datetime | None:
     """The date in the article's head, not in its comments."""
     for node in tree.css("span.date_time, .info_cms span"):
-        if any("inc_c" in (outer.attributes.get("class") or "").split() for outer in ancestors(node)):
-            continue
-        if (moment := _date(node)) is not None:
+        if not any(_has_class(outer, "inc_c") for outer in ancestors(node)) and (moment := _date(node)):
             return moment
     return None
 
@@ -289,8 +289,6 @@ def _date(node: LexborNode) -> datetime | None:
 
 def _thread_id(url: str) -> str | None:
     path = urlsplit(url).path
-    if found := _SHOW_PATH.search(path):
-        return f"show-{found[1]}"
     if found := _TOPIC_PATH.search(path):
         return f"topic-{found[1]}"
     found = _LAST_SEGMENT.search(path)

@@ -74,7 +74,6 @@ def test_chinese_is_read_whatever_is_declared(text: str, declared: str, encoding
     body = f"<html>{text}</html>".encode(encoding)
     page = Page("https://x/", body, f"text/html; charset={declared}" if declared else "")
     assert page.text == f"<html>{text}</html>"
-    assert page.utf8 == page.text.encode("utf-8")
 
 
 @given(st.text(alphabet="abcdefg éèüöñçß.,", min_size=5, max_size=80))
@@ -209,7 +208,6 @@ def test_structured_data_in_its_usual_wrappers() -> None:
         "author": [{"name": "Q"}],
         "dateCreated": "2025-03-01",
         "suggestedAnswer": [{"@type": "Answer", "text": "yes", "author": "R"}, {"text": "cut off…"}, 7],
-        "keywords": "one, two",
     }
     graph = {"@context": "https://schema.org", "@graph": [{"@type": "WebPage", "mainEntity": question}, None]}
     markup = (
@@ -217,7 +215,7 @@ def test_structured_data_in_its_usual_wrappers() -> None:
         f'<script type="application/ld+json"><!-- {json.dumps(graph)} --></script></html>'
     )
     (found,) = discussions(parse(markup))
-    assert (found.kind, found.title, found.keywords) == ("Question", "T", ("one", "two"))
+    assert (found.kind, found.title) == ("Question", "T")
     assert (found.opening.author, found.opening.text) == ("Q", "a & b\nc")
     assert [(r.author, r.text, r.excerpt) for r in found.replies] == [
         ("R", "yes", False),
