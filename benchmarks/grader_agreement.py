@@ -10,6 +10,7 @@ are absent.
 
 import argparse
 import asyncio
+import math
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -21,7 +22,9 @@ from typing import Final
 
 import numpy as np
 
-from medlive.evaluation.agreement.human_sets import FrankItem, read_frank, read_kqa
+from medlive.errors import BadInput
+from medlive.evaluation.agreement.human_tables import decode_text, read_bytes
+from medlive.evaluation.agreement.humans import factuality, frank_rows, read_kqa
 from medlive.evaluation.agreement.meta import Meta, meta_run
 from medlive.evaluation.agreement.reliability import PairAgreement
 from medlive.evaluation.asking.run import import_answers
@@ -51,12 +54,41 @@ class Metric:
     given_spearman: Correlation
 
 
+@dataclass(frozen=True, slots=True)
+class FrankItem:
+    """Human and metric scores of one FRANK summary."""
+
+    article: str
+    model: str
+    factuality: float
+    """0 to 1."""
+    metrics: Mapping[str, float]
+    """By metric; absent where the file has no number."""
+
+
+def read_frank(humans: Path, metrics: Path) -> tuple[FrankItem, ...]:
+    """FRANK's `human_annotations.json` joined with `baseline_factuality_metrics_outputs.json` (Pagnoni et al.
+    2021), in the order of the first. Raises BadInput if an item is in one file only or occurs twice."""
+    people, scores = (frank_rows(decode_text(read_bytes(x), x.name)[0], x.name) for x in (humans, metrics))
+    if people.keys() != scores.keys():
+        raise BadInput(f"{len(people.keys() ^ scores.keys())} summaries are in one file only")
+    return tuple(
+        FrankItem(*key, factuality(row, humans.name), {
+            name: float(value)
+            for name, value in scores[key].items()
+            if name not in ("hash", "model_name", "dataset", "split")
+            and isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+        })
+        for key, row in people.items()
+    )  # fmt: skip
+
+
 def kqa(folder: Path, draws: int) -> Meta:
     """K-QA's answers as a run, graded by the rules engine as any run is, against its physicians."""
-    found = read_kqa(folder / FILES[0])
+    cases, answers = read_kqa(folder / FILES[0])
     with tempfile.TemporaryDirectory() as place:
         run = Path(place) / "kqa"
-        import_answers(run, found.cases, found.answers, "four models", datetime.now(UTC))
+        import_answers(run, cases, answers, "four models", datetime.now(UTC))
         asyncio.run(grade_run(run, RulesEngine()))
         return meta_run(run, human=folder / FILES[0], draws=draws)
 

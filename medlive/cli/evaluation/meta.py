@@ -129,7 +129,7 @@ def _check_options(
 def _write_sheets(run_dir: Path, folder: Path, given: Sheets, people: People, seed: int, as_json: bool) -> None:
     from medlive.evaluation.agreement import sheets
     from medlive.evaluation.agreement.case_ratings import write_quality_sheets
-    from medlive.evaluation.agreement.human_sets import read_humans
+    from medlive.evaluation.agreement.humans import read_humans
     from medlive.evaluation.runs.folder import open_run
 
     human, adjudicator, raters, sample = people.human or [], people.adjudicator, given.rater or [], given.sample

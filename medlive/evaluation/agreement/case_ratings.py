@@ -4,9 +4,8 @@ Writes blank sheets as for LiveMedBench's Table 1 and evaluates the ratings. Sca
 query and for the advice, 0 or 1 for a criterion; 1 or more means agreement. Needs only a run's cases.
 """
 
-import csv
-import io
 import random
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -16,21 +15,15 @@ import numpy as np
 
 from medlive.digest import digest_json
 from medlive.errors import BadInput
-from medlive.evaluation.agreement.human_tables import (
-    Row,
-    csv_rows,
-    decode_text,
-    entries,
-    json_document,
-    json_rows,
-    list_faults,
-    read_bytes,
-)
-from medlive.evaluation.agreement.sheets import MOST_CELL, Sheets, cell, draw_cases, put_sheets
+from medlive.evaluation.agreement.human_tables import decode_text, list_faults, read_bytes, read_table
+from medlive.evaluation.agreement.sheets import Sheets, draw_cases, put_sheets
 from medlive.evaluation.model import EvaluationCase
 from medlive.evaluation.runs.folder import open_run
 from medlive.statistics.agreement import ac1_of_sums, rater_sums
 from medlive.statistics.estimate import Estimate, estimate, no_estimate, ratio_of
+
+Ratings = dict[str, dict[str, int]]
+"""By item and rater."""
 
 ASPECTS: Final[Mapping[str, int]] = {"narrative_and_query": 3, "advice": 3, "criterion": 2}
 """The rated aspects, with the number of values on their scales."""
@@ -39,27 +32,6 @@ COLUMNS: Final = (
     "comment",
 )  # fmt: skip
 LEAST_ITEMS: Final = 5
-
-GUIDE: Final = """\
-How to rate
-
-Each row asks for one rating of one case; write a number into the column "rating".
-narrative_and_query: 2 coherent and a real clinical question, 1 with small faults, 0 not.
-advice: 2 right and safe for this patient, 1 acceptable, 0 wrong or harmful.
-criterion: 1 clinically right and relevant to this case, 0 not. A criterion with which an answer would lose points
-is valid where it describes a real fault.
-Leave "rating" empty where you cannot decide, and say why under "comment". Change no other column. Work alone: do
-not compare with another rater before both are done. Save as "CSV UTF-8" and send the file back.
-
-评分说明
-
-每行请对一个病例的一个方面评分，在 “rating” 列填写数字。
-narrative_and_query（病情叙述与问题）：2 分为连贯且是真实的临床问题，1 分为有小的缺陷，0 分为不合格。
-advice（医生建议）：2 分为对该患者正确且安全，1 分为可以接受，0 分为错误或有害。
-criterion（评分标准）：1 分为临床上正确且与该病例相关，0 分为否。扣分的标准，只要描述的是真实的错误即为有效。
-无法判断时请留空，并在 “comment” 列说明原因。请勿改动其他列。
-请独立完成，在双方都完成之前不要与其他评分者讨论。完成后请另存为 “CSV UTF-8” 并发回。
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,24 +94,18 @@ def write_quality_sheets(
     chosen = draw_cases((case.case_id for case in cases), sample, seed)
     kept = [case for case in cases if case.case_id in chosen]
 
-    def sheet(rater: str) -> str:
-        out = io.StringIO()
-        table = csv.writer(out)
-        table.writerow(COLUMNS)
-        number = 0
+    def rows(rater: str) -> list[list[str]]:
+        out: list[list[str]] = []
         for place, case in enumerate(random.Random(f"{seed}/{rater}").sample(kept, len(kept)), start=1):
+            texts = [case.question, case.advice]
             for item in _items(case):
-                number += 1
-                # The case's texts are only in its first row.
-                shown = ("", "") if item.criterion or item.aspect == "advice" else (case.question, case.advice)
-                texts = map(cell, (case.language, item.aspect, *shown, item.criterion))
-                table.writerow([item.id, cell(rater), number, place, *texts, "", ""])
-        return out.getvalue()
+                head = [item.id, rater, str(len(out) + 1), str(place), case.language, item.aspect]
+                out.append([*head, *texts, item.criterion, "", ""])
+                # The texts are only in the first row of a case.
+                texts = ["", ""]
+        return out
 
-    files = put_sheets(folder, raters, GUIDE, sheet)
-    n = sum(1 for case in kept for _ in _items(case))
-    cut = sum(1 for case in kept for text in (case.question, case.advice) if len(text) >= MOST_CELL)
-    return Sheets(files, n, len(kept), cut)
+    return put_sheets(folder, raters, "how-to-rate-cases.txt", COLUMNS, rows, len(kept))
 
 
 def quality(run_dir: Path, files: Sequence[Path], *, draws: int = 1000, seed: int = 0) -> Quality:
@@ -150,29 +116,33 @@ def quality(run_dir: Path, files: Sequence[Path], *, draws: int = 1000, seed: in
     run = open_run(run_dir)
     items = {item.id: item for case in run.cases for item in _items(case)}
     given, raters, notes = _read(files, items)
-    aspects = []
-    for aspect, values in ASPECTS.items():
-        # In the run's order, so that draws do not depend on the order of rows or files.
-        rated = [item.id for item in items.values() if item.aspect == aspect and item.id in given]
-        codes = np.array([[given[item].get(rater, -1) for rater in raters] for item in rated], dtype=np.int_)
-        codes = codes.reshape(len(rated), len(raters))
-        names = {case_id: n for n, case_id in enumerate(dict.fromkeys(items[i].case.case_id for i in rated))}
-        clusters = np.array([names[items[item].case.case_id] for item in rated], dtype=np.int_)
-        shares = []
-        for rater, column in zip(raters, codes.T, strict=True):
-            kept = column >= 0
-            cells = np.column_stack([column[kept] >= 1, np.ones(int(kept.sum()))]).astype(np.float64)
-            shares.append(RaterShare(rater, estimate(cells, ratio_of, clusters[kept], draws=draws, seed=seed)))
-        several = (codes >= 0).sum(axis=1) > 1
-        n = int(several.sum())
-        ac1 = equal = no_estimate(f"{n} items with two raters are too few", n)
-        if n >= LEAST_ITEMS:
-            sums = rater_sums(codes[several], values)
-            ac1 = estimate(sums, ac1_of_sums, clusters[several], draws=draws, seed=seed)
-            equal = estimate(sums[:, :2], ratio_of, clusters[several], draws=draws, seed=seed)
-        aspects.append(AspectQuality(aspect, values, tuple(shares), ac1, equal))
+    # In the run's order, so that draws do not depend on the order of rows or files.
+    rated = {a: [item for item in items.values() if item.aspect == a and item.id in given] for a in ASPECTS}
+    aspects = tuple(_aspect(aspect, rated[aspect], given, raters, draws, seed) for aspect in ASPECTS)
     about, named = run.info.cases, ", ".join(path.name for path in files)
-    return Quality(about.name, about.digest, len(run.cases), named, tuple(aspects), draws, seed, tuple(notes))
+    return Quality(about.name, about.digest, len(run.cases), named, aspects, draws, seed, tuple(notes))
+
+
+def _aspect(
+    aspect: str, rated: Sequence[Item], given: Ratings, raters: Sequence[str], draws: int, seed: int
+) -> AspectQuality:
+    codes = np.array([[given[item.id].get(rater, -1) for rater in raters] for item in rated], dtype=np.int_)
+    codes = codes.reshape(len(rated), len(raters))
+    names = {case_id: n for n, case_id in enumerate(dict.fromkeys(item.case.case_id for item in rated))}
+    clusters = np.array([names[item.case.case_id] for item in rated], dtype=np.int_)
+    shares = []
+    for rater, column in zip(raters, codes.T, strict=True):
+        kept = column >= 0
+        cells = np.column_stack([column[kept] >= 1, np.ones(int(kept.sum()))]).astype(np.float64)
+        shares.append(RaterShare(rater, estimate(cells, ratio_of, clusters[kept], draws=draws, seed=seed)))
+    several = (codes >= 0).sum(axis=1) > 1
+    n = int(several.sum())
+    ac1 = equal = no_estimate(f"{n} items with two raters are too few", n)
+    if n >= LEAST_ITEMS:
+        sums = rater_sums(codes[several], ASPECTS[aspect])
+        ac1 = estimate(sums, ac1_of_sums, clusters[several], draws=draws, seed=seed)
+        equal = estimate(sums[:, :2], ratio_of, clusters[several], draws=draws, seed=seed)
+    return AspectQuality(aspect, ASPECTS[aspect], tuple(shares), ac1, equal)
 
 
 def _items(case: EvaluationCase) -> Iterator[Item]:
@@ -186,35 +156,29 @@ def _id(*parts: str) -> str:
     return "q-" + digest_json(list(parts)).partition(":")[2][:16]
 
 
-def _read(
-    files: Sequence[Path], items: Mapping[str, Item]
-) -> tuple[dict[str, dict[str, int]], tuple[str, ...], list[str]]:
-    given: dict[str, dict[str, int]] = {}
+def _read(files: Sequence[Path], items: Mapping[str, Item]) -> tuple[Ratings, tuple[str, ...], list[str]]:
+    given: Ratings = {}
     faults: list[str] = []
-    notes: list[str] = []
-    unknown = undecided = 0
+    skipped = Counter[str]()
     raters: dict[str, None] = {}
     for path in files:
-        rows, unread = _rows(path)
-        faults += unread
-        for row in rows:
-            item, rater, rating = (_text(row.values.get(name)) for name in ("item", "rater", "rating"))
-            rating = rating.removesuffix(".0")
-            where = f"{path.name}: line {row.line}"
-            if not item or not rater:
-                faults.append(f"{where}: item and rater are required")
-            elif item not in items:
-                unknown += 1
-            elif not rating:
-                undecided += 1
-            elif rating not in map(str, range(most := ASPECTS[items[item].aspect])):
-                faults.append(
-                    f"{where}: rating must be a whole number from 0 to {most - 1}, found {rating[:40]!r}"
-                )
-            elif given.setdefault(item, {}).setdefault(rater, int(rating)) != int(rating):
-                faults.append(f"{where}: {rater!r} contradicts their earlier rating of {item}")
-            else:
+        table = read_table(decode_text(read_bytes(path), path.name)[0], path.name, ("item", "rater", "rating"))
+        faults += [f"{path.name}: {table.unit} {number}: {what}" for number, what in table.faults]
+        for number, values in table.rows:
+            item, rater, rating = (_text(values.get(name)) for name in ("item", "rater", "rating"))
+            try:
+                if not item or not rater:
+                    raise ValueError("item and rater are required")
+                if item not in items or not rating:
+                    skipped["undecided" if item in items else "unknown"] += 1
+                    continue
+                value = _rating(rating, ASPECTS[items[item].aspect])
+                if given.setdefault(item, {}).setdefault(rater, value) != value:
+                    raise ValueError(f"{rater!r} contradicts their earlier rating of {item}")
                 raters[rater] = None
+            except ValueError as exc:
+                faults.append(f"{path.name}: {table.unit} {number}: {exc}")
+    unknown, undecided = skipped["unknown"], skipped["undecided"]
     if faults:
         raise BadInput(
             list_faults(faults), hint="medlive eval meta RUN --sheet FOLDER --about cases writes blank sheets"
@@ -224,6 +188,7 @@ def _read(
         raise BadInput(
             f"{', '.join(path.name for path in files)}: expected ratings of this run's cases, found {found}"
         )
+    notes = []
     if unknown:
         notes.append(f"{unknown} items belong to other cases or changed texts; left out")
     if undecided:
@@ -236,14 +201,7 @@ def _text(value: object) -> str:
     return "" if value is None or isinstance(value, bool) else str(value).strip()
 
 
-def _rows(path: Path) -> tuple[list[Row], list[str]]:
-    faults: list[str] = []
-
-    def fault(line: int, what: str) -> None:
-        faults.append(f"{path.name}: line {line}: {what}")
-
-    text = decode_text(read_bytes(path), path.name)
-    if not text.lstrip().startswith(("{", "[")):
-        return list(csv_rows(text, path.name, (("item",), ("rater",), ("rating",)))), faults
-    values = json_document(text)
-    return list(json_rows(text, fault) if values is None else entries(values, fault)), faults
+def _rating(text: str, values: int) -> int:
+    if text.removesuffix(".0") not in map(str, range(values)):
+        raise ValueError(f"rating must be a whole number from 0 to {values - 1}, found {text[:40]!r}")
+    return int(text.removesuffix(".0"))

@@ -9,59 +9,46 @@ or CSV (a header; comma, semicolon or tab; UTF-8, UTF-16 or GB18030, BOM or none
 - or `case_id` and `score`: a number for the whole answer, from 0 to 1 or to `out_of`; null or empty for none.
 
 One file may mix these kinds of rows; other columns are ignored. "None" means that the rater could not decide.
-Published data sets in other formats are read by `human_sets`.
+Two published sets are read as they are: K-QA's CSV (physicians on statements) and FRANK's JSON (annotators on
+summaries).
 """
 
+import json
 import math
 import unicodedata
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from medlive.digest import digest_bytes, digest_json
 from medlive.errors import BadInput
 from medlive.evaluation.agreement.human_tables import (
     FORMAT_HINT,
     MOST_FAULTS,
-    Row,
     csv_rows,
     decode_text,
-    encoding_of,
-    entries,
-    json_document,
-    json_rows,
     list_faults,
     read_bytes,
+    read_table,
 )
+from medlive.evaluation.model import Answer, AnswerState, CaseSet, EvaluationCase, EvaluationCriterion
 
 Place = tuple[str, str]
 """(case id, criterion id)."""
 
-_NEEDED: Final = (("case_id", "item"), ("rater",))
-
-_MET: Final[Mapping[str, bool | None]] = {
-    **dict.fromkeys(("true", "1", "1.0", "yes", "y", "met", "是", "满足", "符合", "达到"), True),
-    **dict.fromkeys(
-        (
-            "false",
-            "0",
-            "0.0",
-            "no",
-            "n",
-            "not met",
-            "not_met",
-            "unmet",
-            "否",
-            "不满足",
-            "不符合",
-            "未满足",
-            "未达到",
-        ),
-        False,
-    ),
-    **dict.fromkeys(("", "null", "none"), None),
-}
+_WORDS: Final[Mapping[bool | None, Sequence[str]]] = {
+    True: ("true", "1", "1.0", "yes", "y", "met", "是", "满足", "符合", "达到"),
+    False: ("false", "0", "0.0", "no", "n", "not met", "not_met", "unmet", "否", "不满足", "不符合", "未满足",
+            "未达到"),
+    None: ("", "null", "none"),
+}  # fmt: skip
+_KQA_COLUMNS: Final = ("Question", "llm_x", "answer", "claim", "category_x")
+_KQA_LABELS: Final[Mapping[str, bool | None]] = {
+    "Entailment": True, "Neutral": False, "Contradiction": False, "": None,
+}  # fmt: skip
+_KQA_POINTS: Final[Mapping[str, float]] = {"Must_have": 2.0, "Nice_to_have": 1.0}
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,110 +65,105 @@ class HumanRatings:
     """By criterion and rater; None: the rater could not decide."""
     scores: Mapping[str, Mapping[str, float]]
     """By case and rater, 0 to 1."""
-    lines: Mapping[Place | str, str] = field(default_factory=dict)
+    lines: Mapping[Place | str, str]
     """Where a criterion, or a case with a score, first appears: "line 7", with the file if there are several."""
     notes: tuple[str, ...] = ()
 
 
+@dataclass(slots=True)
 class RatingCollector:
-    """Collects ratings and faults while a file is read."""
+    """The ratings and faults of one or more files, while they are read.
 
-    def __init__(self, name: str, *, unit: str = "line", items: Mapping[str, Place] | None = None) -> None:
-        """`unit` names a row in messages; `items` maps a run's item ids to criteria."""
-        self._name, self._unit, self._items = name, unit, items
-        self._raters: dict[str, int] = {}
-        self._verdicts: dict[Place, dict[str, bool | None]] = {}
-        self._scores: dict[str, dict[str, float]] = {}
-        self._lines: dict[Place | str, str] = {}
-        self._faults: list[str] = []
-        self._again: list[int] = []
-        self._foreign: list[int] = []
-        self._undecided = 0
+    A decision replaces "could not decide"; two different decisions of one rater are a fault.
+    """
 
-    def fault(self, line: int, what: str) -> None:
-        """Record that a line is not a valid rating."""
-        self._faults.append(f"{self._unit} {line}: {what}")
+    names: Sequence[str]
+    """The files' names."""
+    items: Mapping[str, Place] | None = None
+    """The criteria of a run's item ids; None without a run."""
+    digests: list[str] = field(default_factory=list)
+    formats: dict[str, None] = field(default_factory=dict)
+    faults: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    ratings: Counter[str] = field(default_factory=Counter)
+    """How many decisions each rater gave."""
+    verdicts: dict[Place, dict[str, bool | None]] = field(default_factory=dict)
+    scores: dict[str, dict[str, float]] = field(default_factory=dict)
+    lines: dict[Place | str, str] = field(default_factory=dict)
+    again: list[str] = field(default_factory=list)
+    """Where a rating is repeated."""
+    foreign: list[str] = field(default_factory=list)
+    """Where an item is not one of the run's."""
+    unscored: int = 0
 
-    def place(self, line: int, item: str) -> Place | None:
-        """The criterion of an item id; None if it is not one of the run's, which is recorded."""
-        if self._items is None:
-            self.fault(line, f"item {item[:40]!r} can only be read together with its run")
-            return None
-        if item not in self._items:
-            self._foreign.append(line)
-        return self._items.get(item)
+    def where(self, name: str, unit: str, number: int) -> str:
+        """A row's place in messages."""
+        return f"{unit} {number}" if len(self.names) == 1 else f"{name} {unit} {number}"
 
-    def verdict(self, line: int, place: Place, rater: str, met: bool | None) -> None:
+    def verdict(self, where: str, place: Place, rater: str, met: bool | None) -> None:
         """Record a rater's verdict on a criterion."""
-        given = self._verdicts.setdefault(place, {})
-        if rater in given:
-            self._record_duplicate(
-                line, given[rater] is met, f"{rater!r} on criterion {place[1]!r} of case {place[0]!r}"
-            )
-            return
-        given[rater] = met
-        self._undecided += met is None
-        self._raters[rater] = self._raters.get(rater, 0) + 1
-        self._lines.setdefault(place, f"{self._unit} {line}")
+        given = self.verdicts.setdefault(place, {})
+        earlier = given.get(rater)
+        if rater in given and met is earlier:
+            self.again.append(where)
+        elif rater not in given or earlier is None:
+            given[rater] = met
+            self.ratings[rater] += 1
+            self.lines.setdefault(place, where)
+        elif met is not None:
+            what = f"{rater!r} on criterion {place[1]!r} of case {place[0]!r}"
+            self.faults.append(f"{where}: {what} contradicts an earlier rating")
 
-    def score(self, line: int, case_id: str, rater: str, score: float | None) -> None:
+    def score(self, where: str, case_id: str, rater: str, score: float | None) -> None:
         """Record a rater's score of a whole answer."""
-        given = self._scores.setdefault(case_id, {})
-        if rater in given:
-            self._record_duplicate(line, given[rater] == score, f"{rater!r} on case {case_id!r}")
-            return
+        earlier = self.scores.get(case_id, {}).get(rater)
         if score is None:
-            self._undecided += 1
-            return
-        given[rater] = score
-        self._raters[rater] = self._raters.get(rater, 0) + 1
-        self._lines.setdefault(case_id, f"{self._unit} {line}")
-
-    def _record_duplicate(self, line: int, same: bool, what: str) -> None:
-        if same:
-            self._again.append(line)
+            self.unscored += 1
+        elif earlier is None:
+            self.scores.setdefault(case_id, {})[rater] = score
+            self.ratings[rater] += 1
+            self.lines.setdefault(case_id, where)
+        elif earlier == score:
+            self.again.append(where)
         else:
-            self.fault(line, f"{what} contradicts an earlier rating")
+            self.faults.append(f"{where}: {rater!r} on case {case_id!r} contradicts an earlier rating")
 
-    def humans(self, digest: str, format_: str, notes: Sequence[str] = ()) -> HumanRatings:
+    def humans(self) -> HumanRatings:
         """Return the ratings. Raises BadInput if there were faults or no ratings."""
-        if self._faults:
-            raise BadInput(f"{self._name}: {list_faults(self._faults)}", hint=FORMAT_HINT)
-        if self._foreign and not self._raters:
+        name = ", ".join(self.names)
+        if self.faults:
+            raise BadInput(f"{name}: {list_faults(self.faults)}", hint=FORMAT_HINT)
+        if self.foreign and not self.ratings:
             raise BadInput(
-                f"{self._name}: no item matches the run's current answers and criteria",
+                f"{name}: no item matches the run's current answers and criteria",
                 hint="name the run that the sheet was made for; its answers or criteria may have changed",
             )
-        if not self._raters:
-            raise BadInput(f"{self._name} has no ratings", hint=FORMAT_HINT)
-        found = list(notes)
-        if self._again:
-            shown = self._shown(self._again)
-            found.append(f"{len(self._again)} ratings are duplicates and count once ({shown})")
-        if self._foreign:
-            found.append(
-                f"{len(self._foreign)} items belong to another run, or to changed answers or criteria; "
-                f"left out ({self._shown(self._foreign)})"
-            )
-        if self._undecided:
-            found.append(f"{self._undecided} ratings have no decision and count neither as met nor as not met")
-        found += [f"rater {name!r} rated only one item" for name, n in self._raters.items() if n == 1]
-        found += similar_names(self._raters)
-        scores = {case_id: given for case_id, given in self._scores.items() if given}
+        if not self.ratings:
+            raise BadInput(f"{name} has no ratings", hint=FORMAT_HINT)
+        undecided = sum(met is None for given in self.verdicts.values() for met in given.values()) + self.unscored
+        notes = {
+            f"{len(self.again)} ratings are duplicates and count once ({_some(self.again)})": self.again,
+            f"{len(self.foreign)} items belong to another run, or to changed answers or criteria; left out "
+            f"({_some(self.foreign)})": self.foreign,
+            f"{undecided} ratings have no decision and count neither as met nor as not met": undecided,
+        }
+        found = [*self.notes, *(note for note, holds in notes.items() if holds)]
+        found += [f"rater {rater!r} rated only one item" for rater, n in self.ratings.items() if n == 1]
+        digest = self.digests[0] if len(self.digests) == 1 else digest_json(self.digests)
         return HumanRatings(
-            self._name, digest, format_, tuple(self._raters), self._verdicts, scores, self._lines, tuple(found)
-        )
-
-    def _shown(self, lines: Sequence[int]) -> str:
-        return f"{self._unit}s {', '.join(map(str, lines[:MOST_FAULTS]))}" + (
-            " …" if len(lines) > MOST_FAULTS else ""
-        )
+            name, digest, "mixed" if len(self.formats) > 1 else next(iter(self.formats)), tuple(self.ratings),
+            self.verdicts, self.scores, self.lines, (*found, *_similar_names(self.ratings)),
+        )  # fmt: skip
 
 
-def similar_names(raters: Iterable[str]) -> list[str]:
+def _some(lines: Sequence[str]) -> str:
+    return ", ".join(lines[:MOST_FAULTS]) + (" …" if len(lines) > MOST_FAULTS else "")
+
+
+def _similar_names(raters: Iterable[str]) -> list[str]:
     """Notes on names that differ only in case, width or spaces and may be one person."""
     groups: dict[str, list[str]] = {}
-    for name in dict.fromkeys(raters):
+    for name in raters:
         groups.setdefault("".join(unicodedata.normalize("NFKC", name).casefold().split()), []).append(name)
     return [
         f"raters {', '.join(map(repr, names))} count as {len(names)} people: their names differ only in spelling"
@@ -190,108 +172,69 @@ def similar_names(raters: Iterable[str]) -> list[str]:
     ]
 
 
-def read_ratings(data: bytes, name: str, items: Mapping[str, Place] | None = None) -> HumanRatings:
-    """Read ratings in medlive's own format.
+def read_humans(*paths: Path, items: Mapping[str, Place] | None = None) -> HumanRatings:
+    """Read human ratings in medlive's own format, K-QA's CSV of physicians, or FRANK's JSON.
 
     Args:
-        data: The file's content.
-        name: The file's name.
+        paths: The files.
         items: The criteria of a run's item ids (`sheets.places_of`).
 
     Raises:
-        BadInput: If there are invalid lines, which it lists, or no ratings.
+        BadInput: If there are invalid lines, which it lists, no ratings, or ratings that contradict each other.
     """
-    text = decode_text(data, name)
-    found = RatingCollector(name, items=items)
-    if text.lstrip().startswith(("{", "[")):
-        values = json_document(text)
-        if values is not None and not (len(values) == 1 and "\n" not in text.strip()):
-            found = RatingCollector(name, unit="entry", items=items)
-        rows = json_rows(text, found.fault) if values is None else entries(values, found.fault)
+    found = RatingCollector([path.name for path in paths], items)
+    for path in paths:
+        add_file(found, read_bytes(path), path.name)
+    return found.humans()
+
+
+def add_file(found: RatingCollector, data: bytes, name: str) -> None:
+    """Add the ratings of a file. Raises BadInput where it cannot be read at all."""
+    text, chinese = decode_text(data, name)
+    found.digests.append(digest_bytes(data))
+    if chinese:
+        found.notes.append("not valid UTF-8, read as GB18030")
+    head = text.split("\n", 1)[0]
+    if text.lstrip().startswith("[") and '"model_name"' in text and '"Factuality"' in text:
+        found.formats["frank"] = None
+        for (article, model), row in frank_rows(text, name).items():
+            found.score(found.where(name, "line", 1), f"{article}/{model}", "annotators", factuality(row, name))
+    elif all(column in head for column in (*_KQA_COLUMNS, "label_0")):
+        found.formats["kqa"] = None
+        _read_kqa(text, name, found)
     else:
-        rows = csv_rows(text, name, _NEEDED)
-    for row in rows:
-        _add_row(row, found)
-    guessed = ["not valid UTF-8, read as GB18030"] if encoding_of(data) == "gb18030" else []
-    return found.humans(digest_bytes(data), "medlive", guessed)
+        found.formats["medlive"] = None
+        table = read_table(text, name, ("case_id|item", "rater"))
+        found.faults += [f"{found.where(name, table.unit, number)}: {what}" for number, what in table.faults]
+        for number, values in table.rows:
+            where = found.where(name, table.unit, number)
+            try:
+                _add_row(where, values, found)
+            except ValueError as exc:
+                found.faults.append(f"{where}: {exc}")
 
 
-def merge_ratings(found: Sequence[HumanRatings]) -> HumanRatings:
-    """Merge the ratings of several files; a decision replaces "could not decide".
-
-    Raises BadInput if two files have different decisions of one rater.
-    """
-    if len(found) == 1:
-        return found[0]
-    verdicts: dict[Place, dict[str, bool | None]] = {}
-    scores: dict[str, dict[str, float]] = {}
-    lines: dict[Place | str, str] = {}
-    faults: list[str] = []
-    for one in found:
-        for key, where in one.lines.items():
-            lines.setdefault(key, f"{one.name} {where}")
-        for place, given in one.verdicts.items():
-            merged = verdicts.setdefault(place, {})
-            for rater, met in given.items():
-                if merged.get(rater) is None:
-                    merged[rater] = met
-                elif met is not None and met is not merged[rater]:
-                    faults.append(
-                        f"{one.name}, {one.lines[place]}: {rater!r} on criterion {place[1]!r} of {place[0]!r}"
-                    )
-        for case_id, given_scores in one.scores.items():
-            merged_scores = scores.setdefault(case_id, {})
-            for rater, score in given_scores.items():
-                if merged_scores.setdefault(rater, score) != score:
-                    faults.append(f"{one.name}, {one.lines[case_id]}: {rater!r} on case {case_id!r}")
-    if faults:
-        raise BadInput(
-            f"a rater contradicts themselves in another file: {list_faults(faults)}",
-            hint="give different people different names in the column rater",
-        )
-    formats = {one.format for one in found}
-    return HumanRatings(
-        ", ".join(one.name for one in found),
-        digest_json([one.digest for one in found]),
-        formats.pop() if len(formats) == 1 else "mixed",
-        tuple(dict.fromkeys(rater for one in found for rater in one.raters)),
-        verdicts,
-        scores,
-        lines,
-        (
-            *(f"{one.name}: {note}" for one in found for note in one.notes),
-            *similar_names(rater for one in found for rater in one.raters),
-        ),
-    )
-
-
-def _add_row(row: Row, found: RatingCollector) -> None:
-    values = row.values
-    rater, item = _name(values.get("rater")), _name(values.get("item"))
-    case_id, criterion = _name(values.get("case_id")), _name(values.get("criterion_id"))
+def _add_row(where: str, values: Mapping[str, Any], found: RatingCollector) -> None:
+    """Add the ratings of a row. Raises ValueError where it is none."""
+    rater, item, case_id, criterion = (_name(values.get(n)) for n in ("rater", "item", "case_id", "criterion_id"))
     if rater is None or (case_id is None and item is None):
-        found.fault(row.line, "case_id (or item) and rater are required")
-        return
-    place = (case_id, criterion) if case_id is not None and criterion is not None else None
-    rated = False
-    if (item is not None or place is not None) and "met" in values:
-        rated = True
-        try:
-            met = _met(values["met"])
-        except ValueError as exc:
-            found.fault(row.line, str(exc))
+        raise ValueError("case_id (or item) and rater are required")
+    place = None if case_id is None or criterion is None else (case_id, criterion)
+    has_verdict = "met" in values and (item is not None or place is not None)
+    if has_verdict:
+        met = _met(values["met"])
+        if item is not None:
+            if found.items is None:
+                raise ValueError(f"item {item[:40]!r} can only be read together with its run")
+            place = found.items.get(item)
+        if place is None:
+            found.foreign.append(where)
         else:
-            place = found.place(row.line, item) if item is not None else place
-            if place is not None:
-                found.verdict(row.line, place, rater, met)
-    if case_id is not None and "score" in values and (values["score"] not in (None, "") or not rated):
-        rated = True
-        try:
-            found.score(row.line, case_id, rater, _score(values["score"], values.get("out_of")))
-        except ValueError as exc:
-            found.fault(row.line, str(exc))
-    if not rated:
-        found.fault(row.line, "expected criterion_id and met, or score")
+            found.verdict(where, place, rater, met)
+    if case_id is not None and "score" in values and (values["score"] not in (None, "") or not has_verdict):
+        found.score(where, case_id, rater, _score(values["score"], values.get("out_of")))
+    elif not has_verdict:
+        raise ValueError("expected criterion_id and met, or score")
 
 
 def _name(value: object) -> str | None:
@@ -304,8 +247,9 @@ def _name(value: object) -> str | None:
 def _met(value: object) -> bool | None:
     if value is None or isinstance(value, bool):
         return value
-    if isinstance(value, str) and value.strip().lower() in _MET:
-        return _MET[value.strip().lower()]
+    for met, words in _WORDS.items():
+        if isinstance(value, str) and value.strip().lower() in words:
+            return met
     raise ValueError(f"met must be true, false or null, found {str(value)[:40]!r}")
 
 
@@ -323,20 +267,84 @@ def _score(value: object, out_of: object) -> float | None:
 
 
 def _number(value: object) -> float:
-    """The value as a number, NaN if it is none."""
-    if isinstance(value, bool):
-        return math.nan
+    """The value as a number, NaN if it is not one."""
     try:
         # Tables with semicolons may use decimal commas.
-        return float(str(value).strip().replace(",", "."))
+        return math.nan if isinstance(value, bool) else float(str(value).strip().replace(",", "."))
     except ValueError:
         return math.nan
 
 
 def read_scores(path: Path) -> tuple[dict[str, float], str]:
     """Read the mean score of each case, and the raters' names. Raises BadInput if the file has no scores."""
-    humans = read_ratings(read_bytes(path), path.name)
+    humans = read_humans(path)
     if not humans.scores:
         raise BadInput(f"{path.name} has no scores by case")
     means = {case_id: sum(given.values()) / len(given) for case_id, given in humans.scores.items()}
     return means, ", ".join(sorted({rater for given in humans.scores.values() for rater in given}))
+
+
+def read_kqa(path: Path) -> tuple[CaseSet, tuple[Answer, ...]]:
+    """K-QA's `NLI_medical_annotator.csv` (Manes et al. 2024) as cases and answers, to be graded as a run.
+
+    A case is one answer to one question, with a criterion for each statement: a must-have has 2 points and a
+    nice-to-have 1. Raises BadInput with the lines that cannot be read.
+    """
+    data = read_bytes(path)
+    found = RatingCollector([path.name], digests=[digest_bytes(data)], formats={"kqa": None})
+    cases, answers = _read_kqa(decode_text(data, path.name)[0], path.name, found)
+    return CaseSet(tuple(cases), "kqa", path.name, found.humans().digest, False), tuple(answers)
+
+
+def _read_kqa(text: str, name: str, found: RatingCollector) -> tuple[list[EvaluationCase], list[Answer]]:
+    """Add the ratings of physicians on whether an answer entails a statement.
+
+    Entailment is met; Neutral and Contradiction are not met; an empty label is no decision. Raters are the columns
+    `label_0`, `label_1` …; `majority_label` is not a rater.
+    """
+    groups: dict[str, tuple[Mapping[str, Any], list[EvaluationCriterion]]] = {}
+    for line, values in csv_rows(text, name, (*_KQA_COLUMNS, "label_0"), fold=False):
+        # Short rows have empty columns.
+        row = dict.fromkeys(_KQA_COLUMNS, "") | dict(values)
+        case_id = "kqa-" + digest_json([row[column] for column in _KQA_COLUMNS[:3]])[7:19]
+        _, criteria = groups.setdefault(case_id, (row, []))
+        criterion_id, where = f"r{row.get('') or line}", found.where(name, "line", line)
+        criteria.append(EvaluationCriterion(criterion_id, row["claim"], _KQA_POINTS.get(row["category_x"], 1.0)))
+        for column, label in row.items():
+            if not column.startswith("label_"):
+                continue
+            if label.strip() in _KQA_LABELS:
+                found.verdict(where, (case_id, criterion_id), column, _KQA_LABELS[label.strip()])
+            else:
+                found.faults.append(f"{where}: {column}: {label[:40]!r} is not a K-QA label")
+    cases = [
+        EvaluationCase(case_id, "en", "", str(first["Question"]), "", tuple(criteria), "", None, source="kqa")
+        for case_id, (first, criteria) in groups.items()
+    ]
+    answers = [
+        Answer(case_id, AnswerState.OK, str(first["answer"]), "stop", str(first["llm_x"]))
+        for case_id, (first, _) in groups.items()
+    ]
+    return cases, answers
+
+
+def frank_rows(text: str, name: str) -> dict[tuple[str, str], Mapping[str, Any]]:
+    """A FRANK file's summaries by (article, model). Raises BadInput."""
+    try:
+        rows = json.loads(text)
+        found = {(str(row["hash"]), str(row["model_name"])): row for row in rows}
+    except (ValueError, RecursionError, TypeError, KeyError) as exc:
+        raise BadInput(f"{name} is not a FRANK file: {str(exc)[:120]}") from exc
+    if len(found) < len(rows):
+        raise BadInput(f"{name}: {len(rows) - len(found)} summaries occur twice")
+    return found
+
+
+def factuality(row: Mapping[str, Any], name: str) -> float:
+    """The share of a summary's sentences that the majority of three annotators found without a factual error."""
+    value = row.get("Factuality")
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+        raise BadInput(
+            f"{name}: summary {row.get('hash')!r}: Factuality must be a number from 0 to 1, found {value!r}"
+        )
+    return float(value)

@@ -24,8 +24,7 @@ from medlive.evaluation.agreement.compare_graders import (
     repeated,
     scores_of,
 )
-from medlive.evaluation.agreement.human_sets import read_humans
-from medlive.evaluation.agreement.humans import HumanRatings, Place, read_scores
+from medlive.evaluation.agreement.humans import HumanRatings, Place, read_humans, read_scores
 from medlive.evaluation.agreement.reliability import (
     ABSENT,
     INVALID,
@@ -130,7 +129,7 @@ def meta_run(
 
     Args:
         run_dir: The graded run.
-        human: Files of human ratings (`human_sets.read_humans`).
+        human: Files of human ratings (`humans.read_humans`).
         adjudicator: The rater who decided disagreements; counts for nothing else.
         judge: The grader, as in `load_graded`.
         baselines: Runs judged by `judge_direct` or files of scores by case, besides the run's own `direct.jsonl`.

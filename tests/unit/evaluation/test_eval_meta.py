@@ -19,8 +19,14 @@ from typer.testing import CliRunner
 from medlive.cli.main import build
 from medlive.errors import BadInput, UsageError
 from medlive.evaluation.agreement import reliability as panels
-from medlive.evaluation.agreement.human_sets import read_frank, read_humans, read_kqa
-from medlive.evaluation.agreement.humans import read_ratings, read_scores
+from medlive.evaluation.agreement.humans import (
+    HumanRatings,
+    RatingCollector,
+    add_file,
+    read_humans,
+    read_kqa,
+    read_scores,
+)
 from medlive.evaluation.agreement.meta import Meta, meta_run
 from medlive.evaluation.asking.run import import_answers
 from medlive.evaluation.grading.direct import DIRECT, judge_direct, read_direct
@@ -320,12 +326,18 @@ def test_strangers_lonely_raters_and_doubles_are_said(run: Path, tmp_path: Path)
     assert (lonely.ac1.value, lonely.ac1.why) == (None, "1 common items are too few")
     assert found.criteria.grader_macro_f1.value is not None
     notes = "\n".join(found.notes)
-    for part in ("'nowhere/k1' (line 111)", "'c000/k9' (line 112)", "'dee' rated only one item", "(lines 110)"):
+    for part in ("'nowhere/k1' (line 111)", "'c000/k9' (line 112)", "'dee' rated only one item", "(line 110)"):
         assert part in notes
     only_strangers = tmp_path / "strangers.csv"
     only_strangers.write_text("case_id,rater,score\nelsewhere,ann,1\n")
     with pytest.raises(BadInput, match="has no ratings for this run"):
         meta_run(run, human=only_strangers)
+
+
+def read_ratings(data: bytes, name: str) -> HumanRatings:
+    found = RatingCollector([name])
+    add_file(found, data, name)
+    return found.humans()
 
 
 TABLE = "case_id,criterion_id,rater,met,score\nc1,k1,安,true,\nc1,k2,安,0,\nc1,k3,安,,\nc1,,安,,0.25\n"
@@ -461,7 +473,7 @@ def test_files_of_several_people_are_one_and_contradict_nowhere(tmp_path: Path) 
     assert found.lines["c", "m"] == "one.csv line 4"
     assert any("'bo', 'Bo' count as 2 people" in note for note in found.notes)
     three.write_text(head + "c,m,ann,yes\n")
-    with pytest.raises(BadInput, match=r"three\.csv, line 2: 'ann' on criterion 'm' of 'c'"):
+    with pytest.raises(BadInput, match=r"three\.csv line 2: 'ann' on criterion 'm' of case 'c'"):
         read_humans(one, two, three)
 
 
@@ -492,25 +504,24 @@ def test_kqa_labels_that_are_none_are_said(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="line 3: label_1: 'Unclear' is not"):
         read_kqa(path)
     path.write_text(path.read_text().replace("Unclear", "Contradiction"))
-    found = read_kqa(path)
-    ((case_id, first), (_, second)) = found.humans.verdicts
-    assert found.humans.verdicts[case_id, first] == {"label_0": True, "label_1": False}
-    assert found.humans.verdicts[case_id, second] == {"label_0": None, "label_1": False}
-    assert [c.points for c in found.cases.cases[0].criteria] == [2.0, 1.0]
-    assert read_humans(path).format == "kqa"
+    cases, _ = read_kqa(path)
+    found = read_humans(path)
+    ((case_id, first), (_, second)) = found.verdicts
+    assert found.verdicts[case_id, first] == {"label_0": True, "label_1": False}
+    assert found.verdicts[case_id, second] == {"label_0": None, "label_1": False}
+    assert [c.points for c in cases.cases[0].criteria] == [2.0, 1.0]
+    assert found.format == "kqa"
     path.write_text(head + "1,Q?,m,A.,S,Must_have,Neutral,Entailment,Neutral\n2,Q2?\n")
-    short = read_kqa(path)
-    assert [(case.query, len(case.criteria)) for case in short.cases.cases] == [("Q?", 1), ("Q2?", 1)]
-    assert [answer.response for answer in short.answers] == ["A.", ""]
+    cases, answers = read_kqa(path)
+    assert [(case.query, len(case.criteria)) for case in cases.cases] == [("Q?", 1), ("Q2?", 1)]
+    assert [answer.response for answer in answers] == ["A.", ""]
 
 
 @real
 def test_the_published_files_are_read_whole() -> None:
-    found = read_kqa(KQA)
-    labels: list[Any] = [met for by in found.humans.verdicts.values() for met in by.values()]
+    labels: list[Any] = [met for by in read_humans(KQA).verdicts.values() for met in by.values()]
     assert (len(labels), sum(labels)) == (597, KQA.read_text("utf-8-sig").count("Entailment") - 72)
-    items = read_frank(FRANK, AGREEMENT / "frank_baseline_factuality_metrics_outputs.json")
-    assert len(items) == len(read_humans(FRANK).scores) == 2246
+    assert len(read_humans(FRANK).scores) == 2246
 
 
 async def test_the_command_shows_and_writes_what_it_found(

@@ -14,11 +14,10 @@ from typer.testing import CliRunner
 
 from medlive.cli.main import build
 from medlive.errors import BadInput, UsageError
-from medlive.evaluation.agreement.human_sets import read_humans
+from medlive.evaluation.agreement.humans import read_humans
 from medlive.evaluation.agreement.meta import meta_run
 from medlive.evaluation.agreement.sheets import (
     COLUMNS,
-    GUIDE,
     items_of,
     places_of,
     write_adjudication,
@@ -61,7 +60,7 @@ async def test_a_sheet_is_blind_whole_and_in_an_order_of_its_own(run_dir: Path, 
     made = write_sheets(run, tmp_path / "a", ["Dr. Ann", "王 医生"], seed=1)
     guide, ann, wang = made.files
     assert (made.items, made.cases, made.cut) == (15, 5, 0)
-    assert guide.read_text("utf-8-sig") == GUIDE
+    assert guide.read_text("utf-8-sig").startswith("How to rate\n\nEach row is one criterion")
     assert (ann.name, wang.name) == ("ratings-Dr.-Ann.csv", "ratings-王-医生.csv")
     assert ann.read_bytes().startswith(b"\xef\xbb\xbf")
     for word in ("secret-model", "because", "judge-1", "Rest.", "5.0", "-4.0"):
