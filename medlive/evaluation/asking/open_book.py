@@ -5,7 +5,7 @@ without the index.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from datetime import date
 from typing import Final
@@ -13,7 +13,7 @@ from typing import Final
 from medlive.evaluation.cases.selection import day_of
 from medlive.evaluation.model import EvaluationCase
 from medlive.evaluation.runs.evidence import Evidence, Snippet
-from medlive.evidence.passage import Hit, IndexIdentity, Query, Retriever
+from medlive.evidence.passage import Hit, IndexIdentity, Passage, Query, Retriever
 
 WIDEST: Final = 1000
 """The most passages that are looked through for a case."""
@@ -61,7 +61,10 @@ async def look_up(
             return await _dated(retriever, Query(text), date.fromisoformat(day), top_k, undated)
 
     hits = await asyncio.gather(*(one(case) for case in chosen))
-    by_case = {case.case_id: _snippets(case, found) for case, found in zip(chosen, hits, strict=True)}
+    by_case = {
+        case.case_id: tuple(_snippet(case, rank, hit.passage) for rank, hit in enumerate(found, start=1))
+        for case, found in zip(chosen, hits, strict=True)
+    }
     why = {c.case_id: NOTHING if day_of(c) else NO_DAY for c in chosen if not by_case[c.case_id]}
     return Evidence(by_case, why)
 
@@ -71,28 +74,16 @@ async def _dated(retriever: Retriever, query: Query, day: date, top_k: int, unda
     k = top_k
     while True:
         (hits,) = await retriever.search([query], k=k, not_after=day)
-        kept = [hit for hit in hits if _fits(hit.passage.published, day, undated)]
+        days = [hit.passage.published for hit in hits]
+        kept = [hit for hit, dated in zip(hits, days, strict=True) if (dated <= day if dated else undated)]
         if len(kept) >= top_k or len(hits) < k or k >= WIDEST:
             return kept[:top_k]
         k = min(WIDEST, k * 6)
 
 
-def _fits(published: date | None, day: date, undated: bool) -> bool:
-    return undated if published is None else published <= day
-
-
-def _snippets(case: EvaluationCase, hits: Sequence[Hit]) -> tuple[Snippet, ...]:
-    return tuple(
-        Snippet(
-            case_id=case.case_id,
-            rank=rank,
-            passage_id=hit.passage.id,
-            corpus=hit.passage.corpus,
-            date=hit.passage.published.isoformat() if hit.passage.published else None,
-            digest=hit.passage.digest,
-            title=hit.passage.title,
-            section=hit.passage.section,
-            text=hit.passage.text,
-        )
-        for rank, hit in enumerate(hits, start=1)
-    )
+def _snippet(case: EvaluationCase, rank: int, passage: Passage) -> Snippet:
+    day = passage.published.isoformat() if passage.published else None
+    return Snippet(
+        case_id=case.case_id, rank=rank, passage_id=passage.id, corpus=passage.corpus, date=day,
+        digest=passage.digest, title=passage.title, section=passage.section, text=passage.text,
+    )  # fmt: skip

@@ -5,7 +5,7 @@ what the same model was charged for calls on record, where the log has enough of
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from statistics import median
 from typing import Any, Final
@@ -97,15 +97,25 @@ def plan_calls(
     n = asked = cacheable = 0
     answered = 0.0
     before = ""
-    languages: set[str] = set()
+    scales: dict[str, str] = {}
     for call in calls:
-        tokens = estimate_tokens(call.text) * measured.scale.get(call.language, 1.0)
+        language = measured.get(call.language)
+        tokens = estimate_tokens(call.text) * (language.scale if language else 1.0)
         n += 1
         asked += round(tokens)
         cacheable += round(tokens * common_length(before, call.text) / max(1, len(call.text)))
-        answered += call.replies * measured.output.get(call.language, output_tokens)
+        answered += call.replies * (language.output if language else output_tokens)
         before = call.text
-        languages.add(call.language)
+        scales[call.language] = (
+            f"scaled by {language.scale:.2f}, as charged for {language.calls} calls on record"
+            if language
+            else "not scaled, too few calls on record"
+        )
+    latencies = [latency for language in measured.values() for latency in language.latencies]
+    latency_ms = median(latencies) if len(latencies) >= ENOUGH else None
+    # What is made at all takes one call's time at least.
+    rounds = max(n / concurrency, 1.0 if n else 0.0)
+    default = ", ".join(f"{script} {size:g}" for script, size in CHARACTERS_A_TOKEN.items())
     return Plan(
         about=about,
         calls=n,
@@ -114,54 +124,45 @@ def plan_calls(
         output_tokens=round(answered),
         usd=price.cost(asked, 0, round(answered)) if price else None,
         usd_cached=price.cost(asked, cacheable, round(answered)) if price else None,
-        seconds=_seconds(n, concurrency, measured.latency_ms),
+        seconds=None if latency_ms is None else rounds * latency_ms / 1000,
         concurrency=concurrency,
-        latency_ms=measured.latency_ms,
-        estimator=_describe(measured, sorted(languages)),
+        latency_ms=latency_ms,
+        estimator="; ".join(
+            [f"characters a token: {default}", *(f"{name}: {how}" for name, how in sorted(scales.items()))]
+        ),
     )
 
 
 @dataclass(frozen=True, slots=True)
 class _Measured:
-    """What calls on record took, by language; a language without enough of them is not in it."""
+    """What calls of one language on record took."""
 
-    scale: Mapping[str, float]
+    scale: float
     """Tokens charged for each token estimated."""
-    output: Mapping[str, float]
+    output: float
     """Output tokens for each verdict."""
-    calls: Mapping[str, int]
-    latency_ms: float | None
-    """Of a call; None: nothing measured."""
+    calls: int
+    latencies: list[float]
 
 
-def _measure(record: Iterable[Sample]) -> _Measured:
-    """What calls on record took; one without tokens tells nothing, and a language with too few is left out."""
-    ratios: dict[str, list[float]] = {}
-    outputs: dict[str, list[float]] = {}
-    latencies: list[float] = []
+def _measure(record: Iterable[Sample]) -> dict[str, _Measured]:
+    """What calls on record took, by language; a language with too few of them is left out."""
+    by_language: dict[str, list[Sample]] = {}
     for one in record:
-        call, asked, answered = one.call, one.usage.get("input_tokens"), one.usage.get("output_tokens")
-        if not asked or not answered:
-            continue
-        ratios.setdefault(call.language, []).append(asked / max(1, estimate_tokens(call.text)))
-        outputs.setdefault(call.language, []).append(answered / call.replies)
-        if latency := one.usage.get("latency_ms"):
-            latencies.append(latency)
-    known = [language for language, found in ratios.items() if len(found) >= ENOUGH]
-    return _Measured(
-        # A call that was repaired was charged twice: the median does not mind.
-        scale={language: median(ratios[language]) for language in known},
-        output={language: sum(outputs[language]) / len(outputs[language]) for language in known},
-        calls={language: len(ratios[language]) for language in known},
-        latency_ms=median(latencies) if len(latencies) >= ENOUGH else None,
-    )
-
-
-def _seconds(calls: int, concurrency: int, latency_ms: float | None) -> float | None:
-    """Of calls side by side; what is made at all takes one call's time at least."""
-    if latency_ms is None:
-        return None
-    return max(calls / concurrency, 1.0 if calls else 0.0) * latency_ms / 1000
+        # A call without tokens says nothing.
+        if one.usage.get("input_tokens") and one.usage.get("output_tokens"):
+            by_language.setdefault(one.call.language, []).append(one)
+    return {
+        language: _Measured(
+            # A call that was repaired was charged twice: the median does not mind.
+            scale=median(s.usage["input_tokens"] / max(1, estimate_tokens(s.call.text)) for s in found),
+            output=sum(s.usage["output_tokens"] / s.call.replies for s in found) / len(found),
+            calls=len(found),
+            latencies=[latency for s in found if (latency := s.usage.get("latency_ms"))],
+        )
+        for language, found in by_language.items()
+        if len(found) >= ENOUGH
+    }
 
 
 def sent_text(request: Request) -> str:
@@ -177,15 +178,3 @@ def common_length(one: str, other: str) -> int:
         middle = (low + high + 1) // 2
         low, high = (middle, high) if one[low:middle] == other[low:middle] else (low, middle - 1)
     return low
-
-
-def _describe(measured: _Measured, languages: Sequence[str]) -> str:
-    default = ", ".join(f"{script} {n:g}" for script, n in CHARACTERS_A_TOKEN.items())
-    parts = []
-    for language in languages:
-        if language in measured.scale:
-            n, scale = measured.calls[language], measured.scale[language]
-            parts.append(f"{language}: scaled by {scale:.2f}, as charged for {n} calls on record")
-        else:
-            parts.append(f"{language}: not scaled, too few calls on record")
-    return "; ".join([f"characters a token: {default}", *parts])

@@ -4,9 +4,9 @@ Tables `[candidates."MODEL"]` of `models.toml`, or of a file of the same form. A
 is unknown; nothing here guesses one.
 """
 
-import calendar
 import re
 import tomllib
+from calendar import monthrange
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date
@@ -53,18 +53,11 @@ class Cutoff:
         `posted` begins with `YYYY-MM-DD` where the day is known; `month` is `YYYY-MM`. A case that is known to its
         month alone counts as seen when any day of the month is: what may have been seen is not called fresh.
         """
-        first = _first_day(posted, month)
-        return None if first is None else first <= self.day
-
-
-def _first_day(posted: str | None, month: str | None) -> date | None:
-    try:
-        return date.fromisoformat((posted or "")[:10])
-    except ValueError:
-        pass
-    try:
-        return date.fromisoformat(f"{month}-01") if month else None
-    except ValueError:
+        for first in ((posted or "")[:10], f"{month}-01"):
+            try:
+                return date.fromisoformat(first) <= self.day
+            except ValueError:
+                continue
         return None
 
 
@@ -152,17 +145,12 @@ class Candidate(BaseModel):
         """The cutoff, or the release date where it is undisclosed; None where neither is known."""
         if self.cutoff is not None:
             basis = Basis(self.confidence or "inferred")
-            return Cutoff(_last_day(self.cutoff), self.cutoff, basis, self.cutoff_source)
+            first = date.fromisoformat(f"{self.cutoff}-01"[:10])
+            last = first if len(self.cutoff) == 10 else first.replace(day=monthrange(first.year, first.month)[1])
+            return Cutoff(last, self.cutoff, basis, self.cutoff_source)
         if self.released is not None:
             return Cutoff(self.released, self.released.isoformat(), Basis.RELEASED, None)
         return None
-
-
-def _last_day(text: str) -> date:
-    if len(text) == 10:
-        return date.fromisoformat(text)
-    year, month = int(text[:4]), int(text[5:])
-    return date(year, month, calendar.monthrange(year, month)[1])
 
 
 @dataclass(frozen=True, slots=True)
