@@ -26,7 +26,7 @@ from aiohttp import web
 from openai import AsyncOpenAI
 
 from medlive.errors import EndpointUnavailable
-from medlive.evaluation.grading.tasks import GradeReply
+from medlive.evaluation.grading.verdict import GradeReply
 from medlive.llm.engine import Request
 from medlive.llm.fence import render
 from medlive.llm.limiter import Ended, EndpointState, Limiter

@@ -163,7 +163,8 @@ def _no_number(name: str) -> Any:
     raise ValueError(f"{name} is no number")
 
 
-_DECODER: Final = json.JSONDecoder(object_pairs_hook=_no_doubles, parse_constant=_no_number)
+# Line ends within a text are what a model copies; nothing else could be meant by them.
+_DECODER: Final = json.JSONDecoder(object_pairs_hook=_no_doubles, parse_constant=_no_number, strict=False)
 
 
 def _stands_in(spelt: str, inputs: Mapping[str, Any]) -> bool:

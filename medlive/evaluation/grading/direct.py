@@ -16,8 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from medlive.digest import digest_json, digest_text
 from medlive.errors import EndpointUnavailable, UsageError
 from medlive.evaluation.asking.plan import Call, Plan, Sample, plan_calls, sent_text
-from medlive.evaluation.grading.tasks import Reasoning
-from medlive.evaluation.grading.verdict import doubt, words_before
+from medlive.evaluation.grading.verdict import Reasoning, doubt, words_before
 from medlive.evaluation.log import open_log, values_of
 from medlive.evaluation.model import Answer, EvaluationCase, LogRow, gradable
 from medlive.evaluation.runs.folder import open_run

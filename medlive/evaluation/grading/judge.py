@@ -10,8 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
 from medlive.digest import digest_json
-from medlive.evaluation.grading.tasks import GradeReply, RubricGradeReply
-from medlive.evaluation.grading.verdict import Verdict, read_criterion, read_rubric
+from medlive.evaluation.grading.verdict import GradeReply, RubricGradeReply, Verdict, read_criterion, read_rubric
 from medlive.evaluation.model import Answer, CaseKeys, EvaluationCase, EvaluationCriterion, Grade, Mode, Origin
 from medlive.llm.ask import MOST_RAW, Asked, Unusable
 from medlive.llm.engine import EngineIdentity, Prompt, Reply, Request

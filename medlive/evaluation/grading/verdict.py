@@ -13,24 +13,20 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
-from medlive.evaluation.grading.tasks import GradeReply, RubricGradeItem
 from medlive.evaluation.grading.verdict_words import said_before, said_in, spelt_out, taken_back, thinking_lasts
 from medlive.llm.ask import Unusable, first_fault
-from medlive.llm.reading import without_thinking
+from medlive.llm.reading import read_object, without_thinking
 from medlive.text.neutral import neutralise
 from medlive.text.normalise import contains_quote, fold, strip_unstorable
 
-MOST_REPLY: Final = 400_000
 MOST_QUOTE: Final = 4_000
 """Characters of a quote, as the schemas of replies have it; a log from elsewhere may hold longer ones."""
 MOST_REASONING: Final = 4_000
 """Characters of a reasoning that are kept; the reply stands whole in the log."""
-_MOST_OBJECTS: Final = 300
-_MOST_TAILS: Final = 4
 _MOST_NAMES: Final = 5_000
 _MOST_BRACES: Final = 6
 _MOST_PLANTED: Final = 12_000
@@ -39,7 +35,6 @@ _TAIL: Final = re.compile(
     r"(?:</(?:answer|json|output|response|result|verdict|s)>|<\|[a-z_]{1,30}\|>)\Z", re.IGNORECASE
 )
 """What chat templates and habits leave at the end of a reply."""
-_FENCED: Final = re.compile(r"```[A-Za-z]*[ \t]*\r?\n(.*?)\r?\n[ \t]*```\s*\Z", re.DOTALL)
 _ELLIPSIS: Final = re.compile(r"\.{3,}|…+|\[\.{3}\]|\[…\]")
 _EMPHASIS: Final = re.compile(
     r"\*{2,3}|_{2,3}|`{1,3}|(?<![A-Za-z0-9*)])\*(?=[^\s*])|(?<=[^\s*])\*(?![A-Za-z0-9*(])"
@@ -51,6 +46,44 @@ _HARMLESS: Final = frozenset({"question", "criterion", "id", "criterion_id", "la
 """What a grader may repeat of its task beside the verdict."""
 _REASONING: Final = ("explanation", "rationale", "reason", "justification")
 """What graders call `reasoning` that are held to no schema."""
+
+
+Reasoning = Annotated[str, StringConstraints(max_length=4000)]
+
+
+class GradeReply(BaseModel):
+    """`grader.criterion`: whether the answer meets one criterion.
+
+    Inputs: language, question (narrative, blank line, query), answer, criterion. `met` is a JSON boolean and
+    nothing else. `quote` is verbatim from the answer when met (what fulfils the criterion, or commits the
+    error of a negative one), else "".
+    """
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    met: bool
+    quote: Annotated[str, StringConstraints(max_length=4000)]
+    reasoning: Reasoning
+
+
+class RubricGradeItem(BaseModel):
+    """One criterion's grade in rubric mode."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    id: str
+    met: bool
+    quote: Annotated[str, StringConstraints(max_length=4000)]
+    reasoning: Reasoning
+
+
+class RubricGradeReply(BaseModel):
+    """`grader.rubric`: one grade for each criterion given. Inputs: language, question, answer,
+    criteria [{id, criterion}]."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    grades: Annotated[tuple[RubricGradeItem, ...], Field(max_length=60, strict=False)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,90 +305,23 @@ def _unescaped(text: str) -> str:
     return value if isinstance(value, str) else text
 
 
-def _no_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    value = dict(pairs)
-    if len(value) != len(pairs):
-        raise Unusable("the reply gives one key twice")
-    return value
-
-
-# Line ends within a text are what a grader copies; nothing else could be meant by them.
-_DECODER: Final = json.JSONDecoder(object_pairs_hook=_no_doubles, strict=False)
 _PLAIN: Final = json.JSONDecoder(strict=False)
 
 
 def _one_value(text: str, key: str) -> tuple[Any, str]:
-    """The JSON value that a reply is, or ends with, and the words before it. Raises Unusable."""
-    if len(text) > MOST_REPLY:
-        raise Unusable(f"the reply is longer than {MOST_REPLY} characters")
+    """The JSON value that a reply is or ends with, and the words before it. Raises Unusable."""
     text = text.strip("\ufeff \t\r\n")
-    if not text.startswith(("{", "`")):
-        text = without_thinking(text)
-    for _ in range(_MOST_TAILS):
-        if (tail := _TAIL.search(text[-40:])) is None:
-            break
+    while (tail := _TAIL.search(text[-40:])) is not None:
         text = text[: -len(tail.group())].rstrip()
-    if not text:
-        raise Unusable("the reply is empty")
-    if text.count("```") == 2 and (fence := _FENCED.search(text)) is not None:
-        before, text = text[: fence.start()], fence.group(1).strip()
-        if _objects(before, key):
-            raise Unusable("the reply holds more than one verdict")
-        value = _whole(text)
-    elif text[0] == "{" or re.match(r"\[\s*[\[{\]]", text):
-        value, before = _whole(text), ""
-    else:
-        value, before = _last_object(text, key)
-    if before and thinking_lasts(before):
+    try:
+        value = read_object(text)
+    except ValueError as exc:
+        raise Unusable(str(exc)[:120]) from exc
+    if not text.rstrip("` \r\n").endswith(("}", "]")):
+        raise Unusable("words follow the JSON")
+    before = "" if text.startswith("{") else words_before(text)
+    if thinking_lasts(before):
         raise Unusable("the reply's thinking does not end")
-    if before and taken_back(before):
+    if taken_back(before):
         raise Unusable("the words before the JSON object deny it")
     return value, before
-
-
-def _last_object(text: str, key: str) -> tuple[Any, str]:
-    """The one object that prose ends with, and the prose."""
-    objects = _objects(text, key)
-    if len(objects) != 1:
-        raise Unusable(
-            "the reply is no JSON"
-            if not objects
-            else f"the reply holds {len(objects)} verdicts, one was asked for"
-        )
-    value, spelt = objects[0]
-    if not text.endswith(spelt):
-        raise Unusable("words follow the JSON object")
-    return value, text.removesuffix(spelt)
-
-
-def _whole(text: str) -> Any:
-    try:
-        return _decode_all(text)
-    except (ValueError, RecursionError) as exc:
-        raise Unusable(f"the reply is no JSON: {str(exc)[:120]}") from exc
-
-
-def _decode_all(text: str) -> Any:
-    value, end = _DECODER.raw_decode(text)
-    if text[end:].strip():
-        raise Unusable("words follow the JSON")
-    return value
-
-
-def _objects(text: str, key: str) -> list[tuple[Any, str]]:
-    """The objects in a text that hold `key`, outermost first to last, each as value and as spelt."""
-    found: list[tuple[Any, str]] = []
-    at, tried = text.find("{"), 0
-    while at >= 0 and tried < _MOST_OBJECTS:
-        tried += 1
-        try:
-            value, end = _DECODER.raw_decode(text, at)
-        except (ValueError, RecursionError):
-            at = text.find("{", at + 1)
-            continue
-        if isinstance(value, dict) and key in value:
-            found.append((value, text[at:end]))
-        at = text.find("{", end)
-    if at >= 0:
-        raise Unusable("the reply holds too many braces to be read")
-    return found

@@ -17,7 +17,7 @@ from pydantic import BaseModel, SecretStr
 from medlive.clock import now
 from medlive.curation import tasks
 from medlive.errors import ConfigError, EndpointUnavailable
-from medlive.evaluation.grading.tasks import GradeReply, RubricGradeReply
+from medlive.evaluation.grading.verdict import GradeReply, RubricGradeReply
 from medlive.llm.engine import Finish, Prompt, Request
 from medlive.llm.limiter import Limiter
 from medlive.llm.openai import JsonMode, OpenAIEngine, Price

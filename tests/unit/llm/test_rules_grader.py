@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from medlive.evaluation.grading.tasks import GradeReply, RubricGradeReply
+from medlive.evaluation.grading.verdict import GradeReply, RubricGradeReply
 from medlive.llm.rules.engine import ANSWERS
 
 NLI = Path(__file__).parents[4] / "shared" / "realdata" / "agreement" / "kqa_NLI_medical_annotator.csv"

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from medlive.curation import tasks
 from medlive.errors import EndpointUnavailable, ServiceUnavailable
 from medlive.evaluation.audit import AuditReply
-from medlive.evaluation.grading.tasks import GradeReply, RubricGradeReply
+from medlive.evaluation.grading.verdict import GradeReply, RubricGradeReply
 from medlive.llm.engine import Request
 from medlive.llm.openai import JsonMode, OpenAIEngine
 from medlive.llm.prompts import load_prompt
