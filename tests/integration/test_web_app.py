@@ -107,5 +107,7 @@ async def test_harvests_of_a_week_are_found_by_source(database: Database) -> Non
         await harvests.start_harvest(session, "sdn", WEEK)
         await harvests.start_harvest(session, "dxy", "2026.W39")
         await harvests.finish_harvest(session, one, {})
-        found = await harvests.harvest_outcomes(session, WEEK)
-    assert {source: outcome.value for source, outcome in found.items()} == {"icliniq": "done", "sdn": "running"}
+        found = await harvests.list_sources(session)
+    assert [(s.name, s.last_run, s.last_outcome) for s in found] == [
+        ("dxy", "2026.W39", "running"), ("icliniq", WEEK, "done"), ("sdn", WEEK, "running")
+    ]  # fmt: skip

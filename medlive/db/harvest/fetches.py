@@ -1,30 +1,65 @@
-"""Pages as they were fetched: each with its digest, and the place in a WARC file where its bytes lie."""
+"""Fetched pages, each with its place in a WARC file, and the pages that a thread was last read from."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive.clock import now
-from medlive.db.mapping import insert_rows, row_of
-from medlive.db.tables.intake import ArchiveRow, FetchRow
+from medlive.db.mapping import from_stored, insert_rows, row_of, to_stored
+from medlive.db.tables.intake import FetchRow, FrontierState
 from medlive.digest import digest_bytes
 from medlive.sources.archive.warc import Place
 from medlive.sources.ledger import FetchedPage, HarvestProblem, PageKind
 
+_NEXT = text(
+    "SELECT DISTINCT thread_id FROM fetches WHERE source = :source AND thread_id > :after AND kind = 'thread'"
+    " AND body_digest IS NOT NULL ORDER BY thread_id LIMIT :limit"
+)
+_PAGES = text(
+    "SELECT page.*, archives.path FROM fetches AS page LEFT JOIN archives ON archives.id = page.archive_id"
+    " WHERE page.source = :source AND page.thread_id = ANY (:ids) AND page.kind = 'thread'"
+    " AND page.body_digest IS NOT NULL ORDER BY page.thread_id, page.id DESC"
+)
+_KNOWN = text(
+    "SELECT frontier.thread_id, state, reason, run_id, after_fetch, fields, EXISTS (SELECT FROM threads"
+    " WHERE threads.source = frontier.source AND threads.thread_id = frontier.thread_id) AS stored"
+    " FROM frontier WHERE source = :source AND thread_id = ANY (:ids)"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class KeptPage:
-    """Where the bytes of a page lie."""
+    """A page of a reading."""
 
     fetch_id: int
     url: str
     page_number: int
-    path: str
-    """The WARC file below the archive's folder."""
+    path: str | None
+    """The WARC file below the archive's folder; None: the bytes are gone."""
     place: Place
+    """In the file."""
+    etag: str | None
+    last_modified: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """The latest complete attempt to read a thread, and its state in the frontier."""
+
+    thread_id: str
+    pages: tuple[KeptPage, ...]
+    """From its first; empty while the thread waits for its first reading."""
+    state: FrontierState | None
+    """None: no list shows it."""
+    reason: str | None
+    run_id: int | None
+    fields: Mapping[str, Any] | None
+    """What its last reading had."""
+    stored: bool
+    """Whether it has become a thread."""
 
 
 async def save_pages(
@@ -35,7 +70,7 @@ async def save_pages(
     archive_id: int,
     places: Sequence[Place],
 ) -> list[int]:
-    """The fetches' numbers, in the order of the pages; `places` says where each lies in that archive."""
+    """Save pages with their places in an archive; return the fetches' numbers, in the order of the pages."""
     rows = [
         row_of(
             FetchRow,
@@ -64,7 +99,7 @@ async def save_pages(
 async def save_failed_fetches(
     session: AsyncSession, run_id: int, source: str, problems: Sequence[HarvestProblem]
 ) -> None:
-    """Keep what could not be read, and why."""
+    """Save what could not be read, and why."""
     moment = now()
     rows: list[dict[str, Any]] = [
         {
@@ -85,36 +120,57 @@ async def save_failed_fetches(
 async def kept_pages(
     session: AsyncSession, source: str, thread_id: str, *, after_fetch: int = 0
 ) -> list[KeptPage]:
-    """The pages of a thread's latest reading whose bytes are here, from its first, in order.
+    """The pages of a thread's latest reading, in order; empty when one or its bytes are missing.
 
-    `after_fetch` leaves out earlier fetches. Empty when the first page's bytes are not here.
+    `after_fetch` leaves out earlier fetches.
     """
-    query = (
-        select(
-            FetchRow.id,
-            FetchRow.url,
-            FetchRow.page_number,
-            FetchRow.archive_offset,
-            FetchRow.archive_length,
-            ArchiveRow.path,
-        )
-        .join(ArchiveRow, ArchiveRow.id == FetchRow.archive_id)
-        .where(
-            FetchRow.source == source,
-            FetchRow.thread_id == thread_id,
-            FetchRow.kind == PageKind.THREAD,
-            FetchRow.id > after_fetch,
-        )
-        .order_by(FetchRow.id.desc())
-    )
-    latest: dict[int, KeptPage] = {}
-    for fetch_id, url, number, offset, length, path in await session.execute(query):
-        # Backwards in time: the page that follows on what was met belongs to the same reading.
-        if number not in latest:
-            assert offset is not None  # as the constraint `place_is_whole` has it
-            assert length is not None
-            latest[number] = KeptPage(fetch_id, url, number, path, Place(offset, length))
-        if number == 1:
+    rows = await session.execute(_PAGES, {"source": source, "ids": [to_stored(thread_id)]})
+    pages = _latest_pages(row for row in rows if row.id > after_fetch)
+    whole = [page.page_number for page in pages if page.path is not None] == list(range(1, len(pages) + 1))
+    return pages if whole else []
+
+
+async def read_threads_after(session: AsyncSession, source: str, after: str, limit: int) -> list[str]:
+    """The next threads of a source that pages were fetched of, in the order of their ids."""
+    named = {"source": source, "after": to_stored(after), "limit": limit}
+    return list(await session.scalars(_NEXT, named))
+
+
+async def latest_readings(session: AsyncSession, source: str, thread_ids: Sequence[str]) -> list[Reading]:
+    """The latest reading of each of these threads.
+
+    Of a thread that waits, the pages that its interrupted reading has fetched so far are left out.
+    """
+    named = {"source": source, "ids": [to_stored(i) for i in thread_ids]}
+    known = {row.thread_id: row for row in await session.execute(_KNOWN, named)}
+    rows: dict[str, list[Any]] = {thread_id: [] for thread_id in thread_ids}
+    for row in await session.execute(_PAGES, named):
+        state = known.get(row.thread_id)
+        if state is None or state.state != FrontierState.WAITING or row.id <= state.after_fetch:
+            rows[row.thread_id].append(row)
+    readings = []
+    for thread_id, found in rows.items():
+        pages, state = tuple(_latest_pages(found)), known.get(thread_id)
+        if state is None:
+            readings.append(Reading(thread_id, pages, None, None, None, None, False))
+        else:
+            now_at = FrontierState(state.state)
+            readings.append(
+                Reading(thread_id, pages, now_at, state.reason, state.run_id, state.fields, state.stored)
+            )
+    return readings
+
+
+def _latest_pages(rows: Iterable[Any]) -> list[KeptPage]:
+    """The pages of a thread's latest reading in order, from its fetches, newest first."""
+    pages: dict[int, KeptPage] = {}
+    for row in rows:
+        # Backwards in time: what comes after the latest first page belongs to earlier readings.
+        if 1 in pages:
             break
-    pages = [latest[number] for number in sorted(latest)]
-    return pages if [page.page_number for page in pages] == list(range(1, len(pages) + 1)) else []
+        if row.page_number not in pages:
+            place = Place(row.archive_offset or 0, row.archive_length or 0)
+            pages[row.page_number] = KeptPage(
+                row.id, from_stored(row.url), row.page_number, row.path, place, row.etag, row.last_modified
+            )
+    return [pages[number] for number in sorted(pages)]

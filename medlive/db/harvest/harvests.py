@@ -38,6 +38,15 @@ _ADD_COUNTS = text(
 )
 
 
+# A median: one endless thread must not make a week's threads long.
+_FIELDS = text(
+    "SELECT f.key, count(*), coalesce(avg(CASE f.value WHEN 'true' THEN 1 WHEN 'false' THEN 0 END),"
+    " percentile_cont(0.5) WITHIN GROUP"
+    " (ORDER BY CASE WHEN f.value NOT IN ('true', 'false') THEN f.value::float END))"
+    " FROM frontier, jsonb_each_text(fields) AS f WHERE run_id = :run_id AND state = 'read' GROUP BY f.key"
+)
+
+
 class HarvestTakenOver(MedliveError):
     """Another process has taken this harvest over."""
 
@@ -68,7 +77,7 @@ class StartedRun:
 async def start_harvest(
     session: AsyncSession, source: str, iso_week: str, *, again: bool = False
 ) -> StartedRun | None:
-    """The source's run of that week, begun or taken up again; None when it is done already.
+    """Begin or resume the source's run of that week; None when it is done already.
 
     With `again` a run that is done is repeated from its lists' beginning.
     """
@@ -123,11 +132,8 @@ async def finish_harvest(
     await add_counts(session, run, counts)
     ended = RunOutcome.PARTIAL if partial else RunOutcome.DONE
     outcome = ended if problem is None else RunOutcome.FAILED
-    await session.execute(
-        update(HarvestRunRow)
-        .where(HarvestRunRow.id == run.run_id)
-        .values(outcome=outcome, finished_at=func.now(), problem=problem)
-    )
+    statement = update(HarvestRunRow).where(HarvestRunRow.id == run.run_id)
+    await session.execute(statement.values(outcome=outcome, finished_at=func.now(), problem=problem))
 
 
 async def save_cursor(session: AsyncSession, run_id: int, listed: Listed) -> None:
@@ -135,27 +141,16 @@ async def save_cursor(session: AsyncSession, run_id: int, listed: Listed) -> Non
 
     A page that is asked for with a form is none to go on with, as forms hold what is valid for a visit.
     """
-    row = ListCursorRow
-    following = listed.next_page
-    statement = upsert(row).values(
-        run_id=run_id,
-        list_key=listed.list_key,
-        next_url=following.url if following is not None and following.form is None else None,
-        pages=1,
-        newest_at=listed.newest_at,
-        finished_at=func.now() if listed.finished else None,
-    )
-    new = statement.excluded
-    statement = statement.on_conflict_do_update(
-        index_elements=["run_id", "list_key"],
-        set_={
-            "next_url": new.next_url,
-            "pages": row.pages + 1,
-            "newest_at": func.greatest(row.newest_at, new.newest_at),
-            "finished_at": new.finished_at,
-        },
-    )
-    await session.execute(statement)
+    row, following = ListCursorRow, listed.next_page
+    values = {
+        "next_url": following.url if following is not None and following.form is None else None,
+        "finished_at": func.now() if listed.finished else None,
+    }
+    key = {"run_id": run_id, "list_key": listed.list_key}
+    statement = upsert(row).values(**key, **values, pages=1, newest_at=listed.newest_at)
+    newest = func.greatest(row.newest_at, statement.excluded.newest_at)
+    seen = {"pages": row.pages + 1, "newest_at": newest}
+    await session.execute(statement.on_conflict_do_update(index_elements=list(key), set_=values | seen))
 
 
 async def list_state(session: AsyncSession, run_id: int, source: str, key: str, overlap: timedelta) -> ListState:
@@ -165,23 +160,14 @@ async def list_state(session: AsyncSession, run_id: int, source: str, key: str, 
     replies and edits are met again.
     """
     row = ListCursorRow
-    own = (
-        await session.execute(
-            select(row.next_url, row.finished_at).where(row.run_id == run_id, row.list_key == key)
-        )
-    ).one_or_none()
-    seen, read_by = (
-        await session.execute(
-            select(func.max(row.newest_at), func.max(row.run_id))
-            .join(HarvestRunRow, HarvestRunRow.id == row.run_id)
-            .where(
-                HarvestRunRow.source == source,
-                row.list_key == key,
-                row.run_id != run_id,
-                row.finished_at.is_not(None),
-            )
-        )
-    ).one()
+    own = await session.get(row, (run_id, key), populate_existing=True)
+    earlier = (
+        select(func.max(row.newest_at), func.max(row.run_id))
+        .join(HarvestRunRow, HarvestRunRow.id == row.run_id)
+        .where(HarvestRunRow.source == source, row.list_key == key)
+        .where(row.run_id != run_id, row.finished_at.is_not(None))
+    )
+    seen, read_by = (await session.execute(earlier)).one()
     return ListState(
         finished=own is not None and own.finished_at is not None,
         next_page=PageRequest(own.next_url) if own is not None and own.next_url is not None else None,
@@ -192,33 +178,17 @@ async def list_state(session: AsyncSession, run_id: int, source: str, key: str, 
 
 async def save_robots(session: AsyncSession, run_id: int, robots: Sequence[Robots]) -> None:
     """The rules that a run went by."""
-    rows = [
-        row_of(
-            HarvestRobotsRow,
-            found,
-            run_id=run_id,
-            body=found.body.decode("utf-8", "replace"),
-            detail=found.detail or None,
-        )
-        for found in robots
-    ]
+    rows = []
+    for found in robots:
+        body = found.body.decode("utf-8", "replace")
+        rows.append(row_of(HarvestRobotsRow, found, run_id=run_id, body=body, detail=found.detail or None))
     await insert_rows(session, HarvestRobotsRow, rows, skip_known=True)
 
 
 async def run_figures(session: AsyncSession, run_id: int) -> tuple[dict[str, tuple[float, int]], Counter[str]]:
     """Of the threads that a run read, field → (share with it, or median; over how many); and state or reason → how
     many threads ended so, with "listed": how many its lists showed that were to be read."""
-    fields = await session.execute(
-        text(
-            "SELECT f.key, count(*), coalesce(avg(CASE f.value WHEN 'true' THEN 1 WHEN 'false' THEN 0 END),"
-            # One endless thread must not make a week's threads long.
-            " percentile_cont(0.5) WITHIN GROUP (ORDER BY CASE WHEN f.value NOT IN ('true', 'false')"
-            " THEN f.value::float END))"
-            " FROM frontier, jsonb_each_text(fields) AS f"
-            " WHERE run_id = :run_id AND state = 'read' GROUP BY f.key"
-        ),
-        {"run_id": run_id},
-    )
+    fields = await session.execute(_FIELDS, {"run_id": run_id})
     shares = {key: (float(value), int(n)) for key, n, value in fields}
     row = FrontierRow
     states = await session.execute(
@@ -267,18 +237,21 @@ async def past_measures(
 async def latest_measures(session: AsyncSession, source: str) -> tuple[str, list[Compared]] | None:
     """The ISO week and the figures of the source's latest run that has any."""
     row, run = HarvestMeasureRow, HarvestRunRow
-    latest = (
-        await session.execute(
-            select(run.id, run.iso_week)
-            .where(run.source == source, select(row.run_id).where(row.run_id == run.id).exists())
-            .order_by(run.iso_week.desc())
-            .limit(1)
-        )
-    ).one_or_none()
-    if latest is None:
+    measured = select(row.run_id).where(row.run_id == run.id).exists()
+    query = select(run).where(run.source == source, measured).order_by(run.iso_week.desc()).limit(1)
+    if (latest := await session.scalar(query)) is None:
         return None
-    query = select(row).where(row.run_id == latest.id).order_by(row.measure)
-    return latest.iso_week, [read(Compared, m, name=m.measure) for m in await session.scalars(query)]
+    figures = await session.scalars(select(row).where(row.run_id == latest.id).order_by(row.measure))
+    return latest.iso_week, [read(Compared, m, name=m.measure) for m in figures]
+
+
+async def latest_run(session: AsyncSession, source: str) -> tuple[int, bool] | None:
+    """The source's latest harvest that has ended, and whether it has figures; None without any."""
+    row = HarvestRunRow
+    measured = select(HarvestMeasureRow.run_id).where(HarvestMeasureRow.run_id == row.id).exists()
+    ended = select(row.id, measured).where(row.source == source, row.outcome != RunOutcome.RUNNING)
+    found = (await session.execute(ended.order_by(row.iso_week.desc()).limit(1))).one_or_none()
+    return None if found is None else (found[0], found[1])
 
 
 async def quarantine(session: AsyncSession, source: str, reason: str) -> None:
@@ -296,43 +269,9 @@ async def lift_quarantine(session: AsyncSession, source: str, *, compare_anew: b
 
 
 async def _set_source(session: AsyncSession, source: str, **values: Any) -> None:
-    done = await session.scalar(
-        update(SourceRow).where(SourceRow.name == source).values(**values).returning(SourceRow.name)
-    )
-    if done is None:
+    statement = update(SourceRow).where(SourceRow.name == source).values(**values)
+    if await session.scalar(statement.returning(SourceRow.name)) is None:
         raise UsageError(f"there is no source {source}")
-
-
-async def harvest_outcomes(session: AsyncSession, iso_week: str) -> dict[str, RunOutcome]:
-    """Source → how its harvest of that week stands, for those that were begun."""
-    row = HarvestRunRow
-    query = select(row.source, row.outcome).where(row.iso_week == iso_week)
-    return {row.source: row.outcome for row in await session.execute(query)}
-
-
-@dataclass(frozen=True, slots=True)
-class HarvestTimes:
-    """When a source was harvested."""
-
-    first_started_at: datetime | None
-    last_done_at: datetime | None
-    """When a harvest last ended well; None: none did."""
-    last_problem: str | None
-    """The problem of the latest run; None: it has none."""
-
-
-async def harvest_times(session: AsyncSession, source: str) -> HarvestTimes:
-    """When a source was harvested first, and last to its end."""
-    run = HarvestRunRow
-    first, done = (
-        await session.execute(
-            select(
-                func.min(run.started_at), func.max(run.finished_at).filter(run.outcome == RunOutcome.DONE)
-            ).where(run.source == source)
-        )
-    ).one()
-    latest = select(run.problem).where(run.source == source).order_by(run.iso_week.desc()).limit(1)
-    return HarvestTimes(first, done, await session.scalar(latest))
 
 
 async def list_sources(session: AsyncSession) -> list[SourceInfo]:

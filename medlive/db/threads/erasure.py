@@ -14,10 +14,11 @@ from sqlalchemy import text
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from medlive.db.harvest.archives import mark_unswept
 from medlive.db.mapping import dump_json, load_json, to_stored
 from medlive.db.tables.intake import TakedownRow
 from medlive.db.threads.bands import take_turn
-from medlive.db.threads.takedowns import TAKEN_DOWN, mark_unswept, take_down_alone
+from medlive.db.threads.takedowns import TAKEN_DOWN, take_down_alone
 from medlive.errors import CheckFailed
 
 _TELLING: Final = 30

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from sqlalchemy import func, select, text, update
+from sqlalchemy import func, select, text
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive.db.mapping import dump_json, is_one_of
-from medlive.db.tables.intake import ArchiveRow, HarvestRunRow, TakedownRow
+from medlive.db.tables.intake import TakedownRow
 from medlive.threads.model import Thread
 
 TAKEN_DOWN: Final = "taken_down"
@@ -39,12 +39,6 @@ async def find_takedown(session: AsyncSession, source: str, thread_id: str) -> T
     return None if row is None else _takedown(row)
 
 
-async def list_takedowns(session: AsyncSession) -> list[Takedown]:
-    """Every takedown, the latest first."""
-    rows = await session.scalars(select(TakedownRow).order_by(TakedownRow.taken_down_at.desc()))
-    return [_takedown(row) for row in rows]
-
-
 async def taken_down_ids(session: AsyncSession, source: str, thread_ids: Sequence[str]) -> set[str]:
     """Those of a source's threads that were taken down."""
     query = select(TakedownRow.thread_id).where(
@@ -72,23 +66,6 @@ async def no_takedown(session: AsyncSession) -> None:
 async def take_down_alone(session: AsyncSession) -> None:
     """Wait until nobody saves threads, and keep everybody from it until the session's transaction ends."""
     await session.execute(select(func.pg_advisory_xact_lock(_LOCK)))
-
-
-async def unswept_sources(session: AsyncSession) -> list[str]:
-    """The sources that have files with bytes of threads that were taken down."""
-    query = (
-        select(HarvestRunRow.source)
-        .join(ArchiveRow, ArchiveRow.run_id == HarvestRunRow.id)
-        .where(ArchiveRow.unswept_at.is_not(None), ArchiveRow.removed_at.is_(None))
-    )
-    return sorted(set(await session.scalars(query)))
-
-
-async def mark_unswept(session: AsyncSession, archive_ids: Iterable[int]) -> None:
-    """Note that files hold pages that no fetch names any more and that must go."""
-    await session.execute(
-        update(ArchiveRow).where(ArchiveRow.id.in_(sorted(archive_ids))).values(unswept_at=func.now())
-    )
 
 
 def _takedown(row: Any) -> Takedown:

@@ -14,7 +14,6 @@ from medlive.db.harvest.frontier import count_left_over
 from medlive.db.harvest.harvests import (
     StartedRun,
     finish_harvest,
-    harvest_outcomes,
     lift_quarantine,
     list_sources,
     past_measures,
@@ -154,8 +153,8 @@ async def describe_next_harvest(database: Database, source: str, *, again: bool 
     week = iso_week(now())
     async with database.begin() as session:
         info = next((s for s in await list_sources(session) if s.name == source), None)
-        outcome = (await harvest_outcomes(session, week)).get(source)
         waiting = await count_left_over(session, source)
+    outcome = info.last_outcome if info is not None and info.last_run == week else None
     if info is not None and info.quarantine_reason is not None:
         return f"nothing: quarantined, {info.quarantine_reason}"
     if outcome is RunOutcome.DONE and not again:

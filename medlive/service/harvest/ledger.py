@@ -148,7 +148,7 @@ class PostgresLedger:
         if not kept:
             return []
         self._first_fetch[thread_id] = kept[0].fetch_id
-        return [await asyncio.to_thread(read_stored_page, self._folder / k.path, k.place) for k in kept]
+        return [await asyncio.to_thread(read_stored_page, self._folder / (k.path or ""), k.place) for k in kept]
 
     @property
     def unsaved_counts(self) -> Counter[str]:

@@ -15,17 +15,14 @@ from pathlib import Path
 
 from medlive.clock import now
 from medlive.config import Settings
-from medlive.db.harvest.archives import list_archives, mark_sealed
-from medlive.db.harvest.raw_files import (
-    OldArchive,
-    archive_paths,
+from medlive.db.harvest.archives import (
+    Archive,
     archived_sources,
-    expired_archives,
     fetches_in,
+    list_archives,
     mark_removed,
-    removed_archives,
+    mark_sealed,
     replace_archive,
-    unswept_archives,
 )
 from medlive.db.session import Database, advisory_lock
 from medlive.service.paths import archive_path
@@ -55,7 +52,7 @@ def read_stored_page(path: Path, place: Place) -> Page:
 async def seal_archives(database: Database, folder: Path, source: str) -> None:
     """Truncate what killed runs wrote without committing, and close their files. Raises ArchiveDamaged."""
     async with database.begin() as session:
-        for archive in await list_archives(session, source=source, unsealed_only=True):
+        for archive in await list_archives(session, source, unsealed=True):
             await asyncio.to_thread(seal, folder / archive.path, archive.bytes)
             await mark_sealed(session, archive.archive_id)
 
@@ -66,7 +63,7 @@ async def sweep(database: Database, folder: Path, source: str) -> tuple[int, lis
     Call it with the source's harvest lock held and its files sealed.
     """
     async with database.begin() as session:
-        unswept = await unswept_archives(session, source)
+        unswept = await list_archives(session, source, unswept=True)
     damaged = []
     for archive in unswept:
         try:
@@ -76,7 +73,7 @@ async def sweep(database: Database, folder: Path, source: str) -> tuple[int, lis
     return len(unswept) - len(damaged), damaged
 
 
-async def _rewrite(database: Database, folder: Path, archive: OldArchive) -> None:
+async def _rewrite(database: Database, folder: Path, archive: Archive) -> None:
     old, name = folder / archive.path, next_name(archive.path)
     async with database.begin() as session:
         named = {fetch.place for fetch in await fetches_in(session, archive.archive_id)}
@@ -106,8 +103,8 @@ def _copy_named(old: Path, new: Path, named: set[Place], size: int) -> tuple[dic
 async def clear_removed(database: Database, folder: Path, source: str) -> int:
     """Delete files marked as removed, and copies without a row; how many. Call it with the lock held."""
     async with database.begin() as session:
-        removed = {archive.path for archive in await removed_archives(session, source)}
-        current = {archive.path for archive in await list_archives(session, source=source)}
+        removed = {archive.path for archive in await list_archives(session, source, removed=True)}
+        current = {archive.path for archive in await list_archives(session, source)}
     stems = {found["stem"] for path in removed | current if (found := _ARCHIVE_NAME.fullmatch(path))}
     cleared = 0
     for path in await asyncio.to_thread(lambda: list(_files(folder, source))):
@@ -127,7 +124,7 @@ async def find_stray_files(database: Database, folder: Path) -> tuple[list[str],
     """
     existing = await asyncio.to_thread(lambda: list(_files(folder)))
     async with database.begin() as session:
-        known = await archive_paths(session)
+        known = {archive.path for archive in await list_archives(session)}
     unknown = sorted(set(existing) - known)
     stray = [path for path in unknown if _ARCHIVE_NAME.fullmatch(path) and _age(folder / path) > STRAY_AFTER_S]
     return stray, [path for path in unknown if path not in stray]
@@ -165,7 +162,7 @@ async def apply_retention(database: Database, settings: Settings, *, dry_run: bo
                 counts["busy"] += 1
                 continue
             async with database.begin() as session:
-                old = await expired_archives(session, source, now() - timedelta(days=keep)) if keep else []
+                old = await list_archives(session, source, before=now() - timedelta(days=keep)) if keep else []
             counts["files"] += len(old)
             counts["bytes"] += sum(archive.bytes for archive in old)
             if dry_run:

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from medlive.config import Settings
+from medlive.db.harvest.fetches import Reading, latest_readings, read_threads_after
 from medlive.db.harvest.frontier import Settled, settle
-from medlive.db.harvest.harvests import list_sources, past_measures, run_figures, save_measures
-from medlive.db.harvest.readings import Reading, latest_readings, latest_run, read_threads_after
+from medlive.db.harvest.harvests import latest_run, list_sources, past_measures, run_figures, save_measures
 from medlive.db.runs import finish_run, start_run
 from medlive.db.session import Database, Session, advisory_lock
 from medlive.db.tables.intake import FrontierState
@@ -176,7 +176,7 @@ def _reread(done: ReparseResult, site: Site, folder: Path, key: bytes, one: Read
         return _Reread(one, reason="waiting")
     if one.state is FrontierState.SKIPPED and not one.stored:
         return _Reread(one, reason="skipped")
-    files = [page.file for page in one.pages if page.file is not None]
+    files = [(page.path, page.place) for page in one.pages if page.path is not None]
     if len(files) < len(one.pages):
         return _Reread(one, reason=BYTES_GONE)
     try:

@@ -7,9 +7,10 @@ from typing import Any
 
 from medlive.clock import now
 from medlive.config import Settings, validate_section
-from medlive.db.harvest.harvests import SourceInfo, harvest_times, latest_measures, list_sources
+from medlive.db.harvest.harvests import SourceInfo, latest_measures, list_sources
+from medlive.db.runs import load_history
 from medlive.db.session import Database
-from medlive.db.tables.intake import RunOutcome, SourceKind
+from medlive.db.tables.intake import RunOutcome
 from medlive.errors import UsageError
 from medlive.sources.drift import Compared
 from medlive.sources.fetching.page import FetchPolicy, FetchSettings
@@ -65,14 +66,16 @@ async def source_health(database: Database, source: str | None = None) -> list[S
     """Every harvested source, or the one named. Raises UsageError if that was never harvested."""
     found = []
     async with database.begin() as session:
+        history = (await load_history(session)).harvests
         for info in await list_sources(session):
-            if info.kind is not SourceKind.SITE or source not in (None, info.name):
+            if info.name not in history or source not in (None, info.name):
                 continue
-            times = await harvest_times(session, info.name)
+            times = history[info.name]
             week, figures = await latest_measures(session, info.name) or (None, [])
-            since = times.last_done_at or times.first_started_at
-            stale = since is not None and now() - since > STALE_AFTER
-            found.append(SourceHealth(info, times.last_done_at, times.last_problem, week, tuple(figures), stale))
+            problem = times.latest.counts.get("problem")
+            since = times.done_at or times.first_at
+            stale = now() - since > STALE_AFTER
+            found.append(SourceHealth(info, times.done_at, problem, week, tuple(figures), stale))
     if source is not None and not found:
         raise UsageError(
             f"{source} was never harvested", hint=f"run `medlive harvest {source}`, or check one page with --url"

@@ -11,9 +11,8 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from medlive.config import Settings
-from medlive.db.harvest.archives import Archive, list_archives
+from medlive.db.harvest.archives import Archive, KeptFetch, fetches_in, list_archives
 from medlive.db.harvest.harvests import list_sources
-from medlive.db.harvest.raw_files import KeptFetch, fetches_in
 from medlive.db.runs import STALLED_AFTER_S
 from medlive.db.session import Database, advisory_lock
 from medlive.db.threads.erasure import Traces, erase_thread, frozen_with, traces_of
@@ -128,7 +127,7 @@ async def _find_showing_fetches(
 
     found: list[int] = []
     async with database.begin() as session:
-        archives = await list_archives(session, source=done.source)
+        archives = await list_archives(session, done.source)
     for archive in archives:
         async with database.begin() as session:
             kept = await fetches_in(session, archive.archive_id)

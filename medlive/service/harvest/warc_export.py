@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from medlive.config import Settings
-from medlive.db.harvest.archives import Archive, list_archives
-from medlive.db.harvest.raw_files import digests_in
+from medlive.db.harvest.archives import Archive, fetches_in, list_archives
 from medlive.db.session import Database
 from medlive.digest import digest_bytes, digest_file
 from medlive.errors import CheckFailed, UsageError
@@ -76,12 +75,12 @@ async def export_warc(
             tick(number, len(chosen))
             name = Path(archive.path).name
             async with database.begin() as session:
-                digests = await digests_in(session, archive.archive_id)
+                digests = {f.place.offset: f.digest or "" for f in await fetches_in(session, archive.archive_id)}
             draft = Path(scratch) / name
             try:
                 index, digest = await asyncio.to_thread(_copy, home / archive.path, draft, archive, digests)
                 async with database.begin() as session:
-                    now = {a.archive_id: a.path for a in await list_archives(session, source=archive.source)}
+                    now = {a.archive_id: a.path for a in await list_archives(session, archive.source)}
                 if now.get(archive.archive_id) != archive.path:
                     raise CheckFailed(f"{name}: the file changed during the export; export again")
                 same = await asyncio.to_thread(_matches_existing, draft, folder / name)
