@@ -8,7 +8,7 @@ import numpy as np
 from medlive.errors import UsageError
 from medlive.evaluation.agreement.reliability import LEAST_ITEMS, MET, PairAgreement, Panel, code_of, pair_of
 from medlive.evaluation.grading.repeats import Rounds, Stability, stability
-from medlive.evaluation.model import Answer
+from medlive.evaluation.model import EvaluationCase
 from medlive.evaluation.scoring.graded import GradedRun, Grader
 from medlive.evaluation.scoring.metrics import CaseState, Metric, case_score
 from medlive.statistics.agreement import ac1_of_sums, rater_sums
@@ -91,34 +91,30 @@ def compare_graders(
     """
     others = {case.case_id: case for case in second.run.cases}
     cases = [
-        case
-        for case in first.run.cases
-        if (other := others.get(case.case_id)) is not None
-        and other.criteria == case.criteria
-        and other.question == case.question
-        and _same_text(first.answers.get(case.case_id), second.answers.get(case.case_id))
+        c for c in first.run.cases if c.case_id in others and _comparable(c, others[c.case_id], first, second)
     ]
     if not cases:
         raise UsageError(f"{first.run.path} and {second.run.path} have no answer in common")
-    rows = [
-        (place, code_of(first.verdicts(case.case_id).get(c.id)), code_of(second.verdicts(case.case_id).get(c.id)))
-        for place, case in enumerate(cases)
+    codes = [
+        [code_of(run.verdicts(case.case_id).get(c.id)) for run in (first, second)]
+        for case in cases
         for c in case.criteria
     ]
-    clusters, one, two = (np.array(column, dtype=np.int_) for column in zip(*rows, strict=True))
-    names = _names(first, second)
-    panel = Panel(names, np.stack([one, two], axis=1), clusters, tuple(case.case_id for case in cases))
+    clusters = np.repeat(np.arange(len(cases)), [len(case.criteria) for case in cases])
+    one, two = grader_name(grader_of(first)), grader_name(grader_of(second))
+    names = (one, two) if one != two else (f"{one} (1)", f"{two} (2)")
+    panel = Panel(names, np.array(codes, dtype=np.int_), clusters, tuple(case.case_id for case in cases))
     scored = scores_of(first), scores_of(second)
     ids = [case.case_id for case in cases if all(case.case_id in s for s in scored)]
     a, b = (np.array([s[case_id] for case_id in ids]) for s in scored)
-    kinds = {
-        kind: correlate(kind, a, b, draws=draws, seed=seed) for kind in (Kind.SPEARMAN, Kind.KENDALL, Kind.PEARSON)
-    }
+    spearman, kendall, pearson = (
+        correlate(kind, a, b, draws=draws, seed=seed) for kind in (Kind.SPEARMAN, Kind.KENDALL, Kind.PEARSON)
+    )
     return GraderPair(
         criteria=pair_of(panel, 0, 1, draws=draws, seed=seed),
-        spearman=kinds[Kind.SPEARMAN],
-        kendall=kinds[Kind.KENDALL],
-        pearson=kinds[Kind.PEARSON],
+        spearman=spearman,
+        kendall=kendall,
+        pearson=pearson,
         mean_difference=mean_of(a - b, draws=draws, seed=seed),
         mean_absolute_difference=mean_of(np.abs(a - b), draws=draws, seed=seed),
         top=_overlap(ids, a, b, top),
@@ -126,8 +122,11 @@ def compare_graders(
     )
 
 
-def _same_text(one: Answer | None, other: Answer | None) -> bool:
-    return one is not None and other is not None and one.digest == other.digest
+def _comparable(case: EvaluationCase, other: EvaluationCase, first: GradedRun, second: GradedRun) -> bool:
+    """Whether both runs have the case with the same question, criteria and answer."""
+    one, two = first.answers.get(case.case_id), second.answers.get(case.case_id)
+    same = (other.criteria, other.question) == (case.criteria, case.question)
+    return same and one is not None and two is not None and one.digest == two.digest
 
 
 def mean_of(values: Floats, *, draws: int = 1000, seed: int = 0) -> Estimate:
@@ -136,11 +135,6 @@ def mean_of(values: Floats, *, draws: int = 1000, seed: int = 0) -> Estimate:
         return no_estimate("no case")
     cells = np.column_stack([values, np.ones(len(values))])
     return estimate(cells, ratio_of, range(len(values)), draws=draws, seed=seed)
-
-
-def _names(first: GradedRun, second: GradedRun) -> tuple[str, str]:
-    one, two = grader_name(grader_of(first)), grader_name(grader_of(second))
-    return (one, two) if one != two else (f"{one} (1)", f"{two} (2)")
 
 
 def grader_of(run: GradedRun) -> Grader:
@@ -185,8 +179,6 @@ def repeated(run: GradedRun, rounds: Rounds, *, draws: int = 1000, seed: int = 0
             met.setdefault(case_id, {})[criterion_id] = row[place]
         by_round.append(scores_of(run, met))
     whole = [case_id for case_id in places if all(case_id in scores for scores in by_round)]
-    values = np.array([[scores[case_id] for scores in by_round] for case_id in whole]).reshape(
-        len(whole), rounds.n
-    )
-    spread = mean_of(np.ptp(values, axis=1), draws=draws, seed=seed)
+    values = np.array([[scores[case_id] for case_id in whole] for scores in by_round])
+    spread = mean_of(np.ptp(values, axis=0), draws=draws, seed=seed)
     return Repeated(rounds.judge, stability(rounds), equal, ac1, spread)

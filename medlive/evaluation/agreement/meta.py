@@ -150,25 +150,19 @@ def meta_run(
     if adjudicator is not None and not files:
         raise UsageError("an adjudicator needs a file of human ratings", hint="add --human FILE")
     people = read_humans(*files, items=places_of(items_of(run.run.cases, run.answers))) if files else None
-    coverage: Coverage | None = None
-    criteria: Reliability | None = None
+    coverage, criteria = None, None
     levels: tuple[CaseLevel, ...] = ()
     if people is not None:
         notes += [f"{people.name}: {note}" for note in people.notes]
-        panel, coverage_criteria = _panel(run, people, adjudicator, name, notes)
         truth, how = _people_scores(run, people, adjudicator)
-        coverage = Coverage(
-            **coverage_criteria, cases_scored_by_people=len(truth), people_scores=how if truth else "none"
-        )
-        criteria = reliability(panel, draws=draws, seed=seed) if panel is not None else None
-        notes += _single_verdict_notes(criteria) if criteria is not None else []
+        counts, criteria = _criteria(run, people, adjudicator, name, notes, draws, seed)
+        coverage = Coverage(**counts, cases_scored_by_people=len(truth), people_scores=how if truth else "none")
         ways = {"rubric": (name, scores_of(run)), **_baselines(run_dir, baselines, notes)}
         levels = _levels(truth, ways, notes, draws, seed) if truth else ()
     graders = _graders(run, against, notes, top=top, draws=draws, seed=seed)
-    rounds: Repeated | None = None
-    if (run_dir / REPEATS).exists():
-        rounds = repeated(run, read_rounds(run_dir, judge=grader.judge), draws=draws, seed=seed)
-    if people is None and rounds is None and not graders:
+    rounds = read_rounds(run_dir, judge=grader.judge) if (run_dir / REPEATS).exists() else None
+    again = None if rounds is None else repeated(run, rounds, draws=draws, seed=seed)
+    if people is None and again is None and not graders:
         raise UsageError(
             f"{run_dir} has one grader with one round: nothing to compare",
             hint="--human FILE compares with people, --against RUN with another grader, "
@@ -185,11 +179,11 @@ def meta_run(
             "n": len(run.run.cases),
         },
         grader={**asdict(grader), "name": name},
-        human=_about(people, adjudicator),
+        human=None if people is None else _about(people, adjudicator),
         coverage=coverage,
         criteria=criteria,
         cases=levels,
-        repeated=rounds,
+        repeated=again,
         graders=graders,
         draws=draws,
         seed=seed,
@@ -211,9 +205,7 @@ def _single_verdict_notes(criteria: Reliability) -> list[str]:
     return found
 
 
-def _about(people: HumanRatings | None, adjudicator: str | None) -> dict[str, Any] | None:
-    if people is None:
-        return None
+def _about(people: HumanRatings, adjudicator: str | None) -> dict[str, Any]:
     verdicts = Counter(r for given in people.verdicts.values() for r, met in given.items() if met is not None)
     scores = Counter(rater for given in people.scores.values() for rater in given)
     return {
@@ -225,37 +217,32 @@ def _about(people: HumanRatings | None, adjudicator: str | None) -> dict[str, An
     }
 
 
-def _panel(
-    run: GradedRun, people: HumanRatings, adjudicator: str | None, name: str, notes: list[str]
-) -> tuple[Panel | None, dict[str, int]]:
-    """All codes on the rated criteria, and counts of criteria."""
+def _criteria(
+    run: GradedRun,
+    people: HumanRatings,
+    adjudicator: str | None,
+    name: str,
+    notes: list[str],
+    draws: int,
+    seed: int,
+) -> tuple[dict[str, int], Reliability | None]:
+    """Counts of criteria, and the figures of those that people rated."""
     if adjudicator is not None and adjudicator not in people.raters:
         raise UsageError(
             f"{people.name} has no ratings by {adjudicator!r}; its raters are {', '.join(people.raters)}"
         )
-    known = {(case.case_id, c.id): case.case_id for case in run.run.cases for c in case.criteria}
+    known = [(case.case_id, c.id) for case in run.run.cases for c in case.criteria]
     _note_unknown(run, people, set(known), notes)
-    raters = tuple(
-        rater
-        for rater in people.raters
-        if rater != adjudicator and any(rater in given for given in people.verdicts.values())
-    )
-    places: list[Place] = []
-    unanswered = 0
-    for place in known:
-        if place in people.verdicts:
-            answer = run.answers.get(place[0])
-            if answer is None or not answer.gradable:
-                unanswered += 1
-            else:
-                places.append(place)
-    if unanswered:
+    gradable = {case_id for case_id, answer in run.answers.items() if answer.gradable}
+    places = [place for place in known if place in people.verdicts and place[0] in gradable]
+    if unanswered := sum(place in people.verdicts for place in known) - len(places):
         notes.append(f"{unanswered} rated criteria belong to cases without an answer in this run; left out")
-    cases = tuple(dict.fromkeys(case_id for case_id, _ in places))
-    at = {case_id: number for number, case_id in enumerate(cases)}
-    codes = np.array(
-        [[code_of(people.verdicts[place].get(rater)) for rater in raters] for place in places], dtype=np.int_
-    ).reshape(len(places), len(raters))
+    given = [people.verdicts[place] for place in places]
+    rated_by = {rater for by in people.verdicts.values() for rater in by} - {adjudicator}
+    raters = tuple(rater for rater in people.raters if rater in rated_by)
+    codes = np.array([[code_of(by.get(rater)) for rater in raters] for by in given], dtype=np.int_)
+    codes = codes.reshape(len(places), len(raters))
+    decisions = np.array([code_of(by.get(adjudicator) if adjudicator else None) for by in given], dtype=np.int_)
     grader = np.array([_grader_code(run, place) for place in places], dtype=np.int_)
     rated = (codes >= MET).sum(axis=1)
     some = rated > 0
@@ -267,22 +254,21 @@ def _panel(
         "invalid": int(((grader == INVALID) & some).sum()),
         "ungraded": int(((grader == ABSENT) & some).sum()),
         "cases_rated": len({places[i][0] for i in np.flatnonzero(some)}),
-        "adjudicated": 0,
+        "adjudicated": int(((decisions >= MET) & some).sum()),
     }
     if not some.any():
         if people.verdicts:
             notes.append("no criterion of this run was rated: no figures by criterion")
-        return None, counts
-    clusters = np.array([at[case_id] for case_id, _ in places], dtype=np.int_)
+        return counts, None
     for rater, column in zip(raters, codes.T, strict=True):
         if (n := int((column >= MET).sum())) < LEAST_ITEMS:
             notes.append(f"rater {rater!r} decided {n} criteria of this run: too few for figures of their own")
-    agreed = None
-    if adjudicator is not None:
-        decisions = np.array([code_of(people.verdicts[place].get(adjudicator)) for place in places], dtype=np.int_)
-        agreed = _agreed(codes, decisions)
-        counts["adjudicated"] = int(((decisions >= MET) & some).sum())
-    return Panel(raters, codes, clusters, cases, grader, name, agreed), counts
+    cases = {case_id: n for n, case_id in enumerate(dict.fromkeys(case_id for case_id, _ in places))}
+    clusters = np.array([cases[case_id] for case_id, _ in places], dtype=np.int_)
+    agreed = None if adjudicator is None else _agreed(codes, decisions)
+    found = reliability(Panel(raters, codes, clusters, tuple(cases), name, agreed), grader, draws=draws, seed=seed)
+    notes += _single_verdict_notes(found)
+    return counts, found
 
 
 def _agreed(codes: NDArray[np.int_], decisions: NDArray[np.int_]) -> NDArray[np.int_]:
@@ -295,22 +281,20 @@ def _agreed(codes: NDArray[np.int_], decisions: NDArray[np.int_]) -> NDArray[np.
 def _note_unknown(run: GradedRun, people: HumanRatings, known: set[Place], notes: list[str]) -> None:
     """Add notes on ratings of unknown cases or criteria. Raises BadInput if nothing is known."""
     ids = {case.case_id for case in run.run.cases}
-    for what, keys in (
-        ("cases", [key for key in people.scores if key not in ids]),
-        ("criteria", [key for key in people.verdicts if key not in known]),
-    ):
-        if keys:
-            shown = ", ".join(
-                f"{key if isinstance(key, str) else '/'.join(key)!r} ({people.lines[key]})"
-                for key in keys[:_NAMED]
-            )
-            more = f" and {len(keys) - _NAMED} more" if len(keys) > _NAMED else ""
-            notes.append(f"{people.name}: {what} that are not in this run, left out: {shown}{more}")
-    if not any(key in ids for key in people.scores) and not any(key in known for key in people.verdicts):
+    unknown: dict[str, list[str]] = {
+        "cases": [f"{key!r} ({people.lines[key]})" for key in people.scores if key not in ids],
+        "criteria": [f"{'/'.join(key)!r} ({people.lines[key]})" for key in people.verdicts if key not in known],
+    }
+    if sum(map(len, unknown.values())) == len(people.scores) + len(people.verdicts):
         raise BadInput(
             f"{people.name} has no ratings for this run",
             hint="use case_id and criterion_id of the run's cases.jsonl",
         )
+    for what, keys in unknown.items():
+        if keys:
+            more = f" and {len(keys) - _NAMED} more" if len(keys) > _NAMED else ""
+            shown = ", ".join(keys[:_NAMED])
+            notes.append(f"{people.name}: {what} that are not in this run, left out: {shown}{more}")
 
 
 def _grader_code(run: GradedRun, place: Place) -> int:

@@ -53,8 +53,6 @@ class Panel:
     clusters: Codes
     """Each item's case, by its place in `cases`."""
     cases: tuple[str, ...]
-    grader: Codes | None = None
-    """(items): any of the four codes; None without a grader."""
     grader_name: str = "grader"
     agreed: Codes | None = None
     """(items): what people agreed on, else the adjudicator's decision; ABSENT: neither. Replaces the majority."""
@@ -134,8 +132,8 @@ class Reliability:
     grader: tuple[PairAgreement, ...]
     """Against each rater."""
     majority: PairAgreement | None
-    """Against the majority, or with an adjudicator against the agreed or adjudicated verdict; None without a
-    grader, and with fewer than three raters and no adjudicator."""
+    """Against the majority, or with an adjudicator against the agreed or adjudicated verdict; None with fewer than
+    three raters and no adjudicator."""
     majority_ties: int
     """Rated items without a majority or an adjudicated verdict, left out."""
     grader_ac1: Estimate
@@ -146,57 +144,31 @@ class Reliability:
     strictness: Strictness | None
 
 
-def reliability(panel: Panel, *, draws: int = 1000, seed: int = 0) -> Reliability:
-    """Compute every figure of a panel; intervals are over bootstrap draws of cases."""
+def reliability(panel: Panel, grader: Codes, *, draws: int = 1000, seed: int = 0) -> Reliability:
+    """Compute every figure of a panel and a grader.
+
+    `grader` has any of the four codes for each item. Intervals are over bootstrap draws of cases.
+    """
     estimate_fn = partial(estimate, draws=draws, seed=seed)
-    several = range(len(panel.raters))
-    columns = panel.people.T
-    people = tuple(
-        _pair(panel, panel.raters[i], panel.raters[j], columns[i], columns[j], estimate_fn)
-        for i, j in combinations(several, 2)
-    )
-    pairs = [(columns[i], columns[j]) for i, j in combinations(several, 2)]
-    no_grader = no_estimate("no grader")
-    if panel.grader is None:
-        return Reliability(
-            people,
-            _of_all(panel, estimate_fn),
-            _mean_f1(panel, pairs, estimate_fn),
-            (),
-            None,
-            0,
-            no_grader,
-            no_grader,
-            None,
-            None,
-        )
-    against = [(column, panel.grader) for column in columns]
-    truth, ties = _majority(panel.people)
-    if panel.agreed is not None:
-        truth, ties = panel.agreed, int(((panel.people >= MET).any(axis=1) & (panel.agreed == ABSENT)).sum())
+    columns = list(zip(panel.raters, panel.people.T, strict=True))
+    pairs = list(combinations(columns, 2))
+    against = [(column, grader) for _, column in columns]
+    rated = (panel.people >= MET).any(axis=1)
+    label, truth = ("majority", _majority(panel.people)) if panel.agreed is None else ("adjudicated", panel.agreed)
+    several = len(panel.raters) > 2 or panel.agreed is not None
     return Reliability(
-        people=people,
+        people=tuple(_pair(panel, a, b, one, two, estimate_fn) for (a, one), (b, two) in pairs),
         people_ac1=_of_all(panel, estimate_fn),
-        people_macro_f1=_mean_f1(panel, pairs, estimate_fn),
+        people_macro_f1=_mean_f1(panel, [(one, two) for (_, one), (_, two) in pairs], estimate_fn),
         grader=tuple(
-            _pair(panel, name, panel.grader_name, column, panel.grader, estimate_fn)
-            for name, column in zip(panel.raters, columns, strict=True)
+            _pair(panel, name, panel.grader_name, column, grader, estimate_fn) for name, column in columns
         ),
-        majority=_pair(
-            panel,
-            "majority" if panel.agreed is None else "adjudicated",
-            panel.grader_name,
-            truth,
-            panel.grader,
-            estimate_fn,
-        )
-        if len(panel.raters) > 2 or panel.agreed is not None
-        else None,
-        majority_ties=ties,
-        grader_ac1=_mean_of(panel, against, _mean_ac1, estimate_fn, 2),
+        majority=_pair(panel, label, panel.grader_name, truth, grader, estimate_fn) if several else None,
+        majority_ties=int((rated & (truth == ABSENT)).sum()),
+        grader_ac1=_mean_of(panel, against, ac1_of_tables, estimate_fn, 2),
         grader_macro_f1=_mean_f1(panel, against, estimate_fn),
-        by_case=_by_case(panel, panel.grader, estimate_fn),
-        strictness=_strictness(panel, panel.grader, estimate_fn),
+        by_case=_by_case(panel, grader, estimate_fn),
+        strictness=_strictness(panel, grader, estimate_fn),
     )
 
 
@@ -260,15 +232,11 @@ def _mean_of(
         return no_estimate(f"no two raters have {LEAST_ITEMS} items in common")
     stacked = np.stack(kept, axis=1)
     used = stacked.any(axis=(1, 2, 3))
-    return estimate_fn(stacked[used], statistic, panel.clusters[used])
-
-
-def _mean_ac1(stacked: Floats) -> Floats:
-    return np.asarray(ac1_of_tables(stacked).mean(axis=-1))
+    return estimate_fn(stacked[used], lambda t: np.asarray(statistic(t).mean(axis=-1)), panel.clusters[used])
 
 
 def _mean_f1(panel: Panel, pairs: Sequence[tuple[Codes, Codes]], estimate_fn: EstimateFn) -> Estimate:
-    return _mean_of(panel, pairs, lambda t: np.asarray(macro_f1_of_tables(t).mean(axis=-1)), estimate_fn, 3)
+    return _mean_of(panel, pairs, macro_f1_of_tables, estimate_fn, 3)
 
 
 def _of_all(panel: Panel, estimate_fn: EstimateFn) -> Estimate:
@@ -280,10 +248,9 @@ def _of_all(panel: Panel, estimate_fn: EstimateFn) -> Estimate:
     return estimate_fn(rater_sums(panel.people[some], 2), ac1_of_sums, panel.clusters[some], n=n)
 
 
-def _majority(people: Codes) -> tuple[Codes, int]:
+def _majority(people: Codes) -> Codes:
     met, not_met = (people == MET).sum(axis=1), (people == NOT_MET).sum(axis=1)
-    out = np.where(met > not_met, MET, np.where(not_met > met, NOT_MET, ABSENT))
-    return out, int(((met == not_met) & (met > 0)).sum())
+    return np.where(met > not_met, MET, np.where(not_met > met, NOT_MET, ABSENT))
 
 
 def _by_case(panel: Panel, grader: Codes, estimate_fn: EstimateFn) -> ByCase:

@@ -482,8 +482,8 @@ def test_replies_without_a_verdict_are_errors_in_the_mean_too() -> None:
 
     def found(grader: list[int]) -> panels.Reliability:
         names = tuple(f"c{i}" for i in range(6))
-        panel = panels.Panel(("a", "b"), people, np.arange(6), names, np.array(grader))
-        return panels.reliability(panel, draws=100)
+        panel = panels.Panel(("a", "b"), people, np.arange(6), names)
+        return panels.reliability(panel, np.array(grader), draws=100)
 
     void = found([panels.INVALID] * 6)
     assert (void.grader_macro_f1.value, void.grader_macro_f1.n) == (0.0, 6)
