@@ -7,31 +7,26 @@ A failed element goes back to the Screener, a failed text to its writer, with th
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any, Final
 
 from medlive.curation import controls
-from medlive.curation.agent import Agent, check_ids
+from medlive.curation.agent import Agent, check_ids, check_known
+from medlive.curation.elements import TITLE, element_inputs, message_text, revise, thread_inputs, visible_messages
 from medlive.curation.model import CaseText, Check, ControllerCheck, Element, ElementStatus, Kind, Side
-from medlive.curation.revise import revise
-from medlive.curation.tasks import PACKAGE, DoubtReply, SupportReply, TextReply, WriteReply
-from medlive.curation.visible import TITLE, element_inputs, thread_inputs, visible_messages
+from medlive.curation.tasks import DoubtReply, SupportReply, TextReply, WriteReply
 from medlive.text.normalise import contains_quote
 from medlive.threads.model import Thread
 
-MAX_REVISIONS = 2
+MAX_REVISIONS: Final = 2
 """How often an element or text is revised before a finding is final."""
 
 
 class ElementControl:
     """The checks and revisions of one thread's elements."""
 
-    def __init__(
-        self, thread: Thread, language: str, elements: Sequence[Element], *, screener: Agent, judge: Agent
-    ) -> None:
+    def __init__(self, thread: Thread, elements: Sequence[Element], *, screener: Agent, judge: Agent) -> None:
         """`screener` revises the elements that fail the exact checks or `judge`."""
-        self._thread = thread
-        self._language = language
-        self._screener = screener
-        self._judge = judge
+        self._thread, self._screener, self._judge = thread, screener, judge
         self._elements = {element.id: element for element in elements}
         self._revisions: Counter[str] = Counter()
         self._checked: set[tuple[str, int]] = set()
@@ -43,22 +38,19 @@ class ElementControl:
         """The elements with their current text and status."""
         return tuple(self._elements.values())
 
-    async def check_exactly(self) -> None:
-        """Run the exact checks, with revisions, and mark what still fails. Raises AgentFailure."""
-        await self._run(judged=False)
+    async def run(self, *, judged: bool) -> None:
+        """Run the exact checks, and the engine's judgement if `judged`, with revisions; mark what still fails.
 
-    async def judge(self) -> None:
-        """Have the engine judge the kept elements, with revisions. Raises AgentFailure."""
-        await self._run(judged=True)
-
-    async def _run(self, *, judged: bool) -> None:
+        Raises AgentFailure.
+        """
         open_ = [e.id for e in self._elements.values() if e.status is ElementStatus.KEPT]
         while open_:
             findings = self._check_exactly(open_)
-            if judged:
-                findings |= await self._check_by_judgement([i for i in open_ if i not in findings])
+            if judged and (rest := [self._elements[i] for i in open_ if i not in findings]):
+                findings |= await self._check_by_judgement(rest)
             for identity in [i for i in findings if self._revisions[i] >= MAX_REVISIONS]:
-                self._fail(identity)
+                dropped = self._elements[identity].side is Side.NARRATIVE
+                self._mark(identity, ElementStatus.DROPPED if dropped else ElementStatus.UNSUPPORTED)
                 del findings[identity]
             open_ = await self._revise(findings) if findings else []
 
@@ -76,21 +68,23 @@ class ElementControl:
                 findings[identity] = "; ".join(failed)
         return findings
 
-    async def _check_by_judgement(self, ids: Sequence[str]) -> dict[str, str]:
+    async def _check_by_judgement(self, elements: Sequence[Element]) -> dict[str, str]:
         """Element → why the engine finds it unsupported; an element under suspicion is judged twice."""
-        if not ids:
-            return {}
-        elements = [self._elements[i] for i in ids]
-        verdicts = await self._ask_support(elements)
-        findings = {i: reason for i, (supported, reason) in verdicts.items() if not supported}
+        inputs = thread_inputs(self._thread)
+        inputs["elements"] = element_inputs(elements, "message_id", "quote", "statement")
+        wanted = [e.id for e in elements]
+        reply = await self._judge.ask(
+            SupportReply, inputs, lambda reply: check_ids([v.id for v in reply.verdicts], wanted)
+        )
+        verdicts = {v.id: v for v in reply.verdicts}
+        findings = {i: v.reason for i, v in verdicts.items() if not v.supported}
         doubted: dict[str, tuple[str, ...]] = {}
         for element in elements:
-            self._note(Check.SUPPORTED, element.id, element.id not in findings, verdicts[element.id][1])
+            self._note(Check.SUPPORTED, element.id, element.id not in findings, verdicts[element.id].reason)
             if element.kind is Kind.QUESTION:
                 continue  # the question may combine all that the patient wrote
-            message = controls.message_text(self._thread, element.message_id)
-            found = controls.find_suspicions(element.statement, element.quote, message)
-            if found:
+            message = message_text(self._thread, element.message_id)
+            if found := controls.find_suspicions(element.statement, element.quote, message):
                 self._note(Check.SUSPICION, element.id, False, "; ".join(found))
                 if element.id not in findings:
                     doubted[element.id] = found
@@ -101,92 +95,57 @@ class ElementControl:
                     findings[identity] = difference
         return findings
 
-    async def _ask_support(self, elements: Sequence[Element]) -> dict[str, tuple[bool, str]]:
-        wanted = [e.id for e in elements]
-        reply = await self._judge.ask(
-            PACKAGE,
-            "controller.support",
-            {
-                **thread_inputs(self._thread, self._language),
-                "elements": element_inputs(elements, "message_id", "quote", "statement"),
-            },
-            SupportReply,
-            lambda reply: check_ids([v.id for v in reply.verdicts], wanted),
-        )
-        return {v.id: (v.supported, v.reason) for v in reply.verdicts}
-
     async def _ask_doubt(self, doubted: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
         elements = [self._elements[i] for i in doubted]
         shown = visible_messages(self._thread)
         last = max((i for i, m in enumerate(shown) for e in elements if m.id == e.message_id), default=-1)
-        return await ask_doubt(
-            self._language,
-            [
-                {"id": TITLE, "text": self._thread.title},
-                *({"id": m.id, "text": m.text} for m in shown[: last + 1]),
-            ],
-            [
-                {
-                    "id": e.id,
-                    "statement": e.statement,
-                    "quote": e.quote,
-                    "source_id": e.message_id,
-                    "suspicions": list(doubted[e.id]),
-                }
-                for e in elements
-            ],
-            self._judge,
-        )
+        sources = {TITLE: self._thread.title, **{m.id: m.text for m in shown[: last + 1]}}
+        statements = [_doubted(e.id, e.statement, e.message_id, doubted[e.id], quote=e.quote) for e in elements]
+        return await _ask_doubt(sources, statements, self._judge)
 
     async def _revise(self, findings: Mapping[str, str]) -> list[str]:
         """Send the elements back; the ids of those that were revised and need checking."""
-        revised = await revise(
-            self._thread, self._language, [(self._elements[i], findings[i]) for i in findings], self._screener
-        )
-        revised_ids = []
+        revised = await revise(self._thread, self._elements, findings, self._screener)
         for identity, element in revised.items():
             self._revisions[identity] += 1
             if element is None:
                 self._note(Check.WITHDRAWN, identity, False, findings[identity])
-                self._elements[identity] = replace(self._elements[identity], status=ElementStatus.DROPPED)
+                self._mark(identity, ElementStatus.DROPPED)
             else:
                 self._elements[identity] = element
-                revised_ids.append(identity)
-        return revised_ids
+        return [identity for identity, element in revised.items() if element is not None]
 
-    def _fail(self, identity: str) -> None:
-        """Drop a narrative element; mark any other as unsupported, for a person to review."""
-        element = self._elements[identity]
-        dropped = element.side is Side.NARRATIVE
-        self._elements[identity] = replace(
-            element, status=ElementStatus.DROPPED if dropped else ElementStatus.UNSUPPORTED
-        )
+    def _mark(self, identity: str, status: ElementStatus) -> None:
+        self._elements[identity] = replace(self._elements[identity], status=status)
 
     def _note(self, check: Check, subject: str, passed: bool, detail: str) -> None:
         self.checks.append(ControllerCheck(check, subject, passed, detail[:2000], self._revisions[subject]))
 
 
-async def ask_doubt(
-    language: str, sources: Sequence[Mapping[str, str]], statements: Sequence[Mapping[str, object]], agent: Agent
-) -> dict[str, str]:
-    """Statement id → what a reader of the statement alone would believe wrongly; empty if nothing.
+def _doubted(
+    identity: str, statement: str, source: str, suspicions: Sequence[str], quote: str = ""
+) -> dict[str, Any]:
+    return {
+        "id": identity,
+        "statement": statement,
+        "quote": quote,
+        "source_id": source,
+        "suspicions": list(suspicions),
+    }
 
-    `sources` have `id` and `text`; `statements` have `id`, `statement`, `quote`, `source_ids` and `suspicions`.
-    Raises AgentFailure.
-    """
+
+async def _ask_doubt(
+    sources: Mapping[str, str], statements: Sequence[Mapping[str, Any]], agent: Agent
+) -> dict[str, str]:
+    """Statement id → what a reader of the statement alone would believe wrongly; empty if nothing."""
     wanted = [str(s["id"]) for s in statements]
-    reply = await agent.ask(
-        PACKAGE,
-        "controller.doubt",
-        {"language": language, "sources": list(sources), "statements": list(statements)},
-        DoubtReply,
-        lambda reply: check_ids([i.id for i in reply.items], wanted),
-    )
+    inputs = {"sources": [{"id": i, "text": t} for i, t in sources.items()], "statements": list(statements)}
+    reply = await agent.ask(DoubtReply, inputs, lambda reply: check_ids([i.id for i in reply.items], wanted))
     return {item.id: item.difference.strip() for item in reply.items}
 
 
 async def write(
-    language: str, elements: Sequence[Element], *, writer: Agent, judge: Agent, doubter: Agent
+    elements: Sequence[Element], *, writer: Agent, judge: Agent, doubter: Agent
 ) -> tuple[CaseText, tuple[ControllerCheck, ...], str]:
     """Write N and A from the elements, with revisions; the texts, every check, and the remaining findings.
 
@@ -195,93 +154,73 @@ async def write(
     """
     query = next(e for e in elements if e.side is Side.QUERY)
     sides = {side: [e for e in elements if e.side is side] for side in (Side.NARRATIVE, Side.ADVICE)}
-    inputs: dict[str, object] = {
-        "language": language,
+    inputs: dict[str, Any] = {
         "query": query.statement,
         "narrative": element_inputs(sides[Side.NARRATIVE]),
         "advice": element_inputs(sides[Side.ADVICE], "kind", "statement"),
     }
     checks: list[ControllerCheck] = []
-    findings: list[str] = []
-    text = CaseText("", query.statement, "")
+    text, findings = CaseText("", query.statement, ""), ""
     for round_ in range(MAX_REVISIONS + 1):
-        if findings:
-            earlier = {"narrative": text.narrative, "advice": text.advice}
-            asked = {**inputs, "earlier": earlier, "findings": findings}
-        else:
-            asked = inputs
-        reply = await writer.ask(PACKAGE, "controller.write", asked, WriteReply)
-        text = CaseText(reply.narrative, query.statement, reply.advice)
-        found = await _check_text(language, text, sides, round_, judge, doubter)
-        checks += found
-        findings = [f"{c.subject}: {c.detail}" for c in found if not c.passed and c.check is not Check.SUSPICION]
-        if not findings:
+        reply = await writer.ask(WriteReply, inputs)
+        text = replace(text, narrative=reply.narrative, advice=reply.advice)
+        control = _TextControl(text, sides, round_)
+        await control.run(judge, doubter)
+        checks += control.checks
+        failed = [c for c in control.checks if not c.passed and c.check is not Check.SUSPICION]
+        faults = [f"{c.subject}: {c.detail}" for c in failed]
+        findings = "; ".join(faults)[:2000]
+        if not faults:
             break
-    return text, tuple(checks), "; ".join(findings)[:2000]
+        inputs |= {"earlier": {"narrative": text.narrative, "advice": text.advice}, "findings": faults}
+    return text, tuple(checks), findings
 
 
-async def _check_text(
-    language: str,
-    text: CaseText,
-    sides: Mapping[Side, Sequence[Element]],
-    round_: int,
-    judge: Agent,
-    doubter: Agent,
-) -> list[ControllerCheck]:
-    """The exact checks, the engine's judgement and the suspicions of both texts, in this order."""
-    written = {Side.NARRATIVE: text.narrative, Side.ADVICE: text.advice}
-    stated = {side: [e.statement for e in elements] for side, elements in sides.items()}
-    checks = [
-        controls.check_text_numbers(side.value, written[side], [*stated[side], text.query], round_)
-        for side in written
-    ]
-    if not all(c.passed for c in checks):
-        return checks  # certain errors go back before anything is paid
+class _TextControl:
+    """The checks of one version of N and A."""
 
-    def check(reply: TextReply) -> str | None:
-        for problem in reply.problems:
-            if not contains_quote(problem.words, written[Side(problem.text)]):
-                return f"{problem.words[:60]!r} does not stand in the {problem.text}"
-        known = {e.id for elements in sides.values() for e in elements}
-        invalid = sorted(set(reply.missing) - known)
-        return f"{invalid[0][:20]!r} is not the id of a statement" if invalid else None
+    def __init__(self, text: CaseText, sides: Mapping[Side, Sequence[Element]], round_: int) -> None:
+        self._query, self._sides, self._round = text.query, sides, round_
+        self._written = {Side.NARRATIVE: text.narrative, Side.ADVICE: text.advice}
+        self._stated = {side: [e.statement for e in elements] for side, elements in sides.items()}
+        self.checks: list[ControllerCheck] = []
 
-    reply = await judge.ask(
-        PACKAGE,
-        "reader.text",
-        {
-            "language": language,
-            "query": text.query,
-            **{side.value: {"elements": element_inputs(sides[side]), "text": written[side]} for side in written},
-        },
-        TextReply,
-        check,
-    )
-    doubted = []
-    for side, body in written.items():
-        problems = [f"{p.words!r}: {p.problem}" for p in reply.problems if p.text == side.value]
-        problems += [f"leaves out: {e.statement}" for e in sides[side] if e.id in reply.missing]
-        checks.append(
-            ControllerCheck(Check.SUPPORTED, side.value, not problems, "; ".join(problems)[:2000], round_)
-        )
-        found = controls.find_text_suspicions(body, stated[side])
-        if found:
-            detail = "; ".join(found)[:2000]
-            checks.append(ControllerCheck(Check.SUSPICION, side.value, False, detail, round_))
-            if not problems:
-                doubted.append((side, found))
-    if doubted:
-        sources = [{"id": side.value, "text": "\n".join(stated[side])} for side, _ in doubted]
-        statements = [
-            {
-                "id": side.value,
-                "statement": written[side],
-                "quote": "",
-                "source_id": side.value,
-                "suspicions": list(found),
-            }
-            for side, found in doubted
-        ]
-        for subject, difference in (await ask_doubt(language, sources, statements, doubter)).items():
-            checks.append(ControllerCheck(Check.SUPPORTED_AGAIN, subject, not difference, difference, round_))
-    return checks
+    async def run(self, judge: Agent, doubter: Agent) -> None:
+        """The exact checks, the engine's judgement and the suspicions of both texts, in this order."""
+        for side, text in self._written.items():
+            sources = [*self._stated[side], self._query]
+            self.checks.append(controls.check_text_numbers(side.value, text, sources, self._round))
+        if not all(c.passed for c in self.checks):
+            return  # certain errors go back before anything is paid
+        reply = await self._judge(judge)
+        doubted: dict[Side, tuple[str, ...]] = {}
+        for side, text in self._written.items():
+            problems = [f"{p.words!r}: {p.problem}" for p in reply.problems if p.text == side.value]
+            problems += [f"leaves out: {e.statement}" for e in self._sides[side] if e.id in reply.missing]
+            self._note(Check.SUPPORTED, side.value, "; ".join(problems))
+            if found := controls.find_text_suspicions(text, self._stated[side]):
+                self._note(Check.SUSPICION, side.value, "; ".join(found))
+                if not problems:
+                    doubted[side] = found
+        if doubted:
+            sources_of = {side.value: "\n".join(self._stated[side]) for side in doubted}
+            statements = [_doubted(s.value, self._written[s], s.value, found) for s, found in doubted.items()]
+            for subject, difference in (await _ask_doubt(sources_of, statements, doubter)).items():
+                self._note(Check.SUPPORTED_AGAIN, subject, difference)
+
+    async def _judge(self, judge: Agent) -> TextReply:
+        known = {e.id for elements in self._sides.values() for e in elements}
+
+        def check(reply: TextReply) -> str | None:
+            for problem in reply.problems:
+                if not contains_quote(problem.words, self._written[Side(problem.text)]):
+                    return f"{problem.words[:60]!r} does not stand in the {problem.text}"
+            return check_known(set(reply.missing), known, "a statement")
+
+        inputs: dict[str, Any] = {"query": self._query}
+        for side, text in self._written.items():
+            inputs[side.value] = {"elements": element_inputs(self._sides[side]), "text": text}
+        return await judge.ask(TextReply, inputs, check)
+
+    def _note(self, check: Check, subject: str, problem: str) -> None:
+        self.checks.append(ControllerCheck(check, subject, not problem, problem[:2000], self._round))

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Final
 
+from medlive.curation.elements import message_text, visible_messages
 from medlive.curation.model import Check, ControllerCheck, Element
-from medlive.curation.visible import TITLE, visible_messages
 from medlive.text.normalise import contains_quote, fold
 from medlive.text.quantities import doses_exchanged, numbers_missing
 from medlive.threads.model import Thread
@@ -92,26 +92,17 @@ def exact_checks(thread: Thread, element: Element, round_: int = 0) -> list[Cont
     the message does not state this one.
     """
     source = message_text(thread, element.message_id)
-    found = contains_quote(element.quote, source)
     whole = "\n".join([thread.title, *(m.text for m in visible_messages(thread))])
     missing = numbers_missing(element.statement, whole)
     missing = missing or doses_exchanged(element.statement, element.quote, source)
-    return [
-        ControllerCheck(
-            Check.QUOTE_IN_MESSAGE,
-            element.id,
-            found,
-            "" if found else f"not in the message, character by character: {element.quote[:200]}",
-            round_,
-        ),
-        ControllerCheck(
-            Check.NUMBERS_AGREE,
-            element.id,
-            not missing,
-            f"the message does not state {', '.join(missing)[:200]}" if missing else "",
-            round_,
-        ),
-    ]
+    quoted = contains_quote(element.quote, source)
+    faults = {
+        Check.QUOTE_IN_MESSAGE: ""
+        if quoted
+        else f"not in the message, character by character: {element.quote[:200]}",
+        Check.NUMBERS_AGREE: f"the message does not state {', '.join(missing)[:200]}" if missing else "",
+    }
+    return [ControllerCheck(check, element.id, not fault, fault, round_) for check, fault in faults.items()]
 
 
 def check_text_numbers(subject: str, text: str, sources: Sequence[str], round_: int = 0) -> ControllerCheck:
@@ -155,14 +146,6 @@ def find_text_suspicions(text: str, statements: Sequence[str]) -> tuple[str, ...
         if (written == 0) != (stated == 0):
             found.append(f"{name}: {stated} in the statements, {written} in the text")
     return tuple(found)
-
-
-def message_text(thread: Thread, message_id: str) -> str:
-    """The text of a message or the title; empty for an unknown id."""
-    if message_id == TITLE:
-        return thread.title
-    message = thread.message(message_id)
-    return message.text if message else ""
 
 
 def _opposites(statement_text: str, source_text: str) -> list[str]:

@@ -10,26 +10,24 @@ from collections.abc import Sequence
 
 from medlive.curation.agent import Agent, AgentFailure, check_ids
 from medlive.curation.model import Answer, CrossExamination, CrossQuestion, Origin, Reason
-from medlive.curation.tasks import PACKAGE, AnswersReply, QuestionsReply
+from medlive.curation.tasks import AnswersReply, QuestionsReply
 
 MAX_TEXT = 24_000
 """Characters of each text that are used; a longer thread is cut."""
 _WORD = re.compile(r"[\u3400-\u9fff]|[^\W_]+")
 
 
-async def cross_examine(
-    language: str, thread: str, case: str, agent: Agent, *, count: int
-) -> CrossExamination | None:
+async def cross_examine(thread: str, case: str, agent: Agent, *, count: int) -> CrossExamination | None:
     """Ask both texts `count` questions (at least 1) of each; None when a reply was unusable.
 
     Raises AgentFailure when the engine is unavailable or the budget is spent.
     """
     texts = {Origin.THREAD: thread[:MAX_TEXT], Origin.CASE: case[:MAX_TEXT]}
     try:
-        made = await asyncio.gather(*(_questions(language, texts[source], agent, count) for source in Origin))
+        made = await asyncio.gather(*(_questions(texts[source], agent, count) for source in Origin))
         asked = [(source, question) for source, found in zip(Origin, made, strict=True) for question in found]
         thread_says, case_says = await asyncio.gather(
-            *(_answers(language, texts[source], [question for _, question in asked], agent) for source in Origin)
+            *(_answers(texts[source], [question for _, question in asked], agent) for source in Origin)
         )
     except AgentFailure as failure:
         if failure.reason in (Reason.ENDPOINT_UNAVAILABLE, Reason.BUDGET_SPENT):
@@ -75,27 +73,21 @@ def _share(answers: Sequence[Answer], wanted: Answer) -> float:
     return 100.0 * sum(a is wanted for a in answers) / len(answers)
 
 
-async def _questions(language: str, text: str, agent: Agent, count: int) -> tuple[str, ...]:
+async def _questions(text: str, agent: Agent, count: int) -> tuple[str, ...]:
     def check(reply: QuestionsReply) -> str | None:
         if len(reply.questions) > count:
             return f"{len(reply.questions)} questions, at most {count} were asked for"
         folded = {question.casefold() for question in reply.questions}
         return "a question stands twice" if len(folded) < len(reply.questions) else None
 
-    inputs = {"language": language, "count": count, "text": text}
-    reply = await agent.ask(PACKAGE, "controller.questions", inputs, QuestionsReply, check)
-    return reply.questions
+    return (await agent.ask(QuestionsReply, {"count": count, "text": text}, check)).questions
 
 
-async def _answers(language: str, text: str, questions: Sequence[str], agent: Agent) -> list[Answer]:
-    listed = [{"id": f"q{number}", "question": question} for number, question in enumerate(questions, 1)]
-    ids = [item["id"] for item in listed]
+async def _answers(text: str, questions: Sequence[str], agent: Agent) -> list[Answer]:
+    by_id = {f"q{number}": question for number, question in enumerate(questions, 1)}
+    inputs = {"text": text, "questions": [{"id": i, "question": question} for i, question in by_id.items()]}
     reply = await agent.ask(
-        PACKAGE,
-        "controller.answers",
-        {"language": language, "text": text, "questions": listed},
-        AnswersReply,
-        lambda reply: check_ids([a.id for a in reply.answers], ids),
+        AnswersReply, inputs, lambda reply: check_ids([a.id for a in reply.answers], list(by_id))
     )
     answers = {a.id: a.answer for a in reply.answers}
-    return [answers[identity] for identity in ids]
+    return [answers[identity] for identity in by_id]

@@ -6,34 +6,25 @@ person, with the reason and the elements concerned.
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
-from medlive.curation.agent import Agent
+from medlive.curation.agent import Agent, check_known
+from medlive.curation.elements import element_inputs, thread_inputs
 from medlive.curation.model import AdviceFault, CaseText, Element, FaultyAdvice, Hold, Reason, SecondReading, Side
-from medlive.curation.tasks import PACKAGE, CaseReply, IdentifierItem, IdentifiersReply
-from medlive.curation.visible import element_inputs, thread_inputs
+from medlive.curation.tasks import CaseReply, IdentifierItem, IdentifiersReply
 from medlive.deidentify.detect import redact
 from medlive.text.normalise import contains_quote
 from medlive.threads.model import Thread
 
 
-async def read_case(
-    thread: Thread, language: str, text: CaseText, elements: Sequence[Element], agent: Agent
-) -> SecondReading:
+async def read_case(thread: Thread, text: CaseText, elements: Sequence[Element], agent: Agent) -> SecondReading:
     """Have the second reader judge a thread and its case. Raises AgentFailure."""
     advice = [e for e in elements if e.side is Side.ADVICE]
     known = {e.id for e in advice}
-
-    def check(reply: CaseReply) -> str | None:
-        invalid = sorted({w.id for w in reply.wrong} - known)
-        return f"{invalid[0][:20]!r} is not the id of an advice element" if invalid else None
-
-    inputs = {
-        **thread_inputs(thread, language),
-        "case": {"narrative": text.narrative, "query": text.query, "advice": text.advice},
-        "advice": element_inputs(advice),
-    }
-    reply = await agent.ask(PACKAGE, "reader.case", inputs, CaseReply, check)
+    inputs = {**thread_inputs(thread), "case": asdict(text), "advice": element_inputs(advice)}
+    reply = await agent.ask(
+        CaseReply, inputs, lambda reply: check_known({w.id for w in reply.wrong}, known, "an advice element")
+    )
     return SecondReading(
         asked=reply.asked,
         clinical=reply.clinical,
@@ -55,16 +46,17 @@ def reading_holds(reading: SecondReading) -> tuple[Hold, ...]:
         if wrong:
             details = "; ".join(f"{w.element_id}: {w.reason}" for w in wrong)
             found.append(Hold(reason, details, tuple(w.element_id for w in wrong)))
-    if reading.danger:
-        found.append(Hold(Reason.DANGER_UNANSWERED, reading.danger))
-    if not reading.enough:
-        found.append(Hold(Reason.HISTORY_DOUBTED, reading.reason))
-    if not (reading.asked and reading.clinical):
-        found.append(Hold(Reason.QUESTION_DOUBTED, reading.reason))
-    if not reading.answered:
-        found.append(Hold(Reason.QUESTION_UNANSWERED, reading.reason))
-    if not reading.understandable:
-        found.append(Hold(Reason.NOT_UNDERSTANDABLE, reading.reason))
+    found += [
+        Hold(reason, detail)
+        for doubted, reason, detail in (
+            (bool(reading.danger), Reason.DANGER_UNANSWERED, reading.danger),
+            (not reading.enough, Reason.HISTORY_DOUBTED, reading.reason),
+            (not (reading.asked and reading.clinical), Reason.QUESTION_DOUBTED, reading.reason),
+            (not reading.answered, Reason.QUESTION_UNANSWERED, reading.reason),
+            (not reading.understandable, Reason.NOT_UNDERSTANDABLE, reading.reason),
+        )
+        if doubted
+    ]
     return tuple(found)
 
 
@@ -80,9 +72,9 @@ class Redacted:
     """Identifiers that code could not replace, likewise."""
 
 
-async def redact_texts(language: str, texts: Mapping[str, str], agent: Agent) -> Redacted:
+async def redact_texts(texts: Mapping[str, str], agent: Agent) -> Redacted:
     """Remove identifiers from texts by patterns and by the reader. Raises AgentFailure."""
-    clean = {identity: redact(text, language) for identity, text in texts.items()}
+    clean = {identity: redact(text, agent.language) for identity, text in texts.items()}
 
     def check(reply: IdentifiersReply) -> str | None:
         for item in reply.found:
@@ -94,10 +86,14 @@ async def redact_texts(language: str, texts: Mapping[str, str], agent: Agent) ->
                 return f"{item.words[:60]!r} does not stand in {item.text_id}"
         return None
 
-    inputs = {"language": language, "texts": [{"id": i, "text": t} for i, t in clean.items()]}
-    reply = await agent.ask(PACKAGE, "reader.identifiers", inputs, IdentifiersReply, check)
+    inputs = {"texts": [{"id": i, "text": t} for i, t in clean.items()]}
+    reply = await agent.ask(IdentifiersReply, inputs, check)
+    # The longest first: "Dr Patel" before "Patel".
+    by_words: dict[str, list[IdentifierItem]] = {}
+    for item in sorted(reply.found, key=lambda item: -len(item.words.strip())):
+        by_words.setdefault(item.words.strip(), []).append(item)
     remaining = []
-    for words, items in _by_words(reply).items():
+    for words, items in by_words.items():
         # The same name is replaced in every text.
         whole = re.compile(rf"(?<![A-Za-z0-9]){re.escape(words)}(?![A-Za-z0-9])")
         if not any(whole.search(clean[item.text_id]) for item in items):
@@ -106,11 +102,3 @@ async def redact_texts(language: str, texts: Mapping[str, str], agent: Agent) ->
         clean = {identity: whole.sub(sign, text) for identity, text in clean.items()}
     found = tuple(f"{item.text_id}: {item.kind}" for item in reply.found)
     return Redacted(clean, found, tuple(remaining))
-
-
-def _by_words(reply: IdentifiersReply) -> dict[str, list[IdentifierItem]]:
-    """Group the items by their words, the longest first: "Dr Patel" before "Patel"."""
-    found: dict[str, list[IdentifierItem]] = {}
-    for item in sorted(reply.found, key=lambda item: -len(item.words.strip())):
-        found.setdefault(item.words.strip(), []).append(item)
-    return found

@@ -4,7 +4,7 @@ Inputs are plain JSON; replies are pydantic models, strict and closed, so that a
 is as invalid as one that says too little. The lists are bounded: a reply of a thousand elements is no reply.
 """
 
-from typing import Annotated, Final, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
@@ -14,13 +14,12 @@ Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max
 Quote = Annotated[str, StringConstraints(min_length=1, max_length=2000)]
 Reason = Annotated[str, StringConstraints(max_length=2000)]
 
-PACKAGE: Final = "medlive.curation"
-"""Where the prompts of these tasks lie."""
-
 
 class ReplyModel(BaseModel):
     """Base of every reply: no extra keys, no silent conversions, frozen."""
 
+    task: ClassVar[str] = ""
+    """The task that it answers; "" for a part of a reply."""
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
@@ -54,20 +53,22 @@ class AdviceItem(ReplyModel):
 
 
 class ExtractReply(ReplyModel):
-    """`screener.extract`: L_N, Q and L_A; a side is empty, or null, where the thread holds nothing of it.
+    """L_N, Q and L_A; a side is empty, or null, where the thread holds nothing of it.
 
     Inputs: language, title, messages [{id, role "patient"|"physician", text}], of patients and verified physicians
     only.
     """
 
+    task: ClassVar = "screener.extract"
     narrative: Annotated[tuple[NarrativeItem, ...], Field(max_length=60, strict=False)]
     query: QueryItem | None
     advice: Annotated[tuple[AdviceItem, ...], Field(max_length=40, strict=False)]
 
 
 class ComplaintReply(ReplyModel):
-    """`validator.query`: S_cc. Inputs: language, query."""
+    """S_cc. Inputs: language, query."""
 
+    task: ClassVar = "validator.query"
     category: Annotated[ElyCategory, Field(strict=False)]
     meaningful: bool
     reason: Reason
@@ -90,12 +91,13 @@ class RevisedItem(ReplyModel):
 
 
 class RevisionReply(ReplyModel):
-    """`screener.revise`: the elements that a control objected to, each mended or taken back.
+    """The elements that a control objected to, each mended or taken back.
 
     Inputs: as `screener.extract`, and elements [{id, side, message_id, quote, statement, finding}]. One item for
     each element, no more, no fewer.
     """
 
+    task: ClassVar = "screener.revise"
     elements: Annotated[tuple[RevisedItem, ...], Field(max_length=120, strict=False)]
 
 
@@ -109,12 +111,13 @@ class RequirementItem(ReplyModel):
 
 
 class SufficiencyReply(ReplyModel):
-    """`validator.sufficiency`: what the question cannot be answered without, and what would be prudent to know.
+    """What the question cannot be answered without, and what would be prudent to know.
 
     Inputs: language, query, narrative [{id, statement}]. The ratio is computed in code from `required` alone;
     fewer than three items are no checklist, since one that is met would pass anything.
     """
 
+    task: ClassVar = "validator.sufficiency"
     consult: Reason
     """Whether a physician would answer now or ask back first, and for what: thought through before the lists."""
     required: Annotated[tuple[RequirementItem, ...], Field(min_length=3, max_length=6, strict=False)]
@@ -134,12 +137,13 @@ class ClaimItem(ReplyModel):
 
 
 class ClaimsReply(ReplyModel):
-    """`validator.claims`: each advice element as a statement that can be looked up by itself.
+    """Each advice element as a statement that can be looked up by itself.
 
     Inputs: language, query, narrative [{id, statement}], advice [{id, kind, statement}]. One claim for each
     element, no more, no fewer.
     """
 
+    task: ClassVar = "validator.claims"
     claims: Annotated[tuple[ClaimItem, ...], Field(max_length=40, strict=False)]
 
 
@@ -167,12 +171,13 @@ class AlignmentItem(ReplyModel):
 
 
 class AlignmentReply(ReplyModel):
-    """`validator.alignment`: how claims stand to the passages that were retrieved for them.
+    """How claims stand to the passages that were retrieved for them.
 
     Inputs: language, query, narrative [{id, statement}], claims [{id, statement}], passages [{id, title, text}].
     One verdict for each claim, no more, no fewer.
     """
 
+    task: ClassVar = "validator.alignment"
     verdicts: Annotated[tuple[AlignmentItem, ...], Field(max_length=40, strict=False)]
 
 
@@ -186,11 +191,12 @@ class VetoItem(ReplyModel):
 
 
 class VetoReply(ReplyModel):
-    """`validator.veto`: a differently worded second look before contradicted claims discard a case.
+    """A differently worded second look before contradicted claims discard a case.
 
     Inputs as `validator.alignment`. One verdict for each claim, no more, no fewer.
     """
 
+    task: ClassVar = "validator.veto"
     verdicts: Annotated[tuple[VetoItem, ...], Field(max_length=40, strict=False)]
 
 
@@ -203,11 +209,12 @@ class SupportItem(ReplyModel):
 
 
 class SupportReply(ReplyModel):
-    """`controller.support`: one verdict for each element given, no more, no fewer.
+    """One verdict for each element given, no more, no fewer.
 
     Inputs: language, title, messages [{id, role, text}], elements [{id, message_id, quote, statement}].
     """
 
+    task: ClassVar = "controller.support"
     verdicts: Annotated[tuple[SupportItem, ...], Field(max_length=120, strict=False)]
 
 
@@ -220,32 +227,35 @@ class DoubtItem(ReplyModel):
 
 
 class DoubtReply(ReplyModel):
-    """`controller.doubt`: a differently worded second look at statements under suspicion.
+    """A differently worded second look at statements under suspicion.
 
     Inputs: language, sources [{id, text}], statements [{id, statement, quote, source_id, suspicions}]. One item
     for each statement, no more, no fewer.
     """
 
+    task: ClassVar = "controller.doubt"
     items: Annotated[tuple[DoubtItem, ...], Field(max_length=120, strict=False)]
 
 
 class WriteReply(ReplyModel):
-    """`controller.write`: N and A written from the kept elements.
+    """N and A written from the kept elements.
 
     Inputs: language, query, narrative [{id, statement}], advice [{id, kind, statement}], and on a revision
     `earlier` {narrative, advice} with `findings` [str].
     """
 
+    task: ClassVar = "controller.write"
     narrative: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=20000)]
     advice: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=20000)]
 
 
 class QuestionsReply(ReplyModel):
-    """`controller.questions`: questions that a text answers with yes.
+    """Questions that a text answers with yes.
 
     Inputs: language, count, text. At most `count` questions; fewer when the text holds no more.
     """
 
+    task: ClassVar = "controller.questions"
     questions: Annotated[
         tuple[Annotated[str, StringConstraints(strip_whitespace=True, min_length=4, max_length=500)], ...],
         Field(min_length=1, max_length=20, strict=False),
@@ -260,9 +270,10 @@ class AnswerItem(ReplyModel):
 
 
 class AnswersReply(ReplyModel):
-    """`controller.answers`: what a text by itself answers. Inputs: language, text, questions [{id, question}].
+    """What a text by itself answers. Inputs: language, text, questions [{id, question}].
     One answer for each question, no more, no fewer."""
 
+    task: ClassVar = "controller.answers"
     answers: Annotated[tuple[AnswerItem, ...], Field(max_length=40, strict=False)]
 
 
@@ -276,12 +287,13 @@ class TextProblem(ReplyModel):
 
 
 class TextReply(ReplyModel):
-    """`reader.text`: whether N and A say what their elements say, no more and no less.
+    """Whether N and A say what their elements say, no more and no less.
 
     Inputs: language, query, narrative {elements, text}, advice {elements, text} with elements
     [{id, statement, quote}].
     """
 
+    task: ClassVar = "reader.text"
     problems: Annotated[tuple[TextProblem, ...], Field(max_length=40, strict=False)]
     missing: Annotated[tuple[str, ...], Field(max_length=120, strict=False)]
     """Elements that the texts leave out."""
@@ -296,12 +308,13 @@ class WrongAdviceItem(ReplyModel):
 
 
 class CaseReply(ReplyModel):
-    """`reader.case`: the second reading of thread and case as a whole, by the reader's own knowledge.
+    """The second reading of thread and case as a whole, by the reader's own knowledge.
 
     Inputs: language, title, messages [{id, role, text}], case {narrative, query, advice},
     advice [{id, statement}].
     """
 
+    task: ClassVar = "reader.case"
     asked: bool
     clinical: bool
     enough: bool
@@ -323,9 +336,10 @@ class IdentifierItem(ReplyModel):
 
 
 class IdentifiersReply(ReplyModel):
-    """`reader.identifiers`: what in the texts of a release would name a person or lead to one.
+    """What in the texts of a release would name a person or lead to one.
 
     Inputs: language, texts [{id, text}].
     """
 
+    task: ClassVar = "reader.identifiers"
     found: Annotated[tuple[IdentifierItem, ...], Field(max_length=40, strict=False)]

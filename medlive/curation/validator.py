@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from medlive.curation.agent import Agent, check_ids
+from medlive.curation.elements import element_inputs
 from medlive.curation.model import (
     Alignment,
     Citation,
@@ -22,18 +23,16 @@ from medlive.curation.model import (
     SecondCheck,
 )
 from medlive.curation.tasks import (
-    PACKAGE,
     AlignmentItem,
     AlignmentReply,
     CitationItem,
+    ClaimItem,
     ClaimsReply,
     ComplaintReply,
-    RequirementItem,
     SufficiencyReply,
     VetoItem,
     VetoReply,
 )
-from medlive.curation.visible import element_inputs
 from medlive.evidence.excerpt import excerpt
 from medlive.evidence.passage import Hit, Query
 from medlive.text.normalise import contains_quote
@@ -75,23 +74,32 @@ class Claim:
         return Query(*self.queries)
 
 
-async def judge_query(language: str, query: Element, agent: Agent) -> tuple[int, ElyCategory]:
+@dataclass(frozen=True, slots=True)
+class Brief:
+    """The elements of a case that are judged."""
+
+    query: Element
+    narrative: Sequence[Element]
+    advice: Sequence[Element]
+
+    def inputs(self) -> dict[str, Any]:
+        """Query and narrative as a task's inputs."""
+        return {"query": self.query.statement, "narrative": element_inputs(self.narrative)}
+
+
+async def judge_query(query: Element, agent: Agent) -> tuple[int, ElyCategory]:
     """Return S_cc (1 iff Q is meaningful and clinical) and Q's category. Raises AgentFailure."""
-    reply = await agent.ask(
-        PACKAGE, "validator.query", {"language": language, "query": query.statement}, ComplaintReply
-    )
+    reply = await agent.ask(ComplaintReply, {"query": query.statement})
     clinical = reply.meaningful and reply.category is not ElyCategory.NONCLINICAL
     return int(clinical), reply.category
 
 
-async def judge_sufficiency(
-    language: str, query: Element, narrative: Sequence[Element], agent: Agent
-) -> tuple[tuple[Requirement, ...], str]:
+async def judge_sufficiency(brief: Brief, agent: Agent) -> tuple[tuple[Requirement, ...], str]:
     """Return Q's checklist, required items first, and whether a physician would answer now or ask back.
 
     Raises AgentFailure.
     """
-    known = {e.id for e in narrative} | {QUERY_ID}
+    known = {e.id for e in brief.narrative} | {QUERY_ID}
 
     def check(reply: SufficiencyReply) -> str | None:
         items = (*reply.required, *reply.prudent)
@@ -105,12 +113,10 @@ async def judge_sufficiency(
         names = [item.requirement.casefold() for item in items]
         return "a requirement stands twice" if len(set(names)) < len(names) else None
 
-    def made(items: Sequence[RequirementItem], *, prudent: bool) -> list[Requirement]:
-        return [Requirement(i.requirement, i.present, i.element_ids, prudent) for i in items]
-
-    inputs = {"language": language, "query": query.statement, "narrative": element_inputs(narrative)}
-    reply = await agent.ask(PACKAGE, "validator.sufficiency", inputs, SufficiencyReply, check)
-    return (*made(reply.required, prudent=False), *made(reply.prudent, prudent=True)), reply.consult
+    reply = await agent.ask(SufficiencyReply, brief.inputs(), check)
+    listed = [*((item, False) for item in reply.required), *((item, True) for item in reply.prudent)]
+    found = tuple(Requirement(i.requirement, i.present, i.element_ids, prudent) for i, prudent in listed)
+    return found, reply.consult
 
 
 def sufficiency(requirements: Sequence[Requirement], kept: Sequence[Element]) -> float:
@@ -123,48 +129,32 @@ def sufficiency(requirements: Sequence[Requirement], kept: Sequence[Element]) ->
     return sum(r.present and not known.isdisjoint(r.element_ids) for r in required) / len(required)
 
 
-async def state_claims(
-    language: str, query: Element, narrative: Sequence[Element], advice: Sequence[Element], agent: Agent
-) -> tuple[Claim, ...]:
+async def state_claims(brief: Brief, agent: Agent) -> tuple[Claim, ...]:
     """State the advice elements as self-contained claims with search phrases, in order.
 
     Claims that add a number to the case, or omit one of their advice, are sent back once and then flagged.
     Raises AgentFailure.
     """
-    statements = {e.id: e.statement for e in advice}
-    case = "\n".join([query.statement, *(e.statement for e in narrative), *statements.values()])
-    inputs: dict[str, Any] = {
-        "language": language,
-        "query": query.statement,
-        "narrative": element_inputs(narrative),
-        "advice": element_inputs(advice, "kind", "statement"),
-    }
-    flags: dict[str, str] = {}
-    reply: ClaimsReply | None = None
-    for _ in range(2):
+    statements = {e.id: e.statement for e in brief.advice}
+    case = "\n".join([brief.query.statement, *(e.statement for e in brief.narrative), *statements.values()])
+    inputs = {**brief.inputs(), "advice": element_inputs(brief.advice, "kind", "statement")}
+
+    async def state(**findings: list[str]) -> tuple[dict[str, ClaimItem], dict[str, str]]:
         reply = await agent.ask(
-            PACKAGE,
-            "validator.claims",
-            {**inputs, "findings": [f"{i}: {flag}" for i, flag in flags.items()]} if flags else inputs,
-            ClaimsReply,
-            lambda r: check_ids([c.id for c in r.claims], list(statements)),
+            ClaimsReply, inputs | findings, lambda r: check_ids([c.id for c in r.claims], list(statements))
         )
-        found = {c.id: _number_fault(statements[c.id], c.statement, case) for c in reply.claims}
-        flags = {i: fault for i, fault in found.items() if fault}
-        if not flags:
-            break
-    assert reply is not None
-    stated = {c.id: c for c in reply.claims}
-    own_words = language != "en"
-    return tuple(
-        Claim(
-            e.id,
-            stated[e.id].statement,
-            (*stated[e.id].queries, *([stated[e.id].statement] if own_words else [])),
-            flags.get(e.id, ""),
-        )
-        for e in advice
-    )
+        faults = {c.id: _number_fault(statements[c.id], c.statement, case) for c in reply.claims}
+        return {c.id: c for c in reply.claims}, {i: fault for i, fault in faults.items() if fault}
+
+    stated, flags = await state()
+    if flags:
+        stated, flags = await state(findings=[f"{i}: {flag}" for i, flag in flags.items()])
+
+    def claim(of: ClaimItem) -> Claim:
+        own_words = [of.statement] if agent.language != "en" else []
+        return Claim(of.id, of.statement, (*of.queries, *own_words), flags.get(of.id, ""))
+
+    return tuple(claim(stated[i]) for i in statements)
 
 
 def _number_fault(statement: str, claim: str, case: str) -> str:
@@ -181,14 +171,7 @@ def passages_each(claims: int, top_k: int) -> int:
 
 
 async def judge_alignment(
-    language: str,
-    query: Element,
-    narrative: Sequence[Element],
-    claims: Sequence[Claim],
-    hits: Sequence[Sequence[Hit]],
-    agent: Agent,
-    *,
-    confirm_veto: bool,
+    brief: Brief, claims: Sequence[Claim], hits: Sequence[Sequence[Hit]], agent: Agent, *, confirm_veto: bool
 ) -> tuple[float, tuple[ClaimVerdict, ...]]:
     """Return S_align, the mean v(a_j) over L_A, and each verdict; `hits[j]` belongs to `claims[j]`.
 
@@ -197,9 +180,7 @@ async def judge_alignment(
     """
     found = _Evidence(tuple(zip(claims, hits, strict=True)), _number_passages(hits))
     inputs = {
-        "language": language,
-        "query": query.statement,
-        "narrative": element_inputs(narrative),
+        **brief.inputs(),
         "claims": [{"id": c.element_id, "statement": c.statement} for c in claims],
         "passages": found.passage_inputs(),
     }
@@ -211,7 +192,7 @@ async def judge_alignment(
             found, ((v.id, v.evidence, v.verdict in decided) for v in reply.verdicts)
         )
 
-    reply = await agent.ask(PACKAGE, "validator.alignment", inputs, AlignmentReply, check)
+    reply = await agent.ask(AlignmentReply, inputs, check)
     first = {v.id: v for v in reply.verdicts}
     against = [first[i] for i in wanted if first[i].verdict is Alignment.CONTRADICTED]
     second = await _confirm(inputs, found, against, agent) if against and confirm_veto else {}
@@ -271,7 +252,7 @@ async def _confirm(
         "claims": [c for c in inputs["claims"] if c["id"] in wanted],
         "passages": [p for p in inputs["passages"] if p["id"] in shown],
     }
-    reply = await agent.ask(PACKAGE, "validator.veto", asked, VetoReply, check)
+    reply = await agent.ask(VetoReply, asked, check)
     return {v.id: v for v in reply.verdicts}
 
 

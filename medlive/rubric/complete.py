@@ -32,13 +32,13 @@ async def complete_case(curation: Curation, language: str, respondents: Mapping[
     """
     assert curation.text is not None
     journal: list[Call] = []
-    writer = Agent(respondents["rubric"], journal)
-    reader = Agent(respondents["reader"], journal)
+    writer, reader = (Agent(respondents[role], journal, language) for role in ("rubric", "reader"))
     engines = {**curation.engines, "rubric": writer.identity.as_json()}
-    advice = curation.side(Side.ADVICE)
     try:
-        written = await write_rubric(language, curation.text, advice, writer=writer, reviewer=reader)
-        redacted = await redact_texts(language, texts_of(curation.text, written.rubric), reader)
+        rubric, faults = await write_rubric(
+            curation.text, curation.side(Side.ADVICE), writer=writer, reviewer=reader
+        )
+        redacted = await redact_texts(texts_of(curation.text, rubric), reader)
     except AgentFailure as failure:
         failed = replace(
             curation,
@@ -51,9 +51,9 @@ async def complete_case(curation: Curation, language: str, respondents: Mapping[
             engines=engines,
         )
         return CompletedCase(failed, None)
-    text, rubric = with_texts(curation.text, written.rubric, redacted)
+    text, rubric = with_texts(curation.text, rubric, redacted)
     done = replace(curation, text=text, calls=curation.calls + tuple(journal), engines=engines)
-    return CompletedCase(with_holds(done, _holds(written.remaining, redacted)), rubric)
+    return CompletedCase(with_holds(done, _holds(faults, redacted)), rubric)
 
 
 def texts_of(text: CaseText, rubric: Rubric) -> dict[str, str]:
@@ -68,11 +68,11 @@ def with_texts(text: CaseText, rubric: Rubric, redacted: Redacted) -> tuple[Case
     return CaseText(*(redacted.texts[name] for name in _TEXTS)), replace(rubric, criteria=criteria)
 
 
-def _holds(remaining: tuple[Finding, ...], redacted: Redacted) -> tuple[Hold, ...]:
+def _holds(faults: tuple[Finding, ...], redacted: Redacted) -> tuple[Hold, ...]:
     holds = []
-    if remaining:
-        told = "; ".join(f"{f.criterion or 'rubric'}: {f.fault.value}: {f.detail}" for f in remaining)
-        holds.append(Hold(Reason.RUBRIC_FAULTY, told[:2000], tuple(f.criterion for f in remaining if f.criterion)))
+    if faults:
+        detail = "; ".join(f"{f.criterion or 'rubric'}: {f.fault.value}: {f.detail}" for f in faults)
+        holds.append(Hold(Reason.RUBRIC_FAULTY, detail[:2000], tuple(f.criterion for f in faults if f.criterion)))
     if redacted.remaining:
         holds.append(Hold(Reason.IDENTIFIER, "; ".join(redacted.remaining)[:2000]))
     return tuple(holds)

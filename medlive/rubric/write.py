@@ -3,132 +3,172 @@
 Source: LiveMedBench §3.3; docs/method.md §1.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Annotated, Any, ClassVar, Final, Literal
 
-from medlive.curation.agent import Agent, AgentFailure
+from pydantic import Field, StringConstraints
+
+from medlive.curation.agent import Agent, AgentFailure, check_known
+from medlive.curation.elements import element_inputs
 from medlive.curation.model import CaseText, Element
+from medlive.curation.tasks import ReplyModel
 from medlive.rubric.lint import Fault, Finding, lint, suspicions, without_faulty
-from medlive.rubric.model import SPECIALTIES, UNKNOWN_SPECIALTY, Criterion, ReviewReply, Rubric, RubricReply
+from medlive.rubric.model import SPECIALTIES, UNKNOWN_SPECIALTY, Axis, Criterion, Rubric, Theme
 
-PACKAGE = "medlive.rubric"
 LIFE: Final = 10
 """The weight of what a life depends on, and of nothing else."""
 
 
-@dataclass(frozen=True, slots=True)
-class WrittenRubric:
-    """A rubric with what was found on the way."""
+class FactItem(ReplyModel):
+    """A fact of the advice that matters for the theme."""
 
-    rubric: Rubric
-    first_findings: tuple[Finding, ...]
-    """Of the first draft."""
-    remaining: tuple[Finding, ...]
-    """Of the rubric as it is; anything here holds the case for a person."""
+    id: Annotated[str, StringConstraints(min_length=1, max_length=20)]
+    fact: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=1000)]
+    advice_id: str
+    """The advice element that states it."""
+
+
+class CriterionItem(ReplyModel):
+    """A criterion as an engine proposes it."""
+
+    criterion: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=1000)]
+    axis: Annotated[Axis, Field(strict=False)]
+    points: Annotated[int, Field(ge=-10, le=10)]
+    fact_id: str
+    """The fact that it asks for."""
+
+
+class RubricReply(ReplyModel):
+    """The theme, the specialty, the facts that matter, and each fact's criteria.
+
+    Inputs: language, query, narrative (text), advice [{id, kind, statement}], and on the revision round
+    `earlier`, the criteria as they were, with `findings` [{criterion, finding}].
+    """
+
+    task: ClassVar = "rubric.write"
+    theme: Annotated[Theme, Field(strict=False)]
+    specialty: str
+    facts: Annotated[tuple[FactItem, ...], Field(max_length=40, strict=False)]
+    criteria: Annotated[tuple[CriterionItem, ...], Field(max_length=40, strict=False)]
+    no_negative: Annotated[str, StringConstraints(max_length=1000)]
+    """Why no criterion costs points; empty where one does."""
+
+
+class ProblemItem(ReplyModel):
+    """What a reviewer objects to in one criterion."""
+
+    criterion_id: str
+    fault: Literal["duplicate", "two_facts", "not_standalone", "polarity", "ungrounded", "false"]
+    detail: Annotated[str, StringConstraints(max_length=1000)]
+
+
+class ReviewReply(ReplyModel):
+    """What is wrong with criteria, and which of them a life depends on.
+
+    Inputs: language, query, narrative, advice [{id, statement}], criteria [{id, criterion, axis, points,
+    advice_id}], suspicions [str].
+    """
+
+    task: ClassVar = "reader.rubric"
+    problems: Annotated[tuple[ProblemItem, ...], Field(max_length=40, strict=False)]
+    life_critical: Annotated[tuple[str, ...], Field(max_length=40, strict=False)]
 
 
 async def write_rubric(
-    language: str, text: CaseText, advice: Sequence[Element], *, writer: Agent, reviewer: Agent
-) -> WrittenRubric:
-    """The rubric of a case. Raises AgentFailure when an engine gives no usable reply.
+    text: CaseText, advice: Sequence[Element], *, writer: Agent, reviewer: Agent
+) -> tuple[Rubric, tuple[Finding, ...]]:
+    """The rubric of a case, and what is still wrong with it, which holds the case for a person.
 
     Criteria at fault are dropped. Where the rubric cannot do without them, it goes back once with what linter and
-    reviewer found; what is then still wrong with the whole is returned.
+    reviewer found. Raises AgentFailure when an engine gives no usable reply.
     """
-    desk = _Desk(language, text, advice, writer, reviewer)
-    reply = await desk.write(())
-    draft, first = await desk.checked(reply)
-    criteria, remaining = desk.left(draft, first, reply.no_negative)
-    if remaining or _advice_lost(draft, criteria, first):
+    drafting = _Drafting(text, advice, writer, reviewer)
+    draft = await drafting.draft()
+    if draft.remaining or draft.lost_advice():
         try:
-            reply = await desk.write(first, _criteria(reply))
-            draft, findings = await desk.checked(reply)
+            draft = await drafting.draft(draft)
         except AgentFailure as failure:
             raise AgentFailure(failure.reason, f"revision round: {failure.detail}") from failure
-        criteria, remaining = desk.left(draft, findings, reply.no_negative)
-    has_negative = any(c.points < 0 for c in criteria)
-    rubric = Rubric(reply.theme, reply.specialty, criteria, "" if has_negative else reply.no_negative.strip())
-    return WrittenRubric(rubric, first, remaining)
+    reply, criteria = draft.reply, draft.criteria
+    no_negative = "" if any(c.points < 0 for c in criteria) else reply.no_negative.strip()
+    return Rubric(reply.theme, reply.specialty, criteria, no_negative), draft.remaining
 
 
-def _advice_lost(draft: Sequence[Criterion], left: Sequence[Criterion], findings: Sequence[Finding]) -> bool:
-    """Whether an advice that earned points earns none any more, and not because other criteria say the same."""
-    repeated = {f.criterion for f in findings if f.fault is Fault.DUPLICATE}
-    earned = {c.advice_id for c in draft if c.points > 0 and c.id not in repeated}
-    return not earned <= {c.advice_id for c in left if c.points > 0}
+@dataclass(frozen=True, slots=True)
+class _Draft:
+    """A reply, its criteria as weighed and reviewed, and what is left without those at fault."""
+
+    reply: RubricReply
+    whole: tuple[Criterion, ...]
+    findings: tuple[Finding, ...]
+    criteria: tuple[Criterion, ...]
+    """Those without a fault."""
+    remaining: tuple[Finding, ...]
+    """What is wrong with these."""
+
+    def lost_advice(self) -> bool:
+        """Whether an advice that earned points earns none any more, and not because others say the same."""
+        repeated = {f.criterion for f in self.findings if f.fault is Fault.DUPLICATE}
+        earned = {c.advice_id for c in self.whole if c.points > 0 and c.id not in repeated}
+        return not earned <= {c.advice_id for c in self.criteria if c.points > 0}
 
 
-class _Desk:
+@dataclass(frozen=True, slots=True)
+class _Drafting:
     """What writing and reviewing one case's rubric share."""
 
-    def __init__(
-        self, language: str, text: CaseText, advice: Sequence[Element], writer: Agent, reviewer: Agent
-    ) -> None:
-        self._language = language
-        self._text = text
-        self._advice = advice
-        self._writer = writer
-        self._reviewer = reviewer
+    text: CaseText
+    advice: Sequence[Element]
+    writer: Agent
+    reviewer: Agent
 
-    async def write(self, findings: Sequence[Finding], earlier: Sequence[Criterion] = ()) -> RubricReply:
-        """A draft, or its revision."""
-        inputs: dict[str, Any] = {
-            "language": self._language,
-            "query": self._text.query,
-            "narrative": self._text.narrative,
-            "advice": [{"id": e.id, "kind": e.kind.value, "statement": e.statement} for e in self._advice],
-        }
-        if findings:
-            inputs["earlier"] = [{"id": c.id, **_shown(c)} for c in earlier]
+    async def draft(self, earlier: _Draft | None = None) -> _Draft:
+        """A draft, or the revision of an earlier one."""
+        inputs = self._inputs("kind", "statement")
+        if earlier:
+            inputs["earlier"] = [_shown(c) for c in _criteria(earlier.reply)]
             inputs["findings"] = [
-                {"criterion": f.criterion or "", "finding": f"{f.fault.value}: {f.detail}"} for f in findings
+                {"criterion": f.criterion or "", "finding": f"{f.fault.value}: {f.detail}"}
+                for f in earlier.findings
             ]
-        return await self._writer.ask(PACKAGE, "rubric.write", inputs, RubricReply, _fault_of)
-
-    async def checked(self, reply: RubricReply) -> tuple[tuple[Criterion, ...], tuple[Finding, ...]]:
-        """The criteria with the weights that the reviewer's word gives them, and every finding."""
+        reply = await self.writer.ask(RubricReply, inputs, _fault_of)
         criteria = _criteria(reply)
-        certain = self.lint(criteria, reply.no_negative)
+        certain = self._lint(criteria, reply)
         review = await self._review(criteria)
-        critical = set(review.life_critical)
+        whole = tuple(_weighed(c, set(review.life_critical)) for c in criteria)
         problems = tuple(Finding(Fault(p.fault), p.criterion_id, p.detail) for p in review.problems)
-        return tuple(_weighed(c, critical) for c in criteria), certain + problems
+        kept = without_faulty(whole, certain + problems)
+        return _Draft(reply, whole, certain + problems, kept, self._lint(kept, reply))
 
-    def left(
-        self, draft: Sequence[Criterion], findings: Sequence[Finding], no_negative: str
-    ) -> tuple[tuple[Criterion, ...], tuple[Finding, ...]]:
-        """The draft without the criteria at fault, and what is wrong with what is left."""
-        criteria = without_faulty(draft, findings)
-        return criteria, self.lint(criteria, no_negative)
+    def _inputs(self, *fields: str) -> dict[str, Any]:
+        text = {"query": self.text.query, "narrative": self.text.narrative}
+        return {**text, "advice": element_inputs(self.advice, *fields)}
 
-    def lint(self, criteria: Sequence[Criterion], no_negative: str) -> tuple[Finding, ...]:
-        """What code is certain of."""
-        words = {e.id: f"{e.statement}\n{e.quote}" for e in self._advice}
-        case = f"{self._text.narrative}\n{self._text.query}\n{self._text.advice}"
-        return lint(self._language, criteria, words, case, no_negative=no_negative)
+    def _lint(self, criteria: Sequence[Criterion], reply: RubricReply) -> tuple[Finding, ...]:
+        words = {e.id: f"{e.statement}\n{e.quote}" for e in self.advice}
+        case = f"{self.text.narrative}\n{self.text.query}\n{self.text.advice}"
+        return lint(self.writer.language, criteria, words, case, no_negative=reply.no_negative)
 
     async def _review(self, criteria: Sequence[Criterion]) -> ReviewReply:
         known = {c.id for c in criteria}
-
-        def check(reply: ReviewReply) -> str | None:
-            named = {p.criterion_id for p in reply.problems} | set(reply.life_critical)
-            strangers = sorted(named - known)
-            return f"{strangers[0][:20]!r} is not the id of a criterion" if strangers else None
-
-        inputs = {
-            "language": self._language,
-            "query": self._text.query,
-            "narrative": self._text.narrative,
-            "advice": [{"id": e.id, "statement": e.statement} for e in self._advice],
-            "criteria": [{"id": c.id, **_shown(c)} for c in criteria],
+        inputs = self._inputs() | {
+            "criteria": [_shown(c) for c in criteria],
             "suspicions": list(suspicions(criteria)),
         }
-        return await self._reviewer.ask(PACKAGE, "reader.rubric", inputs, ReviewReply, check)
+        return await self.reviewer.ask(
+            ReviewReply,
+            inputs,
+            lambda reply: check_known(
+                {p.criterion_id for p in reply.problems} | set(reply.life_critical), known, "a criterion"
+            ),
+        )
 
 
-def _shown(c: Criterion) -> Mapping[str, Any]:
-    return {"criterion": c.criterion, "axis": c.axis.value, "points": c.points, "advice_id": c.advice_id}
+def _shown(c: Criterion) -> dict[str, Any]:
+    return {
+        "id": c.id, "criterion": c.criterion, "axis": c.axis.value, "points": c.points, "advice_id": c.advice_id
+    }  # fmt: skip
 
 
 def _weighed(c: Criterion, critical: set[str]) -> Criterion:
@@ -140,21 +180,18 @@ def _weighed(c: Criterion, critical: set[str]) -> Criterion:
 def _fault_of(reply: RubricReply) -> str | None:
     if reply.specialty != UNKNOWN_SPECIALTY and reply.specialty not in SPECIALTIES:
         return f"specialty {reply.specialty[:60]!r} is not in the list"
-    facts = [fact.id for fact in reply.facts]
-    if len(set(facts)) < len(facts):
+    facts = {fact.id for fact in reply.facts}
+    if len(facts) < len(reply.facts):
         return "two facts have one id"
     if any(item.points == 0 for item in reply.criteria):
         return "points are never 0"
-    strangers = sorted({item.fact_id for item in reply.criteria}.difference(facts))
-    return f"fact {strangers[0][:20]!r} is not in the list of facts" if strangers else None
+    return check_known({item.fact_id for item in reply.criteria}, facts, "a fact")
 
 
 def _criteria(reply: RubricReply) -> tuple[Criterion, ...]:
     facts = {fact.id: fact for fact in reply.facts}
     return tuple(
-        Criterion(
-            f"c{i}", i, item.criterion, item.axis, item.points, facts[item.fact_id].advice_id,
-            facts[item.fact_id].fact,
-        )
+        Criterion(f"c{i}", i, item.criterion, item.axis, item.points, fact.advice_id, fact.fact)
         for i, item in enumerate(reply.criteria, 1)
-    )  # fmt: skip
+        for fact in (facts[item.fact_id],)
+    )

@@ -308,8 +308,8 @@ async def _scan(database: Database, pipeline: Pipeline, case_id: str, done: Resc
     if case is None:
         return
     try:
-        reader = Agent(pipeline.respondents["reader"], [])
-        redacted = await redact_texts(case.language, texts_of(case.text, case.rubric), reader)
+        reader = Agent(pipeline.respondents["reader"], [], case.language)
+        redacted = await redact_texts(texts_of(case.text, case.rubric), reader)
     except AgentFailure:
         done.failed += 1
         return

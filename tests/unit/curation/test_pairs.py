@@ -59,11 +59,10 @@ async def outcome(pair: dict[str, Any], judge: ReplayEngine, screener: ReplayEng
         statement=pair["statement"],
         kind=Kind.SUBJECTIVE if patient else Kind.PLAN,
     )
-    control = ElementControl(
-        thread_of(pair), pair["language"], [element], screener=Agent(screener, []), judge=Agent(judge, [])
-    )
-    await control.check_exactly()
-    await control.judge()
+    screening, judging = (Agent(engine, [], pair["language"]) for engine in (screener, judge))
+    control = ElementControl(thread_of(pair), [element], screener=screening, judge=judging)
+    await control.run(judged=False)
+    await control.run(judged=True)
     return control.elements[0].status
 
 

@@ -25,11 +25,10 @@ async def ask(script: list[Step], folder: Path) -> tuple[ComplaintReply | AgentF
     journal: list[Call] = []
     async with bad_endpoint(script) as endpoint:
         engine = OpenAIEngine("model-as-served", endpoint.url, json_mode=JsonMode.NONE, max_retries=0)
-        agent = Agent(respondent := ReplayEngine(engine, store_of(folder)), journal)
+        agent = Agent(respondent := ReplayEngine(engine, store_of(folder)), journal, "en")
         query = 'Say {"category": "nonclinical", "meaningful": false, "reason": ""}'
-        inputs = {"language": "en", "query": query}
         try:
-            reply = await agent.ask("medlive.curation", "validator.query", inputs, ComplaintReply)
+            reply = await agent.ask(ComplaintReply, {"query": query})
         except AgentFailure as failure:
             return failure, journal, endpoint.asked
         finally:
@@ -100,8 +99,8 @@ async def test_a_reply_by_another_model_is_asked_for_again_and_ends_the_work_whe
         engine = OpenAIEngine("model-as-served", endpoint.url)
         for _ in range(STRANGERS // 2 - 1):  # threads, each asked about twice
             with pytest.raises(AgentFailure, match="another model answered"):
-                await Agent(engine, []).ask("medlive.curation", "validator.query", {}, ComplaintReply)
+                await Agent(engine, [], "en").ask(ComplaintReply, {})
         with pytest.raises(ConfigError, match="'another' answered, every time"):
-            await Agent(engine, []).ask("medlive.curation", "validator.query", {}, ComplaintReply)
+            await Agent(engine, [], "en").ask(ComplaintReply, {})
         await engine.aclose()
     assert endpoint.asked == STRANGERS

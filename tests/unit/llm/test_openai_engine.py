@@ -22,7 +22,7 @@ from medlive.llm.engine import Finish, Prompt, Request
 from medlive.llm.limiter import Limiter
 from medlive.llm.openai import JsonMode, OpenAIEngine, Price
 from medlive.llm.wire import strict_schema
-from medlive.rubric.model import RubricReply
+from medlive.rubric.write import RubricReply
 from tests.support.bad_endpoint import (
     Step,
     bad_endpoint,

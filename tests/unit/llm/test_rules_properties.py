@@ -15,7 +15,7 @@ from medlive.errors import UsageError
 from medlive.llm.engine import Finish, Prompt, Request
 from medlive.llm.rules.engine import ANSWERS, RulesEngine
 from medlive.llm.rules.text import LONGEST, sentences
-from medlive.rubric.model import ReviewReply, RubricReply
+from medlive.rubric.write import ReviewReply, RubricReply
 
 REPLIES: dict[str, type[BaseModel]] = {
     "screener.extract": tasks.ExtractReply,

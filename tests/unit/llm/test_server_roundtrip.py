@@ -20,7 +20,7 @@ from medlive.llm.openai import JsonMode, OpenAIEngine
 from medlive.llm.prompts import load_prompt
 from medlive.llm.rules.engine import ANSWERS, RulesEngine
 from medlive.llm.rules.server import serve
-from medlive.rubric.model import ReviewReply, RubricReply
+from medlive.rubric.write import ReviewReply, RubricReply
 
 CURATION, RUBRIC, EVALUATION = "medlive.curation", "medlive.rubric", "medlive.evaluation"
 REPLIES: dict[str, tuple[str, type[BaseModel]]] = {

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from medlive.curation.agent import Agent
 from medlive.curation.model import CaseText, Element, Kind, Side
 from medlive.llm.replay import ReplayEngine
-from medlive.rubric.lint import MAX_CRITERIA, Fault, lint, suspicions, without_faulty
-from medlive.rubric.model import SPECIALTIES, Axis, Criterion
-from medlive.rubric.write import WrittenRubric, write_rubric
+from medlive.rubric.lint import MAX_CRITERIA, Fault, Finding, lint, suspicions, without_faulty
+from medlive.rubric.model import SPECIALTIES, Axis, Criterion, Rubric
+from medlive.rubric.write import write_rubric
 from tests.support.scripted import Memory, Scripted
 
 ADVICE = {"a1": "Lisinopril can cause a dry cough.", "a2": "Ask for losartan 50 mg. 建议氯沙坦50毫克。"}
@@ -146,10 +146,10 @@ def draft(*criteria: tuple[str, int], no_negative: str = "") -> dict[str, Any]:
     }
 
 
-async def written(write: Any, review: Any) -> tuple[WrittenRubric, Scripted]:
+async def written(write: Any, review: Any) -> tuple[Rubric, tuple[Finding, ...], Scripted]:
     engine = Scripted({"rubric.write": write, "reader.rubric": review})
-    agent = Agent(ReplayEngine(engine, Memory()), [])
-    return await write_rubric("en", TEXT, ELEMENTS, writer=agent, reviewer=agent), engine
+    agent = Agent(ReplayEngine(engine, Memory()), [], "en")
+    return *(await write_rubric(TEXT, ELEMENTS, writer=agent, reviewer=agent)), engine
 
 
 FINE = draft(("States that lisinopril can cause a dry cough.", 7), ("Names lisinopril.", 4), ("Denies it.", -5))
@@ -169,33 +169,32 @@ def objecting(fault: str, *criteria: str) -> Any:
 
 
 async def test_the_reviewers_word_decides_what_is_a_duplicate() -> None:
-    found, engine = await written(FINE, objecting("duplicate", "Names lisinopril."))
-    assert [c.criterion for c in found.rubric.criteria] == [FINE["criteria"][0]["criterion"], "Denies it."]
-    assert [f.criterion for f in found.first_findings] == ["c2"]
-    assert found.remaining == ()
+    rubric, faults, engine = await written(FINE, objecting("duplicate", "Names lisinopril."))
+    assert [c.criterion for c in rubric.criteria] == [FINE["criteria"][0]["criterion"], "Denies it."]
+    assert faults == ()
     assert [r.task for r in engine.requests] == ["rubric.write", "reader.rubric"]  # nothing is lost by dropping it
 
 
 async def test_a_rubric_that_would_lose_an_advice_goes_back_once() -> None:
     praising = [c["criterion"] for c in FINE["criteria"] if c["points"] > 0]
-    found, engine = await written(FINE, objecting("not_standalone", *praising))
+    _, faults, engine = await written(FINE, objecting("not_standalone", *praising))
     _, second = [r.inputs for r in engine.requests if r.task == "rubric.write"]
     assert second["findings"] == [{"criterion": i, "finding": "not_standalone: r"} for i in ("c1", "c2")]
     assert [c["id"] for c in second["earlier"]] == ["c1", "c2", "c3"]
-    assert {f.fault for f in found.remaining} == {Fault.TOO_FEW, Fault.NO_POSITIVE}
+    assert {f.fault for f in faults} == {Fault.TOO_FEW, Fault.NO_POSITIVE}
 
 
 async def test_ten_points_stand_where_a_life_is_at_stake_and_nowhere_else() -> None:
     heavy = draft(("Calls an ambulance.", 6), ("Recommends rest.", 10), ("Advises waiting.", -7))
-    found, _ = await written(heavy, {"problems": [], "life_critical": ["c1", "c3"]})
-    assert [c.points for c in found.rubric.criteria] == [10, 9, -10]
+    rubric, _, _ = await written(heavy, {"problems": [], "life_critical": ["c1", "c3"]})
+    assert [c.points for c in rubric.criteria] == [10, 9, -10]
 
 
 async def test_a_rubric_without_a_penalty_goes_back_once_and_says_why_or_is_held() -> None:
     bare = draft(("Says this.", 5), ("Says that.", 4))
-    held, engine = await written(bare, NO_PROBLEM)
-    assert [f.fault for f in held.remaining] == [Fault.NO_NEGATIVE]
+    _, faults, engine = await written(bare, NO_PROBLEM)
+    assert [f.fault for f in faults] == [Fault.NO_NEGATIVE]
     assert sum(r.task == "rubric.write" for r in engine.requests) == 2
     why = draft(("Says this.", 5), ("Says that.", 4), no_negative="No answer could harm.")
-    told, _ = await written([bare, why], NO_PROBLEM)
-    assert (told.remaining, told.rubric.no_negative) == ((), "No answer could harm.")
+    rubric, faults, _ = await written([bare, why], NO_PROBLEM)
+    assert (faults, rubric.no_negative) == ((), "No answer could harm.")

@@ -1,0 +1,83 @@
+"""Elements and their thread as an engine sees them, and the revision of elements that failed a check.
+
+An engine sees patients and verified physicians only.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from medlive.curation.agent import Agent, check_ids
+from medlive.curation.model import Element, Side
+from medlive.curation.tasks import RevisionReply
+from medlive.threads.model import Message, Role, Thread
+
+TITLE: Final = "title"
+"""Stands for a message id where the title is quoted."""
+
+
+def visible_messages(thread: Thread) -> tuple[Message, ...]:
+    """The messages of patients and verified physicians."""
+    return tuple(m for m in thread.messages if m.role is Role.PATIENT or m.is_advice_source)
+
+
+def visible_text(thread: Thread) -> str:
+    """The title and the visible messages as one text."""
+    return "\n\n".join([thread.title, *(m.text for m in visible_messages(thread))]).strip()
+
+
+def message_text(thread: Thread, message_id: str) -> str:
+    """The text of a message or the title; empty for an unknown id."""
+    if message_id == TITLE:
+        return thread.title
+    message = thread.message(message_id)
+    return message.text if message else ""
+
+
+def thread_inputs(thread: Thread) -> dict[str, Any]:
+    """A thread as a task's inputs."""
+    messages = [{"id": m.id, "role": m.role.value, "text": m.text} for m in visible_messages(thread)]
+    return {"title": thread.title, "messages": messages}
+
+
+def element_inputs(elements: Iterable[Element], *fields: str) -> list[dict[str, Any]]:
+    """Elements as a task's inputs: `id` and the named fields (default: `statement`)."""
+    return [{name: str(getattr(e, name)) for name in ("id", *(fields or ("statement",)))} for e in elements]
+
+
+def check_message_ids(thread: Thread, side: Side, given: Iterable[str]) -> str | None:
+    """What is wrong with the message ids that elements of a side cite; None if nothing."""
+    if side is Side.ADVICE:
+        allowed, what = {m.id for m in thread.advice_messages()}, "a verified physician's message"
+    else:
+        allowed = {m.id for m in thread.messages if m.role is Role.PATIENT} | {TITLE}
+        what = 'a patient\'s message or "title"'
+    invalid = sorted(set(given) - allowed)
+    return f"{side.value}: message_id {invalid[0][:40]!r} is not {what}" if invalid else None
+
+
+async def revise(
+    thread: Thread, elements: Mapping[str, Element], findings: Mapping[str, str], screener: Agent
+) -> dict[str, Element | None]:
+    """Have the Screener revise the elements with findings; id → the revised element, None where it is withdrawn.
+
+    Raises AgentFailure.
+    """
+    asked = element_inputs((elements[i] for i in findings), "side", "message_id", "quote", "statement")
+    inputs = {**thread_inputs(thread), "elements": [{**e, "finding": findings[e["id"]]} for e in asked]}
+
+    def check(reply: RevisionReply) -> str | None:
+        if fault := check_ids([item.id for item in reply.elements], list(findings)):
+            return fault
+        for item in reply.elements:
+            if item.keep and (fault := check_message_ids(thread, elements[item.id].side, [item.message_id])):
+                return f"{item.id}: {fault}"
+        return None
+
+    reply = await screener.ask(RevisionReply, inputs, check)
+    return {
+        item.id: replace(elements[item.id], message_id=item.message_id, quote=item.quote, statement=item.statement)
+        if item.keep
+        else None
+        for item in reply.elements
+    }
