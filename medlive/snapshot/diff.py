@@ -1,18 +1,18 @@
 """What changed between two releases: cases added, revised and withdrawn, and how each release was made."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
 
 from medlive.errors import BadInput
-from medlive.integrity.folder import SUMS, TooLong, open_inside, read_small, sha256
-from medlive.snapshot.ledger import CHANGE_SECTIONS, CHANGES, LedgerFault, read_ledger
+from medlive.integrity.folder import SUMS, TooLong, read_small, sha256
+from medlive.snapshot.ledgers import CHANGES, LedgerFault, read_ledger
 from medlive.snapshot.manifest import Manifest
 from medlive.snapshot.model import CASE_FIELDS
-from medlive.snapshot.rows import CASES, CRITERIA, CaseRows, Row, RowReader, group_rows, pair_cases
+from medlive.snapshot.rows import CaseRows, Row, pair_cases, read_cases
 
 
 class ChangeKind(StrEnum):
@@ -149,41 +149,13 @@ def diff_snapshots(old: Path, new: Path, *, limit: int | None = None) -> Snapsho
 
 def diff_cases(old: Path, new: Path) -> Iterator[CaseDiff]:
     """Yield every case that differs between two snapshots, by case id. Raises BadInput."""
-    for one, other in pair_cases(_cases(old), _cases(new)):
+    for one, other in pair_cases(read_cases(old), read_cases(new)):
         if one is None and other is not None:
             yield CaseDiff(ChangeKind.ADDED, other.case_id, None, other.row["revision"])
         elif other is None and one is not None:
             yield CaseDiff(ChangeKind.WITHDRAWN, one.case_id, one.row["revision"], None)
         elif one is not None and other is not None and (found := _revision(one, other)) is not None:
             yield found
-
-
-def _cases(root: Path) -> Iterator[CaseRows]:
-    """Yield the cases of a folder. Raises BadInput at the first fault."""
-
-    def refuse(number: int, row: Row) -> None:
-        raise BadInput(
-            f"{root / CRITERIA}:{number}: criterion of {row['case_id']!r}, and there is no case of that id"
-        )
-
-    try:
-        with open_inside(root, CASES) as cases, open_inside(root, CRITERIA) as criteria:
-            readers = RowReader(cases, CASES, None), RowReader(criteria, CRITERIA, None)
-            for case in group_rows(*readers, refuse):
-                _check(root, readers)
-                positions = [row["position"] for row in case.criteria]
-                if positions != sorted(set(positions)):
-                    raise BadInput(f"{root / CRITERIA}: the criteria of {case.case_id!r} are not in order")
-                yield case
-            _check(root, readers)
-    except (OSError, TooLong) as exc:
-        raise BadInput(f"{root} cannot be read as a snapshot: {str(exc)[:300]}") from exc
-
-
-def _check(root: Path, readers: Iterable[RowReader]) -> None:
-    fault = next((fault for reader in readers for fault in reader.faults), None)
-    if fault is not None:
-        raise BadInput(f"{root} cannot be read as a snapshot: {fault}"[:500])
 
 
 def _revision(old: CaseRows, new: CaseRows) -> CaseDiff | None:
@@ -257,8 +229,8 @@ def _reasons(
         if now.parent_digest != "sha256:" + sha256(old / SUMS):
             other = f"{now.version} continues a {before.version} of other bytes"
             return {}, f"{other}: its reasons may be for other changes"
-        entries = read_ledger(new / CHANGES, CHANGE_SECTIONS)
-        found = {e["case_id"]: e["reason"] for section, e in entries if section and e["case_id"] in case_ids}
+        sections = read_ledger(new, CHANGES)[1].values()
+        found = {e["case_id"]: e["reason"] for entries in sections for e in entries if e["case_id"] in case_ids}
     except (OSError, TooLong, LedgerFault, KeyError) as exc:
         raise BadInput(f"{new / CHANGES} cannot be read: {str(exc)[:300]}") from exc
     return found, f"{CHANGES} of {now.version}"

@@ -9,13 +9,12 @@ import hashlib
 import os
 import shutil
 import tempfile
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 from medlive.digest import digest_json
 from medlive.errors import BadInput, CheckFailed, DiskFull, UsageError
@@ -25,8 +24,8 @@ from medlive.snapshot.describe import card, croissant, figures
 from medlive.snapshot.diff import Change, ChangeKind
 from medlive.snapshot.gates import row_hits
 from medlive.snapshot.identity import folder_name, trusted_comment
-from medlive.snapshot.ledger import CHANGES, HOLDOUT_SECTIONS, HOLDOUTS, write_ledger
-from medlive.snapshot.manifest import Counts, FileEntry, Manifest, SnapshotMeta, pretty_json
+from medlive.snapshot.ledgers import CHANGES, HOLDOUT_SECTIONS, HOLDOUTS, write_ledger
+from medlive.snapshot.manifest import FileEntry, Manifest, SnapshotMeta, Tally, pretty_json
 from medlive.snapshot.model import (
     CASE_FIELDS,
     CRITERION_FIELDS,
@@ -86,43 +85,6 @@ class FrozenSnapshot:
     """The text of SHA256SUMS.minisig."""
     unchanged: bool
     """Whether the folder existed with the same bytes."""
-
-
-_COUNTED: Final[tuple[str, ...]] = (
-    "language", "source", "theme", "specialty", "axis", "month", "first_release", "criteria",
-)  # fmt: skip
-
-
-@dataclass(slots=True)
-class _Tally:
-    cases: int = 0
-    criteria: int = 0
-    by: dict[str, Counter[str]] = field(default_factory=lambda: {name: Counter() for name in _COUNTED})
-    new: dict[str, Counter[str]] = field(default_factory=lambda: {"language": Counter(), "source": Counter()})
-    """The same of the cases that are new in this release."""
-
-    def add(self, case: SnapshotCase, version: str) -> None:
-        self.cases += 1
-        self.criteria += len(case.criteria)
-        for name in ("language", "source", "theme", "specialty", "first_release"):
-            self.by[name][getattr(case, name)] += 1
-        self.by["month"][f"{case.posted_at:%Y-%m}"] += 1
-        self.by["axis"].update(c.axis for c in case.criteria)
-        self.by["criteria"][str(len(case.criteria))] += 1
-        if case.first_release == version:
-            for name, counter in self.new.items():
-                counter[getattr(case, name)] += 1
-
-    def counts(self, held: int) -> Counts:
-        ordered = {name: dict(sorted(counter.items())) for name, counter in self.by.items()}
-        per_case = ordered.pop("criteria")
-        return Counts(
-            cases=self.cases,
-            criteria=self.criteria,
-            held=held,
-            criteria_per_case=per_case,
-            **{f"by_{name}": values for name, values in ordered.items()},
-        )
 
 
 def write_snapshot(
@@ -210,11 +172,11 @@ def _build(
     (out / "data").mkdir()
     (out / "figures").mkdir()
     files: dict[str, FileEntry] = {}
-    tally = _write_rows(rows, meta, out, files)
+    tally, new = _write_rows(rows, meta, out, files)
     numbers = _write_ledgers(entries, meta, out, files)
     counts = tally.counts(numbers["held"])
     with _Hashed(out, "CHANGES.md", files) as change_note:
-        for piece in card.changes_md(meta, numbers, tally.new, entries.changes):
+        for piece in card.changes_md(meta, numbers, new.counts(0), entries.changes):
             change_note.write(_utf8("CHANGES.md", piece))
     texts = figures.figures(counts, meta.canary, meta.version)
     texts["LICENSE"] = card.licence(meta.canary)
@@ -276,8 +238,9 @@ class _Hashed:
 
 def _write_rows(
     rows: Iterable[SnapshotCase], meta: SnapshotMeta, out: Path, files: dict[str, FileEntry]
-) -> _Tally:
-    tally = _Tally()
+) -> tuple[Tally, Tally]:
+    """Write the rows; return the tally of all cases, and of those that are new in this release."""
+    tally, new = Tally(), Tally()
     cases = ParquetRows(out / "data" / "cases.parquet", CASE_FIELDS, meta.canary)
     criteria = ParquetRows(out / "data" / "criteria.parquet", CRITERION_FIELDS, meta.canary)
     with (
@@ -286,7 +249,9 @@ def _write_rows(
         _Hashed(out, "livemedbench.json", files) as plain,
     ):
         for number, case in enumerate(_legal(rows, meta)):
-            tally.add(case, meta.version)
+            tally.add(case)
+            if case.first_release == meta.version:
+                new.add(case)
             row = stamped(case.row(), meta.canary)
             mine = [stamped(criterion.row(), meta.canary) for criterion in case.criteria]
             try:
@@ -307,7 +272,7 @@ def _write_rows(
         files[name] = FileEntry(size=(out / name).stat().st_size, sha256=sha256(out / name), rows=number)
     if not tally.cases:
         raise CheckFailed("there is no case to freeze")
-    return tally
+    return tally, new
 
 
 def _legal(rows: Iterable[SnapshotCase], meta: SnapshotMeta) -> Iterator[SnapshotCase]:

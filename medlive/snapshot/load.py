@@ -1,23 +1,20 @@
 """Loading a snapshot as typed cases, slices and data frames; rows are read when they are asked for."""
 
-import operator
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import date
 from functools import cached_property
+from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
-from pydantic_core import from_json
-
-from medlive.errors import BadInput, CheckFailed, UsageError
-from medlive.integrity.folder import SUMS, TooLong, lines, sha256
-from medlive.snapshot import frames
-from medlive.snapshot.frames import Condition, Table
+from medlive.errors import BadInput, CheckFailed, MissingExtra, UsageError
+from medlive.integrity.folder import SUMS, TooLong, sha256
 from medlive.snapshot.locate import find_snapshot
 from medlive.snapshot.manifest import Manifest
-from medlive.snapshot.model import CASE_FIELDS, CRITERION_FIELDS, SnapshotCase, case_from_rows, row_fault, week_end
+from medlive.snapshot.model import CASE_FIELDS, CRITERION_FIELDS, SnapshotCase, case_from_rows, week_end
+from medlive.snapshot.rows import CASES, CRITERIA, read_cases
 from medlive.snapshot.verify.run import verify_snapshot
 
 if TYPE_CHECKING:
@@ -27,12 +24,12 @@ if TYPE_CHECKING:
 
     from medlive.integrity.signing import PublicKey
 
-CASES: Final = "data/cases.jsonl"
-CRITERIA: Final = "data/criteria.jsonl"
-
 Keep = Callable[[SnapshotCase], bool]
 OneOrMore = str | Collection[str] | None
 """A value, or any of several; None accepts all."""
+Table = Literal["cases", "criteria"]
+_FIELDS: Final[Mapping[str, Mapping[str, type]]] = {"cases": CASE_FIELDS, "criteria": CRITERION_FIELDS}
+_DATA: Final = (CASES, CRITERIA, "data/cases.parquet", "data/criteria.parquet")
 
 
 @dataclass(frozen=True)
@@ -47,10 +44,8 @@ class Snapshot:
     digest: str
     """`sha256:` and the digest of SHA256SUMS, which identifies the whole folder."""
     verified: bool = False
-    conditions: tuple[Condition, ...] = ()
-    """The conditions of `filter`."""
     keep: tuple[Keep, ...] = ()
-    """The tests of `where`, applied after the conditions."""
+    """The tests of `filter` and `where`; empty for the whole snapshot."""
     _files: Mapping[str, tuple[int, ...]] = field(default_factory=dict, repr=False)
     """File → what its status was when the snapshot was opened."""
 
@@ -58,11 +53,6 @@ class Snapshot:
     def version(self) -> str:
         """The snapshot's version."""
         return self.manifest.version
-
-    @property
-    def whole(self) -> bool:
-        """Whether no filter is applied."""
-        return not self.conditions and not self.keep
 
     @cached_property
     def cases(self) -> tuple[SnapshotCase, ...]:
@@ -74,17 +64,19 @@ class Snapshot:
 
     @cached_property
     def _count(self) -> int:
-        if self.whole and self.verified:
-            return self.manifest.counts.cases
-        if self.keep:
-            return sum(1 for _ in self._chosen())
-        return sum(1 for _ in self._case_rows())
+        return self.manifest.counts.cases if self.verified and not self.keep else sum(1 for _ in self)
 
     def __bool__(self) -> bool:
         return next(iter(self), None) is not None
 
     def __iter__(self) -> Iterator[SnapshotCase]:
-        return self._chosen()
+        self._check_same(CASES)
+        self._check_same(CRITERIA)
+        for found in read_cases(self.path):
+            with _readable(self.path):
+                case = case_from_rows(found.row, found.criteria)
+            if all(keep(case) for keep in self.keep):
+                yield case
 
     def case(self, case_id: str) -> SnapshotCase:
         """Return the case of that id. Raises KeyError if it is not in this part."""
@@ -124,27 +116,25 @@ class Snapshot:
         Raises:
             UsageError: If a date or version is not valid.
         """
-        conditions: list[Condition] = []
-        for column, wanted in (
-            ("language", language),
-            ("source", source),
-            ("theme", theme),
-            ("specialty", specialty),
-            ("first_release", first_release),
-        ):
-            if wanted is not None:
-                values = (wanted,) if isinstance(wanted, str) else tuple(wanted)
-                conditions.append(Condition(column, frames.among, values))
-        if posted_from is not None:
-            conditions.append(Condition("posted_at", operator.ge, _day("posted_from", posted_from)))
-        if posted_before is not None:
-            conditions.append(Condition("posted_at", operator.lt, _day("posted_before", posted_before)))
-        if first_release_after is not None:
-            after = first_release_after.removeprefix("medlive-")
-            if week_end(after) is None:
-                raise UsageError(f"first_release_after: expected a version such as 2026.W47, got {after!r}")
-            conditions.append(Condition("first_release", operator.gt, after))
-        return replace(self, conditions=(*self.conditions, *conditions))
+        given = {
+            "language": language, "source": source, "theme": theme, "specialty": specialty,
+            "first_release": first_release,
+        }  # fmt: skip
+        wanted = {
+            name: {values} if isinstance(values, str) else set(values)
+            for name, values in given.items()
+            if values is not None
+        }
+        first, end = _day("posted_from", posted_from, date.min), _day("posted_before", posted_before, date.max)
+        after = (first_release_after or "").removeprefix("medlive-")
+        if first_release_after is not None and week_end(after) is None:
+            raise UsageError(f"first_release_after: expected a version such as 2026.W47, got {after!r}")
+
+        def fits(case: SnapshotCase) -> bool:
+            in_time = first <= case.posted_at < end and case.first_release > after
+            return in_time and all(getattr(case, name) in values for name, values in wanted.items())
+
+        return self.where(fits)
 
     def to_records(self) -> list[dict[str, Any]]:
         """Return each case as a plain dictionary, its criteria nested under `criteria`."""
@@ -156,88 +146,36 @@ class Snapshot:
         Raises:
             MissingExtra: If pyarrow is not installed.
             UsageError: If there is no such table.
+            BadInput: If the parquet file cannot be read.
         """
-        return frames.to_arrow(self._file(table), table, self.conditions, self._ids(table))
+        if table not in get_args(Table):
+            raise UsageError(f"expected the table cases or criteria, got {table!r}")
+        _require("pyarrow", "a data frame")
+        import pyarrow as pa
+        import pyarrow.compute as pc
+        import pyarrow.parquet as pq
+
+        name = f"data/{table}.parquet"
+        self._check_same(name)
+        chosen = None
+        if self.keep:
+            chosen = pc.field("case_id").isin(pa.array([case.case_id for case in self], pa.string()))
+        try:
+            return pq.read_table(self.path / name, columns=list(_FIELDS[table]), filters=chosen)
+        except (pa.ArrowException, OSError, ValueError) as exc:
+            raise BadInput(f"{self.path / name} cannot be read: {str(exc)[:300]}") from exc
 
     def to_pandas(self, table: Table = "cases") -> "pd.DataFrame":
-        """Return the same as a pandas frame, `posted_at` as datetime64. Raises MissingExtra without pandas.
-
-        Reads the parquet files if pyarrow is installed, else the JSON Lines.
-        """
-        if not frames.has("pyarrow"):
-            return frames.rows_to_pandas(self._rows_of(table), table)
-        return frames.to_pandas(self._file(table), table, self.conditions, self._ids(table))
+        """Return the same as a pandas frame, `posted_at` as datetime64. Raises MissingExtra without pandas."""
+        _require("pandas", "a pandas frame")
+        return self.to_arrow(table).to_pandas(date_as_object=False)
 
     def to_polars(self, table: Table = "cases") -> "pl.DataFrame":
         """Return the same as a polars frame, `posted_at` as Date. Raises MissingExtra without polars."""
-        return frames.to_polars(self._file(table), table, self.conditions, self._ids(table))
+        _require("polars", "a polars frame")
+        import polars as pl
 
-    def _ids(self, table: Table) -> list[str] | None:
-        """Return the ids of the chosen cases where conditions on columns of `table` cannot select its rows."""
-        frames.check_table(table)
-        if self.keep:
-            return [case.case_id for case in self._chosen()]
-        if self.conditions and table == "criteria":
-            if frames.has("pyarrow"):
-                column = frames.to_arrow(self._file("cases"), "cases", self.conditions, None, ["case_id"])
-                return cast(list[str], column["case_id"].to_pylist())
-            return [row["case_id"] for row in self._case_rows()]
-        return None
-
-    def _file(self, table: Table) -> Path:
-        frames.check_table(table)
-        name = f"data/{table}.parquet"
-        self._check_same(name)
-        return self.path / name
-
-    def _rows_of(self, table: Table) -> Iterator[dict[str, Any]]:
-        ids = self._ids(table)
-        chosen = None if ids is None else set(ids)
-        rows = self._case_rows() if table == "cases" else self._rows(CRITERIA, CRITERION_FIELDS)
-        return (row for row in rows if chosen is None or row["case_id"] in chosen)
-
-    def _fits(self, row: Mapping[str, Any]) -> bool:
-        return all(condition.holds(row) for condition in self.conditions)
-
-    def _case_rows(self) -> Iterator[dict[str, Any]]:
-        return (row for row in self._rows(CASES, CASE_FIELDS) if self._fits(row))
-
-    def _chosen(self) -> Iterator[SnapshotCase]:
-        criteria = self._rows(CRITERIA, CRITERION_FIELDS)
-        head = next(criteria, None)
-        for row in self._case_rows():
-            own = []
-            while head is not None and head["case_id"] <= row["case_id"]:
-                if head["case_id"] == row["case_id"]:
-                    own.append(head)
-                head = next(criteria, None)
-            with _readable(self.path):
-                case = case_from_rows(row, own)
-            if all(keep(case) for keep in self.keep):
-                yield case
-
-    def _rows(self, name: str, fields: Mapping[str, type]) -> Iterator[dict[str, Any]]:
-        """Yield a file's rows, checking that they are in the order of case_id."""
-        self._check_same(name)
-        before = ""
-        with _readable(self.path):
-            for number, data in enumerate(lines(self.path / name), start=1):
-                row = self._row(data, fields, name, number)
-                if row["case_id"] < before:
-                    raise ValueError(f"{name}:{number}: case {row['case_id']!r} after {before!r}")
-                before = row["case_id"]
-                yield row
-
-    def _row(self, data: bytes, fields: Mapping[str, type], name: str, number: int) -> dict[str, Any]:
-        try:
-            row: dict[str, Any] = from_json(data)
-            # The rows of a verified file that has not changed since are valid.
-            fault = None if self.verified else row_fault(row, fields)
-        except ValueError as exc:
-            fault = str(exc)
-        if fault is not None:
-            raise ValueError(f"{name}:{number}: {fault}")
-        return row
+        return pl.DataFrame(self.to_arrow(table))
 
     def _check_same(self, name: str) -> None:
         if not (self.path / name).is_file():
@@ -267,10 +205,7 @@ def load_snapshot(
     root = find_snapshot(path_or_version)
     if public_key is not None and not verify:
         raise UsageError("public_key needs verify=True")
-    try:
-        files = {name: _state(root / name) for name in _DATA if (root / name).is_file()}
-    except OSError as exc:
-        raise BadInput(f"{root} cannot be read: {exc.strerror or exc}") from exc
+    files = {name: _state(root / name) for name in _DATA if (root / name).is_file()}
     if verify:
         key = None
         if public_key is not None:
@@ -287,7 +222,9 @@ def load_snapshot(
         return Snapshot(root, manifest, "sha256:" + sha256(root / SUMS), verify, _files=files)
 
 
-_DATA: Final = tuple(f"data/{stem}.{form}" for stem in ("cases", "criteria") for form in ("jsonl", "parquet"))
+def _require(library: str, what: str) -> None:
+    if find_spec(library) is None:
+        raise MissingExtra(f"{what} needs {library}, which is not installed", hint=f"pip install {library}")
 
 
 @contextmanager
@@ -305,9 +242,9 @@ def _state(path: Path) -> tuple[int, ...]:
     return found.st_ino, found.st_size, found.st_mtime_ns
 
 
-def _day(name: str, given: date | str) -> date:
+def _day(name: str, given: date | str | None, default: date) -> date:
     try:
-        day = date.fromisoformat(given) if isinstance(given, str) else given
+        day = date.fromisoformat(given) if isinstance(given, str) else given or default
     except ValueError as exc:
         raise UsageError(f"{name}: expected a date as YYYY-MM-DD, got {given!r}") from exc
     return date(day.year, day.month, day.day)

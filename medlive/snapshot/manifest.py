@@ -1,13 +1,15 @@
 """The manifest: what a snapshot holds, how it was made, and the digest of each of its files."""
 
 import json
+from collections import Counter
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints
 
 from medlive.snapshot.identity import canary_of
+from medlive.snapshot.model import SnapshotCase
 
 Hex = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 Digest = Annotated[str, StringConstraints(pattern=r"^sha256:[0-9a-f]{64}$")]
@@ -76,6 +78,32 @@ class Counts(_Frozen):
     """Number of criteria → how many cases have as many."""
     held: Count
     """Held-out cases, of which the snapshot holds commitments only; in no other count."""
+
+
+class Tally:
+    """Counts cases as the manifest states them."""
+
+    def __init__(self) -> None:
+        self.cases = self.criteria = 0
+        self._by = {name: Counter[str]() for name in Counts.model_fields if name not in _NUMBERS}
+
+    def add(self, case: SnapshotCase) -> None:
+        """Count a case and its criteria."""
+        self.cases += 1
+        self.criteria += len(case.criteria)
+        for name in ("language", "source", "theme", "specialty", "first_release"):
+            self._by[f"by_{name}"][getattr(case, name)] += 1
+        self._by["by_month"][case.posted_at.isoformat()[:7]] += 1
+        self._by["by_axis"].update(c.axis for c in case.criteria)
+        self._by["criteria_per_case"][str(len(case.criteria))] += 1
+
+    def counts(self, held: int) -> Counts:
+        """Return the counts, with the number of held-out cases."""
+        by = {name: dict(sorted(counter.items())) for name, counter in self._by.items()}
+        return Counts.model_validate({"cases": self.cases, "criteria": self.criteria, "held": held, **by})
+
+
+_NUMBERS: Final = ("cases", "criteria", "held")
 
 
 class Ancestor(_Frozen):

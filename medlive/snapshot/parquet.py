@@ -7,13 +7,12 @@ import io
 import json
 from collections.abc import Mapping
 from datetime import date
-from itertools import islice
+from itertools import islice, zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from medlive.errors import MissingExtra
 from medlive.integrity.folder import lines
-from medlive.snapshot.verify.parquet_pages import PageFault, unpacked_size
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -108,20 +107,16 @@ class ParquetFault(Exception):
 
 
 def find_difference(
-    source: io.FileIO, twin: io.FileIO, fields: Mapping[str, type], canary: str, *, rows: int, max_bytes: int
+    source: io.FileIO, twin: io.FileIO, fields: Mapping[str, type], canary: str, max_bytes: int
 ) -> str | None:
     """Find the first row at which a parquet file and its JSON Lines differ.
-
-    Columns are compared group by group, and unpacked only once their pages, dictionaries and lengths are known to
-    be no larger than the twin's.
 
     Args:
         source: The parquet file.
         twin: The JSON Lines.
         fields: The columns.
         canary: What the file's metadata must state.
-        rows: How many rows there are.
-        max_bytes: The most that the columns can unpack to.
+        max_bytes: The most that the columns may claim to unpack to.
 
     Returns:
         The row, from 1, and what differs; None if nothing does.
@@ -134,97 +129,39 @@ def find_difference(
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    names = [name for name, python in fields.items() if python is str and name != "posted_at"]
-    limits: dict[str, Any] = {"thrift_string_size_limit": _MAX_THRIFT, "thrift_container_size_limit": _MAX_THRIFT}
-    # A date stays the text it is in JSON.
-    columns = pa.schema([(name, pa.int32() if python is int else pa.string()) for name, python in fields.items()])
+    remaining = lines(twin)
+    first = 1
     try:
-        _check_frame(pq.ParquetFile(source, **limits), source, schema(fields), canary, rows, max_bytes)
-        file = pq.ParquetFile(source, read_dictionary=names, **limits)
-        remaining = lines(twin)
-        first = 1
+        file = pq.ParquetFile(source)
+        _check_frame(file, schema(fields), canary, max_bytes)
         for group in range(file.num_row_groups):
-            number = file.metadata.row_group(group).num_rows
-            expected = pa.Table.from_pylist([*map(json.loads, islice(remaining, number))], schema=columns)
-            if len(expected) != number:
-                return f"row {first + len(expected)}: the twin has no such row"
             read = file.read_row_group(group)
-            for name in fields:
-                if (place := _differs(read.column(name), expected.column(name).combine_chunks())) is not None:
-                    return f"row {first + place}: {name} differs"
-            first += number
-        return f"row {first}: it is missing" if next(remaining, None) else None
-    except (
-        pa.ArrowException,
-        PageFault,
-        LookupError,
-        ValueError,
-        AttributeError,
-        MemoryError,
-        OverflowError,
-    ) as exc:
+            rows = [_parse(data) for data in islice(remaining, len(read))]
+            expected = pa.Table.from_pylist(rows, schema=schema(fields))
+            if not read.equals(expected):
+                pairs = enumerate(zip_longest(read.to_pylist(), expected.to_pylist()), start=first)
+                number, (one, other) = next((n, pair) for n, pair in pairs if pair[0] != pair[1])
+                names = [name for name in fields if one and other and one[name] != other[name]]
+                return f"row {number}: {', '.join(names) or 'the twin has fewer rows'}"
+            first += len(read)
+        return f"row {first}: the twin has more rows" if next(remaining, None) else None
+    except (pa.ArrowException, LookupError, ValueError, AttributeError, MemoryError, OverflowError) as exc:
         raise ParquetFault(f"cannot be read: {type(exc).__name__}: {str(exc)[:200]}") from exc
 
 
-_MAX_THRIFT: Final = 16 * 1024 * 1024
+def _parse(data: bytes) -> dict[str, Any]:
+    row: dict[str, Any] = json.loads(data)
+    return {**row, "posted_at": date.fromisoformat(row["posted_at"])} if "posted_at" in row else row
 
 
-def _check_frame(
-    file: "pq.ParquetFile", source: io.FileIO, expected: "pa.Schema", canary: str, rows: int, max_bytes: int
-) -> None:
-    """Raise ParquetFault for wrong columns or row counts, or pages that claim more than `max_bytes`."""
-    meta = file.metadata
+def _check_frame(file: "pq.ParquetFile", expected: "pa.Schema", canary: str, max_bytes: int) -> None:
+    """Raise ParquetFault for another canary or other columns, or groups that claim more than `max_bytes`."""
     stated = (file.schema_arrow.metadata or {}).get(CANARY_KEY.encode())
     if stated != canary.encode():
         raise ParquetFault(f"{CANARY_KEY} is {(stated or b'').decode('utf-8', 'replace')[:60]!r}, not {canary!r}")
     if not file.schema_arrow.remove_metadata().equals(expected):
         found = [(field.name, str(field.type)) for field in file.schema_arrow]
         raise ParquetFault(f"unexpected columns: {found}"[:300])
-    if meta.num_rows != rows:
-        raise ParquetFault(f"claims {meta.num_rows} rows, expected {rows}")
-    claimed = 0
-    for group in range(meta.num_row_groups):
-        part = meta.row_group(group)
-        if not 0 < part.num_rows <= ROWS_PER_GROUP or part.num_columns != len(expected):
-            raise ParquetFault(f"row group {group} has {part.num_rows} rows, expected 1 to {ROWS_PER_GROUP}")
-        for place in range(part.num_columns):
-            chunk = part.column(place)
-            start = chunk.data_page_offset
-            if chunk.has_dictionary_page and chunk.dictionary_page_offset:
-                start = min(start, chunk.dictionary_page_offset)
-            if chunk.num_values != part.num_rows:
-                raise ParquetFault(f"row group {group} claims {chunk.num_values} values in a column")
-            claimed += unpacked_size(source, start, chunk.total_compressed_size, part.num_rows)
-            if claimed > max_bytes:
-                raise ParquetFault(f"claims over {claimed} bytes of columns, expected at most {max_bytes}")
-
-
-def _differs(column: "pa.ChunkedArray[Any]", expected: Any) -> int | None:
-    """The first row at which a column differs from the expected one, or None."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    at = 0
-    chunk: Any
-    for chunk in column.chunks:
-        part = expected.slice(at, len(chunk))
-        if len(part) < len(chunk) or chunk.null_count:
-            return at
-        if pa.types.is_dictionary(chunk.type):
-            # Few indices may stand for much text, so lengths are compared before the text is unpacked.
-            lengths = pc.binary_length(chunk.dictionary).take(chunk.indices)
-            if not lengths.equals(pc.binary_length(part)):
-                return at + _first_difference(lengths, pc.binary_length(part))
-            chunk = chunk.dictionary_decode()
-        elif pa.types.is_date(chunk.type):
-            chunk = chunk.cast(pa.string())
-        if not chunk.equals(part):
-            return at + _first_difference(chunk, part)
-        at += len(chunk)
-    return None if at == len(expected) else at
-
-
-def _first_difference(one: Any, other: Any) -> int:
-    import pyarrow.compute as pc
-
-    return max(0, int(pc.index(pc.not_equal(one, other), value=True).as_py()))
+    claimed = sum(file.metadata.row_group(group).total_byte_size for group in range(file.num_row_groups))
+    if claimed > max_bytes:
+        raise ParquetFault(f"claims {claimed} bytes of columns, expected at most {max_bytes}")

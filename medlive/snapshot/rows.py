@@ -2,9 +2,12 @@
 
 import json
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from medlive.integrity.folder import Finding, lines
+from medlive.errors import BadInput
+from medlive.integrity.checks import Faults
+from medlive.integrity.folder import TooLong, lines, open_inside
 from medlive.snapshot.model import CASE_FIELDS, CRITERION_FIELDS, line, row_fault
 
 if TYPE_CHECKING:
@@ -13,65 +16,51 @@ if TYPE_CHECKING:
 CASES: Final = "data/cases.jsonl"
 CRITERIA: Final = "data/criteria.jsonl"
 
-MAX_FAULTS: Final = 10_000
-"""Reading a file stops after this many faults."""
-
 Row = dict[str, Any]
 
 
 class RowReader:
     """Iterates over (line number from 1, row) of one file; lines that hold no row are skipped and reported."""
 
-    def __init__(self, handle: "io.FileIO", kind: str, canary: str | None, name: str | None = None) -> None:
+    def __init__(self, handle: "io.FileIO", name: str, canary: str | None = None) -> None:
         """Prepare to read.
 
         Args:
             handle: The open file; it is closed at the end of the iteration.
-            kind: CASES or CRITERIA.
+            name: CASES or CRITERIA.
             canary: What every row must state; None accepts any.
-            name: The file's name in findings, by default `kind`.
         """
-        self._handle, self._kind, self._canary, self._name = handle, kind, canary, name or kind
-        self._fields = CASE_FIELDS if kind == CASES else CRITERION_FIELDS
-        self.faults: list[Finding] = []
-        self.canary_faults: list[Finding] = []
-        self.truncated = False
-        """Whether reading stopped early, at MAX_FAULTS."""
+        self._handle, self._name, self._canary = handle, name, canary
+        self._fields = CASE_FIELDS if name == CASES else CRITERION_FIELDS
+        self.faults, self.canary_faults = Faults(), Faults()
 
     def __iter__(self) -> Iterator[tuple[int, Row]]:
-        previous: str | None = None
+        previous = ""
         for number, data in enumerate(lines(self._handle), start=1):
-            if len(self.faults) > MAX_FAULTS:
-                self.truncated = True
-                return
-            if (row := self._parse(data, number)) is None:
+            where = f"{self._name}:{number}"
+            if (row := self._parse(data, where)) is None:
                 continue
             case_id = row["case_id"]
-            if previous is not None and (case_id < previous or (case_id == previous and self._kind == CASES)):
-                self._report(number, "rows in the order of case_id", f"{case_id!r} after {previous!r}"[:300])
+            if case_id < previous or (case_id == previous and number > 1 and self._name == CASES):
+                self.faults.add(where, "rows in the order of case_id", f"{case_id!r} after {previous!r}"[:300])
             previous = case_id
             yield number, row
 
-    def _report(self, number: int, expected: str, got: str) -> None:
-        self.faults.append(Finding(f"{self._name}:{number}", expected, got))
-
-    def _parse(self, data: bytes, number: int) -> Row | None:
+    def _parse(self, data: bytes, where: str) -> Row | None:
         try:
-            row = json.loads(data.decode("utf-8"))
+            row: Row = json.loads(data.decode("utf-8"))
             fault = row_fault(row, self._fields)
             canonical = line(row) if fault is None else b""
         except (ValueError, RecursionError) as exc:
-            self._report(number, "one JSON object", f"{type(exc).__name__}: {str(exc)[:120]}")
-            return None
+            fault = f"{type(exc).__name__}: {str(exc)[:120]}"
         if fault is not None:
-            self._report(number, "a row of the format", fault)
+            self.faults.add(where, "a row of the format", fault)
             return None
         if canonical != data:
-            self._report(number, "canonical JSON and a line end", "the same value spelled otherwise")
+            self.faults.add(where, "canonical JSON and a line end", "the same value spelled otherwise")
         if self._canary not in (None, row["canary"]):
-            finding = Finding(f"{self._name}:{number}", f"the canary {self._canary}", repr(row["canary"])[:100])
-            self.canary_faults.append(finding)
-        return dict(row)
+            self.canary_faults.add(where, f"the canary {self._canary}", repr(row["canary"])[:100])
+        return row
 
 
 class CaseRows(NamedTuple):
@@ -107,9 +96,34 @@ def group_rows(cases: RowReader, criteria: RowReader, on_orphan: Callable[[int, 
                 on_orphan(*head)
             head = next(remaining, None)
         yield CaseRows(number, case, own)
-    while head is not None and not cases.truncated:
+    while head is not None:
         on_orphan(*head)
         head = next(remaining, None)
+
+
+def read_cases(root: Path) -> Iterator[CaseRows]:
+    """Yield the cases of a snapshot's folder, in order of their ids. Raises BadInput at the first fault."""
+
+    def refuse(number: int, row: Row) -> None:
+        check()
+        raise BadInput(f"{root / CRITERIA}:{number}: there is no case {row['case_id']!r}")
+
+    def check() -> None:
+        for fault in (fault for reader in readers for fault in reader.faults.findings):
+            raise BadInput(f"{root} cannot be read as a snapshot: {fault}"[:500])
+
+    try:
+        with open_inside(root, CASES) as cases, open_inside(root, CRITERIA) as criteria:
+            readers = RowReader(cases, CASES), RowReader(criteria, CRITERIA)
+            for case in group_rows(*readers, refuse):
+                check()
+                positions = [row["position"] for row in case.criteria]
+                if positions != sorted(set(positions)):
+                    raise BadInput(f"{root / CRITERIA}: the criteria of {case.case_id!r} are not in order")
+                yield case
+            check()
+    except (OSError, TooLong) as exc:
+        raise BadInput(f"{root} cannot be read as a snapshot: {str(exc)[:300]}") from exc
 
 
 def pair_cases(

@@ -12,7 +12,14 @@ from typing import Any
 
 from medlive.integrity.folder import SIGNATURE
 from medlive.integrity.signing import SecretKey
-from medlive.snapshot.ledger import CHANGE_SECTIONS, CHANGES, HOLDOUT_SECTIONS, HOLDOUTS, read_ledger, write_ledger
+from medlive.snapshot.ledgers import (
+    CHANGE_SECTIONS,
+    CHANGES,
+    HOLDOUT_SECTIONS,
+    HOLDOUTS,
+    read_ledger,
+    write_ledger,
+)
 from medlive.snapshot.manifest import pretty_json
 from medlive.snapshot.model import CASE_FIELDS, CRITERION_FIELDS, livemedbench_end, livemedbench_piece
 from medlive.snapshot.parquet import ParquetRows
@@ -73,23 +80,11 @@ def recount(manifest: Row, folder: Path) -> None:
             entry["rows"] = len(criteria)
 
 
-def ledger(folder: Path, name: str) -> tuple[Row, dict[str, Rows]]:
-    """A ledger's head and sections."""
-    sections = CHANGE_SECTIONS if name == CHANGES else HOLDOUT_SECTIONS
-    head, found = {}, {section: Rows() for section in sections}
-    for section, entry in read_ledger(folder / name, sections):
-        if section:
-            found[section].append(entry)
-        else:
-            head = entry
-    return head, found
-
-
 def in_ledger(name: str, edit: Callable[[Row, dict[str, Rows]], object]) -> Callable[[Path], None]:
     """A change to a ledger's entries."""
 
     def spoil(folder: Path) -> None:
-        head, sections = ledger(folder, name)
+        head, sections = read_ledger(folder, name)
         edit(head, sections)
         out = io.BytesIO()
         write_ledger(out, head, sections.items())

@@ -50,7 +50,7 @@ def licence(canary: str) -> str:
 def changes_md(
     meta: SnapshotMeta,
     numbers: Mapping[str, int],
-    added: Mapping[str, Mapping[str, int]],
+    added: Counts,
     entries: Callable[[ChangeKind], Iterable[Change]],
 ) -> Iterator[str]:
     """Yield `CHANGES.md` in pieces: revised and withdrawn cases in full, added ones in full up to MOST_ADDED.
@@ -58,7 +58,7 @@ def changes_md(
     Args:
         meta: The snapshot.
         numbers: Section of a ledger → how many entries it has.
-        added: "language" and "source" → how the added cases divide.
+        added: The counts of the added cases alone.
         entries: Returns the changes of a kind, in order; not called for more than MOST_ADDED added cases.
     """
     since = f"since {meta.parent}" if meta.parent else "(the first release)"
@@ -68,7 +68,7 @@ def changes_md(
         yield f"\n## {kind.value.capitalize()}: {number(total)}\n" + ("\n" if total else "")
         if kind is ChangeKind.ADDED and total > MOST_ADDED:
             yield "Too many to list here: `changes.json` names each.\n\n"
-            yield _shares("language", added["language"]) + "\n" + _shares("source", added["source"])
+            yield _shares("language", added.by_language) + "\n" + _shares("source", added.by_source)
         elif total:
             yield "| case | revision | reason |\n| --- | --- | --- |\n"
             for c in entries(kind):

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from pydantic import ValidationError
 
@@ -26,13 +26,13 @@ from medlive.integrity.folder import (
     read_all,
 )
 from medlive.snapshot import parquet
-from medlive.snapshot.entries import Ledgers, read_ledgers
 from medlive.snapshot.identity import canary_of, folder_name, trusted_comment
+from medlive.snapshot.ledgers import Ledgers, read_ledgers
 from medlive.snapshot.manifest import Manifest
 from medlive.snapshot.model import CASE_FIELDS, CRITERION_FIELDS, week_end
 from medlive.snapshot.rows import CASES, CRITERIA
 from medlive.snapshot.verify.lineage import check_lineage, check_parent
-from medlive.snapshot.verify.scan import LIVEMEDBENCH, Scan, scan_rows
+from medlive.snapshot.verify.scan import Scan
 
 if TYPE_CHECKING:
     from medlive.integrity.signing import PublicKey
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 _FOLDER: Final = re.compile(re.escape(folder_name("")) + r"(\d{4}\.W\d{2})")
 _SUM_LINE: Final = re.compile(r"([0-9a-f]{64})  ([^\n\r\\]+)")
 _TWINS: Final = (("data/cases.parquet", CASES, CASE_FIELDS), ("data/criteria.parquet", CRITERIA, CRITERION_FIELDS))
+LIVEMEDBENCH: Final = "livemedbench.json"
 _STREAMED: Final = frozenset({CASES, CRITERIA, LIVEMEDBENCH})
 """Checked row by row, and with each row its canary."""
 _DESCRIBED: Final = [name for name in REQUIRED if name.startswith("data/") or name == LIVEMEDBENCH]
@@ -114,14 +115,16 @@ class Inspected:
         return self.manifest
 
     @cached_property
-    def ledgers(self) -> Ledgers | None:
-        return read_ledgers(self.root, self.listing.files, self.manifest) if self.manifest else None
+    def ledgers(self) -> Ledgers:
+        return read_ledgers(self.root, self.require_manifest())
 
     @cached_property
     def scan(self) -> Scan:
-        if missing := [name for name in (CASES, CRITERIA, LIVEMEDBENCH) if name not in self.listing.files]:
-            raise Skip(f"{missing[0]} is missing")
-        return scan_rows(self.root, self.manifest, self.ledgers)
+        scan = Scan(self.require_manifest(), self.ledgers)
+        if missing := {CASES, CRITERIA} - self.listing.files:
+            raise Skip(f"{min(missing)} is missing")
+        scan.run(self.root)
+        return scan
 
 
 def _signature(folder: Inspected, out: Faults) -> None:
@@ -231,24 +234,22 @@ def _scanned(name: str) -> Callable[[Inspected, Faults], None]:
 
 
 def _counts(folder: Inspected, out: Faults) -> None:
-    manifest, scan = folder.require_manifest(), folder.scan
-    stated = manifest.counts.model_dump()
-    found: dict[str, Any] = {n: dict(c) for n, c in scan.counts.items()}
-    found |= {"cases": scan.cases, "criteria": scan.criteria}
-    found["held"] = folder.ledgers.counts.get("held", 0) if folder.ledgers else 0
+    manifest, tally = folder.require_manifest(), folder.scan.tally
+    held = len((folder.ledgers.holdouts or {}).get("held", ()))
+    stated, found = manifest.counts.model_dump(), tally.counts(held).model_dump()
     for name, value in stated.items():
         if value != found[name]:
             out.add("manifest.json", f"{name} {found[name]}"[:300], f"{value}"[:300])
+    rows = dict.fromkeys((CASES, "data/cases.parquet", LIVEMEDBENCH), tally.cases)
+    rows |= dict.fromkeys((CRITERIA, "data/criteria.parquet"), tally.criteria)
     for name, entry in sorted(manifest.files.items()):
-        rows = {"cases": scan.cases, "criteria": scan.criteria, "livemedbench": scan.cases}
-        stem = Path(name).stem if name in _STREAMED or name.endswith(".parquet") else ""
-        if entry.rows != rows.get(stem):
-            out.add("manifest.json", f"{name}: {rows.get(stem)} rows"[:200], f"{entry.rows}")
+        if entry.rows != rows.get(name):
+            out.add("manifest.json", f"{name}: {rows.get(name)} rows"[:200], f"{entry.rows}")
 
 
 def _livemedbench(folder: Inspected, out: Faults) -> None:
-    folder.require_manifest()
-    out.extend(folder.scan.livemedbench)
+    if folder.scan.livemedbench != folder.digest(LIVEMEDBENCH):
+        out.add(LIVEMEDBENCH, f"exactly the rows of {CASES} and {CRITERIA}", "other bytes")
 
 
 def _parquet(folder: Inspected, out: Faults) -> None:
@@ -258,19 +259,15 @@ def _parquet(folder: Inspected, out: Faults) -> None:
     if scan.rows.count:
         raise Skip("the JSON Lines to compare with are not valid")
     for name, twin, fields in _TWINS:
-        if not {name, twin} <= folder.listing.files:
-            raise Skip(f"{name} or {twin} is missing")
         # A broken file is reported by its digest; only a forged one is worth opening.
-        if folder.digest(name) != folder.sums.get(name) or folder.digest(twin) != folder.sums.get(twin):
-            raise Skip(f"{name} or {twin} does not have the digest that {SUMS} states")
-        rows = scan.cases if twin == CASES else scan.criteria
+        for file in (name, twin):
+            if file not in folder.sums or folder.digest(file) != folder.sums[file]:
+                raise Skip(f"{file} does not have the digest that {SUMS} states")
         # A row's JSON names every column, so it is longer than the row's values and their lengths in parquet.
         max_bytes = 2 * folder.listing.sizes[twin] + 1_000_000
         try:
             with open_inside(folder.root, name) as source, open_inside(folder.root, twin) as text:
-                difference = parquet.find_difference(
-                    source, text, fields, manifest.canary, rows=rows, max_bytes=max_bytes
-                )
+                difference = parquet.find_difference(source, text, fields, manifest.canary, max_bytes)
             if difference is not None:
                 out.add(f"{name}: {difference}", f"the rows of {twin}", "other rows")
         except (parquet.ParquetFault, OSError, TooLong) as exc:
@@ -278,16 +275,12 @@ def _parquet(folder: Inspected, out: Faults) -> None:
 
 
 def _changes(folder: Inspected, out: Faults) -> None:
-    folder.require_manifest()
-    if folder.ledgers is not None:
-        out.extend(folder.ledgers.changes)
+    out.extend(folder.ledgers.change_faults)
     out.extend(folder.scan.changes)
 
 
 def _holdouts(folder: Inspected, out: Faults) -> None:
-    folder.require_manifest()
-    if folder.ledgers is not None:
-        out.extend(folder.ledgers.holdouts)
+    out.extend(folder.ledgers.holdout_faults)
     out.extend(folder.scan.proofs)
 
 
@@ -333,8 +326,7 @@ def _leaks(folder: Inspected, out: Faults) -> None:
     for name in sorted(n for n in folder.listing.files if n.endswith(".svg")):
         if (active := _ACTIVE.search(folder.read(name))) is not None:
             out.add(name, "a drawing without anything that runs or loads", repr(active.group()[:40]))
-    if folder.ledgers is not None:
-        out.extend(folder.ledgers.leaks)
+    out.extend(folder.ledgers.leaks)
 
 
 def _chain(folder: Inspected, out: Faults) -> None:
@@ -351,8 +343,8 @@ def _chain(folder: Inspected, out: Faults) -> None:
             if out.count:
                 return
             raise Skip(f"the parent was not found: there is no {parent.name} beside it", allowed=True)
-    if folder.ledgers is None or not {CASES, CRITERIA} <= folder.listing.files:
-        raise Skip("the rows or the ledgers are missing")
+    if not {CASES, CRITERIA} <= folder.listing.files or folder.scan.rows.count:
+        raise Skip("the rows are missing or not valid")
     check_parent(folder.root, manifest, folder.ledgers, parent, out)
 
 

@@ -266,7 +266,8 @@ def note(added: int, asked: list[ChangeKind] | None = None, *, first: bool = Fal
 
     meta = replace(META, lineage=()) if first else META
     numbers = {kind.value: len(rows) for kind, rows in changes.items()} | {"revealed": 0, "dropped": 0} | held
-    return "".join(changes_md(meta, numbers, {"language": {"en": added}, "source": {"a|b": added}}, entries))
+    counts = COUNTS.model_copy(update={"by_language": {"en": added}, "by_source": {"a|b": added}})
+    return "".join(changes_md(meta, numbers, counts, entries))
 
 
 def test_the_change_note_lists_each_change_with_its_reason() -> None:

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta, timezone
 from pathlib import Path
@@ -17,7 +18,7 @@ from medlive.errors import BadInput, CheckFailed, UsageError
 from medlive.integrity.folder import REQUIRED, SIGNATURE
 from medlive.integrity.lock import Locked, exclusive
 from medlive.snapshot.freeze import write_snapshot
-from medlive.snapshot.ledger import HOLDOUT_SECTIONS, LedgerFault, read_ledger, write_ledger
+from medlive.snapshot.ledgers import LedgerFault, read_ledger, write_ledger
 from medlive.snapshot.manifest import Ancestor, Signing
 from medlive.snapshot.model import SnapshotCriterion
 from tests.unit.snapshot.conftest import META, PROVENANCE, Freeze, added, make_case
@@ -216,8 +217,9 @@ def test_ledgers_and_lineage_are_written_as_they_are_read(tmp_path: Path) -> Non
     assert manifest.counts.held == 2
     assert manifest.counts.by_first_release == {"2026.W39": 1, "2026.W47": 1}
     assert manifest.counts.criteria_per_case == {"3": 2}
-    found = list(read_ledger(frozen.path / "holdouts.json", HOLDOUT_SECTIONS))
-    assert found == [("", {"canary": manifest.canary, "version": "2026.W47"})] + [("held", e) for e in held[::-1]]
+    head, sections = read_ledger(frozen.path, "holdouts.json")
+    assert head == {"canary": manifest.canary, "version": "2026.W47"}
+    assert sections == {"held": list(held[::-1]), "revealed": [], "dropped": []}
     changes = json.loads((frozen.path / "changes.json").read_text("utf-8"))
     assert [c["case_id"] for c in changes["added"]] == ["c001"]
     with pytest.raises(UsageError, match="follows its ancestors"):
@@ -234,24 +236,19 @@ def test_a_ledger_reads_as_it_was_written_and_every_other_spelling_is_a_fault(
     other: list[dict[str, Any]],
     data: st.DataObject,
 ) -> None:
-    sections = {"one": "id", "other": "id"}
-    lists = [("one", one), ("other", other)]
-    for _, entries in lists:
+    lists = {"added": one, "revised": other, "withdrawn": []}
+    for entries in lists.values():
         for number, entry in enumerate(entries):
-            entry["id"] = f"{number:04d}"
-    path = tmp_path_factory.getbasetemp() / "ledger.json"
-    with path.open("wb") as out:
-        assert write_ledger(out, {"version": "x"}, lists) == {"one": len(one), "other": len(other)}
-    written = path.read_bytes()
-    assert json.loads(written) == {"version": "x", "one": one, "other": other}
-    read = list(read_ledger(path, sections))
-    assert read[0] == ("", {"version": "x"})
-    assert read[1:] == [("one", e) for e in one] + [("other", e) for e in other]
+            entry["case_id"] = f"{number:04d}"
+    root = tmp_path_factory.getbasetemp()
+    with (root / "changes.json").open("wb") as out:
+        counts = write_ledger(out, {"version": "x"}, lists.items())
+    assert counts == {"added": len(one), "revised": len(other), "withdrawn": 0}
+    written = (root / "changes.json").read_bytes()
+    assert json.loads(written) == {"version": "x", **lists}
+    assert read_ledger(root, "changes.json") == ({"version": "x"}, lists)
     at = data.draw(st.integers(0, len(written) - 1))
     spoilt = data.draw(st.sampled_from([written[:at], written[:at] + b" " + written[at:], written + b"\n"]))
-    path.write_bytes(spoilt)
-    try:
-        found = list(read_ledger(path, sections))
-    except LedgerFault:
-        return
-    assert found != read
+    (root / "changes.json").write_bytes(spoilt)
+    with suppress(LedgerFault):
+        assert read_ledger(root, "changes.json") != ({"version": "x"}, lists)

@@ -5,16 +5,12 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from medlive.integrity import folder as folder_module
 from medlive.integrity.folder import REQUIRED, SIGNATURE, SUMS, list_files, open_inside
-from medlive.snapshot.verify.parquet_pages import PageFault, unpacked_size
 from medlive.snapshot.verify.run import STEPS, StepState, Trust, VerificationReport, verify_snapshot
 from tests.support.snapshots import Line, build_line
 
@@ -200,20 +196,6 @@ def test_no_part_of_a_name_is_a_link(tmp_path: Path) -> None:
     link.symlink_to(root)
     with pytest.raises(OSError, match=r"."):
         open_inside(link, "y")
-
-
-# Pages of parquet
-
-
-@given(data=st.binary(max_size=80), values=st.integers(0, 50))
-@settings(max_examples=200, deadline=None)
-def test_bytes_that_are_no_pages_are_a_fault(
-    tmp_path_factory: pytest.TempPathFactory, data: bytes, values: int
-) -> None:
-    path = tmp_path_factory.getbasetemp() / "pages"
-    path.write_bytes(data)
-    with path.open("rb", buffering=0) as handle, suppress(PageFault):
-        assert unpacked_size(handle, 0, len(data), values) >= 0
 
 
 def test_a_folder_called_like_another_version_is_not_that_version(copied: Callable[[int], Path]) -> None:

@@ -1,0 +1,193 @@
+"""The ledgers of a snapshot: `changes.json` and `holdouts.json`, written and checked.
+
+A ledger is JSON with one entry a line. Its spelling is fixed to the byte: anything else is a fault, even where it
+is JSON of the same value.
+"""
+
+import io
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Final, Protocol
+
+from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
+
+from medlive.digest import canonical_json
+from medlive.integrity.checks import Faults
+from medlive.integrity.folder import TooLong, open_inside, read_all
+from medlive.snapshot.manifest import Count, Digest, Hex, Manifest, Version
+from medlive.snapshot.verify.disguise import find_disguise
+from medlive.snapshot.verify.leaks import find_contact, find_unstorable
+
+CHANGES: Final = "changes.json"
+CHANGE_SECTIONS: Final = {"added": "case_id", "revised": "case_id", "withdrawn": "case_id"}
+"""Section → the key by which its entries are in order, each once."""
+
+HOLDOUTS: Final = "holdouts.json"
+HOLDOUT_SECTIONS: Final = {"held": "commitment", "revealed": "case_id", "dropped": "commitment"}
+"""The same of held-out cases: committed to, shown now with their proof, withdrawn without having been shown."""
+
+Entry = dict[str, Any]
+
+
+class LedgerFault(Exception):
+    """A ledger is not spelled as one; the message says how."""
+
+
+class Sink(Protocol):
+    """What takes bytes."""
+
+    def write(self, data: bytes, /) -> int:
+        """Write all of them."""
+        ...
+
+
+def write_ledger(
+    out: Sink, head: Mapping[str, Any], sections: Iterable[tuple[str, Iterable[Mapping[str, Any]]]]
+) -> dict[str, int]:
+    """Write a ledger, its entries in the given order; return how many entries each section has."""
+    out.write(canonical_json(dict(head))[:-1].encode("utf-8") + b"\n")
+    counts: dict[str, int] = {}
+    for name, entries in sections:
+        out.write(f",{canonical_json(name)}:[\n".encode())
+        number = 0
+        for number, entry in enumerate(entries, start=1):
+            out.write((b"," if number > 1 else b"") + canonical_json(dict(entry)).encode("utf-8") + b"\n")
+        counts[name] = number
+        out.write(b"]\n")
+    out.write(b"}\n")
+    return counts
+
+
+def read_ledger(root: Path, name: str) -> tuple[Entry, dict[str, list[Entry]]]:
+    """Return the head of a snapshot's ledger, and the entries of each section.
+
+    Raises:
+        LedgerFault: If it is not spelled as `write_ledger` does, or not in order.
+        TooLong, OSError: If it cannot be read.
+    """
+    keys = CHANGE_SECTIONS if name == CHANGES else HOLDOUT_SECTIONS
+    with open_inside(root, name) as handle:
+        data = read_all(handle, name)
+    spelled = io.BytesIO()
+    try:
+        head = json.loads(data)
+        sections = {section: list(head.pop(section)) for section in keys}
+        write_ledger(spelled, head, sections.items())
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as exc:
+        raise LedgerFault(f"{type(exc).__name__}: {str(exc)[:100]}") from exc
+    if spelled.getvalue() != data:
+        raise LedgerFault("not in the canonical spelling")
+    for section, key in keys.items():
+        order = [entry.get(key) for entry in sections[section]]
+        if not all(isinstance(one, str) for one in order) or order != sorted(set(order)):
+            raise LedgerFault(f"{section} is not in the order of {key}, each once")
+    return head, sections
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+Reason = Annotated[str, StringConstraints(pattern=r"\S")]
+
+
+class _Change(_Model):
+    case_id: str
+    from_revision: Count | None
+    reason: Reason
+    to_revision: Count | None
+
+
+class _Held(_Model):
+    commitment: Digest
+    held_since: Version
+
+
+class _Revealed(_Held):
+    case_id: str
+    salt: Hex
+
+
+class _Dropped(_Held):
+    reason: Reason
+
+
+_MODELS: Final[Mapping[str, type[_Model]]] = {
+    "added": _Change, "revised": _Change, "withdrawn": _Change,
+    "held": _Held, "revealed": _Revealed, "dropped": _Dropped,
+}  # fmt: skip
+
+
+@dataclass(slots=True)
+class Ledgers:
+    """Both ledgers, and what is wrong with them."""
+
+    changes: dict[str, dict[str, Entry]] | None = None
+    """Section → case id → entry; None if the ledger is not valid."""
+    holdouts: dict[str, dict[str, Entry]] | None = None
+    """Section → case id of a revealed case, else commitment → entry; None if the ledger is not valid."""
+    change_faults: Faults = field(default_factory=Faults)
+    holdout_faults: Faults = field(default_factory=Faults)
+    leaks: Faults = field(default_factory=Faults)
+
+    def commitments(self) -> dict[str, tuple[str, str]]:
+        """Return commitment → its section and the version since which it is held."""
+        sections = (self.holdouts or {}).items()
+        return {e["commitment"]: (section, e["held_since"]) for section, es in sections for e in es.values()}
+
+
+def read_ledgers(root: Path, manifest: Manifest) -> Ledgers:
+    """Read both ledgers, and check them by themselves and against the manifest."""
+    ledgers = Ledgers()
+    head = {"canary": manifest.canary, "version": manifest.version}
+    changes, holdouts = ledgers.change_faults, ledgers.holdout_faults
+    ledgers.changes = _read(root, CHANGES, {**head, "parent": manifest.parent}, changes, ledgers.leaks)
+    ledgers.holdouts = _read(root, HOLDOUTS, head, holdouts, ledgers.leaks)
+    for section, case_id, entry in _entries(ledgers.changes):
+        where = f"{CHANGES}: {section} {case_id!r}"[:300]
+        given = (entry["from_revision"] is not None, entry["to_revision"] is not None)
+        if given != (section != "added", section != "withdrawn"):
+            changes.add(where, f"the revisions of a case that was {section}", f"{given}")
+        if manifest.parent is None and section != "added":
+            changes.add(where, "only added cases, since there is no parent", section)
+    ancestors, seen = {ancestor.version for ancestor in manifest.lineage}, set[str]()
+    for section, _, entry in _entries(ledgers.holdouts):
+        commitment, since = entry["commitment"], entry["held_since"]
+        where = f"{HOLDOUTS}: {section} {commitment}"
+        if since not in ancestors and (section, since) != ("held", manifest.version):
+            holdouts.add(where, "held since a release of this line", since)
+        if commitment in seen:
+            holdouts.add(where, "each commitment once", "another entry of it")
+        seen.add(commitment)
+    return ledgers
+
+
+def _entries(sections: Mapping[str, Mapping[str, Entry]] | None) -> Iterable[tuple[str, str, Entry]]:
+    return [(section, key, e) for section, entries in (sections or {}).items() for key, e in entries.items()]
+
+
+def _read(
+    root: Path, name: str, expected: Entry, faults: Faults, leaks: Faults
+) -> dict[str, dict[str, Entry]] | None:
+    """Read a ledger by section and key; None with a fault if an entry is not of the format."""
+    try:
+        head, sections = read_ledger(root, name)
+        for entries in ((section, entry) for section in sections for entry in sections[section]):
+            _MODELS[entries[0]].model_validate(entries[1])
+    except ValidationError as exc:
+        first = exc.errors(include_url=False, include_input=False)[0]
+        faults.add(name, "entries of the format", f"{'.'.join(map(str, first['loc']))}: {first['msg']}"[:300])
+        return None
+    except (LedgerFault, OSError, TooLong) as exc:
+        faults.add(name, "a ledger in its one spelling", str(exc)[:300])
+        return None
+    if head != expected:
+        faults.add(f"{name}:1", f"the head {expected}", f"{head}"[:300])
+    keys = CHANGE_SECTIONS if name == CHANGES else HOLDOUT_SECTIONS
+    for section, key, entry in _entries({s: {e[keys[s]]: e for e in sections[s]} for s in sections}):
+        reason = entry.get("reason", "")
+        if leak := find_unstorable(reason) or find_disguise(reason) or find_contact(reason):
+            leaks.add(f"{name}: {section} {key!r}"[:300], "a reason of plain text without addresses", leak)
+    return {section: {entry[key]: entry for entry in sections[section]} for section, key in keys.items()}
