@@ -30,7 +30,7 @@ from medlive.service.release.rebuild import rebuild
 from medlive.service.release.withdraw import withdraw
 from medlive.snapshot.errata import WithdrawalKind
 from medlive.snapshot.gates import gates_digest
-from medlive.snapshot.ledger import CHANGE_SECTIONS, CHANGES, HOLDOUT_SECTIONS, HOLDOUTS, read_ledger
+from medlive.snapshot.ledgers import CHANGES, HOLDOUTS, read_ledger
 from medlive.snapshot.verify.run import verify_snapshot
 from tests.support.release import case_id, fill
 
@@ -65,12 +65,7 @@ def revise(admin: psycopg.Connection[Any], number: int, words: str) -> None:
 
 
 def ledger(frozen: FreezeResult, name: str) -> dict[str, list[dict[str, Any]]]:
-    sections = CHANGE_SECTIONS if name == CHANGES else HOLDOUT_SECTIONS
-    found: dict[str, list[dict[str, Any]]] = {section: [] for section in sections}
-    for section, entry in read_ledger(frozen.path / name, sections):
-        if section:
-            found[section].append(entry)
-    return found
+    return read_ledger(frozen.path, name)[1]
 
 
 def rows(frozen: FreezeResult) -> dict[str, dict[str, Any]]:
