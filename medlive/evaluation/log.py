@@ -12,7 +12,7 @@ from typing import IO, Any, Final, TypeVar
 from pydantic_core import from_json
 
 from medlive.digest import canonical_json
-from medlive.errors import BadInput, DiskFull, MedliveError
+from medlive.errors import BadInput, DiskFull
 from medlive.integrity.lock import exclusive
 
 T = TypeVar("T")
@@ -22,23 +22,16 @@ MOST_LINE: Final = 256 * 1024 * 1024
 
 @dataclass(slots=True)
 class Lines:
-    """The objects of a log, and the lines that hold none: (number, why)."""
+    """The objects of a log, and the lines that could not be parsed: (number, why)."""
 
     rows: list[dict[str, Any]] = field(default_factory=list)
     damaged: list[tuple[int, str]] = field(default_factory=list)
     torn: int | None = None
     """The number of a last line that has no end and is no whole object: a write under way, or cut off."""
 
-    def notes(self, name: str) -> list[str]:
-        """What is damaged, a sentence for each line of the file of that name."""
-        return [f"{name}:{number}: {why}" for number, why in self.damaged]
-
 
 def read_log(path: Path) -> Lines:
-    """Everything a log holds; an unreadable line is reported and the others stand. No file is an empty log.
-
-    A last line without an end that is no whole object is a write under way or cut off, and no damage.
-    """
+    """Everything a log holds; an unreadable line is reported and the others stand. No file is an empty log."""
     lines = Lines()
     lines.rows += [row for _, row in rows_of(path, lines)]
     return lines
@@ -51,9 +44,8 @@ def rows_of(path: Path, lines: Lines) -> Iterator[tuple[int, dict[str, Any]]]:
     try:
         with path.open("rb") as handle:
             for number, data in enumerate(iter(lambda: handle.readline(MOST_LINE), b""), start=1):
-                value = _read(data, number, lines)
-                if value is not None:
-                    yield number, value
+                if (row := _parse(data, lines, number)) is not None:
+                    yield number, row
     except OSError as exc:
         raise BadInput(f"{path} cannot be read: {exc.strerror or exc}") from exc
 
@@ -72,31 +64,27 @@ def values_of(path: Path, parse: Callable[[dict[str, Any]], T], notes: list[str]
             lines.damaged.append((number, f"not a valid row: {str(exc)[:120]}"))
             continue
         yield value
-    notes += lines.notes(path.name)
+    notes += [f"{path.name}:{number}: {why}" for number, why in lines.damaged]
 
 
-def _read(data: bytes, number: int, lines: Lines) -> dict[str, Any] | None:
+def _parse(data: bytes, lines: Lines, number: int) -> dict[str, Any] | None:
+    """The object in a line; None, with a record of why, where there is none."""
     try:
-        row = parsed(data)
+        try:
+            row = from_json(data, cache_strings="keys")
+        except ValueError:
+            # It refuses some of what the json module reads, such as a lone surrogate's escape.
+            row = json.loads(data.decode("utf-8"))
     except (ValueError, RecursionError) as exc:
         if data.endswith(b"\n"):
             lines.damaged.append((number, str(exc)[:120]))
         else:
             lines.torn = number
         return None
-    if isinstance(row, dict):
-        return row
-    lines.damaged.append((number, f"a {type(row).__name__} and no object"))
-    return None
-
-
-def parsed(data: bytes) -> Any:
-    """The value of a line. Raises ValueError or RecursionError for what is no JSON."""
-    try:
-        return from_json(data, cache_strings="keys")
-    except ValueError:
-        # It refuses some of what the json module reads, such as a lone surrogate's escape; that one has the say.
-        return json.loads(data.decode("utf-8"))
+    if not isinstance(row, dict):
+        lines.damaged.append((number, f"a {type(row).__name__} and no object"))
+        return None
+    return row
 
 
 class LogWriter:
@@ -104,44 +92,38 @@ class LogWriter:
 
     def __init__(self, path: Path, handle: IO[bytes]) -> None:
         """`handle` is open for appending, its last line whole, nothing of it waiting to be written."""
-        self._path = path
-        self._file = handle.fileno()
+        self._path, self._file = path, handle.fileno()
         self._size = os.fstat(self._file).st_size
 
-    def add(self, row: Mapping[str, Any]) -> bytes:
-        """One row more, handed to the system whole before this returns: a kill loses no row that was added.
+    def add(self, row: Mapping[str, Any]) -> None:
+        """Add a row, handed to the system whole before this returns: a kill loses no row that was added.
 
         A lone surrogate is written as its JSON escape, so the row comes back as it was. Raises DiskFull, and
-        BadInput where the file cannot be written otherwise; then nothing of the row is there. Returns the line.
+        BadInput where the file cannot be written otherwise; then nothing of the row is there.
         """
         data = canonical_json(dict(row)).encode("utf-8", "backslashreplace") + b"\n"
-        self.write(data)
-        return data
-
-    def write(self, data: bytes) -> None:
-        """A row that is spelt already, with its line's end; as `add`."""
         left = memoryview(data)
-        try:
-            while left:
-                left = left[os.write(self._file, left) :]
-        except OSError as exc:
-            # Half a row would make one line with the next, once there is room again.
-            os.ftruncate(self._file, self._size)
-            raise _unwritable(self._path, exc) from exc
+        with writing(self._path):
+            try:
+                while left:
+                    left = left[os.write(self._file, left) :]
+            except OSError:
+                # Half a row would make one line with the next, once there is room again.
+                os.ftruncate(self._file, self._size)
+                raise
         self._size += len(data)
 
 
-def is_full(exc: OSError) -> bool:
-    """Whether the system has no room, or allows this user or this process no more of it."""
-    return exc.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-
-
-def _unwritable(path: Path, exc: OSError) -> MedliveError:
-    if is_full(exc):
-        return DiskFull(
-            f"no space is left for {path}", hint="what was written is kept; make room and run this again"
-        )
-    return BadInput(f"{path} cannot be written: {exc.strerror or exc}")
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Raises DiskFull and BadInput in place of OSError while a file or folder is written."""
+    try:
+        yield
+    except OSError as exc:
+        if exc.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            hint = "what was written is kept; make room and run this again"
+            raise DiskFull(f"no space is left for {path}", hint=hint) from exc
+        raise BadInput(f"{path} cannot be written: {exc.strerror or exc}") from exc
 
 
 @contextmanager
@@ -151,14 +133,12 @@ def open_log(path: Path) -> Iterator[LogWriter]:
 
     A last line that a kill cut off is taken away; one that is whole but for its end gets it.
     """
-    with ExitStack() as held:
-        try:
-            held.enter_context(exclusive(path.with_name(f".{path.name}.lock")))
-            handle = held.enter_context(path.open("a+b"))
+    with ExitStack() as stack:
+        with writing(path):
+            stack.enter_context(exclusive(path.with_name(f".{path.name}.lock")))
+            handle = stack.enter_context(path.open("a+b"))
             _mend(handle)
             handle.flush()
-        except OSError as exc:
-            raise _unwritable(path, exc) from exc
         try:
             yield LogWriter(path, handle)
         finally:
@@ -173,16 +153,9 @@ def _mend(handle: IO[bytes]) -> None:
         start -= step
         handle.seek(start)
         tail = handle.read(step) + tail
-    cut = tail.rfind(b"\n") + 1
-    last = tail[cut:]
-    if not last:
-        return
-    try:
-        whole = isinstance(json.loads(last.decode("utf-8")), dict)
-    except (ValueError, RecursionError):
-        whole = False
-    if whole:
-        handle.seek(0, os.SEEK_END)
+    last = tail[tail.rfind(b"\n") + 1 :]
+    handle.seek(0, os.SEEK_END)
+    if last and isinstance(_parse(last, Lines(), 0), dict):
         handle.write(b"\n")
     else:
         handle.truncate(size - len(last))

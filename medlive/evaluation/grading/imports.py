@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from medlive.digest import digest_json
-from medlive.errors import BadInput, DiskFull, UsageError
+from medlive.errors import BadInput, UsageError
 from medlive.evaluation.asking.run import RunResult, import_answers
 from medlive.evaluation.cases.livemedbench import (
     case_entry,
@@ -22,17 +22,8 @@ from medlive.evaluation.cases.livemedbench import (
 from medlive.evaluation.cases.livemedbench import read_grades as read_grade_entries
 from medlive.evaluation.cases.load import load_cases
 from medlive.evaluation.grading.judge import Judge
-from medlive.evaluation.log import is_full, open_log
-from medlive.evaluation.model import (
-    Answer,
-    CaseKeys,
-    CaseSet,
-    EvaluationCase,
-    EvaluationCriterion,
-    Grade,
-    Mode,
-    Origin,
-)
+from medlive.evaluation.log import open_log, writing
+from medlive.evaluation.model import Answer, CaseKeys, CaseSet, EvaluationCase, Grade, Mode, Origin, gradable
 from medlive.evaluation.runs.folder import (
     GRADES,
     IMPORTED,
@@ -94,7 +85,8 @@ def import_run(
             f"; it answers {strangers[0]!r} where the cases have {found.cases[0].case_id!r}" if strangers else ""
         )
         raise BadInput(f"{responses} answers none of the cases of {found.name}{told}")
-    gradings, torn = _gradings(grades)
+    torn: list[str] = []
+    gradings = read_grade_entries(grades, torn) if grades else []
     notes += torn
     prompt = load_template(template) if template else None
     result = import_answers(
@@ -107,21 +99,11 @@ def import_run(
         added, grade_notes = _import_grades(open_run(out), grades, gradings, judge)
         notes += grade_notes
         # The published script ends in a traceback where a file is cut off: there are no figures of its own.
-        if judge is None and not torn and (file := benchmark or _benchmark_of(cases)) is not None:
-            keep_files(out, _claim(grades, None).digest, file, grades)
+        if isinstance(cases, Path):
+            benchmark = benchmark or (cases / "livemedbench.json" if cases.is_dir() else cases)
+        if judge is None and not torn and benchmark is not None and benchmark.is_file():
+            keep_files(out, _claim(grades, None).digest, benchmark, grades)
     return Imported(result, added, (*notes, *result.notes))
-
-
-def _gradings(path: Path | None) -> tuple[list[dict[str, Any]], list[str]]:
-    torn: list[str] = []
-    return ([] if path is None else read_grade_entries(path, torn)), torn
-
-
-def _benchmark_of(cases: CaseSet | Path) -> Path | None:
-    if isinstance(cases, CaseSet):
-        return None
-    file = cases / "livemedbench.json" if cases.is_dir() else cases
-    return file if file.is_file() else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,30 +143,26 @@ def _import_grades(
             if evaluations:
                 notes.append(f"{path.name}: case {case.case_id!r} is graded but unanswered; left out")
             continue
-        odd: list[str] = []
-        grades = _grades(case, answer, evaluations, claim, odd)
-        notes += [f"{path.name}: {note}" for note in odd]
+        irregular: list[str] = []
+        grades = _grades(case, answer, evaluations, claim, irregular)
+        notes += [f"{path.name}: {note}" for note in irregular]
         if (before := found.get(case.case_id)) is not None:
             differ = sum(1 for key, grade in grades.items() if key in before and before[key].met != grade.met)
             told = f", and {differ} verdicts differ" if differ else ""
             notes.append(f"{path.name}: case {case.case_id!r} is graded more than once{told}; the last one counts")
         found[case.case_id] = grades
-    return _add(run, (grade for grades in found.values() for grade in grades.values())), notes
-
-
-def _add(run: RunFolder, grades: Iterable[Grade]) -> int:
-    """Write the grades that are not on record; how many. A verdict that was asked for here stays."""
     added = 0
     with open_log(run.path / GRADES) as log:
-        there = {grade.key: grade for grade in read_grades(run.path / GRADES)[0] if grade.met is not None}
-        for grade in grades:
-            was = there.get(grade.key)
+        known = {grade.key: grade for grade in read_grades(run.path / GRADES)[0] if grade.met is not None}
+        for grade in (grade for grades in found.values() for grade in grades.values()):
+            was = known.get(grade.key)
+            # A verdict that was asked for here stays.
             ours = was is not None and was.engine != IMPORTED and was.origin is not Origin.IMPORT
             if not ours and (was is None or was.met != grade.met):
                 log.add(grade.row())
-                there[grade.key] = grade
+                known[grade.key] = grade
                 added += 1
-    return added
+    return added, notes
 
 
 def _grades(
@@ -192,58 +170,36 @@ def _grades(
 ) -> dict[str, Grade]:
     """The verdicts of one case by key; criteria of the same text share one."""
     by_text = {criterion.criterion: criterion for criterion in case.criteria}
-    verdicts: dict[str, bool] = {}
-    both: set[str] = set()
+    verdicts: dict[str, bool | None] = {}
     for name, entry in evaluations.items():
         where = f"case {case.case_id!r}, {name}"
-        text = entry.get("criterion") if isinstance(entry, dict) else None
-        criterion = by_text.get(text) if isinstance(text, str) else None
-        score = entry.get("score") if isinstance(entry, dict) else None
-        if criterion is None:
+        entry = entry if isinstance(entry, dict) else {}
+        text, score, weighted = (entry.get(key) for key in ("criterion", "score", "weighted_score"))
+        if not isinstance(text, str) or text not in by_text:
             notes.append(f"{where}: no criterion of the case; left out")
-            continue
-        if score not in (0, 1):
+        elif score not in (0, 1):
             notes.append(f"{where}: score {score!r:.80} is neither 0 nor 1; left out")
-            continue
-        if verdicts.setdefault(criterion.criterion, bool(score)) is not bool(score):
+        elif verdicts.setdefault(text, bool(score)) is not bool(score):
             notes.append(f"{where}: graded both ways; left ungraded")
-            both.add(criterion.criterion)
-            continue
-        weighted = entry.get("weighted_score")
-        if weighted is not None and not _weighs(number(weighted), case, criterion.criterion, bool(score)):
-            notes.append(f"{where}: weighted_score {weighted!r:.80} is not points times score; the score counts")
+            verdicts[text] = None
+        elif weighted is not None:
+            points = [c.points * score for c in case.criteria if c.criterion == text]
+            given = number(weighted)
+            if given is None or not any(math.isclose(given, one, abs_tol=1e-9) for one in points):
+                notes.append(
+                    f"{where}: weighted_score {weighted!r:.80} is not points times score; the score counts"
+                )
+    keys = CaseKeys.of(case).keys(answer, claim.digest)
     grades = [
-        _grade(case, by_text[text], answer, claim, met) for text, met in verdicts.items() if text not in both
-    ]
+        Grade(
+            case_id=case.case_id, criterion_id=by_text[text].id, key=keys[by_text[text].id], met=met, quote="",
+            reasoning="", reason="", raw="", grader=claim.model, engine=claim.engine, model=claim.model,
+            mode=claim.mode, prompt="unknown", judge=claim.digest, origin=claim.origin,
+        )
+        for text, met in verdicts.items()
+        if met is not None
+    ]  # fmt: skip
     return {grade.key: grade for grade in grades}
-
-
-def _weighs(weighted: float | None, case: EvaluationCase, text: str, met: bool) -> bool:
-    return weighted is not None and any(
-        math.isclose(weighted, c.points * met, abs_tol=1e-9) for c in case.criteria if c.criterion == text
-    )
-
-
-def _grade(
-    case: EvaluationCase, criterion: EvaluationCriterion, answer: Answer, claim: _Claim, met: bool
-) -> Grade:
-    return Grade(
-        case_id=case.case_id,
-        criterion_id=criterion.id,
-        key=CaseKeys.of(case, [criterion]).keys(answer, claim.digest)[criterion.id],
-        met=met,
-        quote="",
-        reasoning="",
-        reason="",
-        raw="",
-        grader=claim.model,
-        engine=claim.engine,
-        model=claim.model,
-        mode=claim.mode,
-        prompt="unknown",
-        judge=claim.digest,
-        origin=claim.origin,
-    )
 
 
 def export_run(run: Path | GradedRun, out: Path, *, replace: bool = False) -> list[Path]:
@@ -273,19 +229,15 @@ def export_run(run: Path | GradedRun, out: Path, *, replace: bool = False) -> li
         out / f"{stem}_results.json": list_bytes(response_entry(case, answer) for case, answer in answered),
         out / f"evaluation_results_{stem}.json": list_bytes(gradings),
     }
-    try:
+    with writing(out):
         out.mkdir(parents=True, exist_ok=True)
         for path, data in files.items():
             if not replace and path.exists() and path.read_bytes() != data:
                 raise UsageError(
-                    f"{path} is there and holds something else", hint="name another folder, or say --replace"
+                    f"{path} exists and holds something else", hint="name another folder, or say --replace"
                 )
         for path, data in files.items():
             write_whole(path, data)
-    except OSError as exc:
-        if is_full(exc):
-            raise DiskFull(f"no space is left for {out}", hint="make room and run this again") from exc
-        raise BadInput(f"{out} cannot be written: {exc.strerror or exc}") from exc
     return list(files)
 
 
@@ -293,22 +245,11 @@ def left_out(graded: GradedRun) -> list[str]:
     """What the exported files have no word for, and how the published script counts it."""
     if kept_files(graded.run.path, graded.grader.judge if graded.grader else None) is not None:
         return []
+    answered = list(gradable(graded.run.cases, graded.answers))
     notes = []
-    unanswered = sum(1 for c in graded.run.cases if not _gradable(graded, c))
-    if unanswered:
+    if unanswered := len(graded.run.cases) - len(answered):
         notes.append(f"{unanswered} cases have no answer; the published script counts them as 0")
-    open_ = sum(
-        1
-        for case in graded.run.cases
-        if _gradable(graded, case)
-        for criterion in case.criteria
-        if graded.verdicts(case.case_id).get(criterion.id) is None
-    )
-    if open_:
+    verdicts = [graded.verdicts(case.case_id).get(c.id) for case, _ in answered for c in case.criteria]
+    if open_ := verdicts.count(None):
         notes.append(f"{open_} criteria are ungraded; the published script counts them as not met")
     return notes
-
-
-def _gradable(graded: GradedRun, case: EvaluationCase) -> bool:
-    answer = graded.answers.get(case.case_id)
-    return answer is not None and answer.gradable

@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 
 from medlive.evaluation.grading.verdict_words import said_before, said_in, spelt_out, taken_back, thinking_lasts
 from medlive.llm.ask import Unusable, first_fault
-from medlive.llm.reading import read_object, without_thinking
+from medlive.llm.reading import NoObject, read_object, without_thinking
 from medlive.text.neutral import neutralise
 from medlive.text.normalise import contains_quote, fold, strip_unstorable
 
@@ -315,6 +315,9 @@ def _one_value(text: str, key: str) -> tuple[Any, str]:
         text = text[: -len(tail.group())].rstrip()
     try:
         value = read_object(text)
+    except NoObject as exc:
+        # These words stand in published logs.
+        raise Unusable("the reply is no JSON" if text else str(exc)) from exc
     except ValueError as exc:
         raise Unusable(str(exc)[:120]) from exc
     if not text.rstrip("` \r\n").endswith(("}", "]")):

@@ -13,9 +13,9 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationErro
 
 from medlive import __version__
 from medlive.digest import canonical_json, digest_bytes
-from medlive.errors import BadInput, DiskFull, UsageError
+from medlive.errors import BadInput, UsageError
 from medlive.evaluation.cases.selection import in_words
-from medlive.evaluation.log import is_full, values_of
+from medlive.evaluation.log import values_of, writing
 from medlive.evaluation.model import Answer, AnswerState, CaseSet, EvaluationCase, Grade
 from medlive.evaluation.runs.evidence import EVIDENCE, Evidence, Snippet
 from medlive.evaluation.runs.secrets import check_parameters
@@ -34,7 +34,6 @@ OPEN_BOOK: Final = "open-book"
 _LOCK: Final = ".run.lock"
 _BEFORE_RUN_JSON: Final = frozenset(("cases.jsonl", EVIDENCE))
 """Files that may exist without `run.json` if the lock file exists: creation was interrupted."""
-_SAME_CASES: Final = ("origin", "name", "digest", "selection", "rows", "count")
 
 
 class _Frozen(BaseModel):
@@ -207,31 +206,21 @@ def create_run(
     if not (out / "run.json").exists():
         check_parameters(use.parameters)
     rows = "".join(canonical_json(case.row()) + "\n" for case in cases.cases).encode("utf-8", "backslashreplace")
+    # Relative, so that it contains no home directory if they are near.
+    near = os.path.relpath(os.path.realpath(cases.snapshots), os.path.realpath(out)) if cases.snapshots else None
+    arm = None if use.engine == IMPORTED else OPEN_BOOK if evidence else "closed"
     info = RunInfo(
-        created_at=created_at.replace(microsecond=0),
-        code_version=__version__,
-        model=use.model,
-        endpoint=use.endpoint,
-        engine=use.engine,
-        parameters=dict(use.parameters),
-        template=template,
+        created_at=created_at.replace(microsecond=0), code_version=__version__, model=use.model,
+        endpoint=use.endpoint, engine=use.engine, parameters=dict(use.parameters), template=template,
         cases=CasesUse(
-            origin=cases.origin,
-            name=cases.name,
-            digest=cases.digest,
-            rows=digest_bytes(rows),
-            count=len(cases),
-            publishable=cases.publishable,
-            notes=cases.notes,
-            verified=cases.verified,
+            origin=cases.origin, name=cases.name, digest=cases.digest, rows=digest_bytes(rows), count=len(cases),
+            publishable=cases.publishable, notes=cases.notes, verified=cases.verified,
             selection=dict(cases.selection) if cases.selection else None,
         ),
-        snapshots=_hint(cases.snapshots, out),
-        asked_as=use.asked_as,
-        arm=use.arm or _arm(use, evidence is not None),
+        snapshots=Path(near).as_posix() if near else None, asked_as=use.asked_as, arm=use.arm or arm,
         evidence=evidence[0] if evidence else None,
-    )
-    try:
+    )  # fmt: skip
+    with writing(out):
         out.mkdir(parents=True, exist_ok=True)
         with exclusive(out / _LOCK):
             if not (out / "run.json").exists():
@@ -239,10 +228,6 @@ def create_run(
                 if evidence:
                     write_whole(out / EVIDENCE, evidence[1])
                 _write_info(out, info)
-    except OSError as exc:
-        if is_full(exc):
-            raise DiskFull(f"no space is left for {out}", hint="make room and run this again") from exc
-        raise BadInput(f"{out} cannot be written: {exc.strerror or exc}") from exc
     existing = open_run(out)
     _require_same(existing, info, arm=use.arm)
     return existing
@@ -265,12 +250,8 @@ def name_endpoint(run: RunFolder, endpoint: str | None) -> list[str]:
         return []
     if any(answer.state is not AnswerState.FAILED for answer in run.answers()[0].values()):
         return [f"{endpoint} is asked now; run.json names {was}, where earlier answers are from"]
-    try:
+    with writing(run.path / "run.json"):
         _write_info(run.path, run.info.model_copy(update={"endpoint": endpoint}))
-    except OSError as exc:
-        if is_full(exc):
-            raise DiskFull(f"no space is left for {run.path}", hint="make room and run this again") from exc
-        raise BadInput(f"{run.path / 'run.json'} cannot be written: {exc.strerror or exc}") from exc
     return []
 
 
@@ -280,7 +261,7 @@ def check_folder(out: Path) -> None:
         names = {path.name for path in out.iterdir()} if out.is_dir() else set()
     except OSError as exc:
         raise BadInput(f"{out} cannot be read: {exc.strerror or exc}") from exc
-    # Without the lock a file of that name is somebody's own, such as the cases that the run was told to read.
+    # Without the lock a file of that name is somebody's own, such as the cases that the run reads.
     ours = _BEFORE_RUN_JSON if _LOCK in names else frozenset[str]()
     foreign = sorted(name for name in names - ours if not name.startswith("."))
     if "run.json" not in names and foreign:
@@ -291,58 +272,44 @@ def check_folder(out: Path) -> None:
         )
 
 
-def _arm(use: ModelUse, open_book: bool) -> str | None:
-    if use.engine == IMPORTED:
-        return None
-    return OPEN_BOOK if open_book else "closed"
-
-
 def _require_same(existing: RunFolder, info: RunInfo, *, arm: str | None) -> None:
     """Raises UsageError if the folder's run is not the requested one."""
     was = existing.info
+    imported = was.engine == IMPORTED
     # The endpoint, notes on the cases and their verification may differ.
-    parts: list[tuple[str, object, object]] = [
-        ("model", was.model, info.model),
-        ("parameters", was.parameters, info.parameters),
-        ("template", was.template, info.template),
-    ]
-    # A file may be moved or renamed.
-    named = _SAME_CASES if was.cases.digest != info.cases.digest else [n for n in _SAME_CASES if n != "name"]
-    parts += [(f"cases' {n}", getattr(was.cases, n), getattr(info.cases, n)) for n in named]
-    if was.engine != IMPORTED:
-        # What was imported with its template named may be gone on with by asking the model.
-        parts.insert(1, ("engine", was.engine, info.engine))
-        at_endpoint = (was.asked_as or was.model, info.asked_as or info.model)
-        parts.insert(1, ("model's id at the endpoint", *at_endpoint))
+    parts: list[tuple[str, object, object]] = [("model", was.model, info.model)]
     if arm is not None or (RAW in (was.arm, info.arm) and was.cases.rows != info.cases.rows):
-        parts.insert(1, ("arm", was.arm, info.arm))
+        parts.append(("arm", was.arm, info.arm))
+    if not imported:
+        # What was imported with its template named may be gone on with by asking the model.
+        parts.append(("model's id at the endpoint", was.asked_as or was.model, info.asked_as or info.model))
+        parts.append(("engine", was.engine, info.engine))
+    parts += [("parameters", was.parameters, info.parameters), ("template", was.template, info.template)]
+    parts.append(("origin of the cases", was.cases.origin, info.cases.origin))
+    parts.append(("selection of the cases", in_words(was.cases.selection), in_words(info.cases.selection)))
+    for name in ("digest", "rows", "count"):
+        parts.append((f"{name} of the cases", getattr(was.cases, name), getattr(info.cases, name)))
+    hints = {}
+    if imported and info.engine != IMPORTED:
+        again = "import the answers with --template and --parameters as they were asked, to go on with them"
+        hints = {"template": again, "parameters": again}
+        hints["model"] = f'its id at the endpoint goes under [candidates."{was.model}"] in models.toml'
     for name, then, now in parts:
         if then != now:
-            hint = "give each model, template and set of cases its own folder"
-            if was.engine == IMPORTED and info.engine != IMPORTED and name in ("template", "parameters"):
-                hint = "import the answers with --template and --parameters as they were asked, to go on with them"
-            elif was.engine == IMPORTED and name == "model":
-                hint = f'its id at the endpoint goes under [candidates."{was.model}"] in models.toml'
-            if name == "cases' selection":
-                about, other = (in_words(one.cases.selection) for one in (was, info))
-                raise UsageError(
-                    f"{existing.path} is another run: it asks about {about}, not about {other}", hint=hint
-                )
-            verb = "are" if name in ("parameters", "cases' rows") else "is"
             raise UsageError(
-                f"{existing.path} is another run: its {name} {verb} {_short(then)}, not {_short(now)}", hint=hint
+                f"{existing.path} is another run: its {name} is {_short(then)}, not {_short(now)}",
+                hint=hints.get(name, "give each model, template and set of cases its own folder"),
             )
 
 
-def _hint(snapshots: Path | None, out: Path) -> str | None:
-    """The relative path to the snapshots, so that it contains no home directory if they are near."""
-    if snapshots is None:
-        return None
-    return Path(os.path.relpath(os.path.realpath(snapshots), os.path.realpath(out))).as_posix()
-
-
 def _short(value: object) -> str:
-    text = value.model_dump_json() if isinstance(value, BaseModel) else repr(value)
+    text = (
+        value
+        if isinstance(value, str)
+        else value.model_dump_json()
+        if isinstance(value, BaseModel)
+        else repr(value)
+    )
     return text if len(text) <= 160 else text[:157] + "..."
 
 

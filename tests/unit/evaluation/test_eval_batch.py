@@ -131,7 +131,8 @@ async def test_every_kind_of_result_is_told_apart_and_what_is_open_is_written_ag
         "met": 2, "ungraded": 5, "again": 1, "duplicates": 1, "unknown": 1, "damaged": 4, "missing": 5
     }  # fmt: skip
     assert set(told.reasons) == {
-        "batch: status 500", "batch: batch_expired", "another model answered: 'judge-2'", "the reply is no JSON"
+        "batch: status 500", "batch: batch_expired", "another model answered: 'judge-2'", "the reply is no JSON",
+        "not JSON"
     }  # fmt: skip
     assert any("status 500" in g.reason for g in read_grades(run / "grades.jsonl")[0])
     assert any("batch_expired" in g.reason for g in read_grades(run / "grades.jsonl")[0])

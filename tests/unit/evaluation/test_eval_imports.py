@@ -446,7 +446,7 @@ async def test_an_export_replaces_no_file_unless_told_and_says_what_it_leaves_ou
     await run_model(cases, Model(lambda _: reply("Fine.")), tmp_path / "run", use=ModelUse("m"), created_at=AT)
     paid = tmp_path / "m_results.json"
     paid.write_text("paid for")
-    with pytest.raises(UsageError, match=r"m_results\.json is there and holds something else"):
+    with pytest.raises(UsageError, match=r"m_results\.json exists and holds something else"):
         export_run(tmp_path / "run", tmp_path)
     assert paid.read_text() == "paid for"
     assert not (tmp_path / "LiveMedBench_B.json").exists()

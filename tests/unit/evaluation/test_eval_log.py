@@ -28,8 +28,9 @@ VALUES = st.recursive(
 def test_rows_come_back_as_they_were(tmp_path_factory: pytest.TempPathFactory, rows: list[dict[str, Any]]) -> None:
     path = tmp_path_factory.mktemp("log") / "rows.jsonl"
     with open_log(path) as log:
-        lines = [log.add(row) for row in rows]
-    assert path.read_bytes() == b"".join(lines)
+        for row in rows:
+            log.add(row)
+    assert path.read_bytes().count(b"\n") == len(rows)
     found = read_log(path)
     assert (found.rows, found.damaged) == (rows, [])
 
