@@ -2,8 +2,7 @@
 
 Run `python benchmarks/encoder.py`. No weights are needed to measure speed, so a BERT of MedCPT's shape (12
 layers, 768 dimensions, 30,522 tokens) is made at random in a temporary folder, exported, and given passages of
-several lengths. The cosines printed are those of random weights: trained ones quantise differently, and the
-export's own record says how.
+several lengths.
 """
 
 import math
@@ -15,9 +14,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
-from medlive.evidence.encoder import EncoderSettings, Role, open_encoder
-from medlive.evidence.encoders.exports import recorded_export
-from medlive.evidence.encoders.folders import open_folder
+from medlive.evidence.encoder import open_encoder
+from medlive.evidence.encoders.folders import EncoderSettings, Role
 
 BACKENDS: tuple[Literal["torch", "onnx", "int8"], ...] = ("torch", "onnx", "int8")
 WORDS = ("fever", "cough", "aspirin", "heart", "infarction", "renal", "dose", "child", "trial", "placebo")
@@ -40,7 +38,7 @@ def random_models(folder: Path) -> None:
 
 
 def speed() -> None:
-    """Texts a second by backend and length, each the best of alternating rounds; and each export's record."""
+    """Texts a second by backend and length, each the best of alternating rounds."""
     chance = random.Random(0)
     with tempfile.TemporaryDirectory() as work:
         random_models(Path(work) / "models")
@@ -56,10 +54,6 @@ def speed() -> None:
             _alternate(f"passages of {tokens}", {n: e.encode_passages for n, e in encoders.items()}, pairs)
         queries = [" ".join(chance.choices(WORDS, k=16)) for _ in range(32)]
         _alternate("queries of 16", {n: e.encode_queries for n, e in encoders.items()}, queries)
-        for role in (Role.QUERY, Role.ARTICLE):
-            record = recorded_export(open_folder(Path(work) / "models" / role.value, role), settings)
-            if record is not None:
-                print(f"  {role.value}: least cosine to torch {record.cosine}, texts a second {record.speed}")
 
 
 def _alternate(name: str, runs: dict[str, Callable[[Any], object]], texts: Sequence[Any], rounds: int = 4) -> None:

@@ -4,7 +4,8 @@ from pathlib import Path
 
 from medlive.errors import IndexCorrupt, IndexMissing, IndexOutdated
 from medlive.evidence.build import DensePlan
-from medlive.evidence.encoder import EncoderSettings, FoundModel, Role, find_models, open_encoder
+from medlive.evidence.encoder import open_encoder
+from medlive.evidence.encoders.folders import EncoderSettings, find_models, missing_models
 from medlive.evidence.manifest import DenseKind, read_manifest
 from medlive.evidence.open_index import open_named_encoder
 from medlive.evidence.vectors import SHARD
@@ -52,21 +53,9 @@ def plan_index(
         if existing is not None:
             why = f"the index has vectors of encoder {existing.name}"
             return DensePlan(open_named_encoder(out, existing, settings), existing.where, why, dense, size), why
-    models = find_models(settings, digests=False)
+    models = find_models(settings)
     problem = missing_models(models)
     if problem is not None:
         return None, problem
     why = "MedCPT's models are at hand"
     return DensePlan(open_encoder(MEDCPT, settings=settings), MEDCPT, why, dense, size), why
-
-
-def missing_models(models: list[FoundModel]) -> str | None:
-    """Return why MedCPT's encoders cannot be used, or None. The cross-encoder is not needed."""
-    needed = [model for model in models if model.role is not Role.CROSS]
-    packages = sorted({name for model in needed for name in model.missing_packages})
-    missing = [model.repository for model in needed if model.folder is None]
-    if missing:
-        return f"no encoder: {' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} not at hand"
-    if packages:
-        return f"no encoder: MedCPT's models are at hand, but {', '.join(packages)} is not installed"
-    return None

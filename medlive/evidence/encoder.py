@@ -9,23 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
-from medlive.errors import EvidenceUnavailable, UsageError
-from medlive.evidence.encoders.folders import EncoderSettings, ModelFolder, Role, open_folder
-from medlive.evidence.encoders.lookup import FoundModel, Place, find_models, places_for
-
-__all__ = [
-    "Encoder",
-    "EncoderIdentity",
-    "EncoderSettings",
-    "FoundModel",
-    "Place",
-    "Reranker",
-    "RerankerIdentity",
-    "Role",
-    "find_models",
-    "open_encoder",
-    "open_reranker",
-]
+from medlive.errors import UsageError
+from medlive.evidence.encoders.folders import EncoderSettings, Role, find_folder, open_folder
 
 
 class EncoderIdentity(BaseModel):
@@ -75,10 +60,6 @@ class Encoder(PassageEncoder, Protocol):
         """(n, dimension), in the order of the texts."""
         ...
 
-    def close(self) -> None:
-        """Give the memory back; the encoder cannot be used afterwards."""
-        ...
-
 
 class Reranker(Protocol):
     """Reads a query and a passage together and says how well the passage answers."""
@@ -92,29 +73,26 @@ class Reranker(Protocol):
         """(n,) of (title, text): the model's logit, higher is nearer; comparable within one query only."""
         ...
 
-    def close(self) -> None:
-        """Give the memory back."""
-        ...
-
 
 def open_encoder(name: str | Path, *, settings: EncoderSettings) -> Encoder:
-    """The encoder meant by a name: "medcpt", or a folder that holds `MedCPT-Query-Encoder` and
-    `MedCPT-Article-Encoder`.
+    """The encoder meant by a name: "medcpt", or a folder with `MedCPT-Query-Encoder` and `MedCPT-Article-Encoder`.
 
     Raises MissingExtra without `medlive[medcpt]`, EvidenceUnavailable for a model that is missing, damaged
-    or another's, UsageError for a name
-    that means nothing.
+    or another's, UsageError for an unknown name.
     """
-    text = str(name)
-    if text == "medcpt":
-        return _open_medcpt(find_folder(Role.QUERY, settings), find_folder(Role.ARTICLE, settings), settings)
-    folder = Path(name).expanduser()
-    if not folder.is_dir():
-        raise UsageError(
-            f"{text!r} is neither an encoder's name nor a folder", hint='"medcpt", or a folder with models in it'
-        )
-    query, article = (open_folder(folder / role.value, role) for role in (Role.QUERY, Role.ARTICLE))
-    return _open_medcpt(query, article, settings)
+    if str(name) == "medcpt":
+        query, article = (find_folder(role, settings) for role in (Role.QUERY, Role.ARTICLE))
+    else:
+        folder = Path(name).expanduser()
+        if not folder.is_dir():
+            raise UsageError(
+                f"{str(name)!r} is neither an encoder's name nor a folder",
+                hint='"medcpt", or a folder with models in it',
+            )
+        query, article = (open_folder(folder / role.value, role) for role in (Role.QUERY, Role.ARTICLE))
+    from medlive.evidence.encoders.medcpt import MedCPTEncoder
+
+    return MedCPTEncoder(query, article, settings)
 
 
 def open_reranker(name: str | Path, *, settings: EncoderSettings) -> Reranker:
@@ -131,26 +109,3 @@ def open_reranker(name: str | Path, *, settings: EncoderSettings) -> Reranker:
     from medlive.evidence.encoders.medcpt import MedCPTReranker
 
     return MedCPTReranker(model, settings)
-
-
-def find_folder(role: Role, settings: EncoderSettings) -> ModelFolder:
-    """The first place that holds the model.
-
-    Raises EvidenceUnavailable: a place that holds a part of it, or something that is not it, is an error and not
-    passed over, since another place's model would be another than the one that was put there.
-    """
-    places = list(places_for(role, settings))
-    for _, folder in places:
-        if folder.is_dir():
-            return open_folder(folder, role)
-    looked = ", ".join(str(folder) for _, folder in places)
-    raise EvidenceUnavailable(
-        f"{role.repository} is nowhere: looked at {looked}",
-        hint=f"put its files (config, tokenizer and weights) into {places[0][1]}, or search without it",
-    )
-
-
-def _open_medcpt(query: ModelFolder, article: ModelFolder, settings: EncoderSettings) -> Encoder:
-    from medlive.evidence.encoders.medcpt import MedCPTEncoder
-
-    return MedCPTEncoder(query, article, settings)

@@ -7,7 +7,8 @@ from typing import Any
 from medlive.digest import digest_file, digest_json
 from medlive.errors import EvidenceUnavailable, IndexCorrupt, IndexMissing, IndexOutdated, MedliveError, UsageError
 from medlive.evidence import lexical
-from medlive.evidence.encoder import Encoder, EncoderSettings, Reranker, open_encoder, open_reranker
+from medlive.evidence.encoder import Encoder, Reranker, open_encoder, open_reranker
+from medlive.evidence.encoders.folders import EncoderSettings
 from medlive.evidence.fusion import DEPTH, RRF_K
 from medlive.evidence.lexical import LexicalIndex
 from medlive.evidence.manifest import HINT, MANIFEST, EncoderEntry, IndexManifest, read_manifest

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from medlive.curation.chain import CurationSettings
     from medlive.db.session import Database
     from medlive.evaluation.asking.open_book import OpenBook
-    from medlive.evidence.encoder import EncoderSettings
+    from medlive.evidence.encoders.folders import EncoderSettings
     from medlive.evidence.passage import Retriever
     from medlive.filters.chain import FilterChain
 
@@ -306,7 +306,7 @@ async def serve_rules(
 
 def encoder_settings(settings: Settings) -> "EncoderSettings":
     """Where encoder models are searched for, and how they are run."""
-    from medlive.evidence.encoder import EncoderSettings
+    from medlive.evidence.encoders.folders import EncoderSettings
 
     how = settings.evidence.model_dump(include={"models", "backend", "device", "batch", "threads"})
     return EncoderSettings(home=settings.home, **how)

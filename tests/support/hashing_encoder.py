@@ -36,9 +36,6 @@ class HashingEncoder:
             self.passages += pairs
         return self._vectors([f"{title} {text}" for title, text in pairs])
 
-    def close(self) -> None:
-        """Holds nothing."""
-
     def _vectors(self, texts: Sequence[str]) -> NDArray[np.float32]:
         vectors = np.zeros((len(texts), self.identity.dimension), dtype=np.float32)
         for row, text in enumerate(texts):

@@ -1,4 +1,4 @@
-"""The part of the Hugging Face hub's HTTP interface that publishing and loading a dataset need, on this machine.
+"""The part of the Hugging Face hub that publishing and loading a dataset and downloading a model need.
 
 The answers have the fields that huggingface_hub 2.4 reads. A commit is a map of paths to blobs; large ones lie in
 the LFS store by their SHA-256.
@@ -132,9 +132,12 @@ class _Handler(BaseHTTPRequestHandler):
         elif path.endswith(".git/info/lfs/objects/batch"):
             self._known("/".join(parts[1:3]).removesuffix(".git"))
             self._batch(json.loads(body))
-        elif parts[:2] == ["api", "datasets"]:
+        elif parts[:2] in (["api", "datasets"], ["api", "models"]):
             self._known("/".join(parts[2:4]))
             self._api(parts[4], "/".join(parts[5:]), query, body)
+        elif parts[2] == "resolve":
+            self._known("/".join(parts[:2]))
+            self._file(parts[3], "/".join(parts[4:]))
         elif parts[0] == "datasets" and parts[3] == "resolve":
             self._known("/".join(parts[1:3]))
             self._file(parts[4], "/".join(parts[5:]))

@@ -9,7 +9,7 @@ import typer
 from medlive.config import load_settings
 
 if TYPE_CHECKING:
-    from medlive.evidence.encoder import EncoderSettings
+    from medlive.evidence.encoders.folders import EncoderSettings
 
 IndexOption = Annotated[
     Path | None, typer.Option("--index", help="The index's folder; default: under MEDLIVE_HOME.")

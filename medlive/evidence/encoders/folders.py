@@ -1,30 +1,34 @@
-"""MedCPT's model folders: what belongs into one, and whether what is there can be used, without loading it."""
+"""MedCPT's model folders: where they are looked for, what belongs into one, and how they are downloaded.
 
-import json
+Nothing here needs torch. A search never goes to the network; `download_models` does, when a person asks for it.
+"""
+
 import os
-import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
+
+from pydantic import BaseModel, PositiveInt, ValidationError
 
 from medlive.digest import digest_file, digest_json
-from medlive.errors import EvidenceUnavailable
+from medlive.errors import EvidenceUnavailable, ServiceUnavailable
 
-NOT_INSTALLED = "MedCPT needs torch and sentence-transformers, which are not installed"
+NOT_INSTALLED = "MedCPT needs torch and transformers, which are not installed"
 INSTALL = "pip install 'medlive[medcpt]'"
+DOWNLOAD = "medlive evidence models --download"
+PACKAGES = ("torch", "transformers", "faiss", "onnx", "onnxruntime")
+"""What the extra `medcpt` brings."""
 WEIGHTS = ("model.safetensors", "pytorch_model.bin")
 """In the order in which they are taken."""
 TOKENIZER_FILES = (
-    "added_tokens.json",
-    "special_tokens_map.json",
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "vocab.txt",
-)
-_SPARE_ROWS = 128
-"""A vocabulary may be padded with rows that no token uses, up to the next multiple of this."""
+    "added_tokens.json", "special_tokens_map.json", "tokenizer.json", "tokenizer_config.json", "vocab.txt",
+)  # fmt: skip
+
+Origin = Literal["configured", "home", "huggingface"]
 
 
 class Role(StrEnum):
@@ -47,11 +51,24 @@ class Role(StrEnum):
     @property
     def purpose(self) -> str:
         """What it is for, in the user's words."""
-        return {
-            Role.QUERY: "queries to vectors",
-            Role.ARTICLE: "passages to vectors",
-            Role.CROSS: "re-ranking (optional)",
-        }[self]
+        return _PURPOSES[self]
+
+    @property
+    def revision(self) -> str:
+        """The commit that is downloaded."""
+        return _REVISIONS[self]
+
+
+_PURPOSES = {
+    Role.QUERY: "queries to vectors",
+    Role.ARTICLE: "passages to vectors",
+    Role.CROSS: "re-ranking (optional)",
+}
+_REVISIONS = {
+    Role.QUERY: "d83a36cc6b8e3a5c5e9d9d6ba156808c1643dcbc",
+    Role.ARTICLE: "d05a736da4bb84ee4057b7f7999485be6ed85465",
+    Role.CROSS: "71caf65d4927987813984f54c284405a13fcca49",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +79,8 @@ class EncoderSettings:
     """MEDLIVE_HOME: `models/<name>` under it is looked into, and what is exported is kept there."""
     models: Path | None = None
     """A folder that holds one folder per model, looked into first."""
-    revisions: Mapping[str, str] = field(default_factory=dict)
-    """Repository → the commit to take from the Hugging Face cache; else what its `main` points to."""
     backend: Literal["auto", "torch", "onnx", "int8"] = "auto"
-    """"int8" changes the vectors, so it is only taken when it is asked for."""
+    """"auto" is torch; "int8" changes the vectors."""
     device: str = "cpu"
     """Of the torch backend: "cpu", "cuda", "cuda:1"."""
     batch: int = 16
@@ -76,142 +91,188 @@ class EncoderSettings:
     """Where HF_HOME and its kin are read from."""
 
 
-@dataclass(frozen=True, slots=True)
+class _Config(BaseModel):
+    """What is read of a model's config.json."""
+
+    model_type: Literal["bert"]
+    hidden_size: PositiveInt
+    max_position_embeddings: int = 512
+    architectures: tuple[str, ...] = ("BertModel",)
+
+
+@dataclass(frozen=True)
 class ModelFolder:
     """A model folder that has been looked through and can be loaded."""
 
     role: Role
     folder: Path
-    config: Mapping[str, Any]
     weights: Path
     dimension: int
-    digest: str
-    """Over the names and bytes of its configuration, weights and tokenizer."""
+    positions: int
+    """The longest input, in tokens."""
+
+    @cached_property
+    def digest(self) -> str:
+        """The digest of the names and bytes of its configuration, weights and tokenizer."""
+        names = ["config.json", self.weights.name]
+        names += [name for name in TOKENIZER_FILES if (self.folder / name).is_file()]
+        try:
+            return digest_json({name: digest_file(self.folder / name) for name in names})
+        except OSError as exc:
+            raise EvidenceUnavailable(f"a file of {self.folder} cannot be read: {exc}") from exc
 
 
-def missing_files(folder: Path) -> Iterator[str]:
-    """The files without which the folder is no model."""
-    if not (folder / "config.json").is_file():
-        yield "config.json"
-    if not any((folder / name).is_file() for name in WEIGHTS):
-        yield " or ".join(WEIGHTS)
-    if not any((folder / name).is_file() for name in ("tokenizer.json", "vocab.txt")):
-        yield "tokenizer.json or vocab.txt"
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A place that was looked at."""
+
+    origin: Origin
+    folder: Path
+    state: Literal["absent", "unusable", "complete"]
+    problem: str | None = None
+    """Why it cannot be used, in a sentence."""
 
 
-def open_folder(folder: Path, role: Role, *, digests: bool = True) -> ModelFolder:
+@dataclass(frozen=True, slots=True)
+class FoundModel:
+    """What is known of one needed model."""
+
+    role: Role
+    places: tuple[Place, ...]
+    """Every place looked at, in order."""
+    model: ModelFolder | None
+    """Of the first place that is not absent, if it is complete: a damaged one is mended, not passed over."""
+
+
+def find_models(settings: EncoderSettings) -> list[FoundModel]:
+    """What is known of each of MedCPT's three models, in the order query, article, cross."""
+    return [_find(role, settings) for role in Role]
+
+
+def _find(role: Role, settings: EncoderSettings) -> FoundModel:
+    places: list[Place] = []
+    models: list[ModelFolder | None] = []
+    for origin, folder in places_for(role, settings):
+        if not folder.is_dir():
+            places.append(Place(origin, folder, "absent"))
+            continue
+        try:
+            models.append(open_folder(folder, role))
+            places.append(Place(origin, folder, "complete"))
+        except EvidenceUnavailable as exc:
+            models.append(None)
+            places.append(Place(origin, folder, "unusable", exc.message))
+    return FoundModel(role, tuple(places), models[0] if models else None)
+
+
+def find_folder(role: Role, settings: EncoderSettings) -> ModelFolder:
+    """The first place that holds the model.
+
+    Raises EvidenceUnavailable; a place that holds a part of it, or something else, is an error and not passed
+    over, since another place's model would be another than the one that was put there.
+    """
+    places = [folder for _, folder in places_for(role, settings)]
+    for folder in places:
+        if folder.is_dir():
+            return open_folder(folder, role)
+    raise EvidenceUnavailable(
+        f"{role.repository} was not found in {', '.join(map(str, places))}",
+        hint=f"download it ({DOWNLOAD}), put its files into {places[0]}, or search without it",
+    )
+
+
+def places_for(role: Role, settings: EncoderSettings) -> Iterator[tuple[Origin, Path]]:
+    """Where a model is looked for: the configured folder, MEDLIVE_HOME/models, the Hugging Face cache."""
+    if settings.models is not None:
+        yield "configured", settings.models / role.value
+    yield "home", settings.home / "models" / role.value
+    cache = hugging_face_cache(settings.environment) / f"models--{role.repository.replace('/', '--')}"
+    commit, main = role.revision, cache / "refs" / "main"
+    if not (cache / "snapshots" / commit).is_dir() and main.is_file():
+        commit = main.read_text(encoding="utf-8").strip()
+    yield "huggingface", cache / "snapshots" / commit
+
+
+def hugging_face_cache(environment: Mapping[str, str]) -> Path:
+    """The folder in which the Hugging Face libraries keep what they fetched, by the variables that they read."""
+    if environment.get("HF_HUB_CACHE"):
+        return Path(environment["HF_HUB_CACHE"]).expanduser()
+    home = environment.get("HF_HOME") or f"{environment.get('XDG_CACHE_HOME') or '~/.cache'}/huggingface"
+    return Path(home).expanduser() / "hub"
+
+
+def open_folder(folder: Path, role: Role) -> ModelFolder:
     """A model folder, checked as far as it can be without loading it.
 
-    Raises EvidenceUnavailable, naming the folder or the file: nothing there, a file missing, not a BERT, a model
-    of another role, a vocabulary that the weights do not have, damaged weights.
+    Raises EvidenceUnavailable, naming the folder or the file: a file missing, not a BERT, a model of another role.
     """
+    hint = f"put the files of {role.repository} (config, tokenizer and weights) into {folder}, or {DOWNLOAD}"
     if not folder.is_dir():
-        raise EvidenceUnavailable(f"model folder {folder} does not exist", hint=_way_out(role, folder))
-    missing = list(missing_files(folder))
+        raise EvidenceUnavailable(f"model folder {folder} does not exist", hint=hint)
+    needed = (("config.json",), WEIGHTS, ("tokenizer.json", "vocab.txt"))
+    missing = [" or ".join(names) for names in needed if not any((folder / name).is_file() for name in names)]
     if missing:
-        raise EvidenceUnavailable(f"{folder} lacks {', '.join(missing)}", hint=_way_out(role, folder))
-    config = _json(folder / "config.json", role)
-    if config.get("model_type") != "bert":
+        raise EvidenceUnavailable(f"{folder} lacks {', '.join(missing)}", hint=hint)
+    try:
+        config = _Config.model_validate_json((folder / "config.json").read_bytes())
+    except (OSError, ValidationError) as exc:
         raise EvidenceUnavailable(
-            f"{folder / 'config.json'} is of a {config.get('model_type')!r} model; {role.repository} is a BERT",
-            hint=_way_out(role, folder),
-        )
-    _check_role(config, role, folder)
-    dimension, vocabulary = config.get("hidden_size"), config.get("vocab_size")
-    if not isinstance(dimension, int) or not isinstance(vocabulary, int) or min(dimension, vocabulary) < 1:
-        raise EvidenceUnavailable(
-            f"{folder / 'config.json'} names no hidden_size and vocab_size", hint=_way_out(role, folder)
-        )
-    _check_vocabulary(folder, vocabulary, role)
+            f"{folder / 'config.json'} is not the configuration of a BERT like {role.repository}", hint=hint
+        ) from exc
+    cross = any(name.endswith("ForSequenceClassification") for name in config.architectures)
+    if cross is role.gives_vectors:
+        what = "scores pairs and does not embed texts" if cross else "embeds texts and does not score pairs"
+        raise EvidenceUnavailable(f"{folder} has a model that {what}", hint=hint)
     weights = next(folder / name for name in WEIGHTS if (folder / name).is_file())
-    if weights.suffix == ".safetensors":
-        _check_safetensors(weights, role)
-    return ModelFolder(role, folder, config, weights, dimension, _digest(folder, weights) if digests else "")
+    return ModelFolder(role, folder, weights, config.hidden_size, config.max_position_embeddings)
 
 
-def _check_role(config: Mapping[str, Any], role: Role, folder: Path) -> None:
-    names = config.get("architectures") or ["BertModel"]
-    cross = any(str(name).endswith("ForSequenceClassification") for name in names)
-    if cross and role is not Role.CROSS:
-        raise EvidenceUnavailable(
-            f"{folder} is a cross-encoder: it scores pairs and does not embed texts",
-            hint=f"put {role.repository} there; the cross-encoder belongs into {Role.CROSS.value}",
-        )
-    if not cross and role is Role.CROSS:
-        raise EvidenceUnavailable(
-            f"{folder} is {names[0]}: it embeds texts and does not score pairs",
-            hint=f"put {role.repository} there",
-        )
+def missing_packages() -> tuple[str, ...]:
+    """The packages of the extra `medcpt` that are not installed."""
+    return tuple(name for name in PACKAGES if find_spec(name) is None)
 
 
-def _check_vocabulary(folder: Path, rows: int, role: Role) -> None:
-    """Compare the tokenizer's size with the embedding's: a token beyond it would crash or be another word."""
-    counted: dict[str, int] = {}
-    if (folder / "vocab.txt").is_file():
-        with (folder / "vocab.txt").open("rb") as handle:
-            counted["vocab.txt"] = sum(1 for _ in handle)
-    if (folder / "tokenizer.json").is_file():
-        read = _json(folder / "tokenizer.json", role)
+def missing_models(models: list[FoundModel]) -> str | None:
+    """Return why MedCPT's encoders cannot be used, or None. The cross-encoder is not needed."""
+    missing = [found.role.repository for found in models if found.model is None and found.role.gives_vectors]
+    if missing:
+        return f"no encoder: {' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} not at hand"
+    if packages := missing_packages():
+        return f"no encoder: MedCPT's models are at hand, but {', '.join(packages)} is not installed"
+    return None
+
+
+def download_models(settings: EncoderSettings) -> list[Path]:
+    """Fetch MedCPT's three models at their pinned revisions, and return their folders.
+
+    They go into the configured folder, else into MEDLIVE_HOME/models; what is there already is not fetched again.
+    HF_ENDPOINT, HF_TOKEN and HF_HUB_OFFLINE hold as for any use of the hub.
+
+    Raises:
+        ServiceUnavailable: without huggingface_hub, or if the hub cannot be reached or refuses.
+    """
+    try:
+        import httpx2
+        from huggingface_hub import snapshot_download
+    except ImportError as exc:
+        raise ServiceUnavailable("downloading models needs huggingface_hub", hint=INSTALL) from exc
+    folders = []
+    for role in Role:
+        folder = (settings.models or settings.home / "models") / role.value
         try:
-            ids = [*read["model"]["vocab"].values(), *(token["id"] for token in read.get("added_tokens") or ())]
-            counted["tokenizer.json"] = max(ids) + 1
-        except (KeyError, TypeError, AttributeError, ValueError) as exc:
-            raise EvidenceUnavailable(
-                f"{folder / 'tokenizer.json'} has no vocabulary", hint=_way_out(role, folder)
-            ) from exc
-    for name, tokens in counted.items():
-        if not rows - _SPARE_ROWS < tokens <= rows:
-            raise EvidenceUnavailable(
-                f"{folder / name} has {tokens} tokens and the model {rows}: they are not of one model",
-                hint=_way_out(role, folder),
+            snapshot_download(
+                role.repository,
+                revision=role.revision,
+                local_dir=folder,
+                allow_patterns=["config.json", WEIGHTS[0], *TOKENIZER_FILES],
+                endpoint=settings.environment.get("HF_ENDPOINT"),
             )
-
-
-def _check_safetensors(file: Path, role: Role) -> None:
-    """Read the header and compare the length it promises with the file's."""
-    size = file.stat().st_size
-    problem: str | None = None
-    try:
-        with file.open("rb") as handle:
-            (length,) = struct.unpack("<Q", handle.read(8))
-            if not 2 <= length <= size - 8:
-                raise ValueError("no header")
-            header = json.loads(handle.read(length))
-        end = max(
-            (int(entry["data_offsets"][1]) for name, entry in header.items() if name != "__metadata__"), default=0
-        )
-        if 8 + length + end != size:
-            problem = f"has {size} bytes where its header says {8 + length + end}"
-    except (struct.error, ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as exc:
-        problem = f"has no readable header ({type(exc).__name__})"
-    except OSError as exc:
-        problem = f"cannot be read: {exc.strerror}"
-    if problem:
-        raise EvidenceUnavailable(f"{file} {problem}", hint=_way_out(role, file.parent))
-
-
-def _json(file: Path, role: Role) -> dict[str, Any]:
-    try:
-        value = json.loads(file.read_text(encoding="utf-8"))
-    except OSError as exc:
-        raise EvidenceUnavailable(f"{file} cannot be read: {exc.strerror}") from exc
-    except (ValueError, RecursionError) as exc:
-        raise EvidenceUnavailable(f"{file} is not JSON: {exc}", hint=_way_out(role, file.parent)) from exc
-    if not isinstance(value, dict):
-        raise EvidenceUnavailable(f"{file} is no JSON object", hint=_way_out(role, file.parent))
-    return value
-
-
-def _digest(folder: Path, weights: Path) -> str:
-    names = ["config.json", weights.name, *(name for name in TOKENIZER_FILES if (folder / name).is_file())]
-    try:
-        return digest_json({name: digest_file(folder / name) for name in names})
-    except OSError as exc:
-        raise EvidenceUnavailable(f"a file of {folder} cannot be read: {exc}") from exc
-
-
-def _way_out(role: Role, folder: Path) -> str:
-    return (
-        f"put the files of {role.repository} (config, tokenizer and weights) into {folder}; "
-        "`medlive evidence models` says where else they are looked for"
-    )
+        # The hub's own errors are OSErrors or ValueErrors.
+        except (OSError, ValueError, httpx2.HTTPError) as exc:
+            raise ServiceUnavailable(
+                f"{role.repository} cannot be downloaded: {str(exc).strip().splitlines()[0]}",
+                hint=f"try again, or put its files into {folder} by hand: medlive works without it, by bm25",
+            ) from exc
+        open_folder(folder, role)
+        folders.append(folder)
+    return folders

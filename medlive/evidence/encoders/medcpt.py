@@ -1,31 +1,105 @@
 """MedCPT as published: two BERTs for queries and articles, the first token's vector, inner product.
 
 Jin et al. 2023, "MedCPT: Contrastive Pre-trained Transformers with large-scale PubMed search logs for zero-shot
-biomedical information retrieval". The pooling is set here and never read from a folder: a plain folder would get
-the mean of all tokens, which are other vectors.
+biomedical information retrieval". Queries stand alone and are cut at 64 tokens; a passage is the pair [title,
+text], its longer half cut until the pair has 512. A passage without text still has the second separator, as in the
+published encoder's own code, which tokenizes lists of pairs (a single call with an empty second half leaves it
+out, and gives another vector). Models are read from folders; nothing is fetched and no code of theirs is run.
 """
 
-from collections.abc import Sequence
-from typing import Literal, Protocol
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from medlive.digest import digest_json
-from medlive.errors import EvidenceUnavailable
+from medlive.errors import EvidenceUnavailable, MissingExtra
 from medlive.evidence.encoder import EncoderIdentity, RerankerIdentity
-from medlive.evidence.encoders.exports import Precision, worth_taking
-from medlive.evidence.encoders.folders import EncoderSettings, ModelFolder
-from medlive.evidence.encoders.tokens import PASSAGE_TOKENS, QUERY_TOKENS, Features, Text, Tokenizer, in_batches
-from medlive.evidence.encoders.torch import TorchClassifier, TorchEncoder
+from medlive.evidence.encoders.folders import INSTALL, NOT_INSTALLED, EncoderSettings, ModelFolder
+
+try:
+    import torch
+    from transformers import AutoModel, AutoModelForSequenceClassification, AutoTokenizer
+    from transformers.utils import logging
+except ImportError as exc:
+    raise MissingExtra(NOT_INSTALLED, hint=INSTALL) from exc
+
+QUERY_TOKENS = 64
+"""Of a query, as MedCPT was trained."""
+PASSAGE_TOKENS = 512
+"""Of a [title, text] pair, and of a [query, passage] pair for the cross-encoder."""
+MAX_CHARACTERS = 20_000
+"""Of each text, before it is tokenized: 39 for each token that can count, so that megabytes cost nothing."""
+INPUTS = ("input_ids", "attention_mask", "token_type_ids")
+
+_SURROGATE = re.compile(r"[\ud800-\udfff]")
+_LOCAL = {"local_files_only": True, "trust_remote_code": False}
+
+Text = str | tuple[str, str]
+Features = dict[str, NDArray[np.int64]]
+"""`INPUTS`, each (n, longest)."""
+Backend = Callable[[Features], NDArray[np.float32]]
+"""A loaded BERT: token batches to one row each."""
 
 
-class Backend(Protocol):
-    """A loaded BERT: token batches to one row each."""
+class Tokenizer:
+    """One model's tokenizer with its length."""
+
+    def __init__(self, folder: Path, length: int) -> None:
+        """Raises EvidenceUnavailable when the folder's tokenizer cannot be loaded."""
+        self.length = length
+        with _loading(folder, "tokenizer"):
+            self._tokenizer: Any = AutoTokenizer.from_pretrained(str(folder), **_LOCAL)
+
+    def __call__(self, texts: Sequence[Text]) -> Features:
+        """The batch, padded to its longest text; all texts are single, or all are pairs."""
+        cleaned = [_clean(text) if isinstance(text, str) else [_clean(half) for half in text] for text in texts]
+        encoded = self._tokenizer(
+            cleaned, padding=True, truncation="longest_first", max_length=self.length, return_tensors="np",
+            return_token_type_ids=True, return_attention_mask=True,
+        )  # fmt: skip
+        return {name: np.asarray(encoded[name], dtype=np.int64) for name in INPUTS}
+
+
+class TorchModel:
+    """A BERT in torch: the first token's vector of an encoder, the logit of a cross-encoder."""
+
+    def __init__(self, model: ModelFolder, settings: EncoderSettings) -> None:
+        """Raises EvidenceUnavailable when the weights cannot be loaded or are not all there."""
+        self.device = settings.device
+        self._vectors = model.role.gives_vectors
+        if settings.threads:
+            torch.set_num_threads(settings.threads)
+        kind = AutoModel if self._vectors else AutoModelForSequenceClassification
+        with _loading(model.folder, "weights"):
+            loaded, found = kind.from_pretrained(
+                str(model.folder), dtype=torch.float32, use_safetensors=model.weights.suffix == ".safetensors",
+                output_loading_info=True, **_LOCAL,
+            )  # fmt: skip
+        missing = sorted(name for name in found["missing_keys"] if not (self._vectors and "pooler." in name))
+        if missing:
+            # The library fills them with random numbers.
+            raise EvidenceUnavailable(
+                f"{model.weights} lacks {len(missing)} of the model's tensors, {missing[0]} first",
+                hint=f"it is not {model.role.repository}, or not all of it",
+            )
+        if not self._vectors and loaded.config.num_labels != 1:
+            raise EvidenceUnavailable(
+                f"the classifier in {model.folder} has {loaded.config.num_labels} outputs, a cross-encoder has one"
+            )
+        self.module: Any = loaded.to(self.device).eval()
 
     def __call__(self, features: Features) -> NDArray[np.float32]:
-        """(n, width)."""
-        ...
+        """(n, dimension), or (n, 1) of a cross-encoder."""
+        with torch.inference_mode():
+            output = self.module(**{name: torch.from_numpy(a).to(self.device) for name, a in features.items()})
+            rows = output.last_hidden_state[:, 0] if self._vectors else output.logits
+            result: NDArray[np.float32] = rows.float().cpu().numpy()
+        return result
 
 
 class MedCPTEncoder:
@@ -33,52 +107,39 @@ class MedCPTEncoder:
 
     def __init__(self, query: ModelFolder, article: ModelFolder, settings: EncoderSettings) -> None:
         """Load both; raises EvidenceUnavailable where they do not belong together or cannot be loaded."""
-        _check_pair(query, article)
-        self._folders = (query.folder, article.folder)
-        self._tokenizers = (Tokenizer(query.folder, QUERY_TOKENS), Tokenizer(article.folder, PASSAGE_TOKENS))
-        precision, backends = _open_backends((query, article), settings)
-        self._backends: tuple[Backend, Backend] | None = backends
+        if query.dimension != article.dimension or query.digest == article.digest:
+            raise EvidenceUnavailable(
+                f"{query.folder} ({query.dimension} dimensions) and {article.folder} ({article.dimension}) are not"
+                " MedCPT's query and article encoder",
+                hint="put the query encoder into one and the article encoder into the other",
+            )
+        onnx, int8 = settings.backend in ("onnx", "int8"), settings.backend == "int8"
         # An 8-bit layer scales its input by the largest value in the batch: alone, a text gives one vector only.
-        self._batch = 1 if precision == "int8" else settings.batch
+        batch = 1 if int8 else settings.batch
+        self._query = _Encoding(query, QUERY_TOKENS, _open_backend(query, settings), batch)
+        self._article = _Encoding(article, PASSAGE_TOKENS, _open_backend(article, settings), batch)
         parameters: dict[str, object] = {
             "pooling": "cls",
             "normalised": False,
             "query_tokens": QUERY_TOKENS,
             "passage_tokens": PASSAGE_TOKENS,
         }
-        if precision == "int8":
+        if int8:
             parameters["precision"] = "int8"
         self.identity = EncoderIdentity(
             name="medcpt",
             digest=digest_json({"query": query.digest, "article": article.digest, **parameters}),
             dimension=query.dimension,
-            backend="torch" if precision == "torch" else "onnx",
+            backend="onnx" if onnx else "torch",
         )
 
     def encode_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """(n, dimension), in the order of the texts."""
-        return self._encode(0, texts)
+        return self._query(texts, self.identity.dimension)
 
     def encode_passages(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
         """(n, dimension) of (title, text), in the order of the pairs."""
-        return self._encode(1, pairs)
-
-    def close(self) -> None:
-        """Give the models' memory back."""
-        self._backends = None
-
-    def _encode(self, side: int, texts: Sequence[Text]) -> NDArray[np.float32]:
-        if self._backends is None:
-            raise EvidenceUnavailable("the encoder was closed")
-        tokenizer, backend = self._tokenizers[side], self._backends[side]
-        vectors = in_batches(
-            texts, self._batch, lambda batch: backend(tokenizer(batch)), width=self.identity.dimension
-        )
-        if not np.isfinite(vectors).all():
-            raise EvidenceUnavailable(
-                f"the model in {self._folders[side]} gives vectors that are no numbers: its weights are damaged"
-            )
-        return vectors
+        return self._article(pairs, self.identity.dimension)
 
 
 class MedCPTReranker:
@@ -86,10 +147,7 @@ class MedCPTReranker:
 
     def __init__(self, model: ModelFolder, settings: EncoderSettings) -> None:
         """Raises EvidenceUnavailable when the folder holds no cross-encoder with one output."""
-        _check_positions(model, PASSAGE_TOKENS)
-        self._folder, self._batch = model.folder, settings.batch
-        self._tokenizer = Tokenizer(model.folder, PASSAGE_TOKENS)
-        self._backend: Backend | None = TorchClassifier(model, settings)
+        self._scoring = _Encoding(model, PASSAGE_TOKENS, TorchModel(model, settings), settings.batch)
         self.identity = RerankerIdentity(
             name="medcpt-cross",
             digest=digest_json({"cross": model.digest, "tokens": PASSAGE_TOKENS, "score": "logit"}),
@@ -97,55 +155,66 @@ class MedCPTReranker:
 
     def score(self, query: str, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
         """(n,) of (title, text), whose two halves are read as one text, title first."""
-        backend = self._backend
-        if backend is None:
-            raise EvidenceUnavailable("the re-ranker was closed")
-        texts: list[Text] = [(query, f"{title} {text}".strip()) for title, text in pairs]
-        scores = in_batches(texts, self._batch, lambda batch: backend(self._tokenizer(batch)), width=1)[:, 0]
-        if not np.isfinite(scores).all():
+        return self._scoring([(query, f"{title} {text}".strip()) for title, text in pairs], 1)[:, 0]
+
+
+class _Encoding:
+    """A model with its tokenizer, run in batches."""
+
+    def __init__(self, model: ModelFolder, length: int, backend: Backend, batch: int) -> None:
+        if model.positions < length:
             raise EvidenceUnavailable(
-                f"the model in {self._folder} gives scores that are no numbers: its weights are damaged"
+                f"the model in {model.folder} reads {model.positions} tokens, and {length} are needed"
             )
-        return scores
+        self._folder, self._backend, self._batch = model.folder, backend, batch
+        self._tokenizer = Tokenizer(model.folder, length)
 
-    def close(self) -> None:
-        """Give the model's memory back."""
-        self._backend = None
+    def __call__(self, texts: Sequence[Text], width: int) -> NDArray[np.float32]:
+        """(n, width) in the order of the texts, read longest first so that neighbours need little padding."""
+        result = np.empty((len(texts), width), dtype=np.float32)
+        order = sorted(range(len(texts)), key=lambda number: (-_characters(texts[number]), number))
+        for start in range(0, len(order), self._batch):
+            chosen = order[start : start + self._batch]
+            result[chosen] = self._backend(self._tokenizer([texts[number] for number in chosen]))
+        if not np.isfinite(result).all():
+            raise EvidenceUnavailable(
+                f"the model in {self._folder} gives numbers that are not finite: its weights are damaged"
+            )
+        return result
 
 
-def _check_pair(query: ModelFolder, article: ModelFolder) -> None:
-    if query.dimension != article.dimension:
+def _open_backend(model: ModelFolder, settings: EncoderSettings) -> Backend:
+    if settings.backend not in ("onnx", "int8"):
+        return TorchModel(model, settings)
+    from medlive.evidence.encoders.onnx import open_export
+
+    return open_export(model, "int8" if settings.backend == "int8" else "float32", settings)
+
+
+def _clean(text: str) -> str:
+    return _SURROGATE.sub(" ", text[:MAX_CHARACTERS])
+
+
+def _characters(text: Text) -> int:
+    return min(MAX_CHARACTERS, len(text)) if isinstance(text, str) else sum(_characters(half) for half in text)
+
+
+@contextmanager
+def _loading(folder: Path, what: str) -> Iterator[None]:
+    """Keep progress bars off the terminal; any error becomes EvidenceUnavailable."""
+    verbosity, bar = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    # Damaged files raise errors of four libraries without a common base.
+    except Exception as exc:
+        cause = (str(exc).strip().splitlines() or [type(exc).__name__])[0]
         raise EvidenceUnavailable(
-            f"{query.folder} gives {query.dimension} dimensions and {article.folder} {article.dimension}",
-            hint="both encoders must be of one release",
-        )
-    if query.digest == article.digest:
-        raise EvidenceUnavailable(
-            f"{query.folder} and {article.folder} hold the same model, and MedCPT's two encoders differ",
-            hint="put the query encoder into one and the article encoder into the other",
-        )
-    _check_positions(query, QUERY_TOKENS)
-    _check_positions(article, PASSAGE_TOKENS)
-
-
-def _check_positions(model: ModelFolder, needed: int) -> None:
-    positions = model.config.get("max_position_embeddings", 0)
-    if positions < needed:
-        raise EvidenceUnavailable(f"the model in {model.folder} reads {positions} tokens, and {needed} are needed")
-
-
-def _open_backends(
-    models: tuple[ModelFolder, ModelFolder], settings: EncoderSettings
-) -> tuple[Literal["torch", "float32", "int8"], tuple[Backend, Backend]]:
-    """The two models in the backend that was asked for; "auto" takes an export only where one was made, gives
-    torch's vectors, and was faster."""
-    exported = settings.backend == "auto" and settings.device == "cpu" and worth_taking(models, settings)
-    if exported or settings.backend in ("onnx", "int8"):
-        from medlive.evidence.encoders.onnx import open_export
-
-        precision: Precision = "int8" if settings.backend == "int8" else "float32"
-        return precision, (
-            open_export(models[0], precision, settings),
-            open_export(models[1], precision, settings),
-        )
-    return "torch", (TorchEncoder(models[0], settings), TorchEncoder(models[1], settings))
+            f"the {what} in {folder} cannot be loaded: {cause}",
+            hint="fetch the model again: a file is damaged, or not of this model",
+        ) from exc
+    finally:
+        logging.set_verbosity(verbosity)
+        if bar:
+            logging.enable_progress_bar()

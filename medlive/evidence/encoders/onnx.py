@@ -1,28 +1,29 @@
-"""MedCPT's encoders for ONNX Runtime: exported once, compared with torch on the machine they will run on.
+"""MedCPT's encoders for ONNX Runtime: exported at first use, and compared with torch then.
 
-A full-precision export must give torch's vectors (cosine of at least `AGREEMENT` on every probe text), or it is
-not used. The 8-bit one gives other vectors, whose digest is another: it is measured, recorded, and used only when
-it is asked for.
+A full-precision export must give torch's vectors (cosine of at least `AGREEMENT` on every probe text). The 8-bit
+one gives other vectors, whose digest is another.
 """
 
-import math
-import os
 import shutil
 import tempfile
-import time
 import warnings
-from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from medlive.digest import digest_file
 from medlive.errors import EvidenceUnavailable, MissingExtra
-from medlive.evidence.encoders.exports import AGREEMENT, RECORD, Export, Precision, export_folder, recorded_export
 from medlive.evidence.encoders.folders import INSTALL, NOT_INSTALLED, EncoderSettings, ModelFolder, Role
-from medlive.evidence.encoders.tokens import PASSAGE_TOKENS, QUERY_TOKENS, Features, Text, Tokenizer
+from medlive.evidence.encoders.medcpt import (
+    INPUTS,
+    PASSAGE_TOKENS,
+    QUERY_TOKENS,
+    Features,
+    Text,
+    Tokenizer,
+    TorchModel,
+)
 
 try:
     import onnxruntime
@@ -32,12 +33,21 @@ try:
 except ImportError as exc:
     raise MissingExtra(NOT_INSTALLED, hint=INSTALL) from exc
 
-from medlive.evidence.encoders.torch import TorchEncoder
+AGREEMENT = 0.999
+"""The least cosine between a full-precision export's vector and torch's."""
+_PROBES = (
+    "fever",
+    "Can amoxicillin be given to a child of 14 months with otitis media, 40 mg/kg a day?",
+    "",
+    "高血压病人可以口服硝苯地平控释片吗",
+    "Chest pain on exertion, relieved by rest within minutes, in a man of 58 who smokes. " * PASSAGE_TOKENS,
+)
+"""Texts of many lengths, the longest last: what a mistake in masks, positions or types would show on."""
 
-_INPUTS = ("input_ids", "attention_mask", "token_type_ids")
+Precision = Literal["float32", "int8"]
 
 
-class OnnxEncoder:
+class OnnxModel:
     """A BERT and its pooling, in ONNX Runtime on the CPU."""
 
     def __init__(self, file: Path, settings: EncoderSettings) -> None:
@@ -54,150 +64,69 @@ class OnnxEncoder:
 
     def __call__(self, features: Features) -> NDArray[np.float32]:
         """(n, dimension): the first token's last hidden state."""
-        vectors: NDArray[np.float32] = self._session.run(None, {name: features[name] for name in _INPUTS})[0]
+        vectors: NDArray[np.float32] = self._session.run(None, {name: features[name] for name in INPUTS})[0]
         return vectors
 
 
-def open_export(model: ModelFolder, precision: Precision, settings: EncoderSettings) -> OnnxEncoder:
-    """The model's export, made now if it was not yet.
+def open_export(model: ModelFolder, precision: Precision, settings: EncoderSettings) -> OnnxModel:
+    """The model's export at that precision; both are made now (a minute, 1.3 times the weights) if they were not.
 
-    Raises EvidenceUnavailable when it cannot be made, its file is not the one that was made, or its vectors are
-    not torch's at full precision.
+    Raises EvidenceUnavailable when it cannot be made or loaded, or its vectors are not torch's at full precision.
     """
-    record = recorded_export(model, settings) or export_model(model, settings)
-    folder = export_folder(model, settings)
-    file = folder / f"{precision}.onnx"
-    if not file.is_file() or digest_file(file) != record.files[precision]:
-        raise EvidenceUnavailable(f"{file} is not what was exported", hint=f"remove {folder}")
-    if precision == "float32" and record.cosine["float32"] < AGREEMENT:
-        raise EvidenceUnavailable(
-            f"{file} gives other vectors than {model.folder} (cosine {record.cosine['float32']:.4f})",
-            hint='use the backend "torch"',
-        )
-    return OnnxEncoder(file, settings)
-
-
-def export_model(model: ModelFolder, settings: EncoderSettings) -> Export:
-    """Export a model at both precisions, compare each with torch, and keep the record beside them.
-
-    Takes a minute and about 1.3 times the weights on disk. Raises EvidenceUnavailable when it cannot be done; then
-    nothing is left behind.
-    """
-    torch_encoder = TorchEncoder(model, settings)
-    tokenizer = Tokenizer(model.folder, QUERY_TOKENS if model.role is Role.QUERY else PASSAGE_TOKENS)
-    folder = export_folder(model, settings)
-    work: Path | None = None
-    try:
+    folder = settings.home / "models" / "onnx" / model.digest.removeprefix("sha256:")
+    if not folder.is_dir():
         folder.parent.mkdir(parents=True, exist_ok=True)
-        work = Path(tempfile.mkdtemp(prefix=".export-", dir=folder.parent))
-        _write(torch_encoder, tokenizer, work)
-        record = _compare(model, torch_encoder, tokenizer, work, settings)
-        (work / RECORD).write_text(record.model_dump_json(indent=2) + "\n", encoding="utf-8")
-        if folder.exists():
-            shutil.rmtree(folder)
-        os.replace(work, folder)
-    except (OSError, RuntimeError, ValueError) as exc:
-        raise EvidenceUnavailable(f"{model.folder} cannot be exported to {folder}: {exc}") from exc
-    finally:
-        if work is not None:
-            shutil.rmtree(work, ignore_errors=True)
-    return record
+        with tempfile.TemporaryDirectory(prefix=".export-", dir=folder.parent) as work:
+            try:
+                _export(model, Path(work) / "onnx", settings)
+            except (OSError, RuntimeError, ValueError) as exc:
+                raise EvidenceUnavailable(f"{model.folder} cannot be exported to {folder}: {exc}") from exc
+            shutil.move(Path(work) / "onnx", folder)
+    return OnnxModel(folder / f"{precision}.onnx", settings)
 
 
 class _Positional(torch.nn.Module):  # type: ignore[misc]
-    """The encoder with its inputs in a row, as the exporter wants them."""
+    """The encoder with its inputs in a row and the first token's vector as output, as the exporter wants them."""
 
-    def __init__(self, encoder: torch.nn.Module) -> None:
+    def __init__(self, encoder: Any) -> None:
         super().__init__()
         self.encoder = encoder
 
-    def forward(
-        self, input_ids: torch.Tensor, attention_mask: torch.Tensor, token_type_ids: torch.Tensor
-    ) -> torch.Tensor:
-        values = (input_ids, attention_mask, token_type_ids)
-        vectors: torch.Tensor = self.encoder(dict(zip(_INPUTS, values, strict=True)))["sentence_embedding"]
-        return vectors
+    def forward(self, input_ids: Any, attention_mask: Any, token_type_ids: Any) -> Any:
+        values = dict(zip(INPUTS, (input_ids, attention_mask, token_type_ids), strict=True))
+        return self.encoder(**values).last_hidden_state[:, 0]
 
 
-def _write(encoder: TorchEncoder, tokenizer: Tokenizer, work: Path) -> None:
-    features = tokenizer(_probes(tokenizer.length)[:2])
-    axes = {name: {0: "texts", 1: "tokens"} for name in _INPUTS} | {"vectors": {0: "texts"}}
+def _export(model: ModelFolder, work: Path, settings: EncoderSettings) -> None:
+    """Write both precisions, and compare the full one with torch."""
+    encoder = TorchModel(model, settings)
+    query = model.role is Role.QUERY
+    tokenizer = Tokenizer(model.folder, QUERY_TOKENS if query else PASSAGE_TOKENS)
+    probes: list[Text] = list(_PROBES) if query else [(text[:60], text) for text in _PROBES]
+    features = tokenizer(probes[:2])
+    full = work / "float32.onnx"
+    work.mkdir()
     with warnings.catch_warnings(), torch.no_grad():
         # The tracing exporter is called old and warns of what it makes constant; the new one needs another
         # package. What it makes of this model is compared with torch, text by text, below.
         warnings.simplefilter("ignore")
         torch.onnx.export(
-            # In evaluation mode from the start: the exporter puts a module back into the mode it found, and the
-            # encoder inside it, which the export is compared with, would drop values at random.
+            # In evaluation mode from the start: the exporter puts a module back into the mode it found.
             _Positional(encoder.module).eval(),
-            tuple(torch.from_numpy(features[name]).to(encoder.device) for name in _INPUTS),
-            str(work / "float32.onnx"),
-            input_names=list(_INPUTS),
+            tuple(torch.from_numpy(features[name]).to(encoder.device) for name in INPUTS),
+            str(full),
+            input_names=list(INPUTS),
             output_names=["vectors"],
-            dynamic_axes=axes,
+            dynamic_axes={name: {0: "texts", 1: "tokens"} for name in INPUTS} | {"vectors": {0: "texts"}},
             opset_version=18,
             dynamo=False,
         )
     # Without its optimisation: the fused graph was no faster in 8 bits than the plain one.
-    quant_pre_process(
-        work / "float32.onnx", work / "prepared.onnx", skip_optimization=True, skip_symbolic_shape=True
-    )
+    quant_pre_process(full, work / "prepared.onnx", skip_optimization=True, skip_symbolic_shape=True)
     quantize_dynamic(work / "prepared.onnx", work / "int8.onnx", weight_type=QuantType.QInt8)
     (work / "prepared.onnx").unlink()
-
-
-def _compare(
-    model: ModelFolder, encoder: TorchEncoder, tokenizer: Tokenizer, work: Path, settings: EncoderSettings
-) -> Export:
-    exports: dict[Precision, OnnxEncoder] = {
-        precision: OnnxEncoder(work / f"{precision}.onnx", settings) for precision in ("float32", "int8")
-    }
-    probes = _probes(tokenizer.length)
-    expected = encoder(tokenizer(probes))
-    cosine = {
-        "float32": _least_cosine(exports["float32"](tokenizer(probes)), expected),
-        "int8": _least_cosine(np.concatenate([exports["int8"](tokenizer([probe])) for probe in probes]), expected),
-    }
-    batch = tokenizer([probes[-1]])
-    speed = {"torch": _speed(encoder, batch)} | {name: _speed(run, batch) for name, run in exports.items()}
-    return Export.model_validate(
-        {
-            "version": 1,
-            "model": model.digest,
-            "made": datetime.now(UTC),
-            "made_with": {name: version(name) for name in ("torch", "onnx", "onnxruntime", "transformers")},
-            "files": {precision: digest_file(work / f"{precision}.onnx") for precision in exports},
-            "cosine": cosine,
-            "speed": speed,
-        }
-    )
-
-
-def _least_cosine(got: NDArray[np.float32], expected: NDArray[np.float32]) -> float:
+    expected, got = encoder(tokenizer(probes)), OnnxModel(full, settings)(tokenizer(probes))
     lengths = np.linalg.norm(got, axis=1) * np.linalg.norm(expected, axis=1)
-    return float(((got * expected).sum(axis=1) / lengths).min())
-
-
-def _speed(run: TorchEncoder | OnnxEncoder, batch: Features) -> float:
-    run(batch)
-    best = math.inf
-    for _ in range(3):
-        start = time.perf_counter()
-        run(batch)
-        best = min(best, time.perf_counter() - start)
-    return len(batch["input_ids"]) / best
-
-
-def _probes(length: int) -> list[Text]:
-    """Texts of many lengths, the longest last: what a mistake in masks, positions or types would show on."""
-    texts = (
-        "fever",
-        "Can amoxicillin be given to a child of 14 months with otitis media, 40 mg/kg a day?",
-        "",
-        "高血压病人可以口服硝苯地平控释片吗",
-        "No evidence of pulmonary embolism was found; D-dimer 0.3 µg/mL, troponin negative twice. " * 3,
-        "Chest pain on exertion, relieved by rest within minutes, in a man of 58 who smokes. " * length,
-    )
-    if length == QUERY_TOKENS:
-        return list(texts)
-    return [(text[:60], text) for text in texts]
+    cosine = float(((got * expected).sum(axis=1) / lengths).min())
+    if cosine < AGREEMENT:
+        raise ValueError(f'its vectors are not those of torch (cosine {cosine:.4f}); use backend = "torch"')

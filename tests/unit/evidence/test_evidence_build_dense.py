@@ -16,7 +16,7 @@ from medlive.errors import DiskFull, EvidenceUnavailable, IndexCorrupt
 from medlive.evidence.build import DensePlan, Progress, build_index, prune
 from medlive.evidence.choice import plan_index
 from medlive.evidence.corpora.registry import open_corpus
-from medlive.evidence.encoder import EncoderSettings
+from medlive.evidence.encoders.folders import EncoderSettings
 from medlive.evidence.manifest import MANIFEST, DenseKind, IndexManifest, read_manifest
 from medlive.evidence.open_index import open_index, verify_index
 from medlive.evidence.passage import Hit, Query
@@ -262,5 +262,5 @@ def test_without_models_the_plan_is_words_alone_and_says_why(tmp_path: Path) -> 
     manifest = build_index([open_corpus(corpus_file(tmp_path, "a", 5))], tmp_path / "index", reason=why)
     assert (manifest.retriever, manifest.reason) == ("bm25", why)
     assert plan_index(tmp_path / "index", "none", settings(tmp_path)) == (None, "no encoder was wanted")
-    with pytest.raises(EvidenceUnavailable, match="MedCPT-Query-Encoder is nowhere"):
+    with pytest.raises(EvidenceUnavailable, match="MedCPT-Query-Encoder was not found"):
         plan_index(tmp_path / "index", "medcpt", settings(tmp_path))

@@ -3,7 +3,6 @@
 import json
 import shutil
 import socket
-from collections.abc import Iterator
 from dataclasses import replace
 from importlib import import_module
 from importlib.util import find_spec
@@ -14,19 +13,11 @@ import numpy as np
 import pytest
 
 from medlive.errors import EvidenceUnavailable, UsageError
-from medlive.evidence.encoder import (
-    Encoder,
-    EncoderSettings,
-    Role,
-    find_models,
-    open_encoder,
-    open_reranker,
-)
-from medlive.evidence.encoders.exports import export_folder, recorded_export
-from medlive.evidence.encoders.folders import open_folder
+from medlive.evidence.encoder import Encoder, open_encoder, open_reranker
+from medlive.evidence.encoders.folders import EncoderSettings, Role, find_models, missing_packages, open_folder
 
 # Looked for and not imported: every worker collects this file, one runs it, and the import takes seconds.
-for package in ("torch", "transformers", "sentence_transformers", "onnxruntime"):
+for package in ("torch", "transformers", "onnxruntime"):
     if find_spec(package) is None:
         pytest.skip("medlive[medcpt] is not installed: make medcpt", allow_module_level=True)
 
@@ -109,10 +100,8 @@ def own(models: Path, tmp_path_factory: pytest.TempPathFactory) -> EncoderSettin
 
 
 @pytest.fixture(scope="module")
-def encoder(models: Path, own: EncoderSettings) -> Iterator[Encoder]:
-    opened = open_encoder(models, settings=own)
-    yield opened
-    opened.close()
+def encoder(models: Path, own: EncoderSettings) -> Encoder:
+    return open_encoder(models, settings=own)
 
 
 @pytest.fixture
@@ -255,29 +244,13 @@ def test_onnx_gives_torch_s_vectors_and_8_bits_are_another_encoder(
     np.testing.assert_array_equal(vectors[:2], small.encode_passages(PAIRS[:2]))
 
     article = open_folder(models / Role.ARTICLE.value, Role.ARTICLE)
-    record = recorded_export(article, own)
-    assert record.cosine["float32"] > 0.9999
-    assert 0.9 < record.cosine["int8"] < 1
-    assert min(record.speed.values()) > 0
-
-    # Taken unasked only if it was faster here, and never if its vectors differ.
-    record_file = export_folder(article, own) / "export.json"
-    query_file = export_folder(open_folder(models / Role.QUERY.value, Role.QUERY), own) / "export.json"
-    for cosine, fast, backend in ((1.0, 100.0, "onnx"), (1.0, 1.0, "torch"), (0.99, 100.0, "torch")):
-        for file in (record_file, query_file):
-            changed = json.loads(file.read_text())
-            changed["speed"] = {"torch": 1.0, "float32": fast, "int8": 1.0}
-            changed["cosine"]["float32"] = cosine
-            file.write_text(json.dumps(changed))
-        assert open_encoder(models, settings=own).identity.backend == backend
-    with pytest.raises(EvidenceUnavailable, match="gives other vectors"):
-        open_encoder(models, settings=replace(own, backend="onnx"))
-    (record_file.parent / "float32.onnx").write_bytes(b"half")
-    with pytest.raises(EvidenceUnavailable, match=r"float32\.onnx is not what was exported"):
+    folder = tmp_path / "models" / "onnx" / article.digest.removeprefix("sha256:")
+    before = (folder / "int8.onnx").stat().st_mtime_ns
+    open_encoder(models, settings=replace(own, backend="int8"))
+    assert (folder / "int8.onnx").stat().st_mtime_ns == before, "exported once"
+    (folder / "float32.onnx").write_bytes(b"half")
+    with pytest.raises(EvidenceUnavailable, match=r"float32\.onnx cannot be loaded"):
         onnx.open_export(article, "float32", own)
-    record_file.write_text("{")
-    with pytest.raises(EvidenceUnavailable, match=r"export\.json cannot be read"):
-        recorded_export(article, own)
 
 
 @pytest.mark.usefixtures("offline")
@@ -293,10 +266,11 @@ def test_the_hugging_face_cache_is_found(copied: Path, encoder: Encoder, tmp_pat
     assert found.identity == encoder.identity
     np.testing.assert_allclose(found.encode_queries(QUERIES), encoder.encode_queries(QUERIES), atol=1e-6)
     query, article, cross = find_models(settings)
-    assert query.folder.name == "c" * 40
+    assert query.model is not None
+    assert query.model.folder.name == "c" * 40
     assert [place.state for place in query.places] == ["absent", "complete"]
-    assert (article.dimension, article.missing_packages) == (32, ())
-    assert (cross.folder, cross.digest) == (None, None)
+    assert article.model is not None
+    assert (article.model.dimension, missing_packages(), cross.model) == (32, (), None)
 
 
 def test_old_weights_are_read_as_tensors_only(copied: Path, encoder: Encoder, own: EncoderSettings) -> None:
@@ -308,7 +282,7 @@ def test_old_weights_are_read_as_tensors_only(copied: Path, encoder: Encoder, ow
     old = open_encoder(copied, settings=own)
     np.testing.assert_allclose(old.encode_passages(PAIRS), encoder.encode_passages(PAIRS), atol=1e-6)
     torch.save({"embeddings": Path("not a tensor")}, copied / Role.QUERY.value / "pytorch_model.bin")
-    with pytest.raises(EvidenceUnavailable, match=r"pytorch_model\.bin cannot be loaded"):
+    with pytest.raises(EvidenceUnavailable, match=r"weights in .* cannot be loaded"):
         open_encoder(copied, settings=own)
 
 
@@ -348,7 +322,7 @@ def test_weights_that_are_no_numbers_are_named(copied: Path, own: EncoderSetting
     with torch.no_grad():
         model.encoder.layer[1].output.dense.bias[0] = float("nan")
     model.save_pretrained(folder)
-    with pytest.raises(EvidenceUnavailable, match=f"{Role.QUERY.value} gives vectors that are no numbers"):
+    with pytest.raises(EvidenceUnavailable, match=f"{Role.QUERY.value} gives numbers that are not finite"):
         open_encoder(copied, settings=own).encode_queries(["fever"])
 
 
@@ -357,28 +331,18 @@ def test_encoders_that_do_not_belong_together_are_refused(
 ) -> None:
     query = open_folder(models / Role.QUERY.value, Role.QUERY)
     wide = open_folder(make_model(tmp_path / "wide", 2, hidden=40), Role.ARTICLE)
-    with pytest.raises(EvidenceUnavailable, match=r"gives 32 dimensions and .*wide 40"):
+    with pytest.raises(EvidenceUnavailable, match=r"\(32 dimensions\) and .*wide \(40\)"):
         medcpt.MedCPTEncoder(query, wide, own)
     short = open_folder(make_model(tmp_path / "short", 2, max_position_embeddings=128), Role.ARTICLE)
     with pytest.raises(EvidenceUnavailable, match="short reads 128 tokens, and 512 are needed"):
         medcpt.MedCPTEncoder(query, short, own)
     shutil.rmtree(copied / Role.ARTICLE.value)
     shutil.copytree(models / Role.QUERY.value, copied / Role.ARTICLE.value)
-    with pytest.raises(EvidenceUnavailable, match="hold the same model"):
+    with pytest.raises(EvidenceUnavailable, match="are not MedCPT's query and article"):
         open_encoder(copied, settings=own)
     three = make_model(tmp_path / "three", 4, "BertForSequenceClassification", num_labels=3)
     with pytest.raises(EvidenceUnavailable, match="has 3 outputs"):
         open_reranker(three, settings=own)
-
-
-def test_a_closed_encoder_says_so(models: Path, own: EncoderSettings) -> None:
-    opened, reranker = open_encoder(models, settings=own), open_reranker(models, settings=own)
-    opened.close()
-    reranker.close()
-    with pytest.raises(EvidenceUnavailable, match="was closed"):
-        opened.encode_queries(["fever"])
-    with pytest.raises(EvidenceUnavailable, match="was closed"):
-        reranker.score("fever", PAIRS)
 
 
 def test_a_name_that_means_nothing(own: EncoderSettings) -> None:

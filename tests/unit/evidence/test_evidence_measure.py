@@ -172,10 +172,10 @@ def test_the_commands_say_which_retriever_runs_and_why(instance: Instance, corpu
         (("search", "fever", "--corpus", "leaflets"), 2, "expected one of notes"),
         (("search", "fever", "--retriever", "hybrid"), 2, "--encoder NAME"),
         (("build", "nowhere.xml"), 2, "there is no nowhere.xml"),
-        (("search", "fever", "--rerank", "medcpt"), 3, "MedCPT-Cross-Encoder is nowhere"),
+        (("search", "fever", "--rerank", "medcpt"), 3, "MedCPT-Cross-Encoder was not found"),
         (("search", "fever", "--index", "nowhere"), 3, "medlive evidence build"),
         (("bench", "--queries", "10", "--out", "no/such/folder.md"), 2, "no/such/folder.md cannot be written"),
-        (("models", "--require"), 3, "put the models into one of the folders"),
+        (("models", "--require"), 3, "models --download fetches the models"),
     ],
 )
 def test_what_cannot_be_done_exits_with_the_way_out(
