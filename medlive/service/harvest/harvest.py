@@ -1,17 +1,17 @@
 """Harvest communities: one run per source and ISO week, resumed after a kill, checked for drift."""
 
-import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from functools import lru_cache
+from functools import partial
 from typing import Any
 
 from medlive.clock import iso_week, now
 from medlive.config import Settings
 from medlive.db.harvest.frontier import count_left_over
 from medlive.db.harvest.harvests import (
+    SourceInfo,
     StartedRun,
     finish_harvest,
     lift_quarantine,
@@ -22,7 +22,7 @@ from medlive.db.harvest.harvests import (
     save_measures,
     start_harvest,
 )
-from medlive.db.session import Database, advisory_lock
+from medlive.db.session import Database, Session, advisory_lock
 from medlive.db.tables.intake import RunOutcome
 from medlive.deidentify.detect import keyed_handle
 from medlive.errors import MedliveError, UsageError
@@ -86,19 +86,15 @@ async def harvest_source(
     done = HarvestResult(source, iso_week(now()))
     site = build_site(source, overrides)
     key = handle_key(settings)
-
-    @lru_cache(maxsize=4096)  # the same people answer again and again
-    def anonymise(handle: str) -> str:
-        return keyed_handle(handle, key)
-
     fetching = fetch_settings(settings)
+    connections = fetching.concurrency_per_host
     folder = archive_path(settings)
     async with advisory_lock(database, f"harvest {source}") as acquired:
         if not acquired:
             done.failed = "another process is harvesting it"
             return done
         async with database.begin() as session:
-            info = next((s for s in await list_sources(session) if s.name == source), None)
+            info = await _find_source(session, source)
             if info is not None and info.quarantine_reason is not None:
                 done.quarantined = info.quarantine_reason
                 return done
@@ -120,22 +116,25 @@ async def harvest_source(
                         operator=fetching.contact,
                         overlap=timedelta(days=site.settings.overlap_days),
                         fetcher=fetcher,
-                        concurrency=fetching.concurrency_per_host,
+                        concurrency=connections,
+                        tick=tick,
                     )
-                    reporting = asyncio.create_task(_report_progress(ledger, tick))
                     try:
                         end = await harvest(
                             site,
                             site.settings.base_url,
                             fetcher.fetch,
                             ledger,
-                            anonymise=anonymise,
+                            anonymise=partial(keyed_handle, key=key),
                             since=since,
                             limit=limit,
-                            concurrency=_reader_count(fetching.concurrency_per_host),
+                            # One reader in a polite harvest, so that a kill loses one page; with several
+                            # connections more, to fetch while pages are being saved.
+                            concurrency=1
+                            if fetching.concurrency_per_host == 1
+                            else 3 * fetching.concurrency_per_host,
                         )
                     finally:
-                        reporting.cancel()
                         await ledger.aclose()
                         unsaved_counts = ledger.unsaved_counts
                         done.counts = ledger.counts + unsaved_counts
@@ -152,7 +151,7 @@ async def describe_next_harvest(database: Database, source: str, *, again: bool 
     """Describe what a harvest of this source would do now."""
     week = iso_week(now())
     async with database.begin() as session:
-        info = next((s for s in await list_sources(session) if s.name == source), None)
+        info = await _find_source(session, source)
         waiting = await count_left_over(session, source)
     outcome = info.last_outcome if info is not None and info.last_run == week else None
     if info is not None and info.quarantine_reason is not None:
@@ -169,11 +168,15 @@ async def lift_source_quarantine(database: Database, source: str, *, compare_ane
     Raises UsageError for a source that was never harvested.
     """
     async with database.begin() as session:
-        info = next((s for s in await list_sources(session) if s.name == source), None)
+        info = await _find_source(session, source)
         if info is None:
             raise UsageError(f"{source} was never harvested, so it has no quarantine to lift")
         await lift_quarantine(session, source, compare_anew=compare_anew)
         return info.quarantine_reason
+
+
+async def _find_source(session: Session, source: str) -> SourceInfo | None:
+    return next((s for s in await list_sources(session) if s.name == source), None)
 
 
 async def _finish(
@@ -201,15 +204,3 @@ async def _finish(
             await quarantine(session, done.source, done.quarantined)
         problem = done.failed or done.quarantined
         await finish_harvest(session, run, unsaved_counts, problem=problem, partial=done.limited)
-
-
-async def _report_progress(ledger: PostgresLedger, tick: Callable[[int], None]) -> None:
-    while True:
-        tick(sum(ledger.counts[s] for s in ("new", "revised", "unchanged", "not_modified")))
-        await asyncio.sleep(0.5)
-
-
-def _reader_count(connections: int) -> int:
-    """Threads read at a time: one in a polite harvest, so that a kill loses one page; more with several
-    connections, to fetch while pages are being saved."""
-    return connections if connections == 1 else 3 * connections

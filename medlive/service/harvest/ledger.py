@@ -7,7 +7,7 @@ truncates.
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import TypeGuard
@@ -58,16 +58,6 @@ LONGEST_MESSAGE = 200_000
 """Characters of a message that are read: no community allows a tenth of that, and longer ones take seconds."""
 
 
-class ArchiveUnwritable(ServiceUnavailable):
-    """Pages cannot be stored, so none are fetched."""
-
-    def __init__(self, path: Path, error: OSError) -> None:
-        super().__init__(
-            f"cannot write pages to {path}: {error.strerror or error}",
-            hint="free disk space or repair the folder; the next harvest resumes where this one stopped",
-        )
-
-
 class PostgresLedger:
     """One run's ledger, as one process writes it."""
 
@@ -83,6 +73,7 @@ class PostgresLedger:
         overlap: timedelta,
         fetcher: Fetcher,
         concurrency: int = 1,
+        tick: Callable[[int], None] = lambda _: None,
     ) -> None:
         """Open the ledger of a run.
 
@@ -91,6 +82,7 @@ class PostgresLedger:
             operator: The contact named in its files.
             overlap: How far before the latest activity of earlier runs lists are read again.
             concurrency: How many readers save events at a time.
+            tick: Called with the number of threads that were read.
         """
         self._database = database
         self._run = run
@@ -100,6 +92,7 @@ class PostgresLedger:
         self._operator = operator
         self._overlap = overlap
         self._fetcher = fetcher
+        self._tick = tick
         # Several connections gain by committing more at a time.
         self._batcher: Batcher[tuple[HarvestEvent, ...], None] = Batcher(
             self._save_all, largest=64, gather_s=BATCH_WAIT_S if concurrency > 1 else 0.0
@@ -198,6 +191,7 @@ class PostgresLedger:
         self._request_counts = sent
         self._robots_saved = len(robots)
         self.counts += counts
+        self._tick(sum(self.counts[s] for s in ("new", "revised", "unchanged", "not_modified")))
         self.problems += [event for event in events if isinstance(event, HarvestProblem)]
         for event in events:
             if isinstance(event, HarvestedThread):
@@ -228,40 +222,32 @@ class PostgresLedger:
 
     async def _archive(self, pages: Sequence[FetchedPage]) -> list[Place]:
         """Write the bytes of pages to disk; their places in the file."""
-        if self._writer is None:
-            await self._begin_archive()
-        assert self._writer is not None
         archived = [
-            ArchivedPage(
-                event.fetched.url,
-                event.fetched.status,
-                event.fetched.headers,
-                event.fetched.body,
-                event.fetched.fetched_at,
-                event.page.form,
-            )
-            for event in pages
-        ]
+            ArchivedPage(e.fetched.url, e.fetched.status, e.fetched.headers, e.fetched.body, e.fetched.fetched_at,
+                         e.page.form)
+            for e in pages
+        ]  # fmt: skip
         try:
-            return await asyncio.to_thread(self._writer.append, archived)
+            writer = self._writer or await self._begin_archive()
+            return await asyncio.to_thread(writer.append, archived)
         except OSError as error:
-            raise ArchiveUnwritable(self._folder / self._stem, error) from error
+            raise ServiceUnavailable(
+                f"cannot write pages to {self._folder / self._stem}: {error.strerror or error}",
+                hint="free disk space or repair the folder; the next harvest resumes where this one stopped",
+            ) from error
 
-    async def _begin_archive(self) -> None:
-        path = f"{self._stem}.warc.gz"
-        number = 1
+    async def _begin_archive(self) -> ArchiveWriter:
+        path, number = f"{self._stem}.warc.gz", 1
         # A file of an earlier database in the same folder is left alone.
         while (self._folder / path).exists():
             number += 1
             path = f"{self._stem}-{number}.warc.gz"
-        try:
-            self._writer = await asyncio.to_thread(
-                ArchiveWriter, self._folder / path, software=SOFTWARE, operator=self._operator
-            )
-        except OSError as error:
-            raise ArchiveUnwritable(self._folder / path, error) from error
+        self._writer = await asyncio.to_thread(
+            ArchiveWriter, self._folder / path, software=SOFTWARE, operator=self._operator
+        )
         async with self._database.begin() as session:
             self._archive_id = await start_archive(session, self._run.run_id, path, self._writer.size)
+        return self._writer
 
     async def _save_pages(
         self, session: Session, pages: Sequence[FetchedPage], places: Sequence[Place], counts: Counter[str]

@@ -1,17 +1,14 @@
 """Export raw pages: WARC files checked page by page, with checksums and a CDXJ index."""
 
 import asyncio
-import hashlib
-import json
 import os
-import re
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from medlive.config import Settings
-from medlive.db.harvest.archives import Archive, fetches_in, list_archives
+from medlive.db.harvest.archives import fetches_in, list_archives
 from medlive.db.session import Database
 from medlive.digest import digest_bytes, digest_file
 from medlive.errors import CheckFailed, UsageError
@@ -22,7 +19,6 @@ from medlive.sources.archive.warc import ArchiveDamaged, pages
 INDEX = "index.cdxj"
 SUMS = "SHA256SUMS"
 _BLOCK = 1024 * 1024
-_SUM_LINE = re.compile(r"([0-9a-f]{64})  ([^\n]+)")
 
 
 @dataclass(slots=True)
@@ -59,74 +55,57 @@ async def export_warc(
     cannot be created.
     """
     done = ExportResult()
-    home = archive_path(settings)
     try:
         await asyncio.to_thread(folder.mkdir, parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(f"cannot create {folder}: {error.strerror}") from error
     async with database.begin() as session:
-        here = await list_archives(session)
-    chosen = [a for a in here if (not sources or a.source in sources) and week in (None, a.iso_week)]
-    known = {Path(archive.path).name for archive in here}
-    sums = await asyncio.to_thread(_known_sums, folder)
-    with tempfile.TemporaryDirectory(prefix=".export-", dir=folder) as scratch:
-        lines: dict[str, list[str]] = {}
-        for number, archive in enumerate(chosen, 1):
-            tick(number, len(chosen))
-            name = Path(archive.path).name
-            async with database.begin() as session:
-                digests = {f.place.offset: f.digest or "" for f in await fetches_in(session, archive.archive_id)}
-            draft = Path(scratch) / name
-            try:
-                index, digest = await asyncio.to_thread(_copy, home / archive.path, draft, archive, digests)
-                async with database.begin() as session:
-                    now = {a.archive_id: a.path for a in await list_archives(session, archive.source)}
-                if now.get(archive.archive_id) != archive.path:
-                    raise CheckFailed(f"{name}: the file changed during the export; export again")
-                same = await asyncio.to_thread(_matches_existing, draft, folder / name)
-                await asyncio.to_thread(os.replace, draft, folder / name)
-            except (ArchiveDamaged, CheckFailed) as error:
-                done.problems.append(error.message)
-                continue
-            (done.unchanged if same else done.written).append(name)
-            sums[name], lines[name] = digest, index
-            done.pages += len(index)
-            done.bytes += archive.bytes
-        done.stale = sorted(name for name in sums if name not in known)
-        await asyncio.to_thread(_write_index, folder, lines, sums)
-        sums[INDEX] = digest_file(folder / INDEX).removeprefix("sha256:")
-        names = [*sorted(sums.keys() - {INDEX}), INDEX]
-        await asyncio.to_thread(_write, folder / SUMS, "".join(f"{sums[name]}  {name}\n" for name in names))
+        archives = await list_archives(session)
+    chosen = [a for a in archives if (not sources or a.source in sources) and week in (None, a.iso_week)]
+    for number, archive in enumerate(chosen, 1):
+        tick(number, len(chosen))
+        async with database.begin() as session:
+            digests = {f.place.offset: f.digest or "" for f in await fetches_in(session, archive.archive_id)}
+        source, target = archive_path(settings) / archive.path, folder / Path(archive.path).name
+        try:
+            same, found = await asyncio.to_thread(_copy, source, target, archive.bytes, digests)
+        except (ArchiveDamaged, CheckFailed) as error:
+            done.problems.append(error.message)
+            continue
+        (done.unchanged if same else done.written).append(target.name)
+        done.pages += found
+        done.bytes += archive.bytes
+    exported = await asyncio.to_thread(_write_index, folder)
+    done.stale = sorted(exported - {Path(archive.path).name for archive in archives})
     return done
 
 
-def _copy(source: Path, draft: Path, archive: Archive, digests: Mapping[int, str]) -> tuple[list[str], str]:
-    """Copy the committed part and check it; the CDXJ lines, and the SHA-256."""
-    digest = hashlib.sha256()
-    left = archive.bytes
+def _copy(source: Path, target: Path, size: int, digests: Mapping[int, str]) -> tuple[bool, int]:
+    """Copy the first `size` bytes and check them; whether they were there already, and how many pages they are."""
+    draft = target.with_name(f".{target.name}.draft")
     try:
-        with source.open("rb") as old, draft.open("xb") as new:
+        with source.open("rb") as old, draft.open("wb") as new:
+            left = size
             while left and (block := old.read(min(_BLOCK, left))):
-                digest.update(block)
                 new.write(block)
                 left -= len(block)
-            new.flush()
-            os.fsync(new.fileno())
+        if left:
+            raise ArchiveDamaged(source, f"has {size - left} bytes, {size} were written")
+        missing, found = set(digests), 0
+        for place, page in pages(draft):
+            found += 1
+            missing.discard(place.offset)
+            if digests.get(place.offset) not in (None, digest_bytes(page.body)):
+                raise ArchiveDamaged(source, f"the page at offset {place.offset} is not the one that was fetched")
+        if missing:
+            raise ArchiveDamaged(source, f"no page at offset {min(missing)}")
+        same = _matches_existing(draft, target)
+        os.replace(draft, target)
+        return same, found
     except OSError as error:
         raise ArchiveDamaged(source, f"cannot copy: {error}") from error
-    if left:
-        raise ArchiveDamaged(source, f"holds {archive.bytes - left} bytes, {archive.bytes} were written")
-    lines = []
-    missing = set(digests)
-    for group, page in pages(draft, archive.bytes):
-        lines.append(cdxj_line(draft.name, group, page))
-        expected = digests.get(group.offset)
-        missing.discard(group.offset)
-        if expected is not None and expected != digest_bytes(page.body):
-            raise ArchiveDamaged(source, f"the page at offset {group.offset} is not the one that was fetched")
-    if missing:
-        raise ArchiveDamaged(source, f"no page at offset {min(missing)}")
-    return lines, digest.hexdigest()
+    finally:
+        draft.unlink(missing_ok=True)
 
 
 def _matches_existing(draft: Path, target: Path) -> bool:
@@ -142,31 +121,18 @@ def _matches_existing(draft: Path, target: Path) -> bool:
         return not ours.read(1)
 
 
-def _known_sums(folder: Path) -> dict[str, str]:
-    """File → SHA-256 from an earlier export, for files that still exist."""
-    path = folder / SUMS
-    if not path.exists():
-        return {}
-    lines = path.read_text("utf-8", "replace").splitlines()
-    recorded = {m[2]: m[1] for line in lines if (m := _SUM_LINE.fullmatch(line)) and m[2] != INDEX}
-    return {name: digest for name, digest in recorded.items() if (folder / name).is_file()}
-
-
-def _write_index(folder: Path, lines: Mapping[str, Sequence[str]], sums: Mapping[str, str]) -> None:
-    """Write the lines of these files, sorted with those that an earlier index has of other files."""
-    target, others = folder / INDEX, sums.keys() - lines.keys()
-    text = target.read_text("utf-8", "replace") if target.exists() else ""
-    merged = [line for line in text.split("\n") if _filename(line) in others]
-    merged += [line for part in lines.values() for line in part]
-    _write(target, "".join(line + "\n" for line in sorted(merged, key=str.encode)))
-
-
-def _filename(line: str) -> str | None:
-    try:
-        name = json.loads(line.split(" ", 2)[2])["filename"]
-    except (IndexError, ValueError, KeyError, TypeError):
-        return None
-    return str(name)
+def _write_index(folder: Path) -> set[str]:
+    """Write the index and the sums of all archives in the folder, of earlier exports too; their names."""
+    lines: list[str] = []
+    names = []
+    for path in sorted(folder.glob("*.warc.gz")):
+        with suppress(ArchiveDamaged):  # another file of that name: no export's
+            lines += [cdxj_line(path.name, place, page) for place, page in pages(path)]
+            names.append(path.name)
+    _write(folder / INDEX, "".join(line + "\n" for line in sorted(lines, key=str.encode)))
+    sums = [f"{digest_file(folder / name).removeprefix('sha256:')}  {name}\n" for name in [*names, INDEX]]
+    _write(folder / SUMS, "".join(sums))
+    return set(names)
 
 
 def _write(path: Path, text: str) -> None:
