@@ -14,11 +14,6 @@ from medlive.evaluation.canary import CanaryCheck, Outcome, Verdict
 app = typer.Typer(no_args_is_help=True)
 
 
-@app.callback()
-def group() -> None:
-    """Whether a model has seen a snapshot."""
-
-
 @app.command()
 def check(
     snapshot: Annotated[str, typer.Argument(help="A snapshot's folder, or the version of one frozen here.")],

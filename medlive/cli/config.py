@@ -9,11 +9,6 @@ from medlive.config import config_folder, describe, load_settings
 app = typer.Typer(no_args_is_help=True)
 
 
-@app.callback()
-def group() -> None:
-    """The effective settings and where each comes from."""
-
-
 @app.command()
 def show(as_json: JsonOption = False) -> None:
     """Print every setting with its origin; a database's password is masked, keys are only named."""

@@ -10,11 +10,6 @@ from medlive.config import load_settings
 app = typer.Typer(no_args_is_help=True)
 
 
-@app.callback()
-def group() -> None:
-    """The rules engine as an OpenAI-compatible endpoint."""
-
-
 @app.command()
 def serve(
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",

@@ -23,11 +23,6 @@ ReasonOption = Annotated[str, typer.Option("--reason", help="Why; it stays in th
 ByOption = Annotated[str | None, typer.Option("--by", metavar="NAME", help="Who says so.")]
 
 
-@app.callback()
-def group() -> None:
-    """Work off the cases that wait for a person; nothing that was decided is changed, decisions are added."""
-
-
 @app.command("list")
 def list_(
     reason: Annotated[Reason | None, typer.Option("--reason", help="Only cases held for this reason.")] = None,

@@ -13,11 +13,6 @@ from medlive.errors import CheckFailed, UsageError
 app = typer.Typer(no_args_is_help=True)
 
 
-@app.callback()
-def group() -> None:
-    """Every decision about a thread, down to the sentence it rests on."""
-
-
 @app.command()
 def show(
     thread: Annotated[str, typer.Argument(metavar="SOURCE/ID", help="E.g. icliniq/a1b2.")],

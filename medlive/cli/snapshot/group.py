@@ -1,29 +1,37 @@
 """`medlive snapshot`: frozen snapshots."""
 
+import os
+from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from medlive.cli.database import with_session
-from medlive.cli.options import JsonOption
-from medlive.cli.output import print_result, print_table, say
-from medlive.cli.snapshot import withdraw as snapshot_withdraw
+from medlive.cli.options import CaseFilter, JsonOption, grouped
+from medlive.cli.output import print_result, print_table, progress, say, wait_for
+from medlive.cli.snapshot import release
 from medlive.cli.snapshot.diff import diff
-from medlive.cli.snapshot.export import export
-from medlive.cli.snapshot.fetch import fetch
-from medlive.cli.snapshot.freeze import freeze, rebuild
-from medlive.cli.snapshot.publish import publish
-from medlive.cli.snapshot.sign import keygen
-from medlive.cli.snapshot.verify import verify
+from medlive.cli.verification import print_steps, step_as_json
 from medlive.config import load_settings
+from medlive.errors import BadInput, CheckFailed, ConfigError, UsageError
+from medlive.snapshot.export import SUFFIXES, ExportFormat, export_slice
+from medlive.snapshot.load import load_snapshot
 
 if TYPE_CHECKING:
     from medlive.snapshot.manifest import Manifest
 
 app = typer.Typer(no_args_is_help=True)
+app.command()(release.freeze)
+app.command()(release.rebuild)
 
-app.command()(freeze)
-app.command()(rebuild)
+_TRUST = {
+    "not signed": "It is not signed: nothing proves where it came from.",
+    "integrity": "Its signature is of the key that it names itself: this proves integrity, not origin. "
+    "Give --public-key to prove both.",
+    "origin": "It was signed with the key that was given.",
+    "broken": "Its signature could not be looked at.",
+}
 
 PathArgument = Annotated[str, typer.Argument(help="A snapshot's folder, or the version of one frozen here.")]
 
@@ -46,7 +54,6 @@ def list_(as_json: JsonOption = False) -> None:
 def show(path: PathArgument, as_json: JsonOption = False) -> None:
     """Show what a snapshot holds and how it was made, from its manifest."""
     from medlive.service.paths import snapshot_folder
-    from medlive.snapshot.load import load_snapshot
 
     snapshot = load_snapshot(snapshot_folder(load_settings().settings, path))
     manifest = snapshot.manifest
@@ -90,12 +97,167 @@ def _made_with(manifest: "Manifest") -> list[tuple[str, str | None, str]]:
     ]
 
 
-app.command()(verify)
-app.command("keygen")(keygen)
-app.command("export")(export)
-app.command()(publish)
-app.command()(fetch)
+@app.command()
+def verify(
+    path: PathArgument,
+    public_key: Annotated[
+        Path | None,
+        typer.Option(
+            "--public-key",
+            metavar="FILE",
+            help="The key that must have signed it. Without one, a signature is checked with the key that the "
+            "snapshot itself names, which proves that nothing has changed, not where it came from.",
+        ),
+    ] = None,
+    parent: Annotated[
+        Path | None,
+        typer.Option(
+            "--parent", metavar="PATH", help="The parent's folder; default: the one beside it, if it is there."
+        ),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Verify a snapshot from its files alone; exit status 1 when a step fails."""
+    from medlive.integrity.signing import public_key_of
+    from medlive.service.paths import snapshot_folder
+    from medlive.snapshot.verify.run import verify_snapshot
+
+    folder = snapshot_folder(load_settings().settings, path)
+    for place in (folder, *((parent,) if parent else ())):
+        if not place.exists():
+            raise BadInput(f"{place} is not there")
+    report = verify_snapshot(folder, public_key=public_key_of(public_key), parent=parent)
+    value = {
+        "path": report.path, "ok": report.ok, "complete": report.complete, "trust": report.trust.value,
+        "steps": [step_as_json(step) for step in report.steps],
+    }  # fmt: skip
+    failure = None if report.ok else CheckFailed(f"{folder.name} does not verify")
+    print_result(value, as_json, lambda: print_steps(report.steps), failure=failure)
+    say(f"{folder.name} verifies" + ("" if report.complete else ", but steps were skipped"))
+    say(_TRUST[report.trust.value])
 
 
-app.command()(snapshot_withdraw.withdraw)
-app.command("diff")(diff)
+@app.command()
+def keygen(
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FOLDER", help="Where to; default: keys, in medlive's home.")
+    ] = None,
+    password_env: Annotated[
+        str | None,
+        typer.Option(
+            "--password-env", metavar="NAME", help="The variable that holds a password to encrypt the key with."
+        ),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Make a key pair to sign snapshots with, in minisign's format; an existing one is never overwritten."""
+    from medlive.integrity.signing import (
+        FILE_VARIABLE,
+        KEY_VARIABLE,
+        PASSWORD_VARIABLE,
+        PublicKey,
+        generate,
+        write_keys,
+    )
+
+    password = None
+    if password_env is not None and not (password := os.environ.get(password_env)):
+        raise ConfigError(f"the variable {password_env} is not set, or is empty")
+    folder = out if out is not None else load_settings().settings.home / "keys"
+    secret_text, public_text = generate(password)
+    secret, public = write_keys(folder, secret_text, public_text)
+    key = PublicKey.parse(public_text)
+    value = {
+        "secret_key": secret, "public_key": public, "key_id": key.id_text(), "line": key.line(),
+        "encrypted": password is not None,
+    }  # fmt: skip
+    text = f"secret key: {secret}\npublic key: {public}\nkey id: {key.id_text()}\n{key.line()}"
+    print_result(value, as_json, lambda: print(text))
+    say(f"To sign: set {FILE_VARIABLE}={secret}, or put the file's text into {KEY_VARIABLE}.")
+    if password is not None:
+        say(f"Its password is read from {PASSWORD_VARIABLE}.")
+    else:
+        say(f"It is not encrypted: whoever can read {secret.name} can sign in your name.")
+    say("Keep a copy of it offline. It belongs into no repository, database or configuration.")
+    say(
+        f"Publish {public.name} where readers find it without a snapshot: a snapshot cannot vouch for its own key."
+    )
+    say(f"To check: minisign -VHm SHA256SUMS -P {key.line()}")
+
+
+@app.command()
+@grouped
+def export(
+    snapshot: Annotated[str, typer.Argument(metavar="PATH", help="A snapshot's folder, a version, or latest.")],
+    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="The file to write; it must not be there.")],
+    form: Annotated[
+        ExportFormat | None, typer.Option("--format", help="Default: by the file's name (.json: livemedbench).")
+    ] = None,
+    *,
+    part: CaseFilter,
+    public_key: Annotated[
+        str | None,
+        typer.Option("--public-key", metavar="KEY", help="minisign's key, or its file, that signed it."),
+    ] = None,
+    unverified: Annotated[
+        bool, typer.Option("--unverified", help="Take it as it lies there; the default verifies it first.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Write a slice of a snapshot as one file: LiveMedBench's JSON, JSON Lines, CSV for spreadsheets, or parquet.
+
+    The file is no snapshot: it has no manifest and nothing verifies it but its digest, which is printed with that
+    of the snapshot it was cut from.
+    """
+    chosen_format = form or SUFFIXES.get(out.suffix.lower())
+    if chosen_format is None:
+        raise UsageError(
+            f"what to write is not clear from the name {out.name!r}",
+            hint="give --format livemedbench, jsonl, csv or parquet",
+        )
+    loaded = load_snapshot(snapshot, verify=not unverified, public_key=public_key)
+    chosen = loaded.filter(**part.given())
+    done = export_slice(chosen, out, chosen_format)
+    manifest = loaded.manifest
+    value = {
+        "path": done.path, "format": done.format, "cases": done.cases, "criteria": done.criteria,
+        "of_cases": manifest.counts.cases, "digest": done.digest, "snapshot": loaded.version,
+        "snapshot_digest": done.source, "publishable": manifest.publishable,
+    }  # fmt: skip
+    text = f"{done.path}: {done.cases} of {manifest.counts.cases} cases, {done.criteria} criteria, {done.digest}"
+    print_result(value, as_json, lambda: print(text))
+    say(f"cut from medlive-{loaded.version} ({done.source}): a file of cases, no snapshot; cite the snapshot")
+    if not manifest.publishable:
+        say("not publishable: " + "; ".join(manifest.why_not))
+
+
+app.command()(release.publish)
+
+
+@app.command()
+def fetch(
+    version: Annotated[str, typer.Argument(metavar="VERSION|latest", help="Such as 2026.W47.")],
+    source: Annotated[str, typer.Option("--from", metavar="URL_OR_FOLDER", help="Where snapshots are published.")],
+    out: Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Where medlive-VERSION goes.")] = Path(),
+    public_key: Annotated[
+        Path | None, typer.Option("--public-key", help="Refuse what this minisign key has not signed.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Fetch a published snapshot and verify it; a fetch that was cut off goes on where it stopped."""
+    from medlive.integrity.signing import public_key_of
+    from medlive.publishing.download import fetch_snapshot
+
+    key = public_key_of(public_key)
+    with progress("bytes fetched") as tick:
+        done = wait_for(fetch_snapshot(source, version, out, key, progress=tick))
+    verb = "was here already" if done.already else "fetched"
+    text = f"medlive {done.version} ({done.digest}) {verb}, in {done.path}"
+    print_result(asdict(done), as_json, lambda: print(text))
+    say("it verifies" + ("" if done.complete else ", but steps were skipped: medlive snapshot verify names them"))
+    if done.errata:
+        say(f"{done.errata} errata concern it: see errata.json beside it")
+
+
+app.command()(release.withdraw)
+app.command()(diff)

@@ -1,0 +1,269 @@
+"""`medlive snapshot freeze`, `rebuild`, `publish` and `withdraw`: what a maintainer does with releases."""
+
+import os
+from collections import Counter
+from contextlib import ExitStack
+from dataclasses import asdict
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from medlive import __version__
+from medlive.cli.database import with_database
+from medlive.cli.options import JsonOption
+from medlive.cli.output import Tick, print_result, print_table, progress, say
+from medlive.config import load_settings
+from medlive.errors import CheckFailed, UsageError
+
+if TYPE_CHECKING:
+    from medlive.publishing.publish import Published
+    from medlive.service.release.freeze import FreezeResult
+    from medlive.service.release.withdraw import WithdrawResult
+
+_MOST_REASONS = 50
+"""Reasons on a terminal; --json has them all."""
+
+
+def freeze(
+    week: Annotated[
+        str | None, typer.Option("--week", metavar="YYYY.WNN", help="The ISO week; default: the present one.")
+    ] = None,
+    hold_out: Annotated[
+        float | None,
+        typer.Option(metavar="SHARE", help="Hold this share of new cases out: salted digests now, cases later."),
+    ] = None,
+    anew: Annotated[
+        bool, typer.Option("--anew", help="Drop what an unfinished freeze of the week fixed, and fix it anew.")
+    ] = False,
+    key_file: Annotated[
+        Path | None,
+        typer.Option("--key", metavar="FILE", help="Sign with this key; default: MEDLIVE_SIGNING_KEY…."),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Freeze the cases that are ready into the week's snapshot and write its folder.
+
+    A freeze that was broken off goes on where it stopped. A frozen week stays as it is; its folder is built again
+    where it is missing or not whole.
+    """
+    from medlive.integrity.signing import load_signing_key
+    from medlive.service.release.freeze import freeze as freeze_week
+
+    settings = load_settings().settings
+    key = load_signing_key(os.environ, key_file)
+    bars: list[Tick] = []
+    with ExitStack() as stack:
+
+        def tick(number: int, total: int) -> None:
+            # Only where the gates have something to read.
+            if not bars:
+                bars.append(stack.enter_context(progress("cases read by the gates")))
+            bars[0](number, total)
+
+        done = with_database(
+            settings,
+            lambda database: freeze_week(
+                database, settings, week, key=key, hold_out=hold_out, anew=anew, notify=say, tick=tick
+            ),
+        )
+    # Cases by gate, one that several gates kept out under each.
+    gates = dict(sorted(Counter(gate for gate, _ in {(h.gate.value, h.case_id) for h in done.kept_out}).items()))
+    value = {
+        "version": done.version, "path": done.path, "cases": done.cases, "criteria": done.criteria,
+        "held": done.held, "revealed": done.revealed, "dropped": done.dropped, "key_id": done.key_id,
+        "publishable": done.publishable, "why_not": done.why_not, "already_frozen": done.already,
+        "built_again": done.built_again, "kept_out_by_gate": gates,
+        "kept_out": [{"case_id": h.case_id, "gate": h.gate.value, "detail": h.detail} for h in done.kept_out],
+    }  # fmt: skip
+    print_result(value, as_json, lambda: _print(done, gates))
+
+
+def _print(done: "FreezeResult", gates: dict[str, int]) -> None:
+    verb = "was frozen already" if done.already else "frozen"
+    print(f"{done.version} {verb}: {done.cases} cases, {done.criteria} criteria, in {done.path}")
+    if done.built_again:
+        say("its folder was not whole and was built again, byte for byte as it was frozen")
+    if done.held or done.revealed or done.dropped:
+        say(f"held out: {done.held} cases; {done.revealed} are shown now, {done.dropped} were dropped unshown")
+    say(f"signed with key {done.key_id}" if done.key_id else "not signed: no key is set")
+    for reason in done.why_not:
+        say(f"not publishable: {reason}")
+    for gate, count in gates.items():
+        say(f"kept out by {gate}: {count} cases")
+    for hit in done.kept_out[:_MOST_REASONS]:
+        say(f"kept out: {hit.case_id}: {hit.gate.value}: {hit.detail}")
+    if len(done.kept_out) > _MOST_REASONS:
+        say(f"and {len(done.kept_out) - _MOST_REASONS} more reasons; --json has them all")
+
+
+def rebuild(
+    version: Annotated[str, typer.Argument(metavar="VERSION", help="The version of a snapshot frozen here.")],
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FOLDER", help="Keep the folder that is built there.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Build a frozen snapshot again from its rows and compare it byte by byte; exit status 1 when it differs."""
+    from medlive.service.release.rebuild import IDENTITY
+    from medlive.service.release.rebuild import rebuild as rebuild_version
+
+    settings = load_settings().settings
+
+    done = with_database(settings, lambda database: rebuild_version(database, settings, version, out))
+    value = {
+        "version": done.version, "folder": done.folder, "is_there": done.folder_exists,
+        "identical": done.identical, "expected": done.expected, "got": done.got,
+        "differing": done.differing, "parquet_writers": done.writers, "out": done.out,
+    }  # fmt: skip
+    print_result(
+        value, as_json, lambda: print(f"{done.version}: identical, {done.got}") if done.identical else None
+    )
+    if done.writers is not None:
+        say(f"parquet was written by {done.writers[0]} and is written by {done.writers[1]} here: JSON decides")
+    if done.out is not None:
+        say(f"built in {done.out}")
+    if done.identical:
+        return
+    if not done.folder_exists:
+        raise CheckFailed(
+            f"{done.folder} is not there", hint=f"medlive snapshot freeze --week {version} builds it"
+        )
+    if not done.differing:
+        raise CheckFailed(f"the frozen rows now make {done.got}, {done.expected} was frozen")
+    for name in () if as_json else done.differing:
+        print(name)
+    raise CheckFailed(
+        f"{len(done.differing)} files of {done.folder} are not what the frozen rows make",
+        hint=None
+        if set(done.differing) & set(IDENTITY)
+        else "rows, changes and held-out cases are as they were frozen: what differs is the wording of this "
+        f"medlive, {__version__}; with the medlive that froze it the bytes are the same",
+    )
+
+
+class To(StrEnum):
+    """Kinds of places."""
+
+    FOLDER = "folder"
+    S3 = "s3"
+    HUGGINGFACE = "huggingface"
+
+
+def publish(
+    snapshot: Annotated[
+        str | None, typer.Argument(metavar="VERSION_OR_PATH", help="Default: the newest that is frozen here.")
+    ] = None,
+    to: Annotated[
+        To | None, typer.Option("--to", help="What kind of place. Default: config, else a folder.")
+    ] = None,
+    at: Annotated[
+        str | None,
+        typer.Option("--at", metavar="WHERE", help="A folder, s3://bucket/prefix or org/name. Default: config."),
+    ] = None,
+    endpoint_url: Annotated[
+        str | None, typer.Option("--endpoint-url", help="The store's or hub's address, where it is not the usual.")
+    ] = None,
+    base_url: Annotated[
+        str | None, typer.Option("--base-url", help="Where readers find the place. Default: links are relative.")
+    ] = None,
+    public_key: Annotated[
+        Path | None, typer.Option("--public-key", help="Refuse what this minisign key has not signed.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Verify and compare; send nothing.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Publish a verified snapshot; its files never change there, and a run that was cut off is resumed."""
+    from medlive.integrity.signing import public_key_of
+    from medlive.service.release.publish import find_snapshot, publish_snapshot
+
+    settings = load_settings().settings
+    folder = find_snapshot(settings, snapshot)
+    key = public_key_of(public_key)
+    given = {"to": to and to.value, "at": at, "endpoint_url": endpoint_url, "base_url": base_url}
+    section = settings.publish.model_copy(update={name: value for name, value in given.items() if value})
+    with progress("bytes sent") as tick:
+        done = publish_snapshot(section, folder, key, dry_run=dry_run, progress=tick)
+    if not done.signed:
+        say("the release has no key: nothing proves to others who made it")
+    for version in done.unfinished:
+        say(f"half published there: {version}; publish it again to finish it")
+    print_result(asdict(done), as_json, lambda: _print_published(done))
+
+
+def _print_published(done: "Published") -> None:
+    would = "would be " if done.dry_run else ""
+    print(
+        f"medlive {done.version} ({done.digest}) at {done.where}: {len(done.sent)} files, {done.bytes_sent} bytes "
+        f"{would}sent; {len(done.already)} were there"
+    )
+    if done.latest is not None:
+        print(f"newest there: {done.latest}" + (f"; updated: {', '.join(done.updated)}" if done.updated else ""))
+    if done.dry_run and done.sent:
+        print_table(["would be sent"], [[name] for name in done.sent])
+
+
+def withdraw(
+    case_id: Annotated[str, typer.Argument(help="The case's id.")],
+    kind: Annotated[str, typer.Option("--kind", help="erratum, takedown or privacy.")],
+    reason: Annotated[str, typer.Option("--reason", help="Why, in up to 500 characters; it is published.")],
+    criterion: Annotated[
+        str | None, typer.Option("--criterion", metavar="ID", help="Only this criterion: <case id>-c3, or c3.")
+    ] = None,
+    revision: Annotated[
+        int | None, typer.Option("--revision", min=1, help="The case's revision that the criterion's id is of.")
+    ] = None,
+    by: Annotated[str | None, typer.Option("--by", metavar="NAME", help="Who withdraws; not published.")] = None,
+    signing_key: Annotated[
+        Path | None, typer.Option("--signing-key", metavar="FILE", help="Sign errata.json with this key.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would happen; change nothing.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Withdraw a case, or a criterion of one, with a public reason.
+
+    Later snapshots drop the case, or hold it without the criterion. Frozen ones stay as they are: errata.json
+    beside them says which of them hold what was withdrawn.
+    """
+    from medlive.service.release.withdraw import withdraw as withdraw_it
+    from medlive.snapshot.errata import WithdrawalKind
+
+    if kind not in set(WithdrawalKind):
+        raise UsageError(f"--kind {kind}: choose erratum, takedown or privacy")
+    if revision is not None and criterion is None:
+        raise UsageError("--revision says which criterion is meant, and needs --criterion")
+    settings = load_settings().settings
+    done = with_database(
+        settings,
+        lambda database: withdraw_it(
+            database, settings, case_id, WithdrawalKind(kind), reason, criterion_id=criterion,
+            revision=revision, by=by, key_file=signing_key, dry_run=dry_run,
+        ),
+    )  # fmt: skip
+    found = done.withdrawal
+    what = found.case_id if found.criterion_id is None else f"{found.case_id}-{found.criterion_id}"
+    value = {
+        "number": None if dry_run and not done.already else found.number, "case_id": found.case_id,
+        "criterion_id": None if found.criterion_id is None else what, "kind": found.kind.value,
+        "reason": found.reason, "revision": found.revision, "new_revision": found.new_revision,
+        "already": done.already, "dry_run": dry_run, "snapshots": list(done.snapshots),
+        "errata": done.errata, "signed": done.signed,
+    }  # fmt: skip
+    print_result(value, as_json, lambda: _print_withdrawn(done, what, dry_run))
+
+
+def _print_withdrawn(done: "WithdrawResult", what: str, dry_run: bool) -> None:
+    found = done.withdrawal
+    if done.already:
+        print(
+            f"{what} was withdrawn already on {found.withdrawn_at:%Y-%m-%d} ({found.kind.value}: {found.reason}); "
+            "that stays"
+        )
+    else:
+        print(f"{what} {'would be' if dry_run else 'is'} withdrawn ({found.kind.value}: {found.reason})")
+    if found.new_revision is not None:
+        print(f"its case goes on as revision {found.new_revision}")
+    print(f"frozen snapshots that hold it: {', '.join(done.snapshots) or 'none'}")
+    if done.errata is not None:
+        say(f"{done.errata} is written" + ("" if done.signed else ", not signed: there is no signing key"))
