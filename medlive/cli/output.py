@@ -6,7 +6,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeVar
@@ -27,7 +27,6 @@ COLLECT_AT: Final = (20_000, 20, 20)
 
 _WHOLE: Final = {"run.json": "a run folder", "manifest.json": "a snapshot"}
 """What says that a folder's files belong together and are medlive's to write."""
-_HEAD: Final = 65_536
 
 stderr = Console(stderr=True, highlight=False)
 
@@ -56,18 +55,7 @@ def print_result(
     notes: Iterable[str] = (),
     failure: MedliveError | None = None,
 ) -> None:
-    """Print a command's result.
-
-    Args:
-        value: The result for machines.
-        as_json: Whether to print it, instead of calling `show`.
-        show: Prints the result for people.
-        notes: Remarks, printed to stderr afterwards.
-        failure: Why the exit status is not 0.
-
-    Raises:
-        MedliveError: `failure`, if there is one.
-    """
+    """Print a result: `value` as JSON, or else by `show`; then the notes to stderr. Raises `failure` if given."""
     if as_json:
         print_json(value)
     else:
@@ -80,7 +68,11 @@ def print_result(
 
 def dimmed(cells: Sequence[Any]) -> list[Any]:
     """A row of a table in faint letters."""
-    return [Text("–" if cell is None else str(cell), style="dim") for cell in cells]
+    return [Text(_shown(cell), style="dim") for cell in cells]
+
+
+def _shown(cell: Any) -> str:
+    return "–" if cell is None else str(cell)
 
 
 def say(text: str) -> None:
@@ -92,21 +84,21 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, title:
     """A table for people on stdout; numbers stand right. A cell's text is never read as markup; a `Text` keeps its
     style."""
     rows = [list(row) for row in rows]
-    numeric = [
-        bool(rows) and all(isinstance(row[i], int | float) or row[i] is None for row in rows)
-        for i in range(len(columns))
-    ]
     table = Table(title=title, title_justify="left", show_edge=False, pad_edge=False)
-    for name, right in zip(columns, numeric, strict=True):
-        table.add_column(name, justify="right" if right else "left", overflow="fold")
+    for i, name in enumerate(columns):
+        numeric = bool(rows) and all(isinstance(row[i], int | float | None) for row in rows)
+        table.add_column(name, justify="right" if numeric else "left", overflow="fold")
     for row in rows:
-        table.add_row(
-            *(cell if isinstance(cell, Text) else Text("–" if cell is None else str(cell)) for cell in row)
-        )
+        table.add_row(*(cell if isinstance(cell, Text) else Text(_shown(cell)) for cell in row))
     console = Console(highlight=False)
     if not console.is_terminal:
         console = Console(highlight=False, width=160)
     console.print(table)
+
+
+def pick(records: Iterable[Mapping[str, Any]], names: str) -> list[list[Any]]:
+    """The rows of a table: of each record the values of these names, which are separated by spaces."""
+    return [[record[name] for name in names.split()] for record in records]
 
 
 def new_file(path: Path, replace: bool = False) -> None:
@@ -117,32 +109,20 @@ def new_file(path: Path, replace: bool = False) -> None:
     """
     if path.is_dir():
         raise UsageError(f"{path} is a folder", hint="name a file")
-    _outside(path)
+    parent = path.absolute().parent.resolve()
+    for folder in (parent, *parent.parents):
+        for name, what in _WHOLE.items():
+            # Further up another program's manifest.json may lie, as of a browser's extension.
+            if (folder / name).is_file() and (folder == parent or b"medlive" in (folder / name).read_bytes()):
+                raise UsageError(
+                    f"{path} is inside {what}, {folder}, where medlive alone writes", hint="name a file elsewhere"
+                )
     if not replace and os.path.lexists(path):
         raise UsageError(f"{path} is there already", hint="name another file, or --replace writes over it")
 
 
-def _outside(path: Path) -> None:
-    holder = path.absolute().parent.resolve()
-    for folder in (holder, *holder.parents):
-        for name, what in _WHOLE.items():
-            # Further up another program's manifest.json may lie, as of a browser's extension.
-            if (folder / name).is_file() and (folder == holder or _ours(folder / name)):
-                raise UsageError(
-                    f"{path} is inside {what}, {folder}, where medlive alone writes", hint="name a file elsewhere"
-                )
-
-
-def _ours(file: Path) -> bool:
-    try:
-        with file.open("rb") as handle:
-            return b"medlive" in handle.read(_HEAD)
-    except OSError:
-        return False
-
-
 class Tick(Protocol):
-    """Tells how far a work has come."""
+    """Shows how far a work has come."""
 
     def __call__(self, done: int, total: int | None = None) -> None:
         """`done` of `total` steps; None: unknown."""
@@ -151,31 +131,20 @@ class Tick(Protocol):
 @contextmanager
 def progress(what: str) -> Iterator[Tick]:
     """A progress line on stderr; on no terminal, as in a log, a line a minute and one when the work ends."""
-    if not (stderr.is_terminal and logs.for_people()):
-        last = [0]
-        printed = time.monotonic()
-
-        def count(done: int, total: int | None = None) -> None:
-            nonlocal printed
-            last[0] = done
-            if (now := time.monotonic()) - printed >= _A_MINUTE:
-                printed = now
-                say(f"{what}: {done}" + ("" if total is None else f" of {total}"))
-
-        yield count
-        say(f"{what}: {last[0]}")
+    if stderr.is_terminal and logs.for_people():
+        columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+        with Progress(*columns, TimeElapsedColumn(), console=stderr) as bar:
+            task = bar.add_task(what, total=None)
+            yield lambda done, total=None: bar.update(task, completed=done, total=total)
         return
-    columns = (
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=stderr, transient=False) as bar:
-        task = bar.add_task(what, total=None)
+    last, printed = 0, time.monotonic()
 
-        def tick(done: int, total: int | None = None) -> None:
-            bar.update(task, completed=done, total=total)
+    def count(done: int, total: int | None = None) -> None:
+        nonlocal last, printed
+        last = done
+        if (now := time.monotonic()) - printed >= _A_MINUTE:
+            printed = now
+            say(f"{what}: {done}" + ("" if total is None else f" of {total}"))
 
-        yield tick
+    yield count
+    say(f"{what}: {last}")

@@ -56,10 +56,8 @@ def _print_held(found: "Sequence[HeldCase]") -> None:
             for c in found
         ],
     )  # fmt: skip
-    if found:
-        say("medlive review show CASE shows one; approve, reject or drop-element decide it")
-    else:
-        say("no case waits for a person")
+    next_step = "medlive review show CASE shows one; approve, reject or drop-element decide it"
+    say(next_step if found else "no case waits for a person")
 
 
 @app.command()
@@ -178,13 +176,9 @@ def _subject(dispute: Any) -> str:
 
 def _row(dispute: Any) -> dict[str, Any]:
     return {
-        "number": dispute.number,
-        "case_id": dispute.case_id,
+        "number": dispute.number, "case_id": dispute.case_id,
         "criterion_id": None if dispute.criterion_id is None else _subject(dispute),
-        "reason": dispute.reason,
-        "opened_by": dispute.opened_by,
-        "opened_at": dispute.opened_at.isoformat(),
+        "reason": dispute.reason, "opened_by": dispute.opened_by, "opened_at": dispute.opened_at.isoformat(),
         "closed_at": dispute.closed_at.isoformat() if dispute.closed_at else None,
-        "closed_by": dispute.closed_by,
-        "resolution": dispute.resolution,
-    }
+        "closed_by": dispute.closed_by, "resolution": dispute.resolution,
+    }  # fmt: skip

@@ -3,7 +3,7 @@
 from typing import Any
 
 from medlive.cli.options import JsonOption
-from medlive.cli.output import print_result, print_table, say, wait_for
+from medlive.cli.output import pick, print_result, print_table, say, wait_for
 from medlive.cli.schedule import print_steps
 from medlive.config import load_settings
 from medlive.errors import CheckFailed
@@ -37,46 +37,39 @@ def _print(status: dict[str, Any]) -> None:
     print_steps(status["steps"])
     if not status["scheduler_active"]:
         say("no scheduler is running: the steps are taken by cron, by hand, or not at all")
-    print_table(
-        ["stage", "replies", "tokens in", "cached", "tokens out", "USD", "a curated thread", "a kept case",
-         "p50 ms", "p95 ms"],
-        [
-            [c["name"], c["replies"], c["input_tokens"], _share(c["cached_share"]), c["output_tokens"],
-             _money(c["cost_usd"]), _money(c["usd_a_curated_thread"], c), _money(c["usd_a_kept_case"], c),
-             round(c["latency_p50_ms"], 1), round(c["latency_p95_ms"], 1)]
-            for c in status["stages"]
-        ],
-        title="Engines: what stored replies cost",
-    )  # fmt: skip
+    paid = ["replies", "tokens in", "cached", "tokens out", "USD"]
+    rates, latencies = ["a curated thread", "a kept case"], ["p50 ms", "p95 ms"]
+    rows = [[*_paid(c), _money(c["usd_a_curated_thread"], c), _money(c["usd_a_kept_case"], c), *_latencies(c)]
+            for c in status["stages"]]  # fmt: skip
+    print_table(["stage", *paid, *rates, *latencies], rows, title="Engines: what stored replies cost")
     print_table(
         ["stage", "calls", "repairs", "invalid", "refused", "truncated", "no answer", "over budget", "replayed"],
         [
-            [a["name"], a["calls"], _share(a["repairs_share"]), _share(a["invalid_share"]),
-             _share(a["refused_share"]), _share(a["truncated_share"]), a["unavailable"], a["over_budget"],
-             a["replayed"]]
+            [a["name"], a["calls"], *(_share(a[f"{end}_share"]) for end in ("repairs", "invalid", "refused",
+             "truncated")), a["unavailable"], a["over_budget"], a["replayed"]]
             for a in status["answers"]
         ],
         title="Engines: how calls ended",
     )  # fmt: skip
-    print_table(
-        ["task", "replies", "tokens in", "cached", "tokens out", "USD", "p50 ms", "p95 ms"],
-        [
-            [c["name"], c["replies"], c["input_tokens"], _share(c["cached_share"]), c["output_tokens"],
-             _money(c["cost_usd"]), round(c["latency_p50_ms"], 1), round(c["latency_p95_ms"], 1)]
-            for c in status["costs"]
-        ],
-        title="Engines: by task",
-    )  # fmt: skip
+    rows = [[*_paid(c), *_latencies(c)] for c in status["costs"]]
+    print_table(["task", *paid, *latencies], rows, title="Engines: by task")
     if status["failures"]:
+        failures = pick(status["failures"], "source thread_id stage reason detail attempt")
         print_table(
             ["thread", "stage", "reason", "detail", "attempts"],
-            [
-                [f"{f['source']}/{f['thread_id']}", f["stage"], f["reason"], f["detail"], f["attempt"]]
-                for f in status["failures"]
-            ],
+            [[f"{source}/{thread_id}", *rest] for source, thread_id, *rest in failures],
             title="Failed, and to be retried",
         )
     _say_cost(status)
+
+
+def _paid(cost: dict[str, Any]) -> list[Any]:
+    tokens = [cost["input_tokens"], _share(cost["cached_share"]), cost["output_tokens"]]
+    return [cost["name"], cost["replies"], *tokens, _money(cost["cost_usd"])]
+
+
+def _latencies(cost: dict[str, Any]) -> list[float]:
+    return [round(cost["latency_p50_ms"], 1), round(cost["latency_p95_ms"], 1)]
 
 
 def _say_cost(status: dict[str, Any]) -> None:

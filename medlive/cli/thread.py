@@ -6,7 +6,7 @@ import typer
 
 from medlive.cli.database import with_database
 from medlive.cli.options import JsonOption
-from medlive.cli.output import print_json, print_result, print_table, wait_for
+from medlive.cli.output import pick, print_json, print_result, print_table, wait_for
 from medlive.config import load_settings
 from medlive.errors import CheckFailed, UsageError
 
@@ -37,7 +37,7 @@ def show(
 
 def show_thread(name: str, found: dict[str, Any]) -> None:
     """Print what `inspect_thread` found, as tables."""
-    thread = found["thread"]
+    thread, origin = found["thread"], found["origin"]
     print_table(
         ["id", "role", "verified", "text"],
         [
@@ -46,57 +46,51 @@ def show_thread(name: str, found: dict[str, Any]) -> None:
         ],
         title=f"{name}: {thread['title']}",
     )
-    origin = found["origin"]
+    identifiers = ", ".join(f"{kind} {count}" for kind, count in origin["identifiers"].items())
     print_table(
         ["what", "found"],
         [
             ["first seen", origin["first_seen_at"]],
             ["last seen", origin["last_seen_at"]],
             ["gone from its source since", origin["gone_at"]],
-            ["identifiers in its raw text", _counted(origin["identifiers"])],
+            ["identifiers in its raw text", identifiers or "none found"],
             *(["page kept as it came", f"{p['path']} at {p['place']['offset']}"] for p in origin["pages"]),
         ],
         title="Where it is from",
     )
-    failed = [v for v in found["filters"] if not v["passed"]]
-    print_table(
-        ["rule", "reason", "evidence"],
-        [[v["rule"], v["reason"], v["evidence"]] for v in failed],
-        title=_of("Filters", len(failed), len(found["filters"])),
-    )
+    _print_failed("Filters", found["filters"], "rule reason evidence")
     if found["curation"]:
         _show_curation(found["curation"], found["decided"])
     if found["case"]:
         _show_case(found["case"], found["criteria"])
     if found["reviews"]:
-        print_table(
-            ["revision", "decision", "of", "reason", "by", "at"],
-            [
-                [r["revision"], r["action"], r["element_id"], r["reason"], r["decided_by"],
-                 f"{r['decided_at']:%Y-%m-%d}"]
-                for r in found["reviews"]
-            ],
-            title="Reviews",
-        )  # fmt: skip
+        rows = pick(found["reviews"], "revision action element_id reason decided_by decided_at")
+        columns = ["revision", "decision", "of", "reason", "by", "at"]
+        print_table(columns, [[*row, f"{at:%Y-%m-%d}"] for *row, at in rows], title="Reviews")
 
 
 def _show_case(case: dict[str, Any], criteria: list[dict[str, Any]]) -> None:
     print_table(
         ["part", "text"],
-        [["narrative", case["narrative"]], ["query", case["query"]], ["advice", case["advice"]]],
+        [[part, case[part]] for part in ("narrative", "query", "advice")],
         title=f"Case {case['case_id']} revision {case['revision']}: {case['theme']}, {case['specialty']}"
         + ("" if case["publishable"] else ", not publishable")
-        + (f", {case['status']}: {case['status_reason']}" if case["status_reason"] else f", {case['status']}"),
+        + f", {case['status']}"
+        + (f": {case['status_reason']}" if case["status_reason"] else ""),
     )
     print_table(
         ["points", "axis", "criterion", "fact", "from"],
-        [[c["points"], c["axis"], c["criterion"], c["fact"], c["advice_id"]] for c in criteria],
+        pick(criteria, "points axis criterion fact advice_id"),
         title="Rubric" + (f" (no criterion costs points: {case['no_negative']})" if case["no_negative"] else ""),
     )
 
 
-def _counted(kinds: dict[str, int]) -> str:
-    return ", ".join(f"{kind} {count}" for kind, count in kinds.items()) or "none found"
+def _print_failed(what: str, records: list[dict[str, Any]], names: str) -> None:
+    """A table of the records that did not pass; its title says how many those are."""
+    failed = [record for record in records if not record["passed"]]
+    state = f"{len(failed)} of {len(records)} failed" if failed else f"all {len(records)} passed"
+    columns = names.replace("subject", "of").split()
+    print_table(columns, pick(failed, names), title=f"{what}: {state if records else 'none made'}")
 
 
 @app.command()
@@ -146,10 +140,7 @@ def takedown(
 def _show_curation(curation: dict[str, Any], decided: dict[str, Any]) -> None:
     print_table(
         ["id", "kind", "statement", "message", "quote", "status"],
-        [
-            [e["id"], e["kind"], e["statement"], e["message_id"], e["quote"], e["status"]]
-            for e in curation["elements"]
-        ],
+        pick(curation["elements"], "id kind statement message_id quote status"),
         title=f"Curation: {curation['outcome']} at {curation['stage']}"
         + f" on {decided['at'][:10]}, attempt {decided['attempt']}"
         + (f", {curation['reason']}: {curation['detail']}" if curation["reason"] else ""),
@@ -164,94 +155,58 @@ def _show_curation(curation: dict[str, Any], decided: dict[str, Any]) -> None:
     )
     _show_evidence(curation["claims"], curation["index"])
     if examined := curation["cross_examination"]:
+        scores = ("coverage", "conformity", "consistency", "conciseness", "summary", "stability")
         print_table(
             ["made from", "question", "answered there", "answered by the other"],
-            [[q["made_from"], q["question"], q["own"], q["other"]] for q in examined["questions"]],
-            title="Cross-examination: "
-            + ", ".join(
-                f"{name} {examined[name]:.0f}"
-                for name in ("coverage", "conformity", "consistency", "conciseness", "summary", "stability")
-            ),
+            pick(examined["questions"], "made_from question own other"),
+            title="Cross-examination: " + ", ".join(f"{name} {examined[name]:.0f}" for name in scores),
         )
-    failed = [c for c in curation["checks"] if not c["passed"]]
-    print_table(
-        ["check", "of", "round", "detail"],
-        [[c["check"], c["subject"], c["round"], c["detail"]] for c in failed],
-        title=_of("Checks", len(failed), len(curation["checks"])),
-    )
+    _print_failed("Checks", curation["checks"], "check subject round detail")
     if reading := curation["second_reading"]:
         _show_reading(reading)
     if curation["holds"]:
-        print_table(
-            ["reason", "of", "detail"],
-            [[h["reason"], ", ".join(h["elements"]), h["detail"]] for h in curation["holds"]],
-            title="Held for a person",
-        )
+        rows = [[h["reason"], ", ".join(h["elements"]), h["detail"]] for h in curation["holds"]]
+        print_table(["reason", "of", "detail"], rows, title="Held for a person")
 
 
 def _show_evidence(claims: list[dict[str, Any]], index: dict[str, Any] | None) -> None:
-    print_table(
-        ["claim", "verdict", "judged as", "searched for", "reason", "second check"],
-        [
-            [
-                c["element_id"],
-                c["verdict"],
-                c["claim"] + (f"\n({c['flag']})" if c["flag"] else ""),
-                "\n".join(c["queries"]),
-                c["reason"],
-                c["second"]
-                and f"{'confirmed' if c['second']['goes_against'] else 'overturned'}: {c['second']['reason']}",
+    judged, cited = [], []
+    for c in claims:
+        second, claim = c["second"], c["claim"] + (f"\n({c['flag']})" if c["flag"] else "")
+        confirmed = second and f"{'confirmed' if second['goes_against'] else 'overturned'}: {second['reason']}"
+        judged.append([c["element_id"], c["verdict"], claim, "\n".join(c["queries"]), c["reason"], confirmed])
+        for check, citations in (("verdict", c["citations"]), ("second check", second and second["citations"])):
+            cited += [
+                [c["element_id"], check, one["passage_id"], _places(c["hits"], one["passage_id"]), one["quote"]]
+                for one in citations or ()
             ]
-            for c in claims
-        ],
-        title="Evidence",
-    )
-    print_table(
-        ["claim", "by", "passage", "found as", "quote"],
-        [
-            [c["element_id"], check, cited["passage_id"], _places(c["hits"], cited["passage_id"]), cited["quote"]]
-            for c in claims
-            for check, citations in (
-                ("verdict", c["citations"]),
-                ("second check", c["second"]["citations"] if c["second"] else ()),
-            )
-            for cited in citations
-        ],
-        title="Cited" + _index(index),
-    )
+    columns = ["claim", "verdict", "judged as", "searched for", "reason", "second check"]
+    print_table(columns, judged, title="Evidence")
+    by = f", by {index['retriever']} {index['index_digest'][:19]}…" if index else ""
+    print_table(["claim", "by", "passage", "found as", "quote"], cited, title="Cited" + by)
 
 
 def _show_reading(reading: dict[str, Any]) -> None:
     rows = [[name, reading[name]] for name in ("asked", "clinical", "enough", "answered", "understandable")]
     rows += [[f"{w['element_id']} {w['kind']}", w["reason"]] for w in reading["wrong"]]
     rows += [["danger", reading["danger"]]] if reading["danger"] else []
-    engine = reading["engine"]
+    engine = f"{reading['engine']['engine']} {reading['engine']['model']}"
     print_table(
-        ["question", "answer"],
-        [*rows, ["reason", reading["reason"]]],
-        title=f"Second reading by {engine['engine']} {engine['model']}",
+        ["question", "answer"], [*rows, ["reason", reading["reason"]]], title=f"Second reading by {engine}"
     )
 
 
-def _of(what: str, count: int, among: int) -> str:
-    """How many of what failed; an empty table under "failed" would read as if something had."""
-    if not among:
-        return f"{what}: none made"
-    return f"{what}: {count} of {among} failed" if count else f"{what}: all {among} passed"
-
-
 def _scores(curation: dict[str, Any]) -> str:
-    """V with the thresholds that it had to exceed; a score that was not needed any more has no figure."""
+    """The scores with the thresholds that they had to exceed; one that was not needed has no figure."""
     limits = curation["thresholds"]
-    scores = [
-        f"{name} {'not judged' if value is None else f'{value:.3g}'}{above}"
-        for name, value, above in (
-            ("S_cc", curation["s_cc"], ""),
-            ("S_inf", curation["s_inf"], f" (> {limits['sufficiency']:g})"),
-            ("S_align", curation["s_align"], f" (> {limits['alignment']:g})"),
+    return ", ".join(
+        f"{name} {'not judged' if curation[key] is None else f'{curation[key]:.3g}'}{above}"
+        for name, key, above in (
+            ("S_cc", "s_cc", ""),
+            ("S_inf", "s_inf", f" (> {limits['sufficiency']:g})"),
+            ("S_align", "s_align", f" (> {limits['alignment']:g})"),
         )
-    ]
-    return ", ".join(scores)
+    )
 
 
 def _places(hits: list[dict[str, Any]], passage_id: str) -> str:
@@ -263,7 +218,3 @@ def _places(hits: list[dict[str, Any]], passage_id: str) -> str:
         f"{s['side']} {s['rank']} ({s['score']:.2f}) for phrase {s['phrase'] + 1}" for s in hit["sides"]
     )
     return f"{hit['rank']} ({hit['score']:.3f})" + (f": {sides}" if sides else "")
-
-
-def _index(index: dict[str, Any] | None) -> str:
-    return f", by {index['retriever']} {index['index_digest'][:19]}…" if index else ""

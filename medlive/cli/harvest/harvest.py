@@ -1,9 +1,10 @@
-"""`medlive harvest`: fetch new threads of the communities."""
+"""`medlive harvest` and `import`: threads from communities, and from JSON Lines files."""
 
 import asyncio
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -20,10 +21,11 @@ if TYPE_CHECKING:
     from medlive.service.harvest.harvest import HarvestResult
 
 Wanted = Mapping[str, Mapping[str, Any]]
+SHOWN_PROBLEMS = 20
 COLUMNS = ("pages", "new", "revised", "unchanged", "not_modified", "gone", "older_than_since")
 
 
-def command(
+def harvest(
     sources: Annotated[list[str] | None, typer.Argument(help="Sources to harvest; default: all.")] = None,
     since: Annotated[
         str | None, typer.Option(metavar="DATE", help="Only threads opened on or after this day.")
@@ -45,7 +47,9 @@ def command(
     from medlive.service.harvest.sources import fetch_settings, select_sources
 
     settings = load_settings().settings
-    moment = _opened_since(since)
+    moment = _moment("--since", since)
+    if moment is not None and moment > now():
+        raise UsageError(f"--since {since} lies ahead: no thread was opened after it")
     wanted = select_sources(settings, sources or [])
     if dry_run:
         _print_plan(settings, wanted, again, as_json)
@@ -60,31 +64,32 @@ def command(
         settings, lambda database: _harvest(database, settings, wanted, since=moment, limit=limit, again=again)
     )
     broken = [one for one in ended if isinstance(one, BaseException)]
+    # A fault of medlive comes before any other error, then the highest exit status.
+    broken.sort(key=lambda e: e.exit_status if isinstance(e, MedliveError) else 100)
     if len(broken) == len(wanted):
-        raise _worst(broken)
-    week = iso_week(now())
+        raise broken[-1]
     done = [
-        HarvestResult(name, week, failed=_message(one)) if isinstance(one, BaseException) else one
+        HarvestResult(name, iso_week(now()), failed=_message(one)) if isinstance(one, BaseException) else one
         for name, one in zip(wanted, ended, strict=True)
     ]
     print_result([_as_json(d) for d in done], as_json, lambda: _print(done), notes=_notes(done))
-    given_up = [f"{d.source}: {_given_up(d)}" for d in done if d.failed or d.quarantined]
+    given_up = [
+        f"{d.source}: " + (f"quarantined: {d.quarantined}" if d.quarantined else str(d.failed))
+        for d in done
+        if d.failed or d.quarantined
+    ]
     if broken:
-        for line in given_up:
-            say(line)
-        raise _worst(broken)
+        say("\n".join(given_up))
+        raise broken[-1]
     if given_up:
         raise CheckFailed("; ".join(given_up), hint="`medlive source check` says what its threads lack")
 
 
-def _opened_since(since: str | None) -> datetime | None:
+def _moment(option: str, given: str | None) -> datetime | None:
     try:
-        moment = parse_moment(since) if since else None
+        return parse_moment(given) if given else None
     except ValueError as exc:
-        raise UsageError(f"--since {since}: no ISO date such as 2026-11-01") from exc
-    if moment is not None and moment > now():
-        raise UsageError(f"--since {since} lies ahead: no thread was opened after it")
-    return moment
+        raise UsageError(f"{option} {given}: not an ISO date such as 2026-11-01") from exc
 
 
 def _print_plan(settings: Settings, wanted: Wanted, again: bool, as_json: bool) -> None:
@@ -99,14 +104,10 @@ def _print_plan(settings: Settings, wanted: Wanted, again: bool, as_json: bool) 
     agent = fetch_settings(settings).user_agent
     standing = with_database(settings, look)
     plan = [
-        {
-            "source": name,
-            "would": standing[name],
-            "lists": [request.url for request in site.listing_requests(site.settings.base_url)],
-            "user_agent": agent,
-        }
+        {"source": name, "would": standing[name], "user_agent": agent,
+         "lists": [request.url for request in site.listing_requests(site.settings.base_url)]}
         for name, site in sites.items()
-    ]
+    ]  # fmt: skip
     rows = [[p["source"], p["would"], "\n".join(p["lists"])] for p in plan]
     print_result(plan, as_json, lambda: print_table(["source", "would", "lists"], rows), notes=[f"as {agent}"])
 
@@ -140,10 +141,10 @@ def _print(done: "list[HarvestResult]") -> None:
 
 def _notes(done: "list[HarvestResult]") -> Iterator[str]:
     for d in done:
-        for problem in d.problems[:20]:
+        for problem in d.problems[:SHOWN_PROBLEMS]:
             yield f"{d.source}: {problem.kind.value}: {problem.message} ({problem.url})"
-        if len(d.problems) > 20:
-            yield f"{d.source}: and {len(d.problems) - 20} problems more, all in the table `fetches`"
+        if len(d.problems) > SHOWN_PROBLEMS:
+            yield f"{d.source}: and {len(d.problems) - SHOWN_PROBLEMS} problems more, all in the table `fetches`"
         if d.already_done:
             yield f"{d.source}: {d.iso_week} was harvested already; --again harvests it once more"
         if d.limited:
@@ -154,31 +155,53 @@ def _message(error: BaseException) -> str:
     return error.message if isinstance(error, MedliveError) else f"{type(error).__name__}: {error}"
 
 
-def _worst(errors: list[BaseException]) -> BaseException:
-    """The error to end with: a fault of medlive before any other, then the highest exit status."""
-    return max(errors, key=lambda e: e.exit_status if isinstance(e, MedliveError) else 100)
-
-
 def _share(d: Any) -> str:
     return "" if d.not_modified_share is None else f"{d.not_modified_share:.0%}"
 
 
-def _given_up(d: Any) -> str:
-    return f"quarantined: {d.quarantined}" if d.quarantined else str(d.failed)
-
-
 def _as_json(d: Any) -> dict[str, Any]:
-    return {
-        "source": d.source,
-        "iso_week": d.iso_week,
-        "counts": dict(d.counts),
-        "not_modified_share": d.not_modified_share,
-        "already_done": d.already_done,
-        "limited": d.limited,
-        "failed": d.failed,
-        "quarantined": d.quarantined,
-        "problems": [
-            {"url": p.url, "kind": p.kind.value, "message": p.message, "thread_id": p.thread_id}
-            for p in d.problems
-        ],
-    }
+    plain = ("source", "iso_week", "not_modified_share", "already_done", "limited", "failed", "quarantined")
+    problems = [
+        {"url": p.url, "kind": p.kind.value, "message": p.message, "thread_id": p.thread_id} for p in d.problems
+    ]
+    return {**{name: getattr(d, name) for name in plain}, "counts": dict(d.counts), "problems": problems}
+
+
+def import_(
+    files: Annotated[list[Path], typer.Argument(help="Thread files, one JSON object a line.")],
+    assume_posted_at: Annotated[
+        str | None, typer.Option("--assume-posted-at", metavar="DATE", help="The date of threads that carry none.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Import threads from JSON Lines files; a bad line is reported and the others are imported.
+
+    Importing a file twice changes nothing; a thread that changed becomes a new revision.
+    """
+    from medlive.service.database import handle_key
+    from medlive.service.harvest.import_files import ImportResult, import_file
+
+    settings = load_settings().settings
+    moment, key = _moment("--assume-posted-at", assume_posted_at), handle_key(settings)
+
+    async def work(database: "Database") -> list[ImportResult]:
+        done = []
+        for path in files:
+            with progress(f"import {path.name}") as tick:
+                done.append(await import_file(database, path, assume_posted_at=moment, handle_key=key, tick=tick))
+        return done
+
+    done = with_database(settings, work)
+    value = [
+        {"file": d.file, **d.counts,
+         "lines": [{"line": p.line, "reason": p.reason.value, "detail": p.detail} for p in d.problems]}
+        for d in done
+    ]  # fmt: skip
+    columns = ("new", "revised", "unchanged", "taken_down", "problems")
+    rows = [[d.file.name, *(d.counts[c] for c in columns)] for d in done]
+    print_result(value, as_json, lambda: print_table(["file", *columns], rows))
+    for d in done:
+        for problem in d.problems[:SHOWN_PROBLEMS]:
+            say(f"{d.file.name}:{problem.line}: {problem.reason.value}: {problem.detail}")
+        if len(d.problems) > SHOWN_PROBLEMS:
+            say(f"{d.file.name}: {len(d.problems) - SHOWN_PROBLEMS} more bad lines; all are in import_problems")
