@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from sqlalchemy import select, text
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -13,13 +14,15 @@ from medlive.db.mapping import from_stored, insert_rows, row_of
 from medlive.db.tables.decisions import CurationRow, FilterResultRow, FilterVerdictRow
 from medlive.db.tables.intake import ThreadRevisionRow, ThreadRow
 from medlive.db.threads.threads import is_latest
-from medlive.filters.chain import ChainResult
+
+if TYPE_CHECKING:  # it imports NumPy, which `medlive status` does without
+    from medlive.filters.chain import ChainResult
 
 _STAGES = ("filters", "screener", "validator", "controller", "rubric", "case")
 
 
 async def save_chain_results(
-    session: AsyncSession, chain_digest: str, results: Sequence[tuple[int, ChainResult]]
+    session: AsyncSession, chain_digest: str, results: Sequence[tuple[int, "ChainResult"]]
 ) -> None:
     """Save (revision's number, result) pairs in two statements.
 
