@@ -2,14 +2,13 @@
 
 Alembic's migrations are in `migrations/`, in files that begin with their revision; alembic itself is imported only
 when there is something to upgrade or check. Procrastinate keeps tables of its own: its whole schema is applied
-once, and then each of its packaged migrations after the recorded one. APScheduler's one table has none: it
-is created anew when the library's major version changes, since the scheduler fills it again at its start.
+once, and then each of its packaged migrations after the recorded one.
 """
 
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib import metadata, resources
+from importlib import resources
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -22,10 +21,10 @@ from medlive.db.tables import Base
 from medlive.errors import ConfigError, DatabaseUnavailable
 
 _LOCK = 0x6D65646C  # "medl"
-_QUEUE = "procrastinate"
-_CLOCK = "apscheduler"
-JOBS_TABLE = f"{_CLOCK}_jobs"
-"""APScheduler's table."""
+_RECORD = text(
+    "INSERT INTO components (name, migration) VALUES ('procrastinate', :migration) "
+    "ON CONFLICT (name) DO UPDATE SET migration = excluded.migration"
+)
 
 IMMUTABLE = (
     "thread_revisions", "prompts", "replies", "curations", "agent_calls", "elements", "requirements", "passages",
@@ -61,7 +60,6 @@ def upgrade(url: str) -> bool:
                 return False
             _upgrade_schema(connection)
             _upgrade_queue(connection)
-            _upgrade_clock(connection)
         finally:
             connection.rollback()
             connection.execute(text("SELECT pg_advisory_unlock(:key)"), {"key": _LOCK})
@@ -77,8 +75,7 @@ def head() -> str:
 def check(url: str) -> list[str]:
     """Return what differs between the database and what this program expects; empty if nothing does.
 
-    Tables, columns, types, defaults, comments, keys, CHECKs, indexes, triggers, and the versions of the tables of
-    Procrastinate and APScheduler.
+    Tables, columns, types, defaults, comments, keys, CHECKs, indexes, triggers, and Procrastinate's version.
     """
     from alembic.autogenerate import compare_metadata
     from alembic.migration import MigrationContext
@@ -92,16 +89,14 @@ def check(url: str) -> list[str]:
         )
         found = [_describe(difference) for difference in compare_metadata(context, Base.metadata)]
         found += _compare_definitions(connection) + _missing_triggers(connection)
-        if _applied(connection, _QUEUE) != _newest_queue_migration():
+        if _queue_revision(connection) != max(_queue_migrations()):
             found.append("Procrastinate's tables are not at the installed version")
-        if _applied(connection, _CLOCK) != _clock_version():
-            found.append("APScheduler's table is not at the installed version")
         return found
 
 
 def include_name(name: str | None, type_: str, parent_names: Any) -> bool:
-    """Whether alembic should look at an object: all but Procrastinate's and APScheduler's own."""
-    return type_ != "table" or not (name or "").startswith((f"{_QUEUE}_", f"{_CLOCK}_"))
+    """Whether alembic should look at an object: all but Procrastinate's tables (and APScheduler's, of old)."""
+    return type_ != "table" or not (name or "").startswith(("procrastinate_", "apscheduler_"))
 
 
 @contextmanager
@@ -133,18 +128,14 @@ def _known_revisions() -> set[str]:
 
 
 def _is_newest(connection: Connection) -> bool:
-    return (
-        _revision(connection) == head()
-        and _applied(connection, _QUEUE) == _newest_queue_migration()
-        and _applied(connection, _CLOCK) == _clock_version()
-    )
+    return _revision(connection) == head() and _queue_revision(connection) == max(_queue_migrations())
 
 
-def _scalar(connection: Connection, table: str, query: str, **values: str) -> str | None:
+def _scalar(connection: Connection, table: str, query: str) -> str | None:
     """The one value that a query of a table gives; None where there is no such table yet."""
     found: str | None = None
     if connection.scalar(text("SELECT to_regclass(:table)"), {"table": table}) is not None:
-        found = connection.scalar(text(query), values)
+        found = connection.scalar(text(query))
     connection.rollback()
     return found
 
@@ -169,43 +160,30 @@ def _upgrade_schema(connection: Connection) -> None:
     command.upgrade(config, "head")
 
 
-# --- the tables of Procrastinate and of APScheduler --------------------------------------------------------
-
-
-def _applied(connection: Connection, component: str) -> str | None:
-    """The version of a library's tables; None where they are missing."""
-    table = JOBS_TABLE if component == _CLOCK else "components"
-    return _scalar(connection, table, "SELECT migration FROM components WHERE name = :name", name=component)
-
-
-def _record(connection: Connection, component: str, version: str) -> None:
-    connection.execute(
-        text(
-            "INSERT INTO components (name, migration) VALUES (:name, :migration) "
-            "ON CONFLICT (name) DO UPDATE SET migration = excluded.migration"
-        ),
-        {"name": component, "migration": version},
-    )
-    connection.commit()
+# --- Procrastinate's tables ------------------------------------------------------------------------------
 
 
 def _queue_sql() -> Path:
     """Procrastinate's scripts, found without importing it."""
-    found = find_spec(_QUEUE)
+    found = find_spec("procrastinate")
     if found is None or found.origin is None:
-        raise ModuleNotFoundError(f"No module named '{_QUEUE}'", name=_QUEUE)
+        raise ModuleNotFoundError("No module named 'procrastinate'", name="procrastinate")
     return Path(found.origin).parent / "sql"
 
 
-def _newest_queue_migration() -> str:
-    return max(script.name for script in (_queue_sql() / "migrations").glob("*.sql"))
+def _queue_migrations() -> dict[str, Path]:
+    return {path.name: path for path in sorted((_queue_sql() / "migrations").glob("*.sql"))}
+
+
+def _queue_revision(connection: Connection) -> str | None:
+    """The last of Procrastinate's migrations that was applied; None before the first."""
+    return _scalar(connection, "components", "SELECT migration FROM components WHERE name = 'procrastinate'")
 
 
 def _upgrade_queue(connection: Connection) -> None:
     """Apply the whole schema, or the migrations after the recorded one, each in a transaction of its own: a
     value that one adds to an enum can be used only after its commit."""
-    applied = _applied(connection, _QUEUE)
-    scripts = {path.name: path for path in sorted((_queue_sql() / "migrations").glob("*.sql"))}
+    applied, scripts = _queue_revision(connection), _queue_migrations()
     if applied is None:
         scripts = {max(scripts): _queue_sql() / "schema.sql"}
     for name, script in scripts.items():
@@ -214,21 +192,8 @@ def _upgrade_queue(connection: Connection) -> None:
             raw = connection.execution_options(no_parameters=True)
             raw.exec_driver_sql(script.read_text(encoding="utf-8"))
             connection.execution_options(no_parameters=False)
-            _record(connection, _QUEUE, name)
-
-
-def _clock_version() -> str:
-    return metadata.version(_CLOCK).partition(".")[0]
-
-
-def _upgrade_clock(connection: Connection) -> None:
-    if _applied(connection, _CLOCK) == _clock_version():
-        return
-    from apscheduler.jobstores.sqlalchemy import SQLAlchemyJobStore
-
-    connection.execute(text(f"DROP TABLE IF EXISTS {JOBS_TABLE}"))
-    SQLAlchemyJobStore(engine=connection.engine, tablename=JOBS_TABLE).jobs_t.create(connection)
-    _record(connection, _CLOCK, _clock_version())
+            connection.execute(_RECORD, {"migration": name})
+            connection.commit()
 
 
 # --- the check -------------------------------------------------------------------------------------------

@@ -86,20 +86,6 @@ def test_later_migrations_of_the_queue_are_applied(database_url: str) -> None:
         assert connection.execute(query, (trigger,)).fetchone() == (1,)
 
 
-@pytest.mark.parametrize(
-    "change",
-    ["UPDATE components SET migration = '2' WHERE name = 'apscheduler'", "DROP TABLE apscheduler_jobs"],
-)
-def test_the_clocks_table_is_made_anew_when_it_is_not_the_installed_librarys(
-    database_url: str, change: str
-) -> None:
-    execute(database_url, change)
-    assert migrate.check(database_url) == ["APScheduler's table is not at the installed version"]
-    assert migrate.upgrade(database_url) is True
-    assert migrate.check(database_url) == []
-    assert migrate.upgrade(database_url) is False
-
-
 def test_every_table_and_column_explains_itself() -> None:
     for table in Base.metadata.tables.values():
         assert table.comment, table.name

@@ -4,13 +4,12 @@ The writer of a folder is synchronous and asks for rows as it goes, so these are
 own by the thread that writes. What is read is one state of the database, however long it takes.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import date
 from typing import Any, Final, LiteralString
 
 import psycopg
+from psycopg.rows import DictRow, dict_row
 from sqlalchemy import URL
 
 from medlive.db.mapping import from_stored, load_json
@@ -25,7 +24,7 @@ _BATCH: Final = 500
 # texts would read the whole release first. OFFSET 0 and LATERAL leave the database no other way.)
 _TEXTS: Final[LiteralString] = """
     CROSS JOIN LATERAL (
-        SELECT r.language, r.source, (r.posted_at AT TIME ZONE 'UTC')::date AS posted_on, r.specialty, r.theme,
+        SELECT r.language, r.source, (r.posted_at AT TIME ZONE 'UTC')::date AS posted_at, r.specialty, r.theme,
             r.narrative, r.query, r.advice, (
                 SELECT json_agg(
                     json_build_array(c.criterion_id, c.position, c.criterion, c.axis, c.points) ORDER BY c.position
@@ -42,28 +41,25 @@ _SHOWN: Final[LiteralString] = f"""
     ) AS m {_TEXTS}
 """
 _ASKED: Final[LiteralString] = f"""
-    SELECT m.case_id, m.revision, to_char(r.posted_on, 'IYYY".W"IW'), r.*
+    SELECT m.case_id, m.revision, to_char(r.posted_at, 'IYYY".W"IW') AS first_release, r.*
     FROM unnest(%(case_ids)s::text[], %(revisions)s::int[]) AS m (case_id, revision) {_TEXTS}
 """
 _CHANGES: Final[LiteralString] = (
     "SELECT case_id, reason, from_revision, to_revision FROM snapshot_changes"
     ' WHERE version = %(version)s AND kind = %(kind)s ORDER BY case_id COLLATE "C"'
 )
-_HOLDOUTS: Final[Mapping[str, tuple[tuple[str, ...], LiteralString]]] = {
+_HOLDOUTS: Final[Mapping[str, LiteralString]] = {
     "held": (
-        ("commitment", "held_since"),
         "SELECT commitment, held_since FROM snapshot_members"
-        ' WHERE version = %(version)s AND first_release IS NULL ORDER BY commitment COLLATE "C"',
+        ' WHERE version = %(version)s AND first_release IS NULL ORDER BY commitment COLLATE "C"'
     ),
     "revealed": (
-        ("case_id", "commitment", "held_since", "salt"),
         "SELECT case_id, commitment, held_since, salt FROM snapshot_members WHERE version = %(version)s"
-        ' AND first_release IS NOT NULL AND held_since IS NOT NULL ORDER BY case_id COLLATE "C"',
+        ' AND first_release IS NOT NULL AND held_since IS NOT NULL ORDER BY case_id COLLATE "C"'
     ),
     "dropped": (
-        ("commitment", "held_since", "reason"),
         "SELECT commitment, held_since, reason FROM snapshot_changes"
-        " WHERE version = %(version)s AND kind = 'dropped' ORDER BY commitment COLLATE \"C\"",
+        " WHERE version = %(version)s AND kind = 'dropped' ORDER BY commitment COLLATE \"C\""
     ),
 }
 
@@ -71,32 +67,29 @@ _HOLDOUTS: Final[Mapping[str, tuple[tuple[str, ...], LiteralString]]] = {
 class SnapshotReader:
     """One state of the database: the rows of a snapshot, and of case revisions."""
 
-    def __init__(self, connection: psycopg.Connection[Any]) -> None:
+    def __init__(self, connection: psycopg.Connection[DictRow]) -> None:
         """Use `read_snapshots`."""
         self._connection = connection
 
     def cases(self, version: str) -> Iterator[SnapshotCase]:
         """The cases that a snapshot shows with their criteria, by case id."""
-        return map(_case, self._flow(_SHOWN, {"version": version}))
+        return map(_case, self.stream(_SHOWN, {"version": version}))
 
     def revisions(self, asked: Sequence[tuple[str, int]]) -> Iterator[SnapshotCase]:
         """Case revisions by (case id, revision), in any order; the week of its posting stands for each release."""
         names = {"case_ids": [i for i, _ in asked], "revisions": [r for _, r in asked]}
-        return map(_case, self._flow(_ASKED, names))
+        return map(_case, self.stream(_ASKED, names))
 
     def entries(self, version: str) -> "StoredEntries":
         """What a snapshot's ledgers list."""
         return StoredEntries(self, version)
 
-    def _flow(self, query: LiteralString, values: Mapping[str, Any]) -> Iterator[tuple[Any, ...]]:
+    def stream(self, query: LiteralString, values: Mapping[str, Any]) -> Iterator[DictRow]:
+        """The rows of a query, 500 in memory at a time."""
         # Named by its moment: an iterator that was left half-way does not stand in the way of the next.
-        with self._connection.cursor(name=f"c{id(values)}") as cursor, ThreadPoolExecutor(1) as ahead:
-            cursor.execute(query, values)
-            # The database looks up the next rows while these are being written.
-            fetched = ahead.submit(cursor.fetchmany, _BATCH)
-            while rows := fetched.result():
-                fetched = ahead.submit(cursor.fetchmany, _BATCH)
-                yield from rows
+        with self._connection.cursor(name=f"c{id(values)}") as cursor:
+            cursor.itersize = _BATCH
+            yield from cursor.execute(query, values)
 
 
 class StoredEntries:
@@ -108,17 +101,14 @@ class StoredEntries:
 
     def changes(self, kind: ChangeKind) -> Iterator[Change]:
         """The cases that changed in this way since the parent, by case id."""
-        rows = self._reader._flow(_CHANGES, {"version": self._version, "kind": kind.value})
-        return (
-            Change(kind, case_id, from_stored(reason), before, after) for case_id, reason, before, after in rows
-        )
+        for row in self._reader.stream(_CHANGES, {"version": self._version, "kind": kind.value}):
+            reason = from_stored(row["reason"])
+            yield Change(kind, row["case_id"], reason, row["from_revision"], row["to_revision"])
 
     def holdouts(self, section: str) -> Iterator[Mapping[str, Any]]:
         """The entries of a section of `holdouts.json`, by its key."""
-        names, query = _HOLDOUTS[section]
-        for row in self._reader._flow(query, {"version": self._version}):
-            entry = dict(zip(names, row, strict=True))
-            yield entry | {"reason": from_stored(entry["reason"])} if "reason" in entry else entry
+        for row in self._reader.stream(_HOLDOUTS[section], {"version": self._version}):
+            yield {name: from_stored(value) for name, value in row.items()}
 
 
 @contextmanager
@@ -126,7 +116,7 @@ def read_snapshots(url: URL) -> Iterator[SnapshotReader]:
     """A reader of the database's present state, for one thread. Raises DatabaseUnavailable."""
     plain = url.set(drivername="postgresql").render_as_string(hide_password=False)
     try:
-        with psycopg.connect(plain, **CONNECT_ARGUMENTS) as connection:
+        with psycopg.Connection.connect(plain, row_factory=dict_row, **CONNECT_ARGUMENTS) as connection:
             connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
             connection.read_only = True
             connection.execute("SET LOCAL jit = off")  # it compiles for seconds what is looked up row by row
@@ -135,25 +125,11 @@ def read_snapshots(url: URL) -> Iterator[SnapshotReader]:
         raise unavailable(url, error) from error
 
 
-def _case(row: tuple[Any, ...]) -> SnapshotCase:
-    case_id: str = row[0]
-    revision: int = row[1]
-    posted: date = row[5]
-    criteria: Iterable[Any] = load_json(row[11]) if row[11] else ()
-    return SnapshotCase(
-        case_id,
-        revision,
-        row[2],
-        row[3],
-        row[4],
-        posted,
-        row[6],
-        row[7],
-        from_stored(row[8]),
-        from_stored(row[9]),
-        from_stored(row[10]),
-        tuple(
-            SnapshotCriterion(f"{case_id}-{number}", case_id, revision, position, text, axis, points)
-            for number, position, text, axis, points in criteria
-        ),
+def _case(row: DictRow) -> SnapshotCase:
+    case_id, revision, criteria = row["case_id"], row["revision"], row.pop("criteria")
+    texts = {name: from_stored(row[name]) for name in ("narrative", "query", "advice")}
+    found = tuple(
+        SnapshotCriterion(f"{case_id}-{number}", case_id, revision, position, text, axis, points)
+        for number, position, text, axis, points in (load_json(criteria) if criteria else ())
     )
+    return SnapshotCase(**row | texts, criteria=found)
