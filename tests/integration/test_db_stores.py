@@ -43,7 +43,7 @@ from medlive.curation.model import (
 from medlive.db.curation import cases, curations, funnel
 from medlive.db.curation.replies import PostgresReplyStore
 from medlive.db.mapping import dump_json, from_stored, load_json, to_stored
-from medlive.db.release import fixing, gates, snapshots
+from medlive.db.release import fixing, snapshots
 from medlive.db.release.rows import read_snapshots
 from medlive.db.session import Database
 from medlive.db.tables.release import CaseRow, CaseStatus
@@ -470,7 +470,7 @@ async def make_case(
 
 async def frozen(database: Database, version: str) -> snapshots.SnapshotInfo:
     async with database.begin() as session:
-        await gates.save_verdicts(session, GATES, [(i, n, []) for i, n in await pending(session)])
+        await fixing.save_verdicts(session, GATES, [(i, n, []) for i, n in await pending(session)])
     async with database.begin() as session:
         info = await snapshots.begin_snapshot(session, version)
         assert await fixing.judge(session, version, info.parent, GATES, publishable_only=False) == 0
@@ -491,7 +491,7 @@ async def frozen(database: Database, version: str) -> snapshots.SnapshotInfo:
 
 async def pending(session: AsyncSession) -> list[tuple[str, int]]:
     parent = await snapshots.latest_frozen(session)
-    return await gates.unchecked(session, parent.version if parent else None, GATES, after="", most=99)
+    return await fixing.unchecked(session, parent.version if parent else None, GATES, after="", most=99)
 
 
 def members(database: Database, version: str) -> list[SnapshotCase]:

@@ -14,24 +14,45 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive.db.mapping import dump_json, from_stored, insert_rows, row_of
-from medlive.db.release.gates import JUDGED
 from medlive.db.tables.release import SnapshotKeptOutRow, SnapshotMemberRow
-from medlive.db.threads.takedowns import TAKEN_DOWN
+from medlive.db.threads.takedowns import TAKEN_DOWN, no_takedown
 from medlive.snapshot.gates import CaseFacts, Gate, GateHit, fact_hits
 
-_BATCH: Final = 2_000
+_JUDGED: Final = """
+    SELECT c.id AS case_id, c.status, c.status_reason, before.held_since, before.salt, before.commitment,
+        before.first_release, before.case_id IS NOT NULL AND before.first_release IS NULL AS is_held,
+        CASE WHEN before.first_release IS NOT NULL THEN before.revision END AS from_revision,
+        CASE WHEN before.case_id IS NOT NULL AND before.first_release IS NULL THEN before.revision
+            ELSE (SELECT max(r.revision) FROM case_revisions AS r WHERE r.case_id = c.id) END AS revision
+    FROM cases AS c LEFT JOIN snapshot_members AS before ON before.version = :parent AND before.case_id = c.id
+    WHERE c.status = 'ready' OR before.case_id IS NOT NULL
+"""
+"""Every case that a release decides about: what is ready, at its latest revision, and what the parent holds; a
+case that is held out there at the revision that was committed to."""
 
-_TABLES: Final = (
-    """
+_UNCHECKED = f"""
+    FROM ({_JUDGED}) AS judged WHERE status = 'ready' AND revision IS NOT NULL AND NOT EXISTS (
+        SELECT FROM case_gates AS g
+        WHERE g.case_id = judged.case_id AND g.revision = judged.revision AND g.gates_digest = :digest
+    )
+"""
+_MISSING = text(f"SELECT case_id, revision {_UNCHECKED} AND case_id > :after ORDER BY case_id LIMIT :most")
+_COUNT = text(f"SELECT count(*) {_UNCHECKED}")
+_SAVE = text(
+    "INSERT INTO case_gates (case_id, revision, gates_digest, hits)"
+    " SELECT case_id, revision, v.gates_digest, v.hits"
+    " FROM json_populate_recordset(NULL::case_gates, CAST(:rows AS json)) AS v"
+    " JOIN case_revisions USING (case_id, revision) ON CONFLICT DO NOTHING"
+)
+
+_TABLE: Final = """
     CREATE TEMP TABLE judged (
         case_id text, status text, status_reason text, revision int, held_since text, salt text,
         commitment text, is_held boolean, from_revision int, first_release text,
         publishable boolean, unpublishable_reason text, index_known boolean, unproven int, disputes int,
         is_late boolean, is_outdated boolean, hits jsonb, passes boolean
     ) ON COMMIT DROP
-    """,
-    "CREATE TEMP TABLE told (case_id text PRIMARY KEY, reason text) ON COMMIT DROP",
-)
+"""
 _FAILS: Final = """
     jsonb_array_length(hits) > 0 OR disputes > 0 OR unproven > 0 OR NOT index_known OR is_late OR is_outdated
     OR (:publishable_only AND NOT publishable)
@@ -59,7 +80,7 @@ _JUDGE: Final = f"""
                 JOIN snapshots AS s ON s.version = m.version AND s.state = 'frozen'
                 WHERE m.case_id = named.case_id
             )) AS released
-            FROM ({JUDGED}) AS named
+            FROM ({_JUDGED}) AS named
         ) AS j
         JOIN case_revisions AS r ON r.case_id = j.case_id AND r.revision = j.revision
         JOIN curations AS made ON made.id = r.curation_id
@@ -114,7 +135,7 @@ _DIFFERING: Final = (
 )
 # The words of a person who holds a case, or of an engine that decided anew, may quote the thread: they stay here.
 _GONE: Final = f"""
-    coalesce(told.reason, CASE j.status
+    coalesce(given.reason, CASE j.status
         WHEN 'withdrawn' THEN CASE j.status_reason WHEN '{TAKEN_DOWN}' THEN 'taken down' ELSE j.status_reason END
         WHEN 'held' THEN 'held back until a person has looked at it'
         WHEN 'rejected' THEN 'rejected in review'
@@ -124,6 +145,7 @@ _GONE: Final = f"""
         )
     END)
 """
+_GIVEN: Final = "json_each_text(CAST(:reasons AS json)) AS given (case_id, reason)"
 _CHANGES: Final = (
     """
     INSERT INTO snapshot_changes (version, case_id, kind, reason, to_revision)
@@ -138,9 +160,9 @@ _CHANGES: Final = (
     f"""
     INSERT INTO snapshot_changes (version, case_id, kind, reason, from_revision, to_revision)
     SELECT :version, m.case_id, 'revised', coalesce(
-        told.reason, 'changed: ' || nullif({_DIFFERING}, ''), 'made anew with the same content'
+        given.reason, 'changed: ' || nullif({_DIFFERING}, ''), 'made anew with the same content'
     ), j.from_revision, m.revision
-    FROM snapshot_members AS m JOIN judged AS j USING (case_id) LEFT JOIN told USING (case_id)
+    FROM snapshot_members AS m JOIN judged AS j USING (case_id) LEFT JOIN {_GIVEN} USING (case_id)
     JOIN case_revisions AS a ON a.case_id = m.case_id AND a.revision = j.from_revision
     JOIN case_revisions AS b ON b.case_id = m.case_id AND b.revision = m.revision
     WHERE m.version = :version AND m.revision <> j.from_revision
@@ -148,12 +170,12 @@ _CHANGES: Final = (
     f"""
     INSERT INTO snapshot_changes (version, case_id, kind, reason, from_revision)
     SELECT :version, j.case_id, 'withdrawn', {_GONE}, j.from_revision
-    FROM judged AS j LEFT JOIN told USING (case_id) WHERE NOT j.passes AND j.from_revision IS NOT NULL
+    FROM judged AS j LEFT JOIN {_GIVEN} USING (case_id) WHERE NOT j.passes AND j.from_revision IS NOT NULL
     """,
     f"""
     INSERT INTO snapshot_changes (version, case_id, kind, reason, held_since, commitment)
     SELECT :version, j.case_id, 'dropped', {_GONE}, j.held_since, j.commitment
-    FROM judged AS j LEFT JOIN told USING (case_id) WHERE NOT j.passes AND j.is_held
+    FROM judged AS j LEFT JOIN {_GIVEN} USING (case_id) WHERE NOT j.passes AND j.is_held
     """,
 )
 
@@ -168,13 +190,44 @@ class HeldOut:
     commitment: str
 
 
+async def unchecked(
+    session: AsyncSession, parent: str | None, digest: str, *, after: str, most: int
+) -> list[tuple[str, int]]:
+    """At most so many (case id, revision) behind a case id that a release after `parent` decides about and that
+    these gates have not read."""
+    values = {"parent": parent, "digest": digest, "after": after, "most": most}
+    return [(case_id, revision) for case_id, revision in await session.execute(_MISSING, values)]
+
+
+async def count_unchecked(session: AsyncSession, parent: str | None, digest: str) -> int:
+    """How many there are of them."""
+    return await session.scalar(_COUNT, {"parent": parent, "digest": digest}) or 0
+
+
+async def save_verdicts(
+    session: AsyncSession, digest: str, verdicts: Iterable[tuple[str, int, Sequence[GateHit]]]
+) -> None:
+    """Keep what these gates found in (case id, revision); one that another process kept first stands, and one of a
+    case that was taken down meanwhile is let go."""
+    rows = [
+        {
+            "case_id": case_id,
+            "revision": revision,
+            "gates_digest": digest,
+            "hits": [[hit.gate.value, hit.detail] for hit in hits],
+        }
+        for case_id, revision, hits in verdicts
+    ]
+    await no_takedown(session)
+    await session.execute(_SAVE, {"rows": dump_json(rows)})
+
+
 async def judge(
     session: AsyncSession, version: str, parent: str | None, gates_digest: str, *, publishable_only: bool
 ) -> int:
     """Decide about every case that is ready or that the parent holds, for the rest of the transaction; how many of
     them the gates have yet to read, and 0 when all is decided."""
-    for table in _TABLES:
-        await session.execute(text(table))
+    await session.execute(text(_TABLE))
     values = {"version": version, "parent": parent, "digest": gates_digest}
     await session.execute(text(_JUDGE), values | {"publishable_only": publishable_only})
     await session.execute(text("ANALYZE judged"))
@@ -189,15 +242,10 @@ async def never_shown(session: AsyncSession) -> list[tuple[str, int]]:
 async def keep_kept_out(session: AsyncSession, version: str, *, publishable_only: bool) -> None:
     """Keep why ready cases that were judged are not in the snapshot."""
     rows: list[Mapping[str, Any]] = []
-    stream = await session.stream(text(_KEPT_OUT), {"publishable_only": publishable_only})
-    async for part in stream.partitions(_BATCH):
-        for row in part:
-            hits = _hits(row, version, publishable_only=publishable_only)
-            rows += [
-                row_of(SnapshotKeptOutRow, h, version=version, position=p) for p, h in enumerate(hits, start=1)
-            ]
-    for start in range(0, len(rows), _BATCH):
-        await insert_rows(session, SnapshotKeptOutRow, rows[start : start + _BATCH])
+    for row in await session.execute(text(_KEPT_OUT), {"publishable_only": publishable_only}):
+        hits = enumerate(_hits(row, version, publishable_only=publishable_only), start=1)
+        rows += [row_of(SnapshotKeptOutRow, hit, version=version, position=place) for place, hit in hits]
+    await insert_rows(session, SnapshotKeptOutRow, rows)
 
 
 def _hits(row: Any, version: str, *, publishable_only: bool) -> list[GateHit]:
@@ -226,17 +274,13 @@ async def add_members(
     rows = [
         row_of(SnapshotMemberRow, one, version=version, first_release=None, held_since=version) for one in held_out
     ]
-    for start in range(0, len(rows), _BATCH):
-        await insert_rows(session, SnapshotMemberRow, rows[start : start + _BATCH])
+    await insert_rows(session, SnapshotMemberRow, rows)
     await session.execute(text(_CARRY), {"version": version, "due": list(due)})
     await session.execute(text(_SHOW), {"version": version})
 
 
 async def keep_changes(session: AsyncSession, version: str, reasons: Mapping[str, str]) -> None:
     """Keep what changed since the parent; `reasons`, case id to a public reason, speak first."""
-    await session.execute(
-        text("INSERT INTO told SELECT key, value FROM json_each_text(CAST(:reasons AS json))"),
-        {"reasons": dump_json(dict(reasons))},
-    )
+    values = {"version": version, "reasons": dump_json(dict(reasons))}
     for statement in _CHANGES:
-        await session.execute(text(statement), {"version": version})
+        await session.execute(text(statement), values)

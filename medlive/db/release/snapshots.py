@@ -6,10 +6,11 @@ from datetime import datetime
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
-from sqlalchemy import column, delete, func, insert, select, table, text, update
+from sqlalchemy import delete, func, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from medlive.db.mapping import read
+from medlive.clock import now
+from medlive.db.mapping import add_row, read
 from medlive.db.tables.decisions import AgentCallRow, CurationRow, EvidenceIndexRow
 from medlive.db.tables.release import (
     CaseRevisionRow,
@@ -23,8 +24,6 @@ from medlive.db.tables.release import (
 from medlive.errors import CheckFailed, UsageError
 from medlive.snapshot.gates import Gate, GateHit
 from medlive.snapshot.manifest import Ancestor, EngineUse, EvidenceUse, Provenance, Signing
-
-_MAKING = table("making", column("curation_id"))
 
 
 class MembersGone(CheckFailed):
@@ -89,25 +88,12 @@ async def begin_snapshot(session: AsyncSession, version: str) -> SnapshotInfo:
     if latest is not None and latest.version >= version:
         ended = "is frozen" if latest.version == version else "can no longer be made"
         raise UsageError(f"snapshot {latest.version} is frozen, so {version} {ended}")
-    for unfinished in await list_snapshots(session):
-        if unfinished.state is not SnapshotState.FROZEN:
-            await drop_snapshot(session, unfinished.version)
-    parent = latest.version if latest else None
-    row = await session.scalar(
-        insert(SnapshotRow)
-        .values(version=version, state=SnapshotState.BUILDING, parent=parent)
-        .returning(SnapshotRow)
-        .execution_options(populate_existing=True)
-    )
-    if row is None:
-        raise UsageError(f"snapshot {version} is being made by another process")
-    return read(SnapshotInfo, row)
-
-
-async def drop_snapshot(session: AsyncSession, version: str) -> None:
-    """Drop a snapshot that is not frozen, with its rows; the database refuses it for a frozen one."""
     for row in (SnapshotMemberRow, SnapshotChangeRow, SnapshotKeptOutRow, SnapshotRow):
-        await session.execute(delete(row).where(row.version == version))
+        building = select(SnapshotRow.version).where(SnapshotRow.state == SnapshotState.BUILDING)
+        await session.execute(delete(row).where(row.version.in_(building)))
+    parent = latest.version if latest else None
+    made = await add_row(session, SnapshotRow(version=version, state=SnapshotState.BUILDING, parent=parent))
+    return read(SnapshotInfo, made)
 
 
 async def settle_snapshot(session: AsyncSession, version: str, meta: FixedMeta) -> None:
@@ -139,40 +125,23 @@ async def freeze_snapshot(
     Raises MembersGone when the manifest's counts are not the members', and UsageError when it was not begun.
     """
     # Whoever takes a member away has the snapshot's row locked until that is done.
-    await session.execute(select(SnapshotRow.version).where(SnapshotRow.version == version).with_for_update())
+    row = await session.get(SnapshotRow, version, with_for_update=True, populate_existing=True)
+    if row is None or row.state is not SnapshotState.BUILDING:
+        raise UsageError(f"snapshot {version} is frozen already, or was not begun")
     numbers = await count_members(session, version)
-    told = manifest.get("counts", {})
-    if (told.get("cases"), told.get("criteria"), told.get("held", 0)) != (
-        numbers.cases,
-        numbers.criteria,
-        numbers.held,
-    ):
+    counts = manifest.get("counts", {})
+    listed = (counts.get("cases"), counts.get("criteria"), counts.get("held", 0))
+    if listed != (numbers.cases, numbers.criteria, numbers.held):
         raise MembersGone(
-            f"the manifest counts {told.get('cases')} cases and {told.get('criteria')} criteria, "
+            f"the manifest counts {listed[0]} cases and {listed[1]} criteria, "
             f"snapshot {version} has {numbers.cases} and {numbers.criteria}"
         )
-    frozen = await session.scalar(
-        update(SnapshotRow)
-        .where(SnapshotRow.version == version, SnapshotRow.state == SnapshotState.BUILDING)
-        .values(
-            state=SnapshotState.FROZEN,
-            frozen_at=func.now(),
-            manifest=dict(manifest),
-            manifest_digest=manifest_digest,
-            sums_digest=sums_digest,
-            signature=signature,
-            cases=numbers.cases,
-            criteria=numbers.criteria,
-            publishable=publishable,
-            why_not=list(why_not),
-            path=path,
-        )
-        .returning(SnapshotRow)
-        .execution_options(populate_existing=True)
-    )
-    if frozen is None:
-        raise UsageError(f"snapshot {version} is frozen already, or was not begun")
-    return read(SnapshotInfo, frozen)
+    row.manifest, row.manifest_digest, row.sums_digest = dict(manifest), manifest_digest, sums_digest
+    row.cases, row.criteria, row.path, row.signature = numbers.cases, numbers.criteria, path, signature
+    row.publishable, row.why_not = publishable, list(why_not)
+    row.state, row.frozen_at = SnapshotState.FROZEN, now()
+    await session.flush()
+    return read(SnapshotInfo, row)
 
 
 async def find_snapshot(session: AsyncSession, version: str) -> SnapshotInfo | None:
@@ -187,11 +156,9 @@ async def list_snapshots(session: AsyncSession) -> list[SnapshotInfo]:
     return [read(SnapshotInfo, row) for row in rows]
 
 
-async def latest_frozen(session: AsyncSession, *, before: str | None = None) -> SnapshotInfo | None:
-    """The newest frozen snapshot, or the newest before a version; None when there is none."""
+async def latest_frozen(session: AsyncSession) -> SnapshotInfo | None:
+    """The newest frozen snapshot; None when there is none."""
     query = select(SnapshotRow).where(SnapshotRow.state == SnapshotState.FROZEN)
-    if before is not None:
-        query = query.where(SnapshotRow.version < before)
     row = await session.scalar(query.order_by(SnapshotRow.version.desc()).limit(1))
     return None if row is None else read(SnapshotInfo, row)
 
@@ -223,16 +190,13 @@ async def count_members(session: AsyncSession, version: str) -> Numbers:
     """How many cases a snapshot has, as it is filled."""
     member, change = SnapshotMemberRow, SnapshotChangeRow
     shown = member.first_release.is_not(None)
-    counts = (
-        await session.execute(
-            select(
-                func.count().filter(shown),
-                func.count().filter(~shown),
-                func.count().filter(shown, member.held_since.is_not(None)),
-            ).where(member.version == version)
-        )
-    ).one()
-    criteria = await session.scalar(
+    query = select(
+        func.count().filter(shown),
+        func.count().filter(~shown),
+        func.count().filter(shown, member.held_since.is_not(None)),
+    ).where(member.version == version)
+    cases, held, revealed = (await session.execute(query)).one()
+    criteria = (
         select(func.count())
         .select_from(CriterionRow)
         .join(member, (member.case_id == CriterionRow.case_id) & (member.revision == CriterionRow.revision))
@@ -240,10 +204,10 @@ async def count_members(session: AsyncSession, version: str) -> Numbers:
     )
     dropped = select(func.count()).select_from(change).where(change.version == version, change.kind == "dropped")
     return Numbers(
-        cases=counts[0],
-        criteria=criteria or 0,
-        held=counts[1],
-        revealed=counts[2],
+        cases=cases,
+        criteria=await session.scalar(criteria) or 0,
+        held=held,
+        revealed=revealed,
         dropped=await session.scalar(dropped) or 0,
     )
 
@@ -266,42 +230,28 @@ async def load_provenance(session: AsyncSession, version: str, *, code_version: 
     Where cases of several weeks differ, a prompt's or threshold's further values follow under `name#2` and on.
     """
     member, case, curation, call = SnapshotMemberRow, CaseRevisionRow, CurationRow, AgentCallRow
-    # Looked up once for all that is asked of them.
-    await session.execute(text("CREATE TEMP TABLE making (curation_id int) ON COMMIT DROP"))
-    await session.execute(
-        insert(_MAKING).from_select(
-            ["curation_id"],
-            select(case.curation_id)
-            .join(member, (member.case_id == case.case_id) & (member.revision == case.revision))
-            .where(member.version == version, member.first_release.is_not(None)),
-        )
+    ours = (
+        select(case.curation_id)
+        .join(member, (member.case_id == case.case_id) & (member.revision == case.revision))
+        .where(member.version == version, member.first_release.is_not(None))
     )
-    await session.execute(text("ANALYZE making"))
-    ours = select(_MAKING.c.curation_id)
     engines: set[tuple[str, str, str]] = set()
     for used in await session.scalars(select(curation.engines).where(curation.id.in_(ours)).distinct()):
         engines |= {(role, engine["engine"], engine["model"]) for role, engine in used.items()}
-    prompts = await session.execute(
-        select(call.task, call.prompt_digest)
-        .where(call.curation_id.in_(ours))
-        .distinct()
-        .order_by(call.task, call.prompt_digest)
-    )
-    thresholds = await session.execute(
-        select(curation.threshold_sufficiency, curation.threshold_alignment)
-        .where(curation.id.in_(ours))
-        .distinct()
-        .order_by(curation.threshold_sufficiency, curation.threshold_alignment)
-    )
+    prompts = select(call.task, call.prompt_digest).where(call.curation_id.in_(ours)).distinct()
+    prompts = prompts.order_by(call.task, call.prompt_digest)
+    columns = (curation.threshold_sufficiency, curation.threshold_alignment)
+    thresholds = select(*columns).where(curation.id.in_(ours)).distinct().order_by(*columns)
+    pairs: list[tuple[str, float]] = []
+    for sufficiency, alignment in await session.execute(thresholds):
+        pairs += [("sufficiency", sufficiency), ("alignment", alignment)]
+    index = EvidenceIndexRow
     used_indexes = select(curation.index_digest).where(curation.id.in_(ours))
-    indexes = await session.scalars(
-        select(EvidenceIndexRow).where(EvidenceIndexRow.digest.in_(used_indexes)).order_by(EvidenceIndexRow.digest)
-    )
-    pairs = [(name, value) for s, a in thresholds for name, value in (("sufficiency", s), ("alignment", a))]
+    indexes = select(index).where(index.digest.in_(used_indexes)).order_by(index.digest)
     return Provenance(
         code_version=code_version,
         engines=tuple(EngineUse(role=r, engine=e, model=m) for r, e, m in sorted(engines)),
-        prompts=_numbered((task, digest) for task, digest in prompts),
+        prompts=_numbered((task, digest) for task, digest in await session.execute(prompts)),
         evidence=tuple(
             EvidenceUse(
                 retriever=i.retriever,
@@ -309,7 +259,7 @@ async def load_provenance(session: AsyncSession, version: str, *, code_version: 
                 corpora=dict(sorted(i.corpora.items())),
                 passages=i.passages,
             )
-            for i in indexes
+            for i in await session.scalars(indexes)
         ),
         thresholds=_numbered(pairs),
     )

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, TypeVar
 
-from medlive.db.release.gates import count_unchecked, save_verdicts, unchecked
+from medlive.db.release.fixing import count_unchecked, save_verdicts, unchecked
 from medlive.db.release.rows import read_snapshots
 from medlive.db.release.snapshots import latest_frozen
 from medlive.db.session import Database
