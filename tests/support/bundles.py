@@ -12,8 +12,7 @@ from typing import Any
 from medlive.evaluation.asking.open_book import OpenBook
 from medlive.evaluation.asking.run import run_model
 from medlive.evaluation.bundles.bundle import bundle_scores, bundled_run, make_bundle
-from medlive.evaluation.bundles.files import BUNDLE, RUN, SCORES, archive, checksums, encode_document
-from medlive.evaluation.bundles.read import rows
+from medlive.evaluation.bundles.files import BUNDLE, RUN, SCORES, archive, checksums, encode_document, rows
 from medlive.evaluation.bundles.verify import BundleReport, verify_bundle
 from medlive.evaluation.cases.load import load_cases
 from medlive.evaluation.cases.selection import Selection, select

@@ -131,7 +131,7 @@ def verify_bundle(
     Exit status 0: every step passed and it is signed; 1: a step failed; 4: none failed, but it is unsigned or
     steps were skipped. With --public-key a bundle that none of the keys signed fails.
     """
-    from medlive.evaluation.bundles.to_run import unbundle
+    from medlive.evaluation.bundles.verify import unbundle
 
     report = _verified(path, _keys(public_key), _place(snapshot), errata_file)
     failure = None if report.ok else CheckFailed(f"{path.name} does not verify")

@@ -60,17 +60,6 @@ class _Frozen(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class GraderUse(_Frozen):
-    """The grader, as `graded.Grader`."""
-
-    engine: str
-    model: str
-    answered_by: tuple[str, ...]
-    mode: str
-    prompt: str
-    judge: str
-
-
 class SigningUse(_Frozen):
     """The key that the bundle claims to be signed with."""
 
@@ -113,7 +102,7 @@ class BundleInfo(_Frozen):
     template: TemplateUse
     parameters: dict[str, Any]
     cases: CasesUse
-    grader: GraderUse
+    grader: Grader
     answers: bool
     """Whether it contains answers and grades."""
     canary: str | None
@@ -152,12 +141,12 @@ def make_bundle(
     if not 1 <= draws <= MOST_DRAWS:
         raise UsageError(f"expected 1 to {MOST_DRAWS} draws, got {draws}")
     rows = bundled_rows(run)
-    errata_row = None if errata is None else {"mode": errata[0].value, **errata[1].row()}
     scored_run = bundled_run(run.run.info, run.run.cases, *rows)
     if scored_run.grader is None:
         raise UsageError(f"{run.run.path}: no verdict matches a current answer")
-    if not any(met is not None for verdicts in (scored_run.met or {}).values() for met in verdicts.values()):
+    if all(grade.met is None for grade in rows[1]):
         raise UsageError(f"{run.run.path}: every criterion is ungraded", hint="medlive eval grade asks again")
+    errata_row = None if errata is None else {"mode": errata[0].value, **errata[1].row()}
     info = public_info(run.run.info)
     canary = canary_of_cases(info)
     files = {
@@ -171,21 +160,20 @@ def make_bundle(
         if (evidence := run.run.evidence()) is not None:
             files[EVIDENCE_FILE] = evidence.data()
     public = None if key is None else key.public
-    files[BUNDLE] = encode_document(
-        BundleInfo(
-            code_version=__version__,
-            numpy=np.__version__,
-            model=info.model,
-            template=info.template,
-            parameters=info.parameters,
-            cases=info.cases,
-            grader=GraderUse(**asdict(scored_run.grader)),
-            answers=answers,
-            canary=canary,
-            signing=None if public is None else SigningUse(key_id=public.id_text(), public_key=public.line()),
-            files={n: FileUse(bytes=len(d), digest=digest_bytes(d)) for n, d in sorted(files.items())},
-        ).model_dump(mode="json")
+    bundle_info = BundleInfo(
+        code_version=__version__,
+        numpy=np.__version__,
+        model=info.model,
+        template=info.template,
+        parameters=info.parameters,
+        cases=info.cases,
+        grader=scored_run.grader,
+        answers=answers,
+        canary=canary,
+        signing=None if public is None else SigningUse(key_id=public.id_text(), public_key=public.line()),
+        files={n: FileUse(bytes=len(d), digest=digest_bytes(d)) for n, d in sorted(files.items())},
     )
+    files[BUNDLE] = encode_document(bundle_info.model_dump(mode="json"))
     files[SUMS] = checksums(files)
     if key is not None:
         from medlive.integrity.signing import sign
@@ -218,11 +206,10 @@ def bundled_run(
     info: RunInfo, cases: tuple[EvaluationCase, ...], answers: list[Answer], grades: list[Grade]
 ) -> GradedRun:
     """A run with exactly these answers and grades, as it is scored here and in verification."""
-    met: dict[str, dict[str, bool | None]] = {}
     by_case: dict[str, dict[str, Grade]] = {}
     for grade in grades:
-        met.setdefault(grade.case_id, {})[grade.criterion_id] = grade.met
         by_case.setdefault(grade.case_id, {})[grade.criterion_id] = grade
+    met = {case_id: {cid: grade.met for cid, grade in listed.items()} for case_id, listed in by_case.items()}
     grader = None
     if grades:
         one, named = grades[0], sorted({grade.grader for grade in grades} - {""})

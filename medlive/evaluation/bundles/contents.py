@@ -1,8 +1,10 @@
-"""Verification steps for the signature, the files, their digests and their schemas."""
+"""What the verification of a bundle reads, and its steps for signature, files, digests and schemas."""
 
-import json
 import re
-from typing import Final
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pydantic import ValidationError
 
@@ -17,18 +19,86 @@ from medlive.evaluation.bundles.files import (
     RUN,
     SCORES,
     checksums,
+    encode_document,
+    parse_document,
+    parse_model,
+    rows,
+    through_json,
     trusted_comment,
 )
-from medlive.evaluation.bundles.read import is_list_of_pairs, parse_document, parse_model, rows, through_json
-from medlive.evaluation.bundles.state import Verification
-from medlive.evaluation.model import Answer, Grade
+from medlive.evaluation.model import Answer, CaseSet, EvaluationCase, Grade
 from medlive.evaluation.runs.folder import GRADES, RESPONSES, RunInfo
 from medlive.evaluation.runs.templates import TEMPLATES, load_template
+from medlive.evaluation.scoring.errata import RunErrata
 from medlive.integrity.checks import Faults, SignedDocument, Skip, Trust, check_signed
 from medlive.integrity.folder import SIGNATURE, SUMS, printable
 
+if TYPE_CHECKING:
+    from medlive.integrity.signing import PublicKey
+
 _NO_FILE: Final = "no such file"
 _SUM_LINE: Final = re.compile(r"([0-9a-f]{64})  ([A-Za-z0-9.]{1,40})\n")
+Known = TypeVar("Known")
+Row = TypeVar("Row", Answer, Grade)
+
+
+@dataclass
+class Verification:
+    """What the steps read and produce; None where it could not be read, or not yet."""
+
+    path: Path
+    files: Mapping[str, bytes]
+    packing_faults: Faults
+    public_keys: "Sequence[PublicKey]"
+    snapshot: Path | CaseSet | None
+    errata_file: Path | None
+    trust: Trust = Trust.BROKEN
+    note: str = ""
+    failed: tuple[int, ...] = ()
+    info: BundleInfo | None = None
+    run: RunInfo | None = None
+    scores: dict[str, Any] | None = None
+    errata: ErrataUse | None = None
+    """None also if the bundle does not mention errata."""
+    digests: list[list[str]] | None = None
+    answers: list[Answer] | None = None
+    grades: list[Grade] | None = None
+    cases: tuple[EvaluationCase, ...] | None = None
+    snapshots_folder: Path | None = None
+    """The folder beside the snapshot that may contain errata."""
+    withdrawn: RunErrata | None = None
+    """What locally known errata affect."""
+    recomputed: dict[str, Any] | None = None
+    """The scores as recomputed here."""
+
+    def require_file(self, name: str) -> bytes:
+        """Return the content of a file. Raises Skip if it is missing."""
+        if name not in self.files:
+            raise Skip(f"{name} is missing")
+        return self.files[name]
+
+    def add_note(self, text: str) -> None:
+        """Add a note to the current step, which may still pass."""
+        self.note = f"{self.note}; {text}" if self.note else text
+
+    def require_cases(self) -> tuple[EvaluationCase, ...]:
+        """Return the snapshot's cases. Raises Skip if the snapshot is not available."""
+        if self.cases is None:
+            raise Skip("the cases are not available", allowed=True)
+        return self.cases
+
+    def require_rows(self, rows: list[Row] | None, name: str) -> list[Row]:
+        """Return the rows of a log. Raises Skip if the bundle was made without answers."""
+        if self.info is not None and not self.info.answers:
+            raise Skip("the bundle was made without answers and grades", allowed=True)
+        return require(rows, name)
+
+
+def require(value: Known | None, name: str) -> Known:
+    """Return the value. Raises Skip if it could not be read."""
+    if value is None:
+        raise Skip(f"{name} could not be read")
+    return value
 
 
 def signature(state: Verification, out: Faults) -> None:
@@ -72,9 +142,7 @@ def digests(state: Verification, out: Faults) -> None:
             out.add(name, f"{sums.get(name, 'a digest')} as in {SUMS}", got)
     if not out.count and state.files[SUMS] != checksums(signed):
         out.add(SUMS, "one sha256sum line for each file, in order", "different lines, order or line ends")
-    if state.info is None:
-        raise Skip(f"{BUNDLE} could not be read")
-    named = state.info.files
+    named = require(state.info, BUNDLE).files
     for name in sorted(named.keys() | (signed.keys() - {BUNDLE})):
         data_or_none = signed.get(name) if name != BUNDLE else None
         got = _NO_FILE if data_or_none is None else f"{len(data_or_none)} bytes, {digest_bytes(data_or_none)}"
@@ -90,17 +158,21 @@ def schema(state: Verification, out: Faults) -> None:
     _errata_row(state, out)
     listed = parse_document(state.require_file(CASES), CASES, out)
     if listed is not None:
-        if is_list_of_pairs(listed.get("cases")) and len(listed) == 1:
-            state.digests = listed["cases"]
+        pairs = listed.get("cases") if len(listed) == 1 else None
+        if isinstance(pairs, list) and all(_is_pair(pair) for pair in pairs):
+            state.digests = pairs
         else:
             out.add(CASES, "a list of cases and their digests", "something else")
-    if state.info is None:
-        raise Skip(f"{BUNDLE} could not be read")
-    if state.info.answers:
-        state.answers = rows(state.require_file(RESPONSES), RESPONSES, Answer, state.info.canary, out)
-        state.grades = rows(state.require_file(GRADES), GRADES, Grade, state.info.canary, out)
+    info = require(state.info, BUNDLE)
+    if info.answers:
+        state.answers = rows(state.require_file(RESPONSES), RESPONSES, Answer, info.canary, out)
+        state.grades = rows(state.require_file(GRADES), GRADES, Grade, info.canary, out)
     if state.run is not None:
-        _agree(state, state.run, state.info, out)
+        _agree(state, state.run, info, out)
+
+
+def _is_pair(value: object) -> bool:
+    return isinstance(value, list) and len(value) == 2 and all(isinstance(text, str) for text in value)
 
 
 def _errata_row(state: Verification, out: Faults) -> None:
@@ -108,14 +180,14 @@ def _errata_row(state: Verification, out: Faults) -> None:
     if row is None:
         return
     try:
-        found = ErrataUse.model_validate_json(json.dumps(row))
+        found = ErrataUse.model_validate_json(encode_document(row))
     except (ValidationError, RecursionError) as exc:
         out.add(SCORES, "an errata record", str(exc).replace("\n", " ")[:200])
         return
-    if through_json(found.model_dump(mode="json")) != row:
+    if through_json(found.model_dump(mode="json")) == row:
+        state.errata = found
+    else:
         out.add(SCORES, "the errata record in canonical form", "another form")
-        return
-    state.errata = found
 
 
 def _agree(state: Verification, run: RunInfo, info: BundleInfo, out: Faults) -> None:

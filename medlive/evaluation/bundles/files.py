@@ -1,20 +1,38 @@
-"""The files of a bundle: names, canonical form, and writing them to an archive or a folder."""
+"""The files of a bundle: names, canonical form, writing them, and reading untrusted ones into memory.
+
+Every document and row has one spelling; another one is a fault. Reading follows no link and writes nothing.
+"""
 
 import io
 import json
 import os
 import shutil
 import stat
+import struct
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
+
+from pydantic import BaseModel, ValidationError
 
 from medlive.digest import canonical_json, digest_bytes
 from medlive.errors import BadInput, UsageError
+from medlive.evaluation.bundles.public import is_count
 from medlive.evaluation.model import Answer, Grade
 from medlive.evaluation.runs.evidence import EVIDENCE
 from medlive.evaluation.runs.folder import GRADES, RESPONSES
+from medlive.integrity.checks import Faults
+from medlive.integrity.folder import (
+    SIGNATURE,
+    SUMS,
+    TooLong,
+    list_files,
+    open_inside,
+    printable,
+    read_all,
+    read_small,
+)
 
 BUNDLE: Final = "bundle.json"
 RUN: Final = "run.json"
@@ -27,11 +45,22 @@ EVIDENCE_FILE: Final = EVIDENCE
 """Also in the bundle of an open-book run with answers."""
 CANARY: Final = "canary"
 """The key of the snapshot's canary, in `bundle.json` and in every row of answers and verdicts."""
-_UNIX: Final = 3
-_FRAME: Final = 10_000
-"""The most bytes that an archive adds to its files."""
 MOST_BUNDLE: Final = 2**29
 """The most bytes of a bundle, which is held in memory several times."""
+MOST_DOCUMENT: Final = 16 * 1024 * 1024
+"""The most bytes of a document or a row, which take up to fifty times as much memory when parsed."""
+_KNOWN: Final = frozenset({*ALWAYS, *ANSWERS, EVIDENCE_FILE, SUMS, SIGNATURE})
+_ONLY: Final = "only the files of a bundle"
+_FRAME: Final = 10_000
+"""The most bytes that an archive adds to its files."""
+_MOST_USAGE: Final = 40
+_DAMAGED: Final = (
+    zipfile.BadZipFile, zipfile.LargeZipFile, struct.error, RuntimeError, EOFError, ValueError, OverflowError,
+    OSError,
+)  # fmt: skip
+"""What zipfile raises for files that are not archives, are damaged, or need a password."""
+Shape = TypeVar("Shape", bound=BaseModel)
+Row = TypeVar("Row", Answer, Grade)
 
 
 def encode_document(value: Any) -> bytes:
@@ -70,7 +99,7 @@ def archive(files: Mapping[str, bytes]) -> bytes:
     with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as packed:
         for name in sorted(files):
             entry = zipfile.ZipInfo(name)
-            entry.create_system = _UNIX
+            entry.create_system = 3  # Unix
             entry.external_attr = (stat.S_IFREG | 0o644) << 16
             packed.writestr(entry, files[name])
     return out.getvalue()
@@ -89,15 +118,15 @@ def write_bundle(files: Mapping[str, bytes], out: Path) -> None:
         raise UsageError(
             f"the bundle has {size} bytes, more than {MOST_BUNDLE}", hint="--without-answers leaves the rows out"
         )
-    zipped = out.suffix.lower() == ".zip"
+    if out.exists() or out.is_symlink():
+        found, faults = read_bundle(out)
+        if faults.count or found != files:
+            raise UsageError(f"{out} already exists and is not this bundle", hint="choose another --out")
+        return
     partial = out.with_name(f".{out.name}.partial")
     try:
-        if out.exists() or out.is_symlink():
-            if _is_same(files, out, zipped=zipped):
-                return
-            raise UsageError(f"{out} already exists and is not this bundle", hint="choose another --out")
         out.parent.mkdir(parents=True, exist_ok=True)
-        if zipped:
+        if out.suffix.lower() == ".zip":
             partial.write_bytes(archive(files))
         else:
             shutil.rmtree(partial, ignore_errors=True)
@@ -109,9 +138,164 @@ def write_bundle(files: Mapping[str, bytes], out: Path) -> None:
         raise BadInput(f"{out} cannot be written: {exc.strerror or exc}") from exc
 
 
-def _is_same(files: Mapping[str, bytes], out: Path, *, zipped: bool) -> bool:
-    if zipped:
-        return out.is_file() and out.read_bytes() == archive(files)
-    if not out.is_dir() or {entry.name for entry in out.iterdir()} != set(files):
-        return False
-    return all((out / name).is_file() and (out / name).read_bytes() == data for name, data in files.items())
+def read_bundle(path: Path) -> tuple[dict[str, bytes], Faults]:
+    """Read the files of the bundle at `path`, and the faults of its packaging.
+
+    Raises BadInput if `path` is neither an archive nor a folder.
+    """
+    faults = Faults()
+    if path.is_dir() or path.is_symlink():
+        return _read_folder(path, faults), faults
+    try:
+        data = read_small(path, MOST_BUNDLE)
+    except (OSError, TooLong) as exc:
+        raise BadInput(f"{path} cannot be read as a bundle: {exc}") from exc
+    return _read_archive(data, faults), faults
+
+
+def _read_folder(root: Path, faults: Faults) -> dict[str, bytes]:
+    listing = list_files(root)
+    for fault in listing.faults:
+        faults.append(fault)
+    files: dict[str, bytes] = {}
+    for name in sorted(listing.files):
+        if name not in _KNOWN:
+            faults.add(name, _ONLY, "a file")
+            continue
+        try:
+            with open_inside(root, name) as handle:
+                files[name] = read_all(handle, name, MOST_BUNDLE - sum(map(len, files.values())))
+        except TooLong:
+            faults.add(name, f"at most {MOST_BUNDLE} bytes in all", "more")
+        except OSError as exc:
+            faults.add(name, "a readable file", exc.strerror or str(exc)[:200])
+    return files
+
+
+def _read_archive(data: bytes, faults: Faults) -> dict[str, bytes]:
+    files: dict[str, bytes] = {}
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as packed:
+            for entry in packed.infolist():
+                if (fault := _entry_fault(entry, files)) is not None:
+                    faults.add(printable(entry.filename)[:200], *fault)
+                elif entry.file_size <= len(data):
+                    files[entry.filename] = packed.read(entry)
+    except _DAMAGED as exc:
+        faults.add(".", "a complete zip archive", str(exc)[:200] or type(exc).__name__)
+        return files
+    if not faults.count and archive(files) != data:
+        faults.add(".", "an archive in the form that medlive writes", "the same files in another form")
+    return files
+
+
+def _entry_fault(entry: zipfile.ZipInfo, files: Mapping[str, bytes]) -> tuple[str, str] | None:
+    """What was expected of an archive's entry, and what it is; None where it may be read."""
+    mode = entry.external_attr >> 16
+    kind = "a folder" if entry.is_dir() else "a symbolic link" if stat.S_ISLNK(mode) else "a file"
+    if entry.filename not in _KNOWN:
+        return _ONLY, kind
+    if entry.filename in files:
+        return "one entry with that name", "several"
+    if stat.S_IFMT(mode) not in (0, stat.S_IFREG):
+        return "a regular file", kind
+    if entry.compress_type != zipfile.ZIP_STORED or entry.flag_bits & 1:
+        return "a plain file", "a compressed or encrypted one"
+    return None
+
+
+def parse_model(data: bytes, name: str, shape: type[Shape], out: Faults) -> Shape | None:
+    """Parse a canonical document with that schema; reports a fault and returns None otherwise.
+
+    Fields with a default may be missing, as older versions did not have them.
+    """
+    value = parse_document(data, name, out)
+    if value is None:
+        return None
+    try:
+        found = shape.model_validate_json(json.dumps(value))
+    except ValidationError as exc:
+        first = exc.errors(include_url=False, include_input=False)[0]
+        out.add(name, "its schema", f"{'.'.join(str(p) for p in first['loc'])[:100]}: {first['msg'][:150]}")
+        return None
+    if encode_document(found.model_dump(mode="json", exclude_unset=True)) != data:
+        out.add(name, "every field in canonical form", "another form")
+        return None
+    return found
+
+
+def parse_document(data: bytes, name: str, out: Faults) -> dict[str, Any] | None:
+    """Parse a canonical JSON object; reports a fault and returns None otherwise."""
+    if len(data) > MOST_DOCUMENT:
+        out.add(name, f"at most {MOST_DOCUMENT} bytes", str(len(data)))
+        return None
+    try:
+        value = json.loads(data.decode("utf-8"))
+        if not isinstance(value, dict):
+            out.add(name, "a JSON object", type(value).__name__)
+            return None
+        if encode_document(value) != data:
+            out.add(name, "a document in canonical form", "another form")
+            return None
+    except (ValueError, RecursionError) as exc:
+        out.add(name, "a JSON document", str(exc)[:200])
+        return None
+    return value
+
+
+def rows(data: bytes, name: str, kind: type[Row], canary: str | None, out: Faults) -> list[Row] | None:
+    """Parse the rows of a log, each canonical and with the canary; reports faults and returns None otherwise."""
+    if data and not data.endswith(b"\n"):
+        out.add(name, "a line end after the last line", "none, it was cut off")
+        return None
+    before, found = out.count, list[Row]()
+    for number, line in enumerate(data.split(b"\n")[:-1], start=1):
+        try:
+            found.append(_row(line, kind, canary))
+        except (ValueError, KeyError, TypeError, RecursionError) as exc:
+            out.add(f"{name}:{number}", f"a row of {kind.__name__}", printable(str(exc))[:200])
+    return found if out.count == before else None
+
+
+def _row(line: bytes, kind: type[Row], canary: str | None) -> Row:
+    if len(line) > MOST_DOCUMENT:
+        raise ValueError(f"the row has more than {MOST_DOCUMENT} bytes")
+    row = json.loads(line.decode("utf-8"))
+    if not isinstance(row, dict):
+        raise ValueError("expected an object")
+    usage = row["usage"]
+    if not isinstance(usage, dict) or len(usage) > _MOST_USAGE or not all(map(is_count, usage.values())):
+        raise ValueError("usage must be an object of numbers")
+    if encode_row(row) != line + b"\n":
+        raise ValueError("not in canonical form")
+    if row.pop(CANARY, None) != canary:
+        raise ValueError(f"expected the canary {canary}")
+    one = kind.from_row(row)
+    # Rows of older versions may lack fields with defaults; unknown fields are a fault.
+    if {field: value for field, value in one.row().items() if field in row} != row:
+        raise ValueError("unknown fields or invalid values")
+    return one
+
+
+def through_json(value: Any) -> Any:
+    """The value as it is read back from JSON."""
+    return json.loads(encode_document(value))
+
+
+def differences(want: Any, got: Any, place: str = "") -> list[tuple[str, str, str]]:
+    """The differences of two documents, as (place, expected, found)."""
+    if isinstance(want, dict) and isinstance(got, dict):
+        found = []
+        for key in sorted(want.keys() | got.keys()):
+            where = f"{place}.{key}" if place else key
+            if key in want and key in got:
+                found += differences(want[key], got[key], where)
+            else:
+                found.append((where[:100], *(("a field", "none") if key in want else ("none", "a field"))))
+        return found
+    if isinstance(want, list) and isinstance(got, list) and len(want) == len(got):
+        pairs = enumerate(zip(want, got, strict=True))
+        return [one for i, (a, b) in pairs for one in differences(a, b, f"{place}[{i}]")]
+    if type(want) is type(got) and want == got:
+        return []
+    return [(place[:100], repr(want)[:120], repr(got)[:120])]

@@ -1,7 +1,7 @@
 """Rank verified bundles: one ranking for each set of cases, template and grader, each model once."""
 
 import unicodedata
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Final
@@ -80,29 +80,28 @@ def rank_bundles(
         errata: "apply" also leaves out what locally known errata withdraw.
         most_unscored: Bundles with a larger share of cases without a score are not ranked.
     """
-    unranked: dict[int, str] = {place: r.why_not for place, r in enumerate(reports) if r.run is None}
-    usable = {place: r.run for place, r in enumerate(reports) if r.run is not None}
-    for place, run in usable.items():
-        if (share := _unscored(run)) > most_unscored:
-            unranked[place] = (
-                f"{100 * share:.1f} % of its cases have no score, more than {100 * most_unscored:g} %"
-            )
-    for rule in (_same_run, _same_answers, _same_model):
-        _drop_duplicates(reports, {p: r for p, r in usable.items() if p not in unranked}, rule, unranked)
-    sets: dict[Conditions, list[int]] = {}
-    for place, run in usable.items():
-        if place not in unranked:
-            sets.setdefault(_conditions(run), []).append(place)
+    usable: list[tuple[BundleReport, GradedRun]] = []
+    unranked: list[tuple[BundleReport, str]] = []
+    seen: dict[object, tuple[str, object]] = {}
+    for report in reports:
+        why = report.why_not if report.run is None else _why_unranked(report, report.run, most_unscored, seen)
+        if report.run is None or why:
+            unranked.append((report, why))
+        else:
+            usable.append((report, report.run))
+    sets: dict[Conditions, list[tuple[BundleReport, GradedRun]]] = {}
+    for report, run in usable:
+        sets.setdefault(_conditions(run), []).append((report, run))
     rankings = []
-    for conditions, places in sorted(sets.items(), key=lambda one: -len(one[1])):
-        listed = [reports[place] for place in places]
+    for conditions, entries in sorted(sets.items(), key=lambda one: -len(one[1])):
+        listed = [report for report, _ in entries]
         left_out = _left_out(listed, errata)
-        runs = [_named(report, usable[place], left_out) for report, place in zip(listed, places, strict=True)]
+        runs = [_named(report, run, left_out) for report, run in entries]
         table = score_runs(runs, metric=metric, draws=draws, seed=seed)
         rankings.append(
             Ranking(conditions, table, tuple(listed), left_out, tuple(_notes(listed, left_out, errata)))
         )
-    return Leaderboard(tuple(rankings), tuple((reports[place], why) for place, why in sorted(unranked.items())))
+    return Leaderboard(tuple(rankings), tuple(unranked))
 
 
 def _conditions(run: GradedRun) -> Conditions:
@@ -122,40 +121,33 @@ def _unscored(run: GradedRun) -> float:
     return 1 - scored / len(run.run.cases)
 
 
-_Rule = Callable[[BundleReport, GradedRun], tuple[object, object, str]]
-"""The key that two bundles may not share, what exempts them if it is equal (None: nothing), and the reason."""
-
-
-def _drop_duplicates(
-    reports: Sequence[BundleReport], runs: Mapping[int, GradedRun], rule: _Rule, unranked: dict[int, str]
-) -> None:
-    seen: dict[object, tuple[int, object]] = {}
-    for place, run in runs.items():
-        key, owner, reason = rule(reports[place], run)
-        first, first_owner = seen.setdefault(key, (place, owner))
-        if first != place and (owner is None or first_owner != owner):
-            unranked[place] = reason.replace("{first}", reports[first].path.name)
-
-
-def _same_run(report: BundleReport, run: GradedRun) -> tuple[object, object, str]:
-    files = report.info.files if report.info else {}
-    return (files[RUN].digest, files[GRADES].digest), None, "the same run as {first}"
-
-
-def _same_answers(report: BundleReport, run: GradedRun) -> tuple[object, object, str]:
-    texts = frozenset(_texts(run).items())
-    # One run graded by two graders may be in two rankings.
-    return (
-        texts,
-        (_model(run), run.run.info.template),
-        "its answers are identical to those of {first}, under another model or template: "
-        "it is unclear which model gave them",
+def _why_unranked(
+    report: BundleReport, run: GradedRun, most_unscored: float, seen: dict[object, tuple[str, object]]
+) -> str:
+    """Why a bundle is not ranked beside those before it; "" if it is. Adds what no other may share to `seen`."""
+    if (share := _unscored(run)) > most_unscored:
+        return f"{100 * share:.1f} % of its cases have no score, more than {100 * most_unscored:g} %"
+    files, model = report.info.files if report.info else {}, _model(run)
+    claims: tuple[tuple[object, object, str], ...] = (
+        (("run", files[RUN].digest, files[GRADES].digest), None, "the same run as {first}"),
+        # One run graded by two graders may be in two rankings.
+        (
+            ("answers", frozenset(_texts(run).items())),
+            (model, run.run.info.template),
+            "its answers are identical to those of {first}, under another model or template: "
+            "it is unclear which model gave them",
+        ),
+        (
+            ("model", model, _conditions(run)),
+            None,
+            f"{run.run.info.model} is already ranked with {{first}}: a model is ranked once per set of conditions",
+        ),
     )
-
-
-def _same_model(report: BundleReport, run: GradedRun) -> tuple[object, object, str]:
-    reason = f"{run.run.info.model} is already ranked with {{first}}: a model is ranked once per set of conditions"
-    return (_model(run), _conditions(run)), None, reason
+    for key, owner, reason in claims:
+        if key in seen and (owner is None or seen[key][1] != owner):
+            return reason.replace("{first}", seen[key][0])
+        seen.setdefault(key, (report.path.name, owner))
+    return ""
 
 
 def _model(run: GradedRun) -> str:
@@ -167,28 +159,24 @@ def _texts(run: GradedRun) -> dict[str, str]:
 
 
 def _notes(reports: Sequence[BundleReport], left_out: RunErrata, errata: ErrataMode) -> list[str]:
-    notes = []
-    if unsigned := [r.path.name for r in reports if r.trust is Trust.NOT_SIGNED]:
-        notes.append(f"unsigned, so the origin is not verified: {', '.join(unsigned)}")
-    if named := [r.path.name for r in reports if r.trust is Trust.INTEGRITY]:
-        notes.append(
-            f"signed only with a key named in the bundle, so the origin is not verified: {', '.join(named)}"
-        )
-    notes += [f"{r.path.name}: {note}" for r in reports for note in r.notes]
-    if left_out.concerned:
-        notes.append(
-            f"withdrawn and left out for all: {len(left_out.cases)} cases and {len(left_out.criteria)} criteria"
-        )
     cases, criteria = _withdrawn(reports)
     late = len(cases - set(left_out.cases)) + len(criteria - set(left_out.criteria))
-    if late and errata is ErrataMode.WARN:
-        notes.append(f"{late} cases or criteria were withdrawn since; --errata apply leaves them out for all")
+    trust = {kind: ", ".join(r.path.name for r in reports if r.trust is kind) for kind in Trust}
+    notes = {
+        f"unsigned, so the origin is not verified: {trust[Trust.NOT_SIGNED]}": bool(trust[Trust.NOT_SIGNED]),
+        "signed only with a key named in the bundle, so the origin is not verified: "
+        f"{trust[Trust.INTEGRITY]}": bool(trust[Trust.INTEGRITY]),
+        **{f"{r.path.name}: {note}": True for r in reports for note in r.notes},
+        f"withdrawn and left out for all: {len(left_out.cases)} cases and {len(left_out.criteria)} "
+        "criteria": left_out.concerned,
+        f"{late} cases or criteria were withdrawn since; --errata apply leaves them out for all": late > 0
+        and errata is ErrataMode.WARN,
+    }
     texts = [(r.path.name, _texts(r.run)) for r in reports if r.run is not None]
     for (one, mine), (other, theirs) in combinations(texts, 2):
         same, of = len(mine.items() & theirs.items()), min(len(mine), len(theirs))
-        if of and same / of >= _ALIKE:
-            notes.append(f"{one} and {other}: {same} of {of} answers are identical")
-    return notes
+        notes[f"{one} and {other}: {same} of {of} answers are identical"] = of > 0 and same / of >= _ALIKE
+    return [note for note, holds in notes.items() if holds]
 
 
 def _withdrawn(reports: Sequence[BundleReport]) -> tuple[set[str], set[tuple[str, str]]]:

@@ -7,11 +7,10 @@ import numpy as np
 from medlive import __version__
 from medlive.errors import CheckFailed, MedliveError
 from medlive.evaluation.bundles.bundle import MOST_DRAWS, bundle_scores, bundled_run, errata_from_record
-from medlive.evaluation.bundles.files import BUNDLE, RUN, SCORES
-from medlive.evaluation.bundles.read import differences, through_json
-from medlive.evaluation.bundles.state import Verification, require
+from medlive.evaluation.bundles.contents import Verification, require
+from medlive.evaluation.bundles.files import BUNDLE, RUN, SCORES, differences, through_json
 from medlive.evaluation.runs.folder import GRADES, RESPONSES, RunFolder
-from medlive.evaluation.scoring.errata import ErrataMode, ErrataSearch, use_errata
+from medlive.evaluation.scoring.errata import ErrataMode, ErrataSearch, RunErrata, use_errata
 from medlive.evaluation.scoring.graded import GradedRun
 from medlive.integrity.checks import Faults, Skip
 from medlive.integrity.folder import printable
@@ -37,22 +36,19 @@ def errata(state: Verification, out: Faults) -> None:
             state.add_note(f"the errata beside the snapshot cannot be read: {exc.message[:200]}")
         return
     state.withdrawn = known
-    left_out: tuple[set[str], set[tuple[str, str]]] = (set(), set())
+    left_out = RunErrata("", known.found)
     if declared is not None and applied:
-        named = errata_from_record(cases, declared.model_dump(mode="json"))
-        left_out = set(named.cases), set(named.criteria)
-        for case_id in sorted(left_out[0] - set(known.cases)):
-            out.add(
-                SCORES,
-                "the errata of the snapshot",
-                f"case {printable(case_id)[:100]} left out without an erratum",
-            )
-        for case_id, criterion_id in sorted(left_out[1] - set(known.criteria)):
-            if case_id not in known.cases:
-                criterion = f"criterion {printable(criterion_id)[:80]} of {printable(case_id)[:80]}"
-                out.add(SCORES, "the errata of the snapshot", f"{criterion} left out without an erratum")
-    cases_scored = len(set(known.cases) - left_out[0])
-    criteria_scored = len(set(known.criteria) - left_out[1])
+        left_out = errata_from_record(cases, declared.model_dump(mode="json"))
+    without = [f"case {printable(case_id)[:100]}" for case_id in left_out.cases if case_id not in known.cases]
+    without += [
+        f"criterion {printable(criterion_id)[:80]} of {printable(case_id)[:80]}"
+        for case_id, criterion_id in left_out.criteria
+        if (case_id, criterion_id) not in known.criteria and case_id not in known.cases
+    ]
+    for what in without:
+        out.add(SCORES, "the errata of the snapshot", f"{what} left out without an erratum")
+    cases_scored = len(set(known.cases) - set(left_out.cases))
+    criteria_scored = len(set(known.criteria) - set(left_out.criteria))
     if cases_scored or criteria_scored:
         state.add_note(f"{cases_scored} cases and {criteria_scored} criteria were withdrawn but are scored")
 
@@ -95,14 +91,8 @@ def _recompute(state: Verification, out: Faults) -> dict[str, Any] | None:
     if any(number >= _RESTS for number in state.failed):
         raise Skip("an earlier step that the scores depend on failed")
     try:
-        boot = declared["bootstrap"]
-        draws, seed = boot["draws"], boot["seed"]
-        if (
-            type(draws) is not int
-            or type(seed) is not int
-            or not 1 <= draws <= MOST_DRAWS
-            or not 0 <= seed < 2**63
-        ):
+        draws, seed = (declared["bootstrap"][name] for name in ("draws", "seed"))
+        if [type(draws), type(seed)] != [int, int] or not (1 <= draws <= MOST_DRAWS and 0 <= seed < 2**63):
             raise ValueError(f"draws {draws!r}, seed {seed!r}"[:100])
         state.recomputed = bundle_scores(graded(state), declared["errata"], draws, seed)
     except (KeyError, TypeError, ValueError, CheckFailed) as exc:

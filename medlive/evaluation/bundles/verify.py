@@ -1,19 +1,20 @@
-"""Verify a bundle in numbered steps; each failure names the file, what was expected and what was found."""
+"""Verify a bundle in numbered steps, each failure with file, expected and found; and unpack what verified."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from medlive.errors import BadInput, UsageError
 from medlive.evaluation.bundles import contents as bundle_contents
 from medlive.evaluation.bundles import rescore as bundle_rescore
 from medlive.evaluation.bundles import sources as bundle_sources
 from medlive.evaluation.bundles import verdicts as bundle_verdicts
-from medlive.evaluation.bundles.bundle import BundleInfo, ErrataUse
-from medlive.evaluation.bundles.files import EVIDENCE_FILE
-from medlive.evaluation.bundles.read import read_bundle
-from medlive.evaluation.bundles.state import Verification
+from medlive.evaluation.bundles.bundle import BundleInfo, ErrataUse, cases_jsonl
+from medlive.evaluation.bundles.contents import Verification
+from medlive.evaluation.bundles.files import EVIDENCE_FILE, encode_document, encode_row, read_bundle
 from medlive.evaluation.model import CaseSet
+from medlive.evaluation.runs.folder import GRADES, RESPONSES, RunFolder, open_run, write_whole
 from medlive.evaluation.scoring.errata import RunErrata
 from medlive.evaluation.scoring.graded import GradedRun
 from medlive.integrity.checks import Faults, StepResult, StepState, Trust, run_steps
@@ -130,3 +131,33 @@ STEPS: Final[tuple[tuple[str, Callable[[Verification, Faults], None]], ...]] = (
     ("the recomputed rates of unanswered, ungraded, truncated and refused are equal", bundle_rescore.rates),
 )
 """The steps, in order: a reviewer checks completeness by counting."""
+
+
+def unbundle(report: BundleReport, out: Path) -> RunFolder:
+    """Write a verified bundle and the snapshot's cases as a run folder, and open it.
+
+    Raises:
+        UsageError: If the bundle did not verify completely, or `out` is not empty.
+        BadInput: If `out` cannot be written.
+    """
+    if report.run is None:
+        raise UsageError(f"{report.path} cannot be unpacked: {report.why_not}")
+    run = report.run
+    grades = (run.grades.get(case.case_id, {}).get(c.id) for case in run.run.cases for c in case.criteria)
+    files = {
+        "cases.jsonl": cases_jsonl(run.run.cases),
+        **({} if report.book is None else {EVIDENCE_FILE: report.book}),
+        RESPONSES: b"".join(encode_row(answer.row()) for answer in run.answers.values()),
+        GRADES: b"".join(encode_row(grade.row()) for grade in grades if grade is not None),
+        # Last, since it makes the folder a run.
+        "run.json": encode_document(run.run.info.model_dump(mode="json")),
+    }
+    try:
+        if out.is_symlink() or (out.exists() and (not out.is_dir() or any(out.iterdir()))):
+            raise UsageError(f"{out} is not empty", hint="name a new folder")
+        out.mkdir(parents=True, exist_ok=True)
+        for name, data in files.items():
+            write_whole(out / name, data)
+    except OSError as exc:
+        raise BadInput(f"{out} cannot be written: {exc.strerror or exc}") from exc
+    return open_run(out)

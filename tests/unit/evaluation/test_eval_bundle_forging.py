@@ -16,13 +16,12 @@ from medlive.digest import digest_bytes
 from medlive.errors import UsageError
 from medlive.evaluation.asking.open_book import OpenBook
 from medlive.evaluation.asking.run import run_model
-from medlive.evaluation.bundles import read as bundle_read
+from medlive.evaluation.bundles import files as bundle_read
 from medlive.evaluation.bundles.bundle import make_bundle
 from medlive.evaluation.bundles.files import BUNDLE, EVIDENCE_FILE, RUN, SCORES, archive, encode_document
 from medlive.evaluation.bundles.public import find_secret, public_name
-from medlive.evaluation.bundles.to_run import unbundle
 from medlive.evaluation.bundles.verdicts import PASSED_OVER
-from medlive.evaluation.bundles.verify import BundleReport, verify_bundle
+from medlive.evaluation.bundles.verify import BundleReport, unbundle, verify_bundle
 from medlive.evaluation.cases.load import load_cases
 from medlive.evaluation.grading.grade import grade_run
 from medlive.evaluation.grading.imports import export_run
