@@ -6,10 +6,13 @@ import io
 import os
 import stat
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Final
+
+from medlive.errors import BadInput, DiskFull
 
 SUMS: Final = "SHA256SUMS"
 """The file with the digests of all others, in the format of sha256sum."""
@@ -71,31 +74,35 @@ class TooLong(Exception):
 
 def list_files(root: Path) -> Listing:
     """List the regular files under `root`; links, devices and unprintable names are faults."""
-    sizes: dict[str, int] = {}
-    faults: list[Finding] = []
     if root.is_symlink() or not root.is_dir():
         got = "a symbolic link" if root.is_symlink() else "not a folder"
         return Listing({}, (Finding(".", "a folder", got),))
+    sizes: dict[str, int] = {}
+    faults: list[Finding] = []
     for prefix in ("", *(f"{name}/" for name in FOLDERS)):
+        # Another entry of that name is a fault that was found in the root.
         if prefix and ((root / prefix).is_symlink() or not (root / prefix).is_dir()):
-            continue  # missing, or a fault that was found in the root
+            continue
         try:
-            # Cut before sorting, since a folder may have a million entries.
-            with os.scandir(root / prefix) as entries:
-                found = sorted((e.name, e.stat(follow_symlinks=False)) for e in islice(entries, MAX_FILES + 1))
+            _list_folder(root, prefix, sizes, faults)
         except OSError as exc:
             faults.append(Finding(prefix or ".", "a readable folder", exc.strerror or str(exc)))
-            continue
-        for entry, status in found:
-            name, mode = prefix + entry, status.st_mode
-            if stat.S_ISREG(mode) and name.isprintable():
-                sizes[name] = status.st_size
-            elif not (stat.S_ISDIR(mode) and name in FOLDERS):
-                got = f"an entry of mode {stat.filemode(mode)}"
-                faults.append(Finding(printable(name), "nothing but the files of a snapshot", got))
-        if len(found) > MAX_FILES:
-            faults.append(Finding(prefix or ".", f"at most {MAX_FILES} entries", "more"))
     return Listing(sizes, tuple(faults))
+
+
+def _list_folder(root: Path, prefix: str, sizes: dict[str, int], faults: list[Finding]) -> None:
+    # Cut before sorting, since a folder may have a million entries.
+    with os.scandir(root / prefix) as entries:
+        found = sorted((e.name, e.stat(follow_symlinks=False)) for e in islice(entries, MAX_FILES + 1))
+    for entry, status in found:
+        name, mode = prefix + entry, status.st_mode
+        if stat.S_ISREG(mode) and name.isprintable():
+            sizes[name] = status.st_size
+        elif not (stat.S_ISDIR(mode) and name in FOLDERS):
+            got = f"an entry of mode {stat.filemode(mode)}"
+            faults.append(Finding(printable(name), "nothing but the files of a snapshot", got))
+    if len(found) > MAX_FILES:
+        faults.append(Finding(prefix or ".", f"at most {MAX_FILES} entries", "more"))
 
 
 def printable(name: str) -> str:
@@ -150,3 +157,15 @@ def lines(source: Path | io.FileIO) -> Iterator[bytes]:
             if len(data) >= MAX_LINE:
                 raise TooLong(f"a line has {MAX_LINE} bytes or more")
             yield data
+
+
+@contextmanager
+def writing_to(place: Path) -> Iterator[None]:
+    """Turn what the disk raises into DiskFull or BadInput."""
+    try:
+        yield
+    except OSError as exc:
+        if exc.errno in (errno.ENOSPC, errno.EDQUOT):
+            hint = "free some space and run this again; nothing half-written counts"
+            raise DiskFull(f"no space is left for {place}", hint=hint) from exc
+        raise BadInput(f"{place} cannot be written: {exc.strerror or exc}") from exc

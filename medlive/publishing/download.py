@@ -4,12 +4,11 @@ Files that an earlier try fetched whole are not fetched again.
 """
 
 import asyncio
-import errno
 import os
 import re
 import shutil
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -18,8 +17,8 @@ from urllib.parse import quote, urlsplit
 from pydantic import BaseModel, ValidationError
 
 from medlive.digest import digest_bytes, digest_file
-from medlive.errors import BadInput, CheckFailed, DiskFull, ServiceUnavailable, UsageError
-from medlive.integrity.folder import FOLDERS, REQUIRED, SIGNATURE, SUMS
+from medlive.errors import BadInput, CheckFailed, ServiceUnavailable, UsageError
+from medlive.integrity.folder import FOLDERS, REQUIRED, SIGNATURE, SUMS, writing_to
 from medlive.integrity.lock import exclusive
 from medlive.integrity.signing import PublicKey, check_signature
 from medlive.snapshot.describe.feed import LATEST
@@ -100,9 +99,14 @@ async def fetch_snapshot(
     """
     if version != "latest" and week_end(version) is None:
         raise UsageError(f"{version!r} is neither a version such as 2026.W47 nor latest")
-    with _locked(out):
+    with writing_to(out), exclusive(_made(out) / _LOCK):
         async with _reader(source, pause) as read:
             return await _Fetch(read, source, out, public_key, progress).run(version)
+
+
+def _made(folder: Path) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
 
 
 @dataclass
@@ -307,18 +311,3 @@ def _manifest(data: bytes, version: str) -> Manifest:
     if manifest.files.keys() != set(REQUIRED) - {"manifest.json"}:
         raise CheckFailed("the manifest names other files than a snapshot's")
     return manifest
-
-
-@contextmanager
-def _locked(out: Path) -> Iterator[None]:
-    """Hold the folder for this process alone, and turn errors of the disk into ours."""
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        with exclusive(out / _LOCK):
-            yield
-    except OSError as exc:
-        if exc.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise DiskFull(
-                f"no space is left in {out}", hint="make room: files that came are not fetched again"
-            ) from exc
-        raise BadInput(f"{exc.filename or out} cannot be used: {exc.strerror or exc}") from exc

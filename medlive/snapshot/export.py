@@ -1,11 +1,9 @@
 """A slice of a snapshot as one file: what is exported is data to work with, and no snapshot any more."""
 
 import csv
-import errno
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date
 from enum import StrEnum
@@ -13,7 +11,8 @@ from pathlib import Path
 from typing import IO, Any, Final
 
 from medlive.digest import canonical_json, digest_file
-from medlive.errors import BadInput, DiskFull, MissingExtra, UsageError
+from medlive.errors import MissingExtra, UsageError
+from medlive.integrity.folder import writing_to
 from medlive.snapshot.load import Snapshot
 from medlive.snapshot.model import (
     CASE_FIELDS,
@@ -85,7 +84,7 @@ def export_slice(snapshot: Snapshot, out: Path, form: ExportFormat) -> Exported:
             cases, criteria = cases + 1, criteria + len(case.criteria)
             yield case
 
-    with _disk(out):
+    with writing_to(out):
         try:
             WRITERS[form](counted(), snapshot, partial)
             if not cases:
@@ -95,16 +94,6 @@ def export_slice(snapshot: Snapshot, out: Path, form: ExportFormat) -> Exported:
         finally:
             partial.unlink(missing_ok=True)
     return Exported(out, form, cases, criteria, digest, snapshot.digest)
-
-
-@contextmanager
-def _disk(out: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as exc:
-        if exc.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise DiskFull(f"no space is left for {out}", hint="nothing half-made is left behind") from exc
-        raise BadInput(f"{out} cannot be written: {exc.strerror or exc}") from exc
 
 
 def _record(case: SnapshotCase, canary: str) -> dict[str, Any]:

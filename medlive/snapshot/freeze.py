@@ -4,21 +4,18 @@ Nothing here reads a clock or a host's name, and memory holds one case at a time
 final place and renamed, so that a killed process leaves either nothing or a complete snapshot.
 """
 
-import errno
-import hashlib
 import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC
 from pathlib import Path
 from typing import Any, Protocol
 
-from medlive.digest import digest_json
-from medlive.errors import BadInput, CheckFailed, DiskFull, UsageError
-from medlive.integrity.folder import SIGNATURE, SUMS, list_files, sha256
+from medlive.digest import digest_file, digest_json
+from medlive.errors import CheckFailed, UsageError
+from medlive.integrity.folder import FOLDERS, REQUIRED, SIGNATURE, SUMS, list_files, sha256, writing_to
 from medlive.integrity.lock import exclusive
 from medlive.snapshot.describe import card, croissant, figures
 from medlive.snapshot.diff import Change, ChangeKind
@@ -30,13 +27,14 @@ from medlive.snapshot.model import (
     CASE_FIELDS,
     CRITERION_FIELDS,
     SnapshotCase,
-    last_day,
     line,
     livemedbench_end,
     livemedbench_piece,
     stamped,
+    week_end,
 )
 from medlive.snapshot.parquet import ParquetRows, writer_name
+from medlive.snapshot.rows import CASES, CRITERIA
 
 Sign = Callable[[bytes, str], str]
 """`sign(data, trusted comment)`: a detached signature in minisign's format."""
@@ -50,7 +48,7 @@ class Entries(Protocol):
         ...
 
     def holdouts(self, section: str) -> Iterable[Mapping[str, Any]]:
-        """Return the entries of a section of `ledger.HOLDOUT_SECTIONS`, by its key."""
+        """Return the entries of a section of `ledgers.HOLDOUT_SECTIONS`, by its key."""
         ...
 
 
@@ -111,44 +109,36 @@ def write_snapshot(
     """
     meta = _checked(meta, sign)
     target = out_root / folder_name(meta.version)
-    with _disk(out_root):
+    with writing_to(out_root):
         out_root.mkdir(parents=True, exist_ok=True)
         with exclusive(out_root / ".freeze.lock"):
             for leftover in out_root.glob(".medlive-*.partial"):
                 shutil.rmtree(leftover)
             partial = Path(tempfile.mkdtemp(prefix=f".{target.name}-", suffix=".partial", dir=out_root))
             try:
-                built = _build(rows, meta, entries or ListedEntries(), sign, partial)
-                unchanged = target.is_symlink() or target.exists()
-                if unchanged:
-                    _compare(partial, target)
-                else:
-                    _make_durable(partial)
+                manifest, signature = _build(rows, meta, entries or ListedEntries(), sign, partial)
+                digest = digest_file(partial / SUMS)
+                unchanged = os.path.lexists(target)
+                if unchanged and (differing := differences(partial, target)):
+                    raise CheckFailed(
+                        f"{target} exists with other content: {', '.join(differing[:5])}",
+                        hint="a frozen snapshot is never replaced: freeze under another version",
+                    )
+                if not unchanged:
+                    _sync(*partial.rglob("*"), partial)
+                    partial.chmod(0o755)
                     partial.rename(target)
                     _sync(out_root)
-                return FrozenSnapshot(target, *built, unchanged)
+                return FrozenSnapshot(target, manifest, digest, signature, unchanged)
+            except UnicodeEncodeError as exc:
+                raise CheckFailed(f"a text cannot be encoded as UTF-8: {exc.reason}") from exc
             finally:
                 shutil.rmtree(partial, ignore_errors=True)
 
 
-@contextmanager
-def _disk(root: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as exc:
-        if exc.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise DiskFull(
-                f"no space is left for a snapshot in {root}",
-                hint="free some space and run this again; no partial snapshot is left behind",
-            ) from exc
-        raise BadInput(f"{root} cannot be written: {exc.strerror or exc}") from exc
-
-
 def _checked(meta: SnapshotMeta, sign: Sign | None) -> SnapshotMeta:
-    try:
-        last_day(meta.version)
-    except ValueError as exc:
-        raise UsageError(f"expected an ISO week such as 2026.W47 as version, got {meta.version!r}") from exc
+    if week_end(meta.version) is None:
+        raise UsageError(f"expected an ISO week such as 2026.W47 as version, got {meta.version!r}")
     if meta.created_at.tzinfo is None:
         raise UsageError("created_at must have a time zone")
     versions = [ancestor.version for ancestor in meta.lineage] + [meta.version]
@@ -156,35 +146,32 @@ def _checked(meta: SnapshotMeta, sign: Sign | None) -> SnapshotMeta:
         raise UsageError(f"a snapshot follows its ancestors, in order: {', '.join(versions[-3:])}")
     if (sign is None) is not (meta.signing is None):
         raise UsageError("a snapshot is signed exactly when it names its key")
-    return SnapshotMeta(
-        version=meta.version,
-        created_at=meta.created_at.astimezone(UTC).replace(microsecond=0),
-        provenance=meta.provenance,
-        lineage=tuple(meta.lineage),
-        signing=meta.signing,
-        why_not=tuple(meta.why_not),
-    )
+    return replace(meta, created_at=meta.created_at.astimezone(UTC).replace(microsecond=0))
 
 
 def _build(
     rows: Iterable[SnapshotCase], meta: SnapshotMeta, entries: Entries, sign: Sign | None, out: Path
-) -> tuple[Manifest, str, str | None]:
-    (out / "data").mkdir()
-    (out / "figures").mkdir()
-    files: dict[str, FileEntry] = {}
-    tally, new = _write_rows(rows, meta, out, files)
-    numbers = _write_ledgers(entries, meta, out, files)
+) -> tuple[Manifest, str | None]:
+    """Write every file; return the manifest and the signature."""
+
+    def write(name: str, text: str) -> None:
+        (out / name).write_bytes(text.encode("utf-8"))
+
+    for folder in FOLDERS:
+        (out / folder).mkdir()
+    tally, new = _write_rows(rows, meta, out)
+    numbers = _write_ledgers(entries, meta, out)
     counts = tally.counts(numbers["held"])
-    with _Hashed(out, "CHANGES.md", files) as change_note:
-        for piece in card.changes_md(meta, numbers, new.counts(0), entries.changes):
-            change_note.write(_utf8("CHANGES.md", piece))
-    texts = figures.figures(counts, meta.canary, meta.version)
-    texts["LICENSE"] = card.licence(meta.canary)
-    rows_digest = digest_json([files[name].sha256 for name in ("data/cases.jsonl", "data/criteria.jsonl")])
-    texts["README.md"] = card.readme(meta, counts, rows_digest)
-    for name, text in texts.items():
-        files[name] = _write(out, name, text)
-    files["croissant.json"] = _write(out, "croissant.json", pretty_json(croissant.croissant(meta, counts, files)))
+    with (out / "CHANGES.md").open("w", encoding="utf-8", newline="\n") as change_note:
+        change_note.writelines(card.changes_md(meta, numbers, new.counts(0), entries.changes))
+    for name, text in figures.figures(counts, meta.canary, meta.version).items():
+        write(name, text)
+    write("LICENSE", card.licence(meta.canary))
+    write("README.md", card.readme(meta, counts, digest_json([sha256(out / name) for name in (CASES, CRITERIA)])))
+    row_counts = {"cases": tally.cases, "livemedbench": tally.cases, "criteria": tally.criteria}
+    files = {name: _entry(out / name, row_counts) for name in REQUIRED if (out / name).is_file()}
+    write("croissant.json", pretty_json(croissant.croissant(meta, counts, files)))
+    files["croissant.json"] = _entry(out / "croissant.json", row_counts)
     manifest = Manifest(
         version=meta.version,
         created_at=meta.created_at,
@@ -200,76 +187,49 @@ def _build(
         canary=meta.canary,
         files=dict(sorted(files.items())),
     )
-    sums = {name: entry.sha256 for name, entry in files.items()}
-    sums["manifest.json"] = _write(out, "manifest.json", manifest.text()).sha256
-    listing = "".join(f"{sums[name]}  {name}\n" for name in sorted(sums))
-    digest = "sha256:" + _write(out, SUMS, listing).sha256
+    write("manifest.json", manifest.text())
+    sums = "".join(f"{sha256(out / name)}  {name}\n" for name in sorted(REQUIRED))
+    write(SUMS, sums)
     if sign is None:
-        return manifest, digest, None
-    comment = trusted_comment(meta.version, meta.created_at, meta.canary)
-    signature = sign(listing.encode("utf-8"), comment)
-    _write(out, SIGNATURE, signature)
-    return manifest, digest, signature
+        return manifest, None
+    signature = sign(sums.encode("utf-8"), trusted_comment(meta.version, meta.created_at, meta.canary))
+    write(SIGNATURE, signature)
+    return manifest, signature
 
 
-class _Hashed:
-    """A file that is hashed while it is written; closing it adds its entry to `files`."""
-
-    def __init__(self, out: Path, name: str, files: dict[str, FileEntry], rows: int | None = None) -> None:
-        self._handle = (out / name).open("wb")
-        self._name, self._files = name, files
-        self._digest, self._size = hashlib.sha256(), 0
-        self.rows = rows
-
-    def write(self, data: bytes) -> int:
-        self._digest.update(data)
-        self._size += len(data)
-        return self._handle.write(data)
-
-    def __enter__(self) -> "_Hashed":
-        return self
-
-    def __exit__(self, kind: object, *_: object) -> None:
-        self._handle.close()
-        if kind is None:
-            digest = self._digest.hexdigest()
-            self._files[self._name] = FileEntry(size=self._size, sha256=digest, rows=self.rows)
+def _entry(path: Path, row_counts: Mapping[str, int]) -> FileEntry:
+    rows = row_counts.get(path.stem) if path.suffix in (".jsonl", ".parquet", ".json") else None
+    return FileEntry(size=path.stat().st_size, sha256=sha256(path), rows=rows)
 
 
-def _write_rows(
-    rows: Iterable[SnapshotCase], meta: SnapshotMeta, out: Path, files: dict[str, FileEntry]
-) -> tuple[Tally, Tally]:
+def _write_rows(rows: Iterable[SnapshotCase], meta: SnapshotMeta, out: Path) -> tuple[Tally, Tally]:
     """Write the rows; return the tally of all cases, and of those that are new in this release."""
     tally, new = Tally(), Tally()
     cases = ParquetRows(out / "data" / "cases.parquet", CASE_FIELDS, meta.canary)
     criteria = ParquetRows(out / "data" / "criteria.parquet", CRITERION_FIELDS, meta.canary)
     with (
-        _Hashed(out, "data/cases.jsonl", files) as case_lines,
-        _Hashed(out, "data/criteria.jsonl", files) as criterion_lines,
-        _Hashed(out, "livemedbench.json", files) as plain,
+        (out / CASES).open("wb") as case_lines,
+        (out / CRITERIA).open("wb") as criterion_lines,
+        (out / "livemedbench.json").open("wb") as plain,
     ):
-        for number, case in enumerate(_legal(rows, meta)):
-            tally.add(case)
-            if case.first_release == meta.version:
-                new.add(case)
+        for case in _legal(rows, meta):
             row = stamped(case.row(), meta.canary)
             mine = [stamped(criterion.row(), meta.canary) for criterion in case.criteria]
             try:
                 case_lines.write(line(row))
                 criterion_lines.write(b"".join(map(line, mine)))
-                plain.write(livemedbench_piece(number, row, mine))
+                plain.write(livemedbench_piece(tally.cases, row, mine))
             except ValueError as exc:
                 raise CheckFailed(f"case {case.case_id!r} cannot be frozen: {exc}") from exc
             cases.add(row)
             for criterion_row in mine:
                 criteria.add(criterion_row)
+            tally.add(case)
+            if case.first_release == meta.version:
+                new.add(case)
         plain.write(livemedbench_end())
-        case_lines.rows = plain.rows = tally.cases
-        criterion_lines.rows = tally.criteria
-    for stem, writer, number in (("cases", cases, tally.cases), ("criteria", criteria, tally.criteria)):
-        writer.close()
-        name = f"data/{stem}.parquet"
-        files[name] = FileEntry(size=(out / name).stat().st_size, sha256=sha256(out / name), rows=number)
+    cases.close()
+    criteria.close()
     if not tally.cases:
         raise CheckFailed("there is no case to freeze")
     return tally, new
@@ -278,50 +238,28 @@ def _write_rows(
 def _legal(rows: Iterable[SnapshotCase], meta: SnapshotMeta) -> Iterator[SnapshotCase]:
     """Yield the rows. Raises CheckFailed at the first that is illegal or out of order."""
     releases = {*(ancestor.version for ancestor in meta.lineage), meta.version}
-    previous: str | None = None
+    previous = ""
     for case in rows:
-        fault = next((f"{h.gate}: {h.detail}" for h in row_hits(case)), None)
-        if fault is None and case.first_release not in releases:
-            fault = f"first release {case.first_release} is neither {meta.version} nor one of its ancestors"
-        if fault is None and previous is not None and case.case_id <= previous:
-            fault = "it came twice" if case.case_id == previous else f"it came after {previous!r}"
-        if fault is not None:
-            raise CheckFailed(f"case {case.case_id!r} cannot be frozen: {fault}")
+        faults = [f"{hit.gate}: {hit.detail}" for hit in row_hits(case)]
+        if case.first_release not in releases:
+            faults.append(f"first release {case.first_release} is neither {meta.version} nor one of its ancestors")
+        if case.case_id <= previous:
+            faults.append("it came twice" if case.case_id == previous else f"it came after {previous!r}")
+        if faults:
+            raise CheckFailed(f"case {case.case_id!r} cannot be frozen: {faults[0]}")
         previous = case.case_id
         yield case
 
 
-def _write_ledgers(entries: Entries, meta: SnapshotMeta, out: Path, files: dict[str, FileEntry]) -> dict[str, int]:
+def _write_ledgers(entries: Entries, meta: SnapshotMeta, out: Path) -> dict[str, int]:
     """Write both ledgers and return how many entries each section has."""
     head = {"canary": meta.canary, "version": meta.version}
     changes = ((kind.value, (c.row() for c in entries.changes(kind))) for kind in ChangeKind)
-    with _Hashed(out, CHANGES, files) as ledger:
-        numbers = write_ledger(ledger, {**head, "parent": meta.parent}, changes)
     holdouts = ((section, entries.holdouts(section)) for section in HOLDOUT_SECTIONS)
-    with _Hashed(out, HOLDOUTS, files) as ledger:
+    with (out / CHANGES).open("wb") as ledger:
+        numbers = write_ledger(ledger, {**head, "parent": meta.parent}, changes)
+    with (out / HOLDOUTS).open("wb") as ledger:
         return numbers | write_ledger(ledger, head, holdouts)
-
-
-def _utf8(name: str, text: str) -> bytes:
-    try:
-        return text.encode("utf-8")
-    except UnicodeEncodeError as exc:
-        raise CheckFailed(f"{name} has text that UTF-8 cannot encode: {exc.reason}") from exc
-
-
-def _write(out: Path, name: str, text: str) -> FileEntry:
-    data = _utf8(name, text)
-    (out / name).write_bytes(data)
-    return FileEntry(size=len(data), sha256=hashlib.sha256(data).hexdigest(), rows=None)
-
-
-def _compare(built: Path, existing: Path) -> None:
-    """Raise CheckFailed unless both folders have the same files with the same bytes."""
-    if differing := differences(built, existing):
-        raise CheckFailed(
-            f"{existing} exists with other content: {', '.join(differing[:5])}",
-            hint="a frozen snapshot is never replaced: freeze under another version",
-        )
 
 
 def differences(built: Path, existing: Path) -> list[str]:
@@ -331,16 +269,11 @@ def differences(built: Path, existing: Path) -> list[str]:
     return sorted(unexpected | {n for n in one.files & other.files if sha256(built / n) != sha256(existing / n)})
 
 
-def _make_durable(folder: Path) -> None:
-    """Flush every file to the disk, and give the folder the usual permissions."""
-    for path in [*folder.rglob("*"), folder]:
-        _sync(path)
-    folder.chmod(0o755)
-
-
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+def _sync(*paths: Path) -> None:
+    """Flush files and folders to the disk."""
+    for path in paths:
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
