@@ -28,10 +28,10 @@ from medlive.digest import canonical_json
 from medlive.evaluation.model import (
     Answer,
     AnswerState,
-    CaseKeys,
     CaseSet,
     EvaluationCase,
     EvaluationCriterion,
+    grade_keys,
 )
 from medlive.evaluation.runs.folder import ModelUse, TemplateUse, create_run
 from medlive.evaluation.scoring.estimates import SLICES
@@ -147,7 +147,7 @@ def build(folder: Path, models: int, cases: CaseSet) -> list[Path]:
         for case in cases.cases:
             answer = Answer(case.case_id, AnswerState.OK, _text(rng, 250), "stop", use.model)
             responses.append(canonical_json(answer.row()) + "\n")
-            for criterion, key in zip(case.criteria, CaseKeys.of(case).keys(answer, judge).values(), strict=True):
+            for criterion, key in zip(case.criteria, grade_keys(case, answer, judge).values(), strict=True):
                 met = (rng.random() < quality) is (criterion.points > 0)
                 reasoning, quote = _text(rng, 35), _text(rng, 8) if met else ""
                 grades.append(

@@ -1,15 +1,13 @@
 """What evaluation works on: cases from a snapshot or from LiveMedBench's file, answers, and grades."""
 
-import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from functools import cache
-from json.encoder import encode_basestring
 from pathlib import Path
 from typing import Any, Self, get_type_hints
 
-from medlive.digest import canonical_json, digest_text
+from medlive.digest import digest_json, digest_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +194,7 @@ class Grade(LogRow):
     case_id: str
     criterion_id: str
     key: str
-    """The digest of all that the verdict rests on; see `CaseKeys`."""
+    """The digest of all that the verdict rests on; see `grade_keys`."""
     met: bool | None
     """None is ungraded: neither met nor unmet, with its reason."""
     quote: str
@@ -228,42 +226,18 @@ class Grade(LogRow):
         return grade
 
 
-@dataclass(frozen=True, slots=True)
-class CaseKeys:
-    """What the keys of a case's grades share over all answers and graders, as the bytes that are hashed.
+def grade_keys(
+    case: EvaluationCase, answer: Answer, judge: str, criteria: Iterable[EvaluationCriterion] | None = None
+) -> dict[str, str]:
+    """The key of the grade of each criterion of a case, or of some of them, by its id.
 
-    A grade's key is the digest of all that it rests on: language, question, answer, criterion and grader
+    A key is the digest of all that a grade rests on: language, question, answer, criterion and grader
     (`Grade.judge`). A criterion that was edited has another key and is graded again alone; its points are not part
-    of it. Runs hold 600,000 of them, so that what they share is hashed once.
+    of it.
     """
-
-    criteria: tuple[str, ...]
-    """Their ids."""
-    texts: tuple[bytes, ...]
-    head: bytes
-
-    @classmethod
-    def of(cls, case: EvaluationCase, criteria: Sequence[EvaluationCriterion] | None = None) -> Self:
-        """For all criteria of a case, or some."""
-        chosen = case.criteria if criteria is None else criteria
-        texts = tuple(_bytes(encode_basestring(criterion.criterion)) for criterion in chosen)
-        head = _bytes(canonical_json([case.language, digest_text(case.question)])[:-1])
-        return cls(tuple(criterion.id for criterion in chosen), texts, head)
-
-    def keys(self, answer: Answer, judge: str) -> dict[str, str]:
-        """The key of each criterion, by its id."""
-        shared = hashlib.sha256(b'%b,"%b",' % (self.head, answer.digest.encode()))
-        tail = b",%b]" % _bytes(canonical_json(judge))
-        keys = {}
-        for criterion, text in zip(self.criteria, self.texts, strict=True):
-            state = shared.copy()
-            state.update(text + tail)
-            keys[criterion] = "sha256:" + state.hexdigest()
-        return keys
-
-
-def _bytes(text: str) -> bytes:
-    return text.encode("utf-8", "surrogatepass")
+    chosen = case.criteria if criteria is None else criteria
+    head = [case.language, digest_text(case.question), answer.digest]
+    return {criterion.id: digest_json([*head, criterion.criterion, judge]) for criterion in chosen}
 
 
 def gradable(

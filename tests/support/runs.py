@@ -10,12 +10,12 @@ from medlive.evaluation.log import open_log
 from medlive.evaluation.model import (
     Answer,
     AnswerState,
-    CaseKeys,
     CaseSet,
     EvaluationCase,
     EvaluationCriterion,
     Grade,
     Mode,
+    grade_keys,
 )
 from medlive.evaluation.runs.folder import GRADES, RESPONSES, ModelUse, TemplateUse, create_run
 from medlive.rubric.model import SPECIALTIES, Axis, Theme
@@ -107,7 +107,7 @@ def _grade(case: EvaluationCase, criterion: EvaluationCriterion, answer: Answer,
     said = "先休息" if case.language == "zh" else "rest the knee"
     return Grade(
         case_id=case.case_id, criterion_id=criterion.id, met=met,
-        key=CaseKeys.of(case, [criterion]).keys(answer, JUDGE)[criterion.id],
+        key=grade_keys(case, answer, JUDGE, [criterion])[criterion.id],
         quote=said if met else "", reasoning="" if met is None else "What the answer says decides this.",
         reason="no verdict in the reply" if met is None else "", raw="", grader="judge-2026-01-01",
         engine="openai", model="judge-2026-01-01", mode=Mode.RUBRIC, prompt="sha256:" + "2" * 64, judge=JUDGE,

@@ -11,7 +11,7 @@ from medlive.evaluation.bundles.contents import Verification, require
 from medlive.evaluation.bundles.files import BUNDLE
 from medlive.evaluation.bundles.sources import in_order
 from medlive.evaluation.grading.verdict import Verdict, quoted, read_criterion, read_rubric
-from medlive.evaluation.model import Answer, CaseKeys, EvaluationCase, Grade, Mode, Origin
+from medlive.evaluation.model import Answer, EvaluationCase, Grade, Mode, Origin, grade_keys
 from medlive.evaluation.runs.folder import GRADES, IMPORTED, RESPONSES
 from medlive.integrity.checks import Faults
 from medlive.integrity.folder import printable
@@ -59,7 +59,7 @@ class _Case:
 
     def __init__(self, case: EvaluationCase, answer: Answer, grades: Sequence[Grade], judge: str) -> None:
         self._id, self._answer = printable(case.case_id)[:60], answer
-        self._keys = CaseKeys.of(case).keys(answer, judge)
+        self._keys = grade_keys(case, answer, judge)
         # Rubric mode: criterion id → the verdict, or the reason for none, in each reply that names it.
         self._by_id: dict[str, list[Verdict | str]] = defaultdict(list)
         for grade in grades:

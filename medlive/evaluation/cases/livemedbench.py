@@ -89,99 +89,76 @@ def _some(case_ids: list[str]) -> str:
     return ", ".join(map(repr, case_ids[:5])) + (" …" if len(case_ids) > 5 else "")
 
 
-def _text(entry: Mapping[str, Any], name: str, notes: list[str]) -> str:
-    value = entry.get(name)
-    if value is None:
-        return ""
-    if not isinstance(value, str):
-        notes.append(f"case {entry['case_id']!r}: {name} is no text; read as none")
-        return ""
-    return value
-
-
 def _case(entry: Mapping[str, Any], notes: list[str]) -> EvaluationCase:
     case_id = str(entry["case_id"])
+
+    def text(name: str) -> str:
+        value = entry.get(name)
+        if value is not None and not isinstance(value, str):
+            notes.append(f"case {entry['case_id']!r}: {name} is no text; read as none")
+        return value if isinstance(value, str) else ""
+
     items = entry.get("rubric_items")
-    if not isinstance(items, list):
-        if items is not None:
-            notes.append(f"case {case_id!r}: rubric_items is no list; read as none")
-        items = []
+    if items is not None and not isinstance(items, list):
+        notes.append(f"case {case_id!r}: rubric_items is no list; read as none")
     criteria = []
-    for place, item in enumerate(items, start=1):
+    for place, item in enumerate(items if isinstance(items, list) else (), start=1):
         where = f"case {case_id!r}, rubric item {place}"
-        if not isinstance(item, dict) or not isinstance(item.get("criterion"), str) or not item["criterion"]:
-            notes.append(f"{where}: no criterion; left out")
-            continue
-        points = number(item.get("points", 0))
-        if points is None:
-            notes.append(f"{where}: points {item.get('points')!r} are no number; left out")
-            continue
-        axis = item.get("axe", item.get("axis"))
-        criteria.append(
-            EvaluationCriterion(
-                f"rubric_{place}", item["criterion"], points, axis if isinstance(axis, str) else None
-            )
+        item = item if isinstance(item, dict) else {}
+        wording, points, axis = (
+            item.get("criterion"),
+            number(item.get("points", 0)),
+            item.get("axe", item.get("axis")),
         )
+        if not isinstance(wording, str) or not wording:
+            notes.append(f"{where}: no criterion; left out")
+        elif points is None:
+            notes.append(f"{where}: points {item.get('points')!r} are no number; left out")
+        else:
+            axis = axis if isinstance(axis, str) else None
+            criteria.append(EvaluationCriterion(f"rubric_{place}", wording, points, axis))
     if criteria and not any(c.points > 0 for c in criteria):
         notes.append(f"case {case_id!r}: no criterion has positive points; it is asked and has no score")
-    narrative, query = _text(entry, "narrative", notes), _text(entry, "core_request", notes)
-    post_time = _text(entry, "post_time", notes)
+    narrative, query, post_time = text("narrative"), text("core_request"), text("post_time")
+    language = "zh" if _HAN.search(narrative + query) else "en"
     return EvaluationCase(
-        case_id=case_id,
-        language="zh" if _HAN.search(narrative + query) else "en",
-        narrative=narrative,
-        query=query,
-        advice=_text(entry, "doctor_advice", notes),
-        criteria=tuple(criteria),
-        post_time=post_time,
-        month=month_of(post_time),
-    )
+        case_id=case_id, language=language, narrative=narrative, query=query, advice=text("doctor_advice"),
+        criteria=tuple(criteria), post_time=post_time, month=month_of(post_time),
+    )  # fmt: skip
 
 
 def _read_entries(path: Path, notes: list[str]) -> Any:
     """Read the JSON or JSON Lines of a file; damaged lines and a truncated end are listed in `notes`."""
-    if path.suffix != ".jsonl":
-        try:
-            return read_json(path)
-        except BadInput as exc:
-            if isinstance(exc.__cause__, OSError) or not (entries := _whole_entries(path)):
-                raise
-            notes.append(f"{path.name}: the list is cut off after entry {len(entries)}; the rest is left out")
-            return entries
     if not path.is_file():
         raise BadInput(f"{path} cannot be read: {'it is a folder' if path.is_dir() else 'there is no such file'}")
-    lines = read_log(path)
-    notes += [f"{path.name}:{number}: {why}; left out" for number, why in lines.damaged]
-    if lines.torn:
-        notes.append(f"{path.name}:{lines.torn}: the last line is cut off; left out")
-    return lines.rows
-
-
-def _whole_entries(path: Path) -> list[Any]:
-    """The complete entries of a truncated JSON list; none if it is damaged elsewhere."""
-    data = path.read_bytes()
+    if path.suffix == ".jsonl":
+        lines = read_log(path)
+        notes += [f"{path.name}:{number}: {why}; left out" for number, why in lines.damaged]
+        if lines.torn:
+            notes.append(f"{path.name}:{lines.torn}: the last line is cut off; left out")
+        return lines.rows
     try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as exc:
-        if exc.start < len(data) - 3:
-            return []
-        text = data[: exc.start].decode("utf-8-sig")
-    text = text.strip()
-    if not text.startswith("["):
-        return []
+        return read_json(path)
+    except BadInput:
+        if not (entries := _whole_entries(path.read_bytes().decode("utf-8-sig", "ignore").strip())):
+            raise
+        notes.append(f"{path.name}: the list is cut off after entry {len(entries)}; the rest is left out")
+        return entries
+
+
+def _whole_entries(text: str) -> list[Any]:
+    """The complete entries of a truncated JSON list; none if it is damaged elsewhere."""
     entries: list[Any] = []
     decoder, place = json.JSONDecoder(), 1
-    while place < len(text):
-        place = _BETWEEN.search(text, place).end()  # type: ignore[union-attr]  # It finds the empty text anywhere.
+    while text.startswith("[") and (blank := _BETWEEN.match(text, place)) and blank.end() < len(text):
         try:
-            entry, place = decoder.raw_decode(text, place)
+            entry, place = decoder.raw_decode(text, blank.end())
         except json.JSONDecodeError as exc:
             # An error at the end means truncation; literals and escapes are short, strings report their start.
             return entries if exc.msg.startswith("Unterminated") or exc.pos >= len(text) - 6 else []
-        except (ValueError, RecursionError):
+        except RecursionError:
             return []
-        if isinstance(entry, dict):
-            entries.append(entry)
+        entries.append(entry)
     return entries
 
 
@@ -203,12 +180,11 @@ def read_responses(
     """
     notes: list[str] = []
     data = _read_entries(path, notes)
-    if isinstance(data, dict):
-        entries = [(f"entry {key!r:.80}", v.get("case_id") or key, v) for key, v in data.items() if _is_object(v)]
-    elif isinstance(data, list):
-        entries = [(f"entry {n}", v.get("case_id"), v) for n, v in enumerate(data, start=1) if _is_object(v)]
-    else:
+    if not isinstance(data, dict | list):
         raise BadInput(f"{path} holds neither a list nor an object of responses")
+    named: Iterable[tuple[Any, Any]] = data.items() if isinstance(data, dict) else enumerate(data, start=1)
+    items = [(f"entry {key!r:.80}", key if isinstance(data, dict) else None, v) for key, v in named]
+    entries = [(place, v.get("case_id") or key, v) for place, key, v in items if isinstance(v, dict)]
     if entries and not any(field in entry or "response" in entry for _, _, entry in entries):
         raise BadInput(f"{path} holds no responses: no entry has a {field!r}")
     if len(entries) != len(data):
@@ -218,48 +194,34 @@ def read_responses(
         if case_id in (None, ""):
             notes.append(f"{path.name}, {place}: a response without a case_id; left out")
             continue
-        where = f"{path.name}, {place}: case {case_id!r}"
-        answer = _answer(entry, str(case_id), model, field, where, notes)
+        answer, faults = _answer(entry, str(case_id), model, field)
         if (before := answers.get(answer.case_id)) is not None:
             differ = "" if before == answer else ", not the same way"
-            notes.append(f"{where}: answered more than once{differ}; the last one counts")
-        if cases and (case := cases.get(answer.case_id)) is not None and _question_differs(entry, case):
-            notes.append(f"{where}: it was asked in other words than the case's; the answer counts")
+            faults.append(f"answered more than once{differ}; the last one counts")
+        if cases and (case := cases.get(answer.case_id)) is not None:
+            quoted = ((entry.get("narrative"), case.narrative), (entry.get("core_request"), case.query))
+            if any(isinstance(then, str) and then.strip() != now.strip() for then, now in quoted):
+                faults.append("it was asked in other words than the case's; the answer counts")
+        notes += [f"{path.name}, {place}: case {case_id!r}: {fault}" for fault in faults]
         answers[answer.case_id] = answer
     return list(answers.values()), notes
 
 
-def _is_object(value: object) -> bool:
-    return isinstance(value, dict)
-
-
-def _answer(
-    entry: Mapping[str, Any], case_id: str, model: str, field: str, where: str, notes: list[str]
-) -> Answer:
+def _answer(entry: Mapping[str, Any], case_id: str, model: str, field: str) -> tuple[Answer, list[str]]:
+    faults = []
     if field not in entry and "response" not in entry:
-        notes.append(f"{where}: there is no {field!r}; read as empty")
+        faults.append(f"there is no {field!r}; read as empty")
     text = entry.get(field) or entry.get("response") or ""
     if not isinstance(text, str):
-        notes.append(f"{where}: the response is no text; read as its JSON")
+        faults.append("the response is no text; read as its JSON")
         text = json.dumps(text, ensure_ascii=False)
     finish = str(entry.get("finish_reason") or "unknown")
     failed = finish == "error" or text.startswith(FAILED_PREFIX)
     if failed and finish not in ("error", "unknown"):
-        notes.append(f"{where}: it begins with {FAILED_PREFIX} and ended as {finish!r:.40}; read as a failure")
-    return Answer(
-        case_id=case_id,
-        state=AnswerState.FAILED if failed else state_of(text, finish),
-        response="" if failed else text,
-        finish_reason=finish,
-        model=model,
-        reason=text.removeprefix(FAILED_PREFIX).strip() if failed else "",
-    )
-
-
-def _question_differs(entry: Mapping[str, Any], case: EvaluationCase) -> bool:
-    """Whether a response quotes a narrative or request that differs from the case's."""
-    pairs = ((entry.get("narrative"), case.narrative), (entry.get("core_request"), case.query))
-    return any(isinstance(then, str) and then.strip() != now.strip() for then, now in pairs)
+        faults.append(f"it begins with {FAILED_PREFIX} and ended as {finish!r:.40}; read as a failure")
+    state = AnswerState.FAILED if failed else state_of(text, finish)
+    reason = text.removeprefix(FAILED_PREFIX).strip() if failed else ""
+    return Answer(case_id, state, "" if failed else text, finish, model, reason), faults
 
 
 def state_of(text: str, finish_reason: str) -> AnswerState:

@@ -47,34 +47,18 @@ def _with_manifest(cases: CaseSet, file: Path) -> CaseSet:
 
 def from_snapshot(snapshot: Snapshot) -> CaseSet:
     """The cases of a loaded snapshot, or of a part of one."""
-    manifest = snapshot.manifest
-    cases = tuple(_case(case) for case in snapshot)
+    manifest, cases = snapshot.manifest, tuple(_case(case) for case in snapshot)
     return CaseSet(
-        cases,
-        "snapshot",
-        snapshot.version,
-        snapshot.digest,
-        manifest.publishable,
-        manifest.why_not,
-        snapshot.path.absolute().parent,
-        snapshot.verified,
-    )
+        cases, "snapshot", snapshot.version, snapshot.digest, manifest.publishable, manifest.why_not,
+        snapshot.path.absolute().parent, snapshot.verified,
+    )  # fmt: skip
 
 
 def _case(case: SnapshotCase) -> EvaluationCase:
+    criteria = (EvaluationCriterion(c.criterion_id, c.criterion, float(c.points), c.axis) for c in case.criteria)
     return EvaluationCase(
-        case_id=case.case_id,
-        language=case.language,
-        narrative=case.narrative,
-        query=case.query,
-        advice=case.advice,
-        criteria=tuple(
-            EvaluationCriterion(c.criterion_id, c.criterion, float(c.points), c.axis) for c in case.criteria
-        ),
-        post_time=f"{case.posted_at.isoformat()}T00:00:00",
-        month=f"{case.posted_at:%Y-%m}",
-        source=case.source,
-        theme=case.theme,
-        specialty=case.specialty,
+        case_id=case.case_id, language=case.language, narrative=case.narrative, query=case.query,
+        advice=case.advice, criteria=tuple(criteria), post_time=f"{case.posted_at.isoformat()}T00:00:00",
+        month=f"{case.posted_at:%Y-%m}", source=case.source, theme=case.theme, specialty=case.specialty,
         first_release=case.first_release,
-    )
+    )  # fmt: skip

@@ -1,8 +1,9 @@
 """Select a part of the cases by their fields; `run.json` records the selection as part of the run."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import date, datetime
+from operator import attrgetter
 from typing import Any, Final
 
 from medlive.digest import digest_text
@@ -67,8 +68,8 @@ def select(cases: CaseSet, selection: Selection) -> CaseSet:
     Raises UsageError when none does, naming the condition that left none and what the cases say there.
     """
     chosen = list(cases.cases)
-    for name, matches, value_of in _conditions(selection):
-        left = [case for case in chosen if matches(case)]
+    for name, value_of, matches in _conditions(selection):
+        left = [case for case in chosen if matches(value_of(case))]
         if not left:
             values = sorted({value for case in chosen if (value := value_of(case))})
             found = ", ".join(values[:12]) + (" …" if len(values) > 12 else "") if values else "no values"
@@ -81,31 +82,20 @@ def select(cases: CaseSet, selection: Selection) -> CaseSet:
     return replace(cases, cases=tuple(chosen), selection=selection.as_json())
 
 
-_Condition = tuple[str, Callable[[EvaluationCase], bool], Callable[[EvaluationCase], str | None]]
+_Condition = tuple[str, Callable[[EvaluationCase], str | None], Callable[[str | None], bool]]
 
 
-def _conditions(selection: Selection) -> list[_Condition]:
-    found: list[_Condition] = []
+def _conditions(selection: Selection) -> Iterator[_Condition]:
+    """What is asked for, the field that it is about, and whether a value of that field fits."""
     for name in _AMONG:
         if wanted := getattr(selection, name):
-            found.append((f"{name} {', '.join(wanted)}", _among(name, wanted), _field(name)))
-    if (after := selection.first_release_after) is not None:
-        found.append(
-            (f"first_release_after {after}", lambda c: (c.first_release or "") > after, _field("first_release"))
-        )
-    if (first := selection.posted_from) is not None:
-        found.append((f"posted_from {first}", lambda c: (day_of(c) or "") >= first, day_of))
-    if (end := selection.posted_before) is not None:
-        found.append((f"posted_before {end}", lambda c: "" < (day_of(c) or "") < end, day_of))
-    return found
-
-
-def _among(name: str, wanted: tuple[str, ...]) -> Callable[[EvaluationCase], bool]:
-    return lambda case: getattr(case, name) in wanted
-
-
-def _field(name: str) -> Callable[[EvaluationCase], str | None]:
-    return lambda case: getattr(case, name)
+            yield f"{name} {', '.join(wanted)}", attrgetter(name), wanted.__contains__
+    if after := selection.first_release_after:
+        yield f"first_release_after {after}", attrgetter("first_release"), lambda version: (version or "") > after
+    if first := selection.posted_from:
+        yield f"posted_from {first}", day_of, lambda day: (day or "") >= first
+    if end := selection.posted_before:
+        yield f"posted_before {end}", day_of, lambda day: "" < (day or "") < end
 
 
 def day_of(case: EvaluationCase) -> str | None:

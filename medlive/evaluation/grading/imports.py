@@ -23,7 +23,7 @@ from medlive.evaluation.cases.livemedbench import read_grades as read_grade_entr
 from medlive.evaluation.cases.load import load_cases
 from medlive.evaluation.grading.judge import Judge
 from medlive.evaluation.log import open_log, writing
-from medlive.evaluation.model import Answer, CaseKeys, CaseSet, EvaluationCase, Grade, Mode, Origin, gradable
+from medlive.evaluation.model import Answer, CaseSet, EvaluationCase, Grade, Mode, Origin, gradable, grade_keys
 from medlive.evaluation.runs.folder import (
     GRADES,
     IMPORTED,
@@ -189,7 +189,7 @@ def _grades(
                 notes.append(
                     f"{where}: weighted_score {weighted!r:.80} is not points times score; the score counts"
                 )
-    keys = CaseKeys.of(case).keys(answer, claim.digest)
+    keys = grade_keys(case, answer, claim.digest)
     grades = [
         Grade(
             case_id=case.case_id, criterion_id=by_text[text].id, key=keys[by_text[text].id], met=met, quote="",

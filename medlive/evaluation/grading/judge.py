@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from medlive.digest import digest_json
 from medlive.evaluation.grading.verdict import GradeReply, RubricGradeReply, Verdict, read_criterion, read_rubric
-from medlive.evaluation.model import Answer, CaseKeys, EvaluationCase, EvaluationCriterion, Grade, Mode, Origin
+from medlive.evaluation.model import Answer, EvaluationCase, EvaluationCriterion, Grade, Mode, Origin, grade_keys
 from medlive.llm.ask import MOST_RAW, Asked, Unusable
 from medlive.llm.engine import EngineIdentity, Prompt, Reply, Request
 from medlive.llm.prompts import load_prompt
@@ -72,7 +72,7 @@ class Judge:
         self, case: EvaluationCase, answer: Answer, criteria: Sequence[EvaluationCriterion] | None = None
     ) -> dict[str, str]:
         """The key of the grade of each criterion of a case, or of some, by its id."""
-        return CaseKeys.of(case, criteria).keys(answer, self.digest)
+        return grade_keys(case, answer, self.digest, criteria)
 
     def settles(self, grade: Grade | Settled | None) -> bool:
         """Whether a verdict on record is one, by a model that counts: nothing is left to ask."""

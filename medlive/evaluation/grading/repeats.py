@@ -14,7 +14,7 @@ from medlive.errors import BadInput, EndpointUnavailable, UsageError
 from medlive.evaluation.grading.grade import open_asker
 from medlive.evaluation.grading.judge import Judge, Verdicts, Work
 from medlive.evaluation.log import open_log, values_of
-from medlive.evaluation.model import CaseKeys, Grade, Mode, gradable
+from medlive.evaluation.model import Grade, Mode, gradable, grade_keys
 from medlive.evaluation.runs.folder import GRADES, RunFolder, open_run, read_grades
 from medlive.evaluation.scoring.graded import load_graded
 from medlive.llm.budget import Budget
@@ -127,7 +127,7 @@ def read_rounds(run_dir: Path, *, judge: str | None = None) -> Rounds:
     n = max((round_ for _, round_ in later), default=1)
     verdicts: dict[Place, tuple[bool | None, ...]] = {}
     for case, answer in gradable(run.cases, run.answers()[0]):
-        for cid, key in CaseKeys.of(case).keys(answer, judge).items():
+        for cid, key in grade_keys(case, answer, judge).items():
             if key in first:
                 rounds = (later.get((key, round_)) for round_ in range(2, n + 1))
                 verdicts[case.case_id, cid] = (first[key].met, *(g.met if g else None for g in rounds))

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from medlive.errors import UsageError
-from medlive.evaluation.model import Answer, CaseKeys, EvaluationCase, Grade
+from medlive.evaluation.model import Answer, EvaluationCase, Grade, grade_keys
 from medlive.evaluation.runs.folder import GRADES, RunFolder, grades_of, open_run
 
 _NAMED: Final = 5
@@ -188,7 +188,7 @@ def _current(
     return {
         case.case_id: {
             criterion: by_key[key]
-            for criterion, key in CaseKeys.of(case).keys(answers[case.case_id], judge).items()
+            for criterion, key in grade_keys(case, answers[case.case_id], judge).items()
             if key in by_key
         }
         for case in cases

@@ -6,7 +6,7 @@ import pytest
 
 from medlive.evaluation.asking.registry import load_registry
 from medlive.evaluation.log import open_log
-from medlive.evaluation.model import Answer, AnswerState, CaseKeys, CaseSet, Grade, Mode
+from medlive.evaluation.model import Answer, AnswerState, CaseSet, Grade, Mode, grade_keys
 from medlive.evaluation.runs.folder import GRADES, RESPONSES, ModelUse, TemplateUse, create_run
 from medlive.evaluation.scoring.contamination import contamination
 from medlive.evaluation.scoring.open_vs_closed_book import score_arms
@@ -26,7 +26,7 @@ def asked(out: Path, cases: CaseSet, met: bool, *, arm: str | None, template: st
             answers.add(answer.row())
             for one in case.criteria:
                 grade = Grade(
-                    case.case_id, one.id, CaseKeys.of(case).keys(answer, JUDGE)[one.id], met and one.points > 0,
+                    case.case_id, one.id, grade_keys(case, answer, JUDGE)[one.id], met and one.points > 0,
                     "", "", "", "", "judge", "openai", "judge", Mode.CRITERION, "p", JUDGE,
                 )  # fmt: skip
                 grades.add(grade.row())

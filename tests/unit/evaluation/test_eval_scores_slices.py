@@ -19,7 +19,7 @@ from medlive.errors import UsageError
 from medlive.evaluation.asking.run import run_model
 from medlive.evaluation.grading.grade import grade_run
 from medlive.evaluation.grading.repeats import read_rounds
-from medlive.evaluation.model import Answer, AnswerState, CaseKeys, EvaluationCriterion, Mode
+from medlive.evaluation.model import Answer, AnswerState, EvaluationCriterion, Mode, grade_keys
 from medlive.evaluation.runs.folder import RunInfo
 from medlive.evaluation.scoring.graded import Grader, load_graded
 from medlive.evaluation.scoring.metrics import Metric, case_score
@@ -294,7 +294,7 @@ async def test_verdicts_match_the_grades_and_notes_name_damaged_rows(run_dir: Pa
         answer = run.answers[case.case_id]
         assert run.grader is not None
         keys = {g.key for g in run.grades[case.case_id].values()}
-        assert keys == set(CaseKeys.of(case).keys(answer, run.grader.judge).values())
+        assert keys == set(grade_keys(case, answer, run.grader.judge).values())
 
 
 def test_tables_say_the_same_in_every_format(tmp_path: Path) -> None:
