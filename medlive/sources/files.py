@@ -4,12 +4,13 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, time
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import Annotated, Any, Final
 
-from medlive.clock import parse_moment
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, ValidationError
+
 from medlive.deidentify.detect import keyed_handle
 from medlive.digest import digest_text
 from medlive.errors import BadInput
@@ -18,13 +19,18 @@ from medlive.threads.model import Message, Role, Thread
 
 LINE_LIMIT: Final = 20_000_000
 """Bytes of the longest line that is read; a longer one is skipped and reported."""
-_BLOCK: Final = 1 << 20
 _EXCERPT: Final = 120
-_SOURCE: Final = re.compile(r"[a-z0-9][a-z0-9_.-]{0,63}")
 _MEDIA: Final = frozenset(("image", "video", "audio", "file"))
 _LANGUAGES: Final = {
-    "en": "en", "eng": "en", "english": "en", "zh": "zh", "zho": "zh", "chi": "zh", "cn": "zh", "chinese": "zh",
-}  # fmt: skip
+    "en": "en",
+    "zh": "zh",
+    "eng": "en",
+    "english": "en",
+    "zho": "zh",
+    "chi": "zh",
+    "cn": "zh",
+    "chinese": "zh",
+}
 
 
 class ProblemReason(StrEnum):
@@ -83,175 +89,60 @@ class _Malformed(Exception):
         super().__init__(detail)
 
 
-def _lines(handle: BinaryIO) -> Iterator[tuple[int, bytes | None]]:
-    """The lines of a file with their numbers; None for one over the limit, which is read past in blocks."""
-    number = 0
-    while True:
-        line = handle.readline(LINE_LIMIT + 2)
-        if not line:
-            return
-        number += 1
-        if len(line) > LINE_LIMIT and not line.endswith(b"\n"):
-            while (rest := handle.readline(_BLOCK)) and not rest.endswith(b"\n"):
-                pass
-            yield number, None
-        else:
-            yield number, line
+def _lowered(value: object) -> object:
+    return value.strip().lower() if isinstance(value, str) else value
 
 
-def _decode(line: bytes) -> tuple[str, tuple[Note, ...]]:
-    """Decode the line as UTF-8, or as GB18030 if it is not UTF-8.
-
-    UTF-8 with a few broken bytes would decode as GB18030 into nonsense, so it is refused.
-    """
-    try:
-        return line.decode("utf-8"), ()
-    except UnicodeDecodeError as exc:
-        broken_at = exc.start
-    try:
-        return line.decode("utf-8", "surrogatepass"), ()
-    except UnicodeDecodeError:
-        pass
-    rough = line.decode("utf-8", "replace")
-    broken = rough.count("\ufffd")
-    intact = sum(not c.isascii() for c in rough) - broken
-    if intact > 3 * broken:
-        raise _Malformed(
-            ProblemReason.NOT_TEXT, f"UTF-8 with {broken} broken places, the first at byte {broken_at}"
-        )
-    try:
-        return line.decode("gb18030"), (Note.GB18030,)
-    except UnicodeDecodeError as exc:
-        raise _Malformed(ProblemReason.NOT_TEXT, f"neither UTF-8 nor GB18030 at byte {exc.start}") from exc
+def _role(value: object) -> object:
+    return Role(value.strip().lower()) if isinstance(value, str) else value
 
 
-def _excerpt(line: bytes) -> str:
-    text = line[: _EXCERPT * 4].decode("utf-8", "replace")
-    return re.sub(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]+", " ", text)[:_EXCERPT].strip()
+def _moment(value: object) -> object:
+    """An ISO 8601 text as a time, aware where the text names a zone."""
+    return datetime.fromisoformat(value.strip()) if isinstance(value, str) and value else value or None
 
 
-class _Reader:
-    """Reads one line's fields, gathering notes."""
-
-    def __init__(self, assume_posted_at: datetime | None, handle_key: bytes) -> None:
-        self.assumed = assume_posted_at
-        self.key = handle_key
-        self.notes: list[Note] = []
-
-    def note(self, note: Note) -> None:
-        if note not in self.notes:
-            self.notes.append(note)
-
-    def text(self, value: object, name: str, *, required: bool = True, default: str = "") -> str:
-        if value is None:
-            if required:
-                raise _Malformed(ProblemReason.MISSING_FIELD, f"{name} is missing")
-            return default
-        if not isinstance(value, str):
-            raise _Malformed(ProblemReason.WRONG_TYPE, f"{name} is {_type_name(value)}, not text")
-        clean = strip_unstorable(value)
-        if clean != value:
-            self.note(Note.STRIPPED)
-        return clean
-
-    def moment(self, value: object, name: str) -> datetime | None:
-        if value is None or value == "":
-            return None
-        if not isinstance(value, str):
-            raise _Malformed(ProblemReason.WRONG_TYPE, f"{name} is {_type_name(value)}, not an ISO 8601 text")
-        try:
-            bare = datetime.fromisoformat(value.strip())
-            moment = parse_moment(value.strip()).astimezone(UTC)
-        except (ValueError, OverflowError) as exc:
-            raise _Malformed(ProblemReason.BAD_DATE, f"{name} is no ISO 8601 date: {value[:40]!r}") from exc
-        if bare.tzinfo is None:
-            self.note(Note.ZONE_ASSUMED)
-        return moment
-
-    def texts(self, value: object, name: str) -> tuple[str, ...]:
-        if value is None:
-            return ()
-        if not isinstance(value, list):
-            raise _Malformed(ProblemReason.WRONG_TYPE, f"{name} is {_type_name(value)}, not a list")
-        return tuple(t for i, item in enumerate(value) if (t := self.text(item, f"{name}[{i}]").strip()))
-
-    def message(self, value: object, index: int) -> Message:
-        name = f"messages[{index}]"
-        if not isinstance(value, dict):
-            raise _Malformed(ProblemReason.WRONG_TYPE, f"{name} is {_type_name(value)}, not an object")
-        spelled = self.text(value.get("role"), f"{name}.role")
-        try:
-            role = Role(spelled.strip().lower())
-        except ValueError as exc:
-            raise _Malformed(ProblemReason.BAD_ROLE, f"{name}.role is {spelled[:40]!r}") from exc
-        verified = value.get("verified", False)
-        if verified is None:
-            verified = False
-        if not isinstance(verified, bool):
-            raise _Malformed(
-                ProblemReason.WRONG_TYPE, f"{name}.verified is {_type_name(verified)}, not true or false"
-            )
-        if verified and role is not Role.PHYSICIAN:
-            self.note(Note.ROLE_UNVERIFIED)
-        author = self.text(value.get("author"), f"{name}.author", required=False, default=role.value).strip()
-        media = tuple(m.lower() for m in self.texts(value.get("media"), f"{name}.media"))
-        return Message(
-            id=f"m{index}",
-            author=keyed_handle(author or role.value, self.key),
-            role=role,
-            verified=verified,
-            text=self.text(value.get("text"), f"{name}.text", required=False),
-            posted_at=self.moment(value.get("posted_at"), f"{name}.posted_at"),
-            media=tuple(dict.fromkeys(m if m in _MEDIA else "file" for m in media)),
-        )
-
-    def thread(self, value: object) -> Thread:
-        if not isinstance(value, dict):
-            raise _Malformed(ProblemReason.NOT_AN_OBJECT, f"expected an object, found {_type_name(value)}")
-        source = self.text(value.get("source"), "source").strip().lower()
-        if not _SOURCE.fullmatch(source):
-            raise _Malformed(ProblemReason.BAD_SOURCE, f"source is {source[:40]!r}, not a short lower-case name")
-        messages = value.get("messages")
-        if messages is None:
-            messages = []
-        if not isinstance(messages, list):
-            raise _Malformed(ProblemReason.WRONG_TYPE, f"messages is {_type_name(messages)}, not a list")
-        read = tuple(self.message(m, i) for i, m in enumerate(messages))
-        language = self.text(value.get("language"), "language", required=False).strip().lower()
-        posted_at = self.moment(value.get("posted_at"), "posted_at")
-        if posted_at is None and self.assumed is not None:
-            posted_at = self.assumed
-            self.note(Note.DATE_ASSUMED)
-        thread = Thread(
-            source=source,
-            thread_id=self._identity(value.get("thread_id")),
-            url=self.text(value.get("url"), "url", required=False).strip(),
-            title=self.text(value.get("title"), "title", required=False).strip(),
-            language=_LANGUAGES.get(re.split("[-_]", language)[0]) or language or None,
-            tags=self.texts(value.get("tags"), "tags"),
-            posted_at=posted_at,
-            messages=read,
-        )
-        if len(read) > 1 and read[0].text.strip() == thread.title and read[1].author == read[0].author:
-            self.note(Note.OPENING_DOUBLED)
-        if not thread.thread_id:
-            self.note(Note.ID_MADE)
-            content = digest_text(thread.digest + source).removeprefix("sha256:")[:16]
-            thread = replace(thread, thread_id=f"made-{content}")
-        return thread
-
-    def _identity(self, value: object) -> str:
-        """A thread's own id; a whole number is taken as its digits."""
-        if isinstance(value, int) and not isinstance(value, bool):
-            return str(value)
-        return self.text(value, "thread_id", required=False).strip()
+_Text = Annotated[str, BeforeValidator(lambda value: "" if value is None else value)]
+_Line = Annotated[_Text, StringConstraints(strip_whitespace=True)]
+_listed = BeforeValidator(lambda value: [] if value is None else value)
+_Lines = Annotated[list[_Line], _listed]
+_Moment = Annotated[datetime | None, BeforeValidator(_moment)]
 
 
-def _type_name(value: object) -> str:
-    return {
-        "dict": "an object", "list": "a list", "str": "text", "int": "a number", "float": "a number",
-        "bool": "true or false", "NoneType": "null",
-    }.get(type(value).__name__, type(value).__name__)  # fmt: skip
+class _MessageLine(BaseModel):
+    """A message of a line; unknown keys are passed over."""
+
+    model_config = ConfigDict(strict=True)
+
+    role: Annotated[Role, BeforeValidator(_role)]
+    author: _Line = ""
+    verified: bool | None = None
+    text: _Text = ""
+    posted_at: _Moment = None
+    media: _Lines = []
+
+
+class _ThreadLine(BaseModel):
+    """A line; unknown keys are passed over."""
+
+    model_config = ConfigDict(strict=True)
+
+    source: Annotated[str, BeforeValidator(_lowered), Field(pattern=r"^[a-z0-9][a-z0-9_.-]{0,63}$")]
+    thread_id: _Line | int = ""
+    url: _Line = ""
+    title: _Line = ""
+    language: Annotated[_Line, BeforeValidator(_lowered)] = ""
+    tags: _Lines = []
+    posted_at: _Moment = None
+    messages: Annotated[list[_MessageLine], _listed] = []
+
+
+_REASONS: Final = {
+    "role": ProblemReason.BAD_ROLE,
+    "source": ProblemReason.BAD_SOURCE,
+    "posted_at": ProblemReason.BAD_DATE,
+}
+"""By the field whose value is not one of those allowed."""
 
 
 def read_threads(
@@ -263,43 +154,134 @@ def read_threads(
     hashes under `handle_key`, except role words. Empty lines and unknown keys are passed over; a future date and
     a thread without messages are kept for the filters to judge. BadInput where the file cannot be read.
     """
-    assumed: datetime | None = None
-    if isinstance(assume_posted_at, datetime):
-        assumed = assume_posted_at if assume_posted_at.tzinfo else assume_posted_at.replace(tzinfo=UTC)
-    elif assume_posted_at is not None:
-        assumed = datetime(assume_posted_at.year, assume_posted_at.month, assume_posted_at.day, tzinfo=UTC)
+    if assume_posted_at is not None and not isinstance(assume_posted_at, datetime):
+        assume_posted_at = datetime.combine(assume_posted_at, time())
     try:
         with path.open("rb") as handle:
-            for number, line in _lines(handle):
-                if line is None:
-                    yield ImportProblem(number, ProblemReason.TOO_LONG, f"longer than {LINE_LIMIT} bytes", "")
-                elif (item := _read_line(number, line, assumed, handle_key)) is not None:
-                    yield item
+            for number, line in enumerate(handle, start=1):
+                content = line.removeprefix(b"\xef\xbb\xbf").strip(b" \t\r\n\x00")
+                if content:
+                    yield _read_line(number, content, assume_posted_at, handle_key)
     except OSError as exc:
         raise BadInput(f"cannot read {path.name}: {exc.strerror}") from exc
 
 
-def _read_line(
-    number: int, line: bytes, assumed: datetime | None, handle_key: bytes
-) -> ImportedThread | ImportProblem | None:
-    if number == 1:
-        line = line.removeprefix(b"\xef\xbb\xbf")
-    if not line.strip(b" \t\r\n\x00"):
-        return None
-    reader = _Reader(assumed, handle_key)
+def _read_line(number: int, line: bytes, assumed: datetime | None, key: bytes) -> ImportedThread | ImportProblem:
+    notes: dict[Note, None] = {}
     try:
-        text, notes = _decode(line)
-        value: Any = _parse(text)
-        thread = reader.thread(value)
+        if len(line) > LINE_LIMIT:
+            raise _Malformed(ProblemReason.TOO_LONG, f"longer than {LINE_LIMIT} bytes")
+        thread = _thread(_parse(_decode(line, notes), notes), assumed, key, notes)
     except _Malformed as problem:
-        return ImportProblem(number, problem.reason, problem.detail, _excerpt(line))
-    return ImportedThread(number, thread, (*notes, *reader.notes))
+        text = line[: _EXCERPT * 4].decode("utf-8", "replace")
+        excerpt = re.sub(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]+", " ", text)[:_EXCERPT].strip()
+        return ImportProblem(number, problem.reason, problem.detail, excerpt)
+    return ImportedThread(number, thread, tuple(notes))
 
 
-def _parse(text: str) -> Any:
-    """JSON, with control characters allowed inside strings: real dumps hold raw tabs and NUL."""
+def _decode(line: bytes, notes: dict[Note, None]) -> str:
+    """Decode the line as UTF-8, or as GB18030 if it is not UTF-8.
+
+    UTF-8 with a few broken bytes would decode as GB18030 into nonsense, so it is refused.
+    """
     try:
-        return json.loads(text.strip("\x00 \t\r\n"), strict=False)
+        return line.decode("utf-8")
+    except UnicodeDecodeError as exc:
+        broken_at = exc.start
+    rough = line.decode("utf-8", "replace")
+    broken = rough.count("\ufffd")
+    if sum(not c.isascii() for c in rough) > 4 * broken:
+        detail = f"UTF-8 with {broken} broken places, the first at byte {broken_at}"
+        raise _Malformed(ProblemReason.NOT_TEXT, detail)
+    try:
+        text = line.decode("gb18030")
+    except UnicodeDecodeError as exc:
+        raise _Malformed(ProblemReason.NOT_TEXT, f"neither UTF-8 nor GB18030 at byte {exc.start}") from exc
+    notes[Note.GB18030] = None
+    return text
+
+
+def _parse(text: str, notes: dict[Note, None]) -> _ThreadLine:
+    """Parse and check a line. Control characters are allowed inside strings: real dumps hold raw tabs and NUL."""
+    try:
+        value = json.loads(text, strict=False)
+        storable = _storable(value)
     except (ValueError, RecursionError) as exc:
         detail = f"column {exc.colno}: {exc.msg}" if isinstance(exc, json.JSONDecodeError) else str(exc)
         raise _Malformed(ProblemReason.NOT_JSON, detail) from exc
+    if not isinstance(value, dict):
+        raise _Malformed(ProblemReason.NOT_AN_OBJECT, f"expected an object, found {type(value).__name__}")
+    if storable != value:
+        notes[Note.STRIPPED] = None
+    try:
+        return _ThreadLine.model_validate(storable)
+    except ValidationError as exc:
+        error = exc.errors()[0]
+        reason = ProblemReason.WRONG_TYPE
+        if error["type"] == "missing" or error["input"] is None:
+            reason = ProblemReason.MISSING_FIELD
+        elif error["type"] in ("value_error", "string_pattern_mismatch"):
+            reason = _REASONS[str(error["loc"][-1])]
+        raise _Malformed(reason, f"{'.'.join(map(str, error['loc']))}: {error['msg']}") from exc
+
+
+def _storable(value: Any) -> Any:
+    """A JSON value with texts that PostgreSQL can store."""
+    if isinstance(value, str):
+        return strip_unstorable(value)
+    if isinstance(value, list):
+        return [_storable(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _storable(item) for key, item in value.items()}
+    return value
+
+
+def _thread(line: _ThreadLine, assumed: datetime | None, key: bytes, notes: dict[Note, None]) -> Thread:
+    posted_at = _utc(line.posted_at, notes)
+    if posted_at is None and assumed is not None:
+        posted_at = _utc(assumed, {})
+        notes[Note.DATE_ASSUMED] = None
+    messages = tuple(_message(n, message, key, notes) for n, message in enumerate(line.messages))
+    language = re.split("[-_]", line.language)[0]
+    thread = Thread(
+        source=line.source,
+        thread_id=str(line.thread_id),
+        url=line.url,
+        title=line.title,
+        language=_LANGUAGES.get(language, line.language) or None,
+        tags=tuple(filter(None, line.tags)),
+        posted_at=posted_at,
+        messages=messages,
+    )
+    if len(messages) > 1 and messages[0].text.strip() == line.title and messages[1].author == messages[0].author:
+        notes[Note.OPENING_DOUBLED] = None
+    if not thread.thread_id:
+        notes[Note.ID_MADE] = None
+        content = digest_text(thread.digest + line.source).removeprefix("sha256:")[:16]
+        return replace(thread, thread_id=f"made-{content}")
+    return thread
+
+
+def _message(position: int, line: _MessageLine, key: bytes, notes: dict[Note, None]) -> Message:
+    if line.verified and line.role is not Role.PHYSICIAN:
+        notes[Note.ROLE_UNVERIFIED] = None
+    media = (kind.lower() for kind in line.media if kind)
+    return Message(
+        id=f"m{position}",
+        author=keyed_handle(line.author or line.role.value, key),
+        role=line.role,
+        verified=bool(line.verified),
+        text=line.text,
+        posted_at=_utc(line.posted_at, notes),
+        media=tuple(dict.fromkeys(kind if kind in _MEDIA else "file" for kind in media)),
+    )
+
+
+def _utc(moment: datetime | None, notes: dict[Note, None]) -> datetime | None:
+    if moment is not None and moment.tzinfo is None:
+        notes[Note.ZONE_ASSUMED] = None
+        moment = moment.replace(tzinfo=UTC)
+    try:
+        return moment.astimezone(UTC) if moment is not None else None
+    except OverflowError as exc:
+        raise _Malformed(ProblemReason.BAD_DATE, f"posted_at is out of range: {moment}") from exc
