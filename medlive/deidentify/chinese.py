@@ -2,48 +2,42 @@
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Final
 
-from medlive.deidentify.gazetteer import alternatives, characters, word_list
+from medlive.deidentify.gazetteer import alternatives, characters, one_of, word_list
 from medlive.deidentify.identifiers import View
 
+_any = partial(one_of, "chinese")
 _SURNAMES: Final = characters("surnames")
 _AMBIGUOUS_SURNAMES: Final = characters("ambiguous surnames")
 _COMPOUND_SURNAMES: Final = word_list("chinese", "compound surnames")
 _NOT_GIVEN: Final = characters("not given")
 _NOT_BEFORE_TITLE: Final = characters("not before title")
 _CITIES: Final = word_list("chinese", "cities")
-_AMBIGUOUS_CITIES: Final = alternatives(word_list("chinese", "ambiguous cities"))
+_AMBIGUOUS_CITIES: Final = _any("ambiguous cities")
 _SURE_CITIES: Final = alternatives(_CITIES - word_list("chinese", "ambiguous cities"))
-_PROVINCES: Final = alternatives(word_list("chinese", "provinces"))
-_TITLE: Final = re.compile(alternatives(word_list("chinese", "titles")))
+_PROVINCES: Final = _any("provinces")
+_TITLE: Final = re.compile(_any("titles"))
 _REGION: Final = re.compile(rf"{alternatives(_CITIES)}|{_PROVINCES}|中国")
-_HOSPITAL_END: Final = re.compile(rf"(?={alternatives(word_list('chinese', 'hospital endings'))})")
+_HOSPITAL_END: Final = re.compile(rf"(?={_any('hospital endings')})")
 _HAN_NAME: Final = r"[\u4e00-\u9fff](?:·?[\u4e00-\u9fff]){1,3}"
 _NAME_END: Final = (
     r"(?=$|[\s,，。.;；、!！?？(（)）【\[0-9:：~～^\-—\"'”’/|a-z]|男|女|今年|来自|[\U0001f300-\U0001faff])"
 )
 _INTRODUCED: Final = re.compile(
-    r"(?:我(?:的)?(?:大|真|全|小|中文)?名字?(?:是|叫|为)?|我叫|本人叫|本人姓名|名叫|名字(?:是|叫)|大名"
-    r"|小名叫?|乳名|叫做"
-    r"|(?:预约|主治|主管|接诊|就诊|推荐|管床|经治|主刀|手术|报告|审核|送检|签字|申请|责任|随访)(?:医生"
-    r"|大夫|专家|医师|护士)(?:是|叫|[:：])"
-    r"|(?:姓名|患者|病人|患儿|家属|联系人|收件人|签名|签字|签署|陪护人?|监护人|户主|投保人|持卡人|寄给"
-    r"|医生|大夫|医师|护士|代诉人|署名|落款)(?:姓名|签名|签字)?(?:是|为|叫)?[:：]"
-    r"|姓名(?:是|为)?|患者姓名|病人姓名|联系人|收件人|(?:我|他|她|孩子|宝宝|儿子|女儿|先生|老公"
-    r"|老婆)(?:大名|名字)?叫)[\s:：]{0,2}"
+    r"(?:我(?:的)?(?:大|真|全|小|中文)?名字?(?:是|叫|为)?|我叫|本人叫|本人姓名|名叫|名字(?:是|叫)|大名|小名叫?|乳名|叫做"
+    rf"|{_any('doctor parts')}(?:医生|大夫|专家|医师|护士)(?:是|叫|[:：])"
+    rf"|{_any('name labels')}(?:姓名|签名|签字)?(?:是|为|叫)?[:：]"
+    r"|姓名(?:是|为)?|患者姓名|病人姓名|联系人|收件人"
+    r"|(?:我|他|她|孩子|宝宝|儿子|女儿|先生|老公|老婆)(?:大名|名字)?叫)[\s:：]{0,2}"
     rf"(?P<name>{_HAN_NAME}?){_NAME_END}"
 )
 _RELATED: Final = re.compile(
-    r"(?:我|俺|咱|他|她|家里?|我家|我们家)(?:的)?(?:(?:大|小|二|三|亲|堂|表|前)?(?:老公|老婆|丈夫|妻子"
-    r"|爱人|媳妇|先生|太太|儿子|女儿|闺女|妈妈|爸爸|母亲|父亲|妈|爸|爷爷|奶奶|外婆|外公|姥姥|姥爷"
-    r"|哥哥?|弟弟?|姐姐?|妹妹?|岳父|岳母|公公|婆婆|姑姑|姑妈|舅舅|舅妈|叔叔|婶婶|姨妈|小姨|大姨|侄子|侄女"
-    r"|外甥女?|孙子|孙女|男朋友|女朋友|男友|女友|未婚夫|未婚妻|朋友|同事|同学|邻居|室友|闺蜜|宝宝|娃|孩子"
-    r"|宝贝))"
-    rf"(?:叫|名叫|名字是|名字叫|，|,)?(?P<name>{_HAN_NAME}?)(?=$|[\s,，。;；、!！?？(（0-9]|男|女|今年"
-    r"|昨天|最近|前天|上周|去年|前年|因为?|得了|患|被|查|确诊|住院|在|有|是|生于|出生|已|刚|目前|现在|从"
-    r"|说|的|于|也|都|和|体检|发烧|咳嗽)"
+    rf"(?:我|俺|咱|他|她|家里?|我家|我们家)(?:的)?(?:大|小|二|三|亲|堂|表|前)?{_any('kin')}"
+    rf"(?:叫|名叫|名字是|名字叫|，|,)?(?P<name>{_HAN_NAME}?)"
+    rf"(?=$|[\s,，。;；、!！?？(（0-9]|{_any('after kin')})"
 )
 _I_AM: Final = re.compile(
     r"(?:我是|本人是?|这是|在下|我系)(?:患者|病人|家属|患者家属|孩子妈妈"
@@ -65,13 +59,12 @@ _NICKNAME: Final = re.compile(
     r"|(?P<old>(?:小|老|阿)[王李张刘陈杨黄赵吴周徐孙朱胡郭何罗梁宋郑韩唐冯董萧程曹袁邓许傅沈曾彭吕苏卢蒋蔡"
     r"贾丁魏薛叶])(?=(?:也|昨|今|是|说|去|得|确诊|住院|查|最近|他|她|，|,|。|$|和我|跟我))"
 )
-_AFTER_ROLE: Final = re.compile(
-    r"(?:主任|大夫|医生|教授|医师|院长|护士长|护士|专家|主任医师|副主任医师|住院医师|主治医师)[:： "
-    rf"](?P<name>{_HAN_NAME}?)(?=$|[\s,，。;；、!！(（])"
-    rf"|(?P<before>{_HAN_NAME}?)[ ]?[(（](?:副?主任|大夫|医生|教授|医师|副?院长|护士长|主治|患者|病人|住院医)"
+_AFTER_ROLE: Final = re.compile(rf"{_any('roles')}[:： ](?P<name>{_HAN_NAME}?)(?=$|[\s,，。;；、!！(（])")
+_BEFORE_ROLE: Final = re.compile(
+    rf"(?P<name>{_HAN_NAME}?)[ ]?[(（](?:副?主任|大夫|医生|教授|医师|副?院长|护士长|主治|患者|病人|住院医)"
 )
 _ONE_LISTED: Final = r"(?:(?![和与])[\u4e00-\u9fff]){2,4}"
-_ASSOCIATES: Final = alternatives(word_list("chinese", "associates"))
+_ASSOCIATES: Final = _any("associates")
 _ASSOCIATE_LIST: Final = re.compile(
     rf"(?:{_ASSOCIATES})(?:有|是|包括|分别是|分别为|为|叫|如下)?[:：\s]{{0,2}}"
     rf"(?P<names>{_ONE_LISTED}?(?:[、和与,，]{_ONE_LISTED}?){{1,12}})"
@@ -82,8 +75,9 @@ _GIVEN_ALONE: Final = re.compile(
     r"(?:我叫|我的名字叫|本人叫|名叫)(?P<name>[\u4e00-\u9fff]{2,3})(?=$|[，,。.！!\s]|今年)"
 )
 _NOT_CALLED: Final = re.compile("[医救车人护他她你了来过着它们起不啥什]|外卖|出租|家")
+_ESTATE_CHAR: Final = re.compile(r"[\u4e00-\u9fffA-Za-z0-9]")
 _HAN: Final = re.compile(r"[\u4e00-\u9fff]")
-_HOSPITAL: Final = re.compile(rf"(?:{alternatives(word_list('chinese', 'hospitals'))})(?:[一二三]?医院)?")
+_HOSPITAL: Final = re.compile(rf"(?:{_any('hospitals')})(?:[一二三]?医院)?")
 _FUNCTION: Final = "[的在去到和及与是有了看做我你他她您说这那个就都没来回从往住所以后给被把对于还也又再能要]"
 _WIDE_AREA: Final = "[病疫灾辖郊城山库矿流行风险危重中高低]"
 _CITY: Final = re.compile(
@@ -104,10 +98,7 @@ _LISTED_HOSPITAL: Final = re.compile(
 )
 _TALK: Final = re.compile(f"{_FUNCTION}|不|没|先|又|最好|建议|治疗|过")
 _GENERIC_HOSPITAL: Final = re.compile(
-    "(?:本地|当地|[\u4e00-\u9fff]?地|我们|我|的|在|去|这|那|大|小|好|家|个|第一|第二|第三"
-    "|第[一二三四五六七八九十]+|人民|中心|中医|市|县|区|镇|省|立"
-    "|级|三甲|二甲|妇幼|儿童|妇产|口腔|传染病|专科|综合|公立|私立|社区|附属|医学院|大学|肿瘤|胸科|眼科"
-    "|正规|定点|保健)*"
+    rf"(?:{_any('generic hospital words')}|[\u4e00-\u9fff]?地|第[一二三四五六七八九十]+)*"
     "(?:医院|卫生院|诊所|医学中心)"
 )
 _NAMED_HOSPITAL: Final = re.compile(
@@ -133,43 +124,43 @@ _BOUNDARY: Final = re.compile(r"[\s,，。.!！?？;；:：、~～()（）\[\]�
 _GREETING_BEFORE: Final = re.compile("(?:你好|您好|感谢|谢谢|尊敬的|请问|请教|麻烦|多谢|敬爱的)$")
 
 
+_NOT_NAMES: Final = word_list("chinese", "not names")
+_NOT_IN_NAMES: Final = characters("particles") | characters("body and illness")
+_NOT_AFTER_RARE: Final = (_NOT_GIVEN - frozenset("小明晨")) | _NOT_IN_NAMES
+_PET_NAME: Final = re.compile(r"([\u4e00-\u9fff])\1|[小大豆糖果乐豆萌][\u4e00-\u9fff]|[\u4e00-\u9fff](?:宝|仔|妞)")
+_NOT_PET_NAMES: Final = word_list("chinese", "not pet names")
+
+
 def _name_before(text: str, title_at: int) -> int | None:
     """Return where the name before a title starts, or None."""
     for length in (3, 2):  # a compound surname counts as length 2
         start = title_at - length
-        name = text[start:title_at] if start >= 0 else ""
-        if not name or not all(map(_HAN.match, name)):
+        name = text[max(0, start) : title_at]
+        if len(name) < length or not all(map(_HAN.match, name)):
             continue
         if name in _COMPOUND_SURNAMES:
             return start
-        if name[0] not in _SURNAMES or set(name[1:]) & _NOT_GIVEN or name[1] == name[0]:
-            continue
-        if length == 3 or _starts_word(text, start):
+        named = name[0] in _SURNAMES and not set(name[1:]) & _NOT_GIVEN and name[1] != name[0]
+        if named and (length == 3 or _starts_word(text, start)):
             return start
-    start = title_at - 1
-    char = text[start:title_at] if start >= 0 else ""
+    return title_at - 1 if _is_surname_before(text, title_at) else None
+
+
+def _is_surname_before(text: str, title_at: int) -> bool:
+    """Whether the single character before a title is a surname."""
+    char = text[title_at - 1 : title_at]
     if char in _SURNAMES:
-        return start
-    if not _HAN.match(char) or not _starts_word(text, start):
-        return None
+        return True
+    if not _HAN.match(char) or not _starts_word(text, title_at - 1):
+        return False
     unlisted = char not in _NOT_BEFORE_TITLE and char not in _NOT_GIVEN and text.startswith("主任", title_at)
-    return start if char in _AMBIGUOUS_SURNAMES or unlisted else None
+    return char in _AMBIGUOUS_SURNAMES or unlisted
 
 
 def _starts_word(text: str, start: int) -> bool:
     """Whether a word starts at `start`: before it is a mark, a greeting or nothing."""
-    return (
-        start == 0
-        or bool(_BOUNDARY.match(text[start - 1]))
-        or bool(_GREETING_BEFORE.search(text[max(0, start - 4) : start]))
-    )
-
-
-_NOT_NAMES: Final = word_list("chinese", "not names")
-
-
-_NOT_IN_NAMES: Final = characters("particles") | characters("body and illness")
-_NOT_AFTER_RARE: Final = _NOT_GIVEN - frozenset("小明晨")
+    before = text[max(0, start - 4) : start]
+    return not before or bool(_BOUNDARY.match(before[-1]) or _GREETING_BEFORE.search(before))
 
 
 def _is_full_name(name: str) -> bool:
@@ -179,17 +170,57 @@ def _is_full_name(name: str) -> bool:
     given = name.replace("·", "")
     if given[:2] in _COMPOUND_SURNAMES:
         return 3 <= len(given) <= 4 and not set(given[2:]) & _NOT_IN_NAMES
+    if len(given) > 3:
+        return False
     if given[0] in _SURNAMES:
-        return len(given) <= 3 and not set(given[1:]) & _NOT_IN_NAMES
-    return (
-        given[0] in _AMBIGUOUS_SURNAMES
-        and len(given) <= 3
-        and not set(given[1:]) & (_NOT_AFTER_RARE | _NOT_IN_NAMES)
-    )
+        return not set(given[1:]) & _NOT_IN_NAMES
+    return given[0] in _AMBIGUOUS_SURNAMES and not set(given[1:]) & _NOT_AFTER_RARE
 
 
-_PET_NAME: Final = re.compile(r"([\u4e00-\u9fff])\1|[小大豆糖果乐豆萌][\u4e00-\u9fff]|[\u4e00-\u9fff](?:宝|仔|妞)")
-_NOT_PET_NAMES: Final = word_list("chinese", "not pet names")
+def _is_pet_name(name: str) -> bool:
+    return _PET_NAME.fullmatch(name) is not None and name not in _NOT_PET_NAMES
+
+
+def _is_introduced(match: re.Match[str]) -> bool:
+    name, label = match["name"], match[0][: -len(match["name"])]
+    by_pet_name = label.startswith(("小名", "乳名", "大名")) and name not in _NOT_PET_NAMES
+    return _is_full_name(name) or by_pet_name or ("叫" in label and _is_pet_name(name))
+
+
+def _is_related(match: re.Match[str]) -> bool:
+    name, called = match["name"], "叫" in match[0]
+    full = _is_full_name(name) and (name[0] in _SURNAMES or called or len(name) == 3)
+    return full or (called and _is_pet_name(name))
+
+
+def _is_i_am(match: re.Match[str]) -> bool:
+    return _is_full_name(match["name"]) and (len(match["name"]) == 3 or match["name"][0] in _SURNAMES)
+
+
+def _is_given_alone(match: re.Match[str]) -> bool:
+    return not _NOT_CALLED.search(match["name"]) and match["name"] not in _NOT_NAMES
+
+
+def _is_nickname(match: re.Match[str]) -> bool:
+    child = match["child"]
+    return child is None or _is_pet_name(child) or (_is_full_name(child) and child not in _NOT_PET_NAMES)
+
+
+def _is_signed(match: re.Match[str]) -> bool:
+    return match.lastgroup is not None and _is_full_name(match[match.lastgroup])
+
+
+_NAME_RULES: Final[tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], bool]], ...]] = (
+    (_INTRODUCED, _is_introduced),
+    (_RELATED, _is_related),
+    (_I_AM, _is_i_am),
+    (_GIVEN_ALONE, _is_given_alone),
+    (_NICKNAME, _is_nickname),
+    (_SIGNED, _is_signed),
+    (_AFTER_ROLE, _is_signed),
+    (_BEFORE_ROLE, _is_signed),
+)
+"""Patterns whose last group is a name, and what a match must be besides."""
 
 
 def chinese_names(view: View) -> Iterator[tuple[int, int]]:
@@ -201,59 +232,13 @@ def chinese_names(view: View) -> Iterator[tuple[int, int]]:
             start = _name_before(text, at)
             if start is not None:
                 yield start, at
-    yield from _introduced(lower)
-    yield from _related(lower)
-    yield from _nicknames(lower)
+    for pattern, is_name in _NAME_RULES:
+        yield from (m.span(m.lastgroup or "name") for m in pattern.finditer(lower) if is_name(m))
     for match in _ASSOCIATE_LIST.finditer(lower):
         listed = list(_LISTED.finditer(lower, *match.span("names")))
         # One entry that is not a name, and the list is of something else.
-        if all(_is_full_name(m.group()) or _is_nickname(m.group()) for m in listed):
+        if all(_is_full_name(m[0]) or (m[0][0] in "小老阿" and m[0][1:] in _SURNAMES) for m in listed):
             yield from (m.span() for m in listed)
-    for pattern in (_SIGNED, _AFTER_ROLE):
-        for match in pattern.finditer(lower):
-            if match.lastgroup and _is_full_name(match.group(match.lastgroup)):
-                yield match.span(match.lastgroup)
-
-
-def _introduced(lower: str) -> Iterator[tuple[int, int]]:
-    for match in _INTRODUCED.finditer(lower):
-        name = match.group("name")
-        by_pet_name = match.group().startswith(("小名", "乳名", "大名")) and name not in _NOT_PET_NAMES
-        if _is_full_name(name) or by_pet_name or ("叫" in match.group()[: -len(name)] and _is_pet_name(name)):
-            yield match.span("name")
-
-
-def _related(lower: str) -> Iterator[tuple[int, int]]:
-    for match in _RELATED.finditer(lower):
-        name, called = match.group("name"), "叫" in match.group()
-        full = _is_full_name(name) and (name[0] in _SURNAMES or called or len(name) == 3)
-        if full or (called and _is_pet_name(name)):
-            yield match.span("name")
-    for match in _I_AM.finditer(lower):
-        name = match.group("name")
-        if _is_full_name(name) and (len(name) == 3 or name[0] in _SURNAMES):
-            yield match.span("name")
-    for match in _GIVEN_ALONE.finditer(lower):
-        if not _NOT_CALLED.search(match.group("name")) and match.group("name") not in _NOT_NAMES:
-            yield match.span("name")
-
-
-def _nicknames(lower: str) -> Iterator[tuple[int, int]]:
-    for match in _NICKNAME.finditer(lower):
-        child = match.group("child")
-        if child is None:
-            yield match.span("old")
-        elif _is_pet_name(child) or (_is_full_name(child) and child not in _NOT_PET_NAMES):
-            yield match.span("child")
-
-
-def _is_pet_name(name: str) -> bool:
-    return _PET_NAME.fullmatch(name) is not None and name not in _NOT_PET_NAMES
-
-
-def _is_nickname(word: str) -> bool:
-    """Whether it is 小李 or 老王."""
-    return len(word) == 2 and word[0] in "小老阿" and word[1] in _SURNAMES
 
 
 _CHAIN: Final = re.compile(
@@ -261,23 +246,18 @@ _CHAIN: Final = re.compile(
     r"|小区|开发区|路(?!上|口)|大街|街|巷|家园|花园|公寓|新村|苑)"
 )
 _FINE: Final = word_list("chinese", "fine units")
-_DOOR: Final = (
-    r"(?:[A-Za-z]?\d{1,5}(?:[-—]\d{1,4}){0,2}|[一二三四五六七八九十]{1,3}|[A-Za-z])(?:号楼|号院|号|弄|栋"
-    r"|幢|座|期|单元|室|组|队|楼|层|户|社|门)"
-)
-_ESTATE: Final = (
-    r"(?:路|街|巷|弄|里弄|大道|胡同|小区|花园|家园|公寓|大厦|广场|新村|新城|苑|村|庄|屯|园|湾|府|社区|宿舍"
-    r"|家属院|坊|郡|庭|镇|乡)"
+_DOOR: Final = r"(?:[A-Za-z]?\d{1,5}(?:[-—]\d{1,4}){0,2}|[一二三四五六七八九十]{1,3}|[A-Za-z])" + one_of(
+    "chinese", "doors"
 )
 _ADDRESS: Final = re.compile(
-    rf"{_ESTATE}(?:[\u4e00-\u9fff]{{0,3}}(?:段|支路|[东西南北]路))?(?:{_DOOR}[ "
-    r"，,]?)+(?:[A-Za-z]?\d{2,4}(?:室|房|户)?(?![\d年月日.%]))?"
+    rf"{_any('estates')}(?:[\u4e00-\u9fff]{{0,3}}(?:段|支路|[东西南北]路))?(?:{_DOOR}[ ，,]?)+"
+    r"(?:[A-Za-z]?\d{2,4}(?:室|房|户)?(?![\d年月日.%]))?"
 )
 _LIVES: Final = re.compile(
-    r"(?:住在?|老家(?:是|在)|家在|家住|居住(?:在|于)|地址(?:是|为|在)?[:：]?|户籍(?:地|所在地)?(?:是"
-    r"|为)?[:：]?|住址(?:是|为)?[:：]?|搬到了?|寄到|邮寄到|送到|籍贯[:：]?"
-    rf"|家庭住址[:：]?)\s?(?P<place>(?:(?!{_FUNCTION}|院)[\u4e00-\u9fffA-Za-z0-9]){{2,14}}?(?:小区|花园"
-    r"|家园|公寓|新村|苑|大厦|路|街道|镇|乡|村|屯|庄|胡同|府|湾|宿舍))(?![\u4e00-\u9fff]{0,1}医院)"
+    r"(?:住在?|老家(?:是|在)|家在|家住|居住(?:在|于)|地址(?:是|为|在)?[:：]?|户籍(?:地|所在地)?(?:是|为)?[:：]?"
+    r"|住址(?:是|为)?[:：]?|搬到了?|寄到|邮寄到|送到|籍贯[:：]?|家庭住址[:：]?)\s?"
+    rf"(?P<place>(?:(?!{_FUNCTION}|院)[\u4e00-\u9fffA-Za-z0-9]){{2,14}}?{_any('homes')})"
+    r"(?![\u4e00-\u9fff]{0,1}医院)"
 )
 _POSTCODE: Final = re.compile(r"(?:邮编|邮政编码)(?:是|为)?[\s:：]{0,2}(?P<code>\d{6})(?!\d)")
 _PROVINCE_BEFORE: Final = re.compile(
@@ -287,47 +267,45 @@ _ADDRESS_STOP: Final = re.compile(rf"(?:{_FUNCTION}|[住家址：:，,。\s\n是
 _NOT_ESTATE: Final = word_list("chinese", "not estates")
 
 
+_GENERIC_PLACE: Final = re.compile(
+    rf"(?:[一二两三四五六七八九十几]楼|{_any('generic home words')})*{_any('homes')}"
+)
+
+
 def chinese_places(view: View) -> Iterator[tuple[bool, int, int]]:
     """Find named hospitals and places finer than a province, each with whether it is an exact address."""
     text, lower = view.text, view.lower
     for start, end in _named_places(view):
         fine, at = False, end
         while text[end - 1] not in "院心" and (chain := _CHAIN.match(text, at)):
-            fine = fine or chain.group("unit") in _FINE
+            fine = fine or chain["unit"] in _FINE
             at = chain.end()
-        if fine and (province := _PROVINCE_BEFORE.search(text, max(0, start - 10), start)):
-            start = province.start()
-        yield fine, start, at
+        yield fine, _with_province(text, start) if fine else start, at
     for match in _ADDRESS.finditer(lower):
         start = _start_of_estate(text, match.start())
         name = text[start : match.start() + 2]
         if start < match.start() and name[:2] not in _NOT_ESTATE and name not in _NOT_ESTATE:
-            if province := _PROVINCE_BEFORE.search(text, max(0, start - 10), start):
-                start = province.start()
-            yield True, start, match.start() + len(match.group().rstrip(" ，,"))
+            yield True, _with_province(text, start), match.start() + len(match[0].rstrip(" ，,"))
     for match in _LIVES.finditer(lower):
-        if match.group("place")[-2:] not in _NOT_ESTATE and not _GENERIC_PLACE.fullmatch(match.group("place")):
+        if match["place"][-2:] not in _NOT_ESTATE and not _GENERIC_PLACE.fullmatch(match["place"]):
             yield True, *match.span("place")
-    for match in _COMPANY.finditer(lower):
-        yield False, *match.span()
-    for match in _POSTCODE.finditer(lower):
-        yield True, *match.span("code")
+    if "公司" in lower:
+        yield from ((False, *match.span()) for match in _COMPANY.finditer(lower))
+    yield from ((True, *match.span("code")) for match in _POSTCODE.finditer(lower))
 
 
-_GENERIC_PLACE: Final = re.compile(
-    r"(?:[一二两三四五六七八九十几]楼|老|新|同一?个?|我们?|本|一个|这个|那个|自己|隔壁|别的|农|乡|山|城中"
-    r"|偏远|附近|某|老家|学校|单位|公司|员工|集体)*(?:小区|花园|家园|公寓|新村|苑|大厦|路|街道|镇|乡|村|屯"
-    r"|庄|胡同|府|湾|宿舍)"
-)
+def _with_province(text: str, start: int) -> int:
+    """Return where an address starts, with the province before it."""
+    province = _PROVINCE_BEFORE.search(text, max(0, start - 10), start)
+    return province.start() if province else start
 
 
 def _start_of_estate(text: str, end: int) -> int:
-    """Where the name before a road or an estate regions: after the last word that belongs to no name."""
+    """Return where the name before a road or an estate begins: after the last word that belongs to no name."""
     start = end
     while (
-        start > 0
-        and end - start < 16
-        and (_HAN.match(text[start - 1]) or (text[start - 1].isascii() and text[start - 1].isalnum()))
+        start > max(0, end - 16)
+        and _ESTATE_CHAR.match(text[start - 1])
         and not _ADDRESS_STOP.match(text[start - 1])
     ):
         start -= 1
@@ -340,31 +318,25 @@ def _named_places(view: View) -> Iterator[tuple[int, int]]:
     regions = [match.start() for match in _REGION.finditer(lower)]
     for at in (match.start() for match in _HOSPITAL_END.finditer(lower)):
         yield from _named_hospital(lower, at, regions[bisect_left(regions, at - 18) : bisect_left(regions, at)])
-    for match in _BRIEF_HOSPITAL.finditer(lower):
-        yield match.span()
-    for pattern in (_HOSPITAL, _CITY):
+    for pattern in (_BRIEF_HOSPITAL, _HOSPITAL, _CITY):
         yield from (match.span() for match in pattern.finditer(lower))
     for match in _COUNTY.finditer(lower):
-        group = match.lastgroup or "county"
-        if group == "area" and _NOT_AREA.search(match.group(group)[:-1]):
-            continue
-        if group == "county" and _NOT_COUNTY.search(match.group(group)):
-            continue
-        yield match.span(group)
+        area, county = match["area"], match["county"]
+        if not (area and _NOT_AREA.search(area[:-1])) and not (county and _NOT_COUNTY.search(county)):
+            yield match.span(match.lastgroup or "county")
 
 
 def _named_hospital(lower: str, at: int, regions: list[int]) -> Iterator[tuple[int, int]]:
-    """The span of the hospital whose last word stands at `at`, where it regions with a place or fills a field."""
+    """The span of the hospital whose last word stands at `at`, where it begins with a place or fills a field."""
     place_starts = [k - n for k in range(max(3, at - 14), at) if lower[k] in "市县州" for n in (3, 2)]
     for region in sorted({*regions, *place_starts}):
         match = _NAMED_HOSPITAL.match(lower, region)
-        if match and match.end() > at and not _GENERIC_HOSPITAL.fullmatch(match.group()):
+        if match and match.end() > at and not _GENERIC_HOSPITAL.fullmatch(match[0]):
             yield match.span()
             return
-    line = max(0, at - 28) if (newline := lower.rfind("\n", max(0, at - 28), at)) < 0 else newline + 1
-    if at < 28 or newline >= 0:
+    line = lower.rfind("\n", max(0, at - 28), at) + 1
+    if at < 28 or line:
         for match in _LISTED_HOSPITAL.finditer(lower, line, at + 9):
-            place = match.group("place")
             whole = match.end() < at + 9 or match.end() == len(lower)
-            if whole and not _GENERIC_HOSPITAL.fullmatch(place) and not _TALK.search(place):
+            if whole and not _GENERIC_HOSPITAL.fullmatch(match["place"]) and not _TALK.search(match["place"]):
                 yield match.span("place")

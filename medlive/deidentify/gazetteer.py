@@ -27,7 +27,12 @@ def alternatives(listed: frozenset[str]) -> str:
     """
     ordered = sorted(listed, key=lambda word: (-len(word), word))
     first = "".join(sorted({word[0] for word in listed}))
-    return f"(?=[{first}])(?:{'|'.join(map(re.escape, ordered))})"
+    return f"(?:(?=[{first}])(?:{'|'.join(map(re.escape, ordered))}))"
+
+
+def one_of(language: Literal["english", "chinese"], name: str) -> str:
+    """A regular expression for any word of a list."""
+    return alternatives(word_list(language, name))
 
 
 @cache
