@@ -37,7 +37,7 @@ from medlive.db.threads.threads import load_threads, save_threads
 from medlive.digest import digest_text
 from medlive.filters.chain import FilterChain
 from medlive.filters.codebooks import load_codebook
-from medlive.filters.settings import FilterSettings
+from medlive.filters.model import FilterSettings
 from medlive.service.curation.filter import BATCH, filter_pending
 from medlive.service.jobs import open_app
 from medlive.threads.model import Message, Role, Thread

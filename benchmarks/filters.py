@@ -17,7 +17,7 @@ from pathlib import Path
 from medlive import clock
 from medlive.filters.chain import FilterChain
 from medlive.filters.codebooks import load_codebook, shipped_terms
-from medlive.filters.settings import FilterSettings
+from medlive.filters.model import FilterSettings
 from medlive.sources.files import ImportedThread, read_threads
 from medlive.threads.model import Message, Role, Thread
 from medlive.threads.near_duplicates import DuplicateIndex, patient_text, sketches
@@ -119,7 +119,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     texts = [whole(t).lower() for t in threads[:: max(1, len(threads) // 300)]]
     terms = [t.term.lower() for t in shipped_terms()]
-    automaton = len(texts) / cpu_seconds(lambda: [codebook.find(t) for t in texts])
+    automaton = len(texts) / cpu_seconds(lambda: [list(codebook.matches(t)) for t in texts])
     one_by_one = len(texts) / cpu_seconds(lambda: [[term for term in terms if term in t] for t in texts])
 
     size = sum(len(whole(t)) for t in threads) / len(threads)

@@ -5,9 +5,8 @@ from datetime import datetime
 
 from medlive.digest import digest_json
 from medlive.filters.codebooks import Codebook
+from medlive.filters.model import FilterSettings, FilterVerdict
 from medlive.filters.rules import RULES, Subject
-from medlive.filters.settings import FilterSettings
-from medlive.filters.verdict import FilterVerdict
 from medlive.threads.model import Thread
 from medlive.threads.near_duplicates import Match
 
@@ -21,11 +20,10 @@ class ChainResult:
 
     verdicts: tuple[FilterVerdict, ...]
     rejected_by: FilterVerdict | None
-    """Return the first verdict that did not pass; None if the thread passed."""
+    """The first verdict that did not pass; None if the thread passed."""
 
     @property
     def passed(self) -> bool:
-        """Whether every rule passed."""
         return self.rejected_by is None
 
 
@@ -48,5 +46,6 @@ class FilterChain:
     def judge(self, thread: Thread, *, duplicate_of: Match | None, now: datetime) -> ChainResult:
         """Return each rule's verdict. `now` is aware; `duplicate_of` comes from the index of earlier texts."""
         subject = Subject(thread, self.settings, self.codebook, duplicate_of, now)
-        verdicts = tuple(rule(subject) for rule in RULES)
+        outcomes = [(rule.__name__, *rule(subject)) for rule in RULES]
+        verdicts = tuple(FilterVerdict(name, reason is None, reason, found) for name, reason, found in outcomes)
         return ChainResult(verdicts, next((v for v in verdicts if not v.passed), None))

@@ -5,32 +5,21 @@ its own; WHO's official files and other lists are read beside it.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
-from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from medlive.digest import digest_json
 from medlive.errors import MissingExtra
 from medlive.filters.codebook_files import Term, clean_term, read_terms
+from medlive.filters.model import read_lines
 
 _WIDE: Final = re.compile(r"[０-９Ａ-Ｚａ-ｚ－]")
 _WIDE_TABLE: Final = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)}
-_SIMPLIFIED: Final = (
-    "头脑咙发烧热肿胀痒疮症气闷过盐钠药剂针检验术疗诊断脉动静脏肾胆肠泻呕恶肤湿癣风关节颈间盘损伤松压"
-    "贫细体温瘘瘘经怀产妇阴内异宫癫痫忧郁虑强痴颤痹视网听齿龈溃疡干晕饥饿减轻无梦鸣紧张复杂预种医护点"
-    "输导试"
-)
-_TRADITIONAL: Final = (
-    "頭腦嚨發燒熱腫脹癢瘡癥氣悶過鹽鈉藥劑針檢驗術療診斷脈動靜臟腎膽腸瀉嘔噁膚濕癬風關節頸間盤損傷鬆壓"
-    "貧細體溫瘻瘺經懷產婦陰內異宮癲癇憂鬱慮強癡顫痺視網聽齒齦潰瘍乾暈飢餓減輕無夢鳴緊張複雜預種醫護點"
-    "輸導試"
-)
+_SIMPLIFIED, _TRADITIONAL = read_lines("traditional.txt")
 _TO_SIMPLIFIED: Final = str.maketrans(_TRADITIONAL, _SIMPLIFIED)
 _TO_TRADITIONAL: Final = str.maketrans(_SIMPLIFIED, _TRADITIONAL)
-"""The characters of clinical terms that differ; where one simplified character has several traditional ones, the
-one that clinical words use."""
 
 
 class TermHit(NamedTuple):
@@ -49,11 +38,7 @@ def _flat(text: str) -> str:
     lower = text.lower()
     if len(lower) != len(text):
         lower = "".join(low if len(low := c.lower()) == 1 else c for c in text)
-    if lower.isascii():
-        return lower
-    if _WIDE.search(lower):
-        lower = lower.translate(_WIDE_TABLE)
-    return lower
+    return lower.translate(_WIDE_TABLE) if _WIDE.search(lower) else lower
 
 
 def _is_latin(char: str) -> bool:
@@ -84,15 +69,11 @@ class Codebook:
         if matches:
             automaton.make_automaton()
         self._automaton = automaton
-        self._digest = digest_json(sorted(matches.items()))
+        self.digest = digest_json(sorted(matches.items()))
+        """The digest of all terms and codes."""
 
     def __len__(self) -> int:
         return len(self._terms)
-
-    @property
-    def digest(self) -> str:
-        """The digest of all terms and codes."""
-        return self._digest
 
     def _whole(self, flat: str, start: int, end: int) -> bool:
         """Whether a match cuts no Latin word; a plural s may follow."""
@@ -102,45 +83,19 @@ class Codebook:
             return True
         return flat[end] == "s" and flat[end - 1] != "s" and (end + 1 == len(flat) or not _is_latin(flat[end + 1]))
 
-    def find(self, text: str) -> list[TermHit]:
-        """Find the terms of a text from left to right, the longest at each place, without overlaps."""
-        if not self._terms:
-            return []
+    def matches(self, text: str) -> Iterator[TermHit]:
+        """Find every term of a text in the order of their ends; they may overlap."""
         flat = _flat(text)
-        spans = [
-            (end + 1 - len(term), end + 1, term)
-            for end, term in self._automaton.iter(flat)
-            if self._whole(flat, end + 1 - len(term), end + 1)
-        ]
-        spans.sort(key=lambda s: (s[0], -s[1]))
-        hits: list[TermHit] = []
-        end_reached = 0
-        for start, end, term in spans:
-            if start >= end_reached:
-                hits.append(TermHit(term, self._terms[term], start, end))
-                end_reached = end
-        return hits
-
-    def first(self, text: str) -> TermHit | None:
-        """Return one term of the text, the first that ends, or None."""
-        if not self._terms:
-            return None
-        flat = _flat(text)
-        for end, term in self._automaton.iter(flat):
-            if self._whole(flat, end + 1 - len(term), end + 1):
-                return TermHit(term, self._terms[term], end + 1 - len(term), end + 1)
-        return None
-
-
-def _lines(name: str) -> list[str]:
-    text = (files("medlive.filters") / "data" / name).read_text(encoding="utf-8")
-    return [line for line in text.splitlines() if line and not line.startswith("#")]
+        for end, term in self._automaton.iter(flat) if self._terms else ():
+            start, end = end + 1 - len(term), end + 1
+            if self._whole(flat, start, end):
+                yield TermHit(term, self._terms[term], start, end)
 
 
 @cache
 def stop_words() -> frozenset[str]:
     """Everyday words that are never a term."""
-    return frozenset(_flat(line.strip()) for name in ("stop_en.txt", "stop_zh.txt") for line in _lines(name))
+    return frozenset(_flat(line.strip()) for name in ("stop_en.txt", "stop_zh.txt") for line in read_lines(name))
 
 
 @cache
@@ -148,7 +103,7 @@ def shipped_terms() -> tuple[Term, ...]:
     """The terms that medlive ships, English and Chinese."""
     found = []
     for name in ("terms_en.txt", "terms_zh.txt"):
-        for line in _lines(name):
+        for line in read_lines(name):
             system, code, term = line.split("\t")
             found.append(Term(system, code, clean_term(term)))
     return tuple(found)

@@ -14,8 +14,7 @@ from typing import Final
 from medlive.deidentify.detect import IdentifierKind, find_identifiers
 from medlive.filters.codebooks import Codebook
 from medlive.filters.lexicon import unsafe_phrase
-from medlive.filters.settings import FilterSettings
-from medlive.filters.verdict import EvidenceValue, FilterReason, FilterVerdict
+from medlive.filters.model import EvidenceValue, FilterReason, FilterSettings
 from medlive.text.normalise import Language, dominant_language
 from medlive.threads.model import Role, Thread
 from medlive.threads.near_duplicates import Match
@@ -63,46 +62,40 @@ class Subject:
         return "en" if declared == "en" else "zh" if declared == "zh" else "unknown"
 
 
-Rule = Callable[[Subject], FilterVerdict]
+Outcome = tuple[FilterReason | None, dict[str, EvidenceValue]]
+"""Why the thread does not pass, or None, and what that rests on."""
+Rule = Callable[[Subject], Outcome]
 
 
-def _passed(rule: str, **evidence: EvidenceValue) -> FilterVerdict:
-    return FilterVerdict(rule, True, None, evidence)
-
-
-def _failed(rule: str, reason: FilterReason, **evidence: EvidenceValue) -> FilterVerdict:
-    return FilterVerdict(rule, False, reason, evidence)
-
-
-def empty_thread(subject: Subject) -> FilterVerdict:
+def empty_thread(subject: Subject) -> Outcome:
     """The thread has messages, and the patient says something in one."""
     if not subject.thread.messages:
-        return _failed("empty_thread", FilterReason.EMPTY_THREAD, detail="no messages")
+        return FilterReason.EMPTY_THREAD, {"detail": "no messages"}
     if not re.search(r"\w", subject.patient_text):
-        return _failed("empty_thread", FilterReason.EMPTY_THREAD, detail="no text by the patient")
-    return _passed("empty_thread")
+        return FilterReason.EMPTY_THREAD, {"detail": "no text by the patient"}
+    return None, {}
 
 
-def too_long(subject: Subject) -> FilterVerdict:
+def too_long(subject: Subject) -> Outcome:
     """Title and messages together are no longer than the limit."""
     length = len(subject.thread.title) + sum(len(m.text) for m in subject.thread.messages)
     limit = subject.settings.max_characters
     if length > limit:
-        return _failed("too_long", FilterReason.TOO_LONG, characters=length, limit=limit)
-    return _passed("too_long", characters=length)
+        return FilterReason.TOO_LONG, {"characters": length, "limit": limit}
+    return None, {"characters": length}
 
 
-def posted_before(subject: Subject) -> FilterVerdict:
+def posted_before(subject: Subject) -> Outcome:
     """The thread is dated, not before the first day and not after now."""
     posted = subject.thread.posted_at
     if posted is None:
-        return _failed("posted_before", FilterReason.POSTED_UNKNOWN)
+        return FilterReason.POSTED_UNKNOWN, {}
     moment = posted.astimezone(UTC)
     if moment > subject.now + timedelta(hours=subject.settings.future_tolerance_hours):
-        return _failed("posted_before", FilterReason.POSTED_IN_FUTURE, posted_at=moment.isoformat())
+        return FilterReason.POSTED_IN_FUTURE, {"posted_at": moment.isoformat()}
     if moment.date() < subject.settings.posted_before:
-        return _failed("posted_before", FilterReason.POSTED_BEFORE, posted_at=moment.isoformat())
-    return _passed("posted_before", posted_at=moment.isoformat())
+        return FilterReason.POSTED_BEFORE, {"posted_at": moment.isoformat()}
+    return None, {"posted_at": moment.isoformat()}
 
 
 def _slug(text: str) -> str:
@@ -130,7 +123,7 @@ _EXAM_WORDS: Final = re.compile(
 )
 
 
-def not_clinical(subject: Subject) -> FilterVerdict:
+def not_clinical(subject: Subject) -> Outcome:
     """No tag, board or URL section is a non-clinical one, and the opening is not an exam question."""
     sections, phrases = _sections(subject.settings.non_clinical_sections)
     path = re.sub(r"^[a-z]+://[^/]*", "", subject.thread.url.lower()).split("?")[0].split("#")[0]
@@ -141,10 +134,10 @@ def not_clinical(subject: Subject) -> FilterVerdict:
         slug = _slug(name)
         plain = re.sub(r"\s*\[.*?\]\s*", " ", slug).strip()
         if slug in sections or plain in sections or any(map(f" {plain} ".__contains__, phrases)):
-            return _failed("not_clinical", FilterReason.NOT_CLINICAL, section=name[:100])
+            return FilterReason.NOT_CLINICAL, {"section": name[:100]}
     if (item := _EXAM_OPTIONS.search(subject.patient_text)) and _EXAM_WORDS.search(subject.lower):
-        return _failed("not_clinical", FilterReason.NOT_CLINICAL, exam_item=item.group()[:100])
-    return _passed("not_clinical")
+        return FilterReason.NOT_CLINICAL, {"exam_item": item.group()[:100]}
+    return None, {}
 
 
 _SHOWN_EN: Final = re.compile(
@@ -179,17 +172,17 @@ _SHOWN_EN_HINTS: Final = ("attach", "enclos", "upload", "photo", "pic", "image",
 _SHOWN_ZH_HINTS: Final = ("图", "片", "单", "报告", "语音", "视频", "播放")
 
 
-def not_text_only(subject: Subject) -> FilterVerdict:
+def not_text_only(subject: Subject) -> Outcome:
     """Nothing beyond text is needed: no image, video or audio is shown or referred to."""
     media_kind = next(
         (m.media[0] for m in subject.thread.messages if {"image", "video", "audio"} & set(m.media)), None
     )
     if media_kind is not None:
-        return _failed("not_text_only", FilterReason.NOT_TEXT_ONLY, media=media_kind)
+        return FilterReason.NOT_TEXT_ONLY, {"media": media_kind}
     hints, pattern = (_SHOWN_ZH_HINTS, _SHOWN_ZH) if subject.language == "zh" else (_SHOWN_EN_HINTS, _SHOWN_EN)
     if any(map(subject.lower.__contains__, hints)) and (said := pattern.search(subject.lower)):
-        return _failed("not_text_only", FilterReason.NOT_TEXT_ONLY, says=said.group()[:80])
-    return _passed("not_text_only")
+        return FilterReason.NOT_TEXT_ONLY, {"says": said.group()[:80]}
+    return None, {}
 
 
 _HAN: Final = re.compile(r"[\u4e00-\u9fff]")
@@ -197,42 +190,42 @@ _WORD: Final = re.compile(r"[^\W\d_]{2,}")
 _NO_LETTER: Final = re.compile(r"[\W_]+")
 
 
-def non_alphanumeric(subject: Subject) -> FilterVerdict:
+def non_alphanumeric(subject: Subject) -> Outcome:
     """Less than the set share of the non-space characters is neither letter nor digit (Chinese characters are)."""
     visible = sum(map(len, subject.whole_text.split()))
     share = 1 - sum(map(str.isalnum, subject.whole_text)) / visible if visible else 1.0
     if share >= subject.settings.non_alphanumeric_share:
-        return _failed("non_alphanumeric", FilterReason.NON_ALPHANUMERIC, share=round(share, 4))
-    return _passed("non_alphanumeric", share=round(share, 4))
+        return FilterReason.NON_ALPHANUMERIC, {"share": round(share, 4)}
+    return None, {"share": round(share, 4)}
 
 
-def language(subject: Subject) -> FilterVerdict:
+def language(subject: Subject) -> Outcome:
     """The patient writes English or Chinese, and the physician answers in the same language."""
     asked = subject.language
     if asked not in subject.settings.languages:
-        return _failed("language", FilterReason.LANGUAGE, asked=asked)
+        return FilterReason.LANGUAGE, {"asked": asked}
     answered = dominant_language(subject.advice_text)
     if answered not in (asked, "unknown"):
-        return _failed("language", FilterReason.LANGUAGE, asked=asked, answered=answered)
-    return _passed("language", asked=asked)
+        return FilterReason.LANGUAGE, {"asked": asked, "answered": answered}
+    return None, {"asked": asked}
 
 
-def no_codebook_term(subject: Subject) -> FilterVerdict:
+def no_codebook_term(subject: Subject) -> Outcome:
     """The thread contains a term of the code book."""
-    hit = subject.codebook.first(subject.whole_text)
+    hit = next(subject.codebook.matches(subject.whole_text), None)
     if hit is None:
-        return _failed("no_codebook_term", FilterReason.NO_CODEBOOK_TERM)
-    return _passed("no_codebook_term", term=hit.term, code=hit.code)
+        return FilterReason.NO_CODEBOOK_TERM, {}
+    return None, {"term": hit.term, "code": hit.code}
 
 
-def duplicate(subject: Subject) -> FilterVerdict:
+def duplicate(subject: Subject) -> Outcome:
     """The patient's text does not duplicate an earlier one."""
     match = subject.duplicate_of
     if match is not None:
         kind = "exact" if match.exact else "near"
         similarity = round(match.similarity, 4)
-        return _failed("duplicate", FilterReason.DUPLICATE, of=match.key, kind=kind, similarity=similarity)
-    return _passed("duplicate")
+        return FilterReason.DUPLICATE, {"of": match.key, "kind": kind, "similarity": similarity}
+    return None, {}
 
 
 _COURTESY_EN: Final = re.compile(
@@ -260,24 +253,23 @@ def _has_substance(text: str) -> bool:
     return len(_WORD.findall(_COURTESY_EN.sub(" ", text.lower()))) >= 2
 
 
-def no_verified_reply(subject: Subject) -> FilterVerdict:
+def no_verified_reply(subject: Subject) -> Outcome:
     """A verified physician replies with more than courtesies."""
     replies = list(subject.thread.advice_messages())
     if not replies:
-        return _failed("no_verified_reply", FilterReason.NO_VERIFIED_REPLY, detail="no verified physician replies")
+        return FilterReason.NO_VERIFIED_REPLY, {"detail": "no verified physician replies"}
     for message in replies:
         # Most answers show their substance at once; only the others are read whole.
         if _has_substance(message.text[:120]) or _has_substance(message.text[: subject.settings.max_characters]):
-            return _passed("no_verified_reply", replies=len(replies))
-    return _failed("no_verified_reply", FilterReason.NO_VERIFIED_REPLY, detail="courtesies or a single word only")
+            return None, {"replies": len(replies)}
+    return FilterReason.NO_VERIFIED_REPLY, {"detail": "courtesies or a single word only"}
 
 
-def unsafe_content(subject: Subject) -> FilterVerdict:
+def unsafe_content(subject: Subject) -> Outcome:
     """Nobody is vilified and nothing asks how to do harm."""
-    phrase = unsafe_phrase(subject.lower)
-    if phrase is not None:
-        return _failed("unsafe_content", FilterReason.UNSAFE_CONTENT, kind=phrase.kind, says=phrase.text[:80])
-    return _passed("unsafe_content")
+    if (phrase := unsafe_phrase(subject.lower)) is not None:
+        return FilterReason.UNSAFE_CONTENT, {"kind": phrase[0], "says": phrase[1][:80]}
+    return None, {}
 
 
 _PERSONAL: Final = frozenset(
@@ -305,7 +297,7 @@ _INTRODUCED: Final = re.compile(
 )
 
 
-def reidentification_risk(subject: Subject) -> FilterVerdict:
+def reidentification_risk(subject: Subject) -> Outcome:
     """The patient's text holds fewer kinds of direct identifiers than make a person easy to find.
 
     Counted: the patient's own name, telephone, e-mail, messenger, identity and record numbers, date of birth; a
@@ -313,7 +305,7 @@ def reidentification_risk(subject: Subject) -> FilterVerdict:
     """
     text = f"{subject.thread.title}\n{subject.patient_text}"
     if not _may_identify(text, subject.lower):
-        return _passed("reidentification_risk", kinds=0)
+        return None, {"kinds": 0}
     plans = subject.language if subject.language in ("en", "zh") else None
     kinds: set[str] = set()
     places = False
@@ -328,10 +320,8 @@ def reidentification_risk(subject: Subject) -> FilterVerdict:
         kinds.add(IdentifierKind.PLACE.value)
     evidence = ", ".join(sorted(kinds))
     if len(kinds) >= subject.settings.identifier_kinds:
-        return _failed(
-            "reidentification_risk", FilterReason.REIDENTIFICATION_RISK, kinds=len(kinds), found=evidence
-        )
-    return _passed("reidentification_risk", kinds=len(kinds))
+        return FilterReason.REIDENTIFICATION_RISK, {"kinds": len(kinds), "found": evidence}
+    return None, {"kinds": len(kinds)}
 
 
 RULES: Final[tuple[Rule, ...]] = (

@@ -421,7 +421,7 @@ def build_filters(settings: Settings) -> "FilterChain":
     """The filter chain with its code book. Raises ConfigError for a setting it does not know."""
     from medlive.filters.chain import FilterChain
     from medlive.filters.codebooks import load_codebook
-    from medlive.filters.settings import FilterSettings
+    from medlive.filters.model import FilterSettings
 
     filters = validate_section(FilterSettings, "filters", settings.filters)
     return FilterChain(filters, load_codebook(settings.codebooks.paths))

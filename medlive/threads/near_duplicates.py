@@ -29,9 +29,6 @@ is then refused by the exact comparison), one of 0.2 with 0.006."""
 _SEED: Final = 1
 _LONGEST: Final = 200_000
 """Characters of a text that shingles are taken from; the digest covers all of it."""
-_SHORT: Final = 5_000
-"""Longest text, in units, that is hashed together with others."""
-_AT_ONCE: Final = 200
 _MIX: Final = tuple(
     np.uint64(m)
     for m in (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0xD6E8FEB86659FD93, 0xFF51AFD7ED558CCD)
@@ -74,7 +71,14 @@ def shingles(text: str) -> Shingles:
 
     A text shorter than one shingle is one shingle; an empty one has none.
     """
-    return _shingle_hashes(*_units(fold(text[:_LONGEST])))
+    units, size = _units(fold(text)[:_LONGEST])
+    size = min(size, units.size)
+    count = units.size - size + 1 if size else 0
+    mixed = np.zeros(count, dtype=np.uint64)
+    for place in range(size):
+        mixed = (mixed ^ (units[place : place + count] * _MIX[place])) * _MIX[0]
+        mixed ^= mixed >> np.uint64(29)
+    return np.unique(mixed)
 
 
 def _units(folded: str) -> tuple[Shingles, int]:
@@ -88,85 +92,16 @@ def _units(folded: str) -> tuple[Shingles, int]:
     return np.array([zlib.crc32(w) for w in words], dtype=np.uint64), 3
 
 
-def _shingle_hashes(units: Shingles, size: int) -> Shingles:
-    """The sorted distinct hashes of each run of `size` units; one shorter run where there are fewer."""
-    if units.size == 0:
-        return units
-    mixed = _hash_runs(units, min(size, units.size))
-    mixed.sort()
-    return mixed[_first_of_equals(mixed)]
-
-
-def _shingle_hashes_of_all(units: Sequence[Shingles], size: int) -> list[Shingles]:
-    """`_combined` of each, computed at once: the texts are short, and each call of numpy has its price."""
-    run_on = np.concatenate(units)
-    ends = np.cumsum([u.size for u in units])
-    whole = np.ones(run_on.size, dtype=bool)
-    for place in range(1, size):
-        whole[ends - place] = False  # runs that go on into the next text
-    mixed = _hash_runs(run_on, size)[whole[: run_on.size - size + 1]]
-    stops = ends - (size - 1) * np.arange(1, len(units) + 1)
-    starts = np.concatenate(([0], stops[:-1]))
-    for start, stop in zip(starts.tolist(), stops.tolist(), strict=True):
-        mixed[start:stop].sort()
-    keep = _first_of_equals(mixed)
-    keep[starts] = True
-    kept = mixed[keep]
-    return np.split(kept, np.cumsum(np.add.reduceat(keep, starts, dtype=np.int64))[:-1])
-
-
-def _hash_runs(units: Shingles, size: int) -> Shingles:
-    count = units.size - size + 1
-    mixed = np.zeros(count, dtype=np.uint64)
-    for place in range(size):
-        mixed = (mixed ^ (units[place : place + count] * _MIX[place])) * _MIX[0]
-        mixed ^= mixed >> np.uint64(29)
-    return mixed
-
-
-def _first_of_equals(ordered: Shingles) -> NDArray[np.bool_]:
-    keep = np.ones(ordered.size, dtype=bool)
-    np.not_equal(ordered[1:], ordered[:-1], out=keep[1:])
-    return keep
-
-
-def _grams(folded: Sequence[str]) -> list[Shingles]:
-    """The shingles of each folded text."""
-    found = [_units(text[:_LONGEST]) for text in folded]
-    together: dict[int, list[int]] = {}
-    grams: list[Shingles] = []
-    for place, (units, size) in enumerate(found):
-        if size <= units.size <= _SHORT:
-            together.setdefault(size, []).append(place)
-            grams.append(units)
-        else:
-            grams.append(_shingle_hashes(units, size))
-    for size, places in together.items():
-        for place, combined in zip(places, _shingle_hashes_of_all([grams[p] for p in places], size), strict=True):
-            grams[place] = combined
-    return grams
-
-
-def sketch(text: str) -> Sketch:
-    """Sketch one text."""
-    return sketches([text])[0]
-
-
 def sketches(texts: Sequence[str]) -> list[Sketch]:
     """Sketch each text; the result is the same on every machine with the same `scheme`."""
+    grams = [shingles(text) for text in texts]
     made = []
-    for start in range(0, len(texts), _AT_ONCE):
-        folded = [fold(text) for text in texts[start : start + _AT_ONCE]]
-        grams = _grams(folded)
-        for text, found, bands in zip(folded, grams, _bands(grams), strict=True):
-            digest = digest_text(text)
-            made.append(Sketch(digest, found, (_text_key(digest), *bands) if bands else ()))
+    for text, found, bands in zip(texts, grams, _bands(grams), strict=True):
+        digest = digest_text(fold(text))
+        # The key of a whole text: the first 64 bits of its digest.
+        key = int.from_bytes(bytes.fromhex(digest.removeprefix("sha256:")[:16]), signed=True)
+        made.append(Sketch(digest, found, (key, *bands) if bands else ()))
     return made
-
-
-def _text_key(digest: str) -> int:
-    """Return the key of a whole text: the first 64 bits of its digest."""
-    return int.from_bytes(bytes.fromhex(digest.removeprefix("sha256:")[:16]), signed=True)
 
 
 def _bands(grams: Sequence[Shingles]) -> list[tuple[int, ...]]:

@@ -53,7 +53,7 @@ from medlive.errors import BadInput, DatabaseUnavailable, MedliveError, UsageErr
 from medlive.evidence.passage import Hit, IndexIdentity, Passage, SideHit
 from medlive.evidence.passage import Side as EvidenceSide
 from medlive.filters.chain import ChainResult
-from medlive.filters.verdict import FilterReason, FilterVerdict
+from medlive.filters.model import FilterReason, FilterVerdict
 from medlive.llm.ask import CallOutcome
 from medlive.llm.engine import EngineIdentity, Finish, Prompt, Reply, Request, Usage
 from medlive.rubric.model import Axis, Criterion, Rubric, Theme

@@ -22,11 +22,16 @@ from medlive.db.threads import bands
 from medlive.db.threads.threads import save_threads
 from medlive.filters.chain import ChainResult, FilterChain
 from medlive.filters.codebooks import load_codebook
-from medlive.filters.settings import FilterSettings
+from medlive.filters.model import FilterSettings
 from medlive.service.curation import filter as filtering
 from medlive.service.jobs import open_app
 from medlive.threads.model import Message, Role, Thread
-from medlive.threads.near_duplicates import jaccard, scheme, shingles, sketch
+from medlive.threads.near_duplicates import Sketch, jaccard, scheme, shingles, sketches
+
+
+def sketch(text: str) -> Sketch:
+    return sketches([text])[0]
+
 
 _WORDS = (
     "fever cough headache asthma diabetes migraine rash nausea vertigo insomnia since morning night doctor tablet "

@@ -6,7 +6,7 @@ import pytest
 
 from medlive.filters.chain import FilterChain
 from medlive.filters.codebooks import load_codebook
-from medlive.filters.settings import FilterSettings
+from medlive.filters.model import FilterSettings
 from medlive.threads.model import Message, Role, Thread
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)

@@ -13,11 +13,11 @@ from medlive.threads.model import Message, Role, Thread
 from medlive.threads.near_duplicates import (
     BANDS,
     DuplicateIndex,
+    Sketch,
     jaccard,
     patient_text,
     scheme,
     shingles,
-    sketch,
     sketches,
 )
 
@@ -29,6 +29,10 @@ _CHINESE = (
     "我妈妈今年六十五岁，高血压十年，最近一周头晕乏力，早上起床血压一百六十，"
     "吃了降压药也不管用，请问需要去医院做哪些检查"
 )
+
+
+def sketch(text: str) -> Sketch:
+    return sketches([text])[0]
 
 
 def test_case_width_and_space_make_no_other_text() -> None:

@@ -1,0 +1,84 @@
+"""The settings of the filter chain, with the method's defaults, and what a rule found about a thread."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import date
+from enum import StrEnum
+from importlib.resources import files
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+EvidenceValue = str | int | float | None
+
+
+def read_lines(name: str) -> list[str]:
+    """The lines of a data file, without comments and empty ones."""
+    text = (files("medlive.filters") / "data" / name).read_text(encoding="utf-8")
+    return [line for line in text.splitlines() if line and not line.startswith("#")]
+
+
+class FilterSettings(BaseModel):
+    """What the chain asks of a thread (LiveMedBench, post filters; points left open are settled here)."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    posted_before: date = Field(
+        default=date(2023, 1, 1), description="Threads posted before this day are rejected."
+    )
+    future_tolerance_hours: int = Field(
+        default=24, ge=0, le=72, description="How far ahead a site's clock may be."
+    )
+    max_characters: int = Field(default=200_000, ge=1_000, description="Longest thread: title and all messages.")
+    non_alphanumeric_share: float = Field(
+        default=0.5,
+        gt=0,
+        le=1,
+        description="Share of the non-space characters that rejects a thread.",
+    )
+    languages: tuple[Literal["en", "zh"], ...] = ("en", "zh")
+    non_clinical_sections: tuple[str, ...] = Field(
+        default=tuple(read_lines("non_clinical_sections.txt")),
+        description="Tags, boards and URL sections that hold no clinical questions.",
+    )
+    identifier_kinds: int = Field(
+        default=2,
+        ge=1,
+        le=8,
+        description="Kinds of direct identifiers in the patient's text that make a risk.",
+    )
+    duplicate_similarity: float = Field(
+        default=0.8, gt=0, le=1, description="Jaccard similarity of near duplicates."
+    )
+
+
+class FilterReason(StrEnum):
+    """Why a thread does not pass a rule."""
+
+    EMPTY_THREAD = "empty_thread"
+    TOO_LONG = "too_long"
+    POSTED_BEFORE = "posted_before"
+    POSTED_UNKNOWN = "posted_unknown"
+    POSTED_IN_FUTURE = "posted_in_future"
+    NOT_CLINICAL = "not_clinical"
+    NOT_TEXT_ONLY = "not_text_only"
+    NON_ALPHANUMERIC = "non_alphanumeric"
+    LANGUAGE = "language"
+    NO_CODEBOOK_TERM = "no_codebook_term"
+    DUPLICATE = "duplicate"
+    NO_VERIFIED_REPLY = "no_verified_reply"
+    UNSAFE_CONTENT = "unsafe_content"
+    REIDENTIFICATION_RISK = "reidentification_risk"
+
+
+@dataclass(frozen=True, slots=True)
+class FilterVerdict:
+    """One rule's verdict on one thread."""
+
+    rule: str
+    """The rule's name; one rule may have several reasons."""
+    passed: bool
+    reason: FilterReason | None = None
+    """Set exactly where the thread did not pass."""
+    evidence: Mapping[str, EvidenceValue] = field(default_factory=dict)
+    """What the verdict rests on, without anything that names a person."""
